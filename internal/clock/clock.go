@@ -1,0 +1,193 @@
+// Package clock is the time that services live by: the system's, or a manual one that
+// stands still until told. The services declare the two-method interface they take;
+// what is here satisfies all of them.
+package clock
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// A Clock tells the time and wakes callers. Nothing below httpapi uses time.Now,
+// time.After, context.WithTimeout and their like (the linter forbids it): they would
+// not follow a manual clock.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f once Now has reached t, at once if it already has. f must not
+	// block. stop reports whether it prevented the call.
+	AfterFunc(t time.Time, f func()) (stop func() bool)
+}
+
+// System is the time package. Inside a testing/synctest bubble it is the bubble's time.
+type System struct{}
+
+// Now is time.Now.
+func (System) Now() time.Time { return time.Now() }
+
+// AfterFunc is time.AfterFunc for an instant.
+func (System) AfterFunc(t time.Time, f func()) func() bool {
+	return time.AfterFunc(time.Until(t), f).Stop
+}
+
+// WithDeadline is context.WithDeadline by c: the cause is context.DeadlineExceeded.
+func WithDeadline(ctx context.Context, c Clock, t time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := c.AfterFunc(t, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() { stop(); cancel(context.Canceled) }
+}
+
+// A Stepper is background work without goroutines of its own: the services are
+// Steppers.
+type Stepper interface {
+	// Step does everything that is due at now and returns the next instant at which
+	// something will be due; zero when nothing is scheduled. Calling it too early or too
+	// often is harmless.
+	Step(ctx context.Context, now time.Time) (next time.Time, err error)
+}
+
+// Manual stands still until told. It is safe for concurrent use; Advance and Set are
+// for one caller at a time.
+type Manual struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers timers
+	seq    uint64
+}
+
+// NewManual returns a clock that shows t.
+func NewManual(t time.Time) *Manual { return &Manual{now: t} }
+
+// Now is the instant the clock was last moved to.
+func (m *Manual) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+// AfterFunc calls f during the Advance that reaches t, or at once if t has passed.
+func (m *Manual) AfterFunc(t time.Time, f func()) func() bool {
+	m.mu.Lock()
+	if !t.After(m.now) {
+		m.mu.Unlock()
+		f()
+		return func() bool { return false }
+	}
+	defer m.mu.Unlock()
+	m.seq++
+	tm := &timer{at: t, seq: m.seq, f: f}
+	heap.Push(&m.timers, tm)
+	return func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if tm.pos < 0 {
+			return false
+		}
+		heap.Remove(&m.timers, tm.pos)
+		return true
+	}
+}
+
+// Advance moves the clock on by d, stopping at every instant at which a timer or one of
+// the steppers has something due, so its cost is that of the events on the way and not
+// of the time. At one instant timers come first, then the steppers in the order given.
+func (m *Manual) Advance(ctx context.Context, d time.Duration, steppers ...Stepper) error {
+	target := m.Now().Add(d)
+	at := m.Now()
+	for {
+		next, err := m.settle(ctx, at, steppers)
+		if err != nil {
+			return err
+		}
+		if next.IsZero() || next.After(target) {
+			if at.Equal(target) {
+				return nil
+			}
+			next = target
+		}
+		at = next
+	}
+}
+
+// Next is when the first timer is due; zero when there is none.
+func (m *Manual) Next() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.timers) == 0 {
+		return time.Time{}
+	}
+	return m.timers[0].at
+}
+
+// settle moves to at, does what is due there and says what comes next.
+func (m *Manual) settle(ctx context.Context, at time.Time, steppers []Stepper) (next time.Time, err error) {
+	for _, f := range m.due(at) {
+		f()
+	}
+	for _, s := range steppers {
+		n, err := s.Step(ctx, at)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if n.After(at) && (next.IsZero() || n.Before(next)) {
+			next = n
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.timers) > 0 && (next.IsZero() || m.timers[0].at.Before(next)) {
+		next = m.timers[0].at
+	}
+	return next, nil
+}
+
+func (m *Manual) due(at time.Time) (fs []func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = at
+	for len(m.timers) > 0 && !m.timers[0].at.After(at) {
+		fs = append(fs, heap.Pop(&m.timers).(*timer).f)
+	}
+	return fs
+}
+
+type timer struct {
+	at  time.Time
+	seq uint64
+	f   func()
+	pos int // in the heap; -1 once it is out
+}
+
+// timers is a heap by instant, then by the order of registration.
+type timers []*timer
+
+func (h timers) Len() int { return len(h) }
+
+func (h timers) Less(i, j int) bool {
+	if c := h[i].at.Compare(h[j].at); c != 0 {
+		return c < 0
+	}
+	return h[i].seq < h[j].seq
+}
+
+func (h timers) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i, j
+}
+
+func (h *timers) Push(x any) {
+	t := x.(*timer)
+	t.pos = len(*h)
+	*h = append(*h, t)
+}
+
+func (h *timers) Pop() any {
+	old := *h
+	n := len(old) - 1
+	t := old[n]
+	old[n] = nil
+	*h = old[:n]
+	t.pos = -1
+	return t
+}

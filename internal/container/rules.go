@@ -1,0 +1,108 @@
+// Package container judges what a request says of a container: the settings that pods and
+// the workers of an endpoint share.
+package container
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// MaxDisk is the largest disk in GB: it keeps sums of bytes within an int64.
+const MaxDisk = 1 << 20
+
+// Rules adds what is wrong with a setting to the faults of its request, at the place that
+// the setting has in every body ("/image", "/ports/0").
+type Rules struct{ *problem.Violations }
+
+// Invalid records a fault of the schema (422).
+func (v Rules) Invalid(path, format string, args ...any) {
+	v.Add(problem.Invalid, path, format, args...)
+}
+
+// Malformed records a rule across fields that is broken (400).
+func (v Rules) Malformed(path, format string, args ...any) {
+	v.Add(problem.Malformed, path, format, args...)
+}
+
+// Name asks for a name.
+func (v Rules) Name(s string) {
+	if s == "" {
+		v.Invalid("/name", "is required and must not be empty")
+	}
+}
+
+// Image asks for one word.
+func (v Rules) Image(s string) {
+	switch {
+	case s == "":
+		v.Invalid("/image", "is required and must not be empty")
+	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		v.Invalid("/image", "must have no white space and no control characters")
+	}
+}
+
+// Args asks for words that can be split.
+func (v Rules) Args(s string) {
+	if _, err := SplitArgs(s); err != nil {
+		v.Invalid("/args", "%v", err)
+	}
+}
+
+// Disk asks for 1 to MaxDisk GB.
+func (v Rules) Disk(gb int) {
+	if gb < 1 || gb > MaxDisk {
+		v.Invalid("/disk", "must be 1 to %d GB", MaxDisk)
+	}
+}
+
+// Ports asks for ports that ParsePort reads, each once.
+func (v Rules) Ports(list []string) {
+	seen := make(map[string]bool, len(list))
+	for i, s := range list {
+		place := "/ports/" + strconv.Itoa(i)
+		switch _, _, ok := ParsePort(s); {
+		case !ok:
+			v.Invalid(place, "must be port/protocol: 1 to 65535, and tcp, udp or http")
+		case seen[s]:
+			v.Invalid(place, "%s is listed twice", s)
+		}
+		seen[s] = true
+	}
+}
+
+// ParsePort reads "8888/http". A port has one spelling.
+func ParsePort(s string) (number int, protocol string, ok bool) {
+	digits, protocol, _ := strings.Cut(s, "/")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != digits {
+		return 0, "", false
+	}
+	switch protocol {
+	case "tcp", "udp", "http":
+		return int(n), protocol, true
+	}
+	return 0, "", false
+}
+
+// Env asks for names and values that an environment can hold.
+func (v Rules) Env(env map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		place := "/env/" + pointer.Replace(name)
+		switch {
+		case name == "":
+			v.Invalid(place, "a variable must have a name")
+		case strings.ContainsAny(name, "=\x00"):
+			v.Invalid(place, "the name of a variable must have no '=' and no NUL byte")
+		case strings.ContainsRune(env[name], 0):
+			v.Invalid(place, "the value of a variable must have no NUL byte")
+		}
+	}
+}
+
+// pointer escapes a key for a JSON pointer.
+var pointer = strings.NewReplacer("~", "~0", "/", "~1")

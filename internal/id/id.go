@@ -1,0 +1,29 @@
+// Package id makes the ids of records: 14 lower-case letters and digits.
+package id
+
+import "io"
+
+const (
+	letters = "0123456789abcdefghijklmnopqrstuvwxyz"
+	length  = 14
+)
+
+// New reads r until it has an id, each letter as likely as the others. Its error is r's.
+func New(r io.Reader) (string, error) {
+	id := make([]byte, 0, length)
+	var random [2 * length]byte
+	for {
+		if _, err := io.ReadFull(r, random[:]); err != nil {
+			return "", err
+		}
+		for _, b := range random {
+			// 252 is the largest multiple of 36 in a byte.
+			if b >= 252 {
+				continue
+			}
+			if id = append(id, letters[b%36]); len(id) == length {
+				return string(id), nil
+			}
+		}
+	}
+}
