@@ -1,0 +1,69 @@
+package ratelimit
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// A table holds one value for each key until it is idle. It is split into shards so
+// that requests of different callers do not wait for one another, and each shard forgets
+// its idle values at the first use after every, so nothing runs in the background.
+type table[K comparable, V any] struct {
+	seed   maphash.Seed
+	every  time.Duration
+	idle   func(v *V, now time.Time) bool
+	shards [shards]shard[K, V]
+}
+
+const shards = 64
+
+type shard[K comparable, V any] struct {
+	mu     sync.Mutex
+	values map[K]*V
+	swept  time.Time
+}
+
+func newTable[K comparable, V any](every time.Duration, idle func(*V, time.Time) bool) *table[K, V] {
+	return &table[K, V]{seed: maphash.MakeSeed(), every: every, idle: idle}
+}
+
+// with calls f under the lock of k's shard with the value of k, a zero one if there was
+// none. f must be quick.
+func (t *table[K, V]) with(now time.Time, k K, f func(*V)) {
+	s := &t.shards[maphash.Comparable(t.seed, k)%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.swept) >= t.every {
+		s.sweep(now, t.idle)
+	}
+	v := s.values[k]
+	if v == nil {
+		if s.values == nil {
+			s.values = make(map[K]*V)
+		}
+		v = new(V)
+		s.values[k] = v
+	}
+	f(v)
+}
+
+func (s *shard[K, V]) sweep(now time.Time, idle func(*V, time.Time) bool) {
+	s.swept = now
+	for k, v := range s.values {
+		if idle(v, now) {
+			delete(s.values, k)
+		}
+	}
+}
+
+// size is how many values are held.
+func (t *table[K, V]) size() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		n += len(s.values)
+		s.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,95 @@
+package ratelimit
+
+import "time"
+
+// Quotas are requests of one user per window. A field that is not positive has its
+// default.
+type Quotas struct {
+	Minute int // default 600
+	Hour   int // default 18000
+	Day    int // default 200000
+}
+
+// Windows counts the requests of each user in a minute, an hour and a day (decisions,
+// row 23). A user's windows begin with the first request; one that has ended begins
+// anew with the next request that passes. All three are looked at before any is charged,
+// and a refused request is charged to none.
+//
+// It is safe for concurrent use. A user is remembered for a day after a window began.
+type Windows struct {
+	policies [3]policy
+	users    *table[string, counts]
+}
+
+type policy struct {
+	name   string
+	quota  int
+	length time.Duration
+}
+
+type counts [3]struct {
+	start time.Time
+	n     int
+}
+
+// NewWindows returns windows of these quotas.
+func NewWindows(q Quotas) *Windows {
+	w := &Windows{policies: [3]policy{
+		{"minute", orDefault(q.Minute, 600), time.Minute},
+		{"hour", orDefault(q.Hour, 18_000), time.Hour},
+		{"day", orDefault(q.Day, 200_000), 24 * time.Hour},
+	}}
+	w.users = newTable[string](time.Hour, w.ended)
+	return w
+}
+
+// Take charges one request of user, unless one of the windows is full.
+func (w *Windows) Take(now time.Time, user string) (d Decision) {
+	d.States = make([]State, len(w.policies))
+	w.users.with(now, user, func(c *counts) { w.take(now, c, &d) })
+	if !d.OK {
+		d.Detail = "rate limit exceeded for the " + d.Exceeded + " window"
+	}
+	return d
+}
+
+func (w *Windows) take(now time.Time, c *counts, d *Decision) {
+	d.OK = true
+	fresh := *c // with the ended windows begun anew: kept only if the request passes
+	for i, p := range w.policies {
+		f := &fresh[i]
+		if f.n == 0 || now.Sub(f.start) >= p.length {
+			f.start, f.n = now, 0
+		}
+		// A caller that read the clock before the one that began the window is in it too.
+		reset := seconds(p.length - max(now.Sub(f.start), 0))
+		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: p.quota - f.n, Reset: reset}
+		if f.n >= p.quota && reset >= d.RetryAfter {
+			d.OK, d.Exceeded, d.RetryAfter = false, p.name, reset
+		}
+	}
+	if !d.OK {
+		return
+	}
+	for i := range fresh {
+		fresh[i].n++
+		d.States[i].Remaining--
+	}
+	*c = fresh
+}
+
+func (w *Windows) ended(c *counts, now time.Time) bool {
+	for i, p := range w.policies {
+		if c[i].n > 0 && now.Sub(c[i].start) < p.length {
+			return false
+		}
+	}
+	return true
+}
+
+func orDefault(n, def int) int {
+	if n > 0 {
+		return n
+	}
+	return def
+}
