@@ -1,0 +1,54 @@
+package memory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+)
+
+// Billing is a billing.Store. It is safe for concurrent use.
+type Billing struct {
+	mu   sync.Mutex
+	uses map[string]map[useName]pods.Use // by owner
+}
+
+// useName names a use.
+type useName struct {
+	kind pods.UseKind
+	id   string
+	from int64
+}
+
+var _ billing.Store = (*Billing)(nil)
+
+// NewBilling returns an empty store.
+func NewBilling() *Billing { return &Billing{uses: make(map[string]map[useName]pods.Use)} }
+
+// Record implements billing.Store.
+func (s *Billing) Record(_ context.Context, uses []pods.Use) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range uses {
+		if s.uses[u.Owner] == nil {
+			s.uses[u.Owner] = make(map[useName]pods.Use)
+		}
+		s.uses[u.Owner][useName{u.Kind, u.ID, u.From.UnixNano()}] = u
+	}
+	return nil
+}
+
+// Uses implements billing.Store.
+func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []pods.Use
+	for _, u := range s.uses[owner] {
+		if u.From.Before(to) && u.To.After(from) {
+			list = append(list, u)
+		}
+	}
+	return list, nil
+}

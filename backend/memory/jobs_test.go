@@ -1,0 +1,17 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+func TestJobs(t *testing.T) {
+	serverlesstest.TestJobQueue(t, func(*testing.T) serverless.JobQueue { return memory.NewJobs() })
+}
+
+func TestEndpoints(t *testing.T) {
+	serverlesstest.TestEndpointStore(t, func(*testing.T) serverless.EndpointStore { return memory.NewEndpoints() })
+}

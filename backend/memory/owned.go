@@ -1,0 +1,131 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/go-memdb"
+)
+
+// owned is a table of records that belong to users. What it holds is never handed out and
+// never changed: clone copies on the way in and out.
+type owned[T any] struct {
+	db       *memdb.MemDB
+	clone    func(T) T
+	order    func(a, b T) int
+	notFound error
+	exists   error
+}
+
+// ownedRow is what the table holds.
+type ownedRow[T any] struct {
+	ID    string
+	Owner string
+	Value T
+}
+
+const ownedTable = "owned"
+
+func newOwned[T any](o owned[T]) *owned[T] {
+	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
+		ownedTable: {Name: ownedTable, Indexes: map[string]*memdb.IndexSchema{
+			"id":    {Name: "id", Unique: true, Indexer: &memdb.StringFieldIndex{Field: "ID"}},
+			"owner": {Name: "owner", Indexer: &memdb.StringFieldIndex{Field: "Owner"}, AllowMissing: true},
+		}},
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("memory: schema of a table with owners: %v", err)) // a constant
+	}
+	o.db = db
+	return &o
+}
+
+func (s *owned[T]) create(id, owner string, v T) error {
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	old, err := txn.First(ownedTable, "id", id)
+	if err != nil {
+		return fmt.Errorf("memory: look up %q: %w", id, err)
+	}
+	if old != nil {
+		return s.exists
+	}
+	if err := txn.Insert(ownedTable, &ownedRow[T]{id, owner, s.clone(v)}); err != nil {
+		return fmt.Errorf("memory: insert %q: %w", id, err)
+	}
+	txn.Commit()
+	return nil
+}
+
+func (s *owned[T]) find(txn *memdb.Txn, id string) (*ownedRow[T], error) {
+	v, err := txn.First(ownedTable, "id", id)
+	if err != nil {
+		return nil, fmt.Errorf("memory: look up %q: %w", id, err)
+	}
+	if v == nil {
+		return nil, s.notFound
+	}
+	return v.(*ownedRow[T]), nil
+}
+
+func (s *owned[T]) get(id string) (v T, err error) {
+	row, err := s.find(s.db.Txn(false), id)
+	if err != nil {
+		return v, err
+	}
+	return s.clone(row.Value), nil
+}
+
+// list is the records of owner, in order.
+func (s *owned[T]) list(owner string) ([]T, error) {
+	return s.collect(func(*T) bool { return true }, "owner", owner)
+}
+
+// all is the records that keep selects, in order.
+func (s *owned[T]) all(keep func(*T) bool) ([]T, error) { return s.collect(keep, "id") }
+
+func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list []T, err error) {
+	it, err := s.db.Txn(false).Get(ownedTable, index, args...)
+	if err != nil {
+		return nil, fmt.Errorf("memory: list: %w", err)
+	}
+	for v := it.Next(); v != nil; v = it.Next() {
+		if row := v.(*ownedRow[T]); keep(&row.Value) {
+			list = append(list, s.clone(row.Value))
+		}
+	}
+	slices.SortFunc(list, s.order)
+	return list, nil
+}
+
+func (s *owned[T]) update(id string, fn func(*T) error) (v T, err error) {
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	row, err := s.find(txn, id)
+	if err != nil {
+		return v, err
+	}
+	changed := s.clone(row.Value)
+	if err := fn(&changed); err != nil {
+		return v, err
+	}
+	if err := txn.Insert(ownedTable, &ownedRow[T]{row.ID, row.Owner, s.clone(changed)}); err != nil {
+		return v, fmt.Errorf("memory: update %q: %w", id, err)
+	}
+	txn.Commit()
+	return changed, nil
+}
+
+func (s *owned[T]) delete(id string) error {
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	row, err := s.find(txn, id)
+	if err != nil {
+		return err
+	}
+	if err := txn.Delete(ownedTable, row); err != nil {
+		return fmt.Errorf("memory: delete %q: %w", id, err)
+	}
+	txn.Commit()
+	return nil
+}

@@ -1,0 +1,272 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// Pods is a pods.Store. It is safe for concurrent use.
+type Pods struct {
+	db *memdb.MemDB
+
+	mu       sync.Mutex
+	watchers map[*podWatcher]bool
+}
+
+var _ pods.Store = (*Pods)(nil)
+
+type podWatcher struct{ f func([]string) }
+
+// NewPods returns an empty store.
+func NewPods() *Pods {
+	db, err := memdb.NewMemDB(podSchema())
+	if err != nil {
+		panic(fmt.Sprintf("memory: schema of pods: %v", err)) // a constant
+	}
+	return &Pods{db: db, watchers: make(map[*podWatcher]bool)}
+}
+
+// Create implements pods.Store.
+func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
+	err := s.write(ctx, func(txn *memdb.Txn) error {
+		old, err := txn.First(podTable, "id", p.ID)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			return pods.ErrExists
+		}
+		if err := podClaim(txn, nil, p.Placement.Claims); err != nil {
+			return err
+		}
+		if err := txn.Insert(podPlaceTable, podPlaceOf(p)); err != nil {
+			return err
+		}
+		return txn.Insert(podTable, p.Clone())
+	})
+	return s.done("create", p.ID, err)
+}
+
+// Get implements pods.Store.
+func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, err := podFirst(s.db.Txn(false), id)
+	if err != nil {
+		return nil, podError("get", id, err)
+	}
+	return p.Clone(), nil
+}
+
+func podFirst(txn *memdb.Txn, id string) (*pods.Pod, error) {
+	v, err := txn.First(podTable, "id", id)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, pods.ErrNotFound
+	}
+	return v.(*pods.Pod), nil
+}
+
+// List implements pods.Store. It yields the pods of the instant at which it began.
+func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
+	return func(yield func(*pods.Pod, error) bool) {
+		txn := s.db.Txn(false)
+		index, group := "all_prefix", podAll
+		switch {
+		case f.Owner != "":
+			index, group = "owner_prefix", f.Owner
+		case f.Host != "":
+			index, group = "host_prefix", f.Host
+		}
+		it, err := txn.Get(podPlaceTable, index, group)
+		if err != nil {
+			yield(nil, fmt.Errorf("memory: list pods: %w", err))
+			return
+		}
+		for v := it.Next(); v != nil; v = it.Next() {
+			place := v.(*podPlace)
+			if f.Host != "" && place.host != f.Host {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			p, err := podFirst(txn, place.id)
+			if err != nil {
+				yield(nil, podError("list", place.id, err))
+				return
+			}
+			if !yield(p.Clone(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Update implements pods.Store. fn runs once, while no other pod can be changed.
+func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (p *pods.Pod, err error) {
+	err = s.write(ctx, func(txn *memdb.Txn) error {
+		old, err := podFirst(txn, id)
+		if err != nil {
+			return err
+		}
+		p = old.Clone()
+		if err := fn(p); err != nil {
+			return err
+		}
+		if err := podClaim(txn, old.Placement.Claims, p.Placement.Claims); err != nil {
+			return err
+		}
+		if old.Placement.Host != p.Placement.Host {
+			if err := txn.Insert(podPlaceTable, podPlaceOf(p)); err != nil {
+				return err
+			}
+		}
+		return txn.Insert(podTable, p.Clone())
+	})
+	if err := s.done("update", id, err); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Delete implements pods.Store.
+func (s *Pods) Delete(ctx context.Context, id string) error {
+	err := s.write(ctx, func(txn *memdb.Txn) error {
+		old, err := podFirst(txn, id)
+		if err != nil {
+			return err
+		}
+		if err := podClaim(txn, old.Placement.Claims, nil); err != nil {
+			return err
+		}
+		if err := txn.Delete(podPlaceTable, podPlaceOf(old)); err != nil {
+			return err
+		}
+		return txn.Delete(podTable, old)
+	})
+	return s.done("delete", id, err)
+}
+
+// Used implements pods.Store.
+func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	v, err := s.db.Txn(false).First(podClaimTable, "id", resource)
+	if err != nil {
+		return 0, fmt.Errorf("memory: look up claims of %q: %w", resource, err)
+	}
+	if v == nil {
+		return 0, nil
+	}
+	return v.(*podClaimed).units, nil
+}
+
+// Watch implements pods.Store.
+func (s *Pods) Watch(ctx context.Context, f func(ids []string)) error {
+	w := &podWatcher{f}
+	s.mu.Lock()
+	s.watchers[w] = true
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.watchers, w)
+	s.mu.Unlock()
+	return ctx.Err()
+}
+
+// write runs fn in a transaction that is kept only if fn returns nil.
+func (s *Pods) write(ctx context.Context, fn func(*memdb.Txn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	if err := fn(txn); err != nil {
+		return err
+	}
+	txn.Commit()
+	return nil
+}
+
+// done tells the watchers of a change that was made.
+func (s *Pods) done(what, id string, err error) error {
+	if err != nil {
+		return podError(what, id, err)
+	}
+	s.mu.Lock()
+	list := make([]*podWatcher, 0, len(s.watchers))
+	for w := range s.watchers {
+		list = append(list, w)
+	}
+	s.mu.Unlock()
+	for _, w := range list {
+		w.f([]string{id})
+	}
+	return nil
+}
+
+// podError names the pod where an error does not say enough by itself.
+func podError(what, id string, err error) error {
+	if errors.Is(err, pods.ErrNotFound) || errors.Is(err, pods.ErrExists) || errors.Is(err, pods.ErrNoRoom) {
+		return err
+	}
+	return fmt.Errorf("memory: %s pod %q: %w", what, id, err)
+}
+
+// podClaim moves the sums from the claims old to the claims now, or returns ErrNoRoom
+// and leaves the transaction to be aborted.
+func podClaim(txn *memdb.Txn, old, now []pods.Claim) error {
+	if slices.Equal(old, now) {
+		return nil
+	}
+	change := make(map[string]int64)
+	for _, c := range old {
+		change[c.Resource] -= c.Units
+	}
+	for _, c := range now {
+		change[c.Resource] += c.Units
+	}
+	for resource, n := range change {
+		if err := podClaimOne(txn, resource, n, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func podClaimOne(txn *memdb.Txn, resource string, n int64, now []pods.Claim) error {
+	if n == 0 {
+		return nil
+	}
+	v, err := txn.First(podClaimTable, "id", resource)
+	if err != nil {
+		return err
+	}
+	sum := &podClaimed{resource: resource, units: n}
+	if v != nil {
+		sum.units += v.(*podClaimed).units
+	}
+	for _, c := range now {
+		if c.Resource == resource && n > 0 && sum.units > c.Limit {
+			return pods.ErrNoRoom
+		}
+	}
+	if sum.units == 0 {
+		return txn.Delete(podClaimTable, v)
+	}
+	return txn.Insert(podClaimTable, sum)
+}

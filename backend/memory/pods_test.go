@@ -1,0 +1,13 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/podstest"
+)
+
+func TestPods(t *testing.T) {
+	podstest.TestStore(t, func(*testing.T) pods.Store { return memory.NewPods() })
+}

@@ -1,0 +1,120 @@
+package memory_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/podstest"
+)
+
+// simHarness is a simulated runtime with everything that a simulation can do: it has no
+// programs that look at their disk, their environment or the network.
+func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
+	scripts := []memory.Script{
+		{Image: "stubborn", StopAfter: time.Hour, Stages: memory.DefaultScript().Stages},
+		{Image: "missing", Stages: []memory.Stage{
+			{Phase: pods.Pulling}, {Phase: pods.Failed, After: time.Second, Reason: "no such image"},
+		}},
+	}
+	for _, code := range []int{0, 1, 3, 7, 42} {
+		scripts = append(scripts, memory.Script{Image: fmt.Sprint("exits/", code), Stages: []memory.Stage{
+			{Phase: pods.Coming}, {Phase: pods.Up}, {Phase: pods.Down, After: time.Millisecond, ExitCode: code},
+		}})
+	}
+	for _, n := range []int{1, 3, 200} {
+		var lines []string
+		for i := range n {
+			lines = append(lines, fmt.Sprint("line ", i+1))
+		}
+		scripts = append(scripts, memory.Script{Image: fmt.Sprint("prints/", n), Stages: []memory.Stage{
+			{Phase: pods.Coming}, {Phase: pods.Up, After: time.Millisecond, Lines: lines},
+		}})
+	}
+	return podstest.Harness{
+		Runtime: memory.NewRuntime(&memory.RuntimeOptions{Clock: c, Scripts: scripts}),
+		Pause:   pause,
+		Programs: podstest.Programs{
+			Runs:     &pods.Spec{Image: "any"},
+			Stubborn: &pods.Spec{Image: "stubborn"},
+			Missing:  &pods.Spec{Image: "missing"},
+			Exits:    func(code int) pods.Spec { return pods.Spec{Image: fmt.Sprint("exits/", code)} },
+			Prints:   func(n int) pods.Spec { return pods.Spec{Image: fmt.Sprint("prints/", n)} },
+		},
+	}
+}
+
+func TestRuntimeOnTheSystemClock(t *testing.T) {
+	for _, c := range podstest.RuntimeCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.Test(t, simHarness(nil, nil)) })
+		})
+	}
+}
+
+func TestRuntimeOnAManualClock(t *testing.T) {
+	for _, c := range podstest.RuntimeCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+				c.Test(t, simHarness(m, func(d time.Duration) {
+					if err := m.Advance(t.Context(), d); err != nil {
+						t.Error(err)
+					}
+					synctest.Wait() // for goroutines of the case
+				}))
+			})
+		})
+	}
+}
+
+func TestJitterIsDecidedByTheSeed(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	delays := func(seed uint64) (list []time.Duration) {
+		m := clock.NewManual(began)
+		r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m, Seed: seed, Scripts: []memory.Script{{
+			Image: "a/*:b*", Stages: []memory.Stage{{Phase: pods.Up, After: time.Second, Jitter: time.Second}},
+		}}})
+		defer r.Notify(func(st pods.State) { list = append(list, st.At.Sub(began)) })()
+		for i := range 20 {
+			if err := r.Ensure(t.Context(), pods.Spec{PodID: fmt.Sprint("p", i), Gen: 1, Run: 1, Image: "a/x:bc"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Advance(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	first := delays(1)
+	if len(first) != 20 || first[0] < time.Second || first[19] > 2*time.Second {
+		t.Errorf("delays = %v, want 20 of one to two seconds", first)
+	}
+	if diff := cmp.Diff(first, delays(1)); diff != "" {
+		t.Errorf("another run with the same seed (-first +second):\n%s", diff)
+	}
+	if cmp.Equal(first, delays(2)) {
+		t.Error("another seed has the same delays")
+	}
+}
+
+func TestACurveStaysAPercentage(t *testing.T) {
+	c := memory.Curve{Base: 90, Swing: 50, Period: time.Minute}
+	low, high := 100, 0
+	for d := time.Duration(0); d < time.Minute; d += time.Second {
+		v := c.At(d, 0.25)
+		low, high = min(low, v), max(high, v)
+	}
+	if low != 40 || high != 100 {
+		t.Errorf("the curve goes from %d to %d, want 40 to 100", low, high)
+	}
+	if got := (memory.Curve{Base: 12}).At(time.Hour, 0.5); got != 12 {
+		t.Errorf("without a period = %d, want 12", got)
+	}
+}

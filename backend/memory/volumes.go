@@ -1,0 +1,45 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/podyard/podyard/pods/volumes"
+)
+
+// Volumes is a volumes.Store. It is safe for concurrent use.
+type Volumes struct{ t *owned[volumes.Volume] }
+
+var _ volumes.Store = (*Volumes)(nil)
+
+// NewVolumes returns an empty store.
+func NewVolumes() *Volumes {
+	return &Volumes{newOwned(owned[volumes.Volume]{
+		clone: volumes.Volume.Clone,
+		order: func(a, b volumes.Volume) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		},
+		notFound: volumes.ErrNotFound, exists: volumes.ErrExists,
+	})}
+}
+
+// Create implements volumes.Store.
+func (s *Volumes) Create(_ context.Context, v volumes.Volume) error {
+	return s.t.create(v.ID, v.Owner, v)
+}
+
+// Get implements volumes.Store.
+func (s *Volumes) Get(_ context.Context, id string) (volumes.Volume, error) { return s.t.get(id) }
+
+// List implements volumes.Store.
+func (s *Volumes) List(_ context.Context, owner string) ([]volumes.Volume, error) {
+	return s.t.list(owner)
+}
+
+// Update implements volumes.Store.
+func (s *Volumes) Update(_ context.Context, id string, fn func(*volumes.Volume) error) (volumes.Volume, error) {
+	return s.t.update(id, fn)
+}
+
+// Delete implements volumes.Store.
+func (s *Volumes) Delete(_ context.Context, id string) error { return s.t.delete(id) }

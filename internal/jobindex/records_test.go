@@ -1,0 +1,130 @@
+package jobindex
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// A key is how a job is looked up.
+type key struct {
+	endpoint uint32
+	id       ident
+}
+
+// anyID is one that a service could have made.
+func anyID(random *rand.Rand) (d ident) {
+	d.form = formUUID
+	for i := range d.bits {
+		d.bits[i] = byte(random.Uint32())
+	}
+	return d
+}
+
+// Records are found while they are there and not afterwards, whatever comes and goes;
+// their pages are used again, and given back when they are empty.
+func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 0))
+	records := &records{}
+	records.init()
+	there := map[key]uint32{}
+	var keys []key
+	most := 0
+	for round := range 24 {
+		grow := round%4 < 2
+		for range 8 * pageSize {
+			if grow && random.IntN(8) > 0 || len(keys) == 0 {
+				k := key{uint32(1 + random.IntN(3)), anyID(random)}
+				there[k] = records.add(k.endpoint, k.id)
+				keys = append(keys, k)
+				continue
+			}
+			i := random.IntN(len(keys))
+			records.remove(there[keys[i]])
+			delete(there, keys[i])
+			keys[i] = keys[len(keys)-1]
+			keys = keys[:len(keys)-1]
+		}
+		most = max(most, len(records.pages))
+		used := map[uint32]bool{}
+		for k, want := range there {
+			if got := records.find(k.endpoint, &k.id); got != want || used[got] {
+				t.Fatalf("find(%d, %v) = %d, want %d, of its own", k.endpoint, k.id, got, want)
+			}
+			used[want] = true
+			if got := records.find(k.endpoint+3, &k.id); got != 0 {
+				t.Fatalf("find(%d, %v) = %d, want none: it is of another endpoint", k.endpoint+3, k.id, got)
+			}
+		}
+		if records.count != len(there) {
+			t.Fatalf("count = %d, want %d", records.count, len(there))
+		}
+	}
+	for _, k := range keys {
+		records.remove(there[k])
+	}
+	kept := 0
+	for _, p := range records.pages[1:] {
+		if p.records != nil {
+			kept++
+		}
+	}
+	if kept > 5 || most < 10 {
+		t.Errorf("%d pages are kept of %d when no record is left, want a few of many", kept, most)
+	}
+	for i := range records.index {
+		if s := &records.index[i]; s.n != 0 || len(s.slots) > 4*minSlots {
+			t.Errorf("segment %d has %d entries in %d slots when no record is left", i, s.n, len(s.slots))
+		}
+	}
+}
+
+// Every id comes back as it was, those that look almost like a service's too.
+func TestIDsAreKept(t *testing.T) {
+	x := New()
+	for _, id := range []serverless.JobID{
+		"0123abcd-0123-4000-8000-0123456789ab-u1", "sync-0123abcd-0123-4000-8000-0123456789ab-u1",
+		"0123ABCD-0123-4000-8000-0123456789ab-u1", "0123abcd-0123-4000-8000-0123456789ab-u2", "0123abcd-0123-4000-8000-0123456789ab",
+		"sync-0123abcd-0123-4000-8000-0123456789ab", "0123abcd+0123-4000-8000-0123456789ab-u1", "sync-", "x", "0123abcd-0123-4000-8000-0123456789a-u1",
+		"0123abcd-0123-4000-8000-0123456789abc-u", "gggggggg-0123-4000-8000-0123456789ab-u1",
+	} {
+		ref := serverless.Ref{Endpoint: "e", ID: id}
+		i := x.Add(ref, "o")
+		if got := x.Ref(i); got != ref || x.Find(ref) != i {
+			t.Errorf("%q is kept as %q, found as %d, want %d", id, got.ID, x.Find(ref), i)
+		}
+	}
+	if size := unsafe.Sizeof(record{}); size > 208 {
+		t.Errorf("a record has %d bytes: ten million of them must stay below 2.5 GB", size)
+	}
+}
+
+// Names keep their numbers while they are held, and a number that is free again is
+// somebody else's.
+func TestNamesAreHeld(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 0))
+	var n names
+	held, number := map[string]int{}, map[string]uint32{}
+	for range 20_000 {
+		s := fmt.Sprint("name-", random.IntN(60))
+		switch {
+		case random.IntN(2) == 0:
+			i := n.hold(s)
+			if held[s] > 0 && number[s] != i {
+				t.Fatalf("hold(%q) = %d, want %d as before", s, i, number[s])
+			}
+			number[s] = i
+			held[s]++
+		case held[s] > 0:
+			n.drop(number[s])
+			held[s]--
+		}
+		i, ok := n.find(s)
+		if ok != (held[s] > 0) || ok && (i != number[s] || n.text(i) != s) {
+			t.Fatalf("find(%q) = %d, %v, held %d times as %d", s, i, ok, held[s], number[s])
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package jobindex
+
+import (
+	"math/bits"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// The wheel orders records by the instant at which something is due, in constant time
+// for every insertion and removal: level l has 64 lists, each 64^l ms wide, and a record
+// is in the list of the highest 6-bit group in which its instant differs from now.
+// Lists are rings through the records themselves; their heads are records of the first
+// page.
+type wheel struct {
+	t    *records
+	now  serverless.Instant
+	used [levels]uint64 // which lists may have something
+}
+
+const (
+	levels  = 11 // 66 bits: every instant has a place
+	slots   = 64
+	pending = levels*slots + 1 // head of the list of what is due
+)
+
+func (w *wheel) init(t *records) {
+	w.t = t
+	for i := uint32(1); i <= pending; i++ {
+		r := t.at(i)
+		r.prev, r.next = i, i
+	}
+}
+
+// add puts record i, whose instant is armed.
+func (w *wheel) add(i uint32) {
+	r := w.t.at(i)
+	head := uint32(pending)
+	if r.armed > w.now {
+		l := (63 - bits.LeadingZeros64(uint64(r.armed)^uint64(w.now))) / 6
+		s := uint64(r.armed) >> (6 * l) & (slots - 1)
+		w.used[l] |= 1 << s
+		head = uint32(l*slots) + uint32(s) + 1
+	}
+	h := w.t.at(head)
+	r.prev, r.next = h.prev, head
+	w.t.at(h.prev).next = i
+	h.prev = i
+}
+
+func (w *wheel) remove(i uint32) {
+	r := w.t.at(i)
+	w.t.at(r.prev).next = r.next
+	w.t.at(r.next).prev = r.prev
+}
+
+// due takes out one record whose list has been reached by now, 0 when there is none. Its
+// own instant may still lie ahead: then it goes back in with add.
+func (w *wheel) due(now serverless.Instant) uint32 {
+	for {
+		if i := w.t.at(pending).next; i != pending {
+			w.remove(i)
+			return i
+		}
+		l, s, start := w.first()
+		if l < 0 || start > now {
+			w.now = max(w.now, now)
+			return 0
+		}
+		w.now = start
+		w.used[l] &^= 1 << s
+		w.splice(uint32(l*slots+s) + 1)
+	}
+}
+
+// next is a lower bound of the instant at which due has something; 0 when nothing is in
+// the wheel.
+func (w *wheel) next() serverless.Instant {
+	if w.t.at(pending).next != pending {
+		return w.now
+	}
+	l, _, start := w.first()
+	if l < 0 {
+		return 0
+	}
+	return start
+}
+
+// first is the earliest list that has something. Lists that have become empty are
+// forgotten on the way.
+func (w *wheel) first() (level, slot int, start serverless.Instant) {
+	for l := range levels {
+		for w.used[l] != 0 {
+			s := bits.TrailingZeros64(w.used[l])
+			head := uint32(l*slots+s) + 1
+			if w.t.at(head).next != head {
+				shift := 6 * (l + 1)
+				base := uint64(w.now) >> shift << shift
+				return l, s, serverless.Instant(base | uint64(s)<<(6*l))
+			}
+			w.used[l] &^= 1 << s
+		}
+	}
+	return -1, 0, 0
+}
+
+// splice moves a whole list to the pending one.
+func (w *wheel) splice(head uint32) {
+	h, p := w.t.at(head), w.t.at(pending)
+	first, last := h.next, h.prev
+	if first == head {
+		return
+	}
+	h.prev, h.next = head, head
+	w.t.at(p.prev).next, w.t.at(first).prev = first, p.prev
+	w.t.at(last).next, p.prev = pending, last
+}

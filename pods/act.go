@@ -1,0 +1,102 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// Act does a to a pod of owner and returns the pod as it then is.
+//
+// Errors: ErrNotFound; ErrStatus and ErrLocked when a cannot be done now; ErrNoRoom when
+// the pod cannot start, on its own host, for lack of capacity. On an error nothing was
+// changed.
+func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
+	p, err := s.Get(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	order, ok := orders[a]
+	if !ok {
+		return nil, problem.Newf(problem.Invalid, "unknown action %q", string(a))
+	}
+	if err := check(p, a); err != nil {
+		return nil, err
+	}
+	do := func(pl *Placement) (*Pod, error) {
+		return s.change(ctx, owner, id, func(p *Pod) error {
+			if err := check(p, a); err != nil {
+				return err
+			}
+			if pl != nil {
+				p.Placement = *pl
+			}
+			order(p)
+			// A new order does not wait for the retries of an old one.
+			p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
+			p.note(s.clock.Now(), string(a)+" was asked for")
+			return nil
+		})
+	}
+	if (a == Start || a == Reset) && len(p.Placement.Claims) == 0 {
+		return s.withCompute(ctx, p, do)
+	}
+	return do(nil)
+}
+
+// withCompute is do with new compute for p; if there is none and pods may wait, without.
+func (s *Service) withCompute(ctx context.Context, p *Pod, do func(*Placement) (*Pod, error)) (q *Pod, err error) {
+	err = s.place(ctx, p, func(pl Placement) error {
+		q, err = do(&pl)
+		return err
+	})
+	if errors.Is(err, ErrNoRoom) && s.queue && p.Placement.Host == "" {
+		return do(nil)
+	}
+	return q, err
+}
+
+// Reset makes the container of a pod anew, from an image pulled again, on the same host
+// and with the same mounts (decisions 18 and 19).
+func (s *Service) Reset(ctx context.Context, owner, id string) (*Pod, error) {
+	return s.Act(ctx, owner, id, Reset)
+}
+
+// Terminate deletes a pod for good. It is in no listing at once; its compute is free
+// when its host has confirmed that nothing of it is left.
+func (s *Service) Terminate(ctx context.Context, owner, id string) error {
+	_, err := s.Act(ctx, owner, id, Terminate)
+	return err
+}
+
+// orders are what the actions make a pod want.
+var orders = map[Action]func(*Pod){
+	Start: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = On, false
+		p.Want.Run++
+		// The same container again, if there is one that is as the user wants it.
+		if p.Seen.Started.IsZero() || !p.Config.Equal(p.Want.Applied) {
+			p.renew()
+		}
+	},
+	Stop: func(p *Pod) { p.Want.Power = Off },
+	Restart: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = On, false
+		p.Want.Run++
+		p.renew()
+	},
+	Reset: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = On, true
+		p.Want.Run++
+		p.renew()
+	},
+	Terminate: func(p *Pod) { p.Want.Power = Gone },
+}
+
+// renew wants another container, of the present configuration.
+func (p *Pod) renew() {
+	p.Want.Gen++
+	p.Want.Applied = p.Config.Clone()
+}

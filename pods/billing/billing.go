@@ -1,0 +1,190 @@
+// Package billing says what was used and what that costs, in buckets of time.
+//
+// What goes on is asked of its sources, which keep since when in their own records; what
+// has ended is kept in a [Store]. So a restart loses nothing and counts nothing twice.
+//
+// Where the interface is silent, we chose: buckets begin in UTC, weeks on Monday; a bucket
+// in which nothing was used has no record; a month of a price is 730 hours; a window has at
+// most [MaxBuckets] buckets.
+package billing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/pods"
+)
+
+// A Store keeps uses that have ended. It is safe for concurrent use. What it answers is as
+// durable as the store makes it.
+type Store interface {
+	// Record adds uses; one with the Kind, ID and From of another replaces it.
+	Record(ctx context.Context, uses []pods.Use) error
+	// Uses returns those of owner that overlap [from, to), in any order.
+	Uses(ctx context.Context, owner string, from, to time.Time) ([]pods.Use, error)
+}
+
+// A Source knows what goes on. pods.Service and volumes.Service are ones.
+type Source interface {
+	// Uses returns what owner uses now, with a zero To, and what the meter may not have.
+	Uses(ctx context.Context, owner string) ([]pods.Use, error)
+}
+
+// A Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// A Service adds up. It is safe for concurrent use.
+type Service struct {
+	store Store
+	clock Clock
+}
+
+var _ pods.Meter = (*Service)(nil)
+
+// New returns a service over store. c may be nil, and then the time is the system's.
+func New(store Store, c Clock) *Service {
+	if c == nil {
+		c = clock.System{}
+	}
+	return &Service{store, c}
+}
+
+// Record keeps uses that have ended.
+func (s *Service) Record(ctx context.Context, uses []pods.Use) error {
+	if err := s.store.Record(ctx, uses); err != nil {
+		return fmt.Errorf("billing: record: %w", err)
+	}
+	return nil
+}
+
+// Amounts are USD.
+type Amounts struct {
+	GPU, CPU, Disk            float64
+	Standard, HighPerformance float64
+}
+
+// Add returns the sum of a and b.
+func (a Amounts) Add(b Amounts) Amounts {
+	return Amounts{a.GPU + b.GPU, a.CPU + b.CPU, a.Disk + b.Disk, a.Standard + b.Standard, a.HighPerformance + b.HighPerformance}
+}
+
+// A Record is what one thing cost in one bucket.
+type Record struct {
+	Start, End time.Time
+	Kind       pods.UseKind
+	ID         string
+	Amounts    Amounts
+}
+
+// A Report is the records of a window, by bucket, kind and id.
+type Report struct {
+	Start, End time.Time
+	Size       BucketSize
+	Records    []Record
+}
+
+// Report adds up what owner used, as the query says. sources say what goes on.
+func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...Source) (Report, error) {
+	now := s.clock.Now().UTC()
+	r, err := q.window(now)
+	if err != nil {
+		return r, err
+	}
+	uses, err := s.uses(ctx, owner, r.Start, r.End, sources)
+	if err != nil {
+		return r, err
+	}
+	sums := make(map[recordKey]Amounts)
+	for _, u := range uses {
+		if (q.Kind == "" || q.Kind == u.Kind) && (q.ID == "" || q.ID == u.ID) {
+			r.spread(sums, u, now)
+		}
+	}
+	for k, a := range sums {
+		r.Records = append(r.Records, Record{k.start, q.Size.next(k.start), k.kind, k.id, a})
+	}
+	slices.SortFunc(r.Records, func(a, b Record) int {
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	return r, nil
+}
+
+// uses joins what goes on and what has ended. What both answers have counts once, as the
+// sources say: they know best whether it has ended.
+func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, sources []Source) ([]pods.Use, error) {
+	type name struct {
+		kind pods.UseKind
+		id   string
+		from int64
+	}
+	found := make(map[name]pods.Use)
+	add := func(list []pods.Use) {
+		for _, u := range list {
+			n := name{u.Kind, u.ID, u.From.UnixNano()}
+			if _, ok := found[n]; !ok {
+				found[n] = u
+			}
+		}
+	}
+	for _, src := range sources { // first: what ends meanwhile is recorded by then
+		list, err := src.Uses(ctx, owner)
+		if err != nil {
+			return nil, fmt.Errorf("billing: ask what is used: %w", err)
+		}
+		add(list)
+	}
+	list, err := s.store.Uses(ctx, owner, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("billing: look up what was used: %w", err)
+	}
+	add(list)
+	return slices.Collect(maps.Values(found)), nil
+}
+
+type recordKey struct {
+	start time.Time
+	kind  pods.UseKind
+	id    string
+}
+
+// spread adds what u costs to each bucket that it is in.
+func (r *Report) spread(sums map[recordKey]Amounts, u pods.Use, now time.Time) {
+	from, to := u.From.UTC(), u.To.UTC()
+	if u.To.IsZero() {
+		to = now
+	}
+	if from.Before(r.Start) {
+		from = r.Start
+	}
+	if to.After(r.End) {
+		to = r.End
+	}
+	for from.Before(to) {
+		start := r.Size.floor(from)
+		end := r.Size.next(start)
+		if end.After(to) {
+			end = to
+		}
+		h := end.Sub(from).Hours()
+		k := recordKey{start, u.Kind, u.ID}
+		sums[k] = sums[k].Add(Amounts{h * u.GPU, h * u.CPU, h * u.Disk, h * u.Standard, h * u.HighPerformance})
+		from = end
+	}
+}
+
+// Round returns a to a billionth of a dollar: sums of binary fractions show their dust.
+func (a Amounts) Round() Amounts {
+	round := func(x float64) float64 { return math.Round(x*1e9) / 1e9 }
+	return Amounts{round(a.GPU), round(a.CPU), round(a.Disk), round(a.Standard), round(a.HighPerformance)}
+}
+
+// Total is the sum of all.
+func (a Amounts) Total() float64 { return a.GPU + a.CPU + a.Disk + a.Standard + a.HighPerformance }

@@ -1,0 +1,116 @@
+package billing
+
+import (
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
+)
+
+// A BucketSize is how long a bucket is.
+type BucketSize string
+
+// The sizes.
+const (
+	Hour  BucketSize = "hour"
+	Day   BucketSize = "day"
+	Week  BucketSize = "week"
+	Month BucketSize = "month"
+	Year  BucketSize = "year"
+)
+
+// floor is the start of the bucket that t, in UTC, is in.
+func (b BucketSize) floor(t time.Time) time.Time {
+	y, m, d := t.Date()
+	switch b {
+	case Hour:
+		return t.Truncate(time.Hour)
+	case Week:
+		back := (int(t.Weekday()) + 6) % 7 // days since Monday
+		return time.Date(y, m, d-back, 0, 0, 0, 0, time.UTC)
+	case Month:
+		return time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	case Year:
+		return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// next is the start of the bucket after the one that begins at t.
+func (b BucketSize) next(t time.Time) time.Time { return b.step(t, 1) }
+
+func (b BucketSize) step(t time.Time, n int) time.Time {
+	switch b {
+	case Hour:
+		return t.Add(time.Duration(n) * time.Hour)
+	case Week:
+		return t.AddDate(0, 0, 7*n)
+	case Month:
+		return t.AddDate(0, n, 0)
+	case Year:
+		return t.AddDate(n, 0, 0)
+	}
+	return t.AddDate(0, 0, n)
+}
+
+// MaxBuckets is how many buckets a window has at most.
+const MaxBuckets = 10_000
+
+// A Query selects a window and what is in it.
+type Query struct {
+	Start time.Time  // zero: 30 days ago
+	End   time.Time  // zero: now
+	Size  BucketSize // empty: Day
+	LastN int        // not 0: so many buckets up to the present one, instead of Start and End
+	Kind  pods.UseKind
+	ID    string // empty: all
+}
+
+// What a query is refused with.
+var (
+	errBoth  = problem.New(problem.Malformed, "lastN and startTime or endTime exclude each other")
+	errOrder = problem.New(problem.Malformed, "startTime must be before endTime")
+	errSize  = problem.New(problem.Invalid, "bucketSize must be one of hour, day, week, month, year")
+	errMany  = problem.Newf(problem.Invalid, "the window has more than %d buckets", MaxBuckets)
+)
+
+// window is an empty report of the query's window, which begins and ends with a bucket.
+func (q *Query) window(now time.Time) (r Report, err error) {
+	switch q.Size {
+	case "":
+		q.Size = Day
+	case Hour, Day, Week, Month, Year:
+	default:
+		return r, errSize
+	}
+	r.Size = q.Size
+	if q.LastN != 0 && (!q.Start.IsZero() || !q.End.IsZero()) {
+		return r, errBoth
+	}
+	if q.LastN > MaxBuckets {
+		return r, errMany
+	}
+	if q.LastN != 0 {
+		r.End = q.Size.next(q.Size.floor(now))
+		r.Start = q.Size.step(r.End, -q.LastN)
+		return r, nil
+	}
+	start, end := q.Start.UTC(), q.End.UTC()
+	if q.End.IsZero() {
+		end = now
+	}
+	if q.Start.IsZero() {
+		start = now.AddDate(0, 0, -30)
+	}
+	if !start.Before(end) {
+		return r, errOrder
+	}
+	r.Start, r.End = q.Size.floor(start), q.Size.floor(end)
+	if r.End.Before(end) {
+		r.End = q.Size.next(r.End)
+	}
+	if q.Size.step(r.Start, MaxBuckets).Before(r.End) {
+		return r, errMany
+	}
+	return r, nil
+}

@@ -1,0 +1,45 @@
+package pods
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+// cuda is the CUDA version with which a host runs GPUs of a type: those of another maker
+// than NVIDIA have none.
+func (s *Service) cuda(h *Host, gpu string) string {
+	if t, _ := s.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
+		return ""
+	}
+	return h.CUDA
+}
+
+// match reports whether a host with this version will do; one that is not known does only
+// where nothing is asked.
+func (c CUDAVersions) match(version string) bool {
+	same := func(v string) bool { return container.CompareCUDA(v, version) == 0 }
+	switch {
+	case len(c.Allowed) > 0:
+		return version != "" && slices.ContainsFunc(c.Allowed, same)
+	case c.Min != "":
+		return version != "" && container.CompareCUDA(version, c.Min) >= 0
+	}
+	return true
+}
+
+// String is what c adds to the name of a GPU; empty when it selects all.
+func (c CUDAVersions) String() string {
+	switch {
+	case len(c.Allowed) > 0:
+		return " with CUDA " + strings.Join(c.Allowed, " or ")
+	case c.Min != "":
+		return " with CUDA " + c.Min + " or later"
+	}
+	return ""
+}
+
+// CompareCUDA compares two versions number by number: 12.11 is above 12.2.
+func CompareCUDA(a, b string) int { return container.CompareCUDA(a, b) }

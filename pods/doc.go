@@ -1,0 +1,43 @@
+// Package pods rents containers: GPU and CPU pods with a life, settings, mounts and live
+// metrics (section 2 of the interface).
+//
+// A [Service] has the rules, who owns what, and where a pod goes. A [Store] keeps the
+// pods, and a [Runtime] makes the containers of a host what they are wanted to be: both
+// are what a backend implements.
+//
+// # The life of a pod
+//
+//	create ──► PROVISIONING ──► STARTING ──► RUNNING
+//	               │               │  ▲         │
+//	               │ stop          │  │ start,  │ stop, or its container exits with 0
+//	               ▼               ▼  │ reset   ▼
+//	             EXITED ◄──────────────────── EXITED
+//	                                  │
+//	             ERROR ───────────────┘   a container that fails, is killed for its
+//	                                      memory, or cannot be made or started
+//
+// Restart and reset lead from RUNNING to STARTING, and every status leads to TERMINATED.
+// A pod is PROVISIONING until its first container runs, and STARTING on every later way
+// up: it has its place then. One that is to stop keeps its status until its container
+// has ended and its compute is free; EXITED and ERROR mean that nothing is claimed.
+//
+// # Who writes what
+//
+// A request writes Want: a power, a generation, a run. The loop, [Service.Run] or
+// [Service.Step], looks at a pod, makes the one call that brings its host nearer to what
+// is wanted, and writes Seen when the host reports. It looks again after each change and
+// each report, and when a call is to be repeated; so a crash between any two of these
+// steps is made good by looking at the same record again.
+//
+// # Where we chose
+//
+// More GPUs than the largest machine of a type has are no capacity (400) and no fault of
+// the schema, which sets no bound. The data centers of a request are the only ones that
+// are considered, in their order. Disks and persistent mounts end at [MaxStorage]. The
+// platform's variables (RUNPOD_POD_ID and so on) win over the user's. A container that
+// its host lost while it ran leaves the pod EXITED; one that had not started is made
+// again. A start of a pod whose settings were changed makes another container.
+// What startSsh and startJupyter inject is in no answer, and a variable of the user wins
+// over it. A template that does not exist is told before anything else about a body. The
+// CUDA version of a host that says none satisfies no constraint.
+package pods

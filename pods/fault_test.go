@@ -1,0 +1,210 @@
+package pods_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/pods"
+)
+
+var errBroken = errors.New("the store is away")
+
+// A moody store fails every call of its kind for as long as it is told to.
+type moody struct {
+	*memory.Pods
+	list, write, used atomic.Bool
+	lost              bool // hints do not arrive
+	gap               chan struct{}
+}
+
+func (m *moody) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
+	if m.list.Load() {
+		return func(yield func(*pods.Pod, error) bool) { yield(nil, errBroken) }
+	}
+	return m.Pods.List(ctx, f)
+}
+
+func (m *moody) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
+	if m.write.Load() {
+		return nil, errBroken
+	}
+	return m.Pods.Update(ctx, id, fn)
+}
+
+func (m *moody) Used(ctx context.Context, resource string) (int64, error) {
+	if m.used.Load() {
+		return 0, errBroken
+	}
+	return m.Pods.Used(ctx, resource)
+}
+
+func (m *moody) Watch(ctx context.Context, f func([]string)) error {
+	if !m.lost {
+		return m.Pods.Watch(ctx, f)
+	}
+	for {
+		select {
+		case <-m.gap:
+			f(nil)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// onMoodyStore is w with a service on a store that can fail.
+func onMoodyStore(w *world, o pods.Options) (*world, *moody) {
+	w.t.Helper()
+	m := &moody{Pods: w.store, gap: make(chan struct{})}
+	s, err := pods.New(m, w.Catalog(), pods.Hosts(w.Catalog(), w.runtime), &o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &world{s, w.t, w.clock, w.store, w.runtime}, m
+}
+
+func TestReportsOutliveAStoreThatCannotBeWritten(t *testing.T) {
+	w := newWorld(t, nil)
+	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	r := gpuPod()
+	r.Image = "ends/badly"
+	p := w.create(r)
+	w.advance(0)
+	store.write.Store(true)
+	w.advance(time.Minute)
+	w.want(p.ID, pods.Provisioning)
+	store.write.Store(false)
+	w.advance(time.Minute)
+	p = w.want(p.ID, pods.Errored)
+	for _, line := range []string{"container started", "container is healthy", "container exited with code 3"} {
+		if !strings.Contains(journal(p), line) {
+			t.Errorf("the journal does not say %q:\n%s", line, journal(p))
+		}
+	}
+}
+
+func TestTheServiceWaitsForAStoreThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	p := w.create(gpuPod())
+	store.list.Store(true)
+	if _, err := w.Step(t.Context(), w.clock.Now()); !errors.Is(err, errBroken) {
+		t.Errorf("Step = %v, want the error of the store", err)
+	}
+	if _, err := w.List(t.Context(), alice); !errors.Is(err, errBroken) {
+		t.Errorf("List = %v, want the error of the store", err)
+	}
+	store.list.Store(false)
+	w.advance(time.Minute)
+	w.want(p.ID, pods.Running)
+	store.used.Store(true)
+	if _, err := w.Create(t.Context(), alice, gpuPod()); !errors.Is(err, errBroken) {
+		t.Errorf("Create = %v, want the error of the store", err)
+	}
+}
+
+func TestRunOutlivesAStoreThatIsAwayAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
+		w, store := onMoodyStore(w, pods.Options{})
+		store.list.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		p := w.create(gpuPod())
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		w.want(p.ID, pods.Provisioning)
+		store.list.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		w.want(p.ID, pods.Running)
+		cancel()
+		<-ended
+	})
+}
+
+// Another server's change shows in a hint, and where hints were lost in a look at
+// everything.
+func TestChangesOfAnotherServerAreTakenUp(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
+			other := w
+			w, store := onMoodyStore(w, pods.Options{})
+			store.lost = lost
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- w.Run(ctx) }()
+			synctest.Wait()
+			p := other.create(gpuPod())
+			if lost {
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				w.want(p.ID, pods.Provisioning)
+				store.gap <- struct{}{}
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			w.want(p.ID, pods.Running)
+			cancel()
+			<-ended
+		})
+	}
+}
+
+func TestAStrayThatCannotBeRemovedIsTriedAgain(t *testing.T) {
+	spy := &recorder{refuse: true}
+	w := newWorld(t, withRecorder(spy))
+	if err := w.runtime.Ensure(t.Context(), pods.Spec{PodID: "stray", Gen: 1, Run: 1, Image: "img"}); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(10 * time.Second)
+	spy.refuse = false
+	w.advance(10 * time.Second)
+	if list, _ := w.runtime.List(t.Context()); len(list) != 0 || spy.refused < 2 {
+		t.Errorf("after %d refusals the stray is still there: %+v", spy.refused, list)
+	}
+}
+
+func TestWaitingPodsOutliveAStoreThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w, store := onMoodyStore(w, pods.Options{Clock: w.clock, Queue: true})
+	all := gpuPod()
+	all.GPU = &pods.GPURequest{ID: "NVIDIA GeForce RTX 4080", Count: new(4)}
+	all.Cloud = pods.Community
+	first, second := w.create(all), w.create(all)
+	third := w.create(all)
+	w.advance(time.Minute)
+	w.want(third.ID, pods.Provisioning)
+	store.used.Store(true)
+	for _, p := range []*pods.Pod{first, second} {
+		w.act(p.ID, pods.Stop)
+	}
+	w.advance(time.Minute)
+	w.want(third.ID, pods.Provisioning)
+	store.used.Store(false)
+	w.advance(time.Minute)
+	w.want(third.ID, pods.Running)
+}
+
+func TestSecretsAreNotPrinted(t *testing.T) {
+	c := pods.Credential{Registry: "r", Username: "u", Password: "hunter2"}
+	text, err := c.Password.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), string(text)} {
+		if strings.Contains(s, "hunter2") {
+			t.Errorf("a credential prints as %s", s)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package pods
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+// A Host is a machine, or a simulated stock of machines, that runs pods. It is not
+// changed once a service has it.
+type Host struct {
+	ID         string // unique and lasting: pods remember it
+	DataCenter string // in the catalog
+	Clouds     []Cloud
+	Runtime    Runtime
+	GPUs       []HostGPUs
+	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment
+	Memory     int            // GB for the CPU pods together; 0 is no limit
+	CUDA       string         // CUDA version of the driver, "12.8"; empty: not known, or none
+}
+
+// HostGPUs are the GPUs of one type in a host. With Devices each goes to one pod at a
+// time; without, Count are counted and have no names.
+type HostGPUs struct {
+	Type    string // in the catalog
+	Devices []string
+	Count   int
+}
+
+// in reports whether the host is of tier c. A host that names none is of every tier.
+func (h *Host) in(c Cloud) bool { return len(h.Clouds) == 0 || slices.Contains(h.Clouds, c) }
+
+// A Notifier is a power of a Runtime that tells of changes without a goroutine of the
+// service: what a service driven by Step alone needs to learn of a change at the instant
+// it happens. Without it, Step lists.
+type Notifier interface {
+	// Notify calls f on each change until stop is called, under the terms of
+	// [Runtime.Watch]. Changes after Notify has returned are not missed.
+	Notify(f func(State)) (stop func())
+}
+
+// A CUDAHost is a power of a Runtime that knows the CUDA version of its driver.
+type CUDAHost interface {
+	CUDAVersion() string
+}
+
+// Hosts makes one host on rt for each data center of c and each tier that it has stock
+// of. Their ids are like "us-tx-3-secure". It is for simulations.
+func Hosts(c catalog.Catalog, rt Runtime) []Host {
+	var list []Host
+	for _, d := range c.DataCenters {
+		for _, cloud := range []Cloud{Secure, Community} {
+			h := Host{
+				ID:         strings.ToLower(d.ID + "-" + string(cloud)),
+				DataCenter: d.ID, Clouds: []Cloud{cloud}, Runtime: rt,
+			}
+			if k, ok := As[CUDAHost](rt); ok {
+				h.CUDA = k.CUDAVersion()
+			}
+			for _, s := range d.Stock {
+				h.stock(c, s, cloud)
+			}
+			if len(h.GPUs) > 0 || len(h.VCPU) > 0 {
+				list = append(list, h)
+			}
+		}
+	}
+	return list
+}
+
+func (h *Host) stock(c catalog.Catalog, s catalog.Stock, cloud Cloud) {
+	n := s.Secure
+	if cloud == Community {
+		n = s.Community
+	}
+	if n == 0 {
+		return
+	}
+	if _, ok := c.CPU(s.ID); ok {
+		if h.VCPU == nil {
+			h.VCPU = make(map[string]int)
+		}
+		h.VCPU[s.ID] = n
+		return
+	}
+	h.GPUs = append(h.GPUs, HostGPUs{Type: s.ID, Count: n})
+}
+
+// checkHosts refuses hosts that do not fit the catalog.
+func checkHosts(c catalog.Catalog, hosts []Host) error {
+	var errs []error
+	bad := func(h Host, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("pods: host %q: %s", h.ID, fmt.Sprintf(format, args...)))
+	}
+	seen := make(map[string]bool)
+	for _, h := range hosts {
+		if h.ID == "" || seen[h.ID] {
+			bad(h, "the id is empty or taken")
+		}
+		seen[h.ID] = true
+		if h.Runtime == nil {
+			bad(h, "it has no runtime")
+		}
+		if _, ok := c.DataCenter(h.DataCenter); !ok {
+			bad(h, "data center %q is not in the catalog", h.DataCenter)
+		}
+		for _, g := range h.GPUs {
+			if _, ok := c.GPU(g.Type); !ok {
+				bad(h, "GPU type %q is not in the catalog", g.Type)
+			}
+			// A pod must not run without its GPUs. Those that are only counted may be made up.
+			if len(g.Devices) > 0 && h.Runtime != nil && !h.Runtime.Capabilities().GPUs {
+				bad(h, "it has devices of %q, and its runtime hands out none", g.Type)
+			}
+		}
+		for id := range h.VCPU {
+			if _, ok := c.CPU(id); !ok {
+				bad(h, "CPU flavor %q is not in the catalog", id)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// same reports whether a and b are one runtime.
+func same(a, b Runtime) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
+}

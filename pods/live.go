@@ -1,0 +1,54 @@
+package pods
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Live is the runtime block of a pod (section 2.6): what it does right now. Loads are
+// percentages, 0 where they are not known.
+type Live struct {
+	Uptime time.Duration
+	GPUs   []GPUSample // one for each GPU of the pod
+	CPU    int
+	Memory int
+	Ports  []PortMapping // one for each port asked for
+}
+
+// Live measures p; ok is false unless it is RUNNING.
+func (s *Service) Live(ctx context.Context, p *Pod) (l Live, ok bool) {
+	if p.Status() != Running {
+		return Live{}, false
+	}
+	l = Live{GPUs: []GPUSample{}, Ports: []PortMapping{}}
+	l.Uptime = max(0, s.clock.Now().Sub(p.Seen.Started))
+	if p.GPU != nil {
+		l.GPUs = make([]GPUSample, p.GPU.Count)
+	}
+	if h, ours := s.hosts[p.Placement.Host]; ours {
+		if m, ok := As[Sampler](h.Runtime); ok {
+			if sample, ok := m.Sample(ctx, p.ID); ok {
+				l.CPU, l.Memory = sample.CPU, sample.Memory
+				copy(l.GPUs, sample.GPUs)
+			}
+		}
+	}
+	for _, text := range p.Want.Applied.Ports {
+		port := parsePort(text)
+		l.Ports = append(l.Ports, p.mapping(port))
+	}
+	return l, true
+}
+
+// mapping is where a port is reachable; one that the host says nothing of is not
+// published.
+func (p *Pod) mapping(port Port) PortMapping {
+	i := slices.IndexFunc(p.Seen.Ports, func(m PortMapping) bool {
+		return m.Private == port.Private && m.Protocol == port.Protocol
+	})
+	if i < 0 {
+		return PortMapping{Private: port.Private, Protocol: port.Protocol}
+	}
+	return p.Seen.Ports[i]
+}

@@ -1,0 +1,321 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Run keeps the hosts at what the pods want until ctx ends, and returns its error after
+// everything it started has. Run and Step are not used together.
+func (s *Service) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	defer func() {
+		cancel()
+		s.loop.wg.Wait()
+		watchers.Wait()
+	}()
+	watchers.Go(func() { s.watchStore(ctx) })
+	for _, src := range s.open() {
+		watchers.Go(func() { s.watchSource(ctx, src) })
+	}
+	for {
+		next, err := s.pass(ctx, s.clock.Now)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			s.log.WarnContext(ctx, "pods: look for work", "err", err)
+		}
+		stop := func() bool { return true }
+		if !next.IsZero() {
+			stop = s.clock.AfterFunc(next, s.loop.ring)
+		}
+		select {
+		case <-s.loop.wake:
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+// Step does everything that is due at now and returns when the next thing will be; zero
+// when nothing is scheduled. It returns after the calls that it made.
+//
+// A runtime without the power Notifier is listed at each Step.
+func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	for _, src := range s.open() {
+		if err := s.survey(ctx, src); err != nil {
+			s.log.WarnContext(ctx, "pods: list containers", "err", err)
+		}
+	}
+	for {
+		next, err = s.pass(ctx, func() time.Time { return now })
+		if err != nil {
+			return next, err
+		}
+		s.loop.wg.Wait()
+		s.loop.mu.Lock()
+		idle := len(s.loop.ready) == 0 && !s.loop.freed
+		s.loop.mu.Unlock()
+		if idle {
+			return s.loop.due(now), ctx.Err()
+		}
+	}
+}
+
+// pass hands out the work there is, without waiting for it. With an error next is when to
+// try again.
+func (s *Service) pass(ctx context.Context, now func() time.Time) (next time.Time, err error) {
+	if err := s.first(ctx); err != nil {
+		return now().Add(retryMin), err
+	}
+	if err := s.closeGap(ctx); err != nil {
+		return now().Add(retryMin), err
+	}
+	next = s.loop.due(now())
+	if err := s.placeWaiting(ctx, now()); err != nil {
+		s.log.WarnContext(ctx, "pods: place waiting pods", "err", err)
+		s.loop.at(waitingPods, now().Add(retryMin))
+		next = now().Add(retryMin)
+	}
+	for {
+		it := s.loop.pop()
+		if it == nil {
+			return next, ctx.Err()
+		}
+		select {
+		case s.loop.slots <- struct{}{}:
+		case <-ctx.Done():
+			s.loop.hold(it)
+			s.loop.push(it.id, nil)
+			s.loop.done(it.id)
+			return next, ctx.Err()
+		}
+		s.loop.wg.Go(func() {
+			defer func() { <-s.loop.slots; s.loop.done(it.id) }()
+			t := now()
+			if err := s.sync(ctx, it, t); err != nil {
+				if ctx.Err() == nil {
+					s.log.WarnContext(ctx, "pods: look after a pod", "pod", it.id, "err", err)
+				}
+				s.loop.hold(it)
+				s.loop.at(it.id, t.Add(retryMin))
+			}
+		})
+	}
+}
+
+// A source is a runtime with the hosts that share it.
+type source struct {
+	rt     Runtime
+	hosts  []*Host
+	looked bool // a survey has been made
+}
+
+// open begins to listen to the runtimes that tell of changes, once, and returns the
+// others, which have to be watched or listed.
+func (s *Service) open() (silent []*source) {
+	if s.loop.sources == nil {
+		for _, h := range s.order {
+			s.loop.join(h)
+		}
+		for _, src := range s.loop.sources {
+			if n, ok := As[Notifier](src.rt); ok {
+				n.Notify(s.report)
+			}
+		}
+	}
+	for _, src := range s.loop.sources {
+		if _, ok := As[Notifier](src.rt); !ok {
+			silent = append(silent, src)
+		}
+	}
+	return silent
+}
+
+func (l *loop) join(h *Host) {
+	for _, src := range l.sources {
+		if same(src.rt, h.Runtime) {
+			src.hosts = append(src.hosts, h)
+			return
+		}
+	}
+	l.sources = append(l.sources, &source{rt: h.Runtime, hosts: []*Host{h}})
+}
+
+// first takes a look at everything, once: what the runtimes that tell of changes have,
+// and every pod of the store.
+func (s *Service) first(ctx context.Context) error {
+	if s.loop.opened {
+		return nil
+	}
+	if err := s.lookAtAll(ctx); err != nil {
+		return err
+	}
+	for _, src := range s.loop.sources {
+		if _, ok := As[Notifier](src.rt); ok {
+			if err := s.survey(ctx, src); err != nil {
+				return err
+			}
+		}
+	}
+	s.loop.opened = true
+	return nil
+}
+
+func (s *Service) lookAtAll(ctx context.Context) error {
+	for p, err := range s.store.List(ctx, Filter{}) {
+		if err != nil {
+			return fmt.Errorf("pods: list all: %w", err)
+		}
+		s.loop.push(p.ID, nil)
+	}
+	return nil
+}
+
+// closeGap looks at everything when hints of the store were lost.
+func (s *Service) closeGap(ctx context.Context) error {
+	s.loop.mu.Lock()
+	gap := s.loop.gap
+	s.loop.gap = false
+	s.loop.mu.Unlock()
+	if !gap {
+		return nil
+	}
+	s.loop.free()
+	err := s.lookAtAll(ctx)
+	if err != nil {
+		s.loop.mu.Lock()
+		s.loop.gap = true
+		s.loop.mu.Unlock()
+	}
+	return err
+}
+
+// report takes a state from a runtime.
+func (s *Service) report(st State) {
+	s.loop.push(st.PodID, func(it *item) { it.states = append(it.states, st) })
+}
+
+// survey compares what a runtime has with what the store says it should have. The store
+// is read first: a container that is made in between is not missed then.
+func (s *Service) survey(ctx context.Context, src *source) error {
+	should := make(map[string]*Pod)
+	for _, h := range src.hosts {
+		for p, err := range s.store.List(ctx, Filter{Host: h.ID}) {
+			if err != nil {
+				return fmt.Errorf("pods: list host %q: %w", h.ID, err)
+			}
+			should[p.ID] = p
+		}
+	}
+	states, err := src.rt.List(ctx)
+	if err != nil {
+		return fmt.Errorf("pods: list containers: %w", err)
+	}
+	for _, st := range states {
+		if p := should[st.PodID]; p != nil && p.lacks(st, !src.looked) {
+			continue
+		}
+		delete(should, st.PodID)
+		s.loop.push(st.PodID, func(it *item) { it.states, it.source = append(it.states, st), src })
+	}
+	for id, p := range should {
+		s.loop.push(id, func(it *item) { it.absent = &p.Seen })
+	}
+	src.looked = true
+	return nil
+}
+
+// watchStore turns the store's hints into work until ctx ends.
+func (s *Service) watchStore(ctx context.Context) {
+	s.keep(ctx, "watch the store", func() error {
+		return s.store.Watch(ctx, func(ids []string) {
+			if ids == nil {
+				s.loop.mu.Lock()
+				s.loop.gap = true
+				s.loop.mu.Unlock()
+				s.loop.ring()
+				return
+			}
+			s.changed(ids...)
+		})
+	})
+}
+
+// watchSource follows a runtime until ctx ends.
+func (s *Service) watchSource(ctx context.Context, src *source) {
+	s.keep(ctx, "watch a runtime", func() error {
+		inner, cancel := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		defer cancel()
+		ended := make(chan error, 1)
+		begun := make(chan struct{})
+		watch.Go(func() {
+			close(begun)
+			ended <- src.rt.Watch(inner, s.report)
+		})
+		<-begun
+		// A change between the first list and the start of the watch shows in the second.
+		for _, later := range []time.Duration{0, time.Second} {
+			if err := s.sleep(inner, later, ended); err != nil {
+				return err
+			}
+			if err := s.survey(ctx, src); err != nil {
+				return err
+			}
+		}
+		return <-ended
+	})
+}
+
+// sleep waits for d on the service's clock, unless something ends before.
+func (s *Service) sleep(ctx context.Context, d time.Duration, ended <-chan error) error {
+	if d == 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	stop := s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(over) })
+	defer stop()
+	select {
+	case <-over:
+		return nil
+	case err := <-ended:
+		return errors.Join(err, errEnded)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errEnded = errors.New("pods: the watch has ended")
+
+// keep calls fn again and again, with pauses that grow, until ctx ends.
+func (s *Service) keep(ctx context.Context, what string, fn func() error) {
+	for tries := 1; ctx.Err() == nil; tries++ {
+		began := s.clock.Now()
+		err := fn()
+		if ctx.Err() != nil {
+			return
+		}
+		if s.clock.Now().Sub(began) > retryMax {
+			tries = 1
+		}
+		s.log.WarnContext(ctx, "pods: "+what, "err", err)
+		_ = s.sleep(ctx, backoff(tries), nil)
+	}
+}
+
+// Pauses between the tries of one call.
+const (
+	retryMin = time.Second
+	retryMax = time.Minute
+)
+
+func backoff(tries int) time.Duration {
+	return min(retryMin<<min(tries-1, 10), retryMax)
+}

@@ -1,0 +1,100 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A UseKind is what a Use is of.
+type UseKind string
+
+// The kinds.
+const (
+	PodUse    UseKind = "pod"
+	VolumeUse UseKind = "volume"
+)
+
+// A Use is a span of time in which something was held, and what that costs: each price is
+// USD an hour. Kind, ID and From name it.
+type Use struct {
+	Owner           string
+	Kind            UseKind
+	ID              string
+	From            time.Time
+	To              time.Time // zero: it goes on
+	GPU             float64
+	CPU             float64
+	Disk            float64
+	Standard        float64 // storage
+	HighPerformance float64
+}
+
+// A Meter keeps what was used. billing.Service is one.
+type Meter interface {
+	// Record keeps uses that have ended. One that was recorded before is not counted
+	// twice: whoever is not sure repeats the call.
+	Record(ctx context.Context, uses []Use) error
+}
+
+// use is what p holds now; ok is false when it holds nothing, or nobody meters it.
+func (p *Pod) use() (u Use, ok bool) {
+	if len(p.Placement.Claims) == 0 || p.Placement.Since.IsZero() {
+		return u, false
+	}
+	u = Use{Owner: p.Owner, Kind: PodUse, ID: p.ID, From: p.Placement.Since, Disk: p.Placement.DiskPrice}
+	if p.GPU != nil {
+		u.GPU = p.Placement.Price
+	} else {
+		u.CPU = p.Placement.Price
+	}
+	return u, true
+}
+
+// Uses returns what the pods of owner hold, and what they held and the meter does not have
+// yet.
+func (s *Service) Uses(ctx context.Context, owner string) ([]Use, error) {
+	var list []Use
+	for p, err := range s.store.List(ctx, Filter{Owner: owner}) {
+		if err != nil {
+			return nil, fmt.Errorf("pods: list what is used: %w", err)
+		}
+		list = append(list, p.Used...)
+		if u, ok := p.use(); ok {
+			list = append(list, u)
+		}
+	}
+	return list, nil
+}
+
+// record hands what p held to the meter and then forgets it.
+func (s *Service) record(ctx context.Context, p *Pod) error {
+	if s.meter == nil || len(p.Used) == 0 {
+		return nil
+	}
+	if err := s.meter.Record(ctx, p.Used); err != nil {
+		return fmt.Errorf("pods: meter %q: %w", p.ID, err)
+	}
+	n := len(p.Used)
+	_, err := s.update(ctx, p.ID, func(p *Pod) bool {
+		p.Used = p.Used[min(n, len(p.Used)):]
+		return true
+	})
+	return err
+}
+
+// recordLast hands over everything of a pod that is to be deleted.
+func (s *Service) recordLast(ctx context.Context, p *Pod, now time.Time) error {
+	uses := p.Used
+	if u, ok := p.use(); ok {
+		u.To = now
+		uses = append(uses, u)
+	}
+	if s.meter == nil || len(uses) == 0 {
+		return nil
+	}
+	if err := s.meter.Record(ctx, uses); err != nil {
+		return fmt.Errorf("pods: meter %q: %w", p.ID, err)
+	}
+	return nil
+}

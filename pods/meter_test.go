@@ -1,0 +1,83 @@
+package pods_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A tally is a meter that fails while told to.
+type tally struct {
+	uses []pods.Use
+	err  error
+}
+
+func (m *tally) Record(_ context.Context, uses []pods.Use) error {
+	if m.err == nil {
+		m.uses = append(m.uses, uses...)
+	}
+	return m.err
+}
+
+func TestWhatAPodHoldsIsMeteredFromTheClaimToTheRelease(t *testing.T) {
+	m := &tally{}
+	w := newWorld(t, func(s *setup) { s.options.Meter = m })
+	p := w.create(gpuPod())
+	w.advance(time.Hour)
+	disk := 50 * 0.10 / 730
+	use := func(from, to time.Duration) pods.Use {
+		u := pods.Use{Owner: alice, Kind: pods.PodUse, ID: p.ID, From: start.Add(from), GPU: 0.69, Disk: disk}
+		if to > 0 {
+			u.To = start.Add(to)
+		}
+		return u
+	}
+	want := func(what string, got []pods.Use, want ...pods.Use) {
+		t.Helper()
+		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	uses := func() []pods.Use {
+		t.Helper()
+		list, err := w.Uses(t.Context(), alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	want("while it runs", uses(), use(0, 0))
+	m.err = errors.New("the meter is away")
+	w.act(p.ID, pods.Stop)
+	_ = w.clock.Advance(t.Context(), time.Second, w) // it cannot be metered, and is kept
+	want("stopped, with the meter away", uses(), use(0, time.Hour))
+	m.err = nil
+	w.advance(time.Hour)
+	w.act(p.ID, pods.Start)
+	again := w.clock.Now().Sub(start)
+	w.advance(time.Hour)
+	want("what the meter has", m.uses, use(0, time.Hour))
+	want("when it runs again", uses(), use(again, 0))
+	if err := w.Terminate(t.Context(), alice, p.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(0)
+	want("what the meter has in the end", m.uses, use(0, time.Hour), use(again, again+time.Hour))
+	want("in the end", uses())
+}
+
+func TestWithoutAMeterNothingIsKept(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.running(cpuPod())
+	w.act(p.ID, pods.Stop)
+	w.advance(time.Second)
+	if p := w.get(p.ID); len(p.Used) != 0 || !p.Placement.Since.IsZero() {
+		t.Errorf("a pod that nobody meters keeps %v since %v", p.Used, p.Placement.Since)
+	}
+}

@@ -1,0 +1,217 @@
+package pods
+
+import (
+	"time"
+)
+
+// A Status is where a pod is in its life (section 3.1 of the interface).
+type Status string
+
+// The statuses of a pod.
+const (
+	Provisioning Status = "PROVISIONING" // being allocated, image being pulled
+	Starting     Status = "STARTING"     // the container starts and is not healthy yet
+	Running      Status = "RUNNING"      // the container is healthy
+	Exited       Status = "EXITED"       // the container has ended or was stopped
+	Errored      Status = "ERROR"        // it failed and will not recover by itself
+	Terminated   Status = "TERMINATED"   // permanently deleted
+)
+
+// An Action is a transition that a user can ask for.
+type Action string
+
+// The actions of the interface, and reset, which has an operation of its own.
+const (
+	Start     Action = "start"
+	Stop      Action = "stop"
+	Restart   Action = "restart"
+	Terminate Action = "terminate"
+	Reset     Action = "reset"
+)
+
+// A Cloud is a tier of hosts.
+type Cloud string
+
+// The tiers.
+const (
+	Secure    Cloud = "SECURE"
+	Community Cloud = "COMMUNITY"
+)
+
+// A Pod holds what its user wants, what was decided, and what was last seen. Requests
+// write Want; only the loop of the service calls a Runtime and writes Seen. So a pod
+// whose host or server died is brought to what is wanted by looking at the same record
+// again.
+//
+// A Pod that a store returns is the caller's; a Pod handed to a store stays the
+// caller's.
+type Pod struct {
+	ID       string // 14 lower-case letters and digits
+	Owner    string // the user whose key made it
+	Name     string
+	Cloud    Cloud
+	Template string // id of the template it was made from, or empty
+	GPU      *GPU   // exactly one of GPU and CPU is set
+	CPU      *CPU
+	Locked   bool // cannot be stopped, restarted or reset
+	Created  time.Time
+
+	Config Config // what the user asked for, PATCH included
+
+	// DataCenters are the places the user prefers; empty is any.
+	DataCenters []string
+	// CUDA says which hosts will do.
+	CUDA CUDAVersions
+	// Injected are variables that the container finds unless its user's have the same
+	// name: what startSsh and startJupyter asked for. Nobody is shown them.
+	Injected map[string]string
+	// Used is what it held and the meter does not have yet.
+	Used []Use
+	// Placement is empty until a host was found and again once compute is released
+	// (Host and DataCenter stay: the container and its disk are there).
+	Placement Placement
+
+	Want Want
+	Seen Seen
+	// Journal is the system log: what happened to the pod and why, oldest first, the
+	// last JournalLines of it.
+	Journal []Line
+}
+
+// Config is the part of a pod that an update can change. What Applied differs from it
+// takes effect with the next generation: at the next start, restart or reset.
+type Config struct {
+	Image            string
+	Args             string
+	Disk             int // GB, at least 1
+	Ports            []string
+	Env              map[string]string
+	Registry         string // id of a registry credential, or empty
+	Mounts           Mounts
+	GlobalNetworking bool
+}
+
+// Mounts has at most one kind set (section 2.3).
+type Mounts struct {
+	Persistent *PersistentMount
+	Network    []NetworkMount // at most one
+}
+
+// A PersistentMount is storage on the pod's host; it dies with the pod.
+type PersistentMount struct {
+	Size int // GB, at least 10
+	Path string
+}
+
+// A NetworkMount attaches a network volume; it outlives the pod.
+type NetworkMount struct {
+	VolumeID string
+	Path     string
+}
+
+// GPU is the compute of a GPU pod.
+type GPU struct {
+	ID    string // type, as in the catalog
+	Count int
+}
+
+// CUDAVersions select hosts by the CUDA version of their drivers, major.minor. The zero
+// value selects all; at most one of the two is set.
+type CUDAVersions struct {
+	Allowed []string // one of these
+	Min     string   // this one or a later one
+}
+
+// CPU is the compute of a CPU pod.
+type CPU struct {
+	ID     string // flavor, as in the catalog
+	VCPU   int
+	Memory int // GB, from the flavor's RAM per vCPU
+}
+
+// A Placement is where a pod is and what it holds there.
+type Placement struct {
+	Host       string
+	DataCenter string
+	// Claims are what the pod takes from its host: dropped when it is stopped, fails, or
+	// is gone.
+	Claims []Claim
+	// Devices are the GPUs among the claims, as the host names them.
+	Devices []string
+	// Price is USD an hour while compute is held.
+	Price float64
+	// DiskPrice is USD an hour for the disks, and Since is when the claims were made:
+	// both are for the meter, and zero without one.
+	DiskPrice float64
+	Since     time.Time
+}
+
+// A Claim takes Units of a resource of which there are Limit: the store refuses what
+// would exceed it. An exclusive thing is one unit of one
+// ("gpu/host1/GPU-4c1d", 1, 1); memory is many ("memory/host1", 8, 64).
+type Claim struct {
+	Resource string
+	Units    int64
+	Limit    int64
+}
+
+// A Power is what a user wants a pod to be.
+type Power string
+
+// The powers.
+const (
+	On   Power = "running"
+	Off  Power = "exited"
+	Gone Power = "gone"
+)
+
+// Want is what requests write.
+type Want struct {
+	Power Power
+	// Gen names a container. It grows with restart, reset, and a start after an update
+	// that needs another container: a new generation has an empty disk. A start without
+	// one keeps it: the same container again.
+	Gen uint64
+	// Run grows with every start, so that a start after an exit is told from the exit.
+	Run uint64
+	// Pull asks for the image to be pulled again (reset).
+	Pull bool
+	// Grace is how long a stop waits before it kills. Default one second.
+	Grace time.Duration
+	// Applied is the configuration of generation Gen.
+	Applied Config
+}
+
+// Seen is what the loop last saw.
+type Seen struct {
+	Status  Status
+	Gen     uint64 // of the container that the host took on; 0: none
+	Run     uint64
+	Phase   Phase     // how far that run is
+	Started time.Time // last start of the container; zero: never
+	Reason  string    // why it is EXITED or ERROR
+	Ports   []PortMapping
+	CUDA    string // CUDA version of the host, empty when unknown
+	IP      string // global-network address, empty when it has none
+	Tries   int    // failed attempts of the present step
+	RetryAt time.Time
+}
+
+// A PortMapping is a live published port. Public is 0 and IP empty when it is not
+// published.
+type PortMapping struct {
+	Private  int
+	Public   int
+	Protocol string // as asked: tcp, udp, http
+	IP       string
+}
+
+// JournalLines is how many lines of the system log a pod keeps.
+const JournalLines = 100
+
+// A Line is one line of a log.
+type Line struct {
+	At   time.Time
+	Seq  uint64 // grows within a pod and a source
+	Text string
+}

@@ -1,0 +1,222 @@
+// Package podstest has the rules that stores and runtimes of pods keep, as suites that
+// every backend runs.
+package podstest
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A Harness is one Runtime under test and what it can be made to run. Fields that are not
+// set leave out the cases that need them, which are skipped and say why.
+type Harness struct {
+	// Runtime is new, or its other pods are none of the suite's business. Whoever made it
+	// closes it, in a t.Cleanup.
+	Runtime  pods.Runtime
+	Programs Programs
+	// Pause lets up to d pass: for a Runtime on a clock that stands still, it moves that
+	// clock. Default: waiting, which is also right inside a testing/synctest bubble.
+	Pause func(d time.Duration)
+	// Patience is how long the suite waits for what has to happen. Default 30 s.
+	Patience time.Duration
+	// Seed replays random calls, as a failure prints it. Default: another one each time.
+	Seed uint64
+	// Reopen closes Runtime in an orderly way and opens another on the same containers.
+	Reopen func(t *testing.T) pods.Runtime
+	// Ask connects to a published port and returns the first line that comes back.
+	Ask func(m pods.PortMapping) (string, error)
+}
+
+// Programs are what containers can do, each as a Spec with what makes it do so: image,
+// args, environment. The suite adds the rest; args that it adds follow those given.
+type Programs struct {
+	// Runs runs until it is asked to end, and ends then. Required.
+	Runs *pods.Spec
+	// Stubborn runs, and does not end when it is asked to. It must be so by the time it is
+	// Up.
+	Stubborn *pods.Spec
+	// Missing has an image that is not to be had.
+	Missing *pods.Spec
+	// Exits ends at once with a code from 0 to 255.
+	Exits func(code int) pods.Spec
+	// Prints prints "line 1" to "line <n>" and runs on.
+	Prints func(n int) pods.Spec
+	// Tells prints `arg "<value>"` for each arg added, then `env <NAME>="<value>"` for each
+	// variable whose name begins with TELL_, by name, values quoted as Go does; then "told",
+	// and runs on.
+	Tells *pods.Spec
+	// Counts adds one to a number in a file of its disk and prints "disk <n>"; does the
+	// same with one in each mount and prints "mount <n>"; then "counted", and runs on.
+	Counts *pods.Spec
+	// Serves answers every connection to a tcp port of its Spec with "port <private>" and
+	// a new line.
+	Serves *pods.Spec
+}
+
+// A RuntimeCase is one rule of pods.Runtime.
+type RuntimeCase struct {
+	Name string
+	Why  string // the rule, printed when it is broken
+	Run  func(t *testing.T, h Harness)
+}
+
+// TestRuntime runs every case on a Harness of its own.
+func TestRuntime(t *testing.T, harness func(t *testing.T) Harness) {
+	for _, c := range RuntimeCases() {
+		t.Run(c.Name, func(t *testing.T) { c.Test(t, harness(t)) })
+	}
+}
+
+// RuntimeCases are the rules, for who needs something around each: a testing/synctest
+// bubble has to be entered inside t.Run.
+func RuntimeCases() []RuntimeCase {
+	return slices.Concat(lifeCases(), diskCases(), logCases(), watchCases())
+}
+
+// Test runs the case and prints its rule when it is broken.
+func (c RuntimeCase) Test(t *testing.T, h Harness) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the rule: %s", c.Why)
+		}
+	})
+	if h.Programs.Runs == nil {
+		t.Fatal("Harness.Programs.Runs is required")
+	}
+	if h.Patience == 0 {
+		h.Patience = 30 * time.Second
+	}
+	c.Run(t, h)
+}
+
+// tick is how often the suite looks again.
+const tick = 10 * time.Millisecond
+
+func (h Harness) pause() {
+	if h.Pause != nil {
+		h.Pause(tick)
+		return
+	}
+	t := time.NewTimer(tick)
+	<-t.C
+}
+
+// until waits for what has to happen.
+func (h Harness) until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for waited := time.Duration(0); !done(); waited += tick {
+		if waited > h.Patience {
+			t.Fatalf("waited %s: %s", h.Patience, what)
+		}
+		h.pause()
+	}
+}
+
+// newID is a pod or volume id that no one else has: hosts are shared with other tests.
+func newID() string { return strings.ToLower(rand.Text()[:14]) }
+
+// pod makes a spec of a program: generation 1, run 1. The pod is removed at the end.
+func (h Harness) pod(t *testing.T, program *pods.Spec, change ...func(*pods.Spec)) pods.Spec {
+	t.Helper()
+	if program == nil {
+		t.Skip("this runtime has no program for the case")
+	}
+	s := *program
+	s.PodID, s.Owner, s.Gen, s.Run, s.Disk = newID(), "user-1", 1, 1, 1
+	s.Args = slices.Clone(s.Args)
+	for _, f := range change {
+		f(&s)
+	}
+	rt := h.Runtime
+	t.Cleanup(func() {
+		// Another Runtime may have taken over, and closed: then it is its affair.
+		_ = rt.Remove(context.WithoutCancel(t.Context()), s.PodID, 0)
+	})
+	return s
+}
+
+func (h Harness) exits(t *testing.T, code int) pods.Spec {
+	t.Helper()
+	if h.Programs.Exits == nil {
+		t.Skip("this runtime has no program that exits with a code")
+	}
+	s := h.Programs.Exits(code)
+	return h.pod(t, &s)
+}
+
+func (h Harness) ensure(t *testing.T, s pods.Spec) {
+	t.Helper()
+	if err := h.Runtime.Ensure(t.Context(), s); err != nil {
+		t.Fatalf("Ensure(gen %d, run %d) = %v, want nil", s.Gen, s.Run, err)
+	}
+}
+
+func (h Harness) stop(t *testing.T, id string, grace time.Duration) {
+	t.Helper()
+	if err := h.Runtime.Stop(t.Context(), id, grace); err != nil {
+		t.Fatalf("Stop = %v, want nil", err)
+	}
+}
+
+func (h Harness) remove(t *testing.T, id string) {
+	t.Helper()
+	if err := h.Runtime.Remove(t.Context(), id, time.Second); err != nil {
+		t.Fatalf("Remove = %v, want nil", err)
+	}
+}
+
+// listed returns the state of a pod, if it is listed, and at most once.
+func (h Harness) listed(t *testing.T, id string) (state pods.State, ok bool) {
+	t.Helper()
+	all, err := h.Runtime.List(t.Context())
+	if err != nil {
+		t.Fatalf("List = %v, want nil", err)
+	}
+	for _, s := range all {
+		if s.PodID != id {
+			continue
+		}
+		if ok {
+			t.Fatalf("List has pod %s twice: %+v and %+v", id, state, s)
+		}
+		state, ok = s, true
+	}
+	return state, ok
+}
+
+// await waits until the generation and run of s are in a phase. Another end than the one
+// that is waited for is final.
+func (h Harness) await(t *testing.T, s pods.Spec, phase pods.Phase) pods.State {
+	t.Helper()
+	var last pods.State
+	h.until(t, "for phase "+phaseNames[phase], func() bool {
+		var ok bool
+		last, ok = h.listed(t, s.PodID)
+		if !ok || last.Gen != s.Gen || last.Run != s.Run {
+			return false
+		}
+		if last.Phase != phase && last.Phase >= pods.Down {
+			t.Fatalf("pod is %s, want %s: %+v", phaseNames[last.Phase], phaseNames[phase], last)
+		}
+		return last.Phase == phase
+	})
+	return last
+}
+
+var phaseNames = [...]string{
+	pods.Pulling: "Pulling", pods.Coming: "Coming", pods.Up: "Up", pods.Down: "Down", pods.Failed: "Failed",
+}
+
+// up ensures s and waits until it is Up.
+func (h Harness) up(t *testing.T, s pods.Spec) pods.State {
+	t.Helper()
+	h.ensure(t, s)
+	return h.await(t, s, pods.Up)
+}

@@ -1,0 +1,293 @@
+package podstest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A StoreCase is one rule of pods.Store.
+type StoreCase struct {
+	Name string
+	Why  string // the rule, printed when it is broken
+	Run  func(t *testing.T, s pods.Store)
+}
+
+// TestStore runs every case on a store of its own, which is empty.
+func TestStore(t *testing.T, store func(t *testing.T) pods.Store) {
+	for _, c := range StoreCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the rule: %s", c.Why)
+				}
+			})
+			c.Run(t, store(t))
+		})
+	}
+}
+
+// StoreCases are the rules.
+func StoreCases() []StoreCase {
+	return slices.Concat(recordCases(), listCases(), claimCases(), hintCases())
+}
+
+// born is when the pods of the suite are made: in a precision that every store has.
+var born = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
+
+// bare is a pod with as little in it as there can be.
+func bare(id, owner string, age time.Duration) *pods.Pod {
+	return &pods.Pod{ID: id, Owner: owner, Created: born.Add(age)}
+}
+
+// full is a pod with something in every field.
+func full(id string) *pods.Pod {
+	config := func(image string) pods.Config {
+		return pods.Config{
+			Image: image, Args: "a 'b c'", Disk: 7, Ports: []string{"80/http", "22/tcp"},
+			Env: map[string]string{"A": "1", "Ü": "\t=\""}, Registry: "r1",
+			Mounts: pods.Mounts{
+				Persistent: &pods.PersistentMount{Size: 10, Path: "/p"},
+				Network:    []pods.NetworkMount{{VolumeID: "v", Path: "/n"}},
+			},
+			GlobalNetworking: true,
+		}
+	}
+	return &pods.Pod{
+		ID: id, Owner: "owner", Name: "näme", Cloud: pods.Community, Template: "t",
+		GPU: &pods.GPU{ID: "gpu", Count: 2}, CPU: &pods.CPU{ID: "cpu", VCPU: 4, Memory: 8},
+		Locked: true, Created: born, Config: config("new"), DataCenters: []string{"D1", "D2"},
+		Placement: pods.Placement{
+			Host: "host", DataCenter: "D1", Claims: []pods.Claim{claim("gpu/host/a", 1, 1), claim("memory/host", 8, 64)},
+			Devices: []string{"a"}, Price: 1.25,
+		},
+		Want: pods.Want{Power: pods.On, Gen: 3, Run: 4, Pull: true, Grace: time.Second, Applied: config("old")},
+		Seen: pods.Seen{
+			Status: pods.Running, Gen: 2, Run: 3, Phase: pods.Up, Started: born.Add(time.Second), Reason: "why",
+			Ports: []pods.PortMapping{{Private: 80, Public: 10001, Protocol: "http", IP: "192.0.2.1"}}, CUDA: "12.8", IP: "10.0.0.1",
+			Tries: 2, RetryAt: born.Add(time.Minute),
+		},
+		Journal: []pods.Line{{At: born, Seq: 1, Text: "one"}, {At: born, Seq: 2, Text: "two"}},
+	}
+}
+
+// equal compares pods; a store need not tell an empty list from none.
+func equal(t *testing.T, what string, want, got *pods.Pod) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func create(t *testing.T, s pods.Store, list ...*pods.Pod) {
+	t.Helper()
+	for _, p := range list {
+		if err := s.Create(t.Context(), p); err != nil {
+			t.Fatalf("Create(%s) = %v, want nil", p.ID, err)
+		}
+	}
+}
+
+func get(t *testing.T, s pods.Store, id string) *pods.Pod {
+	t.Helper()
+	p, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get(%s) = %v, want nil", id, err)
+	}
+	return p
+}
+
+func recordCases() []StoreCase {
+	return []StoreCase{{
+		"WhatWasCreatedIsRead",
+		"Get returns every field of the pod that Create was given",
+		func(t *testing.T, s pods.Store) {
+			for _, p := range []*pods.Pod{full("full"), bare("bare", "o", 0)} {
+				create(t, s, p.Clone())
+				equal(t, "Get", p, get(t, s, p.ID))
+			}
+		},
+	}, {
+		"PodsAreCopied",
+		"what a caller does with a pod that it gave or was given changes nothing in the store",
+		func(t *testing.T, s pods.Store) {
+			p := full("a")
+			create(t, s, p)
+			scribble(p)
+			equal(t, "after changing what Create was given", full("a"), get(t, s, "a"))
+			scribble(get(t, s, "a"))
+			equal(t, "after changing what Get returned", full("a"), get(t, s, "a"))
+			for p, err := range s.List(t.Context(), pods.Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				scribble(p)
+			}
+			equal(t, "after changing what List yielded", full("a"), get(t, s, "a"))
+			var kept *pods.Pod
+			p, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { kept = p; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			scribble(p)
+			scribble(kept)
+			equal(t, "after changing what Update returned", full("a"), get(t, s, "a"))
+		},
+	}, {
+		"AnIDIsTakenOnce",
+		"Create of an ID that is there is ErrExists and changes nothing, claims included",
+		func(t *testing.T, s pods.Store) {
+			create(t, s, bare("a", "o", 0))
+			if err := s.Create(t.Context(), full("a")); !errors.Is(err, pods.ErrExists) {
+				t.Errorf("second Create = %v, want ErrExists", err)
+			}
+			equal(t, "Get", bare("a", "o", 0), get(t, s, "a"))
+			used(t, s, "memory/host", 0)
+		},
+	}, {
+		"AbsentPodsAreNotFound",
+		"Get, Update and Delete of a pod that is not there are ErrNotFound, also after Delete",
+		func(t *testing.T, s pods.Store) {
+			ctx := t.Context()
+			create(t, s, bare("a", "o", 0))
+			if err := s.Delete(ctx, "a"); err != nil {
+				t.Fatalf("Delete = %v, want nil", err)
+			}
+			for _, id := range []string{"a", "never", ""} {
+				if _, err := s.Get(ctx, id); !errors.Is(err, pods.ErrNotFound) {
+					t.Errorf("Get(%q) = %v, want ErrNotFound", id, err)
+				}
+				called := false
+				_, err := s.Update(ctx, id, func(*pods.Pod) error { called = true; return nil })
+				if !errors.Is(err, pods.ErrNotFound) || called {
+					t.Errorf("Update(%q) = %v, called %t, want ErrNotFound and no call", id, err, called)
+				}
+				if err := s.Delete(ctx, id); !errors.Is(err, pods.ErrNotFound) {
+					t.Errorf("Delete(%q) = %v, want ErrNotFound", id, err)
+				}
+			}
+			create(t, s, bare("a", "o", 0))
+		},
+	}, {
+		"UpdateStoresWhatIsLeft",
+		"Update stores what fn leaves and returns it",
+		func(t *testing.T, s pods.Store) {
+			create(t, s, bare("a", "owner", 0))
+			want := full("a")
+			got, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { *p = *full("a"); return nil })
+			if err != nil {
+				t.Fatalf("Update = %v, want nil", err)
+			}
+			equal(t, "Update returns", want, got)
+			equal(t, "Get", want, get(t, s, "a"))
+		},
+	}, {
+		"AnErrorOfAnUpdateChangesNothing",
+		"what fn returns comes out of Update, and then nothing was changed",
+		func(t *testing.T, s pods.Store) {
+			create(t, s, full("a"))
+			mine := errors.New("mine")
+			_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { scribble(p); p.Placement.Claims = nil; return mine })
+			if !errors.Is(err, mine) {
+				t.Errorf("Update = %v, want the error of fn", err)
+			}
+			equal(t, "Get", full("a"), get(t, s, "a"))
+			used(t, s, "memory/host", 8)
+		},
+	}, {
+		"UpdatesOfOnePodFollowEachOther",
+		"updates at once are as if one came after the other: none is lost",
+		func(t *testing.T, s pods.Store) {
+			create(t, s, bare("a", "o", 0))
+			const callers, each = 8, 10
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for range each {
+						if _, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { p.Want.Run++; return nil }); err != nil {
+							t.Errorf("Update = %v, want nil", err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if got := get(t, s, "a").Want.Run; got != callers*each {
+				t.Errorf("%d updates are left of %d", got, callers*each)
+			}
+		},
+	}, {
+		"AContextThatHasEndedChangesNothing",
+		"a call with a context that has ended returns its error and changes nothing",
+		func(t *testing.T, s pods.Store) {
+			create(t, s, full("a"))
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			calls := map[string]func() error{
+				"Create": func() error { return s.Create(ctx, bare("b", "o", 0)) },
+				"Update": func() error {
+					_, err := s.Update(ctx, "a", func(p *pods.Pod) error { p.Name = "other"; return nil })
+					return err
+				},
+				"Delete": func() error { return s.Delete(ctx, "a") },
+				"Get":    func() error { _, err := s.Get(ctx, "a"); return err },
+			}
+			for name, call := range calls {
+				if err := call(); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s = %v, want context.Canceled", name, err)
+				}
+			}
+			equal(t, "Get", full("a"), get(t, s, "a"))
+			if _, err := s.Get(t.Context(), "b"); !errors.Is(err, pods.ErrNotFound) {
+				t.Errorf("Get of a pod whose Create was called off = %v, want ErrNotFound", err)
+			}
+		},
+	}}
+}
+
+// scribble changes everything that a shallow copy shares.
+func scribble(p *pods.Pod) {
+	p.Name = "scribbled"
+	for _, c := range []*pods.Config{&p.Config, &p.Want.Applied} {
+		for i := range c.Ports {
+			c.Ports[i] = "1/tcp"
+		}
+		for k := range c.Env {
+			c.Env[k] = "scribbled"
+		}
+		if c.Mounts.Persistent != nil {
+			c.Mounts.Persistent.Size++
+		}
+		for i := range c.Mounts.Network {
+			c.Mounts.Network[i].Path = "/scribbled"
+		}
+	}
+	if p.GPU != nil {
+		p.GPU.Count++
+	}
+	if p.CPU != nil {
+		p.CPU.VCPU++
+	}
+	for i := range p.DataCenters {
+		p.DataCenters[i] = "scribbled"
+	}
+	for i := range p.Placement.Claims {
+		p.Placement.Claims[i].Units = 99
+	}
+	for i := range p.Placement.Devices {
+		p.Placement.Devices[i] = "scribbled"
+	}
+	for i := range p.Seen.Ports {
+		p.Seen.Ports[i].Public = 99
+	}
+	for i := range p.Journal {
+		p.Journal[i].Text = "scribbled"
+	}
+}

@@ -1,0 +1,92 @@
+package pods_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A recorder keeps the specs that its runtime was given, and refuses calls while told to.
+type recorder struct {
+	pods.Runtime
+	mu      sync.Mutex
+	given   []pods.Spec
+	refuse  bool
+	inHand  map[string]int
+	twice   bool // two calls for one pod at once
+	refused int
+}
+
+func (r *recorder) Unwrap() pods.Runtime { return r.Runtime }
+
+func (r *recorder) specs() []pods.Spec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.given)
+}
+
+var errRefused = errors.New("the host is away")
+
+// enter counts the calls for a pod that are under way.
+func (r *recorder) enter(id string) (leave func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inHand == nil {
+		r.inHand = make(map[string]int)
+	}
+	r.inHand[id]++
+	r.twice = r.twice || r.inHand[id] > 1
+	leave = func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.inHand[id]--
+	}
+	if r.refuse {
+		r.refused++
+		return leave, errRefused
+	}
+	return leave, nil
+}
+
+func (r *recorder) Ensure(ctx context.Context, s pods.Spec) error {
+	leave, err := r.enter(s.PodID)
+	defer leave()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.given = append(r.given, s)
+	r.mu.Unlock()
+	return r.Runtime.Ensure(ctx, s)
+}
+
+func (r *recorder) Stop(ctx context.Context, id string, grace time.Duration) error {
+	leave, err := r.enter(id)
+	defer leave()
+	if err != nil {
+		return err
+	}
+	return r.Runtime.Stop(ctx, id, grace)
+}
+
+func (r *recorder) Remove(ctx context.Context, id string, grace time.Duration) error {
+	leave, err := r.enter(id)
+	defer leave()
+	if err != nil {
+		return err
+	}
+	return r.Runtime.Remove(ctx, id, grace)
+}
+
+func withRecorder(spy *recorder) func(*setup) {
+	return func(s *setup) {
+		s.hosts = func(rt pods.Runtime) []pods.Host {
+			spy.Runtime = rt
+			return pods.Hosts(s.catalog, spy)
+		}
+	}
+}

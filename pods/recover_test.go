@@ -1,0 +1,190 @@
+package pods_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/pods"
+)
+
+// reopen is w's store under another service, as after a crash; rt nil is a host that lost
+// everything.
+func (w *world) reopen(rt *memory.Runtime, set func(*pods.Options)) *world {
+	w.t.Helper()
+	if rt == nil {
+		rt = memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Scripts: scripts()})
+	}
+	o := &pods.Options{Clock: w.clock}
+	if set != nil {
+		set(o)
+	}
+	s, err := pods.New(w.store, w.Catalog(), pods.Hosts(w.Catalog(), rt), o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &world{s, w.t, w.clock, w.store, rt}
+}
+
+func TestARestartedServiceFindsItsContainersAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	up, ends := w.running(gpuPod()), gpuPod()
+	ends.Image = "ends/badly"
+	p := w.create(ends)
+	w.advance(2 * time.Second)
+	w.want(p.ID, pods.Running)
+	if err := w.clock.Advance(t.Context(), time.Minute); err != nil { // nobody looks
+		t.Fatal(err)
+	}
+	w = w.reopen(w.runtime, nil)
+	w.advance(0)
+	w.want(p.ID, pods.Errored)
+	if got := w.want(up.ID, pods.Running); !got.Seen.Started.Equal(up.Seen.Started) {
+		t.Errorf("started = %v after a restart of the service, was %v", got.Seen.Started, up.Seen.Started)
+	}
+}
+
+func TestWhatAHostLostIsMadeAgainUnlessItRan(t *testing.T) {
+	w := newWorld(t, nil)
+	up := w.running(gpuPod())
+	stopping := w.running(gpuPod())
+	stopped := w.running(gpuPod())
+	w.act(stopped.ID, pods.Stop)
+	w.advance(0)
+	coming := w.create(slow())
+	w.advance(time.Second)
+	w.act(stopping.ID, pods.Stop)
+	gone := w.create(gpuPod())
+	if err := w.Terminate(t.Context(), alice, gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	w = w.reopen(nil, nil)
+	w.advance(time.Second)
+	if got := w.want(up.ID, pods.Exited); got.Seen.Reason != "the container was gone from its host" || len(got.Placement.Claims) != 0 {
+		t.Errorf("reason %q, claims %v; want it told and free", got.Seen.Reason, got.Placement.Claims)
+	}
+	w.want(stopping.ID, pods.Exited)
+	w.want(stopped.ID, pods.Exited)
+	w.want(coming.ID, pods.Provisioning)
+	if _, err := w.store.Get(t.Context(), gone.ID); !errors.Is(err, pods.ErrNotFound) {
+		t.Errorf("a terminated pod is still there: %v", err)
+	}
+	w.advance(5 * time.Minute)
+	w.want(coming.ID, pods.Running)
+	w.act(up.ID, pods.Start)
+	w.advance(5 * time.Minute)
+	w.want(up.ID, pods.Running)
+}
+
+func TestContainersOfNoPodAreRemovedUnlessTheyAreSomebodyElses(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.running(gpuPod())
+	for _, id := range []string{"stray", "theirs"} {
+		if err := w.runtime.Ensure(t.Context(), pods.Spec{PodID: id, Gen: 1, Run: 1, Image: "img"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.advance(time.Minute)
+	w = w.reopen(w.runtime, func(o *pods.Options) { o.Foreign = func(id string) bool { return id == "theirs" } })
+	w.advance(0)
+	list, err := w.runtime.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, st := range list {
+		ids = append(ids, st.PodID)
+	}
+	slices.Sort(ids)
+	want := []string{"theirs", p.ID}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsOnHostsOfAnotherServerAreLeftAlone(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.create(gpuPod())
+	other := memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock})
+	host := pods.Host{ID: "another", DataCenter: "US-TX-3", Runtime: other}
+	s, err := pods.New(w.store, w.Catalog(), []pods.Host{host}, &pods.Options{Clock: w.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.clock.Advance(t.Context(), time.Hour, s); err != nil {
+		t.Fatal(err)
+	}
+	w.want(p.ID, pods.Provisioning)
+	if list, _ := other.List(t.Context()); len(list) != 0 {
+		t.Errorf("another server's pod was made here: %+v", list)
+	}
+}
+
+// deaf is a runtime whose watch breaks off now and then, and whose reports of an end are
+// lost.
+type deaf struct {
+	pods.Runtime
+	breaks int
+	lost   bool
+}
+
+func (d *deaf) Watch(ctx context.Context, f func(pods.State)) error {
+	if d.breaks > 0 {
+		d.breaks--
+		return errRefused
+	}
+	return d.Runtime.Watch(ctx, func(st pods.State) {
+		if d.lost && st.Phase == pods.Down {
+			return
+		}
+		f(st)
+	})
+}
+
+func onDeafHosts(t *testing.T, d *deaf, test func(ctx context.Context, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *setup) {
+			s.options.Clock, s.runtime.Clock = nil, nil
+			s.hosts = func(rt pods.Runtime) []pods.Host {
+				d.Runtime = rt
+				return pods.Hosts(s.catalog, d)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		test(ctx, w)
+		cancel()
+		<-ended
+	})
+}
+
+func TestABrokenWatchIsTakenUpAgainAndNothingIsMissed(t *testing.T) {
+	onDeafHosts(t, &deaf{breaks: 3}, func(_ context.Context, w *world) {
+		p := w.create(gpuPod())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.want(p.ID, pods.Running)
+	})
+}
+
+func TestAStopThatNobodyReportsIsLookedInto(t *testing.T) {
+	onDeafHosts(t, &deaf{lost: true}, func(_ context.Context, w *world) {
+		p := w.create(gpuPod())
+		time.Sleep(time.Minute)
+		w.act(p.ID, pods.Stop)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		w.want(p.ID, pods.Running)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		w.want(p.ID, pods.Exited)
+	})
+}

@@ -1,0 +1,154 @@
+package pods
+
+import (
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/problem"
+)
+
+// A CreateRequest asks for a pod (section 2.2). A field that was absent has its zero
+// value; where absent and zero differ the field is a pointer.
+type CreateRequest struct {
+	Name             string
+	Image            string
+	GPU              *GPURequest // exactly one of GPU and CPU
+	CPU              *CPURequest
+	Args             *string
+	Disk             *int // GB; default 50
+	Ports            []string
+	Env              map[string]string
+	Registry         *string // id of a credential; empty: none
+	Mounts           Mounts
+	Cloud            Cloud // default Secure
+	DataCenterIDs    []string
+	GlobalNetworking bool
+	// TemplateID names a template that has the settings which are absent here.
+	TemplateID   string
+	StartSSH     *bool // the container finds the user's public keys; default false
+	StartJupyter *bool // the container finds a new password for Jupyter; default false
+
+	// Faults are what a decoder found. They are reported together with the faults of the
+	// values, and a field with a fault gets no second one.
+	Faults problem.Violations
+}
+
+// A GPURequest asks for GPUs of one type.
+type GPURequest struct {
+	ID    string
+	Count *int // default 1
+	// AllowedCUDAVersions and MinCUDAVersion say which hosts will do, by the CUDA version
+	// of their drivers ("12.8"): one of the first, or the second and later ones. At most
+	// one of the two is set; an empty list sets nothing.
+	AllowedCUDAVersions []string
+	MinCUDAVersion      *string
+}
+
+// A CPURequest asks for a CPU machine.
+type CPURequest struct {
+	ID   string
+	VCPU int // a power of two, required
+}
+
+// An UpdateRequest changes a pod. What is nil stays as it is: Ports and Env replace when
+// they are not nil, empty ones included; an empty Registry means none. In Mounts, a nil
+// Network is absent and an empty one is an explicit empty list.
+type UpdateRequest struct {
+	Name             *string
+	Image            *string
+	Args             *string
+	Disk             *int
+	Ports            []string
+	Env              map[string]string
+	Registry         *string
+	Mounts           Mounts
+	Locked           *bool
+	GlobalNetworking *bool
+	// TemplateID names a template whose image, args, disk, ports, env and registry count
+	// where they are absent here.
+	TemplateID string
+
+	// Faults are what a decoder found, as in [CreateRequest].
+	Faults problem.Violations
+}
+
+// createOrder and updateOrder are the documented fields: faults are reported in this
+// order.
+var createOrder = []string{
+	"name", "image", "gpu", "gpu/id", "gpu/count", "gpu/allowedCudaVersions", "gpu/minCudaVersion", "cpu", "cpu/id", "cpu/vcpuCount",
+	"args", "disk", "ports", "env", "registry",
+	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
+	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
+	"cloud", "dataCenterIds", "globalNetworking", "templateId", "startSsh", "startJupyter",
+}
+
+var updateOrder = []string{
+	"name", "image", "args", "disk", "ports", "env", "registry",
+	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
+	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
+	"locked", "globalNetworking", "templateId",
+}
+
+// Defaults of decisions 16.
+const (
+	DefaultDisk  = 50
+	DefaultCloud = Secure
+)
+
+// Bounds of a request. The interface sets the lower ones; the upper ones are ours and
+// keep sums of bytes within an int64.
+const (
+	MinPersistent = container.MinPersistent // GB
+	MaxStorage    = container.MaxDisk       // GB
+)
+
+// config is what a valid request makes of its container settings. Nothing in it is nil
+// (decisions 16), and it shares nothing with r.
+func (r *CreateRequest) config() Config {
+	c := Config{
+		Image: r.Image, Disk: DefaultDisk, Ports: r.Ports, Env: r.Env, Mounts: r.Mounts,
+		GlobalNetworking: r.GlobalNetworking,
+	}
+	set(&c.Args, r.Args)
+	set(&c.Disk, r.Disk)
+	set(&c.Registry, r.Registry)
+	if c.Ports == nil {
+		c.Ports = []string{}
+	}
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	if len(c.Mounts.Network) == 0 {
+		c.Mounts.Network = nil
+	}
+	return c.Clone()
+}
+
+// apply writes what r changes into p.
+func (r *UpdateRequest) apply(p *Pod) {
+	set(&p.Name, r.Name)
+	set(&p.Locked, r.Locked)
+	c := p.Config.Clone()
+	set(&c.Image, r.Image)
+	set(&c.Args, r.Args)
+	set(&c.Disk, r.Disk)
+	set(&c.Registry, r.Registry)
+	set(&c.GlobalNetworking, r.GlobalNetworking)
+	if r.Ports != nil {
+		c.Ports = r.Ports
+	}
+	if r.Env != nil {
+		c.Env = r.Env
+	}
+	if m := r.Mounts.Persistent; m != nil {
+		c.Mounts.Persistent = m
+	}
+	if len(r.Mounts.Network) > 0 {
+		c.Mounts.Network = r.Mounts.Network
+	}
+	p.Config = c.Clone()
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

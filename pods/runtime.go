@@ -1,0 +1,222 @@
+package pods
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// A Runtime makes the containers of one host be what the specs say. It is what a
+// backend implements: processes, Docker, a cluster, a simulation.
+//
+// Methods name the pod, are idempotent, and return when the work is accepted; what
+// became of it shows in Watch and List. There are never two calls at once for one pod,
+// and many for different pods. Input is valid: the service has checked it.
+//
+// A failure of one pod (an image that cannot be pulled, a command that does not exist)
+// is a State with Failed set, not an error: an error means that the host did not take
+// the call and that the service will repeat it.
+type Runtime interface {
+	Capabilities() Capabilities
+	// Ensure has a container of exactly this generation, started Run times at least. The
+	// same Gen and Run: nil, whatever became of it. The same Gen and a larger Run starts
+	// the container again, its disk as it was. Another Gen replaces the container: its
+	// disk is wiped and its mounts are kept.
+	Ensure(ctx context.Context, s Spec) error
+	// Stop asks the container to end and kills it after grace, with everything it
+	// started. The disk stays until another generation or Remove. A container that is
+	// not running: nil.
+	Stop(ctx context.Context, podID string, grace time.Duration) error
+	// Remove kills and destroys container, disk and host-local storage, and detaches
+	// network volumes. It returns when nothing of the pod is left. An absent pod: nil.
+	Remove(ctx context.Context, podID string, grace time.Duration) error
+	// List is the truth now, for start-up and after a gap: also what is ours and what no
+	// store knows.
+	List(ctx context.Context) ([]State, error)
+	// Watch calls f on each change until ctx ends or the engine is lost, one call at a
+	// time and in order for each pod; f must not block. An error other than ctx's means:
+	// List again, then Watch again. Changes after Watch was called are not missed.
+	Watch(ctx context.Context, f func(State)) error
+}
+
+// Capabilities says what a Runtime can do.
+type Capabilities struct {
+	GPUs      bool // hands devices to containers
+	DiskLimit bool // enforces Spec.Disk
+	Networks  bool // joins pods of one user in a private network
+	Pull      bool // pulls images
+}
+
+// A Spec is one container. Its slices and maps are the Runtime's to keep: nobody
+// changes them again.
+type Spec struct {
+	PodID   string
+	Owner   string
+	Gen     uint64
+	Run     uint64
+	Image   string
+	Args    []string // Config.Args, split as a shell would
+	Env     map[string]string
+	Ports   []Port
+	Disk    int // GB
+	Mounts  []Mount
+	GPUType string
+	GPUs    int      // how many of GPUType
+	Devices []string // GPUs, as the host names them: GPUs of them, or none where they have no names
+	VCPU    int      // 0 for a GPU pod
+	Memory  int      // GB; 0 is no limit
+	Pull    Credential
+	Repull  bool   // pull even when the image is here
+	Network string // join the private network of Owner under this host name; empty: no
+}
+
+// A Port is a port of the container to be published.
+type Port struct {
+	Private  int
+	Protocol string // tcp, udp, http
+}
+
+// A Mount is a directory for the container.
+type Mount struct {
+	VolumeID string // network volume; empty: host-local storage of this pod
+	Path     string // absolute, clean, inside the container
+	Size     int    // GB, 0 unless host-local
+}
+
+// A Phase is how far a container is.
+type Phase uint8
+
+// The phases of a container.
+const (
+	Pulling Phase = iota // the image is being fetched, the container made
+	Coming               // it runs and is not healthy yet
+	Up                   // it runs and is healthy
+	Down                 // it has ended: see ExitCode, Stopped
+	Failed               // it could not be made or started: see Reason
+)
+
+// A State is what a Runtime sees of one container.
+type State struct {
+	PodID string
+	Gen   uint64
+	Run   uint64
+	Phase Phase
+	// ExitCode of a container that is Down: 128+n after signal n.
+	ExitCode int
+	// Stopped says that a container is Down because Stop or Remove was asked to end it, or
+	// because its host went away in an orderly way.
+	Stopped bool
+	OOM     bool   // killed for its memory
+	Reason  string // for the user: why it is Failed, how it ended
+	Started time.Time
+	Ports   []PortMapping
+	CUDA    string
+	IP      string
+	At      time.Time // the host's own stamp; the service's clock decides rules
+}
+
+// A Credential logs in to an image registry. It prints as [redacted].
+type Credential struct {
+	Registry string // host; empty: the one the image names
+	Username string
+	Password Secret
+}
+
+// A Secret prints as [redacted]. Convert it to a string where it is used.
+type Secret string
+
+// String hides s.
+func (Secret) String() string { return "[redacted]" }
+
+// GoString hides s.
+func (Secret) GoString() string { return "[redacted]" }
+
+// MarshalText hides s: a secret is stored by converting it first.
+func (Secret) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+
+// Logs is a power of a Runtime that keeps the output of its containers.
+type Logs interface {
+	// Logs yields lines, oldest first: those after q.After, and of these the last q.Tail.
+	// With q.Follow it then yields new ones as they come, until the pod is removed or ctx
+	// ends, which is no error. An unknown pod has no lines.
+	Logs(ctx context.Context, podID string, q LogQuery) iter.Seq2[Line, error]
+}
+
+// A LogQuery selects lines.
+type LogQuery struct {
+	// After leaves out the lines up to this one: those of an earlier instant, and those
+	// of the same instant with a Seq not above AfterSeq. Zero: none left out.
+	After    time.Time
+	AfterSeq uint64
+	Tail     int // -1: all
+	Follow   bool
+}
+
+// A Sampler is a power of a Runtime that measures.
+type Sampler interface {
+	// Sample is the load of the pod's container now; ok is false when it is not known.
+	Sample(ctx context.Context, podID string) (s Sample, ok bool)
+}
+
+// A Sample is percentages from 0 to 100.
+type Sample struct {
+	CPU    int // of the vCPUs the pod has, or of the host's
+	Memory int // of the memory the pod has, or of the host's
+	GPUs   []GPUSample
+}
+
+// A GPUSample is the load of one GPU.
+type GPUSample struct {
+	Util       int
+	MemoryUtil int
+}
+
+// As finds a power of rt, or of what it wraps: a wrapper has a method
+// Unwrap() Runtime.
+func As[T any](rt Runtime) (T, bool) {
+	for rt != nil {
+		if t, ok := rt.(T); ok {
+			return t, true
+		}
+		u, ok := rt.(interface{ Unwrap() Runtime })
+		if !ok {
+			break
+		}
+		rt = u.Unwrap()
+	}
+	var zero T
+	return zero, false
+}
+
+// What pods needs of its neighbours, without importing them.
+type (
+	// PullSecrets finds registry credentials. registries.Service is one.
+	PullSecrets interface {
+		// PullSecret returns the user name and password of a credential of owner, or an
+		// error of kind problem.NotFound.
+		PullSecret(ctx context.Context, owner, id string) (registry, username, password string, err error)
+	}
+	// Volumes finds network volumes.
+	Volumes interface {
+		// Volume says in which data center a volume of owner is, or an error of kind
+		// problem.NotFound.
+		Volume(ctx context.Context, owner, id string) (dataCenter string, err error)
+	}
+	// Templates finds what pods are made from.
+	Templates interface {
+		// PodTemplate returns a template that owner may use, or an error of kind
+		// problem.NotFound.
+		PodTemplate(ctx context.Context, owner, id string) (Template, error)
+	}
+	// PublicKeys finds the SSH keys of users.
+	PublicKeys interface {
+		// PublicKeys returns the public keys of owner, each a line of authorized_keys.
+		PublicKeys(ctx context.Context, owner string) ([]string, error)
+	}
+	// A Clock tells the time; see internal/clock for its implementations.
+	Clock interface {
+		Now() time.Time
+		// AfterFunc calls f, which must not block, once Now has reached t.
+		AfterFunc(t time.Time, f func()) (stop func() bool)
+	}
+)

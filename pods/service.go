@@ -1,0 +1,322 @@
+package pods
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
+)
+
+// Options are what a Service can do without.
+type Options struct {
+	Clock      Clock         // default: the system's
+	Rand       io.Reader     // ids; default crypto/rand; read by one caller at a time
+	Secrets    PullSecrets   // without it no credential exists
+	Volumes    Volumes       // without it no network volume exists
+	Templates  Templates     // without it no template exists
+	Keys       PublicKeys    // of users, for startSsh; without it nobody has any
+	Meter      Meter         // gets what pods held; without it that is not kept
+	Domain     string        // service domain of internal names; default "podyard"
+	Queue      bool          // a pod without a host waits for one instead of being refused
+	Overcommit float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
+	Grace      time.Duration // how long a stop waits before it kills; default 1s
+	Calls      int           // calls to runtimes at once; default 256
+	// Foreign says that a container without a pod belongs to somebody else who uses the
+	// same runtime, and stays. By default all such containers are removed.
+	Foreign func(podID string) bool
+	Log     *slog.Logger // what a host or store did wrong; default: nowhere
+}
+
+// A Service is the pods of all users: rules, ownership, placement, and the loop that
+// makes hosts do what the pods say. It is safe for concurrent use.
+//
+// Its methods change what is wanted and return; [Service.Run], or whoever calls
+// [Service.Step], does the rest. Pods of another user do not exist: ErrNotFound.
+type Service struct {
+	store      Store
+	catalog    catalog.Catalog
+	hosts      map[string]*Host
+	order      []*Host
+	clock      Clock
+	secrets    PullSecrets
+	volumes    Volumes
+	templates  Templates
+	keys       PublicKeys
+	meter      Meter
+	domain     string
+	queue      bool
+	overcommit float64
+	grace      time.Duration
+	foreign    func(string) bool
+	log        *slog.Logger
+
+	randMu sync.Mutex
+	rand   io.Reader
+
+	loop      loop
+	followers followers
+}
+
+// New returns a service for the pods in store. An error says what is wrong with hosts,
+// which are those that this program runs; pods on others are left alone. o may be nil.
+func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
+	if err := checkHosts(c, hosts); err != nil {
+		return nil, err
+	}
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	s := &Service{
+		store: store, catalog: c, hosts: make(map[string]*Host),
+		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
+		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
+		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.Queue,
+		overcommit: cmp.Or(opt.Overcommit, catalog.Overcommit),
+		grace:      cmp.Or(opt.Grace, time.Second),
+		foreign:    opt.Foreign, log: opt.Log, rand: opt.Rand,
+	}
+	if s.clock == nil {
+		s.clock = clock.System{}
+	}
+	if s.rand == nil {
+		s.rand = rand.Reader
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, h := range slices.Clone(hosts) {
+		s.hosts[h.ID] = &h
+		s.order = append(s.order, &h)
+	}
+	s.loop.init(cmp.Or(opt.Calls, 256))
+	return s, nil
+}
+
+// Catalog is what can be rented. It is not to be changed.
+func (s *Service) Catalog() catalog.Catalog { return s.catalog }
+
+// Create checks r and adds a pod for owner. The pod is PROVISIONING: it is not RUNNING
+// until it is read as such.
+//
+// Errors: a template that does not exist (404), the faults of r (422, or 400 for rules
+// across fields), ErrNoRoom without capacity, unless Options.Queue is set.
+func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
+	p, err := s.draft(ctx, owner, r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.place(ctx, p, func(pl Placement) error {
+		p.Placement = pl
+		return s.insert(ctx, p)
+	})
+	if errors.Is(err, ErrNoRoom) && s.queue {
+		p.Placement = Placement{}
+		p.note(p.Created, "waiting for capacity: "+wanted(p))
+		err = s.insert(ctx, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.changed(p.ID)
+	return p, nil
+}
+
+// insert stores p under an id that is not taken.
+func (s *Service) insert(ctx context.Context, p *Pod) error {
+	for {
+		id, err := s.newID()
+		if err != nil {
+			return err
+		}
+		p.ID = id
+		if err := s.store.Create(ctx, p); !errors.Is(err, ErrExists) {
+			return err
+		}
+	}
+}
+
+// draft makes a valid request a pod without an id and a place.
+func (s *Service) draft(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
+	faults := r.Faults
+	v := rules{s.catalog, container.Rules{Violations: &faults}}
+	t, err := s.template(ctx, v, owner, r.TemplateID)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		r.from(t)
+	}
+	v.create(&r)
+	now := s.clock.Now()
+	p := &Pod{
+		Owner: owner, Name: r.Name, Cloud: cmp.Or(r.Cloud, DefaultCloud), Template: r.TemplateID, Created: now,
+		Config: r.config(), DataCenters: slices.Clone(r.DataCenterIDs),
+		Seen: Seen{Status: Provisioning},
+	}
+	if g := r.GPU; g != nil {
+		p.GPU = &GPU{ID: g.ID, Count: 1}
+		set(&p.GPU.Count, g.Count)
+		p.CUDA.Allowed = slices.Clone(g.AllowedCUDAVersions)
+		set(&p.CUDA.Min, g.MinCUDAVersion)
+	}
+	if c := r.CPU; c != nil {
+		f, _ := s.catalog.CPU(c.ID)
+		p.CPU = &CPU{ID: c.ID, VCPU: c.VCPU, Memory: f.Memory(c.VCPU)}
+	}
+	if err := s.neighbours(ctx, v, p); err != nil {
+		return nil, err
+	}
+	if r.GlobalNetworking {
+		v.globalNetworking(p.GPU, p.DataCenters)
+	}
+	p.Want = Want{Power: On, Gen: 1, Run: 1, Grace: s.grace, Applied: p.Config.Clone()}
+	p.note(now, "pod created")
+	if err := faults.Err(createOrder); err != nil {
+		return nil, err
+	}
+	p.Injected, err = s.inject(ctx, owner, &r)
+	return p, err
+}
+
+// neighbours checks what p names in other stores. With a network mount the data center
+// of the volume decides where p goes (decisions 21).
+func (s *Service) neighbours(ctx context.Context, v rules, p *Pod) error {
+	if err := s.credential(ctx, v, p.Owner, p.Config.Registry); err != nil {
+		return err
+	}
+	if len(p.Config.Mounts.Network) == 0 || p.Config.Mounts.Network[0].VolumeID == "" {
+		return nil
+	}
+	const place = "/mounts/network/0/volumeId"
+	id := p.Config.Mounts.Network[0].VolumeID
+	dc, err := "", error(problem.New(problem.NotFound, "no volumes here"))
+	if s.volumes != nil {
+		dc, err = s.volumes.Volume(ctx, p.Owner, id)
+	}
+	switch {
+	case problem.KindOf(err) == problem.NotFound && err != nil:
+		v.Malformed(place, "network volume %q does not exist", id)
+	case err != nil:
+		return fmt.Errorf("pods: find volume %q: %w", id, err)
+	case len(p.DataCenters) > 0 && !slices.Contains(p.DataCenters, dc):
+		v.Malformed(place, "network volume %q is in another data center, %s", id, dc)
+	default:
+		p.DataCenters = []string{dc}
+	}
+	return nil
+}
+
+// credential checks that a registry credential of owner exists.
+func (s *Service) credential(ctx context.Context, v rules, owner, id string) error {
+	if id == "" {
+		return nil
+	}
+	err := error(problem.New(problem.NotFound, "no credentials here"))
+	if s.secrets != nil {
+		_, _, _, err = s.secrets.PullSecret(ctx, owner, id)
+	}
+	switch {
+	case err == nil:
+	case problem.KindOf(err) == problem.NotFound:
+		v.Malformed("/registry", "registry credential %q does not exist", id)
+	default:
+		return fmt.Errorf("pods: find registry credential %q: %w", id, err)
+	}
+	return nil
+}
+
+// Get returns a pod of owner.
+func (s *Service) Get(ctx context.Context, owner, id string) (*Pod, error) {
+	p, err := s.store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.visible(owner); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// visible is ErrNotFound for another user, and once the pod was terminated.
+func (p *Pod) visible(owner string) error {
+	if p.Owner != owner || p.Want.Power == Gone {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// List returns the pods of owner, oldest first.
+func (s *Service) List(ctx context.Context, owner string) ([]*Pod, error) {
+	list := []*Pod{}
+	for p, err := range s.store.List(ctx, Filter{Owner: owner}) {
+		if err != nil {
+			return nil, fmt.Errorf("pods: list: %w", err)
+		}
+		if p.visible(owner) == nil {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// Update changes a pod: its name and lock at once, everything else at its next start,
+// restart or reset (decisions 20).
+func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest) (*Pod, error) {
+	if _, err := s.Get(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	faults := r.Faults
+	v := rules{s.catalog, container.Rules{Violations: &faults}}
+	t, err := s.template(ctx, v, owner, r.TemplateID)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		r.from(t)
+	}
+	v.update(&r)
+	if r.Registry != nil {
+		if err := s.credential(ctx, v, owner, *r.Registry); err != nil {
+			return nil, err
+		}
+	}
+	return s.change(ctx, owner, id, func(p *Pod) error {
+		found := faults // fn may run again: each time from the same faults
+		rules{s.catalog, container.Rules{Violations: &found}}.change(p, &r)
+		if err := found.Err(updateOrder); err != nil {
+			return err
+		}
+		r.apply(p)
+		return nil
+	})
+}
+
+// change applies fn to a pod of owner and wakes the loop.
+func (s *Service) change(ctx context.Context, owner, id string, fn func(*Pod) error) (*Pod, error) {
+	p, err := s.store.Update(ctx, id, func(p *Pod) error {
+		if err := p.visible(owner); err != nil {
+			return err
+		}
+		return fn(p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.changed(id)
+	return p, nil
+}
+
+// InternalDNS is the name of p in the private network of its owner.
+func (s *Service) InternalDNS(p *Pod) string { return p.ID + "." + s.domain + ".internal" }

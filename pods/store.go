@@ -1,0 +1,51 @@
+package pods
+
+import (
+	"context"
+	"iter"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// What a store answers.
+var (
+	ErrNotFound = problem.New(problem.NotFound, "pod not found")
+	ErrExists   = problem.New(problem.Conflict, "pod id is taken")
+	ErrNoRoom   = problem.New(problem.Malformed, "no capacity")
+)
+
+// A Filter selects pods. Empty fields select all.
+type Filter struct {
+	Owner string
+	Host  string
+}
+
+// A Store keeps pods. Changes are a few thousand a second at most, so a closure will do.
+// It is safe for concurrent use, copies what it is given and returns copies.
+//
+// A pod that is returned is as durable as the store makes it: nothing is visible before
+// that.
+type Store interface {
+	// Create adds p: ErrExists if its ID is taken, ErrNoRoom if one of its claims would
+	// exceed its limit. On an error nothing was changed.
+	Create(ctx context.Context, p *Pod) error
+	// Get returns the pod or ErrNotFound.
+	Get(ctx context.Context, id string) (*Pod, error)
+	// List yields the pods that f selects, by Created and then ID.
+	List(ctx context.Context, f Filter) iter.Seq2[*Pod, error]
+	// Update stores what fn leaves, atomically and claims included, and returns it:
+	// ErrNotFound without the pod, ErrNoRoom if a claim would exceed its limit, and
+	// whatever fn returns, in which cases nothing was changed. fn must not change ID,
+	// Owner and Created, may run more than once, does no I/O, and calls neither the store
+	// nor a Runtime.
+	Update(ctx context.Context, id string, fn func(*Pod) error) (*Pod, error)
+	// Delete removes the pod and its claims; ErrNotFound if it is not there.
+	Delete(ctx context.Context, id string) error
+	// Used is how many units of a resource are claimed by all pods.
+	Used(ctx context.Context, resource string) (int64, error)
+	// Watch calls f with the ids of pods that changed, on any server, until ctx ends; f
+	// must not block. They are hints: sent after the change is visible, repeated or lost
+	// now and then. A nil slice says that some were lost: look at everything. Watch
+	// returns only when ctx has ended (its error) or when it cannot go on.
+	Watch(ctx context.Context, f func(ids []string)) error
+}

@@ -1,0 +1,123 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// A Template is container settings to start a request from. What a store of templates
+// returns is the caller's.
+type Template struct {
+	Image               string
+	Args                string
+	Disk                int // GB
+	Ports               []string
+	Env                 map[string]string
+	Registry            string           // id of a credential of who uses the template, or empty
+	Persistent          *PersistentMount // for GPU pods
+	StartSSH            bool
+	StartJupyter        bool
+	AllowedCUDAVersions []string // for GPU pods; empty: any
+	// Serverless says that it is for the workers of an endpoint and not for pods.
+	Serverless bool
+}
+
+// template finds the template that a request names; nil when it names none. One that does
+// not exist is an error at once (decisions 7), one of the wrong kind a fault.
+func (s *Service) template(ctx context.Context, v rules, owner, id string) (*Template, error) {
+	if id == "" || v.Has("/templateId") {
+		return nil, nil
+	}
+	if s.templates == nil {
+		return nil, problem.Newf(problem.NotFound, "template not found")
+	}
+	t, err := s.templates.PodTemplate(ctx, owner, id)
+	if err != nil {
+		return nil, fmt.Errorf("pods: find template %q: %w", id, err)
+	}
+	if t.Serverless { // what it has is not missing all the same
+		v.Invalid("/templateId", "template %q is for serverless endpoints", id)
+	}
+	return &t, nil
+}
+
+// from fills in what is absent in r and t has. A variable of r wins over that of t.
+func (r *CreateRequest) from(t *Template) {
+	if r.Image == "" {
+		r.Image = t.Image
+	}
+	fill(&r.Args, &t.Args)
+	fill(&r.Disk, &t.Disk)
+	fill(&r.Registry, &t.Registry)
+	fill(&r.StartSSH, &t.StartSSH)
+	fill(&r.StartJupyter, &t.StartJupyter)
+	if r.Ports == nil {
+		r.Ports = t.Ports
+	}
+	r.Env = merge(t.Env, r.Env)
+	if r.GPU == nil {
+		return // the rest is for GPU pods
+	}
+	if r.Mounts.Persistent == nil && r.Mounts.Network == nil {
+		r.Mounts.Persistent = t.Persistent
+	}
+	if g := *r.GPU; g.AllowedCUDAVersions == nil && g.MinCUDAVersion == nil {
+		g.AllowedCUDAVersions = t.AllowedCUDAVersions
+		r.GPU = &g
+	}
+}
+
+// from is as if r had what t has and it lacks. The environment that results replaces that
+// of the pod. Mounts are fixed at creation.
+func (r *UpdateRequest) from(t *Template) {
+	fill(&r.Image, &t.Image)
+	fill(&r.Args, &t.Args)
+	fill(&r.Disk, &t.Disk)
+	fill(&r.Registry, &t.Registry)
+	if r.Ports == nil {
+		r.Ports = append([]string{}, t.Ports...)
+	}
+	r.Env = merge(t.Env, r.Env)
+}
+
+func fill[T any](to **T, from *T) {
+	if *to == nil {
+		*to = from
+	}
+}
+
+func merge(base, over map[string]string) map[string]string {
+	m := maps.Clone(base)
+	if m == nil {
+		m = make(map[string]string, len(over))
+	}
+	maps.Copy(m, over)
+	return m
+}
+
+// inject is what startSsh and startJupyter ask for. Without keys there is nothing to
+// provision.
+func (s *Service) inject(ctx context.Context, owner string, r *CreateRequest) (map[string]string, error) {
+	env := make(map[string]string)
+	if r.StartSSH != nil && *r.StartSSH && s.keys != nil {
+		keys, err := s.keys.PublicKeys(ctx, owner)
+		if err != nil {
+			return nil, fmt.Errorf("pods: find public keys: %w", err)
+		}
+		if len(keys) > 0 {
+			env["PUBLIC_KEY"] = strings.Join(keys, "\n")
+		}
+	}
+	if r.StartJupyter != nil && *r.StartJupyter {
+		password, err := s.newID()
+		if err != nil {
+			return nil, err
+		}
+		env["JUPYTER_PASSWORD"] = password
+	}
+	return env, nil
+}

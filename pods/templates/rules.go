@@ -1,0 +1,38 @@
+package templates
+
+import (
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/problem"
+)
+
+// check judges the values of s. A new template has a name and an image.
+func (s *Settings) check(v container.Rules, isNew bool) {
+	none := ""
+	if isNew && s.Name == nil {
+		s.Name = &none
+	}
+	if isNew && s.Image == nil {
+		s.Image = &none
+	}
+	if s.Name != nil {
+		v.Name(*s.Name)
+	}
+	if s.Image != nil {
+		v.Image(*s.Image)
+	}
+	if s.Args != nil {
+		v.Args(*s.Args)
+	}
+	if s.Disk != nil {
+		v.Disk(*s.Disk)
+	}
+	v.Ports(s.Ports)
+	v.Env(s.Env)
+	if m := s.Persistent; m != nil {
+		v.Persistent(m.Size, m.Path)
+	}
+	if c := s.Category; c != nil && *c != CPU && *c != NVIDIA && *c != AMD {
+		v.Add(problem.Invalid, "/category", "must be one of %s, %s, %s", CPU, NVIDIA, AMD)
+	}
+	v.CUDAVersions("/allowedCudaVersions", s.AllowedCUDAVersions)
+}

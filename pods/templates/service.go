@@ -1,0 +1,258 @@
+package templates
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
+)
+
+// What templates needs of its neighbours.
+type (
+	// InUse says whether templates are in use. pods.References is one.
+	InUse interface {
+		// TemplateInUse reports whether a pod of owner was made from this template.
+		TemplateInUse(ctx context.Context, owner, id string) (bool, error)
+	}
+	// A Clock tells the time.
+	Clock interface {
+		Now() time.Time
+	}
+)
+
+// Options of a Service. Nil is all defaults.
+type Options struct {
+	Clock   Clock            // default the system's
+	Rand    io.Reader        // ids are made of it, by one caller at a time. Default crypto/rand
+	InUse   InUse            // asked before a delete. Default: nothing is in use
+	Secrets pods.PullSecrets // the credentials that templates name. Default: none exists
+	// Official are the templates of the catalog, for everybody. Default: Official().
+	Official []Template
+}
+
+// A Service is the rules of templates over a Store. It is safe for concurrent use.
+type Service struct {
+	store  Store
+	o      Options
+	randMu sync.Mutex
+}
+
+var _ pods.Templates = (*Service)(nil)
+
+// New returns a service over store.
+func New(store Store, o *Options) *Service {
+	s := &Service{store: store}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Clock == nil {
+		s.o.Clock = clock.System{}
+	}
+	if s.o.Rand == nil {
+		s.o.Rand = rand.Reader
+	}
+	if s.o.Official == nil {
+		s.o.Official = Official()
+	}
+	return s
+}
+
+// Create makes a template of owner. Absent settings have their defaults. A request that
+// breaks the rules gets one error with all faults, and changes nothing.
+func (s *Service) Create(ctx context.Context, owner string, r Settings) (Template, error) {
+	if err := s.check(ctx, owner, &r, true); err != nil {
+		return Template{}, err
+	}
+	t := Template{
+		Owner: owner, Category: NVIDIA, Created: s.o.Clock.Now().UTC(),
+		Template: pods.Template{Disk: pods.DefaultDisk, StartSSH: true, StartJupyter: true},
+	}
+	r.apply(&t)
+	for range attempts {
+		var err error
+		if t.ID, err = s.newID(); err != nil {
+			return Template{}, fmt.Errorf("templates: create: %w", err)
+		}
+		err = s.store.Create(ctx, t)
+		if errors.Is(err, ErrExists) {
+			continue
+		}
+		if err != nil {
+			return Template{}, fmt.Errorf("templates: create: %w", err)
+		}
+		return t, nil
+	}
+	return Template{}, fmt.Errorf("templates: create: %d ids were all taken", attempts)
+}
+
+// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
+const attempts = 8
+
+func (s *Service) newID() (string, error) {
+	s.randMu.Lock()
+	defer s.randMu.Unlock()
+	return id.New(s.o.Rand)
+}
+
+// check judges a request of owner.
+func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bool) error {
+	v := container.Rules{Violations: &r.Faults}
+	r.check(v, isNew)
+	if r.Registry != nil && *r.Registry != "" {
+		err := error(problem.New(problem.NotFound, "no credentials here"))
+		if s.o.Secrets != nil {
+			_, _, _, err = s.o.Secrets.PullSecret(ctx, owner, *r.Registry)
+		}
+		switch {
+		case err == nil:
+		case problem.KindOf(err) == problem.NotFound:
+			v.Malformed("/registry", "registry credential %q does not exist", *r.Registry)
+		default:
+			return fmt.Errorf("templates: find registry credential %q: %w", *r.Registry, err)
+		}
+	}
+	return r.Faults.Err(Fields())
+}
+
+// Get returns a template that user may read: an own one, a public one or one of the
+// catalog. ErrNotFound for any other.
+func (s *Service) Get(ctx context.Context, user, id string) (Template, error) {
+	if i := slices.IndexFunc(s.o.Official, func(t Template) bool { return t.ID == id }); i >= 0 {
+		return s.o.Official[i].Clone(), nil
+	}
+	t, err := s.store.Get(ctx, id)
+	if err == nil && t.Owner != user && !t.Public {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Template{}, fmt.Errorf("templates: get %q: %w", id, err)
+	}
+	return t.shownTo(user), nil
+}
+
+// shownTo hides the credential of another user, which nobody else could pull with.
+func (t Template) shownTo(user string) Template {
+	if t.Owner != user {
+		t.Registry = ""
+	}
+	return t
+}
+
+// Own returns a template that owner may change: ErrNotFound for any other, also one that
+// can be read.
+func (s *Service) Own(ctx context.Context, owner, id string) (Template, error) {
+	t, err := s.store.Get(ctx, id)
+	if err == nil && t.Owner != owner {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Template{}, fmt.Errorf("templates: get %q: %w", id, err)
+	}
+	return t, nil
+}
+
+// PodTemplate is the settings of a template that owner may read: what package pods asks.
+func (s *Service) PodTemplate(ctx context.Context, owner, id string) (pods.Template, error) {
+	t, err := s.Get(ctx, owner, id)
+	return t.Template, err
+}
+
+// List returns the templates of owner, oldest first.
+func (s *Service) List(ctx context.Context, owner string) ([]Template, error) {
+	list, err := s.store.List(ctx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("templates: list: %w", err)
+	}
+	return list, nil
+}
+
+// A Source is a slice of the public catalog.
+type Source string
+
+// The slices.
+const (
+	FromOfficial  Source = "official"  // brought by the program
+	FromVerified  Source = "verified"  // of users, and verified: none here
+	FromCommunity Source = "community" // of other users
+)
+
+// Listed is how many templates a slice of the catalog has at most.
+const Listed = 100
+
+// Catalog returns a slice of the public templates as user sees it.
+func (s *Service) Catalog(ctx context.Context, user string, from Source) ([]Template, error) {
+	list := []Template{}
+	switch from {
+	case FromOfficial:
+		for i := range s.o.Official {
+			list = append(list, s.o.Official[i].Clone())
+		}
+	case FromCommunity:
+		public, err := s.store.Public(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("templates: list public ones: %w", err)
+		}
+		for i := range public {
+			if public[i].Owner != user {
+				list = append(list, public[i].shownTo(user))
+			}
+		}
+	}
+	return list[:min(len(list), Listed)], nil
+}
+
+// Update changes a template of owner: ErrNotFound without it, and one error with all
+// faults of r.
+func (s *Service) Update(ctx context.Context, owner, id string, r Settings) (Template, error) {
+	if _, err := s.Own(ctx, owner, id); err != nil {
+		return Template{}, err
+	}
+	if err := s.check(ctx, owner, &r, false); err != nil {
+		return Template{}, err
+	}
+	t, err := s.store.Update(ctx, id, func(t *Template) error {
+		r.apply(t)
+		return nil
+	})
+	if err != nil {
+		return Template{}, fmt.Errorf("templates: update %q: %w", id, err)
+	}
+	return t, nil
+}
+
+// Delete removes a template of owner: ErrNotFound without it, ErrInUse while a pod of
+// owner was made from it.
+func (s *Service) Delete(ctx context.Context, owner, id string) error {
+	if _, err := s.Own(ctx, owner, id); err != nil {
+		return err
+	}
+	if s.o.InUse != nil {
+		used, err := s.o.InUse.TemplateInUse(ctx, owner, id)
+		if err != nil {
+			return fmt.Errorf("templates: delete %q: %w", id, err)
+		}
+		if used {
+			return ErrInUse
+		}
+	}
+	if err := s.store.Delete(ctx, id); err != nil {
+		return fmt.Errorf("templates: delete %q: %w", id, err)
+	}
+	return nil
+}
+
+// Compare orders templates by creation and then id.
+func Compare(a, b Template) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+}

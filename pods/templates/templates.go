@@ -1,0 +1,115 @@
+package templates
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
+)
+
+// A Category groups templates. It decides nothing.
+type Category string
+
+// The categories.
+const (
+	CPU    Category = "CPU"
+	NVIDIA Category = "NVIDIA"
+	AMD    Category = "AMD"
+)
+
+// A Template is a preset with a name.
+type Template struct {
+	ID       string // 14 lower-case letters and digits, but for those of the catalog
+	Owner    string // the user whose key made it; empty: one of the catalog
+	Name     string
+	Public   bool
+	Category Category
+	Created  time.Time
+	pods.Template
+}
+
+// Clone returns a copy of t that shares nothing with it.
+func (t Template) Clone() Template {
+	t.Ports = slices.Clone(t.Ports)
+	t.Env = maps.Clone(t.Env)
+	t.AllowedCUDAVersions = slices.Clone(t.AllowedCUDAVersions)
+	if t.Persistent != nil {
+		m := *t.Persistent
+		t.Persistent = &m
+	}
+	return t
+}
+
+// What a service and its store answer.
+var (
+	ErrNotFound = problem.New(problem.NotFound, "template not found")
+	ErrExists   = problem.New(problem.Conflict, "template id is taken")
+	ErrInUse    = problem.New(problem.Malformed, "template is in use by a pod")
+)
+
+// Settings are what a request can say of a template. What is nil is absent; of a slice or
+// map an empty one is not.
+type Settings struct {
+	Name                *string
+	Image               *string
+	Args                *string
+	Disk                *int // GB; default 50
+	Ports               []string
+	Env                 map[string]string
+	Registry            *string // id of a credential; empty: none
+	Persistent          *pods.PersistentMount
+	Serverless          *bool
+	Public              *bool
+	Category            *Category // default NVIDIA
+	StartSSH            *bool     // default true
+	StartJupyter        *bool     // default true
+	AllowedCUDAVersions []string
+
+	// Faults are what a decoder found. They are reported together with the faults of the
+	// values, and a field with a fault gets no second one.
+	Faults problem.Violations
+}
+
+// Fields are the documented fields: faults are reported in this order.
+func Fields() []string {
+	return []string{
+		"name", "image", "args", "disk", "ports", "env", "registry",
+		"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
+		"serverless", "public", "category", "startSsh", "startJupyter", "allowedCudaVersions",
+	}
+}
+
+// apply writes what s says into t. What it writes is t's own.
+func (s *Settings) apply(t *Template) {
+	set(&t.Name, s.Name)
+	set(&t.Image, s.Image)
+	set(&t.Args, s.Args)
+	set(&t.Disk, s.Disk)
+	set(&t.Registry, s.Registry)
+	set(&t.Serverless, s.Serverless)
+	set(&t.Public, s.Public)
+	set(&t.Category, s.Category)
+	set(&t.StartSSH, s.StartSSH)
+	set(&t.StartJupyter, s.StartJupyter)
+	if s.Ports != nil {
+		t.Ports = slices.Clone(s.Ports)
+	}
+	if s.Env != nil {
+		t.Env = maps.Clone(s.Env)
+	}
+	if s.AllowedCUDAVersions != nil {
+		t.AllowedCUDAVersions = slices.Clone(s.AllowedCUDAVersions)
+	}
+	if s.Persistent != nil {
+		m := *s.Persistent
+		t.Persistent = &m
+	}
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

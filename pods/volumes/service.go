@@ -1,0 +1,189 @@
+package volumes
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+// What volumes needs of its neighbours.
+type (
+	// InUse says whether volumes are in use. pods.References is one.
+	InUse interface {
+		// VolumeInUse reports whether a pod of owner mounts this volume.
+		VolumeInUse(ctx context.Context, owner, id string) (bool, error)
+	}
+	// A Storage has what is in the volumes.
+	Storage interface {
+		// RemoveVolume releases what is in a volume, which nothing mounts. One that holds
+		// nothing is no error.
+		RemoveVolume(ctx context.Context, id string) error
+	}
+	// A Clock tells the time.
+	Clock interface {
+		Now() time.Time
+	}
+)
+
+// Options of a Service. Nil is all defaults.
+type Options struct {
+	Clock   Clock      // default the system's
+	Rand    io.Reader  // ids are made of it, by one caller at a time. Default crypto/rand
+	InUse   InUse      // asked before a delete. Default: nothing is in use
+	Storage Storage    // told of a delete. Default: nobody is
+	Meter   pods.Meter // gets what volumes cost when they are deleted. Default: it is not kept
+}
+
+// A Service is the rules of volumes over a Store. It is safe for concurrent use.
+type Service struct {
+	store   Store
+	catalog catalog.Catalog
+	o       Options
+	randMu  sync.Mutex
+}
+
+var _ pods.Volumes = (*Service)(nil)
+
+// New returns a service over store, for the data centers of c.
+func New(store Store, c catalog.Catalog, o *Options) *Service {
+	s := &Service{store: store, catalog: c}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Clock == nil {
+		s.o.Clock = clock.System{}
+	}
+	if s.o.Rand == nil {
+		s.o.Rand = rand.Reader
+	}
+	return s
+}
+
+// Create makes a volume of owner. A request that breaks the rules gets one error with all
+// faults, and changes nothing.
+func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Volume, error) {
+	if err := r.check(s.catalog); err != nil {
+		return Volume{}, err
+	}
+	v := Volume{
+		Owner: owner, Name: r.Name, Size: r.Size, DataCenter: r.DataCenter, Type: r.Type,
+		Created: s.o.Clock.Now().UTC(),
+	}
+	if v.Type == "" {
+		d, _ := s.catalog.DataCenter(r.DataCenter)
+		v.Type = d.Volumes[0] // check has asked for one
+	}
+	v.Sizes = []Sized{{v.Created, v.Size}}
+	for range attempts {
+		var err error
+		if v.ID, err = s.newID(); err != nil {
+			return Volume{}, fmt.Errorf("volumes: create: %w", err)
+		}
+		err = s.store.Create(ctx, v)
+		if errors.Is(err, ErrExists) {
+			continue
+		}
+		if err != nil {
+			return Volume{}, fmt.Errorf("volumes: create: %w", err)
+		}
+		return v, nil
+	}
+	return Volume{}, fmt.Errorf("volumes: create: %d ids were all taken", attempts)
+}
+
+// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
+const attempts = 8
+
+func (s *Service) newID() (string, error) {
+	s.randMu.Lock()
+	defer s.randMu.Unlock()
+	return id.New(s.o.Rand)
+}
+
+// Get returns a volume of owner, or ErrNotFound.
+func (s *Service) Get(ctx context.Context, owner, id string) (Volume, error) {
+	v, err := s.store.Get(ctx, id)
+	if err == nil && v.Owner != owner {
+		err = ErrNotFound // volumes of others do not exist
+	}
+	if err != nil {
+		return Volume{}, fmt.Errorf("volumes: get %q: %w", id, err)
+	}
+	return v, nil
+}
+
+// Volume is where a volume of owner is, or ErrNotFound: what package pods asks.
+func (s *Service) Volume(ctx context.Context, owner, id string) (dataCenter string, err error) {
+	v, err := s.Get(ctx, owner, id)
+	return v.DataCenter, err
+}
+
+// List returns the volumes of owner, oldest first.
+func (s *Service) List(ctx context.Context, owner string) ([]Volume, error) {
+	list, err := s.store.List(ctx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("volumes: list: %w", err)
+	}
+	return list, nil
+}
+
+// Update renames a volume of owner or lets it grow: ErrNotFound without it, and one error
+// with all faults of r.
+func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest) (Volume, error) {
+	if _, err := s.Get(ctx, owner, id); err != nil {
+		return Volume{}, err
+	}
+	if err := r.check(); err != nil {
+		return Volume{}, err
+	}
+	v, err := s.store.Update(ctx, id, func(v *Volume) error { return r.apply(v, s.o.Clock.Now().UTC()) })
+	if err != nil {
+		return Volume{}, fmt.Errorf("volumes: update %q: %w", id, err)
+	}
+	return v, nil
+}
+
+// Delete removes a volume of owner and what is in it: ErrNotFound without it, ErrInUse
+// while a pod names it. That check is a best effort: a pod created at the same moment may
+// come to name a volume that is gone, and mounts an empty one. The volume is gone also
+// when its storage could not be released; the error says so.
+func (s *Service) Delete(ctx context.Context, owner, id string) error {
+	v, err := s.Get(ctx, owner, id)
+	if err != nil {
+		return err
+	}
+	if s.o.InUse != nil {
+		used, err := s.o.InUse.VolumeInUse(ctx, owner, id)
+		if err != nil {
+			return fmt.Errorf("volumes: delete %q: %w", id, err)
+		}
+		if used {
+			return ErrInUse
+		}
+	}
+	// First: a delete that fails then is no end, and what goes on counts over it.
+	if s.o.Meter != nil {
+		if err := s.o.Meter.Record(ctx, s.uses(v, s.o.Clock.Now().UTC())); err != nil {
+			return fmt.Errorf("volumes: meter %q: %w", id, err)
+		}
+	}
+	if err := s.store.Delete(ctx, id); err != nil {
+		return fmt.Errorf("volumes: delete %q: %w", id, err)
+	}
+	if s.o.Storage == nil {
+		return nil
+	}
+	if err := s.o.Storage.RemoveVolume(ctx, id); err != nil {
+		return fmt.Errorf("volumes: release what was in %q: %w", id, err)
+	}
+	return nil
+}

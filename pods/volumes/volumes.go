@@ -1,0 +1,71 @@
+package volumes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
+)
+
+// A Volume is storage in a data center.
+type Volume struct {
+	ID         string // 14 lower-case letters and digits
+	Owner      string // the user whose key made it
+	Name       string
+	Size       int    // GB, MinSize to MaxSize; it only grows
+	DataCenter string // fixed at creation, as is Type
+	Type       catalog.VolumeType
+	Created    time.Time
+	// Sizes is how large it has been since when, the present size last.
+	Sizes []Sized
+}
+
+// Sized is a size from an instant on.
+type Sized struct {
+	From time.Time
+	Size int // GB
+}
+
+// Clone returns a copy of v that shares nothing with it.
+func (v Volume) Clone() Volume {
+	v.Sizes = slices.Clone(v.Sizes)
+	return v
+}
+
+// Bounds of a volume in GB.
+const (
+	MinSize = 10
+	MaxSize = 4096
+)
+
+// What a service and its store answer.
+var (
+	ErrNotFound = problem.New(problem.NotFound, "network volume not found")
+	ErrExists   = problem.New(problem.Conflict, "network volume id is taken")
+	ErrInUse    = problem.New(problem.Malformed, "network volume is in use by a pod")
+)
+
+// A CreateRequest asks for a volume: all but Type are required.
+type CreateRequest struct {
+	Name       string
+	Size       int // GB
+	DataCenter string
+	Type       catalog.VolumeType // empty: the first one of the data center
+
+	// Faults are what a decoder found. They are reported together with the faults of the
+	// values, and a field with a fault gets no second one.
+	Faults problem.Violations
+}
+
+// An UpdateRequest changes what it names, at least one of the two.
+type UpdateRequest struct {
+	Name *string
+	Size *int // GB, not below the present one
+
+	// Faults are what a decoder found, as in [CreateRequest].
+	Faults problem.Violations
+}
+
+// Fields are the documented fields: faults are reported in this order.
+func Fields() []string { return []string{"name", "size", "dataCenter", "type"} }

@@ -1,0 +1,75 @@
+package registries
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// A Registry is what a user sees of a stored credential.
+type Registry struct {
+	ID      string // 14 lower-case letters and digits
+	Owner   string // the user whose key made it
+	Name    string
+	Created time.Time
+}
+
+// A Credential logs in to a registry. It prints as [redacted]: convert its fields where
+// they are used.
+type Credential struct {
+	Username Secret
+	Password Secret
+}
+
+// A Secret prints as [redacted]. Convert it to a string where it is used.
+type Secret string
+
+// String hides s.
+func (Secret) String() string { return redacted }
+
+// Format hides s whatever the verb: with a wrong one fmt would print the value itself.
+func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
+
+// LogValue hides s.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText hides s: a secret is stored by converting it first.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+const redacted = "[redacted]"
+
+// What a service and its store answer.
+var (
+	ErrNotFound = problem.New(problem.NotFound, "registry not found")
+	ErrExists   = problem.New(problem.Conflict, "registry id is taken")
+	ErrInUse    = problem.New(problem.Malformed, "registry is in use by a pod")
+)
+
+// A CreateRequest is the body of a create. All three are required and not empty.
+type CreateRequest struct {
+	Name     string
+	Username Secret
+	Password Secret
+	// Faults are those the decoder found; the rules add theirs, and the service reports
+	// all of them at once.
+	Faults problem.Violations
+}
+
+// Fields are the documented fields of a CreateRequest, in order.
+func Fields() []string { return []string{"name", "username", "password"} }
+
+func (r *CreateRequest) check() error {
+	for _, f := range []struct{ path, value string }{
+		{"/name", r.Name},
+		{"/username", string(r.Username)},
+		{"/password", string(r.Password)},
+	} {
+		if f.value == "" {
+			r.Faults.Add(problem.Invalid, f.path, "must have at least 1 character")
+		}
+	}
+	return r.Faults.Err(Fields())
+}

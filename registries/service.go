@@ -1,0 +1,168 @@
+package registries
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+)
+
+// What registries needs of its neighbours, without importing them.
+type (
+	// InUse says whether registries are in use.
+	InUse interface {
+		// RegistryInUse reports whether a pod of owner names this registry.
+		RegistryInUse(ctx context.Context, owner, id string) (bool, error)
+	}
+	// A Clock tells the time.
+	Clock interface {
+		Now() time.Time
+	}
+)
+
+// Options of a Service. Nil is all defaults.
+type Options struct {
+	Clock Clock     // default the system's
+	Rand  io.Reader // ids are made of it. Default crypto/rand
+	InUse InUse     // asked before a delete. Default: nothing is in use
+}
+
+// A Service is the rules of registries over a Store. It is safe for concurrent use if
+// the Store, and the Rand of the Options, are.
+type Service struct {
+	store Store
+	o     Options
+}
+
+// New returns a service over store.
+func New(store Store, o *Options) *Service {
+	s := &Service{store: store}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Clock == nil {
+		s.o.Clock = clock.System{}
+	}
+	if s.o.Rand == nil {
+		s.o.Rand = rand.Reader
+	}
+	return s
+}
+
+// Create stores a credential of owner. A request that breaks the rules gets one error
+// of kind problem.Invalid with all faults, and changes nothing.
+func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Registry, error) {
+	if err := r.check(); err != nil {
+		return Registry{}, err
+	}
+	for range attempts {
+		id, err := newID(s.o.Rand)
+		if err != nil {
+			return Registry{}, fmt.Errorf("registries: create: %w", err)
+		}
+		made := Registry{ID: id, Owner: owner, Name: r.Name, Created: s.o.Clock.Now().UTC()}
+		err = s.store.Create(ctx, made, Credential{Username: r.Username, Password: r.Password})
+		if errors.Is(err, ErrExists) {
+			continue
+		}
+		if err != nil {
+			return Registry{}, fmt.Errorf("registries: create: %w", err)
+		}
+		return made, nil
+	}
+	return Registry{}, fmt.Errorf("registries: create: %d ids were all taken", attempts)
+}
+
+// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
+const attempts = 8
+
+// Get returns a registry of owner, or ErrNotFound.
+func (s *Service) Get(ctx context.Context, owner, id string) (Registry, error) {
+	r, _, err := s.find(ctx, owner, id)
+	return r, err
+}
+
+// List returns the registries of owner, oldest first.
+func (s *Service) List(ctx context.Context, owner string) ([]Registry, error) {
+	list, err := s.store.List(ctx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("registries: list: %w", err)
+	}
+	return list, nil
+}
+
+// Delete removes a registry of owner: ErrNotFound without it, ErrInUse while a pod names
+// it. That check is a best effort: a pod created at the same moment may come to name a
+// registry that is gone, and its next pull fails.
+func (s *Service) Delete(ctx context.Context, owner, id string) error {
+	if _, _, err := s.find(ctx, owner, id); err != nil {
+		return err
+	}
+	if s.o.InUse != nil {
+		used, err := s.o.InUse.RegistryInUse(ctx, owner, id)
+		if err != nil {
+			return fmt.Errorf("registries: delete %q: %w", id, err)
+		}
+		if used {
+			return ErrInUse
+		}
+	}
+	if err := s.store.Delete(ctx, id); err != nil {
+		return fmt.Errorf("registries: delete %q: %w", id, err)
+	}
+	return nil
+}
+
+// PullSecret returns the user name and password of a registry of owner, or ErrNotFound.
+// The host of the registry is not stored: registry is empty, and the image names it.
+func (s *Service) PullSecret(ctx context.Context, owner, id string) (registry, username, password string, err error) {
+	_, c, err := s.find(ctx, owner, id)
+	if err != nil {
+		return "", "", "", err
+	}
+	return "", string(c.Username), string(c.Password), nil
+}
+
+// find hides the registries of others: they are not found.
+func (s *Service) find(ctx context.Context, owner, id string) (Registry, Credential, error) {
+	r, c, err := s.store.Get(ctx, id)
+	if err != nil {
+		return Registry{}, Credential{}, fmt.Errorf("registries: get %q: %w", id, err)
+	}
+	if r.Owner != owner {
+		return Registry{}, Credential{}, fmt.Errorf("registries: get %q: %w", id, ErrNotFound)
+	}
+	return r, c, nil
+}
+
+const (
+	idLength = 14
+	alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+// newID reads r until it has 14 letters and digits, all equally likely: bytes that
+// would favour the first ones are skipped.
+func newID(r io.Reader) (string, error) {
+	const limit = 256 - 256%len(alphabet)
+	id := make([]byte, 0, idLength)
+	var buf [idLength]byte
+	for range attempts {
+		if _, err := io.ReadFull(r, buf[:]); err != nil {
+			return "", fmt.Errorf("new id: %w", err)
+		}
+		for _, b := range buf {
+			if int(b) >= limit {
+				continue
+			}
+			id = append(id, alphabet[int(b)%len(alphabet)])
+			if len(id) == idLength {
+				return string(id), nil
+			}
+		}
+	}
+	return "", errors.New("new id: not random")
+}

@@ -1,0 +1,251 @@
+package serverless
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/podyard/podyard/internal/container"
+)
+
+// endpointRules judges requests by the schema (422) and by the rules across fields (400).
+type endpointRules struct {
+	catalog Catalog // nil: ids are not checked
+	container.Rules
+}
+
+// create judges what only a new endpoint has to say, and the values of r.
+func (v endpointRules) create(r *CreateEndpointRequest) {
+	if r.Name == nil {
+		v.Name("")
+	}
+	if r.Image == nil {
+		v.Image("")
+	}
+	switch r.Type {
+	case QueueType:
+	case LoadBalancerType:
+		v.Malformed("/type", "load-balancing endpoints are not offered: use QUEUE")
+	case "":
+		v.Invalid("/type", "is required")
+	default:
+		v.Invalid("/type", "must be one of QUEUE, LOAD_BALANCER")
+	}
+	if r.Scaling == nil {
+		v.Invalid("/scaling", "is required")
+	}
+	if g := r.GPU; g != nil {
+		if g.Pools == nil {
+			v.Invalid("/gpu/pools", "is required")
+		}
+		if g.MinCUDAVersion != nil && *g.MinCUDAVersion == "" {
+			v.Invalid("/gpu/minCudaVersion", wantCUDA)
+		}
+	}
+	v.values(&r.EndpointSettings)
+}
+
+// values judges each field of r by itself.
+func (v endpointRules) values(r *EndpointSettings) {
+	if r.Name != nil {
+		v.Name(*r.Name)
+	}
+	if r.Image != nil {
+		v.Image(*r.Image)
+	}
+	if r.Args != nil {
+		v.Args(*r.Args)
+	}
+	if r.Disk != nil {
+		v.Disk(*r.Disk)
+	}
+	v.Ports(r.Ports)
+	v.Env(r.Env)
+	if r.GPU != nil {
+		v.gpu(r.GPU)
+	}
+	v.cpu(r.CPU)
+	v.workers(r.Workers)
+	if r.Scaling != nil {
+		v.scaling(*r.Scaling)
+	}
+	for i, id := range r.DataCenterIDs {
+		if v.catalog != nil && !v.catalog.DataCenter(id) {
+			v.Invalid(at("/dataCenterIds", i), "unknown data center %q", id)
+		}
+	}
+	checkBounds(v.Violations, "/timeout", r.Timeout, MinExecTimeout, MaxExecTimeout)
+	if r.FlashBoot != nil && !slices.Contains(flashBoots, *r.FlashBoot) {
+		v.Invalid("/flashboot", "must be one of OFF, FLASHBOOT, PRIORITY_FLASHBOOT")
+	}
+}
+
+var flashBoots = []FlashBoot{FlashBootOff, FlashBootOn, FlashBootPriority}
+
+// wantCUDA is the rule of cudaVersion.
+const wantCUDA = "must be a version as major.minor"
+
+var cudaVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+$`)
+
+func (v endpointRules) gpu(g *GPUSettings) {
+	if g.Pools != nil && len(g.Pools) == 0 {
+		v.Invalid("/gpu/pools", "must have at least 1 entry")
+	}
+	for i, id := range g.Pools {
+		if v.catalog != nil && len(v.catalog.Pool(id)) == 0 {
+			v.Invalid(at("/gpu/pools", i), "unknown GPU pool %q", id)
+		}
+	}
+	if g.ExcludedTypes != nil && g.Pools == nil {
+		v.Invalid("/gpu/excludedTypes", "needs pools: the two are one selection")
+	}
+	for i, id := range g.ExcludedTypes {
+		id = strings.TrimSpace(id)
+		switch {
+		case id == "" || id[0] == '-':
+			v.Invalid(at("/gpu/excludedTypes", i), "must not be blank and not begin with '-'")
+		case slices.ContainsFunc(g.ExcludedTypes[:i], func(s string) bool { return strings.TrimSpace(s) == id }):
+			v.Invalid(at("/gpu/excludedTypes", i), "%q is listed twice", id)
+		}
+	}
+	if g.Count != nil && *g.Count < 1 {
+		v.Invalid("/gpu/count", "must be at least 1")
+	}
+	for i, s := range g.AllowedCUDAVersions {
+		if !cudaVersion.MatchString(s) {
+			v.Invalid(at("/gpu/allowedCudaVersions", i), wantCUDA)
+		}
+	}
+	if s := g.MinCUDAVersion; s != nil && *s != "" && !cudaVersion.MatchString(*s) {
+		v.Invalid("/gpu/minCudaVersion", wantCUDA)
+	}
+}
+
+func (v endpointRules) cpu(list []CPUSettings) {
+	if list != nil && len(list) == 0 {
+		v.Invalid("/cpu", "must have at least 1 entry")
+	}
+	for i, m := range list {
+		place := at("/cpu", i)
+		if m.ID != "" && slices.Contains(list[:i], m) {
+			v.Invalid(place, "%s with %d vCPUs is listed twice", m.ID, m.VCPU)
+			continue
+		}
+		known, memory := true, 1
+		if v.catalog != nil {
+			memory, known = v.catalog.Flavor(m.ID, m.VCPU)
+		}
+		switch {
+		case m.ID == "":
+			v.Invalid(place+"/id", "is required and must not be empty")
+		case !known:
+			v.Invalid(place+"/id", "unknown CPU flavor %q", m.ID)
+		}
+		switch {
+		case m.VCPU < 2 || m.VCPU&(m.VCPU-1) != 0:
+			v.Invalid(place+"/vcpuCount", "is required and must be a power of two, at least 2")
+		case known && memory == 0:
+			v.Invalid(place+"/vcpuCount", "flavor %s does not have %d vCPUs", m.ID, m.VCPU)
+		}
+	}
+}
+
+func (v endpointRules) workers(w WorkerSettings) {
+	for _, x := range [...]struct {
+		place string
+		n     *int
+	}{{"/workers/min", w.Min}, {"/workers/max", w.Max}} {
+		if x.n != nil && (*x.n < 0 || *x.n > MaxWorkers) {
+			v.Invalid(x.place, "must be from 0 to %d", MaxWorkers)
+		}
+	}
+	if w.Idle != nil && (*w.Idle < MinIdle || *w.Idle > MaxIdle) {
+		v.Invalid("/workers/idleTimeout", "must be from %d to %d seconds", int(MinIdle.Seconds()), int(MaxIdle.Seconds()))
+	}
+}
+
+func (v endpointRules) scaling(s Scaling) {
+	switch s.Type {
+	case QueueDelay:
+		if s.Delay < MinDelay || s.Delay > MaxDelay {
+			v.Invalid("/scaling/queueDelay", "must be from %v to %v seconds", MinDelay.Seconds(), int(MaxDelay.Seconds()))
+		}
+	case RequestCount:
+		if s.Count < 1 {
+			v.Invalid("/scaling/requestCount", "must be at least 1")
+		}
+	case "":
+		v.Invalid("/scaling/type", "is required")
+	default:
+		v.Invalid("/scaling/type", "must be one of QUEUE_DELAY, REQUEST_COUNT")
+	}
+}
+
+// across judges r together with the endpoint that it makes of was, which is nil for a new
+// one.
+func (v endpointRules) across(r *EndpointSettings, was, e *Endpoint) {
+	v.compute(r, was)
+	v.selection(e)
+	if e.Workers.Min > e.Workers.Max {
+		place := "/workers/max"
+		if r.Workers.Min != nil {
+			place = "/workers/min"
+		}
+		v.Malformed(place, "min, %d, must not be above max, %d", e.Workers.Min, e.Workers.Max)
+	}
+	if r.Workers.Idle != nil && e.Scaling.Type == RequestCount {
+		v.Malformed("/workers/idleTimeout", "does not apply to an endpoint that scales by REQUEST_COUNT")
+	}
+	for i, id := range r.NetworkVolumes {
+		v.Malformed(at("/networkVolumes", i), "network volume %q does not exist", id)
+	}
+}
+
+// compute keeps what an endpoint computes with as it was made.
+func (v endpointRules) compute(r *EndpointSettings, was *Endpoint) {
+	gpu, cpu := r.GPU != nil, r.CPU != nil
+	switch {
+	case was == nil && gpu == cpu:
+		v.Malformed("", "exactly one of gpu and cpu must be set")
+	case was == nil:
+	case gpu && cpu:
+		v.Malformed("", "gpu and cpu exclude each other")
+	case gpu && was.GPU == nil:
+		v.Malformed("/gpu", "the endpoint was not created with GPUs, and what it computes with cannot be changed")
+	case cpu && was.CPU == nil:
+		v.Malformed("/cpu", "the endpoint was not created with CPUs, and what it computes with cannot be changed")
+	}
+}
+
+// selection judges the GPUs that are left of the pools.
+func (v endpointRules) selection(e *Endpoint) {
+	g := e.GPU
+	if g == nil {
+		return
+	}
+	if len(g.AllowedCUDAVersions) > 0 && g.MinCUDAVersion != "" {
+		v.Malformed("/gpu/minCudaVersion", "minCudaVersion and allowedCudaVersions exclude each other: clear one of them")
+	}
+	if v.catalog == nil || len(g.ExcludedTypes) == 0 {
+		return
+	}
+	var types []string
+	for _, p := range g.Pools {
+		types = append(types, v.catalog.Pool(p)...)
+	}
+	known := true
+	for i, id := range g.ExcludedTypes {
+		if !slices.Contains(types, id) {
+			known = false
+			v.Malformed(at("/gpu/excludedTypes", i), "GPU type %q is in none of the pools", id)
+		}
+	}
+	left := slices.ContainsFunc(types, func(id string) bool { return !slices.Contains(g.ExcludedTypes, id) })
+	if known && !left {
+		v.Malformed("/gpu/excludedTypes", "leaves no GPU type of the pools")
+	}
+}
+
+// at is the place of an element of a list.
+func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }

@@ -1,0 +1,281 @@
+package serverless_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// stock is a catalog with one of everything, and two pools.
+type stock struct{}
+
+func (stock) Flavor(id string, vcpus int) (int, bool) {
+	if id != "cpu5c" {
+		return 0, false
+	}
+	if vcpus > 8 {
+		return 0, true
+	}
+	return 2 * vcpus, true
+}
+
+func (stock) Pool(id string) []string {
+	return map[string][]string{"ADA_24": {"RTX 4090"}, "ADA_48": {"L40", "L40S"}}[id]
+}
+
+func (stock) DataCenter(id string) bool { return id == "US-1" }
+
+// vault has one credential of alice.
+type vault struct{}
+
+func (vault) PullSecret(_ context.Context, owner, id string) (string, string, string, error) {
+	if owner != "alice" || id != "reg1" {
+		return "", "", "", problem.New(problem.NotFound, "registry not found")
+	}
+	return "", "user", "password", nil
+}
+
+// endpointService is a service on memory with stock and vault, that nobody runs.
+func endpointService() *serverless.Service {
+	return serverless.New(memory.NewJobs(), memory.NewEndpoints(), &serverless.Options{Catalog: stock{}, Registries: vault{}})
+}
+
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
+
+// cpuEndpoint is a request within the rules, and gpuEndpoint another.
+func cpuEndpoint() serverless.CreateEndpointRequest {
+	return serverless.CreateEndpointRequest{Type: serverless.QueueType, EndpointSettings: serverless.EndpointSettings{
+		Name: new("cpu"), Image: new("org/worker:1"), CPU: []serverless.CPUSettings{{ID: "cpu5c", VCPU: 4}},
+		Scaling: &serverless.Scaling{Type: serverless.QueueDelay, Delay: 4 * time.Second},
+	}}
+}
+
+func gpuEndpoint() serverless.CreateEndpointRequest {
+	r := cpuEndpoint()
+	r.Name, r.CPU = new("gpu"), nil
+	r.GPU = &serverless.GPUSettings{Pools: []string{"ADA_24", "ADA_48"}, ExcludedTypes: []string{" L40"}}
+	return r
+}
+
+// faults is what an error says is wrong, and whether it is the schema or a rule that was
+// broken.
+func faults(t *testing.T, err error) (kind problem.Kind, list []string) {
+	t.Helper()
+	var p *problem.Error
+	if !errors.As(err, &p) {
+		t.Fatalf("error is %v, want a *problem.Error", err)
+	}
+	return p.Kind, p.Errors
+}
+
+func TestRequestThatBreaksARuleMakesNoEndpoint(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		kind problem.Kind
+		set  func(r *serverless.CreateEndpointRequest)
+		want []string
+	}{
+		{"nothing but its compute", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			*r = serverless.CreateEndpointRequest{EndpointSettings: serverless.EndpointSettings{CPU: r.CPU}}
+		}, []string{"/name: is required and must not be empty", "/type: is required", "/image: is required and must not be empty", "/scaling: is required"}},
+		{"a type that is not offered", problem.Malformed, func(r *serverless.CreateEndpointRequest) { r.Type = serverless.LoadBalancerType },
+			[]string{"/type: load-balancing endpoints are not offered: use QUEUE"}},
+		{"a type that does not exist", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.Type = "STREAM" },
+			[]string{"/type: must be one of QUEUE, LOAD_BALANCER"}},
+		{"no compute", problem.Malformed, func(r *serverless.CreateEndpointRequest) { r.CPU = nil },
+			[]string{"exactly one of gpu and cpu must be set"}},
+		{"both kinds of compute", problem.Malformed, func(r *serverless.CreateEndpointRequest) { r.GPU = gpuEndpoint().GPU },
+			[]string{"exactly one of gpu and cpu must be set"}},
+		{"container settings", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.Image, r.Args, r.Disk, r.Ports, r.Env = new("a b"), new("'"), new(0), []string{"80"}, map[string]string{"": "x"}
+		}, []string{
+			"/image: must have no white space and no control characters", "/args: has a single quote that is not closed",
+			"/disk: must be 1 to 1048576 GB", "/ports/0: must be port/protocol: 1 to 65535, and tcp, udp or http", "/env/: a variable must have a name",
+		}},
+		{"machines", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.CPU = []serverless.CPUSettings{{"cpu5c", 4}, {"cpu5c", 4}, {"cpu9", 2}, {"", 2}, {"cpu5c", 3}, {"cpu5c", 16}, {"cpu5c", 0}}
+		}, []string{
+			"/cpu/1: cpu5c with 4 vCPUs is listed twice", `/cpu/2/id: unknown CPU flavor "cpu9"`, "/cpu/3/id: is required and must not be empty",
+			"/cpu/4/vcpuCount: is required and must be a power of two, at least 2", "/cpu/5/vcpuCount: flavor cpu5c does not have 16 vCPUs",
+			"/cpu/6/vcpuCount: is required and must be a power of two, at least 2",
+		}},
+		{"no machine", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.CPU = []serverless.CPUSettings{} },
+			[]string{"/cpu: must have at least 1 entry"}},
+		{"GPUs", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.CPU = nil
+			r.GPU = &serverless.GPUSettings{
+				Pools: []string{"ADA_24", "RTX 4090"}, ExcludedTypes: []string{"L40", "-L40", " ", " L40 "}, Count: new(0),
+				AllowedCUDAVersions: []string{"12.8", "12"}, MinCUDAVersion: new(""),
+			}
+		}, []string{
+			`/gpu/pools/1: unknown GPU pool "RTX 4090"`, "/gpu/excludedTypes/1: must not be blank and not begin with '-'",
+			"/gpu/excludedTypes/2: must not be blank and not begin with '-'", `/gpu/excludedTypes/3: "L40" is listed twice`, "/gpu/count: must be at least 1",
+			"/gpu/allowedCudaVersions/1: must be a version as major.minor", "/gpu/minCudaVersion: must be a version as major.minor",
+		}},
+		{"no pools", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.CPU, r.GPU = nil, &serverless.GPUSettings{} },
+			[]string{"/gpu/pools: is required"}},
+		{"an empty list of pools", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.CPU, r.GPU = nil, &serverless.GPUSettings{Pools: []string{}}
+		}, []string{"/gpu/pools: must have at least 1 entry"}},
+		{"an exclusion of another pool", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.CPU, r.GPU = nil, &serverless.GPUSettings{Pools: []string{"ADA_24"}, ExcludedTypes: []string{"L40"}}
+		}, []string{`/gpu/excludedTypes/0: GPU type "L40" is in none of the pools`}},
+		{"an exclusion of everything", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.CPU, r.GPU = nil, &serverless.GPUSettings{Pools: []string{"ADA_48"}, ExcludedTypes: []string{"L40", "L40S"}}
+		}, []string{"/gpu/excludedTypes: leaves no GPU type of the pools"}},
+		{"a floor and a set of CUDA versions", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.CPU, r.GPU = nil, &serverless.GPUSettings{Pools: []string{"ADA_48"}, AllowedCUDAVersions: []string{"12.8"}, MinCUDAVersion: new("12.1")}
+		}, []string{"/gpu/minCudaVersion: minCudaVersion and allowedCudaVersions exclude each other: clear one of them"}},
+		{"bounds of workers", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.Workers = serverless.WorkerSettings{Min: new(-1), Max: new(1001), Idle: ptr(3601 * time.Second)}
+		}, []string{"/workers/min: must be from 0 to 1000", "/workers/max: must be from 0 to 1000", "/workers/idleTimeout: must be from 1 to 3600 seconds"}},
+		{"more workers at least than at most", problem.Malformed, func(r *serverless.CreateEndpointRequest) { r.Workers.Min = new(4) },
+			[]string{"/workers/min: min, 4, must not be above max, 3"}},
+		{"fewer workers at most than at least", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.Workers.Min, r.Workers.Max = new(2), new(1)
+		}, []string{"/workers/min: min, 2, must not be above max, 1"}},
+		{"an idle timeout of an endpoint that counts requests", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.Workers.Idle, r.Scaling = ptr(5*time.Second), &serverless.Scaling{Type: serverless.RequestCount, Count: 1}
+		}, []string{"/workers/idleTimeout: does not apply to an endpoint that scales by REQUEST_COUNT"}},
+		{"a delay below the bound", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.Scaling.Delay = 499 * time.Millisecond },
+			[]string{"/scaling/queueDelay: must be from 0.5 to 604800 seconds"}},
+		{"a count below the bound", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.Scaling = &serverless.Scaling{Type: serverless.RequestCount}
+		}, []string{"/scaling/requestCount: must be at least 1"}},
+		{"a scaling without a type", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.Scaling.Type = "" },
+			[]string{"/scaling/type: is required"}},
+		{"an unknown scaling", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.Scaling.Type = "CPU" },
+			[]string{"/scaling/type: must be one of QUEUE_DELAY, REQUEST_COUNT"}},
+		{"timeout, place and flashboot", problem.Invalid, func(r *serverless.CreateEndpointRequest) {
+			r.Timeout, r.FlashBoot, r.DataCenterIDs = ptr(4999*time.Millisecond), ptr(serverless.FlashBoot("ON")), []string{"US-1", "US-2"}
+		}, []string{
+			`/dataCenterIds/1: unknown data center "US-2"`, "/timeout: must be from 5000 to 604800000 milliseconds",
+			"/flashboot: must be one of OFF, FLASHBOOT, PRIORITY_FLASHBOOT",
+		}},
+		{"a timeout above the bound", problem.Invalid, func(r *serverless.CreateEndpointRequest) { r.Timeout = ptr(7*24*time.Hour + 1) },
+			[]string{"/timeout: must be from 5000 to 604800000 milliseconds"}},
+		{"what does not exist", problem.Malformed, func(r *serverless.CreateEndpointRequest) {
+			r.Registry, r.NetworkVolumes = new("reg2"), []string{"vol1"}
+		}, []string{`/registry: registry credential "reg2" does not exist`, `/networkVolumes/0: network volume "vol1" does not exist`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := endpointService()
+			r := cpuEndpoint()
+			tt.set(&r)
+			_, err := s.CreateEndpoint(t.Context(), "alice", r)
+			kind, list := faults(t, err)
+			if diff := cmp.Diff(tt.want, list); diff != "" || kind != tt.kind {
+				t.Errorf("CreateEndpoint answers %d, want %d; faults (-want +got):\n%s", kind.Status(), tt.kind.Status(), diff)
+			}
+			if got, err := s.ListEndpoints(t.Context(), "alice"); err != nil || len(got) > 0 {
+				t.Errorf("after a refused request there are %d endpoints (%v), want none", len(got), err)
+			}
+		})
+	}
+}
+
+func TestChangeThatBreaksARuleChangesNothing(t *testing.T) {
+	cpu, gpu := cpuEndpoint(), gpuEndpoint()
+	for _, tt := range []struct {
+		name string
+		of   serverless.CreateEndpointRequest
+		kind problem.Kind
+		r    serverless.EndpointSettings
+		want string
+	}{
+		{"an empty name", cpu, problem.Invalid, serverless.EndpointSettings{Name: new("")}, "/name: is required and must not be empty"},
+		{"an empty image", cpu, problem.Invalid, serverless.EndpointSettings{Image: new("")}, "/image: is required and must not be empty"},
+		{"GPUs for a CPU endpoint", cpu, problem.Malformed, serverless.EndpointSettings{GPU: &serverless.GPUSettings{Pools: []string{"ADA_24"}}},
+			"/gpu: the endpoint was not created with GPUs, and what it computes with cannot be changed"},
+		{"CPUs for a GPU endpoint", gpu, problem.Malformed, serverless.EndpointSettings{CPU: []serverless.CPUSettings{{"cpu5c", 2}}},
+			"/cpu: the endpoint was not created with CPUs, and what it computes with cannot be changed"},
+		{"both kinds of compute", gpu, problem.Malformed, serverless.EndpointSettings{CPU: []serverless.CPUSettings{{"cpu5c", 2}}, GPU: &serverless.GPUSettings{}},
+			"gpu and cpu exclude each other"},
+		{"exclusions without pools", gpu, problem.Invalid, serverless.EndpointSettings{GPU: &serverless.GPUSettings{ExcludedTypes: []string{"L40"}}},
+			"/gpu/excludedTypes: needs pools: the two are one selection"},
+		{"a minimum above the maximum that is there", cpu, problem.Malformed, serverless.EndpointSettings{Workers: serverless.WorkerSettings{Min: new(4)}},
+			"/workers/min: min, 4, must not be above max, 3"},
+		{"an idle timeout with a switch of the scaling", cpu, problem.Malformed, serverless.EndpointSettings{
+			Workers: serverless.WorkerSettings{Idle: ptr(time.Second)}, Scaling: &serverless.Scaling{Type: serverless.RequestCount, Count: 1},
+		}, "/workers/idleTimeout: does not apply to an endpoint that scales by REQUEST_COUNT"},
+		{"a credential that is another's", cpu, problem.Malformed, serverless.EndpointSettings{Registry: new("reg2")},
+			`/registry: registry credential "reg2" does not exist`},
+		{"a network volume", cpu, problem.Malformed, serverless.EndpointSettings{NetworkVolumes: []string{"v"}},
+			`/networkVolumes/0: network volume "v" does not exist`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := endpointService()
+			e, err := s.CreateEndpoint(t.Context(), "alice", tt.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.UpdateEndpoint(t.Context(), "alice", e.ID, serverless.UpdateEndpointRequest{EndpointSettings: tt.r})
+			kind, list := faults(t, err)
+			if kind != tt.kind || !slices.Equal(list, []string{tt.want}) {
+				t.Errorf("UpdateEndpoint answers %d %q, want %d %q", kind.Status(), list, tt.kind.Status(), tt.want)
+			}
+			got, err := s.GetEndpoint(t.Context(), "alice", e.ID)
+			if diff := cmp.Diff(e, got); diff != "" || err != nil {
+				t.Errorf("a refused change left (%v, -want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestCUDAConstraintIsClearedBeforeTheOtherIsSet(t *testing.T) {
+	s := endpointService()
+	r := gpuEndpoint()
+	r.GPU.AllowedCUDAVersions = []string{"12.8"}
+	e, err := s.CreateEndpoint(t.Context(), "alice", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(g serverless.GPUSettings) error {
+		_, err := s.UpdateEndpoint(t.Context(), "alice", e.ID, serverless.UpdateEndpointRequest{EndpointSettings: serverless.EndpointSettings{GPU: &g}})
+		return err
+	}
+	if err := set(serverless.GPUSettings{MinCUDAVersion: new("12.1")}); problem.KindOf(err) != problem.Malformed {
+		t.Errorf("a floor beside the set that is there: %v, want a broken rule", err)
+	}
+	if err := set(serverless.GPUSettings{MinCUDAVersion: new("12.1"), AllowedCUDAVersions: []string{}}); err != nil {
+		t.Errorf("a floor and an explicit empty set: %v, want nil", err)
+	}
+	if err := set(serverless.GPUSettings{MinCUDAVersion: new("")}); err != nil {
+		t.Errorf("an empty floor clears it: %v, want nil", err)
+	}
+	got, err := s.GetEndpoint(t.Context(), "alice", e.ID)
+	want := &serverless.EndpointGPU{Pools: []string{"ADA_24", "ADA_48"}, ExcludedTypes: []string{"L40"}, Count: 1}
+	if diff := cmp.Diff(want, got.GPU); diff != "" || err != nil {
+		t.Errorf("the selection (%v, -want +got):\n%s", err, diff)
+	}
+	if err := set(serverless.GPUSettings{Pools: []string{"ADA_48"}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err = s.GetEndpoint(t.Context(), "alice", e.ID)
+	if err != nil || len(got.GPU.ExcludedTypes) != 0 || !slices.Equal(got.GPU.Pools, []string{"ADA_48"}) {
+		t.Errorf("pools without exclusions replace the selection: %+v, %v", got.GPU, err)
+	}
+}
+
+func TestWithoutACatalogIDsAreNotChecked(t *testing.T) {
+	s := serverless.New(memory.NewJobs(), memory.NewEndpoints(), nil)
+	r := gpuEndpoint()
+	r.GPU.Pools, r.DataCenterIDs = []string{"ANY"}, []string{"MOON-1"}
+	if _, err := s.CreateEndpoint(t.Context(), "alice", r); err != nil {
+		t.Errorf("CreateEndpoint = %v, want nil", err)
+	}
+	r.Registry = new("reg1")
+	if _, err := s.CreateEndpoint(t.Context(), "alice", r); err == nil || !strings.Contains(err.Error(), "reg1") {
+		t.Errorf("without registries no credential exists: %v", err)
+	}
+}

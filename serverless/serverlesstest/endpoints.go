@@ -1,0 +1,311 @@
+package serverlesstest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// An EndpointCase is one rule of serverless.EndpointStore.
+type EndpointCase struct {
+	Name string
+	Why  string // the rule, printed when it is broken
+	Run  func(t *testing.T, s serverless.EndpointStore)
+}
+
+// TestEndpointStore runs every case on a store of its own, which is empty.
+func TestEndpointStore(t *testing.T, store func(t *testing.T) serverless.EndpointStore) {
+	for _, c := range EndpointCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the rule: %s", c.Why)
+				}
+			})
+			c.Run(t, store(t))
+		})
+	}
+}
+
+// born is when the endpoints of the suite are made: in a precision that every store has.
+var born = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
+
+// bareEndpoint is an endpoint with as little in it as there can be.
+func bareEndpoint(id string, age time.Duration) *serverless.Endpoint {
+	return &serverless.Endpoint{ID: id, Created: born.Add(age)}
+}
+
+// fullEndpoint is an endpoint with something in every field.
+func fullEndpoint(id string) *serverless.Endpoint {
+	return &serverless.Endpoint{
+		ID: id, Owner: "owner", Name: "näme", Created: born,
+		Container: serverless.Container{
+			Image: "image", Args: "a 'b c'", Disk: 7, Ports: []string{"80/http", "22/tcp"},
+			Env: map[string]string{"A": "1", "Ü": "\t=\""}, Registry: "r1",
+		},
+		GPU:           &serverless.EndpointGPU{Pools: []string{"p"}, ExcludedTypes: []string{"x"}, Count: 2, AllowedCUDAVersions: []string{"12.8"}, MinCUDAVersion: "12.4"},
+		CPU:           []serverless.EndpointCPU{{ID: "cpu", VCPU: 4, Memory: 8}},
+		DataCenterIDs: []string{"D1", "D2"}, NetworkVolumes: []string{"v"},
+		Workers:     serverless.WorkerLimits{Min: 1, Max: 3, Idle: 5 * time.Second},
+		Scaling:     serverless.Scaling{Type: serverless.QueueDelay, Delay: 1500 * time.Millisecond, Count: 4},
+		ExecTimeout: 90 * time.Second, FlashBoot: serverless.FlashBootOn, Version: 2,
+		Releases: []serverless.Release{
+			{ID: "1", Version: 1, Created: born},
+			{ID: "2", Version: 2, User: "u", Created: born.Add(time.Hour), Diff: []serverless.Change{{Field: "name", Old: []byte(`"a"`), New: []byte(`{ "b": 1.0 }`)}, {Field: "new", New: []byte("1")}}},
+		},
+	}
+}
+
+// sameEndpoint compares; a store need not tell an empty list from none.
+func sameEndpoint(t *testing.T, what string, want, got *serverless.Endpoint) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func createEndpoints(t *testing.T, s serverless.EndpointStore, list ...*serverless.Endpoint) {
+	t.Helper()
+	for _, e := range list {
+		if err := s.Create(t.Context(), e); err != nil {
+			t.Fatalf("Create(%q) = %v, want nil", e.ID, err)
+		}
+	}
+}
+
+func getEndpoint(t *testing.T, s serverless.EndpointStore, id string) *serverless.Endpoint {
+	t.Helper()
+	e, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get(%q) = %v, want nil", id, err)
+	}
+	return e
+}
+
+func endpointIDs(t *testing.T, s serverless.EndpointStore) (ids []string) {
+	t.Helper()
+	for e, err := range s.List(t.Context()) {
+		if err != nil {
+			t.Fatalf("List = %v, want no error", err)
+		}
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// spoil changes what an endpoint refers to.
+func spoil(e *serverless.Endpoint) {
+	e.Name = "spoilt"
+	e.Container.Ports[0], e.Container.Env["A"] = "spoilt", "spoilt"
+	e.GPU.Pools[0], e.GPU.Count = "spoilt", 99
+	e.CPU[0].VCPU = 99
+	e.DataCenterIDs[0], e.NetworkVolumes[0] = "spoilt", "spoilt"
+	e.Releases[0].User = "spoilt"
+}
+
+// EndpointCases are the rules.
+func EndpointCases() []EndpointCase {
+	return slices.Concat(endpointRecordCases(), endpointUpdateCases())
+}
+
+func endpointRecordCases() []EndpointCase {
+	return []EndpointCase{{
+		"WhatWasCreatedIsRead",
+		"Get returns every field of the endpoint that Create was given",
+		func(t *testing.T, s serverless.EndpointStore) {
+			for _, e := range []*serverless.Endpoint{fullEndpoint("full"), bareEndpoint("bare", 0)} {
+				createEndpoints(t, s, e.Clone())
+				sameEndpoint(t, "Get", e, getEndpoint(t, s, e.ID))
+			}
+		},
+	}, {
+		"EndpointsAreCopied",
+		"what a caller does with an endpoint that it gave or was given changes nothing in the store",
+		func(t *testing.T, s serverless.EndpointStore) {
+			given := fullEndpoint("e")
+			createEndpoints(t, s, given)
+			spoil(given)
+			spoil(getEndpoint(t, s, "e"))
+			for e, err := range s.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				spoil(e)
+			}
+			var kept *serverless.Endpoint
+			e, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { kept = e; return nil })
+			if err != nil {
+				t.Fatalf("Update = %v, want nil", err)
+			}
+			spoil(e)
+			if kept != e {
+				spoil(kept)
+			}
+			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
+		},
+	}, {
+		"AnIdIsTakenOnce",
+		"Create of an id that is there answers ErrEndpointExists and changes nothing",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, fullEndpoint("e"))
+			if err := s.Create(t.Context(), bareEndpoint("e", time.Hour)); !errors.Is(err, serverless.ErrEndpointExists) {
+				t.Errorf("second Create = %v, want ErrEndpointExists", err)
+			}
+			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
+		},
+	}, {
+		"OneIdOneEndpoint",
+		"of callers that create the same id at once, one succeeds",
+		func(t *testing.T, s serverless.EndpointStore) {
+			var mu sync.Mutex
+			created := 0
+			together(16, func(int) {
+				err := s.Create(t.Context(), bareEndpoint("e", 0))
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					created++
+				} else if !errors.Is(err, serverless.ErrEndpointExists) {
+					t.Errorf("Create = %v, want nil or ErrEndpointExists", err)
+				}
+			})
+			if created != 1 {
+				t.Errorf("%d callers created the endpoint, want 1", created)
+			}
+		},
+	}, {
+		"UnknownEndpoints",
+		"Get, Update and Delete of an unknown id answer ErrNoEndpoint; fn is not called",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, bareEndpoint("known", 0))
+			for _, id := range []string{"unknown", "know", "known2", "KNOWN", ""} {
+				_, get := s.Get(t.Context(), id)
+				_, update := s.Update(t.Context(), id, func(*serverless.Endpoint) error {
+					t.Errorf("Update(%q) called fn", id)
+					return nil
+				})
+				for what, err := range map[string]error{"Get": get, "Update": update, "Delete": s.Delete(t.Context(), id)} {
+					if !errors.Is(err, serverless.ErrNoEndpoint) {
+						t.Errorf("%s(%q) = %v, want ErrNoEndpoint", what, id, err)
+					}
+				}
+			}
+		},
+	}, {
+		"ListIsByCreatedAndId",
+		"List yields every endpoint once, by Created and then ID, as Get does",
+		func(t *testing.T, s serverless.EndpointStore) {
+			if ids := endpointIDs(t, s); len(ids) != 0 {
+				t.Errorf("List of an empty store = %q, want nothing", ids)
+			}
+			createEndpoints(t, s, bareEndpoint("d", time.Hour), bareEndpoint("b", 2*time.Hour), bareEndpoint("c", time.Hour), bareEndpoint("a", 3*time.Hour), fullEndpoint("z"))
+			if diff := cmp.Diff([]string{"z", "c", "d", "b", "a"}, endpointIDs(t, s)); diff != "" {
+				t.Errorf("List (-want +got):\n%s", diff)
+			}
+			for e, err := range s.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameEndpoint(t, "List", getEndpoint(t, s, e.ID), e)
+			}
+		},
+	}, {
+		"ListMayBeLeft",
+		"a caller may stop listing after any endpoint, and change the store while it lists",
+		func(t *testing.T, s serverless.EndpointStore) {
+			for i := range 10 {
+				createEndpoints(t, s, bareEndpoint(fmt.Sprint("e", i), time.Duration(i)*time.Hour))
+			}
+			n := 0
+			for e, err := range s.List(t.Context()) {
+				if err != nil {
+					t.Fatalf("List = %v, want no error", err)
+				}
+				if err := s.Delete(t.Context(), e.ID); err != nil {
+					t.Fatalf("Delete(%q) while listing = %v, want nil", e.ID, err)
+				}
+				if n++; n == 4 {
+					break
+				}
+			}
+			if diff := cmp.Diff([]string{"e4", "e5", "e6", "e7", "e8", "e9"}, endpointIDs(t, s)); diff != "" {
+				t.Errorf("List after 4 deletions (-want +got):\n%s", diff)
+			}
+		},
+	}, {
+		"DeletedIsGone",
+		"a deleted endpoint is not found, and its id is free",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, fullEndpoint("e"), bareEndpoint("other", 0))
+			if err := s.Delete(t.Context(), "e"); err != nil {
+				t.Fatalf("Delete = %v, want nil", err)
+			}
+			if _, err := s.Get(t.Context(), "e"); !errors.Is(err, serverless.ErrNoEndpoint) {
+				t.Errorf("Get after Delete = %v, want ErrNoEndpoint", err)
+			}
+			if diff := cmp.Diff([]string{"other"}, endpointIDs(t, s)); diff != "" {
+				t.Errorf("List after Delete (-want +got):\n%s", diff)
+			}
+			createEndpoints(t, s, bareEndpoint("e", time.Hour))
+			sameEndpoint(t, "Get", bareEndpoint("e", time.Hour), getEndpoint(t, s, "e"))
+		},
+	}}
+}
+
+func endpointUpdateCases() []EndpointCase {
+	return []EndpointCase{{
+		"UpdateStoresWhatFnLeaves",
+		"Update gives fn the endpoint as it is, stores what fn leaves and returns it",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, fullEndpoint("e"))
+			want := bareEndpoint("e", time.Hour)
+			want.Workers.Max = 7
+			got, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error {
+				sameEndpoint(t, "what fn is given", fullEndpoint("e"), e)
+				*e = *want.Clone()
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("Update = %v, want nil", err)
+			}
+			sameEndpoint(t, "Update", want, got)
+			sameEndpoint(t, "Get", want, getEndpoint(t, s, "e"))
+		},
+	}, {
+		"AnErrorOfFnChangesNothing",
+		"when fn returns an error, Update returns it and stores nothing",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, fullEndpoint("e"))
+			no := errors.New("no")
+			if _, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { spoil(e); return no }); !errors.Is(err, no) {
+				t.Errorf("Update = %v, want the error of fn", err)
+			}
+			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
+		},
+	}, {
+		"UpdatesAreAtomic",
+		"of updates at once none is lost",
+		func(t *testing.T, s serverless.EndpointStore) {
+			createEndpoints(t, s, bareEndpoint("e", 0))
+			const callers, each = 16, 10
+			together(callers, func(int) {
+				for range each {
+					if _, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { e.Version++; return nil }); err != nil {
+						t.Errorf("Update = %v, want nil", err)
+					}
+				}
+			})
+			if got := getEndpoint(t, s, "e").Version; got != callers*each {
+				t.Errorf("Version after %d increments = %d", callers*each, got)
+			}
+		},
+	}}
+}

@@ -1,0 +1,168 @@
+package serverlesstest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// together runs f in n goroutines at once and waits for them.
+func together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
+func raceCases() []QueueCase {
+	const callers = 64
+	return []QueueCase{
+		rule("EachJobHasOneClaim",
+			"callers that submit and claim at once get each job once, under tokens that differ",
+			func(k *kit) {
+				const each = 20
+				var mu sync.Mutex
+				got := map[serverless.JobID]int{}
+				tokens := map[serverless.Token]bool{}
+				claim := func(worker serverless.WorkerID, n int) int {
+					jobs, err := k.q.Claim(k.Context(), k.now, []serverless.Slot{k.slot(worker, n)}, nil)
+					if err != nil {
+						k.Errorf("Claim = %v, want nil", err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for _, j := range jobs {
+						got[j.ID]++
+						tokens[j.Token] = true
+						if j.Worker != worker {
+							k.Errorf("%q is claimed for %q, want %q", j.ID, j.Worker, worker)
+						}
+					}
+					return len(jobs)
+				}
+				together(callers, func(i int) {
+					for n := range each {
+						j := serverless.Job{
+							Ref:   serverless.Ref{Endpoint: echo, ID: serverless.JobID(fmt.Sprintf("%d-%d", i, n))},
+							Input: []byte(`{}`),
+							State: serverless.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec, Retain: keep},
+						}
+						if err := k.q.Enqueue(k.Context(), []serverless.Job{j}); err != nil {
+							k.Errorf("Enqueue = %v, want nil", err)
+						}
+						claim(serverless.WorkerID(fmt.Sprint("w", i)), 1+n%3)
+					}
+				})
+				for claim("last", 1000) > 0 {
+				}
+				k.equal("jobs, tokens", []int{callers * each, callers * each}, []int{len(got), len(tokens)})
+				for id, n := range got {
+					if n != 1 {
+						k.Errorf("%q was claimed %d times, want once", id, n)
+					}
+				}
+				k.equal("Running", int64(callers*each), k.stats(echo).Running)
+			}),
+		rule("OneIdOneJob",
+			"of callers that submit the same id at once, one succeeds",
+			func(k *kit) {
+				jobs := make([]serverless.Job, callers)
+				for i := range jobs {
+					jobs[i] = k.job(func(j *serverless.Job) { j.ID = serverless.JobID(fmt.Sprint("same-", i%4)) })
+				}
+				var mu sync.Mutex
+				added := 0
+				together(callers, func(i int) {
+					err := k.q.Enqueue(k.Context(), jobs[i:i+1])
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						added++
+					case !errors.Is(err, serverless.ErrExists):
+						k.Errorf("Enqueue = %v, want nil or ErrExists", err)
+					}
+				})
+				k.equal("jobs added", 4, added)
+				k.equal("jobs listed", 4, len(k.list(serverless.ListQuery{Endpoint: echo})))
+			}),
+		rule("OneEnd",
+			"of callers that finish, fail, cancel and lose one job at once, one ends it, and it is counted once",
+			func(k *kit) {
+				for range 10 {
+					j := k.run(hooked)
+					ops := []serverless.Op{done(j, "1"), failed(j, "no")}
+					var mu sync.Mutex
+					ends := 0
+					together(16, func(i int) {
+						res := make([]serverless.Result, 1)
+						if err := k.q.Apply(k.Context(), k.now, ops[i%2:i%2+1], res); err != nil {
+							k.Errorf("Apply = %v, want nil", err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						if res[0].Err == nil {
+							ends++
+						} else if !errors.Is(res[0].Err, serverless.ErrLeaseLost) {
+							k.Errorf("a second report = %v, want ErrLeaseLost", res[0].Err)
+						}
+					})
+					k.equal("reports that were accepted", 1, ends)
+				}
+				st := k.stats(echo)
+				k.equal("Running, ended", []int64{0, 10}, []int64{st.Running, st.Completed + st.Failed})
+				k.equal("Deliveries", 10, len(k.deliveries(100)))
+			}),
+		rule("ChunksOfManyWorkers",
+			"chunks that many workers add at once are all there, those of each in order",
+			func(k *kit) {
+				k.addN(8)
+				held := k.claim(k.slot("w", 8))
+				together(8, func(i int) {
+					for n := range 30 {
+						res := make([]serverless.Result, 1)
+						if err := k.q.Apply(k.Context(), k.now, []serverless.Op{chunk(held[i], fmt.Sprint(n))}, res); err != nil || res[0].Err != nil {
+							k.Errorf("chunk = %v, %v, want nil", err, res[0].Err)
+						}
+					}
+				})
+				for _, j := range held {
+					got, _ := k.chunks(j, 1<<20)
+					want := make([]string, 30)
+					for n := range want {
+						want[n] = fmt.Sprint(n)
+					}
+					k.equal("chunks", want, got)
+				}
+			}),
+		rule("SweepersShareTheWork",
+			"callers that sweep at once lose each job once",
+			func(k *kit) {
+				const n = 500
+				jobs := make([]serverless.Job, n)
+				for i := range jobs {
+					jobs[i] = k.job()
+				}
+				k.enqueue(jobs...)
+				k.claim(k.slot("w", n))
+				k.now += lease
+				together(8, func(int) {
+					for range 10_000 {
+						next, err := k.q.Expire(k.Context(), k.now, 10)
+						if err != nil {
+							k.Errorf("Expire = %v, want nil", err)
+						}
+						if next == 0 || next > k.now {
+							return
+						}
+					}
+				})
+				st := k.stats(echo)
+				k.equal("Queued, Retried", []int64{n, n}, []int64{st.Queued, st.Retried})
+				k.equal("Claim", ids(jobs), ids(k.claim(k.slot("other", n))))
+			}),
+	}
+}

@@ -1,0 +1,223 @@
+package serverlesstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+func (w *walker) submit(ctx context.Context) error {
+	jobs := make([]serverless.Job, w.some())
+	for i := range jobs {
+		w.made++
+		j := &jobs[i]
+		j.Ref = serverless.Ref{Endpoint: w.endpoint(), ID: serverless.JobID(fmt.Sprint("job-", w.made))}
+		j.Owner = w.owner()
+		j.Input = fmt.Appendf(nil, `{"n":%d}`, w.made)
+		j.Submitted, j.Queued, j.ExecTimeout, j.Retain = w.now, w.now, 1+int64(w.Draw(exec)), int64(w.Draw(keep))
+		j.Expires = w.now + 1 + w.span()
+		if w.Draw(4) == 0 {
+			j.Flags |= serverless.LowPriority
+		}
+		if w.Draw(4) == 0 {
+			hooked(j)
+		}
+		if w.Draw(8) == 0 {
+			j.Extra = []byte(`{}`)
+		}
+		w.refs = append(w.refs, j.Ref)
+	}
+	return w.enqueue(ctx, jobs)
+}
+
+func (w *walker) enqueue(ctx context.Context, jobs []serverless.Job) error {
+	_, _, err := both(w, "Enqueue", func(q serverless.JobQueue) ([]serverless.Job, error) {
+		mine := append([]serverless.Job(nil), jobs...)
+		err := q.Enqueue(ctx, mine)
+		for i := 1; i < len(mine) && err == nil; i++ {
+			if mine[i].Seq <= mine[i-1].Seq {
+				return nil, fmt.Errorf("a Seq of %d after %d", mine[i].Seq, mine[i-1].Seq)
+			}
+		}
+		return mine, err
+	})
+	return err
+}
+
+// submitAgain: an id that is taken, among others that are not.
+func (w *walker) submitAgain(ctx context.Context) error {
+	j, ok := w.pick(ctx)
+	if !ok {
+		return nil
+	}
+	w.made++
+	fresh := j
+	fresh.ID = serverless.JobID(fmt.Sprint("job-", w.made))
+	return w.enqueue(ctx, []serverless.Job{fresh, j})
+}
+
+func (w *walker) claim(ctx context.Context) error {
+	slots := make([]serverless.Slot, 1+w.Draw(3))
+	for i := range slots {
+		slots[i] = serverless.Slot{Endpoint: w.endpoint(), Worker: w.worker(), N: w.some(), Until: w.now + 1 + w.span()%lease}
+	}
+	got, _, err := both(w, "Claim", func(q serverless.JobQueue) ([]serverless.Job, error) {
+		return q.Claim(ctx, w.now, slots, nil)
+	})
+	if err != nil {
+		return err
+	}
+	for _, j := range got {
+		if w.tokens[j.Token] {
+			return fmt.Errorf("token %d was issued before", j.Token)
+		}
+		w.tokens[j.Token] = true
+	}
+	return nil
+}
+
+// apply makes the ops on both sides, each under the token that its own job has: as asks
+// for the one of the lease, none or a wrong one.
+func (w *walker) apply(ctx context.Context, ops []serverless.Op, as []int) error {
+	_, _, err := both(w, "Apply", func(q serverless.JobQueue) ([]serverless.Result, error) {
+		mine := append([]serverless.Op(nil), ops...)
+		for i := range mine {
+			j, err := q.Get(ctx, w.now, mine[i].Ref)
+			if err != nil && !errors.Is(err, serverless.ErrNotFound) {
+				return nil, err
+			}
+			switch as[i] {
+			case 0:
+				mine[i].Token = j.Token
+			case 1:
+				mine[i].Token = j.Token + 1<<40
+			}
+		}
+		res := make([]serverless.Result, len(ops))
+		err := q.Apply(ctx, w.now, mine, res)
+		for i := range res {
+			if errors.Is(res[i].Err, serverless.ErrNotFound) { // swept or not: the queue's choice
+				res[i] = serverless.Result{Err: serverless.ErrNotFound}
+			}
+		}
+		return res, err
+	})
+	if err != nil {
+		return fmt.Errorf("of %+v: %w", ops, err)
+	}
+	return nil
+}
+
+// draw makes an op on j that may or may not be allowed.
+func (w *walker) draw(j *serverless.Job) (op serverless.Op, as int) {
+	kinds := [...]serverless.OpKind{
+		serverless.OpRenew, serverless.OpFinish, serverless.OpFinish, serverless.OpRelease, serverless.OpChunk, serverless.OpChunk,
+		serverless.OpProgress, serverless.OpCancel, serverless.OpPurge, serverless.OpRetry, serverless.OpSetTTL, serverless.OpTick,
+		serverless.OpRecover, serverless.OpLose, serverless.OpLose, serverless.OpRedeliver,
+	}
+	op = serverless.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: serverless.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
+	switch {
+	case w.Draw(8) == 0:
+		op.Worker = w.worker()
+	case op.Worker == "":
+		op.Worker = j.Lost
+	}
+	op.Until = w.now + 1 + w.span()
+	if op.Kind == serverless.OpFinish && w.Draw(2) == 0 {
+		op.Status, op.Error = serverless.Failed, "no"
+	}
+	if w.Draw(4) > 0 {
+		op.Payload = fmt.Appendf(nil, "%d.%d", w.now, w.Draw(1000))
+	}
+	return op, [...]int{0, 0, 0, 2, 2, 1}[w.Draw(6)]
+}
+
+func (w *walker) op(ctx context.Context) error {
+	j, ok := w.pick(ctx)
+	if !ok {
+		return nil
+	}
+	op, as := w.draw(&j)
+	return w.apply(ctx, []serverless.Op{op}, []int{as})
+}
+
+// ops are many at once, several of one job among them.
+func (w *walker) ops(ctx context.Context) error {
+	ops, as := make([]serverless.Op, w.some()), []int(nil)
+	for i := range ops {
+		j, ok := w.pick(ctx)
+		if !ok {
+			return nil
+		}
+		op, a := w.draw(&j)
+		if w.Draw(2) == 0 { // so that many get on
+			op.Kind = serverless.OpFinish
+		}
+		ops[i], as = op, append(as, a)
+	}
+	return w.apply(ctx, ops, as)
+}
+
+func (w *walker) drain(ctx context.Context) error {
+	j, ok := w.pick(ctx)
+	if !ok {
+		return nil
+	}
+	size := w.Draw(60)
+	type look struct {
+		Chunks [][]byte
+		State  serverless.State
+	}
+	_, seen, err := both(w, "Chunks", func(q serverless.JobQueue) (look, error) {
+		list, s, err := q.Chunks(ctx, w.now, j.Ref, size)
+		return look{list, s}, err
+	})
+	if err != nil {
+		return err
+	}
+	op := serverless.Op{Ref: j.Ref, Kind: serverless.OpDrain, From: seen.State.Drained, N: uint32(len(seen.Chunks))}
+	for _, c := range seen.Chunks {
+		op.Bytes += int64(len(c))
+	}
+	if w.Draw(8) == 0 {
+		op.From++
+	}
+	return w.apply(ctx, []serverless.Op{op}, []int{w.Draw(8) / 7})
+}
+
+func (w *walker) purge(ctx context.Context) error {
+	after, okAfter := w.pick(ctx)
+	upTo, okUpTo := w.pick(ctx)
+	okAfter, okUpTo = okAfter && w.Draw(3) == 0, okUpTo && w.Draw(3) > 0
+	p := serverless.PurgeQuery{Endpoint: w.endpoint(), Owner: w.owner(), Limit: w.some(), UpTo: 1<<63 - 1}
+	_, _, err := both(w, "jobs that Purge removed", func(q serverless.JobQueue) (removed int, err error) {
+		p := p
+		for _, bound := range []struct {
+			of *serverless.Job
+			to *uint64
+			ok bool
+		}{{&after, &p.After, okAfter}, {&upTo, &p.UpTo, okUpTo}} {
+			if bound.ok {
+				j, err := q.Get(ctx, w.now, bound.of.Ref)
+				if err != nil {
+					return 0, err
+				}
+				*bound.to = j.Seq
+			}
+		}
+		for {
+			n, next, err := q.Purge(ctx, w.now, p)
+			removed += n
+			if next == 0 || err != nil {
+				return removed, err
+			}
+			if n > p.Limit || next <= p.After {
+				return removed, fmt.Errorf("Purge(%+v) = %d, %d: too many, or no way on", p, n, next)
+			}
+			p.After = next
+		}
+	})
+	return err
+}

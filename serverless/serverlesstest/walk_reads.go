@@ -1,0 +1,220 @@
+package serverlesstest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+func (w *walker) deliver(ctx context.Context) error {
+	lease := 1 + w.span()
+	queue, model, err := both(w, "Deliveries", func(q serverless.JobQueue) ([]serverless.Delivery, error) {
+		list, err := q.Deliveries(ctx, w.now, w.now+lease, 1<<20)
+		slices.SortFunc(list, func(a, b serverless.Delivery) int {
+			return cmp.Or(cmp.Compare(a.Job.Endpoint, b.Job.Endpoint), cmp.Compare(a.ID, b.ID))
+		})
+		return list, err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range queue {
+		w.sent = append(w.sent, sent{queue[i], model[i]})
+	}
+	return w.compareOutbox(ctx)
+}
+
+func (w *walker) compareOutbox(ctx context.Context) error {
+	_, _, err := both(w, "NextDelivery", func(q serverless.JobQueue) (serverless.Instant, error) { return q.NextDelivery(ctx) })
+	return err
+}
+
+// record reports deliveries, some of them under a lease that is lost by now.
+func (w *walker) record(ctx context.Context) error {
+	for range min(w.some(), len(w.sent)) {
+		i := w.Draw(len(w.sent))
+		s := w.sent[i]
+		a := serverless.Attempt{Ref: s.queue.Job.Ref, DeliveryID: s.queue.ID, At: w.now, Status: 500, Err: "no"}
+		switch w.Draw(4) {
+		case 0:
+			a.Next, a.Postponed = w.now+1+w.span(), true
+		case 1:
+			a.Next = w.now + 1 + w.span()
+		}
+		if w.Draw(4) > 0 {
+			w.sent = slices.Delete(w.sent, i, i+1)
+		}
+		_, _, err := both(w, "Record", func(q serverless.JobQueue) ([]serverless.Attempt, error) {
+			if a.Token = s.queue.Token; q == serverless.JobQueue(&w.model) {
+				a.Token = s.model.Token
+			}
+			if err := q.Record(ctx, []serverless.Attempt{a}); err != nil {
+				return nil, err
+			}
+			if _, err := q.Get(ctx, w.now, a.Ref); err != nil {
+				return nil, nil //nolint:nilerr // the log may go with the job, or stay
+			}
+			return q.Attempts(ctx, a.Ref)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return w.compareOutbox(ctx)
+}
+
+func (w *walker) read(ctx context.Context) error {
+	j, ok := w.pick(ctx)
+	if !ok {
+		return nil
+	}
+	return w.compareJob(ctx, j.Ref)
+}
+
+func (w *walker) compareJob(ctx context.Context, ref serverless.Ref) error {
+	_, _, err := both(w, "Get", func(q serverless.JobQueue) (serverless.Job, error) { return q.Get(ctx, w.now, ref) })
+	if err != nil {
+		return fmt.Errorf("of %v: %w", ref, err)
+	}
+	return nil
+}
+
+func (w *walker) pass(context.Context) error {
+	w.now += w.span()
+	return nil
+}
+
+// sweep expires what is due on both sides. How many calls that takes is the queue's
+// choice; when to call again is a lower bound.
+func (w *walker) sweep(ctx context.Context) error {
+	limit := w.some()
+	queue, model, err := w.expire(ctx, limit)
+	switch {
+	case err != nil:
+		return err
+	case model != 0 && (queue == 0 || queue > model):
+		return fmt.Errorf("Expire says to call again at %d, want no later than %d", queue, model)
+	}
+	if model == 0 || w.Draw(2) == 0 {
+		return nil
+	}
+	w.now = queue // from due instant to due instant
+	_, _, err = w.expire(ctx, limit)
+	return err
+}
+
+func (w *walker) expire(ctx context.Context, limit int) (queue, model serverless.Instant, err error) {
+	var next [2]serverless.Instant
+	for i, q := range []serverless.JobQueue{w.Queue, &w.model} {
+		for calls := 0; ; calls++ {
+			if next[i], err = q.Expire(ctx, w.now, limit); err != nil {
+				return 0, 0, err
+			}
+			if next[i] == 0 || next[i] > w.now {
+				break
+			}
+			if calls > 100*(w.made+1) {
+				return 0, 0, fmt.Errorf("Expire says %d times that something is due at %d", calls, next[i])
+			}
+		}
+	}
+	return next[0], next[1], nil
+}
+
+// compareAll sweeps, so that both sides have deleted the same jobs, and compares all that
+// can be read.
+func (w *walker) compareAll(ctx context.Context) error {
+	if _, _, err := w.expire(ctx, w.Batch); err != nil {
+		return err
+	}
+	for _, endpoint := range []string{"a", "b", "c"} {
+		if err := w.compareEndpoint(ctx, endpoint); err != nil {
+			return err
+		}
+	}
+	for range 8 {
+		if j, ok := w.pick(ctx); ok {
+			if err := w.compareJob(ctx, j.Ref); err != nil {
+				return err
+			}
+		}
+	}
+	return w.compareOutbox(ctx)
+}
+
+func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
+	stats, _, err := both(w, "Stats", func(q serverless.JobQueue) (serverless.Stats, error) { return q.Stats(ctx, w.now, endpoint) })
+	if err != nil {
+		return err
+	}
+	all, err := w.compareList(ctx, serverless.ListQuery{Endpoint: endpoint})
+	if err != nil {
+		return err
+	}
+	var count serverless.Stats
+	for _, j := range all {
+		count.Note(nil, &j.State, serverless.Put)
+	}
+	now := serverless.Stats{Queued: stats.Queued, QueuedLow: stats.QueuedLow, Running: stats.Running}
+	if err := differ("Stats and a recount", count, now); err != nil {
+		return err
+	}
+	q := serverless.ListQuery{Endpoint: endpoint, Owner: w.owner()}
+	for s := serverless.InQueue; s <= serverless.TimedOut; s++ {
+		if w.Draw(3) == 0 {
+			q.Status = append(q.Status, s)
+		}
+	}
+	_, err = w.compareList(ctx, q)
+	return err
+}
+
+func (w *walker) compareList(ctx context.Context, lq serverless.ListQuery) ([]serverless.Job, error) {
+	jobs, _, err := both(w, "List", func(q serverless.JobQueue) (jobs []serverless.Job, _ error) {
+		last := ^uint64(0)
+		for j, err := range q.List(ctx, w.now, lq) {
+			if err != nil {
+				return nil, err
+			}
+			if j.Seq >= last {
+				return nil, fmt.Errorf("List yields Seq %d after %d", j.Seq, last)
+			}
+			last = j.Seq
+			jobs = append(jobs, serverless.Job{Ref: j.Ref, Owner: j.Owner, State: j.State})
+		}
+		return jobs, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("of %+v: %w", lq, err)
+	}
+	return jobs, nil
+}
+
+// end claims what is left, in order, and lets everything expire.
+func (w *walker) end(ctx context.Context) error {
+	if err := w.compareAll(ctx); err != nil {
+		return err
+	}
+	for _, endpoint := range []string{"a", "b", "c"} {
+		slots := []serverless.Slot{{Endpoint: endpoint, Worker: "last", N: 1 << 20, Until: w.now + lease}}
+		if _, _, err := both(w, "Claim of all", func(q serverless.JobQueue) ([]serverless.Job, error) {
+			return q.Claim(ctx, w.now, slots, nil)
+		}); err != nil {
+			return err
+		}
+	}
+	w.now += 8 * ttl
+	if err := w.compareAll(ctx); err != nil {
+		return err
+	}
+	for _, endpoint := range []string{"a", "b", "c"} {
+		jobs, err := w.compareList(ctx, serverless.ListQuery{Endpoint: endpoint})
+		if err != nil || len(jobs) > 0 {
+			return fmt.Errorf("%d jobs are left when every ttl has passed: %w", len(jobs), orNone(err))
+		}
+	}
+	return nil
+}
