@@ -1,0 +1,55 @@
+package process
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A process that a server was about to start has its files until it is a program of its
+// own, so that their lock outlives a server that is killed by a moment.
+func TestALockIsWaitedForAMoment(t *testing.T) {
+	dir := t.TempDir()
+	if err := open(t, dir).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(layout(dir).lock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	released := time.AfterFunc(50*time.Millisecond, func() { _ = f.Close() })
+	defer released.Stop()
+	open(t, dir)
+}
+
+func TestAStartThatAServerDiedOverCanBeStopped(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := readRecord(rt.root.record("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.State = pods.State{PodID: "a", Gen: rec.State.Gen, Run: 2, Phase: pods.Pulling}
+	rec.Starting = true
+	if err := rec.write(rt.root.record("a")); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir)
+	if err := again.Stop(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, again, "a", "its end", phase(pods.Down)); got.Run != 2 || !got.Stopped {
+		t.Errorf("pod is %+v, want run 2 stopped", got)
+	}
+}

@@ -1,0 +1,52 @@
+package process
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// healthy waits until x counts as healthy; false when it ended before.
+func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
+	i := firstTCP(ports)
+	if i < 0 {
+		return x.outlives(r.opts.Settle)
+	}
+	addr := net.JoinHostPort(ports[i].IP, strconv.Itoa(ports[i].Public))
+	deadline := time.Now().Add(r.opts.Ready)
+	for pause := 5 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 100*time.Millisecond) {
+		if accepts(addr) {
+			return !x.ended()
+		}
+		if !x.outlives(min(pause, time.Until(deadline))) {
+			return false
+		}
+	}
+	return !x.ended()
+}
+
+// outlives waits for d, or until x has ended.
+func (x *proc) outlives(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-x.exited:
+		return false
+	}
+}
+
+// accepts says whether somebody listens at addr.
+func accepts(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	// The system may choose, as our own port, the one we call, and connect us to
+	// ourselves.
+	self := c.LocalAddr().String() == c.RemoteAddr().String()
+	return c.Close() == nil && !self
+}

@@ -1,0 +1,321 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// asProgram makes the test binary be one of the programs that pods run here.
+const asProgram = "PODYARD_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		runProgram(os.Args[1], os.Args[2:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// images are the test binary as an image. Programs that other programs start inherit the
+// variable, as they do the mark.
+func images(t *testing.T) map[string]Image {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]Image{
+		"self":    {Command: []string{self}, Env: map[string]string{asProgram: "1"}},
+		"nothing": {Command: []string{"/nonexistent/program"}},
+		"args":    {},
+	}
+}
+
+func program(args ...string) pods.Spec { return pods.Spec{Image: "self", Args: args} }
+
+func runProgram(name string, args []string) {
+	switch name {
+	case "run":
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		announceUp()
+	case "exit":
+		code, _ := strconv.Atoi(args[0])
+		os.Exit(code)
+	case "print":
+		n, _ := strconv.Atoi(args[0])
+		out := bufio.NewWriter(os.Stdout)
+		for i := range n {
+			fmt.Fprintf(out, "line %d\n", i+1)
+		}
+		out.Flush()
+	case "drip":
+		n, _ := strconv.Atoi(args[0])
+		pace := time.NewTicker(time.Millisecond)
+		for i := range n {
+			fmt.Printf("line %d\n", i+1)
+			if i%100 == 0 {
+				<-pace.C
+			}
+		}
+	case "tell":
+		tell(args)
+	case "count":
+		count("disk", ".")
+		for i := 0; os.Getenv("PODYARD_MOUNT_"+strconv.Itoa(i)) != ""; i++ {
+			count("mount", os.Getenv("PODYARD_MOUNT_"+strconv.Itoa(i)))
+		}
+		fmt.Println("counted")
+	case "serve":
+		serve()
+	case "spin":
+		for n := uint64(1); n != 0; n += 2 {
+		}
+	case "family":
+		family(args)
+	case "server":
+		serverProgram()
+	default:
+		fmt.Fprintln(os.Stderr, "no such program:", name)
+		os.Exit(99)
+	}
+	select {}
+}
+
+// announceUp is for a program that must not be asked to end before it is ready: its port
+// accepts, which makes it Up.
+func announceUp() {
+	if port := os.Getenv("PORT"); port != "" {
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			for {
+				if c, err := l.Accept(); err == nil {
+					c.Close()
+				}
+			}
+		}()
+	}
+}
+
+func tell(args []string) {
+	for _, a := range args {
+		fmt.Printf("arg %q\n", a)
+	}
+	env := os.Environ()
+	slices.Sort(env)
+	for _, e := range env {
+		if k, v, _ := strings.Cut(e, "="); strings.HasPrefix(k, "TELL_") {
+			fmt.Printf("env %s=%q\n", k, v)
+		}
+	}
+	fmt.Println("told")
+}
+
+func count(what, dir string) {
+	path := filepath.Join(dir, "count")
+	data, _ := os.ReadFile(path)
+	n, _ := strconv.Atoi(string(data))
+	if err := os.WriteFile(path, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		panic(err)
+	}
+	fmt.Println(what, n+1)
+}
+
+func serve() {
+	for _, e := range os.Environ() {
+		k, public, _ := strings.Cut(e, "=")
+		private, ok := strings.CutPrefix(k, "PODYARD_TCP_PORT_")
+		if !ok {
+			continue
+		}
+		l, err := net.Listen("tcp", os.Getenv("RUNPOD_PUBLIC_IP")+":"+public)
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			for {
+				if c, err := l.Accept(); err == nil {
+					fmt.Fprintf(c, "port %s\n", private)
+					c.Close()
+				}
+			}
+		}()
+	}
+}
+
+// family starts a descendant in each of the ways by which one may get lost, and prints
+// "ready" when they all run.
+func family(how []string) {
+	for _, h := range how {
+		self, _ := os.Executable()
+		c := exec.Command(self, "run")
+		c.Stdout = os.Stdout
+		c.Env = os.Environ()
+		switch h {
+		case "child":
+		case "session": // of its own, known by its mark
+			c.SysProcAttr = ownSession()
+		case "clean": // without the mark, known by the session
+			c.Env = []string{asProgram + "=1"}
+		case "cleansession": // with neither, known by its parent
+			c.Env = []string{asProgram + "=1"}
+			c.SysProcAttr = ownSession()
+		case "exit":
+			fmt.Println("ready")
+			os.Exit(5)
+		}
+		if err := c.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println("child", c.Process.Pid)
+	}
+	fmt.Println("ready")
+}
+
+// serverProgram has a Runtime with pods in its working directory, until it is killed.
+func serverProgram() {
+	self, _ := os.Executable()
+	rt, err := Open(".", &Options{
+		Images: map[string]Image{"self": {Command: []string{self}, Env: map[string]string{asProgram: "1"}}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range serverPods() {
+		if err := rt.Ensure(context.Background(), s); err != nil {
+			panic(err)
+		}
+	}
+	for _, s := range serverPods() {
+		p := rt.find(s.PodID)
+		for {
+			if got, _ := p.seen(); got.Phase == pods.Up {
+				break
+			}
+			runtime.Gosched()
+		}
+		fmt.Println("up", s.PodID)
+	}
+}
+
+// open opens a Runtime that is closed at the end, after which no process bears a mark of
+// its pods.
+func open(t *testing.T, dir string, change ...func(*Options)) *Runtime {
+	t.Helper()
+	opts := &Options{Images: images(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for _, f := range change {
+		f(opts)
+	}
+	rt, err := Open(dir, opts)
+	if err != nil {
+		t.Fatalf("Open = %v, want nil", err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("Close = %v, want nil", err)
+		}
+		wantNoProcesses(t, dir)
+	})
+	return rt
+}
+
+// await waits for a state of a pod as List has it, woken by Watch.
+func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.State) bool) pods.State {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var got, last pods.State
+	look := func() bool {
+		all, err := rt.List(ctx)
+		if err != nil {
+			t.Fatalf("List = %v, want nil", err)
+		}
+		for _, s := range all {
+			if s.PodID == id {
+				if last = s; ok(s) {
+					got = s
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if look() {
+		return got
+	}
+	found := false
+	wake, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	go func() {
+		_ = rt.Watch(wake, func(pods.State) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	for tick := time.NewTicker(50 * time.Millisecond); !found; {
+		select {
+		case <-changed:
+		case <-tick.C: // what happened before Watch was called
+		case <-ctx.Done():
+			t.Fatalf("no %s of pod %s; it is %+v", what, id, last)
+		}
+		found = look()
+	}
+	return got
+}
+
+func phase(p pods.Phase) func(pods.State) bool {
+	return func(s pods.State) bool { return s.Phase == p }
+}
+
+// awaitLine follows the output of a pod up to a line and returns what came before.
+func awaitLine(t *testing.T, rt *Runtime, id, last string) (before []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for line, err := range rt.Logs(ctx, id, pods.LogQuery{Tail: -1, Follow: true}) {
+		if err != nil {
+			t.Fatalf("Logs yields %v", err)
+		}
+		if line.Text == last {
+			return before
+		}
+		before = append(before, line.Text)
+	}
+	t.Fatalf("no line %q after %q", last, before)
+	return nil
+}
+
+func spec(id string, s pods.Spec) pods.Spec {
+	s.PodID, s.Gen, s.Run = id, 1, 1
+	return s
+}
+
+func ensure(t *testing.T, rt *Runtime, s pods.Spec) {
+	t.Helper()
+	if err := rt.Ensure(t.Context(), s); err != nil {
+		t.Fatalf("Ensure = %v, want nil", err)
+	}
+}

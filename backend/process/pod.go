@@ -1,0 +1,270 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A pod is what this host has of one pod. Everything that happens to it is a job, and
+// its jobs run one after the other in a goroutine that exists while there are any. So a
+// call returns when its job is in the queue, and an exit cannot cross a start.
+type pod struct {
+	r   *Runtime
+	id  string
+	out *output
+
+	mu    sync.Mutex
+	jobs  []func()
+	busy  bool       // the goroutine exists
+	state pods.State // as List shows it; its Gen and Run are the last that were asked for
+	known bool       // there is a state
+	again bool       // the state's Gen and Run were never started: the server died over it
+	going bool       // Remove was called
+	live  *proc      // proc, for readers
+
+	// What only jobs use.
+	rec  record
+	proc *proc
+}
+
+func newPod(r *Runtime, id string) *pod {
+	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize)}
+}
+
+// do queues a job.
+func (p *pod) do(job func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue(job)
+}
+
+// queue is do for who holds mu.
+func (p *pod) queue(job func()) {
+	p.jobs = append(p.jobs, job)
+	if !p.busy {
+		p.busy = true
+		p.r.start(p.runJobs)
+	}
+}
+
+func (p *pod) runJobs() {
+	for {
+		p.mu.Lock()
+		if len(p.jobs) == 0 {
+			p.busy = false
+			p.mu.Unlock()
+			return
+		}
+		job := p.jobs[0]
+		p.jobs = p.jobs[1:]
+		p.mu.Unlock()
+		job()
+	}
+}
+
+func (p *pod) seen() (pods.State, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return copyState(p.state), p.known
+}
+
+// leave queues the removal; from now on Ensure is refused.
+func (p *pod) leave(job func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.going = true
+	p.queue(job)
+}
+
+// ensure accepts s unless it is what was asked for already. The state shows it at once,
+// so that whoever lists after Ensure finds what it asked for.
+func (p *pod) ensure(s pods.Spec) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.going {
+		return errors.New("it is being removed")
+	}
+	if p.known && p.state.Gen == s.Gen && s.Run <= p.state.Run && !p.again {
+		return nil
+	}
+	p.again = false
+	if p.live != nil {
+		p.live.hasten(p.r.opts.Grace)
+	}
+	p.set(pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling, At: time.Now()})
+	p.queue(func() { p.start(s) })
+	return nil
+}
+
+// set shows a state, for who holds mu. The hub is told under the lock so that watchers
+// see the order in which states were set.
+func (p *pod) set(s pods.State) {
+	p.state, p.known = s, true
+	p.r.hub.send(s)
+}
+
+// show records a state and shows it, unless something else was asked for meanwhile: then
+// it is history.
+func (p *pod) show(s pods.State) {
+	s.At = time.Now()
+	p.rec.State = s
+	p.save()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state.Gen == s.Gen && p.state.Run == s.Run {
+		p.set(s)
+	}
+}
+
+// save writes the record. A failure is not the pod's: it costs the next server the pod's
+// last change, and this one nothing.
+func (p *pod) save() {
+	if err := p.rec.write(p.r.root.record(p.id)); err != nil {
+		p.r.opts.Logger.Error("process: state of a pod cannot be written", "pod", p.id, "error", err)
+	}
+}
+
+func (p *pod) setProc(x *proc) {
+	p.proc = x
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live = x
+}
+
+// stop is the job of Stop. A reason replaces the account of how it ended.
+func (p *pod) stop(grace time.Duration, reason string) {
+	x := p.proc
+	if x == nil {
+		p.giveUp(reason)
+		return
+	}
+	if !x.ended() {
+		x.asked, x.reason = true, reason
+		p.terminate(x, grace)
+	}
+	p.settle(x)
+}
+
+// giveUp is the stop of a start that a server died over: nobody will repeat it.
+func (p *pod) giveUp(reason string) {
+	p.mu.Lock()
+	again := p.again
+	p.again = false
+	p.mu.Unlock()
+	if again {
+		s := p.rec.State
+		s.Phase, s.Stopped, s.Reason = pods.Down, true, cmp.Or(reason, "stopped before it was started")
+		p.show(s)
+	}
+}
+
+// terminate returns when nothing of x is left.
+func (p *pod) terminate(x *proc, grace time.Duration) {
+	x.hasten(grace)
+	x.remember()
+	if x.patience() > 0 {
+		x.signal()
+	}
+	p.waitExit(x)
+	x.kill()
+	<-x.gone
+}
+
+// waitExit waits for the end of x, as long as its patience lasts.
+func (p *pod) waitExit(x *proc) {
+	for d := x.patience(); d > 0; d = x.patience() {
+		t := time.NewTimer(d)
+		select {
+		case <-x.exited:
+		case <-t.C:
+		case <-p.r.hurry:
+		case <-x.hastened:
+			t.Stop()
+			continue
+		}
+		t.Stop()
+		return
+	}
+}
+
+// hasten makes a job that waits for the end of the pod's process wait no longer than
+// grace: the call at hand will not wait longer for its turn.
+func (p *pod) hasten(grace time.Duration) {
+	p.mu.Lock()
+	x := p.live
+	p.mu.Unlock()
+	if x != nil {
+		x.hasten(grace)
+	}
+}
+
+// settle is the job that follows an end, whoever noticed it first.
+func (p *pod) settle(x *proc) {
+	<-x.gone
+	if p.proc != x {
+		return
+	}
+	p.setProc(nil)
+	p.rec.PID = 0
+	s := p.rec.State
+	s.Phase, s.Ports = pods.Down, nil
+	s.ExitCode, s.Reason = x.exit.code, x.exit.how
+	s.Stopped = x.asked
+	if x.exit.killed && !x.asked && p.r.oom.since(x.oom) {
+		s.OOM, s.Reason = true, "killed, as it seems for want of memory"
+	}
+	if x.reason != "" {
+		s.Reason = x.reason
+	}
+	if x.left != nil {
+		s.Reason += "; " + x.left.Error()
+	}
+	p.show(s)
+}
+
+// up is the job that follows a sign of health.
+func (p *pod) up(x *proc) {
+	if p.proc != x || x.ended() || p.rec.State.Phase != pods.Coming {
+		return
+	}
+	s := p.rec.State
+	s.Phase = pods.Up
+	p.show(s)
+}
+
+// remove is the job of Remove. The record goes first: a directory without one is garbage
+// to the next server, should this one die here.
+func (p *pod) remove(grace time.Duration) error {
+	x := p.proc
+	p.stop(grace, "")
+	var err error
+	if x != nil {
+		err = x.left
+	}
+	if err == nil {
+		err = p.destroy()
+	}
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.going = false
+		return err
+	}
+	p.r.take.release(p.rec.Ports)
+	p.rec = record{}
+	p.r.forget(p)
+	return nil
+}
+
+func (p *pod) destroy() error {
+	p.out.close()
+	if err := destroy(p.r.root.record(p.id)); err != nil {
+		return fmt.Errorf("remove its record: %w", err)
+	}
+	return destroy(p.r.root.pod(p.id))
+}

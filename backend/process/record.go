@@ -1,0 +1,65 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A record is what has to be known of a pod after the server died. It holds no
+// environment: that may hold secrets, and the next Ensure brings it.
+type record struct {
+	Version int        `json:"version"`
+	State   pods.State `json:"state"`
+	Disk    *uint64    `json:"disk"`   // the generation the disk was wiped for
+	Starts  uint64     `json:"starts"` // numbers the raw files
+	Mark    string     `json:"mark"`   // of the last start
+	// Starting is set from before a process is made until PID is known.
+	Starting bool        `json:"starting"`
+	PID      int         `json:"pid"`  // 0: none
+	Born     string      `json:"born"` // tells PID from a later process of that number
+	VCPU     int         `json:"vcpu"`
+	Memory   int         `json:"memory"`
+	Ports    []published `json:"ports"`
+}
+
+const recordVersion = 1
+
+func readRecord(path string) (record, error) {
+	var rec record
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return rec, err
+	}
+	if rec.Version != recordVersion {
+		return rec, fmt.Errorf("version %d, want %d", rec.Version, recordVersion)
+	}
+	return rec, nil
+}
+
+// write replaces the file at path as a whole, so that a crash leaves the old or the new.
+func (rec record) write(path string) error {
+	rec.Version = recordVersion
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

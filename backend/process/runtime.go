@@ -1,0 +1,245 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// ErrClosed is what calls return after Close.
+var ErrClosed = errors.New("process: runtime is closed")
+
+// A Runtime runs pods as processes. It is safe for concurrent use.
+type Runtime struct {
+	opts Options
+	root layout
+	lock *os.File
+	hub  hub
+	take portBook
+	oom  oomCounter
+	load sampler
+	work sync.WaitGroup // everything that runs, see start
+	// hurry is closed when Close has no more time for anybody's grace.
+	hurry chan struct{}
+
+	mu     sync.Mutex
+	pods   map[string]*pod
+	closed bool
+}
+
+var (
+	_ pods.Runtime = (*Runtime)(nil)
+	_ pods.Logs    = (*Runtime)(nil)
+	_ pods.Sampler = (*Runtime)(nil)
+)
+
+// Open runs pods below dir, which it makes if need be and of which it must be the only
+// user: a second Open of dir is an error while this Runtime is open, in this program or
+// in another. Pods that a server left running are taken over, see the package's
+// documentation.
+func Open(dir string, opts *Options) (*Runtime, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("process: open %q: %w", dir, err)
+	}
+	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), pods: map[string]*pod{}, hurry: make(chan struct{})}
+	if err := r.root.make(); err != nil {
+		return nil, fmt.Errorf("process: open %q: %w", dir, err)
+	}
+	if r.lock, err = lockFile(r.root.lock()); err != nil {
+		return nil, fmt.Errorf("process: open %q: %w", dir, err)
+	}
+	// What cannot be read must not be lost: everything is read before anything is done.
+	recs, err := r.readPods()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("process: open %q: %w", dir, err), r.lock.Close())
+	}
+	for id, rec := range recs {
+		r.pods[id].resume(rec)
+	}
+	return r, nil
+}
+
+// readPods makes the pods of an earlier server known.
+func (r *Runtime) readPods() (map[string]record, error) {
+	ids, err := r.root.podIDs()
+	if err != nil {
+		return nil, err
+	}
+	recs := map[string]record{}
+	for _, id := range ids {
+		p := newPod(r, id)
+		rec, err := readRecord(r.root.record(id))
+		if err == nil && rec.State.PodID != id {
+			err = fmt.Errorf("it is of pod %q", rec.State.PodID)
+		}
+		if err := errors.Join(err, p.out.recover()); err != nil {
+			return nil, fmt.Errorf("pod %q: %s cannot be read: %w", id, r.root.record(id), err)
+		}
+		r.pods[id], recs[id] = p, rec
+	}
+	return recs, nil
+}
+
+// Capabilities implements pods.Runtime: GPUs alone.
+func (r *Runtime) Capabilities() pods.Capabilities { return pods.Capabilities{GPUs: true} }
+
+// Ensure implements pods.Runtime. An image that is not among Options.Images is a Failed
+// State.
+func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
+	if !plainName(s.PodID) {
+		return fmt.Errorf("process: ensure %q: pod id is not a plain name", s.PodID)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("process: ensure %q: %w", s.PodID, ErrClosed)
+	}
+	p := r.pods[s.PodID]
+	if p == nil {
+		p = newPod(r, s.PodID)
+		r.pods[s.PodID] = p
+	}
+	if err := p.ensure(s); err != nil {
+		return fmt.Errorf("process: ensure %q: %w", s.PodID, err)
+	}
+	return nil
+}
+
+// call hands a pod to f, which queues a job; without the pod it does nothing and returns
+// false. The lock keeps Close from passing between the look and the job.
+func (r *Runtime) call(id string, f func(p *pod)) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false, ErrClosed
+	}
+	p := r.pods[id]
+	if p != nil {
+		f(p)
+	}
+	return p != nil, nil
+}
+
+// Stop implements pods.Runtime.
+func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
+	_, err := r.call(podID, func(p *pod) {
+		p.hasten(grace)
+		p.do(func() { p.stop(grace, "") })
+	})
+	if err != nil {
+		return fmt.Errorf("process: stop %q: %w", podID, err)
+	}
+	return nil
+}
+
+// Remove implements pods.Runtime. When ctx ends first it returns ctx's error and goes on
+// removing.
+func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
+	done := make(chan error, 1)
+	found, err := r.call(podID, func(p *pod) {
+		p.hasten(grace)
+		p.leave(func() { done <- p.remove(grace) })
+	})
+	if found {
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("process: remove %q: %w", podID, err)
+	}
+	return nil
+}
+
+// forget drops a pod that was removed.
+func (r *Runtime) forget(p *pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods[p.id] == p {
+		delete(r.pods, p.id)
+	}
+}
+
+func (r *Runtime) closing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
+// start runs f in a goroutine that Close waits for.
+func (r *Runtime) start(f func()) {
+	r.work.Go(f)
+}
+
+func (r *Runtime) find(id string) *pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pods[id]
+}
+
+func (r *Runtime) all() []*pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*pod, 0, len(r.pods))
+	for _, p := range r.pods {
+		all = append(all, p)
+	}
+	return all
+}
+
+// List implements pods.Runtime.
+func (r *Runtime) List(context.Context) ([]pods.State, error) {
+	if r.closing() {
+		return nil, fmt.Errorf("process: list: %w", ErrClosed)
+	}
+	var states []pods.State
+	for _, p := range r.all() {
+		if s, ok := p.seen(); ok {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+// Watch implements pods.Runtime. It returns ErrClosed after Close, and an error when f is
+// so slow that thousands of changes wait.
+func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
+	return r.hub.watch(ctx, f)
+}
+
+// Close ends all pods, each with Options.Grace or until ctx ends, and frees the
+// directory. They are then Down, Stopped, with the reason "server stopped", which
+// watchers still see and the next Open lists. No process and no goroutine is left. A
+// second Close does nothing.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	defer context.AfterFunc(ctx, func() { close(r.hurry) })()
+	for _, p := range r.all() {
+		p.hasten(r.opts.Grace)
+		p.do(func() { p.stop(r.opts.Grace, "server stopped") })
+	}
+	r.work.Wait()
+	for _, p := range r.all() {
+		p.out.close()
+	}
+	r.hub.close()
+	if err := r.lock.Close(); err != nil {
+		return fmt.Errorf("process: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/podstest"
+)
+
+func TestRuntime(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs of the suite end by a signal")
+	}
+	podstest.TestRuntime(t, func(t *testing.T) podstest.Harness {
+		dir := t.TempDir()
+		rt := open(t, dir)
+		runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
+		stubborn := program("stubborn")
+		// Its port says when it is deaf.
+		stubborn.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
+		return podstest.Harness{
+			Runtime: rt,
+			Ask:     ask,
+			Reopen: func(t *testing.T) pods.Runtime {
+				if err := rt.Close(t.Context()); err != nil {
+					t.Fatalf("Close = %v, want nil", err)
+				}
+				return open(t, dir)
+			},
+			Programs: podstest.Programs{
+				Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves,
+				Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
+				Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
+			},
+		}
+	})
+}
+
+func ask(m pods.PortMapping) (string, error) {
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(m.IP, strconv.Itoa(m.Public)), time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+func TestASecondServerOfADirectoryIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	if second, err := Open(dir, nil); err == nil {
+		_ = second.Close(t.Context())
+		t.Fatal("second Open = nil, want an error")
+	} else if !strings.Contains(err.Error(), "another server") {
+		t.Errorf("second Open = %q, want it to speak of another server", err)
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatalf("Close = %v, want nil", err)
+	}
+	open(t, dir)
+}
+
+func TestFailuresNameTheirCause(t *testing.T) {
+	rt := open(t, t.TempDir())
+	for name, tt := range map[string]struct {
+		spec pods.Spec
+		want []string
+	}{
+		"an image that is not configured": {pods.Spec{Image: "nginx:latest"}, []string{"nginx:latest", "args, nothing, self", "container engine"}},
+		"a command that does not exist":   {pods.Spec{Image: "nothing"}, []string{"no such file"}},
+		"no command at all":               {pods.Spec{Image: "args"}, []string{"no command"}},
+		"a volume id that is a path": {
+			pods.Spec{Image: "self", Mounts: []pods.Mount{{VolumeID: "../../etc", Path: "/x"}}}, []string{"../../etc", "plain name"}},
+		"a volume id that is dots": {
+			pods.Spec{Image: "self", Mounts: []pods.Mount{{VolumeID: "..", Path: "/x"}}}, []string{"plain name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := spec("pod-"+strconv.Itoa(len(name)), tt.spec)
+			ensure(t, rt, s)
+			got := await(t, rt, s.PodID, "failure", phase(pods.Failed))
+			for _, want := range tt.want {
+				if !strings.Contains(got.Reason, want) {
+					t.Errorf("Reason = %q, want it to name %q", got.Reason, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPodIDsThatArePathsAreRefused(t *testing.T) {
+	rt := open(t, t.TempDir())
+	for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a..b", ".hidden", "a\x00b", "end.", strings.Repeat("a", 200)} {
+		if err := rt.Ensure(t.Context(), spec(id, program("run"))); err == nil {
+			t.Errorf("Ensure of pod %q = nil, want an error", id)
+		}
+	}
+	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("List = %+v, %v, want nothing", all, err)
+	}
+}
+
+func TestTheEnvironmentOfTheServerStaysItsOwn(t *testing.T) {
+	t.Setenv("TELL_SECRET", "of the server")
+	rt := open(t, t.TempDir())
+	s := spec("env", program("tell"))
+	s.Env = map[string]string{"TELL_SPEC": "s"}
+	ensure(t, rt, s)
+	got := awaitLine(t, rt, "env", "told")
+	if len(got) != 1 || got[0] != `env TELL_SPEC="s"` {
+		t.Errorf("the pod's environment is %q, want TELL_SPEC alone", got)
+	}
+}
+
+func TestAnImageWithoutACommandRunsTheArgs(t *testing.T) {
+	rt := open(t, t.TempDir())
+	s := spec("args", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "echo hello $0", "you"}})
+	ensure(t, rt, s)
+	await(t, rt, "args", "end", phase(pods.Down))
+	awaitLine(t, rt, "args", "hello you")
+}
+
+func TestAPodThatOpensNoPortIsUpAllTheSame(t *testing.T) {
+	rt := open(t, t.TempDir(), func(o *Options) { o.Ready = 50 * time.Millisecond })
+	s := spec("late", program("run"))
+	s.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
+	ensure(t, rt, s)
+	await(t, rt, "late", "health", phase(pods.Up))
+}
+
+func TestAPortTakenByAnotherProgramChanges(t *testing.T) {
+	rt := open(t, t.TempDir())
+	s := spec("ports", program("serve"))
+	s.Ports = []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}}
+	ensure(t, rt, s)
+	first := await(t, rt, "ports", "health", phase(pods.Up))
+	if err := rt.Stop(t.Context(), "ports", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	await(t, rt, "ports", "end", phase(pods.Down))
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first.Ports[0].Public)))
+	if err != nil {
+		t.Skipf("somebody else was quicker: %v", err)
+	}
+	defer l.Close()
+	s.Run = 2
+	ensure(t, rt, s)
+	second := await(t, rt, "ports", "health", phase(pods.Up))
+	if second.Ports[0].Public == first.Ports[0].Public {
+		t.Errorf("port %d is another program's and still published", first.Ports[0].Public)
+	}
+	if second.Ports[1] != first.Ports[1] {
+		t.Errorf("the other port was %+v and is %+v, want it kept", first.Ports[1], second.Ports[1])
+	}
+}
+
+func TestExitBySignalIs128AndMore(t *testing.T) {
+	rt := open(t, t.TempDir())
+	ensure(t, rt, spec("sig", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "kill -KILL $$"}}))
+	got := await(t, rt, "sig", "end", phase(pods.Down))
+	if got.ExitCode != 137 || got.Stopped || got.OOM {
+		t.Errorf("pod is %+v, want code 137, neither Stopped nor OOM", got)
+	}
+}
+
+func TestCloseStopsPodsAndSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	var last pods.State
+	watched := make(chan error, 1)
+	go func() { watched <- rt.Watch(t.Context(), func(s pods.State) { last = s }) }()
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatalf("Close = %v, want nil", err)
+	}
+	wantNoProcesses(t, dir)
+	if err := <-watched; !errors.Is(err, ErrClosed) {
+		t.Errorf("Watch = %v after Close, want ErrClosed", err)
+	}
+	if err := rt.Ensure(t.Context(), spec("b", program("run"))); !errors.Is(err, ErrClosed) {
+		t.Errorf("Ensure = %v after Close, want ErrClosed", err)
+	}
+	_ = last // it may have begun to watch after the end
+	again := open(t, dir)
+	got := await(t, again, "a", "end", phase(pods.Down))
+	if !got.Stopped || got.Reason != "server stopped" {
+		t.Errorf("after reopening the pod is %+v, want Stopped with the reason %q", got, "server stopped")
+	}
+}
+
+func TestAHurriedCloseWaitsForNobodysGrace(t *testing.T) {
+	rt := open(t, t.TempDir(), func(o *Options) { o.Grace = time.Hour })
+	deaf(t, rt)
+	if err := rt.Stop(t.Context(), "deaf", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := rt.Close(ctx); err != nil {
+		t.Fatalf("Close = %v, want nil", err)
+	}
+}
+
+func TestALaterCallCanShortenTheGrace(t *testing.T) {
+	for name, call := range map[string]func(rt *Runtime) error{
+		"a stop":   func(rt *Runtime) error { return rt.Stop(t.Context(), "deaf", 0) },
+		"a remove": func(rt *Runtime) error { return rt.Remove(t.Context(), "deaf", 10*time.Millisecond) },
+		"a start": func(rt *Runtime) error {
+			s := spec("deaf", program("run"))
+			s.Gen, s.Run = 2, 2
+			return rt.Ensure(t.Context(), s)
+		},
+		"a close": func(rt *Runtime) error { return rt.Close(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := open(t, t.TempDir(), func(o *Options) { o.Grace = 10 * time.Millisecond })
+			deaf(t, rt)
+			if err := rt.Stop(t.Context(), "deaf", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if err := call(rt); err != nil {
+				t.Fatal(err)
+			}
+			switch name {
+			case "a stop":
+				await(t, rt, "deaf", "end", phase(pods.Down))
+			case "a start":
+				await(t, rt, "deaf", "health", func(s pods.State) bool { return s.Gen == 2 && s.Phase == pods.Up })
+			}
+		})
+	}
+}
+
+// deaf starts a pod that has to be killed.
+func deaf(t *testing.T, rt *Runtime) {
+	t.Helper()
+	s := spec("deaf", program("stubborn"))
+	s.Ports = []pods.Port{{Private: 80, Protocol: "tcp"}}
+	ensure(t, rt, s)
+	await(t, rt, "deaf", "health", phase(pods.Up))
+}
+
+func TestARemovalGoesOnWhenItsCallerGoes(t *testing.T) {
+	rt := open(t, t.TempDir())
+	deaf(t, rt)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := rt.Remove(ctx, "deaf", time.Hour); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Remove = %v, want context.Canceled", err)
+	}
+	if err := rt.Ensure(t.Context(), spec("deaf", program("run"))); err == nil {
+		t.Errorf("Ensure of a pod that is being removed = nil, want an error")
+	}
+	if err := rt.Remove(t.Context(), "deaf", 0); err != nil {
+		t.Errorf("second Remove = %v, want nil", err)
+	}
+	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("List = %+v, %v, want nothing", all, err)
+	}
+}
+
+func TestRemoveLeavesVolumesAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	s := spec("full", program("count"))
+	s.Mounts = []pods.Mount{{Path: "/a", Size: 10}, {VolumeID: "shared", Path: "/b"}}
+	ensure(t, rt, s)
+	awaitLine(t, rt, "full", "counted")
+	if err := rt.Remove(t.Context(), "full", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && !d.IsDir() {
+			got = append(got, filepath.ToSlash(strings.TrimPrefix(path, dir)))
+		}
+		return err
+	})
+	if diff := cmp.Diff([]string{"/lock", "/volumes/shared/count"}, got); err != nil || diff != "" {
+		t.Errorf("files after Remove, %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestAStateThatCannotBeReadIsNotPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	ensure(t, rt, spec("a", program("exit", "0")))
+	await(t, rt, "a", "end", phase(pods.Down))
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path := rt.root.record("a")
+	for _, bad := range []string{"", "{", `{"version":99}`, `{"version":1,"state":{"PodID":"b"}}`} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(dir, nil)
+		if err == nil {
+			_ = again.Close(t.Context())
+			t.Fatalf("Open with the state %q = nil, want an error", bad)
+		}
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("Open = %q, want it to name %s", err, path)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir) // what is left of the pod is garbage now
+	if _, err := os.Stat(rt.root.pod("a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the pod is left: %v", err)
+	}
+}
+
+func TestAFollowerEndsWithItsServer(t *testing.T) {
+	rt := open(t, t.TempDir())
+	ensure(t, rt, spec("a", program("print", "1")))
+	began, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range rt.Logs(t.Context(), "a", pods.LogQuery{Tail: -1, Follow: true}) {
+			close(began)
+		}
+	}()
+	<-began
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("the follower goes on")
+	}
+}
+
+func TestAWatcherThatDoesNotKeepUpIsTold(t *testing.T) {
+	var h hub
+	began, done := make(chan struct{}), make(chan error, 1)
+	block := make(chan struct{})
+	go func() {
+		first := true
+		done <- h.watch(t.Context(), func(pods.State) {
+			if first {
+				first = false
+				close(began)
+				<-block
+			}
+		})
+	}()
+	for watching := false; !watching; {
+		h.send(pods.State{})
+		select {
+		case <-began:
+			watching = true
+		default:
+			runtime.Gosched()
+		}
+	}
+	for range 2*backlog + 1 {
+		h.send(pods.State{})
+	}
+	close(block)
+	select {
+	case err := <-done:
+		if !errors.Is(err, errBehind) {
+			t.Errorf("Watch = %v, want an error that says to list again", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Watch goes on, want an error that says to list again")
+	}
+}

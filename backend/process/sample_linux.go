@@ -1,0 +1,75 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tick is the unit of CPU time in /proc: a hundredth of a second on every architecture
+// that Go runs on.
+const tick = 10 * time.Millisecond
+
+// A sampler shares one list of processes among samples of about the same time.
+type sampler struct {
+	mu  sync.Mutex
+	at  time.Time
+	all []task
+}
+
+func (s *sampler) measure(x *proc) (usage, bool) {
+	// The list is made under the lock: others want that very list.
+	s.mu.Lock()
+	if time.Since(s.at) > sampleAge {
+		all, err := tasks()
+		if err != nil {
+			s.mu.Unlock()
+			return usage{}, false
+		}
+		s.at, s.all = time.Now(), all
+	}
+	u, all := usage{at: s.at}, s.all
+	s.mu.Unlock()
+	members := x.members(all)
+	for _, t := range members {
+		u.cpu += time.Duration(t.ticks) * tick
+		u.memory += int64(t.pages) * int64(os.Getpagesize())
+	}
+	return u, len(members) > 0
+}
+
+// machineMemory is 0 when it is not known.
+func machineMemory() int64 {
+	return int64(field("/proc/meminfo", "MemTotal:")) << 10
+}
+
+// An oomCounter tells how often the kernel killed for want of memory. It counts for the
+// whole machine, so what it says of one process is a guess, made of one that somebody
+// killed.
+type oomCounter struct{}
+
+func (oomCounter) count() uint64 {
+	return field("/proc/vmstat", "oom_kill")
+}
+
+func (c oomCounter) since(before uint64) bool { return c.count() > before }
+
+// field reads a number behind a name in a file of /proc; 0 when there is none.
+func field(path, name string) uint64 {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) > 1 && f[0] == name {
+			n, _ := strconv.ParseUint(f[1], 10, 64) // the kernel writes numbers
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,238 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A task is a process as /proc shows it.
+type task struct {
+	pid, parent, session int
+	state                byte
+	start                uint64 // clock ticks since the boot
+	ticks                uint64 // of CPU, its ended children's included
+	pages                uint64 // resident
+	mark                 string
+}
+
+// dead says that a task only waits for its parent to hear of its end.
+func (t task) dead() bool { return t.state == 'Z' || t.state == 'X' }
+
+func readTask(pid int) (task, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return task{}, false
+	}
+	return parseStat(pid, data)
+}
+
+// parseStat reads a line of proc_pid_stat(5). The name of the program, in parentheses,
+// may hold spaces and parentheses itself.
+func parseStat(pid int, data []byte) (task, bool) {
+	i := bytes.LastIndexByte(data, ')')
+	if i < 0 {
+		return task{}, false
+	}
+	f := strings.Fields(string(data[i+1:])) // f[0] is field 3
+	if len(f) < 22 {
+		return task{}, false
+	}
+	num := func(field int) uint64 {
+		n, _ := strconv.ParseUint(f[field-3], 10, 64)
+		return n
+	}
+	return task{
+		pid: pid, parent: int(num(4)), session: int(num(6)), state: f[0][0], start: num(22),
+		ticks: num(14) + num(15) + num(16) + num(17), pages: num(24),
+	}, true
+}
+
+// tasks lists all processes. One that ends meanwhile may be missing.
+func tasks() ([]task, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var all []task
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if t, ok := readTask(pid); ok {
+			t.mark = readMark(pid)
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// readMark returns the mark in the environment that a process was started with; empty
+// also when it is another user's.
+func readMark(pid int) string {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	for len(env) > 0 {
+		word, rest, _ := bytes.Cut(env, []byte{0})
+		if mark, ok := bytes.CutPrefix(word, []byte(markName)); ok {
+			return string(mark)
+		}
+		env = rest
+	}
+	return ""
+}
+
+// members are the living tasks of x: those that bear its mark, those of its session,
+// those that were its members before, and the descendants of them all.
+func (x *proc) members(all []task) []task {
+	in := map[int]bool{}
+	seen := x.kin.known()
+	foreign := false // the session's number may be another's by now
+	for _, t := range all {
+		if t.pid == x.pid && bornAs(t) != x.born {
+			foreign = true
+		}
+		in[t.pid] = slices.ContainsFunc(seen, func(s task) bool { return s.pid == t.pid && s.start == t.start })
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, t := range all {
+			ours := t.mark == x.mark && x.mark != "" || in[t.parent] ||
+				t.session == x.pid && x.pid != 0 && !foreign
+			if ours && !in[t.pid] && t.pid != os.Getpid() {
+				in[t.pid], grown = true, true
+			}
+		}
+	}
+	var found []task
+	for _, t := range all {
+		if in[t.pid] && !t.dead() {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// remember notes the members while the first process lives. One that is known by its
+// parent alone would be lost when that ends first.
+func (x *proc) remember() {
+	all, err := tasks()
+	if err != nil {
+		return // sweep will meet it again, and say so
+	}
+	x.kin.note(x.members(all))
+}
+
+// A kin is the members of a proc as they were before its end.
+type kin struct {
+	mu   sync.Mutex
+	seen []task
+}
+
+func (k *kin) known() []task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen
+}
+
+func (k *kin) note(members []task) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seen = members
+}
+
+// killRest kills all members and says how many there were.
+func (x *proc) killRest() (found int, err error) {
+	all, err := tasks()
+	if err != nil {
+		return 0, err
+	}
+	members := x.members(all)
+	for _, t := range members {
+		killTask(t)
+	}
+	return len(members), nil
+}
+
+// killTask kills t and no later process of its number: a handle is had first, and then
+// it is asked who that is.
+func killTask(t task) {
+	p, err := os.FindProcess(t.pid)
+	if err != nil {
+		return
+	}
+	defer func() { _ = p.Release() }()
+	if now, ok := readTask(t.pid); ok && now.start == t.start {
+		_ = p.Kill() // it has ended, or is found again
+	}
+}
+
+// born tells the process pid from any other that has or had its number; empty when there
+// is none.
+func born(pid int) string {
+	if t, ok := readTask(pid); ok {
+		return bornAs(t)
+	}
+	return ""
+}
+
+// bornAs names the boot too, because ticks begin anew with it.
+func bornAs(t task) string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(boot)) + "/" + strconv.FormatUint(t.start, 10)
+}
+
+// alive says whether the first process runs.
+func (x *proc) alive() bool {
+	t, ok := readTask(x.pid)
+	return ok && !t.dead() && x.born != "" && bornAs(t) == x.born
+}
+
+// orphanLook is how often the process of another server is looked at. Its end is no
+// signal to us; looking costs the reading of one small file.
+const orphanLook = 50 * time.Millisecond
+
+// orphanExit waits for the end of a process that is not our child.
+func (x *proc) orphanExit() exit {
+	t := time.NewTicker(orphanLook)
+	defer t.Stop()
+	first, ok := readTask(x.pid)
+	if !ok || !x.alive() {
+		return unknownExit
+	}
+	for now := first; ok && now.start == first.start && !now.dead(); now, ok = readTask(x.pid) {
+		<-t.C
+	}
+	return unknownExit
+}
+
+// punch gives a part of a file back to the file system and leaves the file's length.
+func punch(f *os.File, offset, length int64) error {
+	const keepSize, punchHole = 1, 2
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = conn.Control(func(fd uintptr) {
+		inner = syscall.Fallocate(int(fd), keepSize|punchHole, offset, length)
+	})
+	return errors.Join(err, inner)
+}

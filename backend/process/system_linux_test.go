@@ -1,0 +1,374 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// wantNoProcesses fails if a process with a pod of dir in its environment is left.
+func wantNoProcesses(t *testing.T, dir string) {
+	t.Helper()
+	all, err := tasks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range all {
+		env, _ := os.ReadFile("/proc/" + strconv.Itoa(task.pid) + "/environ")
+		if !task.dead() && strings.Contains(string(env), "HOME="+dir+"/") {
+			t.Errorf("process %d of %s is left", task.pid, dir)
+		}
+	}
+}
+
+func children(lines []string) (pids []int) {
+	for _, l := range lines {
+		if n, ok := strings.CutPrefix(l, "child "); ok {
+			pid, _ := strconv.Atoi(n)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func wantDead(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if task, ok := readTask(pid); ok && !task.dead() {
+			t.Errorf("process %d is left: %+v", pid, task)
+		}
+	}
+}
+
+func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
+	ways := []string{"child", "session", "clean", "cleansession"}
+	for _, tt := range []struct {
+		name string
+		args []string
+		end  func(rt *Runtime) error
+	}{
+		{"when it is stopped", ways, func(rt *Runtime) error { return rt.Stop(t.Context(), "family", time.Second) }},
+		{"when it is stopped without grace", ways, func(rt *Runtime) error { return rt.Stop(t.Context(), "family", 0) }},
+		{"when it is removed", ways, func(rt *Runtime) error { return rt.Remove(t.Context(), "family", 0) }},
+		{"when it ends by itself", []string{"child", "session", "clean", "exit"}, func(*Runtime) error { return nil }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rt := open(t, t.TempDir())
+			ensure(t, rt, spec("family", program(append([]string{"family"}, tt.args...)...)))
+			pids := children(awaitLine(t, rt, "family", "ready"))
+			if want := len(tt.args); len(pids) < want-1 {
+				t.Fatalf("children are %v, want at least %d", pids, want-1)
+			}
+			if err := tt.end(rt); err != nil {
+				t.Fatal(err)
+			}
+			if tt.name != "when it is removed" {
+				await(t, rt, "family", "end", phase(pods.Down))
+			}
+			wantDead(t, pids)
+		})
+	}
+}
+
+// A session and a process group are numbers, and numbers come again.
+func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
+	x := newProc(100, "boot/1", "mark")
+	all := []task{
+		{pid: 100, session: 100, state: 'S', start: 2}, // has the number of our first process now
+		{pid: 101, parent: 100, session: 100, state: 'S'},
+		{pid: 102, parent: 1, session: 102, state: 'S', mark: "mark"},
+		{pid: 103, parent: 102, session: 103, state: 'S'},
+		{pid: 104, parent: 103, session: 103, state: 'Z'},
+	}
+	var got []int
+	for _, m := range x.members(all) {
+		got = append(got, m.pid)
+	}
+	if want := []int{102, 103}; !slices.Equal(got, want) {
+		t.Errorf("members are %v, want %v", got, want)
+	}
+}
+
+func TestAProgramNamedLikeAStatLineIsRead(t *testing.T) {
+	line := "7 (a) S 1 2 (b) R 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25"
+	got, ok := parseStat(7, []byte(line))
+	want := task{pid: 7, parent: 3, session: 5, state: 'R', ticks: 13 + 14 + 15 + 16, start: 21, pages: 23}
+	// Behind the last parenthesis, field 3 is R and field 4 is 3: each number is its field
+	// less one.
+	if !ok || got != want {
+		t.Errorf("parseStat = %+v, %t, want %+v", got, ok, want)
+	}
+}
+
+func serverPods() []pods.Spec {
+	run, chatty, family := spec("run", program("serve")), spec("chatty", program("print", "1000")), spec("family", program("family", "session", "clean"))
+	run.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
+	drip := spec("drip", program("drip", strconv.Itoa(dripLines)))
+	return []pods.Spec{run, chatty, family, drip}
+}
+
+// dripLines take some hundred milliseconds: longer than it takes to be Up.
+const dripLines = 50_000
+
+// crash runs a server in another process, kills it with no chance to tidy up when its
+// pods are Up, and returns the directory.
+func crash(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	crashIn(t, dir)
+	return dir
+}
+
+func crashIn(t *testing.T, dir string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command(self, "server")
+	server.Env = append(os.Environ(), asProgram+"=1")
+	server.Dir, server.Stderr = dir, os.Stderr
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	overdue := time.AfterFunc(30*time.Second, func() { _ = server.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	for up := 0; up < len(serverPods()) && lines.Scan(); up++ {
+	}
+	if !overdue.Stop() {
+		t.Fatal("the pods of the server did not come up within 30 s")
+	}
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait() // it was killed
+}
+
+func TestNoLineIsLostOrTwiceOverCrashes(t *testing.T) {
+	dir := t.TempDir()
+	for range 3 {
+		crashIn(t, dir)
+	}
+	rt := open(t, dir)
+	got := awaitLine(t, rt, "drip", fmt.Sprintf("line %d", dripLines))
+	if len(got) != dripLines-1 {
+		t.Errorf("%d lines before the last, want %d", len(got), dripLines-1)
+	}
+	for i, line := range got {
+		if want := fmt.Sprintf("line %d", i+1); line != want {
+			t.Fatalf("line %d is %q, want %q", i+1, line, want)
+		}
+	}
+}
+
+func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
+	dir := crash(t)
+	rt := open(t, dir)
+	states, err := rt.List(t.Context())
+	if err != nil || len(states) != len(serverPods()) {
+		t.Fatalf("List = %+v, %v, want the pods of the server that died", states, err)
+	}
+	for _, s := range states {
+		if s.Phase != pods.Up || s.Gen != 1 || s.Run != 1 || s.Started.IsZero() {
+			t.Errorf("after the crash pod is %+v, want it Up", s)
+		}
+	}
+	// Its port, its output and the idempotence of Ensure go on.
+	run := await(t, rt, "run", "health", phase(pods.Up))
+	if got, err := ask(run.Ports[0]); err != nil || got != "port 80" {
+		t.Errorf("its port answers %q, %v", got, err)
+	}
+	ensure(t, rt, serverPods()[0])
+	if again := await(t, rt, "run", "health", phase(pods.Up)); !again.Started.Equal(run.Started) {
+		t.Errorf("Ensure after the crash started the pod again")
+	}
+	if got := awaitLine(t, rt, "chatty", "line 1000"); len(got) != 999 {
+		t.Errorf("%d lines before the last, want 999", len(got))
+	}
+	if _, ok := rt.Sample(t.Context(), "run"); !ok {
+		t.Errorf("no sample of an adopted pod")
+	}
+	// It can be stopped, with its children.
+	pids := children(awaitLine(t, rt, "family", "ready"))
+	if err := rt.Stop(t.Context(), "family", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, rt, "family", "end", phase(pods.Down)); !got.Stopped {
+		t.Errorf("stopped pod is %+v, want Stopped", got)
+	}
+	wantDead(t, pids)
+}
+
+func TestTheEndOfAnAdoptedPodIsNoticed(t *testing.T) {
+	dir := crash(t)
+	rt := open(t, dir)
+	rec, err := readRecord(rt.root.record("chatty"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	killPID(t, rec)
+	got := await(t, rt, "chatty", "end", phase(pods.Down))
+	if got.Stopped || got.ExitCode != -1 || !strings.Contains(got.Reason, "not known") {
+		t.Errorf("pod is %+v, want an end with an unknown code", got)
+	}
+	s := serverPods()[1]
+	s.Run = 2
+	ensure(t, rt, s)
+	if got := await(t, rt, "chatty", "health", phase(pods.Up)); got.Run != 2 {
+		t.Errorf("pod is %+v, want run 2", got)
+	}
+}
+
+func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
+	dir := crash(t)
+	for _, id := range []string{"chatty", "family"} {
+		rec, err := readRecord(filepath.Join(dir, "pods", id, "state.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		killPID(t, rec)
+	}
+	rt := open(t, dir)
+	for _, id := range []string{"chatty", "family"} {
+		if got := await(t, rt, id, "end", phase(pods.Down)); got.Stopped || got.ExitCode != -1 || len(got.Ports) > 0 {
+			t.Errorf("pod is %+v, want an end with an unknown code", got)
+		}
+	}
+	if got := awaitLine(t, rt, "chatty", "line 1000"); len(got) != 999 {
+		t.Errorf("%d lines before the last, want 999", len(got))
+	}
+	wantDead(t, children(awaitLine(t, rt, "family", "ready")))
+}
+
+// killPID kills the first process of a record and waits for its end.
+func killPID(t *testing.T, rec record) {
+	t.Helper()
+	x := newProc(rec.PID, rec.Born, rec.Mark)
+	if !x.alive() {
+		t.Fatalf("process of %s does not run", rec.State.PodID)
+	}
+	hardKill(rec.PID)
+	x.orphanExit()
+}
+
+// The server may die between the making of a process and the record of its number.
+func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	rec, err := readRecord(rt.root.record("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	self, _ := os.Executable()
+	lost := exec.Command(self, "run")
+	lost.Env = []string{asProgram + "=1", markName + rec.Mark}
+	lost.SysProcAttr = ownSession()
+	if err := lost.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reaped := make(chan error, 1)
+	go func() { reaped <- lost.Wait() }()
+	rec.State.Run, rec.State.Phase, rec.Starting, rec.PID = 2, pods.Pulling, true, 0
+	if err := rec.write(rt.root.record("a")); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir)
+	select {
+	case <-reaped:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the process of the lost start runs on")
+	}
+	s := spec("a", program("run"))
+	s.Run = 2
+	ensure(t, again, s)
+	if got := await(t, again, "a", "health", phase(pods.Up)); got.Run != 2 {
+		t.Errorf("pod is %+v, want run 2", got)
+	}
+}
+
+func TestABusyPodIsSeenToBeBusy(t *testing.T) {
+	rt := open(t, t.TempDir())
+	s := spec("spin", program("spin"))
+	s.VCPU, s.Memory = 1, 1
+	ensure(t, rt, s)
+	await(t, rt, "spin", "health", phase(pods.Up))
+	deadline := time.After(30 * time.Second)
+	for {
+		got, ok := rt.Sample(t.Context(), "spin")
+		if ok && got.CPU > 0 {
+			return
+		}
+		select {
+		case <-time.After(sampleAge):
+		case <-deadline:
+			t.Fatalf("Sample = %+v, %t, want some load", got, ok)
+		}
+	}
+}
+
+func TestReadOutputIsGivenBackToTheFileSystem(t *testing.T) {
+	f, err := openRaw(filepath.Join(t.TempDir(), "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 3*punchStep)); err != nil {
+		t.Fatal(err)
+	}
+	if err := punch(f, 0, 2*punchStep); err != nil {
+		t.Skipf("this file system cannot: %v", err)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() != 3*punchStep {
+		t.Errorf("size is %d, %v, want it unchanged", info.Size(), err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatalf("Stat yields %T", info.Sys())
+	}
+	if got := st.Blocks * 512; got > 2*punchStep {
+		t.Errorf("it still takes %d bytes, want about %d", got, punchStep)
+	}
+}
+
+func TestADiskOfWhichAPodTookItsOwnRightsIsWiped(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("nobody takes rights from root")
+	}
+	rt := open(t, t.TempDir())
+	script := "mkdir -p a/b && echo x > a/b/c && chmod 0 a/b && chmod 500 a . && echo done"
+	s := spec("shut", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", script}})
+	ensure(t, rt, s)
+	awaitLine(t, rt, "shut", "done")
+	s.Gen, s.Run = 2, 2
+	ensure(t, rt, s)
+	got := await(t, rt, "shut", "end", func(s pods.State) bool { return s.Gen == 2 && s.Phase >= pods.Down })
+	if got.Phase != pods.Down || got.ExitCode != 0 {
+		t.Errorf("generation 2 is %+v, want it to have found an empty disk", got)
+	}
+	if err := rt.Remove(t.Context(), "shut", 0); err != nil {
+		t.Errorf("Remove = %v, want nil", err)
+	}
+	if _, err := os.Stat(rt.root.pod("shut")); !os.IsNotExist(err) {
+		t.Errorf("its directory is left: %v", err)
+	}
+}

@@ -1,0 +1,45 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// softKill does nothing: there is no signal that every program understands, so a stop
+// waits for the grace and then kills.
+func softKill(int) {}
+
+func hardKill(pid int) {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	_ = p.Kill() // it has ended
+	_ = p.Release()
+}
+
+func signalOf(*os.ProcessState) (int, bool) { return 0, false }
+
+// lockFile opens a file that nobody else can open while it is open.
+func lockFile(path string) (*os.File, error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	const sharingViolation = syscall.Errno(32)
+	if errors.Is(err, sharingViolation) {
+		err = errors.New("another server uses this directory")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return os.NewFile(uintptr(h), path), nil
+}

@@ -1,0 +1,132 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+	"unicode/utf8"
+)
+
+// The tail looks at the raw file in these intervals: the shorter one while there is
+// output. A file has no wait for more that works on every system.
+const (
+	tailSoon = 5 * time.Millisecond
+	tailIdle = 160 * time.Millisecond
+)
+
+// A longer line is kept as several.
+const maxLine = 16 << 10
+
+// tailBuffer is all the memory the output of a pod takes, however much it is.
+const tailBuffer = 64 << 10
+
+// punchStep is how much of a raw file is given back at a time.
+const punchStep = 1 << 20
+
+// A tail moves what the processes of one start write from their raw file to the output
+// of the pod. It holds nothing between two looks: an unfinished line is read again.
+type tail struct {
+	out   *output
+	raw   *os.File // nil: there is nothing to read
+	pos   position // what is moved
+	log   *slog.Logger
+	freed int64 // what is given back
+}
+
+// openRaw opens a raw file for reading, and for giving it back.
+func openRaw(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+}
+
+// run returns when ended is closed and all is moved; the raw file is gone then.
+func (t *tail) run(ended <-chan struct{}) {
+	if t.raw == nil {
+		<-ended
+		return
+	}
+	buf := make([]byte, tailBuffer)
+	pause, failed := tailSoon, false
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for final := false; !final; {
+		select {
+		case <-ended:
+			final = true
+		case <-timer.C:
+		}
+		moved, err := t.drain(buf, final)
+		if err != nil && !failed {
+			t.log.Error("process: output of a pod cannot be kept", "error", err)
+		}
+		failed = err != nil
+		pause = min(2*pause, tailIdle)
+		if moved {
+			pause = tailSoon
+		}
+		timer.Reset(pause)
+	}
+	if err := errors.Join(t.raw.Close(), os.Remove(t.raw.Name())); err != nil {
+		t.log.Error("process: raw output cannot be removed", "error", err)
+	}
+}
+
+// drain moves what is there; final says that an unfinished line is a line.
+func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
+	for {
+		n, err := t.raw.ReadAt(buf, t.pos.offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return moved, err
+		}
+		texts, ends := split(buf[:n], t.pos.offset, final && err != nil)
+		if len(texts) == 0 {
+			return moved, nil
+		}
+		if err := t.out.append(t.pos.start, texts, ends); err != nil {
+			return moved, err
+		}
+		t.pos.offset, moved = ends[len(ends)-1], true
+		t.free()
+	}
+}
+
+// free gives what is moved back to the file system, where it can do that under a
+// writer's feet. Cutting the file off instead would lose what is written meanwhile.
+func (t *tail) free() {
+	if upTo := t.pos.offset &^ (punchStep - 1); upTo > t.freed && punch(t.raw, t.freed, upTo-t.freed) == nil {
+		t.freed = upTo
+	}
+}
+
+// split cuts b, which is at offset of its file, into lines without their ends, and says
+// where each ends in the file. An unfinished line is left, unless it is long or all.
+func split(b []byte, offset int64, all bool) (texts [][]byte, ends []int64) {
+	for len(b) > 0 {
+		n := bytes.IndexByte(b, '\n')
+		text, size := b, len(b)
+		switch {
+		case n >= 0 && n <= maxLine:
+			text, size = bytes.TrimSuffix(b[:n], []byte{'\r'}), n+1
+		case len(b) > maxLine:
+			size = runeEnd(b, maxLine)
+			text = b[:size]
+		case !all:
+			return texts, ends
+		}
+		b, offset = b[size:], offset+int64(size)
+		texts, ends = append(texts, text), append(ends, offset)
+	}
+	return texts, ends
+}
+
+// runeEnd is the last end of a rune up to n, or n where b is no text.
+func runeEnd(b []byte, n int) int {
+	for i := n; i > n-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			return i
+		}
+	}
+	return n
+}
