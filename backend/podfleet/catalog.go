@@ -1,0 +1,36 @@
+package podfleet
+
+import (
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Catalog is what endpoints may ask for, from a catalog of pods.
+func Catalog(c catalog.Catalog) serverless.Catalog { return offers{c} }
+
+type offers struct{ c catalog.Catalog }
+
+func (o offers) Flavor(id string, vcpus int) (memoryGB int, ok bool) {
+	f, ok := o.c.CPU(id)
+	if !ok || vcpus < f.VCPU.Min || vcpus > f.VCPU.Max {
+		return 0, ok
+	}
+	return f.Memory(vcpus), true
+}
+
+func (o offers) Pool(id string) []string { return gpuTypes(o.c, id) }
+
+func (o offers) DataCenter(id string) bool {
+	_, ok := o.c.DataCenter(id)
+	return ok
+}
+
+// gpuTypes is the GPU types in a pool. A type without a pool is in none.
+func gpuTypes(c catalog.Catalog, pool string) (ids []string) {
+	for i := range c.GPUs {
+		if pool != "" && c.GPUs[i].Pool == pool {
+			ids = append(ids, c.GPUs[i].ID)
+		}
+	}
+	return ids
+}
