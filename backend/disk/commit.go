@@ -1,0 +1,213 @@
+package disk
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// A commit is one caller's change on its way to the disk.
+type commit struct {
+	// write puts the records into the batch. The committer calls it: commits are written
+	// one after the other, in the order of their publishing among those that are synced.
+	write func(b *pebble.Batch)
+	// publish makes the change visible, in memory; nil: nothing to do.
+	publish func()
+	sync    bool
+	done    chan struct{}
+}
+
+// A group is commits that share a write and a sync.
+type group struct {
+	batch   *pebble.Batch
+	commits []*commit
+}
+
+const (
+	queueLength = 1024
+	syncLength  = 64
+	groupBytes  = 1 << 20
+	groupLength = 512
+)
+
+// commit makes a change durable (sync) or at least written, and then visible. An error
+// says that the outcome is unknown and the engine at its end: nothing was made visible,
+// nor ever will be by this engine.
+func (e *engine) commit(sync bool, write func(*pebble.Batch), publish func()) error {
+	c := &commit{write: write, publish: publish, sync: sync, done: make(chan struct{})}
+	if err := e.submit(c); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-e.failed:
+		return e.err()
+	}
+}
+
+// submit hands a commit over without waiting for it.
+func (e *engine) submit(c *commit) error {
+	e.quit.RLock()
+	defer e.quit.RUnlock()
+	if e.over {
+		return ErrClosed
+	}
+	select {
+	case e.queue <- c:
+		return nil
+	case <-e.failed:
+		return e.err()
+	}
+}
+
+// commits forms groups and writes them. It never waits for a sync, so that the next group
+// is written while the disk is at the last one.
+func (e *engine) commits() {
+	defer close(e.sync)
+	defer e.noPanic()
+	for c := range e.queue {
+		g := &group{batch: e.db.NewBatch()}
+		g.add(c)
+	fill:
+		for len(g.commits) < groupLength && g.batch.Len() < groupBytes {
+			select {
+			case c, ok := <-e.queue:
+				if !ok {
+					break fill
+				}
+				g.add(c)
+			default:
+				break fill
+			}
+		}
+		if e.err() != nil || !e.write(g) {
+			return
+		}
+	}
+}
+
+func (g *group) add(c *commit) {
+	c.write(g.batch)
+	g.commits = append(g.commits, c)
+}
+
+// write applies a group and publishes of it what needs no sync. It reports false when the
+// engine has ended.
+func (e *engine) write(g *group) bool {
+	synced := g.commits[:0:0]
+	for _, c := range g.commits {
+		if c.sync && !e.s.opts.mutants.ackUnsynced {
+			synced = append(synced, c)
+		}
+	}
+	e.s.space.spend(int64(g.batch.Len()))
+	var err error
+	switch {
+	case g.batch.Empty():
+	case len(synced) > 0:
+		err = e.db.ApplyNoSyncWait(g.batch, pebble.Sync)
+	default:
+		err = e.db.Apply(g.batch, pebble.NoSync)
+	}
+	if err != nil {
+		e.fail(problem.Newf(problem.Unavailable, "the store failed: write: %w", err))
+	}
+	if e.err() != nil {
+		return false
+	}
+	for _, c := range g.commits {
+		if !c.sync || e.s.opts.mutants.ackUnsynced {
+			c.finish()
+		} else if e.s.opts.mutants.earlyPublish && c.publish != nil {
+			c.publish()
+			c.publish = nil
+		}
+	}
+	if len(synced) == 0 {
+		return g.batch.Close() == nil
+	}
+	g.commits = synced
+	select {
+	case e.sync <- g:
+		return true
+	case <-e.failed:
+		return false
+	}
+}
+
+func (c *commit) finish() {
+	if c.publish != nil {
+		c.publish()
+	}
+	close(c.done)
+}
+
+// finishes waits for syncs and publishes, in the order of the groups. A sync that failed
+// is the end: what the disk has of the group is not known, and asking once more would not
+// tell.
+func (e *engine) finishes() {
+	defer close(e.done)
+	defer e.noPanic()
+	for g := range e.sync {
+		if e.err() != nil {
+			continue // drain, so that the committer ends
+		}
+		if !g.batch.Empty() {
+			if err := g.batch.SyncWait(); err != nil {
+				e.fail(problem.Newf(problem.Unavailable, "the store failed: sync: %w", err))
+			}
+		}
+		if e.err() != nil {
+			continue
+		}
+		for _, c := range g.commits {
+			c.finish()
+		}
+		if err := g.batch.Close(); err != nil {
+			e.fail(unavailable("end a commit", err))
+		}
+	}
+}
+
+// noPanic takes a panic of the database, which is how it answers some failed writes, for
+// the failure it is.
+func (e *engine) noPanic() {
+	if r := recover(); r != nil {
+		e.fail(problem.Newf(problem.Unavailable, "the store failed: %w", fmt.Errorf("%v", r)))
+	}
+}
+
+// stop ends the engine: what was submitted is finished first, unless it has failed. What
+// a failed database still does comes to nothing behind its fence; it is not waited for.
+func (e *engine) stop() error {
+	var err error
+	e.ending.Do(func() {
+		e.quit.Lock()
+		if !e.over {
+			e.over = true
+			close(e.queue)
+		}
+		e.quit.Unlock()
+		select {
+		case <-e.done:
+		case <-e.failed:
+		}
+		if e.err() != nil {
+			e.fs.close()
+			go e.abandon()
+			return
+		}
+		err = e.db.Close()
+		e.fs.close()
+	})
+	return err
+}
+
+// abandon closes a database that has failed, for its memory.
+func (e *engine) abandon() {
+	defer func() { _ = recover() }() // it may be in any state
+	_ = e.db.Close()
+}

@@ -1,0 +1,330 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+// A crashing run works on a store in a file system that can lose power before any write,
+// and keeps what a crash at each of these points would leave behind.
+type crashing struct {
+	seed    uint64
+	rng     *rand.Rand
+	fs      *vfs.MemFS
+	mutants mutants
+
+	ledger *serverlesstest.Ledger
+	now    serverless.Instant
+	stale  []serverless.Op // ends by workers that have lost their leases, or have them
+	made   int
+
+	mu     sync.Mutex
+	look   func(serverless.Ref) (serverless.State, bool) // what is visible, without the disk
+	ops    int                                           // of the file system
+	points []point
+}
+
+// A point is the state of the world at one operation of the file system.
+type point struct {
+	op     int
+	fs     *vfs.MemFS
+	ledger *serverlesstest.Ledger
+}
+
+func (c *crashing) options(fs vfs.FS) *Options {
+	return &Options{fs: fs, Key: testKey, Ballast: -1, mutants: c.mutants, memTable: 64 << 10}
+}
+
+// hook is called before each operation of the file system.
+func (c *crashing) hook(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops++
+	if c.look != nil {
+		for _, ref := range c.ledger.InFlight() {
+			if s, ok := c.look(ref); ok {
+				c.ledger.Saw(ref, &s)
+			}
+		}
+	}
+	// Half of the crashes lose all that was not synced, the others some of it.
+	cfg := vfs.CrashCloneCfg{}
+	if c.ops%2 == 0 {
+		cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 1 + c.ops*7%100, RNG: rand.New(rand.NewPCG(c.seed, uint64(c.ops)))}
+	}
+	l := c.ledger.Clone()
+	c.points = append(c.points, point{c.ops, c.fs.CrashClone(cfg), l})
+	return nil
+}
+
+// live opens the store and works on it for a while.
+func (c *crashing) live(ctx context.Context, steps int) error {
+	s, err := Open(ctx, "store", c.options(errorfs.Wrap(c.fs, errorfs.InjectorFunc(c.hook))))
+	if err != nil {
+		return err
+	}
+	e, err := s.engine()
+	if err != nil {
+		return err
+	}
+	// What the ledger sees of a job in flight it holds the store to.
+	look := func(ref serverless.Ref) (serverless.State, bool) {
+		v, ok := e.jobs.look(c.now, ref)
+		return v.job.State, ok && (v.job.Status == serverless.InQueue || v.job.Status.Terminal())
+	}
+	if err := c.ledger.Check(ctx, s.Jobs()); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	c.mu.Lock()
+	c.look = look
+	c.mu.Unlock()
+	for range steps {
+		if err := c.step(ctx); err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
+	c.mu.Lock()
+	c.look = nil
+	c.mu.Unlock()
+	return errors.Join(c.ledger.Err(), s.Close())
+}
+
+func (c *crashing) step(ctx context.Context) error {
+	q := c.ledger
+	switch n := c.rng.IntN(20); {
+	case n < 6:
+		return q.Enqueue(ctx, c.jobs())
+	case n < 10:
+		return c.claim(ctx)
+	case n < 15:
+		return c.end(ctx)
+	case n < 16:
+		return c.user(ctx)
+	case n < 17:
+		return c.deliver(ctx)
+	default:
+		return c.pass(ctx)
+	}
+}
+
+func (c *crashing) jobs() []serverless.Job {
+	jobs := make([]serverless.Job, 1+c.rng.IntN(2))
+	for i := range jobs {
+		c.made++
+		j := newJob(fmt.Sprintf("job-%d-%d", c.seed, c.made))
+		j.Submitted, j.Queued, j.Expires = c.now, c.now, c.now+serverless.Instant(20_000+c.rng.IntN(500_000))
+		j.Retain = int64(10_000 + c.rng.IntN(200_000))
+		if c.rng.IntN(3) == 0 {
+			j.Webhook, j.Flags = "https://example.org/"+string(j.ID), serverless.HasWebhook
+		}
+		if c.rng.IntN(16) == 0 {
+			j.Input = append(j.Input, make([]byte, bigBody)...)
+		}
+		jobs[i] = j
+	}
+	return jobs
+}
+
+func (c *crashing) claim(ctx context.Context) error {
+	w := serverless.WorkerID(fmt.Sprint("w", c.rng.IntN(4)))
+	jobs, err := c.ledger.Claim(ctx, c.now, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1 + c.rng.IntN(2), Until: c.now + 3_000}}, nil)
+	for _, j := range jobs {
+		c.stale = append(c.stale, serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: w, Token: j.Token})
+	}
+	return err
+}
+
+// end has a worker report on a job that it has or had, with a result of its own.
+func (c *crashing) end(ctx context.Context) error {
+	if len(c.stale) == 0 {
+		return nil
+	}
+	op := c.stale[c.rng.IntN(len(c.stale))]
+	op.Payload, op.Status = fmt.Appendf(nil, `"%x"`, uint64(op.Token)), serverless.Completed
+	switch c.rng.IntN(6) {
+	case 0:
+		op.Kind, op.Until = serverless.OpRenew, c.now+3_000
+	case 1:
+		op.Kind = serverless.OpChunk
+	case 2:
+		op.Status = serverless.Failed
+	}
+	return c.apply(ctx, op)
+}
+
+func (c *crashing) apply(ctx context.Context, op serverless.Op) error {
+	res := make([]serverless.Result, 1)
+	return c.ledger.Apply(ctx, c.now, []serverless.Op{op}, res)
+}
+
+// user has the owner of a job cancel it, run it again, or move its expiry.
+func (c *crashing) user(ctx context.Context) error {
+	if c.made == 0 {
+		return nil
+	}
+	op := serverless.Op{Ref: newJob(fmt.Sprintf("job-%d-%d", c.seed, 1+c.rng.IntN(c.made))).Ref}
+	op.Kind = [...]serverless.OpKind{serverless.OpCancel, serverless.OpRetry, serverless.OpSetTTL}[c.rng.IntN(3)]
+	op.Until = c.now + 50_000
+	return c.apply(ctx, op)
+}
+
+func (c *crashing) deliver(ctx context.Context) error {
+	ds, err := c.ledger.Deliveries(ctx, c.now, c.now+1_000, 2)
+	if err != nil {
+		return err
+	}
+	for i := range ds {
+		a := serverless.Attempt{Ref: ds[i].Job.Ref, DeliveryID: ds[i].ID, Token: ds[i].Token, At: c.now, Status: 200}
+		if c.rng.IntN(3) == 0 {
+			a.Next = c.now + 500
+		}
+		if err := c.ledger.Record(ctx, []serverless.Attempt{a}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass lets time go by, and looks at what has become of the jobs.
+func (c *crashing) pass(ctx context.Context) error {
+	c.now += serverless.Instant(c.rng.IntN(4_000))
+	if _, err := c.ledger.Expire(ctx, c.now, 100); err != nil {
+		return err
+	}
+	if c.rng.IntN(8) == 0 {
+		if _, _, err := c.ledger.Purge(ctx, c.now, serverless.PurgeQuery{Endpoint: "echo", UpTo: ^uint64(0), Limit: 3}); err != nil {
+			return err
+		}
+	}
+	for i := range c.made {
+		_, err := c.ledger.Get(ctx, c.now, newJob(fmt.Sprintf("job-%d-%d", c.seed, i+1)).Ref)
+		if err != nil && !errors.Is(err, serverless.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// survive opens what a crash has left and holds it to the ledger; then workers go on.
+func (c *crashing) survive(ctx context.Context, p *point) (err error) {
+	s, err := Open(ctx, "store", c.options(p.fs))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := p.ledger.Check(ctx, s.Jobs()); err != nil {
+		return err
+	}
+	after := &crashing{rng: rand.New(rand.NewPCG(c.seed, uint64(p.op))), ledger: p.ledger, now: p.ledger.Now(), stale: c.stale}
+	if err := after.claim(ctx); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := after.end(ctx); err != nil {
+			return err
+		}
+	}
+	if p.op%16 == 0 {
+		r, err := s.Check(ctx)
+		if err := errors.Join(err, r.Err()); err != nil {
+			return err
+		}
+	}
+	return p.ledger.Err()
+}
+
+// crash runs one seed: some generations of work, each from what a crash of the last one has
+// left, and every point of each. It returns how many there were.
+func crash(ctx context.Context, seed uint64, m mutants) (points int, err error) {
+	c := &crashing{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), fs: vfs.NewCrashableMem(), mutants: m,
+		ledger: serverlesstest.NewLedger(nil), now: at,
+	}
+	for gen := range 3 {
+		c.points = nil
+		if err := c.live(ctx, 40); err != nil {
+			return points, fmt.Errorf("seed %d, generation %d: %w", seed, gen, err)
+		}
+		// On from one of the crashes.
+		p := &c.points[c.rng.IntN(len(c.points))]
+		fs, ledger := p.fs.CrashClone(vfs.CrashCloneCfg{}), p.ledger.Clone()
+		for k := range c.points {
+			if err := c.survive(ctx, &c.points[k]); err != nil {
+				return points, fmt.Errorf("seed %d, operation %d: %w", seed, c.points[k].op, err)
+			}
+			points++
+		}
+		c.fs, c.ledger = fs, ledger
+	}
+	return points, nil
+}
+
+// budget is how long a long test may take: PODYARD_LONG, in seconds; without it the test is
+// a short one.
+func budget() time.Duration {
+	n, err := strconv.Atoi(os.Getenv("PODYARD_LONG"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// TestNothingAcknowledgedIsLostInACrash crashes at every operation of the file system: some
+// hundred points, or with PODYARD_LONG at least ten thousand.
+func TestNothingAcknowledgedIsLostInACrash(t *testing.T) {
+	want := 600
+	if budget() > 0 {
+		want = 10_000
+	}
+	begin, points := time.Now(), 0
+	for seed := uint64(0); points < want || time.Since(begin) < budget(); seed++ {
+		n, err := crash(t.Context(), seed, mutants{})
+		if points += n; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d crash points", points)
+}
+
+// The test above must be able to fail.
+func TestTheCrashTestFindsMistakes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    mutants
+	}{
+		{"a move is not fenced", mutants{skipToken: true}},
+		{"the answer does not wait for the sync", mutants{ackUnsynced: true}},
+		{"what is written is seen before it is durable", mutants{earlyPublish: true}},
+		{"tokens start anew at each opening", mutants{sameEpoch: true}},
+		{"the webhook is not in the commit of the end", mutants{noOutbox: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			points := 0
+			for seed := range uint64(40) {
+				n, err := crash(t.Context(), seed, c.m)
+				points += n
+				if err != nil {
+					t.Logf("found after %d points: %v", points, err)
+					return
+				}
+			}
+			t.Errorf("%d crash points have not found it", points)
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package disk
+
+import (
+	"encoding/binary"
+
+	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A stored is what the key of a job, or of a webhook of it, has for a value: everything
+// but payloads.
+type stored struct {
+	ref   serverless.Ref
+	owner string
+	state serverless.State
+	note  jobindex.Note
+	marks jobindex.Marks // of them, Extras
+	// Of a webhook only.
+	tries uint32
+	due   serverless.Instant
+}
+
+// appendTo encodes in a fixed order: numbers as varints, texts after their length. What is
+// added later comes last, and is zero in what was written before.
+func (s *stored) appendTo(b []byte) []byte {
+	for _, text := range [...]string{s.ref.Endpoint, string(s.ref.ID), s.owner, string(s.state.Worker), string(s.state.Lost)} {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
+	st := &s.state
+	b = append(b, byte(st.Status), byte(st.Flags), byte(st.Reason), st.Deliveries, st.Restarts, st.Run, byte(s.marks&jobindex.Extras))
+	for _, n := range [...]uint64{
+		st.Seq, uint64(st.Token), uint64(st.Chunks), uint64(st.Drained), uint64(s.note.Output), uint64(s.note.Chunk), uint64(s.tries),
+	} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, n := range [...]int64{
+		int64(st.Submitted), int64(st.Queued), int64(st.Started), int64(st.Finished), int64(st.LeaseUntil), int64(st.RunUntil),
+		int64(st.Expires), st.ExecTimeout, st.Retain, st.Stream, int64(s.due),
+	} {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+// decode is the inverse; uid is in the key.
+func (s *stored) decode(key, b []byte) error {
+	r := reader{b: b}
+	s.ref.Endpoint, s.ref.ID, s.owner = r.text(), serverless.JobID(r.text()), r.text()
+	st := &s.state
+	st.Worker, st.Lost = serverless.WorkerID(r.text()), serverless.WorkerID(r.text())
+	st.Status, st.Flags, st.Reason = serverless.Status(r.byte()), serverless.Flags(r.byte()), serverless.Reason(r.byte())
+	st.Deliveries, st.Restarts, st.Run = r.byte(), r.byte(), r.byte()
+	s.marks = jobindex.Marks(r.byte())
+	st.Seq, st.Token = r.uint(), serverless.Token(r.uint())
+	st.Chunks, st.Drained = uint32(r.uint()), uint32(r.uint())
+	s.note.Output, s.note.Chunk, s.tries = uint32(r.uint()), uint32(r.uint()), uint32(r.uint())
+	st.Submitted, st.Queued, st.Started, st.Finished = r.at(), r.at(), r.at(), r.at()
+	st.LeaseUntil, st.RunUntil, st.Expires = r.at(), r.at(), r.at()
+	st.ExecTimeout, st.Retain, st.Stream, s.due = r.int(), r.int(), r.int(), r.at()
+	if r.bad || len(key) < 9 || st.Status > serverless.TimedOut {
+		return damaged(key)
+	}
+	s.note.Tag = binary.BigEndian.Uint64(key[1:])
+	return nil
+}
+
+// A reader takes a record apart. After what is not there, bad is set.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	p := r.b[:n]
+	r.b = r.b[n:]
+	return p
+}
+
+func (r *reader) byte() byte {
+	if p := r.take(1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (r *reader) uint() uint64 {
+	n, k := binary.Uvarint(r.b)
+	if k <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[k:]
+	return n
+}
+
+func (r *reader) int() int64 {
+	n, k := binary.Varint(r.b)
+	if k <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[k:]
+	return n
+}
+
+func (r *reader) at() serverless.Instant { return serverless.Instant(r.int()) }
+
+func (r *reader) text() string {
+	n := r.uint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return ""
+	}
+	return string(r.take(int(n)))
+}
+
+// An output is stored as a byte that says whether there is one, the error after its
+// length, and the output.
+func outputParts(op *serverless.Op) (head, payload []byte) {
+	head = []byte{0}
+	if op.Payload != nil {
+		head[0] = 1
+	}
+	head = append(binary.AppendUvarint(head, uint64(len(op.Error))), op.Error...)
+	return head, op.Payload
+}
+
+func decodeOutput(key, value []byte) (output []byte, text string, err error) {
+	r := reader{b: value}
+	there := r.byte()
+	text = r.text()
+	if r.bad {
+		return nil, "", damaged(key)
+	}
+	if there != 0 {
+		output = r.b
+	}
+	return output, text, nil
+}
+
+// The extras of a job are its webhook after its length, and what only workers see, sealed.
+func encodeExtras(seals sealer, key []byte, j *serverless.Job) ([]byte, error) {
+	b := append(binary.AppendUvarint(nil, uint64(len(j.Webhook))), j.Webhook...)
+	if j.Extra == nil {
+		return b, nil
+	}
+	sealed, err := seals.seal(key, j.Extra)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, sealed...), nil
+}
+
+func decodeExtras(seals sealer, key, value []byte, j *serverless.Job) (err error) {
+	r := reader{b: value}
+	j.Webhook = r.text()
+	if r.bad {
+		return damaged(key)
+	}
+	if len(r.b) > 0 {
+		j.Extra, err = seals.open(key, r.b)
+	}
+	return err
+}

@@ -1,0 +1,264 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless"
+)
+
+// An engine is one opened database with all that memory holds of it. The first write that
+// fails ends it; the next one starts from what is on disk.
+type engine struct {
+	s     *Store
+	db    *pebble.DB
+	opts  *pebble.Options
+	fs    *fence
+	meta  meta
+	seals sealer
+
+	cause  atomic.Pointer[error]
+	failed chan struct{} // closed once cause is set
+	ending sync.Once
+
+	queue chan *commit // to the committer
+	sync  chan *group  // from the committer to the finisher
+	done  chan struct{}
+	quit  sync.RWMutex // held by those who send to queue
+	over  bool         // nothing is sent to queue any more
+
+	pods      podTable
+	endpoints table[serverless.Endpoint]
+	registers table[registries.Registry]
+	volumes   table[volumes.Volume]
+	templates table[templates.Template]
+	sshKeys   table[[]string]
+	uses      table[pods.Use]
+	jobs      queue
+}
+
+// start opens the database and reads what memory holds of it.
+func (s *Store) start(ctx context.Context) (_ *engine, err error) {
+	e := &engine{
+		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key},
+		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
+	}
+	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
+		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
+	})
+	e.opts = s.pebbleOptions(e)
+	defer func() {
+		// A database that cannot be read may also end in a panic of its reader.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("disk: open %q: %v", s.dir, r)
+		}
+		if err != nil {
+			e.fs.close()
+			err = unavailable("open the store", err)
+		}
+	}()
+	if e.db, err = pebble.Open(s.dir, e.opts); err != nil {
+		return nil, e.given(err)
+	}
+	if err := e.load(ctx); err != nil {
+		return nil, errors.Join(e.given(err), e.db.Close())
+	}
+	if err := e.err(); err != nil {
+		return nil, errors.Join(err, e.db.Close())
+	}
+	go e.commits()
+	go e.finishes()
+	if err := e.jobs.recover(ctx); err != nil {
+		return nil, errors.Join(err, e.stop())
+	}
+	return e, e.err()
+}
+
+// unavailable gives an error of the database a kind, unless it has one.
+func unavailable(what string, err error) error {
+	var p *problem.Error
+	if errors.As(err, &p) {
+		return err
+	}
+	if pebble.IsCorruptionError(err) {
+		return problem.Newf(problem.Unavailable, "%w: %s: %v", ErrDamaged, what, err)
+	}
+	return problem.Newf(problem.Unavailable, "the store cannot %s: %w", what, err)
+}
+
+const (
+	memTable = 64 << 20
+	format   = pebble.FormatValueSeparation
+)
+
+func (s *Store) pebbleOptions(e *engine) *pebble.Options {
+	o := &pebble.Options{
+		FS: e.fs, Logger: quiet{e}, Merger: counterMerger(),
+		CacheSize: s.opts.Cache, MemTableSize: memTable, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 64, LBaseMaxBytes: 256 << 20,
+		FormatMajorVersion: format, MaxOpenFiles: 1000,
+	}
+	if _, inMemory := vfs.Root(s.opts.fs).(*vfs.MemFS); inMemory {
+		o.MemTableSize, o.CacheSize = 1<<20, 1<<20
+	}
+	if n := s.opts.memTable; n != 0 {
+		o.MemTableSize = n
+	}
+	// A claim reads one input, which is deep down when there is a backlog; the next ones
+	// stand behind it.
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize = 32 << 10
+	}
+	o.EnsureDefaults()
+	return o
+}
+
+// load reads everything but payloads.
+func (e *engine) load(ctx context.Context) error {
+	if err := e.loadMeta(); err != nil {
+		return err
+	}
+	if err := e.sweepIntents(); err != nil {
+		return err
+	}
+	if err := e.pods.load(e); err != nil {
+		return err
+	}
+	if err := e.endpoints.load(e, keyEndpoint, decodeJSON[serverless.Endpoint]); err != nil {
+		return err
+	}
+	if err := e.registers.load(e, keyRegistry, decodeRegistry); err != nil {
+		return err
+	}
+	if err := e.volumes.load(e, keyVolume, decodeJSON[volumes.Volume]); err != nil {
+		return err
+	}
+	if err := e.templates.load(e, keyTemplate, decodeJSON[templates.Template]); err != nil {
+		return err
+	}
+	if err := e.uses.load(e, keyUse, decodeJSON[pods.Use]); err != nil {
+		return err
+	}
+	if err := e.sshKeys.load(e, keySSHKeys, decodeJSON[[]string]); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.jobs.load(ctx, e)
+}
+
+// each calls fn with every record of a kind.
+func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = unavailable("read", fmt.Errorf("%v", p)) // the database was closed meanwhile
+		}
+	}()
+	from, to := span(prefix)
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return unavailable("read", err)
+	}
+	for it.First(); it.Valid(); it.Next() {
+		v, err := it.ValueAndErr()
+		if err == nil && prefix[0] != keyCount {
+			v, err = open(it.Key(), v)
+		}
+		if err == nil {
+			err = fn(it.Key(), v)
+		}
+		if err != nil {
+			return unavailable("read", errors.Join(err, it.Close()))
+		}
+	}
+	if err := it.Close(); err != nil {
+		return unavailable("read", err)
+	}
+	return nil
+}
+
+// get reads one record; the value is the caller's. ok is false when there is none.
+func (e *engine) get(key []byte) (value []byte, ok bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = e.given(fmt.Errorf("read: %v", r)) // the database was closed meanwhile
+		}
+	}()
+	v, closer, err := e.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, e.given(unavailable("read "+kindNames[key[0]], err))
+	}
+	plain, err := open(key, v)
+	value = append([]byte{}, plain...)
+	if cerr := closer.Close(); err == nil && cerr != nil {
+		err = unavailable("read "+kindNames[key[0]], cerr)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return value, true, nil
+}
+
+// given prefers the reason why the engine has ended to what became of it.
+func (e *engine) given(err error) error {
+	if cause := e.err(); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func (e *engine) err() error {
+	if c := e.cause.Load(); c != nil {
+		return *c
+	}
+	return nil
+}
+
+// fail ends the use of the database. The first cause stays.
+func (e *engine) fail(err error) {
+	if !e.cause.CompareAndSwap(nil, &err) {
+		return
+	}
+	close(e.failed)
+	if !errors.Is(err, ErrClosed) {
+		e.s.opts.Logger.Error("the store failed", "dir", e.s.dir, "err", err)
+	}
+	select {
+	case e.s.failed <- struct{}{}:
+	default:
+	}
+}
+
+// quiet is the database's logger. Fatalf is how the database says that it cannot go on:
+// it would end the process, which is not ours to end.
+type quiet struct{ e *engine }
+
+func (quiet) Infof(string, ...any) {}
+
+func (q quiet) Errorf(text string, args ...any) {
+	if q.e.err() == nil {
+		q.e.s.opts.Logger.Error("database", "dir", q.e.s.dir, "err", strings.TrimSpace(fmt.Sprintf(text, args...)))
+	}
+}
+
+func (q quiet) Fatalf(text string, args ...any) {
+	q.e.fail(problem.Newf(problem.Unavailable, "the store failed: %s", fmt.Sprintf(text, args...)))
+}

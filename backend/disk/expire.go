@@ -1,0 +1,122 @@
+package disk
+
+import (
+	"context"
+
+	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Expire implements serverless.JobQueue.
+func (q *Jobs) Expire(ctx context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
+	e, err := q.s.admitJobs(ctx, deletions, 0)
+	if err != nil {
+		return 0, err
+	}
+	var evs []serverless.Event
+	for limit > 0 {
+		ms, err := e.jobs.due(ctx, now, &limit)
+		if err != nil {
+			return 0, err
+		}
+		if len(ms) == 0 {
+			break
+		}
+		if err := e.jobs.commit(ms); err != nil {
+			return 0, err
+		}
+		for k := range ms {
+			evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
+		}
+	}
+	if len(evs) > 0 && q.s.jobHub.watched() {
+		q.s.jobHub.tell(evs)
+	}
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return e.jobs.x.Next(), nil
+}
+
+// due begins the ticks of what is due. It waits for a job that is busy only as long as it
+// keeps nobody waiting itself.
+func (q *queue) due(ctx context.Context, now serverless.Instant, limit *int) (ms []move, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	op := serverless.Op{Kind: serverless.OpTick}
+	for {
+		i := q.x.Due(now, limit)
+		if i == 0 {
+			return ms, nil
+		}
+		if q.x.Has(i, jobindex.Busy) {
+			q.x.Rearm(i)
+			if len(ms) > 0 {
+				return ms, nil
+			}
+			if err := q.wait(ctx, i); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		m := q.begin(now, i, &op)
+		if m.eff == 0 {
+			q.x.Rearm(i)
+			continue
+		}
+		m.rearm = true
+		ms = append(ms, m)
+	}
+}
+
+// Purge implements serverless.JobQueue.
+func (q *Jobs) Purge(ctx context.Context, now serverless.Instant, p serverless.PurgeQuery) (removed int, next uint64, err error) {
+	e, err := q.s.admitJobs(ctx, underWay, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	ms, next, err := e.jobs.purge(ctx, now, &p)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := e.jobs.commit(ms); err != nil {
+		return 0, 0, err
+	}
+	var evs []serverless.Event
+	for k := range ms {
+		if ms[k].err == nil {
+			removed++
+		}
+		evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
+	}
+	if len(evs) > 0 && q.s.jobHub.watched() {
+		q.s.jobHub.tell(evs)
+	}
+	return removed, next, nil
+}
+
+// purge begins the purge of queued jobs. It stops at one that is busy, and waits for it if
+// it is the first.
+func (q *queue) purge(ctx context.Context, now serverless.Instant, p *serverless.PurgeQuery) (ms []move, next uint64, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	op := serverless.Op{Kind: serverless.OpPurge}
+	for after := p.After; ; {
+		busy := uint32(0)
+		next = q.x.Queued(p.Endpoint, p.Owner, after, p.UpTo, p.Limit, func(i uint32) bool {
+			if q.x.Has(i, jobindex.Busy) {
+				busy = i
+				return false
+			}
+			if m := q.begin(now, i, &op); m.eff != 0 {
+				ms = append(ms, m)
+			}
+			return true
+		})
+		if busy == 0 || next != 0 {
+			return ms, next, nil
+		}
+		if err := q.wait(ctx, busy); err != nil {
+			return nil, 0, err
+		}
+	}
+}

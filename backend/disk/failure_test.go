@@ -1,0 +1,313 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// failing is a disk that can be told to fail.
+type failing struct {
+	vfs.FS
+	write atomic.Pointer[error] // what writes answer
+	sync  atomic.Pointer[error] // what syncs answer
+	free  atomic.Uint64
+}
+
+func failingDisk(under vfs.FS) *failing {
+	f := &failing{}
+	f.free.Store(1 << 40)
+	f.FS = errorfs.Wrap(under, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			if err := f.sync.Load(); err != nil {
+				return *err
+			}
+		}
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpRemove {
+			if err := f.write.Load(); err != nil {
+				return *err
+			}
+		}
+		return nil
+	}))
+	return f
+}
+
+func (f *failing) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: f.free.Load(), TotalBytes: 1 << 41}, nil
+}
+
+func unavailableError(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	d := problem.Of(err)
+	if d.Status != 503 {
+		t.Errorf("%s = %v (%d), want a problem of status 503", what, err, d.Status)
+	}
+	for _, w := range words {
+		if !strings.Contains(d.Detail, w) {
+			t.Errorf("%s: %q does not say %q", what, d.Detail, w)
+		}
+	}
+}
+
+func TestAFailedDiskIsAnsweredAndLeftBehind(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		set  func(f *failing, err *error)
+	}{
+		{"full", syscall.ENOSPC, func(f *failing, err *error) { f.write.Store(err) }},
+		{"read-only", syscall.EROFS, func(f *failing, err *error) { f.write.Store(err) }},
+		{"sync fails", syscall.EIO, func(f *failing, err *error) { f.sync.Store(err) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := failingDisk(vfs.NewCrashableMem())
+			s := opened(t, "store", inMemory(f))
+			ctx := t.Context()
+			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("before")}))
+			claimed := claimOne(t, s.Jobs(), "w")
+			c.set(f, &c.err)
+			unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []serverless.Job{newJob("lost")}), "the store failed", c.err.Error())
+			_, err := s.Jobs().Get(ctx, at, newJob("lost").Ref)
+			unavailableError(t, "Get of what was not acknowledged", err)
+			_, err = s.Pods().Get(ctx, "p")
+			unavailableError(t, "Get of a pod", err)
+			_, err = s.Endpoints().Get(ctx, "e")
+			unavailableError(t, "Get of an endpoint", err)
+			if err := s.Recover(ctx); err == nil {
+				t.Error("Recover while the disk fails must fail")
+			}
+			unavailableError(t, "Err", s.Err())
+
+			c.set(f, nil)
+			must(t, s.Recover(ctx))
+			must(t, s.Err())
+			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("after")}))
+			// Claims are not synced: this one may be lost, and the job is queued again then.
+			if getJob(t, s.Jobs(), claimed.Ref).Status == serverless.InQueue {
+				claimed = claimOne(t, s.Jobs(), "w")
+			}
+			finish(t, s.Jobs(), &claimed, "1")
+			r, err := s.Check(ctx)
+			must(t, err)
+			must(t, r.Err())
+		})
+	}
+}
+
+func TestRunRecoversTheStore(t *testing.T) {
+	f := failingDisk(vfs.NewCrashableMem())
+	s := opened(t, "store", inMemory(f))
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	back := make(chan struct{}, 8)
+	go s.Jobs().Watch(ctx, func(evs []serverless.Event) {
+		for _, e := range evs {
+			if e.Kind == serverless.EventGap {
+				back <- struct{}{}
+			}
+		}
+	})
+	<-back // the first one says that the watch is there
+	eio := error(syscall.EIO)
+	f.sync.Store(&eio)
+	if err := s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a")}); err == nil {
+		t.Fatal("Enqueue on a failing disk = nil")
+	}
+	f.sync.Store(nil)
+	<-back
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("b")}))
+	cancel()
+	must(t, <-ran)
+}
+
+// Every nth operation fails once: whatever it was, nothing that was acknowledged is lost,
+// and the store comes back.
+func TestAnyOneFailedWriteIsSurvived(t *testing.T) {
+	for n := int64(1); n < 60; n++ {
+		mem := vfs.NewCrashableMem()
+		var left atomic.Int64
+		left.Store(1 << 40)
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && left.Add(-1) == 0 {
+				return syscall.EIO
+			}
+			return nil
+		}))
+		opts := inMemory(fs)
+		opts.memTable = 64 << 10
+		s := opened(t, "store", opts)
+		left.Store(n)
+		var acked []serverless.Ref
+		for i := range 60 {
+			j := newJob("j" + string(rune('0'+i/10)) + string(rune('0'+i%10)))
+			j.Input = append(j.Input, make([]byte, 4000)...)
+			if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); err != nil {
+				unavailableError(t, "Enqueue", err)
+				must(t, s.Recover(t.Context()))
+				continue
+			}
+			acked = append(acked, j.Ref)
+		}
+		for _, ref := range acked {
+			if _, err := s.Jobs().Get(t.Context(), at, ref); err != nil {
+				t.Fatalf("operation %d failed: Get(%q) = %v, it was acknowledged", n, ref.ID, err)
+			}
+		}
+	}
+}
+
+func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
+	f := failingDisk(vfs.NewMem())
+	opts := inMemory(f)
+	opts.KeepFree = 100 << 20
+	s := opened(t, "store", opts)
+	ctx := t.Context()
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a"), newJob("b")}))
+	low := func(mib uint64) {
+		f.free.Store(mib << 20)
+		s.space.budget.Store(0) // as after some writing
+	}
+	low(90)
+	unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []serverless.Job{newJob("c")}), "disk space", "90 MiB")
+	j := claimOne(t, s.Jobs(), "w")
+	finish(t, s.Jobs(), &j, "1") // what is under way goes on
+	low(40)
+	_, err := s.Jobs().Claim(ctx, at, []serverless.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 1000}}, nil)
+	unavailableError(t, "Claim", err, "40 MiB")
+	if _, err := s.Jobs().Expire(ctx, at+86_400_000, 100); err != nil {
+		t.Errorf("Expire = %v: it makes room", err)
+	}
+	low(200)
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("d")}))
+	must(t, s.Err())
+}
+
+func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
+	f := failingDisk(vfs.NewMem())
+	opts := inMemory(f)
+	opts.Ballast, opts.KeepFree = 3<<20, 10<<20
+	s := opened(t, "store", opts)
+	size := func() int64 {
+		info, err := f.Stat("store/ballast")
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	if n := size(); n != 3<<20 {
+		t.Fatalf("the ballast has %d bytes, want %d", n, 3<<20)
+	}
+	full := error(syscall.ENOSPC)
+	f.write.Store(&full)
+	f.free.Store(0)
+	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a")}))
+	f.write.Store(nil) // room for a little
+	must(t, s.Recover(t.Context()))
+	if n := size(); n != 0 {
+		t.Errorf("the ballast has %d bytes after a recovery without space, want 0", n)
+	}
+	f.free.Store(1 << 40)
+	must(t, s.Recover(t.Context()))
+	if n := size(); n != 3<<20 {
+		t.Errorf("the ballast has %d bytes when there is space again, want %d", n, 3<<20)
+	}
+}
+
+// Bit rot in every table of the store, one byte at a time.
+func TestWhatRotsIsNeverServed(t *testing.T) {
+	mem := vfs.NewMem()
+	s := opened(t, "store", inMemory(mem))
+	ctx := t.Context()
+	for _, id := range []string{"a", "b", "c"} {
+		j := newJob(id)
+		j.Input = append(j.Input, strings.Repeat(id, 2000)...)
+		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	}
+	s = reopen(t, s) // writes a table
+	must(t, s.Close())
+	names, err := mem.List("store")
+	must(t, err)
+	found, flips := 0, 0
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		whole := readFile(t, mem, "store/"+name)
+		step := 37
+		if budget() > 0 {
+			step = 1
+		}
+		for at := 0; at < len(whole); at += step {
+			flips++
+			rotten := append([]byte{}, whole...)
+			rotten[at] ^= 0x10
+			writeFile(t, mem, "store/"+name, rotten)
+			if servesWrong(t, mem, &found) {
+				t.Errorf("%s with byte %d changed: something else than what was stored was served", name, at)
+			}
+		}
+		writeFile(t, mem, "store/"+name, whole)
+	}
+	if flips == 0 || found == 0 {
+		t.Fatalf("%d bytes were changed and %d of them found", flips, found)
+	}
+	t.Logf("%d bytes changed, %d found", flips, found)
+}
+
+// servesWrong opens a copy of the store and looks at what it says.
+func servesWrong(t *testing.T, mem *vfs.MemFS, found *int) bool {
+	t.Helper()
+	copied := vfs.NewMem()
+	if _, err := vfs.Clone(mem, copied, "store", "store"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), "store", inMemory(copied))
+	if err != nil {
+		*found++
+		unavailableError(t, "Open", err)
+		return false
+	}
+	defer s.Close()
+	wrong := false
+	for _, id := range []string{"a", "b", "c"} {
+		j, err := s.Jobs().Get(t.Context(), serverless.Instant(1_780_000_000_001), newJob(id).Ref)
+		if err != nil {
+			*found++
+			unavailableError(t, "Get", err)
+			continue
+		}
+		want := string(newJob(id).Input) + strings.Repeat(id, 2000)
+		wrong = wrong || string(j.Input) != want
+	}
+	return wrong
+}
+
+func readFile(t *testing.T, fs vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fs.Open(name)
+	must(t, err)
+	b, err := io.ReadAll(f)
+	must(t, errors.Join(err, f.Close()))
+	return b
+}
+
+func writeFile(t *testing.T, fs vfs.FS, name string, b []byte) {
+	t.Helper()
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	must(t, err)
+	_, err = f.Write(b)
+	must(t, errors.Join(err, f.Sync(), f.Close()))
+}

@@ -1,0 +1,120 @@
+package disk
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// The first byte of a key says what it is. Numbers are big-endian, so that the order of
+// keys is theirs.
+const (
+	keyMeta     = 'm' // name
+	keyEndpoint = 'e' // id
+	keyPod      = 'p' // id
+	keyRegistry = 'r' // id
+	keyVolume   = 'v' // id
+	keyTemplate = 't' // id
+	keySSHKeys  = 'k' // user
+	keyUse      = 'u' // kind, id, start: what was used
+	keyJob      = 'j' // uid: what the index holds of a job
+	keyBody     = 'b' // uid, kind, more: its payloads
+	keyEntry    = 'o' // uid, run: a webhook that was not settled
+	keyAttempt  = 'a' // uid, number: the log of webhooks
+	keyCount    = 'c' // endpoint: counters of jobs that are gone, as sums
+	keyIntent   = 'i' // key of a body that is stored before its job is
+)
+
+// The kinds of bodies.
+const (
+	bodyInput  = 0
+	bodyOutput = 1 // version
+	bodyChunk  = 2 // generation, number
+	bodyExtras = 3
+)
+
+func textKey(kind byte, text string) []byte { return append([]byte{kind}, text...) }
+
+func uidKey(kind byte, uid uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), kind), uid)
+}
+
+func bodyKey(uid uint64, kind byte) []byte { return append(uidKey(keyBody, uid), kind) }
+
+func outputKey(uid uint64, version uint32) []byte {
+	return binary.BigEndian.AppendUint32(bodyKey(uid, bodyOutput), version)
+}
+
+func chunkKey(uid uint64, gen, n uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(bodyKey(uid, bodyChunk), gen), n)
+}
+
+func entryKey(uid uint64, run uint8) []byte { return append(uidKey(keyEntry, uid), run) }
+
+func attemptKey(uid, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(uidKey(keyAttempt, uid), n)
+}
+
+// span is all keys that begin with prefix.
+func span(prefix []byte) (from, to []byte) {
+	to = append([]byte(nil), prefix...)
+	for i := len(to) - 1; i >= 0; i-- {
+		if to[i]++; to[i] != 0 {
+			return prefix, to[:i+1]
+		}
+	}
+	return prefix, nil
+}
+
+// sumSize is how many bytes of a record are its checksum.
+const sumSize = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// put adds a record to a batch: its value, which may come in parts, and a checksum over
+// key and value.
+func put(b *pebble.Batch, key []byte, value ...[]byte) {
+	n := sumSize
+	for _, v := range value {
+		n += len(v)
+	}
+	op := b.SetDeferred(len(key), n)
+	copy(op.Key, key)
+	at := op.Value
+	for _, v := range value {
+		at = at[copy(at, v):]
+	}
+	binary.LittleEndian.PutUint32(at, sum(key, op.Value[:n-sumSize]))
+	// A batch in memory takes every record.
+	_ = op.Finish()
+}
+
+// open is the inverse of put's checksum.
+func open(key, record []byte) ([]byte, error) {
+	n := len(record) - sumSize
+	if n < 0 || sum(key, record[:n]) != binary.LittleEndian.Uint32(record[n:]) {
+		return nil, damaged(key)
+	}
+	return record[:n:n], nil
+}
+
+// ErrDamaged is wrapped by the error of a read of something that a checksum refuses.
+var ErrDamaged = problem.New(problem.Unavailable, "a record of the store is damaged")
+
+var kindNames = map[byte]string{
+	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyRegistry: "a registry",
+	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyUse: "what was used",
+	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
+	keyCount: "a counter", keyIntent: "a payload on its way",
+}
+
+func damaged(key []byte) error {
+	return problem.Newf(problem.Unavailable, "%w: %s, key %x", ErrDamaged, kindNames[key[0]], key)
+}

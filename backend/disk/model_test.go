@@ -1,0 +1,118 @@
+package disk
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+// walk makes a seeded walk; its seed is printed when it fails.
+func walk(t *testing.T, seed uint64, steps int, q serverless.JobQueue) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	if err := (serverlesstest.Walk{Queue: q, Steps: steps, Draw: rng.IntN}).Run(t.Context()); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+}
+
+// seeds is n in a short test and many in a long one.
+func seeds(n uint64) uint64 {
+	if budget() > 0 {
+		return 50 * n
+	}
+	return n
+}
+
+func TestJobsAnswerAsTheModelDoes(t *testing.T) {
+	for seed := range seeds(4) {
+		walk(t, seed, 400, memStore(t).Jobs())
+	}
+}
+
+func TestJobsAnswerAsTheModelDoesAcrossReopenings(t *testing.T) {
+	for seed := range seeds(10) {
+		q := &reopening{t: t, s: opened(t, "store", inMemory(vfs.NewMem())), rng: rand.New(rand.NewPCG(seed, 1))}
+		walk(t, seed, 100, q)
+	}
+}
+
+// reopening is a queue whose store is closed and opened again now and then.
+type reopening struct {
+	t   *testing.T
+	s   *Store
+	rng *rand.Rand
+	// Leases of deliveries are in memory, and the model has no restarts: once there was one
+	// the store stays open.
+	sent bool
+}
+
+func (q *reopening) jobs() *Jobs {
+	if !q.sent && q.rng.IntN(20) == 0 {
+		q.s = reopen(q.t, q.s)
+	}
+	return q.s.Jobs()
+}
+
+func (q *reopening) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+	return q.jobs().Enqueue(ctx, jobs)
+}
+
+func (q *reopening) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+	return q.jobs().Claim(ctx, now, slots, out)
+}
+
+func (q *reopening) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+	return q.jobs().Apply(ctx, now, ops, res)
+}
+
+func (q *reopening) Expire(ctx context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
+	return q.jobs().Expire(ctx, now, limit)
+}
+
+func (q *reopening) Purge(ctx context.Context, now serverless.Instant, p serverless.PurgeQuery) (int, uint64, error) {
+	return q.jobs().Purge(ctx, now, p)
+}
+
+func (q *reopening) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+	return q.jobs().Get(ctx, now, ref)
+}
+
+func (q *reopening) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) ([][]byte, serverless.State, error) {
+	return q.jobs().Chunks(ctx, now, ref, maxBytes)
+}
+
+func (q *reopening) List(ctx context.Context, now serverless.Instant, lq serverless.ListQuery) iter.Seq2[serverless.Job, error] {
+	return q.jobs().List(ctx, now, lq)
+}
+
+func (q *reopening) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
+	return q.jobs().Stats(ctx, now, endpoint)
+}
+
+func (q *reopening) Watch(ctx context.Context, f func([]serverless.Event)) error {
+	return q.s.Jobs().Watch(ctx, f)
+}
+
+func (q *reopening) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+	ds, err := q.jobs().Deliveries(ctx, now, until, limit)
+	q.sent = q.sent || len(ds) > 0
+	return ds, err
+}
+
+func (q *reopening) Record(ctx context.Context, a []serverless.Attempt) error {
+	return q.jobs().Record(ctx, a)
+}
+
+func (q *reopening) NextDelivery(ctx context.Context) (serverless.Instant, error) {
+	return q.jobs().NextDelivery(ctx)
+}
+
+func (q *reopening) Attempts(ctx context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
+	return q.jobs().Attempts(ctx, ref)
+}

@@ -1,0 +1,351 @@
+package disk
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A move is one op on one job, from the moment that the job is busy with it.
+type move struct {
+	i             uint32
+	ref           serverless.Ref
+	owner         string
+	before, after serverless.State
+	was, note     jobindex.Note // before and after
+	marks         jobindex.Marks
+	eff           serverless.Effect
+	err           error
+	op            *serverless.Op
+	now           serverless.Instant
+	early         bool // the payload is stored already
+	rearm         bool // it was taken out of the order of what is due
+}
+
+// begin decides a move of a job at rest, and makes the job busy if there is something to
+// do. The caller holds mu.
+func (q *queue) begin(now serverless.Instant, i uint32, op *serverless.Op) (m move) {
+	m = move{i: i, before: q.x.State(i), op: op, now: now}
+	m.after = m.before
+	if q.e.s.opts.mutants.skipToken && op.Kind > serverless.OpClaim && op.Kind <= serverless.OpProgress {
+		stale := *op
+		stale.Token, stale.Worker = m.before.Token, m.before.Worker
+		op = &stale
+	}
+	m.eff, m.err = m.after.Apply(now, op)
+	if m.eff == 0 {
+		return m
+	}
+	m.ref, m.owner, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Note(i)
+	m.note = m.was
+	if q.x.Has(i, jobindex.Extras) {
+		m.marks = jobindex.Extras
+	}
+	if m.eff&serverless.PutOutput != 0 {
+		m.note.Output = nextOutput(m.was.Output)
+	}
+	if m.eff&serverless.DropOutput != 0 {
+		// The chunks of the next run have keys of their own: those of this one can be
+		// removed when nobody can be reading them any more. So has its output.
+		m.note.Chunk++
+		m.note.Output = noOutput(m.was.Output)
+	}
+	q.x.Mark(i, jobindex.Busy, 0)
+	return m
+}
+
+// The version of an output is odd when there is one. It only grows, so that a version is
+// never read as another.
+func nextOutput(v uint32) uint32 { return (v + 1) | 1 }
+func noOutput(v uint32) uint32   { return (v + 1) &^ 1 }
+func hasOutput(v uint32) bool    { return v&1 != 0 }
+
+// durable reports whether the move must be on disk before anybody sees it: what the user
+// or a worker was told, and every end, by whomever.
+func (m *move) durable() bool {
+	if m.eff&serverless.Delete != 0 {
+		return false // whoever finds the job again finds it past its time
+	}
+	return m.op.Kind.Durable() || m.after.Status.Terminal() && !m.before.Status.Terminal()
+}
+
+// write puts the move into a batch. The committer calls it.
+func (q *queue) write(b *pebble.Batch, m *move) {
+	uid := m.was.Tag
+	q.count(b, m)
+	if m.eff&serverless.Delete != 0 {
+		q.erase(b, m)
+		return
+	}
+	if m.eff&serverless.NewSeq != 0 {
+		q.numbers(b)
+		m.after.Seq = q.seq
+		q.seq++
+	}
+	if m.eff&serverless.PutOutput != 0 {
+		key := outputKey(uid, m.note.Output)
+		if head, payload := outputParts(m.op); m.early {
+			bigStored(b, key)
+		} else {
+			put(b, key, head, payload)
+		}
+	}
+	if m.eff&serverless.AddChunk != 0 {
+		key := chunkKey(uid, m.note.Chunk, m.after.Chunks-1)
+		if m.early {
+			bigStored(b, key)
+		} else {
+			put(b, key, m.op.Payload)
+		}
+	}
+	s := stored{ref: m.ref, owner: m.owner, state: m.after, note: m.note, marks: m.marks}
+	if m.eff&serverless.PutOutbox != 0 && !q.e.s.opts.mutants.noOutbox && q.pin(uid, m.after.Run, m.note.Output) {
+		s.due = m.now
+		var room [256]byte
+		put(b, entryKey(uid, m.after.Run), s.appendTo(room[:0]))
+		s.due = 0
+	}
+	q.writeJob(b, &s)
+}
+
+// count keeps what a job has counted for, when it can no longer be seen in its state.
+func (q *queue) count(b *pebble.Batch, m *move) {
+	var s sums
+	// A job that is gone, or runs again, has ended once all the same.
+	if m.eff&serverless.Delete != 0 || m.before.Status.Terminal() && !m.after.Status.Terminal() {
+		switch m.before.Status {
+		case serverless.Completed:
+			s[0] = 1
+		case serverless.Failed, serverless.TimedOut:
+			s[1] = 1
+		}
+	}
+	if m.eff&serverless.Requeued != 0 {
+		s[2] = 1
+	}
+	if s != (sums{}) {
+		_ = b.Merge(textKey(keyCount, m.ref.Endpoint), s.bytes(), nil) // a batch takes every record
+	}
+}
+
+// erase removes the job. A webhook that was not settled keeps the payloads.
+func (q *queue) erase(b *pebble.Batch, m *move) {
+	uid := m.was.Tag
+	drop(b, uidKey(keyJob, uid))
+	if p := q.pins[uid]; p != nil {
+		p.gone = true
+	} else {
+		q.eraseBodies(b, m)
+	}
+	if m.before.Flags&serverless.HasWebhook != 0 {
+		dropAll(b, uidKey(keyAttempt, uid))
+	}
+}
+
+// eraseBodies removes all payloads of a job. Most jobs have two, by known keys.
+func (q *queue) eraseBodies(b *pebble.Batch, m *move) {
+	uid, n := m.was.Tag, m.was
+	if n.Chunk > 0 || n.Output > 1 || m.before.Chunks > 0 {
+		dropAll(b, uidKey(keyBody, uid))
+		return
+	}
+	drop(b, bodyKey(uid, bodyInput))
+	if hasOutput(n.Output) {
+		drop(b, outputKey(uid, n.Output))
+	}
+	if m.marks&jobindex.Extras != 0 {
+		drop(b, bodyKey(uid, bodyExtras))
+	}
+}
+
+// A batch in memory takes every record, so that nothing of it can fail.
+func drop(b *pebble.Batch, key []byte) { _ = b.Delete(key, nil) }
+
+func dropAll(b *pebble.Batch, prefix []byte) {
+	from, to := span(prefix)
+	_ = b.DeleteRange(from, to, nil)
+}
+
+// clean removes what the move has made void. It is written once nobody can be reading it.
+func (q *queue) clean(b *pebble.Batch, m *move) {
+	uid := m.was.Tag
+	if m.eff&serverless.DropOutput != 0 && m.before.Chunks > 0 {
+		dropAll(b, chunkKey(uid, m.was.Chunk, 0)[:14])
+	}
+	if hasOutput(m.was.Output) && m.was.Output != m.note.Output && !q.keep(uid, m.was.Output) {
+		drop(b, outputKey(uid, m.was.Output))
+	}
+	if m.eff&serverless.DropChunks != 0 {
+		for n := m.before.Drained; n < m.after.Drained; n++ {
+			drop(b, chunkKey(uid, m.was.Chunk, n))
+		}
+	}
+}
+
+// messy reports whether clean has something to do.
+func (m *move) messy() bool {
+	if m.eff&serverless.Delete != 0 {
+		return false
+	}
+	return m.eff&serverless.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) ||
+		m.eff&serverless.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&serverless.DropChunks != 0
+}
+
+// publish makes the move visible and lets the next one of the job go on. The caller holds
+// mu.
+func (q *queue) publish(m *move) {
+	if m.eff&serverless.Delete != 0 {
+		q.x.Move(m.i, &m.before, &m.after, m.eff)
+		q.rest(m.i)
+		return
+	}
+	q.x.Move(m.i, &m.before, &m.after, m.eff)
+	q.x.SetNote(m.i, m.note)
+	passed := q.x.Has(m.i, jobindex.Passed)
+	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Passed)
+	if passed && m.after.Status == serverless.InQueue && m.eff&serverless.EvReady == 0 {
+		q.x.PutBack(m.i)
+	}
+	if m.rearm {
+		q.x.Rearm(m.i)
+	}
+	if m.eff&serverless.PutOutbox != 0 {
+		q.outbox.add(m.was.Tag, m.after.Run, 0, m.now)
+	}
+	q.rest(m.i)
+}
+
+// commit writes moves, publishes them, and cleans up after them.
+func (q *queue) commit(ms []move) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	sync, messy := false, false
+	for k := range ms {
+		sync = sync || ms[k].durable()
+		messy = messy || ms[k].messy()
+	}
+	err := q.e.commit(sync, func(b *pebble.Batch) {
+		for k := range ms {
+			q.write(b, &ms[k])
+		}
+	}, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for k := range ms {
+			q.publish(&ms[k])
+		}
+	})
+	if err != nil || !messy {
+		return err
+	}
+	return q.e.submit(&commit{write: func(b *pebble.Batch) {
+		for k := range ms {
+			if ms[k].messy() {
+				q.clean(b, &ms[k])
+			}
+		}
+	}, done: make(chan struct{})})
+}
+
+// storeEarly stores a big payload before the commit that needs it, which it would hold up.
+// The job is busy meanwhile.
+func (q *queue) storeEarly(ctx context.Context, m *move) (err error) {
+	if len(m.op.Payload) <= bigBody || m.eff&serverless.Delete != 0 {
+		return nil
+	}
+	switch {
+	case m.eff&serverless.PutOutput != 0:
+		head, payload := outputParts(m.op)
+		err = q.e.storeBig(ctx, outputKey(m.was.Tag, m.note.Output), head, payload)
+	case m.eff&serverless.AddChunk != 0:
+		err = q.e.storeBig(ctx, chunkKey(m.was.Tag, m.note.Chunk, m.after.Chunks-1), m.op.Payload)
+	default:
+		return nil
+	}
+	m.early = err == nil
+	return err
+}
+
+// Apply implements serverless.JobQueue.
+func (q *Jobs) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+	size := int64(0)
+	for i := range ops {
+		size += int64(len(ops[i].Payload))
+	}
+	e, err := q.s.admitJobs(ctx, underWay, size)
+	if err != nil {
+		return err
+	}
+	var evs []serverless.Event
+	tell := q.s.jobHub.watched()
+	evs, err = e.jobs.apply(ctx, now, ops, res, evs)
+	if tell && len(evs) > 0 {
+		q.s.jobHub.tell(evs)
+	}
+	return err
+}
+
+// apply makes the moves: those that meet a job that is busy wait for it, after what was
+// begun so far is done.
+func (q *queue) apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result, evs []serverless.Event) ([]serverless.Event, error) {
+	for done := 0; done < len(ops); {
+		ms, n, err := q.beginSome(ctx, now, ops[done:], res[done:])
+		if err != nil {
+			return evs, err
+		}
+		for k := range ms {
+			if err := q.storeEarly(ctx, &ms[k]); err != nil {
+				// The store has failed with it: nobody waits for the job.
+				return evs, err
+			}
+		}
+		if err := q.commit(ms); err != nil {
+			return evs, err
+		}
+		k := 0
+		for j := range n {
+			if r := &res[done+j]; r.Effect != 0 {
+				r.State = ms[k].after // with the Seq that it was given
+				evs = r.Effect.Events(evs, ops[done+j].Ref, ms[k].before.Worker)
+				k++
+			}
+		}
+		done += n
+	}
+	return evs, nil
+}
+
+// beginSome begins as many of the ops as can go into one commit.
+func (q *queue) beginSome(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) (ms []move, n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n < len(ops) {
+		op := &ops[n]
+		i := q.x.Find(op.Ref)
+		if i == 0 {
+			res[n] = serverless.Result{Err: serverless.ErrNotFound}
+			n++
+			continue
+		}
+		if q.x.Has(i, jobindex.Busy) {
+			if len(ms) > 0 {
+				return ms, n, nil
+			}
+			if err := q.wait(ctx, i); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		m := q.begin(now, i, op)
+		res[n] = serverless.Result{State: m.after, Effect: m.eff, Err: m.err}
+		if m.eff != 0 {
+			ms = append(ms, m)
+		}
+		n++
+	}
+	return ms, n, nil
+}

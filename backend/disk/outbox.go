@@ -1,0 +1,435 @@
+package disk
+
+import (
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// attemptsKept is how many attempts the log of a job shows.
+const attemptsKept = 100
+
+// outbox is the webhooks that were not settled, by the instant at which they are due. What
+// they send is on disk. It has no pointers but in what is under way.
+type outbox struct {
+	list   []entry
+	free   []uint32
+	heap   []uint32 // numbers in list
+	by     map[entryID]uint32
+	leased map[serverless.Token]lease
+	// recording has the leases whose attempts are on their way to the disk.
+	recording map[serverless.Token]bool
+	token     serverless.Token
+}
+
+type entryID struct {
+	uid uint64
+	run uint8
+}
+
+type entry struct {
+	entryID
+	token serverless.Token
+	due   serverless.Instant // next attempt, or end of the lease
+	tries uint32
+	pos   int // in the heap; -1: it is being recorded
+}
+
+// A lease is what a delivery was handed out as.
+type lease struct {
+	n          uint32
+	endpoint   string
+	deliveryID string
+}
+
+func (o *outbox) init(epoch uint32) {
+	o.by, o.leased = map[entryID]uint32{}, map[serverless.Token]lease{}
+	o.recording = map[serverless.Token]bool{}
+	o.token = serverless.Token(epoch) << 32
+}
+
+func (o *outbox) add(uid uint64, run uint8, tries uint32, due serverless.Instant) {
+	id := entryID{uid, run}
+	if _, ok := o.by[id]; ok {
+		return
+	}
+	var n uint32
+	if k := len(o.free); k > 0 {
+		n, o.free = o.free[k-1], o.free[:k-1]
+	} else {
+		o.list = append(o.list, entry{})
+		n = uint32(len(o.list) - 1)
+	}
+	o.list[n] = entry{entryID: id, due: due, tries: tries}
+	o.by[id] = n
+	heap.Push(o, n)
+}
+
+// remove forgets an entry that is not in the heap.
+func (o *outbox) remove(n uint32) {
+	delete(o.by, o.list[n].entryID)
+	o.list[n] = entry{}
+	o.free = append(o.free, n)
+}
+
+// Len implements heap.Interface.
+func (o *outbox) Len() int { return len(o.heap) }
+
+// Less implements heap.Interface.
+func (o *outbox) Less(i, j int) bool { return o.list[o.heap[i]].due < o.list[o.heap[j]].due }
+
+// Swap implements heap.Interface.
+func (o *outbox) Swap(i, j int) {
+	o.heap[i], o.heap[j] = o.heap[j], o.heap[i]
+	o.list[o.heap[i]].pos, o.list[o.heap[j]].pos = i, j
+}
+
+// Push implements heap.Interface.
+func (o *outbox) Push(x any) {
+	n := x.(uint32)
+	o.list[n].pos = len(o.heap)
+	o.heap = append(o.heap, n)
+}
+
+// Pop implements heap.Interface.
+func (o *outbox) Pop() any {
+	k := len(o.heap) - 1
+	n := o.heap[k]
+	o.heap = o.heap[:k]
+	o.list[n].pos = -1
+	return n
+}
+
+// A pin keeps payloads that a webhook still needs. The committer has them.
+type pin struct {
+	runs []pinned
+	gone bool     // the job is deleted: all goes with the last run
+	void []uint32 // outputs that the job no longer has
+}
+
+type pinned struct {
+	run    uint8
+	output uint32
+}
+
+// pin keeps the payloads of a run for its webhook. It reports false when the run has one
+// already.
+func (q *queue) pin(uid uint64, run uint8, output uint32) bool {
+	p := q.pins[uid]
+	if p == nil {
+		p = &pin{}
+		q.pins[uid] = p
+	}
+	if slices.ContainsFunc(p.runs, func(r pinned) bool { return r.run == run }) {
+		return false
+	}
+	p.runs = append(p.runs, pinned{run, output})
+	return true
+}
+
+// keep reports whether a webhook needs this output of a job, which does not.
+func (q *queue) keep(uid uint64, output uint32) bool {
+	p := q.pins[uid]
+	if p == nil || !p.needs(output) {
+		return false
+	}
+	p.void = append(p.void, output)
+	return true
+}
+
+func (p *pin) needs(output uint32) bool {
+	return slices.ContainsFunc(p.runs, func(r pinned) bool { return r.output == output })
+}
+
+// unpin removes what no webhook needs any more.
+func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint8) {
+	p := q.pins[uid]
+	if p == nil {
+		return
+	}
+	p.runs = slices.DeleteFunc(p.runs, func(r pinned) bool { return r.run == run })
+	if len(p.runs) == 0 {
+		delete(q.pins, uid)
+		if p.gone {
+			dropAll(b, uidKey(keyBody, uid))
+			return
+		}
+	}
+	for _, v := range p.void {
+		if !p.needs(v) {
+			drop(b, outputKey(uid, v))
+		}
+	}
+	p.void = slices.DeleteFunc(p.void, func(v uint32) bool { return !p.needs(v) })
+}
+
+func (q *queue) loadEntries() error {
+	return each(q.e.db, []byte{keyEntry}, func(key, value []byte) error {
+		var s stored
+		if err := s.decode(key, value); err != nil {
+			return err
+		}
+		uid, run := s.note.Tag, s.state.Run
+		q.outbox.add(uid, run, s.tries, s.due)
+		q.pin(uid, run, s.note.Output)
+		p := q.pins[uid]
+		if i := q.x.Find(s.ref); i == 0 || q.x.Note(i).Tag != uid {
+			p.gone = true
+		} else if out := q.x.Note(i).Output; out != s.note.Output && hasOutput(s.note.Output) {
+			p.void = append(p.void, s.note.Output)
+		}
+		return nil
+	})
+}
+
+// Deliveries implements serverless.Outbox. Leases are in memory: after a restart what was
+// on its way is sent once more.
+func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	var ds []serverless.Delivery
+	for len(ds) < limit {
+		n, id, token, ok := e.jobs.lease(now, until)
+		if !ok {
+			break
+		}
+		d, err := e.delivery(id)
+		if err != nil {
+			if cause := e.err(); cause != nil {
+				return nil, cause
+			}
+			// It cannot be sent as it was. Its lease runs out, and it is read again.
+			q.s.opts.Logger.Error("a webhook cannot be read", "err", err)
+			continue
+		}
+		d.Token = token
+		if e.jobs.handOut(n, d) {
+			ds = append(ds, *d)
+		}
+	}
+	return ds, nil
+}
+
+// lease takes the first entry that is due.
+func (q *queue) lease(now, until serverless.Instant) (n uint32, id entryID, t serverless.Token, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := &q.outbox
+	if len(o.heap) == 0 || o.list[o.heap[0]].due > now {
+		return 0, entryID{}, 0, false
+	}
+	n = o.heap[0]
+	e := &o.list[n]
+	delete(o.leased, e.token)
+	o.token++
+	e.token, e.due = o.token, until
+	heap.Fix(o, 0)
+	return n, e.entryID, e.token, true
+}
+
+// handOut notes what a lease is for, unless it is lost by now.
+func (q *queue) handOut(n uint32, d *serverless.Delivery) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.outbox.list[n].token != d.Token {
+		return false
+	}
+	q.outbox.leased[d.Token] = lease{n, d.Job.Endpoint, d.ID}
+	return true
+}
+
+// delivery reads an entry and its payloads.
+func (e *engine) delivery(id entryID) (*serverless.Delivery, error) {
+	key := entryKey(id.uid, id.run)
+	v, err := e.mustGet(key)
+	if err != nil {
+		return nil, err
+	}
+	var s stored
+	if err := s.decode(key, v); err != nil {
+		return nil, err
+	}
+	d := &serverless.Delivery{
+		ID: serverless.DeliveryID(s.ref, id.run), Tries: int(s.tries),
+		Job: serverless.Job{Ref: s.ref, Owner: s.owner, State: s.state},
+	}
+	return d, e.payloads(&d.Job, s.note, s.marks)
+}
+
+// A settling is what an attempt does to an entry.
+type settling struct {
+	n   uint32
+	id  entryID
+	a   *serverless.Attempt
+	s   stored
+	log []byte // the attempt for the log of the job; nil: the job is not there
+}
+
+// Record implements serverless.Outbox.
+func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
+	e, err := q.s.admitJobs(ctx, deletions, 0)
+	if err != nil {
+		return err
+	}
+	logs := make([][]byte, len(as))
+	for i := range as {
+		if logs[i], err = json.Marshal(&as[i]); err != nil {
+			return fmt.Errorf("disk: log an attempt: %w", err)
+		}
+	}
+	var list []settling
+	for i := range as {
+		if s, ok := e.jobs.settle(&as[i], logs[i]); ok {
+			list = append(list, s)
+		}
+	}
+	for i := range list {
+		key := entryKey(list[i].id.uid, list[i].id.run)
+		v, err := e.mustGet(key)
+		if err == nil {
+			err = list[i].s.decode(key, v)
+		}
+		if err != nil {
+			e.fail(unavailable("record a delivery", err)) // entries are out of their order
+			return e.err()
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return e.commit(true, func(b *pebble.Batch) {
+		for i := range list {
+			e.jobs.writeSettling(b, &list[i])
+		}
+	}, func() {
+		e.jobs.mu.Lock()
+		defer e.jobs.mu.Unlock()
+		for i := range list {
+			e.jobs.publishSettling(&list[i])
+		}
+	})
+}
+
+// settle takes the entry of an attempt out of the order of what is due; ok is false when
+// its lease was lost.
+func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := &q.outbox
+	l, ok := o.leased[a.Token]
+	if !ok || l.endpoint != a.Endpoint || l.deliveryID != a.DeliveryID {
+		return s, false
+	}
+	e := &o.list[l.n]
+	if e.token != a.Token || e.pos < 0 {
+		return s, false
+	}
+	heap.Remove(o, e.pos)
+	delete(o.leased, a.Token)
+	o.recording[a.Token] = true
+	i := q.x.Find(a.Ref)
+	s = settling{n: l.n, id: e.entryID, a: a}
+	if !a.Postponed && i != 0 && q.x.Note(i).Tag == e.uid {
+		s.log = logged
+	}
+	return s, true
+}
+
+func (q *queue) writeSettling(b *pebble.Batch, s *settling) {
+	uid, run := s.id.uid, s.id.run
+	if s.log != nil {
+		q.numbers(b)
+		put(b, attemptKey(uid, q.seq), s.log)
+		q.seq++
+	}
+	if s.a.Next == 0 {
+		drop(b, entryKey(uid, run))
+		q.unpin(b, uid, run)
+		return
+	}
+	if !s.a.Postponed {
+		s.s.tries++
+	}
+	s.s.due = s.a.Next
+	var room [256]byte
+	put(b, entryKey(uid, run), s.s.appendTo(room[:0]))
+}
+
+func (q *queue) publishSettling(s *settling) {
+	o := &q.outbox
+	delete(o.recording, s.a.Token)
+	if s.a.Next == 0 {
+		o.remove(s.n)
+		return
+	}
+	e := &o.list[s.n]
+	e.token, e.due, e.tries = 0, s.a.Next, s.s.tries
+	heap.Push(o, s.n)
+}
+
+// NextDelivery implements serverless.Outbox.
+func (q *Jobs) NextDelivery(context.Context) (serverless.Instant, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return 0, err
+	}
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	if o := &e.jobs.outbox; len(o.heap) > 0 {
+		return o.list[o.heap[0]].due, nil
+	}
+	return 0, nil
+}
+
+// Attempts implements serverless.Outbox: the last ones, as long as the job is there.
+func (q *Jobs) Attempts(_ context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	uid, ok := e.jobs.uidOf(ref)
+	if !ok {
+		return nil, nil
+	}
+	var as []serverless.Attempt
+	err = each(e.db, uidKey(keyAttempt, uid), func(key, value []byte) error {
+		var a serverless.Attempt
+		if err := json.Unmarshal(value, &a); err != nil {
+			return damaged(key)
+		}
+		if e.jobs.recorded(a.Token) {
+			as = append(as, a)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, e.given(err)
+	}
+	return as[max(0, len(as)-attemptsKept):], nil
+}
+
+func (q *queue) uidOf(ref serverless.Ref) (uint64, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.x.Find(ref)
+	if i == 0 {
+		return 0, false
+	}
+	return q.x.Note(i).Tag, true
+}
+
+// recorded reports whether an attempt is durable: one that is being recorded may be on
+// disk already and is not to be seen.
+func (q *queue) recorded(t serverless.Token) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.outbox.recording[t]
+}

@@ -1,0 +1,107 @@
+package disk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// owned keeps records of one kind that belong to users, as JSON.
+type owned[T any] struct {
+	s        *Store
+	kind     byte
+	of       func(*engine) *table[T]
+	clone    func(T) T
+	order    func(a, b T) int
+	notFound error
+	exists   error
+}
+
+func (o *owned[T]) stored(id string, v T) (change[T], error) {
+	key := textKey(o.kind, id)
+	b, err := json.Marshal(v)
+	if err != nil {
+		return change[T]{}, fmt.Errorf("disk: encode %s %q: %w", kindNames[o.kind], id, err)
+	}
+	return change[T]{key: key, value: b, v: &v}, nil
+}
+
+func (o *owned[T]) create(ctx context.Context, id string, v T) error {
+	e, err := o.s.admit(ctx, newWork)
+	if err != nil {
+		return err
+	}
+	v = o.clone(v)
+	return o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
+		if old != nil {
+			return change[T]{}, o.exists
+		}
+		return o.stored(id, v)
+	}, nil)
+}
+
+// put adds a record or replaces it.
+func (o *owned[T]) put(ctx context.Context, id string, v T) error {
+	e, err := o.s.admit(ctx, underWay)
+	if err != nil {
+		return err
+	}
+	v = o.clone(v)
+	return o.of(e).change(ctx, e, id, func(*T) (change[T], error) { return o.stored(id, v) }, nil)
+}
+
+func (o *owned[T]) get(id string) (v T, err error) {
+	e, err := o.s.engine()
+	if err != nil {
+		return v, err
+	}
+	if p := o.of(e).get(id); p != nil {
+		return o.clone(*p), nil
+	}
+	return v, o.notFound
+}
+
+func (o *owned[T]) list(keep func(*T) bool) ([]T, error) {
+	e, err := o.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	var list []T
+	for _, p := range o.of(e).all(keep) {
+		list = append(list, o.clone(*p))
+	}
+	slices.SortFunc(list, o.order)
+	return list, nil
+}
+
+func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
+	e, err := o.s.admit(ctx, underWay)
+	if err != nil {
+		return v, err
+	}
+	err = o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
+		if old == nil {
+			return change[T]{}, o.notFound
+		}
+		v = o.clone(*old)
+		if err := fn(&v); err != nil {
+			return change[T]{}, err
+		}
+		return o.stored(id, o.clone(v))
+	}, nil)
+	return v, err
+}
+
+func (o *owned[T]) delete(ctx context.Context, id string) error {
+	e, err := o.s.admit(ctx, deletions)
+	if err != nil {
+		return err
+	}
+	return o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
+		if old == nil {
+			return change[T]{}, o.notFound
+		}
+		return change[T]{key: textKey(o.kind, id)}, nil
+	}, nil)
+}

@@ -1,0 +1,72 @@
+package disk
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/templates/templatestest"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/pods/volumes/volumestest"
+)
+
+func TestVolumes(t *testing.T) {
+	volumestest.TestStore(t, func(t *testing.T) volumes.Store { return memStore(t).Volumes() })
+}
+
+func TestTemplates(t *testing.T) {
+	templatestest.TestStore(t, func(t *testing.T) templates.Store { return memStore(t).Templates() })
+}
+
+func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
+	fs := vfs.NewMem()
+	s := opened(t, "store", inMemory(fs))
+	v := volumes.Volume{ID: "v", Owner: "alice", Name: "n", Size: 10, DataCenter: "d", Type: "STANDARD", Created: time.Unix(1, 0).UTC()}
+	if err := s.Volumes().Create(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	p := templates.Template{ID: "t", Owner: "alice", Name: "n", Created: v.Created, Template: pods.Template{Image: "i", Env: map[string]string{"A": "1"}}}
+	if err := s.Templates().Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	u := pods.Use{Owner: "alice", Kind: pods.PodUse, ID: "p", From: v.Created, To: v.Created.Add(time.Hour), GPU: 1}
+	for range 2 {
+		if err := s.Billing().Record(t.Context(), []pods.Use{u}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, keys := range [][]string{{"ssh-rsa AAA"}, {"ssh-rsa BBB", "ssh-rsa CCC"}} {
+		if err := s.SSHKeys().SetSSHKeys(t.Context(), "alice", keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, "store", inMemory(fs))
+	if got, err := s.Volumes().Get(t.Context(), "v"); err != nil || !cmp.Equal(v, got) {
+		t.Errorf("after a reopening: %+v, %v; want %+v", got, err, v)
+	}
+	got, err := s.Templates().Get(t.Context(), "t")
+	if diff := cmp.Diff(p, got); diff != "" || err != nil {
+		t.Errorf("after a reopening: %v (-want +got):\n%s", err, diff)
+	}
+	uses, err := s.Billing().Uses(t.Context(), "alice", v.Created, v.Created.Add(time.Second))
+	if diff := cmp.Diff([]pods.Use{u}, uses); diff != "" || err != nil {
+		t.Errorf("what was used after a reopening: %v (-want +got):\n%s", err, diff)
+	}
+	keys, err := s.SSHKeys().SSHKeys(t.Context(), "alice")
+	if diff := cmp.Diff([]string{"ssh-rsa BBB", "ssh-rsa CCC"}, keys); diff != "" || err != nil {
+		t.Errorf("keys after a reopening: %v (-want +got):\n%s", err, diff)
+	}
+	if keys, err := s.SSHKeys().SSHKeys(t.Context(), "bob"); err != nil || len(keys) != 0 {
+		t.Errorf("keys of a user who set none: %q, %v", keys, err)
+	}
+	if r, err := s.Check(t.Context()); err != nil || r.Err() != nil {
+		t.Errorf("Check = %v, %v", err, r.Err())
+	}
+}

@@ -1,0 +1,315 @@
+package disk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// Pods is a pods.Store.
+type Pods struct{ s *Store }
+
+// A podTable is the pods with what is asked of all of them: their order and their claims.
+type podTable struct {
+	table[pods.Pod]
+	order  map[group3]*order // by owner, by host, and all
+	claims map[string]*claimed
+}
+
+// A group3 names an order: of an owner's pods, of a host's, or (the zero value) of all.
+type group3 struct{ owner, host string }
+
+// claimed is how much of a resource is taken: shown is what is durable, held what a change
+// under way takes besides; what one gives back is held until it is durable.
+type claimed struct{ shown, held int64 }
+
+// An order is pods by Created and then ID.
+type order struct{ list []place }
+
+type place struct {
+	created time.Time
+	id      string
+}
+
+func (a place) compare(b place) int {
+	if c := a.created.Compare(b.created); c != 0 {
+		return c
+	}
+	return strings.Compare(a.id, b.id)
+}
+
+func (t *podTable) load(e *engine) error {
+	t.order, t.claims = map[group3]*order{}, map[string]*claimed{}
+	if err := t.table.load(e, keyPod, decodeJSON[pods.Pod]); err != nil {
+		return err
+	}
+	for _, r := range t.rows {
+		for _, c := range r.v.Placement.Claims {
+			t.claim(c.Resource).held += c.Units
+		}
+		t.publish(nil, r.v)
+	}
+	return nil
+}
+
+func (t *podTable) claim(resource string) *claimed {
+	c := t.claims[resource]
+	if c == nil {
+		c = &claimed{}
+		t.claims[resource] = c
+	}
+	return c
+}
+
+// reserve takes what a change needs more, or answers pods.ErrNoRoom and takes nothing.
+func (t *podTable) reserve(old, now []pods.Claim) error {
+	if slices.Equal(old, now) {
+		return nil
+	}
+	more := difference(old, now)
+	for _, c := range now {
+		if n := more[c.Resource]; n > 0 && t.claim(c.Resource).held+n > c.Limit {
+			return pods.ErrNoRoom
+		}
+	}
+	for resource, n := range more {
+		if n > 0 {
+			t.claim(resource).held += n
+		}
+	}
+	return nil
+}
+
+func difference(old, now []pods.Claim) map[string]int64 {
+	d := map[string]int64{}
+	for _, c := range old {
+		d[c.Resource] -= c.Units
+	}
+	for _, c := range now {
+		d[c.Resource] += c.Units
+	}
+	return d
+}
+
+// publish moves claims and places when a change has become durable.
+func (t *podTable) publish(old, now *pods.Pod) {
+	var before, after []pods.Claim
+	if old != nil {
+		before = old.Placement.Claims
+	}
+	if now != nil {
+		after = now.Placement.Claims
+	}
+	for resource, n := range difference(before, after) {
+		c := t.claim(resource)
+		c.shown += n
+		if n < 0 {
+			c.held += n
+		}
+		if c.shown == 0 && c.held == 0 {
+			delete(t.claims, resource)
+		}
+	}
+	was, is := groups(old), groups(now)
+	for _, g := range was {
+		if !slices.Contains(is, g) {
+			t.leave(g, old)
+		}
+	}
+	for _, g := range is {
+		if !slices.Contains(was, g) {
+			t.join(g, now)
+		}
+	}
+}
+
+func groups(p *pods.Pod) []group3 {
+	if p == nil {
+		return nil
+	}
+	g := []group3{{}}
+	if p.Owner != "" {
+		g = append(g, group3{owner: p.Owner})
+	}
+	if p.Placement.Host != "" {
+		g = append(g, group3{host: p.Placement.Host})
+	}
+	return g
+}
+
+func (t *podTable) join(g group3, p *pods.Pod) {
+	o := t.order[g]
+	if o == nil {
+		o = &order{}
+		t.order[g] = o
+	}
+	at := place{p.Created, p.ID}
+	i, _ := slices.BinarySearchFunc(o.list, at, place.compare)
+	o.list = slices.Insert(o.list, i, at)
+}
+
+func (t *podTable) leave(g group3, p *pods.Pod) {
+	o := t.order[g]
+	i, ok := slices.BinarySearchFunc(o.list, place{p.Created, p.ID}, place.compare)
+	if !ok {
+		return
+	}
+	if o.list = slices.Delete(o.list, i, i+1); len(o.list) == 0 {
+		delete(t.order, g)
+	}
+}
+
+// list is the pods of a group, in order.
+func (t *podTable) list(f pods.Filter) []*pods.Pod {
+	g := group3{owner: f.Owner}
+	if f.Owner == "" {
+		g.host = f.Host
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.order[g]
+	if o == nil {
+		return nil
+	}
+	list := make([]*pods.Pod, 0, len(o.list))
+	for _, at := range o.list {
+		p := t.rows[at.id].v
+		if f.Host == "" || p.Placement.Host == f.Host {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// change is table.change, for a pod.
+func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podTable, old *pods.Pod) (*pods.Pod, error)) error {
+	e, err := s.s.admit(ctx, what)
+	if err != nil {
+		return err
+	}
+	t := &e.pods
+	err = t.change(ctx, e, id, func(old *pods.Pod) (c change[pods.Pod], err error) {
+		c.key = textKey(keyPod, id)
+		if c.v, err = fn(t, old); err != nil {
+			return c, err
+		}
+		var before, after []pods.Claim
+		if old != nil {
+			before = old.Placement.Claims
+		}
+		if c.v != nil {
+			if c.value, err = json.Marshal(c.v); err != nil {
+				return c, fmt.Errorf("disk: encode pod %q: %w", id, err)
+			}
+			after = c.v.Placement.Claims
+		}
+		return c, t.reserve(before, after)
+	}, t.publish)
+	if err == nil {
+		s.s.podHub.tell([]string{id})
+	}
+	return err
+}
+
+// Create implements pods.Store.
+func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
+	return s.change(ctx, newWork, p.ID, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+		if old != nil {
+			return nil, pods.ErrExists
+		}
+		return p.Clone(), nil
+	})
+}
+
+// Get implements pods.Store.
+func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e, err := s.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	p := e.pods.get(id)
+	if p == nil {
+		return nil, pods.ErrNotFound
+	}
+	return p.Clone(), nil
+}
+
+// List implements pods.Store. It yields the pods of the instant at which it began.
+func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
+	return func(yield func(*pods.Pod, error) bool) {
+		e, err := s.s.engine()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, p := range e.pods.list(f) {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(p.Clone(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Update implements pods.Store. fn runs once, while no other pod can be changed.
+func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
+	var p *pods.Pod
+	err := s.change(ctx, underWay, id, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+		if old == nil {
+			return nil, pods.ErrNotFound
+		}
+		p = old.Clone()
+		if err := fn(p); err != nil {
+			return nil, err
+		}
+		return p.Clone(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Delete implements pods.Store.
+func (s *Pods) Delete(ctx context.Context, id string) error {
+	return s.change(ctx, deletions, id, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+		if old == nil {
+			return nil, pods.ErrNotFound
+		}
+		return nil, nil
+	})
+}
+
+// Used implements pods.Store.
+func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	e, err := s.s.engine()
+	if err != nil {
+		return 0, err
+	}
+	e.pods.mu.Lock()
+	defer e.pods.mu.Unlock()
+	if c := e.pods.claims[resource]; c != nil {
+		return c.shown, nil
+	}
+	return 0, nil
+}
+
+// Watch implements pods.Store.
+func (s *Pods) Watch(ctx context.Context, f func(ids []string)) error {
+	return s.s.podHub.watch(ctx, f, func() {})
+}

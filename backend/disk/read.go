@@ -1,0 +1,167 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A view is what the index shows of a job at one instant.
+type view struct {
+	i     uint32
+	job   serverless.Job // without payloads
+	note  jobindex.Note
+	marks jobindex.Marks
+}
+
+// look returns the job as it is seen; ok is false when it is not there.
+func (q *queue) look(now serverless.Instant, ref serverless.Ref) (v view, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.x.Find(ref)
+	if i == 0 || q.x.Has(i, jobindex.Hidden) {
+		return v, false
+	}
+	v = q.view(i)
+	return v, !v.job.Gone(now)
+}
+
+func (q *queue) view(i uint32) view {
+	v := view{i: i, note: q.x.Note(i), job: serverless.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: q.x.State(i)}}
+	if q.x.Has(i, jobindex.Extras) {
+		v.marks = jobindex.Extras
+	}
+	return v
+}
+
+// read calls fn with the job until what it reads on disk belongs to what it saw of the
+// index: a move may have come between. What is not there then is damage.
+func (q *queue) read(ctx context.Context, now serverless.Instant, ref serverless.Ref, fn func(v *view) error) error {
+	for {
+		v, ok := q.look(now, ref)
+		if !ok {
+			return serverless.ErrNotFound
+		}
+		err := fn(&v)
+		if !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		if same, werr := q.settled(ctx, ref, &v); werr != nil {
+			return werr
+		} else if same {
+			return err
+		}
+	}
+}
+
+// settled reports whether the job is what v saw, and at rest.
+func (q *queue) settled(ctx context.Context, ref serverless.Ref, v *view) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	busy := q.x.Find(ref) == v.i && q.x.Has(v.i, jobindex.Busy)
+	i, err := q.find(ctx, ref)
+	if err != nil {
+		return false, err
+	}
+	return !busy && i == v.i && q.x.Note(i) == v.note && q.x.State(i) == v.job.State, nil
+}
+
+// Get implements serverless.JobQueue.
+func (q *Jobs) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (j serverless.Job, err error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return j, err
+	}
+	err = e.jobs.read(ctx, now, ref, func(v *view) error {
+		j = v.job
+		return e.payloads(&j, v.note, v.marks)
+	})
+	if err != nil {
+		return serverless.Job{}, err
+	}
+	return j, nil
+}
+
+// Chunks implements serverless.JobQueue.
+func (q *Jobs) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) (chunks [][]byte, s serverless.State, err error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return nil, s, err
+	}
+	err = e.jobs.read(ctx, now, ref, func(v *view) (err error) {
+		s = v.job.State
+		chunks, err = e.chunks(v, maxBytes)
+		return err
+	})
+	if err != nil {
+		return nil, serverless.State{}, err
+	}
+	return chunks, s, nil
+}
+
+func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
+	size := 0
+	for n := v.job.Drained; n < v.job.State.Chunks; n++ {
+		c, err := e.mustGet(chunkKey(v.note.Tag, v.note.Chunk, n))
+		if err != nil {
+			return nil, err
+		}
+		if size += len(c); size > maxBytes && len(chunks) > 0 {
+			break
+		}
+		chunks = append(chunks, c)
+	}
+	return chunks, nil
+}
+
+// Stats implements serverless.JobQueue.
+func (q *Jobs) Stats(_ context.Context, _ serverless.Instant, endpoint string) (serverless.Stats, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return serverless.Stats{}, err
+	}
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return e.jobs.x.Stats(endpoint), nil
+}
+
+// listStep is how many jobs List looks at under the lock.
+const listStep = 256
+
+// List implements serverless.JobQueue. It lets others in between, so a job that moves
+// meanwhile is seen as it was or as it is.
+func (q *Jobs) List(_ context.Context, now serverless.Instant, lq serverless.ListQuery) iter.Seq2[serverless.Job, error] {
+	return func(yield func(serverless.Job, error) bool) {
+		e, err := q.s.engine()
+		if err != nil {
+			yield(serverless.Job{}, err)
+			return
+		}
+		for before := ^uint64(0); before > 0; {
+			var vs []view
+			vs, before = e.jobs.list(now, &lq, before)
+			for k := range vs {
+				if !yield(vs[k].job, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (q *queue) list(now serverless.Instant, lq *serverless.ListQuery, before uint64) (vs []view, next uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next = q.x.Newest(lq.Endpoint, lq.Owner, before, listStep, func(i uint32) {
+		v := q.view(i)
+		if v.job.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, v.job.Status) {
+			return
+		}
+		vs = append(vs, v)
+	})
+	return vs, next
+}

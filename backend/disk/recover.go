@@ -1,0 +1,85 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// The pauses of Run between attempts to recover.
+const (
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+)
+
+// Recover opens the directory again after a failure, and is nil when the store works.
+// What was acknowledged is there; what had no answer may be or not. Watchers are told
+// that they have missed something.
+func (s *Store) Recover(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	old := s.now.Load()
+	if old.err() == nil {
+		s.space.restore()
+		return nil
+	}
+	if err := old.stop(); err != nil {
+		return fmt.Errorf("disk: give %q up: %w", s.dir, err)
+	}
+	// A full disk has no room for the log of a new start.
+	if free, known := s.space.ask(); known && free < s.opts.KeepFree/2 {
+		if err := s.space.drop(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("disk: make room in %q: %w", s.dir, err)
+		}
+	}
+	e, err := s.start(ctx)
+	if err != nil {
+		return fmt.Errorf("disk: recover %q: %w", s.dir, err)
+	}
+	s.now.Store(e)
+	s.space.restore()
+	s.opts.Logger.Info("the store works again", "dir", s.dir)
+	s.podHub.tell(nil)
+	s.jobHub.tell([]serverless.Event{{Kind: serverless.EventGap}})
+	return nil
+}
+
+// Run recovers the store whenever it fails, with growing pauses, until ctx ends. It
+// returns nil.
+func (s *Store) Run(ctx context.Context) error {
+	pause := firstPause
+	for {
+		if s.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-s.failed:
+				pause = firstPause
+			}
+		}
+		err := s.Recover(ctx)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, ErrClosed) {
+			return nil
+		}
+		s.opts.Logger.Error("the store is not back", "dir", s.dir, "err", err)
+		wake := make(chan struct{})
+		stop := s.opts.Clock.AfterFunc(s.opts.Clock.Now().Add(pause), func() { close(wake) })
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-wake:
+		}
+		pause = min(2*pause, lastPause)
+	}
+}

@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/podyard/podyard/registries"
+)
+
+// Registries is a registries.Store. Credentials are on disk only, sealed.
+type Registries struct{ s *Store }
+
+// A registry is stored as its length, itself, and its sealed credential.
+func encodeRegistry(seals sealer, key []byte, r *registries.Registry, c registries.Credential) ([]byte, error) {
+	plain, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("disk: encode registry %q: %w", r.ID, err)
+	}
+	// Secrets are converted, because they do not marshal.
+	secret := binary.AppendUvarint(nil, uint64(len(c.Username)))
+	secret = append(append(secret, c.Username...), c.Password...)
+	sealed, err := seals.seal(key, secret)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(binary.AppendUvarint(nil, uint64(len(plain))), plain...), sealed...), nil
+}
+
+func splitRegistry(key, value []byte) (plain, sealed []byte, err error) {
+	n, k := binary.Uvarint(value)
+	if k <= 0 || n > uint64(len(value)-k) {
+		return nil, nil, damaged(key)
+	}
+	return value[k : k+int(n)], value[k+int(n):], nil
+}
+
+func decodeRegistry(e *engine, key, value []byte) (*registries.Registry, error) {
+	plain, _, err := splitRegistry(key, value)
+	if err != nil {
+		return nil, err
+	}
+	return decodeJSON[registries.Registry](e, key, plain)
+}
+
+func decodeCredential(seals sealer, key, value []byte) (c registries.Credential, err error) {
+	_, sealed, err := splitRegistry(key, value)
+	if err != nil {
+		return c, err
+	}
+	secret, err := seals.open(key, sealed)
+	if err != nil {
+		return c, err
+	}
+	n, k := binary.Uvarint(secret)
+	if k <= 0 || n > uint64(len(secret)-k) {
+		return c, damaged(key)
+	}
+	secret = secret[k:]
+	return registries.Credential{Username: registries.Secret(secret[:n]), Password: registries.Secret(secret[n:])}, nil
+}
+
+// Create implements registries.Store.
+func (s *Registries) Create(ctx context.Context, r registries.Registry, c registries.Credential) error {
+	e, err := s.s.admit(ctx, newWork)
+	if err != nil {
+		return err
+	}
+	key := textKey(keyRegistry, r.ID)
+	value, err := encodeRegistry(e.seals, key, &r, c)
+	if err != nil {
+		return err
+	}
+	return e.registers.change(ctx, e, r.ID, func(old *registries.Registry) (change[registries.Registry], error) {
+		if old != nil {
+			return change[registries.Registry]{}, registries.ErrExists
+		}
+		return change[registries.Registry]{key: key, value: value, v: &r}, nil
+	}, nil)
+}
+
+// Get implements registries.Store.
+func (s *Registries) Get(_ context.Context, id string) (registries.Registry, registries.Credential, error) {
+	e, err := s.s.engine()
+	if err != nil {
+		return registries.Registry{}, registries.Credential{}, err
+	}
+	r := e.registers.get(id)
+	if r == nil {
+		return registries.Registry{}, registries.Credential{}, registries.ErrNotFound
+	}
+	key := textKey(keyRegistry, id)
+	value, ok, err := e.get(key)
+	if err == nil && !ok {
+		err = registries.ErrNotFound // deleted just now
+	}
+	if err != nil {
+		return registries.Registry{}, registries.Credential{}, err
+	}
+	c, err := decodeCredential(e.seals, key, value)
+	if err != nil {
+		return registries.Registry{}, registries.Credential{}, err
+	}
+	return *r, c, nil
+}
+
+// List implements registries.Store.
+func (s *Registries) List(_ context.Context, owner string) ([]registries.Registry, error) {
+	e, err := s.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	var list []registries.Registry
+	for _, r := range e.registers.all(func(r *registries.Registry) bool { return r.Owner == owner }) {
+		list = append(list, *r)
+	}
+	slices.SortFunc(list, func(a, b registries.Registry) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// Delete implements registries.Store.
+func (s *Registries) Delete(ctx context.Context, id string) error {
+	e, err := s.s.admit(ctx, deletions)
+	if err != nil {
+		return err
+	}
+	return e.registers.change(ctx, e, id, func(old *registries.Registry) (change[registries.Registry], error) {
+		if old == nil {
+			return change[registries.Registry]{}, registries.ErrNotFound
+		}
+		return change[registries.Registry]{key: textKey(keyRegistry, id)}, nil
+	}, nil)
+}

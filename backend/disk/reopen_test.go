@@ -1,0 +1,295 @@
+package disk
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless"
+)
+
+const at = serverless.Instant(1_780_000_000_000)
+
+func newJob(id string) serverless.Job {
+	return serverless.Job{
+		Ref: serverless.Ref{Endpoint: "echo", ID: serverless.JobID(id)}, Owner: "alice",
+		Input: []byte(`{"n":"` + id + `"}`),
+		State: serverless.State{Submitted: at, Queued: at, Expires: at + 86_400_000, ExecTimeout: 600_000, Retain: 1_800_000},
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopen closes a store and opens the directory again.
+func reopen(t testing.TB, s *Store) *Store {
+	t.Helper()
+	must(t, s.Close())
+	return opened(t, s.dir, &s.opts)
+}
+
+func claimOne(t testing.TB, q *Jobs, worker string) serverless.Job {
+	t.Helper()
+	jobs, err := q.Claim(t.Context(), at+1, []serverless.Slot{{Endpoint: "echo", Worker: serverless.WorkerID(worker), N: 1, Until: at + 30_000}}, nil)
+	must(t, err)
+	if len(jobs) != 1 {
+		t.Fatalf("Claim gave %d jobs, want 1", len(jobs))
+	}
+	return jobs[0]
+}
+
+func applyOne(t testing.TB, q *Jobs, op serverless.Op) serverless.Result {
+	t.Helper()
+	res := make([]serverless.Result, 1)
+	must(t, q.Apply(t.Context(), at+2, []serverless.Op{op}, res))
+	return res[0]
+}
+
+func finish(t testing.TB, q *Jobs, j *serverless.Job, output string) {
+	t.Helper()
+	r := applyOne(t, q, serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: j.Worker, Token: j.Token, Status: serverless.Completed, Payload: []byte(output)})
+	must(t, r.Err)
+}
+
+func getJob(t testing.TB, q *Jobs, ref serverless.Ref) serverless.Job {
+	t.Helper()
+	j, err := q.Get(t.Context(), at+3, ref)
+	must(t, err)
+	return j
+}
+
+func TestEverythingIsThereAfterReopening(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	made := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p1", Owner: "alice", Created: made, Placement: pods.Placement{Host: "h", Claims: []pods.Claim{{Resource: "gpu/1", Units: 1, Limit: 1}}}}))
+	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1", Owner: "alice", Name: "hub", Created: made}, registries.Credential{Username: "u", Password: "pw"}))
+	must(t, s.Endpoints().Create(ctx, &serverless.Endpoint{ID: "echo", Name: "Echo", Created: made}))
+	queued, run, over, hooked := newJob("queued"), newJob("run"), newJob("over"), newJob("hooked")
+	hooked.Webhook, hooked.Flags, hooked.Extra = "https://example.org/hook", serverless.HasWebhook, []byte(`{"s3Config":{"accessSecret":"hush"}}`)
+	big := newJob("big")
+	big.Input = make([]byte, 3*bigBody)
+	for _, j := range []serverless.Job{over, hooked, run, queued, big} {
+		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	}
+	for _, out := range []string{`"one"`, `"two"`} {
+		j := claimOne(t, s.Jobs(), "w")
+		finish(t, s.Jobs(), &j, out)
+	}
+	j := claimOne(t, s.Jobs(), "w")
+	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpChunk, Worker: "w", Token: j.Token, Payload: []byte("chunk")}).Err)
+	var before []serverless.Job
+	for _, j := range []serverless.Job{queued, run, over, hooked, big} {
+		before = append(before, getJob(t, s.Jobs(), j.Ref))
+	}
+	stats, err := s.Jobs().Stats(ctx, at, "echo")
+	must(t, err)
+
+	s = reopen(t, s)
+	var after []serverless.Job
+	for _, j := range []serverless.Job{queued, run, over, hooked, big} {
+		after = append(after, getJob(t, s.Jobs(), j.Ref))
+	}
+	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("jobs (-before +after):\n%s", diff)
+	}
+	again, err := s.Jobs().Stats(ctx, at, "echo")
+	must(t, err)
+	if diff := cmp.Diff(stats, again); diff != "" {
+		t.Errorf("Stats (-before +after):\n%s", diff)
+	}
+	chunks, _, err := s.Jobs().Chunks(ctx, at+3, run.Ref, 1<<20)
+	must(t, err)
+	if len(chunks) != 1 || string(chunks[0]) != "chunk" {
+		t.Errorf("Chunks = %q, want the one of before", chunks)
+	}
+	ds, err := s.Jobs().Deliveries(ctx, at+10, at+100, 10)
+	must(t, err)
+	if len(ds) != 1 || ds[0].Job.ID != "hooked" || string(ds[0].Job.Output) != `"two"` || ds[0].Job.Webhook != hooked.Webhook {
+		t.Errorf("Deliveries = %+v, want the webhook of hooked", ds)
+	}
+	if p, err := s.Pods().Get(ctx, "p1"); err != nil || p.Placement.Host != "h" {
+		t.Errorf("Get of a pod = %v, %v", p, err)
+	}
+	if err := s.Pods().Create(ctx, &pods.Pod{ID: "p2", Placement: pods.Placement{Claims: []pods.Claim{{Resource: "gpu/1", Units: 1, Limit: 1}}}}); !errors.Is(err, pods.ErrNoRoom) {
+		t.Errorf("Create of a pod with a claim that is taken = %v, want ErrNoRoom", err)
+	}
+	if _, c, err := s.Registries().Get(ctx, "r1"); err != nil || c.Password != "pw" {
+		t.Errorf("Get of a registry: %v; the password must be the one of before", err)
+	}
+	if e, err := s.Endpoints().Get(ctx, "echo"); err != nil || e.Name != "Echo" {
+		t.Errorf("Get of an endpoint = %v, %v", e, err)
+	}
+	r, err := s.Check(ctx)
+	must(t, err)
+	must(t, r.Err())
+}
+
+func TestTokensOfAnEarlierOpeningAreNeverIssuedAgain(t *testing.T) {
+	s := memStore(t)
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a"), newJob("b")}))
+	first := claimOne(t, s.Jobs(), "w")
+	s = reopen(t, s)
+	if second := claimOne(t, s.Jobs(), "w"); second.Token <= first.Token || second.Token>>32 == first.Token>>32 {
+		t.Errorf("token %x after %x: want one of a later epoch", second.Token, first.Token)
+	}
+}
+
+func TestJobsOfWorkersThatAreGoneAreHandedBackAtOpening(t *testing.T) {
+	opts := inMemory(vfs.NewMem())
+	opts.Clock = fixed{at.Time().Add(5 * time.Millisecond)}
+	opts.Gone = func(w serverless.WorkerID) bool { return w == "local" }
+	s := opened(t, "store", opts)
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a"), newJob("b")}))
+	local, remote := claimOne(t, s.Jobs(), "local"), claimOne(t, s.Jobs(), "remote")
+	s = reopen(t, s)
+	if got := getJob(t, s.Jobs(), local.Ref); got.Status != serverless.InQueue || got.Restarts != 1 {
+		t.Errorf("the job of a worker of this process is %v with %d restarts, want IN_QUEUE with 1", got.Status, got.Restarts)
+	}
+	finish(t, s.Jobs(), &remote, "1") // one of a worker elsewhere goes on
+}
+
+// fixed is a clock that stands still.
+type fixed struct{ t time.Time }
+
+func (f fixed) Now() time.Time                            { return f.t }
+func (fixed) AfterFunc(time.Time, func()) (s func() bool) { return func() bool { return true } }
+
+func TestAnotherKeyIsRefused(t *testing.T) {
+	s := memStore(t)
+	must(t, s.Close())
+	opts := s.opts
+	opts.Key = []byte("another key, which has 32 bytes!")
+	if _, err := Open(t.Context(), s.dir, &opts); !errors.Is(err, ErrKey) {
+		t.Errorf("Open with another key = %v, want ErrKey", err)
+	}
+	opts.Key = nil
+	if _, err := Open(t.Context(), s.dir, &opts); !errors.Is(err, ErrKey) {
+		t.Errorf("Open without the key = %v, want ErrKey", err)
+	}
+}
+
+func TestASecondStoreIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	opened(t, dir, &Options{Ballast: -1})
+	_, err := Open(t.Context(), dir, &Options{Ballast: -1})
+	if !errors.Is(err, ErrLocked) {
+		t.Errorf("second Open = %v, want ErrLocked", err)
+	}
+}
+
+func TestAnUnknownFormatIsRefused(t *testing.T) {
+	s := memStore(t)
+	e, err := s.engine()
+	must(t, err)
+	must(t, e.commit(true, func(b *pebble.Batch) { putNumber(b, metaFormat, formatVersion+1) }, nil))
+	must(t, s.Close())
+	if _, err := Open(t.Context(), s.dir, &s.opts); !errors.Is(err, ErrFormat) {
+		t.Errorf("Open of a later format = %v, want ErrFormat", err)
+	}
+}
+
+func TestADatabaseOfSomethingElseIsRefused(t *testing.T) {
+	fs := vfs.NewMem()
+	db, err := pebble.Open("store", &pebble.Options{FS: fs, Merger: counterMerger(), Logger: quiet{}})
+	must(t, err)
+	must(t, db.Set([]byte("x"), []byte("y"), pebble.Sync))
+	must(t, db.Close())
+	if _, err := Open(t.Context(), "store", inMemory(fs)); !errors.Is(err, ErrFormat) {
+		t.Errorf("Open = %v, want ErrFormat", err)
+	}
+}
+
+func TestSecretsAreNotOnDiskInClear(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1"}, registries.Credential{Username: "secret-user", Password: "secret-word"}))
+	j := newJob("a")
+	j.Extra = []byte(`{"s3Config":{"accessSecret":"secret-s3"}}`)
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	e, err := s.engine()
+	must(t, err)
+	it, err := e.db.NewIter(nil)
+	must(t, err)
+	for it.First(); it.Valid(); it.Next() {
+		if v := string(it.Value()); strings.Contains(v, "secret-") {
+			t.Errorf("record %x has a secret in clear", it.Key())
+		}
+	}
+	must(t, it.Close())
+}
+
+func TestWithoutAKeySecretsAreRefused(t *testing.T) {
+	opts := inMemory(vfs.NewMem())
+	opts.Key = nil
+	s := opened(t, "store", opts)
+	if err := s.Registries().Create(t.Context(), registries.Registry{ID: "r1"}, registries.Credential{}); !errors.Is(err, ErrNoKey) {
+		t.Errorf("Create of a registry = %v, want ErrNoKey", err)
+	}
+	j := newJob("a")
+	j.Extra = []byte(`{}`)
+	if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); !errors.Is(err, ErrNoKey) {
+		t.Errorf("Enqueue with Extra = %v, want ErrNoKey", err)
+	}
+	j.Extra = nil
+	if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); err != nil {
+		t.Errorf("Enqueue of the same id without Extra = %v: the refused one must have left nothing", err)
+	}
+}
+
+func TestABackupIsAStoreOfItsOwn(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a"), newJob("b")}))
+	token := claimOne(t, s.Jobs(), "w").Token
+	must(t, s.Backup(ctx, "backups/one"))
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("later")}))
+	if err := s.Backup(ctx, "backups/one"); err == nil {
+		t.Error("a second backup to the same directory must be refused")
+	}
+	must(t, Restore(ctx, "backups/one", "restored", &s.opts))
+	r := opened(t, "restored", &s.opts)
+	if got := getJob(t, r.Jobs(), newJob("b").Ref); string(got.Input) != `{"n":"b"}` {
+		t.Errorf("input of b = %s", got.Input)
+	}
+	if _, err := r.Jobs().Get(ctx, at, newJob("later").Ref); !errors.Is(err, serverless.ErrNotFound) {
+		t.Errorf("Get of a job that came after the backup = %v, want ErrNotFound", err)
+	}
+	if next := claimOne(t, r.Jobs(), "w").Token; next>>32 < token>>32+restoreEpochs {
+		t.Errorf("token %x after %x: the first store goes on and may issue those between", next, token)
+	}
+}
+
+func TestAClosedStoreSaysSo(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a")}))
+	must(t, s.Close())
+	must(t, s.Close())
+	_, get := s.Jobs().Get(ctx, at, newJob("a").Ref)
+	_, attempts := s.Jobs().Attempts(ctx, newJob("a").Ref)
+	_, check := s.Check(ctx)
+	for what, err := range map[string]error{
+		"Enqueue": s.Jobs().Enqueue(ctx, []serverless.Job{newJob("b")}), "Get": get, "Attempts": attempts, "Check": check,
+		"Create": s.Pods().Create(ctx, &pods.Pod{ID: "p"}), "Backup": s.Backup(ctx, "b"), "Recover": s.Recover(ctx), "Run": s.Run(ctx),
+	} {
+		if what == "Run" && err == nil {
+			continue // there is nothing to recover
+		}
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s = %v, want ErrClosed", what, err)
+		}
+	}
+}

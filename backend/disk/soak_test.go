@@ -1,0 +1,282 @@
+package disk
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+// Many callers at once, time that passes, and a ledger that holds the store to what it
+// said, before and after it is opened again.
+func TestALoadKeepsTheInvariants(t *testing.T) {
+	s := opened(t, t.TempDir(), &Options{Ballast: -1, Key: testKey})
+	l := serverlesstest.NewLedger(s.Jobs())
+	d := max(budget(), 400*time.Millisecond)
+	var now atomic.Int64
+	now.Store(int64(at))
+	load(t, l, &now, d, 16)
+	if err := l.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, s)
+	if err := l.Check(t.Context(), s.Jobs()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Check(t.Context())
+	must(t, errors.Join(err, r.Err()))
+	t.Logf("%d records, %d bytes", r.Records, r.Bytes)
+}
+
+// load has callers submit, work, cancel and read for a while.
+func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, d time.Duration, callers int) {
+	t.Helper()
+	ctx := t.Context()
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(c), 9))
+			for i := 0; time.Since(begin) < d; i++ {
+				at := serverless.Instant(now.Add(int64(rng.IntN(3))))
+				if err := loadStep(ctx, q, rng, at, c, i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now serverless.Instant, c, i int) error {
+	j := newJob(fmt.Sprint("load-", made.Add(1)))
+	// The ttl ends a job's life, and not the retention: nobody sees when a tick ends a job,
+	// and the ledger would not know since when it is kept.
+	j.Submitted, j.Queued, j.Expires, j.Retain = now, now, now+serverless.Instant(5_000+rng.IntN(20_000)), 1<<40
+	if i%4 == 0 {
+		j.Webhook, j.Flags = "https://example.org/", serverless.HasWebhook
+	}
+	if i%97 == 0 {
+		j.Input = append(j.Input, make([]byte, 2*bigBody)...)
+	}
+	if err := q.Enqueue(ctx, []serverless.Job{j}); err != nil {
+		return err
+	}
+	w := serverless.WorkerID(fmt.Sprint("w", c))
+	jobs, err := q.Claim(ctx, now, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1 + i%2, Until: now + 500}}, nil)
+	if err != nil {
+		return err
+	}
+	ops, res := make([]serverless.Op, len(jobs)), make([]serverless.Result, len(jobs))
+	for k, j := range jobs {
+		ops[k] = serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: w, Token: j.Token, Payload: fmt.Appendf(nil, `"%x"`, uint64(j.Token))}
+		switch rng.IntN(8) {
+		case 0: // the lease runs out
+			ops[k].Kind, ops[k].Until = serverless.OpRenew, now+500
+		case 1:
+			ops[k].Kind = serverless.OpCancel
+		}
+	}
+	if err := q.Apply(ctx, now, ops, res); err != nil {
+		return err
+	}
+	if i%16 == 0 {
+		if _, err := q.Expire(ctx, now, 256); err != nil {
+			return err
+		}
+	}
+	if i%8 == 0 {
+		return loadDeliver(ctx, q, now)
+	}
+	return nil
+}
+
+func loadDeliver(ctx context.Context, q serverless.JobQueue, now serverless.Instant) error {
+	ds, err := q.Deliveries(ctx, now, now+1_000, 8)
+	if err != nil {
+		return err
+	}
+	as := make([]serverless.Attempt, len(ds))
+	for k := range ds {
+		as[k] = serverless.Attempt{Ref: ds[k].Job.Ref, DeliveryID: ds[k].ID, Token: ds[k].Token, At: now, Status: 200}
+	}
+	return q.Record(ctx, as)
+}
+
+func dirSize(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info, err := d.Info(); err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	must(t, err)
+	return n
+}
+
+// Jobs come, are done, and are forgotten: the directory does not grow without end. It needs
+// PODYARD_LONG.
+func TestTheDirectoryStaysBounded(t *testing.T) {
+	if budget() == 0 {
+		t.Skip("a soak: set PODYARD_LONG to its seconds")
+	}
+	dir := t.TempDir()
+	s := opened(t, dir, &Options{Ballast: -1})
+	var now atomic.Int64
+	now.Store(int64(at))
+	var sizes []int64
+	for range 8 {
+		load(t, s.Jobs(), &now, budget()/8, 16)
+		sizes = append(sizes, dirSize(t, dir))
+	}
+	t.Logf("bytes of the directory: %d; %d jobs", sizes, s.Jobs().Len())
+	if last, half := sizes[7], max(sizes[2], sizes[3]); last > 2*half+(256<<20) {
+		t.Errorf("the directory has %d bytes, %d in the middle of the soak", last, half)
+	}
+}
+
+// childDir tells a process of this test binary to work in a directory until it is killed.
+const childDir = "PODYARD_DISK_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := child(context.Background(), dir); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// child submits, claims and finishes jobs, and prints what was acknowledged.
+func child(ctx context.Context, dir string) error {
+	s, err := Open(ctx, dir, &Options{Ballast: -1})
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	say := func(what string, j *serverless.Job) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf("%s %s %d\n", what, j.ID, j.Token)
+	}
+	errs := make(chan error, 4)
+	for c := range 4 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				j := newJob(fmt.Sprintf("kill-%d-%d-%d", os.Getpid(), c, i))
+				if err := s.Jobs().Enqueue(ctx, []serverless.Job{j}); err != nil {
+					errs <- err
+					return
+				}
+				say("submitted", &j)
+				w := serverless.WorkerID(fmt.Sprint("w", c))
+				jobs, err := s.Jobs().Claim(ctx, at+1, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1, Until: at + 60_000}}, nil)
+				if err != nil || len(jobs) == 0 {
+					continue
+				}
+				say("claimed", &jobs[0])
+				op := serverless.Op{Ref: jobs[0].Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: w, Token: jobs[0].Token, Payload: fmt.Appendf(nil, "%d", jobs[0].Token)}
+				res := make([]serverless.Result, 1)
+				if err := s.Jobs().Apply(ctx, at+2, []serverless.Op{op}, res); err == nil && res[0].Err == nil {
+					say("finished", &jobs[0])
+				}
+			}
+		})
+	}
+	return <-errs
+}
+
+// A process is killed in the midst of its work, over and over: what it printed is there.
+func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	rounds := 3
+	if budget() > 0 {
+		rounds = 100
+	}
+	dir := t.TempDir()
+	tokens := map[string]bool{}
+	submitted, finished := map[string]bool{}, map[string]string{}
+	for round := range rounds {
+		for _, line := range killed(t, dir, 200+round*37) {
+			var what, id, token string
+			if n, _ := fmt.Sscan(line, &what, &id, &token); n != 3 {
+				t.Fatalf("the process said %q", line)
+			}
+			switch what {
+			case "submitted":
+				submitted[id] = true
+			case "claimed":
+				if tokens[token] {
+					t.Fatalf("token %s was issued twice", token)
+				}
+				tokens[token] = true
+			case "finished":
+				finished[id] = token
+			}
+		}
+		s, err := Open(t.Context(), dir, &Options{Ballast: -1})
+		must(t, err)
+		for id := range submitted {
+			j, err := s.Jobs().Get(t.Context(), at+3, newJob(id).Ref)
+			if err != nil {
+				t.Fatalf("round %d: Get(%q) = %v, it was acknowledged", round, id, err)
+			}
+			if want, ok := finished[id]; ok && (j.Status != serverless.Completed || string(j.Output) != want) {
+				t.Fatalf("round %d: %q is %v with output %s, it was finished with %s", round, id, j.Status, j.Output, want)
+			}
+		}
+		must(t, s.Close())
+	}
+	t.Logf("%d rounds, %d submitted, %d finished", rounds, len(submitted), len(finished))
+}
+
+// killed runs the child until it has said so much, kills it, and returns what it said.
+func killed(t *testing.T, dir string, n int) (lines []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	in := bufio.NewReader(out)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			break // a line that is cut off was not said
+		}
+		lines = append(lines, strings.TrimSpace(line))
+		if len(lines) == n {
+			must(t, cmd.Process.Kill())
+		}
+	}
+	if len(lines) < n {
+		t.Fatalf("the process ended by itself after %q", lines[max(0, len(lines)-1):])
+	}
+	_ = cmd.Wait() // killed
+	return lines
+}

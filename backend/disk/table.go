@@ -1,0 +1,135 @@
+package disk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A table keeps small records of one kind whole, in memory as on disk.
+type table[T any] struct {
+	mu   sync.Mutex
+	rows map[string]*row[T]
+}
+
+// A row is a record. Its value is never changed, only replaced.
+type row[T any] struct {
+	v    *T            // nil: not there, or not yet
+	busy chan struct{} // closed when the change under way has ended; nil: there is none
+}
+
+func (t *table[T]) load(e *engine, kind byte, decode func(e *engine, key, value []byte) (*T, error)) error {
+	t.rows = map[string]*row[T]{}
+	return each(e.db, []byte{kind}, func(key, value []byte) error {
+		v, err := decode(e, key, value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", damaged(key), err)
+		}
+		t.rows[string(key[1:])] = &row[T]{v: v}
+		return nil
+	})
+}
+
+func decodeJSON[T any](_ *engine, _, value []byte) (*T, error) {
+	v := new(T)
+	return v, json.Unmarshal(value, v)
+}
+
+// get returns the record, which the caller must not change; nil when there is none.
+func (t *table[T]) get(id string) *T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.rows[id]; r != nil {
+		return r.v
+	}
+	return nil
+}
+
+// all returns the records that keep selects, in no order.
+func (t *table[T]) all(keep func(*T) bool) []*T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*T
+	for _, r := range t.rows {
+		if r.v != nil && keep(r.v) {
+			list = append(list, r.v)
+		}
+	}
+	return list
+}
+
+// A change is what is to become of a record.
+type change[T any] struct {
+	key   []byte
+	value []byte // as it is stored
+	v     *T     // nil: deleted
+}
+
+// change replaces the record that fn is given (nil: there is none) by what fn returns.
+// Changes of one record come one after the other. fn runs under the lock; publish, too,
+// once the change is durable.
+func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old *T) (change[T], error), publish func(old, now *T)) error {
+	r, c, err := t.begin(ctx, e, id, fn)
+	if err != nil {
+		return err
+	}
+	return e.commit(true, func(b *pebble.Batch) {
+		if c.v == nil {
+			_ = b.Delete(c.key, nil) // a batch in memory takes every record
+			return
+		}
+		put(b, c.key, c.value)
+	}, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		old := r.v
+		r.v = c.v
+		if r.v == nil {
+			delete(t.rows, id)
+		}
+		if publish != nil {
+			publish(old, c.v)
+		}
+		close(r.busy)
+		r.busy = nil
+	})
+}
+
+// begin waits until the record is at rest and decides what becomes of it.
+func (t *table[T]) begin(ctx context.Context, e *engine, id string, fn func(old *T) (change[T], error)) (*row[T], change[T], error) {
+	for {
+		r, c, busy, err := t.try(id, fn)
+		if busy == nil {
+			return r, c, err
+		}
+		select {
+		case <-busy:
+		case <-e.failed:
+			return nil, c, e.err()
+		case <-ctx.Done():
+			return nil, c, ctx.Err()
+		}
+	}
+}
+
+func (t *table[T]) try(id string, fn func(old *T) (change[T], error)) (*row[T], change[T], chan struct{}, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rows[id]
+	if r == nil {
+		r = &row[T]{}
+	}
+	if r.busy != nil {
+		return nil, change[T]{}, r.busy, nil
+	}
+	c, err := fn(r.v)
+	if err != nil {
+		return nil, c, nil, err
+	}
+	r.busy = make(chan struct{})
+	t.rows[id] = r
+	return r, c, nil, nil
+}
