@@ -1,0 +1,139 @@
+package fault
+
+import (
+	"context"
+	"iter"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A PodStore is a pods.Store that fails by a plan.
+type PodStore struct {
+	s pods.Store
+	p *Plan
+}
+
+// An EndpointStore is a serverless.EndpointStore that fails by a plan.
+type EndpointStore struct {
+	s serverless.EndpointStore
+	p *Plan
+}
+
+// A RegistryStore is a registries.Store that fails by a plan.
+type RegistryStore struct {
+	s registries.Store
+	p *Plan
+}
+
+var (
+	_ pods.Store               = (*PodStore)(nil)
+	_ serverless.EndpointStore = (*EndpointStore)(nil)
+	_ registries.Store         = (*RegistryStore)(nil)
+)
+
+// Pods wraps a store of pods.
+func Pods(s pods.Store, p *Plan) *PodStore { return &PodStore{s, p} }
+
+// Endpoints wraps a store of endpoints.
+func Endpoints(s serverless.EndpointStore, p *Plan) *EndpointStore { return &EndpointStore{s, p} }
+
+// Registries wraps a store of registries.
+func Registries(s registries.Store, p *Plan) *RegistryStore { return &RegistryStore{s, p} }
+
+// Unwrap is the store that was wrapped.
+func (f *PodStore) Unwrap() pods.Store { return f.s }
+
+// Unwrap is the store that was wrapped.
+func (f *EndpointStore) Unwrap() serverless.EndpointStore { return f.s }
+
+// Unwrap is the store that was wrapped.
+func (f *RegistryStore) Unwrap() registries.Store { return f.s }
+
+// Create implements pods.Store.
+func (f *PodStore) Create(ctx context.Context, p *pods.Pod) error {
+	return run(ctx, f.p, "pods.Create", func() error { return f.s.Create(ctx, p) })
+}
+
+// Get implements pods.Store.
+func (f *PodStore) Get(ctx context.Context, id string) (*pods.Pod, error) {
+	return do(ctx, f.p, "pods.Get", func() (*pods.Pod, error) { return f.s.Get(ctx, id) })
+}
+
+// List implements pods.Store. It fails before the first pod.
+func (f *PodStore) List(ctx context.Context, q pods.Filter) iter.Seq2[*pods.Pod, error] {
+	return list(ctx, f.p, "pods.List", func() iter.Seq2[*pods.Pod, error] { return f.s.List(ctx, q) })
+}
+
+// Update implements pods.Store.
+func (f *PodStore) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
+	return do(ctx, f.p, "pods.Update", func() (*pods.Pod, error) { return f.s.Update(ctx, id, fn) })
+}
+
+// Delete implements pods.Store.
+func (f *PodStore) Delete(ctx context.Context, id string) error {
+	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
+}
+
+// Used implements pods.Store.
+func (f *PodStore) Used(ctx context.Context, resource string) (int64, error) {
+	return do(ctx, f.p, "pods.Used", func() (int64, error) { return f.s.Used(ctx, resource) })
+}
+
+// Watch implements pods.Store.
+func (f *PodStore) Watch(ctx context.Context, fn func(ids []string)) error {
+	return run(ctx, f.p, "pods.Watch", func() error { return f.s.Watch(ctx, fn) })
+}
+
+// Create implements serverless.EndpointStore.
+func (f *EndpointStore) Create(ctx context.Context, e *serverless.Endpoint) error {
+	return run(ctx, f.p, "endpoints.Create", func() error { return f.s.Create(ctx, e) })
+}
+
+// Get implements serverless.EndpointStore.
+func (f *EndpointStore) Get(ctx context.Context, id string) (*serverless.Endpoint, error) {
+	return do(ctx, f.p, "endpoints.Get", func() (*serverless.Endpoint, error) { return f.s.Get(ctx, id) })
+}
+
+// List implements serverless.EndpointStore. It fails before the first endpoint.
+func (f *EndpointStore) List(ctx context.Context) iter.Seq2[*serverless.Endpoint, error] {
+	return list(ctx, f.p, "endpoints.List", func() iter.Seq2[*serverless.Endpoint, error] { return f.s.List(ctx) })
+}
+
+// Update implements serverless.EndpointStore.
+func (f *EndpointStore) Update(ctx context.Context, id string, fn func(*serverless.Endpoint) error) (*serverless.Endpoint, error) {
+	return do(ctx, f.p, "endpoints.Update", func() (*serverless.Endpoint, error) { return f.s.Update(ctx, id, fn) })
+}
+
+// Delete implements serverless.EndpointStore.
+func (f *EndpointStore) Delete(ctx context.Context, id string) error {
+	return run(ctx, f.p, "endpoints.Delete", func() error { return f.s.Delete(ctx, id) })
+}
+
+// Create implements registries.Store.
+func (f *RegistryStore) Create(ctx context.Context, r registries.Registry, c registries.Credential) error {
+	return run(ctx, f.p, "registries.Create", func() error { return f.s.Create(ctx, r, c) })
+}
+
+// Get implements registries.Store.
+func (f *RegistryStore) Get(ctx context.Context, id string) (r registries.Registry, c registries.Credential, err error) {
+	err = run(ctx, f.p, "registries.Get", func() (err error) {
+		r, c, err = f.s.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return registries.Registry{}, registries.Credential{}, err
+	}
+	return r, c, nil
+}
+
+// List implements registries.Store.
+func (f *RegistryStore) List(ctx context.Context, owner string) ([]registries.Registry, error) {
+	return do(ctx, f.p, "registries.List", func() ([]registries.Registry, error) { return f.s.List(ctx, owner) })
+}
+
+// Delete implements registries.Store.
+func (f *RegistryStore) Delete(ctx context.Context, id string) error {
+	return run(ctx, f.p, "registries.Delete", func() error { return f.s.Delete(ctx, id) })
+}
