@@ -1,0 +1,16 @@
+//go:build !linux || !cgo
+
+package nvidia_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/podyard/podyard/backend/nvidia"
+)
+
+func TestABuildThatCannotLoadSaysSo(t *testing.T) {
+	if d, err := nvidia.Open(nil); d != nil || !errors.Is(err, nvidia.ErrMissing) {
+		t.Errorf("Open = %v, %v, want ErrMissing", d, err)
+	}
+}

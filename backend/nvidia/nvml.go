@@ -1,0 +1,164 @@
+//go:build linux && cgo
+
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/podyard/podyard/pods"
+)
+
+const defaultLibrary = "libnvidia-ml.so.1"
+
+// needed are the functions that are called. They are looked up first, because the linker
+// ends the process at a call of one that is not there.
+var needed = []string{
+	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString",
+	"nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2",
+	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID",
+	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates",
+}
+
+// migMode is not in drivers that are older than partitioned GPUs.
+const migMode = "nvmlDeviceGetMigMode"
+
+type nvmlLibrary struct {
+	nvml nvml.Interface
+	mig  bool // it can tell of the mode
+}
+
+func openLibrary(path string) (library, error) {
+	if path == "" {
+		path = defaultLibrary
+	}
+	mig, err := probe(path)
+	if err != nil {
+		return nil, err
+	}
+	n := nvml.New(nvml.WithLibraryPath(path))
+	if ret := n.Init(); ret != nvml.SUCCESS {
+		return nil, refused("initialise", ret)
+	}
+	return &nvmlLibrary{n, mig}, nil
+}
+
+// probe says whether the library at path can be used at all.
+func probe(path string) (mig bool, err error) {
+	l := dl.New(path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
+	if err := l.Open(); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	for _, name := range needed {
+		if err := l.Lookup(name); err != nil {
+			return false, errors.Join(fmt.Errorf("%s is no NVML, or too old a one: it has no %s", path, name), l.Close())
+		}
+	}
+	return l.Lookup(migMode) == nil, l.Close()
+}
+
+// refused is an answer of the library as an error, in the library's words.
+func refused(what string, ret nvml.Return) error {
+	return fmt.Errorf("%s: the driver says: %s", what, ret.String())
+}
+
+func (l *nvmlLibrary) version() (v Version, err error) {
+	var ret nvml.Return
+	if v.Driver, ret = l.nvml.SystemGetDriverVersion(); ret != nvml.SUCCESS {
+		return v, refused("version", ret)
+	}
+	n, ret := l.nvml.SystemGetCudaDriverVersion_v2()
+	if ret != nvml.SUCCESS {
+		return v, refused("CUDA version", ret)
+	}
+	v.CUDA = fmt.Sprintf("%d.%d", n/1000, n%1000/10)
+	return v, nil
+}
+
+func (l *nvmlLibrary) devices() ([]Device, error) {
+	n, ret := l.nvml.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, refused("count", ret)
+	}
+	var list []Device
+	var errs []error
+	for i := range n {
+		h, ret := l.nvml.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			errs = append(errs, refused(fmt.Sprintf("GPU %d", i), ret))
+			continue
+		}
+		d, err := l.read(h)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("GPU %d: %w", i, err))
+			continue
+		}
+		list = append(list, d)
+	}
+	return list, errors.Join(errs...)
+}
+
+func (l *nvmlLibrary) device(uuid string) (Device, error) {
+	h, ret := l.nvml.DeviceGetHandleByUUID(uuid)
+	if ret != nvml.SUCCESS {
+		return Device{}, refused("find it", ret)
+	}
+	return l.read(h)
+}
+
+func (l *nvmlLibrary) read(h nvml.Device) (d Device, err error) {
+	var ret nvml.Return
+	if d.UUID, ret = h.GetUUID(); ret != nvml.SUCCESS {
+		return d, refused("UUID", ret)
+	}
+	if d.Name, ret = h.GetName(); ret != nvml.SUCCESS {
+		return d, refused("name", ret)
+	}
+	m, ret := h.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return d, refused("memory", ret)
+	}
+	d.Memory = m.Total
+	if !l.mig {
+		return d, nil
+	}
+	mode, _, ret := h.GetMigMode()
+	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+		return d, refused("MIG mode", ret)
+	}
+	d.MIG = ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+	return d, nil
+}
+
+func (l *nvmlLibrary) load(uuid string) (s pods.GPUSample, err error) {
+	h, ret := l.nvml.DeviceGetHandleByUUID(uuid)
+	if ret != nvml.SUCCESS {
+		return s, refused("find it", ret)
+	}
+	u, ret := h.GetUtilizationRates()
+	switch ret {
+	case nvml.SUCCESS:
+		s.Util = min(int(u.Gpu), 100)
+	case nvml.ERROR_NOT_SUPPORTED: // some have no such counter
+	default:
+		return s, refused("utilisation", ret)
+	}
+	m, ret := h.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return s, refused("memory", ret)
+	}
+	if m.Total > 0 {
+		s.MemoryUtil = min(int(100*float64(m.Used)/float64(m.Total)+0.5), 100)
+	}
+	return s, nil
+}
+
+func (l *nvmlLibrary) close() error {
+	if ret := l.nvml.Shutdown(); ret != nvml.SUCCESS {
+		return refused("shut down", ret)
+	}
+	return nil
+}
