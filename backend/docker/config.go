@@ -1,0 +1,110 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// gigabyte is what Spec.Memory and Spec.Disk count.
+const gigabyte = 1 << 30
+
+// config is the container of s but for its ports, and the environment that names them.
+func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
+	r := p.r
+	requests, err := r.engine.devices(s)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	host := &container.HostConfig{
+		LogConfig: r.logConfig(), CapDrop: r.opts.Drop, ShmSize: r.opts.SharedMemory,
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		Resources:     r.resources(s),
+	}
+	host.DeviceRequests = requests
+	if r.opts.NoNewPrivileges {
+		host.SecurityOpt = []string{"no-new-privileges"}
+	}
+	if r.opts.Init {
+		host.Init = &r.opts.Init
+	}
+	if r.engine.diskLimit && s.Disk > 0 {
+		host.StorageOpt = map[string]string{"size": strconv.Itoa(s.Disk) + "G"}
+	}
+	config := &container.Config{Image: s.Image, Cmd: s.Args, Labels: map[string]string{
+		labelInstance: r.instance, labelPod: p.id,
+		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
+	}}
+	err = r.insist(ctx, func() (err error) {
+		host.Mounts, err = r.volumes(ctx, s)
+		return err
+	})
+	if err != nil {
+		return client.ContainerCreateOptions{}, fmt.Errorf("its volumes cannot be made: %w", err)
+	}
+	if p.rec.Check, err = r.ownCheck(ctx, s.Image); err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	if r.engine.podman {
+		config.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
+	}
+	return client.ContainerCreateOptions{Name: p.name(), Config: config, HostConfig: host}, nil
+}
+
+// bind finds public ports for the container.
+func (p *pod) bind(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
+	p.rec.Ports, err = p.r.take.publish(p.r.opts.Host, s.Ports, p.rec.Ports)
+	if err != nil {
+		return err
+	}
+	ports := mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
+	c.Config.ExposedPorts, c.HostConfig.PortBindings, err = bindings(p.r.opts.Host, ports)
+	config := *c.Config
+	config.Env = slices.Concat(environ(s.Env), []string{"PODYARD_POD_ID=" + p.id}, portEnv(ports))
+	c.Config = &config
+	return err
+}
+
+func environ(env map[string]string) []string {
+	all := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, k+"="+env[k])
+	}
+	return all
+}
+
+// resources never asks for more than the host has: the engine would refuse.
+func (r *Runtime) resources(s pods.Spec) container.Resources {
+	var res container.Resources
+	if s.VCPU > 0 {
+		res.CPUShares = int64(s.VCPU) * 1024
+		cores := s.VCPU
+		if r.engine.cores > 0 {
+			cores = min(cores, r.engine.cores)
+		}
+		res.NanoCPUs = int64(cores) * 1e9
+	}
+	if s.Memory > 0 {
+		res.Memory = int64(s.Memory) * gigabyte
+		res.MemorySwap = res.Memory
+	}
+	res.PidsLimit = &r.opts.Pids
+	return res
+}
+
+// logConfig names the driver, because an engine may be set to one that cannot be read.
+func (r *Runtime) logConfig() container.LogConfig {
+	if r.engine.podman {
+		return container.LogConfig{Type: "k8s-file", Config: map[string]string{"max-size": strconv.FormatInt(r.opts.LogSize, 10)}}
+	}
+	return container.LogConfig{Type: "json-file", Config: map[string]string{
+		"max-size": strconv.FormatInt(r.opts.LogSize/2, 10), "max-file": "2",
+	}}
+}

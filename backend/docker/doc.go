@@ -1,0 +1,65 @@
+// Package docker runs pods as containers of an engine that speaks the Docker Engine HTTP
+// API: Docker from 20.10 (API 1.40), or the socket of Podman's service.
+//
+// # What belongs to it
+//
+// A [Runtime] has a directory, and in it a name of its own, made at random. Every
+// container and volume bears that name in the label io.podyard.instance. Nothing without
+// it is ever looked at, stopped or removed.
+//
+//	io.podyard.instance  the directory
+//	io.podyard.pod       the pod, on containers and on volumes that die with it
+//	io.podyard.gen       the generation, on containers
+//	io.podyard.run       the run that the container was made for
+//	io.podyard.volume    the network volume, on volumes
+//
+// The truth about a container is the engine's. The directory holds what an engine cannot
+// say: which run of the container is the last, whether its end was asked for, and the
+// public ports of the pod. A record that is lost is made again from the labels.
+//
+// # What a container gets
+//
+// Its environment is that of the image, then Spec.Env, then what is listed here.
+//
+//	PODYARD_POD_ID              the pod
+//	RUNPOD_PUBLIC_IP            the address that ports are published on, if there are any
+//	RUNPOD_TCP_PORT_<private>   the public number of a tcp or http port
+//	RUNPOD_UDP_PORT_<private>   the same for a udp port
+//
+// Args take the place of the image's CMD; its ENTRYPOINT stays. Ports are published on
+// free ports of Options.Host, which the pod keeps while it exists, unless another program
+// has taken one meanwhile. Memory is a limit without swap; a vCPU is a weight and a limit,
+// which never exceeds what the host has. Local mounts are named volumes that Remove
+// destroys; network volumes are named volumes that stay until [Runtime.RemoveVolume].
+// Their sizes are not enforced. The size of the container's disk is enforced where the
+// storage driver can: [pods.Capabilities] and the log at Open say whether it does.
+//
+// Container processes have the engine's default capabilities less Options.Drop. A container
+// keeps running when the server ends, and when it dies; the engine never starts one again
+// by itself.
+//
+// # Health
+//
+// A container whose image has a HEALTHCHECK is Up once that succeeds; the engine runs it,
+// or this package where the engine does not (Podman leaves it to systemd). One without is
+// Up when it runs. A container that was Up stays so until it ends.
+//
+// # The end
+//
+// A stop sends the image's stop signal to the first process, and SIGKILL after the grace.
+// Exit code 137 that nobody asked for is OOM when the engine says so. Podman 4 does not:
+// there it counts as OOM when the pod has a memory limit.
+//
+// # GPUs
+//
+// Devices are handed over by CDI where the engine knows it, else as a request for the
+// driver "nvidia". An engine that has neither makes the pod Failed. So does an engine that
+// took the request and forgot it, as the Docker API of Podman 4 does.
+//
+// # An engine that goes away
+//
+// While the engine does not answer List and Watch return errors, and what was accepted
+// waits. When it answers again every container is looked at. A call of the engine that
+// broke off is repeated, and does no harm: names of containers and volumes follow from the
+// pod.
+package docker

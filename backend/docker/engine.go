@@ -1,0 +1,115 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// An engine is what was found out about the other side.
+type engine struct {
+	podman    bool
+	cores     int
+	memory    int64
+	cdi       bool // takes CDI names in device requests
+	nvidia    bool // has NVIDIA's hook for device requests
+	diskLimit bool
+	driver    string // of storage, for who reads the log
+}
+
+// connect makes a client; it calls nobody yet.
+func connect(addr string) (*client.Client, error) {
+	opts := []client.Opt{client.FromEnv}
+	if addr != "" {
+		opts = append(opts, client.WithHost(addr))
+	}
+	return client.New(opts...)
+}
+
+// Answers says whether an engine answers at the address, which is that of Options.Engine.
+func Answers(ctx context.Context, addr string) error {
+	c, err := connect(addr)
+	if err != nil {
+		return fmt.Errorf("docker: %w", err)
+	}
+	_, err = c.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
+	return errors.Join(err, c.Close())
+}
+
+func (r *Runtime) probe(ctx context.Context) error {
+	if _, err := r.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return err
+	}
+	version, err := r.api.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range version.Components {
+		r.engine.podman = r.engine.podman || strings.HasPrefix(c.Name, "Podman")
+	}
+	answer, err := r.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return err
+	}
+	info := answer.Info
+	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
+	r.engine.cdi = !r.engine.podman && len(info.DiscoveredDevices) > 0
+	_, r.engine.nvidia = info.Runtimes["nvidia"]
+	r.engine.diskLimit = r.opts.DiskLimit || info.Driver == "btrfs" || info.Driver == "zfs"
+	if !r.engine.diskLimit {
+		r.opts.Logger.Info("docker: the size of container disks is not enforced", "storage driver", info.Driver)
+	}
+	return nil
+}
+
+// lost says whether err is about reaching the engine, rather than what it answered.
+func lost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var op *net.OpError
+	return client.IsErrConnectionFailed(err) || errors.As(err, &op) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, http.ErrServerClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// insist repeats f while the engine is not there. An engine that goes away may give
+// another error before it does: whether it is there is asked after any.
+func (r *Runtime) insist(ctx context.Context, f func() error) error {
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	return backoff.Retry(func() error {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if lost(err) || (errdefs.IsInternal(err) || errdefs.IsUnavailable(err)) && r.silent(ctx) {
+			return err
+		}
+		return backoff.Permanent(err)
+	}, backoff.WithContext(wait, ctx))
+}
+
+func (r *Runtime) silent(ctx context.Context) bool {
+	_, err := r.api.Ping(ctx, client.PingOptions{})
+	return lost(err)
+}
+
+// words is what the engine said, for the pod's user.
+func words(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"Error response from daemon: ", "Error: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,107 @@
+package docker
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// lineLimit is the longest line that is put together from its pieces; what is longer
+// becomes several.
+const lineLimit = 256 << 10
+
+// A frame is a line with the engine's time.
+type frame struct {
+	at   time.Time
+	text string
+}
+
+// frames reads an engine's log: pieces with a header that names stream and size, each with
+// a time and a space before its text. An engine cuts long lines: a piece that does not end
+// a line is continued by the next of its stream. The lines end where r does.
+func frames(r io.Reader) iter.Seq2[frame, error] {
+	return func(yield func(frame, error) bool) {
+		in := bufio.NewReaderSize(r, 64<<10)
+		var open [3]piece
+		var buf []byte
+		for {
+			var header [8]byte
+			if _, err := io.ReadFull(in, header[:]); err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(frame{}, err)
+					return
+				}
+				break
+			}
+			size := binary.BigEndian.Uint32(header[4:])
+			if header[0] > 2 || size > 16<<20 {
+				yield(frame{}, fmt.Errorf("docker: log is not in frames: stream %d, size %d", header[0], size))
+				return
+			}
+			if cap(buf) < int(size) {
+				buf = make([]byte, size)
+			}
+			buf = buf[:size]
+			if _, err := io.ReadFull(in, buf); err != nil {
+				yield(frame{}, err)
+				return
+			}
+			p := &open[header[0]]
+			if err := p.add(buf); err != nil {
+				yield(frame{}, err)
+				return
+			}
+			if f, ok := p.take(); ok && !yield(f, nil) {
+				return
+			}
+		}
+		for i := range open {
+			if open[i].begun && !yield(open[i].end(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// A piece is the beginning of a line.
+type piece struct {
+	begun bool
+	at    time.Time
+	text  []byte
+}
+
+func (p *piece) add(b []byte) error {
+	stamp, text, found := bytes.Cut(b, []byte{' '})
+	if !found {
+		stamp, text = bytes.TrimRight(b, "\n"), []byte{'\n'}
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return fmt.Errorf("docker: log line has no time: %w", err)
+	}
+	if !p.begun {
+		p.begun, p.at = true, at.UTC()
+	}
+	p.text = append(p.text, text...)
+	return nil
+}
+
+// take is the line, when it is whole.
+func (p *piece) take() (frame, bool) {
+	if bytes.HasSuffix(p.text, []byte{'\n'}) || len(p.text) >= lineLimit {
+		return p.end(), true
+	}
+	return frame{}, false
+}
+
+func (p *piece) end() frame {
+	text := bytes.TrimSuffix(bytes.TrimSuffix(p.text, []byte{'\n'}), []byte{'\r'})
+	f := frame{at: p.at, text: string(text)}
+	p.begun, p.text = false, p.text[:0]
+	return f
+}

@@ -1,0 +1,109 @@
+package docker
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// ownCheck is the health check that we have to run, because the engine does not.
+func (r *Runtime) ownCheck(ctx context.Context, image string) (check *container.HealthConfig, err error) {
+	if !r.engine.podman {
+		return nil, nil
+	}
+	err = r.insist(ctx, func() error {
+		answer, err := r.api.ImageInspect(ctx, image)
+		if err == nil && answer.Config != nil && command(answer.Config.Healthcheck) != nil {
+			check = answer.Config.Healthcheck
+		}
+		return err
+	})
+	return check, err
+}
+
+// healthy says whether a container that runs is so.
+func (p *pod) healthy(c *container.InspectResponse) bool {
+	if p.rec.Check != nil {
+		if at := moment(c.State.StartedAt); !at.Equal(p.checked) {
+			p.checked = at
+			check := p.rec.Check
+			p.r.spawn(func(ctx context.Context) { p.check(ctx, check, at) })
+		}
+		return false
+	}
+	h := c.State.Health
+	return h == nil || h.Status == "" || h.Status == container.NoHealthcheck || h.Status == container.Healthy
+}
+
+// command is what a health check runs; nil: nothing.
+func command(h *container.HealthConfig) []string {
+	if h == nil || len(h.Test) < 2 {
+		return nil
+	}
+	switch h.Test[0] {
+	case "CMD":
+		return h.Test[1:]
+	case "CMD-SHELL":
+		return []string{"/bin/sh", "-c", h.Test[1]}
+	}
+	return nil
+}
+
+// check runs a health check until it succeeds once, or its container has ended.
+func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time.Time) {
+	interval, limit := h.Interval, h.Timeout
+	if interval <= 0 {
+		interval = 30 * time.Second
+	}
+	if limit <= 0 {
+		limit = 30 * time.Second
+	}
+	// The first look comes soon: most programs are there within a moment.
+	for wait := min(interval, 100*time.Millisecond); ; wait = min(2*wait, interval) {
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		if s, ok := p.seen(); !ok || !s.Started.Equal(started) || s.Phase >= pods.Down {
+			return
+		}
+		if p.succeeds(ctx, command(h), limit) {
+			p.do(func(ctx context.Context) {
+				if p.rec.State.Started.Equal(started) && !p.rec.Starting {
+					p.rec.Healthy = true
+					p.look(ctx)
+				}
+			})
+			return
+		}
+	}
+}
+
+// succeeds runs a command in the container.
+func (p *pod) succeeds(ctx context.Context, argv []string, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	made, err := p.r.api.ExecCreate(ctx, p.name(), client.ExecCreateOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
+	if err != nil {
+		return false
+	}
+	run, err := p.r.api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return false
+	}
+	defer run.Close()
+	defer context.AfterFunc(ctx, run.Close)()
+	if _, err := io.Copy(io.Discard, run.Reader); err != nil {
+		return false
+	}
+	end, err := p.r.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	return err == nil && !end.Running && end.ExitCode == 0
+}

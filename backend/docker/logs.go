@@ -1,0 +1,182 @@
+package docker
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// overlap is how far before a reader's place reading begins again. Numbers of lines
+// follow from their times, which repeat and go back a little where two streams are
+// joined: read from before, they come out the same.
+const overlap = time.Second
+
+// slack is how many lines more than asked for are read, for the same reason.
+const slack = 1000
+
+// Logs implements pods.Logs: what the engine keeps of the present generation. Following
+// goes on over a restart, and with the next generation. It ends with Close, too.
+func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.Line, error] {
+	return func(yield func(pods.Line, error) bool) {
+		p := r.find(podID)
+		if p == nil {
+			return
+		}
+		last := pods.Line{At: q.After, Seq: q.AfterSeq}
+		if !p.backlog(ctx, q.Tail, &last, yield) || !q.Follow {
+			return
+		}
+		for ctx.Err() == nil {
+			changed, open := p.waiter()
+			if !open || !p.stream(ctx, true, 0, &last, yield) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// backlog yields what is there: all after last, or the end of it. It moves last.
+func (p *pod) backlog(ctx context.Context, tail int, last *pods.Line, yield func(pods.Line, error) bool) bool {
+	if tail < 0 {
+		return p.stream(ctx, false, 0, last, yield)
+	}
+	ring := newRing(tail)
+	var failed error
+	p.stream(ctx, false, tail, last, func(l pods.Line, err error) bool {
+		if err != nil {
+			failed = err
+			return false
+		}
+		ring.add(l)
+		return true
+	})
+	for _, l := range ring.lines() {
+		if !yield(l, nil) {
+			return false
+		}
+	}
+	return failed == nil || yield(pods.Line{}, failed)
+}
+
+// stream reads the engine's log once; false when nobody wants more. With tail it may leave
+// out lines before the last ones.
+func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.Line, yield func(pods.Line, error) bool) bool {
+	opts := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow}
+	if !last.At.IsZero() {
+		opts.Since = since(last.At.Add(-overlap))
+	} else if tail > 0 && !p.r.engine.podman { // which tells whole seconds: no slack is enough
+		opts.Tail = strconv.Itoa(tail + slack)
+	}
+	c, err := p.r.api.ContainerInspect(ctx, p.name(), client.ContainerInspectOptions{})
+	var body client.ContainerLogsResult
+	if err == nil {
+		body, err = p.r.api.ContainerLogs(ctx, c.Container.ID, opts)
+	}
+	switch {
+	case errdefs.IsNotFound(err), ctx.Err() != nil, lost(err) && follow:
+		return ctx.Err() == nil // it may yet come
+	case err != nil:
+		return yield(pods.Line{}, err)
+	}
+	closeBody := func() { _ = body.Close() } // it is only read
+	defer closeBody()
+	defer p.whenGone(closeBody)()
+	count := countFrom(moment(c.Container.Created))
+	for f, err := range frames(body) {
+		if err != nil {
+			return ctx.Err() == nil && (follow || yield(pods.Line{}, err))
+		}
+		line := count.number(f)
+		if !line.At.After(last.At) && (!line.At.Equal(last.At) || line.Seq <= last.Seq) {
+			continue
+		}
+		if !yield(line, nil) {
+			return false
+		}
+		*last = line
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// whenGone calls f when the pod is removed or the Runtime closed.
+func (p *pod) whenGone(f func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			changed, open := p.waiter()
+			if !open {
+				f()
+				return
+			}
+			select {
+			case <-changed:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// since is a time as the engine takes it, to the nanosecond.
+func since(t time.Time) string {
+	text := strconv.FormatInt(int64(t.Nanosecond())+1e9, 10)
+	return strconv.FormatInt(t.Unix(), 10) + "." + text[1:]
+}
+
+// A counter numbers lines by their time, so that a number says the same whenever it is
+// read: numbers grow, and times do not go back.
+type counter struct{ last pods.Line }
+
+// countFrom begins when the container was made. Podman 4 tells of times in whole seconds:
+// without that the lines of two generations in one second would have the same numbers.
+func countFrom(made time.Time) counter {
+	return counter{pods.Line{At: made, Seq: uint64(max(made.UnixNano(), 0))}}
+}
+
+func (c *counter) number(f frame) pods.Line {
+	l := pods.Line{At: f.at, Seq: uint64(max(f.at.UnixNano(), 1)), Text: f.text}
+	if l.At.Before(c.last.At) {
+		l.At = c.last.At
+	}
+	l.Seq = max(l.Seq, c.last.Seq+1)
+	c.last = pods.Line{At: l.At, Seq: l.Seq}
+	return l
+}
+
+// A ring keeps the last lines.
+type ring struct {
+	kept []pods.Line
+	next int
+	size int
+}
+
+func newRing(size int) *ring { return &ring{size: size} }
+
+func (r *ring) add(l pods.Line) {
+	switch {
+	case r.size == 0:
+	case len(r.kept) < r.size:
+		r.kept = append(r.kept, l)
+	default:
+		r.kept[r.next] = l
+		r.next = (r.next + 1) % r.size
+	}
+}
+
+func (r *ring) lines() []pods.Line {
+	return append(append([]pods.Line(nil), r.kept[r.next:]...), r.kept[:r.next]...)
+}

@@ -1,0 +1,156 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// glance queues a look, unless one waits already.
+func (p *pod) glance() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.looking {
+		return
+	}
+	p.looking = true
+	p.queue(func(ctx context.Context) {
+		p.mu.Lock()
+		p.looking = false
+		p.mu.Unlock()
+		p.look(ctx)
+	})
+}
+
+// look shows what the engine says of the container.
+func (p *pod) look(ctx context.Context) {
+	c, err := p.inspect(ctx)
+	if err != nil {
+		p.complain(ctx, "cannot be looked at", err)
+		return
+	}
+	if _, known := p.seen(); !known && !p.adopt(c) {
+		p.r.forget(p)
+		return
+	}
+	inherited := p.inherited
+	p.inherited = false
+	switch {
+	case p.rec.Starting && inherited:
+		p.recover(c)
+	case p.rec.Starting, p.rec.Void: // a job that waits says what comes of it, or it is over
+	case c == nil:
+		p.vanished()
+	case c.Config.Labels[labelGen] == strconv.FormatUint(p.rec.State.Gen, 10):
+		p.reflect(c)
+	}
+}
+
+// adopt makes a record of a container that has none.
+func (p *pod) adopt(c *container.InspectResponse) bool {
+	if c == nil || p.rec.State.PodID != "" {
+		return c != nil
+	}
+	labels := c.Config.Labels
+	gen, _ := strconv.ParseUint(labels[labelGen], 10, 64)
+	run, _ := strconv.ParseUint(labels[labelRun], 10, 64)
+	p.rec.State = pods.State{PodID: p.id, Gen: gen, Run: run, Phase: pods.Pulling}
+	if c.HostConfig != nil {
+		p.rec.Memory = int(c.HostConfig.Memory / gigabyte)
+		p.rec.VCPU = int(c.HostConfig.NanoCPUs / 1e9)
+		for private, bound := range c.HostConfig.PortBindings {
+			for _, b := range bound {
+				public, _ := strconv.Atoi(b.HostPort)
+				udp := private.Proto() == "udp"
+				p.rec.Ports = append(p.rec.Ports, published{Private: int(private.Num()), UDP: udp, Public: public})
+				p.rec.Wants = append(p.rec.Wants, pods.Port{Private: int(private.Num()), Protocol: string(private.Proto())})
+				p.r.take.claim(udp, public)
+			}
+		}
+	}
+	p.show(p.rec.State)
+	return true
+}
+
+// recover settles a start over which the server before this one ended.
+func (p *pod) recover(c *container.InspectResponse) {
+	p.rec.Starting = false
+	if c != nil && c.Config.Labels[labelGen] == strconv.FormatUint(p.rec.State.Gen, 10) && p.started(c) {
+		p.reflect(c)
+		return
+	}
+	// It was not made: the next Ensure repeats it.
+	p.rec.Starting = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.again = true
+}
+
+// vanished is for a container that somebody else removed.
+func (p *pod) vanished() {
+	s := p.rec.State
+	if s.Phase == pods.Down || s.Phase == pods.Failed {
+		return
+	}
+	s.Phase, s.Ports, s.ExitCode, s.Stopped = pods.Down, nil, -1, p.rec.Asked
+	s.Reason = "its container was removed by somebody else: its exit code is not known"
+	p.show(s)
+}
+
+// reflect shows c, which is of the generation and run on record.
+func (p *pod) reflect(c *container.InspectResponse) {
+	s := p.rec.State
+	switch {
+	case c.State.Running:
+		p.running(c, &s)
+	case c.State.Status == container.StateCreated, s.Phase == pods.Failed, s.Phase == pods.Down:
+		return
+	default:
+		p.ended(c, &s)
+	}
+	if !reflect.DeepEqual(s, p.rec.State) {
+		p.show(s)
+	}
+}
+
+func (p *pod) running(c *container.InspectResponse, s *pods.State) {
+	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = moment(c.State.StartedAt), "", 0, false, false
+	s.Ports = mapping(p.r.opts.Host, p.rec.Wants, p.rec.Ports)
+	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
+	s.Phase = pods.Coming
+	if p.rec.Healthy {
+		s.Phase = pods.Up
+	}
+}
+
+func (p *pod) ended(c *container.InspectResponse, s *pods.State) {
+	s.Phase, s.Ports, s.Started = pods.Down, nil, moment(c.State.StartedAt)
+	s.ExitCode, s.Stopped = c.State.ExitCode, p.rec.Asked
+	s.OOM = !s.Stopped && (c.State.OOMKilled || p.r.engine.podman && s.ExitCode == 137 && p.rec.Memory > 0)
+	switch {
+	case s.OOM:
+		s.Reason = fmt.Sprintf("killed for want of memory: its limit is %d GB", p.rec.Memory)
+	case s.ExitCode > 128:
+		s.Reason = fmt.Sprintf("exited with code %d, as after signal %d", s.ExitCode, s.ExitCode-128)
+	default:
+		s.Reason = fmt.Sprintf("exited with code %d", s.ExitCode)
+	}
+	if c.State.Error != "" {
+		s.Reason += ": " + c.State.Error
+	}
+}
+
+// moment is zero for a container that was never started.
+func moment(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.Year() < 1971 {
+		return time.Time{}
+	}
+	return t.UTC()
+}

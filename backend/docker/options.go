@@ -1,0 +1,74 @@
+package docker
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Options of a Runtime. The zero value of a field is its default.
+type Options struct {
+	// Engine is the address of the engine, as DOCKER_HOST has it: unix:///run/docker.sock.
+	// Default: what the environment says (DOCKER_HOST, DOCKER_TLS_VERIFY,
+	// DOCKER_CERT_PATH), and else the default socket of Docker.
+	Engine string
+	// Host is the address of this machine that ports are published on. Default 127.0.0.1.
+	Host netip.Addr
+	// Pids is how many processes and threads a container may have. Default 4096; -1 is no
+	// limit.
+	Pids int64
+	// Drop are capabilities that containers do not get of the engine's default. Default
+	// NET_RAW and MKNOD; an empty slice that is not nil drops none.
+	Drop []string
+	// NoNewPrivileges keeps programs from gaining rights, so sudo does not work.
+	NoNewPrivileges bool
+	// Init runs a small init as the first process. Default: the program of the image is the
+	// first process, and has to reap orphans and react to signals itself.
+	Init bool
+	// SharedMemory is the size of /dev/shm in bytes. Default: the engine's, 64 MiB.
+	SharedMemory int64
+	// DiskLimit says that the storage driver enforces the size of a container's disk, where
+	// that cannot be found out: overlay2 on XFS mounted with pquota. Drivers btrfs and zfs
+	// are known to.
+	DiskLimit bool
+	// LogSize is how many bytes of output the engine keeps of one container, the latest, as
+	// the engine counts them. Default 100 MiB, at least 1 MiB.
+	LogSize int64
+	// Grace is how long a container that is replaced may take to end by itself. Default
+	// 1 s.
+	Grace time.Duration
+	// Resync is how often everything is looked at although no event told to. Default 30 s.
+	Resync time.Duration
+	// Logger hears of what no State can tell. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if !d.Host.IsValid() {
+		d.Host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if d.Pids == 0 {
+		d.Pids = 4096
+	}
+	if d.Drop == nil {
+		d.Drop = []string{"NET_RAW", "MKNOD"}
+	}
+	if d.LogSize <= 0 {
+		d.LogSize = 100 << 20
+	}
+	d.LogSize = max(d.LogSize, 1<<20)
+	if d.Grace <= 0 {
+		d.Grace = time.Second
+	}
+	if d.Resync <= 0 {
+		d.Resync = 30 * time.Second
+	}
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	return d
+}

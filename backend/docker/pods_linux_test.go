@@ -1,0 +1,342 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+func spec(id string, s pods.Spec) pods.Spec {
+	s.PodID, s.Owner, s.Gen, s.Run = id, "user", 1, 1
+	return s
+}
+
+func ensure(t testing.TB, rt *Runtime, s pods.Spec) {
+	t.Helper()
+	if err := rt.Ensure(t.Context(), s); err != nil {
+		t.Fatalf("Ensure = %v, want nil", err)
+	}
+}
+
+// await waits for a state, woken by each change.
+func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.State) bool) pods.State {
+	t.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	for {
+		p := rt.find(id)
+		if p == nil {
+			t.Fatalf("pod %s is not known", id)
+		}
+		changed, _ := p.waiter()
+		s, _ := p.seen()
+		if ok(s) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			t.Fatalf("no %s of pod %s; it is %+v", what, id, s)
+		}
+	}
+}
+
+func phase(p pods.Phase) func(pods.State) bool {
+	return func(s pods.State) bool { return s.Phase == p }
+}
+
+func up(t testing.TB, rt *Runtime, s pods.Spec) pods.State {
+	t.Helper()
+	ensure(t, rt, s)
+	got := await(t, rt, s.PodID, "sign of health", func(s pods.State) bool { return s.Phase >= pods.Up })
+	if got.Phase != pods.Up {
+		t.Fatalf("pod is %+v, want it Up", got)
+	}
+	return got
+}
+
+func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
+	const user, password = "alice", "s3cret-of-alice"
+	all, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := registry.New(registry.Logger(log.New(t.Output(), "", 0)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, _ := r.BasicAuth(); u != user || p != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"the door is shut to you"}]}`))
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	host := strings.TrimPrefix(srv.URL, "http://")
+	each(t, func(t *testing.T, d *daemon) {
+		image := host + "/private/" + d.kind + ":1"
+		ref, err := name.ParseReference(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		auth := remote.WithAuth(&authn.Basic{Username: user, Password: password})
+		if err := remote.Write(ref, all[plain], auth); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		rt := open(t, d, dir)
+		for id, c := range map[string]pods.Credential{
+			"none": {}, "wrong": {Username: user, Password: "guessed-password"}, "other": {Registry: "registry.test", Username: user, Password: password},
+		} {
+			s := spec(id, program("run"))
+			s.Image, s.Pull = image, c
+			ensure(t, rt, s)
+			got := await(t, rt, id, "failure", phase(pods.Failed))
+			t.Logf("%s: %s", id, got.Reason)
+			want := "unauthorized"
+			if id == "none" {
+				want = "no basic auth credentials"
+			}
+			if id == "other" {
+				want = "registry.test"
+			} else if d.kind == "podman" {
+				want = "the door is shut to you"
+			}
+			if !strings.Contains(strings.ToLower(got.Reason), want) && !strings.Contains(got.Reason, "the door is shut to you") {
+				t.Errorf("%s: Reason = %q, want the words of the registry", id, got.Reason)
+			}
+			if strings.Contains(got.Reason, "guessed-password") || strings.Contains(got.Reason, password) {
+				t.Errorf("%s: Reason = %q tells the password", id, got.Reason)
+			}
+		}
+		s := spec("right", program("run"))
+		s.Image, s.Pull = image, pods.Credential{Registry: host, Username: user, Password: password}
+		up(t, rt, s)
+		wantNoSecret(t, rt, dir, password)
+
+		// A pull asks again, and the engine has kept no password for it.
+		s = spec("again", program("run"))
+		s.Image, s.Repull = image, true
+		ensure(t, rt, s)
+		await(t, rt, "again", "failure", phase(pods.Failed))
+	})
+}
+
+func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
+	t.Helper()
+	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Items {
+		got, err := rt.api.ContainerInspect(t.Context(), c.ID, client.ContainerInspectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(got.Raw), secret) {
+			t.Errorf("container %s shows the password", c.Names)
+		}
+	}
+	ids, err := folder(dir).ids()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		rec, err := folder(dir).read(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _ := json.Marshal(rec); strings.Contains(string(data), secret) {
+			t.Errorf("the record of pod %s has the password", id)
+		}
+	}
+}
+
+func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir())
+		s := spec("eater", program("eat"))
+		s.Memory, s.VCPU = 1, 2
+		ensure(t, rt, s)
+		got := await(t, rt, "eater", "end", phase(pods.Down))
+		if !got.OOM || got.ExitCode != 137 || got.Stopped || !strings.Contains(got.Reason, "memory") {
+			t.Errorf("pod that takes all memory is %+v, want OOM with code 137", got)
+		}
+	})
+}
+
+func TestContainersGetWhatTheirSpecSays(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir(), func(o *Options) { o.Pids = 100; o.NoNewPrivileges = true })
+		s := spec("limits", program("run"))
+		s.VCPU, s.Memory = 64, 2
+		up(t, rt, s)
+		c, err := rt.find("limits").inspect(t.Context())
+		if err != nil || c == nil {
+			t.Fatalf("inspect = %v, %v", c, err)
+		}
+		got := map[string]any{
+			"cpus": c.HostConfig.NanoCPUs, "memory": c.HostConfig.Memory, "pids": *c.HostConfig.PidsLimit,
+			"gen": c.Config.Labels[labelGen], "pod": c.Config.Labels[labelPod],
+		}
+		want := map[string]any{
+			"cpus": int64(rt.engine.cores) * 1e9, "memory": int64(2 << 30), "pids": int64(100), "gen": "1", "pod": "limits",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("container (-want +got):\n%s", diff)
+		}
+		can := spec("can", program("can"))
+		up(t, rt, can)
+		lines := rt.lines(t, "can", 1)
+		var effective uint64
+		if _, err := fmt.Sscanf(lines[0], "CapEff:\t%x", &effective); err != nil {
+			t.Fatalf("%q: %v", lines, err)
+		}
+		const netRaw, mknod, setuid = 13, 27, 7
+		if effective&(1<<netRaw|1<<mknod) != 0 || effective&(1<<setuid) == 0 {
+			t.Errorf("capabilities are %x, want no NET_RAW and MKNOD, and SETUID", effective)
+		}
+	})
+}
+
+// lines waits for so many lines.
+func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for line, err := range r.Logs(ctx, id, pods.LogQuery{Tail: -1, Follow: true}) {
+		if err != nil {
+			t.Fatalf("Logs yields %v", err)
+		}
+		if got = append(got, line.Text); len(got) == n {
+			return got
+		}
+	}
+	t.Fatalf("%d lines, want %d", len(got), n)
+	return nil
+}
+
+func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
+		up(t, other, spec("theirs", program("run")))
+		// It has the name that a pod of rt would have.
+		foreign := newPod(rt, "taken")
+		_, err := rt.api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+			Name: foreign.name(), Config: &container.Config{Image: plain, Cmd: []string{"run"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_, _ = rt.api.ContainerRemove(context.WithoutCancel(t.Context()), foreign.name(), client.ContainerRemoveOptions{Force: true})
+		})
+		ensure(t, rt, spec("taken", program("run")))
+		got := await(t, rt, "taken", "failure", phase(pods.Failed))
+		if !strings.Contains(got.Reason, "not of this server") {
+			t.Errorf("Reason = %q, want it to say that the container is another's", got.Reason)
+		}
+		if err := rt.Remove(t.Context(), "taken", 0); err == nil {
+			t.Error("Remove of a container that is not ours = nil, want an error")
+		}
+		all, err := rt.List(t.Context())
+		if err != nil || slices.ContainsFunc(all, func(s pods.State) bool { return s.PodID == "theirs" }) {
+			t.Errorf("List = %+v, %v, want nothing of another server", all, err)
+		}
+		rt.forget(rt.find("taken"))
+		if _, err := rt.api.ContainerInspect(t.Context(), foreign.name(), client.ContainerInspectOptions{}); err != nil {
+			t.Errorf("the container that is not ours: %v", err)
+		}
+	})
+}
+
+func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir())
+		if rt.Capabilities().GPUs {
+			t.Skip("this engine has GPUs")
+		}
+		s := spec("gpu", program("run"))
+		s.GPUs, s.Devices = 1, []string{"GPU-0"}
+		ensure(t, rt, s)
+		got := await(t, rt, "gpu", "failure", phase(pods.Failed))
+		if got.Reason == "" {
+			t.Errorf("pod is %+v, want a Reason", got)
+		}
+		t.Log(got.Reason)
+	})
+}
+
+func TestManyLinesArriveOnceEach(t *testing.T) {
+	const n = 100_000
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir())
+		up(t, rt, spec("talker", program("print", fmt.Sprint(n))))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		var last pods.Line
+		seen := 0
+		// The reader goes away every so often and comes back where it was.
+		for seen < n && ctx.Err() == nil {
+			for line, err := range rt.Logs(ctx, "talker", pods.LogQuery{After: last.At, AfterSeq: last.Seq, Tail: -1, Follow: true}) {
+				if err != nil {
+					t.Fatalf("Logs yields %v", err)
+				}
+				seen++
+				if want := fmt.Sprintf("line %d", seen); line.Text != want {
+					t.Fatalf("line %q, want %q", line.Text, want)
+				}
+				if last = line; seen%30_000 == 0 || seen == n {
+					break
+				}
+			}
+		}
+		if seen != n {
+			t.Errorf("%d lines, want %d", seen, n)
+		}
+	})
+}
+
+func TestALongLineIsOne(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir())
+		up(t, rt, spec("long", program("long", "50000")))
+		got := rt.lines(t, "long", 2)
+		slices.SortFunc(got, func(a, b string) int { return len(b) - len(a) }) // two streams
+		if len(got[0]) != 50_000 || got[1] != "after" {
+			t.Errorf("lines have %d and %d bytes, want 50000 and 5", len(got[0]), len(got[1]))
+		}
+	})
+}
+
+func TestFiftyPodsComeUpAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		rt := open(t, d, t.TempDir())
+		began := time.Now()
+		for i := range 50 {
+			ensure(t, rt, spec(fmt.Sprintf("many-%d", i), program("run")))
+		}
+		for i := range 50 {
+			await(t, rt, fmt.Sprintf("many-%d", i), "Up", phase(pods.Up))
+		}
+		t.Logf("50 pods Up after %v", time.Since(began))
+	})
+}

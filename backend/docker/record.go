@@ -1,0 +1,135 @@
+package docker
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A record is what the engine cannot say of a pod. It holds no environment and no
+// credential: the next Ensure brings them.
+type record struct {
+	Version int        `json:"version"`
+	State   pods.State `json:"state"`
+	// Starting is set before the engine is asked to start a container, and Before is when
+	// that container was started last: after a crash it tells whether the start was made.
+	Starting bool   `json:"starting"`
+	Before   string `json:"before"`
+	Void     bool   `json:"void"`  // this run was stopped before it had a container
+	Asked    bool   `json:"asked"` // this run was asked to end
+	Healthy  bool   `json:"healthy"`
+	// Check is the health check of the image where we run it, not the engine.
+	Check  *container.HealthConfig `json:"check,omitempty"`
+	VCPU   int                     `json:"vcpu"`
+	Memory int                     `json:"memory"`
+	Wants  []pods.Port             `json:"wants"`
+	Ports  []published             `json:"ports"`
+}
+
+const recordVersion = 1
+
+// A folder is the directory of a Runtime.
+type folder string
+
+func (f folder) record(id string) string { return filepath.Join(string(f), "pods", id+".json") }
+
+// instance makes the directory, and reads the name that its containers bear.
+func (f folder) instance() (string, error) {
+	if err := os.MkdirAll(filepath.Join(string(f), "pods"), 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(string(f), "instance")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		name := strings.ToLower(rand.Text()[:16])
+		return name, replace(path, []byte(name), true)
+	}
+	if err != nil {
+		return "", err
+	}
+	name := strings.TrimSpace(string(data))
+	if !plainName(name) {
+		return "", fmt.Errorf("%s does not hold a name", path)
+	}
+	return name, nil
+}
+
+// ids are the pods that have a record.
+func (f folder) ids() (ids []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(string(f), "pods"))
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+func (f folder) read(id string) (rec record, err error) {
+	data, err := os.ReadFile(f.record(id))
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return rec, err
+	}
+	if rec.Version != recordVersion || rec.State.PodID != id {
+		return rec, fmt.Errorf("version %d of pod %q", rec.Version, rec.State.PodID)
+	}
+	return rec, nil
+}
+
+// write does not wait for the disk: what is lost with the power, the labels of the
+// container still say.
+func (f folder) write(rec record) error {
+	rec.Version = recordVersion
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return replace(f.record(rec.State.PodID), data, false)
+}
+
+func (f folder) forget(id string) error {
+	err := os.Remove(f.record(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// replace leaves the old file or the new one.
+func replace(path string, data []byte, sync bool) error {
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil && sync {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// plainName says whether s may be part of the name of a file, a container or a volume.
+func plainName(s string) bool {
+	if s == "" || len(s) > 100 || s[0] == '.' || s[0] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(c rune) bool {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		return !letter && c != '-' && c != '_' && c != '.'
+	})
+}

@@ -1,0 +1,201 @@
+package docker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
+	d := need(t, "dockerd")
+	rt := open(t, d, t.TempDir())
+	up(t, rt, spec("stays", program("run")))
+	up(t, rt, spec("ends", program("run")))
+	c, err := rt.find("ends").inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan error, 1)
+	go func() { lost <- rt.Watch(t.Context(), func(pods.State) {}) }()
+
+	d.kill()
+	if err := <-lost; err == nil {
+		t.Error("Watch of a lost engine = nil, want an error")
+	}
+	if _, err := rt.List(t.Context()); err == nil {
+		t.Error("List of a lost engine = nil, want an error")
+	}
+	// What is asked for meanwhile waits; what happens meanwhile is seen afterwards.
+	ensure(t, rt, spec("waits", program("run")))
+	kill(t, c.State.Pid)
+	if err := d.begin(); err != nil {
+		t.Fatalf("%v\n%s", err, d.log())
+	}
+
+	await(t, rt, "waits", "Up", phase(pods.Up))
+	got := await(t, rt, "ends", "end", phase(pods.Down))
+	if got.Stopped {
+		t.Errorf("pod that was killed is %+v, want it not Stopped", got)
+	}
+	list := listOf(t, rt)
+	if list["stays"].Phase != pods.Up {
+		t.Errorf("pod is %+v, want it Up still", list["stays"])
+	}
+	wantOneEach(t, rt, "stays", "ends", "waits")
+	ensure(t, rt, func() pods.Spec { s := spec("stays", program("run")); s.Run = 2; return s }())
+	await(t, rt, "stays", "run 2", func(s pods.State) bool { return s.Run == 2 && s.Phase == pods.Up })
+}
+
+// listOf is List as soon as the engine answers.
+func listOf(t *testing.T, rt *Runtime) map[string]pods.State {
+	t.Helper()
+	all, err := rt.List(t.Context())
+	if err != nil {
+		t.Fatalf("List = %v, want nil", err)
+	}
+	states := map[string]pods.State{}
+	for _, s := range all {
+		states[s.PodID] = s
+	}
+	return states
+}
+
+func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
+	t.Helper()
+	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range list.Items {
+		got = append(got, c.Labels[labelPod])
+	}
+	slices.Sort(got)
+	slices.Sort(ids)
+	if !slices.Equal(got, ids) {
+		t.Errorf("containers are of %q, want one each of %q", got, ids)
+	}
+}
+
+func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		dir := t.TempDir()
+		first := open(t, d, dir)
+		checkedUp := spec("checked", program("stubborn"))
+		checkedUp.Image = checked
+		up(t, first, checkedUp)
+		up(t, first, spec("runs", program("run")))
+		s := spec("exits", program("run"))
+		up(t, first, s)
+		c, err := first.find("exits").inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		up(t, first, spec("lost", program("serve")))
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kill(t, c.State.Pid)
+		if err := folder(dir).forget("lost"); err != nil {
+			t.Fatal(err)
+		}
+
+		second := open(t, d, dir)
+		await(t, second, "exits", "end", phase(pods.Down))
+		list := listOf(t, second)
+		for _, id := range []string{"checked", "runs", "lost"} {
+			if got := list[id]; got.Phase != pods.Up || got.Gen != 1 || got.Run != 1 {
+				t.Errorf("pod %s is %+v, want it Up as before", id, got)
+			}
+		}
+		wantOneEach(t, second, "checked", "runs", "exits", "lost")
+		if err := second.Ensure(t.Context(), spec("runs", program("run"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := listOf(t, second)["runs"]; !got.Started.Equal(list["runs"].Started) {
+			t.Errorf("pod was started again at %v, first at %v", got.Started, list["runs"].Started)
+		}
+	})
+}
+
+// A start that was on record and of which nobody knows whether it was made is repeated
+// when it was not.
+func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		dir := t.TempDir()
+		first := open(t, d, dir)
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := spec("cut", program("run"))
+		rec := record{State: pods.State{PodID: s.PodID, Gen: 1, Run: 1}, Starting: true}
+		if err := folder(dir).write(rec); err != nil {
+			t.Fatal(err)
+		}
+		second := open(t, d, dir)
+		up(t, second, s)
+		if err := second.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		// It was made, and the server died before it could note that.
+		rec, err := folder(dir).read("cut")
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := rec.State.Started
+		rec.State.Phase, rec.State.Started, rec.Starting, rec.Before = pods.Pulling, time.Time{}, true, ""
+		if err := folder(dir).write(rec); err != nil {
+			t.Fatal(err)
+		}
+		third := open(t, d, dir)
+		if got := up(t, third, s); !got.Started.Equal(started) {
+			t.Errorf("pod was started again at %v, first at %v", got.Started, started)
+		}
+	})
+}
+
+func BenchmarkCreateToUp(b *testing.B) {
+	for _, kind := range []string{"dockerd", "podman"} {
+		b.Run(kind, func(b *testing.B) {
+			d := need(b, kind)
+			rt := open(b, d, b.TempDir())
+			ctx := context.WithoutCancel(b.Context())
+			var ours, theirs []time.Duration
+			for n := 0; b.Loop(); n++ {
+				s := spec("bench", program("run"))
+				began := time.Now()
+				up(b, rt, s)
+				ours = append(ours, time.Since(began))
+				config, err := rt.find("bench").config(ctx, s)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := rt.Remove(ctx, "bench", time.Second); err != nil {
+					b.Fatal(err)
+				}
+				config.Config.Labels = nil
+				began = time.Now()
+				if _, err := rt.api.ContainerCreate(ctx, config); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := rt.api.ContainerStart(ctx, config.Name, client.ContainerStartOptions{}); err != nil {
+					b.Fatal(err)
+				}
+				theirs = append(theirs, time.Since(began))
+				if _, err := rt.api.ContainerRemove(ctx, config.Name, client.ContainerRemoveOptions{Force: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			slices.Sort(ours)
+			slices.Sort(theirs)
+			b.ReportMetric(float64(ours[len(ours)/2].Milliseconds()), "ms/up-p50")
+			b.ReportMetric(float64((ours[len(ours)/2]-theirs[len(theirs)/2]).Microseconds())/1000, "ms/ours-p50")
+		})
+	}
+}

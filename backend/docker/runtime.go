@@ -1,0 +1,255 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// ErrClosed is what calls return after Close.
+var ErrClosed = errors.New("docker: runtime is closed")
+
+// The labels of what is ours.
+const (
+	labelInstance = "io.podyard.instance"
+	labelPod      = "io.podyard.pod"
+	labelGen      = "io.podyard.gen"
+	labelRun      = "io.podyard.run"
+	labelVolume   = "io.podyard.volume"
+)
+
+// A Runtime runs pods as containers. It is safe for concurrent use.
+type Runtime struct {
+	opts     Options
+	api      *client.Client
+	engine   engine
+	dir      folder
+	instance string
+	hub      hub
+	take     portBook
+	work     sync.WaitGroup
+	// spawn runs f in a goroutine that Close waits for, and whose context it ends.
+	spawn func(f func(ctx context.Context))
+	end   context.CancelFunc
+
+	mu     sync.Mutex
+	pods   map[string]*pod
+	closed bool
+}
+
+var (
+	_ pods.Runtime = (*Runtime)(nil)
+	_ pods.Logs    = (*Runtime)(nil)
+	_ pods.Sampler = (*Runtime)(nil)
+)
+
+// Open runs pods on an engine, which has to answer within ctx. It keeps what it has to
+// remember below dir, which it makes if need be and of which it must be the only user, in
+// this program or in another. Containers that a server before it left are taken over.
+func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
+	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), pods: map[string]*pod{}}
+	var err error
+	if r.instance, err = r.dir.instance(); err != nil {
+		return nil, fmt.Errorf("docker: open %q: %w", dir, err)
+	}
+	if r.api, err = connect(r.opts.Engine); err != nil {
+		return nil, fmt.Errorf("docker: open: %w", err)
+	}
+	if err := r.probe(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.api.Close())
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	r.end = end
+	r.spawn = func(f func(ctx context.Context)) { r.work.Go(func() { f(life) }) }
+	if err := r.readPods(); err != nil {
+		end()
+		return nil, errors.Join(fmt.Errorf("docker: open %q: %w", dir, err), r.api.Close())
+	}
+	if err := r.resync(ctx, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
+	}
+	r.spawn(r.follow)
+	return r, nil
+}
+
+// readPods makes the pods of an earlier server known. Of a record that cannot be read the
+// container says the most.
+func (r *Runtime) readPods() error {
+	ids, err := r.dir.ids()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		rec, err := r.dir.read(id)
+		if err != nil {
+			r.opts.Logger.Warn("docker: the record of a pod cannot be read", "pod", id, "error", err)
+			continue
+		}
+		p := newPod(r, id)
+		p.rec, p.state, p.known, p.inherited = rec, rec.State, true, true
+		for _, port := range rec.Ports {
+			r.take.claim(port.UDP, port.Public)
+		}
+		r.pods[id] = p
+	}
+	return nil
+}
+
+// Capabilities implements pods.Runtime.
+func (r *Runtime) Capabilities() pods.Capabilities {
+	return pods.Capabilities{
+		Pull: true, DiskLimit: r.engine.diskLimit,
+		GPUs: !r.engine.podman && (r.engine.cdi || r.engine.nvidia),
+	}
+}
+
+// Ensure implements pods.Runtime.
+func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
+	if !plainName(s.PodID) {
+		return fmt.Errorf("docker: ensure %q: pod id is not a plain name", s.PodID)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("docker: ensure %q: %w", s.PodID, ErrClosed)
+	}
+	p := r.pods[s.PodID]
+	if p == nil {
+		p = newPod(r, s.PodID)
+		r.pods[s.PodID] = p
+	}
+	if err := p.ensure(s); err != nil {
+		return fmt.Errorf("docker: ensure %q: %w", s.PodID, err)
+	}
+	return nil
+}
+
+// call hands a pod to f, which queues a job; without the pod it does nothing and returns
+// false. The lock keeps Close from passing between the look and the job.
+func (r *Runtime) call(id string, f func(p *pod)) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false, ErrClosed
+	}
+	p := r.pods[id]
+	if p != nil {
+		f(p)
+	}
+	return p != nil, nil
+}
+
+// Stop implements pods.Runtime.
+func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
+	_, err := r.call(podID, func(p *pod) {
+		p.halt()
+		p.hasten(grace)
+		p.do(func(ctx context.Context) { p.stop(ctx, grace) })
+	})
+	if err != nil {
+		return fmt.Errorf("docker: stop %q: %w", podID, err)
+	}
+	return nil
+}
+
+// Remove implements pods.Runtime. When ctx ends first it returns ctx's error and goes on
+// removing.
+func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
+	done := make(chan error, 1)
+	found, err := r.call(podID, func(p *pod) {
+		p.halt()
+		p.hasten(grace)
+		p.leave(func(ctx context.Context) { done <- p.remove(ctx, grace) })
+	})
+	if found {
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("docker: remove %q: %w", podID, err)
+	}
+	return nil
+}
+
+// forget drops a pod that was removed.
+func (r *Runtime) forget(p *pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods[p.id] == p {
+		delete(r.pods, p.id)
+	}
+}
+
+func (r *Runtime) find(id string) *pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pods[id]
+}
+
+func (r *Runtime) all() []*pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*pod, 0, len(r.pods))
+	for _, p := range r.pods {
+		all = append(all, p)
+	}
+	return all
+}
+
+// List implements pods.Runtime. It asks the engine: an error says that it does not answer.
+func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("docker: list: %w", ErrClosed)
+	}
+	if err := r.resync(ctx, false); err != nil {
+		return nil, fmt.Errorf("docker: list: %w", err)
+	}
+	var states []pods.State
+	for _, p := range r.all() {
+		if s, ok := p.seen(); ok {
+			states = append(states, s)
+		}
+	}
+	return states, nil
+}
+
+// Watch implements pods.Runtime. It returns ErrClosed after Close, an error while the
+// engine does not answer, and one when f is so slow that thousands of changes wait.
+func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
+	return r.hub.watch(ctx, f)
+}
+
+// Close leaves the containers as they are: the next Open takes them over. Work that was
+// accepted and not done is left to it, too. No goroutine is left. A second Close does
+// nothing.
+func (r *Runtime) Close(context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	r.work.Wait()
+	for _, p := range r.all() {
+		p.part()
+	}
+	r.hub.close()
+	if err := r.api.Close(); err != nil {
+		return fmt.Errorf("docker: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/podstest"
+)
+
+func program(args ...string) pods.Spec { return pods.Spec{Image: plain, Args: args} }
+
+// open opens a Runtime whose containers are removed at the end.
+func open(t testing.TB, d *daemon, dir string, change ...func(*Options)) *Runtime {
+	t.Helper()
+	opts := &Options{Engine: d.address(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for _, f := range change {
+		f(opts)
+	}
+	rt, err := Open(t.Context(), dir, opts)
+	if err != nil {
+		t.Fatalf("Open = %v, want nil", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		for _, p := range rt.all() {
+			if err := rt.Remove(ctx, p.id, 0); err != nil && !errors.Is(err, ErrClosed) {
+				t.Errorf("Remove = %v, want nil", err)
+			}
+		}
+		if err := rt.Close(ctx); err != nil {
+			t.Errorf("Close = %v, want nil", err)
+		}
+	})
+	return rt
+}
+
+func TestRuntime(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		podstest.TestRuntime(t, func(t *testing.T) podstest.Harness {
+			dir := t.TempDir()
+			rt := open(t, d, dir)
+			runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
+			counts := program("count")
+			stubborn := program("stubborn")
+			stubborn.Image = checked
+			return podstest.Harness{
+				Runtime: counting{rt}, Ask: ask, Patience: time.Minute,
+				Reopen: func(t *testing.T) pods.Runtime {
+					if err := rt.Close(t.Context()); err != nil {
+						t.Fatalf("Close = %v, want nil", err)
+					}
+					return open(t, d, dir)
+				},
+				Programs: podstest.Programs{
+					Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves,
+					Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
+					Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
+				},
+			}
+		})
+	})
+}
+
+// counting tells the program that counts where its mounts are: the suite cannot know that
+// they have no names of their own in a container.
+type counting struct{ *Runtime }
+
+func (c counting) Ensure(ctx context.Context, s pods.Spec) error {
+	if len(s.Args) > 0 && s.Args[0] == "count" {
+		for _, m := range s.Mounts {
+			s.Args = append(s.Args, m.Path)
+		}
+	}
+	return c.Runtime.Ensure(ctx, s)
+}
+
+func ask(m pods.PortMapping) (string, error) {
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(m.IP, strconv.Itoa(m.Public)), time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}

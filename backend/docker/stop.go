@@ -1,0 +1,161 @@
+package docker
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// stop is the job of Stop.
+func (p *pod) stop(ctx context.Context, grace time.Duration) {
+	c, err := p.inspect(ctx)
+	if err != nil {
+		p.complain(ctx, "cannot be stopped", err)
+		return
+	}
+	if c != nil && c.State.Running {
+		p.rec.Asked = true
+		p.save()
+		if err := p.terminate(ctx, c, grace); err != nil {
+			p.complain(ctx, "cannot be stopped", err)
+			return
+		}
+	}
+	p.calm()
+	if p.rec.Starting {
+		p.rec.Starting, p.rec.Void = false, true
+		p.settle()
+		s := p.rec.State
+		s.Phase, s.Ports, s.Stopped, s.Reason = pods.Down, nil, true, "it was stopped before it had started"
+		p.show(s)
+		return
+	}
+	p.look(ctx)
+}
+
+// complain is for what no State can tell.
+func (p *pod) complain(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		p.r.opts.Logger.Error("docker: a pod "+what, "pod", p.id, "error", err)
+	}
+}
+
+// terminate returns when the container does not run any more.
+func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace time.Duration) error {
+	p.hasten(grace)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.waitEnd(ctx) }()
+	if left, _ := p.patience(); left > 0 {
+		signal := c.Config.StopSignal
+		if signal == "" {
+			signal = "SIGTERM"
+		}
+		if err := p.signal(ctx, signal); err != nil {
+			return err
+		}
+	}
+	for {
+		left, hastened := p.patience()
+		t := time.NewTimer(max(left, 0))
+		select {
+		case err := <-ended:
+			t.Stop()
+			return err
+		case <-hastened:
+			t.Stop()
+			continue
+		case <-t.C:
+		}
+		if err := p.signal(ctx, "SIGKILL"); err != nil {
+			return err
+		}
+		return <-ended
+	}
+}
+
+// signal is no error for a container that has ended.
+func (p *pod) signal(ctx context.Context, signal string) error {
+	return p.r.insist(ctx, func() error {
+		_, err := p.r.api.ContainerKill(ctx, p.name(), client.ContainerKillOptions{Signal: signal})
+		if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+			return nil
+		}
+		c, looking := p.inspect(ctx)
+		if looking == nil && (c == nil || !c.State.Running) {
+			return nil
+		}
+		return err
+	})
+}
+
+// waitEnd returns when the container does not run.
+func (p *pod) waitEnd(ctx context.Context) error {
+	return p.r.insist(ctx, func() error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		w := p.r.api.ContainerWait(ctx, p.name(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+		select {
+		case <-w.Result:
+			return nil
+		case err := <-w.Error:
+			if errdefs.IsNotFound(err) {
+				return nil
+			}
+			return err
+		}
+	})
+}
+
+// destroy removes the container, and volumes that its image made.
+func (p *pod) destroy(ctx context.Context) error {
+	return p.r.insist(ctx, func() error {
+		_, err := p.r.api.ContainerRemove(ctx, p.name(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// remove is the job of Remove. The record goes last: until then the next server knows
+// what there is to remove.
+func (p *pod) remove(ctx context.Context, grace time.Duration) error {
+	if err := p.erase(ctx, grace); err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.going = false
+		return err
+	}
+	p.r.take.release(p.rec.Ports)
+	p.r.forget(p)
+	p.part()
+	return nil
+}
+
+func (p *pod) erase(ctx context.Context, grace time.Duration) error {
+	c, err := p.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		if c.State.Running {
+			if err := p.terminate(ctx, c, grace); err != nil {
+				return err
+			}
+		}
+		if err := p.destroy(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.r.insist(ctx, func() error { return p.r.dropVolumes(ctx, p.id) }); err != nil {
+		return err
+	}
+	return p.r.dir.forget(p.id)
+}

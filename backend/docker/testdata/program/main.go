@@ -1,0 +1,138 @@
+// Program is what containers of the tests run.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	name, args := os.Args[1], os.Args[2:]
+	stop := make(chan os.Signal, 1)
+	if name != "stubborn" {
+		signal.Notify(stop, syscall.SIGTERM)
+	}
+	switch name {
+	case "run":
+	case "stubborn":
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // which nobody reads
+		write("/deaf", "")
+	case "deaf":
+		if _, err := os.Stat("/deaf"); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case "exit":
+		os.Exit(number(args[0]))
+	case "print":
+		out := bufio.NewWriter(os.Stdout)
+		for i := range number(args[0]) {
+			fmt.Fprintf(out, "line %d\n", i+1)
+		}
+		out.Flush()
+	case "long":
+		fmt.Println(strings.Repeat("x", number(args[0])))
+		fmt.Fprintln(os.Stderr, "after")
+	case "tell":
+		tell(args)
+	case "count":
+		count("disk", "/")
+		for _, dir := range args {
+			count("mount", dir)
+		}
+		fmt.Println("counted")
+	case "serve":
+		serve()
+	case "eat":
+		var all [][]byte
+		for {
+			b := make([]byte, 16<<20)
+			for i := range b {
+				b[i] = byte(i)
+			}
+			all = append(all, b)
+		}
+	case "spin":
+		go func() {
+			for n := uint64(1); n != 0; n += 2 {
+			}
+		}()
+	case "can":
+		data, _ := os.ReadFile("/proc/self/status")
+		for line := range strings.Lines(string(data)) {
+			if strings.HasPrefix(line, "CapEff") {
+				fmt.Print(line)
+			}
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "no such program:", name)
+		os.Exit(99)
+	}
+	<-stop
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func write(path, text string) {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+}
+
+func tell(args []string) {
+	for _, a := range args {
+		fmt.Printf("arg %q\n", a)
+	}
+	env := os.Environ()
+	slices.Sort(env)
+	for _, e := range env {
+		if k, v, _ := strings.Cut(e, "="); strings.HasPrefix(k, "TELL_") {
+			fmt.Printf("env %s=%q\n", k, v)
+		}
+	}
+	fmt.Println("told")
+}
+
+func count(what, dir string) {
+	path := filepath.Join(dir, "count")
+	data, _ := os.ReadFile(path)
+	n, _ := strconv.Atoi(string(data))
+	write(path, strconv.Itoa(n+1))
+	fmt.Println(what, n+1)
+}
+
+func serve() {
+	for _, e := range os.Environ() {
+		k, _, _ := strings.Cut(e, "=")
+		private, ok := strings.CutPrefix(k, "RUNPOD_TCP_PORT_")
+		if !ok {
+			continue
+		}
+		l, err := net.Listen("tcp", ":"+private)
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			for {
+				if c, err := l.Accept(); err == nil {
+					fmt.Fprintf(c, "port %s\n", private)
+					c.Close()
+				}
+			}
+		}()
+	}
+}

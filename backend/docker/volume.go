@@ -1,0 +1,100 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+func (r *Runtime) localVolume(podID string, n int) string {
+	return "podyard-" + r.instance + "-" + podID + "-" + strconv.Itoa(n)
+}
+
+func (r *Runtime) networkVolume(id string) string {
+	return "podyard-" + r.instance + "-volume-" + id
+}
+
+// volumes makes the volumes of a pod that are not there yet, and says how they are
+// mounted. Local ones are counted, so that they stay when a path changes.
+func (r *Runtime) volumes(ctx context.Context, s pods.Spec) ([]mount.Mount, error) {
+	var all []mount.Mount
+	local := 0
+	for _, m := range s.Mounts {
+		labels := map[string]string{labelInstance: r.instance}
+		var name string
+		if m.VolumeID != "" {
+			if !plainName(m.VolumeID) {
+				return nil, fmt.Errorf("volume id %q is not a plain name", m.VolumeID)
+			}
+			name, labels[labelVolume] = r.networkVolume(m.VolumeID), m.VolumeID
+		} else {
+			name, labels[labelPod] = r.localVolume(s.PodID, local), s.PodID
+			local++
+		}
+		if err := r.makeVolume(ctx, name, labels); err != nil {
+			return nil, err
+		}
+		all = append(all, mount.Mount{
+			Type: mount.TypeVolume, Source: name, Target: m.Path, VolumeOptions: &mount.VolumeOptions{NoCopy: true},
+		})
+	}
+	return all, nil
+}
+
+// makeVolume looks first: Podman takes it for an error to make one that is there.
+func (r *Runtime) makeVolume(ctx context.Context, name string, labels map[string]string) error {
+	_, err := r.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
+	if err == nil || !errdefs.IsNotFound(err) {
+		return err
+	}
+	_, err = r.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels})
+	return err
+}
+
+// dropVolumes destroys the local volumes of a pod.
+func (r *Runtime) dropVolumes(ctx context.Context, podID string) error {
+	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.ours(labelPod + "=" + podID)})
+	if err != nil {
+		return err
+	}
+	for _, v := range list.Items {
+		// An engine may know other rules for filters than we think: ours are removed only.
+		if v.Labels[labelInstance] != r.instance || v.Labels[labelPod] != podID {
+			continue
+		}
+		_, err := r.api.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{})
+		if err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveVolume removes a network volume, which no pod may mount any more. One that no pod
+// has mounted holds nothing.
+func (r *Runtime) RemoveVolume(ctx context.Context, id string) error {
+	if !plainName(id) {
+		return fmt.Errorf("docker: volume id %q is not a plain name", id)
+	}
+	name := r.networkVolume(id)
+	found, err := r.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && found.Volume.Labels[labelVolume] != id {
+		err = fmt.Errorf("%s is not of this server", name)
+	}
+	if err == nil {
+		_, err = r.api.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("docker: remove volume %q: %w", id, err)
+	}
+	return nil
+}
