@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// An Authenticator knows keys. It is safe for concurrent use.
+type Authenticator interface {
+	// Authenticate says whose key it is, or ErrKey. An error of another kind means that
+	// the question could not be answered.
+	Authenticate(ctx context.Context, key string) (Identity, error)
+}
+
+// ErrKey answers a key that is unknown, expired or revoked.
+var ErrKey = problem.New(problem.Unauthorized, "invalid or expired token")
+
+var (
+	errNoKey     = problem.New(problem.Unauthorized, "missing bearer token")
+	errMalformed = problem.New(problem.Unauthorized, "malformed authorization header")
+	errForbidden = problem.New(problem.Forbidden, "access denied")
+)
+
+// An Identity is whose key a request has and what the key allows.
+type Identity struct {
+	User   string
+	Scopes []Permission
+	// Exempt keys have no quotas, rates and concurrency limits, and get no headers of them.
+	Exempt bool
+}
+
+// Can reports whether the identity has a permission.
+func (id Identity) Can(p Permission) bool {
+	for _, s := range id.Scopes {
+		if s.covers(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Permission is an area of the interface and what may be done there (section 5;
+// decisions, row 14).
+type Permission struct {
+	Area     string // pods, registries, endpoints, endpoint; "*" is everything
+	Endpoint string // of area endpoint: its id, "*" is any
+	Level    Level
+}
+
+// A Level is what may be done. Each includes those before it.
+type Level uint8
+
+// The levels. Run is the highest for the jobs of an endpoint, Write elsewhere.
+const (
+	Read Level = iota
+	Run
+	Write
+)
+
+func (p Permission) covers(q Permission) bool {
+	if p.Area == "*" {
+		return true
+	}
+	return p.Area == q.Area && p.Level >= q.Level && (p.Endpoint == "*" || p.Endpoint == q.Endpoint)
+}
+
+// ParseScope reads a scope of a key: "*", "pods:read", "pods:write", the same for
+// registries and endpoints, "endpoint:<id>:run" and "endpoint:<id>:read".
+func ParseScope(s string) (Permission, error) {
+	if s == "*" {
+		return Permission{Area: "*"}, nil
+	}
+	parts := strings.Split(s, ":")
+	switch {
+	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "endpoints"):
+		if l, ok := map[string]Level{"read": Read, "write": Write}[parts[1]]; ok {
+			return Permission{Area: parts[0], Level: l}, nil
+		}
+	case len(parts) == 3 && parts[0] == "endpoint" && parts[1] != "":
+		if l, ok := map[string]Level{"read": Read, "run": Run}[parts[2]]; ok {
+			return Permission{Area: "endpoint", Endpoint: parts[1], Level: l}, nil
+		}
+	}
+	return Permission{}, fmt.Errorf("httpapi: unknown scope %q", s)
+}
+
+// permission is an access that is the same for every request.
+func permission(area string, l Level) func(*call) Permission {
+	p := Permission{Area: area, Level: l}
+	return func(*call) Permission { return p }
+}
+
+// onEndpoint is the access to the endpoint that the path names.
+func onEndpoint(l Level) func(*call) Permission {
+	return func(c *call) Permission {
+		return Permission{Area: "endpoint", Endpoint: c.r.PathValue("endpoint"), Level: l}
+	}
+}
+
+// A Key is an entry of Keys.
+type Key struct {
+	// Secret is the key as clients send it, or "sha256:" and the hex digest of it.
+	Secret string
+	// User is whose records the key makes and sees. Keys of one user share them.
+	User    string
+	Scopes  []string
+	Expires time.Time // zero: never
+	Exempt  bool      // no quotas, rates and concurrency limits
+}
+
+// Keys is an Authenticator with a fixed set of keys, of which it keeps only digests.
+type Keys struct {
+	byDigest map[[sha256.Size]byte]knownKey
+	now      func() time.Time
+}
+
+type knownKey struct {
+	id      Identity
+	expires time.Time
+}
+
+// NewKeys returns the keys, or an error that says which one is wrong, without showing it.
+// now tells the time that expiry follows.
+func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
+	ks := &Keys{byDigest: map[[sha256.Size]byte]knownKey{}, now: now}
+	for i, k := range keys {
+		d, err := digest(k.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("httpapi: key %d: %w", i, err)
+		}
+		if _, ok := ks.byDigest[d]; ok {
+			return nil, fmt.Errorf("httpapi: key %d: is there twice", i)
+		}
+		if k.User == "" || k.User == serverless.Everyone {
+			return nil, fmt.Errorf("httpapi: key %d: user must be a name", i)
+		}
+		id := Identity{User: k.User, Exempt: k.Exempt}
+		for _, s := range k.Scopes {
+			p, err := ParseScope(s)
+			if err != nil {
+				return nil, fmt.Errorf("httpapi: key %d: %w", i, err)
+			}
+			id.Scopes = append(id.Scopes, p)
+		}
+		ks.byDigest[d] = knownKey{id, k.Expires}
+	}
+	return ks, nil
+}
+
+func digest(secret string) (d [sha256.Size]byte, err error) {
+	h, ok := strings.CutPrefix(secret, "sha256:")
+	if !ok {
+		if secret == "" {
+			return d, fmt.Errorf("key is empty")
+		}
+		return sha256.Sum256([]byte(secret)), nil
+	}
+	b, err := hex.DecodeString(h)
+	if err != nil || len(b) != len(d) {
+		return d, fmt.Errorf("sha256: wants %d hex digits", 2*len(d))
+	}
+	return [sha256.Size]byte(b), nil
+}
+
+// Authenticate looks the digest of key up: how long that takes tells nothing about the
+// keys.
+func (ks *Keys) Authenticate(_ context.Context, key string) (Identity, error) {
+	k, ok := ks.byDigest[sha256.Sum256([]byte(key))]
+	if !ok || !k.expires.IsZero() && !ks.now().Before(k.expires) {
+		return Identity{}, ErrKey
+	}
+	return k.id, nil
+}
+
+// noKeys refuses everybody.
+type noKeys struct{}
+
+func (noKeys) Authenticate(context.Context, string) (Identity, error) { return Identity{}, ErrKey }
+
+// keyOf reads the Authorization header: a bearer key, the scheme in any letter case, or,
+// where bare is set, the key alone.
+func keyOf(header string, bare bool) (string, error) {
+	header = strings.TrimSpace(header)
+	if header == "" {
+		return "", errNoKey
+	}
+	scheme, key, found := strings.Cut(header, " ")
+	key = strings.TrimSpace(key)
+	switch {
+	case found && strings.EqualFold(scheme, "Bearer") && key != "" && !strings.Contains(key, " "):
+		return key, nil
+	case !found && bare && !strings.EqualFold(scheme, "Bearer"):
+		return header, nil
+	case !found && strings.EqualFold(scheme, "Bearer"):
+		return "", errNoKey
+	}
+	return "", errMalformed
+}

@@ -1,0 +1,478 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+)
+
+// pathOf is a path of an operation, on the endpoint idle and of records that do not exist.
+func pathOf(op string) (method, path string) {
+	method, path, _ = strings.Cut(op, " ")
+	path = strings.Replace(path, "/v2/{}/", "/v2/idle/", 1)
+	return method, strings.Replace(path, "{}", "nothere", 1)
+}
+
+func isJobs(op string) bool { return strings.Contains(op, "/v2/{}/") }
+
+func TestKeysComeInTheFormsOfTheirArea(t *testing.T) {
+	forms := []struct {
+		header        string
+		control, jobs bool
+	}{
+		{"Bearer " + aliceFree, true, true},
+		{"bearer " + aliceFree, true, true},
+		{"BEARER " + aliceFree, true, true},
+		{"bEaReR   " + aliceFree, true, true},
+		{aliceFree, false, true},
+		{"Basic " + aliceFree, false, false},
+		{"Bearer", false, false},
+		{"Bearer " + aliceFree + " x", false, false},
+		{"Bearer Bearer " + aliceFree, false, false},
+		{"Bearer" + aliceFree, false, false},
+		{"Bearer nobody", false, false},
+		{"nobody", false, false},
+		{"Bearer " + oldKey, false, false},
+		{oldKey, false, false},
+		{"", false, false},
+	}
+	bubble(t, func(w *world) {
+		for _, op := range operations {
+			method, path := pathOf(op)
+			for _, form := range forms {
+				a := w.call(method, path, "", "Authorization: "+form.header)
+				if want := form.control || isJobs(op) && form.jobs; (a.status != 401) != want {
+					t.Errorf("%s with %q = %d, want it known: %v", op, form.header, a.status, want)
+				}
+				if a.status != 401 {
+					continue
+				}
+				if a.header.Get("WWW-Authenticate") != "Bearer" {
+					t.Errorf("%s with %q: WWW-Authenticate = %q", op, form.header, a.header.Get("WWW-Authenticate"))
+				}
+				for name := range a.header {
+					if strings.HasPrefix(strings.ToLower(name), "ratelimit") || name == "Retry-After" {
+						t.Errorf("%s with %q = 401 with %s", op, form.header, name)
+					}
+				}
+				if strings.Contains(a.body, aliceFree) {
+					t.Errorf("%s with %q shows the key: %s", op, form.header, a.body)
+				}
+			}
+		}
+	})
+}
+
+func TestKeyExpiresAtItsInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ks, err := httpapi.NewKeys([]httpapi.Key{{Secret: "k", User: "u", Expires: time.Now().Add(time.Second)}}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ks.Authenticate(t.Context(), "k"); err != nil {
+			t.Errorf("Authenticate before = %v", err)
+		}
+		time.Sleep(time.Second)
+		if _, err := ks.Authenticate(t.Context(), "k"); !errors.Is(err, httpapi.ErrKey) {
+			t.Errorf("Authenticate at the instant = %v, want ErrKey", err)
+		}
+	})
+}
+
+func TestKeysMayBeGivenAsDigests(t *testing.T) {
+	d := sha256.Sum256([]byte("secret"))
+	ks, err := httpapi.NewKeys([]httpapi.Key{{Secret: "sha256:" + hex.EncodeToString(d[:]), User: "u", Scopes: []string{"*"}}}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := ks.Authenticate(t.Context(), "secret")
+	if err != nil || id.User != "u" {
+		t.Errorf("Authenticate = %v, %v", id, err)
+	}
+	if _, err := ks.Authenticate(t.Context(), "sha256:"+hex.EncodeToString(d[:])); !errors.Is(err, httpapi.ErrKey) {
+		t.Errorf("Authenticate by the digest = %v, want ErrKey", err)
+	}
+}
+
+func TestWrongKeysAreNamedByTheirPlaceAndNeverShown(t *testing.T) {
+	for name, k := range map[string]httpapi.Key{
+		"no secret":          {User: "u"},
+		"no user":            {Secret: "hush"},
+		"everyone as user":   {Secret: "hush", User: "*"},
+		"a digest too short": {Secret: "sha256:68757368", User: "u"},
+		"a digest of no hex": {Secret: "sha256:hush", User: "u"},
+		"an unknown scope":   {Secret: "hush", User: "u", Scopes: []string{"pods:delete"}},
+		"a secret twice":     {Secret: "first", User: "u"},
+	} {
+		_, err := httpapi.NewKeys([]httpapi.Key{{Secret: "first", User: "a"}, k}, time.Now)
+		if err == nil || !strings.Contains(err.Error(), "key 1") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("NewKeys with %s = %v", name, err)
+		}
+	}
+}
+
+func TestScopesAreTheOnesOfTheDecisions(t *testing.T) {
+	for _, s := range []string{
+		"", "pods", "pods:", "pods:run", ":read", "*:read", "catalog:read", "endpoint:run", "endpoint::run",
+		"endpoint:x:write", "endpoint:x", "endpoint:x:run:y", "Pods:read", " pods:read", "**",
+	} {
+		if p, err := httpapi.ParseScope(s); err == nil {
+			t.Errorf("ParseScope(%q) = %v, want an error", s, p)
+		}
+	}
+}
+
+// needs says which scopes let a key do an operation on the endpoint idle (decisions, row
+// 14); operations without a row need any valid key.
+var needs = map[string][]string{
+	"GET /v2/pods": podReaders, "POST /v2/pods": podWriters, "GET /v2/pods/{}": podReaders, "PATCH /v2/pods/{}": podWriters,
+	"DELETE /v2/pods/{}": podWriters, "POST /v2/pods/{}/action": podWriters, "GET /v2/pods/{}/logs": podReaders,
+	"POST /v1/pods/{}/reset": podWriters,
+	"GET /v2/registries":     registryReaders, "POST /v2/registries": registryWriters,
+	"GET /v2/registries/{}": registryReaders, "DELETE /v2/registries/{}": registryWriters,
+	"GET /v2/billing": podReaders, "GET /v2/billing/pods": podReaders, "GET /v2/billing/network-volumes": podReaders,
+	"GET /v2/billing/serverless": podReaders, "GET /v2/billing/endpoints": podReaders, "GET /v2/billing/clusters": podReaders,
+	"GET /v2/clusters": podReaders, "POST /v2/clusters": podWriters, "GET /v2/clusters/{}": podReaders, "PATCH /v2/clusters/{}": podWriters,
+	"DELETE /v2/clusters/{}": podWriters, "GET /v2/clusters/{}/pods": podReaders, "GET /v2/registries/delegations": registryReaders,
+	"POST /v2/registries/delegations": registryWriters, "DELETE /v2/registries/delegations/{}": registryWriters,
+	"GET /v2/templates": podReaders, "POST /v2/templates": podWriters, "GET /v2/templates/{}": podReaders,
+	"PATCH /v2/templates/{}": podWriters, "DELETE /v2/templates/{}": podWriters,
+	"GET /v2/account/ssh-keys": podReaders, "PUT /v2/account/ssh-keys": podWriters,
+	"GET /v2/network-volumes": podReaders, "POST /v2/network-volumes": podWriters, "GET /v2/network-volumes/{}": podReaders,
+	"PATCH /v2/network-volumes/{}": podWriters, "DELETE /v2/network-volumes/{}": podWriters,
+	"POST /v2/{}/run": runners, "POST /v2/{}/runsync": runners, "POST /v2/{}/cancel/{}": runners,
+	"POST /v2/{}/retry/{}": runners, "POST /v2/{}/purge-queue": runners,
+	"GET /v2/{}/status/{}": readers, "POST /v2/{}/status/{}": readers, "GET /v2/{}/status-sync/{}": readers,
+	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
+	"GET /v2/{}/requests": readers,
+}
+
+var (
+	podReaders      = []string{"*", "pods:read", "pods:write"}
+	podWriters      = []string{"*", "pods:write"}
+	registryReaders = []string{"*", "registries:read", "registries:write"}
+	registryWriters = []string{"*", "registries:write"}
+	runners         = []string{"*", "endpoint:idle:run", "endpoint:*:run"}
+	readers         = append([]string{"endpoint:idle:read", "endpoint:*:read"}, runners...)
+)
+
+var scopes = []string{
+	"none", "*", "pods:read", "pods:write", "registries:read", "registries:write", "endpoints:read", "endpoints:write",
+	"endpoint:idle:read", "endpoint:idle:run", "endpoint:*:read", "endpoint:*:run", "endpoint:echo:read", "endpoint:echo:run",
+}
+
+func TestEveryOperationWithEveryScope(t *testing.T) {
+	var ks []httpapi.Key
+	for _, s := range scopes {
+		k := httpapi.Key{Secret: "with " + s, User: "u", Scopes: []string{s}, Exempt: true}
+		k.Secret = strings.ReplaceAll(k.Secret, " ", "-")
+		if s == "none" {
+			k.Scopes = nil
+		}
+		ks = append(ks, k)
+	}
+	known, err := httpapi.NewKeys(ks, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+		for _, op := range operations {
+			method, path := pathOf(op)
+			for i, s := range scopes {
+				a := w.call(method, path, "", "Authorization: Bearer "+ks[i].Secret)
+				want, limited := needs[op]
+				may := !limited || strings.Contains(" "+strings.Join(want, " ")+" ", " "+s+" ")
+				if (a.status != 403) != may {
+					t.Errorf("%s with scope %s = %d, want it allowed: %v", op, s, a.status, may)
+				}
+				if a.status == 403 && a.faults(t) != "access denied" {
+					t.Errorf("%s with scope %s = %s", op, s, a.body)
+				}
+			}
+		}
+		// Scope comes before existence, and before everything about the body.
+		for _, target := range []string{"/v2/nowhere/run", "/v2/pods"} {
+			if got := w.call("POST", target, "{", "Authorization: Bearer with-none", "Content-Type: text/plain").status; got != 403 {
+				t.Errorf("POST %s without a scope = %d, want 403", target, got)
+			}
+		}
+	})
+}
+
+func TestReadScopeCannotMoveAnExpiry(t *testing.T) {
+	known, err := httpapi.NewKeys([]httpapi.Key{
+		{Secret: "reader", User: "alice", Scopes: []string{"endpoint:idle:read"}},
+		{Secret: "runner", User: "alice", Scopes: []string{"endpoint:idle:run"}},
+	}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, "Authorization: runner").field("id")
+		w.want(200, "GET", "/v2/idle/status/"+id, "", "Authorization: reader")
+		w.want(403, "GET", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: reader")
+		w.want(200, "HEAD", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: runner")
+		pass(2 * time.Second)
+		w.want(200, "GET", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: runner")
+		pass(2 * time.Second)
+		w.want(404, "GET", "/v2/idle/status/"+id, "", "Authorization: reader")
+	})
+}
+
+func TestRecordsOfOthersAreNotThere(t *testing.T) {
+	bubble(t, func(w *world) {
+		f := newFixture(w)
+		bob := "Authorization: Bearer " + bobFree
+		for _, id := range []string{"{gpu}", "{cpu}", "{locked}", "{plain}"} {
+			path := f.names.Replace("/v2/pods/" + id)
+			for _, r := range [][3]string{
+				{"GET", path, ""}, {"PATCH", path, `{"name":"x"}`}, {"DELETE", path, ""},
+				{"POST", path + "/action", `{"action":"terminate"}`}, {"GET", path + "/logs", ""},
+				{"POST", strings.Replace(path, "v2", "v1", 1) + "/reset", ""},
+			} {
+				theirs := w.call(r[0], r[1], r[2], bob)
+				none := w.call(r[0], strings.Replace(r[1], f.names.Replace(id), "nothere", 1), r[2], bob)
+				if theirs.status != 404 || theirs.body != none.body {
+					t.Errorf("%s %s = %d %s, unlike a record that does not exist: %s", r[0], r[1], theirs.status, theirs.body, none.body)
+				}
+			}
+			if list := w.call("GET", "/v2/pods", "", bob).body; strings.Contains(list, f.names.Replace(id)) {
+				t.Errorf("the listing of bob has alice's pod: %s", list)
+			}
+		}
+		if list := w.call("GET", "/v2/idle/requests", "", bob).body; strings.Contains(list, f.names.Replace("{queued}")) {
+			t.Errorf("the requests of bob have alice's job: %s", list)
+		}
+		if got := w.call("POST", "/v2/idle/purge-queue", "", bob).body; got != `{"removed":1,"status":"completed"}` {
+			t.Errorf("a purge by bob = %s, want his one job removed", got)
+		}
+		if got := w.call("POST", "/v2/idle/purge-queue", "", "Authorization: "+adminFree).body; got != `{"removed":1,"status":"completed"}` {
+			t.Errorf("a purge with endpoints:write = %s, want alice's job removed", got)
+		}
+	})
+}
+
+// limits are the headers of section 7.
+func limits(a answer) [3]string {
+	return [3]string{a.header.Get("RateLimit"), a.header.Get("RateLimit-Policy"), a.header.Get("Retry-After")}
+}
+
+func TestQuotaHeadersAreOnEveryAnswerToAKnownKeyAndOnNoOther(t *testing.T) {
+	bubble(t, func(w *world) {
+		for _, op := range operations {
+			method, path := pathOf(op)
+			for _, body := range []string{"", "{"} { // a purge has a rate of two
+				a := w.call(method, path, body)
+				if got := limits(a); (got[0] != "" && got[1] != "") != !isJobs(op) || got[2] != "" {
+					t.Errorf("%s = %d with %q", op, a.status, got)
+				}
+				if got := limits(w.call(method, path, body, "Authorization: Bearer "+aliceFree)); got != [3]string{} {
+					t.Errorf("%s with an exempt key has %q", op, got)
+				}
+				if got := limits(w.call(method, path, body, "Authorization: Bearer nobody")); got != [3]string{} {
+					t.Errorf("%s with an unknown key has %q", op, got)
+				}
+			}
+		}
+	})
+}
+
+func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
+	for _, row := range []struct {
+		window             string
+		minute, hour, day  int
+		retry              int
+		limit, policy      string
+		afterwards, ofless time.Duration
+	}{
+		{"minute", 2, 100, 100, 60, `"minute";r=0;t=60, "hour";r=98;t=3600, "day";r=98;t=86400`, `"minute";q=2;w=60, "hour";q=100;w=3600, "day";q=100;w=86400`, time.Minute, 59 * time.Second},
+		{"hour", 100, 2, 100, 3600, `"minute";r=98;t=60, "hour";r=0;t=3600, "day";r=98;t=86400`, `"minute";q=100;w=60, "hour";q=2;w=3600, "day";q=100;w=86400`, time.Hour, 59 * time.Minute},
+		{"day", 100, 100, 2, 86400, `"minute";r=98;t=60, "hour";r=98;t=3600, "day";r=0;t=86400`, `"minute";q=100;w=60, "hour";q=100;w=3600, "day";q=2;w=86400`, 24 * time.Hour, 23 * time.Hour},
+	} {
+		t.Run(row.window, func(t *testing.T) {
+			bubbleWith(t, quotas(row.minute, row.hour, row.day), func(w *world) {
+				w.want(200, "GET", "/v2/pods", "")
+				w.want(404, "POST", "/v1/pods/x/reset", "") // an answer that is no success counts
+				for range 5 {
+					a := w.want(429, "POST", "/v2/pods", gpuPod)
+					want := [3]string{row.limit, row.policy, strconv.Itoa(row.retry)}
+					if diff := cmp.Diff(want, limits(a)); diff != "" {
+						t.Fatalf("headers (-want +got):\n%s", diff)
+					}
+					if want := `{"title":"Too Many Requests","status":429,"detail":"rate limit exceeded for the ` + row.window + ` window"}`; a.body != want {
+						t.Fatalf("body = %s\nwant   %s", a.body, want)
+					}
+				}
+				w.want(200, "GET", "/v2/pods", "", "Authorization: Bearer "+bobKey)
+				if got := w.call("GET", "/v2/pods", "", "Authorization: Bearer "+aliceFree).body; got != `{"pods":[]}` {
+					t.Errorf("a refused request made %s", got)
+				}
+				pass(row.ofless)
+				w.want(429, "GET", "/v2/pods", "")
+				pass(row.afterwards - row.ofless)
+				w.want(200, "GET", "/v2/pods", "")
+			})
+		})
+	}
+}
+
+func TestQuotaComesAfterTheKeyAndBeforeTheScope(t *testing.T) {
+	known, err := httpapi.NewKeys([]httpapi.Key{{Secret: "k", User: "u"}}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(o *httpapi.Options) {
+		quotas(1, 0, 0)(o)
+		o.Auth = known
+	}
+	bubbleWith(t, set, func(w *world) {
+		w.want(403, "GET", "/v2/pods", "", "Authorization: Bearer k")
+		w.want(429, "GET", "/v2/pods", "", "Authorization: Bearer k")
+		w.want(401, "GET", "/v2/pods", "", "Authorization: Bearer l")
+		w.want(404, "GET", "/v2/nothing/at/all", "", "Authorization: Bearer k")
+		w.want(405, "PUT", "/v2/pods", "", "Authorization: Bearer k")
+	})
+}
+
+// rated is a request of each operation that section 8.3 limits.
+var rated = map[ratelimit.Operation][3]string{
+	ratelimit.Run:        {"POST", "/v2/idle/run", "{"},
+	ratelimit.RunSync:    {"POST", "/v2/idle/runsync", "{"},
+	ratelimit.Status:     {"GET", "/v2/idle/status/x", ""},
+	ratelimit.Stream:     {"GET", "/v2/idle/stream/x", ""},
+	ratelimit.Cancel:     {"POST", "/v2/idle/cancel/x", ""},
+	ratelimit.PurgeQueue: {"POST", "/v2/idle/purge-queue", ""},
+	ratelimit.Requests:   {"GET", "/v2/idle/requests", ""},
+}
+
+func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
+	for _, limit := range ratelimit.Limits() {
+		r, ok := rated[limit.Operation]
+		if !ok {
+			continue
+		}
+		t.Run(limit.Name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				for i := range limit.Requests {
+					if a := w.call(r[0], r[1], r[2]); a.status == 429 || limits(a) != [3]string{} {
+						t.Fatalf("request %d = %d with %q", i, a.status, limits(a))
+					}
+				}
+				a := w.want(429, r[0], r[1], r[2])
+				want := [3]string{
+					fmt.Sprintf(`"%s";r=0;t=%s`, limit.Name, a.header.Get("Retry-After")),
+					fmt.Sprintf(`"%s";q=%d;w=10`, limit.Name, limit.Requests), fmt.Sprint(max(1, 10/limit.Requests)),
+				}
+				if diff := cmp.Diff(want, limits(a)); diff != "" {
+					t.Errorf("headers (-want +got):\n%s", diff)
+				}
+				if got, want := a.faults(t), fmt.Sprintf("rate limit exceeded for %s: %d requests per 10 s", limit.Name, limit.Requests); got != want {
+					t.Errorf("detail = %q, want %q", got, want)
+				}
+				if got := w.call(r[0], r[1], r[2], "Authorization: "+bobKey).status; got == 429 {
+					t.Error("another user is refused")
+				}
+				if got := w.call(r[0], strings.Replace(r[1], "idle", "echo", 1), r[2]).status; got == 429 {
+					t.Error("another endpoint is refused")
+				}
+				if got := w.call(r[0], r[1], r[2], "Authorization: "+aliceFree).status; got == 429 {
+					t.Error("an exempt key is refused")
+				}
+				pass(10 * time.Second / time.Duration(limit.Requests))
+				if got := w.call(r[0], r[1], r[2]).status; got == 429 {
+					t.Error("the bucket is not refilled evenly")
+				}
+				if got := w.call(r[0], r[1], r[2]).status; got != 429 {
+					t.Errorf("the second request = %d, want 429", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryAndHealthHaveNoRate(t *testing.T) {
+	bubble(t, func(w *world) {
+		for range 3000 {
+			w.want(404, "POST", "/v2/idle/retry/x", "")
+			w.want(200, "GET", "/v2/idle/health", "")
+		}
+	})
+}
+
+func TestRequestsAtOnceAreLimited(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
+		target := "/v2/idle/status-sync/" + id + "?wait=5000"
+		answers := make(chan int, 400)
+		for range 400 {
+			go func() { answers <- w.call("GET", target, "").status }()
+		}
+		synctest.Wait()
+		a := w.want(429, "GET", "/v2/idle/status/"+id, "")
+		if got, want := a.faults(t), "concurrency limit exceeded for status: 400 requests at once"; got != want {
+			t.Errorf("detail = %q, want %q", got, want)
+		}
+		if got, want := limits(a), [3]string{`"status";r=0;t=1`, `"status";q=2000;w=10`, "1"}; got != want {
+			t.Errorf("headers = %q, want %q", got, want)
+		}
+		w.want(200, "GET", "/v2/idle/status/"+id, "", "Authorization: "+aliceFree)
+		pass(5 * time.Second)
+		for range 400 {
+			if got := <-answers; got != 200 {
+				t.Errorf("a request that was held = %d", got)
+			}
+		}
+		w.want(200, "GET", "/v2/idle/status/"+id, "")
+	})
+}
+
+func TestAuthenticatorThatFailsIsNoWrongKey(t *testing.T) {
+	broken := authFunc(func(context.Context, string) (httpapi.Identity, error) {
+		return httpapi.Identity{}, errors.New("dial 10.0.0.7")
+	})
+	var log strings.Builder
+	set := func(o *httpapi.Options) { o.Auth, o.Logger = broken, slog.New(slog.NewTextHandler(&log, nil)) }
+	bubbleWith(t, set, func(w *world) {
+		if got, want := w.want(500, "GET", "/v2/pods", "").body, `{"title":"Internal Server Error","status":500,"detail":"internal error"}`; got != want {
+			t.Errorf("body = %s, want %s", got, want)
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "dial 10.0.0.7") || !strings.Contains(got, "path=/v2/pods") || strings.Contains(got, aliceKey) {
+			t.Errorf("the log = %q, want one line with the cause and without the key", got)
+		}
+		log.Reset()
+		w.want(404, "GET", "/v2/nothing", "")
+		if log.Len() > 0 {
+			t.Errorf("a fault of the client is logged: %q", log.String())
+		}
+	})
+	down := authFunc(func(context.Context, string) (httpapi.Identity, error) {
+		return httpapi.Identity{}, problem.New(problem.Unavailable, "keys cannot be read now")
+	})
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = down }, func(w *world) {
+		w.want(503, "GET", "/v2/pods", "")
+	})
+	wild := authFunc(func(context.Context, string) (httpapi.Identity, error) { panic("wild") })
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = wild }, func(w *world) {
+		w.want(500, "GET", "/v2/pods", "")
+	})
+}
+
+type authFunc func(context.Context, string) (httpapi.Identity, error)
+
+func (f authFunc) Authenticate(ctx context.Context, key string) (httpapi.Identity, error) {
+	return f(ctx, key)
+}

@@ -1,0 +1,142 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/serverless"
+)
+
+// connections is how many keep-alive connections ask at once.
+const connections = 64
+
+const benchBody = `{"input":{"prompt":"a lighthouse in the fog","steps":30,"seed":42,"size":[512,512],"negative":"people, text, frames"}}`
+
+// benchAnswer is as long as the answer to benchBody.
+const benchAnswer = `{"delayTime":0,"executionTime":0,"id":"sync-c6c150a9-1252-4b1c-bc69-c20d48c464e3-u1",` +
+	`"output":{"prompt":"a lighthouse in the fog","steps":30,"seed":42,"size":[512,512],"negative":"people, text, frames"},` +
+	`"status":"COMPLETED","workerId":"worker-1"}`
+
+// BenchmarkRunSync is a runsync of an echo: submitted, taken by a worker in this process,
+// finished, answered. Compare its requests a second with those of BenchmarkBare in the
+// same run.
+func BenchmarkRunSync(b *testing.B) {
+	eps := endpoints(b)
+	jobs := serverless.New(memory.NewJobs(), eps, nil)
+	run(b, jobs.Run)
+	run(b, func(ctx context.Context) error {
+		return jobs.Serve(ctx, "echo", serverless.WorkerFunc(func(_ context.Context, t *serverless.Task) ([]byte, error) {
+			return t.Input, nil
+		}), &serverless.ServeOptions{ID: "worker-1", Concurrency: connections})
+	})
+	known, err := httpapi.NewKeys(keys(time.Now), time.Now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	load(b, httpapi.NewJobs(jobs, &httpapi.Options{Auth: known}), "/v2/echo/runsync", "COMPLETED")
+}
+
+// BenchmarkBare reads, parses and writes the same bytes and does nothing else.
+func BenchmarkBare(b *testing.B) {
+	load(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		var v struct {
+			Input json.RawMessage `json:"input"`
+		}
+		if err := json.Unmarshal(body, &v); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(benchAnswer)))
+		_, _ = io.WriteString(w, benchAnswer)
+	}), "/v2/echo/runsync", "COMPLETED")
+}
+
+// load asks b.N times over loopback and checks every answer.
+func load(b *testing.B, h http.Handler, path, want string) {
+	b.Helper()
+	s := httptest.NewServer(h)
+	defer s.Close()
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: podyard.test\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, aliceFree, len(benchBody), benchBody)
+	var conns []net.Conn
+	for range connections {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, c := range conns {
+		wg.Go(func() {
+			r := bufio.NewReader(c)
+			buf := make([]byte, 0, 1024)
+			for left.Add(-1) >= 0 {
+				if _, err := c.Write(request); err != nil {
+					b.Errorf("write: %v", err)
+					return
+				}
+				status, body, err := readAnswer(r, buf)
+				if err != nil || status != 200 || !bytes.Contains(body, []byte(want)) {
+					b.Errorf("answer %d %s, %v", status, body, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}
+
+// readAnswer is a client that costs little, so that the server is what is measured.
+func readAnswer(r *bufio.Reader, buf []byte) (status int, body []byte, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return 0, nil, err
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, nil, err
+	}
+	length := 0
+	for {
+		if line, err = r.ReadSlice('\n'); err != nil {
+			return 0, nil, err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if v, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(v))); err != nil {
+				return 0, nil, err
+			}
+		}
+	}
+	body = append(buf[:0], make([]byte, length)...)
+	_, err = io.ReadFull(r, body)
+	return status, body, err
+}

@@ -1,0 +1,233 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/problem"
+)
+
+var errNoServerlessBilling = problem.New(problem.NotFound, "Billing of serverless endpoints is not offered by this service.")
+
+var errNoEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
+
+// billingRoutes serves what was used. Parts that have no records are said to be not
+// offered: a list without records would say that nothing was used.
+func (x *area) billingRoutes() {
+	get := func(do func(*call) error) map[string]operation {
+		return map[string]operation{http.MethodGet: {access: podsRead, do: do}}
+	}
+	x.handle("/v2/billing", get(allBilling))
+	x.handle("/v2/billing/pods", get(podBilling))
+	x.handle("/v2/billing/network-volumes", get(volumeBilling))
+	x.handle("/v2/billing/serverless", get(func(*call) error { return errNoServerlessBilling }))
+	x.handle("/v2/billing/endpoints", get(func(*call) error { return errNoEndpoints }))
+	x.handle("/v2/billing/clusters", get(func(*call) error { return errNoClusters }))
+}
+
+// billing reads a query and adds up.
+func (c *call) billing(kind pods.UseKind, filter string) (r billing.Report, err error) {
+	q := billing.Query{Kind: kind, Size: billing.BucketSize(c.query("bucketSize"))}
+	if filter != "" {
+		q.ID = c.query(filter)
+	}
+	if q.Start, err = c.queryTime("startTime"); err != nil {
+		return r, err
+	}
+	if q.End, err = c.queryTime("endTime"); err != nil {
+		return r, err
+	}
+	if q.LastN, err = c.queryInt("lastN", 0, 1, billing.MaxBuckets); err != nil {
+		return r, err
+	}
+	sources := []billing.Source{c.Pods}
+	if c.Volumes != nil {
+		sources = append(sources, c.Volumes)
+	}
+	return c.Billing.Report(c.r.Context(), c.id.User, q, sources...)
+}
+
+// queryTime is an instant, zero when it is absent.
+func (c *call) queryTime(name string) (time.Time, error) {
+	s := c.query(name)
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, problem.Newf(problem.Invalid, "%s must be a time as in RFC 3339", name)
+	}
+	return t, nil
+}
+
+type rangeBody struct {
+	StartTime wireTime `json:"startTime"`
+	EndTime   wireTime `json:"endTime"`
+}
+
+type billingQueryBody struct {
+	rangeBody
+	BucketSize billing.BucketSize `json:"bucketSize"`
+	PodID      *string            `json:"podId,omitempty"`
+	VolumeID   *string            `json:"networkVolumeId,omitempty"`
+}
+
+type billingBody[R, M any] struct {
+	Records  []R `json:"records"`
+	Metadata M   `json:"metadata"`
+}
+
+type podAmounts struct {
+	TotalAmount float64 `json:"totalAmount"`
+	GPUAmount   float64 `json:"gpuAmount"`
+	CPUAmount   float64 `json:"cpuAmount"`
+	DiskAmount  float64 `json:"diskAmount"`
+}
+
+func podAmountsOf(a billing.Amounts) podAmounts {
+	a = a.Round()
+	return podAmounts{billing.Amounts{GPU: a.Total()}.Round().GPU, a.GPU, a.CPU, a.Disk}
+}
+
+type podRecordBody struct {
+	rangeBody
+	podAmounts
+	PodID string `json:"podId"`
+}
+
+type podMetadata struct {
+	Query          billingQueryBody `json:"query"`
+	RecordCount    int              `json:"recordCount"`
+	UniquePodCount int              `json:"uniquePodCount"`
+	Totals         podAmounts       `json:"totals"`
+}
+
+func podBilling(c *call) error {
+	r, err := c.billing(pods.PodUse, "podId")
+	if err != nil {
+		return err
+	}
+	body := billingBody[podRecordBody, podMetadata]{Records: []podRecordBody{}}
+	total, unique := summed(r)
+	for _, x := range r.Records {
+		body.Records = append(body.Records, podRecordBody{rangeOf(x.Start, x.End), podAmountsOf(x.Amounts), x.ID})
+	}
+	q := queryOf(r)
+	q.PodID = orNull(c.query("podId"))
+	body.Metadata = podMetadata{q, len(body.Records), unique, podAmountsOf(total)}
+	return writeJSON(c.w, http.StatusOK, body)
+}
+
+type volumeAmounts struct {
+	TotalAmount           float64 `json:"totalAmount"`
+	StandardAmount        float64 `json:"standardAmount"`
+	HighPerformanceAmount float64 `json:"highPerformanceAmount"`
+}
+
+func volumeAmountsOf(a billing.Amounts) volumeAmounts {
+	a = a.Round()
+	return volumeAmounts{billing.Amounts{GPU: a.Total()}.Round().GPU, a.Standard, a.HighPerformance}
+}
+
+type volumeRecordBody struct {
+	rangeBody
+	volumeAmounts
+	VolumeID string `json:"networkVolumeId"`
+}
+
+type volumeMetadata struct {
+	Query             billingQueryBody `json:"query"`
+	RecordCount       int              `json:"recordCount"`
+	UniqueVolumeCount int              `json:"uniqueNetworkVolumeCount"`
+	Totals            volumeAmounts    `json:"totals"`
+}
+
+func volumeBilling(c *call) error {
+	r, err := c.billing(pods.VolumeUse, "networkVolumeId")
+	if err != nil {
+		return err
+	}
+	body := billingBody[volumeRecordBody, volumeMetadata]{Records: []volumeRecordBody{}}
+	total, unique := summed(r)
+	for _, x := range r.Records {
+		body.Records = append(body.Records, volumeRecordBody{rangeOf(x.Start, x.End), volumeAmountsOf(x.Amounts), x.ID})
+	}
+	q := queryOf(r)
+	q.VolumeID = orNull(c.query("networkVolumeId"))
+	body.Metadata = volumeMetadata{q, len(body.Records), unique, volumeAmountsOf(total)}
+	return writeJSON(c.w, http.StatusOK, body)
+}
+
+// allAmounts has every member of the schema: those of what is not offered stay 0.
+type allAmounts struct {
+	TotalAmount             float64 `json:"totalAmount"`
+	PodGPUAmount            float64 `json:"podGpuAmount"`
+	PodCPUAmount            float64 `json:"podCpuAmount"`
+	PodDiskAmount           float64 `json:"podDiskAmount"`
+	ServerlessGPUAmount     float64 `json:"serverlessGpuAmount"`
+	ServerlessCPUAmount     float64 `json:"serverlessCpuAmount"`
+	ServerlessDiskAmount    float64 `json:"serverlessDiskAmount"`
+	ServerlessFeeAmount     float64 `json:"serverlessFeeAmount"`
+	StorageStandardAmount   float64 `json:"storageStandardAmount"`
+	StorageHighAmount       float64 `json:"storageHighPerformanceAmount"`
+	EndpointAmount          float64 `json:"endpointAmount"`
+	ClusterGPUAmount        float64 `json:"clusterGpuAmount"`
+	ClusterDiskAmount       float64 `json:"clusterDiskAmount"`
+	ClusterNetworkingAmount float64 `json:"clusterNetworkingAmount"`
+}
+
+func allAmountsOf(a billing.Amounts) allAmounts {
+	a = a.Round()
+	return allAmounts{
+		TotalAmount:  billing.Amounts{GPU: a.Total()}.Round().GPU,
+		PodGPUAmount: a.GPU, PodCPUAmount: a.CPU, PodDiskAmount: a.Disk,
+		StorageStandardAmount: a.Standard, StorageHighAmount: a.HighPerformance,
+	}
+}
+
+type allRecordBody struct {
+	rangeBody
+	allAmounts
+}
+
+type allMetadata struct {
+	Query       billingQueryBody `json:"query"`
+	RecordCount int              `json:"recordCount"`
+	Totals      allAmounts       `json:"totals"`
+}
+
+func allBilling(c *call) error {
+	r, err := c.billing("", "")
+	if err != nil {
+		return err
+	}
+	body := billingBody[allRecordBody, allMetadata]{Records: []allRecordBody{}}
+	for i := 0; i < len(r.Records); {
+		first, sum := r.Records[i], billing.Amounts{}
+		for ; i < len(r.Records) && r.Records[i].Start.Equal(first.Start); i++ {
+			sum = sum.Add(r.Records[i].Amounts)
+		}
+		body.Records = append(body.Records, allRecordBody{rangeOf(first.Start, first.End), allAmountsOf(sum)})
+	}
+	total, _ := summed(r)
+	body.Metadata = allMetadata{queryOf(r), len(body.Records), allAmountsOf(total)}
+	return writeJSON(c.w, http.StatusOK, body)
+}
+
+func rangeOf(start, end time.Time) rangeBody { return rangeBody{wireTime(start), wireTime(end)} }
+
+func queryOf(r billing.Report) billingQueryBody {
+	return billingQueryBody{rangeBody: rangeOf(r.Start, r.End), BucketSize: r.Size}
+}
+
+// summed is the sum of all records, and how many things they are of.
+func summed(r billing.Report) (total billing.Amounts, unique int) {
+	ids := make(map[string]bool)
+	for _, x := range r.Records {
+		total = total.Add(x.Amounts)
+		ids[x.ID] = true
+	}
+	return total, len(ids)
+}

@@ -1,0 +1,241 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
+)
+
+// catalogRoutes serves what can be rented to any valid key.
+func (x *area) catalogRoutes() {
+	get := func(do func(*call) error) map[string]operation {
+		return map[string]operation{http.MethodGet: {do: do}}
+	}
+	x.handle("/v2/catalog/gpus", get(listGPUs))
+	x.handle("/v2/catalog/gpus/{id}", get(getGPU))
+	x.handle("/v2/catalog/cpus", get(listCPUs))
+	x.handle("/v2/catalog/cpus/{id}", get(getCPU))
+	x.handle("/v2/catalog/datacenters", get(listDataCenters))
+	x.handle("/v2/catalog/datacenters/{id}", get(getDataCenter))
+}
+
+type gpuTypeBody struct {
+	ID           string               `json:"id"`
+	Name         string               `json:"name"`
+	Pool         *string              `json:"pool"`
+	Manufacturer catalog.Manufacturer `json:"manufacturer"`
+	Memory       int                  `json:"memory"`
+	Secure       bool                 `json:"secure"`
+	Community    bool                 `json:"community"`
+	Price        gpuPriceBody         `json:"price"`
+	MaxCount     maxCountBody         `json:"maxCount"`
+	availabilityBody
+}
+
+type gpuPriceBody struct {
+	Secure     float64 `json:"secure"`
+	Community  float64 `json:"community"`
+	Serverless float64 `json:"serverless,omitempty"`
+}
+
+type maxCountBody struct {
+	Secure    int `json:"secure"`
+	Community int `json:"community"`
+}
+
+func gpuTypeOf(g catalog.GPUType) gpuTypeBody {
+	return gpuTypeBody{
+		ID: g.ID, Name: g.Name, Pool: orNull(g.Pool), Manufacturer: g.Manufacturer, Memory: g.Memory,
+		Secure: g.Secure, Community: g.Community,
+		Price:    gpuPriceBody{g.Price.Secure, g.Price.Community, g.Price.Serverless},
+		MaxCount: maxCountBody{g.MaxCount.Secure, g.MaxCount.Community},
+	}
+}
+
+type cpuTypeBody struct {
+	ID           string       `json:"id"`
+	Name         string       `json:"name"`
+	Group        string       `json:"group"`
+	VCPU         vcpuBody     `json:"vcpu"`
+	RAMGBPerVCPU float64      `json:"ramGbPerVcpu"`
+	Price        cpuPriceBody `json:"price"`
+	availabilityBody
+}
+
+type vcpuBody struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+type cpuPriceBody struct {
+	SecurePerVCPU     float64 `json:"securePerVcpu"`
+	ServerlessPerVCPU float64 `json:"serverlessPerVcpu"`
+}
+
+func cpuTypeOf(f catalog.CPUFlavor) cpuTypeBody {
+	return cpuTypeBody{
+		ID: f.ID, Name: f.Name, Group: f.Group, VCPU: vcpuBody{f.VCPU.Min, f.VCPU.Max},
+		RAMGBPerVCPU: f.RAMPerVCPU, Price: cpuPriceBody{f.Price.Secure, f.Price.Serverless},
+	}
+}
+
+type dataCenterBody struct {
+	ID                 string               `json:"id"`
+	Name               string               `json:"name"`
+	Region             catalog.Region       `json:"region"`
+	GlobalNetwork      bool                 `json:"globalNetwork"`
+	NetworkVolumeTypes []catalog.VolumeType `json:"networkVolumeTypes"`
+	Compliance         []string             `json:"compliance"`
+	GPUAvailability    []stockBody          `json:"gpuAvailability,omitempty"`
+	CPUAvailability    []stockBody          `json:"cpuAvailability,omitempty"`
+}
+
+func dataCenterOf(d catalog.DataCenter) dataCenterBody {
+	return dataCenterBody{
+		ID: d.ID, Name: d.Name, Region: d.Region, GlobalNetwork: d.GlobalNetwork,
+		NetworkVolumeTypes: append([]catalog.VolumeType{}, d.Volumes...),
+		Compliance:         append([]string{}, d.Compliance...),
+	}
+}
+
+// bodies turns a list of the catalog into one of the wire.
+func bodies[T, B any](list []T, body func(T) B, keep func(T) bool) []B {
+	out := make([]B, 0, len(list))
+	for _, v := range list {
+		if keep(v) {
+			out = append(out, body(v))
+		}
+	}
+	return out
+}
+
+func all[T any](T) bool { return true }
+
+// one answers with a single record of the catalog, as the query q asks for it.
+func one[T, Q, B any](c *call, find func(string) (T, bool), query func() (Q, error), body func(T, Q) (B, bool, error)) error {
+	v, ok := find(c.r.PathValue("id"))
+	if !ok {
+		return problem.New(problem.NotFound, "resource not found")
+	}
+	q, err := query()
+	if err != nil {
+		return err
+	}
+	b, _, err := body(v, q)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, b)
+}
+
+// listed is the records of a list of the catalog that the query q keeps.
+func listed[T, Q, B any](list []T, query func() (Q, error), body func(T, Q) (B, bool, error)) ([]B, error) {
+	q, err := query()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]B, 0, len(list))
+	for _, v := range list {
+		b, keep, err := body(v, q)
+		if err != nil {
+			return nil, err
+		}
+		if keep {
+			out = append(out, b)
+		}
+	}
+	return out, nil
+}
+
+func listGPUs(c *call) error {
+	list, err := listed(c.Pods.Catalog().GPUs, c.gpuQuery, c.gpu)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		GPUs []gpuTypeBody `json:"gpus"`
+	}{list})
+}
+
+func getGPU(c *call) error { return one(c, c.Pods.Catalog().GPU, c.gpuQuery, c.gpu) }
+
+func listCPUs(c *call) error {
+	list, err := listed(c.Pods.Catalog().CPUs, c.cpuQuery, c.cpu)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		CPUs []cpuTypeBody `json:"cpus"`
+	}{list})
+}
+
+func getCPU(c *call) error { return one(c, c.Pods.Catalog().CPU, c.cpuQuery, c.cpu) }
+
+// A dataCenterQuery is what is free where, and which data centers are listed.
+type dataCenterQuery struct {
+	gpus, cpus stockAt
+	keep       func(catalog.DataCenter) bool
+}
+
+func (c *call) dataCenterQuery() (q dataCenterQuery, err error) {
+	if q.keep, err = c.dataCenterFilter(); err != nil {
+		return q, err
+	}
+	q.gpus, q.cpus, err = c.dataCenterStock()
+	return q, err
+}
+
+func (c *call) dataCenter(d catalog.DataCenter, q dataCenterQuery) (dataCenterBody, bool, error) {
+	b := dataCenterOf(d)
+	b.GPUAvailability, b.CPUAvailability = q.gpus[d.ID], q.cpus[d.ID]
+	return b, q.keep(d), nil
+}
+
+func listDataCenters(c *call) error {
+	list, err := listed(c.Pods.Catalog().DataCenters, c.dataCenterQuery, c.dataCenter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		DataCenters []dataCenterBody `json:"dataCenters"`
+	}{list})
+}
+
+func getDataCenter(c *call) error {
+	return one(c, c.Pods.Catalog().DataCenter, c.dataCenterQuery, c.dataCenter)
+}
+
+// dataCenterFilter reads which data centers are listed: any of the
+// regions, all of the volume types and certifications.
+func (c *call) dataCenterFilter() (func(catalog.DataCenter) bool, error) {
+	regions, volumes, compliance := c.queryList("regions"), c.queryList("networkVolumeTypes"), c.queryList("compliance")
+	global := c.query("globalNetwork")
+	wanted, err := c.queryFlag("globalNetwork")
+	if err != nil {
+		return nil, err
+	}
+	return func(d catalog.DataCenter) bool {
+		return (len(regions) == 0 || slices.Contains(regions, string(d.Region))) &&
+			(global == "" || d.GlobalNetwork == wanted) &&
+			containsAll(d.Compliance, compliance) && containsAll(d.Volumes, volumes)
+	}, nil
+}
+
+// queryList is a parameter that is given several times, or with commas.
+func (c *call) queryList(name string) (list []string) {
+	for _, v := range c.r.URL.Query()[name] {
+		for s := range strings.SplitSeq(v, ",") {
+			if s != "" {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+func containsAll[S ~string](have []S, want []string) bool {
+	return !slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(have, S(w)) })
+}

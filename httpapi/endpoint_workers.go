@@ -1,0 +1,229 @@
+package httpapi
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A workerBody is a worker on the wire.
+type workerBody struct {
+	ID            serverless.WorkerID     `json:"id"`
+	Status        serverless.WorkerStatus `json:"status"`
+	IsStale       bool                    `json:"isStale"`
+	Version       *int                    `json:"version"`
+	GPUCount      int                     `json:"gpuCount"`
+	Image         *string                 `json:"image"`
+	UptimeSeconds *int64                  `json:"uptimeSeconds"`
+	GPUTypeID     *string                 `json:"gpuTypeId"`
+	DataCenterID  *string                 `json:"dataCenterId"`
+	StartedAt     *wireTime               `json:"startedAt"`
+}
+
+type workerSummary struct {
+	Running      int `json:"running"`
+	Idle         int `json:"idle"`
+	Initializing int `json:"initializing"`
+	Throttled    int `json:"throttled"`
+	Unhealthy    int `json:"unhealthy"`
+	Total        int `json:"total"`
+}
+
+func listWorkers(c *call) error {
+	e, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	list, err := c.Jobs.WorkerList(c.r.Context(), e.ID)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		Workers         []workerBody  `json:"workers"`
+		Summary         workerSummary `json:"summary"`
+		EndpointVersion *int          `json:"endpointVersion"`
+	}{make([]workerBody, 0, len(list)), workerSummary{Total: len(list)}, orNone(e.Version)}
+	now := c.clock.Now()
+	for i := range list {
+		body.Workers = append(body.Workers, workerOf(&list[i], e, now))
+		body.Summary.count(list[i].Status)
+	}
+	return writeJSON(c.w, http.StatusOK, body)
+}
+
+func (s *workerSummary) count(st serverless.WorkerStatus) {
+	switch st {
+	case serverless.StatusRunning:
+		s.Running++
+	case serverless.StatusIdle:
+		s.Idle++
+	case serverless.StatusInitializing:
+		s.Initializing++
+	case serverless.StatusThrottled:
+		s.Throttled++
+	case serverless.StatusUnhealthy:
+		s.Unhealthy++
+	}
+}
+
+func workerOf(w *serverless.WorkerInfo, e *serverless.Endpoint, now time.Time) workerBody {
+	b := workerBody{
+		ID: w.ID, Status: w.Status, IsStale: isStale(w, e), Version: orNone(w.Release), GPUCount: w.GPUs,
+		Image: orNull(w.Image), GPUTypeID: orNull(w.GPUType), DataCenterID: orNull(w.DataCenter),
+	}
+	if !w.Started.IsZero() {
+		at, up := wireTime(w.Started), int64(max(0, now.Sub(w.Started))/time.Second)
+		b.StartedAt, b.UptimeSeconds = &at, &up
+	}
+	return b
+}
+
+// isStale reports whether a worker is known to be of another version than its endpoint.
+func isStale(w *serverless.WorkerInfo, e *serverless.Endpoint) bool {
+	return w.Release != 0 && w.Release != e.Version
+}
+
+// orNone is how an unknown version is written.
+func orNone(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// A rolloutBody says how far the current version has come.
+type rolloutBody struct {
+	InProgress      bool `json:"inProgress"`
+	WorkersOnLatest int  `json:"workersOnLatest"`
+	WorkersTotal    int  `json:"workersTotal"`
+	PercentOnLatest int  `json:"percentOnLatest"`
+}
+
+func listReleases(c *call) error {
+	e, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	list, err := c.Jobs.WorkerList(c.r.Context(), e.ID)
+	if err != nil {
+		return err
+	}
+	running := map[int]int{}
+	r := rolloutBody{WorkersTotal: len(list)}
+	for i := range list {
+		running[list[i].Release]++
+		switch {
+		case isStale(&list[i], e):
+			r.InProgress = true
+		default:
+			r.WorkersOnLatest++
+		}
+	}
+	if len(list) > 0 {
+		r.PercentOnLatest = 100 * r.WorkersOnLatest / len(list)
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		EndpointVersion *int          `json:"endpointVersion"`
+		Rollout         rolloutBody   `json:"rollout"`
+		Releases        []releaseBody `json:"releases"`
+	}{orNone(e.Version), r, releasesOf(e, running)})
+}
+
+// workerLogs streams the log of a worker until it is gone or the client leaves. What
+// workers of a shared endpoint write may be about anybody's jobs: it takes the permission
+// that shows everybody's requests (decisions, row 13).
+func workerLogs(c *call) error {
+	e, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	if e.Owner == "" && !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
+		return errForbidden
+	}
+	read := func(ctx context.Context, q pods.LogQuery) (iter.Seq2[serverless.LogLine, error], error) {
+		return c.Jobs.WorkerLog(ctx, e.ID, serverless.WorkerID(c.r.PathValue("worker")), serverless.LogQuery(q))
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	if _, err := read(ctx, pods.LogQuery{}); err != nil {
+		return err
+	}
+	return c.streamLog(func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error) {
+		seq, err := read(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return linesOf(seq, src), nil
+	})
+}
+
+// linesOf is a worker's log as one source of a stream. All that a worker writes is its
+// container's: the other source has no line, and ends when the first does.
+func linesOf(seq iter.Seq2[serverless.LogLine, error], src pods.Source) iter.Seq2[pods.Line, error] {
+	return func(yield func(pods.Line, error) bool) {
+		for l, err := range seq {
+			if src == pods.System && err == nil {
+				continue
+			}
+			if !yield(pods.Line(l), err) {
+				return
+			}
+		}
+	}
+}
+
+// A decisionBody is what the scaler decided when something changed.
+type decisionBody struct {
+	At     wireTime              `json:"at"`
+	Want   int                   `json:"want"`
+	Start  int                   `json:"start"`
+	Stop   []serverless.WorkerID `json:"stop"`
+	Drain  []serverless.WorkerID `json:"drain"`
+	Reason string                `json:"reason"`
+	Next   *wireTime             `json:"next"`
+}
+
+// listDecisions says, newest first, what the scaler decided of an endpoint; with jobId,
+// what a job of the caller waits for.
+func listDecisions(c *call) error {
+	e, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	if id := c.query("jobId"); id != "" {
+		why, err := c.Jobs.Why(c.r.Context(), c.id.User, serverless.Ref{Endpoint: e.ID, ID: serverless.JobID(id)})
+		if err != nil {
+			return err
+		}
+		return writeJSON(c.w, http.StatusOK, struct {
+			Why string `json:"why"`
+		}{why})
+	}
+	list, err := c.Jobs.Decisions(c.r.Context(), e.ID)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		Decisions []decisionBody `json:"decisions"`
+	}{make([]decisionBody, 0, len(list))}
+	for _, d := range slices.Backward(list) {
+		b := decisionBody{At: wireTime(d.At.Time()), Want: d.Want, Start: d.Start, Stop: d.Stop, Drain: d.Drain, Reason: d.Reason}
+		if b.Stop == nil {
+			b.Stop = []serverless.WorkerID{}
+		}
+		if b.Drain == nil {
+			b.Drain = []serverless.WorkerID{}
+		}
+		if d.Next != 0 {
+			t := wireTime(d.Next.Time())
+			b.Next = &t
+		}
+		body.Decisions = append(body.Decisions, b)
+	}
+	return writeJSON(c.w, http.StatusOK, body)
+}

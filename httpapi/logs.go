@@ -1,0 +1,295 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
+)
+
+// Bounds of the query parameter tail.
+const (
+	defaultTail = 100
+	maxTail     = 5000
+)
+
+// keepAlive is how often a quiet event stream says that it lives.
+const keepAlive = 15 * time.Second
+
+// systemSeq is added to the sequence of system lines in an event id, so that a cursor
+// says which source it is of.
+const systemSeq = 900_000_000_000
+
+// A logLine is a line with where it comes from.
+type logLine struct {
+	pods.Line
+	source pods.Source
+}
+
+// podLogs streams the log of a pod until it is terminated or the client leaves.
+func podLogs(c *call) error {
+	if err := c.podExists(); err != nil {
+		return err
+	}
+	return c.streamLog(func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error) {
+		return c.Pods.Logs(ctx, c.id.User, c.r.PathValue("id"), src, q)
+	})
+}
+
+// A logReader reads one source of a log, as pods.Service.Logs does. Its error says that
+// the record is gone.
+type logReader func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error)
+
+// streamLog answers with a log as server-sent events: what the cursor, or tail, asks of
+// the past, then what comes, until its record is gone or the client leaves.
+func (c *call) streamLog(read logReader) error {
+	q, err := c.logQuery()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	past := c.since(ctx, read, q)
+	if !q.resumes {
+		tail, err := c.tail(ctx, read, q)
+		if err != nil {
+			return err
+		}
+		past = slices.Values(tail)
+	}
+	if !c.sendPast(past) {
+		return nil
+	}
+	lines := make(chan logLine, 256)
+	var wg sync.WaitGroup
+	for _, src := range q.sources {
+		seq, err := read(ctx, src, pods.LogQuery{
+			After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1, Follow: true,
+		})
+		if err != nil { // it is gone by now: the stream ends
+			break
+		}
+		wg.Go(func() { c.follow(ctx, src, seq, lines) })
+	}
+	go func() { wg.Wait(); close(lines) }()
+	c.sendEvents(lines)
+	cancel()
+	for range lines { // until the followers have seen that nobody reads
+	}
+	return nil
+}
+
+// A logQuery is what the client asked for.
+type logQuery struct {
+	sources []pods.Source
+	tail    int
+	resumes bool                      // from a cursor: tail does not count
+	after   map[pods.Source]pods.Line // where each source goes on
+}
+
+func (c *call) logQuery() (q logQuery, err error) {
+	switch s := pods.Source(c.query("source")); s {
+	case "":
+		q.sources = []pods.Source{pods.Container, pods.System}
+	case pods.Container, pods.System:
+		q.sources = []pods.Source{s}
+	default:
+		return q, problem.Newf(problem.Invalid, "source must be one of container, system")
+	}
+	if q.tail, err = c.queryInt("tail", defaultTail, 0, maxTail); err != nil {
+		return q, err
+	}
+	q.after = map[pods.Source]pods.Line{}
+	cursor, name := c.r.Header.Get("Last-Event-ID"), "Last-Event-ID"
+	if cursor == "" {
+		cursor, name = c.query("since"), "since"
+	}
+	if cursor == "" {
+		return q, nil
+	}
+	q.resumes = true
+	q.after, err = parseCursor(cursor)
+	if err != nil {
+		return q, problem.Newf(problem.Invalid, "%s must be an RFC 3339 timestamp or an id that this stream has sent", name)
+	}
+	return q, nil
+}
+
+// parseCursor reads "<timestamp>" or "<timestamp>/<sequence>". A line of the other source
+// at the very same instant may come twice rather than never.
+func parseCursor(s string) (map[pods.Source]pods.Line, error) {
+	ts, num, found := strings.Cut(s, "/")
+	at, err := time.Parse(time.RFC3339Nano, ts)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: cursor: %w", err)
+	}
+	after := map[pods.Source]pods.Line{pods.Container: {At: at}, pods.System: {At: at}}
+	if !found {
+		return after, nil
+	}
+	n, err := strconv.ParseUint(num, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: cursor: %w", err)
+	}
+	if n >= systemSeq {
+		after[pods.System] = pods.Line{At: at, Seq: n - systemSeq}
+	} else {
+		after[pods.Container] = pods.Line{At: at, Seq: n}
+	}
+	return after, nil
+}
+
+// tail is the last lines of all sources together, and where to go on after them.
+func (c *call) tail(ctx context.Context, read logReader, q logQuery) (past []logLine, err error) {
+	for _, src := range q.sources {
+		seq, err := read(ctx, src, pods.LogQuery{Tail: max(q.tail, 1)})
+		if err != nil {
+			return nil, err
+		}
+		for l, err := range seq {
+			if err != nil {
+				return nil, err
+			}
+			past = append(past, logLine{l, src})
+			q.after[src] = l
+		}
+	}
+	slices.SortStableFunc(past, logLine.compare)
+	return past[max(len(past)-q.tail, 0):], nil
+}
+
+// compare orders the lines of all sources: by time, and at one instant by source.
+func (l logLine) compare(m logLine) int {
+	return cmp.Or(l.At.Compare(m.At), cmp.Compare(l.source, m.source), cmp.Compare(l.Seq, m.Seq))
+}
+
+// since is the lines after the cursor, of all sources in the order of time: a client that
+// leaves half-way and comes back with the last id has then missed nothing of any source.
+func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[logLine] {
+	return func(yield func(logLine) bool) {
+		heads := map[pods.Source]logLine{}
+		next := map[pods.Source]func() (pods.Line, error, bool){}
+		advance := func(src pods.Source) {
+			delete(heads, src)
+			if l, err, ok := next[src](); ok && err == nil {
+				heads[src] = logLine{l, src}
+			}
+		}
+		for _, src := range q.sources {
+			seq, err := read(ctx, src, pods.LogQuery{
+				After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1,
+			})
+			if err != nil {
+				return
+			}
+			pull, stop := iter.Pull2(seq)
+			defer stop()
+			next[src] = pull
+			advance(src)
+		}
+		for len(heads) > 0 {
+			l := slices.MinFunc(slices.Collect(maps.Values(heads)), logLine.compare)
+			q.after[l.source] = l.Line
+			if !yield(l) {
+				return
+			}
+			advance(l.source)
+		}
+	}
+}
+
+// follow hands lines on until there are no more or ctx ends.
+func (c *call) follow(ctx context.Context, src pods.Source, seq iter.Seq2[pods.Line, error], to chan<- logLine) {
+	for l, err := range seq {
+		if err != nil {
+			if ctx.Err() == nil {
+				c.log.Error("following a log failed", "path", c.r.URL.Path, "err", err)
+			}
+			return
+		}
+		select {
+		case to <- logLine{l, src}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sendPast begins the answer; false when there is nobody to take it.
+func (c *call) sendPast(past iter.Seq[logLine]) bool {
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Connection", "keep-alive")
+	h.Set("X-Accel-Buffering", "no")
+	c.w.WriteHeader(http.StatusOK)
+	var b []byte
+	for l := range past {
+		b = appendEvent(b[:0], l)
+		if _, err := c.w.Write(b); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sendEvents writes what comes, and flushes whenever there is nothing more for now.
+func (c *call) sendEvents(lines <-chan logLine) {
+	rc := http.NewResponseController(c.w)
+	var b []byte
+	beat := time.NewTicker(keepAlive)
+	defer beat.Stop()
+	for {
+		if len(lines) == 0 {
+			if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+				return
+			}
+		}
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				return
+			}
+			b = appendEvent(b[:0], l)
+		case <-beat.C:
+			b = append(b[:0], ": still here\n\n"...)
+		case <-c.r.Context().Done():
+			return
+		}
+		if _, err := c.w.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// appendEvent writes one line as an event, with the cursor as its id.
+func appendEvent(b []byte, l logLine) []byte {
+	ts := l.At.UTC().Format(time.RFC3339Nano)
+	seq := l.Seq
+	if l.source == pods.System {
+		seq += systemSeq
+	}
+	data, err := json.Marshal(struct {
+		TS     string      `json:"ts"`
+		Source pods.Source `json:"source"`
+		Line   string      `json:"line"`
+	}{ts, l.source, l.Text})
+	if err != nil {
+		return b // three strings: this cannot be
+	}
+	b = fmt.Appendf(b, "id: %s/%012d\ndata: ", ts, seq)
+	b = append(b, data...)
+	return append(b, "\n\n"...)
+}

@@ -1,0 +1,260 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
+)
+
+// openaiRoutes passes requests of OpenAI's interface to workers as jobs: the input is
+// {"openai_route":"/v1/...","openai_input":{the body}}, which is what workers with an
+// OpenAI front end understand. Errors have OpenAI's form.
+func (a *api) openai() *area {
+	x := a.area(flavor{bareKeys: true, asOpenAI: true})
+	if a.Jobs == nil {
+		return x
+	}
+	op := operation{access: onEndpoint(Run), effects: true, do: limitedBy(ratelimit.OpenAI, proxyOpenAI)}
+	x.handle("/v2/{endpoint}/openai/{route...}", map[string]operation{http.MethodGet: op, http.MethodPost: op})
+	return x
+}
+
+func proxyOpenAI(c *call) error {
+	input, streams, err := c.openaiInput()
+	if err != nil {
+		return err
+	}
+	endpoint := c.r.PathValue("endpoint")
+	j, err := c.Jobs.Submit(c.r.Context(), c.id.User, endpoint, serverless.Request{
+		Input: input, Checked: true, Sync: true, Wait: serverless.MaxWait,
+	})
+	if err != nil {
+		return err
+	}
+	rest := &openaiAnswer{call: c, streams: streams}
+	if err := rest.relay(j.Ref); err != nil {
+		if c.r.Context().Err() != nil {
+			// Nobody reads the answer: the work is not wanted any more.
+			_, err := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.id.User, j.Ref)
+			return err
+		}
+		return rest.fail(err)
+	}
+	return nil
+}
+
+// openaiInput is the input of the job. A request without a body has no openai_input.
+func (c *call) openaiInput() (input []byte, streams bool, err error) {
+	body, err := c.body(maxSyncBody)
+	if err != nil {
+		return nil, false, err
+	}
+	route, err := json.Marshal("/" + c.r.PathValue("route"))
+	if err != nil {
+		return nil, false, err
+	}
+	input = append([]byte(`{"openai_route":`), route...)
+	if c.r.Method == http.MethodPost {
+		var faults problem.Violations
+		o, err := parse(body, envelope, &faults)
+		if err != nil {
+			return nil, false, err
+		}
+		if err := faults.Err(nil); err != nil {
+			return nil, false, err
+		}
+		s := o.find("stream")
+		streams = s != nil && s.value.Kind() == 't'
+		input = append(input, `,"openai_input":`...)
+		input = append(input, bytes.TrimSpace(body)...)
+	}
+	return append(input, '}'), streams, nil
+}
+
+// An openaiAnswer turns what a job yields into the answer of a request.
+type openaiAnswer struct {
+	*call
+	streams bool
+	begun   bool // the header of an event stream is out
+	items   []jsontext.Value
+}
+
+// errJob is a job that did not complete.
+type errJob struct {
+	status serverless.Status
+	text   string
+}
+
+func (e *errJob) Error() string { return e.text }
+
+// relay reads the job's stream to its end. Chunks of an event stream go on as they come.
+func (a *openaiAnswer) relay(ref serverless.Ref) error {
+	ctx := a.r.Context()
+	for {
+		var end serverless.Status
+		err := a.Jobs.Stream(ctx, a.id.User, ref, serverless.StreamQuery{}, func(p serverless.StreamPart) error {
+			end = p.Status
+			for _, it := range p.Items {
+				if err := a.item(it); err != nil {
+					return err
+				}
+			}
+			if a.begun {
+				return http.NewResponseController(a.w).Flush()
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case end.Terminal():
+			return a.end(ref)
+		}
+	}
+}
+
+// item takes one chunk: {"output": what the worker yielded}.
+func (a *openaiAnswer) item(it []byte) error {
+	o := (&object{faults: &problem.Violations{}}).nested("", it)
+	out := o.find("output")
+	if out == nil {
+		return nil
+	}
+	if !a.streams {
+		a.items = append(a.items, bytes.Clone(out.value))
+		return nil
+	}
+	a.begin()
+	_, err := a.w.Write(event(out.value))
+	return err
+}
+
+// event is a chunk as a piece of the event stream: text is one already, and may be any
+// part of it; anything else becomes an event.
+func event(v jsontext.Value) []byte {
+	if v.Kind() == '"' {
+		return []byte(unquote(v))
+	}
+	b := append([]byte("data: "), v...)
+	return append(b, "\n\n"...)
+}
+
+func (a *openaiAnswer) begin() {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	h := a.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	a.w.WriteHeader(http.StatusOK)
+}
+
+// end answers with what the job came to.
+func (a *openaiAnswer) end(ref serverless.Ref) error {
+	j, err := a.Jobs.Get(a.r.Context(), a.id.User, ref)
+	if err != nil {
+		return err
+	}
+	if j.Status != serverless.Completed {
+		text := j.ErrorText()
+		if text == "" {
+			text = "the job was " + strings.ToLower(j.Status.String())
+		}
+		return &errJob{j.Status, text}
+	}
+	if a.streams {
+		if !a.begun { // a worker that does not stream: its result is the only event
+			for _, v := range results(j.Output) {
+				if err := a.item(append(append([]byte(`{"output":`), v...), '}')); err != nil {
+					return err
+				}
+			}
+			a.begin()
+		}
+		return nil
+	}
+	if len(a.items) == 0 {
+		a.items = results(j.Output)
+	}
+	return a.whole()
+}
+
+// results are the values of an output: those of a list, or the one that it is.
+func results(output []byte) []jsontext.Value {
+	v := jsontext.Value(output)
+	switch v.Kind() {
+	case '[':
+		o := &object{faults: &problem.Violations{}, members: []member{{name: "o", value: v}}}
+		return o.list("o")
+	case '{', '"':
+		return []jsontext.Value{v}
+	}
+	return nil
+}
+
+// whole answers a request that does not stream: with the one value that the worker
+// yielded, or, when it yielded text in pieces, with all of it.
+func (a *openaiAnswer) whole() error {
+	if len(a.items) == 0 {
+		return &errJob{serverless.Failed, "the worker gave no answer"}
+	}
+	body := []byte(a.items[0])
+	if a.items[0].Kind() == '"' {
+		body = nil
+		for _, v := range a.items {
+			if v.Kind() == '"' {
+				body = append(body, unquote(v)...)
+			}
+		}
+	}
+	if e := (&object{faults: &problem.Violations{}}); jsontext.Value(body).Kind() == '{' && jsontext.Value(body).IsValid() {
+		if m := e.nested("", body).find("error"); m != nil && m.value.Kind() == '{' {
+			writeBody(a.w, http.StatusInternalServerError, "application/json", body)
+			return nil
+		}
+	}
+	writeBody(a.w, http.StatusOK, "application/json", body)
+	return nil
+}
+
+// fail answers an error after the job was made. In the middle of a stream it is the last
+// event.
+func (a *openaiAnswer) fail(err error) error {
+	var e *errJob
+	if !errors.As(err, &e) {
+		if !a.begun {
+			return err
+		}
+		a.log.Error("openai stream failed", "err", err)
+		e = &errJob{serverless.Failed, "internal error"}
+	}
+	status := http.StatusInternalServerError
+	if e.status == serverless.TimedOut {
+		status = http.StatusGatewayTimeout
+	}
+	body := workerError(e.text)
+	if body == nil {
+		body = openaiError(status, e.text)
+	}
+	if !a.begun {
+		writeBody(a.w, status, "application/json", body)
+		return nil
+	}
+	b := append([]byte("data: "), body...)
+	_, werr := io.Copy(a.w, bytes.NewReader(append(b, "\n\n"...)))
+	return werr
+}

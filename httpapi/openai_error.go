@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// openaiError is the body of an error in OpenAI's form.
+func openaiError(status int, text string) []byte {
+	kind := "invalid_request_error"
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		kind = "authentication_error"
+	case status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		kind = "server_error"
+	}
+	var body struct {
+		Error struct {
+			Message string  `json:"message"`
+			Type    string  `json:"type"`
+			Param   *string `json:"param"`
+			Code    *string `json:"code"`
+		} `json:"error"`
+	}
+	body.Error.Message, body.Error.Type = text, kind
+	b, err := json.Marshal(body)
+	if err != nil {
+		return []byte(`{"error":{"message":"internal error"}}`) // strings only: this cannot be
+	}
+	return b
+}
+
+// workerError is the body of an error that a worker put in OpenAI's form itself, or nil.
+// A worker yields {"error":{"message":...}}; the Python SDK makes the error of the job of
+// it, in Python's notation.
+func workerError(text string) []byte {
+	v, ok := fromPython(text)
+	if !ok {
+		return nil
+	}
+	var o struct{ Message *string }
+	if json.Unmarshal(v, &o) != nil || o.Message == nil {
+		return nil
+	}
+	return append(append([]byte(`{"error":`), v...), '}')
+}
+
+// fromPython is a Python dict of what JSON has, too, as JSON; or JSON as it is.
+func fromPython(s string) (v jsontext.Value, ok bool) {
+	if !strings.HasPrefix(s, "{") {
+		return nil, false
+	}
+	if v := jsontext.Value(s); v.IsValid() {
+		return v, true
+	}
+	for s != "" {
+		switch n := strings.IndexAny(s, `'"NTF`); {
+		case n != 0:
+			if n < 0 {
+				n = len(s)
+			}
+			v, s = append(v, s[:n]...), s[n:]
+		case s[0] == '\'' || s[0] == '"':
+			text, rest, ok := pythonString(s)
+			if !ok {
+				return nil, false
+			}
+			q, err := jsontext.AppendQuote(v, text)
+			if err != nil {
+				return nil, false
+			}
+			v, s = q, rest
+		default:
+			word, rest, ok := pythonConstant(s)
+			if !ok {
+				return nil, false
+			}
+			v, s = append(v, word...), rest
+		}
+	}
+	return v, v.IsValid()
+}
+
+func pythonConstant(s string) (word, rest string, ok bool) {
+	for _, c := range [...][2]string{{"None", "null"}, {"True", "true"}, {"False", "false"}} {
+		if rest, ok := strings.CutPrefix(s, c[0]); ok {
+			return c[1], rest, true
+		}
+	}
+	return "", "", false
+}
+
+// pythonString reads the string that s begins with.
+func pythonString(s string) (text, rest string, ok bool) {
+	quote := s[0]
+	var b []byte
+	for s = s[1:]; s != ""; {
+		switch {
+		case s[0] == quote:
+			return string(b), s[1:], true
+		case s[0] == '\\' && len(s) > 1 && (s[1] == '\'' || s[1] == '"'):
+			b, s = append(b, s[1]), s[2:]
+		case s[0] == '\\':
+			// The rest of its notation is Go's. Bytes above 127 are code points.
+			r, _, tail, err := strconv.UnquoteChar(s, 0)
+			if err != nil {
+				return "", "", false
+			}
+			b, s = utf8.AppendRune(b, r), tail
+		default:
+			b, s = append(b, s[0]), s[1:]
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,203 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// deviations are the answers that the published description does not have, each with the
+// reason. Other answers have to be among its own.
+var deviations = []struct {
+	status int
+	reason string
+}{
+	{405, "the description has the component and names it nowhere; default covers it"},
+	{413, "sizes are a limit of ours (decisions, row 10); default covers it"},
+	{415, "media types are looked at (decisions, row 10); default covers it"},
+}
+
+// A description is the OpenAPI document of the control API.
+type description struct {
+	compiler *jsonschema.Compiler
+	paths    map[string]map[string]map[string]any // path, method, operation
+	schemas  map[string]*jsonschema.Schema        // by location
+	root     map[string]any
+}
+
+const documentURL = "mem:openapi.json"
+
+// published reads the description. Without it the error says where it was looked for.
+var published = sync.OnceValues(func() (*description, error) {
+	file := filepath.Join("..", "..", "shared", "spec", "openapi-v2.json")
+	if dir := os.Getenv("PODYARD_SPEC"); dir != "" {
+		file = filepath.Join(dir, "openapi-v2.json")
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(b)))
+	if err != nil {
+		return nil, err
+	}
+	d := &description{compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}, root: doc.(map[string]any)}
+	if err := d.compiler.AddResource(documentURL, doc); err != nil {
+		return nil, err
+	}
+	d.compiler.AssertFormat()
+	d.paths = map[string]map[string]map[string]any{}
+	for path, ops := range d.root["paths"].(map[string]any) {
+		d.paths[path] = map[string]map[string]any{}
+		for method, op := range ops.(map[string]any) {
+			if m, ok := op.(map[string]any); ok {
+				d.paths[path][strings.ToUpper(method)] = m
+			}
+		}
+	}
+	return d, nil
+})
+
+func TestDescriptionOfTheControlAPIIsThere(t *testing.T) {
+	_, err := published()
+	switch {
+	case err == nil:
+	case os.Getenv("PODYARD_CI") == "1":
+		t.Errorf("answers cannot be compared with the published description: %v", err)
+	default:
+		t.Skipf("answers are not compared with the published description: %v", err)
+	}
+}
+
+// checkOpenAPI compares an answer of the control API with the published description: its
+// status, media type and body.
+func checkOpenAPI(t testing.TB, method, target string, a answer) {
+	t.Helper()
+	d, err := published()
+	path, _, _ := strings.Cut(target, "?")
+	if err != nil || method == "HEAD" {
+		return
+	}
+	template, ops := d.find(path)
+	if ops == nil {
+		return
+	}
+	op := ops[method]
+	if op == nil {
+		if a.status != 405 && a.status != 404 {
+			t.Errorf("%s %s = %d: the description has no such operation", method, path, a.status)
+		}
+		return
+	}
+	if err := d.check(template, strings.ToLower(method), op, a); err != nil {
+		t.Errorf("%s %s = %d is not as the description has it: %v\n%s", method, target, a.status, err, a.body)
+	}
+}
+
+// find is the path of the description that matches; one without parameters goes first.
+func (d *description) find(path string) (string, map[string]map[string]any) {
+	if ops, ok := d.paths[path]; ok {
+		return path, ops
+	}
+	got := strings.Split(path, "/")
+	for template, ops := range d.paths {
+		want := strings.Split(template, "/")
+		same := len(want) == len(got)
+		for i := 0; same && i < len(want); i++ {
+			same = want[i] == got[i] || strings.HasPrefix(want[i], "{") && got[i] != ""
+		}
+		if same && isControlPath(path) {
+			return template, ops
+		}
+	}
+	return "", nil
+}
+
+// isControlPath tells the control API's ids from those of endpoints.
+func isControlPath(path string) bool {
+	area, _, _ := strings.Cut(strings.TrimPrefix(path, "/v2/"), "/")
+	return serverless.IsReserved(area)
+}
+
+func (d *description) check(template, method string, op map[string]any, a answer) error {
+	responses := op["responses"].(map[string]any)
+	key := strconv.Itoa(a.status)
+	if _, ok := responses[key]; !ok {
+		key = "default"
+		if a.status < 400 {
+			return errors.New("the status is not documented")
+		}
+	}
+	at := []string{"paths", template, method, "responses", key}
+	node := responses[key].(map[string]any)
+	if ref, ok := node["$ref"].(string); ok {
+		at = strings.Split(strings.TrimPrefix(ref, "#/"), "/")
+		node = d.root[at[0]].(map[string]any)[at[1]].(map[string]any)[at[2]].(map[string]any)
+	}
+	content, _ := node["content"].(map[string]any)
+	if content == nil {
+		if a.body != "" {
+			return errors.New("there is a body where the description has none")
+		}
+		return nil
+	}
+	media := a.header.Get("Content-Type")
+	if _, ok := content[media]; !ok {
+		return errors.New("media type " + media)
+	}
+	if media == "text/event-stream" {
+		return nil
+	}
+	return d.validate(append(at, "content", media, "schema"), a.body)
+}
+
+func (d *description) validate(at []string, body string) error {
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
+	loc := documentURL + "#"
+	for _, s := range at {
+		loc += "/" + escape.Replace(s)
+	}
+	sch := d.schemas[loc]
+	if sch == nil {
+		var err error
+		if sch, err = d.compiler.Compile(loc); err != nil {
+			return err
+		}
+		d.schemas[loc] = sch
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return sch.Validate(v)
+}
+
+func TestDeviationsFromTheDescriptionAreProblemsWithAReason(t *testing.T) {
+	bubble(t, func(w *world) {
+		got := map[int]answer{
+			405: w.call("PUT", "/v2/pods", ""),
+			413: w.call("POST", "/v2/registries", strings.Repeat(" ", 1<<20+1)),
+			415: w.call("POST", "/v2/registries", "x", "Content-Type: text/plain"),
+		}
+		for _, d := range deviations {
+			var doc struct {
+				Title  string `json:"title"`
+				Status int    `json:"status"`
+				Detail string `json:"detail"`
+			}
+			a := got[d.status]
+			if err := json.Unmarshal([]byte(a.body), &doc); err != nil || a.status != d.status || doc.Status != d.status || doc.Title == "" || doc.Detail == "" {
+				t.Errorf("the answer with %d (%s) is %d %s", d.status, d.reason, a.status, a.body)
+			}
+		}
+	})
+}

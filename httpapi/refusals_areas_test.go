@@ -1,0 +1,109 @@
+package httpapi_test
+
+import "strings"
+
+// moreRefusals are bad requests to the areas beside pods, registries and jobs.
+func moreRefusals() []refusal {
+	return []refusal{
+		{"GET /v2/network-volumes", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/network-volumes", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/network-volumes", "", 401, "malformed authorization header", []string{"Authorization: Basic YTpi"}},
+		{"POST /v2/network-volumes", "", 400, "the body is empty: it must be a JSON object", nil},
+		{"POST /v2/network-volumes", "{", 400, "the body is not JSON: unexpected EOF at byte 1", nil},
+		{"POST /v2/network-volumes", "[]", 422, "the body must be a JSON object", nil},
+		{"POST /v2/network-volumes", "{}", 422, "/name: is required and must not be empty | /size: is required and must be 10 to 4096 GB | /dataCenter: is required and must not be empty", nil},
+		{"POST /v2/network-volumes", `{"type":1,"dataCenter":2,"size":"3","name":4,"owner":"me"}`, 422, "/name: must be a string | /size: must be an integer | /dataCenter: must be a string | /type: must be a string | /owner: unknown property", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":9,"dataCenter":"US-KS-2"}`, 422, "/size: is required and must be 10 to 4096 GB", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":4097,"dataCenter":"US-KS-2"}`, 422, "/size: is required and must be 10 to 4096 GB", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10.5,"dataCenter":"US-KS-2"}`, 422, "/size: must be an integer", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10,"dataCenter":"MARS-1"}`, 422, `/dataCenter: unknown data center "MARS-1"`, nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10,"dataCenter":"US-KS-2","type":"TAPE"}`, 422, "/type: must be one of STANDARD, HIGH_PERFORMANCE", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10,"dataCenter":"EU-NL-1"}`, 400, "/dataCenter: data center EU-NL-1 has no network volumes", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10,"dataCenter":"US-TX-3","type":"HIGH_PERFORMANCE"}`, 400, "/type: data center US-TX-3 has no volumes of type HIGH_PERFORMANCE", nil},
+		{"POST /v2/network-volumes", `{"name":"n","size":10,"dataCenter":"US-KS-2"}`, 415, "the body must be application/json", []string{"Content-Type: text/plain"}},
+		{"GET /v2/network-volumes/nothere", "", 404, "network volume not found", nil},
+		{"GET /v2/network-volumes/{bobvol}", "", 404, "network volume not found", nil},
+		{"GET /v2/network-volumes/{vol}", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"PATCH /v2/network-volumes/nothere", "{", 404, "network volume not found", nil},
+		{"PATCH /v2/network-volumes/{bobvol}", `{"name":"mine"}`, 404, "network volume not found", nil},
+		{"PATCH /v2/network-volumes/{vol}", "{}", 422, "the body must name at least one of name, size", nil},
+		{"PATCH /v2/network-volumes/{vol}", `{"name":"","size":9,"dataCenter":"US-KS-2","type":"STANDARD"}`, 422, "/name: is required and must not be empty | /size: is required and must be 10 to 4096 GB | /dataCenter: unknown property | /type: unknown property", nil},
+		{"PATCH /v2/network-volumes/{vol}", `{"name":null}`, 422, "/name: must be a string", nil},
+		{"PATCH /v2/network-volumes/{vol}", `{"name":"new","size":19}`, 400, "/size: must not be below the present 20 GB", nil},
+		{"PATCH /v2/network-volumes/{vol}", `{"name":"new"}`, 415, "the body must be application/json", []string{"Content-Type: text/plain"}},
+		{"DELETE /v2/network-volumes/nothere", "", 404, "network volume not found", nil},
+		{"DELETE /v2/network-volumes/{bobvol}", "", 404, "network volume not found", nil},
+		{"DELETE /v2/network-volumes/vol1", "", 400, "network volume is in use by a pod", nil},
+		{"GET /v2/templates", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/templates", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/templates", "", 401, "malformed authorization header", []string{"Authorization: Basic YTpi"}},
+		{"POST /v2/templates", "", 400, "the body is empty: it must be a JSON object", nil},
+		{"POST /v2/templates", "[]", 422, "the body must be a JSON object", nil},
+		{"POST /v2/templates", "{}", 422, "/name: is required and must not be empty | /image: is required and must not be empty", nil},
+		{"POST /v2/templates", `{"name":1,"image":2,"args":3,"disk":"4","ports":5,"env":6,"registry":7,"mounts":8,"serverless":9,"public":10,"category":11,"startSsh":12,"startJupyter":13,"allowedCudaVersions":14,"id":15}`, 422,
+			"/name: must be a string | /image: must be a string | /args: must be a string | /disk: must be an integer | /ports: must be an array | /env: must be an object | /registry: must be a string | /mounts: must be an object | " +
+				"/serverless: must be true or false | /public: must be true or false | /category: must be a string | /startSsh: must be true or false | /startJupyter: must be true or false | /allowedCudaVersions: must be an array | /id: unknown property", nil},
+		{"POST /v2/templates", `{"name":"t","image":"i","mounts":{"network":[{"volumeId":"vol1","path":"/v"}]}}`, 422, "/mounts/network: unknown property", nil},
+		{"POST /v2/templates", `{"name":"t","image":"i","mounts":{"persistent":{"size":9,"path":"x"}},"category":"TPU","allowedCudaVersions":["12"]}`, 422,
+			"/mounts/persistent/size: is required and must be 10 to 1048576 GB | /mounts/persistent/path: is required and must be an absolute path without '.', '..', '//' and a last '/', and not '/' itself | /category: must be one of CPU, NVIDIA, AMD | /allowedCudaVersions/0: must be a CUDA version, major.minor", nil},
+		{"POST /v2/templates", `{"name":"t","image":"i","registry":"{bobreg}"}`, 400, `/registry: registry credential "{bobreg}" does not exist`, nil},
+		{"POST /v2/templates", `{"name":"t","image":"i"}`, 415, "the body must be application/json", []string{"Content-Type: text/plain"}},
+		{"GET /v2/templates/nothere", "", 404, "template not found", nil},
+		{"GET /v2/templates/{bobtpl}", "", 404, "template not found", nil},
+		{"GET /v2/templates/{tpl}", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"PATCH /v2/templates/nothere", "{", 404, "template not found", nil},
+		{"PATCH /v2/templates/{bobtpl}", `{"name":"mine"}`, 404, "template not found", nil},
+		{"PATCH /v2/templates/podyard-web", `{"name":"mine"}`, 404, "template not found", nil},
+		{"PATCH /v2/templates/{tpl}", `{"name":"","image":"a b","disk":0,"ports":["x"],"extra":1}`, 422, "/name: is required and must not be empty | /image: must have no white space and no control characters | /disk: must be 1 to 1048576 GB | /ports/0: must be port/protocol: 1 to 65535, and tcp, udp or http | /extra: unknown property", nil},
+		{"PATCH /v2/templates/{tpl}", `{"name":"new","registry":"nothere"}`, 400, `/registry: registry credential "nothere" does not exist`, nil},
+		{"DELETE /v2/templates/nothere", "", 404, "template not found", nil},
+		{"DELETE /v2/templates/{bobtpl}", "", 404, "template not found", nil},
+		{"DELETE /v2/templates/podyard-web", "", 404, "template not found", nil},
+		{"GET /v2/catalog/templates", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/catalog/templates", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/catalog/templates?source=mine", "", 422, "source must be one of official, verified, community", nil},
+		{"GET /v2/account/ssh-keys", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/account/ssh-keys", "", 401, "missing bearer token", []string{"Authorization: Bearer"}},
+		{"GET /v2/account/ssh-keys", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"PUT /v2/account/ssh-keys", "", 400, "the body is empty: it must be a JSON object", nil},
+		{"PUT /v2/account/ssh-keys", "{}", 422, "/keys: is required", nil},
+		{"PUT /v2/account/ssh-keys", `{"keys":"ssh-rsa AAA"}`, 422, "/keys: must be an array", nil},
+		{"PUT /v2/account/ssh-keys", `{"keys":["ssh-rsa AAA",1,"rsa"],"user":"bob"}`, 422, "/keys/1: must be a string | /user: unknown property", nil},
+		{"PUT /v2/account/ssh-keys", `{"keys":["ssh-rsa AAA","-----BEGIN OPENSSH PRIVATE KEY-----"]}`, 422, "/keys/1: must be a public key as in authorized_keys: type, key, and a comment if you like", nil},
+	}
+}
+
+// absentRefusals are requests to what is not offered, well-formed and not.
+func absentRefusals() (rows []refusal) {
+	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
+	const serverless = "Billing of serverless endpoints is not offered by this service."
+	for request, want := range map[string]string{
+		"GET /v2/billing/clusters": clusters, "GET /v2/billing/serverless": serverless, "GET /v2/billing/endpoints": "Public endpoints are not offered by this service.",
+		"GET /v2/clusters": clusters, "POST /v2/clusters": clusters, "GET /v2/clusters/c": clusters, "PATCH /v2/clusters/c": clusters,
+		"DELETE /v2/clusters/c": clusters, "GET /v2/clusters/c/pods": clusters,
+		"GET /v2/registries/delegations": delegations, "POST /v2/registries/delegations": delegations, "DELETE /v2/registries/delegations/d": delegations,
+	} {
+		body := ""
+		if strings.HasPrefix(request, "P") {
+			body = `{"name":"n"}`
+		}
+		rows = append(rows,
+			refusal{request, body, 401, "missing bearer token", []string{"Authorization:"}},
+			refusal{request, body, 404, want, nil},
+			refusal{request, "{", 404, want, []string{"Content-Type: text/plain"}},
+		)
+	}
+	for _, path := range []string{"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/network-volumes"} {
+		rows = append(rows,
+			refusal{path, "", 401, "missing bearer token", []string{"Authorization:"}},
+			refusal{path + "?bucketSize=minute", "", 422, "bucketSize must be one of hour, day, week, month, year", nil},
+			refusal{path + "?startTime=yesterday", "", 422, "startTime must be a time as in RFC 3339", nil},
+			refusal{path + "?endTime=2026-01-01", "", 422, "endTime must be a time as in RFC 3339", nil},
+			refusal{path + "?lastN=0", "", 422, "lastN must be an integer from 1 to 10000", nil},
+			refusal{path + "?lastN=2&startTime=2000-01-01T00:00:00Z", "", 400, "lastN and startTime or endTime exclude each other", nil},
+			refusal{path + "?startTime=2000-01-02T00:00:00Z&endTime=2000-01-01T00:00:00Z", "", 400, "startTime must be before endTime", nil},
+			refusal{path + "?bucketSize=hour&startTime=1900-01-01T00:00:00Z", "", 422, "the window has more than 10000 buckets", nil},
+		)
+	}
+	return rows
+}

@@ -1,0 +1,328 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A refusal is a bad request: what was asked with a path of the fixture's
+// names, and what it is answered with: the errors, or the detail where there are none.
+type refusal struct {
+	request string // method and path
+	body    string
+	status  int
+	want    string
+	headers []string
+}
+
+// A fixture is records of alice and bob for requests to name.
+type fixture struct {
+	*world
+	names *strings.Replacer
+}
+
+// newFixture makes pods that run, are locked, have ended and are bob's, registries that
+// are used and not, and jobs in several states.
+func newFixture(w *world) *fixture {
+	pod := func(key, body string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/pods", body, "Authorization: Bearer "+key).field("id")
+	}
+	job := func(key, path, input string) string {
+		w.t.Helper()
+		return w.want(200, "POST", path, `{"input":`+input+`}`, "Authorization: Bearer "+key).field("id")
+	}
+	registry := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/registries", `{"name":"n","username":"u","password":"p"}`, "Authorization: Bearer "+key).field("id")
+	}
+	volume := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/network-volumes", `{"name":"n","size":20,"dataCenter":"US-KS-2"}`, "Authorization: Bearer "+key).field("id")
+	}
+	template := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/templates", `{"name":"n","image":"i"}`, "Authorization: Bearer "+key).field("id")
+	}
+	used := registry(aliceFree)
+	gone := pod(aliceFree, gpuPod)
+	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
+	locked := pod(aliceFree, gpuPod)
+	w.want(200, "PATCH", "/v2/pods/"+locked, `{"locked":true}`, "Authorization: Bearer "+aliceFree)
+	names := []string{
+		"{locked}", locked, "{gone}", gone, "{used}", used,
+		"{gpu}", pod(aliceFree, `{"name":"g","image":"i","gpu":{"id":"NVIDIA GeForce RTX 4090"},"mounts":{"persistent":{"size":20,"path":"/p"}}}`),
+		"{cpu}", pod(aliceFree, `{"name":"c","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"mounts":{"network":[{"volumeId":"vol1","path":"/n"}]}}`),
+		"{plain}", pod(aliceFree, `{"name":"c","image":"i","gpu":{"id":"NVIDIA H200"},"dataCenterIds":["EU-FR-1"],"registry":"`+used+`"}`),
+		"{ended}", pod(aliceFree, `{"name":"c","image":"ends","cpu":{"id":"cpu3c","vcpuCount":2}}`),
+		"{failed}", pod(aliceFree, `{"name":"c","image":"fails","cpu":{"id":"cpu3c","vcpuCount":2}}`),
+		"{bobs}", pod(bobFree, gpuPod),
+		"{bobreg}", registry(bobFree), "{free}", registry(aliceFree),
+		"{queued}", job(aliceFree, "/v2/idle/run", `{"n":1}`), "{bobjob}", job(bobFree, "/v2/idle/run", `{"n":2}`),
+		"{bobvol}", volume(bobFree), "{vol}", volume(aliceFree),
+		"{bobtpl}", template(bobFree), "{tpl}", template(aliceFree),
+		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
+		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
+	}
+	pass(10 * time.Second)
+	names = append(names, "{new}", pod(aliceFree, gpuPod)) // PROVISIONING as long as no time passes
+	return &fixture{w, strings.NewReplacer(names...)}
+}
+
+// state is everything that clients can see.
+func (f *fixture) state() string {
+	var b strings.Builder
+	for _, key := range []string{aliceFree, bobFree} {
+		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys"} {
+			b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+key).body)
+		}
+	}
+	for _, path := range []string{"/v2/idle/requests?full=true&limit=100", "/v2/echo/requests?full=true&limit=100", "/v2/idle/health", "/v2/echo/health"} {
+		b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+adminFree).body)
+	}
+	return b.String()
+}
+
+// faults is what an answer says is wrong.
+func (a answer) faults(t testing.TB) string {
+	t.Helper()
+	var doc struct {
+		Title  string   `json:"title"`
+		Status int      `json:"status"`
+		Detail string   `json:"detail"`
+		Errors []string `json:"errors"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &doc); err != nil {
+		t.Errorf("the answer %q is no problem document: %v", a.body, err)
+	}
+	if doc.Status != a.status || doc.Title == "" || doc.Detail == "" || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("the answer %s with status %d and type %s is no problem document", a.body, a.status, a.header.Get("Content-Type"))
+	}
+	if doc.Errors == nil {
+		return doc.Detail
+	}
+	return strings.Join(doc.Errors, " | ")
+}
+
+// operations are all of the interface that is served here, with their methods.
+var operations = []string{
+	"GET /v2/pods", "POST /v2/pods", "GET /v2/pods/{}", "PATCH /v2/pods/{}", "DELETE /v2/pods/{}",
+	"POST /v2/pods/{}/action", "GET /v2/pods/{}/logs", "POST /v1/pods/{}/reset",
+	"GET /v2/registries/delegations", "POST /v2/registries/delegations", "DELETE /v2/registries/delegations/{}",
+	"GET /v2/registries", "POST /v2/registries", "GET /v2/registries/{}", "DELETE /v2/registries/{}",
+	"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/network-volumes", "GET /v2/billing/serverless", "GET /v2/billing/endpoints", "GET /v2/billing/clusters",
+	"GET /v2/clusters", "POST /v2/clusters", "GET /v2/clusters/{}", "PATCH /v2/clusters/{}", "DELETE /v2/clusters/{}", "GET /v2/clusters/{}/pods",
+	"GET /v2/templates", "POST /v2/templates", "GET /v2/templates/{}", "PATCH /v2/templates/{}", "DELETE /v2/templates/{}",
+	"GET /v2/account/ssh-keys", "PUT /v2/account/ssh-keys", "GET /v2/catalog/templates",
+	"GET /v2/network-volumes", "POST /v2/network-volumes", "GET /v2/network-volumes/{}", "PATCH /v2/network-volumes/{}", "DELETE /v2/network-volumes/{}",
+	"GET /v2/catalog/gpus", "GET /v2/catalog/gpus/{}", "GET /v2/catalog/cpus", "GET /v2/catalog/cpus/{}",
+	"GET /v2/catalog/datacenters", "GET /v2/catalog/datacenters/{}",
+	"POST /v2/{}/run", "POST /v2/{}/runsync", "GET /v2/{}/status/{}", "POST /v2/{}/status/{}",
+	"GET /v2/{}/status-sync/{}", "POST /v2/{}/status-sync/{}", "GET /v2/{}/stream/{}", "POST /v2/{}/stream/{}",
+	"POST /v2/{}/cancel/{}", "POST /v2/{}/retry/{}", "POST /v2/{}/purge-queue", "GET /v2/{}/health", "GET /v2/{}/requests",
+}
+
+// operationOf is the operation that a request asks for; "" if there is none.
+func operationOf(request string) string {
+	request, _, _ = strings.Cut(request, "?")
+	got := strings.Split(request, "/")
+	for _, op := range operations {
+		want := strings.Split(op, "/")
+		same := len(got) == len(want)
+		for i := 0; same && i < len(got); i++ {
+			same = got[i] == want[i] || want[i] == "{}" && got[i] != ""
+		}
+		if same {
+			return op
+		}
+	}
+	return ""
+}
+
+func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
+	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals())
+	if len(rows) < 150 {
+		t.Errorf("there are %d rows, want 150", len(rows))
+	}
+	covered := map[string]int{}
+	bubble(t, func(w *world) {
+		f := newFixture(w)
+		before := f.state()
+		for _, row := range rows {
+			covered[operationOf(row.request)]++
+			method, path, _ := strings.Cut(row.request, " ")
+			a := f.call(method, f.names.Replace(path), f.names.Replace(row.body), append([]string{"Authorization: Bearer " + aliceFree}, row.headers...)...)
+			got := a.faults(t)
+			if want := f.names.Replace(row.want); a.status != row.status || got != want {
+				t.Errorf("%s %s %q\n got %d %s\nwant %d %s", row.request, short(row.body), row.headers, a.status, got, row.status, want)
+			}
+			if after := f.state(); after != before {
+				t.Fatalf("%s %s changed\n%s\nto\n%s", row.request, short(row.body), before, after)
+			}
+		}
+	})
+	for _, op := range operations {
+		if covered[op] < 3 {
+			t.Errorf("%s is refused by %d rows, want 3", op, covered[op])
+		}
+	}
+}
+
+func short(s string) string {
+	if len(s) > 200 {
+		return fmt.Sprintf("%s... (%d bytes)", s[:100], len(s))
+	}
+	return s
+}
+
+func TestEveryOperationRefusesPathsAndMethodsThatItDoesNotHave(t *testing.T) {
+	bubble(t, func(w *world) {
+		f := newFixture(w)
+		before := f.state()
+		for _, op := range operations {
+			method, path, _ := strings.Cut(op, " ")
+			path = strings.Replace(path, "/v2/{}/", "/v2/idle/", 1)
+			path = strings.Replace(path, "{}", "some", 1)
+			for _, row := range []struct {
+				path string
+				why  string
+			}{
+				{path + "/", "a trailing slash"},
+				{path + "/more", "a segment too many"},
+				{"/" + path, "an empty segment"},
+				{strings.Replace(path, "/v", "/./v", 1), "a dot"},
+				{strings.Replace(path, "/v", "/x/../v", 1), "two dots"},
+				{strings.Replace(path, "/v", "/%2e/v", 1), "a dot, escaped"},
+				{strings.ToUpper(path), "another case"},
+				{strings.Replace(path, "/v", "/v3/v", 1), "another version"},
+			} {
+				if row.path == "/v2/pods/" || operationOf(method+" "+row.path) != "" {
+					continue
+				}
+				a := f.call(method, row.path, "")
+				got := a.faults(t)
+				if a.status != 404 && (a.status != 405 || !strings.HasPrefix(row.path, path+"/more")) {
+					t.Errorf("%s %s, with %s, = %d %s, want 404", method, row.path, row.why, a.status, got)
+				}
+				if a.header.Get("Location") != "" {
+					t.Errorf("%s %s is redirected", method, row.path)
+				}
+			}
+			if got := f.call(method, path+"/", "").status; got != 404 {
+				t.Errorf("%s %s/ = %d, want 404", method, path, got)
+			}
+			for _, m := range []string{"PUT", "OPTIONS", "TRACE", "CONNECT", "BREW", "get"} {
+				if operationOf(m+" "+path) != "" {
+					continue
+				}
+				a := f.call(m, path, "")
+				if a.status != 405 || a.faults(t) != "The requested method is not allowed for this path." {
+					t.Errorf("%s %s = %d %s, want 405", m, path, a.status, a.body)
+				}
+				for allowed := range strings.SplitSeq(a.header.Get("Allow"), ", ") {
+					if got := f.call(allowed, path, "", "Authorization: Bearer nobody").status; got == 405 {
+						t.Errorf("%s %s = 405, and Allow has it: %s", allowed, path, a.header.Get("Allow"))
+					}
+				}
+				if !strings.Contains(a.header.Get("Allow"), method) {
+					t.Errorf("Allow of %s = %q, which lacks %s", path, a.header.Get("Allow"), method)
+				}
+			}
+		}
+		if after := f.state(); after != before {
+			t.Errorf("requests that were refused changed\n%s\nto\n%s", before, after)
+		}
+	})
+}
+
+func TestAllowListsWhatAPathHas(t *testing.T) {
+	bubble(t, func(w *world) {
+		for path, want := range map[string]string{
+			"/v2/pods": "GET, HEAD, POST", "/v2/pods/x": "GET, HEAD, PATCH, DELETE", "/v2/pods/x/action": "POST",
+			"/v2/pods/x/logs": "GET", "/v1/pods/x/reset": "POST", "/v2/registries": "GET, HEAD, POST",
+			"/v2/registries/x": "GET, HEAD, DELETE", "/v2/templates": "GET, HEAD, POST", "/v2/templates/x": "GET, HEAD, PATCH, DELETE", "/v2/catalog/templates": "GET, HEAD",
+			"/v2/network-volumes": "GET, HEAD, POST", "/v2/network-volumes/x": "GET, HEAD, PATCH, DELETE",
+			"/v2/catalog/gpus": "GET, HEAD", "/v2/catalog/cpus/x": "GET, HEAD",
+			"/v2/e/run": "POST", "/v2/e/runsync": "POST", "/v2/e/status/x": "GET, HEAD, POST", "/v2/e/status-sync/x": "GET, POST",
+			"/v2/e/stream/x": "GET, POST", "/v2/e/cancel/x": "POST", "/v2/e/retry/x": "POST", "/v2/e/purge-queue": "POST",
+			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD",
+		} {
+			if got := w.call("PUT", path, "").header.Get("Allow"); got != want {
+				t.Errorf("Allow of %s = %q, want %q", path, got, want)
+			}
+		}
+	})
+}
+
+func TestReservedWordsAreNoEndpoints(t *testing.T) {
+	bubble(t, func(w *world) {
+		for word := range strings.FieldsSeq("pods serverless templates network-volumes registries catalog billing clusters account openapi.json") {
+			for _, path := range []string{"/health", "/run", "/requests", "/purge-queue"} {
+				a := w.call("GET", "/v2/"+word+path, "", "Authorization: Bearer "+adminFree)
+				if word == "pods" || word == "registries" || word == "serverless" || word == "network-volumes" || word == "templates" || word == "clusters" { // an id of the control API
+					if a.status != 404 && a.status != 405 {
+						t.Errorf("GET /v2/%s%s = %d %s", word, path, a.status, a.body)
+					}
+					continue
+				}
+				if got := a.faults(t); a.status != 404 || got != "The requested path was not found." || strings.Contains(a.body, `"error"`) {
+					t.Errorf("GET /v2/%s%s = %d %s, want the control API's 404", word, path, a.status, a.body)
+				}
+			}
+		}
+	})
+}
+
+func TestProblemsOfTheJobsAPIHaveTheMemberThatSDKsRead(t *testing.T) {
+	bubble(t, func(w *world) {
+		for target, want := range map[string]bool{
+			"/v2/nowhere/health": true, "/v2/echo/status/x": true, "/nothing": true,
+			"/v2/pods/x": false, "/v1/pods/x": false, "/v2/catalog/cpus/x": false,
+		} {
+			var doc map[string]any
+			a := w.call("GET", target, "")
+			if err := json.Unmarshal([]byte(a.body), &doc); err != nil {
+				t.Fatal(err)
+			}
+			if _, got := doc["error"]; got != want || want && doc["error"] != doc["detail"] {
+				t.Errorf("GET %s = %s, want the detail as error: %v", target, a.body, want)
+			}
+		}
+	})
+}
+
+// nest is an input that is depth objects deep.
+func nest(depth int) string {
+	return strings.Repeat(`{"a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
+}
+
+func TestInputMayBeTenThousandDeepWithItsEnvelope(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.want(200, "POST", "/v2/idle/run", `{"input":`+nest(9_999)+`}`)
+		if a := w.want(400, "POST", "/v2/idle/run", `{"input":`+nest(10_000)+`}`); len(a.body) > 1000 {
+			t.Errorf("the answer to a body that is too deep has %d bytes, want it short", len(a.body))
+		}
+		w.want(400, "POST", "/v2/idle/runsync", `{"input":`+nest(10_001)+`}`)
+	})
+}
+
+func TestBodiesOfTheControlAPIAreJSONByTheirMediaType(t *testing.T) {
+	const body = `{"name":"n","username":"u","password":"p"}`
+	for media, want := range map[string]int{
+		"application/json": 201, "Application/JSON": 201, "application/json; charset=utf-8": 201, "application/json;x=y": 201,
+		"application/merge-patch+json": 201, "application/vnd.podyard.v2+json": 201, "": 201,
+		"text/json": 415, "text/plain": 415, "image/svg+json": 415, "application/jsonx": 415, "application/x-json": 415,
+		"application/x-www-form-urlencoded": 415, "json": 415, "application/json, text/plain": 415, "/": 415,
+	} {
+		bubble(t, func(w *world) {
+			a := w.call("POST", "/v2/registries", body, "Content-Type: "+media)
+			if a.status != want {
+				t.Errorf("a body of type %q = %d %s, want %d", media, a.status, a.body, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// DecodeEndpoint reads what POST /v2/serverless takes, for a program that makes endpoints
+// from its configuration. An error is one of syntax (400); faults of the schema are in the
+// request, and serverless.Service reports them with its own.
+func DecodeEndpoint(body []byte) (r serverless.CreateEndpointRequest, err error) {
+	o, err := parse(body, throughout, &r.Faults)
+	if err != nil {
+		return r, err
+	}
+	r.Type = serverless.EndpointType(o.text("type"))
+	o.endpointSettings(&r.EndpointSettings)
+	o.unknown()
+	return r, nil
+}
+
+func decodeUpdateEndpoint(body []byte) (r serverless.UpdateEndpointRequest, err error) {
+	o, err := parse(body, throughout, &r.Faults)
+	if err != nil {
+		return r, err
+	}
+	o.endpointSettings(&r.EndpointSettings)
+	o.unknown()
+	return r, nil
+}
+
+// endpointSettings takes what create and update have in common.
+func (o *object) endpointSettings(s *serverless.EndpointSettings) {
+	s.TemplateID = o.template()
+	s.Name = o.str("name")
+	s.Image = o.str("image")
+	s.GPU = o.endpointGPU()
+	s.CPU = o.endpointCPU()
+	s.Args = o.str("args")
+	s.Disk = o.integer("disk")
+	s.Ports = o.strings("ports")
+	s.Env = o.env()
+	s.Registry = o.registry()
+	if w := o.object("workers"); w != nil {
+		s.Workers = serverless.WorkerSettings{Min: w.integer("min"), Max: w.integer("max"), Idle: w.span("idleTimeout", time.Second)}
+		w.unknown()
+	}
+	s.Scaling = o.scaling()
+	s.DataCenterIDs = o.strings("dataCenterIds")
+	s.NetworkVolumes = o.strings("networkVolumes")
+	s.Timeout = o.span("timeout", time.Millisecond)
+	if f := o.str("flashboot"); f != nil {
+		s.FlashBoot = (*serverless.FlashBoot)(f)
+	}
+}
+
+func (o *object) endpointGPU() *serverless.GPUSettings {
+	sub := o.object("gpu")
+	if sub == nil {
+		return nil
+	}
+	g := &serverless.GPUSettings{
+		Pools: sub.strings("pools"), ExcludedTypes: sub.strings("excludedTypes"), Count: sub.integer("count"),
+		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
+	}
+	sub.unknown()
+	return g
+}
+
+// endpointCPU keeps the places of the list: an element that is no object is an empty one.
+func (o *object) endpointCPU() []serverless.CPUSettings {
+	values := o.list("cpu")
+	if values == nil {
+		return nil
+	}
+	list := &object{path: o.pointer("cpu"), faults: o.faults}
+	cpu := make([]serverless.CPUSettings, len(values))
+	for i, v := range values {
+		place := strconv.Itoa(i)
+		if v.Kind() != '{' {
+			o.faults.Add(problem.Invalid, list.pointer(place), "must be an object")
+			continue
+		}
+		m := list.nested(place, v)
+		m.require("id", "vcpuCount")
+		cpu[i].ID = m.text("id")
+		if n := m.integer("vcpuCount"); n != nil {
+			cpu[i].VCPU = *n
+		}
+		m.unknown()
+	}
+	return cpu
+}
+
+// scaling takes a union by its type: the member of one variant is unknown to the other.
+func (o *object) scaling() *serverless.Scaling {
+	sub := o.object("scaling")
+	if sub == nil {
+		return nil
+	}
+	s := &serverless.Scaling{Type: serverless.ScalingType(sub.text("type"))}
+	delay, count := s.Type == serverless.QueueDelay, s.Type == serverless.RequestCount
+	switch {
+	case delay:
+		sub.require("queueDelay")
+	case count:
+		sub.require("requestCount")
+	default: // what belongs to an unknown type cannot be told
+		sub.require("type")
+		delay, count = true, true
+	}
+	if delay {
+		if d := sub.seconds("queueDelay"); d != nil {
+			s.Delay = *d
+		}
+	}
+	if count {
+		if n := sub.integer("requestCount"); n != nil {
+			s.Count = *n
+		}
+	}
+	sub.unknown()
+	return s
+}
+
+// span takes a whole number of units. One that is too long for a Duration is the longest:
+// no bound is that far.
+func (o *object) span(name string, unit time.Duration) *time.Duration {
+	n := o.integer(name)
+	if n == nil {
+		return nil
+	}
+	most := int(math.MaxInt64 / unit)
+	d := time.Duration(max(min(*n, most), -most)) * unit
+	return &d
+}
+
+// seconds takes a number of seconds that may have a fraction, to the nanosecond.
+func (o *object) seconds(name string) *time.Duration {
+	v := o.take(name, "a number", "0")
+	if v == nil {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		o.faults.Add(problem.Invalid, o.pointer(name), "must be a number")
+		return nil
+	}
+	const most = 9e9 // seconds
+	d := time.Duration(math.Round(max(min(f, most), -most) * float64(time.Second)))
+	return &d
+}

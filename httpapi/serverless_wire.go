@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// An endpointBody is an endpoint on the wire (the public schema).
+type endpointBody struct {
+	ID             string                  `json:"id"`
+	Name           string                  `json:"name"`
+	Type           serverless.EndpointType `json:"type"`
+	RequestURLs    requestURLs             `json:"requestUrls"`
+	Image          string                  `json:"image"`
+	Args           string                  `json:"args"`
+	Disk           int                     `json:"disk,omitempty"`
+	Ports          []string                `json:"ports"`
+	Env            map[string]string       `json:"env"`
+	Registry       *string                 `json:"registry"`
+	GPU            *endpointGPUBody        `json:"gpu,omitempty"`
+	CPU            []cpuBody               `json:"cpu,omitempty"`
+	Workers        endpointWorkers         `json:"workers"`
+	Scaling        scalingBody             `json:"scaling"`
+	DataCenterIDs  []string                `json:"dataCenterIds"`
+	NetworkVolumes []string                `json:"networkVolumes"`
+	Timeout        int64                   `json:"timeout"`
+	FlashBoot      serverless.FlashBoot    `json:"flashboot"`
+	CreatedAt      wireTime                `json:"createdAt"`
+}
+
+// requestURLs are where the jobs of an endpoint are asked for; {job_id} is literal.
+type requestURLs struct {
+	Run        string `json:"run"`
+	RunSync    string `json:"runSync"`
+	Status     string `json:"status"`
+	Stream     string `json:"stream"`
+	Cancel     string `json:"cancel"`
+	Retry      string `json:"retry"`
+	PurgeQueue string `json:"purgeQueue"`
+	Health     string `json:"health"`
+}
+
+type endpointGPUBody struct {
+	Pools               []string `json:"pools"`
+	ExcludedTypes       []string `json:"excludedTypes,omitempty"`
+	Count               int      `json:"count"`
+	AllowedCUDAVersions []string `json:"allowedCudaVersions"`
+	MinCUDAVersion      *string  `json:"minCudaVersion"`
+}
+
+type endpointWorkers struct {
+	Min         int  `json:"min"`
+	Max         int  `json:"max"`
+	IdleTimeout *int `json:"idleTimeout,omitempty"`
+}
+
+// A scalingBody has the member of its type and not the other's.
+type scalingBody struct {
+	Type         serverless.ScalingType `json:"type"`
+	QueueDelay   *float64               `json:"queueDelay,omitempty"`
+	RequestCount *int                   `json:"requestCount,omitempty"`
+}
+
+// endpointBody is e as its owner sees it.
+func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
+	timeout := e.ExecTimeout
+	if timeout == 0 {
+		timeout = serverless.DefaultExecTimeout
+	}
+	b := endpointBody{
+		ID: e.ID, Name: e.Name, Type: serverless.QueueType, RequestURLs: c.requestURLs(e.ID),
+		Image: e.Container.Image, Args: e.Container.Args, Disk: e.Container.Disk,
+		Ports: orEmpty(e.Container.Ports), Env: e.Container.Env, Registry: orNull(e.Container.Registry),
+		Workers: endpointWorkers{Min: e.Workers.Min, Max: e.Workers.Max}, Scaling: scalingOf(e.Scaling),
+		DataCenterIDs: orEmpty(e.DataCenterIDs), NetworkVolumes: orEmpty(e.NetworkVolumes),
+		Timeout: timeout.Milliseconds(), FlashBoot: e.FlashBoot, CreatedAt: wireTime(e.Created),
+	}
+	if b.Env == nil {
+		b.Env = map[string]string{}
+	}
+	if b.FlashBoot == "" {
+		b.FlashBoot = serverless.FlashBootOff
+	}
+	if g := e.GPU; g != nil {
+		b.GPU = &endpointGPUBody{orEmpty(g.Pools), g.ExcludedTypes, g.Count, orEmpty(g.AllowedCUDAVersions), orNull(g.MinCUDAVersion)}
+	}
+	for _, m := range e.CPU {
+		// Without a catalog nobody knows the memory, and the schema has no place for that.
+		b.CPU = append(b.CPU, cpuBody{m.ID, m.VCPU, max(m.Memory, 1)})
+	}
+	if s := int(e.Workers.Idle / time.Second); s > 0 && e.Scaling.Type != serverless.RequestCount {
+		b.Workers.IdleTimeout = &s
+	}
+	return b
+}
+
+// scalingOf writes the scaling of an endpoint; one without workers of its own has none,
+// and the schema wants one.
+func scalingOf(s serverless.Scaling) scalingBody {
+	if s.Type == serverless.RequestCount {
+		return scalingBody{Type: s.Type, RequestCount: &s.Count}
+	}
+	delay := max(s.Delay, serverless.MinDelay).Seconds()
+	return scalingBody{Type: serverless.QueueDelay, QueueDelay: &delay}
+}
+
+func (c *call) requestURLs(id string) requestURLs {
+	base := c.publicURL() + "/v2/" + id
+	return requestURLs{
+		Run: base + "/run", RunSync: base + "/runsync", Status: base + "/status/{job_id}", Stream: base + "/stream/{job_id}",
+		Cancel: base + "/cancel/{job_id}", Retry: base + "/retry/{job_id}", PurgeQueue: base + "/purge-queue", Health: base + "/health",
+	}
+}
+
+// publicURL is what clients put before /v2.
+func (c *call) publicURL() string {
+	switch {
+	case c.url != "":
+		return c.url
+	case c.r.TLS != nil:
+		return "https://" + c.r.Host
+	}
+	return "http://" + c.r.Host
+}
+
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// A releaseBody is a release on the wire.
+type releaseBody struct {
+	ID              string       `json:"id"`
+	Version         int          `json:"version"`
+	Source          string       `json:"source"`
+	BuildID         *string      `json:"buildId"`
+	CreatedByUserID *string      `json:"createdByUserId"`
+	WorkerCount     int          `json:"workerCount"`
+	CreatedAt       wireTime     `json:"createdAt"`
+	Diff            []changeBody `json:"diff"`
+}
+
+type changeBody struct {
+	Field string          `json:"field"`
+	Old   json.RawMessage `json:"old"`
+	New   json.RawMessage `json:"new"`
+}
+
+// releasesOf is the releases of e, newest first; running says how many workers there are
+// of each version.
+func releasesOf(e *serverless.Endpoint, running map[int]int) []releaseBody {
+	list := make([]releaseBody, 0, len(e.Releases))
+	for _, r := range slices.Backward(e.Releases) {
+		b := releaseBody{
+			ID: r.ID, Version: r.Version, Source: "MANUAL", CreatedByUserID: orNull(r.User),
+			WorkerCount: running[r.Version], CreatedAt: wireTime(r.Created), Diff: make([]changeBody, 0, len(r.Diff)),
+		}
+		for _, d := range r.Diff {
+			b.Diff = append(b.Diff, changeBody{d.Field, d.Old, d.New})
+		}
+		list = append(list, b)
+	}
+	return list
+}

@@ -1,0 +1,47 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/podyard/podyard/pods/sshkeys"
+)
+
+func (x *area) sshKeyRoutes() {
+	x.handle("/v2/account/ssh-keys", map[string]operation{
+		http.MethodGet: {access: podsRead, do: listSSHKeys},
+		http.MethodPut: {access: podsWrite, do: replaceSSHKeys},
+	})
+}
+
+func writeSSHKeys(c *call, keys []string) error {
+	return writeJSON(c.w, http.StatusOK, struct {
+		Keys []string `json:"keys"`
+	}{orEmpty(keys)})
+}
+
+func listSSHKeys(c *call) error {
+	keys, err := c.SSHKeys.PublicKeys(c.r.Context(), c.id.User)
+	if err != nil {
+		return err
+	}
+	return writeSSHKeys(c, keys)
+}
+
+func replaceSSHKeys(c *call) error {
+	body, err := c.jsonBody()
+	if err != nil {
+		return err
+	}
+	var r sshkeys.ReplaceRequest
+	o, err := parse(body, throughout, &r.Faults)
+	if err != nil {
+		return err
+	}
+	r.Keys = o.strings("keys")
+	o.unknown()
+	keys, err := c.SSHKeys.Replace(c.r.Context(), c.id.User, r)
+	if err != nil {
+		return err
+	}
+	return writeSSHKeys(c, keys)
+}

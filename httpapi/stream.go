@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// streamJob hands out what a job has streamed since the last time (decisions, row 30).
+func streamJob(c *call) error {
+	array, err := c.wantsArray()
+	if err != nil {
+		return c.ofJob(err)
+	}
+	wait, err := c.jobWait(serverless.DefaultStreamWait)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.hold(wait)
+	defer cancel()
+	written := false
+	err = c.Jobs.Stream(ctx, c.id.User, c.ref(), serverless.StreamQuery{Wait: wait}, func(p serverless.StreamPart) error {
+		written = true
+		return c.streamPart(p, array)
+	})
+	if written {
+		return nil // the answer is out, or there is nobody to take it
+	}
+	return err
+}
+
+// streamPart writes one answer. Only when it has left this process are its items done
+// with.
+func (c *call) streamPart(p serverless.StreamPart, array bool) error {
+	size := 64
+	for _, it := range p.Items {
+		size += len(it) + 16
+	}
+	b := make([]byte, 0, size)
+	if !array {
+		b = append(b, `{"status":"`...)
+		b = append(b, p.Status.String()...)
+		b = append(b, `","stream":`...)
+	}
+	b = append(b, '[')
+	for i, it := range p.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendItem(b, it, array)
+	}
+	b = append(b, ']')
+	if !array {
+		b = append(b, '}')
+	}
+	h := c.w.Header()
+	h.Set("Job-Status", p.Status.String())
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	h.Set("Cache-Control", "no-store")
+	c.w.WriteHeader(http.StatusOK)
+	if _, err := c.w.Write(b); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(c.w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// appendItem writes an item; in an array each has metrics, if empty ones.
+func appendItem(b, item []byte, array bool) []byte {
+	if !array {
+		return append(b, item...)
+	}
+	o := &object{faults: &problem.Violations{}}
+	if o = o.nested("", item); o.has("metrics") {
+		return append(b, item...)
+	}
+	b = append(b, item[:len(item)-1]...)
+	return append(b, `,"metrics":{}}`...)
+}
+
+// wantsArray decides between the interface's bare array and the envelope that the
+// official SDKs parse. They are known by their names, by asking with POST, and, for the
+// Python client, by a content type on a request without content.
+func (c *call) wantsArray() (bool, error) {
+	switch c.query("format") {
+	case "array":
+		return true, nil
+	case "envelope":
+		return false, nil
+	case "":
+	default:
+		return false, problem.Newf(problem.Invalid, "format must be one of array, envelope")
+	}
+	agent := strings.ToLower(c.r.UserAgent())
+	python := strings.HasPrefix(agent, "python-requests/") || strings.Contains(agent, "aiohttp/")
+	bare := c.r.Method == http.MethodGet && c.r.ContentLength == 0 && c.r.Header.Get("Content-Type") == "application/json"
+	return !(strings.HasPrefix(agent, "runpod-") || c.r.Method == http.MethodPost || python && bare), nil
+}

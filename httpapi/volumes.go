@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/volumes"
+)
+
+func (x *area) volumeRoutes() {
+	x.handle("/v2/network-volumes", map[string]operation{
+		http.MethodGet:  {access: podsRead, do: listVolumes},
+		http.MethodPost: {access: podsWrite, do: createVolume},
+	})
+	x.handle("/v2/network-volumes/{id}", map[string]operation{
+		http.MethodGet:    {access: podsRead, do: getVolume},
+		http.MethodPatch:  {access: podsWrite, do: updateVolume},
+		http.MethodDelete: {access: podsWrite, do: deleteVolume},
+	})
+}
+
+// A volumeBody is a network volume on the wire (the public schema).
+type volumeBody struct {
+	ID         string             `json:"id"`
+	Name       string             `json:"name"`
+	Size       int                `json:"size"`
+	DataCenter string             `json:"dataCenter"`
+	Type       catalog.VolumeType `json:"type"`
+}
+
+func volumeOf(v volumes.Volume) volumeBody {
+	return volumeBody{v.ID, v.Name, v.Size, v.DataCenter, v.Type}
+}
+
+func listVolumes(c *call) error {
+	list, err := c.Volumes.List(c.r.Context(), c.id.User)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		NetworkVolumes []volumeBody `json:"networkVolumes"`
+	}{bodies(list, volumeOf, all)})
+}
+
+func createVolume(c *call) error {
+	body, err := c.jsonBody()
+	if err != nil {
+		return err
+	}
+	var r volumes.CreateRequest
+	o, err := parse(body, throughout, &r.Faults)
+	if err != nil {
+		return err
+	}
+	r.Name = o.text("name")
+	if n := o.integer("size"); n != nil {
+		r.Size = *n
+	}
+	r.DataCenter = o.text("dataCenter")
+	r.Type = catalog.VolumeType(o.oneOf("type", string(catalog.Standard), string(catalog.HighPerformance)))
+	o.unknown()
+	v, err := c.Volumes.Create(c.r.Context(), c.id.User, r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusCreated, volumeOf(v))
+}
+
+func getVolume(c *call) error {
+	v, err := c.Volumes.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, volumeOf(v))
+}
+
+func updateVolume(c *call) error {
+	ctx, id := c.r.Context(), c.r.PathValue("id")
+	if _, err := c.Volumes.Get(ctx, c.id.User, id); err != nil {
+		return err // existence comes before the body
+	}
+	body, err := c.jsonBody()
+	if err != nil {
+		return err
+	}
+	var r volumes.UpdateRequest
+	o, err := parse(body, throughout, &r.Faults)
+	if err != nil {
+		return err
+	}
+	r.Name, r.Size = o.str("name"), o.integer("size")
+	o.unknown()
+	v, err := c.Volumes.Update(ctx, c.id.User, id, r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, volumeOf(v))
+}
+
+func deleteVolume(c *call) error {
+	if err := c.Volumes.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}

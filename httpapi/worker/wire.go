@@ -1,0 +1,209 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// errKey is a key that the service does not take: asking again would not help.
+var errKey = errors.New("worker: the service refuses the key")
+
+// held is longer than the service holds any request of a worker.
+const held = 90 * time.Second
+
+// maxAnswer bounds what is read of an answer: a batch of jobs with large inputs.
+const maxAnswer = 1 << 30
+
+// A job is what the service gives a worker: id, input, and members that only it sees.
+type job struct {
+	ID    string          `json:"id"`
+	Input json.RawMessage `json:"input"`
+	rest  map[string]json.RawMessage
+}
+
+func (j *job) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &j.rest); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(j.rest["id"], &j.ID); err != nil || j.ID == "" {
+		return errors.New("worker: a job without an id")
+	}
+	j.Input = j.rest["input"]
+	delete(j.rest, "id")
+	delete(j.rest, "input")
+	return nil
+}
+
+// extra is the other members as an object; nil when there are none.
+func (j *job) extra() []byte {
+	if len(j.rest) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(j.rest)
+	if err != nil {
+		return nil // they were JSON: this cannot be
+	}
+	return b
+}
+
+// do makes a request and returns what was answered. A nil body is a GET.
+func (r *runner) do(ctx context.Context, target string, body []byte) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, held)
+	defer cancel()
+	method, content := http.MethodGet, io.Reader(http.NoBody)
+	if body != nil {
+		method, content = http.MethodPost, bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, content)
+	if err != nil {
+		return 0, nil, fmt.Errorf("worker: %w", err)
+	}
+	req.Header.Set("Authorization", r.Key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := r.Client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("worker: %w", err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was only read
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return 0, nil, fmt.Errorf("worker: %w", err)
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
+		return res.StatusCode, nil, errKey
+	case res.StatusCode >= http.StatusBadRequest:
+		return res.StatusCode, nil, fmt.Errorf("worker: the service answers %s", res.Status)
+	}
+	return res.StatusCode, answer, nil
+}
+
+// ask waits for at most n jobs.
+func (r *runner) ask(ctx context.Context, n int) ([]job, error) {
+	target := of(r.takeURL, r.ID, "") + "&job_in_progress=" + strconv.Itoa(min(r.Concurrency-n, 1))
+	if n > 1 {
+		target = strings.Replace(target, "/job-take/", "/job-take-batch/", 1) + "&batch_size=" + strconv.Itoa(n)
+	}
+	status, body, err := r.do(ctx, target, nil)
+	if err != nil || status == http.StatusNoContent {
+		return nil, err
+	}
+	var jobs []job
+	if n == 1 {
+		jobs = make([]job, 1)
+		err = json.Unmarshal(body, &jobs[0])
+	} else {
+		err = json.Unmarshal(body, &jobs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("worker: jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+// hear asks which jobs to stop, until ctx ends.
+func (r *runner) hear(ctx context.Context) {
+	target := strings.Replace(of(r.takeURL, r.ID, ""), "/job-take/", "/job-stop/", 1)
+	for wait := (pause{}); ctx.Err() == nil; {
+		status, body, err := r.do(ctx, target, nil)
+		if err != nil {
+			wait.sleep(ctx)
+			continue
+		}
+		wait = pause{}
+		var stop struct {
+			IDs []string `json:"jobsToStop"`
+		}
+		if status == http.StatusOK && json.Unmarshal(body, &stop) == nil {
+			for _, id := range stop.IDs {
+				r.drop(id)
+			}
+		}
+	}
+}
+
+// pings says which jobs are under way, until ctx ends.
+func (r *runner) pings(ctx context.Context) {
+	every := time.NewTicker(r.Ping)
+	defer every.Stop()
+	for {
+		target := of(r.pingURL, r.ID, "")
+		if ids := r.ids(); len(ids) > 0 {
+			target += "&job_id=" + url.QueryEscape(strings.Join(ids, ","))
+		}
+		if _, _, err := r.do(ctx, target, nil); err != nil && ctx.Err() == nil {
+			r.Logger.Warn("ping failed", "endpoint", r.Endpoint, "err", err)
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// report posts a result, again and again while the service cannot be reached: it is not
+// to be lost, and a repeat does no harm.
+func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
+	body := struct {
+		Output json.RawMessage `json:"output,omitempty"`
+		Error  string          `json:"error,omitempty"`
+	}{Output: out}
+	if err != nil {
+		body.Output, body.Error = nil, err.Error()
+		if f := (*serverless.Failure)(nil); errors.As(err, &f) {
+			body.Output = f.Output
+		}
+		if body.Error == "" {
+			body.Error = "the worker failed without a reason"
+		}
+	}
+	b, merr := json.Marshal(body)
+	if merr != nil {
+		b = []byte(`{"error":"the worker's output is not JSON"}`)
+	}
+	target := of(r.doneURL, r.ID, id) + "&isStream=false"
+	for wait := (pause{}); ctx.Err() == nil; {
+		status, _, err := r.do(ctx, target, b)
+		if err == nil || errors.Is(err, errKey) || status >= 400 && status < 500 {
+			if err != nil {
+				r.Logger.Error("the service refuses a result", "job", id, "err", err)
+			}
+			return
+		}
+		r.Logger.Warn("posting a result failed", "job", id, "err", err)
+		wait.sleep(ctx)
+	}
+}
+
+// emit posts a chunk or progress.
+func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []byte) error {
+	if !json.Valid(b) {
+		return errors.New("worker: a chunk or progress value must be JSON")
+	}
+	target, head := of(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
+	if k == serverless.OpProgress {
+		target, head = of(r.doneURL, r.ID, id)+"&isStream=false", `{"status":"IN_PROGRESS","output":`
+	}
+	_, answer, err := r.do(ctx, target, append(append([]byte(head), b...), '}'))
+	if err != nil {
+		return err
+	}
+	var a struct {
+		Accepted bool `json:"accepted"`
+	}
+	if json.Unmarshal(answer, &a) == nil && !a.Accepted {
+		return serverless.ErrLeaseLost
+	}
+	return nil
+}

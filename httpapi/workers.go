@@ -1,0 +1,309 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
+)
+
+// How long a worker's question is held. The stock SDK gives up after 90 s, and asks again
+// at once after an answer without a job.
+const (
+	takeHold = 25 * time.Second
+	stopHold = 25 * time.Second
+)
+
+const (
+	maxBatch  = 1000     // jobs in one answer
+	maxReport = 20 << 20 // bytes of a result (decisions, row 10)
+	maxReason = 256      // of what a worker says of its health
+)
+
+// NewWorkers serves the worker protocol alone: what the stock SDKs in a worker's image ask
+// of the service. New and NewJobs have its routes too; this is for a listener that only
+// workers reach.
+//
+// A worker has a key of its own (serverless.Service.WorkerKey), good for nothing else. A
+// key that may change endpoints can work too.
+func NewWorkers(s *serverless.Service, o *Options) http.Handler {
+	x := newAPI(Services{Jobs: s}, o).area(flavor{bareKeys: true, errors: true})
+	x.workerRoutes()
+	return x
+}
+
+func (x *area) workerRoutes() {
+	get := func(do func(*call) error) map[string]operation {
+		return map[string]operation{http.MethodGet: {worker: true, effects: true, do: do}}
+	}
+	post := func(do func(*call) error) map[string]operation {
+		return map[string]operation{http.MethodPost: {worker: true, do: do}}
+	}
+	x.handle("/v2/{endpoint}/job-take/{worker}", get(takeJob))
+	x.handle("/v2/{endpoint}/job-take-batch/{worker}", get(takeJobs))
+	x.handle("/v2/{endpoint}/job-stop/{worker}", get(stopJobs))
+	x.handle("/v2/{endpoint}/ping/{worker}", get(pingWorker))
+	x.handle("/v2/{endpoint}/job-done/{worker}/{job}", post(jobDone))
+	x.handle("/v2/{endpoint}/job-stream/{worker}/{job}", post(jobChunk))
+}
+
+// admitWorker checks a worker's key: that of this worker of this endpoint, or a user's
+// that may change endpoints, for one of theirs or a shared one.
+func (x *area) admitWorker(c *call) error {
+	key, err := keyOf(c.r.Header.Get("Authorization"), true)
+	if err != nil {
+		return err
+	}
+	endpoint, id := c.r.PathValue("endpoint"), c.worker()
+	if e, w, ok := x.Jobs.CheckWorkerKey(key); ok {
+		if e != endpoint || w != id {
+			return errForbidden
+		}
+		_, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
+		return err
+	}
+	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
+		return err
+	}
+	if !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
+		return errForbidden
+	}
+	return x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, endpoint)
+}
+
+func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }
+
+func takeJob(c *call) error {
+	jobs, err := c.takeUpTo(1)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return c.give(jobs, appendTask(nil, &jobs[0]))
+}
+
+func takeJobs(c *call) error {
+	n, err := c.queryInt("batch_size", 1, 1, maxBatch)
+	if err != nil {
+		return err
+	}
+	jobs, err := c.takeUpTo(n)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	b := []byte{'['}
+	for i := range jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendTask(b, &jobs[i])
+	}
+	return c.give(jobs, append(b, ']'))
+}
+
+// takeUpTo waits for jobs by the earlier of the service's and the wall's time.
+func (c *call) takeUpTo(n int) ([]serverless.Job, error) {
+	ctx, cancel := c.holdUntil(takeHold)
+	defer cancel()
+	return c.Jobs.Take(ctx, c.r.PathValue("endpoint"), c.worker(), n)
+}
+
+// give writes jobs to a worker. One that is not there any more has them taken back.
+func (c *call) give(jobs []serverless.Job, body []byte) error {
+	writeBody(c.w, http.StatusOK, "application/json", body)
+	err := http.NewResponseController(c.w).Flush()
+	if err == nil || errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		op := serverless.Op{Ref: j.Ref, Kind: serverless.OpRelease, Worker: c.worker(), Token: j.Token}
+		if err := c.Jobs.Report(context.WithoutCancel(c.r.Context()), op); err != nil && !errors.Is(err, serverless.ErrLeaseLost) {
+			c.log.Error("taking a job back failed", "job", j.ID, "err", err)
+		}
+	}
+	return nil
+}
+
+// appendTask is a job as a worker gets it: id, input, and what only it sees.
+func appendTask(b []byte, j *serverless.Job) []byte {
+	b = append(b, `{"id":"`...)
+	b = append(b, j.ID...)
+	b = append(b, `","input":`...)
+	b = append(b, j.Input...)
+	if len(j.Extra) > 2 {
+		b = append(b, ',')
+		return append(b, j.Extra[1:]...) // an object: its members and its end
+	}
+	return append(b, '}')
+}
+
+func stopJobs(c *call) error {
+	ctx, cancel := c.holdUntil(stopHold)
+	defer cancel()
+	ids, err := c.Jobs.Stops(ctx, c.r.PathValue("endpoint"), c.worker())
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		JobsToStop []serverless.JobID `json:"jobsToStop"`
+	}{ids})
+}
+
+// pingWorker keeps a worker alive, and its jobs leased, or takes note that it is unwell.
+func pingWorker(c *call) error {
+	endpoint := c.r.PathValue("endpoint")
+	if c.query("status") == "unhealthy" {
+		reason := c.query("check") + ": " + c.query("reason")
+		return c.accepted(c.Jobs.Sick(c.r.Context(), endpoint, c.worker(), reason[:min(len(reason), maxReason)]))
+	}
+	var lists []serverless.JobID
+	for _, q := range c.r.URL.Query()["job_id"] {
+		for id := range strings.SplitSeq(q, ",") {
+			if id = strings.TrimSpace(id); id != "" {
+				lists = append(lists, serverless.JobID(id))
+			}
+		}
+	}
+	return c.accepted(c.Jobs.Ping(c.r.Context(), endpoint, c.worker(), lists))
+}
+
+// An acceptance is the answer to a report.
+type acceptance struct {
+	Accepted bool   `json:"accepted"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// accepted answers a report. One about a job that is not the worker's is answered 200
+// all the same, because the SDK repeats anything else (decisions, row 34).
+func (c *call) accepted(err error) error {
+	switch {
+	case err == nil:
+		return writeJSON(c.w, http.StatusOK, acceptance{Accepted: true})
+	case errors.Is(err, serverless.ErrLeaseLost), errors.Is(err, serverless.ErrNotFound),
+		errors.Is(err, serverless.ErrStatus), errors.Is(err, serverless.ErrStreamFull),
+		problem.KindOf(err) == problem.Invalid:
+		return c.refused(err)
+	}
+	return err
+}
+
+// refused answers a report that is dropped.
+func (c *call) refused(err error) error {
+	d := problem.Of(err)
+	reason := d.Detail
+	if len(d.Errors) > 0 {
+		reason = strings.Join(d.Errors, "; ")
+	}
+	return writeJSON(c.w, http.StatusOK, acceptance{Reason: reason})
+}
+
+// report is an op of the worker on the job that the path names.
+func (c *call) report(k serverless.OpKind) serverless.Op {
+	return serverless.Op{Ref: c.ref(), Kind: k, Worker: c.worker(), Adopt: true}
+}
+
+// jobDone takes a result, or progress. The body is JSON whatever its media type says.
+func jobDone(c *call) error {
+	body, err := c.body(maxReport)
+	if problem.KindOf(err) == problem.TooLarge {
+		op := c.report(serverless.OpFinish)
+		op.Status, op.Error = serverless.Failed, "the result is larger than 20971520 bytes (20 MB)"
+		return c.accepted(c.Jobs.Report(c.r.Context(), op))
+	}
+	if err != nil {
+		return err
+	}
+	o, err := readReport(body)
+	if err != nil {
+		return c.accepted(err)
+	}
+	op := o.outcome(c.report(serverless.OpFinish))
+	err = c.Jobs.Report(c.r.Context(), op)
+	if stop := o.find("stopPod"); err == nil && stop != nil && stop.value.Kind() == 't' {
+		c.Jobs.Dismiss(c.r.PathValue("endpoint"), c.worker())
+	}
+	return c.accepted(err)
+}
+
+// readReport takes the body of a report apart. What does not parse is a 400; what parses
+// and is no report is refused like one about somebody else's job.
+func readReport(body []byte, required ...string) (*object, error) {
+	var faults problem.Violations
+	o, err := parse(body, envelope, &faults)
+	if err != nil {
+		return nil, err
+	}
+	o.require(required...)
+	return o, faults.Err(nil)
+}
+
+// outcome reads what a worker says of a job: an error fails it, whatever type the error
+// has; the status IN_PROGRESS is progress; anything else completes it.
+func (o *object) outcome(op serverless.Op) serverless.Op {
+	if out := o.find("output"); out != nil {
+		op.Payload = out.value
+	}
+	switch e := o.find("error"); {
+	case e != nil && e.value.Kind() != 'n':
+		op.Status, op.Error = serverless.Failed, string(e.value)
+		if e.value.Kind() == '"' {
+			op.Error = unquote(e.value)
+		}
+	case o.text("status") == "IN_PROGRESS":
+		op.Kind = serverless.OpProgress
+	default:
+		op.Status = serverless.Completed
+	}
+	return op
+}
+
+// jobChunk takes one item of a stream: an object with a member output, kept as it came.
+func jobChunk(c *call) error {
+	body, err := c.body(maxReport)
+	if err != nil {
+		return err
+	}
+	if _, err := readReport(body, "output"); err != nil {
+		return c.accepted(err)
+	}
+	op := c.report(serverless.OpChunk)
+	op.Payload = body
+	return c.accepted(c.Jobs.Report(c.r.Context(), op))
+}
+
+// workerMetrics is what some clients ask instead of health.
+func workerMetrics(c *call) error {
+	endpoint := c.r.PathValue("endpoint")
+	h, err := c.Jobs.Health(c.r.Context(), endpoint)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		Workers      workerCounts          `json:"workers"`
+		ReadyWorkers []serverless.WorkerID `json:"readyWorkers"`
+	}{workerCounts(h.Workers), append([]serverless.WorkerID{}, c.Jobs.ReadyWorkers(endpoint)...)})
+}
+
+// metricsRoute is beside health in the jobs API: any valid key may ask.
+func (x *area) metricsRoute() {
+	x.handle("/v2/{endpoint}/metrics", map[string]operation{
+		http.MethodGet: {do: limitedBy(ratelimit.Unlimited, workerMetrics)},
+	})
+}

@@ -1,0 +1,431 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// A hand is a worker of the endpoint idle that speaks the protocol as the stock SDK does.
+type hand struct {
+	*world
+	id string
+}
+
+func (w *world) hand(id string) hand { return hand{w, id} }
+
+func (h hand) key() string {
+	return "Authorization: " + h.jobs.WorkerKey("idle", serverless.WorkerID(h.id))
+}
+
+// path is one of its URLs: "job-take", or "job-done" and a job.
+func (h hand) path(op string, job ...string) string {
+	return "/v2/idle/" + strings.Join(append([]string{op, h.id}, job...), "/") + "?gpu=NVIDIA+RTX+A5000"
+}
+
+// take asks for a job; "" when there was none.
+func (h hand) take() string {
+	h.t.Helper()
+	switch a := h.call("GET", h.path("job-take")+"&job_in_progress=0", "", h.key()); a.status {
+	case http.StatusOK:
+		return a.field("id")
+	case http.StatusNoContent:
+		return ""
+	default:
+		h.t.Fatalf("job-take = %d %s", a.status, a.body)
+		return ""
+	}
+}
+
+// report posts a body as the SDK does: JSON that says it is a form.
+func (h hand) report(op, job, body string) answer {
+	h.t.Helper()
+	return h.want(http.StatusOK, "POST", h.path(op, job)+"&isStream=false", body, h.key(), "Content-Type: application/x-www-form-urlencoded")
+}
+
+func (h hand) ping(jobs ...string) {
+	h.t.Helper()
+	q := ""
+	if len(jobs) > 0 {
+		q = "&job_id=" + strings.Join(jobs, ",")
+	}
+	h.want(http.StatusOK, "GET", h.path("ping")+q+"&runpod_version=1.12.0", "", h.key())
+}
+
+// submit runs a job on idle as alice, and returns its id.
+func (w *world) submit(input string) string {
+	w.t.Helper()
+	return w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":`+input+`}`).field("id")
+}
+
+func (w *world) statusOf(job string) answer {
+	w.t.Helper()
+	return w.want(http.StatusOK, "GET", "/v2/idle/status/"+job, "")
+}
+
+const accepted = `{"accepted":true}`
+
+func refusedReport(a answer) bool { return strings.HasPrefix(a.body, `{"accepted":false,"reason":"`) }
+
+func TestAWorkerIsGivenTheJobAsItWasSubmittedAndWhatOnlyItSees(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{"a": 1.50,"a":2},"webhook":"https://example.com/","s3Config":{"bucketName":"b"}}`).field("id")
+		a := w.call("GET", w.hand("w1").path("job-take"), "", w.hand("w1").key())
+		if want := `{"id":"` + id + `","input":{"a": 1.50,"a":2},"s3Config":{"bucketName":"b"}}`; a.body != want {
+			t.Errorf("the worker gets %s\nwant %s", a.body, want)
+		}
+	})
+}
+
+func TestWhatAWorkerReportsIsWhatItsCallerReads(t *testing.T) {
+	for name, tt := range map[string]struct{ body, status, rest string }{
+		"value":                      {`{"output": [1, {"x": null}]}`, "COMPLETED", `"output":[1, {"x": null}]`},
+		"nothing":                    {`{}`, "COMPLETED", `"status"`},
+		"null output":                {`{"output":null}`, "COMPLETED", `"output":null`},
+		"error":                      {`{"error":"no"}`, "FAILED", `"error":"no"`},
+		"error and output":           {`{"output":{"x":1},"error":"no"}`, "FAILED", `"output":{"x":1}`},
+		"error that is not a string": {`{"error":{"code":7}}`, "FAILED", `"error":"{\"code\":7}"`},
+		"error that is null":         {`{"error":null,"output":1}`, "COMPLETED", `"output":1`},
+		"unicode":                    {`{"output":"\u00fc\ud83d\ude00ü"}`, "COMPLETED", `"output":"\u00fc\ud83d\ude00ü"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				h, id := w.hand("w1"), w.submit(`{}`)
+				pass(time.Second)
+				h.take()
+				pass(2 * time.Second)
+				if a := h.report("job-done", id, tt.body); a.body != accepted {
+					t.Fatalf("job-done answers %s, want %s", a.body, accepted)
+				}
+				a := w.statusOf(id)
+				for _, want := range []string{tt.rest, `"status":"` + tt.status + `"`, `"delayTime":1000`, `"executionTime":2000`, `"workerId":"w1"`} {
+					if !strings.Contains(a.body, want) {
+						t.Errorf("the caller reads %s, want %s in it", a.body, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAJobTakeIsHeldFor25SecondsAndWokenByAJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, began := w.hand("w1"), time.Now()
+		if id := h.take(); id != "" || time.Since(began) != 25*time.Second {
+			t.Errorf("job-take of an empty queue answers %q after %v, want nothing after 25 s", id, time.Since(began))
+		}
+		got := make(chan string)
+		go func() { got <- h.take() }()
+		pass(10 * time.Second)
+		began = time.Now()
+		id := w.submit(`{}`)
+		if taken := <-got; taken != id || time.Since(began) != 0 {
+			t.Errorf("the held job-take answers %q after %v, want %s at once", taken, time.Since(began), id)
+		}
+	})
+}
+
+func TestWorkersThatWaitAreServedInTheOrderTheyCame(t *testing.T) {
+	bubble(t, func(w *world) {
+		type gift struct{ worker, job string }
+		got := make(chan gift, 3)
+		for i := range 3 {
+			h := w.hand(fmt.Sprint("w", i))
+			go func() { got <- gift{h.id, h.take()} }()
+			pass(time.Second)
+		}
+		for i := range 3 {
+			id := w.submit(`{}`)
+			if g := <-got; g != (gift{fmt.Sprint("w", i), id}) {
+				t.Errorf("job %d went to %s, want the worker that has waited longest", i, g.worker)
+			}
+		}
+	})
+}
+
+func TestABatchIsAnArrayOfAtMostAsManyJobsOldestFirst(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ids []string
+		for range 5 {
+			ids = append(ids, w.submit(`{}`))
+		}
+		h := w.hand("w1")
+		batch := func(n int) string {
+			return w.want(http.StatusOK, "GET", h.path("job-take-batch")+fmt.Sprintf("&batch_size=%d&job_in_progress=0", n), "", h.key()).body
+		}
+		array := func(ids []string) string {
+			return `[{"id":"` + strings.Join(ids, `","input":{}},{"id":"`) + `","input":{}}]`
+		}
+		if got, want := batch(3), array(ids[:3]); got != want {
+			t.Errorf("the first batch is %s, want %s", got, want)
+		}
+		if got, want := batch(10), array(ids[3:]); got != want {
+			t.Errorf("the second batch is %s, want %s", got, want)
+		}
+		w.want(http.StatusUnprocessableEntity, "GET", h.path("job-take-batch")+"&batch_size=0", "", h.key())
+	})
+}
+
+func TestAJobIsItsWorkersWhileItPingsAndAnothersAfterThat(t *testing.T) {
+	bubble(t, func(w *world) {
+		first, second, id := w.hand("w1"), w.hand("w2"), w.submit(`{}`)
+		first.take()
+		for range 54 { // nine minutes
+			pass(10 * time.Second)
+			first.ping(id)
+		}
+		if a := w.statusOf(id); a.field("status") == "IN_QUEUE" {
+			t.Fatalf("a job of a worker that pings is %s", a.body)
+		}
+		pass(30 * time.Second)
+		if got := second.take(); got != id {
+			t.Fatalf("the second worker gets %q 30 s after the last ping, want %s", got, id)
+		}
+		if a := first.report("job-done", id, `{"output":"late"}`); !refusedReport(a) {
+			t.Errorf("a result of the first worker answers %s, want that it is refused", a.body)
+		}
+		second.report("job-done", id, `{"output":"right"}`)
+		if a := w.statusOf(id); !strings.Contains(a.body, `"output":"right"`) {
+			t.Errorf("the caller reads %s, want the second worker's result", a.body)
+		}
+		if a := w.call("GET", "/v2/idle/health", ""); !strings.Contains(a.body, `"retried":1`) {
+			t.Errorf("health is %s, want 1 retried", a.body)
+		}
+	})
+}
+
+func TestAResultIsTakenFromTheWorkerThatLostTheJobWhileNobodyElseHasIt(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		pass(45 * time.Second)
+		if a := w.statusOf(id); a.field("status") != "IN_QUEUE" {
+			t.Fatalf("after 45 s without a ping the job is %s, want it queued again", a.body)
+		}
+		if a := h.report("job-done", id, `{"output":1}`); a.body != accepted {
+			t.Errorf("the result answers %s, want %s: the work is done", a.body, accepted)
+		}
+		if a := w.statusOf(id); a.field("status") != "COMPLETED" {
+			t.Errorf("the job is %s, want COMPLETED", a.body)
+		}
+	})
+}
+
+func TestAJobThatNeverArrivedIsHandedBackUnharmed(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take() // the answer was lost: the worker knows nothing of it
+		pass(9 * time.Second)
+		h.ping()
+		pass(2 * time.Second)
+		h.ping()
+		if got := w.hand("w2").take(); got != id {
+			t.Errorf("another worker gets %q, want %s", got, id)
+		}
+		if a := w.call("GET", "/v2/idle/health", ""); !strings.Contains(a.body, `"retried":0`) {
+			t.Errorf("health is %s, want 0 retried: nobody lost it", a.body)
+		}
+	})
+}
+
+func TestACancelledJobIsToldToItsWorkerOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		got := make(chan answer)
+		stop := func() { got <- w.call("GET", h.path("job-stop"), "", h.key()) }
+		go stop()
+		pass(time.Second)
+		w.want(http.StatusOK, "POST", "/v2/idle/cancel/"+id, "")
+		if a := <-got; a.body != `{"jobsToStop":["`+id+`"]}` {
+			t.Errorf("job-stop answers %d %s, want the id", a.status, a.body)
+		}
+		began := time.Now()
+		go stop()
+		if a := <-got; a.status != http.StatusNoContent || time.Since(began) != 25*time.Second {
+			t.Errorf("the next job-stop answers %d %s after %v, want 204 after 25 s", a.status, a.body, time.Since(began))
+		}
+	})
+}
+
+func TestALyingWorkerHarmsNoJob(t *testing.T) {
+	bubble(t, func(w *world) {
+		honest, liar := w.hand("w1"), w.hand("w2")
+		running, queued := w.submit(`{}`), w.submit(`{}`)
+		if honest.take() != running {
+			t.Fatal("the first job is not taken first")
+		}
+		before := w.statusOf(running).body + w.statusOf(queued).body
+		for _, job := range []string{running, queued, "no-such-job"} {
+			for _, lie := range []struct{ op, body string }{
+				{"job-done", `{"output":"lie"}`}, {"job-done", `{"error":"lie"}`},
+				{"job-done", `{"status":"IN_PROGRESS","output":"lie"}`}, {"job-stream", `{"output":"lie"}`},
+			} {
+				if a := liar.report(lie.op, job, lie.body); !refusedReport(a) {
+					t.Errorf("%s %s about %s answers %s, want that it is refused", lie.op, lie.body, job, a.body)
+				}
+			}
+		}
+		liar.ping(running, queued)
+		if after := w.statusOf(running).body + w.statusOf(queued).body; after != before {
+			t.Errorf("the jobs are %s\nwant as they were %s", after, before)
+		}
+		honest.report("job-done", running, `{"output":1}`)
+		done := w.statusOf(running).body
+		for _, late := range []struct{ op, body string }{
+			{"job-done", `{"output":2}`}, {"job-done", `{"status":"IN_PROGRESS","output":"50%"}`}, {"job-stream", `{"output":3}`},
+		} {
+			if a := honest.report(late.op, running, late.body); !refusedReport(a) {
+				t.Errorf("%s %s after the end answers %s, want that it is refused", late.op, late.body, a.body)
+			}
+		}
+		if a := w.statusOf(running).body; a != done {
+			t.Errorf("after late reports the job is %s\nwant %s", a, done)
+		}
+	})
+}
+
+func TestReportsThatAreNoneAreRefusedAndTheJobGoesOn(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		for _, body := range []string{``, `{`, `{"output":1}}`, `{"output":1,"output":2}`, `output=1`} {
+			w.want(http.StatusBadRequest, "POST", h.path("job-done", id), body, h.key())
+			w.want(http.StatusBadRequest, "POST", h.path("job-stream", id), body, h.key())
+		}
+		for _, body := range []string{`[]`, `1`, `"x"`, `null`} {
+			if a := h.report("job-done", id, body); !refusedReport(a) {
+				t.Errorf("job-done %s answers %s, want that it is refused", body, a.body)
+			}
+		}
+		if a := h.report("job-stream", id, `{"metrics":{}}`); !refusedReport(a) || !strings.Contains(a.body, "/output") {
+			t.Errorf("a chunk without output answers %s, want that it is refused, naming /output", a.body)
+		}
+		if a := h.report("job-done", id, `{"output":1}`); a.body != accepted {
+			t.Errorf("the right report after the wrong ones answers %s, want %s", a.body, accepted)
+		}
+	})
+}
+
+func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id, other := w.hand("w1"), w.submit(`{}`), w.submit(`{}`)
+		h.take()
+		body := `{"output":"` + strings.Repeat("x", 30<<20) + `"}`
+		if a := h.report("job-done", id, body); a.body != accepted {
+			t.Errorf("a result of 30 MB answers %s, want %s: it is not to be repeated", a.body, accepted)
+		}
+		if a := w.statusOf(id); a.field("status") != "FAILED" || !strings.Contains(a.body, "20 MB") {
+			t.Errorf("the job is %s, want FAILED naming the limit", a.body)
+		}
+		if got := h.take(); got != other {
+			t.Errorf("the next job is %q, want %s", got, other)
+		}
+	})
+}
+
+func TestAWorkersKeyWorksForItsEndpointAndNothingElse(t *testing.T) {
+	bubble(t, func(w *world) {
+		h := w.hand("w1")
+		id := w.submit(`{}`)
+		for _, tt := range []struct {
+			want         int
+			method, path string
+			key          string
+		}{
+			{http.StatusForbidden, "GET", "/v2/idle/job-take/w2?x=1", h.key()},
+			{http.StatusForbidden, "GET", "/v2/echo/job-take/w1?x=1", h.key()},
+			{http.StatusForbidden, "POST", "/v2/echo/job-done/w1/" + id + "?x=1", h.key()},
+			{http.StatusForbidden, "GET", "/v2/idle/job-take/w1?x=1", "Authorization: Bearer " + aliceKey},
+			{http.StatusUnauthorized, "GET", "/v2/idle/job-take/w1?x=1", "Authorization: wk_idle.w1.AAAA"},
+			{http.StatusUnauthorized, "GET", "/v2/idle/ping/w1?x=1", "Authorization:"},
+			{http.StatusUnauthorized, "GET", "/v2/idle/status/" + id, h.key()},
+			{http.StatusUnauthorized, "POST", "/v2/idle/run", h.key()},
+			{http.StatusUnauthorized, "GET", "/v2/pods", h.key()},
+			{http.StatusNotFound, "GET", "/v2/nowhere/job-take/w1?x=1", "Authorization: " + w.jobs.WorkerKey("nowhere", "w1")},
+			{http.StatusMethodNotAllowed, "HEAD", "/v2/idle/job-take/w1?x=1", h.key()},
+			{http.StatusMethodNotAllowed, "HEAD", "/v2/idle/job-stop/w1?x=1", h.key()},
+			{http.StatusMethodNotAllowed, "GET", "/v2/idle/job-done/w1/" + id + "?x=1", h.key()},
+			{http.StatusOK, "GET", "/v2/idle/ping/w1?x=1", "Authorization: Bearer " + h.jobs.WorkerKey("idle", "w1")},
+			{http.StatusOK, "GET", "/v2/idle/ping/w1?x=1", "Authorization: Bearer " + adminFree},
+		} {
+			if a := w.call(tt.method, tt.path, "", tt.key); a.status != tt.want {
+				t.Errorf("%s %s with %s = %d %s, want %d", tt.method, tt.path, tt.key, a.status, a.body, tt.want)
+			}
+		}
+	})
+}
+
+func TestAnUnhealthyWorkersJobsGoToOthersAndItGetsNoMore(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		w.want(http.StatusOK, "GET", h.path("ping")+"&status=unhealthy&check=gpu&reason=it+burns", "", h.key())
+		w.submit(`{}`)
+		if got := h.take(); got != "" {
+			t.Errorf("the unhealthy worker gets %s, want nothing", got)
+		}
+		if got := w.hand("w2").take(); got != id {
+			t.Errorf("another worker gets %q, want %s, which is in front", got, id)
+		}
+	})
+}
+
+func TestAWorkerThatAsksToBeReplacedGetsNoMoreJobs(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		waiting := make(chan string)
+		go func() { waiting <- h.take() }()
+		pass(time.Second)
+		h.report("job-done", id, `{"output":{"ok":1},"stopPod":true}`)
+		if got := <-waiting; got != "" {
+			t.Errorf("the job-take that was open answers %s, want nothing", got)
+		}
+		next := w.submit(`{}`)
+		if got := h.take(); got != "" {
+			t.Errorf("the worker gets %s, want nothing", got)
+		}
+		if got := w.hand("w2").take(); got != next {
+			t.Errorf("its successor gets %q, want %s", got, next)
+		}
+	})
+}
+
+func TestItemsOfAStreamAreHandedOutAsTheyCame(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		h.report("job-stream", id, `{"output": {"tok": 0}, "metrics": {"ms": 1}}`)
+		h.report("job-stream", id, `{"output":"two"}`)
+		if a := w.want(http.StatusOK, "GET", "/v2/idle/stream/"+id, ""); a.body != `[{"output": {"tok": 0}, "metrics": {"ms": 1}},{"output":"two","metrics":{}}]` {
+			t.Errorf("the stream is %s", a.body)
+		}
+		h.report("job-done", id, `{"output":[]}`)
+		if a := w.want(http.StatusOK, "GET", "/v2/idle/stream/"+id+"?format=envelope", ""); a.body != `{"status":"COMPLETED","stream":[]}` {
+			t.Errorf("the end of the stream is %s", a.body)
+		}
+	})
+}
+
+func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
+	bubble(t, func(w *world) {
+		for _, id := range []string{"w2", "w1"} {
+			go w.hand(id).take()
+			synctest.Wait()
+		}
+		a := w.want(http.StatusOK, "GET", "/v2/idle/metrics", "")
+		want := `{"workers":{"idle":2,"initializing":0,"ready":2,"running":0,"throttled":0,"unhealthy":0},"readyWorkers":["w1","w2"]}`
+		if diff := cmp.Diff(want, a.body); diff != "" {
+			t.Errorf("metrics (-want +got):\n%s", diff)
+		}
+		pass(time.Minute) // the takes end
+	})
+}
