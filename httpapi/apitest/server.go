@@ -1,0 +1,163 @@
+package apitest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/double"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A Server is a double.Server that runs as long as its test. Calls of its methods that
+// cannot be carried out end the test.
+type Server struct {
+	Double *double.Server
+	Key    string // with every scope
+
+	httpapi.Services // those behind it, until a Reset
+
+	t   testing.TB
+	ctx context.Context //nolint:containedctx // the test's, without its end: cleanups move time, too
+
+	once sync.Once
+	url  string
+	http *http.Server
+}
+
+// Start returns a server that runs until the test has ended.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartWith(t, nil)
+}
+
+// StartWith is Start with options, which may be nil.
+func StartWith(t testing.TB, o *double.Options) *Server {
+	t.Helper()
+	d, err := double.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Double: d, Key: d.Key(), Services: d.Services(), t: t, ctx: context.WithoutCancel(t.Context())}
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		if s.http != nil {
+			_ = s.http.Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("apitest: %v", err)
+		}
+	})
+	<-d.Ready()
+	return s
+}
+
+// URL is where clients reach it over a socket: a loopback listener, made when it is first
+// asked for. In a testing/synctest bubble there is none: see Client.
+func (s *Server) URL() string {
+	s.t.Helper()
+	s.once.Do(func() {
+		l, err := (&net.ListenConfig{}).Listen(s.ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.url = "http://" + l.Addr().String()
+		s.http = &http.Server{Handler: s.Double.Handler(), ReadHeaderTimeout: 10 * time.Second}
+		go func() { _ = s.http.Serve(l) }()
+	})
+	return s.url
+}
+
+// Client makes requests within the process, whatever host they name, with Key where they
+// bring none. It has no limit of time.
+func (s *Server) Client() *http.Client { return s.Double.Client() }
+
+// Env are the variables that clients of the hosted service read.
+func (s *Server) Env() map[string]string { s.t.Helper(); return s.Double.Env(s.URL()) }
+
+// Environ is Env as lines for a process.
+func (s *Server) Environ() []string { s.t.Helper(); return double.Environ(s.Env()) }
+
+// Setenv sets Env for the test.
+func (s *Server) Setenv() {
+	s.t.Helper()
+	t, ok := s.t.(interface{ Setenv(key, value string) })
+	if !ok {
+		s.t.Fatal("apitest: this kind of test has no environment")
+	}
+	for k, v := range s.Env() {
+		t.Setenv(k, v)
+	}
+}
+
+// Handle has a function run the jobs of an endpoint, which is made.
+func (s *Server) Handle(endpoint string, w func(context.Context, *serverless.Task) ([]byte, error)) {
+	s.t.Helper()
+	s.HandleWorker(endpoint, serverless.WorkerFunc(w))
+}
+
+// HandleWorker is Handle for a Worker.
+func (s *Server) HandleWorker(endpoint string, w serverless.Worker) {
+	s.t.Helper()
+	s.must(s.Double.Handle(s.ctx, endpoint, w))
+}
+
+// Endpoint is the script of an endpoint, which is made if there is none.
+func (s *Server) Endpoint(id string) *double.Script {
+	s.t.Helper()
+	script, err := s.Double.Endpoint(s.ctx, id)
+	s.must(err)
+	return script
+}
+
+// Queue makes an endpoint without a worker.
+func (s *Server) Queue(id string) { s.t.Helper(); s.must(s.Double.Queue(s.ctx, id)) }
+
+// Now is what the clock shows.
+func (s *Server) Now() time.Time { return s.Double.Now() }
+
+// Advance moves the clock on by d.
+func (s *Server) Advance(d time.Duration) { s.t.Helper(); s.must(s.Double.Advance(s.ctx, d)) }
+
+// SetTime moves the clock on to t.
+func (s *Server) SetTime(t time.Time) { s.t.Helper(); s.must(s.Double.SetTime(s.ctx, t)) }
+
+// RunUntilIdle moves the clock on until nothing is under way, and says how far that was.
+func (s *Server) RunUntilIdle() time.Duration {
+	s.t.Helper()
+	d, err := s.Double.RunUntilIdle(s.ctx)
+	s.must(err)
+	return d
+}
+
+// Sleep is how a worker of Handle waits: by the clock.
+func (s *Server) Sleep(ctx context.Context, d time.Duration) error { return s.Double.Sleep(ctx, d) }
+
+// Fault has something go wrong from now on, and returns how to end it.
+func (s *Server) Fault(f double.Fault) (clearFault func()) {
+	s.t.Helper()
+	id, err := s.Double.Fault(f)
+	s.must(err)
+	return func() { s.Double.ClearFault(id) }
+}
+
+// Reset makes everything as it was at the start, with another seed.
+func (s *Server) Reset(seed uint64) {
+	s.t.Helper()
+	s.must(s.Double.Reset(s.ctx, seed))
+	s.Services = s.Double.Services()
+}
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

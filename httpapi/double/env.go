@@ -1,0 +1,50 @@
+package double
+
+import (
+	"maps"
+	"slices"
+)
+
+// Env are the variables that clients of the hosted service read, for a server that is
+// reached at url ("http://127.0.0.1:4711"): key, and where the API is.
+func (s *Server) Env(url string) map[string]string {
+	return map[string]string{
+		"RUNPOD_API_KEY":            s.o.Key,
+		"RUNPOD_ENDPOINT_BASE_URL":  url + "/v2", // the Python SDK and flash
+		"RUNPOD_SERVERLESS_API_URL": url + "/v2",
+		"RUNPOD_API_BASE_URL":       url, // the MCP server
+		"RUNPOD_REST_API_URL":       url + "/v2",
+		"RUNPOD_URL_MIXED_OK":       "1", // flash: not all of these addresses are one
+		"PODYARD_URL":               url,
+		"PODYARD_API_KEY":           s.o.Key,
+		"PODYARD_WEBHOOK_SECRET":    s.WebhookSecret(),
+	}
+}
+
+// WorkerEnv are the variables that the worker of the public SDK reads, for worker id of an
+// endpoint of a server that is reached at url.
+func (s *Server) WorkerEnv(url, endpoint, id string) map[string]string {
+	base := url + "/v2/" + endpoint
+	return map[string]string{
+		"RUNPOD_WEBHOOK_GET_JOB":     base + "/job-take/$ID",
+		"RUNPOD_WEBHOOK_POST_OUTPUT": base + "/job-done/$RUNPOD_POD_ID/$ID",
+		"RUNPOD_WEBHOOK_POST_STREAM": base + "/job-stream/$RUNPOD_POD_ID/$ID",
+		"RUNPOD_WEBHOOK_PING":        base + "/ping/$RUNPOD_POD_ID",
+		"RUNPOD_POD_ID":              id,
+		"RUNPOD_AI_API_KEY":          s.o.Key,
+		"RUNPOD_PING_INTERVAL":       "3000", // ms
+		"RUNPOD_ENDPOINT_ID":         endpoint,
+
+		"RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
+		"RUNPOD_SKIP_GPU_CHECK":          "true",
+	}
+}
+
+// Environ is env as lines for a process, sorted.
+func Environ(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, k+"="+env[k])
+	}
+	return list
+}

@@ -1,0 +1,244 @@
+package double
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The faults by name. Those of requests are decided for each request, first come first:
+// one of them at most has its way with a request.
+const (
+	FaultStatus          = "status"               // the answer is Status, 500 by default, and nothing happens
+	FaultRateLimited     = "rate-limited"         // 429 with RetryAfter, and nothing happens
+	FaultExpiredKey      = "expired-key"          // 401, as for a key that has expired
+	FaultForbidden       = "forbidden"            // 403, as for a key without the scope
+	FaultLatency         = "latency"              // the request waits for Delay, of virtual or wall time
+	FaultReset           = "connection-reset"     // the connection is reset before the request is looked at
+	FaultEmpty           = "empty-answer"         // the connection is closed before the request is looked at
+	FaultTruncated       = "truncated-body"       // it is done, and half of the answer arrives
+	FaultGarbage         = "garbage-body"         // it is done, and the answer is not JSON
+	FaultLostAnswer      = "lost-acknowledgement" // it is done, and the answer is lost with the connection
+	FaultStore           = "store-unavailable"    // the store fails beneath the handler
+	FaultNoCapacity      = "no-capacity"          // hosts in DataCenter are full; empty: all are
+	FaultPull            = "pull-failure"         // a container of Image cannot be pulled
+	FaultUnhealthy       = "never-healthy"        // a container of Image starts and never becomes healthy
+	FaultCrash           = "pod-crash"            // a container of Image is up and ends with status 1 after a second
+	FaultOOM             = "pod-out-of-memory"    // a container of Image is up and killed for its memory after a second
+	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost once it has sent Chunks chunks
+	FaultWebhookDown     = "webhook-down"         // the receiver of the webhook refuses the connection
+	FaultWebhookStatus   = "webhook-status"       // the receiver of the webhook answers Status, 500 by default
+	faultsOfRequestsLast = FaultLostAnswer
+)
+
+// A FaultName is one of the names with what it does.
+type FaultName struct {
+	Name string `json:"name"`
+	Does string `json:"does"`
+}
+
+var faultNames = [...]FaultName{
+	{FaultStatus, "the answer is status (500 by default), and nothing happens"},
+	{FaultRateLimited, "the answer is 429 with retryAfter seconds (1 by default), and nothing happens"},
+	{FaultExpiredKey, "the answer is 401, as for a key that has expired"},
+	{FaultForbidden, "the answer is 403, as for a key without the scope"},
+	{FaultLatency, "the request waits for delay of virtual or wall time, whichever passes first, and goes on"},
+	{FaultReset, "the connection is reset, and nothing happens"},
+	{FaultEmpty, "the connection is closed without an answer, and nothing happens"},
+	{FaultTruncated, "it is done, and half of the body of the answer arrives"},
+	{FaultGarbage, "it is done, and the body of the answer is not JSON"},
+	{FaultLostAnswer, "it is done, and the connection is closed without an answer"},
+	{FaultStore, "the store fails beneath the handler: 500"},
+	{FaultNoCapacity, "the hosts in dataCenter (all by default) are full"},
+	{FaultPull, "containers of image (all by default) cannot be pulled: the pod ends in ERROR"},
+	{FaultUnhealthy, "containers of image never become healthy: the pod stays STARTING"},
+	{FaultCrash, "containers of image end with exit status 1 after a second of being up"},
+	{FaultOOM, "containers of image are killed for their memory after a second of being up"},
+	{FaultWorkerDies, "the worker that takes the job is lost once it has sent chunks chunks"},
+	{FaultWebhookDown, "the receiver of the webhook refuses the connection"},
+	{FaultWebhookStatus, "the receiver of the webhook answers status (500 by default)"},
+}
+
+// FaultNames lists the faults there are.
+func FaultNames() []FaultName { return slices.Clone(faultNames[:]) }
+
+// A Fault is something that goes wrong, for what it matches. Fields that its name does
+// not use are ignored.
+type Fault struct {
+	Name string
+	// Count is how often it happens; then it is gone. 0: until it is cleared.
+	Count int
+	// Probability that it happens where it could, by the seed. 0 is always.
+	Probability float64
+
+	// What it matches; empty: everything.
+	Operation  string // of requests: an Operation's name
+	Endpoint   string
+	Key        string // of requests: the key that they carry
+	DataCenter string // of FaultNoCapacity
+	Image      string // of the faults of pods: a pattern in which '*' stands for any characters
+
+	Status     int           // of FaultStatus and FaultWebhookStatus
+	RetryAfter int           // seconds
+	Delay      time.Duration // of FaultLatency
+	Chunks     int           // of FaultWorkerDies
+}
+
+// check refuses what cannot happen.
+func (f *Fault) check() error {
+	i := slices.IndexFunc(faultNames[:], func(n FaultName) bool { return n.Name == f.Name })
+	switch {
+	case i < 0:
+		var names []string
+		for _, n := range faultNames {
+			names = append(names, n.Name)
+		}
+		return fmt.Errorf("double: fault %q: must be one of %s", f.Name, strings.Join(names, ", "))
+	case f.Count < 0:
+		return fmt.Errorf("double: fault %q: count must not be negative", f.Name)
+	case f.Probability < 0 || f.Probability > 1:
+		return fmt.Errorf("double: fault %q: probability must be from 0 to 1", f.Name)
+	case f.Operation != "" && !isOperation(f.Operation):
+		return fmt.Errorf("double: fault %q: there is no operation %q", f.Name, f.Operation)
+	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
+		return fmt.Errorf("double: fault %q: status must be from 200 to 599", f.Name)
+	case f.RetryAfter < 0 || f.Delay < 0 || f.Chunks < 0:
+		return fmt.Errorf("double: fault %q: retryAfter, delay and chunks must not be negative", f.Name)
+	case f.Name == FaultLatency && f.Delay == 0:
+		return fmt.Errorf("double: fault %q: delay is required", f.Name)
+	}
+	return nil
+}
+
+// isOfRequest: the names in the order of the table up to the last of requests.
+func (f *Fault) isOfRequest() bool {
+	for _, n := range faultNames {
+		if n.Name == f.Name {
+			return true
+		}
+		if n.Name == faultsOfRequestsLast {
+			return false
+		}
+	}
+	return false
+}
+
+// An ActiveFault is one that was set and not cleared.
+type ActiveFault struct {
+	ID    int
+	Fault Fault
+	Hits  int // how often it happened
+}
+
+// faults are those of a server.
+type faults struct {
+	mu   sync.Mutex
+	last int
+	list []*ActiveFault
+	rand *rand.Rand
+}
+
+func (f *faults) reset(seed uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list, f.last = nil, 0
+	f.rand = rand.New(rand.NewPCG(seed, 0xfa17))
+}
+
+func (f *faults) add(x Fault) (id int, err error) {
+	if err := x.check(); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	f.list = append(f.list, &ActiveFault{ID: f.last, Fault: x})
+	return f.last, nil
+}
+
+// remove clears one fault, or all with id 0; it reports false when there is none.
+func (f *faults) remove(id int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.list)
+	f.list = slices.DeleteFunc(f.list, func(a *ActiveFault) bool { return id == 0 || a.ID == id })
+	return len(f.list) < n
+}
+
+func (f *faults) active() []ActiveFault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]ActiveFault, 0, len(f.list))
+	for _, a := range f.list {
+		list = append(list, *a)
+	}
+	return list
+}
+
+// hit is the first fault that is wanted and has its way; nil: all goes well.
+func (f *faults) hit(wanted func(*Fault) bool) *Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, a := range f.list {
+		if !wanted(&a.Fault) || a.Fault.Probability > 0 && f.rand.Float64() >= a.Fault.Probability {
+			continue
+		}
+		a.Hits++
+		if a.Hits == a.Fault.Count {
+			f.list = slices.Delete(f.list, i, i+1)
+		}
+		x := a.Fault
+		return &x
+	}
+	return nil
+}
+
+// of is hit for one name that happens to an endpoint.
+func (f *faults) of(name, endpoint string) *Fault {
+	return f.hit(func(x *Fault) bool {
+		return x.Name == name && (x.Endpoint == "" || x.Endpoint == endpoint)
+	})
+}
+
+// matches reports whether a request is one that the fault is for.
+func (f *Fault) matches(x *exchange) bool {
+	return (f.Operation == "" || f.Operation == x.name()) &&
+		(f.Endpoint == "" || f.Endpoint == x.endpoint) && (f.Key == "" || f.Key == x.key)
+}
+
+func orStatus(n, def int) int {
+	if n == 0 {
+		return def
+	}
+	return n
+}
+
+// starts reports whether a request looks for room for a pod.
+func (x *exchange) starts() bool {
+	return x.name() == "createPod" || x.name() == "podAction" && x.r.Method == http.MethodPost
+}
+
+// like compares with a pattern in which '*' stands for any characters, also none.
+func like(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	s, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	last := parts[len(parts)-1]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(s, p)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(p):]
+	}
+	return strings.HasSuffix(s, last)
+}

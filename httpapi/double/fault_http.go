@@ -1,0 +1,293 @@
+package double
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// faultOf decides what goes wrong with a request. What happens below the handler is noted
+// in x; what is returned happens around it.
+func (f *faults) faultOf(x *exchange) *Fault {
+	if s := f.hit(func(a *Fault) bool { return a.Name == FaultStore && a.matches(x) }); s != nil {
+		x.storeDown, x.entry.Fault = true, s.Name
+	}
+	if x.starts() {
+		full := f.hit(func(a *Fault) bool { return a.Name == FaultNoCapacity && a.matches(x) })
+		if full != nil {
+			x.full, x.entry.Fault = []string{full.DataCenter}, full.Name
+		}
+	}
+	around := f.hit(func(a *Fault) bool { return a.isOfRequest() && a.matches(x) })
+	if around != nil {
+		x.entry.Fault = around.Name
+		x.losesAnswer = around.Name == FaultLostAnswer || around.Name == FaultTruncated || around.Name == FaultGarbage
+	}
+	return around
+}
+
+// through serves a request around which f happens.
+func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
+	switch f.Name {
+	case FaultStatus:
+		refuse(out, x, orStatus(f.Status, http.StatusInternalServerError), "a fault of the test double")
+	case FaultRateLimited:
+		limit(out, x, orStatus(f.RetryAfter, 1))
+	case FaultExpiredKey:
+		out.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(out, x, http.StatusUnauthorized, "invalid or expired token")
+	case FaultForbidden:
+		refuse(out, x, http.StatusForbidden, "access denied")
+	case FaultLatency:
+		w.delay(r.Context(), x, f.Delay)
+		w.api.ServeHTTP(out, r)
+	case FaultReset:
+		out.cut(true)
+	case FaultEmpty:
+		out.cut(false)
+	case FaultLostAnswer:
+		w.api.ServeHTTP(newBuffer(), r)
+		out.cut(false)
+	case FaultTruncated:
+		b := newBuffer()
+		w.api.ServeHTTP(b, r)
+		b.to(out, b.body.Bytes()[:b.body.Len()/2])
+		out.cut(false)
+	case FaultGarbage:
+		b := newBuffer()
+		w.api.ServeHTTP(b, r)
+		out.Header().Set("Content-Type", b.header.Get("Content-Type"))
+		out.WriteHeader(b.status)
+		_, _ = out.Write([]byte(`{"id": <html>`))
+	}
+}
+
+// delay waits by virtual or wall time, whichever passes first.
+func (w *world) delay(ctx context.Context, x *exchange, d time.Duration) {
+	w.act.waits(x, true)
+	defer w.act.waits(x, false)
+	over := make(chan struct{})
+	defer w.clock.AfterFunc(w.clock.Now().Add(d), func() { w.act.waits(x, false); close(over) })()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (a *activity) waits(x *exchange, yes bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x.waiting, x.resting = yes, yes
+	a.changed()
+}
+
+// refuse answers with a problem as the handlers do.
+func refuse(out http.ResponseWriter, x *exchange, status int, detail string) {
+	doc := map[string]any{"title": http.StatusText(status), "status": status, "detail": detail}
+	if x.op == nil || x.op.Area == "jobs" || x.op.Area == "workers" {
+		doc["error"] = detail // the SDKs read it
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		b = []byte(`{}`)
+	}
+	h := out.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	out.WriteHeader(status)
+	_, _ = out.Write(b)
+}
+
+func limit(out http.ResponseWriter, x *exchange, seconds int) {
+	h := out.Header()
+	h.Set("Retry-After", strconv.Itoa(seconds))
+	t := strconv.Itoa(seconds)
+	h.Set("RateLimit", `"minute";r=0;t=`+t)
+	h.Set("RateLimit-Policy", `"minute";q=600;w=60`)
+	refuse(out, x, problem.Limited.Status(), "rate limit exceeded for the minute window")
+}
+
+// A buffer is an answer that does not go out as it is.
+type buffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func newBuffer() *buffer                          { return &buffer{header: http.Header{}, status: http.StatusOK} }
+func (b *buffer) Header() http.Header             { return b.header }
+func (b *buffer) WriteHeader(status int)          { b.status = status }
+func (b *buffer) Write(p []byte) (n int, _ error) { return b.body.Write(p) }
+
+// to sends what was answered, with a length that is not true when body is not all of it.
+func (b *buffer) to(out http.ResponseWriter, body []byte) {
+	maps.Copy(out.Header(), b.header)
+	out.Header().Set("Content-Length", strconv.Itoa(b.body.Len()))
+	out.WriteHeader(b.status)
+	_, _ = out.Write(body)
+}
+
+// A recorder passes an answer on and keeps it for the journal.
+type recorder struct {
+	http.ResponseWriter
+	mu     sync.Mutex
+	status int
+	sent   http.Header
+	body   []byte
+	whole  bool // body is all of it
+	broken bool // the connection was cut
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) WriteHeader(status int) {
+	w.mu.Lock()
+	if w.status == 0 {
+		w.status, w.sent = status, w.Header().Clone()
+	}
+	w.mu.Unlock()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.mu.Lock()
+	keep := min(len(p), bodyKept-len(w.body))
+	w.body = append(w.body, p[:keep]...)
+	w.whole = w.whole && keep == len(p)
+	w.mu.Unlock()
+	return w.ResponseWriter.Write(p)
+}
+
+// A cutter is a connection inside the process.
+type cutter interface{ cut(err error) }
+
+// cut ends the connection, with a reset or in an orderly way, before what the handler has
+// not sent is sent. The handler's goroutine must return soon afterwards.
+func (w *recorder) cut(reset bool) {
+	w.broken = true
+	c, ok := w.ResponseWriter.(cutter)
+	switch {
+	case ok && reset:
+		c.cut(syscall.ECONNRESET)
+		return
+	case ok:
+		c.cut(io.ErrUnexpectedEOF)
+		return
+	}
+	// What was written is in a buffer of the connection's, and a part of it is meant to
+	// arrive.
+	flushed := w.status == 0 || http.NewResponseController(w.ResponseWriter).Flush() == nil
+	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil || !flushed {
+		panic(http.ErrAbortHandler) // net/http closes the connection
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// body reads the request's body into the journal as the handler reads it.
+type bodyTap struct {
+	io.ReadCloser
+	mu    sync.Mutex
+	kept  []byte
+	whole bool
+}
+
+func (b *bodyTap) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	keep := min(n, bodyKept-len(b.kept))
+	b.kept = append(b.kept, p[:keep]...)
+	b.whole = b.whole && keep == n
+	b.mu.Unlock()
+	return n, err
+}
+
+// serve is the way of every request.
+func (w *world) serve(out http.ResponseWriter, r *http.Request) {
+	select {
+	case <-w.ready:
+	case <-w.retired:
+		refuse(out, &exchange{}, http.StatusServiceUnavailable, "the test double was closed or reset")
+		return
+	case <-r.Context().Done():
+		return
+	}
+	if op, _ := operationOf(r.Method, r.URL.Path); op == nil || op.Area != "workers" {
+		w.act.before(r.Context())
+	}
+	x := newExchange(r, w.clock.Now())
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
+	defer cancel()
+	x.cancel = cancel
+	r = r.WithContext(ctx)
+	tap := &bodyTap{ReadCloser: r.Body, whole: true}
+	r.Body = tap
+	rec := &recorder{ResponseWriter: out, whole: true}
+
+	w.act.enter(x)
+	defer w.act.leave(x)
+	fault := w.faults.faultOf(x)
+	w.journal.add(x.entry)
+	defer w.record(x, tap, rec)
+	if fault == nil {
+		w.api.ServeHTTP(rec, r)
+		return
+	}
+	w.through(fault, rec, x, r)
+}
+
+// record completes the entry of a request.
+func (w *world) record(x *exchange, tap *bodyTap, rec *recorder) {
+	tap.mu.Lock()
+	body := x.redact(tap.kept, tap.whole)
+	tap.mu.Unlock()
+	rec.mu.Lock()
+	status, sent := rec.status, rec.sent
+	answer := x.redact(rec.body, rec.whole)
+	if rec.broken && x.entry.Fault != FaultTruncated {
+		status, sent, answer = 0, nil, ""
+	} else if status == 0 {
+		status = http.StatusOK
+	}
+	rec.mu.Unlock()
+	w.act.mu.Lock()
+	job := string(x.ref.ID)
+	w.act.mu.Unlock()
+	w.journal.set(func() {
+		e := x.entry
+		e.Body, e.Status, e.Answered, e.Answer, e.Done = body, status, redactHeader(sent), answer, true
+		if e.Job == "" {
+			e.Job = job
+		}
+	})
+}
+
+// isFull reports whether a fault says that a resource of a host is taken.
+func (x *exchange) isFull(resource string) bool {
+	_, host, ok := strings.Cut(resource, "/")
+	return ok && slices.ContainsFunc(x.full, func(dc string) bool {
+		return dc == "" || strings.HasPrefix(host, strings.ToLower(dc)+"-")
+	})
+}

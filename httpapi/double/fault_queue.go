@@ -1,0 +1,315 @@
+package double
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+var errStore = errors.New("double: the store is not available: a fault")
+
+// A queue is the product's queue, watched, and with the faults that happen to it.
+type queue struct {
+	serverless.JobQueue
+	act    *activity
+	faults *faults
+	jobs   *jobLog
+	now    func() serverless.Instant
+	kick   func() // has the services look
+
+	mortal    sync.Mutex // held for one move at a time while workers may die
+	listening chan struct{}
+	once      sync.Once
+}
+
+// Unwrap gives the powers of the queue inside.
+func (q *queue) Unwrap() serverless.JobQueue { return q.JobQueue }
+
+// Watch tells the double first: what a worker does about an event is then known to come.
+func (q *queue) Watch(ctx context.Context, f func([]serverless.Event)) error {
+	return q.JobQueue.Watch(ctx, func(evs []serverless.Event) {
+		q.act.events(evs)
+		q.jobs.events(ctx, evs)
+		f(evs)
+		q.once.Do(func() { close(q.listening) })
+		q.kick()
+	})
+}
+
+// down reports whether the store fails for this request.
+func down(ctx context.Context) bool {
+	x := exchangeOf(ctx)
+	return x != nil && x.storeDown
+}
+
+func (q *queue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+	if down(ctx) {
+		return errStore
+	}
+	q.jobs.add(jobs) // before there are events of them
+	if err := q.JobQueue.Enqueue(ctx, jobs); err != nil {
+		q.jobs.remove(jobs)
+		return err
+	}
+	// Not before workers have been told: as long as its job is not known the request counts
+	// as busy.
+	if x := exchangeOf(ctx); x != nil && len(jobs) > 0 {
+		q.act.holdsFor(x, jobs[0].Ref)
+	}
+	return nil
+}
+
+func (q *queue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+	if down(ctx) {
+		return serverless.Job{}, errStore
+	}
+	return q.JobQueue.Get(ctx, now, ref)
+}
+
+func (q *queue) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
+	if down(ctx) {
+		return serverless.Stats{}, errStore
+	}
+	return q.JobQueue.Stats(ctx, now, endpoint)
+}
+
+func (q *queue) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+	if down(ctx) {
+		return out, errStore
+	}
+	before := q.act.lookAt(slots)
+	// The worker read the clock when it began to look, which may be a while ago: the clock
+	// does not wait for one that has nothing.
+	now = max(now, q.now())
+	n := len(out)
+	out, err := q.JobQueue.Claim(ctx, now, slots, out)
+	q.act.claimed(slots, before, out[n:], exchangeOf(ctx), func(endpoint string) int {
+		if f := q.faults.of(FaultWorkerDies, endpoint); f != nil {
+			return f.Chunks
+		}
+		return -1
+	})
+	for i := range out[n:] {
+		q.jobs.look(ctx, out[n+i].Ref)
+	}
+	return out, err
+}
+
+func (q *queue) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+	if down(ctx) {
+		return errStore
+	}
+	if !q.act.someDie() {
+		err := q.JobQueue.Apply(ctx, now, ops, res)
+		q.act.applied(ops, res, err)
+		return err
+	}
+	for i := range ops {
+		if err := q.applyOne(ctx, now, ops[i:i+1], res[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyOne is Apply where a worker may be dead, or die of it.
+func (q *queue) applyOne(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+	q.mortal.Lock() // a renewal that was about to be made would bring the dead back
+	defer q.mortal.Unlock()
+	lost, die := q.act.fate(&ops[0])
+	if die {
+		if err := q.die(ctx, now, &ops[0]); err != nil {
+			return err
+		}
+	}
+	if lost || die {
+		res[0] = serverless.Result{Err: serverless.ErrLeaseLost}
+		return nil
+	}
+	err := q.JobQueue.Apply(ctx, now, ops, res)
+	q.act.applied(ops, res, err)
+	return err
+}
+
+// die ends a worker as if its process had: all its jobs are lost. One of this process is
+// followed by another with a new id.
+func (q *queue) die(ctx context.Context, now serverless.Instant, op *serverless.Op) error {
+	lost, end := q.act.kill(runKey{op.Ref, op.Worker})
+	ops := make([]serverless.Op, len(lost))
+	for i, ref := range lost {
+		ops[i] = serverless.Op{Ref: ref, Kind: serverless.OpLose, Worker: op.Worker}
+	}
+	err := q.JobQueue.Apply(ctx, now, ops, make([]serverless.Result, len(ops)))
+	if end != nil {
+		end()
+	}
+	return err
+}
+
+func (q *queue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+	ds, err := q.JobQueue.Deliveries(ctx, now, until, limit)
+	q.act.posted(len(ds))
+	return ds, err
+}
+
+func (q *queue) Record(ctx context.Context, as []serverless.Attempt) error {
+	err := q.JobQueue.Record(ctx, as)
+	q.act.posted(-len(as))
+	return err
+}
+
+// posted notes deliveries that were handed out, or recorded.
+func (a *activity) posted(n int) {
+	if n == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.posting += n
+	a.givenUp = min(a.givenUp, a.posting)
+	a.version++
+	a.changed()
+}
+
+// holdsFor notes the job that a request has made.
+func (a *activity) holdsFor(x *exchange, ref serverless.Ref) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x.ref = ref
+}
+
+// lookAt is how often jobs of the endpoints have become ready, before a claim.
+func (a *activity) lookAt(slots []serverless.Slot) []uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.claiming++
+	ready := make([]uint64, len(slots))
+	for i, s := range slots {
+		ready[i] = a.ready[s.Endpoint]
+	}
+	return ready
+}
+
+// claimed notes who has got what, and who has looked in vain.
+func (a *activity) claimed(slots []serverless.Slot, ready []uint64, jobs []serverless.Job, x *exchange, dies func(endpoint string) int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.claiming--
+	for i, s := range slots {
+		seat, n := a.seatOf(seatKey{s.Endpoint, s.Worker}), 0
+		for j := range jobs {
+			job := &jobs[j]
+			if job.Endpoint != s.Endpoint || job.Worker != s.Worker {
+				continue
+			}
+			r := &run{runKey: runKey{job.Ref, job.Worker}, seat: seat, dieAfter: dies(job.Endpoint), lost: x != nil && x.losesAnswer}
+			if old := a.runs[r.runKey]; old != nil {
+				seat.running--
+			}
+			a.runs[r.runKey] = r
+			seat.running++
+			n++
+		}
+		if n < s.N {
+			seat.looked = ready[i]
+		}
+		seat.waits = n == 0
+	}
+	if len(jobs) > 0 {
+		a.version++
+	}
+	a.changed()
+}
+
+// applied notes what moves mean for those who made them.
+func (a *activity) applied(ops []serverless.Op, res []serverless.Result, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind == serverless.OpRenew || err != nil {
+			continue
+		}
+		if res[i].Err == nil || res[i].Effect != 0 {
+			a.version++
+		}
+		r := a.runs[runKey{op.Ref, op.Worker}]
+		if r == nil {
+			continue
+		}
+		switch op.Kind {
+		case serverless.OpChunk:
+			r.chunks++
+		case serverless.OpFinish, serverless.OpRelease:
+			a.drop(r)
+		default:
+		}
+	}
+	a.changed()
+}
+
+// someDie reports whether a worker is dead or will be.
+func (a *activity) someDie() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.runs {
+		if r.dieAfter >= 0 {
+			return true
+		}
+	}
+	return len(a.dead) > 0
+}
+
+// fate says whether a move is one of a dead worker, or the one it dies at.
+func (a *activity) fate(op *serverless.Op) (lost, die bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := runKey{op.Ref, op.Worker}
+	r := a.runs[k]
+	switch {
+	case op.Kind == serverless.OpLose:
+		return false, false
+	case a.dead[k]:
+		if r != nil && (op.Kind == serverless.OpFinish || op.Kind == serverless.OpRelease) {
+			a.drop(r)
+		}
+		return true, false
+	case r == nil:
+		return false, false
+	}
+	says := op.Kind == serverless.OpChunk || op.Kind == serverless.OpFinish || op.Kind == serverless.OpProgress
+	return false, says && r.dieAfter >= 0 && r.chunks >= r.dieAfter
+}
+
+// kill notes the runs of a worker as dead and says which jobs it had; of a remote worker
+// only the one job is lost: its process is not ours to end.
+func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	one := a.runs[k]
+	if one == nil {
+		return nil, nil
+	}
+	if !one.seat.local {
+		a.dead[k] = true
+		return []serverless.Ref{k.Ref}, nil
+	}
+	for _, r := range a.runs {
+		if r.seat == one.seat && !a.dead[r.runKey] {
+			a.dead[r.runKey] = true
+			lost = append(lost, r.Ref)
+		}
+	}
+	// Its successor is waited for from now on: the job is for it.
+	next := &seat{seatKey: seatKey{k.Endpoint, workerID(k.Endpoint, one.seat.nth+1)}, local: true, nth: one.seat.nth + 1, capacity: one.seat.capacity}
+	a.seats[next.seatKey] = next
+	one.seat.capacity = 0
+	slices.SortFunc(lost, func(x, y serverless.Ref) int {
+		return cmp.Or(cmp.Compare(x.Endpoint, y.Endpoint), cmp.Compare(x.ID, y.ID))
+	})
+	return lost, one.seat.end
+}

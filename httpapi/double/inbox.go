@@ -1,0 +1,183 @@
+package double
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Delivered is one attempt to deliver a webhook, as the product sent it.
+type Delivered struct {
+	Seq      int             `json:"seq"`
+	At       time.Time       `json:"at"`
+	URL      string          `json:"url"`
+	Endpoint string          `json:"endpoint"`
+	Job      string          `json:"job"`
+	Header   http.Header     `json:"header"`
+	Body     json.RawMessage `json:"body"`
+	// Signature says what is wrong with the signature; empty: it is right.
+	Signature string `json:"signature,omitempty"`
+	Status    int    `json:"status,omitempty"` // of the receiver's answer; 0: there was none
+	Error     string `json:"error,omitempty"`
+	Fault     string `json:"fault,omitempty"`
+}
+
+// An inbox receives every webhook, in the place of the network.
+type inbox struct {
+	faults *faults
+	jobs   *jobLog
+	now    func() time.Time
+	secret string
+	next   http.RoundTripper // nil: the inbox answers 200 by itself
+	// retired is closed when nobody waits for answers any more.
+	retired <-chan struct{}
+
+	mu   sync.Mutex
+	seq  int
+	list []Delivered
+}
+
+// RoundTrip keeps the request, and answers it or has it answered.
+func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var job struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(body, &job) // it is the product's own
+	d := Delivered{
+		At: b.now(), URL: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
+		Header: r.Header.Clone(), Body: body,
+	}
+	if err := VerifyWebhook(b.secret, r.Header, body); err != nil {
+		d.Signature = err.Error()
+	}
+	res, err := b.answer(r, body, &d)
+	if err != nil {
+		d.Error = err.Error()
+	} else {
+		d.Status = res.StatusCode
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seq++
+	d.Seq = b.seq
+	b.list = append(b.list, d)
+	if n := len(b.list); n > entriesKept {
+		b.list = append([]Delivered(nil), b.list[n-entriesKept:]...)
+	}
+	return res, err
+}
+
+func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Response, error) {
+	f := b.faults.hit(func(f *Fault) bool {
+		return (f.Name == FaultWebhookDown || f.Name == FaultWebhookStatus) && (f.Endpoint == "" || f.Endpoint == d.Endpoint)
+	})
+	status := http.StatusOK
+	switch {
+	case f == nil && b.next != nil:
+		return b.pass(r, body)
+	case f == nil:
+	case f.Name == FaultWebhookDown:
+		d.Fault = f.Name
+		return nil, syscall.ECONNREFUSED
+	default:
+		d.Fault, status = f.Name, orStatus(f.Status, http.StatusInternalServerError)
+	}
+	return &http.Response{
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r,
+	}, nil
+}
+
+// pass has the real receiver answer.
+func (b *inbox) pass(r *http.Request, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-b.retired:
+			cancel()
+		case <-stop:
+		}
+	}()
+	r = r.Clone(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	res, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	// Read before ctx ends, which would cut it off.
+	answer, err := io.ReadAll(io.LimitReader(res.Body, bodyKept))
+	_ = res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(answer))
+	return res, err
+}
+
+func (b *inbox) all() []Delivered {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Delivered(nil), b.list...)
+}
+
+func (b *inbox) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = nil
+}
+
+// endpointOf finds the endpoint of a job by its id.
+func (l *jobLog) endpointOf(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range slices.Backward(l.list) {
+		if v.ID == id {
+			return v.Endpoint
+		}
+	}
+	return ""
+}
+
+// VerifyWebhook checks the signature of a webhook by the Standard Webhooks scheme, as a
+// receiver does: secret is "whsec_" and base64. It does not look at the time.
+func VerifyWebhook(secret string, h http.Header, body []byte) error {
+	text, ok := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil {
+		return errors.New("the secret is not whsec_ and base64")
+	}
+	id, at, sigs := h.Get("Webhook-Id"), h.Get("Webhook-Timestamp"), h.Get("Webhook-Signature")
+	if id == "" || at == "" || sigs == "" {
+		return errors.New("it is not signed: Webhook-Id, Webhook-Timestamp or Webhook-Signature is missing")
+	}
+	if _, err := strconv.ParseInt(at, 10, 64); err != nil {
+		return errors.New("Webhook-Timestamp is not a number of seconds")
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + at + "."))
+	mac.Write(body)
+	want := mac.Sum(nil)
+	for sig := range strings.FieldsSeq(sigs) {
+		if b64, ok := strings.CutPrefix(sig, "v1,"); ok {
+			if got, err := base64.StdEncoding.DecodeString(b64); err == nil && hmac.Equal(got, want) {
+				return nil
+			}
+		}
+	}
+	return errors.New("no signature in Webhook-Signature is the one of this secret and body")
+}

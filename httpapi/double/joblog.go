@@ -1,0 +1,112 @@
+package double
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// A JobRecord is what became of a job. It stays when the job is deleted.
+type JobRecord struct {
+	Seq       int             `json:"seq"`
+	Endpoint  string          `json:"endpoint"`
+	ID        string          `json:"id"`
+	User      string          `json:"user"`
+	Submitted time.Time       `json:"submitted"`
+	Input     json.RawMessage `json:"input"`
+	Webhook   string          `json:"webhook,omitempty"`
+	Status    string          `json:"status"`
+	Worker    string          `json:"worker,omitempty"` // the last that had it
+	Output    json.RawMessage `json:"output,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Gone      bool            `json:"gone,omitempty"` // deleted before it had ended: its ttl has passed
+}
+
+// jobsKept is how many records there are; older ones are forgotten.
+const jobsKept = 10_000
+
+// A jobLog keeps what became of jobs.
+type jobLog struct {
+	queue serverless.JobQueue // without the wrapper
+	now   func() serverless.Instant
+
+	mu   sync.Mutex
+	seq  int
+	list []*JobRecord
+	byID map[serverless.Ref]*JobRecord
+}
+
+func newJobLog(q serverless.JobQueue, now func() serverless.Instant) *jobLog {
+	return &jobLog{queue: q, now: now, byID: map[serverless.Ref]*JobRecord{}}
+}
+
+func (l *jobLog) add(jobs []serverless.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range jobs {
+		j := &jobs[i]
+		l.seq++
+		r := &JobRecord{
+			Seq: l.seq, Endpoint: j.Endpoint, ID: string(j.ID), User: j.Owner, Submitted: j.Submitted.Time(),
+			Input: j.Input, Webhook: j.Webhook, Status: j.Status.String(),
+		}
+		l.list = append(l.list, r)
+		l.byID[j.Ref] = r
+	}
+	for len(l.list) > jobsKept {
+		old := l.list[0]
+		delete(l.byID, serverless.Ref{Endpoint: old.Endpoint, ID: serverless.JobID(old.ID)})
+		l.list = l.list[1:]
+	}
+}
+
+// remove takes jobs out that were not taken after all.
+func (l *jobLog) remove(jobs []serverless.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range jobs {
+		if r := l.byID[jobs[i].Ref]; r != nil && r == l.list[len(l.list)-1] {
+			l.list = l.list[:len(l.list)-1]
+			delete(l.byID, jobs[i].Ref)
+		}
+	}
+}
+
+// look notes how a job is now. The lock is held meanwhile: of two who look, the later one
+// must not write first.
+func (l *jobLog) look(ctx context.Context, ref serverless.Ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.byID[ref]
+	if r == nil || r.Gone {
+		return
+	}
+	j, err := l.queue.Get(ctx, l.now(), ref)
+	if err != nil {
+		r.Gone = true
+		return
+	}
+	r.Status, r.Worker, r.Output, r.Error = j.Status.String(), string(j.Worker), j.Output, j.ErrorText()
+}
+
+// events looks at the jobs that something has happened to.
+func (l *jobLog) events(ctx context.Context, evs []serverless.Event) {
+	for i := range evs {
+		if e := &evs[i]; e.Kind == serverless.EventDone || e.Kind == serverless.EventReady {
+			l.look(ctx, e.Ref)
+		}
+	}
+}
+
+func (l *jobLog) all() []JobRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]JobRecord, 0, len(l.list))
+	for _, r := range l.list {
+		list = append(list, *r)
+	}
+	return list
+}

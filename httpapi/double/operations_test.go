@@ -1,0 +1,284 @@
+package double_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/httpapi/apitest"
+	"github.com/podyard/podyard/httpapi/double"
+)
+
+var update = flag.Bool("update", false, "write COVERAGE.md")
+
+// A made thing is what a scenario begins with: the ids of everything there is.
+type made struct {
+	*apitest.Server
+	pod, registry, endpoint, volume, template string
+	queued, done, failed, streamed, hooked    string
+}
+
+func everything(t *testing.T) *made {
+	t.Helper()
+	s := apitest.Start(t)
+	s.Queue("q")
+	s.Handle("echo", echo)
+	s.Endpoint("script").When(obj{"to": "fail"}).Fail("no").When(obj{"to": "stream"}).Stream("a", "b").Stream(obj{"choices": []any{}})
+	id := func(path, body string) string {
+		t.Helper()
+		return want(t, s, 201, "POST", path, body).field("id")
+	}
+	m := &made{Server: s}
+	m.registry = id("/v2/registries", `{"name":"r","username":"u","password":"p"}`)
+	m.volume = id("/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"US-KS-2"}`)
+	m.template = id("/v2/templates", `{"name":"t","image":"i","category":"CPU"}`)
+	m.endpoint = id("/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`)
+	m.pod = id("/v2/pods", pod)
+	m.queued = run(t, s, "q", `{"input":{}}`)
+	m.done = run(t, s, "echo", `{"input":{}}`)
+	m.failed = run(t, s, "script", `{"input":{"to":"fail"}}`)
+	m.streamed = run(t, s, "script", `{"input":{"to":"stream"}}`)
+	m.hooked = run(t, s, "echo", `{"input":{},"webhook":"http://client.test/"}`)
+	s.Advance(time.Second)
+	return m
+}
+
+// A scenario is a request with what it is answered.
+type scenario struct {
+	operation    string
+	method, path string
+	body         string
+	status       int
+	answer       string // a part of it
+}
+
+// scenarios are requests with what they are answered: one of each operation at least.
+// Placeholders name what is made.
+var scenarios = []scenario{
+	{"listPods", "GET", "/v2/pods", "", 200, `"name":"web"`},
+	{"createPod", "POST", "/v2/pods", pod, 201, `"status":"PROVISIONING"`},
+	{"getPod", "GET", "/v2/pods/{pod}", "", 200, `"status":"RUNNING"`},
+	{"updatePod", "PATCH", "/v2/pods/{pod}", `{"name":"other"}`, 200, `"name":"other"`},
+	{"deletePod", "DELETE", "/v2/pods/{pod}", "", 204, ""},
+	{"podAction", "POST", "/v2/pods/{pod}/action", `{"action":"stop"}`, 200, `"id"`},
+	{"getPodLogs", "GET", "/v2/pods/{pod}/logs?source=container", "", 200, `"line":"ready"`},
+	{"resetPod", "POST", "/v1/pods/{pod}/reset", "", 200, `"id"`},
+
+	{"listNetworkVolumes", "GET", "/v2/network-volumes", "", 200, `"name":"v"`},
+	{"createNetworkVolume", "POST", "/v2/network-volumes", `{"name":"w","size":10,"dataCenter":"US-KS-2"}`, 201, `"id"`},
+	{"getNetworkVolume", "GET", "/v2/network-volumes/{volume}", "", 200, `"name":"v"`},
+	{"updateNetworkVolume", "PATCH", "/v2/network-volumes/{volume}", `{"name":"w"}`, 200, `"name":"w"`},
+	{"deleteNetworkVolume", "DELETE", "/v2/network-volumes/{volume}", "", 204, ""},
+
+	{"listTemplates", "GET", "/v2/templates", "", 200, `"name":"t"`},
+	{"createTemplate", "POST", "/v2/templates", `{"name":"u","image":"i","category":"CPU"}`, 201, `"id"`},
+	{"getTemplate", "GET", "/v2/templates/{template}", "", 200, `"name":"t"`},
+	{"updateTemplate", "PATCH", "/v2/templates/{template}", `{"name":"u"}`, 200, `"name":"u"`},
+	{"deleteTemplate", "DELETE", "/v2/templates/{template}", "", 204, ""},
+	{"listPublicTemplates", "GET", "/v2/catalog/templates", "", 200, `"templates"`},
+
+	{"getSshKeys", "GET", "/v2/account/ssh-keys", "", 200, `[]`},
+	{"updateSshKeys", "PUT", "/v2/account/ssh-keys", `{"keys":[]}`, 200, `[]`},
+
+	{"listBilling", "GET", "/v2/billing", "", 200, `[`},
+	{"listPodBilling", "GET", "/v2/billing/pods", "", 200, `[`},
+	{"listNetworkVolumeBilling", "GET", "/v2/billing/network-volumes", "", 200, `[`},
+
+	{"listRegistries", "GET", "/v2/registries", "", 200, `"name":"r"`},
+	{"createRegistry", "POST", "/v2/registries", `{"name":"s","username":"u","password":"p"}`, 201, `"id"`},
+	{"getRegistry", "GET", "/v2/registries/{registry}", "", 200, `"name":"r"`},
+	{"deleteRegistry", "DELETE", "/v2/registries/{registry}", "", 204, ""},
+
+	{"listEndpoints", "GET", "/v2/serverless", "", 200, `"name":"e"`},
+	{"createEndpoint", "POST", "/v2/serverless", `{"name":"f","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, 201, `"id"`},
+	{"getEndpoint", "GET", "/v2/serverless/{endpoint}", "", 200, `"name":"e"`},
+	{"updateEndpoint", "PATCH", "/v2/serverless/{endpoint}", `{"name":"f"}`, 200, `"name":"f"`},
+	{"deleteEndpoint", "DELETE", "/v2/serverless/{endpoint}", "", 204, ""},
+	{"listEndpointReleases", "GET", "/v2/serverless/{endpoint}/releases", "", 200, `[`},
+	{"listEndpointWorkers", "GET", "/v2/serverless/{endpoint}/workers", "", 200, `[`},
+	{"getWorkerLogs", "GET", "/v2/serverless/{endpoint}/workers/none/logs", "", 404, `not found`},
+	{"listDecisions", "GET", "/v2/serverless/{endpoint}/decisions", "", 200, `[`},
+	{"listDeliveries", "GET", "/v2/serverless/echo/deliveries/{hooked}", "", 200, `200`},
+	{"redeliver", "POST", "/v2/serverless/echo/deliveries/{hooked}/redeliver", "", 200, `msg_`},
+
+	{"listGpuTypes", "GET", "/v2/catalog/gpus", "", 200, `"NVIDIA`},
+	{"getGpuType", "GET", "/v2/catalog/gpus/NVIDIA%20GeForce%20RTX%204090", "", 200, `"memory":24`},
+	{"listCpuTypes", "GET", "/v2/catalog/cpus", "", 200, `"cpu3c"`},
+	{"getCpuType", "GET", "/v2/catalog/cpus/cpu3c", "", 200, `"cpu3c"`},
+	{"listDataCenters", "GET", "/v2/catalog/datacenters", "", 200, `"US-KS-2"`},
+	{"getDataCenter", "GET", "/v2/catalog/datacenters/US-KS-2", "", 200, `"US-KS-2"`},
+
+	{"run", "POST", "/v2/q/run", `{"input":{}}`, 200, `"IN_QUEUE"`},
+	{"runSync", "POST", "/v2/echo/runsync", `{"input":{"a":1}}`, 200, `"output":{"a":1}`},
+	{"status", "GET", "/v2/echo/status/{done}", "", 200, `"COMPLETED"`},
+	{"status", "POST", "/v2/echo/status/{done}", "", 200, `"COMPLETED"`},
+	{"statusSync", "GET", "/v2/echo/status-sync/{done}", "", 200, `"COMPLETED"`},
+	{"stream", "GET", "/v2/script/stream/{streamed}", "", 200, `{"output":"b","metrics":{}}`},
+	{"cancel", "POST", "/v2/q/cancel/{queued}", "", 200, `"CANCELLED"`},
+	{"retry", "POST", "/v2/script/retry/{failed}", "", 200, `"IN_QUEUE"`},
+	{"purgeQueue", "POST", "/v2/q/purge-queue", "", 200, `{"removed":1,"status":"completed"}`},
+	{"health", "GET", "/v2/q/health", "", 200, `"inQueue":1`},
+	{"requests", "GET", "/v2/q/requests", "", 200, `"total":1`},
+	{"metrics", "GET", "/v2/echo/metrics", "", 200, `"readyWorkers":["local-echo"]`},
+	{"openai", "POST", "/v2/script/openai/v1/chat/completions", `{"model":"m","messages":[]}`, 200, `{"choices":[]}`},
+
+	{"jobTake", "GET", "/v2/q/job-take/w1", "", 200, `"id"`},
+	{"jobTakeBatch", "GET", "/v2/q/job-take-batch/w1?batch_size=2", "", 200, `[{`},
+	{"jobStop", "GET", "/v2/q/job-stop/w1", "", 204, ""},
+	{"ping", "GET", "/v2/q/ping/w1", "", 200, ``},
+	{"jobDone", "POST", "/v2/q/job-done/w1/{queued}", `{"output":1}`, 200, `"accepted":`},
+	{"jobStream", "POST", "/v2/q/job-stream/w1/{queued}", `{"output":1}`, 200, `"accepted":`},
+}
+
+func (m *made) fill(path string) string {
+	return strings.NewReplacer(
+		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template,
+		"{queued}", m.queued, "{done}", m.done, "{failed}", m.failed, "{streamed}", m.streamed, "{hooked}", m.hooked,
+	).Replace(path)
+}
+
+func TestOperations(t *testing.T) {
+	for _, tt := range scenarios {
+		t.Run(tt.operation, func(t *testing.T) {
+			m := everything(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, tt.method, double.BaseURL+m.fill(tt.path), strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			if tt.operation == "jobStop" {
+				go func() { // it is held until the clock says that it is over
+					for !slices.ContainsFunc(m.Double.Requests(), func(e double.Entry) bool { return e.Operation == "jobStop" }) {
+						_ = m.Double.Advance(ctx, 0)
+					}
+					_ = m.Double.Advance(ctx, time.Minute)
+				}()
+			}
+			res, err := m.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			var body strings.Builder
+			for buf := make([]byte, 4096); !strings.Contains(body.String(), tt.answer); {
+				n, err := res.Body.Read(buf)
+				body.Write(buf[:n])
+				if err != nil {
+					break
+				}
+			}
+			if res.StatusCode != tt.status || !strings.Contains(body.String(), tt.answer) {
+				t.Errorf("%s %s = %d %s, want %d with %s", tt.method, tt.path, res.StatusCode, body.String(), tt.status, tt.answer)
+			}
+			cancel()
+			m.RequireRequest(t, apitest.RequestMatch{Operation: tt.operation, Method: tt.method, Path: strings.Split(r.URL.Path, "?")[0]})
+		})
+	}
+}
+
+// Every path of the table has the methods that the handlers say it has, and every
+// operation a scenario or a refusal.
+func TestTableIsWhatIsServed(t *testing.T) {
+	s := apitest.Start(t)
+	s.Queue("x")
+	byPath := map[string][]string{}
+	for _, o := range double.Operations() {
+		byPath[o.Path] = append(byPath[o.Path], o.Methods...)
+		covered := slices.ContainsFunc(scenarios, func(sc scenario) bool { return sc.operation == o.Name })
+		if !covered && o.Area != double.Absent {
+			t.Errorf("operation %s has no scenario", o.Name)
+		}
+		if o.Area == double.Absent {
+			path := strings.NewReplacer("{id}", "x").Replace(o.Path)
+			if a := call(t, s, o.Methods[0], path, ""); a.code < 400 || a.code == 405 {
+				t.Errorf("%s %s = %d, want a refusal", o.Methods[0], path, a.code)
+			}
+		}
+	}
+	for path, methods := range byPath {
+		filled := path
+		for _, name := range []string{"{id}", "{podId}", "{endpoint}", "{job}", "{worker}", "{route...}"} {
+			filled = strings.ReplaceAll(filled, name, "x")
+		}
+		a := call(t, s, "OPTIONS", filled, "")
+		allow := strings.Split(a.header.Get("Allow"), ", ")
+		allow = slices.DeleteFunc(allow, func(m string) bool { return m == "HEAD" })
+		slices.Sort(allow)
+		slices.Sort(methods)
+		if diff := cmp.Diff(methods, allow); diff != "" {
+			t.Errorf("methods of %s (-table +handler):\n%s", path, diff)
+		}
+	}
+}
+
+// The published description names nothing that the table does not have.
+func TestTableHasThePublishedOperations(t *testing.T) {
+	file := filepath.Join("..", "..", "..", "shared", "spec", "openapi-v2.json")
+	if dir := os.Getenv("PODYARD_SPEC"); dir != "" {
+		file = filepath.Join(dir, "openapi-v2.json")
+	}
+	b, err := os.ReadFile(file)
+	if err != nil && os.Getenv("PODYARD_CI") != "1" {
+		t.Skipf("the table is not compared with the published description: %v", err)
+	}
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	for _, o := range double.Operations() {
+		have[o.Name] = o.Methods[0] + " " + o.Path
+	}
+	for path, methods := range doc.Paths {
+		for method, raw := range methods {
+			var o struct {
+				OperationID string `json:"operationId"`
+			}
+			if json.Unmarshal(raw, &o) != nil || o.OperationID == "" {
+				continue // what the methods share
+			}
+			want := strings.ToUpper(method) + " " + strings.ReplaceAll(path, "{workerId}", "{worker}")
+			if have[o.OperationID] != want {
+				t.Errorf("%s is %q in the table, want %q", o.OperationID, have[o.OperationID], want)
+			}
+		}
+	}
+}
+
+func TestCoverageTableIsCurrent(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# What the double answers\n\nGenerated: `go test ./httpapi/double -run CoverageTable -update`. The double answers with the\nhandlers of the product: what is refused there is refused here.\n\n| Operation | Request | Double | Test |\n|---|---|---|---|\n")
+	for _, o := range double.Operations() {
+		yes, test := "yes", "`TestOperations/"+o.Name+"`"
+		if o.Area == double.Absent {
+			yes, test = "refused: the product has none", "`TestTableIsWhatIsServed`"
+		}
+		fmt.Fprintf(&b, "| %s | `%s %s` | %s | %s |\n", o.Name, strings.Join(o.Methods, ", "), o.Path, yes, test)
+	}
+	if *update {
+		if err := os.WriteFile("COVERAGE.md", []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("COVERAGE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), strings.ReplaceAll(string(got), "\r\n", "\n")); diff != "" {
+		t.Errorf("COVERAGE.md is not what -update makes (-want +got):\n%s", diff)
+	}
+}

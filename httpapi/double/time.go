@@ -1,0 +1,197 @@
+package double
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless"
+)
+
+// maxRounds bounds how often things may begin anew at one instant.
+const maxRounds = 10_000
+
+// Step is everything that is due at now and what follows from it at the same instant,
+// until all is at rest.
+func (w *world) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	for range maxRounds {
+		v := w.act.at()
+		if next, err = w.once(ctx, now); err != nil {
+			return next, err
+		}
+		if err := w.act.wait(ctx, now, w.settle); err != nil {
+			return next, err
+		}
+		if w.act.at() == v {
+			w.next = next
+			return next, nil
+		}
+	}
+	return next, fmt.Errorf("double: it does not come to rest at %s", now.Format(time.RFC3339Nano))
+}
+
+// once has each service do what is due. What they start ends with the world and not with
+// the one who asks.
+func (w *world) once(ctx context.Context, now time.Time) (next time.Time, err error) {
+	ctx = context.WithoutCancel(ctx)
+	a, err := w.services.Pods.Step(ctx, now)
+	if err != nil {
+		return next, err
+	}
+	b, err := w.keep(ctx, now)
+	if err != nil {
+		return next, err
+	}
+	c, err := w.services.Jobs.Step(ctx, now)
+	if err != nil {
+		return next, err
+	}
+	for _, t := range [...]time.Time{a, b, c} {
+		if t.After(now) {
+			next = earlier(next, t)
+		}
+	}
+	return next, nil
+}
+
+// earlier is the earlier of two instants, where zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// keep pings for the remote workers that were heard of lately by the wall's time: they
+// live there, and cannot know how fast the clock goes here.
+func (w *world) keep(ctx context.Context, now time.Time) (next time.Time, err error) {
+	alive := w.act.remote(time.Now())
+	if len(alive) == 0 {
+		return time.Time{}, nil
+	}
+	if due := w.pinged.Add(lease / 3); now.Before(due) && !w.pinged.IsZero() {
+		return due, nil
+	}
+	w.pinged = now
+	for _, a := range alive {
+		err := w.services.Jobs.Ping(ctx, a.endpoint, a.worker, a.holds)
+		if err != nil && !errors.Is(err, serverless.ErrNoEndpoint) {
+			return next, err
+		}
+	}
+	return now.Add(lease / 3), nil
+}
+
+// An alive is a remote worker with the jobs that it knows it has.
+type alive struct {
+	seatKey
+	holds []serverless.JobID
+}
+
+func (a *activity) remote(wall time.Time) (list []alive) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k, s := range a.seats {
+		if s.local {
+			continue
+		}
+		if wall.Sub(s.seen) > lease && !a.asks(k) {
+			continue
+		}
+		x := alive{seatKey: k}
+		for _, r := range a.runs {
+			if r.seat == s && !r.lost {
+				x.holds = append(x.holds, r.ID)
+			}
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// asks reports whether a worker has a request under way. It is called with the lock.
+func (a *activity) asks(k seatKey) bool {
+	for x := range a.requests {
+		if x.endpoint == k.endpoint && x.worker == k.worker {
+			return true
+		}
+	}
+	return false
+}
+
+// advance moves the clock on.
+func (w *world) advance(ctx context.Context, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("double: advance by %v: time does not go back", d)
+	}
+	w.step.Lock()
+	defer w.step.Unlock()
+	return w.clock.Advance(ctx, d, w)
+}
+
+// idleLimit is how far a run until idle goes at most, and podLimit how long it waits for
+// a pod, which may never become healthy.
+const (
+	idleLimit = 7 * 24 * time.Hour
+	podLimit  = time.Hour
+)
+
+// untilIdle moves from due instant to due instant while something is under way.
+func (w *world) untilIdle(ctx context.Context) (time.Duration, error) {
+	w.step.Lock()
+	defer w.step.Unlock()
+	start := w.clock.Now()
+	for {
+		now := w.clock.Now()
+		if err := w.clock.Advance(ctx, 0, w); err != nil {
+			return now.Sub(start), err
+		}
+		under, err := w.underWay(ctx, now.Sub(start))
+		next := earlier(w.next, w.clock.Next())
+		if err != nil || !under || next.IsZero() || next.Sub(start) > idleLimit {
+			return now.Sub(start), err
+		}
+		if err := w.clock.Advance(ctx, next.Sub(now), w); err != nil {
+			return w.clock.Now().Sub(start), err
+		}
+	}
+}
+
+// underWay reports whether time alone will bring something to an end: a job that a worker
+// here has, a webhook, a pod on its way.
+func (w *world) underWay(ctx context.Context, since time.Duration) (bool, error) {
+	if w.act.working() {
+		return true, nil
+	}
+	if at, err := w.queue.NextDelivery(ctx); err != nil || at != 0 {
+		return err == nil, err
+	}
+	if since > podLimit {
+		return false, nil
+	}
+	for p, err := range w.pods.List(ctx, pods.Filter{}) {
+		if err != nil {
+			return false, err
+		}
+		if p.Seen.Status == pods.Provisioning || p.Seen.Status == pods.Starting || p.Want.Power == pods.Gone ||
+			p.Want.Power == pods.Off && p.Seen.Status == pods.Running {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// working reports whether a worker of this process has a job, or a remote one has lost
+// its answer.
+func (a *activity) working() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.runs {
+		if (r.seat.local || r.lost) && !a.dead[r.runKey] {
+			return true
+		}
+	}
+	return false
+}

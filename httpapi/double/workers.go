@@ -1,0 +1,164 @@
+package double
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// A local is a worker of this process. When it dies of a fault, another follows.
+type local struct {
+	endpoint    string
+	worker      serverless.Worker
+	concurrency int
+}
+
+// join makes an endpoint and has it served. One that exists is only served.
+func (w *world) join(ctx context.Context, l *local) error {
+	if err := serverless.CheckEndpointID(l.endpoint); err != nil {
+		return fmt.Errorf("double: endpoint %q: %w", l.endpoint, err)
+	}
+	if err := w.endpoint(ctx, l.endpoint); err != nil {
+		return err
+	}
+	// It is waited for from now on, though its goroutine has not begun.
+	w.act.sit(l, 1, nil)
+	w.mu.Lock()
+	w.locals = append(w.locals, l)
+	w.mu.Unlock()
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// endpoint makes a shared endpoint, unless there is one.
+func (w *world) endpoint(ctx context.Context, id string) error {
+	err := w.services.Jobs.Endpoints().Create(ctx, &serverless.Endpoint{ID: id, Name: id, Created: w.clock.Now()})
+	if err != nil && !errors.Is(err, serverless.ErrEndpointExists) {
+		return fmt.Errorf("double: endpoint %q: %w", id, err)
+	}
+	return nil
+}
+
+// live serves an endpoint, one worker after another.
+func (w *world) live(ctx context.Context, l *local) {
+	ended := make(chan struct{}, 1)
+	lives := 0
+	for n := 1; ctx.Err() == nil; n++ {
+		life, end := context.WithCancel(ctx)
+		s := w.act.sit(l, n, end)
+		lives++
+		go func() {
+			// What it has when it ends is handed back at once: the clock stands still, and
+			// nothing would come to its end by waiting.
+			err := w.services.Jobs.Serve(life, l.endpoint, &watched{l.worker, w, s}, &serverless.ServeOptions{
+				ID: s.worker, Concurrency: l.concurrency, Drain: -1,
+			})
+			if err != nil {
+				end()
+			}
+			w.act.rise(s)
+			ended <- struct{}{}
+		}()
+		<-life.Done()
+		end()
+		w.act.gone(s)
+	}
+	for range lives {
+		<-ended
+	}
+}
+
+// workerID names the n-th worker of an endpoint.
+func workerID(endpoint string, n int) serverless.WorkerID {
+	id := "local-" + endpoint
+	if n > 1 {
+		id += "-" + strconv.Itoa(n)
+	}
+	return serverless.WorkerID(id)
+}
+
+// gone takes a worker that has died from those who are waited for.
+func (a *activity) gone(s *seat) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.capacity = 0
+	a.changed()
+}
+
+// A watched worker is one whose rest and work the double knows.
+type watched struct {
+	serverless.Worker
+	world *world
+	seat  *seat
+}
+
+// A task is what the context of a worker leads to.
+type task struct {
+	world *world
+	run   *run
+}
+
+type taskKey struct{}
+
+// Work runs the job.
+func (x *watched) Work(ctx context.Context, t *serverless.Task) ([]byte, error) {
+	r := x.world.act.runOf(runKey{serverless.Ref{Endpoint: x.seat.endpoint, ID: t.ID}, x.seat.worker})
+	if r == nil {
+		return x.Worker.Work(ctx, t)
+	}
+	// The loop ends ctx when it has reported. A job that was stopped is not reported.
+	defer context.AfterFunc(ctx, func() { x.world.act.forget(r) }) //nolint:staticcheck // it is to begin at the end
+	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.world, r}), t)
+}
+
+func (a *activity) runOf(k runKey) *run {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runs[k]
+}
+
+func (a *activity) forget(r *run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(r)
+}
+
+// sleep waits by the clock. In a worker of the double time can pass meanwhile.
+func (w *world) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t, _ := ctx.Value(taskKey{}).(*task)
+	over := make(chan struct{})
+	stop := w.clock.AfterFunc(w.clock.Now().Add(d), func() {
+		if t != nil {
+			w.act.rest(t.run, false) // before the clock goes on
+		}
+		close(over)
+	})
+	defer stop()
+	if t != nil {
+		w.act.rest(t.run, true)
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// hang waits until the job is stopped.
+func hang(ctx context.Context) {
+	if t, _ := ctx.Value(taskKey{}).(*task); t != nil {
+		t.world.act.rest(t.run, true)
+	}
+	<-ctx.Done()
+}

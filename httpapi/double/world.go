@@ -1,0 +1,313 @@
+package double
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/backend/podfleet"
+	"github.com/podyard/podyard/backend/webhook"
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A world is the product on memory from one reset to the next.
+type world struct {
+	clock    *clock.Manual
+	services httpapi.Services
+	api      http.Handler
+	queue    *queue
+	pods     *podStore
+	act      *activity
+	faults   *faults
+	journal  *journal
+	inbox    *inbox
+	jobs     *jobLog
+	secret   string // of webhooks
+	settle   time.Duration
+
+	step   turn          // for one caller of Step at a time
+	next   time.Time     // what the last Step said; guarded by step
+	pinged time.Time     // when keep last did something; guarded by step
+	kicked chan struct{} // there may be something to do now
+
+	ready   chan struct{} // closed when events reach who waits
+	retired chan struct{} // closed when the world is to end
+
+	mu     sync.Mutex
+	locals []*local // to be served
+	news   chan struct{}
+}
+
+// A turn is a mutex that is waited for as a channel is: one that is held while the clock
+// moves would keep the time of a testing/synctest bubble from moving.
+type turn chan struct{}
+
+// Lock waits for the turn.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock ends it.
+func (t turn) Unlock() { <-t }
+
+// lease is how long a worker has a job without renewing: the product's default.
+const lease = 30 * time.Second
+
+// newWorld wires the product.
+func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
+	w := &world{
+		clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle,
+		step: make(turn, 1), kicked: make(chan struct{}, 1), ready: make(chan struct{}), retired: make(chan struct{}), news: make(chan struct{}, 1),
+	}
+	stock := memory.NewJobs()
+	w.act = newActivity(stock)
+	now := func() serverless.Instant { return serverless.At(w.clock.Now()) }
+	w.jobs = newJobLog(stock, now)
+	w.queue = &queue{JobQueue: stock, act: w.act, faults: f, jobs: w.jobs, now: now, kick: w.kick, listening: w.ready}
+	w.pods = &podStore{Store: memory.NewPods(), act: w.act, faults: f, kick: w.kick}
+	endpoints := memory.NewEndpoints()
+	refs := pods.References{Pods: w.pods}
+	regs := registries.New(memory.NewRegistries(), &registries.Options{
+		Clock: w.clock, Rand: randomness(seed, "registries"), InUse: inUse{refs, endpoints},
+	})
+	sender, err := w.postman(o, seed)
+	if err != nil {
+		return nil, err
+	}
+	cat := *o.Catalog
+	bills := billing.New(memory.NewBilling(), w.clock)
+	vols := volumes.New(memory.NewVolumes(), cat, &volumes.Options{
+		Clock: w.clock, Rand: randomness(seed, "volumes"), InUse: refs, Meter: bills,
+	})
+	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
+		Clock: w.clock, Rand: randomness(seed, "templates"), InUse: refs, Secrets: regs,
+	})
+	keyring := sshkeys.New(memory.NewSSHKeys())
+	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
+		Clock: w.clock, Rand: randomness(seed, "jobs"), Sender: sender, Lease: lease, Registries: regs,
+		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
+	})
+	rt := &podRuntime{
+		Runtime: memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Seed: seed, Scripts: append(faultScripts(), o.Images...)}),
+		faults:  f, found: map[string]taken{},
+	}
+	p, err := pods.New(w.pods, cat, pods.Hosts(cat, rt), &pods.Options{
+		Clock: w.clock, Rand: randomness(seed, "pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
+		Meter: bills, Log: o.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("double: %w", err)
+	}
+	keys, err := httpapi.NewKeys(append([]httpapi.Key{{Secret: o.Key, User: User, Scopes: []string{"*"}}}, o.Keys...), w.clock.Now)
+	if err != nil {
+		return nil, fmt.Errorf("double: %w", err)
+	}
+	w.services = httpapi.Services{
+		Pods: p, Registries: regs, Jobs: jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills,
+	}
+	w.api = httpapi.New(w.services, &httpapi.Options{
+		Auth: keys, Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
+	})
+	return w, nil
+}
+
+// postman has the product's sender post to the inbox.
+func (w *world) postman(o *Options, seed uint64) (*webhook.Sender, error) {
+	w.secret = o.WebhookSecret
+	if w.secret == "" {
+		w.secret = "whsec_" + base64.StdEncoding.EncodeToString(bytesOf(seed, "webhooks"))
+	}
+	w.inbox = &inbox{faults: w.faults, jobs: w.jobs, now: w.clock.Now, secret: w.secret, next: o.Receiver, retired: w.retired}
+	s, err := webhook.New(&webhook.Options{Secrets: []string{w.secret}, Clock: w.clock, Transport: w.inbox})
+	if err != nil {
+		return nil, fmt.Errorf("double: %w", err)
+	}
+	return s, nil
+}
+
+// randomness is a reader of its own for each purpose: one more pod does not change the
+// ids of jobs.
+func randomness(seed uint64, purpose string) io.Reader {
+	var key [32]byte
+	copy(key[8:], purpose)
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	return &lockedReader{r: rand.NewChaCha8(key)}
+}
+
+func bytesOf(seed uint64, purpose string) []byte {
+	b := make([]byte, 32)
+	_, _ = randomness(seed, purpose).Read(b) // it has no end and no error
+	return b
+}
+
+// A lockedReader is for concurrent use.
+type lockedReader struct {
+	mu sync.Mutex
+	r  io.Reader
+}
+
+func (l *lockedReader) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.Read(p)
+}
+
+// inUse says whether a pod or an endpoint names a registry.
+type inUse struct {
+	pods.References
+	endpoints serverless.EndpointStore
+}
+
+func (u inUse) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
+	if used, err := u.References.RegistryInUse(ctx, owner, id); used || err != nil {
+		return used, err
+	}
+	for e, err := range u.endpoints.List(ctx) {
+		if err != nil {
+			return false, err
+		}
+		if e.Owner == owner && e.Container.Registry == id {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// kick has the services look at what is due now.
+func (w *world) kick() {
+	w.act.kick()
+	select {
+	case w.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// run lets the world live until ctx ends or it is retired. It returns when everything it
+// started has.
+func (w *world) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	errs := make(chan error, 2)
+	all.Go(func() { errs <- w.services.Jobs.Listen(ctx) })
+	all.Go(func() { w.pump(ctx) })
+	for started := 0; ; {
+		w.mu.Lock()
+		fresh := w.locals[started:]
+		started = len(w.locals)
+		w.mu.Unlock()
+		for _, l := range fresh {
+			all.Go(func() { w.live(ctx, l) })
+		}
+		select {
+		case <-w.news:
+			continue
+		case <-ctx.Done():
+			w.retire()
+		case <-w.retired:
+		}
+		break
+	}
+	cancel()
+	w.act.cancelAll()
+	ended := make(chan struct{})
+	go func() { defer close(ended); all.Wait() }()
+	if err := w.await(context.WithoutCancel(ctx), ended); err != nil {
+		return err
+	}
+	if err := <-errs; err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("double: %w", err)
+	}
+	return nil
+}
+
+// retire ends the world, once.
+func (w *world) retire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.retired:
+	default:
+		close(w.retired)
+	}
+}
+
+// await gives a worker that does not care for its context what it has in the product: so
+// much of the clock, and then nobody waits for it.
+func (w *world) await(ctx context.Context, ended <-chan struct{}) error {
+	patience := time.NewTimer(w.settle)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-patience.C:
+	}
+	patience.Reset(10 * w.settle)
+	for {
+		// Timers only: nothing is to happen any more but the end.
+		w.step.Lock()
+		err := w.clock.Advance(ctx, time.Minute)
+		w.step.Unlock()
+		if err != nil {
+			return err
+		}
+		beat := time.NewTimer(w.settle / 100)
+		select {
+		case <-ended:
+			beat.Stop()
+			return nil
+		case <-beat.C:
+		case <-patience.C:
+			beat.Stop()
+			return errors.New("double: a worker goes on after its context has ended")
+		}
+	}
+}
+
+// cancelAll ends the requests under way.
+func (a *activity) cancelAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for x := range a.requests {
+		x.cancel()
+	}
+}
+
+// pump has the services do at once what has become due at the present instant.
+func (w *world) pump(ctx context.Context) {
+	for {
+		select {
+		case <-w.kicked:
+		case <-ctx.Done():
+			return
+		}
+		w.step.Lock()
+		now := w.clock.Now()
+		kicks := w.act.kicks()
+		for {
+			v := w.act.at()
+			if _, err := w.once(ctx, now); err != nil || w.act.at() == v {
+				break
+			}
+			kicks = w.act.kicks()
+		}
+		w.step.Unlock()
+		w.act.pump(kicks)
+	}
+}
