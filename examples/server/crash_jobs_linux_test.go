@@ -1,0 +1,414 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// slack is what the server's milliseconds may differ from the client's time.
+const slack = 5 * time.Millisecond
+
+// An order is a job whose submission was acknowledged, and what its client knows of it.
+type order struct {
+	history
+	endpoint, id string
+	want         string // the output, when it completes
+	fails        string // or its error, when it is to fail
+	hook, sync   bool
+	ttl          time.Duration // 0: a day
+	called, had  time.Time     // of its submission: when it was asked for, and answered
+
+	shortened, short time.Time // the ttl was set to a second: asked for, and answered
+	cancelled        bool      // asked for
+	retried          int       // asked for
+
+	status  string // as it ended, if that is known
+	result  string // the whole object
+	results []string
+	ended   time.Time // when that was seen first
+	gone    bool
+	round   int
+}
+
+// last is how it was seen last, for counting.
+func (o *order) last() string {
+	switch {
+	case o.gone:
+		return "gone"
+	case o.status == "":
+		return "open"
+	}
+	return o.status
+}
+
+// A crashClient submits jobs and does things with those it has.
+type crashClient struct {
+	*crashes
+	name   string
+	rng    *rand.Rand
+	orders []*order
+	made   int
+}
+
+// step does one thing. It reports false when there was no answer.
+func (k *crashClient) step(ctx context.Context) bool {
+	n := k.rng.IntN(100)
+	if len(k.orders) == 0 || n < 50 {
+		return k.submit(ctx)
+	}
+	// Mostly one of the latest: it may still run.
+	o := k.orders[len(k.orders)-1-k.rng.IntN(min(len(k.orders), 6))]
+	if n%5 == 0 {
+		o = k.orders[k.rng.IntN(len(k.orders))]
+	}
+	switch {
+	case n < 70:
+		return k.look(ctx, o)
+	case n < 82:
+		return k.cancel(ctx, o)
+	case n < 95:
+		return k.retry(ctx, o)
+	default:
+		return k.shorten(ctx, o)
+	}
+}
+
+// draw makes up a job, and the body of its submission.
+func (k *crashClient) draw() (o *order, body string) {
+	k.made++
+	key := fmt.Sprintf("%s-%d", k.name, k.made)
+	o = &order{endpoint: echoEndpoint, round: k.round}
+	input := fmt.Sprintf(`{"key":%q}`, key)
+	switch n := k.rng.IntN(20); {
+	case n < 6:
+		input = fmt.Sprintf(`{"key":%q,"sleep_ms":%d}`, key, k.rng.IntN(200))
+	case n < 10:
+		o.fails = "it is " + key
+		input = fmt.Sprintf(`{"fail":%q}`, o.fails)
+	case n < 12:
+		input, o.want = fmt.Sprintf(`{"chunks":2,"key":%q}`, key), `[{"chunk":0},{"chunk":1}]`
+	case n < 14:
+		o.endpoint, input, o.want = helloEndpoint, fmt.Sprintf(`{"name":%q}`, key), fmt.Sprintf(`{"greeting":"hello, %s"}`, key)
+	}
+	if o.want == "" {
+		o.want = input
+	}
+	body = `{"input":` + input
+	if k.rng.IntN(3) == 0 {
+		o.hook = true
+		body += fmt.Sprintf(`,"webhook":%q`, k.mail.urls[k.rng.IntN(len(k.mail.urls))])
+	}
+	switch k.rng.IntN(12) {
+	case 0:
+		o.ttl = 10 * time.Second
+		body += `,"policy":{"ttl":10000}`
+	case 1:
+		o.sync = true
+	}
+	return o, body + "}"
+}
+
+func (k *crashClient) submit(ctx context.Context) bool {
+	o, body := k.draw()
+	path := "/v2/" + o.endpoint + "/run"
+	if o.sync {
+		path += "sync?wait=1000"
+	}
+	o.called = time.Now()
+	code, b, err := k.do(ctx, "POST", path, body)
+	o.had = time.Now()
+	if err != nil {
+		return false
+	}
+	var j job
+	if err := json.Unmarshal(b, &j); err != nil || code != http.StatusOK || j.ID == "" {
+		k.broken(o, "%s is answered with %d %s", path, code, b)
+		return true
+	}
+	o.id = j.ID
+	o.note(k.round, "%s %s: %s", path, body, b)
+	k.orders = append(k.orders, o)
+	if o.sync {
+		k.saw(o, b)
+	}
+	return true
+}
+
+func (k *crashClient) cancel(ctx context.Context, o *order) bool {
+	o.cancelled = true
+	code, b, err := k.do(ctx, "POST", "/v2/"+o.endpoint+"/cancel/"+o.id, "")
+	o.note(k.round, "cancel: %d %s %v", code, b, err)
+	var j job
+	switch {
+	case err != nil:
+		return false
+	case code == http.StatusNotFound:
+		k.lacks(o, time.Now())
+	case json.Unmarshal(b, &j) != nil || code != http.StatusOK:
+		k.broken(o, "cancel is answered with %d %s", code, b)
+	case o.status != "" && j.Status != o.status:
+		k.broken(o, "it was %s, and cancel says it is %s", o.status, j.Status)
+	default:
+		o.status = j.Status
+	}
+	return true
+}
+
+// retry runs a job that failed once more. What was known of its end is not so any more.
+func (k *crashClient) retry(ctx context.Context, o *order) bool {
+	if o.status != "FAILED" || o.sync || o.retried > 100 {
+		return k.look(ctx, o)
+	}
+	o.retried++
+	o.status, o.result, o.ended = "", "", time.Time{}
+	code, b, err := k.do(ctx, "POST", "/v2/"+o.endpoint+"/retry/"+o.id, "")
+	o.note(k.round, "retry: %d %s %v", code, b, err)
+	switch {
+	case err != nil:
+		return false
+	case code == http.StatusNotFound:
+		k.lacks(o, time.Now())
+	case code != http.StatusOK:
+		k.broken(o, "retry of a FAILED job is answered with %d %s", code, b)
+	}
+	return true
+}
+
+// shorten lets a job end its life in a second.
+func (k *crashClient) shorten(ctx context.Context, o *order) bool {
+	if o.ttl != 0 || o.sync || !o.shortened.IsZero() {
+		return k.look(ctx, o)
+	}
+	o.shortened = time.Now()
+	code, b, err := k.do(ctx, "GET", "/v2/"+o.endpoint+"/status/"+o.id+"?ttl=1000", "")
+	o.note(k.round, "status?ttl=1000: %d %s %v", code, b, err)
+	if err != nil {
+		return false
+	}
+	o.short = time.Now()
+	if code != http.StatusOK {
+		k.broken(o, "status?ttl=1000 is answered with %d %s", code, b)
+		return true
+	}
+	k.saw(o, b)
+	return true
+}
+
+// look asks for the status and holds it to what is known.
+func (k *crashClient) look(ctx context.Context, o *order) bool {
+	asked := time.Now()
+	code, b, err := k.do(ctx, "GET", "/v2/"+o.endpoint+"/status/"+o.id, "")
+	switch {
+	case err != nil:
+		return false
+	case code == http.StatusNotFound:
+		k.lacks(o, time.Now())
+	case code != http.StatusOK:
+		k.broken(o, "status is answered with %d %s", code, b)
+	case o.gone:
+		k.broken(o, "it was gone and is back: %s", b)
+	case o.over(asked):
+		k.broken(o, "its time was over at %v and it is there: %s", asked, b)
+	default:
+		k.saw(o, b)
+	}
+	return true
+}
+
+// lacks is a 404 at an instant.
+func (k *crashClient) lacks(o *order, at time.Time) {
+	if !o.gone && !o.mayEnd(at) {
+		k.broken(o, "it is lost: its time was not over at %v", at)
+	}
+	o.gone = true
+}
+
+// mayEnd reports whether its ttl or retention may be over.
+func (o *order) mayEnd(at time.Time) bool {
+	return o.ttl != 0 && !at.Before(o.called.Add(o.ttl-slack)) ||
+		o.sync && !at.Before(o.called.Add(time.Minute-slack)) ||
+		!o.shortened.IsZero() && !at.Before(o.shortened.Add(time.Second-slack))
+}
+
+// over reports whether one of them is.
+func (o *order) over(at time.Time) bool {
+	return o.ttl != 0 && at.After(o.had.Add(o.ttl+slack)) ||
+		o.sync && !o.ended.IsZero() && at.After(o.ended.Add(time.Minute+slack)) ||
+		!o.short.IsZero() && at.After(o.short.Add(time.Second+slack))
+}
+
+// saw notes the job object, which may be no other than before when it had ended.
+func (k *crashClient) saw(o *order, object []byte) {
+	var j struct {
+		ID, Status, Error string
+		Output            json.RawMessage
+	}
+	if err := json.Unmarshal(object, &j); err != nil || j.ID != o.id {
+		k.broken(o, "not its job object: %s: %v", object, err)
+		return
+	}
+	ended := j.Status != "IN_QUEUE" && j.Status != "IN_PROGRESS"
+	switch {
+	case !ended && o.status == "":
+		return
+	case o.status != "" && j.Status != o.status, o.result != "" && plain(object) != o.result:
+		o.note(k.round, "was %s %s", o.status, o.result)
+		k.broken(o, "it had ended, and is another now: %s", object)
+		return
+	case j.Status == "COMPLETED" && string(j.Output) == o.want && o.fails == "":
+	case j.Status == "FAILED" && j.Error == o.fails && o.fails != "":
+	case j.Status == "CANCELLED" && o.cancelled:
+	case j.Status == "FAILED" && strings.HasPrefix(j.Error, "harmful: ") && k.round-o.round >= serverless.MaxRestarts-1:
+	default:
+		k.broken(o, "nothing makes it end so: %s", object)
+		return
+	}
+	if o.result == "" {
+		o.note(k.round, "seen: %s", object)
+		o.status, o.result, o.ended = j.Status, plain(object), time.Now()
+		k.count(o, o.result)
+	}
+}
+
+// count holds an order to one result, and another one for each retry.
+func (c *crashes) count(o *order, result string) {
+	if slices.Contains(o.results, result) {
+		return
+	}
+	if o.results = append(o.results, result); len(o.results) > 1+o.retried {
+		c.broken(o, "it has %d results: %v", len(o.results), o.results)
+	}
+}
+
+// plain is a job object without its input: that of a webhook is that of its status then.
+func plain(object []byte) string {
+	members := map[string]any{}
+	if err := json.Unmarshal(object, &members); err != nil {
+		return string(object)
+	}
+	delete(members, "input")
+	b, err := json.Marshal(members)
+	if err != nil {
+		return string(object)
+	}
+	return string(b)
+}
+
+// audit looks at the latest jobs and some of the others.
+func (k *crashClient) audit(some int) {
+	for i, o := range k.orders {
+		if o.round >= k.round-1 || some >= len(k.orders) || k.rng.IntN(len(k.orders)) < some {
+			if !k.look(k.t.Context(), k.orders[i]) {
+				k.t.Errorf("the server does not answer")
+				return
+			}
+		}
+	}
+}
+
+// open is an order that has not ended, or whose webhook has not come. A worker of hello may
+// have been given a job without hearing of it: unless all is asked for, such a job is left.
+func (k *crashClient) open(all bool) *order {
+	for _, o := range k.orders {
+		if o.status == "" && !o.gone {
+			k.look(k.t.Context(), o)
+			if o.status == "" && !o.gone && (all || o.endpoint != helloEndpoint) {
+				return o
+			}
+		}
+		if o.hook && o.status != "" && !k.mail.has(o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// A mailbox gets webhooks, at several addresses: of one, few come at once.
+type mailbox struct {
+	urls    []string
+	mu      sync.Mutex
+	letters map[string]*letter // by job
+}
+
+// A letter is what came for a job.
+type letter struct {
+	count   int
+	objects []string // as plain makes them, each once
+	status  map[string]bool
+}
+
+func newMailbox(t *testing.T) *mailbox {
+	m := &mailbox{letters: map[string]*letter{}}
+	for range 4 {
+		srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if b, err := io.ReadAll(r.Body); err == nil {
+				m.put(t, b)
+			}
+		}))
+		t.Cleanup(srv.Close)
+		m.urls = append(m.urls, srv.URL)
+	}
+	return m
+}
+
+func (m *mailbox) put(t *testing.T, object []byte) {
+	var j job
+	if err := json.Unmarshal(object, &j); err != nil {
+		t.Errorf("a webhook brings %s: %v", object, err)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.letters[j.ID]
+	if l == nil {
+		l = &letter{status: map[string]bool{}}
+		m.letters[j.ID] = l
+	}
+	l.count++
+	l.status[j.Status] = true
+	if s := plain(object); !slices.Contains(l.objects, s) {
+		l.objects = append(l.objects, s)
+	}
+}
+
+// has reports whether the end of a job, as its client knows it, was posted.
+func (m *mailbox) has(o *order) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.letters[o.id]
+	return l != nil && (o.result != "" && slices.Contains(l.objects, o.result) || o.result == "" && l.status[o.status])
+}
+
+// check holds what was posted to what clients know: no job ended twice.
+func (m *mailbox) check(c *crashes) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := map[string]bool{}
+	for _, k := range c.clients {
+		for _, o := range k.orders {
+			known[o.id] = true
+			if l := m.letters[o.id]; l != nil {
+				for _, s := range l.objects {
+					c.count(o, s)
+				}
+			}
+		}
+	}
+	for id, l := range m.letters {
+		if !known[id] && len(l.objects) > 1 { // its submission had no answer, and nothing was done with it
+			c.broken(history(l.objects), "job %s ended more than once", id)
+		}
+	}
+}

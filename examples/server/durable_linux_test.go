@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// address is one that nothing listens on.
+func address(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestJobsPodsAndCredentialsOutliveAKilledServer(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	in := start(t, "-data", data)
+	done := get[job](in, "POST", "/v2/echo/run", `{"input":{"a":1}}`, http.StatusOK)
+	status := "/v2/echo/status/" + done.ID
+	eventually(t, "the job completes", func() bool {
+		return get[job](in, "GET", status, "", http.StatusOK).Status == "COMPLETED"
+	})
+	before := get[any](in, "GET", status, "", http.StatusOK)
+	running := get[job](in, "POST", "/v2/echo/run", `{"input":{"sleep_ms":2000}}`, http.StatusOK)
+	get[any](in, "POST", "/v2/registries", `{"name":"mine","username":"u","password":"hush-hush"}`, http.StatusCreated)
+	p := in.web()
+	in.follow(p.ID).await("system: container is healthy")
+	pids := processes(t, p.ID)
+	in.end(syscall.SIGKILL)
+
+	in = start(t, "-data", data)
+	if diff := cmp.Diff(before, get[any](in, "GET", status, "", http.StatusOK)); diff != "" {
+		t.Errorf("the result after the crash (-before +after):\n%s", diff)
+	}
+	eventually(t, "the job that was running is run again", func() bool {
+		return get[job](in, "GET", "/v2/echo/status/"+running.ID, "", http.StatusOK).Status == "COMPLETED"
+	})
+	eventually(t, "the pod is RUNNING", func() bool { return in.pod(p.ID).Status == "RUNNING" })
+	if diff := cmp.Diff(pids, processes(t, p.ID)); diff != "" {
+		t.Errorf("processes of the pod, want the same one (-before +after):\n%s", diff)
+	}
+	if text, err := visit(in.pod(p.ID).address()); err != nil || !strings.Contains(text, p.ID) {
+		t.Errorf("the pod answers %q, %v, want its id", text, err)
+	}
+	if got := fmt.Sprint(get[any](in, "GET", "/v2/registries", "", http.StatusOK)); !strings.Contains(got, "mine") {
+		t.Errorf("registries after the crash: %s, want mine", got)
+	}
+	in.act(p.ID, "terminate")
+	gone(t, p.ID)
+	in.stop()
+
+	err := filepath.WalkDir(data, func(path string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), "hush-hush") {
+			t.Errorf("%s shows the password of a registry", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPythonWorkersResultIsKeptOverARestartInTheMiddleOfItsJob(t *testing.T) {
+	t.Parallel()
+	interpreter := python(t)
+	script, err := filepath.Abs("testdata/worker.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := json.Marshal(map[string]any{
+		"images": map[string]any{"py/sync": map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": "sync"}}},
+		"endpoints": []any{map[string]any{
+			"id": "sync", "image": "py/sync", "cpu": []any{map[string]any{"id": "host", "vcpuCount": 2}},
+			"workers": map[string]any{"max": 1, "idleTimeout": 600}, "scaling": map[string]any{"type": "QUEUE_DELAY", "queueDelay": 0.5},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-addr", address(t), "-data", t.TempDir(), "-config", file(t, string(config))}
+	in := start(t, args...)
+	release := filepath.Join(t.TempDir(), "go")
+	id := in.run("sync", map[string]any{"act": "progress", "go": release})
+	eventually(t, "the job is under way", func() bool { return in.status("sync", id).Output != nil })
+	worker := in.status("sync", id).WorkerID
+	in.end(syscall.SIGKILL)
+
+	in = start(t, args...)
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the worker's result arrives", func() bool { return in.status("sync", id).Status == "COMPLETED" })
+	if j := in.status("sync", id); j.WorkerID != worker {
+		t.Errorf("the job was completed by %s, want %s, which had it before", j.WorkerID, worker)
+	}
+	if j := in.runsync("sync", map[string]any{}); j.Status != "COMPLETED" || j.WorkerID != worker {
+		t.Errorf("the next job is %s by %s, want COMPLETED by the same worker %s", j.Status, j.WorkerID, worker)
+	}
+}
+
+func TestAStoreIsCheckedAndCopied(t *testing.T) {
+	t.Parallel()
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	in := start(t, "-data", data)
+	get[job](in, "POST", "/v2/echo/runsync", `{"input":{"a":1}}`, http.StatusOK)
+	if text := refused(t, nil, "-data", data, "-check"); !strings.Contains(text, "in use") {
+		t.Errorf("a check beside the server: %q, want that the directory is in use", text)
+	}
+	in.stop()
+	out, err := command(t, nil, "-data", data, "-check", "-backup", backup).Output()
+	if err != nil || !strings.Contains(string(out), " 0 faults") || !strings.Contains(string(out), backup) {
+		t.Errorf("check and copy: %s, %v, want no faults and where the copy is", out, err)
+	}
+	if entries, err := os.ReadDir(backup); err != nil || len(entries) == 0 {
+		t.Errorf("the copy has %v, %v, want files", entries, err)
+	}
+	if text := refused(t, nil, "-data", filepath.Join(data, "nothing"), "-check"); !strings.Contains(text, "there is no store") {
+		t.Errorf("a check of nothing: %q, want that there is no store", text)
+	}
+}
+
+func TestAStoreUnderAnotherKeyIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	mine := file(t, `{"secretKey":"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}`)
+	in := start(t, "-data", data, "-config", mine)
+	in.stop()
+	other := file(t, `{"secretKey":"OTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}`)
+	for want, args := range map[string][]string{
+		"secret-key":       {"-addr", "127.0.0.1:0"},
+		"there is a store": {"-check"},
+		"the key is not":   {"-addr", "127.0.0.1:0", "-config", other},
+	} {
+		if text := refused(t, nil, append(args, "-data", data)...); !strings.Contains(text, data) || !strings.Contains(text, want) {
+			t.Errorf("%s: %q, want %q and the directory", args, text, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(data, "secret-key")); err == nil {
+		t.Error("a start that was refused left a key")
+	}
+	start(t, "-data", data, "-config", mine)
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheFirstLineIsTheAddressThenComeTheKeyAndTwoCommands(t *testing.T) {
+	t.Parallel()
+	in := startCommand(t, command(t, nil, "-addr", "127.0.0.1:0", "-data", t.TempDir()))
+	if !regexp.MustCompile(`^http://127\.0\.0\.1:[1-9]\d*$`).MatchString(in.url) {
+		t.Errorf("listening on %q, want http://127.0.0.1:PORT and nothing else", in.url)
+	}
+	key, ok := strings.CutPrefix(in.line(), "key: ")
+	if !ok || key == "" {
+		t.Fatal("the second line is not the key")
+	}
+	first, second := in.line(), in.line()
+	for _, l := range []string{first, second} {
+		if !strings.HasPrefix(l, "curl -H 'Authorization: Bearer "+key+"' ") || !strings.Contains(l, " "+in.url+"/v2/") {
+			t.Errorf("line %q is not a curl command with key and address", l)
+		}
+	}
+	in.stop()
+	if rest := in.rest(); len(rest) > 0 {
+		t.Errorf("more on standard output: %q", rest)
+	}
+}
+
+func TestTheCommandsThatAStartPrintsWork(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, "there is no "+tool)
+		}
+	}
+	in := startCommand(t, command(t, nil, "-addr", "127.0.0.1:0", "-data", ""))
+	in.line() // the key
+	for _, want := range []string{`"status":"COMPLETED"`, `"status":"PROVISIONING"`} {
+		line := in.line()
+		out, err := exec.Command("bash", "-c", line+" -sS").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s\nanswers %s (%v), want %s in it", line, out, err, want)
+		}
+	}
+}
+
+func TestTheKeyIsPrintedOnlyWhenItIsNew(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "new", "data")
+	args := []string{"-addr", "127.0.0.1:0", "-data", data}
+	in := startCommand(t, command(t, nil, args...))
+	key := strings.TrimPrefix(in.line(), "key: ")
+	in.stop()
+
+	kept, err := os.ReadFile(filepath.Join(data, "api-key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(kept) != key {
+		t.Errorf("the file has another key than was printed")
+	}
+	for path, want := range map[string]os.FileMode{data: 0o700, filepath.Join(data, "api-key"): 0o600} {
+		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("mode of %s is %v (%v), want %v", filepath.Base(path), fi.Mode().Perm(), err, want)
+		}
+	}
+
+	again := startCommand(t, command(t, nil, args...))
+	again.key = key
+	get[any](again, "GET", "/v2/pods", "", http.StatusOK)
+	again.stop()
+	if rest := again.rest(); len(rest) > 0 {
+		t.Errorf("the second start prints %q after its first line, want nothing", rest)
+	}
+	if log := again.stderr.String(); strings.Contains(log, key) {
+		t.Errorf("the key is in the log:\n%s", log)
+	}
+}
+
+func TestAKeyFromTheEnvironmentHasFullAccessAndIsNeitherPrintedNorKept(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	in := start(t, "-data", data)
+	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
+	get[any](in, "GET", "/v2/registries", "", http.StatusOK)
+	get[any](in, "GET", "/v2/echo/requests", "", http.StatusOK)
+	in.key = "another"
+	get[any](in, "GET", "/v2/pods", "", http.StatusUnauthorized)
+	in.stop()
+	if rest := in.rest(); len(rest) > 0 {
+		t.Errorf("printed: %q", rest)
+	}
+	if _, err := os.Stat(filepath.Join(data, "api-key")); err == nil {
+		t.Error("the key was written to the data directory")
+	}
+}
+
+func TestTheEnvironmentStandsInForFlags(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	config := file(t, `{"keys":[{"key":"bobs","user":"bob","scopes":["pods:read"]}],"catalog":"sample"}`)
+	in := startCommand(t, command(t, []string{
+		"PODYARD_ADDR=127.0.0.1:0", "PODYARD_DATA=" + data, "PODYARD_CONFIG=" + config,
+		"PODYARD_RUNTIME=sim", "PODYARD_API_KEY=" + testKey,
+	}))
+	if _, err := os.Stat(filepath.Join(data, "process")); err != nil {
+		t.Errorf("PODYARD_DATA was not used: %v", err)
+	}
+	in.key = "bobs"
+	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
+	get[any](in, "GET", "/v2/registries", "", http.StatusForbidden)
+}
+
+func TestFlagsBeatTheEnvironment(t *testing.T) {
+	t.Parallel()
+	in := startCommand(t, command(t, []string{
+		"PODYARD_ADDR=256.0.0.1:1", "PODYARD_DATA=/dev/null/data", "PODYARD_CONFIG=/nonexistent",
+		"PODYARD_RUNTIME=nonsense", "PODYARD_API_KEY=" + testKey,
+	}, "-addr", "127.0.0.1:0", "-data", t.TempDir(), "-config", file(t, `{}`), "-runtime", "process"))
+	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
+}
+
+func TestHealthNeedsNoKey(t *testing.T) {
+	t.Parallel()
+	in := start(t)
+	req := in.request("GET", "/healthz", "")
+	req.Header.Del("Authorization")
+	if status, _, err := send(req); status != http.StatusOK {
+		t.Errorf("GET /healthz without a key: %d (%v), want 200", status, err)
+	}
+	for _, path := range []string{"/healthz/", "/healthz/x", "//healthz"} {
+		if status, _ := in.do("GET", path, ""); status != http.StatusNotFound {
+			t.Errorf("GET %s: %d, want 404", path, status)
+		}
+	}
+}
+
+func TestASecondServerOnADataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	in := start(t, "-data", data)
+	for _, runtime := range []string{"process", "sim"} {
+		text := refused(t, nil, "-addr", "127.0.0.1:0", "-data", data, "-runtime", runtime)
+		if !strings.Contains(text, data) || !strings.Contains(text, "another server uses this directory") {
+			t.Errorf("-runtime %s: %q does not say that the directory is in use, and which", runtime, text)
+		}
+	}
+	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
+}
+
+// refused runs a server that does not start and returns what it says.
+func refused(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := command(t, env, args...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1; stderr: %s", code, &stderr)
+	}
+	if stdout.Len() > 0 {
+		t.Errorf("a server that is refused says on standard output: %s", &stdout)
+	}
+	text := strings.TrimSpace(stderr.String())
+	if !strings.HasPrefix(text, "server: ") || strings.Contains(text, "\n") {
+		t.Errorf("not one line that begins with \"server: \": %q", text)
+	}
+	return text
+}
+
+func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		config string
+		want   []string
+	}{
+		{"UnknownFlag", []string{"-nonsense"}, "", []string{"-nonsense", "-help"}},
+		{"Argument", []string{"nonsense"}, "", []string{`"nonsense"`}},
+		{"Address", []string{"-addr", "nonsense"}, "", []string{"-addr", "nonsense", "HOST:PORT"}},
+		{"Port", []string{"-addr", "127.0.0.1:99999"}, "", []string{"-addr", "127.0.0.1:99999", "65535"}},
+		{"PublicURL", []string{"-public-url", "example.com"}, "", []string{"-public-url", "example.com"}},
+		{"Runtime", []string{"-runtime", "nonsense"}, "", []string{"-runtime", "nonsense", "process, docker, sim or auto"}},
+		{"Docker", []string{"-runtime", "docker"}, "", []string{"-runtime docker", "no engine answers"}},
+		{"Backup", []string{"-backup", "copy"}, "", []string{"-backup", "no store"}},
+		{"Check", []string{"-check"}, "", []string{"-check", "no store"}},
+		{"TestDoubleForOthers", []string{"-test", "0.0.0.0:0"}, "", []string{"-test", "loopback"}},
+		{"NoConfig", []string{"-config", "nonexistent.json"}, "", []string{"-config", "nonexistent.json"}},
+		{"UnknownField", nil, `{"quotas":{"hours":1}}`, []string{"config.json", "unknown field", "/quotas/hours"}},
+		{"WrongType", nil, `{"keys":[{"key":"k","user":1}]}`, []string{"/keys/0/user", "number"}},
+		{"NoObject", nil, `[]`, []string{"config.json", "must be a JSON object"}},
+		{"WrongTypeOfAValueWithMembers", nil, `{"quotas":[]}`, []string{"/quotas", "array"}},
+		{"Fraction", nil, `{"limits":{"perWorkerRate":1.5}}`, []string{"/limits/perWorkerRate", "an integer"}},
+		{"ServiceDomain", nil, `{"serviceDomain":"a b"}`, []string{"config.json", "serviceDomain", `"a b"`}},
+		{"Twice", nil, `{"catalog":"host","catalog":"host"}`, []string{"duplicate"}},
+		{"Cut", nil, `{"catalog":`, []string{"byte 11"}},
+		{"Catalog", nil, `{"catalog":"nonsense"}`, []string{"catalog", "host or sample"}},
+		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"keys", "key 0", "user"}},
+		{"Scope", nil, `{"keys":[{"key":"k","user":"u"},{"key":"l","user":"u","scopes":["nonsense"]}]}`, []string{"config.json", "key 1", "nonsense"}},
+		{"NoCommand", nil, `{"images":{"local/x":{}}}`, []string{"images", "local/x", "command"}},
+		{"Quota", nil, `{"quotas":{"minute":-1}}`, []string{"quotas.minute"}},
+		{"SecretKey", nil, `{"secretKey":"c2hvcnQ="}`, []string{"secretKey", "32 bytes"}},
+		{"WebhookSecret", nil, `{"webhook":{"secrets":["c2hvcnQ="]}}`, []string{"webhook", "secret 0", "whsec_"}},
+		{"EndpointWithoutCompute", nil, `{"endpoints":[{"id":"py","image":"local/py","workers":{"max":2}}]}`, []string{"config.json", "endpoints", "py", "exactly one of gpu and cpu"}},
+		{"EndpointMember", nil, `{"endpoints":[{"id":"py","image":"local/py","worker":{"max":2}}]}`, []string{"endpoints", "py", "/worker: unknown property"}},
+		{"EndpointFlavor", nil, `{"endpoints":[{"id":"py","image":"local/py","cpu":[{"id":"cpu9","vcpuCount":2}]}]}`, []string{"endpoints", "py", "cpu9"}},
+		{"EndpointID", nil, `{"endpoints":[{"id":"pods","image":"local/py"}]}`, []string{"endpoints: 0", `"pods"`, "reserved"}},
+		{"EndpointWithoutID", nil, `{"endpoints":[{"image":"local/py"}]}`, []string{"endpoints: 0", "id"}},
+		{"EndpointTwice", nil, `{"endpoints":[{"id":"hello","image":"local/py"}]}`, []string{"endpoints: 0", `"hello"`, "already"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"-addr", "127.0.0.1:0", "-data", ""}, tt.args...)
+			if tt.config != "" {
+				args = append(args, "-config", file(t, tt.config))
+			}
+			text := refused(t, []string{noEngine}, args...)
+			for _, want := range tt.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q does not say %q", text, want)
+				}
+			}
+		})
+	}
+}
+
+// noEngine keeps a server off the engine of a machine that has one.
+const noEngine = "DOCKER_HOST=unix:///nonexistent/docker.sock"
+
+func TestARefusedServerLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"-runtime", "docker"}, {"-addr", "nonsense"}, {"-addr", "127.0.0.1:65536"},
+		{"-config", file(t, `{"keys":[{"key":"k","user":"u","scopes":["nonsense"]}]}`)},
+	} {
+		data := filepath.Join(t.TempDir(), "data")
+		refused(t, []string{noEngine}, append([]string{"-addr", "127.0.0.1:0", "-data", data}, args...)...)
+		if _, err := os.Stat(data); err == nil {
+			t.Errorf("%s: the data directory was made", args)
+		}
+	}
+}
+
+func TestHelpListsTheFlagsOfTheContract(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, nil, "-help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags []string
+	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
+		flags = append(flags, m[1])
+	}
+	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-public-url", "-runtime", "-test", "-version"}
+	if diff := cmp.Diff(want, flags); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	for _, def := range []string{`"127.0.0.1:8080"`, `"./podyard-data"`, `"auto"`} {
+		if !strings.Contains(string(out), def) {
+			t.Errorf("the help does not name the default %s", def)
+		}
+	}
+	if out, err := command(t, nil, "-version").Output(); err != nil || !strings.HasPrefix(string(out), "podyard ") {
+		t.Errorf("-version prints %q (%v)", out, err)
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/backend/podfleet"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless"
+)
+
+// wire makes the stores, the runtime and the services on them.
+func (v *server) wire(ctx context.Context) error {
+	v.findGPUs()
+	rt, err := v.runtime(ctx) // its lock is that of the data directory
+	if err != nil {
+		return err
+	}
+	if v.stores, err = openStores(ctx, v.settings, v.log); err != nil {
+		return err
+	}
+	st := v.stores
+	v.registries = registries.New(st.registries, &registries.Options{InUse: inUse{st.pods, st.endpoints}})
+	cat, hosts := v.hosts(rt)
+	storage, _ := pods.As[volumes.Storage](rt) // simulated volumes hold nothing
+	v.billing = billing.New(st.billing, nil)
+	v.volumes = volumes.New(st.volumes, cat, &volumes.Options{Meter: v.billing, InUse: pods.References{Pods: st.pods}, Storage: storage})
+	v.templates = templates.New(st.templates, &templates.Options{InUse: pods.References{Pods: st.pods}, Secrets: v.registries})
+	v.sshKeys = sshkeys.New(st.sshKeys)
+	v.pods, err = pods.New(st.pods, cat, hosts, &pods.Options{
+		Secrets: v.registries, Volumes: v.volumes, Templates: v.templates, Keys: v.sshKeys, Meter: v.billing,
+		Domain: v.settings.ServiceDomain, Log: v.log,
+		Foreign: podfleet.IsWorker,
+	})
+	if err != nil {
+		return err
+	}
+	err = st.endpoints.Create(ctx, &serverless.Endpoint{ID: echoEndpoint, Name: echoEndpoint, Created: time.Now()})
+	if err != nil && !errors.Is(err, serverless.ErrEndpointExists) {
+		return fmt.Errorf("endpoint %s: %w", echoEndpoint, err)
+	}
+	v.jobs = serverless.New(st.jobs, st.endpoints, &serverless.Options{
+		Logger: v.log, Sender: v.settings.webhooks, Catalog: podfleet.Catalog(cat), Registries: v.registries,
+		Templates: podfleet.Templates(v.templates),
+		Fleet:     podfleet.New(cat, hosts, &podfleet.Options{Secrets: v.registries}),
+		WorkerURL: v.workers.get, WorkerSecret: st.workerSecret,
+	})
+	return v.declare(ctx)
+}
+
+// hosts are this machine, or the made-up stock of the sample catalog.
+func (v *server) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
+	if v.settings.Catalog == "sample" {
+		cat := catalog.Sample()
+		return cat, pods.Hosts(cat, rt)
+	}
+	cores, memory, gpus := runtime.NumCPU(), machineMemory(), v.offered(rt)
+	return catalog.Local(cores, memory, gpus.types...), []pods.Host{{
+		ID: "local", DataCenter: catalog.LocalDataCenter, Runtime: rt, CUDA: gpus.cuda(),
+		GPUs: gpus.devices, // pods': their types are in no pool that workers are given
+		VCPU: map[string]int{catalog.HostFlavor: max(cores, 2)}, Memory: memory,
+	}}
+}
+
+// machineMemory is in GB. Where it cannot be read a small machine is assumed.
+func machineMemory() int {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 8
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		if rest, ok := strings.CutPrefix(sc.Text(), "MemTotal:"); ok {
+			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
+			if err == nil {
+				return max(kb>>20, 1)
+			}
+		}
+	}
+	return 8
+}
+
+// inUse says whether a pod or an endpoint names a registry credential.
+type inUse struct {
+	pods      pods.Store
+	endpoints serverless.EndpointStore
+}
+
+func (u inUse) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
+	if used, err := (pods.References{Pods: u.pods}).RegistryInUse(ctx, owner, id); used || err != nil {
+		return used, err
+	}
+	for e, err := range u.endpoints.List(ctx) {
+		if err != nil {
+			return false, err
+		}
+		if e.Owner == owner && e.Container.Registry == id {
+			return true, nil
+		}
+	}
+	return false, nil
+}
