@@ -1,0 +1,356 @@
+package podyard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/podyard/podyard"
+
+// A layer says what the packages of a path may import. The longest path that is the
+// package's, or contains it, decides. "x/..." is x and all below it.
+type layer struct {
+	path   string
+	module []string // of this module
+	third  []string // of others; the standard library is open to all
+	never  []string // what must not be in the closure, however it got there
+}
+
+var (
+	domains = []string{"pods/...", "serverless", "registries"}
+	ground  = []string{"problem", "internal/..."}
+	backend = slices.Concat(domains, ground)
+
+	noHTTP    = []string{"net/http"}
+	noTesting = []string{"testing"}
+	noEither  = []string{"net/http", "testing"}
+)
+
+const (
+	anything = "..."
+	retry    = "github.com/cenkalti/backoff/v4" // for a backend that reaches an engine or a database
+	strict   = "github.com/go-json-experiment/json/..."
+	compare  = "github.com/google/go-cmp/..."
+)
+
+// layers are the walls of the module, lowest first.
+var layers = []layer{
+	{path: ""}, // documentation only
+	{path: "problem", never: noEither},
+	{path: "internal", module: backend},
+	{path: "internal/clock", never: noEither},
+
+	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
+
+	{path: "pods", module: join(ground, "pods/catalog"), never: noEither},
+	{path: "pods/catalog", module: ground, never: noEither},
+	{path: "pods/templates", module: join(ground, "pods", "pods/catalog"), never: noEither},
+	{path: "pods/volumes", module: join(ground, "pods", "pods/catalog"), never: noEither},
+	{path: "pods/sshkeys", module: join(ground, "pods"), never: noEither},
+	{path: "pods/billing", module: join(ground, "pods", "pods/catalog"), never: noEither},
+	{path: "serverless", module: ground, never: noEither},
+	{path: "registries", module: ground, never: noEither},
+
+	{path: "pods/podstest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "pods/volumes/volumestest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "pods/templates/templatestest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "pods/billing/billingtest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "serverless/serverlesstest", module: join(ground, "serverless"), third: []string{compare}, never: noHTTP},
+	{path: "registries/registriestest", module: join(ground, "registries"), third: []string{compare}, never: noHTTP},
+
+	{path: "backend/memory", module: backend, third: []string{"github.com/hashicorp/go-memdb"}},
+	{path: "backend/disk", module: backend, third: []string{"github.com/cockroachdb/pebble/v2/..."}},
+	{path: "backend/postgres", module: backend, third: []string{"github.com/jackc/pgx/v5/...", retry}},
+	{path: "backend/process", module: backend, third: []string{retry}},
+	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
+	{path: "backend/docker", module: backend, third: []string{
+		"github.com/moby/moby/...", "github.com/containerd/errdefs", "tags.cncf.io/container-device-interface/...", retry,
+	}},
+	{path: "backend/podfleet", module: backend},
+	{path: "backend/webhook", module: backend},
+	{path: "backend/fault", module: backend},
+
+	{path: "httpapi", module: join(backend, "ratelimit"), third: []string{strict, "github.com/dunglas/httpsfv"}, never: noTesting},
+	{path: "httpapi/worker", module: backend, third: []string{strict, retry}, never: noTesting},
+	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},
+	{
+		path: "httpapi/double", module: join(backend, "ratelimit", "httpapi", "httpapi/...", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),
+		third: []string{strict}, never: noTesting,
+	},
+	{path: "httpapi/apitest", module: join(backend, "httpapi", "httpapi/double")},
+
+	{path: "examples", module: []string{anything}, third: []string{anything}},
+}
+
+func join(paths []string, more ...string) []string { return slices.Concat(paths, more) }
+
+// of is the layer of a package of this module, by its path within.
+func of(pkg string) (l layer, ok bool) {
+	for _, x := range layers {
+		if (pkg == x.path || x.path != "" && strings.HasPrefix(pkg, x.path+"/")) && (!ok || len(x.path) > len(l.path)) {
+			l, ok = x, true
+		}
+	}
+	return l, ok
+}
+
+func matches(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if p == anything {
+			return true
+		}
+		root, below := strings.CutSuffix(p, "/...")
+		return path == root || below && strings.HasPrefix(path, root+"/")
+	})
+}
+
+// within cuts the module off an import path.
+func within(path string) (rel string, ok bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// broken is the rule that an import by a package of this module breaks, or empty.
+func broken(importer, imported string) string {
+	from, _ := within(importer)
+	l, ok := of(from)
+	if !ok {
+		return "it is in no layer"
+	}
+	to, ours := within(imported)
+	switch {
+	case ours && !matches(l.module, to):
+		return "its layer may import of this module only " + strings.Join(l.module, " ")
+	case !ours && !standard(imported) && !matches(l.third, imported):
+		return "its layer may import of other modules only " + strings.Join(l.third, " ")
+	}
+	return ""
+}
+
+// brokenByTest is the same for imports of test files, which may use much more. Only
+// backends are held to something: they are tested alone.
+func brokenByTest(importer, imported string) string {
+	from, _ := within(importer)
+	to, ours := within(imported)
+	if !ours || !strings.HasPrefix(from, "backend/") || strings.HasPrefix(to, from) {
+		return ""
+	}
+	if to == "httpapi" || strings.HasPrefix(to, "httpapi/") {
+		return "a backend is below httpapi"
+	}
+	if strings.HasPrefix(to, "backend/") && to != "backend/memory" {
+		return "of other backends a test may use memory only"
+	}
+	return ""
+}
+
+// A listed is what the go command says of a package.
+type listed struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// list asks the go command, as a build for this system would. It looks at every
+// directory itself, too: only then does a cached result of the test end with a change.
+func list(t *testing.T, env ...string) (pkgs []listed) {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		if os.Getenv("PODYARD_CI") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("needs the go command: ", err)
+	}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v: %v\n%s", cmd, err, exit.Stderr)
+		}
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestPackagesImportWhatTheirLayerMay(t *testing.T) {
+	for _, env := range [][]string{
+		nil,
+		{"GOOS=linux", "CGO_ENABLED=0"}, {"GOOS=darwin", "CGO_ENABLED=0"}, {"GOOS=windows", "CGO_ENABLED=0"},
+	} {
+		for _, p := range list(t, env...) {
+			for _, dep := range p.Imports {
+				if rule := broken(p.ImportPath, dep); rule != "" {
+					t.Errorf("%v: %s imports %s: %s", env, p.ImportPath, dep, rule)
+				}
+			}
+			for _, dep := range slices.Concat(p.TestImports, p.XTestImports) {
+				if rule := brokenByTest(p.ImportPath, dep); rule != "" {
+					t.Errorf("%v: a test of %s imports %s: %s", env, p.ImportPath, dep, rule)
+				}
+			}
+			rel, _ := within(p.ImportPath)
+			l, _ := of(rel)
+			for _, dep := range p.Deps {
+				if slices.Contains(l.never, dep) {
+					t.Errorf("%v: %s has %s in its closure", env, p.ImportPath, dep)
+				}
+			}
+		}
+	}
+}
+
+func TestTopLevelIsWhatItWas(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		// The ones that .gitignore names are made by running things here.
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "podyard-data" && e.Name() != "node_modules" {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	want := []string{"backend", "examples", "httpapi", "internal", "pods", "problem", "ratelimit", "registries", "serverless"}
+	if diff := cmp.Diff(want, dirs); diff != "" {
+		t.Errorf("directories at the top (-want +got):\n%s", diff)
+	}
+}
+
+// The rules must be able to say no: each row is an import that does not exist.
+func TestRulesRefuseWhatTheyShould(t *testing.T) {
+	for _, row := range []struct {
+		importer, imported string
+		ok                 bool
+	}{
+		{"problem", "errors", true},
+		{"problem", "internal/clock", false},
+		{"problem", "github.com/google/go-cmp/cmp", false},
+		{"internal/clock", "problem", false},
+		{"ratelimit", "golang.org/x/time/rate", true},
+		{"ratelimit", "golang.org/x/time", false},
+		{"ratelimit", "problem", false},
+		{"pods", "problem", true},
+		{"pods", "internal/clock", true},
+		{"pods", "pods/catalog", true},
+		{"pods", "pods/volumes", false},
+		{"pods", "serverless", false},
+		{"pods", "golang.org/x/time/rate", false},
+		{"pods/catalog", "pods", false},
+		{"pods/volumes", "pods", true},
+		{"pods/volumes", "serverless", false},
+		{"serverless", "registries", false},
+		{"serverless", "pods", false},
+		{"serverless", "backend/memory", false},
+		{"serverless/serverlesstest", "github.com/google/go-cmp/cmp", true},
+		{"serverless/serverlesstest", "pods", false},
+		{"registries", "httpapi", false},
+		{"backend/memory", "github.com/hashicorp/go-memdb", true},
+		{"backend/memory", "github.com/hashicorp/go-memdb/internal", false},
+		{"backend/memory", "backend/fault", false},
+		{"backend/disk", "github.com/cockroachdb/pebble/v2", true},
+		{"backend/disk", "github.com/cockroachdb/pebble/v2/vfs", true},
+		{"backend/disk", "github.com/hashicorp/go-memdb", false},
+		{"backend/podfleet", "pods", true},
+		{"backend/podfleet", "serverless", true},
+		{"backend/podfleet", "backend/process", false},
+		{"backend/process", "httpapi", false},
+		{"backend/unheard", "errors", false},
+		{"httpapi", "net/http", true},
+		{"httpapi", "ratelimit", true},
+		{"httpapi", "backend/memory", false},
+		{"httpapi/worker", "backend/process", false},
+		{"httpapi/double", "backend/memory", true},
+		{"httpapi/double", "backend/disk", false},
+		{"httpapi/apitest", "httpapi/double", true},
+		{"examples/server", "backend/disk", true},
+		{"examples/server", "example.org/anything", true},
+		{"", "pods", false},
+		{"unheard", "errors", false},
+	} {
+		if rule := broken(full(row.importer), full(row.imported)); (rule == "") != row.ok {
+			t.Errorf("%q imports %q: %q, allowed should be %v", row.importer, row.imported, rule, row.ok)
+		}
+	}
+	for _, row := range []struct {
+		importer, imported string
+		ok                 bool
+	}{
+		{"backend/process", "backend/memory", true},
+		{"backend/process", "backend/process/internal", true},
+		{"backend/process", "backend/disk", false},
+		{"backend/process", "httpapi", false},
+		{"backend/process", "httpapi/double", false},
+		{"httpapi", "backend/memory", true},
+		{"registries", "backend/memory", true},
+	} {
+		if rule := brokenByTest(full(row.importer), full(row.imported)); (rule == "") != row.ok {
+			t.Errorf("a test of %q imports %q: %q, allowed should be %v", row.importer, row.imported, rule, row.ok)
+		}
+	}
+}
+
+func TestLongestPathDecides(t *testing.T) {
+	for pkg, want := range map[string]string{
+		"": "", "pods": "pods", "pods/catalog": "pods/catalog", "pods/catalog/x": "pods/catalog", "pods/podstest": "pods/podstest",
+		"httpapi/double": "httpapi/double", "internal/clock": "internal/clock", "internal/other": "internal",
+	} {
+		if l, ok := of(pkg); !ok || l.path != want {
+			t.Errorf("layer of %q = %q, %v; want %q", pkg, l.path, ok, want)
+		}
+	}
+	if l, ok := of("podsx"); ok {
+		t.Errorf("podsx is in layer %q: its name only begins like one", l.path)
+	}
+}
+
+// full is the import path of a path of this module; others are whole already.
+func full(path string) string {
+	if path == "" {
+		return module
+	}
+	if _, ours := of(path); ours || strings.Contains(path, "unheard") {
+		return module + "/" + path
+	}
+	return path
+}
