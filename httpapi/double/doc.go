@@ -44,8 +44,8 @@
 // [Server.FindRequests], [Server.FindJobs] and [Server.FindWebhooks] select what happened,
 // and explain what came near. Every request and answer is kept without keys, passwords of
 // registries, and s3Config; every job, also when it has been deleted; every attempt to
-// deliver a webhook, with its signature verified. The last 10,000 of each are kept, and 256
-// KB of each body.
+// deliver a webhook, with its signature and timestamp verified. The last 10,000 of each are
+// kept, and 256 KB of each body.
 //
 // # What it answers
 //

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -63,7 +64,7 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 		At: b.now(), URL: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
 		Header: r.Header.Clone(), Body: body,
 	}
-	if err := VerifyWebhook(b.secret, r.Header, body); err != nil {
+	if err := VerifyWebhook(b.secret, d.At, r.Header, body); err != nil {
 		d.Signature = err.Error()
 	}
 	res, err := b.answer(r, body, &d)
@@ -153,9 +154,14 @@ func (l *jobLog) endpointOf(id string) string {
 	return ""
 }
 
-// VerifyWebhook checks the signature of a webhook by the Standard Webhooks scheme, as a
-// receiver does: secret is "whsec_" and base64. It does not look at the time.
-func VerifyWebhook(secret string, h http.Header, body []byte) error {
+// WebhookTolerance is how far the timestamp of a webhook may be from the time at which it
+// is received, before it or after it.
+const WebhookTolerance = 5 * time.Minute
+
+// VerifyWebhook checks the signature and the timestamp of a webhook by the Standard
+// Webhooks scheme, as a receiver does at now: secret is "whsec_" and base64. Webhooks of a
+// double have the time of its clock (Server.Now).
+func VerifyWebhook(secret string, now time.Time, h http.Header, body []byte) error {
 	text, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil {
@@ -165,8 +171,16 @@ func VerifyWebhook(secret string, h http.Header, body []byte) error {
 	if id == "" || at == "" || sigs == "" {
 		return errors.New("it is not signed: Webhook-Id, Webhook-Timestamp or Webhook-Signature is missing")
 	}
-	if _, err := strconv.ParseInt(at, 10, 64); err != nil {
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
 		return errors.New("Webhook-Timestamp is not a number of seconds")
+	}
+	// In whole seconds, as the timestamp is.
+	switch d := now.Unix() - seconds; {
+	case d > int64(WebhookTolerance/time.Second):
+		return fmt.Errorf("Webhook-Timestamp is more than %v in the past: it may be a replay", WebhookTolerance)
+	case d < -int64(WebhookTolerance/time.Second):
+		return fmt.Errorf("Webhook-Timestamp is more than %v in the future", WebhookTolerance)
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + at + "."))

@@ -126,18 +126,48 @@ func TestWebhookSignatureIsVerified(t *testing.T) {
 	s.Handle("echo", echo)
 	run(t, s, "echo", `{"input":{},"webhook":"http://client.test/"}`)
 	d := s.RequireWebhook(t, apitest.WebhookMatch{Times: 1})
-	if err := double.VerifyWebhook(s.Double.WebhookSecret(), d.Header, d.Body); err != nil {
+	secret := s.Double.WebhookSecret()
+	if err := double.VerifyWebhook(secret, s.Now(), d.Header, d.Body); err != nil {
 		t.Errorf("the signature of the product = %v, want nil", err)
 	}
 	for rule, err := range map[string]error{
-		"another body":   double.VerifyWebhook(s.Double.WebhookSecret(), d.Header, append([]byte(" "), d.Body...)),
-		"another secret": double.VerifyWebhook("whsec_"+strings.Repeat("A", 44), d.Header, d.Body),
-		"no signature":   double.VerifyWebhook(s.Double.WebhookSecret(), http.Header{}, d.Body),
-		"no secret":      double.VerifyWebhook("", d.Header, d.Body),
+		"another body":   double.VerifyWebhook(secret, s.Now(), d.Header, append([]byte(" "), d.Body...)),
+		"another secret": double.VerifyWebhook("whsec_"+strings.Repeat("A", 44), s.Now(), d.Header, d.Body),
+		"no signature":   double.VerifyWebhook(secret, s.Now(), http.Header{}, d.Body),
+		"no secret":      double.VerifyWebhook("", s.Now(), d.Header, d.Body),
 	} {
 		if err == nil {
 			t.Errorf("%s: VerifyWebhook = nil, want an error", rule)
 		}
+	}
+}
+
+// A receiver takes a webhook five minutes late or early and no more, by the clock that has
+// stamped it.
+func TestWebhookTimestampHasATolerance(t *testing.T) {
+	s := apitest.Start(t)
+	s.Handle("echo", echo)
+	run(t, s, "echo", `{"input":{},"webhook":"http://client.test/"}`)
+	d := s.RequireWebhook(t, apitest.WebhookMatch{Times: 1})
+	for _, tt := range []struct {
+		after time.Duration
+		says  string // empty: it is taken
+	}{
+		{0, ""},
+		{double.WebhookTolerance, ""},
+		{double.WebhookTolerance + time.Second, "in the past"},
+		{-double.WebhookTolerance, ""},
+		{-double.WebhookTolerance - time.Second, "in the future"},
+	} {
+		err := double.VerifyWebhook(s.Double.WebhookSecret(), d.At.Add(tt.after), d.Header, d.Body)
+		if got := fmt.Sprint(err); (err == nil) != (tt.says == "") || !strings.Contains(got, tt.says) && tt.says != "" {
+			t.Errorf("%v after the timestamp: VerifyWebhook = %v, want %q", tt.after, err, tt.says)
+		}
+	}
+	h := d.Header.Clone()
+	h.Set("Webhook-Timestamp", "soon")
+	if err := double.VerifyWebhook(s.Double.WebhookSecret(), d.At, h, d.Body); err == nil || !strings.Contains(err.Error(), "number of seconds") {
+		t.Errorf("a timestamp that is no number: VerifyWebhook = %v, want an error that says so", err)
 	}
 }
 

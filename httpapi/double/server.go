@@ -46,7 +46,9 @@ type Options struct {
 	// made from the seed.
 	WebhookSecret string
 	// Receiver has webhooks go on to where they are meant for, after the inbox has seen
-	// them. Default: the inbox answers 200, and nothing leaves the process.
+	// them. Default: the inbox answers 200, and nothing leaves the process. Their timestamps
+	// are of the clock here: a receiver that compares them with the system's needs a Start
+	// close to it.
 	Receiver http.RoundTripper
 	// Settle is how long of wall time the clock waits for a worker or request that neither
 	// ends nor waits for the clock. Default DefaultSettle.
