@@ -184,6 +184,32 @@ func TestRequestsByStatusAndWithPayloads(t *testing.T) {
 	})
 }
 
+// A queue lists states: what the worker said of a failure is read besides.
+func TestAListingSaysWhyJobsFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		failed := order(t, s, withInput(`{"n":1}`))
+		takeOne(t, s, "w")
+		op := serverless.Op{Ref: failed, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no luck", Payload: []byte(`{"half":1}`)}
+		if err := s.Report(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+		order(t, s)
+		p, err := s.Requests(t.Context(), "alice", "echo", serverless.RequestsQuery{Limit: 10})
+		if err != nil || len(p.Jobs) != 2 {
+			t.Fatalf("Requests = %d jobs, %v, want 2", len(p.Jobs), err)
+		}
+		want := look(t, s, failed)
+		want.Input, want.Output = nil, nil
+		if diff := cmp.Diff(want, p.Jobs[1]); diff != "" || want.ErrorText() != "no luck" {
+			t.Errorf("the failed job (-want +got):\n%s", diff)
+		}
+		if j := p.Jobs[0]; j.Input != nil || j.Status != serverless.InQueue {
+			t.Errorf("the queued job is listed as %v with input %s, want IN_QUEUE without", j.Status, j.Input)
+		}
+	})
+}
+
 func TestListingThatTheQueueBreaksOffIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := shaky()

@@ -70,7 +70,8 @@ type JobQueue interface {
 	// number of the first, and they are the last ones when State.Chunks-State.Drained is
 	// their count. The cursor stays: OpDrain moves it.
 	Chunks(ctx context.Context, now Instant, ref Ref, maxBytes int) ([][]byte, State, error)
-	// List yields the jobs that q selects, newest first, without payloads.
+	// List yields the jobs that q selects, newest first: their Ref, Owner and State, and
+	// nothing else.
 	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
 	// Stats answers for one endpoint, all zero when it has had no job. It costs the same
 	// however many jobs there are.

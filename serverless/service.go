@@ -439,17 +439,21 @@ func (s *Service) Requests(ctx context.Context, owner, endpoint string, q Reques
 		}
 		p.Total++
 	}
-	if !q.Full {
-		return p, nil
-	}
 	full := p.Jobs[:0]
 	for _, j := range p.Jobs {
+		if !q.Full && j.Status != Failed { // the others' states say all that is shown of them
+			full = append(full, j)
+			continue
+		}
 		whole, err := s.queue.Get(ctx, now, j.Ref)
 		if errors.Is(err, ErrNotFound) {
 			continue // it went while we listed
 		}
 		if err != nil {
 			return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
+		}
+		if !q.Full {
+			whole = Job{Ref: whole.Ref, Owner: whole.Owner, State: whole.State, Error: whole.Error}
 		}
 		full = append(full, whole)
 	}

@@ -79,12 +79,11 @@ func (q *Jobs) listSome(now serverless.Instant, lq serverless.ListQuery, upTo ui
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, upTo, listStep, func(i uint32) {
-		j := q.job(i)
-		if j.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, j.Status) {
+		s := q.x.State(i)
+		if s.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, s.Status) {
 			return
 		}
-		j.Input, j.Output = nil, nil
-		jobs = append(jobs, j)
+		jobs = append(jobs, serverless.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: s})
 	})
 	return jobs, next
 }

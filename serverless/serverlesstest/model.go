@@ -206,9 +206,7 @@ func (m *Model) List(_ context.Context, now serverless.Instant, q serverless.Lis
 	})
 	return func(yield func(serverless.Job, error) bool) {
 		for _, j := range slices.Backward(list) {
-			job := j.Job
-			job.Input, job.Output = nil, nil
-			if !yield(job, nil) {
+			if !yield(serverless.Job{Ref: j.Ref, Owner: j.Owner, State: j.State}, nil) {
 				return
 			}
 		}

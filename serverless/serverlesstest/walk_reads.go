@@ -183,7 +183,7 @@ func (w *walker) compareList(ctx context.Context, lq serverless.ListQuery) ([]se
 				return nil, fmt.Errorf("List yields Seq %d after %d", j.Seq, last)
 			}
 			last = j.Seq
-			jobs = append(jobs, serverless.Job{Ref: j.Ref, Owner: j.Owner, State: j.State})
+			jobs = append(jobs, j)
 		}
 		return jobs, nil
 	})
