@@ -10,8 +10,8 @@ import (
 
 // cuda is the CUDA version with which a host runs GPUs of a type: those of another maker
 // than NVIDIA have none.
-func (s *Service) cuda(h *Host, gpu string) string {
-	if t, _ := s.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
+func (r *Placer) cuda(h *Host, gpu string) string {
+	if t, _ := r.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
 		return ""
 	}
 	return h.CUDA

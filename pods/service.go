@@ -44,22 +44,22 @@ type Options struct {
 // Its methods change what is wanted and return; [Service.Run], or whoever calls
 // [Service.Step], does the rest. Pods of another user do not exist: ErrNotFound.
 type Service struct {
-	store      Store
-	catalog    catalog.Catalog
-	hosts      map[string]*Host
-	order      []*Host
-	clock      Clock
-	secrets    PullSecrets
-	volumes    Volumes
-	templates  Templates
-	keys       PublicKeys
-	meter      Meter
-	domain     string
-	queue      bool
-	overcommit float64
-	grace      time.Duration
-	foreign    func(string) bool
-	log        *slog.Logger
+	store     Store
+	catalog   catalog.Catalog
+	placer    *Placer
+	hosts     map[string]*Host // the placer's, as is order
+	order     []*Host
+	clock     Clock
+	secrets   PullSecrets
+	volumes   Volumes
+	templates Templates
+	keys      PublicKeys
+	meter     Meter
+	domain    string
+	queue     bool
+	grace     time.Duration
+	foreign   func(string) bool
+	log       *slog.Logger
 
 	randMu sync.Mutex
 	rand   io.Reader
@@ -71,21 +71,21 @@ type Service struct {
 // New returns a service for the pods in store. An error says what is wrong with hosts,
 // which are those that this program runs; pods on others are left alone. o may be nil.
 func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
-	if err := checkHosts(c, hosts); err != nil {
-		return nil, err
-	}
 	var opt Options
 	if o != nil {
 		opt = *o
 	}
+	placer, err := NewPlacer(store, c, hosts, opt.Overcommit)
+	if err != nil {
+		return nil, err
+	}
 	s := &Service{
-		store: store, catalog: c, hosts: make(map[string]*Host),
+		store: store, catalog: c, placer: placer, hosts: placer.hosts, order: placer.order,
 		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.Queue,
-		overcommit: cmp.Or(opt.Overcommit, catalog.Overcommit),
-		grace:      cmp.Or(opt.Grace, time.Second),
-		foreign:    opt.Foreign, log: opt.Log, rand: opt.Rand,
+		grace:   cmp.Or(opt.Grace, time.Second),
+		foreign: opt.Foreign, log: opt.Log, rand: opt.Rand,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -95,10 +95,6 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
-	}
-	for _, h := range slices.Clone(hosts) {
-		s.hosts[h.ID] = &h
-		s.order = append(s.order, &h)
 	}
 	s.loop.init(cmp.Or(opt.Calls, 256))
 	return s, nil

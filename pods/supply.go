@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// A Demand is what pods of one kind would need of a host: Count GPUs of a type, or a
-// number of vCPUs of a flavor.
+// A Demand is what a pod, or the like, needs of a host: Count GPUs of a type, or a number
+// of vCPUs of a flavor.
 type Demand struct {
-	GPU   string // type; empty: CPU is set
-	Count int
-	CPU   string // flavor
-	VCPU  int
-	Cloud Cloud // empty: any
-	CUDA  CUDAVersions
+	GPU    string // type; empty: CPU is set
+	Count  int
+	CPU    string // flavor
+	VCPU   int
+	Memory int   // GB beside the vCPUs; 0: as the catalog says
+	Cloud  Cloud // empty: any
+	CUDA   CUDAVersions
 }
 
 // A Supply is what one host has for a Demand: how many such pods it could take now, and
@@ -30,18 +31,22 @@ type Supply struct {
 // that could take such a pod if it were empty. It claims nothing, and what it says may
 // have changed by the time it is read.
 func (s *Service) Supply(ctx context.Context, d Demand) ([]Supply, error) {
+	return s.placer.supply(ctx, &d)
+}
+
+func (r *Placer) supply(ctx context.Context, d *Demand) ([]Supply, error) {
 	var list []Supply
-	for _, h := range s.order {
-		if d.Cloud != "" && !h.in(d.Cloud) || d.GPU != "" && !d.CUDA.match(s.cuda(h, d.GPU)) {
+	for _, h := range r.order {
+		if !r.suits(h, d) {
 			continue
 		}
 		x := Supply{DataCenter: h.DataCenter}
 		var err error
 		if d.GPU != "" {
-			x.CUDA = s.cuda(h, d.GPU)
-			x.Free, x.Total, err = s.gpuSupply(ctx, h, d)
+			x.CUDA = r.cuda(h, d.GPU)
+			x.Free, x.Total, err = r.gpuSupply(ctx, h, d)
 		} else {
-			x.Free, x.Total, err = s.cpuSupply(ctx, h, d)
+			x.Free, x.Total, err = r.cpuSupply(ctx, h, d)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pods: look at what is free on %q: %w", h.ID, err)
@@ -53,21 +58,18 @@ func (s *Service) Supply(ctx context.Context, d Demand) ([]Supply, error) {
 	return list, nil
 }
 
-func (s *Service) gpuSupply(ctx context.Context, h *Host, d Demand) (free, total int, err error) {
+func (r *Placer) gpuSupply(ctx context.Context, h *Host, d *Demand) (free, total int, err error) {
 	i := slices.IndexFunc(h.GPUs, func(g HostGPUs) bool { return g.Type == d.GPU })
-	if i < 0 || d.Count < 1 {
-		return 0, 0, nil
-	}
-	if t, _ := s.catalog.GPU(d.GPU); d.Cloud != "" && d.Count > largest(t.MaxCount.Secure, t.MaxCount.Community, d.Cloud) {
+	if i < 0 || d.Count < 1 || r.tooMany(d) {
 		return 0, 0, nil
 	}
 	g := h.GPUs[i]
 	n, used := g.Count, int64(0)
 	if len(g.Devices) == 0 {
-		used, err = s.store.Used(ctx, h.counted(g.Type))
+		used, err = r.store.Used(ctx, h.counted(g.Type))
 	}
 	for _, device := range g.Devices {
-		taken, err := s.store.Used(ctx, h.device(device))
+		taken, err := r.store.Used(ctx, h.device(device))
 		if err != nil {
 			return 0, 0, err
 		}
@@ -77,12 +79,12 @@ func (s *Service) gpuSupply(ctx context.Context, h *Host, d Demand) (free, total
 	return max(n-int(used), 0) / d.Count, n / d.Count, err
 }
 
-func (s *Service) cpuSupply(ctx context.Context, h *Host, d Demand) (free, total int, err error) {
-	limit := s.promised(h, d.CPU)
+func (r *Placer) cpuSupply(ctx context.Context, h *Host, d *Demand) (free, total int, err error) {
+	limit := r.promised(h, d.CPU)
 	if d.VCPU < 1 || limit == 0 {
 		return 0, 0, nil
 	}
-	used, err := s.store.Used(ctx, h.vcpus(d.CPU))
+	used, err := r.store.Used(ctx, h.vcpus(d.CPU))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -90,11 +92,10 @@ func (s *Service) cpuSupply(ctx context.Context, h *Host, d Demand) (free, total
 	if h.Memory == 0 {
 		return free, total, nil
 	}
-	taken, err := s.store.Used(ctx, h.memory())
+	taken, err := r.store.Used(ctx, h.memory())
 	if err != nil {
 		return 0, 0, err
 	}
-	f, _ := s.catalog.CPU(d.CPU)
-	gb := f.Memory(d.VCPU)
+	gb := r.memory(d)
 	return min(free, max(h.Memory-int(taken), 0)/gb), min(total, h.Memory/gb), nil
 }
