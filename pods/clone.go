@@ -8,25 +8,37 @@ import (
 // Clone returns a copy of p that shares nothing with it.
 func (p *Pod) Clone() *Pod {
 	c := *p
-	if p.GPU != nil {
-		gpu := *p.GPU
-		c.GPU = &gpu
-	}
-	if p.CPU != nil {
-		cpu := *p.CPU
-		c.CPU = &cpu
-	}
+	c.GPU, c.CPU = copied(p.GPU), copied(p.CPU)
 	c.Config = p.Config.Clone()
 	c.DataCenters = slices.Clone(p.DataCenters)
 	c.CUDA.Allowed = slices.Clone(p.CUDA.Allowed)
 	c.Injected = maps.Clone(p.Injected)
-	c.Placement.Claims = slices.Clone(p.Placement.Claims)
-	c.Placement.Devices = slices.Clone(p.Placement.Devices)
+	c.Placement = p.Placement.clone()
 	c.Want.Applied = p.Want.Applied.Clone()
 	c.Seen.Ports = slices.Clone(p.Seen.Ports)
 	c.Used = slices.Clone(p.Used)
 	c.Journal = slices.Clone(p.Journal)
 	return &c
+}
+
+// Clone returns a copy of h that shares nothing with it.
+func (h Hold) Clone() Hold {
+	h.GPU, h.CPU, h.Placement = copied(h.GPU), copied(h.CPU), h.Placement.clone()
+	return h
+}
+
+func (p Placement) clone() Placement {
+	p.Claims, p.Devices = slices.Clone(p.Claims), slices.Clone(p.Devices)
+	return p
+}
+
+// copied is a pointer to a copy of what p points to.
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
 
 // Clone returns a copy of c that shares nothing with it.

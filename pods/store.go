@@ -20,7 +20,20 @@ type Filter struct {
 	Host  string
 }
 
-// A Store keeps pods. Changes are a few thousand a second at most, so a closure will do.
+// A Hold is what something that is not a pod has of a host: a worker of an endpoint. Its
+// claims count with those of pods, so that nothing is given to both.
+//
+// A Hold that a store returns is the caller's; one handed to a store stays the caller's.
+type Hold struct {
+	Holder    string // who has it, as its runtime knows it: its container's Spec.PodID
+	Image     string // what runs there, for those who list it
+	GPU       *GPU   // exactly one of GPU and CPU is set
+	CPU       *CPU
+	Placement Placement
+}
+
+// A Store keeps pods, and what others hold of their hosts. Changes are a few thousand a
+// second at most, so a closure will do.
 // It is safe for concurrent use, copies what it is given and returns copies.
 //
 // A pod that is returned is as durable as the store makes it: nothing is visible before
@@ -41,11 +54,19 @@ type Store interface {
 	Update(ctx context.Context, id string, fn func(*Pod) error) (*Pod, error)
 	// Delete removes the pod and its claims; ErrNotFound if it is not there.
 	Delete(ctx context.Context, id string) error
-	// Used is how many units of a resource are claimed by all pods.
+	// Hold stores h in place of what its holder had, atomically: ErrNoRoom if a claim would
+	// exceed its limit, in which case nothing was changed.
+	Hold(ctx context.Context, h Hold) error
+	// Release removes what a holder has, and its claims; nil if it has nothing.
+	Release(ctx context.Context, holder string) error
+	// Holds yields what is held, by Holder.
+	Holds(ctx context.Context) iter.Seq2[Hold, error]
+	// Used is how many units of a resource are claimed by all pods and holds.
 	Used(ctx context.Context, resource string) (int64, error)
-	// Watch calls f with the ids of pods that changed, on any server, until ctx ends; f
-	// must not block. They are hints: sent after the change is visible, repeated or lost
-	// now and then. A nil slice says that some were lost: look at everything. Watch
-	// returns only when ctx has ended (its error) or when it cannot go on.
+	// Watch calls f with the ids of pods that changed and the holders of holds that were
+	// released, on any server, until ctx ends; f must not block. They are hints: sent after
+	// the change is visible, repeated or lost now and then. A nil slice says that some were
+	// lost: look at everything. Watch returns only when ctx has ended (its error) or when it
+	// cannot go on.
 	Watch(ctx context.Context, f func(ids []string)) error
 }

@@ -115,6 +115,8 @@ func (c *checker) record(key, value []byte) error {
 		return json.Unmarshal(v, &serverless.Endpoint{})
 	case keyPod:
 		return json.Unmarshal(v, &pods.Pod{})
+	case keyHold:
+		return json.Unmarshal(v, &pods.Hold{})
 	case keyVolume:
 		return json.Unmarshal(v, &volumes.Volume{})
 	case keyTemplate:

@@ -41,6 +41,7 @@ type engine struct {
 	over  bool         // nothing is sent to queue any more
 
 	pods      podTable
+	holds     holdTable
 	endpoints table[serverless.Endpoint]
 	registers table[registries.Registry]
 	volumes   table[volumes.Volume]
@@ -135,7 +136,11 @@ func (e *engine) load(ctx context.Context) error {
 	if err := e.sweepIntents(); err != nil {
 		return err
 	}
-	if err := e.pods.load(e); err != nil {
+	claims := &ledger{sums: map[string]*claimed{}}
+	if err := e.pods.load(e, claims); err != nil {
+		return err
+	}
+	if err := e.holds.load(e, claims); err != nil {
 		return err
 	}
 	if err := e.endpoints.load(e, keyEndpoint, decodeJSON[serverless.Endpoint]); err != nil {

@@ -15,6 +15,7 @@ const (
 	keyMeta     = 'm' // name
 	keyEndpoint = 'e' // id
 	keyPod      = 'p' // id
+	keyHold     = 'h' // holder
 	keyRegistry = 'r' // id
 	keyVolume   = 'v' // id
 	keyTemplate = 't' // id
@@ -109,7 +110,7 @@ func open(key, record []byte) ([]byte, error) {
 var ErrDamaged = problem.New(problem.Unavailable, "a record of the store is damaged")
 
 var kindNames = map[byte]string{
-	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyRegistry: "a registry",
+	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyHold: "what is held", keyRegistry: "a registry",
 	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyUse: "what was used",
 	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
 	keyCount: "a counter", keyIntent: "a payload on its way",

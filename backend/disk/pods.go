@@ -19,15 +19,11 @@ type Pods struct{ s *Store }
 type podTable struct {
 	table[pods.Pod]
 	order  map[group3]*order // by owner, by host, and all
-	claims map[string]*claimed
+	claims *ledger
 }
 
 // A group3 names an order: of an owner's pods, of a host's, or (the zero value) of all.
 type group3 struct{ owner, host string }
-
-// claimed is how much of a resource is taken: shown is what is durable, held what a change
-// under way takes besides; what one gives back is held until it is durable.
-type claimed struct{ shown, held int64 }
 
 // An order is pods by Created and then ID.
 type order struct{ list []place }
@@ -44,78 +40,33 @@ func (a place) compare(b place) int {
 	return strings.Compare(a.id, b.id)
 }
 
-func (t *podTable) load(e *engine) error {
-	t.order, t.claims = map[group3]*order{}, map[string]*claimed{}
+func (t *podTable) load(e *engine, claims *ledger) error {
+	t.order, t.claims = map[group3]*order{}, claims
 	if err := t.table.load(e, keyPod, decodeJSON[pods.Pod]); err != nil {
 		return err
 	}
 	for _, r := range t.rows {
-		for _, c := range r.v.Placement.Claims {
-			t.claim(c.Resource).held += c.Units
-		}
-		t.publish(nil, r.v)
+		claims.load(r.v.Placement.Claims)
+		t.arrange(nil, r.v)
 	}
 	return nil
-}
-
-func (t *podTable) claim(resource string) *claimed {
-	c := t.claims[resource]
-	if c == nil {
-		c = &claimed{}
-		t.claims[resource] = c
-	}
-	return c
-}
-
-// reserve takes what a change needs more, or answers pods.ErrNoRoom and takes nothing.
-func (t *podTable) reserve(old, now []pods.Claim) error {
-	if slices.Equal(old, now) {
-		return nil
-	}
-	more := difference(old, now)
-	for _, c := range now {
-		if n := more[c.Resource]; n > 0 && t.claim(c.Resource).held+n > c.Limit {
-			return pods.ErrNoRoom
-		}
-	}
-	for resource, n := range more {
-		if n > 0 {
-			t.claim(resource).held += n
-		}
-	}
-	return nil
-}
-
-func difference(old, now []pods.Claim) map[string]int64 {
-	d := map[string]int64{}
-	for _, c := range old {
-		d[c.Resource] -= c.Units
-	}
-	for _, c := range now {
-		d[c.Resource] += c.Units
-	}
-	return d
 }
 
 // publish moves claims and places when a change has become durable.
 func (t *podTable) publish(old, now *pods.Pod) {
-	var before, after []pods.Claim
-	if old != nil {
-		before = old.Placement.Claims
+	t.claims.publish(podClaims(old), podClaims(now))
+	t.arrange(old, now)
+}
+
+func podClaims(p *pods.Pod) []pods.Claim {
+	if p == nil {
+		return nil
 	}
-	if now != nil {
-		after = now.Placement.Claims
-	}
-	for resource, n := range difference(before, after) {
-		c := t.claim(resource)
-		c.shown += n
-		if n < 0 {
-			c.held += n
-		}
-		if c.shown == 0 && c.held == 0 {
-			delete(t.claims, resource)
-		}
-	}
+	return p.Placement.Claims
+}
+
+// arrange moves a pod from its places to those that it now has.
+func (t *podTable) arrange(old, now *pods.Pod) {
 	was, is := groups(old), groups(now)
 	for _, g := range was {
 		if !slices.Contains(is, g) {
@@ -199,17 +150,12 @@ func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podT
 		if c.v, err = fn(t, old); err != nil {
 			return c, err
 		}
-		var before, after []pods.Claim
-		if old != nil {
-			before = old.Placement.Claims
-		}
 		if c.v != nil {
 			if c.value, err = json.Marshal(c.v); err != nil {
 				return c, fmt.Errorf("disk: encode pod %q: %w", id, err)
 			}
-			after = c.v.Placement.Claims
 		}
-		return c, t.reserve(before, after)
+		return c, t.claims.reserve(podClaims(old), podClaims(c.v))
 	}, t.publish)
 	if err == nil {
 		s.s.podHub.tell([]string{id})
@@ -301,12 +247,7 @@ func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	e.pods.mu.Lock()
-	defer e.pods.mu.Unlock()
-	if c := e.pods.claims[resource]; c != nil {
-		return c.shown, nil
-	}
-	return 0, nil
+	return e.pods.claims.used(resource), nil
 }
 
 // Watch implements pods.Store.

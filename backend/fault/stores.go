@@ -76,6 +76,21 @@ func (f *PodStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
 }
 
+// Hold implements pods.Store.
+func (f *PodStore) Hold(ctx context.Context, h pods.Hold) error {
+	return run(ctx, f.p, "pods.Hold", func() error { return f.s.Hold(ctx, h) })
+}
+
+// Release implements pods.Store.
+func (f *PodStore) Release(ctx context.Context, holder string) error {
+	return run(ctx, f.p, "pods.Release", func() error { return f.s.Release(ctx, holder) })
+}
+
+// Holds implements pods.Store. It fails before the first hold.
+func (f *PodStore) Holds(ctx context.Context) iter.Seq2[pods.Hold, error] {
+	return list(ctx, f.p, "pods.Holds", func() iter.Seq2[pods.Hold, error] { return f.s.Holds(ctx) })
+}
+
 // Used implements pods.Store.
 func (f *PodStore) Used(ctx context.Context, resource string) (int64, error) {
 	return do(ctx, f.p, "pods.Used", func() (int64, error) { return f.s.Used(ctx, resource) })

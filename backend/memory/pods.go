@@ -207,6 +207,11 @@ func (s *Pods) done(what, id string, err error) error {
 	if err != nil {
 		return podError(what, id, err)
 	}
+	s.tell(id)
+	return nil
+}
+
+func (s *Pods) tell(id string) {
 	s.mu.Lock()
 	list := make([]*podWatcher, 0, len(s.watchers))
 	for w := range s.watchers {
@@ -216,7 +221,6 @@ func (s *Pods) done(what, id string, err error) error {
 	for _, w := range list {
 		w.f([]string{id})
 	}
-	return nil
 }
 
 // podError names the pod where an error does not say enough by itself.

@@ -14,6 +14,7 @@ const (
 	podTable      = "pod"
 	podPlaceTable = "place"
 	podClaimTable = "claim"
+	podHoldTable  = "hold"
 )
 
 // podPlace is where a pod stands in the listings. It is apart from the pod because a
@@ -29,7 +30,7 @@ func podPlaceOf(p *pods.Pod) *podPlace {
 	return &podPlace{p.ID, p.Owner, p.Placement.Host, p.Created}
 }
 
-// podClaimed is how much of a resource the pods hold together.
+// podClaimed is how much of a resource pods and holds have together.
 type podClaimed struct {
 	resource string
 	units    int64
@@ -52,6 +53,7 @@ func podSchema() *memdb.DBSchema {
 		podTable:      {Name: podTable, Indexes: key(func(v any) string { return v.(*pods.Pod).ID })},
 		podPlaceTable: {Name: podPlaceTable, Indexes: places},
 		podClaimTable: {Name: podClaimTable, Indexes: key(func(v any) string { return v.(*podClaimed).resource })},
+		podHoldTable:  {Name: podHoldTable, Indexes: key(func(v any) string { return v.(*pods.Hold).Holder })},
 	}}
 }
 
@@ -66,6 +68,9 @@ func (k podKey) FromObject(v any) (bool, []byte, error) { return true, podTermin
 
 // FromArgs implements memdb.Indexer.
 func (k podKey) FromArgs(args ...any) ([]byte, error) { return podTerminated(args[0].(string)), nil }
+
+// PrefixFromArgs implements memdb.PrefixIndexer.
+func (k podKey) PrefixFromArgs(args ...any) ([]byte, error) { return []byte(args[0].(string)), nil }
 
 // podTerminated keeps one key from being the beginning of another.
 func podTerminated(s string) []byte { return append([]byte(s), 0) }

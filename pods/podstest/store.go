@@ -37,7 +37,7 @@ func TestStore(t *testing.T, store func(t *testing.T) pods.Store) {
 
 // StoreCases are the rules.
 func StoreCases() []StoreCase {
-	return slices.Concat(recordCases(), listCases(), claimCases(), hintCases())
+	return slices.Concat(recordCases(), listCases(), claimCases(), holdCases(), hintCases())
 }
 
 // born is when the pods of the suite are made: in a precision that every store has.
@@ -238,6 +238,7 @@ func recordCases() []StoreCase {
 				},
 				"Delete": func() error { return s.Delete(ctx, "a") },
 				"Get":    func() error { _, err := s.Get(ctx, "a"); return err },
+				"Hold":   func() error { return s.Hold(ctx, held("w", claim("r", 1, 1))) },
 			}
 			for name, call := range calls {
 				if err := call(); !errors.Is(err, context.Canceled) {
@@ -248,6 +249,7 @@ func recordCases() []StoreCase {
 			if _, err := s.Get(t.Context(), "b"); !errors.Is(err, pods.ErrNotFound) {
 				t.Errorf("Get of a pod whose Create was called off = %v, want ErrNotFound", err)
 			}
+			used(t, s, "r", 0)
 		},
 	}}
 }

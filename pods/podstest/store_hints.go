@@ -28,6 +28,15 @@ func hintCases() []StoreCase {
 			w.until(t, "a", func() bool { _, err := s.Get(t.Context(), "a"); return errors.Is(err, pods.ErrNotFound) })
 		},
 	}, {
+		"WatchTellsOfWhatIsFreeAgain",
+		"a watcher is told of a holder after what it had was released",
+		func(t *testing.T, s pods.Store) {
+			w := watchStore(t, s)
+			hold(t, s, held("w", claim("r", 1, 1)))
+			release(t, s, "w")
+			w.until(t, "w", func() bool { n, err := s.Used(t.Context(), "r"); return err == nil && n == 0 })
+		},
+	}, {
 		"WatchEndsWithItsContext",
 		"Watch returns the error of its context when that ends, and other watchers go on",
 		func(t *testing.T, s pods.Store) {

@@ -1,0 +1,95 @@
+package disk
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A ledger is what pods and holds take of each resource together.
+type ledger struct {
+	mu   sync.Mutex
+	sums map[string]*claimed
+}
+
+// claimed is how much of a resource is taken: shown is what is durable, held what a change
+// under way takes besides; what one gives back is held until it is durable.
+type claimed struct{ shown, held int64 }
+
+func (l *ledger) of(resource string) *claimed {
+	c := l.sums[resource]
+	if c == nil {
+		c = &claimed{}
+		l.sums[resource] = c
+	}
+	return c
+}
+
+// load adds what a record that is on disk claims.
+func (l *ledger) load(claims []pods.Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range claims {
+		sum := l.of(c.Resource)
+		sum.shown += c.Units
+		sum.held += c.Units
+	}
+}
+
+// reserve takes what a change needs more, or answers pods.ErrNoRoom and takes nothing.
+func (l *ledger) reserve(old, now []pods.Claim) error {
+	if slices.Equal(old, now) {
+		return nil
+	}
+	more := difference(old, now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range now {
+		if n := more[c.Resource]; n > 0 && l.of(c.Resource).held+n > c.Limit {
+			return pods.ErrNoRoom
+		}
+	}
+	for resource, n := range more {
+		if n > 0 {
+			l.of(resource).held += n
+		}
+	}
+	return nil
+}
+
+// publish moves claims when a change has become durable.
+func (l *ledger) publish(old, now []pods.Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for resource, n := range difference(old, now) {
+		c := l.of(resource)
+		c.shown += n
+		if n < 0 {
+			c.held += n
+		}
+		if c.shown == 0 && c.held == 0 {
+			delete(l.sums, resource)
+		}
+	}
+}
+
+func (l *ledger) used(resource string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.sums[resource]; c != nil {
+		return c.shown
+	}
+	return 0
+}
+
+func difference(old, now []pods.Claim) map[string]int64 {
+	d := map[string]int64{}
+	for _, c := range old {
+		d[c.Resource] -= c.Units
+	}
+	for _, c := range now {
+		d[c.Resource] += c.Units
+	}
+	return d
+}

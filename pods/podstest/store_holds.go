@@ -1,0 +1,175 @@
+package podstest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// held is a hold with something in every field.
+func held(holder string, claims ...pods.Claim) pods.Hold {
+	return pods.Hold{
+		Holder: holder, Image: "img", GPU: &pods.GPU{ID: "gpu", Count: 1}, CPU: &pods.CPU{ID: "cpu", VCPU: 2, Memory: 4},
+		Placement: pods.Placement{Host: "host", DataCenter: "D1", Claims: claims, Devices: []string{"a"}, Price: 1.25, Since: born},
+	}
+}
+
+func hold(t *testing.T, s pods.Store, h pods.Hold) {
+	t.Helper()
+	if err := s.Hold(t.Context(), h); err != nil {
+		t.Fatalf("Hold(%s) = %v, want nil", h.Holder, err)
+	}
+}
+
+func release(t *testing.T, s pods.Store, holder string) {
+	t.Helper()
+	if err := s.Release(t.Context(), holder); err != nil {
+		t.Fatalf("Release(%s) = %v, want nil", holder, err)
+	}
+}
+
+func holds(t *testing.T, s pods.Store, want ...pods.Hold) {
+	t.Helper()
+	var got []pods.Hold
+	for h, err := range s.Holds(t.Context()) {
+		if err != nil {
+			t.Fatalf("Holds = %v, want nil", err)
+		}
+		got = append(got, h)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("Holds (-want +got):\n%s", diff)
+	}
+}
+
+func holdCases() []StoreCase {
+	return []StoreCase{{
+		"WhatIsHeldIsListed",
+		"Holds yields every field of every hold, by holder; a hold is no pod",
+		func(t *testing.T, s pods.Store) {
+			holds(t, s)
+			list := []pods.Hold{held("a", claim("r", 1, 4)), held("ab"), held("b", claim("r", 2, 4), claim("r2", 1, 1)), {Holder: "bare"}}
+			for _, i := range []int{2, 0, 3, 1} {
+				hold(t, s, list[i].Clone())
+			}
+			holds(t, s, list...)
+			used(t, s, "r", 3)
+			used(t, s, "r2", 1)
+			if _, err := s.Get(t.Context(), "a"); !errors.Is(err, pods.ErrNotFound) {
+				t.Errorf("Get of a holder = %v, want ErrNotFound", err)
+			}
+			for p, err := range s.List(t.Context(), pods.Filter{}) {
+				t.Errorf("List yields %+v, %v, want nothing", p, err)
+			}
+			create(t, s, bare("a", "o", 0)) // its id is not taken
+			holds(t, s, list...)
+		},
+	}, {
+		"HoldsAreCopied",
+		"what a caller does with a hold that it gave or was given changes nothing in the store",
+		func(t *testing.T, s pods.Store) {
+			spoil := func(h *pods.Hold) {
+				h.GPU.Count, h.CPU.VCPU, h.Placement.Devices[0], h.Placement.Claims[0].Units = 9, 9, "spoilt", 9
+			}
+			h := held("a", claim("r", 1, 4))
+			hold(t, s, h)
+			spoil(&h)
+			holds(t, s, held("a", claim("r", 1, 4)))
+			for h, err := range s.Holds(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				spoil(&h)
+			}
+			holds(t, s, held("a", claim("r", 1, 4)))
+		},
+	}, {
+		"PodsAndHoldsShareWhatThereIs",
+		"a pod has no room for what is held, nor a hold for what a pod claims, and then nothing is changed",
+		func(t *testing.T, s pods.Store) {
+			hold(t, s, held("w", claim("r", 3, 4)))
+			if err := s.Create(t.Context(), holding("a", "r", 2)); !errors.Is(err, pods.ErrNoRoom) {
+				t.Errorf("Create = %v, want ErrNoRoom", err)
+			}
+			create(t, s, holding("b", "r", 1))
+			if err := s.Hold(t.Context(), held("x", claim("first", 1, 1), claim("r", 1, 4))); !errors.Is(err, pods.ErrNoRoom) {
+				t.Errorf("Hold = %v, want ErrNoRoom", err)
+			}
+			holds(t, s, held("w", claim("r", 3, 4)))
+			used(t, s, "r", 4)
+			used(t, s, "first", 0)
+			if err := s.Delete(t.Context(), "b"); err != nil {
+				t.Fatal(err)
+			}
+			hold(t, s, held("x", claim("r", 1, 4)))
+		},
+	}, {
+		"AHoldTakesThePlaceOfTheOneBefore",
+		"a second Hold of a holder replaces the first: its own claims do not stand in the way, and without room the first stays",
+		func(t *testing.T, s pods.Store) {
+			for range 2 {
+				hold(t, s, held("w", claim("r", 4, 4)))
+			}
+			used(t, s, "r", 4)
+			hold(t, s, held("w", claim("r", 2, 4), claim("r2", 1, 1)))
+			used(t, s, "r", 2)
+			hold(t, s, held("x", claim("r", 2, 4)))
+			if err := s.Hold(t.Context(), held("w", claim("r", 3, 4))); !errors.Is(err, pods.ErrNoRoom) {
+				t.Errorf("Hold of more = %v, want ErrNoRoom", err)
+			}
+			holds(t, s, held("w", claim("r", 2, 4), claim("r2", 1, 1)), held("x", claim("r", 2, 4)))
+			hold(t, s, held("w"))
+			used(t, s, "r", 2)
+			used(t, s, "r2", 0)
+		},
+	}, {
+		"WhatIsReleasedIsFree",
+		"Release removes a hold and its claims; of a holder that has nothing it is nil",
+		func(t *testing.T, s pods.Store) {
+			hold(t, s, held("w", claim("r", 4, 4)))
+			hold(t, s, held("x"))
+			for range 2 {
+				release(t, s, "w")
+				used(t, s, "r", 0)
+				holds(t, s, held("x"))
+			}
+			release(t, s, "never")
+			create(t, s, holding("a", "r", 4))
+			release(t, s, "a") // a pod's claims are the pod's
+			used(t, s, "r", 4)
+		},
+	}, {
+		"OneUnitGoesToAPodOrToAHold",
+		"of pods that are created and holds that are stored at once no more get a unit than there are units",
+		func(t *testing.T, s pods.Store) {
+			var got atomic.Int64
+			var wg sync.WaitGroup
+			take := func(what string, do func() error) {
+				wg.Go(func() {
+					switch err := do(); {
+					case err == nil:
+						got.Add(1)
+					case !errors.Is(err, pods.ErrNoRoom):
+						t.Errorf("%s = %v, want nil or ErrNoRoom", what, err)
+					}
+				})
+			}
+			for i := range 8 {
+				take("Create", func() error { return s.Create(t.Context(), holding(fmt.Sprint(i), "r", 1)) })
+				take("Hold", func() error { return s.Hold(t.Context(), held(fmt.Sprint("w", i), claim("r", 1, 4))) })
+			}
+			wg.Wait()
+			if got.Load() != 4 {
+				t.Errorf("%d pods and holders got one of 4 units", got.Load())
+			}
+			used(t, s, "r", 4)
+		},
+	}}
+}
