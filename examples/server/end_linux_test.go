@@ -189,8 +189,9 @@ func TestWhatAKilledServerLeavesIsEndedByTheNext(t *testing.T) {
 			gone(t, p.ID)
 			if tt.status == "" {
 				get[any](next, "GET", "/v2/pods/"+p.ID, "", http.StatusNotFound)
-			} else if got := next.pod(p.ID); got.Status != tt.status {
-				t.Errorf("the pod is %s, want %s", got.Status, tt.status)
+			} else {
+				// The server answers before it has looked at every pod.
+				eventually(t, "the pod is "+tt.status, func() bool { return next.pod(p.ID).Status == tt.status })
 			}
 			next.stop()
 			if left, _ := filepath.Glob(filepath.Join(tmp, "podyard-*", "*")); len(left) > 0 {
