@@ -137,16 +137,6 @@ func measure(jobs []serverless.Job) (size int64, err error) {
 		}
 		size += int64(len(jobs[i].Input) + len(jobs[i].Output) + len(jobs[i].Extra))
 	}
-	if len(jobs) < 2 {
-		return size, nil
-	}
-	seen := make(map[serverless.Ref]struct{}, len(jobs))
-	for i := range jobs {
-		seen[jobs[i].Ref] = struct{}{}
-	}
-	if len(seen) < len(jobs) {
-		return 0, serverless.ErrExists
-	}
 	return size, nil
 }
 
@@ -208,14 +198,13 @@ func (q *queue) take(ctx context.Context, jobs []serverless.Job, in []coming) er
 			return serverless.ErrExists
 		}
 	}
-	// find may have let others in between.
 	for k := range jobs {
-		if q.x.Find(jobs[k].Ref) != 0 {
+		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner)
+		if !ok { // twice among jobs, or find let somebody in
+			q.drop(in[:k])
 			return serverless.ErrExists
 		}
-	}
-	for k := range jobs {
-		i, uid := q.x.Add(jobs[k].Ref, jobs[k].Owner), q.uid.Add(1)-1
+		uid := q.uid.Add(1) - 1
 		note, marks := jobindex.Note{Tag: uid}, jobindex.Busy
 		if jobs[k].Output != nil || jobs[k].Error != "" {
 			note.Output = 1
@@ -233,6 +222,10 @@ func (q *queue) take(ctx context.Context, jobs []serverless.Job, in []coming) er
 func (q *queue) untake(in []coming) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.drop(in)
+}
+
+func (q *queue) drop(in []coming) {
 	for _, c := range in {
 		q.rest(c.i)
 		q.x.Drop(c.i)
@@ -302,10 +295,10 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 		if len(order)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if q.x.Find(s.ref) != 0 {
+		i, ok := q.x.Add(s.ref, s.owner)
+		if !ok {
 			return fmt.Errorf("%w: two jobs of the same id", damaged(key))
 		}
-		i := q.x.Add(s.ref, s.owner)
 		q.x.SetNote(i, s.note)
 		q.x.Mark(i, s.marks, 0)
 		q.x.Load(i, &s.state)

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/problem"
@@ -24,8 +25,8 @@ type Jobs struct {
 	seq    uint64
 	token  serverless.Token
 
-	watchMu  sync.RWMutex
-	watchers []*watcher
+	watchMu  sync.Mutex // guards changes of watchers
+	watchers atomic.Pointer[[]*watcher]
 }
 
 var _ serverless.JobQueue = (*Jobs)(nil)
@@ -34,6 +35,7 @@ var _ serverless.JobQueue = (*Jobs)(nil)
 func NewJobs() *Jobs {
 	q := &Jobs{x: jobindex.New(), extras: map[uint32]*extra{}, token: 1 << 32}
 	q.outbox.entries = map[entryKey]*entry{}
+	q.watchers.Store(&[]*watcher{})
 	return q
 }
 
@@ -61,44 +63,33 @@ func (q *Jobs) Enqueue(_ context.Context, jobs []serverless.Job) error {
 }
 
 func (q *Jobs) enqueue(jobs []serverless.Job) error {
-	if err := checkIDs(jobs); err != nil {
-		return err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range jobs {
-		if q.x.Find(jobs[i].Ref) != 0 {
-			return serverless.ErrExists
-		}
-	}
-	for i := range jobs {
-		q.insert(&jobs[i])
-	}
-	return nil
-}
-
-// checkIDs looks at what can be said of the jobs without the queue.
-func checkIDs(jobs []serverless.Job) error {
 	for i := range jobs {
 		if n := len(jobs[i].ID); n == 0 || n > serverless.MaxJobID {
 			return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", serverless.MaxJobID)
 		}
 	}
-	if len(jobs) == 1 {
-		return nil
-	}
-	seen := make(map[serverless.Ref]struct{}, len(jobs))
+	var one [1]uint32
+	recs := one[:0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := range jobs {
-		seen[jobs[i].Ref] = struct{}{}
+		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner)
+		if !ok {
+			for _, rec := range recs {
+				q.x.Drop(rec)
+			}
+			return serverless.ErrExists
+		}
+		recs = append(recs, rec)
 	}
-	if len(seen) < len(jobs) {
-		return serverless.ErrExists
+	for i, rec := range recs {
+		q.show(rec, &jobs[i])
 	}
 	return nil
 }
 
-func (q *Jobs) insert(j *serverless.Job) {
-	i := q.x.Add(j.Ref, j.Owner)
+// show makes a job visible that was added.
+func (q *Jobs) show(i uint32, j *serverless.Job) {
 	q.seq++
 	j.Seq = q.seq
 	*q.bodies.put(i) = body{input: j.Input, output: j.Output}
@@ -136,7 +127,6 @@ func (q *Jobs) extra(i uint32) *extra {
 // Apply makes each move.
 func (q *Jobs) Apply(_ context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
 	var evs []serverless.Event
-	watched := q.watched()
 	q.mu.Lock()
 	for i := range ops {
 		rec := q.x.Find(ops[i].Ref)
@@ -144,26 +134,33 @@ func (q *Jobs) Apply(_ context.Context, now serverless.Instant, ops []serverless
 			res[i] = serverless.Result{Err: serverless.ErrNotFound}
 			continue
 		}
-		var worker serverless.WorkerID
-		res[i], worker = q.move(now, rec, &ops[i])
-		if watched {
-			evs = res[i].Effect.Events(evs, ops[i].Ref, worker)
-		}
+		res[i], evs = q.move(now, rec, &ops[i], evs)
 	}
 	q.mu.Unlock()
 	q.tell(evs)
 	return nil
 }
 
-// move applies one op to a job, and says which worker had it before.
-func (q *Jobs) move(now serverless.Instant, i uint32, op *serverless.Op) (serverless.Result, serverless.WorkerID) {
+// tells are the effects that watchers hear of.
+const tells = serverless.EvReady | serverless.EvDone | serverless.EvStop | serverless.EvChunk
+
+// move applies one op to a job, and appends what it has to tell. Whoever begins to watch
+// from here on sees the job as the move leaves it.
+func (q *Jobs) move(now serverless.Instant, i uint32, op *serverless.Op, evs []serverless.Event) (serverless.Result, []serverless.Event) {
 	before := q.x.State(i)
-	s := before
-	eff, err := s.Apply(now, op)
-	if eff != 0 {
-		q.carryOut(now, i, &before, &s, eff, op)
+	res := serverless.Result{State: before}
+	res.Effect, res.Err = res.State.Apply(now, op)
+	if res.Effect&tells != 0 && q.watched() {
+		ref := op.Ref
+		if ref.ID == "" {
+			ref = q.x.Ref(i)
+		}
+		evs = res.Effect.Events(evs, ref, before.Worker)
 	}
-	return serverless.Result{State: s, Effect: eff, Err: err}, before.Worker
+	if res.Effect != 0 {
+		q.carryOut(now, i, &before, &res.State, res.Effect, op)
+	}
+	return res, evs
 }
 
 // carryOut does what an effect says.

@@ -9,15 +9,12 @@ import (
 // Claim leases what is ready.
 func (q *Jobs) Claim(_ context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
 	var evs []serverless.Event
-	watched := q.watched()
 	q.mu.Lock()
 	for i := range slots {
 		out, evs = q.claim(now, &slots[i], out, evs)
 	}
 	q.mu.Unlock()
-	if watched {
-		q.tell(evs)
-	}
+	q.tell(evs)
 	return out, nil
 }
 
@@ -34,10 +31,8 @@ func (q *Jobs) claim(now serverless.Instant, s *serverless.Slot, out []serverles
 			continue
 		}
 		op := serverless.Op{Kind: serverless.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
-		name := q.x.Name(i)
-		res, worker := q.move(now, i, &op)
-		if res.Err != nil { // past its ttl: it is deleted now, and that is to be told
-			evs = q.events(evs, &name, worker, res.Effect)
+		var res serverless.Result
+		if res, evs = q.move(now, i, &op, evs); res.Err != nil { // past its ttl: it is deleted now
 			continue
 		}
 		q.token++

@@ -16,9 +16,8 @@ func (q *Jobs) Expire(_ context.Context, now serverless.Instant, limit int) (ser
 		if i == 0 {
 			break
 		}
-		name := q.x.Name(i)
-		res, worker := q.move(now, i, &op)
-		evs = q.events(evs, &name, worker, res.Effect)
+		var res serverless.Result
+		res, evs = q.move(now, i, &op, evs)
 		if res.Effect&serverless.Delete == 0 {
 			q.x.Rearm(i)
 		}
@@ -41,9 +40,8 @@ func (q *Jobs) Purge(_ context.Context, now serverless.Instant, p serverless.Pur
 	})
 	op := serverless.Op{Kind: serverless.OpPurge}
 	for _, i := range queued {
-		name := q.x.Name(i)
-		res, worker := q.move(now, i, &op)
-		evs = q.events(evs, &name, worker, res.Effect)
+		var res serverless.Result
+		res, evs = q.move(now, i, &op, evs)
 		if res.Err == nil {
 			removed++
 		}

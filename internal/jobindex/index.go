@@ -54,18 +54,30 @@ func (d *ident) name() uint32 {
 	return uint32(d.bits[0]) | uint32(d.bits[1])<<8 | uint32(d.bits[2])<<16 | uint32(d.bits[3])<<24
 }
 
-// Add makes room for a job that is not there, hidden until Show.
-func (x *Index) Add(ref serverless.Ref, owner string) uint32 {
-	d, ok := pack(ref.ID)
-	if !ok {
+// Add makes room for a job, hidden until Show; ok is false if there is one of this name.
+func (x *Index) Add(ref serverless.Ref, owner string) (i uint32, ok bool) {
+	d, packed := pack(ref.ID)
+	if !packed {
 		d = named(x.names.hold(string(ref.ID)))
 	}
-	i := x.t.add(x.names.hold(ref.Endpoint), d)
+	ep := x.names.hold(ref.Endpoint)
+	if i, ok = x.t.add(ep, &d); !ok {
+		x.unname(ep, &d)
+		return 0, false
+	}
 	r := x.t.at(i)
 	r.owner = x.names.hold(owner)
 	r.marks = Hidden
 	r.prev, r.next = i, i
-	return i
+	return i, true
+}
+
+// unname drops the names of a ref.
+func (x *Index) unname(endpoint uint32, d *ident) {
+	x.names.drop(endpoint)
+	if d.form == formName {
+		x.names.drop(d.name())
+	}
 }
 
 // Load gives a hidden job a state without showing it: what is read in any order is shown in
@@ -134,32 +146,12 @@ func (x *Index) known(endpoint string) *line {
 
 // Ref is the job's name.
 func (x *Index) Ref(i uint32) serverless.Ref {
-	n := x.Name(i)
-	return n.Ref()
-}
-
-// A Name is a ref in the form in which the index has it. It stays good when the job is gone.
-type Name struct {
-	id             ident
-	endpoint, text string
-}
-
-// Name is the job's name, for less than Ref.
-func (x *Index) Name(i uint32) Name {
 	r := x.t.at(i)
-	n := Name{id: r.id, endpoint: x.names.text(r.endpoint)}
+	endpoint := x.names.text(r.endpoint)
 	if r.id.form == formName {
-		n.text = x.names.text(r.id.name())
+		return serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(x.names.text(r.id.name()))}
 	}
-	return n
-}
-
-// Ref is the ref that the name stands for.
-func (n *Name) Ref() serverless.Ref {
-	if n.id.form == formName {
-		return serverless.Ref{Endpoint: n.endpoint, ID: serverless.JobID(n.text)}
-	}
-	return serverless.Ref{Endpoint: n.endpoint, ID: n.id.unpack()}
+	return serverless.Ref{Endpoint: endpoint, ID: r.id.unpack()}
 }
 
 // Owner is the user whose job it is.
@@ -260,10 +252,7 @@ func (x *Index) delete(i uint32) {
 	}
 	endpoint, id := r.endpoint, r.id
 	x.t.remove(i)
-	x.names.drop(endpoint)
-	if id.form == formName {
-		x.names.drop(id.name())
-	}
+	x.unname(endpoint, &id)
 	if sparse {
 		l.thin(seq, x.current)
 	}
@@ -274,11 +263,8 @@ func (x *Index) Drop(i uint32) {
 	r := x.t.at(i)
 	endpoint, id, owner := r.endpoint, r.id, r.owner
 	x.t.remove(i)
-	x.names.drop(endpoint)
 	x.names.drop(owner)
-	if id.form == formName {
-		x.names.drop(id.name())
-	}
+	x.unname(endpoint, &id)
 }
 
 // current reports whether a ref still means its record.

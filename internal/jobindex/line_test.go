@@ -169,7 +169,8 @@ func TestALineThinsOut(t *testing.T) {
 		if i%100 < 2 {
 			s.Expires = 2_000
 		}
-		x.Show(x.Add(ref, ""), &s)
+		rec, _ := x.Add(ref, "")
+		x.Show(rec, &s)
 	}
 	for budget := 1 << 20; ; {
 		i := x.Due(1_000, &budget)

@@ -95,7 +95,10 @@ func (t *records) hash(endpoint uint32, d *ident) uint32 {
 // find is the index of a job, 0 when there is none.
 func (t *records) find(endpoint uint32, d *ident) uint32 {
 	h := t.hash(endpoint, d)
-	s := t.index.of(h)
+	return t.search(t.index.of(h), h, endpoint, d)
+}
+
+func (t *records) search(s *segment, h, endpoint uint32, d *ident) uint32 {
 	if s.n == 0 {
 		return 0
 	}
@@ -112,14 +115,18 @@ func (t *records) find(endpoint uint32, d *ident) uint32 {
 	return 0
 }
 
-// add makes an empty record for a job that is not there.
-func (t *records) add(endpoint uint32, d ident) uint32 {
-	i := t.alloc()
-	h := t.hash(endpoint, &d)
-	*t.at(i) = record{endpoint: endpoint, id: d, hash: h}
-	t.index.of(h).add(h, i)
+// add makes an empty record for a job; ok is false if there is one already.
+func (t *records) add(endpoint uint32, d *ident) (i uint32, ok bool) {
+	h := t.hash(endpoint, d)
+	s := t.index.of(h)
+	if t.search(s, h, endpoint, d) != 0 {
+		return 0, false
+	}
+	i = t.alloc()
+	*t.at(i) = record{endpoint: endpoint, id: *d, hash: h}
+	s.add(h, i)
 	t.count++
-	return i
+	return i, true
 }
 
 func (t *records) alloc() uint32 {

@@ -38,7 +38,7 @@ func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
 		for range 8 * pageSize {
 			if grow && random.IntN(8) > 0 || len(keys) == 0 {
 				k := key{uint32(1 + random.IntN(3)), anyID(random)}
-				there[k] = records.add(k.endpoint, k.id)
+				there[k], _ = records.add(k.endpoint, &k.id)
 				keys = append(keys, k)
 				continue
 			}
@@ -85,16 +85,19 @@ func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
 // Every id comes back as it was, those that look almost like a service's too.
 func TestIDsAreKept(t *testing.T) {
 	x := New()
-	for _, id := range []serverless.JobID{
+	for n, id := range []serverless.JobID{
 		"0123abcd-0123-4000-8000-0123456789ab-u1", "sync-0123abcd-0123-4000-8000-0123456789ab-u1",
 		"0123ABCD-0123-4000-8000-0123456789ab-u1", "0123abcd-0123-4000-8000-0123456789ab-u2", "0123abcd-0123-4000-8000-0123456789ab",
 		"sync-0123abcd-0123-4000-8000-0123456789ab", "0123abcd+0123-4000-8000-0123456789ab-u1", "sync-", "x", "0123abcd-0123-4000-8000-0123456789a-u1",
 		"0123abcd-0123-4000-8000-0123456789abc-u", "gggggggg-0123-4000-8000-0123456789ab-u1",
 	} {
 		ref := serverless.Ref{Endpoint: "e", ID: id}
-		i := x.Add(ref, "o")
+		i, _ := x.Add(ref, "o")
 		if got := x.Ref(i); got != ref || x.Find(ref) != i {
 			t.Errorf("%q is kept as %q, found as %d, want %d", id, got.ID, x.Find(ref), i)
+		}
+		if _, ok := x.Add(ref, "other"); ok || x.Len() != n+1 {
+			t.Errorf("%q is there twice", id)
 		}
 	}
 	if size := unsafe.Sizeof(record{}); size > 208 {
