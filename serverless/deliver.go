@@ -24,7 +24,7 @@ const (
 )
 
 // DeliveryID names the webhook of one run of a job; it is the same for every attempt.
-func DeliveryID(ref Ref, run uint8) string {
+func DeliveryID(ref Ref, run uint32) string {
 	return fmt.Sprintf("msg_%s_%d", ref.ID, run)
 }
 

@@ -125,9 +125,9 @@ type State struct {
 	Status     Status
 	Flags      Flags
 	Reason     Reason
-	Deliveries uint8 // claims of this run that were not handed back
-	Restarts   uint8 // crashes of the server it was running at
-	Run        uint8 // grows with retry; names the output, chunks and outbox entry of a run
+	Deliveries uint8  // claims of this run that were not handed back
+	Restarts   uint8  // crashes of the server it was running at
+	Run        uint32 // grows with retry; names the output, chunks and outbox entry of a run
 	Seq        uint64
 	Token      Token
 	Worker     WorkerID // holds the lease; after the end, the one that held it last

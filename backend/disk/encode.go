@@ -2,6 +2,7 @@ package disk
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless"
@@ -20,14 +21,14 @@ type stored struct {
 	due   serverless.Instant
 }
 
-// appendTo encodes in a fixed order: numbers as varints, texts after their length. What is
-// added later comes last, and is zero in what was written before.
+// appendTo encodes in a fixed order: numbers as varints, texts after their length. What was
+// added later comes last, and is zero in what was written before or ends before it.
 func (s *stored) appendTo(b []byte) []byte {
 	for _, text := range [...]string{s.ref.Endpoint, string(s.ref.ID), s.owner, string(s.state.Worker), string(s.state.Lost)} {
 		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
 	st := &s.state
-	b = append(b, byte(st.Status), byte(st.Flags), byte(st.Reason), st.Deliveries, st.Restarts, st.Run, byte(s.marks&jobindex.Extras))
+	b = append(b, byte(st.Status), byte(st.Flags), byte(st.Reason), st.Deliveries, st.Restarts, byte(st.Run), byte(s.marks&jobindex.Extras))
 	for _, n := range [...]uint64{
 		st.Seq, uint64(st.Token), uint64(st.Chunks), uint64(st.Drained), uint64(s.note.Output), uint64(s.note.Chunk), uint64(s.tries),
 	} {
@@ -39,6 +40,9 @@ func (s *stored) appendTo(b []byte) []byte {
 	} {
 		b = binary.AppendVarint(b, n)
 	}
+	if st.Run > math.MaxUint8 { // since version 2; the low byte is where it was
+		b = binary.AppendUvarint(b, uint64(st.Run>>8))
+	}
 	return b
 }
 
@@ -49,7 +53,7 @@ func (s *stored) decode(key, b []byte) error {
 	st := &s.state
 	st.Worker, st.Lost = serverless.WorkerID(r.text()), serverless.WorkerID(r.text())
 	st.Status, st.Flags, st.Reason = serverless.Status(r.byte()), serverless.Flags(r.byte()), serverless.Reason(r.byte())
-	st.Deliveries, st.Restarts, st.Run = r.byte(), r.byte(), r.byte()
+	st.Deliveries, st.Restarts, st.Run = r.byte(), r.byte(), uint32(r.byte())
 	s.marks = jobindex.Marks(r.byte())
 	st.Seq, st.Token = r.uint(), serverless.Token(r.uint())
 	st.Chunks, st.Drained = uint32(r.uint()), uint32(r.uint())
@@ -57,6 +61,9 @@ func (s *stored) decode(key, b []byte) error {
 	st.Submitted, st.Queued, st.Started, st.Finished = r.at(), r.at(), r.at(), r.at()
 	st.LeaseUntil, st.RunUntil, st.Expires = r.at(), r.at(), r.at()
 	st.ExecTimeout, st.Retain, st.Stream, s.due = r.int(), r.int(), r.int(), r.at()
+	if len(r.b) > 0 {
+		st.Run |= uint32(r.uint()) << 8
+	}
 	if r.bad || len(key) < 9 || st.Status > serverless.TimedOut {
 		return damaged(key)
 	}

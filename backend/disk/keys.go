@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -53,7 +54,13 @@ func chunkKey(uid uint64, gen, n uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(bodyKey(uid, bodyChunk), gen), n)
 }
 
-func entryKey(uid uint64, run uint8) []byte { return append(uidKey(keyEntry, uid), run) }
+// entryKey has the number of a run in a byte, where it always was, or in four.
+func entryKey(uid uint64, run uint32) []byte {
+	if run <= math.MaxUint8 {
+		return append(uidKey(keyEntry, uid), byte(run))
+	}
+	return binary.BigEndian.AppendUint32(uidKey(keyEntry, uid), run)
+}
 
 func attemptKey(uid, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(uidKey(keyAttempt, uid), n)

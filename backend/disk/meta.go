@@ -14,8 +14,11 @@ import (
 )
 
 // formatVersion is what this program writes. It grows when a program that knows only the
-// last one could misread what it finds.
-const formatVersion = 1
+// last one could misread what it finds. Since version 2 a job can be in a run above 255.
+const (
+	formatVersion = 2
+	oldestFormat  = 1
+)
 
 // A meta is what the directory says of itself.
 type meta struct {
@@ -61,13 +64,14 @@ func (e *engine) loadMeta() error {
 	b := e.db.NewBatch()
 	defer func() { _ = b.Close() }()
 	switch {
-	case version == formatVersion:
-	case version != 0:
+	case version > formatVersion:
 		return problem.Newf(problem.Unavailable, "%w: %s has version %d, this program knows %d", ErrFormat, e.s.dir, version, formatVersion)
-	default:
+	case version < oldestFormat:
 		if err := e.mustBeEmpty(); err != nil {
 			return err
 		}
+	}
+	if version != formatVersion {
 		putNumber(b, metaFormat, formatVersion)
 	}
 	if err := e.checkKey(b); err != nil {

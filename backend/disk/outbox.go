@@ -30,7 +30,7 @@ type outbox struct {
 
 type entryID struct {
 	uid uint64
-	run uint8
+	run uint32
 }
 
 type entry struct {
@@ -54,7 +54,7 @@ func (o *outbox) init(epoch uint32) {
 	o.token = serverless.Token(epoch) << 32
 }
 
-func (o *outbox) add(uid uint64, run uint8, tries uint32, due serverless.Instant) {
+func (o *outbox) add(uid uint64, run uint32, tries uint32, due serverless.Instant) {
 	id := entryID{uid, run}
 	if _, ok := o.by[id]; ok {
 		return
@@ -114,13 +114,13 @@ type pin struct {
 }
 
 type pinned struct {
-	run    uint8
+	run    uint32
 	output uint32
 }
 
 // pin keeps the payloads of a run for its webhook. It reports false when the run has one
 // already.
-func (q *queue) pin(uid uint64, run uint8, output uint32) bool {
+func (q *queue) pin(uid uint64, run, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil {
 		p = &pin{}
@@ -148,7 +148,7 @@ func (p *pin) needs(output uint32) bool {
 }
 
 // unpin removes what no webhook needs any more.
-func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint8) {
+func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 	p := q.pins[uid]
 	if p == nil {
 		return

@@ -16,7 +16,6 @@ type record struct {
 	reason     serverless.Reason
 	deliveries uint8
 	restarts   uint8
-	run        uint8
 	marks      Marks
 
 	endpoint, owner, worker, lost uint32 // names
@@ -35,6 +34,7 @@ type record struct {
 	tag           uint64
 	output, chunk uint32
 	hash          uint32 // of endpoint and id
+	run           uint32 // here, where there is room for it
 }
 
 // Marks are what a queue notes of a job besides its state.

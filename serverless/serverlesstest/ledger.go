@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/podyard/podyard/serverless"
@@ -40,7 +41,7 @@ type account struct {
 	gone    bool           // and is deleted
 	state   serverless.State
 	sweep   int // how many sweeps there were when the state was seen
-	results map[uint8]result
+	results map[uint32]result
 }
 
 // A result is how a run ended.
@@ -51,7 +52,7 @@ type result struct {
 
 type hook struct {
 	serverless.Ref
-	run uint8
+	run uint32
 }
 
 // A flying call has no answer yet: what it asks for may have happened or not.
@@ -189,7 +190,7 @@ func (l *Ledger) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 	for i := range jobs {
 		fs[i] = &flying{op: &serverless.Op{Ref: jobs[i].Ref}}
 		if a := l.jobs[jobs[i].Ref]; a == nil || a.gone {
-			l.jobs[jobs[i].Ref] = &account{job: jobs[i], state: jobs[i].State, results: map[uint8]result{}}
+			l.jobs[jobs[i].Ref] = &account{job: jobs[i], state: jobs[i].State, results: map[uint32]result{}}
 		}
 	}
 	l.mu.Unlock()
@@ -383,12 +384,11 @@ func (l *Ledger) Record(ctx context.Context, as []serverless.Attempt) error {
 }
 
 func (l *Ledger) hookOf(a *serverless.Attempt) hook {
-	for run := range 256 {
-		if serverless.DeliveryID(a.Ref, uint8(run)) == a.DeliveryID {
-			return hook{a.Ref, uint8(run)}
-		}
+	var run uint32
+	if _, err := fmt.Sscanf(a.DeliveryID[strings.LastIndexByte(a.DeliveryID, '_')+1:], "%d", &run); err != nil || serverless.DeliveryID(a.Ref, run) != a.DeliveryID {
+		return hook{}
 	}
-	return hook{}
+	return hook{a.Ref, run}
 }
 
 // NextDelivery implements serverless.Outbox.

@@ -45,7 +45,7 @@ func retryCases() []QueueCase {
 					k.status(j, serverless.Failed)
 					k.must(user(j, serverless.OpRetry))
 				}
-				k.equal("Run", uint8(2), k.take("c").Run)
+				k.equal("Run", uint32(2), k.take("c").Run)
 			}),
 		rule("RetryInEachStatus",
 			"FAILED and TIMED_OUT jobs can be retried, others answer ErrStatus",
@@ -77,15 +77,22 @@ func retryCases() []QueueCase {
 				k.equal("List", []serverless.JobID{j.ID, others[1].ID, others[0].ID}, k.list(serverless.ListQuery{Endpoint: echo}))
 			}),
 		rule("RetryManyTimes",
-			"a job can be retried again and again; Run grows each time",
+			"a job can be retried again and again; Run grows each time, and each run has a delivery of its own",
 			func(k *kit) {
-				j := k.add()
-				for i := range 20 {
+				j := k.add(hooked)
+				const n = 600
+				sent := map[string]bool{}
+				for i := range n {
 					k.must(failed(k.take("w"), fmt.Sprint(i)))
-					k.equal("Run", uint8(i+1), k.must(user(j, serverless.OpRetry)).Run)
+					d := k.delivery()
+					sent[d.ID] = true
+					k.equal("Run, Error of the delivery", []any{uint32(i), fmt.Sprint(i)}, []any{d.Job.Run, d.Job.Error})
+					k.record(k.attempt(d, 0))
+					k.equal("Run", uint32(i+1), k.must(user(j, serverless.OpRetry)).Run)
 				}
+				k.equal("Run, deliveries", []any{uint32(n), n}, []any{k.get(j).Run, len(sent)})
 				st := k.stats(echo)
-				k.equal("Queued, Failed, Retried", []int64{1, 20, 0}, []int64{st.Queued, st.Failed, st.Retried})
+				k.equal("Queued, Failed, Retried", []int64{1, n, 0}, []int64{st.Queued, st.Failed, st.Retried})
 			}),
 		rule("RetentionEndsWithRetry",
 			"a retried job is not deleted when the retention of its failed run would have ended",

@@ -1,0 +1,102 @@
+package disk
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/serverless"
+)
+
+// everyField is a record in which no two fields are alike.
+func everyField() stored {
+	return stored{
+		ref: serverless.Ref{Endpoint: "echo", ID: "job-1"}, owner: "alice",
+		state: serverless.State{
+			Status: serverless.Failed, Flags: serverless.HasWebhook, Reason: serverless.OverTime, Deliveries: 2, Restarts: 4, Run: 5,
+			Seq: 600, Token: 7<<32 | 8, Worker: "w", Lost: "v",
+			Submitted: at, Queued: at + 1, Started: at + 2, Finished: at + 3, LeaseUntil: at + 4, RunUntil: at + 5, Expires: at + 6,
+			ExecTimeout: 9_000, Retain: 10_000, Chunks: 300, Drained: 299, Stream: 12,
+		},
+		note: jobindex.Note{Tag: 77, Output: 3, Chunk: 2}, marks: jobindex.Extras,
+		tries: 1, due: at + 7,
+	}
+}
+
+// golden is everyField as version 1 of the format has it.
+const golden = "046563686f056a6f622d3105616c69636501770176" + "03040202040508" + "d8048880808070ac02ab02030201" +
+	"80a0a484ce6782a0a484ce6784a0a484ce6786a0a484ce6788a0a484ce678aa0a484ce678ca0a484ce67" + "d08c01a09c01188ea0a484ce67"
+
+// Directories that other versions of this program have written are read for ever.
+func TestRecordsAreWrittenAsEver(t *testing.T) {
+	late, last := everyField(), everyField()
+	late.state.Run, last.state.Run = 0x105, 1<<32-1
+	for _, c := range []struct {
+		name   string
+		record stored
+		want   string
+	}{
+		{"as version 1 wrote it", everyField(), golden},
+		{"a run above 255, since version 2", late, golden + "01"},
+		{"the last run", last, strings.Replace(golden, "020405", "0204ff", 1) + "ffffff07"},
+	} {
+		got := hex.EncodeToString(c.record.appendTo(nil))
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+		written, err := hex.DecodeString(c.want)
+		must(t, err)
+		var read stored
+		must(t, read.decode(uidKey(keyJob, 77), written))
+		if read != c.record {
+			t.Errorf("%s: read as %+v, want %+v", c.name, read, c.record)
+		}
+	}
+}
+
+// A directory of version 1 is taken over, and its jobs can then be in any run.
+func TestADirectoryOfTheFirstVersionIsTakenOver(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	j := newJob("a")
+	j.Run, j.Webhook, j.Flags = 255, "https://example.org/", serverless.HasWebhook
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	e, err := s.engine()
+	must(t, err)
+	must(t, e.commit(true, func(b *pebble.Batch) { putNumber(b, metaFormat, 1) }, nil))
+	fail := func() {
+		c := claimOne(t, s.Jobs(), "w")
+		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: "w", Token: c.Token, Status: serverless.Failed}).Err)
+	}
+	s = reopen(t, s)
+	for range 2 {
+		fail()
+		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpRetry}).Err)
+	}
+	fail()
+	s = reopen(t, s)
+	e, err = s.engine()
+	must(t, err)
+	if v, err := e.number(metaFormat); err != nil || v != formatVersion {
+		t.Errorf("the format is %d, %v, want %d", v, err, formatVersion)
+	}
+	if got := getJob(t, s.Jobs(), j.Ref); got.Run != 257 {
+		t.Errorf("Run = %d, want 257", got.Run)
+	}
+	ds, err := s.Jobs().Deliveries(ctx, at+10, at+100, 10)
+	must(t, err)
+	runs := map[uint32]string{}
+	for _, d := range ds {
+		runs[d.Job.Run] = d.ID
+	}
+	if diff := cmp.Diff(map[uint32]string{255: "msg_a_255", 256: "msg_a_256", 257: "msg_a_257"}, runs); diff != "" {
+		t.Errorf("deliveries by run (-want +got):\n%s", diff)
+	}
+	r, err := s.Check(ctx)
+	must(t, err)
+	must(t, r.Err())
+}
