@@ -148,6 +148,9 @@ func (s *Server) Fault(f double.Fault) (clearFault func()) {
 	return func() { s.Double.ClearFault(id) }
 }
 
+// SetSeed has the ids and probabilities that follow come from another seed.
+func (s *Server) SetSeed(seed uint64) { s.t.Helper(); s.must(s.Double.SetSeed(seed)) }
+
 // Reset makes everything as it was at the start, with another seed.
 func (s *Server) Reset(seed uint64) {
 	s.t.Helper()

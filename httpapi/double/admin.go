@@ -53,8 +53,10 @@ type adminRoute struct {
 func adminRoutes() []adminRoute {
 	return []adminRoute{
 		{"GET", "/_test", "what the server is", "", "Info", (*Server).adminInfo},
-		{"GET", "/_test/openapi.json", "this description", "", "", func(*Server, *http.Request) (any, error) { return describeAdmin(), nil }},
+		{"GET", "/_test/openapi.json", "this description", "", "", func(*Server, *http.Request) (any, error) { return describeAdmin() }},
 		{"POST", "/_test/reset", "make everything as it was at the start, with a seed", "Reset", "Info", (*Server).adminReset},
+		{"GET", "/_test/seed", "the seed in use", "", "Seed", func(s *Server, _ *http.Request) (any, error) { return s.seedBody(), nil }},
+		{"POST", "/_test/seed", "have the ids and probabilities that follow come from another seed; everything else stays", "Seed", "Seed", (*Server).adminSeed},
 
 		{"GET", "/_test/clock", "what the clock shows", "", "Clock", func(s *Server, _ *http.Request) (any, error) { return s.clockBody(0), nil }},
 		{"POST", "/_test/clock/advance", "move the clock on; answered when all that is due has been done", "Advance", "Clock", (*Server).adminAdvance},
@@ -162,6 +164,24 @@ func (s *Server) adminReset(r *http.Request) (any, error) {
 	return s.adminInfo(r)
 }
 
+func (s *Server) seedBody() any { return map[string]uint64{"seed": s.Seed()} }
+
+func (s *Server) adminSeed(r *http.Request) (any, error) {
+	in := struct {
+		Seed *uint64 `json:"seed"`
+	}{}
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Seed == nil {
+		return nil, problem.New(problem.Invalid, "seed is required: a whole number")
+	}
+	if err := s.SetSeed(*in.Seed); err != nil {
+		return nil, problem.New(problem.Conflict, strings.TrimPrefix(err.Error(), "double: "))
+	}
+	return s.seedBody(), nil
+}
+
 func (s *Server) clockBody(moved time.Duration) any {
 	return map[string]any{"now": s.Now(), "movedMs": moved.Milliseconds()}
 }
@@ -223,6 +243,7 @@ type faultBody struct {
 	Status      int     `json:"status,omitempty"`
 	RetryAfter  int     `json:"retryAfter,omitempty"`
 	DelayMS     int64   `json:"delayMs,omitempty"`
+	Bytes       int     `json:"bytes,omitempty"`
 	Chunks      int     `json:"chunks,omitempty"`
 }
 
@@ -234,7 +255,7 @@ func (s *Server) adminFault(r *http.Request) (any, error) {
 	id, err := s.Fault(Fault{
 		Name: b.Name, Count: b.Count, Probability: b.Probability, Operation: b.Operation, Endpoint: b.Endpoint, Key: b.Key,
 		DataCenter: b.DataCenter, Image: b.Image, Status: b.Status, RetryAfter: b.RetryAfter,
-		Delay: time.Duration(b.DelayMS) * time.Millisecond, Chunks: b.Chunks,
+		Delay: time.Duration(b.DelayMS) * time.Millisecond, Bytes: b.Bytes, Chunks: b.Chunks,
 	})
 	if err != nil {
 		return nil, invalid(err)
@@ -249,7 +270,7 @@ func (s *Server) adminFaults(*http.Request) (any, error) {
 		b := faultBody{
 			ID: a.ID, Hits: a.Hits, Name: f.Name, Count: f.Count, Probability: f.Probability, Operation: f.Operation,
 			Endpoint: f.Endpoint, DataCenter: f.DataCenter, Image: f.Image, Status: f.Status, RetryAfter: f.RetryAfter,
-			DelayMS: f.Delay.Milliseconds(), Chunks: f.Chunks,
+			DelayMS: f.Delay.Milliseconds(), Bytes: f.Bytes, Chunks: f.Chunks,
 		}
 		if f.Key != "" {
 			b.Key = redacted

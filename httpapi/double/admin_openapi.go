@@ -3,6 +3,7 @@ package double
 import (
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -12,7 +13,7 @@ import (
 var adminSchemas []byte
 
 // describeAdmin is the OpenAPI description of the area, made of its routes.
-func describeAdmin() any {
+func describeAdmin() (any, error) {
 	ref := func(name string) map[string]any {
 		if name == "" {
 			return map[string]any{"type": "object"}
@@ -43,10 +44,31 @@ func describeAdmin() any {
 		}
 		paths[rt.path][strings.ToLower(rt.method)] = op
 	}
+	schemas, err := describeBodies()
+	if err != nil {
+		return nil, err
+	}
 	return map[string]any{
 		"openapi":    "3.1.0",
 		"info":       map[string]any{"title": "podyard test double: admin area", "version": "1.0.0"},
 		"paths":      paths,
-		"components": map[string]any{"schemas": json.RawMessage(adminSchemas)},
+		"components": map[string]any{"schemas": schemas},
+	}, nil
+}
+
+// describeBodies is the schemas, with the names that a fault can have.
+func describeBodies() (any, error) {
+	var schemas map[string]any
+	if err := json.Unmarshal(adminSchemas, &schemas); err != nil {
+		return nil, fmt.Errorf("double: schemas of the admin area: %w", err)
 	}
+	var names, does []string
+	for _, n := range faultNames {
+		names = append(names, n.Name)
+		does = append(does, n.Name+": "+n.Does)
+	}
+	fault, _ := schemas["Fault"].(map[string]any)
+	members, _ := fault["properties"].(map[string]any)
+	members["name"] = map[string]any{"enum": names, "description": strings.Join(does, "\n")}
+	return schemas, nil
 }

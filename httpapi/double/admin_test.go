@@ -151,6 +151,13 @@ func TestAdminDoesWhatTheServerDoes(t *testing.T) {
 	want(t, a.Server, 200, "GET", "/v2/e/health", "")
 	a.ask(200, "DELETE", "/_test/faults", "/_test/faults", "")
 
+	if got := a.ask(200, "POST", "/_test/seed", "/_test/seed", `{"seed":5}`); got["seed"] != 5.0 {
+		t.Errorf("seed = %v, want 5", got)
+	}
+	if got := a.ask(200, "GET", "/_test/seed", "/_test/seed", ""); got["seed"] != 5.0 {
+		t.Errorf("seed = %v, want 5", got)
+	}
+	a.ask(409, "POST", "/_test/seed", "/_test/seed", `{"seed":0}`) // the jobs have ids of it
 	if info := a.ask(200, "POST", "/_test/reset", "/_test/reset", `{"seed":9}`); info["seed"] != 9.0 || info["jobs"] != 0.0 || info["now"] != "2026-01-01T00:00:00Z" {
 		t.Errorf("after a reset: %v", info)
 	}
@@ -172,6 +179,8 @@ func TestAdminRefusesWithAReason(t *testing.T) {
 		{422, "POST", "/_test/clock/advance", "/_test/clock/advance", `{}`, "ms"},
 		{422, "POST", "/_test/clock/advance", "/_test/clock/advance", `{"ms":-1}`, "ms"},
 		{422, "POST", "/_test/clock/set", "/_test/clock/set", `{"time":"2025-01-01T00:00:00Z"}`, "back"},
+		{422, "POST", "/_test/seed", "/_test/seed", `{}`, "seed"},
+		{400, "POST", "/_test/seed", "/_test/seed", `{"seed":-1}`, "seed"},
 		{422, "POST", "/_test/faults", "/_test/faults", `{"name":"nonsense"}`, "worker-dies"},
 		{404, "DELETE", "/_test/faults/{id}", "/_test/faults/42", "", "no such fault"},
 		{422, "POST", "/_test/endpoints/{endpoint}/script", "/_test/endpoints/e/script", `{"outcomes":[{"hang":true},{}]}`, "/outcomes/1"},
@@ -192,5 +201,16 @@ func TestAdminRefusesWithAReason(t *testing.T) {
 	}
 	if a := want(t, a.Server, 404, "GET", "/_test", ""); a.code != 404 {
 		t.Error("the admin area is at the address of the API")
+	}
+}
+
+func TestAdminDescribesEveryFault(t *testing.T) {
+	a := newAdmin(t)
+	for _, n := range double.FaultNames() {
+		f := `{"name":"` + n.Name + `","delayMs":1,"bytes":1}`
+		a.ask(200, "POST", "/_test/faults", "/_test/faults", f)
+	}
+	if n := len(a.ask(200, "GET", "/_test/faults", "/_test/faults", "")["faults"].([]any)); n != len(double.FaultNames()) {
+		t.Errorf("%d faults are set, want all %d", n, len(double.FaultNames()))
 	}
 }

@@ -18,9 +18,13 @@ const (
 	FaultExpiredKey      = "expired-key"          // 401, as for a key that has expired
 	FaultForbidden       = "forbidden"            // 403, as for a key without the scope
 	FaultLatency         = "latency"              // the request waits for Delay, of virtual or wall time
+	FaultGateway         = "gateway-error"        // the answer is Status, 502 by default, with a page for people, and nothing happens
 	FaultReset           = "connection-reset"     // the connection is reset before the request is looked at
 	FaultEmpty           = "empty-answer"         // the connection is closed before the request is looked at
-	FaultTruncated       = "truncated-body"       // it is done, and half of the answer arrives
+	FaultNoAnswer        = "no-answer"            // nothing happens for Delay, then the connection is closed
+	FaultNoHTTP          = "garbage-answer"       // what arrives is not HTTP, and nothing happens
+	FaultSlowBody        = "slow-body"            // it is done, and of the answer come Bytes at a time with Delay between
+	FaultTruncated       = "truncated-body"       // it is done, and Bytes of the answer arrive, by default half of it
 	FaultGarbage         = "garbage-body"         // it is done, and the answer is not JSON
 	FaultLostAnswer      = "lost-acknowledgement" // it is done, and the answer is lost with the connection
 	FaultStore           = "store-unavailable"    // the store fails beneath the handler
@@ -32,6 +36,7 @@ const (
 	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost once it has sent Chunks chunks
 	FaultWebhookDown     = "webhook-down"         // the receiver of the webhook refuses the connection
 	FaultWebhookStatus   = "webhook-status"       // the receiver of the webhook answers Status, 500 by default
+	FaultWebhookLost     = "webhook-lost-answer"  // the receiver has the webhook, and its answer is lost: it comes again
 	faultsOfRequestsLast = FaultLostAnswer
 )
 
@@ -47,9 +52,13 @@ var faultNames = [...]FaultName{
 	{FaultExpiredKey, "the answer is 401, as for a key that has expired"},
 	{FaultForbidden, "the answer is 403, as for a key without the scope"},
 	{FaultLatency, "the request waits for delay of virtual or wall time, whichever passes first, and goes on"},
+	{FaultGateway, "the answer is status (502 by default) with a page in HTML, and nothing happens"},
 	{FaultReset, "the connection is reset, and nothing happens"},
 	{FaultEmpty, "the connection is closed without an answer, and nothing happens"},
-	{FaultTruncated, "it is done, and half of the body of the answer arrives"},
+	{FaultNoAnswer, "the connection is closed without an answer after delay of virtual or wall time, and nothing happens"},
+	{FaultNoHTTP, "what arrives is not HTTP, and nothing happens"},
+	{FaultSlowBody, "it is done, and the body of the answer arrives in pieces of bytes (1 by default) with delay of virtual or wall time between them"},
+	{FaultTruncated, "it is done, and bytes (half by default) of the body of the answer arrive"},
 	{FaultGarbage, "it is done, and the body of the answer is not JSON"},
 	{FaultLostAnswer, "it is done, and the connection is closed without an answer"},
 	{FaultStore, "the store fails beneath the handler: 500"},
@@ -61,6 +70,7 @@ var faultNames = [...]FaultName{
 	{FaultWorkerDies, "the worker that takes the job is lost once it has sent chunks chunks"},
 	{FaultWebhookDown, "the receiver of the webhook refuses the connection"},
 	{FaultWebhookStatus, "the receiver of the webhook answers status (500 by default)"},
+	{FaultWebhookLost, "the receiver has the webhook, and its answer is lost: it comes again"},
 }
 
 // FaultNames lists the faults there are.
@@ -82,9 +92,10 @@ type Fault struct {
 	DataCenter string // of FaultNoCapacity
 	Image      string // of the faults of pods: a pattern in which '*' stands for any characters
 
-	Status     int           // of FaultStatus and FaultWebhookStatus
+	Status     int           // of FaultStatus, FaultGateway and FaultWebhookStatus
 	RetryAfter int           // seconds
-	Delay      time.Duration // of FaultLatency
+	Delay      time.Duration // of FaultLatency, FaultNoAnswer and FaultSlowBody, which need one
+	Bytes      int           // of FaultSlowBody and FaultTruncated
 	Chunks     int           // of FaultWorkerDies
 }
 
@@ -106,9 +117,9 @@ func (f *Fault) check() error {
 		return fmt.Errorf("double: fault %q: there is no operation %q", f.Name, f.Operation)
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("double: fault %q: status must be from 200 to 599", f.Name)
-	case f.RetryAfter < 0 || f.Delay < 0 || f.Chunks < 0:
-		return fmt.Errorf("double: fault %q: retryAfter, delay and chunks must not be negative", f.Name)
-	case f.Name == FaultLatency && f.Delay == 0:
+	case f.RetryAfter < 0 || f.Delay < 0 || f.Bytes < 0 || f.Chunks < 0:
+		return fmt.Errorf("double: fault %q: retryAfter, delay, bytes and chunks must not be negative", f.Name)
+	case (f.Name == FaultLatency || f.Name == FaultNoAnswer || f.Name == FaultSlowBody) && f.Delay == 0:
 		return fmt.Errorf("double: fault %q: delay is required", f.Name)
 	}
 	return nil
@@ -146,8 +157,18 @@ func (f *faults) reset(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.list, f.last = nil, 0
-	f.rand = rand.New(rand.NewPCG(seed, 0xfa17))
+	f.seed(seed)
 }
+
+// reseed leaves the faults as they are.
+func (f *faults) reseed(seed uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seed(seed)
+}
+
+// seed is called with the lock.
+func (f *faults) seed(seed uint64) { f.rand = rand.New(rand.NewPCG(seed, 0xfa17)) }
 
 func (f *faults) add(x Fault) (id int, err error) {
 	if err := x.check(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -53,17 +54,26 @@ func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
 	case FaultLatency:
 		w.delay(r.Context(), x, f.Delay)
 		w.api.ServeHTTP(out, r)
+	case FaultGateway:
+		htmlPage(out, orStatus(f.Status, http.StatusBadGateway))
 	case FaultReset:
 		out.cut(true)
 	case FaultEmpty:
 		out.cut(false)
+	case FaultNoAnswer:
+		w.delay(r.Context(), x, f.Delay)
+		out.cut(false)
+	case FaultNoHTTP:
+		out.babble()
+	case FaultSlowBody:
+		w.api.ServeHTTP(&trickle{recorder: out, bytes: max(f.Bytes, 1), wait: func() { w.delay(r.Context(), x, f.Delay) }}, r)
 	case FaultLostAnswer:
 		w.api.ServeHTTP(newBuffer(), r)
 		out.cut(false)
 	case FaultTruncated:
 		b := newBuffer()
 		w.api.ServeHTTP(b, r)
-		b.to(out, b.body.Bytes()[:b.body.Len()/2])
+		b.to(out, b.body.Bytes()[:b.arrives(f.Bytes)])
 		out.cut(false)
 	case FaultGarbage:
 		b := newBuffer()
@@ -113,6 +123,16 @@ func refuse(out http.ResponseWriter, x *exchange, status int, detail string) {
 	_, _ = out.Write(b)
 }
 
+// htmlPage answers as a proxy in front of the service does that does not reach it.
+func htmlPage(out http.ResponseWriter, status int) {
+	text := strconv.Itoa(status) + " " + http.StatusText(status)
+	body := "<html>\n<head><title>" + text + "</title></head>\n<body><h1>" + text + "</h1></body>\n</html>\n"
+	out.Header().Set("Content-Type", "text/html")
+	out.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	out.WriteHeader(status)
+	_, _ = out.Write([]byte(body))
+}
+
 func limit(out http.ResponseWriter, x *exchange, seconds int) {
 	h := out.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
@@ -133,6 +153,14 @@ func newBuffer() *buffer                          { return &buffer{header: http.
 func (b *buffer) Header() http.Header             { return b.header }
 func (b *buffer) WriteHeader(status int)          { b.status = status }
 func (b *buffer) Write(p []byte) (n int, _ error) { return b.body.Write(p) }
+
+// arrives is how many bytes of a truncated body do: never all of them.
+func (b *buffer) arrives(bytes int) int {
+	if bytes == 0 {
+		bytes = b.body.Len() / 2
+	}
+	return min(bytes, max(b.body.Len()-1, 0))
+}
 
 // to sends what was answered, with a length that is not true when body is not all of it.
 func (b *buffer) to(out http.ResponseWriter, body []byte) {
@@ -177,6 +205,32 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
+// A trickle passes the body of an answer on in pieces.
+type trickle struct {
+	*recorder
+	bytes int
+	wait  func()
+	begun bool
+}
+
+// Write returns when all of p has been passed on.
+func (t *trickle) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		if t.begun {
+			t.wait()
+		}
+		t.begun = true
+		piece := p[:min(t.bytes, len(p))]
+		var m int
+		if m, err = t.recorder.Write(piece); err == nil {
+			err = http.NewResponseController(t.recorder).Flush()
+		}
+		n += m
+		p = p[len(piece):]
+	}
+	return n, err
+}
+
 // A cutter is a connection inside the process.
 type cutter interface{ cut(err error) }
 
@@ -205,6 +259,25 @@ func (w *recorder) cut(reset bool) {
 	}
 	_ = conn.Close()
 }
+
+// babble sends what is not HTTP, and ends the connection.
+func (w *recorder) babble() {
+	w.broken = true
+	if c, ok := w.ResponseWriter.(cutter); ok {
+		c.cut(errNoHTTP)
+		return
+	}
+	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // net/http closes the connection
+	}
+	_, _ = conn.Write([]byte("\x16\x03\x01 this is not HTTP\r\n\r\n"))
+	_ = conn.Close()
+}
+
+// errNoHTTP is what a client within the process has instead of an answer that it cannot
+// read.
+var errNoHTTP = errors.New("malformed HTTP response")
 
 // body reads the request's body into the journal as the handler reads it.
 type bodyTap struct {

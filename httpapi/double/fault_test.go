@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
@@ -34,6 +35,9 @@ func faulty(t *testing.T) *apitest.Server {
 	return s
 }
 
+// errAny stands for an error of the client's own.
+var errAny = errors.New("any error")
+
 // Each row sets one fault and says what comes of it. done says whether the request has had
 // its effect all the same.
 func TestFaultsOfRequests(t *testing.T) {
@@ -49,7 +53,12 @@ func TestFaultsOfRequests(t *testing.T) {
 		{fault: double.Fault{Name: double.FaultRateLimited, RetryAfter: 7}, code: 429, header: "Retry-After: 7"},
 		{fault: double.Fault{Name: double.FaultExpiredKey}, code: 401, header: "Www-Authenticate: Bearer"},
 		{fault: double.Fault{Name: double.FaultForbidden}, code: 403},
+		{fault: double.Fault{Name: double.FaultGateway}, code: 502, header: "Content-Type: text/html"},
 		{fault: double.Fault{Name: double.FaultReset}, err: syscall.ECONNRESET},
+		{fault: double.Fault{Name: double.FaultNoAnswer, Delay: time.Millisecond}, err: io.EOF},
+		{fault: double.Fault{Name: double.FaultNoHTTP}, err: errAny},
+		{fault: double.Fault{Name: double.FaultSlowBody, Delay: time.Microsecond, Bytes: 20}, code: 200, done: true},
+		{fault: double.Fault{Name: double.FaultTruncated, Bytes: 1000}, err: io.ErrUnexpectedEOF, done: true},
 		{fault: double.Fault{Name: double.FaultEmpty}, err: io.EOF},
 		{fault: double.Fault{Name: double.FaultTruncated}, err: io.ErrUnexpectedEOF, done: true},
 		{fault: double.Fault{Name: double.FaultGarbage}, code: 200, done: true},
@@ -74,7 +83,7 @@ func TestFaultsOfRequests(t *testing.T) {
 				switch {
 				case tt.err == nil && (err != nil || a.code != tt.code):
 					t.Errorf("run = %d %s, %v, want %d", a.code, a.body, err, tt.code)
-				case tt.err != nil && !errors.Is(err, tt.err) && !errors.Is(err, io.ErrUnexpectedEOF):
+				case tt.err != nil && (err == nil || tt.err != errAny && !errors.Is(err, tt.err) && !errors.Is(err, io.ErrUnexpectedEOF)):
 					t.Errorf("run = %d %s, %v, want %v", a.code, a.body, err, tt.err)
 				}
 				if name, value, ok := strings.Cut(tt.header, ": "); ok && a.header.Get(name) != value {
@@ -168,6 +177,65 @@ func TestFaultLatencyIsOfVirtualOrWallTime(t *testing.T) {
 	want(t, s, 200, "GET", "/v2/echo/health", "")
 }
 
+// A body of four pieces takes three delays, of virtual time here.
+func TestFaultSlowBodyArrivesInPieces(t *testing.T) {
+	s := faulty(t)
+	body := want(t, s, 200, "GET", "/v2/echo/health", "").body
+	s.Fault(double.Fault{Name: double.FaultSlowBody, Delay: time.Hour, Bytes: (len(body) + 3) / 4, Count: 1})
+	r, err := http.NewRequestWithContext(t.Context(), "GET", double.BaseURL+"/v2/echo/health", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	piece := make([]byte, len(body))
+	var got string
+	for i := range 4 {
+		if i > 0 {
+			s.Advance(59 * time.Minute)
+			s.Advance(time.Minute)
+		}
+		n, err := res.Body.Read(piece)
+		if err != nil || n == 0 || n == len(body) {
+			t.Fatalf("piece %d has %d of %d bytes, %v", i, n, len(body), err)
+		}
+		got += string(piece[:n])
+	}
+	if rest, err := io.ReadAll(res.Body); err != nil || got+string(rest) != body {
+		t.Errorf("the body is %q and then %q, %v, want %q", got, rest, err, body)
+	}
+	if spent := s.Now().Sub(double.DefaultStart); spent != 3*time.Hour {
+		t.Errorf("it took %v, want 3h", spent)
+	}
+}
+
+func TestFaultSlowBodyEndsByWallTimeSoThatOneThreadNeverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faulty(t)
+		whole := want(t, s, 200, "GET", "/v2/echo/health", "")
+		s.Fault(double.Fault{Name: double.FaultSlowBody, Delay: time.Second, Bytes: 1, Count: 1})
+		began := time.Now()
+		if a := want(t, s, 200, "GET", "/v2/echo/health", ""); a.body != whole.body {
+			t.Errorf("the slow body is %q, want %q", a.body, whole.body)
+		}
+		if got, want := time.Since(began), time.Duration(len(whole.body)-1)*time.Second; got != want {
+			t.Errorf("it took %v, want %v", got, want)
+		}
+	})
+}
+
+func TestFaultTruncatedLeavesAsManyBytesAsItSays(t *testing.T) {
+	s := faulty(t)
+	s.Fault(double.Fault{Name: double.FaultTruncated, Bytes: 3, Count: 1})
+	a, err := try(t, s.Client(), "GET", double.BaseURL+"/v2/echo/health", "")
+	if len(a.body) != 3 || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("health = %q, %v, want 3 bytes and an unexpected end", a.body, err)
+	}
+}
+
 func TestFaultsOfPods(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -246,11 +314,34 @@ func TestFaultsOfWebhooks(t *testing.T) {
 	}
 }
 
+func TestFaultWebhookLostAnswerDeliversTwice(t *testing.T) {
+	var got []string
+	s := apitest.StartWith(t, &double.Options{Receiver: receiver(func(r *http.Request) { got = append(got, r.Header.Get("Webhook-Id")) })})
+	s.Handle("echo", echo)
+	s.Fault(double.Fault{Name: double.FaultWebhookLost, Count: 1})
+	run(t, s, "echo", `{"input":{},"webhook":"http://client.test/"}`)
+	s.RunUntilIdle()
+	if len(got) != 2 || got[0] != got[1] {
+		t.Errorf("the receiver has got %q, want one webhook twice", got)
+	}
+	s.RequireWebhook(t, apitest.WebhookMatch{Fault: double.FaultWebhookLost, Times: 1})
+	s.RequireWebhook(t, apitest.WebhookMatch{Status: 200, Times: 1})
+}
+
+// A receiver takes every webhook.
+type receiver func(*http.Request)
+
+func (f receiver) RoundTrip(r *http.Request) (*http.Response, error) {
+	f(r)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
 func TestFaultThatCannotBeIsRefused(t *testing.T) {
 	s := faulty(t)
 	for _, f := range []double.Fault{
 		{}, {Name: "nonsense"}, {Name: double.FaultStatus, Count: -1}, {Name: double.FaultStatus, Probability: 1.5},
 		{Name: double.FaultStatus, Operation: "nonsense"}, {Name: double.FaultStatus, Status: 42}, {Name: double.FaultLatency},
+		{Name: double.FaultSlowBody}, {Name: double.FaultNoAnswer}, {Name: double.FaultTruncated, Bytes: -1},
 	} {
 		if _, err := s.Double.Fault(f); err == nil {
 			t.Errorf("Fault(%+v) = nil, want an error", f)

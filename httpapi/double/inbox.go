@@ -84,9 +84,12 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// faultsOfWebhooks are the names of those that happen here.
+var faultsOfWebhooks = [...]string{FaultWebhookDown, FaultWebhookStatus, FaultWebhookLost}
+
 func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Response, error) {
 	f := b.faults.hit(func(f *Fault) bool {
-		return (f.Name == FaultWebhookDown || f.Name == FaultWebhookStatus) && (f.Endpoint == "" || f.Endpoint == d.Endpoint)
+		return slices.Contains(faultsOfWebhooks[:], f.Name) && (f.Endpoint == "" || f.Endpoint == d.Endpoint)
 	})
 	status := http.StatusOK
 	switch {
@@ -96,6 +99,14 @@ func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Respon
 	case f.Name == FaultWebhookDown:
 		d.Fault = f.Name
 		return nil, syscall.ECONNREFUSED
+	case f.Name == FaultWebhookLost:
+		d.Fault = f.Name
+		if b.next != nil {
+			if res, err := b.pass(r, body); err == nil {
+				_ = res.Body.Close()
+			}
+		}
+		return nil, syscall.ECONNRESET
 	default:
 		d.Fault, status = f.Name, orStatus(f.Status, http.StatusInternalServerError)
 	}

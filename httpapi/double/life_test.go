@@ -74,6 +74,35 @@ func TestResetMakesEverythingAsItWas(t *testing.T) {
 	}
 }
 
+func TestSeedIsOfWhatFollows(t *testing.T) {
+	ids := func(seeds ...uint64) (list []string) {
+		s := apitest.StartWith(t, &double.Options{Seed: 1})
+		s.Queue("q")
+		for _, seed := range seeds {
+			s.SetSeed(seed)
+			list = append(list, run(t, s, "q", `{"input":{}}`))
+		}
+		return list
+	}
+	got := ids(1, 2, 3)
+	if diff := cmp.Diff(got, ids(1, 2, 3)); diff != "" {
+		t.Errorf("the second time (-want +got):\n%s", diff)
+	}
+	if alone := ids(3); alone[0] != got[2] {
+		t.Errorf("the first id of seed 3 = %s, and %s where other seeds were before it", alone[0], got[2])
+	}
+	s := apitest.Start(t)
+	s.Queue("q")
+	id := run(t, s, "q", `{"input":{}}`)
+	s.SetSeed(8)
+	if err := s.Double.SetSeed(0); err == nil {
+		t.Error("SetSeed of a seed whose ids are taken = nil, want an error")
+	}
+	if got := status(t, s, "q", id); got != "IN_QUEUE" {
+		t.Errorf("the job that was there = %s, want IN_QUEUE: everything else stays", got)
+	}
+}
+
 // oneLife starts a server, uses it in the process and over a socket, and ends it.
 func oneLife(t *testing.T) {
 	t.Helper()

@@ -186,6 +186,19 @@ func (s *Server) Seed() uint64 {
 	return s.o.Seed
 }
 
+// SetSeed has the ids and probabilities that follow come from another seed; everything else
+// stays. An error says that this seed was in use since the last reset: its ids are taken.
+func (s *Server) SetSeed(seed uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.world.chance.reseed(seed); err != nil {
+		return err
+	}
+	s.o.Seed = seed
+	s.faults.reseed(seed)
+	return nil
+}
+
 // Handle has a worker in this process run the jobs of an endpoint, DefaultConcurrency at
 // once, and makes the endpoint if there is none. A worker that waits does so with Sleep:
 // the clock does not know of other ways to wait, and moves only when those who do

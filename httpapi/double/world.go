@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -28,6 +26,7 @@ import (
 
 // A world is the product on memory from one reset to the next.
 type world struct {
+	chance   *chance
 	clock    *clock.Manual
 	services httpapi.Services
 	api      http.Handler
@@ -70,7 +69,7 @@ const lease = 30 * time.Second
 // newWorld wires the product.
 func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	w := &world{
-		clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle,
+		chance: newChance(seed), clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle,
 		step: make(turn, 1), kicked: make(chan struct{}, 1), ready: make(chan struct{}), retired: make(chan struct{}), news: make(chan struct{}, 1),
 	}
 	stock := memory.NewJobs()
@@ -82,7 +81,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	endpoints := memory.NewEndpoints()
 	refs := pods.References{Pods: w.pods}
 	regs := registries.New(memory.NewRegistries(), &registries.Options{
-		Clock: w.clock, Rand: randomness(seed, "registries"), InUse: inUse{refs, endpoints},
+		Clock: w.clock, Rand: w.chance.source("registries"), InUse: inUse{refs, endpoints},
 	})
 	sender, err := w.postman(o, seed)
 	if err != nil {
@@ -91,14 +90,14 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	cat := *o.Catalog
 	bills := billing.New(memory.NewBilling(), w.clock)
 	vols := volumes.New(memory.NewVolumes(), cat, &volumes.Options{
-		Clock: w.clock, Rand: randomness(seed, "volumes"), InUse: refs, Meter: bills,
+		Clock: w.clock, Rand: w.chance.source("volumes"), InUse: refs, Meter: bills,
 	})
 	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
-		Clock: w.clock, Rand: randomness(seed, "templates"), InUse: refs, Secrets: regs,
+		Clock: w.clock, Rand: w.chance.source("templates"), InUse: refs, Secrets: regs,
 	})
 	keyring := sshkeys.New(memory.NewSSHKeys())
 	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
-		Clock: w.clock, Rand: randomness(seed, "jobs"), Sender: sender, Lease: lease, Registries: regs,
+		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs,
 		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
 	})
 	rt := &podRuntime{
@@ -106,7 +105,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 		faults:  f, found: map[string]taken{},
 	}
 	p, err := pods.New(w.pods, cat, pods.Hosts(cat, rt), &pods.Options{
-		Clock: w.clock, Rand: randomness(seed, "pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
+		Clock: w.clock, Rand: w.chance.source("pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
 		Meter: bills, Log: o.Logger,
 	})
 	if err != nil {
@@ -137,35 +136,6 @@ func (w *world) postman(o *Options, seed uint64) (*webhook.Sender, error) {
 		return nil, fmt.Errorf("double: %w", err)
 	}
 	return s, nil
-}
-
-// randomness is a reader of its own for each purpose: one more pod does not change the
-// ids of jobs.
-func randomness(seed uint64, purpose string) io.Reader {
-	var key [32]byte
-	copy(key[8:], purpose)
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
-	}
-	return &lockedReader{r: rand.NewChaCha8(key)}
-}
-
-func bytesOf(seed uint64, purpose string) []byte {
-	b := make([]byte, 32)
-	_, _ = randomness(seed, purpose).Read(b) // it has no end and no error
-	return b
-}
-
-// A lockedReader is for concurrent use.
-type lockedReader struct {
-	mu sync.Mutex
-	r  io.Reader
-}
-
-func (l *lockedReader) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.r.Read(p)
 }
 
 // inUse says whether a pod or an endpoint names a registry.
