@@ -42,10 +42,11 @@
 // # Journal
 //
 // [Server.FindRequests], [Server.FindJobs] and [Server.FindWebhooks] select what happened,
-// and explain what came near. Every request and answer is kept without keys, passwords of
-// registries, and s3Config; every job, also when it has been deleted; every attempt to
-// deliver a webhook, with its signature and timestamp verified. The last 10,000 of each are
-// kept, and 256 KB of each body.
+// and explain what came near. Every request and answer is kept; every job, also when it has
+// been deleted; every attempt to deliver a webhook, with its signature and timestamp
+// verified. The last 10,000 of each are kept, and 256 KB of each body. "[redacted]" stands
+// for what is secret: keys, passwords of registries, values of env, s3Config, the keys of
+// an account, and user, password and query values in the URLs of webhooks.
 //
 // # What it answers
 //

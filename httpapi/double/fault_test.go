@@ -182,7 +182,7 @@ func TestFaultSlowBodyArrivesInPieces(t *testing.T) {
 	s := faulty(t)
 	body := want(t, s, 200, "GET", "/v2/echo/health", "").body
 	s.Fault(double.Fault{Name: double.FaultSlowBody, Delay: time.Hour, Bytes: (len(body) + 3) / 4, Count: 1})
-	r, err := http.NewRequestWithContext(t.Context(), "GET", double.BaseURL+"/v2/echo/health", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, double.BaseURL+"/v2/echo/health", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

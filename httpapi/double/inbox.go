@@ -23,7 +23,7 @@ import (
 type Delivered struct {
 	Seq      int             `json:"seq"`
 	At       time.Time       `json:"at"`
-	URL      string          `json:"url"`
+	URL      string          `json:"url"` // without user, password and values of the query
 	Endpoint string          `json:"endpoint"`
 	Job      string          `json:"job"`
 	Header   http.Header     `json:"header"`
@@ -33,6 +33,8 @@ type Delivered struct {
 	Status    int    `json:"status,omitempty"` // of the receiver's answer; 0: there was none
 	Error     string `json:"error,omitempty"`
 	Fault     string `json:"fault,omitempty"`
+
+	target string // URL as it is
 }
 
 // An inbox receives every webhook, in the place of the network.
@@ -61,8 +63,8 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_ = json.Unmarshal(body, &job) // it is the product's own
 	d := Delivered{
-		At: b.now(), URL: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
-		Header: r.Header.Clone(), Body: body,
+		At: b.now(), URL: redactURL(r.URL.String()), target: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
+		Header: redactHeader(r.Header), Body: body,
 	}
 	if err := VerifyWebhook(b.secret, d.At, r.Header, body); err != nil {
 		d.Signature = err.Error()

@@ -17,7 +17,7 @@ type JobRecord struct {
 	User      string          `json:"user"`
 	Submitted time.Time       `json:"submitted"`
 	Input     json.RawMessage `json:"input"`
-	Webhook   string          `json:"webhook,omitempty"`
+	Webhook   string          `json:"webhook,omitempty"` // without what it has of secrets
 	Status    string          `json:"status"`
 	Worker    string          `json:"worker,omitempty"` // the last that had it
 	Output    json.RawMessage `json:"output,omitempty"`
@@ -51,7 +51,7 @@ func (l *jobLog) add(jobs []serverless.Job) {
 		l.seq++
 		r := &JobRecord{
 			Seq: l.seq, Endpoint: j.Endpoint, ID: string(j.ID), User: j.Owner, Submitted: j.Submitted.Time(),
-			Input: j.Input, Webhook: j.Webhook, Status: j.Status.String(),
+			Input: j.Input, Webhook: redactURL(j.Webhook), Status: j.Status.String(),
 		}
 		l.list = append(l.list, r)
 		l.byID[j.Ref] = r

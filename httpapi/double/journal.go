@@ -1,9 +1,7 @@
 package double
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -164,80 +162,4 @@ func keyOf(r *http.Request) string {
 		return strings.TrimSpace(rest)
 	}
 	return h
-}
-
-const redacted = "[redacted]"
-
-// redactHeader copies h without what opens doors.
-func redactHeader(h http.Header) http.Header {
-	c := h.Clone()
-	for _, name := range [...]string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key"} {
-		if c.Get(name) != "" {
-			c.Set(name, redacted)
-		}
-	}
-	return c
-}
-
-// secretsOf are the members of bodies that no journal shows: credentials of registries,
-// and what only a worker may see of a job.
-func (x *exchange) secretsOf() []string {
-	switch x.name() {
-	case "createRegistry":
-		return []string{"password"}
-	case "run", "runSync", "jobTake", "jobTakeBatch":
-		return []string{"s3Config"}
-	}
-	return nil
-}
-
-// redact is a body as the journal keeps it.
-func (x *exchange) redact(b []byte, whole bool) string {
-	names := x.secretsOf()
-	if len(names) == 0 {
-		return string(b)
-	}
-	c, ok := redactMembers(b, names)
-	switch {
-	case ok:
-		return string(c)
-	case len(b) == 0:
-		return ""
-	case !whole || bytes.ContainsRune(b, '\\') || slices.ContainsFunc(names, func(n string) bool { return bytes.Contains(b, []byte(n)) }):
-		return redacted // it cannot be told apart
-	}
-	return string(b)
-}
-
-// redactMembers replaces members of an object, or of the objects of an array. ok is false
-// for anything else.
-func redactMembers(b []byte, names []string) (c []byte, ok bool) {
-	var list []json.RawMessage
-	if json.Unmarshal(b, &list) == nil && list != nil {
-		for i := range list {
-			one, ok := redactMembers(list[i], names)
-			if !ok {
-				return nil, false
-			}
-			list[i] = one
-		}
-		c, err := json.Marshal(list)
-		return c, err == nil
-	}
-	var o map[string]json.RawMessage
-	if json.Unmarshal(b, &o) != nil || o == nil {
-		return nil, false
-	}
-	found := false
-	for k := range o {
-		// The standard decoder takes any letter case for a field; so may a reader.
-		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, k) }) {
-			o[k], found = json.RawMessage(`"`+redacted+`"`), true
-		}
-	}
-	if !found {
-		return b, true
-	}
-	c, err := json.Marshal(o)
-	return c, err == nil
 }
