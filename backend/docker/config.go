@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -60,11 +61,11 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 
 // bind finds public ports for the container.
 func (p *pod) bind(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
-	p.rec.Ports, err = p.r.take.publish(p.r.opts.Host, s.Ports, p.rec.Ports)
+	p.rec.Ports, err = p.r.take.Publish(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
 	if err != nil {
 		return err
 	}
-	ports := mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
+	ports := podhost.Mapping(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
 	c.Config.ExposedPorts, c.HostConfig.PortBindings, err = bindings(p.r.opts.Host, ports)
 	config := *c.Config
 	config.Env = slices.Concat(environ(s.Env), []string{"PODYARD_POD_ID=" + p.id}, portEnv(ports))

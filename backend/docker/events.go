@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 	"github.com/podyard/podyard/pods"
 )
+
+// errLost is what watchers get while the engine does not tell of changes.
+var errLost = errors.New("the engine was lost, list again")
 
 // ours selects what bears the name of this Runtime.
 func (r *Runtime) ours(more ...string) client.Filters {
@@ -28,7 +32,7 @@ func (r *Runtime) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.hub.lose()
+		r.hub.Lose(errLost)
 		if !told {
 			r.opts.Logger.Warn("docker: the engine does not tell of changes", "error", err)
 			told = true
@@ -58,7 +62,7 @@ func (r *Runtime) listen(ctx context.Context, found func()) error {
 		return err
 	}
 	found()
-	r.hub.found()
+	r.hub.Found()
 	for _, p := range r.all() {
 		p.rouse() // followers of logs that broke off
 	}
@@ -147,12 +151,8 @@ func (p *pod) differs(state container.ContainerState, found bool) bool {
 func (p *pod) lookThen(done func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy || p.going {
-		return false
-	}
-	p.queue(func(ctx context.Context) {
+	return !p.going && p.jobs.TryDo(p.r.lifetime(func(ctx context.Context) {
 		defer done()
 		p.look(ctx)
-	})
-	return true
+	}))
 }

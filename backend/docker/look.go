@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -20,7 +21,7 @@ func (p *pod) glance() {
 		return
 	}
 	p.looking = true
-	p.queue(func(ctx context.Context) {
+	p.do(func(ctx context.Context) {
 		p.mu.Lock()
 		p.looking = false
 		p.mu.Unlock()
@@ -68,9 +69,9 @@ func (p *pod) adopt(c *container.InspectResponse) bool {
 			for _, b := range bound {
 				public, _ := strconv.Atoi(b.HostPort)
 				udp := private.Proto() == "udp"
-				p.rec.Ports = append(p.rec.Ports, published{Private: int(private.Num()), UDP: udp, Public: public})
+				p.rec.Ports = append(p.rec.Ports, podhost.Port{Private: int(private.Num()), UDP: udp, Public: public})
 				p.rec.Wants = append(p.rec.Wants, pods.Port{Private: int(private.Num()), Protocol: string(private.Proto())})
-				p.r.take.claim(udp, public)
+				p.r.take.Claim(udp, public)
 			}
 		}
 	}
@@ -121,7 +122,7 @@ func (p *pod) reflect(c *container.InspectResponse) {
 
 func (p *pod) running(c *container.InspectResponse, s *pods.State) {
 	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = moment(c.State.StartedAt), "", 0, false, false
-	s.Ports = mapping(p.r.opts.Host, p.rec.Wants, p.rec.Ports)
+	s.Ports = podhost.Mapping(p.r.opts.Host.String(), p.rec.Wants, p.rec.Ports)
 	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
 	s.Phase = pods.Coming
 	if p.rec.Healthy {

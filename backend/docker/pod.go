@@ -6,19 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
 // A pod is what this host has of one pod. Everything that happens to it is a job, and its
-// jobs run one after the other in a goroutine that exists while there are any: a call
-// returns when its job is in the queue, and an exit cannot cross a start.
+// jobs run one after the other: a call returns when its job is in the queue, and an exit
+// cannot cross a start.
 type pod struct {
-	r  *Runtime
-	id string
+	r    *Runtime
+	id   string
+	jobs podhost.Queue
 
 	mu       sync.Mutex
-	jobs     []func(context.Context)
-	busy     bool       // the goroutine exists
 	looking  bool       // a look is in the queue
 	state    pods.State // as List shows it; its Gen and Run are the last that were asked for
 	known    bool       // there is a state
@@ -31,7 +31,7 @@ type pod struct {
 	changed  chan struct{} // closed at the next change, for followers
 
 	limits struct{ VCPU, Memory int }
-	load   busyness
+	load   podhost.Load
 
 	// What only jobs use.
 	rec       record
@@ -40,44 +40,16 @@ type pod struct {
 }
 
 func newPod(r *Runtime, id string) *pod {
-	return &pod{r: r, id: id, hastened: make(chan struct{}), changed: make(chan struct{})}
+	return &pod{r: r, id: id, jobs: podhost.Queue{Go: r.work.Go}, hastened: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// do queues a job.
-func (p *pod) do(job func(context.Context)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue(job)
-}
-
-// queue is do for who holds mu.
-func (p *pod) queue(job func(context.Context)) {
-	p.jobs = append(p.jobs, job)
-	if !p.busy {
-		p.busy = true
-		p.r.spawn(p.runJobs)
-	}
-}
-
-func (p *pod) runJobs(ctx context.Context) {
-	for {
-		p.mu.Lock()
-		if len(p.jobs) == 0 {
-			p.busy = false
-			p.mu.Unlock()
-			return
-		}
-		job := p.jobs[0]
-		p.jobs = p.jobs[1:]
-		p.mu.Unlock()
-		job(ctx)
-	}
-}
+// do queues a job. Its context ends with Close.
+func (p *pod) do(job func(context.Context)) { p.jobs.Do(p.r.lifetime(job)) }
 
 func (p *pod) seen() (pods.State, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return copyState(p.state), p.known
+	return podhost.CopyState(p.state), p.known
 }
 
 // leave queues the removal; from now on Ensure is refused.
@@ -85,7 +57,7 @@ func (p *pod) leave(job func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.going = true
-	p.queue(job)
+	p.do(job)
 }
 
 // ensure accepts s unless it is what was asked for already. The state shows it at once,
@@ -105,7 +77,7 @@ func (p *pod) ensure(s pods.Spec) error {
 	halted := make(chan struct{})
 	p.halting = halted
 	p.set(pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling, At: time.Now()})
-	p.queue(func(ctx context.Context) { p.start(ctx, s, halted) })
+	p.do(func(ctx context.Context) { p.start(ctx, s, halted) })
 	return nil
 }
 
@@ -129,7 +101,7 @@ func (p *pod) set(s pods.State) {
 	p.state, p.known = s, true
 	p.limits.VCPU, p.limits.Memory = p.rec.VCPU, p.rec.Memory
 	p.wake()
-	p.r.hub.send(s)
+	p.r.hub.Send(s)
 }
 
 // wake tells those who wait for a change, for who holds mu.

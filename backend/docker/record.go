@@ -12,6 +12,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -32,7 +33,7 @@ type record struct {
 	VCPU   int                     `json:"vcpu"`
 	Memory int                     `json:"memory"`
 	Wants  []pods.Port             `json:"wants"`
-	Ports  []published             `json:"ports"`
+	Ports  []podhost.Port          `json:"ports"`
 }
 
 const recordVersion = 1
@@ -51,7 +52,7 @@ func (f folder) instance() (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		name := strings.ToLower(rand.Text()[:16])
-		return name, replace(path, []byte(name), true)
+		return name, podhost.ReplaceFile(path, []byte(name), true)
 	}
 	if err != nil {
 		return "", err
@@ -96,7 +97,7 @@ func (f folder) write(rec record) error {
 	if err != nil {
 		return err
 	}
-	return replace(f.record(rec.State.PodID), data, false)
+	return podhost.ReplaceFile(f.record(rec.State.PodID), data, false)
 }
 
 func (f folder) forget(id string) error {
@@ -105,22 +106,6 @@ func (f folder) forget(id string) error {
 		return nil
 	}
 	return err
-}
-
-// replace leaves the old file or the new one.
-func replace(path string, data []byte, sync bool) error {
-	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil && sync {
-		err = file.Sync()
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 // plainName says whether s may be part of the name of a file, a container or a volume.

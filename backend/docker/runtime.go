@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -31,12 +32,12 @@ type Runtime struct {
 	engine   engine
 	dir      folder
 	instance string
-	hub      hub
-	take     portBook
+	hub      podhost.Hub
+	take     podhost.PortBook
 	work     sync.WaitGroup
-	// spawn runs f in a goroutine that Close waits for, and whose context it ends.
-	spawn func(f func(ctx context.Context))
-	end   context.CancelFunc
+	// lifetime gives f a context that Close ends.
+	lifetime func(f func(ctx context.Context)) func()
+	end      context.CancelFunc
 
 	mu     sync.Mutex
 	pods   map[string]*pod
@@ -66,7 +67,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	r.end = end
-	r.spawn = func(f func(ctx context.Context)) { r.work.Go(func() { f(life) }) }
+	r.lifetime = func(f func(ctx context.Context)) func() { return func() { f(life) } }
 	if err := r.readPods(); err != nil {
 		end()
 		return nil, errors.Join(fmt.Errorf("docker: open %q: %w", dir, err), r.api.Close())
@@ -94,7 +95,7 @@ func (r *Runtime) readPods() error {
 		p := newPod(r, id)
 		p.rec, p.state, p.known, p.inherited = rec, rec.State, true, true
 		for _, port := range rec.Ports {
-			r.take.claim(port.UDP, port.Public)
+			r.take.Claim(port.UDP, port.Public)
 		}
 		r.pods[id] = p
 	}
@@ -180,6 +181,9 @@ func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 	return nil
 }
 
+// spawn runs f in a goroutine that Close waits for, and whose context it ends.
+func (r *Runtime) spawn(f func(ctx context.Context)) { r.work.Go(r.lifetime(f)) }
+
 // forget drops a pod that was removed.
 func (r *Runtime) forget(p *pod) {
 	r.mu.Lock()
@@ -228,7 +232,7 @@ func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
 // Watch implements pods.Runtime. It returns ErrClosed after Close, an error while the
 // engine does not answer, and one when f is so slow that thousands of changes wait.
 func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
-	return r.hub.watch(ctx, f)
+	return fmt.Errorf("docker: watch: %w", r.hub.Watch(ctx, f))
 }
 
 // Close leaves the containers as they are: the next Open takes them over. Work that was
@@ -247,7 +251,7 @@ func (r *Runtime) Close(context.Context) error {
 	for _, p := range r.all() {
 		p.part()
 	}
-	r.hub.close()
+	r.hub.Close(ErrClosed)
 	if err := r.api.Close(); err != nil {
 		return fmt.Errorf("docker: close: %w", err)
 	}

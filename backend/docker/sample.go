@@ -3,17 +3,14 @@ package docker
 import (
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
-
-// sampleAge is how near two samples may be to tell a load.
-const sampleAge = 250 * time.Millisecond
 
 // Sample implements pods.Sampler: the CPU time since the Sample before (the first time:
 // since the start), and the memory less what the kernel gives back at need. There is none
@@ -31,9 +28,9 @@ func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) 
 	if err != nil {
 		return pods.Sample{}, false
 	}
-	u := usage{at: st.Read, cpu: time.Duration(st.CPUStats.CPUUsage.TotalUsage)}
-	if u.at.IsZero() {
-		u.at = time.Now()
+	u := podhost.Usage{At: st.Read, CPU: time.Duration(st.CPUStats.CPUUsage.TotalUsage)}
+	if u.At.IsZero() {
+		u.At = time.Now()
 	}
 	cores, memory := r.engine.cores, r.engine.memory
 	p.mu.Lock()
@@ -44,9 +41,9 @@ func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) 
 		memory = int64(p.limits.Memory) * gigabyte
 	}
 	p.mu.Unlock()
-	got := pods.Sample{CPU: p.load.percent(u, s.Started, max(cores, 1))}
+	got := pods.Sample{CPU: p.load.Sample(u, s.Started, max(cores, 1))}
 	if memory > 0 {
-		got.Memory = percent(float64(working(st.MemoryStats)) / float64(memory))
+		got.Memory = podhost.Percent(float64(working(st.MemoryStats)) / float64(memory))
 	}
 	return got, true
 }
@@ -68,37 +65,4 @@ func working(m container.MemoryStats) uint64 {
 		cache = m.Stats["inactive_file"]
 	}
 	return m.Usage - min(cache, m.Usage)
-}
-
-// A usage is what a pod has used at an instant.
-type usage struct {
-	at  time.Time
-	cpu time.Duration // since the start
-}
-
-// A busyness is the load of a processor between the two latest samples.
-type busyness struct {
-	mu   sync.Mutex
-	last usage
-	load int
-}
-
-func (b *busyness) percent(u usage, started time.Time, cores int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.last.at.Before(started) {
-		b.last = usage{at: started}
-	}
-	wall := u.at.Sub(b.last.at)
-	if wall < sampleAge/2 {
-		return b.load // too little to tell from
-	}
-	b.load = percent(float64(u.cpu-b.last.cpu) / float64(wall) / float64(cores))
-	b.last = u
-	return b.load
-}
-
-// percent is of a share, within 0 and 100.
-func percent(share float64) int {
-	return int(max(0, min(100, 100*share+0.5)))
 }

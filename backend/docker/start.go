@@ -144,7 +144,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		if err := p.destroy(ctx); err != nil {
 			return err
 		}
-		p.r.take.release(p.rec.Ports)
+		p.r.take.Release(p.rec.Ports)
 		p.rec.Ports = nil
 	}
 }

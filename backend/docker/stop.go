@@ -133,7 +133,7 @@ func (p *pod) remove(ctx context.Context, grace time.Duration) error {
 		p.going = false
 		return err
 	}
-	p.r.take.release(p.rec.Ports)
+	p.r.take.Release(p.rec.Ports)
 	p.r.forget(p)
 	p.part()
 	return nil

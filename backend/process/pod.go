@@ -7,20 +7,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
-// A pod is what this host has of one pod. Everything that happens to it is a job, and
-// its jobs run one after the other in a goroutine that exists while there are any. So a
-// call returns when its job is in the queue, and an exit cannot cross a start.
+// A pod is what this host has of one pod. Everything that happens to it is a job, and its
+// jobs run one after the other: a call returns when its job is in the queue, and an exit
+// cannot cross a start.
 type pod struct {
 	r   *Runtime
 	id  string
 	out *output
 
+	jobs podhost.Queue
+
 	mu    sync.Mutex
-	jobs  []func()
-	busy  bool       // the goroutine exists
 	state pods.State // as List shows it; its Gen and Run are the last that were asked for
 	known bool       // there is a state
 	again bool       // the state's Gen and Run were never started: the server died over it
@@ -33,44 +34,13 @@ type pod struct {
 }
 
 func newPod(r *Runtime, id string) *pod {
-	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize)}
-}
-
-// do queues a job.
-func (p *pod) do(job func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue(job)
-}
-
-// queue is do for who holds mu.
-func (p *pod) queue(job func()) {
-	p.jobs = append(p.jobs, job)
-	if !p.busy {
-		p.busy = true
-		p.r.start(p.runJobs)
-	}
-}
-
-func (p *pod) runJobs() {
-	for {
-		p.mu.Lock()
-		if len(p.jobs) == 0 {
-			p.busy = false
-			p.mu.Unlock()
-			return
-		}
-		job := p.jobs[0]
-		p.jobs = p.jobs[1:]
-		p.mu.Unlock()
-		job()
-	}
+	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize), jobs: podhost.Queue{Go: r.start}}
 }
 
 func (p *pod) seen() (pods.State, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return copyState(p.state), p.known
+	return podhost.CopyState(p.state), p.known
 }
 
 // leave queues the removal; from now on Ensure is refused.
@@ -78,7 +48,7 @@ func (p *pod) leave(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.going = true
-	p.queue(job)
+	p.jobs.Do(job)
 }
 
 // ensure accepts s unless it is what was asked for already. The state shows it at once,
@@ -97,7 +67,7 @@ func (p *pod) ensure(s pods.Spec) error {
 		p.live.hasten(p.r.opts.Grace)
 	}
 	p.set(pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling, At: time.Now()})
-	p.queue(func() { p.start(s) })
+	p.jobs.Do(func() { p.start(s) })
 	return nil
 }
 
@@ -105,7 +75,7 @@ func (p *pod) ensure(s pods.Spec) error {
 // see the order in which states were set.
 func (p *pod) set(s pods.State) {
 	p.state, p.known = s, true
-	p.r.hub.send(s)
+	p.r.hub.Send(s)
 }
 
 // show records a state and shows it, unless something else was asked for meanwhile: then
@@ -255,7 +225,7 @@ func (p *pod) remove(grace time.Duration) error {
 		p.going = false
 		return err
 	}
-	p.r.take.release(p.rec.Ports)
+	p.r.take.Release(p.rec.Ports)
 	p.rec = record{}
 	p.r.forget(p)
 	return nil

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/internal/podhost"
 )
 
 // markName begins the variable by which the processes of one start are recognised.
@@ -19,8 +21,8 @@ type proc struct {
 	mark   string
 	vcpu   int
 	memory int
-	oom    uint64   // what the counter showed at the start
-	busy   busyness // for samples
+	oom    uint64       // what the counter showed at the start
+	busy   podhost.Load // for samples
 
 	kin kin // what is known of its descendants
 

@@ -2,10 +2,10 @@ package process
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -18,12 +18,12 @@ type record struct {
 	Starts  uint64     `json:"starts"` // numbers the raw files
 	Mark    string     `json:"mark"`   // of the last start
 	// Starting is set from before a process is made until PID is known.
-	Starting bool        `json:"starting"`
-	PID      int         `json:"pid"`  // 0: none
-	Born     string      `json:"born"` // tells PID from a later process of that number
-	VCPU     int         `json:"vcpu"`
-	Memory   int         `json:"memory"`
-	Ports    []published `json:"ports"`
+	Starting bool           `json:"starting"`
+	PID      int            `json:"pid"`  // 0: none
+	Born     string         `json:"born"` // tells PID from a later process of that number
+	VCPU     int            `json:"vcpu"`
+	Memory   int            `json:"memory"`
+	Ports    []podhost.Port `json:"ports"`
 }
 
 const recordVersion = 1
@@ -43,23 +43,12 @@ func readRecord(path string) (record, error) {
 	return rec, nil
 }
 
-// write replaces the file at path as a whole, so that a crash leaves the old or the new.
+// write replaces the file at path, and waits for the disk.
 func (rec record) write(path string) error {
 	rec.Version = recordVersion
 	data, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return podhost.ReplaceFile(path, data, true)
 }

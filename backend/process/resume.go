@@ -13,7 +13,7 @@ func (p *pod) resume(rec record) {
 	p.rec = rec
 	p.state, p.known, p.again = rec.State, true, rec.Starting
 	for _, port := range rec.Ports {
-		p.r.take.claim(port.UDP, port.Public)
+		p.r.take.Claim(port.UDP, port.Public)
 	}
 	x := newProc(rec.PID, rec.Born, rec.Mark)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -20,8 +21,8 @@ type Runtime struct {
 	opts Options
 	root layout
 	lock *os.File
-	hub  hub
-	take portBook
+	hub  podhost.Hub
+	take podhost.PortBook
 	oom  oomCounter
 	load sampler
 	work sync.WaitGroup // everything that runs, see start
@@ -131,7 +132,7 @@ func (r *Runtime) call(id string, f func(p *pod)) (bool, error) {
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
 	_, err := r.call(podID, func(p *pod) {
 		p.hasten(grace)
-		p.do(func() { p.stop(grace, "") })
+		p.jobs.Do(func() { p.stop(grace, "") })
 	})
 	if err != nil {
 		return fmt.Errorf("process: stop %q: %w", podID, err)
@@ -213,7 +214,7 @@ func (r *Runtime) List(context.Context) ([]pods.State, error) {
 // Watch implements pods.Runtime. It returns ErrClosed after Close, and an error when f is
 // so slow that thousands of changes wait.
 func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
-	return r.hub.watch(ctx, f)
+	return fmt.Errorf("process: watch: %w", r.hub.Watch(ctx, f))
 }
 
 // Close ends all pods, each with Options.Grace or until ctx ends, and frees the
@@ -231,13 +232,13 @@ func (r *Runtime) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { close(r.hurry) })()
 	for _, p := range r.all() {
 		p.hasten(r.opts.Grace)
-		p.do(func() { p.stop(r.opts.Grace, "server stopped") })
+		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()
 	for _, p := range r.all() {
 		p.out.close()
 	}
-	r.hub.close()
+	r.hub.Close(ErrClosed)
 	if err := r.lock.Close(); err != nil {
 		return fmt.Errorf("process: close: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/internal/podhost"
 )
 
 // tick is the unit of CPU time in /proc: a hundredth of a second on every architecture
@@ -21,25 +23,32 @@ type sampler struct {
 	all []task
 }
 
-func (s *sampler) measure(x *proc) (usage, bool) {
-	// The list is made under the lock: others want that very list.
+func (s *sampler) measure(x *proc) (u podhost.Usage, memory int64, ok bool) {
+	at, all, err := s.list()
+	if err != nil {
+		return u, 0, false
+	}
+	u.At = at
+	members := x.members(all)
+	for _, t := range members {
+		u.CPU += time.Duration(t.ticks) * tick
+		memory += int64(t.pages) * int64(os.Getpagesize())
+	}
+	return u, memory, len(members) > 0
+}
+
+// list is made under the lock: others want that very list.
+func (s *sampler) list() (time.Time, []task, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if time.Since(s.at) > sampleAge {
 		all, err := tasks()
 		if err != nil {
-			s.mu.Unlock()
-			return usage{}, false
+			return s.at, nil, err
 		}
 		s.at, s.all = time.Now(), all
 	}
-	u, all := usage{at: s.at}, s.all
-	s.mu.Unlock()
-	members := x.members(all)
-	for _, t := range members {
-		u.cpu += time.Duration(t.ticks) * tick
-		u.memory += int64(t.pages) * int64(os.Getpagesize())
-	}
-	return u, len(members) > 0
+	return s.at, s.all, nil
 }
 
 // machineMemory is 0 when it is not known.

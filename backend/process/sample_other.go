@@ -2,9 +2,11 @@
 
 package process
 
+import "github.com/podyard/podyard/internal/podhost"
+
 type sampler struct{}
 
-func (sampler) measure(*proc) (usage, bool) { return usage{}, false }
+func (sampler) measure(*proc) (u podhost.Usage, memory int64, ok bool) { return u, 0, false }
 
 func machineMemory() int64 { return 0 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -61,11 +62,11 @@ func (p *pod) launch(s pods.Spec) error {
 	if err != nil {
 		return fmt.Errorf("a mount cannot be made: %w", err)
 	}
-	p.rec.Ports, err = p.r.take.publish(p.r.opts.Host, s.Ports, p.rec.Ports)
+	p.rec.Ports, err = p.r.take.Publish(p.r.opts.Host, s.Ports, p.rec.Ports)
 	if err != nil {
 		return err
 	}
-	ports := mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
+	ports := podhost.Mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
 
 	// The mark is on record before a process can bear it: if the server dies in between,
 	// the next one finds the process by it.
@@ -178,12 +179,12 @@ func (p *pod) attend(x *proc, raw *os.File, from position, s pods.State, wait fu
 		close(ended)
 		<-drained
 		close(x.gone)
-		p.do(func() { p.settle(x) })
+		p.jobs.Do(func() { p.settle(x) })
 	})
 	if s.Phase == pods.Coming {
 		p.r.start(func() {
 			if p.r.healthy(x, s.Ports) {
-				p.do(func() { p.up(x) })
+				p.jobs.Do(func() { p.up(x) })
 			}
 		})
 	}

@@ -1,0 +1,139 @@
+package podhost
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// A Port is a port of a pod with the public one that it has for as long as the pod exists.
+// It is part of what runtimes write to their records.
+type Port struct {
+	Private int  `json:"private"`
+	UDP     bool `json:"udp,omitempty"`
+	Public  int  `json:"public"`
+}
+
+// A PortBook knows the public ports that pods have, running or not, so that no two get the
+// same. The zero value is empty. It is safe for concurrent use.
+type PortBook struct {
+	mu    sync.Mutex
+	taken map[Port]bool // Private is 0
+}
+
+// Claim takes a public port, and says whether it was free of pods.
+func (b *PortBook) Claim(udp bool, port int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := Port{UDP: udp, Public: port}
+	if b.taken[key] {
+		return false
+	}
+	if b.taken == nil {
+		b.taken = map[Port]bool{}
+	}
+	b.taken[key] = true
+	return true
+}
+
+// Release gives ports back.
+func (b *PortBook) Release(ports []Port) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range ports {
+		delete(b.taken, Port{UDP: p.UDP, Public: p.Public})
+	}
+}
+
+// Publish finds a public port at an address of this machine for each of want: the one in
+// had when no other program has taken it meanwhile. Ports of had that are not wanted stay
+// with the pod, so that an update there and back changes nothing. What it returns is the
+// pod's also when there is an error.
+func (b *PortBook) Publish(host string, want []pods.Port, had []Port) ([]Port, error) {
+	all := append([]Port(nil), had...)
+	for _, w := range want {
+		udp := w.Protocol == "udp"
+		i := indexPort(all, w.Private, udp)
+		if i >= 0 && free(host, udp, all[i].Public) {
+			continue
+		}
+		public, err := b.find(host, udp)
+		if err != nil {
+			return all, fmt.Errorf("publish port %d: %w", w.Private, err)
+		}
+		if i < 0 {
+			all = append(all, Port{Private: w.Private, UDP: udp, Public: public})
+			continue
+		}
+		b.Release(all[i : i+1])
+		all[i].Public = public
+	}
+	return all, nil
+}
+
+func indexPort(ports []Port, private int, udp bool) int {
+	for i, p := range ports {
+		if p.Private == private && p.UDP == udp {
+			return i
+		}
+	}
+	return -1
+}
+
+// find claims a port that nobody listens on now.
+func (b *PortBook) find(host string, udp bool) (int, error) {
+	for {
+		port, err := probe(host, udp, 0)
+		if err != nil {
+			return 0, err
+		}
+		if b.Claim(udp, port) {
+			return port, nil
+		}
+	}
+}
+
+func free(host string, udp bool, port int) bool {
+	_, err := probe(host, udp, port)
+	return err == nil
+}
+
+// probe listens for a moment, on a port of the system's choice if port is 0, and says
+// where.
+func probe(host string, udp bool, port int) (int, error) {
+	name := net.JoinHostPort(host, strconv.Itoa(port))
+	if udp {
+		addr, err := net.ResolveUDPAddr("udp", name)
+		if err != nil {
+			return 0, err
+		}
+		c, err := net.ListenUDP("udp", addr)
+		if err != nil {
+			return 0, err
+		}
+		return c.LocalAddr().(*net.UDPAddr).Port, c.Close()
+	}
+	addr, err := net.ResolveTCPAddr("tcp", name)
+	if err != nil {
+		return 0, err
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// Mapping is what State says of the ports of a spec.
+func Mapping(host string, want []pods.Port, all []Port) []pods.PortMapping {
+	var m []pods.PortMapping
+	for _, w := range want {
+		if i := indexPort(all, w.Private, w.Protocol == "udp"); i >= 0 {
+			m = append(m, pods.PortMapping{Private: w.Private, Public: all[i].Public, Protocol: w.Protocol, IP: host})
+		}
+	}
+	return m
+}

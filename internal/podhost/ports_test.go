@@ -1,0 +1,110 @@
+package podhost
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/pods"
+)
+
+const loopback = "127.0.0.1"
+
+func publish(t *testing.T, b *PortBook, had []Port, want ...pods.Port) []Port {
+	t.Helper()
+	got, err := b.Publish(loopback, want, had)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestAPodKeepsItsPorts(t *testing.T) {
+	var b PortBook
+	web, dns := pods.Port{Private: 80, Protocol: "http"}, pods.Port{Private: 53, Protocol: "udp"}
+	first := publish(t, &b, nil, web, dns)
+	if diff := cmp.Diff(first, publish(t, &b, first, dns)); diff != "" {
+		t.Errorf("ports after one is not wanted (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, publish(t, &b, first, web, dns)); diff != "" {
+		t.Errorf("ports after it is wanted again (-want +got):\n%s", diff)
+	}
+	want := []pods.PortMapping{
+		{Private: 53, Public: first[1].Public, Protocol: "udp", IP: loopback},
+		{Private: 80, Public: first[0].Public, Protocol: "http", IP: loopback},
+	}
+	if diff := cmp.Diff(want, Mapping(loopback, []pods.Port{dns, web}, first)); diff != "" {
+		t.Errorf("Mapping (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPortThatAnotherProgramTookIsReplaced(t *testing.T) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		t.Run(protocol, func(t *testing.T) {
+			var b PortBook
+			want := pods.Port{Private: 80, Protocol: protocol}
+			had := publish(t, &b, nil, want)
+			listen(t, protocol, had[0].Public)
+			got := publish(t, &b, had, want)
+			if len(got) != 1 || got[0].Public == had[0].Public {
+				t.Errorf("ports = %v after %v, want another public one", got, had)
+			}
+			if !b.Claim(protocol == "udp", had[0].Public) {
+				t.Error("the port that the pod has no more is still claimed")
+			}
+		})
+	}
+}
+
+func listen(t *testing.T, protocol string, port int) {
+	t.Helper()
+	addr := net.JoinHostPort(loopback, strconv.Itoa(port))
+	var c interface{ Close() error }
+	var err error
+	if protocol == "udp" {
+		c, err = net.ListenPacket("udp", addr)
+	} else {
+		c, err = net.Listen("tcp", addr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+}
+
+func TestNoTwoPodsHaveOnePort(t *testing.T) {
+	var b PortBook
+	var taken []Port
+	for private := range 50 {
+		taken = append(taken, publish(t, &b, nil, pods.Port{Private: private, Protocol: "tcp"})...)
+	}
+	slices.SortFunc(taken, func(x, y Port) int { return x.Public - y.Public })
+	if u := slices.CompactFunc(slices.Clone(taken), func(x, y Port) bool { return x.Public == y.Public }); len(u) != len(taken) {
+		t.Errorf("%d different ports of %d", len(u), len(taken))
+	}
+	if b.Claim(false, taken[0].Public) {
+		t.Error("Claim of a port that a pod has = true, want false")
+	}
+	if !b.Claim(true, taken[0].Public) {
+		t.Error("Claim of the same port of the other protocol = false, want true")
+	}
+	b.Release(taken[:1])
+	if !b.Claim(false, taken[0].Public) {
+		t.Error("Claim of a port that was given back = false, want true")
+	}
+}
+
+func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
+	var b PortBook
+	had := publish(t, &b, nil, pods.Port{Private: 80, Protocol: "tcp"})
+	got, err := b.Publish("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
+	if err == nil {
+		t.Skip("this machine has an address of the block for documentation")
+	}
+	if diff := cmp.Diff(had, got); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
