@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -187,6 +188,24 @@ func alikeText(t *testing.T, command, want, got string) {
 			return
 		}
 	}
+}
+
+func TestTheServerTakesTheConfigurationOfTheREADME(t *testing.T) {
+	t.Parallel()
+	for _, b := range blocks(t) {
+		if b.kind != "jsonc" {
+			continue
+		}
+		s, err := parse([]string{"server", "-config", file(t, b.text)}, func(string) string { return "" }, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Keys) != 2 || len(s.Images) != 1 || len(s.Endpoints) != 1 {
+			t.Errorf("it reads %+v", s.config)
+		}
+		return
+	}
+	t.Error("the README shows no configuration")
 }
 
 func TestTheProgramOfTheREADMEIsTheExample(t *testing.T) {
