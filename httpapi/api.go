@@ -46,6 +46,11 @@ type Options struct {
 	// Rates limit the requests of a user to each endpoint and operation (section 8.3).
 	// Default: ratelimit.NewRates(0).
 	Rates *ratelimit.Rates
+	// BodyTimeout is how long the body of a request may take to arrive, besides what it
+	// takes at 64 KiB a second; one of unknown length counts as the largest that is read.
+	// What comes later is answered 408. Default: 30 s. Negative: no limit of ours, only the
+	// ReadTimeout of the server, which the other limit replaces while a body is read.
+	BodyTimeout time.Duration
 	// Clock is what quotas and rates follow; give it the clock of the services. Default:
 	// the system's.
 	Clock pods.Clock
@@ -61,14 +66,15 @@ type api struct {
 	rates  *ratelimit.Rates
 	clock  pods.Clock
 	log    *slog.Logger
-	url    string // without a slash at the end; empty: the request's
+	late   time.Duration // BodyTimeout
+	url    string        // without a slash at the end; empty: the request's
 }
 
 func newAPI(s Services, o *Options) *api {
 	if o == nil {
 		o = &Options{}
 	}
-	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, clock: o.Clock, log: o.Logger, url: strings.TrimRight(o.PublicURL, "/")}
+	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, clock: o.Clock, log: o.Logger, late: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}
@@ -77,6 +83,9 @@ func newAPI(s Services, o *Options) *api {
 	}
 	if a.rates == nil {
 		a.rates = ratelimit.NewRates(0)
+	}
+	if a.late == 0 {
+		a.late = 30 * time.Second
 	}
 	if a.clock == nil {
 		a.clock = clock.System{}
@@ -152,6 +161,7 @@ var errNoRoute = problem.New(problem.NotFound, "The requested path was not found
 // ServeHTTP routes. The mux would redirect a path that is not clean; here such a path
 // does not exist.
 func (x *area) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x.limitBody(w, r)
 	if !isClean(r.URL.Path) {
 		x.write(w, errNoRoute)
 		return

@@ -230,7 +230,7 @@ func callOf(method, target string, body []byte) *call {
 		in := httptest.NewRequest(method, "/", bytes.NewReader(body))
 		r.Body, r.ContentLength = in.Body, in.ContentLength
 	}
-	return &call{w: httptest.NewRecorder(), r: r}
+	return &call{area: newAPI(Services{}, nil).area(flavor{}), w: httptest.NewRecorder(), r: r}
 }
 
 func FuzzRunRequest(f *testing.F) {

@@ -102,14 +102,14 @@ func dial(t *testing.T, s *httptest.Server) raw {
 	return raw{c, bufio.NewReader(c)}
 }
 
-func (c raw) send(t *testing.T, s string) {
+func (c raw) send(t testing.TB, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c.Conn, s); err != nil {
 		t.Fatalf("the client sees %v while it writes", err)
 	}
 }
 
-func (c raw) answer(t *testing.T) (*http.Response, string) {
+func (c raw) answer(t testing.TB) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {

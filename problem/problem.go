@@ -31,6 +31,8 @@ const (
 	NotFound
 	// NotAllowed is a path that exists, asked with another method: 405.
 	NotAllowed
+	// Late is a request whose body did not arrive in time: 408.
+	Late
 	// Conflict is a request that the present state does not allow: 409.
 	Conflict
 	// TooLarge is a body over its limit: 413.
@@ -57,6 +59,7 @@ var kinds = [...]struct {
 	Forbidden:    {403, "Forbidden"},
 	NotFound:     {404, "Not Found"},
 	NotAllowed:   {405, "Method Not Allowed"},
+	Late:         {408, "Request Timeout"},
 	Conflict:     {409, "Conflict"},
 	TooLarge:     {413, "Content Too Large"},
 	MediaType:    {415, "Unsupported Media Type"},

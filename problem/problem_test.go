@@ -17,7 +17,7 @@ import (
 func TestEveryKindHasTheStatusOfTheInterfaceAndItsTitle(t *testing.T) {
 	statuses := map[problem.Kind]int{
 		problem.Internal: 500, problem.Malformed: 400, problem.Unauthorized: 401, problem.Forbidden: 403,
-		problem.NotFound: 404, problem.NotAllowed: 405, problem.Conflict: 409, problem.TooLarge: 413,
+		problem.NotFound: 404, problem.NotAllowed: 405, problem.Late: 408, problem.Conflict: 409, problem.TooLarge: 413,
 		problem.MediaType: 415, problem.Invalid: 422, problem.Limited: 429, problem.NotBuilt: 501,
 		problem.Unavailable: 503,
 	}

@@ -175,7 +175,7 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	target := of(r.doneURL, r.ID, id) + "&isStream=false"
 	for wait := (pause{}); ctx.Err() == nil; {
 		status, _, err := r.do(ctx, target, b)
-		if err == nil || errors.Is(err, errKey) || status >= 400 && status < 500 {
+		if err == nil || errors.Is(err, errKey) || status >= 400 && status < 500 && status != http.StatusRequestTimeout {
 			if err != nil {
 				r.Logger.Error("the service refuses a result", "job", id, "err", err)
 			}
