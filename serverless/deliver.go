@@ -130,7 +130,7 @@ func (s *Service) send(ctx context.Context, d *Delivery) {
 }
 
 // attempt calls the sender. A panic is the attempt's failure: the delivery would be there
-// again after a restart, and panic again.
+// again after a restart, and panic again. So is a delivery that is damaged.
 func (s *Service) attempt(ctx context.Context, d *Delivery) (status int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,12 +138,15 @@ func (s *Service) attempt(ctx context.Context, d *Delivery) (status int, err err
 			status, err = 0, errors.New("the sender panicked")
 		}
 	}()
+	if d.Fault != "" {
+		return 0, errors.New(d.Fault)
+	}
 	return s.sender.Send(ctx, d)
 }
 
 // Deliveries is the delivery log of a job's webhooks, oldest first.
 func (s *Service) Deliveries(ctx context.Context, owner string, ref Ref) ([]Attempt, error) {
-	if _, err := s.Get(ctx, owner, ref); err != nil {
+	if _, err := s.find(ctx, owner, ref); err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	return s.queue.Attempts(ctx, ref)

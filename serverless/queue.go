@@ -30,7 +30,7 @@ type Slot struct {
 type Result struct {
 	State  State // after the move, or as it is when Err is set
 	Effect Effect
-	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull
+	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost
 }
 
 // A JobQueue is what a backend implements. It is safe for concurrent use. Callers are
@@ -40,6 +40,12 @@ type Result struct {
 // No method reads a clock or knows a rule: State.Apply decides, inside the backend's own
 // atomic section. No state may be seen by anyone before the write that made it is as
 // durable as OpKind.Durable asks.
+//
+// A queue that keeps payloads where they can be damaged finds that out and serves none of
+// it. A queued job whose input, webhook or Extra can no longer be read can be given to
+// nobody: whoever comes upon it, Claim or Get, ends it by OpDamage. Of a job that runs or
+// has ended they are left out, and where its output or a chunk is to be read the answer is
+// ErrDamaged. Nothing of this concerns other jobs.
 //
 // An error of a whole call means that the outcome is unknown: the caller may repeat it,
 // and an Enqueue that had happened then answers ErrExists.
@@ -62,7 +68,8 @@ type JobQueue interface {
 	// longer than that takes.
 	Purge(ctx context.Context, now Instant, p PurgeQuery) (removed int, next uint64, err error)
 
-	// Get returns the job, or ErrNotFound, also when it is Gone.
+	// Get returns the job, or ErrNotFound, also when it is Gone. With ErrDamaged it returns
+	// the job without its output.
 	Get(ctx context.Context, now Instant, ref Ref) (Job, error)
 	// Chunks returns chunks (items: JSON objects with the member output, which a queue
 	// need not know) that were not drained, from the first, at most maxBytes of
@@ -206,6 +213,7 @@ type Delivery struct {
 	Token Token  // of the lease
 	Tries int    // attempts that were made before
 	Job   Job    // as it was at the terminal moment, with input and output
+	Fault string // why it cannot be sent, when its payloads are damaged: what was sent else would be wrong
 }
 
 // An Attempt is what became of a Delivery.

@@ -197,10 +197,20 @@ func (s *Service) newID(sync bool) (JobID, error) {
 }
 
 // Get returns the job with its payloads. ErrNotFound past its ttl or retention, for an
-// unknown id, and for another user's job; ErrNoEndpoint for an unknown endpoint.
+// unknown id, and for another user's job; ErrNoEndpoint for an unknown endpoint; ErrDamaged
+// when its output can no longer be read.
 func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
+	j, err := s.find(ctx, owner, ref)
+	if err != nil {
+		return Job{}, err
+	}
+	return j, nil
+}
+
+// find is Get that has the job, without its output, with ErrDamaged, too.
+func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) {
 	j, err := s.queue.Get(ctx, s.now(), ref)
-	if err == nil && j.Owner != owner {
+	if (err == nil || errors.Is(err, ErrDamaged)) && j.Owner != owner {
 		err = ErrNotFound
 	}
 	if errors.Is(err, ErrNotFound) {
@@ -208,10 +218,7 @@ func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
 			err = e
 		}
 	}
-	if err != nil {
-		return Job{}, err
-	}
-	return j, nil
+	return j, err
 }
 
 // Wait returns the job when it has ended, or as it is when d has passed by the service's
@@ -258,16 +265,16 @@ func (s *Service) Cancel(ctx context.Context, owner string, ref Ref) (Job, error
 
 // Retry queues a FAILED or TIMED_OUT job again, with the same id and input: output,
 // error, chunks, timings and deliveries start anew and the ttl does not. ErrStatus for a
-// job in any other status.
+// job in any other status, ErrInputLost for one whose input was damaged.
 func (s *Service) Retry(ctx context.Context, owner string, ref Ref) (Job, error) {
 	return s.change(ctx, owner, Op{Ref: ref, Kind: OpRetry})
 }
 
 // change applies a user's op to a job of theirs.
 func (s *Service) change(ctx context.Context, owner string, op Op) (Job, error) {
-	j, err := s.Get(ctx, owner, op.Ref)
-	if err != nil {
-		return Job{}, err
+	j, damaged := s.find(ctx, owner, op.Ref)
+	if damaged != nil && !errors.Is(damaged, ErrDamaged) {
+		return Job{}, damaged
 	}
 	r, err := s.apply(ctx, op)
 	if err != nil {
@@ -284,7 +291,9 @@ func (s *Service) change(ctx context.Context, owner string, op Op) (Job, error) 
 			return Job{}, err
 		}
 	}
-	j.State = r.State
+	if j.State = r.State; damaged != nil && j.showsOutput() {
+		return Job{}, damaged // the move was made all the same
+	}
 	return j, nil
 }
 
@@ -448,6 +457,9 @@ func (s *Service) Requests(ctx context.Context, owner, endpoint string, q Reques
 		whole, err := s.queue.Get(ctx, now, j.Ref)
 		if errors.Is(err, ErrNotFound) {
 			continue // it went while we listed
+		}
+		if errors.Is(err, ErrDamaged) {
+			whole, err = j, nil // as it was listed
 		}
 		if err != nil {
 			return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)

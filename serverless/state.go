@@ -94,6 +94,7 @@ const (
 	WorkersLost         // MaxDeliveries workers took the job and were lost
 	OverTime            // it ran longer than its execution timeout
 	TooManyCrash        // it was running at MaxRestarts restarts of the server
+	Damaged             // what it was submitted with can no longer be read
 )
 
 // reasonText is what a client reads about a job that ended for s.Reason.
@@ -105,6 +106,8 @@ func (s *State) reasonText() string {
 		return fmt.Sprintf("execution timeout: the job ran longer than %d ms", s.ExecTimeout)
 	case TooManyCrash:
 		return fmt.Sprintf("harmful: the job was running at %d restarts of the service and is not run again", MaxRestarts)
+	case Damaged:
+		return "damaged: the input of the job can no longer be read, and no worker can have it; submit it again"
 	}
 	return ""
 }
@@ -183,12 +186,13 @@ const (
 	OpRecover                 // the server that ran it is gone
 	OpLose                    // Worker is gone: its lease is over now
 	OpRedeliver               // the user has the webhook of an ended job sent again
+	OpDamage                  // what the queued job was submitted with can no longer be read
 )
 
 // Durable reports whether the effect must be on disk before the call returns. What is not
 // can be lost with power, and a job is then claimed or reported once more.
 func (k OpKind) Durable() bool {
-	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver
+	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage
 }
 
 // An Op asks for one move of one job. Ops are data: they merge into one commit, travel in
@@ -222,6 +226,7 @@ const (
 	NewSeq                        // give State a new Seq: the end of the queue
 	PutOutput                     // Op.Payload is the output, Op.Error the error
 	DropOutput                    // output, error and chunks so far are void
+	DropInput                     // the input is void
 	AddChunk                      // Op.Payload is chunk State.Chunks-1
 	DropChunks                    // chunks before State.Drained are done with
 	PutOutbox                     // one webhook entry for (job, run), unless there is one
@@ -239,6 +244,8 @@ var (
 	ErrStatus     = problem.New(problem.Conflict, "the job's status does not allow this")
 	ErrExists     = problem.New(problem.Conflict, "job id is taken")
 	ErrStreamFull = problem.New(problem.TooLarge, "the stream holds too much that nobody read")
+	ErrInputLost  = problem.New(problem.Conflict, "the input of the job was damaged: it cannot be run again")
+	ErrDamaged    = problem.New(problem.Unavailable, "what the job has put out can no longer be read")
 )
 
 // Apply is the whole state machine: pure, total, without clock or configuration. On an
@@ -284,6 +291,8 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		return s.lose(now), nil
 	case OpRedeliver:
 		return s.redeliver()
+	case OpDamage:
+		return s.damage(now)
 	}
 	return 0, ErrStatus
 }
@@ -381,6 +390,9 @@ func (s *State) retry(now Instant) (Effect, error) {
 	if s.Status != Failed && s.Status != TimedOut {
 		return 0, ErrStatus
 	}
+	if s.Reason == Damaged {
+		return 0, ErrInputLost
+	}
 	s.Run++
 	s.Deliveries, s.Restarts, s.Reason, s.Lost = 0, 0, NoReason, ""
 	s.Queued, s.Finished = now, 0
@@ -393,6 +405,16 @@ func (s *State) redeliver() (Effect, error) {
 		return 0, ErrStatus
 	}
 	return PutOutbox, nil
+}
+
+// damage ends a job that can be given to nobody. One that runs has a worker that was given
+// its input, and goes on.
+func (s *State) damage(now Instant) (Effect, error) {
+	if s.Status != InQueue {
+		return 0, ErrStatus
+	}
+	s.Reason = Damaged
+	return s.end(now, Failed) | DropInput, nil
 }
 
 func (s *State) tick(now Instant) Effect {

@@ -161,6 +161,8 @@ func TestEveryOpInEveryStatus(t *testing.T) {
 		{"lose of another worker", opOf(serverless.OpLose, func(o *serverless.Op) { o.Worker = "x" }), everywhere(stays, errLease)},
 		{"redeliver", opOf(serverless.OpRedeliver),
 			but(everywhere(serverless.PutOutbox, nil), map[serverless.Status]answer{sQueued: {sQueued, stays, errStatus}, sRunning: {sRunning, stays, errStatus}})},
+		{"damage", opOf(serverless.OpDamage),
+			but(everywhere(stays, errStatus), map[serverless.Status]answer{sQueued: {sFailed, ends | serverless.DropInput, nil}})},
 		{"an unknown op", opOf(200), everywhere(stays, errStatus)},
 	} {
 		for s, want := range c.want {
@@ -178,6 +180,8 @@ func TestOpsAtTheEdges(t *testing.T) {
 	ninth.Restarts = serverless.MaxRestarts - 1
 	plain := stateIn(sRunning)
 	plain.Flags = 0
+	damaged := stateIn(sFailed)
+	damaged.Reason = serverless.Damaged
 	for _, c := range []struct {
 		name string
 		s    serverless.State
@@ -197,6 +201,7 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"tick when the last run is over", third, overtime, opOf(serverless.OpTick), answer{sTimedOut, endsStop, nil}},
 		{"the third worker is lost", third, during, opOf(serverless.OpLose), answer{sFailed, ends | serverless.EvStop, nil}},
 		{"the tenth restart", ninth, during, opOf(serverless.OpRecover), answer{sFailed, ends, nil}},
+		{"retry without an input", damaged, during, opOf(serverless.OpRetry), answer{sFailed, stays, serverless.ErrInputLost}},
 		{"the loser claims", stateLost(), during, opOf(serverless.OpClaim), answer{sQueued, stays, errStatus}},
 		{"another claims", stateLost(), during, opOf(serverless.OpClaim, func(o *serverless.Op) { o.Worker = "x" }), answer{sRunning, serverless.Put, nil}},
 		{"the loser goes on", stateLost(), during, opOf(serverless.OpRenew), answer{sQueued, stays, errLease}},
@@ -219,7 +224,7 @@ func TestPastItsTTLNothingIsFound(t *testing.T) {
 	effects := [6]serverless.Effect{serverless.Delete | serverless.EvDone, serverless.Delete | serverless.EvDone | serverless.EvStop,
 		serverless.Delete, serverless.Delete, serverless.Delete, serverless.Delete}
 	for s, eff := range effects {
-		for k := serverless.OpClaim; k <= serverless.OpRedeliver; k++ {
+		for k := serverless.OpClaim; k <= serverless.OpDamage; k++ {
 			want := answer{serverless.Status(s), eff, errGone}
 			if k == serverless.OpTick || k == serverless.OpRecover {
 				want.err = nil
@@ -291,6 +296,9 @@ func TestWhatAMoveLeaves(t *testing.T) {
 			*s = stateIn(sQueued)
 			s.Token, s.Run, s.Queued = 7, 1, during+1_000
 		}},
+		{"damage", stateIn(sQueued), during, opOf(serverless.OpDamage), func(s *serverless.State) {
+			s.Status, s.Finished, s.Reason = sFailed, during, serverless.Damaged
+		}},
 		{"set ttl", stateIn(sQueued), during, opOf(serverless.OpSetTTL), func(s *serverless.State) { s.Expires = 9_000 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -309,7 +317,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 // drawOp makes any op, sensible or not.
 func drawOp(n func(int) int, now serverless.Instant) serverless.Op {
 	return serverless.Op{
-		Kind: serverless.OpKind(n(int(serverless.OpRedeliver) + 2)), Status: serverless.Status(n(8)),
+		Kind: serverless.OpKind(n(int(serverless.OpDamage) + 2)), Status: serverless.Status(n(8)),
 		Worker: [...]serverless.WorkerID{"", "v", "w"}[n(3)], Token: serverless.Token(n(4)), Adopt: n(2) == 0,
 		Until: now + serverless.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)),
 		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
@@ -382,6 +390,8 @@ func brokenRule(now serverless.Instant, before, s *serverless.State, o *serverle
 		return "a retry queues another run at the end, with the same ttl"
 	case eff&serverless.NewSeq != 0 && !retried:
 		return "only a retry has a new place in the queue"
+	case eff&serverless.DropInput != 0 && s.Reason != serverless.Damaged, s.Reason == serverless.Damaged && s.Status != serverless.Failed:
+		return "a job without an input has failed, and says why"
 	case s.Status > serverless.TimedOut:
 		return "the statuses are six"
 	case s.Status.Terminal() != (s.Finished != 0):

@@ -146,8 +146,10 @@ func (c *checker) job(key, value []byte) error {
 		return err
 	}
 	uid := s.note.Tag
-	if err := c.there(bodyKey(uid, bodyInput)); err != nil {
-		return err
+	if s.state.Reason != serverless.Damaged { // such a job has none
+		if err := c.there(bodyKey(uid, bodyInput)); err != nil {
+			return err
+		}
 	}
 	if hasOutput(s.note.Output) {
 		if err := c.there(outputKey(uid, s.note.Output)); err != nil {

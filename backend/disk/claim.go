@@ -2,6 +2,8 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless"
@@ -20,51 +22,101 @@ func (q *Jobs) Claim(ctx context.Context, now serverless.Instant, slots []server
 	return out, err
 }
 
-// claim picks jobs, reads what their workers need, and commits the leases. A job whose
-// payloads cannot be read is given to nobody.
-func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, []serverless.Event, error) {
-	ms, ops := q.pick(now, slots)
-	if len(ms) == 0 {
-		return out, nil, nil
-	}
-	jobs := make([]serverless.Job, 0, len(ms))
-	keep := ms[:0]
-	for k := range ms {
-		m := &ms[k]
-		m.op = &ops[k]
-		if m.err == nil {
-			j := serverless.Job{Ref: m.ref, Owner: m.owner, State: m.after}
-			if err := q.e.payloads(&j, m.note, m.marks); err != nil {
-				if cause := q.e.err(); cause != nil {
-					return out, nil, cause
+// claim picks jobs, reads what their workers need, and commits the leases. In the place of
+// a job that can be given to nobody it picks another.
+func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []serverless.Job) (_ []serverless.Job, evs []serverless.Event, err error) {
+	var later []uint32 // could not be read now, and perhaps can be another time
+	var cause error
+	had := len(out)
+	for again := true; again; {
+		ms, ops := q.pick(now, slots)
+		if len(ms) == 0 {
+			break
+		}
+		again = false
+		jobs, keep := make([]serverless.Job, 0, len(ms)), ms[:0]
+		for k := range ms {
+			m := &ms[k]
+			m.op = &ops[k]
+			if m.err == nil {
+				j := serverless.Job{Ref: m.ref, Owner: m.owner, State: m.after}
+				if err := q.readForWorker(&j, m); err != nil {
+					if ended := q.e.err(); ended != nil {
+						return out[:had], nil, ended
+					}
+					if !again { // what is asked for now is what was not given
+						slots, again = none(slots), true
+					}
+					slots[m.slot].N++
+					if !errors.Is(err, ErrDamaged) {
+						later, cause = append(later, m.i), err
+						continue
+					}
+					m.damage()
+				} else {
+					jobs = append(jobs, j)
 				}
-				q.e.s.opts.Logger.Error("a job cannot be read", "endpoint", m.ref.Endpoint, "job", m.ref.ID, "err", err)
-				q.leave(m.i)
-				continue
 			}
-			jobs = append(jobs, j)
+			keep = append(keep, *m)
 		}
-		keep = append(keep, *m)
-	}
-	if err := q.commit(keep); err != nil {
-		return out, nil, err
-	}
-	var evs []serverless.Event
-	for k := range keep {
-		if keep[k].err != nil { // past its ttl: it is deleted now, and that is to be told
-			evs = keep[k].eff.Events(evs, keep[k].ref, keep[k].before.Worker)
+		if err := q.commit(keep); err != nil {
+			return out[:had], nil, err
 		}
+		for k := range keep {
+			if keep[k].op.Kind != serverless.OpClaim || keep[k].err != nil { // it has ended now, and that is to be told
+				evs = keep[k].eff.Events(evs, keep[k].ref, keep[k].before.Worker)
+			}
+		}
+		out = append(out, jobs...)
 	}
-	return append(out, jobs...), evs, nil
+	q.putBack(later)
+	if len(out) > had {
+		cause = nil
+	}
+	return out, evs, cause
 }
 
-// leave ends a move that is not made. A job whose payloads are damaged stays out of its
-// line until the store is opened again.
-func (q *queue) leave(i uint32) {
+// none are slots for no job.
+func none(slots []serverless.Slot) []serverless.Slot {
+	slots = slices.Clone(slots)
+	for k := range slots {
+		slots[k].N = 0
+	}
+	return slots
+}
+
+// readForWorker reads what a worker gets of a job: twice before it is taken for damaged,
+// which is the job's end.
+func (q *queue) readForWorker(j *serverless.Job, m *move) error {
+	err := q.e.payloads(j, m.note, m.marks)
+	if errors.Is(err, ErrDamaged) {
+		err = q.e.payloads(j, m.note, m.marks)
+	}
+	if err != nil && q.e.err() == nil {
+		q.e.s.opts.Logger.Error("a job cannot be read, and is given to nobody", "endpoint", m.ref.Endpoint, "job", m.ref.ID, "err", err)
+	}
+	return err
+}
+
+// damage makes the move of a job that was picked its end.
+func (m *move) damage() {
+	m.op = &serverless.Op{Ref: m.ref, Kind: serverless.OpDamage}
+	m.after = m.before
+	m.eff, m.err = m.after.Apply(m.now, m.op)
+}
+
+// putBack ends moves that are not made: the jobs are in front of their lines again.
+func (q *queue) putBack(list []uint32) {
+	if len(list) == 0 {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.x.Mark(i, 0, jobindex.Busy|jobindex.Passed)
-	q.rest(i)
+	for _, i := range list {
+		q.x.Mark(i, 0, jobindex.Busy|jobindex.Passed)
+		q.x.PutBack(i)
+		q.rest(i)
+	}
 }
 
 // pick begins a claim of what is ready for each slot. A job that is busy is put back when
@@ -90,6 +142,7 @@ func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move
 			}
 			op := serverless.Op{Kind: serverless.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
 			m := q.begin(now, i, &op)
+			m.slot = k
 			if m.err == nil {
 				q.token++
 				n--
@@ -105,33 +158,60 @@ func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move
 	return ms, ops
 }
 
-// payloads reads what a worker or a reader gets of a job.
-func (e *engine) payloads(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) (err error) {
-	if j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput)); err != nil {
+// payloads reads what a worker or a reader gets of a job. What cannot be read is an error
+// that wraps ErrDamaged.
+func (e *engine) payloads(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) error {
+	if err := e.submitted(j, n, marks); err != nil {
 		return err
 	}
-	if len(j.Input) == 0 {
-		j.Input = nil
-	}
-	if hasOutput(n.Output) {
-		key := outputKey(n.Tag, n.Output)
-		v, err := e.mustGet(key)
-		if err != nil {
+	return e.putOut(j, n)
+}
+
+// legible is payloads of a job that nobody will be given any more: it leaves out of what was
+// submitted what is damaged. Without its output a job would be another one.
+func (e *engine) legible(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) error {
+	if err := e.submitted(j, n, marks); err != nil {
+		if !errors.Is(err, ErrDamaged) {
 			return err
 		}
-		if j.Output, j.Error, err = decodeOutput(key, v); err != nil {
-			return err
+		e.s.opts.Logger.Error("a job is read without what is damaged of it", "endpoint", j.Endpoint, "job", j.ID, "err", err)
+	}
+	return e.putOut(j, n)
+}
+
+// submitted reads what a job was submitted with, as far as it can be read.
+func (e *engine) submitted(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) (err error) {
+	if j.Reason != serverless.Damaged { // such a job has none
+		if j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput)); len(j.Input) == 0 {
+			j.Input = nil
 		}
 	}
 	if marks&jobindex.Extras == 0 {
-		return nil
+		return err
 	}
 	key := bodyKey(n.Tag, bodyExtras)
+	v, xerr := e.mustGet(key)
+	if xerr == nil {
+		xerr = decodeExtras(e.seals, key, v, j)
+	}
+	if err == nil || !errors.Is(xerr, ErrDamaged) && xerr != nil {
+		err = xerr
+	}
+	return err
+}
+
+// putOut reads the output of a job and its error.
+func (e *engine) putOut(j *serverless.Job, n jobindex.Note) error {
+	if !hasOutput(n.Output) {
+		return nil
+	}
+	key := outputKey(n.Tag, n.Output)
 	v, err := e.mustGet(key)
 	if err != nil {
 		return err
 	}
-	return decodeExtras(e.seals, key, v, j)
+	j.Output, j.Error, err = decodeOutput(key, v)
+	return err
 }
 
 // mustGet is get where nothing is damage.

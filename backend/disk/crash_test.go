@@ -173,13 +173,14 @@ func (c *crashing) apply(ctx context.Context, op serverless.Op) error {
 	return c.ledger.Apply(ctx, c.now, []serverless.Op{op}, res)
 }
 
-// user has the owner of a job cancel it, run it again, or move its expiry.
+// user has the owner of a job cancel it, run it again, or move its expiry; or its input is
+// found to be damaged.
 func (c *crashing) user(ctx context.Context) error {
 	if c.made == 0 {
 		return nil
 	}
 	op := serverless.Op{Ref: newJob(fmt.Sprintf("job-%d-%d", c.seed, 1+c.rng.IntN(c.made))).Ref}
-	op.Kind = [...]serverless.OpKind{serverless.OpCancel, serverless.OpRetry, serverless.OpSetTTL}[c.rng.IntN(3)]
+	op.Kind = [...]serverless.OpKind{serverless.OpCancel, serverless.OpRetry, serverless.OpSetTTL, serverless.OpDamage}[c.rng.IntN(4)]
 	op.Until = c.now + 50_000
 	return c.apply(ctx, op)
 }

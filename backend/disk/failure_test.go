@@ -289,6 +289,10 @@ func servesWrong(t *testing.T, mem *vfs.MemFS, found *int) bool {
 			unavailableError(t, "Get", err)
 			continue
 		}
+		if j.Reason == serverless.Damaged && j.Input == nil {
+			*found++
+			continue
+		}
 		want := string(newJob(id).Input) + strings.Repeat(id, 2000)
 		wrong = wrong || string(j.Input) != want
 	}

@@ -21,6 +21,7 @@ type move struct {
 	err           error
 	op            *serverless.Op
 	now           serverless.Instant
+	slot          int  // of a claim
 	early         bool // the payload is stored already
 	rearm         bool // it was taken out of the order of what is due
 }
@@ -84,6 +85,9 @@ func (q *queue) write(b *pebble.Batch, m *move) {
 		q.numbers(b)
 		m.after.Seq = q.seq
 		q.seq++
+	}
+	if m.eff&serverless.DropInput != 0 {
+		drop(b, bodyKey(uid, bodyInput))
 	}
 	if m.eff&serverless.PutOutput != 0 {
 		key := outputKey(uid, m.note.Output)

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,8 +45,8 @@ type entry struct {
 // A lease is what a delivery was handed out as.
 type lease struct {
 	n          uint32
-	endpoint   string
 	deliveryID string
+	entry      stored // as it is on disk
 }
 
 func (o *outbox) init(epoch uint32) {
@@ -201,18 +202,18 @@ func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limi
 		if !ok {
 			break
 		}
-		d, err := e.delivery(id)
+		s, d, err := e.delivery(id)
 		if err != nil {
 			if cause := e.err(); cause != nil {
 				return nil, cause
 			}
-			// It cannot be sent as it was. Its lease runs out, and it is read again.
+			// Its lease runs out, and it is read again.
 			q.s.opts.Logger.Error("a webhook cannot be read", "err", err)
 			continue
 		}
 		d.Token = token
-		if e.jobs.handOut(n, d) {
-			ds = append(ds, *d)
+		if e.jobs.handOut(d, lease{n, d.ID, s}) {
+			ds = append(ds, d)
 		}
 	}
 	return ds, nil
@@ -236,32 +237,41 @@ func (q *queue) lease(now, until serverless.Instant) (n uint32, id entryID, t se
 }
 
 // handOut notes what a lease is for, unless it is lost by now.
-func (q *queue) handOut(n uint32, d *serverless.Delivery) bool {
+func (q *queue) handOut(d serverless.Delivery, l lease) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.outbox.list[n].token != d.Token {
+	if q.outbox.list[l.n].token != d.Token {
 		return false
 	}
-	q.outbox.leased[d.Token] = lease{n, d.Job.Endpoint, d.ID}
+	q.outbox.leased[d.Token] = l
 	return true
 }
 
-// delivery reads an entry and its payloads.
-func (e *engine) delivery(id entryID) (*serverless.Delivery, error) {
+// delivery reads an entry and its payloads. One whose payloads are damaged has a Fault.
+func (e *engine) delivery(id entryID) (s stored, d serverless.Delivery, err error) {
 	key := entryKey(id.uid, id.run)
 	v, err := e.mustGet(key)
 	if err != nil {
-		return nil, err
+		return s, d, err
 	}
-	var s stored
 	if err := s.decode(key, v); err != nil {
-		return nil, err
+		return s, d, err
 	}
-	d := &serverless.Delivery{
+	d = serverless.Delivery{
 		ID: serverless.DeliveryID(s.ref, id.run), Tries: int(s.tries),
 		Job: serverless.Job{Ref: s.ref, Owner: s.owner, State: s.state},
 	}
-	return d, e.payloads(&d.Job, s.note, s.marks)
+	err = e.legible(&d.Job, s.note, s.marks)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		d.Fault = "the output of the job is damaged"
+	case err == nil && d.Job.Webhook == "":
+		d.Fault = "where the webhook goes is damaged"
+	default:
+		return s, d, err
+	}
+	d.Job.Output, d.Job.Error = nil, ""
+	return s, d, nil
 }
 
 // A settling is what an attempt does to an entry.
@@ -291,17 +301,6 @@ func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
 			list = append(list, s)
 		}
 	}
-	for i := range list {
-		key := entryKey(list[i].id.uid, list[i].id.run)
-		v, err := e.mustGet(key)
-		if err == nil {
-			err = list[i].s.decode(key, v)
-		}
-		if err != nil {
-			e.fail(unavailable("record a delivery", err)) // entries are out of their order
-			return e.err()
-		}
-	}
 	if len(list) == 0 {
 		return nil
 	}
@@ -325,7 +324,7 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 	defer q.mu.Unlock()
 	o := &q.outbox
 	l, ok := o.leased[a.Token]
-	if !ok || l.endpoint != a.Endpoint || l.deliveryID != a.DeliveryID {
+	if !ok || l.entry.ref.Endpoint != a.Endpoint || l.deliveryID != a.DeliveryID {
 		return s, false
 	}
 	e := &o.list[l.n]
@@ -336,7 +335,7 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 	delete(o.leased, a.Token)
 	o.recording[a.Token] = true
 	i := q.x.Find(a.Ref)
-	s = settling{n: l.n, id: e.entryID, a: a}
+	s = settling{n: l.n, id: e.entryID, a: a, s: l.entry}
 	if !a.Postponed && i != 0 && q.x.Note(i).Tag == e.uid {
 		s.log = logged
 	}

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -39,23 +40,44 @@ func (q *queue) view(i uint32) view {
 }
 
 // read calls fn with the job until what it reads on disk belongs to what it saw of the
-// index: a move may have come between. What is not there then is damage.
-func (q *queue) read(ctx context.Context, now serverless.Instant, ref serverless.Ref, fn func(v *view) error) error {
-	for {
+// index: a move may have come between. What is not there then is damage. A queued job ends by
+// that; with any other fn is called once more, to leave out what it can.
+func (q *queue) read(ctx context.Context, now serverless.Instant, ref serverless.Ref, fn func(v *view, legible bool) error) error {
+	for damages := 0; ; {
 		v, ok := q.look(now, ref)
 		if !ok {
 			return serverless.ErrNotFound
 		}
-		err := fn(&v)
-		if !errors.Is(err, ErrDamaged) {
+		queued := v.job.Status == serverless.InQueue
+		err := fn(&v, damages > 0 && !queued)
+		if damages == 0 && err == nil || err != nil && !errors.Is(err, ErrDamaged) {
 			return err
 		}
 		if same, werr := q.settled(ctx, ref, &v); werr != nil {
 			return werr
-		} else if same {
+		} else if !same {
+			damages = 0
+			continue
+		}
+		switch damages++; {
+		case err == nil, damages > 1 && !queued:
 			return err
+		case damages > 1: // it was read twice
+			if err := q.damage(ctx, now, ref, err); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// damage ends a queued job that cannot be read, unless it has moved on.
+func (q *queue) damage(ctx context.Context, now serverless.Instant, ref serverless.Ref, err error) error {
+	q.e.s.opts.Logger.Error("a job cannot be read, and ends", "endpoint", ref.Endpoint, "job", ref.ID, "err", err)
+	evs, err := q.apply(ctx, now, []serverless.Op{{Ref: ref, Kind: serverless.OpDamage}}, make([]serverless.Result, 1), nil)
+	if len(evs) > 0 && q.e.s.jobHub.watched() {
+		q.e.s.jobHub.tell(evs)
+	}
+	return err
 }
 
 // settled reports whether the job is what v saw, and at rest.
@@ -76,11 +98,16 @@ func (q *Jobs) Get(ctx context.Context, now serverless.Instant, ref serverless.R
 	if err != nil {
 		return j, err
 	}
-	err = e.jobs.read(ctx, now, ref, func(v *view) error {
-		j = v.job
+	err = e.jobs.read(ctx, now, ref, func(v *view, legible bool) error {
+		if j = v.job; legible {
+			return e.legible(&j, v.note, v.marks)
+		}
 		return e.payloads(&j, v.note, v.marks)
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return j, fmt.Errorf("%w: %w", serverless.ErrDamaged, err)
+	case err != nil:
 		return serverless.Job{}, err
 	}
 	return j, nil
@@ -92,11 +119,14 @@ func (q *Jobs) Chunks(ctx context.Context, now serverless.Instant, ref serverles
 	if err != nil {
 		return nil, s, err
 	}
-	err = e.jobs.read(ctx, now, ref, func(v *view) (err error) {
+	err = e.jobs.read(ctx, now, ref, func(v *view, _ bool) (err error) {
 		s = v.job.State
 		chunks, err = e.chunks(v, maxBytes)
 		return err
 	})
+	if errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", serverless.ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, serverless.State{}, err
 	}
@@ -107,6 +137,9 @@ func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 	size := 0
 	for n := v.job.Drained; n < v.job.State.Chunks; n++ {
 		c, err := e.mustGet(chunkKey(v.note.Tag, v.note.Chunk, n))
+		if len(chunks) > 0 && errors.Is(err, ErrDamaged) {
+			break // these can be read
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@
 // A call is named after what is wrapped and its method: jobs.Claim, pods.Create,
 // endpoints.Get, registries.List, runtime.Ensure. A rule's Call may end in *.
 //
+// Besides, [JobQueue.Damage] has the input of one job be unreadable.
+//
 // Wrappers hide nothing: each has Unwrap, so that pods.As finds the optional powers of a
 // runtime behind one, and those powers do not fail.
 package fault

@@ -36,6 +36,13 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 }
 
+func TestADamagedInput(t *testing.T) {
+	serverlesstest.TestDamage(t, func(*testing.T) serverlesstest.Damager {
+		q := fault.Jobs(memory.NewJobs(), fault.NewPlan(1))
+		return serverlesstest.Damager{Queue: q, Damage: q.Damage}
+	})
+}
+
 func pod(id string) *pods.Pod { return &pods.Pod{ID: id} }
 
 func TestBeforeHasNoEffectAndAfterHas(t *testing.T) {

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"iter"
+	"sync"
 
 	"github.com/podyard/podyard/serverless"
 )
@@ -11,12 +12,15 @@ import (
 type JobQueue struct {
 	q serverless.JobQueue
 	p *Plan
+
+	mu      sync.Mutex
+	damaged map[serverless.Ref]bool
 }
 
 var _ serverless.JobQueue = (*JobQueue)(nil)
 
 // Jobs wraps a queue.
-func Jobs(q serverless.JobQueue, p *Plan) *JobQueue { return &JobQueue{q, p} }
+func Jobs(q serverless.JobQueue, p *Plan) *JobQueue { return &JobQueue{q: q, p: p} }
 
 // Unwrap is the queue that was wrapped.
 func (f *JobQueue) Unwrap() serverless.JobQueue { return f.q }
@@ -28,7 +32,7 @@ func (f *JobQueue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 
 // Claim implements serverless.JobQueue.
 func (f *JobQueue) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
-	got, err := do(ctx, f.p, "jobs.Claim", func() ([]serverless.Job, error) { return f.q.Claim(ctx, now, slots, out) })
+	got, err := do(ctx, f.p, "jobs.Claim", func() ([]serverless.Job, error) { return f.claim(ctx, now, slots, out) })
 	if err != nil {
 		return out, err
 	}
@@ -59,7 +63,7 @@ func (f *JobQueue) Purge(ctx context.Context, now serverless.Instant, q serverle
 
 // Get implements serverless.JobQueue.
 func (f *JobQueue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
-	return do(ctx, f.p, "jobs.Get", func() (serverless.Job, error) { return f.q.Get(ctx, now, ref) })
+	return do(ctx, f.p, "jobs.Get", func() (serverless.Job, error) { return f.get(ctx, now, ref) })
 }
 
 // Chunks implements serverless.JobQueue.
@@ -104,7 +108,13 @@ func (f *JobQueue) Watch(ctx context.Context, fn func([]serverless.Event)) error
 
 // Deliveries implements serverless.Outbox.
 func (f *JobQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
-	return do(ctx, f.p, "jobs.Deliveries", func() ([]serverless.Delivery, error) { return f.q.Deliveries(ctx, now, until, limit) })
+	return do(ctx, f.p, "jobs.Deliveries", func() ([]serverless.Delivery, error) {
+		ds, err := f.q.Deliveries(ctx, now, until, limit)
+		for i := range ds {
+			f.hide(&ds[i].Job)
+		}
+		return ds, err
+	})
 }
 
 // Record implements serverless.Outbox.

@@ -190,6 +190,9 @@ func (q *Jobs) payloads(i uint32, eff serverless.Effect, op *serverless.Op) {
 			x.err, x.chunks = "", nil
 		}
 	}
+	if eff&serverless.DropInput != 0 {
+		q.bodies.at(i).input = nil
+	}
 	if eff&serverless.PutOutput != 0 {
 		q.bodies.at(i).output = op.Payload
 		if op.Error != "" {

@@ -316,6 +316,9 @@ func (l *Ledger) got(j *serverless.Job) {
 		return
 	}
 	a.sure = true
+	if j.Reason == serverless.Damaged {
+		a.job.Input = nil // it has none from then on
+	}
 	if !bytes.Equal(j.Input, a.job.Input) || j.Webhook != a.job.Webhook || j.Owner != a.job.Owner {
 		l.broken("%q has input %q, submitted with %q", j.ID, j.Input, a.job.Input)
 	}

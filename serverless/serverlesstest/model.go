@@ -115,6 +115,9 @@ func (m *Model) move(now serverless.Instant, j *modelJob, op *serverless.Op) ser
 	if eff&serverless.DropOutput != 0 {
 		j.Output, j.Error, j.chunks = nil, "", nil
 	}
+	if eff&serverless.DropInput != 0 {
+		j.Input = nil
+	}
 	if eff&serverless.PutOutput != 0 {
 		j.Output, j.Error = op.Payload, op.Error
 	}

@@ -41,7 +41,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) serverless.JobQueue) {
 // QueueCases are the rules.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
-		retryCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases())
+		retryCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
 }
 
 // rule makes a case of what is written with a kit.
@@ -60,7 +60,7 @@ const (
 	keep  = 1_800_000
 	ttl   = 86_400_000
 
-	lastOp = serverless.OpRedeliver // the kinds of ops are those from OpClaim to it
+	lastOp = serverless.OpDamage // the kinds of ops are those from OpClaim to it
 )
 
 // A kit is a queue under test at an instant that the case moves on.

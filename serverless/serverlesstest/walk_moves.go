@@ -116,6 +116,7 @@ func (w *walker) draw(j *serverless.Job) (op serverless.Op, as int) {
 		serverless.OpRenew, serverless.OpFinish, serverless.OpFinish, serverless.OpRelease, serverless.OpChunk, serverless.OpChunk,
 		serverless.OpProgress, serverless.OpCancel, serverless.OpPurge, serverless.OpRetry, serverless.OpSetTTL, serverless.OpTick,
 		serverless.OpRecover, serverless.OpLose, serverless.OpLose, serverless.OpRedeliver,
+		serverless.OpDamage,
 	}
 	op = serverless.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: serverless.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
 	switch {

@@ -1,0 +1,201 @@
+package disk
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+// rot changes a byte of a record behind the back of its checksum.
+func rot(t testing.TB, s *Store, key []byte) {
+	t.Helper()
+	e, err := s.engine()
+	must(t, err)
+	v, closer, err := e.db.Get(key)
+	must(t, err)
+	rotten := append([]byte{}, v...)
+	must(t, closer.Close())
+	rotten[0] ^= 1
+	must(t, e.db.Set(key, rotten, pebble.Sync))
+}
+
+// uidOf is the number of a job.
+func uidOf(t testing.TB, s *Store, ref serverless.Ref) uint64 {
+	t.Helper()
+	e, err := s.engine()
+	must(t, err)
+	uid, ok := e.jobs.uidOf(ref)
+	if !ok {
+		t.Fatalf("%v is not there", ref)
+	}
+	return uid
+}
+
+func TestADamagedInput(t *testing.T) {
+	serverlesstest.TestDamage(t, func(t *testing.T) serverlesstest.Damager {
+		s := memStore(t)
+		return serverlesstest.Damager{Queue: s.Jobs(), Damage: func(ref serverless.Ref) {
+			rot(t, s, bodyKey(uidOf(t, s, ref), bodyInput))
+		}}
+	})
+}
+
+// hookedJob is a job with a webhook and a secret.
+func hookedJob(id string) serverless.Job {
+	j := newJob(id)
+	j.Webhook, j.Flags, j.Extra = "https://example.org/hook", serverless.HasWebhook, []byte(`{"s3Config":{}}`)
+	return j
+}
+
+func deliveries(t testing.TB, s *Store) []serverless.Delivery {
+	t.Helper()
+	ds, err := s.Jobs().Deliveries(t.Context(), at+10, at+100, 10)
+	must(t, err)
+	return ds
+}
+
+// A job without its webhook and its secret can be given to nobody either. Where its webhook
+// went is lost: that is what the log of the delivery says.
+func TestDamagedExtrasEndAQueuedJob(t *testing.T) {
+	s := memStore(t)
+	j := hookedJob("a")
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{j, newJob("b")}))
+	rot(t, s, bodyKey(uidOf(t, s, j.Ref), bodyExtras))
+	if got := claimOne(t, s.Jobs(), "w"); got.ID != "b" {
+		t.Errorf("Claim gave %q, want b", got.ID)
+	}
+	for range 2 {
+		if got := getJob(t, s.Jobs(), j.Ref); got.Status != serverless.Failed || got.Reason != serverless.Damaged || got.Extra != nil {
+			t.Errorf("the job is %v for reason %v, want FAILED as damaged, without secrets", got.Status, got.Reason)
+		}
+		s = reopen(t, s)
+	}
+	if ds := deliveries(t, s); len(ds) != 1 || ds[0].Fault == "" {
+		t.Errorf("Deliveries = %+v, want one with a fault", ds)
+	}
+}
+
+// An output that is damaged is not served, and nothing else in its place: not as a result,
+// and not in a webhook. What does not need it goes on.
+func TestADamagedOutputIsAnError(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	j := hookedJob("a")
+	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j, newJob("b")}))
+	c := claimOne(t, s.Jobs(), "w")
+	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: "w", Token: c.Token, Status: serverless.Failed, Payload: []byte(`"out"`), Error: "no"}).Err)
+	rot(t, s, outputKey(uidOf(t, s, j.Ref), 1))
+	s = reopen(t, s)
+	got, err := s.Jobs().Get(ctx, at+3, j.Ref)
+	unavailableError(t, "Get", err)
+	if !errors.Is(err, serverless.ErrDamaged) || !errors.Is(err, ErrDamaged) || got.Status != serverless.Failed || got.Owner != "alice" || got.Output != nil || got.Error != "" {
+		t.Errorf("Get = %+v, %v, want the job without its output, and ErrDamaged", got, err)
+	}
+	ds := deliveries(t, s)
+	if len(ds) != 1 || ds[0].Fault == "" || ds[0].Job.Output != nil {
+		t.Fatalf("Deliveries = %+v, want one with a fault", ds)
+	}
+	must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: j.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Err: ds[0].Fault}}))
+	if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || len(as) != 1 || as[0].Err == "" {
+		t.Errorf("Attempts = %+v, %v, want one that says why", as, err)
+	}
+	r, err := s.Check(ctx)
+	must(t, err)
+	if len(r.Faults) != 1 || !strings.HasPrefix(r.Faults[0].Key, "a payload ") {
+		t.Errorf("Check finds %v, want the payload", r.Faults)
+	}
+	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpRetry}).Err)
+	for _, id := range []serverless.JobID{"b", "a"} {
+		c := claimOne(t, s.Jobs(), "w")
+		if c.ID != id {
+			t.Fatalf("Claim gave %q, want %q", c.ID, id)
+		}
+		finish(t, s.Jobs(), &c, `"`+string(id)+`"`)
+	}
+	if got := getJob(t, s.Jobs(), j.Ref); string(got.Output) != `"a"` {
+		t.Errorf("the output of the second run is %s", got.Output)
+	}
+}
+
+// A stream is given up to a damaged chunk, and no further; the job goes on.
+func TestADamagedChunkIsAnError(t *testing.T) {
+	s := memStore(t)
+	j := newJob("a")
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{j}))
+	c := claimOne(t, s.Jobs(), "w")
+	for _, text := range []string{"one", "two"} {
+		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpChunk, Worker: "w", Token: c.Token, Payload: []byte(text)}).Err)
+	}
+	rot(t, s, chunkKey(uidOf(t, s, j.Ref), 0, 1))
+	if chunks, _, err := s.Jobs().Chunks(t.Context(), at+3, j.Ref, 1<<20); err != nil || len(chunks) != 1 || string(chunks[0]) != "one" {
+		t.Errorf("Chunks before the damaged one = %q, %v", chunks, err)
+	}
+	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpDrain, Token: c.Token, N: 1, Bytes: 3}).Err)
+	_, _, err := s.Jobs().Chunks(t.Context(), at+3, j.Ref, 1<<20)
+	unavailableError(t, "Chunks", err)
+	finish(t, s.Jobs(), &c, `"done"`)
+	if got := getJob(t, s.Jobs(), j.Ref); string(got.Output) != `"done"` {
+		t.Errorf("the output is %s", got.Output)
+	}
+}
+
+// A webhook whose entry is damaged harms no other, and can be settled.
+func TestADamagedEntryIsPassedOver(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	for _, id := range []string{"a", "b"} {
+		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{hookedJob(id)}))
+		c := claimOne(t, s.Jobs(), "w")
+		finish(t, s.Jobs(), &c, "1")
+	}
+	rot(t, s, entryKey(uidOf(t, s, newJob("a").Ref), 0))
+	ds := deliveries(t, s)
+	if len(ds) != 1 || ds[0].Job.ID != "b" {
+		t.Fatalf("Deliveries = %+v, want that of b", ds)
+	}
+	rot(t, s, entryKey(uidOf(t, s, newJob("b").Ref), 0)) // once it was read it is known
+	must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: ds[0].Job.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Next: at + 20}}))
+	ds, err := s.Jobs().Deliveries(ctx, at+20, at+100, 10)
+	must(t, err)
+	if len(ds) != 1 || ds[0].Job.ID != "b" || ds[0].Tries != 1 {
+		t.Errorf("Deliveries = %+v, want that of b with one try", ds)
+	}
+}
+
+// What cannot be read now, and is not damaged, is left where it is, and keeps nobody up.
+func TestAReadThatFailsIsNoDamage(t *testing.T) {
+	var broken atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && op.Kind == errorfs.OpFileReadAt {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	s := opened(t, "store", inMemory(fs))
+	old := newJob("a")
+	old.Input = append(old.Input, make([]byte, 2*bigBody)...) // in a table of its own
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{old}))
+	s = reopen(t, s)
+	slots := []serverless.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 30_000}}
+	broken.Store(true)
+	if jobs, err := s.Jobs().Claim(t.Context(), at, slots, nil); err == nil || len(jobs) != 0 {
+		t.Errorf("Claim = %d jobs, %v, want an error", len(jobs), err)
+	}
+	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("b")})) // in memory yet
+	if got := claimOne(t, s.Jobs(), "w"); got.ID != "b" {
+		t.Errorf("Claim gave %q, want b, which can be read", got.ID)
+	}
+	broken.Store(false)
+	if got := claimOne(t, s.Jobs(), "w"); got.ID != "a" || len(got.Input) != len(old.Input) {
+		t.Errorf("Claim gave %q, want a", got.ID)
+	}
+}
