@@ -126,6 +126,19 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 	return errors.Join(errs...)
 }
 
+// networked is c without the global network of data centers where a host cannot join one:
+// what is not there is not offered.
+func networked(c catalog.Catalog, hosts []Host) catalog.Catalog {
+	c.DataCenters = slices.Clone(c.DataCenters)
+	for i := range c.DataCenters {
+		d := &c.DataCenters[i]
+		for _, h := range hosts {
+			d.GlobalNetwork = d.GlobalNetwork && (h.DataCenter != d.ID || h.Runtime.Capabilities().Networks)
+		}
+	}
+	return c
+}
+
 // same reports whether a and b are one runtime.
 func same(a, b Runtime) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b

@@ -182,7 +182,7 @@ func TestThePlatformsVariablesWin(t *testing.T) {
 			"RUNPOD_GPU_COUNT": "2", "RUNPOD_VOLUME_ID": "vol",
 		},
 		Ports: []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}},
-		Disk:  50, Mounts: []pods.Mount{{VolumeID: "vol", Path: "/v"}}, GPUType: rtx4090, GPUs: 2, Network: p.ID,
+		Disk:  50, Mounts: []pods.Mount{{VolumeID: "vol", Path: "/v"}}, GPUType: rtx4090, GPUs: 2, Network: p.ID + ".podyard.internal",
 		Pull: pods.Credential{Registry: "registry.example", Username: "user", Password: "secret"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

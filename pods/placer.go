@@ -29,7 +29,7 @@ func NewPlacer(store Store, c catalog.Catalog, hosts []Host, overcommit float64)
 	if err := checkHosts(c, hosts); err != nil {
 		return nil, err
 	}
-	r := &Placer{store: store, catalog: c, hosts: make(map[string]*Host), overcommit: overcommit}
+	r := &Placer{store: store, catalog: networked(c, hosts), hosts: make(map[string]*Host), overcommit: overcommit}
 	if overcommit == 0 {
 		r.overcommit = catalog.Overcommit
 	}
@@ -40,7 +40,8 @@ func NewPlacer(store Store, c catalog.Catalog, hosts []Host, overcommit float64)
 	return r, nil
 }
 
-// Catalog is what can be rented. It is not to be changed.
+// Catalog is what can be rented: that of NewPlacer, where a data center with a host whose
+// runtime joins no pods has no global network. It is not to be changed.
 func (r *Placer) Catalog() catalog.Catalog { return r.catalog }
 
 // Host returns one of the placer's hosts, which is not to be changed.

@@ -143,6 +143,47 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 	}
 }
 
+// unjoined is a runtime that joins no private networks.
+type unjoined struct{ pods.Runtime }
+
+func (u unjoined) Capabilities() pods.Capabilities {
+	c := u.Runtime.Capabilities()
+	c.Networks = false
+	return c
+}
+
+func TestGlobalNetworkingIsOfferedWhereEveryHostJoins(t *testing.T) {
+	w := newWorld(t, func(s *setup) {
+		s.hosts = func(rt pods.Runtime) []pods.Host {
+			hosts := pods.Hosts(s.catalog, rt)
+			for i := range hosts {
+				if hosts[i].ID == "us-ca-2-secure" {
+					hosts[i].Runtime = unjoined{rt}
+				}
+			}
+			return hosts
+		}
+		if d, _ := s.catalog.DataCenter("US-CA-2"); !d.GlobalNetwork {
+			t.Fatal("the sample catalog has no global network in US-CA-2")
+		}
+	})
+	if d, _ := w.Catalog().DataCenter("US-CA-2"); d.GlobalNetwork {
+		t.Error("the catalog offers global networking where a host joins no networks")
+	}
+	r := gpuPod()
+	r.GPU.ID, r.GlobalNetworking, r.DataCenterIDs = "NVIDIA H200", true, []string{"US-CA-2"}
+	_, err := w.Create(t.Context(), alice, r)
+	doc := problem.Of(err)
+	if want := []string{"/globalNetworking: needs a data center that supports global networking"}; doc.Status != 400 || !cmp.Equal(doc.Errors, want) {
+		t.Errorf("Create there = %d %q, want 400 %q", doc.Status, doc.Errors, want)
+	}
+	r.DataCenterIDs = nil
+	r.GPU.ID = rtx4090
+	if p := w.running(r); p.Seen.IP == "" {
+		t.Errorf("pod in %s has no address", p.Placement.DataCenter)
+	}
+}
+
 // sortedLast moves a fault of the whole body behind those of fields, where it is told.
 func sortedLast(list []string) []string { return append(append([]string{}, list[1:]...), list[0]) }
 

@@ -43,7 +43,7 @@ type Runtime interface {
 type Capabilities struct {
 	GPUs      bool // hands devices to containers
 	DiskLimit bool // enforces Spec.Disk
-	Networks  bool // joins pods of one user in a private network
+	Networks  bool // joins pods of one user in a private network, see Spec.Network
 	Pull      bool // pulls images
 }
 
@@ -66,8 +66,11 @@ type Spec struct {
 	VCPU    int      // 0 for a GPU pod
 	Memory  int      // GB; 0 is no limit
 	Pull    Credential
-	Repull  bool   // pull even when the image is here
-	Network string // join the private network of Owner under this host name; empty: no
+	Repull  bool // pull even when the image is here
+	// Network, if not empty, has the container join the private network of Owner: others
+	// of Owner that joined find it there under this name, and nothing of another owner
+	// reaches it. It is empty for a Runtime that has not the capability Networks.
+	Network string
 }
 
 // A Port is a port of the container to be published.
@@ -111,7 +114,7 @@ type State struct {
 	Started time.Time
 	Ports   []PortMapping
 	CUDA    string
-	IP      string
+	IP      string    // in the private network of its owner; empty outside of one and once Down
 	At      time.Time // the host's own stamp; the service's clock decides rules
 }
 

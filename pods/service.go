@@ -80,7 +80,7 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 		return nil, err
 	}
 	s := &Service{
-		store: store, catalog: c, placer: placer, hosts: placer.hosts, order: placer.order,
+		store: store, catalog: placer.catalog, placer: placer, hosts: placer.hosts, order: placer.order,
 		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.Queue,
@@ -100,7 +100,8 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 	return s, nil
 }
 
-// Catalog is what can be rented. It is not to be changed.
+// Catalog is what can be rented: that of New, where a data center with a host whose runtime
+// joins no pods has no global network. It is not to be changed.
 func (s *Service) Catalog() catalog.Catalog { return s.catalog }
 
 // Create checks r and adds a pod for owner. The pod is PROVISIONING: it is not RUNNING

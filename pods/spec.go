@@ -38,7 +38,7 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 		spec.VCPU, spec.Memory = p.CPU.VCPU, p.CPU.Memory
 	}
 	if c.GlobalNetworking && h.Runtime.Capabilities().Networks {
-		spec.Network = p.ID
+		spec.Network = s.InternalDNS(p)
 	}
 	if c.Registry == "" {
 		return spec, nil

@@ -57,6 +57,10 @@ type Programs struct {
 	// Serves answers every connection to a tcp port of its Spec with "port <private>" and
 	// a new line.
 	Serves *pods.Spec
+	// Asks connects to each address host:port that is added as an arg, again and again. It
+	// prints "reached <address> <line>" when one answers for the first time, the line being
+	// the first one of the answer; and "tried" when each was tried three times. It runs on.
+	Asks *pods.Spec
 }
 
 // A RuntimeCase is one rule of pods.Runtime.
@@ -76,7 +80,7 @@ func TestRuntime(t *testing.T, harness func(t *testing.T) Harness) {
 // RuntimeCases are the rules, for who needs something around each: a testing/synctest
 // bubble has to be entered inside t.Run.
 func RuntimeCases() []RuntimeCase {
-	return slices.Concat(lifeCases(), diskCases(), logCases(), watchCases())
+	return slices.Concat(lifeCases(), diskCases(), networkCases(), logCases(), watchCases())
 }
 
 // Test runs the case and prints its rule when it is broken.
