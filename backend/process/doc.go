@@ -36,6 +36,10 @@
 // it is to have, or not there, fails. A pod that is to have GPUs of a host where they have
 // no names, as those of a made-up stock, is shown what the host has.
 //
+// # Private networks
+//
+// There are none: a pod that is to join one fails.
+//
 // # Health
 //
 // A pod with tcp or http ports is Up when the first of them accepts a connection, or

@@ -58,6 +58,9 @@ func (p *pod) launch(s pods.Spec) error {
 	if err := p.r.arrived(s); err != nil {
 		return err
 	}
+	if s.Network != "" {
+		return errors.New("processes join no private network: global networking needs an image that runs in a container")
+	}
 	mounts, err := p.r.root.mounts(p.id, s.Mounts)
 	if err != nil {
 		return fmt.Errorf("a mount cannot be made: %w", err)
