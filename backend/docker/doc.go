@@ -4,7 +4,7 @@
 // # What belongs to it
 //
 // A [Runtime] has a directory, and in it a name of its own, made at random. Every
-// container and volume bears that name in the label io.podyard.instance. Nothing without
+// container, volume and network bears that name in the label io.podyard.instance. Nothing without
 // it is ever looked at, stopped or removed.
 //
 //	io.podyard.instance  the directory
@@ -12,6 +12,7 @@
 //	io.podyard.gen       the generation, on containers
 //	io.podyard.run       the run that the container was made for
 //	io.podyard.volume    the network volume, on volumes
+//	io.podyard.owner     the user, on networks
 //
 // The truth about a container is the engine's. The directory holds what an engine cannot
 // say: which run of the container is the last, whether its end was asked for, and the
@@ -37,6 +38,18 @@
 // Container processes have the engine's default capabilities less Options.Drop. A container
 // keeps running when the server ends, and when it dies; the engine never starts one again
 // by itself.
+//
+// # Private networks
+//
+// A pod with Spec.Network is in the network of its owner and in no other. That network is
+// made with the first such pod and removed with the last; the engine's DNS knows the pod
+// there by Spec.Network. It leads out as the engine's default network does. Pods without
+// Spec.Network are in the default network of Docker, where they see each other. On Podman
+// they are in one of ours: its default network is not kept apart from others.
+//
+// Docker keeps networks apart by rules of iptables, and has addresses for about thirty
+// networks unless it is set to have more. Podman takes netavark, and aardvark-dns for the
+// names; with another network backend there are no private networks.
 //
 // # Health
 //

@@ -23,6 +23,7 @@ type engine struct {
 	memory    int64
 	cdi       bool // takes CDI names in device requests
 	nvidia    bool // has NVIDIA's hook for device requests
+	networks  bool // keeps networks of users apart, and finds containers by name in them
 	diskLimit bool
 	driver    string // of storage, for who reads the log
 }
@@ -65,9 +66,32 @@ func (r *Runtime) probe(ctx context.Context) error {
 	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
 	r.engine.cdi = !r.engine.podman && len(info.DiscoveredDevices) > 0
 	_, r.engine.nvidia = info.Runtimes["nvidia"]
+	if err := r.probeNetworks(ctx); err != nil {
+		return err
+	}
 	r.engine.diskLimit = r.opts.DiskLimit || info.Driver == "btrfs" || info.Driver == "zfs"
 	if !r.engine.diskLimit {
 		r.opts.Logger.Info("docker: the size of container disks is not enforced", "storage driver", info.Driver)
+	}
+	return nil
+}
+
+// probeNetworks asks Podman what it makes networks with: only netavark keeps them apart.
+func (r *Runtime) probeNetworks(ctx context.Context) error {
+	if r.engine.networks = !r.engine.podman; r.engine.networks {
+		return nil
+	}
+	var info struct {
+		Host struct {
+			Backend string `json:"networkBackend"`
+		} `json:"host"`
+	}
+	err := r.libpod(ctx, http.MethodGet, "/info", nil, &info)
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsInvalidArgument(err) { // as one before version 4 answers
+		return err
+	}
+	if r.engine.networks = info.Host.Backend == "netavark"; !r.engine.networks {
+		r.opts.Logger.Info("docker: pods have no private networks", "network backend", info.Host.Backend)
 	}
 	return nil
 }

@@ -121,7 +121,8 @@ func newDaemon(kind string) (*daemon, error) {
 		d.argv = []string{"podman", "--root", at("root"), "--runroot", at("run"), "--tmpdir", at("tmp"), "system", "service", "--time=0", d.address()}
 		d.env = []string{"CONTAINERS_CONF=" + at("containers.conf"), "CONTAINERS_REGISTRIES_CONF=" + at("registries.conf")}
 		conf := "[containers]\ndefault_ulimits = [\"nofile=20000:20000\", \"nproc=4096:4096\"]\n" +
-			"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n"
+			"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n" +
+			"[network]\nnetwork_config_dir = \"" + at("networks") + "\"\n"
 		registries := "[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"
 		return d, errors.Join(os.WriteFile(at("containers.conf"), []byte(conf), 0o600), os.WriteFile(at("registries.conf"), []byte(registries), 0o600))
 	}

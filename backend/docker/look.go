@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -29,8 +30,12 @@ func (p *pod) glance() {
 	})
 }
 
-// look shows what the engine says of the container.
+// look shows what the engine says of the container. A look that was asked for while the
+// pod was being removed must not bring its record back.
 func (p *pod) look(ctx context.Context) {
+	if _, open := p.waiter(); !open {
+		return
+	}
 	c, err := p.inspect(ctx)
 	if err != nil {
 		p.complain(ctx, "cannot be looked at", err)
@@ -63,6 +68,10 @@ func (p *pod) adopt(c *container.InspectResponse) bool {
 	run, _ := strconv.ParseUint(labels[labelRun], 10, 64)
 	p.rec.State = pods.State{PodID: p.id, Gen: gen, Run: run, Phase: pods.Pulling}
 	if c.HostConfig != nil {
+		if name := string(c.HostConfig.NetworkMode); strings.HasPrefix(name, "podyard-"+p.r.instance+"-") {
+			p.rec.Network = name
+			p.r.nets.note(name, p.id)
+		}
 		p.rec.Memory = int(c.HostConfig.Memory / gigabyte)
 		p.rec.VCPU = int(c.HostConfig.NanoCPUs / 1e9)
 		for private, bound := range c.HostConfig.PortBindings {
@@ -99,7 +108,7 @@ func (p *pod) vanished() {
 	if s.Phase == pods.Down || s.Phase == pods.Failed {
 		return
 	}
-	s.Phase, s.Ports, s.ExitCode, s.Stopped = pods.Down, nil, -1, p.rec.Asked
+	s.Phase, s.Ports, s.IP, s.ExitCode, s.Stopped = pods.Down, nil, "", -1, p.rec.Asked
 	s.Reason = "its container was removed by somebody else: its exit code is not known"
 	p.show(s)
 }
@@ -122,7 +131,7 @@ func (p *pod) reflect(c *container.InspectResponse) {
 
 func (p *pod) running(c *container.InspectResponse, s *pods.State) {
 	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = moment(c.State.StartedAt), "", 0, false, false
-	s.Ports = podhost.Mapping(p.r.opts.Host.String(), p.rec.Wants, p.rec.Ports)
+	s.Ports, s.IP = podhost.Mapping(p.r.opts.Host.String(), p.rec.Wants, p.rec.Ports), p.address(c)
 	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
 	s.Phase = pods.Coming
 	if p.rec.Healthy {
@@ -131,7 +140,7 @@ func (p *pod) running(c *container.InspectResponse, s *pods.State) {
 }
 
 func (p *pod) ended(c *container.InspectResponse, s *pods.State) {
-	s.Phase, s.Ports, s.Started = pods.Down, nil, moment(c.State.StartedAt)
+	s.Phase, s.Ports, s.IP, s.Started = pods.Down, nil, "", moment(c.State.StartedAt)
 	s.ExitCode, s.Stopped = c.State.ExitCode, p.rec.Asked
 	s.OOM = !s.Stopped && (c.State.OOMKilled || p.r.engine.podman && s.ExitCode == 137 && p.rec.Memory > 0)
 	switch {

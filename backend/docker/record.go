@@ -34,6 +34,8 @@ type record struct {
 	Memory int                     `json:"memory"`
 	Wants  []pods.Port             `json:"wants"`
 	Ports  []podhost.Port          `json:"ports"`
+	// Network is the network of ours that its container is in, if it is in one.
+	Network string `json:"network,omitempty"`
 }
 
 const recordVersion = 1

@@ -23,6 +23,7 @@ const (
 	labelGen      = "io.podyard.gen"
 	labelRun      = "io.podyard.run"
 	labelVolume   = "io.podyard.volume"
+	labelOwner    = "io.podyard.owner"
 )
 
 // A Runtime runs pods as containers. It is safe for concurrent use.
@@ -34,6 +35,7 @@ type Runtime struct {
 	instance string
 	hub      podhost.Hub
 	take     podhost.PortBook
+	nets     *netBook
 	work     sync.WaitGroup
 	// lifetime gives f a context that Close ends.
 	lifetime func(f func(ctx context.Context)) func()
@@ -54,7 +56,7 @@ var (
 // remember below dir, which it makes if need be and of which it must be the only user, in
 // this program or in another. Containers that a server before it left are taken over.
 func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
-	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), pods: map[string]*pod{}}
+	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), nets: newNetBook(), pods: map[string]*pod{}}
 	var err error
 	if r.instance, err = r.dir.instance(); err != nil {
 		return nil, fmt.Errorf("docker: open %q: %w", dir, err)
@@ -73,6 +75,9 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("docker: open %q: %w", dir, err), r.api.Close())
 	}
 	if err := r.resync(ctx, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
+	}
+	if err := r.sweepBridges(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
 	r.spawn(r.follow)
@@ -97,6 +102,7 @@ func (r *Runtime) readPods() error {
 		for _, port := range rec.Ports {
 			r.take.Claim(port.UDP, port.Public)
 		}
+		r.nets.note(rec.Network, id)
 		r.pods[id] = p
 	}
 	return nil
@@ -105,7 +111,7 @@ func (r *Runtime) readPods() error {
 // Capabilities implements pods.Runtime.
 func (r *Runtime) Capabilities() pods.Capabilities {
 	return pods.Capabilities{
-		Pull: true, DiskLimit: r.engine.diskLimit,
+		Pull: true, DiskLimit: r.engine.diskLimit, Networks: r.engine.networks,
 		GPUs: !r.engine.podman && (r.engine.cdi || r.engine.nvidia),
 	}
 }

@@ -49,7 +49,7 @@ func TestRuntime(t *testing.T) {
 			dir := t.TempDir()
 			rt := open(t, d, dir)
 			runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
-			counts := program("count")
+			counts, asks := program("count"), program("ask")
 			stubborn := program("stubborn")
 			stubborn.Image = checked
 			return podstest.Harness{
@@ -61,7 +61,7 @@ func TestRuntime(t *testing.T) {
 					return open(t, d, dir)
 				},
 				Programs: podstest.Programs{
-					Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves,
+					Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves, Asks: &asks,
 					Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 					Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 				},

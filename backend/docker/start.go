@@ -57,6 +57,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	case err == nil, ctx.Err() != nil, errors.Is(err, errHalted):
 		return // Starting is on record until it is known what became of it
 	}
+	p.r.nets.doubt(p.rec.Network)
 	p.rec.Starting = false
 	failed := p.rec.State
 	failed.Phase, failed.Reason = pods.Failed, words(err)
@@ -82,6 +83,13 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 			return err
 		}
 		return p.create(ctx, s)
+	}
+	n, err := p.enter(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := p.reattach(ctx, s, n, c); err != nil {
+		return err
 	}
 	p.rec.Before = c.State.StartedAt
 	p.save()
@@ -129,6 +137,11 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	if err != nil {
 		return err
 	}
+	n, err := p.enter(ctx, s)
+	if err != nil {
+		return err
+	}
+	n.attach(s, &config)
 	for try := 1; ; try++ {
 		if err := p.bind(s, &config); err != nil {
 			return err

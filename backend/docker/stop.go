@@ -31,7 +31,7 @@ func (p *pod) stop(ctx context.Context, grace time.Duration) {
 		p.rec.Starting, p.rec.Void = false, true
 		p.settle()
 		s := p.rec.State
-		s.Phase, s.Ports, s.Stopped, s.Reason = pods.Down, nil, true, "it was stopped before it had started"
+		s.Phase, s.Ports, s.IP, s.Stopped, s.Reason = pods.Down, nil, "", true, "it was stopped before it had started"
 		p.show(s)
 		return
 	}
@@ -157,5 +157,6 @@ func (p *pod) erase(ctx context.Context, grace time.Duration) error {
 	if err := p.r.insist(ctx, func() error { return p.r.dropVolumes(ctx, p.id) }); err != nil {
 		return err
 	}
+	p.r.leave(ctx, p.rec.Network, p.id)
 	return p.r.dir.forget(p.id)
 }

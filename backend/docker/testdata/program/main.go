@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -51,6 +52,8 @@ func main() {
 		fmt.Println("counted")
 	case "serve":
 		serve()
+	case "ask":
+		go ask(args)
 	case "eat":
 		var all [][]byte
 		for {
@@ -134,5 +137,31 @@ func serve() {
 				}
 			}
 		}()
+	}
+}
+
+// ask tries every address until it answers, and says so. A name that does not exist may
+// take its time: an attempt does not.
+func ask(addresses []string) {
+	reached := map[string]bool{}
+	for round := 1; ; round++ {
+		for _, a := range addresses {
+			if reached[a] {
+				continue
+			}
+			c, err := net.DialTimeout("tcp", a, time.Second)
+			if err != nil {
+				continue
+			}
+			line, err := bufio.NewReader(c).ReadString('\n')
+			if c.Close(); err == nil {
+				reached[a] = true
+				fmt.Print("reached ", a, " ", line)
+			}
+		}
+		if round == 3 {
+			fmt.Println("tried")
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -1,0 +1,123 @@
+package docker
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// bridges are the networks of rt that the engine has.
+func bridges(t *testing.T, rt *Runtime) (names []string) {
+	t.Helper()
+	list, err := rt.api.NetworkList(t.Context(), client.NetworkListOptions{Filters: rt.ours()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		if n.Name != rt.outside() {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func joined(id, owner string) pods.Spec {
+	s := spec(id, program("run"))
+	s.Owner, s.Network = owner, id+".podyard.internal"
+	return s
+}
+
+func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		dir := t.TempDir()
+		rt := open(t, d, dir)
+		for _, s := range []pods.Spec{joined("one", "alice"), joined("two", "alice"), joined("three", "bob"), spec("four", program("run"))} {
+			up(t, rt, s)
+		}
+		if got := bridges(t, rt); len(got) != 2 {
+			t.Errorf("networks of two users are %q", got)
+		}
+		remove := func(id string) {
+			t.Helper()
+			if err := rt.Remove(t.Context(), id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove("three")
+		remove("one")
+		alone := bridges(t, rt)
+		if len(alone) != 1 {
+			t.Errorf("networks with a pod of alice left are %q, want hers", alone)
+		}
+		// A pod that is stopped is in it still, also for the next server.
+		if err := rt.Stop(t.Context(), "two", 0); err != nil {
+			t.Fatal(err)
+		}
+		await(t, rt, "two", "end", phase(pods.Down))
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rt = open(t, d, dir)
+		if got := bridges(t, rt); !slices.Equal(got, alone) {
+			t.Errorf("networks after a restart are %q, want %q", got, alone)
+		}
+		s := joined("two", "alice")
+		s.Run = 2
+		if got := up(t, rt, s); got.IP == "" {
+			t.Errorf("pod is %+v, want it to have an address", got)
+		}
+		// One that does not join any more leaves at its next generation.
+		s.Gen, s.Network = 2, ""
+		if got := up(t, rt, s); got.IP != "" {
+			t.Errorf("pod is %+v, want it to have no address", got)
+		}
+		if got := bridges(t, rt); len(got) != 0 {
+			t.Errorf("networks without a pod in one are %q", got)
+		}
+	})
+}
+
+// A server that dies may leave a network without pods, and somebody may remove one with.
+func TestNetworksComeToWhatPodsSay(t *testing.T) {
+	each(t, func(t *testing.T, d *daemon) {
+		dir := t.TempDir()
+		rt, other := open(t, d, dir), open(t, d, t.TempDir())
+		up(t, other, joined("theirs", "alice"))
+		theirs := bridges(t, other)
+		s := joined("mine", "alice")
+		up(t, rt, s)
+		if err := rt.makeBridge(t.Context(), bridge{"podyard-" + rt.instance + "-user-left", "carol"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Stop(t.Context(), "mine", 0); err != nil {
+			t.Fatal(err)
+		}
+		await(t, rt, "mine", "end", phase(pods.Down))
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d.kind == "dockerd" { // Podman keeps a network that has containers
+			for _, p := range rt.all() {
+				if _, err := other.api.NetworkRemove(context.WithoutCancel(t.Context()), p.rec.Network, client.NetworkRemoveOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		rt = open(t, d, dir)
+		s.Run = 2
+		if got := up(t, rt, s); got.IP == "" {
+			t.Errorf("pod is %+v, want it to have an address", got)
+		}
+		if got := bridges(t, rt); len(got) != 1 {
+			t.Errorf("networks are %q, want that of alice", got)
+		}
+		if got := bridges(t, other); !slices.Equal(got, theirs) {
+			t.Errorf("networks of another server are %q, were %q", got, theirs)
+		}
+	})
+}
