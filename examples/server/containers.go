@@ -109,12 +109,13 @@ type side interface {
 	volumes.Storage
 }
 
-// Capabilities are those that either has; a disk is limited only where all are.
+// Capabilities are those that either has; a disk is limited only where all are. A process
+// that is to join a private network fails, and says why.
 func (r *router) Capabilities() pods.Capabilities {
 	p, c := r.processes.Capabilities(), r.containers.Capabilities()
 	return pods.Capabilities{
 		GPUs: p.GPUs || c.GPUs, Pull: p.Pull || c.Pull,
-		DiskLimit: p.DiskLimit && c.DiskLimit, Networks: p.Networks && c.Networks,
+		Networks: p.Networks || c.Networks, DiskLimit: p.DiskLimit && c.DiskLimit,
 	}
 }
 

@@ -68,7 +68,9 @@ func (v *server) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
 		return cat, pods.Hosts(cat, rt)
 	}
 	cores, memory, gpus := runtime.NumCPU(), machineMemory(), v.offered(rt)
-	return catalog.Local(cores, memory, gpus.types...), []pods.Host{{
+	cat := catalog.Local(cores, memory, gpus.types...)
+	cat.DataCenters[0].GlobalNetwork = rt.Capabilities().Networks
+	return cat, []pods.Host{{
 		ID: "local", DataCenter: catalog.LocalDataCenter, Runtime: rt, CUDA: gpus.cuda(),
 		GPUs: gpus.devices, // pods': their types are in no pool that workers are given
 		VCPU: map[string]int{catalog.HostFlavor: max(cores, 2)}, Memory: memory,
