@@ -324,8 +324,8 @@ func endpointRefusals() []refusal {
 		{"GET /v2/serverless/{id}/deliveries/{job}", "", 404, "job not found", nil},
 
 		{"POST /v2/serverless/echo/deliveries/{job}/redeliver", "", 404, "job not found", bob},
-		{"POST /v2/serverless/echo/deliveries/{job}/redeliver", "", 409, "the job has no webhook: the job's status does not allow this", nil},
-		{"POST /v2/serverless/idle/deliveries/{queued}/redeliver", "", 409, "the job has not ended, and its webhook is sent when it has: the job's status does not allow this", nil},
+		{"POST /v2/serverless/echo/deliveries/{job}/redeliver", "", 409, "the job has no webhook", nil},
+		{"POST /v2/serverless/idle/deliveries/{queued}/redeliver", "", 409, "the job has not ended, and its webhook is sent when it has", nil},
 		{"POST /v2/serverless/nothere/deliveries/{job}/redeliver", "", 404, "endpoint not found", nil},
 		{"POST /v2/serverless/echo/deliveries/{job}/redeliver", "", 403, "access denied", reader},
 	}

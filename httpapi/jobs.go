@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -275,9 +274,6 @@ func cancelJob(c *call) error {
 
 func retryJob(c *call) error {
 	j, err := c.Jobs.Retry(c.r.Context(), c.id.User, c.ref())
-	if errors.Is(err, serverless.ErrStatus) {
-		return problem.Newf(problem.Conflict, "only a FAILED or TIMED_OUT job can be retried: %w", err)
-	}
 	if err != nil {
 		return err
 	}

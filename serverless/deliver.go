@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
-
-	"github.com/podyard/podyard/problem"
 )
 
 // The schedule of a webhook (section 4.2): up to 2 more tries, 10 seconds apart.
@@ -162,11 +160,11 @@ func (s *Service) Redeliver(ctx context.Context, owner string, ref Ref) (id stri
 		return "", err
 	}
 	if j.Flags&HasWebhook == 0 {
-		return "", problem.Newf(problem.Conflict, "the job has no webhook: %w", ErrStatus)
+		return "", refused("the job has no webhook")
 	}
 	r, err := s.apply(ctx, Op{Ref: ref, Kind: OpRedeliver})
 	if errors.Is(err, ErrStatus) {
-		return "", problem.Newf(problem.Conflict, "the job has not ended, and its webhook is sent when it has: %w", err)
+		return "", refused("the job has not ended, and its webhook is sent when it has")
 	}
 	if err != nil {
 		return "", err

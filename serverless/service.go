@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/problem"
 )
 
 // A Clock tells the time.
@@ -267,7 +268,16 @@ func (s *Service) Cancel(ctx context.Context, owner string, ref Ref) (Job, error
 // error, chunks, timings and deliveries start anew and the ttl does not. ErrStatus for a
 // job in any other status, ErrInputLost for one whose input was damaged.
 func (s *Service) Retry(ctx context.Context, owner string, ref Ref) (Job, error) {
-	return s.change(ctx, owner, Op{Ref: ref, Kind: OpRetry})
+	j, err := s.change(ctx, owner, Op{Ref: ref, Kind: OpRetry})
+	if errors.Is(err, ErrStatus) {
+		err = refused("only a FAILED or TIMED_OUT job can be retried")
+	}
+	return j, err
+}
+
+// refused is ErrStatus with what its user should know instead of its text.
+func refused(why string) error {
+	return &problem.Error{Kind: ErrStatus.Kind, Detail: why, Err: ErrStatus}
 }
 
 // change applies a user's op to a job of theirs.
