@@ -74,11 +74,11 @@ func (v *server) runtimeDir(ctx context.Context) (string, error) {
 func (v *server) images() (map[string]process.Image, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program for the images podyard/web and %s: %w", helloImage, err)
+		return nil, fmt.Errorf("find this program for the images %s and %s: %w", webImage, helloImage, err)
 	}
 	images := map[string]process.Image{
-		"podyard/web": {Command: []string{self, webCommand}},
-		helloImage:    {Command: []string{self, helloCommand}},
+		webImage:   {Command: []string{self, webCommand}},
+		helloImage: {Command: []string{self, helloCommand}},
 	}
 	for name, img := range v.settings.Images {
 		images[name] = process.Image(img)

@@ -233,6 +233,9 @@ func (c *config) validate() error {
 		return fmt.Errorf("serviceDomain %q: must be labels of letters, digits and '-' with dots between", c.ServiceDomain)
 	}
 	for name, img := range c.Images {
+		if name == webImage || name == helloImage {
+			return fmt.Errorf("images: %q: is this program's own, choose another name", name)
+		}
 		if len(img.Command) == 0 {
 			return fmt.Errorf("images: %q: command is missing", name)
 		}

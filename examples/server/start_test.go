@@ -207,6 +207,8 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"keys", "key 0", "user"}},
 		{"Scope", nil, `{"keys":[{"key":"k","user":"u"},{"key":"l","user":"u","scopes":["nonsense"]}]}`, []string{"config.json", "key 1", "nonsense"}},
 		{"NoCommand", nil, `{"images":{"local/x":{}}}`, []string{"images", "local/x", "command"}},
+		{"OwnImage", nil, `{"images":{"podyard/web":{"command":["web"]}}}`, []string{"config.json", "images", `"podyard/web"`, "own"}},
+		{"OwnWorkerImage", nil, `{"images":{"podyard/hello":{"command":["hello"]}}}`, []string{"config.json", "images", `"podyard/hello"`, "own"}},
 		{"Quota", nil, `{"quotas":{"minute":-1}}`, []string{"quotas.minute"}},
 		{"SecretKey", nil, `{"secretKey":"c2hvcnQ="}`, []string{"secretKey", "32 bytes"}},
 		{"WebhookSecret", nil, `{"webhook":{"secrets":["c2hvcnQ="]}}`, []string{"webhook", "secret 0", "whsec_"}},

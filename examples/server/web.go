@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// webCommand has this program be the image podyard/web instead of the service.
-const webCommand = "podyard-web"
+const (
+	webImage = "podyard/web"
+	// webCommand has this program be the image instead of the service.
+	webCommand = "podyard-web"
+)
 
 // serveWeb is a small web server on the port that a pod was given. It says where it is
 // and logs each request.
