@@ -28,7 +28,10 @@ func (s *Service) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
+			// Not before that, whatever rings: a look that fails has rung, too.
 			s.log.WarnContext(ctx, "pods: look for work", "err", err)
+			_ = s.sleep(ctx, next.Sub(s.clock.Now()), nil)
+			continue
 		}
 		stop := func() bool { return true }
 		if !next.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,6 +173,47 @@ func TestABrokenWatchIsTakenUpAgainAndNothingIsMissed(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.want(p.ID, pods.Running)
+	})
+}
+
+// listless is a runtime that tells of changes and cannot be listed while it is away.
+type listless struct {
+	*memory.Runtime
+	away  atomic.Bool
+	asked atomic.Int64
+}
+
+func (l *listless) List(ctx context.Context) ([]pods.State, error) {
+	if l.away.Load() {
+		l.asked.Add(1)
+		return nil, errRefused
+	}
+	return l.Runtime.List(ctx)
+}
+
+func TestAHostThatIsAwayAtTheStartIsAskedAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
+		p := w.create(gpuPod())
+		away := &listless{Runtime: w.runtime}
+		away.away.Store(true)
+		s, err := pods.New(w.store, w.Catalog(), pods.Hosts(w.Catalog(), away), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := away.asked.Load(); n < 5 || n > 11 {
+			t.Errorf("%d calls in 10 s, want one a second", n)
+		}
+		away.away.Store(false)
+		time.Sleep(time.Minute)
+		w.want(p.ID, pods.Running)
+		cancel()
+		<-ended
 	})
 }
 
