@@ -74,6 +74,12 @@
 //     with a limit, and an exclusive thing is one of one. So GPUs with names, stock that
 //     is only counted, and memory are one mechanism, and the store that has to refuse
 //     what exceeds a limit has one rule for all three.
+//   - Claims were those of pods. What workers of endpoints took of the same hosts was known
+//     to their fleet alone, and forgotten with it, so a GPU was listed for pods or for
+//     workers. A Hold is a record beside the pods, its claims are in the same ledger, and
+//     the rules of placement are pods.Placer, which both use. It is not a store of its own,
+//     because one refusal has to see both; and a worker is not a pod of another kind,
+//     because all that lists, acts on or bills pods would have to leave it out again.
 //   - JobQueue.Drain handed out chunks and moved the cursor in one call, so chunks whose
 //     answer could not be written were lost. It was split: Chunks looks, and OpDrain, an
 //     operation of the job like any other and fenced like it, moves the cursor once the

@@ -8,12 +8,20 @@
 // # What a worker is given
 //
 // The first host with room gets it, hosts in the endpoint's data centers before others,
-// and among its machines the first that fits. Workers have the whole of a host to
-// themselves: what pods take of it is not known here. So a GPU is either listed for pods or for
-// workers. What the workers of an earlier process take is not known either; they are
-// listed and stopped as any other.
+// and of the machines and GPU types of its endpoint the first that fits. Room is what
+// package pods says it is: workers are placed by a pods.Placer, and what they take is in
+// the store of pods, as holds. So a GPU is a pod's or a worker's and never both's,
+// whatever they share of a host: names, counts, memory, vCPUs.
 //
-// Network volumes are mounted at /runpod-volume, of several only the first.
+// A hold is there before its container and goes after it: it is written before the
+// runtime is asked for the container, and released when the runtime has said that nothing
+// is left. A fleet takes over those of an earlier process; one whose container is not
+// there any more is released with the first list. A container without a hold, such as one
+// whose creation outlived its server, has no right to what it uses: it is listed as ended,
+// for the scaler to remove.
+//
+// Of its endpoint's network volumes a worker mounts the one of its host's data center, at
+// /runpod-volume; it goes only where there is one.
 package podfleet
 
 import (
@@ -22,6 +30,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,19 +46,22 @@ import (
 type Options struct {
 	// Secrets finds registry credentials. Default: none, and none exists.
 	Secrets pods.PullSecrets
-	// Overcommit is how many vCPUs are promised for each of a host. Default
-	// catalog.Overcommit.
+	// Volumes finds network volumes. Default: none, and none exists.
+	Volumes pods.Volumes
+	// Overcommit is how many vCPUs are promised for each of a host, as
+	// for pods. Default catalog.Overcommit.
 	Overcommit float64
 }
 
 // A Fleet is a serverless.Fleet. It is safe for concurrent use.
 type Fleet struct {
-	hosts      []pods.Host
-	catalog    catalog.Catalog
-	secrets    pods.PullSecrets
-	overcommit float64
+	store   pods.Store
+	placer  *pods.Placer
+	secrets pods.PullSecrets // may be nil
+	volumes pods.Volumes     // may be nil
 
 	mu     sync.Mutex
+	heir   bool              // places has those of an earlier process
 	places map[string]*place // by pod id
 }
 
@@ -58,16 +70,17 @@ var (
 	_ serverless.WorkerLogs = (*Fleet)(nil)
 )
 
-// New returns a fleet on hosts, whose GPUs and CPU flavors are of c. o may be nil.
-func New(c catalog.Catalog, hosts []pods.Host, o *Options) *Fleet {
-	f := &Fleet{hosts: hosts, catalog: c, overcommit: catalog.Overcommit, places: map[string]*place{}}
-	if o != nil {
-		f.secrets = o.Secrets
-		if o.Overcommit > 0 {
-			f.overcommit = o.Overcommit
-		}
+// New returns a fleet on hosts, whose GPUs and CPU flavors are of c; store is that of the
+// pods on them. An error says what is wrong with the hosts. o may be nil.
+func New(store pods.Store, c catalog.Catalog, hosts []pods.Host, o *Options) (*Fleet, error) {
+	if o == nil {
+		o = &Options{}
 	}
-	return f
+	placer, err := pods.NewPlacer(store, c, hosts, o.Overcommit)
+	if err != nil {
+		return nil, fmt.Errorf("podfleet: %w", err)
+	}
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, places: map[string]*place{}}, nil
 }
 
 const prefix = "worker."
@@ -114,17 +127,26 @@ func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
 	if spec.Pull, err = f.credential(ctx, w); err != nil {
 		return err
 	}
-	if len(w.NetworkVolumes) > 0 {
-		spec.Mounts = []pods.Mount{{VolumeID: w.NetworkVolumes[0], Path: volumePath}}
-	}
-	p, err := f.take(podID, &w)
+	volumes, err := f.volumesOf(ctx, &w)
 	if err != nil {
 		return err
 	}
-	spec.VCPU, spec.Memory = p.vcpu, p.memory
-	spec.GPUType, spec.GPUs, spec.Devices = p.gpu, p.gpus, p.devices
-	spec.Env = environ(&w, p)
-	if err := p.host.Runtime.Ensure(ctx, spec); err != nil {
+	h, err := f.take(ctx, podID, &w, volumes)
+	if err != nil {
+		return err
+	}
+	volume := volumes[h.Placement.DataCenter]
+	if volume != "" {
+		spec.Mounts = []pods.Mount{{VolumeID: volume, Path: volumePath}}
+	}
+	if h.GPU != nil {
+		spec.GPUType, spec.GPUs, spec.Devices = h.GPU.ID, h.GPU.Count, slices.Clone(h.Placement.Devices)
+	} else {
+		spec.VCPU, spec.Memory = h.CPU.VCPU, h.CPU.Memory
+	}
+	spec.Env = environ(&w, h, volume)
+	host, _ := f.placer.Host(h.Placement.Host)
+	if err := host.Runtime.Ensure(ctx, spec); err != nil {
 		// Whether it is there is not known: the place is free when Stop has said so.
 		return fmt.Errorf("podfleet: start worker %q of %q: %w", w.ID, w.Endpoint, err)
 	}
@@ -145,19 +167,41 @@ func (f *Fleet) credential(ctx context.Context, w serverless.WorkerSpec) (pods.C
 	return pods.Credential{Registry: registry, Username: username, Password: pods.Secret(password)}, nil
 }
 
+// volumesOf is the network volumes of an endpoint by data center, of several in one the
+// first; nil for none.
+func (f *Fleet) volumesOf(ctx context.Context, w *serverless.WorkerSpec) (map[string]string, error) {
+	if len(w.NetworkVolumes) == 0 {
+		return nil, nil
+	}
+	if f.volumes == nil {
+		return nil, fmt.Errorf("podfleet: no network volumes here, and endpoint %q names one", w.Endpoint)
+	}
+	at := map[string]string{}
+	for _, id := range w.NetworkVolumes {
+		dc, err := f.volumes.Volume(ctx, w.Owner, id)
+		if err != nil {
+			return nil, fmt.Errorf("podfleet: network volume %q: %w", id, err)
+		}
+		if at[dc] == "" {
+			at[dc] = id
+		}
+	}
+	return at, nil
+}
+
 // environ is what a worker finds in its environment: the user's variables, those of every
 // pod, and those of the worker protocol.
-func environ(w *serverless.WorkerSpec, p *place) map[string]string {
+func environ(w *serverless.WorkerSpec, h *pods.Hold, volume string) map[string]string {
 	env := make(map[string]string, len(w.Container.Env)+len(w.Env)+4)
 	maps.Copy(env, w.Container.Env)
-	env["RUNPOD_DC_ID"] = p.host.DataCenter
-	if p.gpus > 0 {
-		env["RUNPOD_GPU_COUNT"] = strconv.Itoa(p.gpus)
+	env["RUNPOD_DC_ID"] = h.Placement.DataCenter
+	if h.GPU != nil {
+		env["RUNPOD_GPU_COUNT"] = strconv.Itoa(h.GPU.Count)
 	} else {
-		env["RUNPOD_CPU_COUNT"] = strconv.Itoa(p.vcpu)
+		env["RUNPOD_CPU_COUNT"] = strconv.Itoa(h.CPU.VCPU)
 	}
-	if len(w.NetworkVolumes) > 0 {
-		env["RUNPOD_VOLUME_ID"] = w.NetworkVolumes[0]
+	if volume != "" {
+		env["RUNPOD_VOLUME_ID"] = volume
 	}
 	maps.Copy(env, w.Env)
 	return env
@@ -174,16 +218,14 @@ func (f *Fleet) Stop(ctx context.Context, endpoint string, id serverless.WorkerI
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("podfleet: stop worker %q of %q: %w", id, endpoint, err)
 	}
-	f.release(podID)
-	return nil
+	return f.release(ctx, podID)
 }
 
 // runtimesOf is where a worker is, or may be.
 func (f *Fleet) runtimesOf(podID string) []pods.Runtime {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p := f.places[podID]; p != nil {
-		return []pods.Runtime{p.host.Runtime}
+	if h, ok := f.held(podID); ok {
+		host, _ := f.placer.Host(h.Placement.Host)
+		return []pods.Runtime{host.Runtime}
 	}
 	return f.runtimes()
 }
@@ -191,10 +233,10 @@ func (f *Fleet) runtimesOf(podID string) []pods.Runtime {
 // runtimes is each Runtime once: hosts may share one.
 func (f *Fleet) runtimes() (list []pods.Runtime) {
 	seen := map[pods.Runtime]bool{}
-	for i := range f.hosts {
-		if rt := f.hosts[i].Runtime; !seen[rt] {
-			seen[rt] = true
-			list = append(list, rt)
+	for _, h := range f.placer.Hosts() {
+		if !seen[h.Runtime] {
+			seen[h.Runtime] = true
+			list = append(list, h.Runtime)
 		}
 	}
 	return list
@@ -203,22 +245,33 @@ func (f *Fleet) runtimes() (list []pods.Runtime) {
 // Workers implements serverless.Fleet. An error of one host is an error of the call: what
 // it does not list would be taken for gone.
 func (f *Fleet) Workers(ctx context.Context) (list []serverless.FleetWorker, err error) {
+	left, err := f.inherit(ctx) // first: what is started meanwhile is not missed in the lists
+	if err != nil {
+		return nil, err
+	}
 	for _, rt := range f.runtimes() {
 		states, err := rt.List(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("podfleet: list workers: %w", err)
 		}
 		for i := range states {
+			delete(left, states[i].PodID)
 			if w, ok := f.show(&states[i], rt); ok {
 				list = append(list, w)
 			}
 		}
+	}
+	if err := f.disinherit(ctx, left); err != nil {
+		return nil, err
 	}
 	return list, nil
 }
 
 // Watch implements serverless.Fleet.
 func (f *Fleet) Watch(ctx context.Context, fn func(serverless.FleetWorker)) error {
+	if _, err := f.inherit(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var watches sync.WaitGroup
@@ -248,19 +301,30 @@ func (f *Fleet) show(st *pods.State, rt pods.Runtime) (w serverless.FleetWorker,
 	case pods.Down, pods.Failed:
 		w.State, w.Exit, w.Stopped = serverless.FleetEnded, ending(st), st.Stopped
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if p := f.places[st.PodID]; p != nil {
-		w.Image, w.DataCenter, w.GPUType, w.GPUs = p.image, p.host.DataCenter, p.gpu, p.gpus
+	h, held := f.held(st.PodID)
+	if !held {
+		// On its way out, or a stranger.
+		if w.State != serverless.FleetEnded {
+			w.State, w.Exit, w.Stopped = serverless.FleetEnded, "it holds nothing of its host", true
+		}
+		w.DataCenter = f.dataCenterOf(rt)
 		return w, true
 	}
-	for i := range f.hosts {
-		if f.hosts[i].Runtime == rt {
-			w.DataCenter = f.hosts[i].DataCenter
-			break
-		}
+	w.Image, w.DataCenter = h.Image, h.Placement.DataCenter
+	if h.GPU != nil {
+		w.GPUType, w.GPUs = h.GPU.ID, h.GPU.Count
 	}
 	return w, true
+}
+
+// dataCenterOf is where a runtime is, if it is in one place.
+func (f *Fleet) dataCenterOf(rt pods.Runtime) (dc string) {
+	for _, h := range f.placer.Hosts() {
+		if h.Runtime == rt {
+			return h.DataCenter
+		}
+	}
+	return ""
 }
 
 // ending is how a container ended, for people.

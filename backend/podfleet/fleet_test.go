@@ -28,18 +28,53 @@ var listing = catalog.Catalog{
 	DataCenters: []catalog.DataCenter{{ID: "EU"}, {ID: "US"}},
 }
 
-// recorder keeps what a Runtime was asked for.
+// recorder keeps what a Runtime was asked for, and refuses calls while told to.
 type recorder struct {
 	*memory.Runtime
-	mu    sync.Mutex
-	specs map[string]pods.Spec
+	mu     sync.Mutex
+	specs  map[string]pods.Spec
+	refuse bool
+}
+
+var errRefused = errors.New("the host is away")
+
+func (r *recorder) away(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = is
+}
+
+func (r *recorder) refused() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse {
+		return errRefused
+	}
+	return nil
 }
 
 func (r *recorder) Ensure(ctx context.Context, s pods.Spec) error {
+	if err := r.refused(); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	r.specs[s.PodID] = s
 	r.mu.Unlock()
 	return r.Runtime.Ensure(ctx, s)
+}
+
+func (r *recorder) Remove(ctx context.Context, podID string, grace time.Duration) error {
+	if err := r.refused(); err != nil {
+		return err
+	}
+	return r.Runtime.Remove(ctx, podID, grace)
+}
+
+func (r *recorder) List(ctx context.Context) ([]pods.State, error) {
+	if err := r.refused(); err != nil {
+		return nil, err
+	}
+	return r.Runtime.List(ctx)
 }
 
 func (r *recorder) Unwrap() pods.Runtime { return r.Runtime }
@@ -58,6 +93,32 @@ func worker(id string) serverless.WorkerSpec {
 		Container: serverless.Container{Image: "img", Disk: 5},
 		CPU:       []serverless.EndpointCPU{{ID: "cpu", VCPU: 2, Memory: 4}},
 	}
+}
+
+// newFleet is one on a store of its own.
+func newFleet(t *testing.T, hosts []pods.Host, o *podfleet.Options) *podfleet.Fleet {
+	t.Helper()
+	return fleetOn(t, memory.NewPods(), hosts, o)
+}
+
+func fleetOn(t *testing.T, s pods.Store, hosts []pods.Host, o *podfleet.Options) *podfleet.Fleet {
+	t.Helper()
+	f, err := podfleet.New(s, listing, hosts, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// volumes are two of alice's, in two places.
+type volumes struct{}
+
+func (volumes) Volume(_ context.Context, owner, id string) (dataCenter string, err error) {
+	dc := map[string]string{"vol1": "EU", "vol2": "US"}[id]
+	if owner != "alice" || dc == "" {
+		return "", problem.New(problem.NotFound, "network volume not found")
+	}
+	return dc, nil
 }
 
 type secrets struct{}
@@ -82,13 +143,13 @@ func TestIdsOfWorkersAreToldFromThoseOfPods(t *testing.T) {
 
 func TestWorkerIsAContainerWithAllThatItsEndpointSays(t *testing.T) {
 	rt := newRecorder()
-	f := podfleet.New(listing, []pods.Host{cpuHost(rt)}, &podfleet.Options{Secrets: secrets{}})
+	f := newFleet(t, []pods.Host{cpuHost(rt)}, &podfleet.Options{Secrets: secrets{}, Volumes: volumes{}})
 	w := worker("w1")
 	w.Container = serverless.Container{
 		Image: "img", Args: `python -u 'my handler.py'`, Disk: 5, Ports: []string{"8000/http", "22/tcp"},
 		Env: map[string]string{"MODEL": "small", "RUNPOD_POD_ID": "mine"}, Registry: "cred",
 	}
-	w.NetworkVolumes = []string{"vol1", "vol2"}
+	w.NetworkVolumes = []string{"vol2", "vol1"}
 	w.Env = map[string]string{"RUNPOD_POD_ID": "w1"}
 	if err := f.Start(t.Context(), w); err != nil {
 		t.Fatal(err)
@@ -115,7 +176,7 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 			{Phase: pods.Coming, Lines: []string{"boom"}},
 			{Phase: pods.Down, After: time.Second, ExitCode: 3},
 		}})
-		f := podfleet.New(listing, []pods.Host{cpuHost(rt)}, nil)
+		f := newFleet(t, []pods.Host{cpuHost(rt)}, nil)
 		var mu sync.Mutex
 		var seen []serverless.FleetState
 		ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +246,7 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 }
 
 func TestHostThatIsFullHasNoRoomUntilAWorkerStops(t *testing.T) {
-	f := podfleet.New(listing, []pods.Host{cpuHost(newRecorder())}, &podfleet.Options{Overcommit: 1})
+	f := newFleet(t, []pods.Host{cpuHost(newRecorder())}, &podfleet.Options{Overcommit: 1})
 	for _, id := range []string{"a", "b"} {
 		if err := f.Start(t.Context(), worker(id)); err != nil {
 			t.Fatal(err)
@@ -207,7 +268,7 @@ func TestHostThatIsFullHasNoRoomUntilAWorkerStops(t *testing.T) {
 
 func TestWorkerGetsTheFirstMachineThatFits(t *testing.T) {
 	rt := newRecorder()
-	f := podfleet.New(listing, []pods.Host{cpuHost(rt)}, &podfleet.Options{Overcommit: 1})
+	f := newFleet(t, []pods.Host{cpuHost(rt)}, &podfleet.Options{Overcommit: 1})
 	w := worker("w")
 	w.CPU = []serverless.EndpointCPU{{ID: "cpu", VCPU: 8, Memory: 16}, {ID: "other", VCPU: 1, Memory: 1}, {ID: "cpu", VCPU: 4, Memory: 8}, {ID: "cpu", VCPU: 1, Memory: 2}}
 	if err := f.Start(t.Context(), w); err != nil {
@@ -220,7 +281,7 @@ func TestWorkerGetsTheFirstMachineThatFits(t *testing.T) {
 
 func TestEveryGPUHasOneWorkerAndPreferredPlacesComeFirst(t *testing.T) {
 	eu, us := newRecorder(), newRecorder()
-	f := podfleet.New(listing, []pods.Host{
+	f := newFleet(t, []pods.Host{
 		{ID: "1", DataCenter: "EU", Runtime: eu, GPUs: []pods.HostGPUs{{Type: "Small", Devices: []string{"g0", "g1", "g2"}}}},
 		{ID: "2", DataCenter: "US", Runtime: us, GPUs: []pods.HostGPUs{{Type: "Large", Count: 2}, {Type: "Small", Count: 2}}},
 	}, nil)
@@ -250,15 +311,68 @@ func TestEveryGPUHasOneWorkerAndPreferredPlacesComeFirst(t *testing.T) {
 	}
 }
 
-func TestWorkerWhoseCredentialIsGoneDoesNotStartAndTakesNoPlace(t *testing.T) {
-	f := podfleet.New(listing, []pods.Host{cpuHost(newRecorder())}, &podfleet.Options{Secrets: secrets{}, Overcommit: 0.5})
-	w := worker("w")
-	w.Container.Registry = "gone"
-	if err := f.Start(t.Context(), w); problem.KindOf(err) != problem.NotFound {
-		t.Errorf("Start = %v, want that the credential is not found", err)
+func TestWorkerOfWhichSomethingIsGoneDoesNotStartAndTakesNoPlace(t *testing.T) {
+	f := newFleet(t, []pods.Host{cpuHost(newRecorder())}, &podfleet.Options{Secrets: secrets{}, Volumes: volumes{}, Overcommit: 0.5})
+	credential, volume := worker("w"), worker("w")
+	credential.Container.Registry, volume.NetworkVolumes = "gone", []string{"vol1", "gone"}
+	for what, w := range map[string]serverless.WorkerSpec{"credential": credential, "volume": volume} {
+		if err := f.Start(t.Context(), w); problem.KindOf(err) != problem.NotFound {
+			t.Errorf("Start = %v, want that the %s is not found", err, what)
+		}
 	}
 	if err := f.Start(t.Context(), worker("x")); err != nil {
 		t.Errorf("Start of another = %v, want nil", err)
+	}
+}
+
+func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
+	eu, us := newRecorder(), newRecorder()
+	far := cpuHost(us)
+	far.ID, far.DataCenter = "far", "US"
+	f := newFleet(t, []pods.Host{cpuHost(eu), far}, &podfleet.Options{Volumes: volumes{}, Overcommit: 0.5})
+	start := func(id string, volumes ...string) error {
+		w := worker(id)
+		w.DataCenterIDs, w.NetworkVolumes = []string{"US", "EU"}, volumes
+		return f.Start(t.Context(), w)
+	}
+	if err := errors.Join(start("a", "vol1", "vol2"), start("b", "vol1", "vol2")); err != nil {
+		t.Fatal(err)
+	}
+	a, b := us.specs["worker.ep.a"], eu.specs["worker.ep.b"]
+	if diff := cmp.Diff([][]pods.Mount{{{VolumeID: "vol2", Path: "/runpod-volume"}}, {{VolumeID: "vol1", Path: "/runpod-volume"}}}, [][]pods.Mount{a.Mounts, b.Mounts}); diff != "" {
+		t.Errorf("mounts in the first data center and in the second (-want +got):\n%s", diff)
+	}
+	if a.Env["RUNPOD_VOLUME_ID"] != "vol2" || b.Env["RUNPOD_VOLUME_ID"] != "vol1" {
+		t.Errorf("RUNPOD_VOLUME_ID = %q and %q, want that of each", a.Env["RUNPOD_VOLUME_ID"], b.Env["RUNPOD_VOLUME_ID"])
+	}
+	if err := f.Stop(t.Context(), "ep", "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := start("c", "vol1"); !errors.Is(err, serverless.ErrNoRoom) {
+		t.Errorf("Start where the volume is not = %v, want ErrNoRoom", err)
+	}
+}
+
+func TestGPUsAreThoseOfADriverThatTheEndpointAccepts(t *testing.T) {
+	rt := newRecorder()
+	host := func(id, cuda string) pods.Host {
+		return pods.Host{ID: id, DataCenter: "EU", Runtime: rt, CUDA: cuda, GPUs: []pods.HostGPUs{{Type: "Small", Devices: []string{"gpu of " + id}}}}
+	}
+	f := newFleet(t, []pods.Host{host("old", "12.4"), host("new", "12.8")}, nil)
+	start := func(id string, g serverless.EndpointGPU) error {
+		w := worker(id)
+		g.Pools, g.Count = []string{"POOL"}, 1
+		w.CPU, w.GPU = nil, &g
+		return f.Start(t.Context(), w)
+	}
+	if err := start("a", serverless.EndpointGPU{MinCUDAVersion: "12.5"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := start("b", serverless.EndpointGPU{AllowedCUDAVersions: []string{"12.8"}}); !errors.Is(err, serverless.ErrNoRoom) {
+		t.Errorf("Start with a version that is taken = %v, want ErrNoRoom", err)
+	}
+	if got := rt.specs["worker.ep.a"].Devices; !slices.Equal(got, []string{"gpu of new"}) {
+		t.Errorf("devices = %q, want those of the driver that is new enough", got)
 	}
 }
 

@@ -1,134 +1,183 @@
 package podfleet
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
 )
 
-// A place is what a worker has of a host.
+// A place is what a worker has of a host, as the store has it.
 type place struct {
-	host    *pods.Host
-	image   string
-	flavor  string
-	vcpu    int
-	memory  int
-	gpu     string
-	gpus    int
-	devices []string
+	hold pods.Hold
+	// inherited from an earlier process, and not seen on its host yet.
+	inherited bool
 }
 
-// take finds a place for w and keeps it until release. A worker that has one keeps it.
-func (f *Fleet) take(podID string, w *serverless.WorkerSpec) (*place, error) {
+// take finds a place for w and has the store hold it until release. A worker that has one
+// keeps it.
+func (f *Fleet) take(ctx context.Context, podID string, w *serverless.WorkerSpec, volumes map[string]string) (*pods.Hold, error) {
+	if h, ok := f.keep(podID); ok {
+		return h, nil
+	}
+	hold := pods.Hold{Holder: podID, Image: w.Container.Image}
+	err := f.placer.Place(ctx, f.wish(w, volumes), func(d pods.Demand, pl pods.Placement) error {
+		hold.Placement = pl
+		hold.GPU, hold.CPU = nil, nil
+		if d.GPU != "" {
+			hold.GPU = &pods.GPU{ID: d.GPU, Count: d.Count}
+		} else {
+			hold.CPU = &pods.CPU{ID: d.CPU, VCPU: d.VCPU, Memory: d.Memory}
+		}
+		return f.store.Hold(ctx, hold)
+	})
+	if errors.Is(err, pods.ErrNoRoom) {
+		return nil, serverless.ErrNoRoom
+	}
+	if err != nil {
+		// Whether it is held is not known: it is free when Stop has said so.
+		return nil, fmt.Errorf("podfleet: place worker %q of %q: %w", w.ID, w.Endpoint, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.places[podID] = &place{hold: hold}
+	return &hold, nil
+}
+
+// keep is the place that a worker has. Who asks for it is about to start the worker, if
+// it is not there: a place is inherited no longer.
+func (f *Fleet) keep(podID string) (*pods.Hold, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.places[podID]
+	if p == nil {
+		return nil, false
+	}
+	p.inherited = false
+	return &p.hold, true
+}
+
+// held is what a worker has; it is not changed.
+func (f *Fleet) held(podID string) (*pods.Hold, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.places[podID]; p != nil {
-		return p, nil
+		return &p.hold, true
 	}
-	for _, h := range f.preferred(w.DataCenterIDs) {
-		p, ok := f.on(h, w)
-		if ok {
-			p.host, p.image = h, w.Container.Image
-			f.places[podID] = &p
-			return &p, nil
-		}
-	}
-	return nil, serverless.ErrNoRoom
+	return nil, false
 }
 
-func (f *Fleet) release(podID string) {
+// release is called when nothing is left of a worker.
+func (f *Fleet) release(ctx context.Context, podID string) error {
+	if err := f.store.Release(ctx, podID); err != nil {
+		return fmt.Errorf("podfleet: release what %q holds: %w", podID, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.places, podID)
+	return nil
 }
 
-// preferred is the hosts, those in the data centers first.
-func (f *Fleet) preferred(dataCenters []string) []*pods.Host {
-	list := make([]*pods.Host, len(f.hosts))
-	for i := range f.hosts {
-		list[i] = &f.hosts[i]
+// inherit takes over what workers of an earlier process hold on these hosts, once, and
+// returns the holders that have not been seen since.
+func (f *Fleet) inherit(ctx context.Context) (left map[string]bool, err error) {
+	f.mu.Lock()
+	heir := f.heir
+	f.mu.Unlock()
+	var found []pods.Hold
+	if !heir {
+		for h, err := range f.store.Holds(ctx) {
+			if err != nil {
+				return nil, fmt.Errorf("podfleet: find what workers hold: %w", err)
+			}
+			if _, ours := f.placer.Host(h.Placement.Host); ours && IsWorker(h.Holder) {
+				found = append(found, h)
+			}
+		}
 	}
-	slices.SortStableFunc(list, func(a, b *pods.Host) int {
-		return rank(dataCenters, a) - rank(dataCenters, b)
-	})
-	return list
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.heir {
+		for _, h := range found {
+			if f.places[h.Holder] == nil {
+				f.places[h.Holder] = &place{hold: h, inherited: true}
+			}
+		}
+		f.heir = true
+	}
+	left = map[string]bool{}
+	for podID, p := range f.places {
+		if p.inherited {
+			left[podID] = true
+		}
+	}
+	return left, nil
 }
 
-func rank(dataCenters []string, h *pods.Host) int {
-	if i := slices.Index(dataCenters, h.DataCenter); i >= 0 {
+// disinherit releases what was inherited and is held by nobody: all hosts were asked, and
+// gone are not there. The others are there, and are stopped like any.
+func (f *Fleet) disinherit(ctx context.Context, gone map[string]bool) error {
+	f.mu.Lock()
+	for podID, p := range f.places {
+		if !p.inherited {
+			delete(gone, podID)
+		} else if !gone[podID] {
+			p.inherited = false
+		}
+	}
+	f.mu.Unlock()
+	for podID := range gone {
+		if err := f.release(ctx, podID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wish is what w needs, and where: with network volumes only where one of them is.
+func (f *Fleet) wish(w *serverless.WorkerSpec, volumes map[string]string) pods.Wish {
+	wish := pods.Wish{DataCenters: w.DataCenterIDs, Elsewhere: true}
+	if len(volumes) > 0 {
+		wish.Elsewhere = false
+		wish.DataCenters = slices.SortedFunc(maps.Keys(volumes), func(a, b string) int {
+			return cmp.Or(rank(w.DataCenterIDs, a)-rank(w.DataCenterIDs, b), cmp.Compare(a, b))
+		})
+	}
+	if w.GPU == nil {
+		for _, c := range w.CPU {
+			wish.Any = append(wish.Any, pods.Demand{CPU: c.ID, VCPU: c.VCPU, Memory: c.Memory})
+		}
+		return wish
+	}
+	cuda := pods.CUDAVersions{Allowed: w.GPU.AllowedCUDAVersions, Min: w.GPU.MinCUDAVersion}
+	for _, typ := range selected(f.placer.Catalog(), w.GPU) {
+		wish.Any = append(wish.Any, pods.Demand{GPU: typ, Count: max(w.GPU.Count, 1), CUDA: cuda})
+	}
+	return wish
+}
+
+// selected is the GPU types of the pools, in their order, without those that are excluded.
+func selected(c catalog.Catalog, g *serverless.EndpointGPU) (types []string) {
+	for _, pool := range g.Pools {
+		for _, typ := range gpuTypes(c, pool) {
+			if !slices.Contains(g.ExcludedTypes, typ) {
+				types = append(types, typ)
+			}
+		}
+	}
+	return types
+}
+
+// rank is where a data center stands in a list; after the last if it does not.
+func rank(list []string, dataCenter string) int {
+	if i := slices.Index(list, dataCenter); i >= 0 {
 		return i
 	}
-	return len(dataCenters)
-}
-
-// on is the place of w on h, if it has one.
-func (f *Fleet) on(h *pods.Host, w *serverless.WorkerSpec) (place, bool) {
-	if w.GPU != nil {
-		return f.gpu(h, w.GPU)
-	}
-	return f.cpu(h, w.CPU)
-}
-
-// cpu is the first machine that fits.
-func (f *Fleet) cpu(h *pods.Host, choices []serverless.EndpointCPU) (place, bool) {
-	memory := h.Memory
-	vcpu := map[string]int{}
-	for _, p := range f.places {
-		if p.host == h {
-			vcpu[p.flavor] += p.vcpu
-			memory -= p.memory
-		}
-	}
-	for _, c := range choices {
-		all := int(float64(h.VCPU[c.ID]) * f.overcommit)
-		if vcpu[c.ID]+c.VCPU <= all && (h.Memory == 0 || c.Memory <= memory) {
-			return place{flavor: c.ID, vcpu: c.VCPU, memory: c.Memory}, true
-		}
-	}
-	return place{}, false
-}
-
-// gpu is the first type with enough GPUs free.
-func (f *Fleet) gpu(h *pods.Host, want *serverless.EndpointGPU) (place, bool) {
-	n := max(want.Count, 1)
-	for _, pool := range want.Pools {
-		for _, typ := range gpuTypes(f.catalog, pool) {
-			if slices.Contains(want.ExcludedTypes, typ) {
-				continue
-			}
-			for i := range h.GPUs {
-				g := &h.GPUs[i]
-				if g.Type != typ {
-					continue
-				}
-				if devices, ok := f.free(h, g, n); ok {
-					return place{gpu: typ, gpus: n, devices: devices}, true
-				}
-			}
-		}
-	}
-	return place{}, false
-}
-
-// free is n GPUs of g that no worker has, by name if they have names.
-func (f *Fleet) free(h *pods.Host, g *pods.HostGPUs, n int) (devices []string, ok bool) {
-	used, names := 0, map[string]bool{}
-	for _, p := range f.places {
-		if p.host == h && p.gpu == g.Type {
-			used += p.gpus
-			for _, d := range p.devices {
-				names[d] = true
-			}
-		}
-	}
-	if len(g.Devices) == 0 {
-		return nil, used+n <= g.Count
-	}
-	for _, d := range g.Devices {
-		if !names[d] && len(devices) < n {
-			devices = append(devices, d)
-		}
-	}
-	return devices, len(devices) == n
+	return len(list)
 }

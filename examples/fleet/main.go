@@ -81,7 +81,11 @@ func open(ctx context.Context, dir string, command []string, api string) (*yard,
 		ID: "here", DataCenter: catalog.LocalDataCenter, Runtime: rt,
 		VCPU: map[string]int{catalog.HostFlavor: 4}, Memory: 8,
 	}
-	y := &yard{runtime: rt, fleet: podfleet.New(offers, []pods.Host{host}, nil)}
+	fleet, err := podfleet.New(memory.NewPods(), offers, []pods.Host{host}, nil)
+	if err != nil {
+		return nil, errors.Join(err, rt.Close(ctx))
+	}
+	y := &yard{runtime: rt, fleet: fleet}
 	y.jobs = serverless.New(memory.NewJobs(), memory.NewEndpoints(), &serverless.Options{
 		Fleet: y.fleet, Catalog: podfleet.Catalog(offers), WorkerURL: func() string { return api },
 	})

@@ -52,10 +52,14 @@ func (v *server) wire(ctx context.Context) error {
 	if err != nil && !errors.Is(err, serverless.ErrEndpointExists) {
 		return fmt.Errorf("endpoint %s: %w", echoEndpoint, err)
 	}
+	fleet, err := podfleet.New(st.pods, cat, hosts, &podfleet.Options{Secrets: v.registries, Volumes: v.volumes})
+	if err != nil {
+		return err
+	}
 	v.jobs = serverless.New(st.jobs, st.endpoints, &serverless.Options{
 		Logger: v.log, Sender: v.settings.webhooks, Catalog: podfleet.Catalog(cat), Registries: v.registries,
 		Templates: podfleet.Templates(v.templates),
-		Fleet:     podfleet.New(cat, hosts, &podfleet.Options{Secrets: v.registries}),
+		Fleet:     fleet,
 		WorkerURL: v.workers.get, WorkerSecret: st.workerSecret,
 	})
 	return v.declare(ctx)
