@@ -20,16 +20,11 @@ const gigabyte = 1 << 30
 // config is the container of s but for its ports, and the environment that names them.
 func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
 	r := p.r
-	requests, err := r.engine.devices(s)
-	if err != nil {
-		return client.ContainerCreateOptions{}, err
-	}
 	host := &container.HostConfig{
 		LogConfig: r.logConfig(), CapDrop: r.opts.Drop, ShmSize: r.opts.SharedMemory,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     r.resources(s),
 	}
-	host.DeviceRequests = requests
 	if r.opts.NoNewPrivileges {
 		host.SecurityOpt = []string{"no-new-privileges"}
 	}
@@ -43,7 +38,7 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}
-	err = r.insist(ctx, func() (err error) {
+	err := r.insist(ctx, func() (err error) {
 		host.Mounts, err = r.volumes(ctx, s)
 		return err
 	})

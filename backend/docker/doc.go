@@ -12,6 +12,7 @@
 //	io.podyard.gen       the generation, on containers
 //	io.podyard.run       the run that the container was made for
 //	io.podyard.volume    the network volume, on volumes
+//	io.podyard.gpus      on containers with GPUs, by what it is seen that they arrived
 //	io.podyard.owner     the user, on networks
 //
 // The truth about a container is the engine's. The directory holds what an engine cannot
@@ -65,9 +66,30 @@
 //
 // # GPUs
 //
-// Devices are handed over by CDI where the engine knows it, else as a request for the
-// driver "nvidia". An engine that has neither makes the pod Failed. So does an engine that
-// took the request and forgot it, as the Docker API of Podman 4 does.
+// A device of pods.Spec is its UUID, and nvidia.com/gpu=UUID for the Container Device
+// Interface (CDI): a specification made by nvidia-ctk has to name devices by UUID, as its
+// newer versions do by default. Which way a container gets its GPUs follows from what the
+// engine says of itself at Open.
+//
+//	Podman                               CDI, resolved by Podman: the container is made by
+//	                                     Podman's own API, because its Docker API has no
+//	                                     words for it and, as version 4, ignores requests
+//	Docker that knows CDI (from 25)      CDI, resolved by Docker, unless NVIDIA's toolkit
+//	                                     is there and CDI has found no GPUs
+//	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"; also for
+//	                                     GPUs without names
+//	Docker with neither, on this machine CDI, resolved here from Options.CDIDirs
+//
+// What is resolved here comes to device nodes, bind mounts, environment and groups. The
+// Docker API has no words for hooks, Intel RDT, network interfaces, and nodes with an owner
+// or a mode of their own: a specification that needs them is refused, and those that
+// nvidia-ctk makes do need hooks. So this way is for devices that are described without;
+// a machine that has nvidia-ctk has the toolkit, too.
+//
+// A pod whose GPUs did not arrive is Failed, with the reason, and does not run. What is
+// looked at is what the engine shows of the container: device requests and nodes before it
+// is started, and with Podman, which shows them then, the nodes once it is. Capabilities
+// say that there are GPUs when one of these ways leads to any.
 //
 // # An engine that goes away
 //

@@ -21,8 +21,7 @@ type engine struct {
 	podman    bool
 	cores     int
 	memory    int64
-	cdi       bool // takes CDI names in device requests
-	nvidia    bool // has NVIDIA's hook for device requests
+	gpus      gpuFacts
 	networks  bool // keeps networks of users apart, and finds containers by name in them
 	diskLimit bool
 	driver    string // of storage, for who reads the log
@@ -64,8 +63,7 @@ func (r *Runtime) probe(ctx context.Context) error {
 	}
 	info := answer.Info
 	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
-	r.engine.cdi = !r.engine.podman && len(info.DiscoveredDevices) > 0
-	_, r.engine.nvidia = info.Runtimes["nvidia"]
+	r.engine.gpus = r.gpuFacts(info)
 	if err := r.probeNetworks(ctx); err != nil {
 		return err
 	}

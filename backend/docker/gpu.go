@@ -3,42 +3,188 @@ package docker
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/podyard/podyard/pods"
 )
 
-// devices is how the engine is asked for the GPUs of s.
-func (e engine) devices(s pods.Spec) ([]container.DeviceRequest, error) {
-	if s.GPUs == 0 && len(s.Devices) == 0 {
-		return nil, nil
-	}
-	switch {
-	case e.podman:
-		return nil, errors.New("this engine hands out no GPUs: the Docker API of Podman ignores requests for them")
-	case e.cdi && len(s.Devices) > 0:
-		names := make([]string, len(s.Devices))
-		for i, d := range s.Devices {
-			names[i] = "nvidia.com/gpu=" + d
-		}
-		return []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, nil
-	}
-	request := container.DeviceRequest{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}
-	if len(s.Devices) == 0 {
-		request.Count = s.GPUs
-	}
-	return []container.DeviceRequest{request}, nil
+// labelGPUs says by what it is seen in a container that its GPUs arrived: the paths of
+// device nodes, or what device requests name, with commas between.
+const labelGPUs = "io.podyard.gpus"
+
+// nvidiaHook is the program by which Docker takes requests for the driver "nvidia".
+const nvidiaHook = "nvidia-container-runtime-hook"
+
+// A way is how a container is given GPUs.
+type way int
+
+const (
+	byRequest way = iota // the engine is asked for the driver "nvidia"
+	byCDI                // the engine is asked for CDI devices
+	byPodman             // so is Podman, through its own API
+	byEdits              // CDI is read here, and the engine asked for nodes, mounts and environment
+)
+
+// gpuFacts are what an engine says of the ways that it has.
+type gpuFacts struct {
+	podman bool
+	local  bool     // it is on this machine, as far as the address tells
+	cdi    []string // the directories of its CDI specifications; none: it knows no CDI
+	found  bool     // it says that it has found GPUs there
+	nvidia bool     // it has the driver "nvidia"
 }
 
-// arrived says what is wrong when a container was made without the devices it was to have.
-func arrived(want, got []container.DeviceRequest) error {
-	same := slices.EqualFunc(want, got, func(a, b container.DeviceRequest) bool {
-		return a.Driver == b.Driver && a.Count == b.Count && slices.Equal(a.DeviceIDs, b.DeviceIDs)
+// gpuFacts looks at what the engine says of itself.
+func (r *Runtime) gpuFacts(info system.Info) gpuFacts {
+	f := gpuFacts{podman: r.engine.podman, local: strings.HasPrefix(r.api.DaemonHost(), "unix://")}
+	_, f.nvidia = info.Runtimes["nvidia"]
+	if _, err := exec.LookPath(nvidiaHook); err == nil && f.local {
+		f.nvidia = true
+	}
+	f.cdi = info.CDISpecDirs
+	f.found = slices.ContainsFunc(info.DiscoveredDevices, func(d system.DeviceInfo) bool {
+		return d.Source == "cdi" && strings.HasPrefix(d.ID, gpuKind+"=")
 	})
-	if !same {
-		return fmt.Errorf("its GPUs did not arrive: the engine made a container with %d of %d device requests", len(got), len(want))
+	return f
+}
+
+// way is how GPUs are handed over: named ones, or any.
+func (f gpuFacts) way(named bool) way {
+	switch {
+	case f.podman:
+		return byPodman
+	case named && len(f.cdi) > 0 && (f.found || !f.nvidia):
+		return byCDI
+	case f.nvidia, !named, !f.local:
+		return byRequest // an engine that cannot says what it lacks
+	}
+	return byEdits
+}
+
+// gives says whether there are GPUs that can be handed over. The directories are those of
+// Options.CDIDirs.
+func (f gpuFacts) gives(dirs []string) bool {
+	switch f.way(true) {
+	case byRequest:
+		return f.nvidia
+	case byCDI:
+		return f.found || f.local && lists(f.cdi, func([]specs.ContainerEdits) bool { return true })
+	case byPodman:
+		return f.local && lists(dirs, func([]specs.ContainerEdits) bool { return true })
+	default:
+		return lists(dirs, func(all []specs.ContainerEdits) bool {
+			_, err := translate(all)
+			return err == nil
+		})
+	}
+}
+
+// A grant is how one container is given its GPUs. The zero value is none.
+type grant struct {
+	requests []container.DeviceRequest
+	names    []string // of CDI, for Podman's own API
+	edits    edits
+	shows    []string // see labelGPUs
+}
+
+// grant is how the container of s is given its GPUs.
+func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
+	if s.GPUs == 0 && len(s.Devices) == 0 {
+		return grant{}, nil
+	}
+	names := qualified(s.Devices)
+	switch r.engine.gpus.way(len(names) > 0) {
+	case byCDI:
+		g.requests, g.shows = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
+		return g, nil
+	case byRequest:
+		request := container.DeviceRequest{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}
+		g.shows = s.Devices
+		if len(s.Devices) == 0 {
+			request.Count = s.GPUs
+			g.shows = []string{counted(s.GPUs)}
+		}
+		g.requests = []container.DeviceRequest{request}
+		return g, nil
+	}
+	if len(names) == 0 {
+		return g, errors.New("its GPUs have no names, without which this engine hands out none")
+	}
+	all, err := resolve(r.opts.CDIDirs, names)
+	if err != nil {
+		return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
+	}
+	if g.shows = nodes(all); len(g.shows) == 0 {
+		return g, fmt.Errorf("its GPUs cannot be handed over: the CDI specification of %s names no device nodes", strings.Join(names, ", "))
+	}
+	if r.engine.podman {
+		g.names = names
+		return g, nil
+	}
+	if g.edits, err = translate(all); err != nil {
+		return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
+	}
+	return g, nil
+}
+
+// counted is what labelGPUs has of a request for any GPUs.
+func counted(n int) string { return "any " + strconv.Itoa(n) }
+
+// apply has a container made with its GPUs. What c points to stays as it is.
+func (g grant) apply(c client.ContainerCreateOptions) client.ContainerCreateOptions {
+	if len(g.shows) == 0 {
+		return c
+	}
+	config, host := *c.Config, *c.HostConfig
+	config.Labels = maps.Clone(config.Labels)
+	config.Labels[labelGPUs] = strings.Join(g.shows, ",")
+	config.Env = slices.Concat(config.Env, g.edits.env)
+	host.DeviceRequests, host.Devices = g.requests, g.edits.devices
+	host.Mounts = slices.Concat(host.Mounts, g.edits.mounts)
+	host.GroupAdd = slices.Concat(host.GroupAdd, g.edits.groups)
+	c.Config, c.HostConfig = &config, &host
+	return c
+}
+
+// granted is arrived for a container that was not started. Podman does not know before.
+func (e engine) granted(c *container.InspectResponse) error {
+	if e.podman {
+		return nil
+	}
+	return arrived(c)
+}
+
+// arrived says what is wrong when a container has not got the GPUs that it was to have.
+func arrived(c *container.InspectResponse) error {
+	wanted := c.Config.Labels[labelGPUs]
+	if wanted == "" {
+		return nil
+	}
+	var missing []string
+	for want := range strings.SplitSeq(wanted, ",") {
+		if c.HostConfig == nil || !shows(c.HostConfig, want) {
+			missing = append(missing, want)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("its GPUs did not arrive: the engine made a container without %s", strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// shows says whether a container has one of the things in labelGPUs.
+func shows(host *container.HostConfig, want string) bool {
+	return slices.ContainsFunc(host.Devices, func(d container.DeviceMapping) bool { return d.PathInContainer == want }) ||
+		slices.ContainsFunc(host.DeviceRequests, func(q container.DeviceRequest) bool {
+			return slices.Contains(q.DeviceIDs, want) || want == counted(q.Count)
+		})
 }

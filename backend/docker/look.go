@@ -49,7 +49,7 @@ func (p *pod) look(ctx context.Context) {
 	p.inherited = false
 	switch {
 	case p.rec.Starting && inherited:
-		p.recover(c)
+		p.recover(ctx, c)
 	case p.rec.Starting, p.rec.Void: // a job that waits says what comes of it, or it is over
 	case c == nil:
 		p.vanished()
@@ -89,8 +89,14 @@ func (p *pod) adopt(c *container.InspectResponse) bool {
 }
 
 // recover settles a start over which the server before this one ended.
-func (p *pod) recover(c *container.InspectResponse) {
+func (p *pod) recover(ctx context.Context, c *container.InspectResponse) {
 	p.rec.Starting = false
+	if c != nil && c.State.Running {
+		if err := arrived(c); err != nil {
+			p.deny(ctx, c, err)
+			return
+		}
+	}
 	if c != nil && c.Config.Labels[labelGen] == strconv.FormatUint(p.rec.State.Gen, 10) && p.started(c) {
 		p.reflect(c)
 		return
@@ -100,6 +106,16 @@ func (p *pod) recover(c *container.InspectResponse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.again = true
+}
+
+// deny ends a container that may not run.
+func (p *pod) deny(ctx context.Context, c *container.InspectResponse, why error) {
+	if err := p.terminate(ctx, c, 0); err != nil {
+		p.complain(ctx, "cannot be stopped", err)
+	}
+	s := p.rec.State
+	s.Phase, s.Reason = pods.Failed, words(why)
+	p.show(s)
 }
 
 // vanished is for a container that somebody else removed.

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
 // Options of a Runtime. The zero value of a field is its default.
@@ -31,6 +33,10 @@ type Options struct {
 	// that cannot be found out: overlay2 on XFS mounted with pquota. Drivers btrfs and zfs
 	// are known to.
 	DiskLimit bool
+	// CDIDirs are the directories of this machine with CDI specifications of its GPUs, those
+	// with more weight last. Default /etc/cdi and /var/run/cdi. An engine that knows CDI reads
+	// those of its own configuration: Podman's have to be these.
+	CDIDirs []string
 	// LogSize is how many bytes of output the engine keeps of one container, the latest, as
 	// the engine counts them. Default 100 MiB, at least 1 MiB.
 	LogSize int64
@@ -56,6 +62,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.Drop == nil {
 		d.Drop = []string{"NET_RAW", "MKNOD"}
+	}
+	if len(d.CDIDirs) == 0 {
+		d.CDIDirs = []string{cdi.DefaultStaticDir, cdi.DefaultDynamicDir}
 	}
 	if d.LogSize <= 0 {
 		d.LogSize = 100 << 20

@@ -48,16 +48,19 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	return json.NewDecoder(answer.Body).Decode(out)
 }
 
+// nameTaken is what Podman 4 answers with 500.
+const nameTaken = "that name is already in use"
+
 // refusal is the error that an answer of Podman tells.
 func refusal(answer *http.Response) error {
-	var said struct{ Message string }
+	var said struct{ Cause, Message string }
 	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
 		return fmt.Errorf("podman answers %s: %w", answer.Status, err)
 	}
 	switch {
 	case answer.StatusCode == http.StatusNotFound:
 		return errdefs.ErrNotFound.WithMessage(said.Message)
-	case answer.StatusCode == http.StatusConflict:
+	case answer.StatusCode == http.StatusConflict, said.Cause == nameTaken:
 		return errdefs.ErrConflict.WithMessage(said.Message)
 	case answer.StatusCode >= http.StatusInternalServerError:
 		return errdefs.ErrInternal.WithMessage(said.Message)

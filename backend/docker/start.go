@@ -84,6 +84,9 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 		}
 		return p.create(ctx, s)
 	}
+	if err := p.r.engine.granted(c); err != nil {
+		return err
+	}
 	n, err := p.enter(ctx, s)
 	if err != nil {
 		return err
@@ -133,6 +136,10 @@ func (p *pod) fetch(ctx context.Context, s pods.Spec, halted <-chan struct{}) er
 
 // create makes the container and starts it.
 func (p *pod) create(ctx context.Context, s pods.Spec) error {
+	gpus, err := p.r.grant(s)
+	if err != nil {
+		return err
+	}
 	config, err := p.config(ctx, s)
 	if err != nil {
 		return err
@@ -147,7 +154,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 			return err
 		}
 		p.save()
-		if err := p.make(ctx, s, config); err != nil {
+		if err := p.make(ctx, s, gpus, config); err != nil {
 			return err
 		}
 		err := p.run(ctx)
@@ -163,15 +170,19 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 }
 
 // make creates the container. One that is there was made by a call that broke off.
-func (p *pod) make(ctx context.Context, s pods.Spec, config client.ContainerCreateOptions) error {
+func (p *pod) make(ctx context.Context, s pods.Spec, gpus grant, config client.ContainerCreateOptions) error {
+	config = gpus.apply(config)
 	err := p.r.insist(ctx, func() error {
+		if len(gpus.names) > 0 {
+			return p.r.createByLibpod(ctx, config, gpus.names)
+		}
 		_, err := p.r.api.ContainerCreate(ctx, config)
 		return err
 	})
 	if err != nil && !errdefs.IsConflict(err) {
 		return err
 	}
-	if err == nil && config.HostConfig.DeviceRequests == nil {
+	if err == nil && len(gpus.shows) == 0 {
 		return nil
 	}
 	c, looking := p.inspect(ctx)
@@ -181,7 +192,7 @@ func (p *pod) make(ctx context.Context, s pods.Spec, config client.ContainerCrea
 	case c == nil || c.Config.Labels[labelGen] != strconv.FormatUint(s.Gen, 10):
 		return errors.Join(err, errors.New("the engine has another container under its name"))
 	}
-	return arrived(config.HostConfig.DeviceRequests, c.HostConfig.DeviceRequests)
+	return p.r.engine.granted(c)
 }
 
 // run starts the container that is there, once: a start that broke off may have been
@@ -208,6 +219,9 @@ func (p *pod) run(ctx context.Context) error {
 	}
 	if c == nil {
 		return errors.New("its container was removed by somebody else")
+	}
+	if err := arrived(c); err != nil {
+		return errors.Join(err, p.terminate(ctx, c, 0))
 	}
 	p.rec.Starting = false
 	p.reflect(c)

@@ -68,6 +68,8 @@ func main() {
 			for n := uint64(1); n != 0; n += 2 {
 			}
 		}()
+	case "gpus":
+		gpus(args)
 	case "can":
 		data, _ := os.ReadFile("/proc/self/status")
 		for line := range strings.Lines(string(data)) {
@@ -108,6 +110,28 @@ func tell(args []string) {
 		}
 	}
 	fmt.Println("told")
+}
+
+// gpus tells of the nodes in /dev that are named like those of GPUs, and of what is in files.
+func gpus(files []string) {
+	nodes, _ := filepath.Glob("/dev/nvidia*")
+	for _, path := range nodes {
+		var s syscall.Stat_t
+		if err := syscall.Stat(path, &s); err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s is %d:%d\n", path, s.Rdev>>8, s.Rdev&0xff)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			panic(err)
+		}
+		f.Close()
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		fmt.Printf("%s is %q %v\n", path, data, err)
+	}
+	fmt.Println("TELL_GPU is", os.Getenv("TELL_GPU"))
 }
 
 func count(what, dir string) {

@@ -1,0 +1,177 @@
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/specs-go"
+)
+
+// gpuKind is what CDI calls the devices of which pods.Spec has the names.
+const gpuKind = "nvidia.com/gpu"
+
+// qualified are the names of devices in CDI.
+func qualified(devices []string) []string {
+	names := make([]string, len(devices))
+	for i, d := range devices {
+		names[i] = gpuKind + "=" + d
+	}
+	return names
+}
+
+// readCDI reads the specifications in dirs. A file that cannot be read is as if it were
+// not there.
+func readCDI(dirs []string) (*cdi.Cache, error) {
+	return cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+}
+
+// resolve finds what has to be done to a container that is to have these devices.
+func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
+	cache, err := readCDI(dirs)
+	if err != nil {
+		return nil, err
+	}
+	known := map[*cdi.Spec]bool{}
+	for _, name := range names {
+		d := cache.GetDevice(name)
+		if d == nil {
+			err := fmt.Errorf("no CDI specification in %s has a device %s", strings.Join(dirs, ", "), name)
+			return nil, errors.Join(err, cache.Refresh())
+		}
+		if s := d.GetSpec(); !known[s] {
+			known[s] = true
+			all = append(all, s.ContainerEdits)
+		}
+		all = append(all, d.ContainerEdits)
+	}
+	return all, nil
+}
+
+// nodes are the paths in a container by which it is seen that its devices arrived.
+func nodes(all []specs.ContainerEdits) (paths []string) {
+	for _, e := range all {
+		for _, n := range e.DeviceNodes {
+			if !slices.Contains(paths, n.Path) {
+				paths = append(paths, n.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// Edits are those of CDI in the words of the Docker API.
+type edits struct {
+	devices []container.DeviceMapping
+	mounts  []mount.Mount
+	env     []string
+	groups  []string
+}
+
+// translate refuses what the Docker API has no words for: a container without it may lack
+// what its programs need to find the GPU.
+func translate(all []specs.ContainerEdits) (e edits, err error) {
+	for _, c := range all {
+		if err := e.add(&c); err != nil {
+			return edits{}, fmt.Errorf("its CDI specification needs %w, which cannot be asked for through the Docker API: "+
+				"it takes Podman, a Docker that knows CDI, or NVIDIA's container toolkit", err)
+		}
+	}
+	return e, nil
+}
+
+// add takes one more set of edits. Of two for one place in the container the later counts.
+func (e *edits) add(c *specs.ContainerEdits) error {
+	switch {
+	case len(c.Hooks) > 0:
+		h := c.Hooks[0]
+		return fmt.Errorf("the hook %s (%s)", filepath.Base(h.Path), h.HookName)
+	case c.IntelRdt != nil:
+		return errors.New("a class of Intel RDT")
+	case len(c.NetDevices) > 0:
+		return fmt.Errorf("the network interface %s", c.NetDevices[0].HostInterfaceName)
+	}
+	for _, n := range c.DeviceNodes {
+		d, err := device(n)
+		if err != nil {
+			return err
+		}
+		e.devices = slices.DeleteFunc(e.devices, func(old container.DeviceMapping) bool { return old.PathInContainer == d.PathInContainer })
+		e.devices = append(e.devices, d)
+	}
+	for _, m := range c.Mounts {
+		b, err := bindMount(m)
+		if err != nil {
+			return err
+		}
+		e.mounts = slices.DeleteFunc(e.mounts, func(old mount.Mount) bool { return old.Target == b.Target })
+		e.mounts = append(e.mounts, b)
+	}
+	e.env = append(e.env, c.Env...)
+	for _, g := range c.AdditionalGIDs {
+		e.groups = append(e.groups, strconv.FormatUint(uint64(g), 10))
+	}
+	return nil
+}
+
+// device is a node as the engine is asked for it: the engine gives it the owner and the
+// mode that it has on the host.
+func device(n *specs.DeviceNode) (container.DeviceMapping, error) {
+	d := container.DeviceMapping{PathOnHost: n.HostPath, PathInContainer: n.Path, CgroupPermissions: n.Permissions}
+	if d.PathOnHost == "" {
+		d.PathOnHost = n.Path
+	}
+	switch {
+	case n.Permissions == cdi.NoPermissions:
+		return d, fmt.Errorf("%s without a right to use it", n.Path)
+	case n.FileMode != nil || n.UID != nil || n.GID != nil:
+		return d, fmt.Errorf("an owner or a mode of its own for %s", n.Path)
+	case n.Permissions == "":
+		d.CgroupPermissions = "rwm"
+	}
+	return d, nil
+}
+
+// bindMount is a file or a directory of the host as the engine is asked for it. That it
+// has no devices and no programs with the rights of others is left to the engine.
+func bindMount(m *specs.Mount) (mount.Mount, error) {
+	b := mount.Mount{Type: mount.TypeBind, Source: m.HostPath, Target: m.ContainerPath, BindOptions: &mount.BindOptions{NonRecursive: true}}
+	if m.Type != "" && m.Type != "bind" {
+		return b, fmt.Errorf("a mount of type %s", m.Type)
+	}
+	for _, o := range m.Options {
+		switch o {
+		case "ro":
+			b.ReadOnly = true
+		case "rbind":
+			b.BindOptions.NonRecursive = false
+		case "private", "rprivate", "slave", "rslave", "shared", "rshared":
+			b.BindOptions.Propagation = mount.Propagation(o)
+		case "rw", "bind", "nosuid", "nodev", "noexec":
+		default:
+			return b, fmt.Errorf("the mount option %s", o)
+		}
+	}
+	return b, nil
+}
+
+// lists says whether the specifications in dirs have a GPU that can be handed over.
+func lists(dirs []string, usable func([]specs.ContainerEdits) bool) bool {
+	cache, err := readCDI(dirs)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(cache.ListDevices(), func(name string) bool {
+		if !strings.HasPrefix(name, gpuKind+"=") {
+			return false
+		}
+		d := cache.GetDevice(name)
+		return usable([]specs.ContainerEdits{d.GetSpec().ContainerEdits, d.ContainerEdits})
+	})
+}
