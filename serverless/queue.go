@@ -194,6 +194,13 @@ func (c *Stats) add(s *State, n int64) {
 
 // An Outbox keeps webhook deliveries. Entries appear by PutOutbox; each pins the
 // payloads of its (job, run), even when the job is deleted or retried meanwhile.
+//
+// Each is sent at least once, and tried until it is settled: an entry stays until the
+// Record that settles it is durable. As long as a lease lasts its caller alone has the
+// delivery. Leases need not survive the process: it is given again when its lease is over
+// or the store was opened anew. So what was sent and not recorded (the process ended, the
+// store failed, the lease was over) is sent once more, under the same id, by which its
+// receiver knows it, and is not counted as a try.
 type Outbox interface {
 	// Deliveries leases at most limit entries due at now until the given instant,
 	// earliest first.

@@ -189,8 +189,9 @@ func (q *queue) loadEntries() error {
 	})
 }
 
-// Deliveries implements serverless.Outbox. Leases are in memory: after a restart what was
-// on its way is sent once more.
+// Deliveries implements serverless.Outbox. Leases are in memory: when the store is opened
+// again what was on its way is due at once, under tokens of another epoch, and what comes of
+// it under the old ones is not recorded.
 func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
 	e, err := q.s.engine()
 	if err != nil {

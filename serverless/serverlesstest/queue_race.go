@@ -66,6 +66,44 @@ func raceCases() []QueueCase {
 				}
 				k.equal("Running", int64(callers*each), k.stats(echo).Running)
 			}),
+		rule("DeliverersShareTheWork",
+			"callers that lease and record deliveries at once have each one once, and settle all",
+			func(k *kit) {
+				const n = 200
+				for range n {
+					k.must(done(k.run(hooked), "1"))
+				}
+				var mu sync.Mutex
+				got := map[string]int{}
+				together(8, func(int) {
+					for {
+						ds, err := k.q.Deliveries(k.Context(), k.now, k.now+sendLease, 3)
+						if err != nil {
+							k.Errorf("Deliveries = %v, want nil", err)
+						}
+						if len(ds) == 0 {
+							return
+						}
+						var as []serverless.Attempt
+						mu.Lock()
+						for _, d := range ds {
+							got[d.ID]++
+							as = append(as, k.attempt(d, 0))
+						}
+						mu.Unlock()
+						if err := k.q.Record(k.Context(), as); err != nil {
+							k.Errorf("Record = %v, want nil", err)
+						}
+					}
+				})
+				k.equal("deliveries", n, len(got))
+				for id, n := range got {
+					if n != 1 {
+						k.Errorf("%q was given %d times, want once", id, n)
+					}
+				}
+				k.equal("NextDelivery", serverless.Instant(0), k.nextDelivery())
+			}),
 		rule("OneIdOneJob",
 			"of callers that submit the same id at once, one succeeds",
 			func(k *kit) {

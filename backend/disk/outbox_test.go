@@ -1,0 +1,74 @@
+package disk
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// A webhook that was on its way when the store was left, or failed, is sent once more, under
+// its id; what came of the first sending is not recorded, and what was recorded stays.
+func TestWebhooksOnTheirWayAreSentAgainAfterAnOpening(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		again func(t *testing.T, s *Store, f *failing) *Store
+	}{
+		{"opened again", func(t *testing.T, s *Store, _ *failing) *Store { return reopen(t, s) }},
+		{"recovered", func(t *testing.T, s *Store, f *failing) *Store {
+			eio := error(syscall.EIO)
+			f.sync.Store(&eio)
+			if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("lost")}); err == nil {
+				t.Fatal("Enqueue on a failing disk = nil")
+			}
+			f.sync.Store(nil)
+			must(t, s.Recover(t.Context()))
+			return s
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := failingDisk(vfs.NewCrashableMem())
+			s := opened(t, "store", inMemory(f))
+			ctx := t.Context()
+			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{hookedJob("a")}))
+			j := claimOne(t, s.Jobs(), "w")
+			finish(t, s.Jobs(), &j, "1")
+			record := func(d serverless.Delivery, next serverless.Instant) {
+				t.Helper()
+				must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next, Status: 500}}))
+			}
+			lease := func() serverless.Delivery {
+				t.Helper()
+				ds := deliveries(t, s)
+				if len(ds) != 1 {
+					t.Fatalf("Deliveries gave %d, want 1", len(ds))
+				}
+				return ds[0]
+			}
+			record(lease(), at+10)
+			first := lease()
+			if n := len(deliveries(t, s)); n != 0 {
+				t.Errorf("Deliveries gave %d beside a lease, want none", n)
+			}
+			s = c.again(t, s, f)
+			second := lease()
+			if second.ID != first.ID || second.Token == first.Token || second.Tries != 1 {
+				t.Errorf("delivery %q under %x after %d tries, want %q under another token than %x after 1", second.ID, second.Token, second.Tries, first.ID, first.Token)
+			}
+			record(first, 0)
+			if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || len(as) != 1 {
+				t.Errorf("Attempts under a lease of before = %+v, %v, want the one of before", as, err)
+			}
+			record(second, 0)
+			s = c.again(t, s, f)
+			if n := len(deliveries(t, s)); n != 0 {
+				t.Errorf("Deliveries gave %d when it is settled, want none", n)
+			}
+			if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || len(as) != 2 {
+				t.Errorf("Attempts = %+v, %v, want 2", as, err)
+			}
+		})
+	}
+}
