@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,7 +20,8 @@ const partial = ".partial"
 // copy has everything that was acknowledged before the call. On the same file system files
 // are linked and take no room of their own until they change.
 //
-// The copy is a store: Restore makes one of it that may go on beside this one.
+// The copy is a store, which Open opens under the same Key: it may go on beside this one, and
+// none of their tokens is the same. Restore leaves the copy as it is.
 func (s *Store) Backup(_ context.Context, dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +42,37 @@ func (s *Store) Backup(_ context.Context, dir string) error {
 	if err := e.db.Checkpoint(dir+partial, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("disk: back up to %q: %w", dir, errors.Join(err, fs.RemoveAll(dir+partial)))
 	}
+	if err := markCopied(fs, dir+partial); err != nil {
+		return fmt.Errorf("disk: back up to %q: %w", dir, errors.Join(err, fs.RemoveAll(dir+partial)))
+	}
 	return finishDir(fs, dir)
+}
+
+// copiedName is a file that says of a directory that it is a copy which was not opened yet.
+const copiedName = "copied"
+
+// copiedEpochs is how far a copy is ahead of the store that it was made of: that one has
+// gone on, and no token of it may be issued again.
+const copiedEpochs = 1 << 16
+
+func markCopied(fs vfs.FS, dir string) error {
+	f, err := fs.Create(fs.PathJoin(dir, copiedName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return syncDir(fs, dir)
+}
+
+// copied reports whether the directory is a copy that is opened for the first time.
+func (e *engine) copied() (bool, error) {
+	_, err := e.fs.Stat(e.fs.PathJoin(e.s.dir, copiedName))
+	if errors.Is(err, iofs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // finishDir gives a whole directory its name.
@@ -59,10 +91,6 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// restoreEpochs is how far a restored store is ahead of its backup: the store that was
-// backed up has gone on, and no token of it may be issued again.
-const restoreEpochs = 1 << 16
-
 // Restore makes a store in dir, which must not be there, of a backup, and verifies it. opts
 // may be nil; its Key is the store's.
 func Restore(ctx context.Context, backup, dir string, opts *Options) (err error) {
@@ -77,7 +105,7 @@ func Restore(ctx context.Context, backup, dir string, opts *Options) (err error)
 	if err := fs.RemoveAll(dir + partial); err != nil {
 		return fmt.Errorf("disk: restore to %q: %w", dir, err)
 	}
-	if err := copyDir(ctx, fs, backup, dir+partial); err != nil {
+	if err := errors.Join(copyDir(ctx, fs, backup, dir+partial), markCopied(fs, dir+partial)); err != nil {
 		return fmt.Errorf("disk: restore %q to %q: %w", backup, dir, err)
 	}
 	o.Ballast, o.Gone = -1, nil
@@ -85,27 +113,14 @@ func Restore(ctx context.Context, backup, dir string, opts *Options) (err error)
 	if err != nil {
 		return fmt.Errorf("disk: restore %q: %w", backup, err)
 	}
-	err = s.raiseEpoch()
+	r, err := s.Check(ctx)
 	if err == nil {
-		var r Report
-		if r, err = s.Check(ctx); err == nil {
-			err = r.Err()
-		}
+		err = r.Err()
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return fmt.Errorf("disk: restore %q: %w", backup, err)
 	}
 	return finishDir(fs, dir)
-}
-
-func (s *Store) raiseEpoch() error {
-	e, err := s.engine()
-	if err != nil {
-		return err
-	}
-	return e.commit(true, func(b *pebble.Batch) {
-		putNumber(b, metaEpoch, uint64(e.meta.epoch)+restoreEpochs)
-	}, nil)
 }
 
 func copyDir(ctx context.Context, fs vfs.FS, from, to string) error {

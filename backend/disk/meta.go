@@ -81,6 +81,13 @@ func (e *engine) loadMeta() error {
 	if err != nil {
 		return err
 	}
+	copied, err := e.copied()
+	if err != nil {
+		return err
+	}
+	if copied {
+		epoch += copiedEpochs
+	}
 	if epoch >= math.MaxUint32 {
 		return problem.Newf(problem.Unavailable, "%s was opened too often: there is no epoch left", e.s.dir)
 	}
@@ -97,6 +104,11 @@ func (e *engine) loadMeta() error {
 	}
 	if err := e.db.Apply(b, pebble.Sync); err != nil {
 		return fmt.Errorf("disk: write the epoch: %w", err)
+	}
+	if copied { // if it should be there again the epoch is raised once more
+		if err := e.fs.Remove(e.fs.PathJoin(e.s.dir, copiedName)); err != nil {
+			return fmt.Errorf("disk: note that the copy is in use: %w", err)
+		}
 	}
 	return e.err()
 }

@@ -136,6 +136,64 @@ func TestAStoreIsCheckedAndCopied(t *testing.T) {
 	}
 }
 
+// A copy has everything but the key, and is started from like any data directory. The server
+// that was copied goes on.
+func TestABackupIsStartedFrom(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]func(t *testing.T, data, backup string) []string{
+		"with the secretKey of the configuration": func(t *testing.T, _, _ string) []string {
+			return []string{"-config", file(t, `{"secretKey":"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}`)}
+		},
+		"with the file secret-key": func(t *testing.T, data, backup string) []string {
+			if data == "" {
+				return nil
+			}
+			b, err := os.ReadFile(filepath.Join(data, "secret-key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(backup, "secret-key"), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+			args := append([]string{"-data", data}, key(t, "", "")...)
+			in := start(t, args...)
+			done := get[job](in, "POST", "/v2/echo/runsync", `{"input":{"a":1}}`, http.StatusOK)
+			get[any](in, "POST", "/v2/registries", `{"name":"mine","username":"u","password":"hush-hush"}`, http.StatusCreated)
+			in.stop()
+			if out, err := command(t, nil, append(args, "-backup", backup)...).Output(); err != nil {
+				t.Fatalf("-backup: %s, %v", out, err)
+			}
+			if text := refused(t, nil, append(args, "-backup", backup)...); !strings.Contains(text, "exists") {
+				t.Errorf("a second backup to the same directory: %q, want that it exists", text)
+			}
+			in = start(t, args...)
+			get[job](in, "POST", "/v2/echo/runsync", `{"input":{"a":2}}`, http.StatusOK)
+
+			if text := refused(t, nil, "-data", backup); !strings.Contains(text, "secret-key") {
+				t.Errorf("a start from a copy without the key: %q, want what is missing", text)
+			}
+			copied := append([]string{"-data", backup}, key(t, data, backup)...)
+			if out, err := command(t, nil, append(copied, "-check")...).Output(); err != nil || !strings.Contains(string(out), " 0 faults") {
+				t.Errorf("-check of the copy: %s, %v, want no faults", out, err)
+			}
+			again := start(t, copied...)
+			if j := get[job](again, "GET", "/v2/echo/status/"+done.ID, "", http.StatusOK); j.Status != "COMPLETED" {
+				t.Errorf("the job is %s in the copy, want COMPLETED", j.Status)
+			}
+			if got := fmt.Sprint(get[any](again, "GET", "/v2/registries", "", http.StatusOK)); !strings.Contains(got, "mine") {
+				t.Errorf("registries of the copy: %s, want mine", got)
+			}
+			get[job](again, "POST", "/v2/echo/runsync", `{"input":{"a":3}}`, http.StatusOK)
+		})
+	}
+}
+
 func TestAStoreUnderAnotherKeyIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

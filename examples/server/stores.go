@@ -168,7 +168,8 @@ func maintain(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writ
 		}
 	}
 	if s.backup != "" {
-		if err := d.Backup(ctx, s.backup); err != nil {
+		// Where a start with -data looks for it.
+		if err := d.Backup(ctx, filepath.Join(s.backup, "store")); err != nil {
 			return fmt.Errorf("-backup: %w", err)
 		}
 		say(stdout, "copied to "+s.backup)
