@@ -12,8 +12,7 @@ const gibibyte = 1 << 30
 
 // Offer is what a host with these devices has: the types for its catalog, in the order in
 // which they first appear, and the devices of each. Types cost nothing, are of both tiers
-// and in no serverless pool: what is listed for pods is not workers' as well. Partitioned
-// GPUs are left out.
+// and in the pool that catalog.HostPool says. Partitioned GPUs are left out.
 func Offer(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs) {
 	for _, d := range devices {
 		if d.MIG {
@@ -24,7 +23,7 @@ func Offer(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs) {
 		if i < 0 {
 			i = len(types)
 			types = append(types, catalog.GPUType{
-				ID: d.Name, Name: short(d.Name), Manufacturer: catalog.NVIDIA,
+				ID: d.Name, Name: short(d.Name), Pool: catalog.HostPool(d.Name), Manufacturer: catalog.NVIDIA,
 				Memory: memory, Secure: true, Community: true,
 			})
 			host = append(host, pods.HostGPUs{Type: d.Name})

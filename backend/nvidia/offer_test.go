@@ -21,11 +21,11 @@ func TestOfferIsTypesByNameAndDevicesByType(t *testing.T) {
 	})
 	wantTypes := []catalog.GPUType{
 		{
-			ID: "NVIDIA GeForce RTX 4090", Name: "RTX 4090", Manufacturer: catalog.NVIDIA, Memory: 24,
+			ID: "NVIDIA GeForce RTX 4090", Name: "RTX 4090", Pool: "ADA_24", Manufacturer: catalog.NVIDIA, Memory: 24,
 			Secure: true, Community: true, MaxCount: catalog.MaxCount{Secure: 2, Community: 2},
 		},
 		{
-			ID: "NVIDIA H200", Name: "H200", Manufacturer: catalog.NVIDIA, Memory: 140,
+			ID: "NVIDIA H200", Name: "H200", Pool: "HOPPER_141", Manufacturer: catalog.NVIDIA, Memory: 140,
 			Secure: true, Community: true, MaxCount: catalog.MaxCount{Secure: 1, Community: 1},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/podyard/podyard/backend/nvidia"
+	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 )
@@ -46,7 +47,7 @@ func (v *server) findGPUs() {
 	}
 }
 
-// offered are the GPUs that rt can hand to pods: all, or none.
+// offered are the GPUs that rt can hand to containers: all, or none.
 func (v *server) offered(rt pods.Runtime) gpus {
 	if len(v.gpus.types) > 0 && !rt.Capabilities().GPUs {
 		v.log.Warn("the GPUs of this host are not offered: what runs pods hands out none")
@@ -79,8 +80,16 @@ func (v *server) measured(rt pods.Runtime) pods.Runtime {
 	return nvidia.Measure(rt, v.gpus.driver, &nvidia.MeasureOptions{Devices: v.devicesOf, Logger: v.log})
 }
 
-// devicesOf is what a pod that an earlier server started holds.
+// devicesOf is what a pod, or a worker, that an earlier server started holds.
 func (v *server) devicesOf(ctx context.Context, podID string) ([]string, error) {
+	if podfleet.IsWorker(podID) {
+		for h, err := range v.stores.pods.Holds(ctx) {
+			if err != nil || h.Holder == podID {
+				return h.Placement.Devices, err
+			}
+		}
+		return nil, nil
+	}
 	p, err := v.stores.pods.Get(ctx, podID)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ type gpuHost struct {
 	t            *testing.T
 	lib, machine string // the directory of the library, the file
 	data, config string
+	addr         string
 }
 
 // newGPUHost has two GPUs of one type, and one that is partitioned.
@@ -37,7 +38,7 @@ func newGPUHost(t *testing.T) *gpuHost {
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		missing(t, "the server is built without cgo")
 	}
-	h := &gpuHost{t: t, lib: t.TempDir(), machine: filepath.Join(t.TempDir(), "machine"), data: t.TempDir()}
+	h := &gpuHost{t: t, lib: t.TempDir(), machine: filepath.Join(t.TempDir(), "machine"), data: t.TempDir(), addr: "127.0.0.1:0"}
 	h.config = file(t, `{"catalog":"host","images":{"shell":{"command":["/bin/sh","-c"]}}}`)
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(h.lib, "libnvidia-ml.so.1"),
 		filepath.FromSlash("../../backend/nvidia/testdata/nvml.c")).CombinedOutput()
@@ -59,7 +60,7 @@ func (h *gpuHost) start() *instance {
 	h.t.Helper()
 	return startCommand(h.t, command(h.t,
 		[]string{"PODYARD_API_KEY=" + testKey, "LD_LIBRARY_PATH=" + h.lib, "PODYARD_FAKE_NVML=" + h.machine},
-		"-addr", "127.0.0.1:0", "-data", h.data, "-config", h.config, "-runtime", "process"))
+		"-addr", h.addr, "-data", h.data, "-config", h.config, "-runtime", "process"))
 }
 
 // A load is what the interface says of a GPU of a pod.
@@ -119,7 +120,7 @@ func TestTheGPUsOfTheHostAreInTheCatalog(t *testing.T) {
 	in := newGPUHost(t).start()
 	got := get[map[string]any](in, "GET", "/v2/catalog/gpus", "", http.StatusOK)
 	want := map[string]any{"gpus": []any{map[string]any{
-		"id": rtx4090, "name": "RTX 4090", "pool": nil, "manufacturer": "NVIDIA", "memory": 24.0, "secure": true, "community": true,
+		"id": rtx4090, "name": "RTX 4090", "pool": "ADA_24", "manufacturer": "NVIDIA", "memory": 24.0, "secure": true, "community": true,
 		"price": map[string]any{"secure": 0.0, "community": 0.0}, "maxCount": map[string]any{"secure": 2.0, "community": 2.0},
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -76,7 +76,7 @@ func (v *server) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
 	cat.DataCenters[0].GlobalNetwork = rt.Capabilities().Networks
 	return cat, []pods.Host{{
 		ID: "local", DataCenter: catalog.LocalDataCenter, Runtime: rt, CUDA: gpus.cuda(),
-		GPUs: gpus.devices, // pods': their types are in no pool that workers are given
+		GPUs: gpus.devices,
 		VCPU: map[string]int{catalog.HostFlavor: max(cores, 2)}, Memory: memory,
 	}}
 }

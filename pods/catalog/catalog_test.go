@@ -84,6 +84,17 @@ func TestLookUpsAreByTheWholeID(t *testing.T) {
 	}
 }
 
+func TestGPUsOfAHostAreInTheirPublicPoolOrInOneOfTheirOwn(t *testing.T) {
+	for id, want := range map[string]string{
+		"NVIDIA GeForce RTX 4090": "ADA_24", "NVIDIA H200": "HOPPER_141",
+		"NVIDIA RTX 2000 Ada Generation": catalog.LocalPool, "NVIDIA GeForce GTX 1080": catalog.LocalPool,
+	} {
+		if got := catalog.HostPool(id); got != want {
+			t.Errorf("HostPool(%q) = %q, want %q", id, got, want)
+		}
+	}
+}
+
 func TestTheLocalFlavorOffersPowersOfTwoUpToTheCores(t *testing.T) {
 	for vcpus, want := range map[int]int{0: 2, 1: 2, 2: 2, 3: 2, 4: 4, 7: 4, 8: 8, 48: 32, 64: 64} {
 		c := catalog.Local(vcpus, 64)

@@ -4,7 +4,18 @@ package catalog
 const (
 	LocalDataCenter = "LOCAL-1"
 	HostFlavor      = "host"
+	// LocalPool is the serverless pool of GPU types that the public service has in none.
+	LocalPool = "LOCAL"
 )
+
+// HostPool is the serverless pool of a GPU type of a host: the one that it has in public,
+// so that what was written for that finds it, or LocalPool.
+func HostPool(gpuType string) string {
+	if t, _ := Sample().GPU(gpuType); t.Pool != "" {
+		return t.Pool
+	}
+	return LocalPool
+}
 
 // Overcommit is how many vCPUs are promised for each core: vCPUs are a weight and not a
 // reservation. Memory is never promised twice, so a vCPU of [Local] has this fraction of
