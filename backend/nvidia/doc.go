@@ -1,7 +1,8 @@
 // Package nvidia knows the NVIDIA GPUs of this machine, by the driver's own management
-// library (NVML): which there are, how loaded each is, and which CUDA version the driver
-// speaks. [Offer] makes catalog types and devices of a pods.Host out of them; [Measure]
-// adds the loads of a pod's GPUs, and the CUDA version, to what a pods.Runtime reports.
+// library (NVML), or by nvidia-smi: which there are, how loaded each is, and which CUDA
+// version the driver speaks. [Offer] makes catalog types and devices of a pods.Host out of
+// them; [Measure] adds the loads of a pod's GPUs, and the CUDA version, to what a
+// pods.Runtime reports.
 //
 // # What a GPU is called
 //
@@ -30,9 +31,12 @@
 //
 // # Where it works
 //
-// On Linux, in a build with cgo, and when the library is installed, which comes with the
-// driver. The library is looked up when [Open] is called and not when the program is
-// linked, so one program runs with and without; elsewhere Open returns [ErrMissing]. A
-// process has one NVML: of two drivers opened with different libraries the second may be
-// served by the first one's code.
+// On Linux, in a build with cgo, the library is called, which comes with the driver. It is
+// looked up when [Open] is called and not when the program is linked, so one program runs
+// with and without. A process has one NVML: of two drivers opened with different libraries
+// the second may be served by the first one's code.
+//
+// Where there is no library, or the build cannot load one, the program nvidia-smi is asked
+// instead, from a driver that knows of partitioned GPUs (450): it is started for every
+// question, so a measurement takes a moment. Without either Open returns [ErrMissing].
 package nvidia

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrMissing is what Open returns where there is no NVML: a machine without a driver,
-	// another system than Linux, a build without cgo.
+	// ErrMissing is what Open returns where there is neither NVML nor nvidia-smi: on a
+	// machine without a driver.
 	ErrMissing = errors.New("nvidia: there is no driver library (NVML)")
 	// ErrClosed is what calls return after Close.
 	ErrClosed = errors.New("nvidia: driver is closed")
@@ -19,7 +19,7 @@ var (
 // Options of a Driver. The zero value of a field is its default.
 type Options struct {
 	// Library is the file of NVML. Default: libnvidia-ml.so.1, where the dynamic linker
-	// finds it.
+	// finds it. Builds that cannot load it do not look for it.
 	Library string
 }
 
@@ -47,7 +47,7 @@ type Driver struct {
 	lib library // nil once closed
 }
 
-// A library is what a Driver needs of NVML. Its errors do not name this package.
+// A library is what a Driver needs of NVML, or of nvidia-smi. Its errors do not name this package.
 type library interface {
 	version() (Version, error)
 	devices() ([]Device, error)
@@ -56,14 +56,18 @@ type library interface {
 	close() error
 }
 
-// Open loads NVML and has it find the driver. The error is ErrMissing where there is no
-// NVML; any other says why the one there is cannot be used. o may be nil.
+// Open loads NVML, or where there is none looks up nvidia-smi, and has it find the driver.
+// The error is ErrMissing where there is neither; any other says why the one there is cannot
+// be used. o may be nil.
 func Open(o *Options) (*Driver, error) {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
 	lib, err := openLibrary(opts.Library)
+	if errors.Is(err, ErrMissing) {
+		lib, err = openTool(err)
+	}
 	if errors.Is(err, ErrMissing) {
 		return nil, err
 	}
@@ -148,4 +152,12 @@ func (d *Driver) call(f func(library) error) error {
 		return ErrClosed
 	}
 	return f(d.lib)
+}
+
+// share is how much of the whole a part is, in percent.
+func share(part, whole uint64) int {
+	if whole == 0 {
+		return 0
+	}
+	return min(int(100*float64(part)/float64(whole)+0.5), 100)
 }

@@ -198,6 +198,7 @@ func TestOpenSaysWhyThereIsNoDriver(t *testing.T) {
 	if err := compile(old, "-DOLD"); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("PATH", t.TempDir()) // without nvidia-smi
 	for _, tt := range []struct {
 		name, path, machine string
 		missing             bool

@@ -10,6 +10,7 @@ import (
 )
 
 func TestABuildThatCannotLoadSaysSo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
 	if d, err := nvidia.Open(nil); d != nil || !errors.Is(err, nvidia.ErrMissing) {
 		t.Errorf("Open = %v, %v, want ErrMissing", d, err)
 	}

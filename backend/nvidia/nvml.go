@@ -150,9 +150,7 @@ func (l *nvmlLibrary) load(uuid string) (s pods.GPUSample, err error) {
 	if ret != nvml.SUCCESS {
 		return s, refused("memory", ret)
 	}
-	if m.Total > 0 {
-		s.MemoryUtil = min(int(100*float64(m.Used)/float64(m.Total)+0.5), 100)
-	}
+	s.MemoryUtil = share(m.Used, m.Total)
 	return s, nil
 }
 
