@@ -27,7 +27,7 @@ type Services struct {
 	Volumes    *volumes.Service
 	Templates  *templates.Service
 	SSHKeys    *sshkeys.Service
-	Billing    *billing.Service // of Pods and Volumes, which hand it what has ended
+	Billing    *billing.Service // of Pods, Volumes and the workers of Jobs, which tell it what they use
 }
 
 // Options are the settings of the handlers. Without Auth every request is refused: the

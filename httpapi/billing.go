@@ -9,8 +9,6 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-var errNoServerlessBilling = problem.New(problem.NotFound, "Billing of serverless endpoints is not offered by this service.")
-
 var errNoEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
 
 // billingRoutes serves what was used. Parts that have no records are said to be not
@@ -22,7 +20,7 @@ func (x *area) billingRoutes() {
 	x.handle("/v2/billing", get(allBilling))
 	x.handle("/v2/billing/pods", get(podBilling))
 	x.handle("/v2/billing/network-volumes", get(volumeBilling))
-	x.handle("/v2/billing/serverless", get(func(*call) error { return errNoServerlessBilling }))
+	x.handle("/v2/billing/serverless", get(serverlessBilling))
 	x.handle("/v2/billing/endpoints", get(func(*call) error { return errNoEndpoints }))
 	x.handle("/v2/billing/clusters", get(func(*call) error { return errNoClusters }))
 }
@@ -71,6 +69,7 @@ type billingQueryBody struct {
 	rangeBody
 	BucketSize billing.BucketSize `json:"bucketSize"`
 	PodID      *string            `json:"podId,omitempty"`
+	EndpointID *string            `json:"serverlessId,omitempty"`
 	VolumeID   *string            `json:"networkVolumeId,omitempty"`
 }
 
@@ -88,7 +87,7 @@ type podAmounts struct {
 
 func podAmountsOf(a billing.Amounts) podAmounts {
 	a = a.Round()
-	return podAmounts{billing.Amounts{GPU: a.Total()}.Round().GPU, a.GPU, a.CPU, a.Disk}
+	return podAmounts{totalOf(a), a.GPU, a.CPU, a.Disk}
 }
 
 type podRecordBody struct {
@@ -120,6 +119,44 @@ func podBilling(c *call) error {
 	return writeJSON(c.w, http.StatusOK, body)
 }
 
+type serverlessAmounts struct {
+	podAmounts
+	FeeAmount float64 `json:"feeAmount"` // no catalog has one
+}
+
+func serverlessAmountsOf(a billing.Amounts) serverlessAmounts {
+	return serverlessAmounts{podAmounts: podAmountsOf(a)}
+}
+
+type serverlessRecordBody struct {
+	rangeBody
+	serverlessAmounts
+	EndpointID string `json:"serverlessId"`
+}
+
+type serverlessMetadata struct {
+	Query               billingQueryBody  `json:"query"`
+	RecordCount         int               `json:"recordCount"`
+	UniqueEndpointCount int               `json:"uniqueServerlessCount"`
+	Totals              serverlessAmounts `json:"totals"`
+}
+
+func serverlessBilling(c *call) error {
+	r, err := c.billing(pods.WorkerUse, "serverlessId")
+	if err != nil {
+		return err
+	}
+	body := billingBody[serverlessRecordBody, serverlessMetadata]{Records: []serverlessRecordBody{}}
+	total, unique := summed(r)
+	for _, x := range r.Records {
+		body.Records = append(body.Records, serverlessRecordBody{rangeOf(x.Start, x.End), serverlessAmountsOf(x.Amounts), x.ID})
+	}
+	q := queryOf(r)
+	q.EndpointID = orNull(c.query("serverlessId"))
+	body.Metadata = serverlessMetadata{q, len(body.Records), unique, serverlessAmountsOf(total)}
+	return writeJSON(c.w, http.StatusOK, body)
+}
+
 type volumeAmounts struct {
 	TotalAmount           float64 `json:"totalAmount"`
 	StandardAmount        float64 `json:"standardAmount"`
@@ -128,7 +165,7 @@ type volumeAmounts struct {
 
 func volumeAmountsOf(a billing.Amounts) volumeAmounts {
 	a = a.Round()
-	return volumeAmounts{billing.Amounts{GPU: a.Total()}.Round().GPU, a.Standard, a.HighPerformance}
+	return volumeAmounts{totalOf(a), a.Standard, a.HighPerformance}
 }
 
 type volumeRecordBody struct {
@@ -178,12 +215,17 @@ type allAmounts struct {
 	ClusterNetworkingAmount float64 `json:"clusterNetworkingAmount"`
 }
 
-func allAmountsOf(a billing.Amounts) allAmounts {
-	a = a.Round()
+func allAmountsOf(list []billing.Record) allAmounts {
+	sums := make(map[pods.UseKind]billing.Amounts)
+	for _, x := range list {
+		sums[x.Kind] = sums[x.Kind].Add(x.Amounts)
+	}
+	pod, worker, volume := sums[pods.PodUse].Round(), sums[pods.WorkerUse].Round(), sums[pods.VolumeUse].Round()
 	return allAmounts{
-		TotalAmount:  billing.Amounts{GPU: a.Total()}.Round().GPU,
-		PodGPUAmount: a.GPU, PodCPUAmount: a.CPU, PodDiskAmount: a.Disk,
-		StorageStandardAmount: a.Standard, StorageHighAmount: a.HighPerformance,
+		TotalAmount:  totalOf(pod.Add(worker).Add(volume)),
+		PodGPUAmount: pod.GPU, PodCPUAmount: pod.CPU, PodDiskAmount: pod.Disk,
+		ServerlessGPUAmount: worker.GPU, ServerlessCPUAmount: worker.CPU, ServerlessDiskAmount: worker.Disk,
+		StorageStandardAmount: volume.Standard, StorageHighAmount: volume.HighPerformance,
 	}
 }
 
@@ -205,14 +247,13 @@ func allBilling(c *call) error {
 	}
 	body := billingBody[allRecordBody, allMetadata]{Records: []allRecordBody{}}
 	for i := 0; i < len(r.Records); {
-		first, sum := r.Records[i], billing.Amounts{}
-		for ; i < len(r.Records) && r.Records[i].Start.Equal(first.Start); i++ {
-			sum = sum.Add(r.Records[i].Amounts)
+		first, from := r.Records[i], i
+		for i < len(r.Records) && r.Records[i].Start.Equal(first.Start) {
+			i++
 		}
-		body.Records = append(body.Records, allRecordBody{rangeOf(first.Start, first.End), allAmountsOf(sum)})
+		body.Records = append(body.Records, allRecordBody{rangeOf(first.Start, first.End), allAmountsOf(r.Records[from:i])})
 	}
-	total, _ := summed(r)
-	body.Metadata = allMetadata{queryOf(r), len(body.Records), allAmountsOf(total)}
+	body.Metadata = allMetadata{queryOf(r), len(body.Records), allAmountsOf(r.Records)}
 	return writeJSON(c.w, http.StatusOK, body)
 }
 
@@ -221,6 +262,9 @@ func rangeOf(start, end time.Time) rangeBody { return rangeBody{wireTime(start),
 func queryOf(r billing.Report) billingQueryBody {
 	return billingQueryBody{rangeBody: rangeOf(r.Start, r.End), BucketSize: r.Size}
 }
+
+// totalOf is the sum of amounts that were rounded.
+func totalOf(a billing.Amounts) float64 { return billing.Amounts{GPU: a.Total()}.Round().GPU }
 
 // summed is the sum of all records, and how many things they are of.
 func summed(r billing.Report) (total billing.Amounts, unique int) {

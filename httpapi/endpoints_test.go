@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -87,7 +88,8 @@ func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options)
 		plain := newWorld(t, nil)
 		w := &world{t: t, services: plain.services, options: plain.options, pods: plain.pods}
 		options := &serverless.Options{
-			Rand: rand.NewChaCha8([32]byte{4}), Catalog: stock{}, Registries: w.services.Registries, Templates: podfleet.Templates(w.services.Templates), Sender: &receiver{statuses: []int{500, 0}},
+			Meter: podfleet.Meter(catalog.Sample(), w.services.Billing),
+			Rand:  rand.NewChaCha8([32]byte{4}), Catalog: stock{}, Registries: w.services.Registries, Templates: podfleet.Templates(w.services.Templates), Sender: &receiver{statuses: []int{500, 0}},
 		}
 		if set != nil {
 			set(options, &w.options)
@@ -401,7 +403,9 @@ func (b *barracks) Start(_ context.Context, w serverless.WorkerSpec) error {
 		Started: time.Now(), DataCenter: "US-KS-2",
 	}
 	if w.GPU != nil {
-		f.GPUType, f.GPUs = "L40S", w.GPU.Count
+		f.GPUType, f.GPUs = "NVIDIA L40S", w.GPU.Count
+	} else {
+		f.CPU, f.VCPUs = w.CPU[0].ID, w.CPU[0].VCPU
 	}
 	b.workers[w.ID] = f
 	for _, tell := range b.changed {
@@ -473,6 +477,30 @@ func TestWireOfWorkers(t *testing.T) {
 		w.want(200, "GET", at+"/releases", "", alice)
 	})
 	compareGolden(t, "workers", got.String())
+}
+
+func TestWireOfServerlessBilling(t *testing.T) {
+	var got strings.Builder
+	withEndpoints(t, func(o *serverless.Options, _ *httpapi.Options) {
+		o.Fleet = &barracks{workers: map[serverless.WorkerID]serverless.FleetWorker{}}
+		o.WorkerURL = func() string { return "http://podyard.test/v2" }
+	}, func(w *world) {
+		w.transcript = &got
+		alice := as(alicesEndpoints)
+		w.want(200, "GET", "/v2/billing/serverless", "")
+		const patient = `"env":{"RUNPOD_INIT_TIMEOUT":"86400"}` // these workers never come for a job
+		gpu := w.want(201, "POST", "/v2/serverless", strings.Replace(gpuEndpoint, `"env":{"M":"sdxl"}`, patient, 1), alice).field("id")
+		synctest.Wait() // its worker has an id
+		w.want(201, "POST", "/v2/serverless", strings.Replace(cpuEndpoint, `"cpu":`, `"workers":{"min":2},`+patient+`,"cpu":`, 1), alice)
+		time.Sleep(90*time.Minute + 500*time.Millisecond) // between two looks at the workers
+		w.want(204, "DELETE", "/v2/serverless/"+gpu, "", alice)
+		time.Sleep(90 * time.Minute)
+		w.want(200, "GET", "/v2/billing/serverless?bucketSize=hour&lastN=4", "")
+		w.want(200, "GET", "/v2/billing/serverless?serverlessId="+gpu, "")
+		w.want(200, "GET", "/v2/billing?bucketSize=hour&lastN=4", "")
+		w.want(200, "GET", "/v2/billing/serverless", "", as(bobKey))
+	})
+	compareGolden(t, "billing_serverless", got.String())
 }
 
 func TestEndpointPatchedWithWhatItShowsStaysAsItIs(t *testing.T) {

@@ -76,9 +76,8 @@ func moreRefusals() []refusal {
 // absentRefusals are requests to what is not offered, well-formed and not.
 func absentRefusals() (rows []refusal) {
 	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
-	const serverless = "Billing of serverless endpoints is not offered by this service."
 	for request, want := range map[string]string{
-		"GET /v2/billing/clusters": clusters, "GET /v2/billing/serverless": serverless, "GET /v2/billing/endpoints": "Public endpoints are not offered by this service.",
+		"GET /v2/billing/clusters": clusters, "GET /v2/billing/endpoints": "Public endpoints are not offered by this service.",
 		"GET /v2/clusters": clusters, "POST /v2/clusters": clusters, "GET /v2/clusters/c": clusters, "PATCH /v2/clusters/c": clusters,
 		"DELETE /v2/clusters/c": clusters, "GET /v2/clusters/c/pods": clusters,
 		"GET /v2/registries/delegations": delegations, "POST /v2/registries/delegations": delegations, "DELETE /v2/registries/delegations/d": delegations,
@@ -93,7 +92,7 @@ func absentRefusals() (rows []refusal) {
 			refusal{request, "{", 404, want, []string{"Content-Type: text/plain"}},
 		)
 	}
-	for _, path := range []string{"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/network-volumes"} {
+	for _, path := range []string{"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/serverless", "GET /v2/billing/network-volumes"} {
 		rows = append(rows,
 			refusal{path, "", 401, "missing bearer token", []string{"Authorization:"}},
 			refusal{path + "?bucketSize=minute", "", 422, "bucketSize must be one of hour, day, week, month, year", nil},

@@ -13,16 +13,20 @@ type UseKind string
 const (
 	PodUse    UseKind = "pod"
 	VolumeUse UseKind = "volume"
+	WorkerUse UseKind = "worker" // of a serverless endpoint
 )
 
 // A Use is a span of time in which something was held, and what that costs: each price is
-// USD an hour. Kind, ID and From name it.
+// USD an hour. Kind, ID, Part and From name it.
 type Use struct {
-	Owner           string
-	Kind            UseKind
-	ID              string
-	From            time.Time
-	To              time.Time // zero: it goes on
+	Owner string
+	Kind  UseKind
+	ID    string
+	Part  string // which worker of endpoint ID; empty for what has no parts
+	From  time.Time
+	To    time.Time // zero: it goes on
+	// Open says that it went on at To, and that nobody has said since how it ended.
+	Open            bool
 	GPU             float64
 	CPU             float64
 	Disk            float64

@@ -55,6 +55,8 @@ type FleetWorker struct {
 	DataCenter string
 	GPUType    string
 	GPUs       int
+	CPU        string // flavor, of a worker without GPUs
+	VCPUs      int
 }
 
 // A FleetState is how far a worker process is.

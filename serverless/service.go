@@ -57,6 +57,8 @@ type Options struct {
 	// WorkerSecret is what the workers' keys are derived from. Default: random, and the
 	// workers of an earlier process are replaced because their keys are not known.
 	WorkerSecret []byte
+	// Meter is told which workers of Fleet there are. Default: nobody is.
+	Meter Meter
 	// Logger gets what nobody asked about: panics of workers, stores that fail. Default:
 	// none.
 	Logger *slog.Logger

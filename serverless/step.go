@@ -109,6 +109,7 @@ func (s *Service) Run(ctx context.Context) error {
 		s.sleep(ctx)
 	}
 	s.runs.Wait()
+	s.tellMeter(context.WithoutCancel(ctx), true)
 	return nil
 }
 

@@ -38,7 +38,8 @@ const (
 type workforce struct {
 	fleet  Fleet // nil: there is none
 	url    func() string
-	adopts bool // keys of an earlier process are known
+	adopts bool  // keys of an earlier process are known
+	meter  Meter // nil: there is none
 
 	mu     sync.Mutex
 	squads map[string]*squad
@@ -51,6 +52,10 @@ type workforce struct {
 	listAt  Instant
 	lists   uint64 // how many were begun
 	calls   int
+
+	ended   []WorkerUse // what the meter was not told of yet
+	told    Instant     // when it was told last
+	meterAt Instant     // when to tell it next; 0: when something begins or ends
 }
 
 // A squad is the workers of one endpoint.
@@ -93,16 +98,19 @@ type hand struct {
 
 	met    Instant // since when the crew knows it; 0: it has not come yet
 	served bool
+
+	use WorkerUse // what the meter is told; no From: nothing yet
 }
 
 func (f *workforce) init(o *Options) {
-	f.fleet, f.url, f.adopts = o.Fleet, o.WorkerURL, len(o.WorkerSecret) > 0
+	f.fleet, f.url, f.adopts, f.meter = o.Fleet, o.WorkerURL, len(o.WorkerSecret) > 0, o.Meter
 	if f.url == nil {
 		f.url = func() string { return "" }
 	}
 	f.squads = map[string]*squad{}
 	f.fresh = map[string]bool{}
 	f.next = 1
+	f.turn() // what an earlier process left may be gone
 }
 
 // squad is that of the endpoint, made if it is not there.
@@ -178,6 +186,7 @@ func (q *squad) live() (n int) {
 
 func (h *hand) order(spec WorkerSpec, now Instant) {
 	h.spec, h.ordered, h.noRoom, h.failed = spec, now, false, false
+	h.use.Owner, h.use.Disk = spec.Owner, spec.Container.Disk
 	h.seen = FleetWorker{Endpoint: h.endpoint, ID: h.id, Release: spec.Release, Image: spec.Container.Image}
 }
 

@@ -47,6 +47,9 @@ func (f *workforce) stock(now Instant, n uint64, list []FleetWorker, err error) 
 		h := q.hands[w.ID]
 		if h == nil {
 			h = &hand{memberKey: k, ordered: now, asked: true, accepted: true}
+			if w.State != FleetEnded { // else nobody saw when that was
+				h.use.From = now.Time()
+			}
 			q.hands[w.ID] = h
 			if !f.adopts {
 				h.end(endGrace)
@@ -67,10 +70,11 @@ func (f *workforce) compare(q *squad, h *hand, there bool, now Instant, n uint64
 	switch {
 	case !there && newer && h.stopped:
 		h.gone = true
+		f.close(h, now)
 		f.soon(q, now)
 	case !there && newer && h.accepted && !h.ended && !h.stop:
 		h.seen.Exit = "it is no longer there"
-		h.over(now)
+		f.over(h, now)
 		f.soon(q, now)
 	case h.stopped && !h.gone && newer:
 		f.listAt = min(f.listAt, now.Add(time.Second))
@@ -88,15 +92,17 @@ func (f *workforce) update(q *squad, h *hand, w FleetWorker, now Instant) {
 		f.soon(q, now)
 	}
 	h.seen = w
+	f.measure(h)
 	if w.State == FleetEnded {
-		h.over(now)
+		f.over(h, now)
 	}
 }
 
 // over notes that the worker has ended.
-func (h *hand) over(now Instant) {
+func (f *workforce) over(h *hand, now Instant) {
 	h.ended, h.endedAt = true, now
 	h.blame = !h.stop && !h.seen.Stopped
+	f.close(h, now)
 }
 
 // soon has a squad looked at.
@@ -205,6 +211,10 @@ func (s *Service) startHand(ctx context.Context, q *squad, h *hand, spec WorkerS
 	switch {
 	case err == nil:
 		h.accepted, h.spec = true, WorkerSpec{}
+		if !h.ended {
+			h.use.From = now.Time()
+			f.turn()
+		}
 	case ctx.Err() != nil: // whoever comes next finds out what became of it
 	case errors.Is(err, ErrNoRoom):
 		h.noRoom, h.asked = true, false

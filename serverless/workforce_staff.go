@@ -27,6 +27,7 @@ func (s *Service) staff(ctx context.Context, now Instant) (next Instant) {
 		s.log.Error("staffing failed", "err", err)
 	}
 	s.callFleet(ctx, now)
+	s.tellMeter(ctx, false)
 	return f.settle(now)
 }
 
@@ -129,7 +130,7 @@ func (f *workforce) settle(now Instant) Instant {
 	if !f.known {
 		return f.next // the list wakes us
 	}
-	f.next = min(f.next, f.resync)
+	f.next = sooner(min(f.next, f.resync), f.meterAt)
 	if len(f.fresh) > 0 {
 		f.next = now
 	}

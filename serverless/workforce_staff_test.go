@@ -81,6 +81,7 @@ func (f *staff) Start(_ context.Context, w serverless.WorkerSpec) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hired{spec: w, cancel: cancel, done: make(chan struct{}), dead: make(chan struct{}), fw: serverless.FleetWorker{
 		Endpoint: w.Endpoint, ID: w.ID, Release: w.Release, Image: w.Container.Image,
+		CPU: w.CPU[0].ID, VCPUs: w.CPU[0].VCPU,
 	}}
 	f.workers[w.ID] = h
 	f.started = append(f.started, w)
@@ -259,6 +260,7 @@ type yard struct {
 	staff     *staff
 	queue     serverless.JobQueue
 	endpoints serverless.EndpointStore
+	meter     tally
 	stop      func()
 	opened    byte
 	log       logText
@@ -322,7 +324,7 @@ func (y *yard) open(t *testing.T, secret string) {
 	seed := [32]byte{y.opened, 7} // no id comes twice
 	y.Service = serverless.New(y.queue, y.endpoints, &serverless.Options{
 		Fleet: y.staff, WorkerURL: func() string { return "http://127.0.0.1:8080/v2" },
-		WorkerSecret: []byte(secret), Rand: rand.NewChaCha8(seed),
+		WorkerSecret: []byte(secret), Rand: rand.NewChaCha8(seed), Meter: &y.meter,
 		Logger: slog.New(slog.NewTextHandler(&y.log, nil)),
 	})
 	y.staff.mu.Lock()

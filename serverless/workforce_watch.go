@@ -27,6 +27,7 @@ func (s *Service) attend(ctx context.Context, now Instant, e *Endpoint) ([]Worke
 	views := make([]WorkerView, 0, len(q.hands))
 	for id, h := range q.hands {
 		v, here := crew[id]
+		h.belong(e)
 		switch {
 		case h.ended && !h.lost && h.blame:
 			left[h] = OpLose

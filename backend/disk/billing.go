@@ -3,7 +3,8 @@ package disk
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/podyard/podyard/pods"
@@ -24,17 +25,31 @@ func (s *Store) Billing() *Billing {
 	}}
 }
 
-// Record implements billing.Store. Of several uses the first may be kept when a later one
-// is not: the call is repeated then.
+// Record implements billing.Store. The uses share a sync of the disk.
 func (s *Billing) Record(ctx context.Context, uses []pods.Use) error {
-	var errs []error
-	for _, u := range uses {
-		errs = append(errs, s.o.put(ctx, fmt.Sprintf("%s/%s/%d", u.Kind, u.ID, u.From.UnixNano()), u))
+	errs := make([]error, len(uses))
+	var puts sync.WaitGroup
+	for i, u := range uses {
+		puts.Go(func() { errs[i] = s.o.put(ctx, useName(&u), u) })
 	}
+	puts.Wait()
 	return errors.Join(errs...)
+}
+
+func useName(u *pods.Use) string {
+	of := string(u.Kind) + "/" + u.ID
+	if u.Part != "" {
+		of += "/" + u.Part
+	}
+	return of + "/" + strconv.FormatInt(u.From.UnixNano(), 10)
 }
 
 // Uses implements billing.Store.
 func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
 	return s.o.list(func(u *pods.Use) bool { return u.Owner == owner && u.From.Before(to) && u.To.After(from) })
+}
+
+// Open implements billing.Store.
+func (s *Billing) Open(_ context.Context, kind pods.UseKind) ([]pods.Use, error) {
+	return s.o.list(func(u *pods.Use) bool { return u.Open && u.Kind == kind })
 }

@@ -21,7 +21,7 @@ const (
 	keyVolume   = 'v' // id
 	keyTemplate = 't' // id
 	keySSHKeys  = 'k' // user
-	keyUse      = 'u' // kind, id, start: what was used
+	keyUse      = 'u' // kind, id, part if there is one, start: what was used
 	keyJob      = 'j' // uid: what the index holds of a job
 	keyBody     = 'b' // uid, kind, more: its payloads
 	keyEntry    = 'o' // uid, run: a webhook that was not settled

@@ -17,9 +17,9 @@ type Billing struct {
 
 // useName names a use.
 type useName struct {
-	kind pods.UseKind
-	id   string
-	from int64
+	kind     pods.UseKind
+	id, part string
+	from     int64
 }
 
 var _ billing.Store = (*Billing)(nil)
@@ -35,7 +35,7 @@ func (s *Billing) Record(_ context.Context, uses []pods.Use) error {
 		if s.uses[u.Owner] == nil {
 			s.uses[u.Owner] = make(map[useName]pods.Use)
 		}
-		s.uses[u.Owner][useName{u.Kind, u.ID, u.From.UnixNano()}] = u
+		s.uses[u.Owner][useName{u.Kind, u.ID, u.Part, u.From.UnixNano()}] = u
 	}
 	return nil
 }
@@ -48,6 +48,21 @@ func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]p
 	for _, u := range s.uses[owner] {
 		if u.From.Before(to) && u.To.After(from) {
 			list = append(list, u)
+		}
+	}
+	return list, nil
+}
+
+// Open implements billing.Store.
+func (s *Billing) Open(_ context.Context, kind pods.UseKind) ([]pods.Use, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []pods.Use
+	for _, uses := range s.uses {
+		for _, u := range uses {
+			if u.Open && u.Kind == kind {
+				list = append(list, u)
+			}
 		}
 	}
 	return list, nil

@@ -313,6 +313,8 @@ func (f *Fleet) show(st *pods.State, rt pods.Runtime) (w serverless.FleetWorker,
 	w.Image, w.DataCenter = h.Image, h.Placement.DataCenter
 	if h.GPU != nil {
 		w.GPUType, w.GPUs = h.GPU.ID, h.GPU.Count
+	} else {
+		w.CPU, w.VCPUs = h.CPU.ID, h.CPU.VCPU
 	}
 	return w, true
 }

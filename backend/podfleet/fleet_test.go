@@ -210,8 +210,8 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 			list[i].Started = time.Time{}
 		}
 		want := []serverless.FleetWorker{
-			{Endpoint: "ep", ID: "w1", Release: 3, Image: "img", State: serverless.FleetUp, DataCenter: "EU"},
-			{Endpoint: "ep", ID: "w2", Release: 3, Image: "bad", State: serverless.FleetEnded, Exit: "exit code 3", DataCenter: "EU"},
+			{Endpoint: "ep", ID: "w1", Release: 3, Image: "img", State: serverless.FleetUp, DataCenter: "EU", CPU: "cpu", VCPUs: 2},
+			{Endpoint: "ep", ID: "w2", Release: 3, Image: "bad", State: serverless.FleetEnded, Exit: "exit code 3", DataCenter: "EU", CPU: "cpu", VCPUs: 2},
 		}
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Errorf("Workers (-want +got):\n%s", diff)

@@ -158,9 +158,7 @@ var elsewhere = []struct {
 	says  string
 	tools map[string]obj
 }{
-	{"workers are not billed, and there are no public endpoints", "not offered", map[string]obj{
-		"list-serverless-billing": {}, "list-endpoint-billing": {},
-	}},
+	{"there are no public endpoints", "not offered", map[string]obj{"list-endpoint-billing": {}}},
 	{"there are no clusters", "not offered", map[string]obj{
 		"list-cluster-billing": {}, "list-clusters": {}, "get-cluster": {"id": "x"}, "list-cluster-pods": {"id": "x"}, "delete-cluster": {"id": "x"},
 		"create-cluster": {"body": obj{"name": "c"}}, "update-cluster": {"id": "x", "body": obj{"name": "c"}},
@@ -185,9 +183,9 @@ func TestTheMCPServersToolsWorkUnchanged(t *testing.T) {
 	a.volumes()
 	a.templates()
 	a.pods()
-	a.billing()
 	endpoint := a.endpoints()
 	a.jobs(endpoint)
+	a.billing()
 	a.must("delete-endpoint", obj{"id": endpoint})
 	a.refuses("get-endpoint", obj{"id": endpoint}, "not found")
 	for _, area := range elsewhere {
@@ -268,10 +266,10 @@ func (a *agent) templates() {
 	a.gives("get-ssh-keys", nil, keys)
 }
 
-// billing comes after pods and volumes.
+// billing comes after pods, volumes and workers.
 func (a *agent) billing() {
 	a.t.Helper()
-	for _, tool := range []string{"list-billing", "list-pod-billing", "list-network-volume-billing"} {
+	for _, tool := range []string{"list-billing", "list-pod-billing", "list-network-volume-billing", "list-serverless-billing"} {
 		if list, ok := a.must(tool, obj{"bucketSize": "hour", "lastN": 2})["records"].([]any); !ok || len(list) == 0 {
 			a.t.Errorf("%s has no records", tool)
 		}

@@ -61,6 +61,7 @@ func (v *server) wire(ctx context.Context) error {
 		Templates: podfleet.Templates(v.templates),
 		Fleet:     fleet,
 		WorkerURL: v.workers.get, WorkerSecret: st.workerSecret,
+		Meter: podfleet.Meter(cat, v.billing),
 	})
 	return v.declare(ctx)
 }

@@ -57,6 +57,7 @@ var table = [...]Operation{
 
 	{"listBilling", get, "/v2/billing", "billing"},
 	{"listPodBilling", get, "/v2/billing/pods", "billing"},
+	{"listServerlessBilling", get, "/v2/billing/serverless", "billing"},
 	{"listNetworkVolumeBilling", get, "/v2/billing/network-volumes", "billing"},
 
 	{"listDelegations", get, "/v2/registries/delegations", Absent},
@@ -68,7 +69,6 @@ var table = [...]Operation{
 	{"updateCluster", patch, "/v2/clusters/{id}", Absent},
 	{"deleteCluster", del, "/v2/clusters/{id}", Absent},
 	{"listClusterPods", get, "/v2/clusters/{id}/pods", Absent},
-	{"listServerlessBilling", get, "/v2/billing/serverless", Absent},
 	{"listEndpointBilling", get, "/v2/billing/endpoints", Absent},
 	{"listClusterBilling", get, "/v2/billing/clusters", Absent},
 

@@ -92,6 +92,7 @@ var scenarios = []scenario{
 
 	{"listBilling", "GET", "/v2/billing", "", 200, `[`},
 	{"listPodBilling", "GET", "/v2/billing/pods", "", 200, `[`},
+	{"listServerlessBilling", "GET", "/v2/billing/serverless", "", 200, `[`},
 	{"listNetworkVolumeBilling", "GET", "/v2/billing/network-volumes", "", 200, `[`},
 
 	{"listRegistries", "GET", "/v2/registries", "", 200, `"name":"r"`},

@@ -1,7 +1,10 @@
 // Package billing says what was used and what that costs, in buckets of time.
 //
-// What goes on is asked of its sources, which keep since when in their own records; what
-// has ended is kept in a [Store]. So a restart loses nothing and counts nothing twice.
+// Pods and volumes are asked what goes on: they keep since when in their own records. Of
+// workers nobody has a record that outlives them, so that [Service.Observe] is told which
+// there are, and keeps in the [Store] until when each was there. What has ended is there,
+// too. So a restart loses nothing and counts nothing twice: what went on before it and is
+// gone after it counts up to the last time that it was seen.
 //
 // Where the interface is silent, we chose: buckets begin in UTC, weeks on Monday; a bucket
 // in which nothing was used has no record; a month of a price is 730 hours; a window has at
@@ -15,19 +18,23 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 )
 
-// A Store keeps uses that have ended. It is safe for concurrent use. What it answers is as
-// durable as the store makes it.
+// A Store keeps uses: those that have ended, and open ones. It is safe for concurrent use.
+// What it answers is as durable as the store makes it.
 type Store interface {
-	// Record adds uses; one with the Kind, ID and From of another replaces it.
+	// Record adds uses; one with the Kind, ID, Part and From of another replaces it. Of
+	// several, after an error, some may be kept: the call is repeated then.
 	Record(ctx context.Context, uses []pods.Use) error
 	// Uses returns those of owner that overlap [from, to), in any order.
 	Uses(ctx context.Context, owner string, from, to time.Time) ([]pods.Use, error)
+	// Open returns the uses of a kind that are Open, whoever's they are, in any order.
+	Open(ctx context.Context, kind pods.UseKind) ([]pods.Use, error)
 }
 
 // A Source knows what goes on. pods.Service and volumes.Service are ones.
@@ -45,6 +52,9 @@ type Clock interface {
 type Service struct {
 	store Store
 	clock Clock
+
+	mu   sync.Mutex
+	open map[pods.UseKind]watch
 }
 
 var _ pods.Meter = (*Service)(nil)
@@ -54,7 +64,7 @@ func New(store Store, c Clock) *Service {
 	if c == nil {
 		c = clock.System{}
 	}
-	return &Service{store, c}
+	return &Service{store: store, clock: c, open: make(map[pods.UseKind]watch)}
 }
 
 // Record keeps uses that have ended.
@@ -121,14 +131,14 @@ func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...
 // sources say: they know best whether it has ended.
 func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, sources []Source) ([]pods.Use, error) {
 	type name struct {
-		kind pods.UseKind
-		id   string
-		from int64
+		kind     pods.UseKind
+		id, part string
+		from     int64
 	}
 	found := make(map[name]pods.Use)
 	add := func(list []pods.Use) {
 		for _, u := range list {
-			n := name{u.Kind, u.ID, u.From.UnixNano()}
+			n := name{u.Kind, u.ID, u.Part, u.From.UnixNano()}
 			if _, ok := found[n]; !ok {
 				found[n] = u
 			}
@@ -141,6 +151,7 @@ func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, so
 		}
 		add(list)
 	}
+	add(s.watched(owner))
 	list, err := s.store.Uses(ctx, owner, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("billing: look up what was used: %w", err)

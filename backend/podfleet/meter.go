@@ -1,0 +1,42 @@
+package podfleet
+
+import (
+	"context"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Meter has b keep what workers take, at the serverless prices of c: a worker counts for
+// its endpoint, with its GPUs or vCPUs and its disk. What c does not list costs nothing.
+func Meter(c catalog.Catalog, b *billing.Service) serverless.Meter { return meter{c, b} }
+
+type meter struct {
+	catalog catalog.Catalog
+	billing *billing.Service
+}
+
+func (m meter) Observe(ctx context.Context, at time.Time, uses []serverless.WorkerUse) error {
+	list := make([]pods.Use, len(uses))
+	for i := range uses {
+		list[i] = m.priced(&uses[i])
+	}
+	return m.billing.Observe(ctx, pods.WorkerUse, at, list)
+}
+
+func (m meter) priced(w *serverless.WorkerUse) pods.Use {
+	u := pods.Use{
+		Owner: w.Owner, ID: w.Endpoint, Part: string(w.Worker), From: w.From, To: w.To,
+		Disk: m.catalog.Storage.Disk.Hourly(w.Disk),
+	}
+	if g, ok := m.catalog.GPU(w.GPUType); ok {
+		u.GPU = g.Price.Serverless * float64(w.GPUs)
+	}
+	if f, ok := m.catalog.CPU(w.CPU); ok {
+		u.CPU = f.Price.Serverless * float64(w.VCPUs)
+	}
+	return u
+}
