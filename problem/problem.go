@@ -114,13 +114,18 @@ type Document struct {
 }
 
 // Of is what a client is told about err. The outermost *Error in the chain decides;
-// without one the answer is a 500 that shows nothing of err.
+// without one the answer is a 500 that shows nothing of err. A failure of validation is
+// listed in Errors also when it stands alone (section 7 of the interface).
 func Of(err error) Document {
 	var e *Error
 	if !errors.As(err, &e) || e.Kind == Internal {
 		return Document{Title: Internal.Title(), Status: Internal.Status(), Detail: "internal error"}
 	}
-	return Document{Title: e.Kind.Title(), Status: e.Kind.Status(), Detail: e.Detail, Errors: e.Errors}
+	d := Document{Title: e.Kind.Title(), Status: e.Kind.Status(), Detail: e.Detail, Errors: e.Errors}
+	if e.Kind == Invalid && len(d.Errors) == 0 {
+		d.Errors = []string{d.Detail}
+	}
+	return d
 }
 
 // KindOf is the kind of err; Internal when it has none.

@@ -60,6 +60,10 @@ func TestOfShowsWhatTheOutermostErrorSays(t *testing.T) {
 			problem.Document{Title: "Service Unavailable", Status: 503, Detail: "the store is down"},
 		},
 		{
+			"one fault of validation", problem.New(problem.Invalid, "wait must be an integer"),
+			problem.Document{Title: "Unprocessable Content", Status: 422, Detail: "wait must be an integer", Errors: []string{"wait must be an integer"}},
+		},
+		{
 			"one that lists faults", &problem.Error{Kind: problem.Invalid, Detail: "no", Errors: []string{"/a: b"}},
 			problem.Document{Title: "Unprocessable Content", Status: 422, Detail: "no", Errors: []string{"/a: b"}},
 		},
