@@ -265,12 +265,12 @@ func (c *crew) holds(m *member, k OpKind) (ops []Op) {
 // ping renews what a remote worker lists and hands back what it was given more than a
 // grace ago and has not listed since: it never got that job. A job that it was told to
 // stop is not renewed.
-func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []Op) {
+func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []Op, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range lists {
 		if t := m.told[id]; t != nil {
-			t.listed = now
+			t.listed, lost = now, true
 			continue
 		}
 		h := m.held[id]
@@ -293,7 +293,7 @@ func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []
 			delete(m.told, id)
 		}
 	}
-	return ops
+	return ops, lost
 }
 
 // sweep forgets remote members that have not been heard of and says when to look again.

@@ -127,6 +127,14 @@ func ping(t *testing.T, s *serverless.Service, w serverless.WorkerID, lists ...s
 	}
 }
 
+// pingLost is a ping that lists a job which is not w's.
+func pingLost(t *testing.T, s *serverless.Service, w serverless.WorkerID, lists ...serverless.JobID) {
+	t.Helper()
+	if err := s.Ping(t.Context(), "echo", w, lists); !errors.Is(err, serverless.ErrLeaseLost) {
+		t.Fatalf("Ping of %s, which lists a job that is not its own = %v, want ErrLeaseLost", w, err)
+	}
+}
+
 // finish reports a result without a token, as a remote worker does.
 func finish(t *testing.T, s *serverless.Service, ref serverless.Ref, w serverless.WorkerID, out string) error {
 	t.Helper()

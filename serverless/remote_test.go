@@ -263,10 +263,11 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 		}},
 		{"that timed out", func(t *testing.T, s *serverless.Service, ref serverless.Ref) {
 			takeOne(t, s, "w")
-			for range 60 {
+			for range 59 {
 				time.Sleep(10 * time.Second)
 				ping(t, s, "w", ref.ID)
 			}
+			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			wantStatus(t, s, ref, serverless.TimedOut)
 		}},
@@ -353,7 +354,7 @@ func TestStopsTellsEachJobOnce(t *testing.T) {
 		if again := stops(t, s, "w"); len(again) != 0 {
 			t.Errorf("told again: %v", again)
 		}
-		ping(t, s, "w", refs[0].ID, refs[2].ID)
+		pingLost(t, s, "w", refs[0].ID, refs[2].ID)
 		if again := stops(t, s, "w"); len(again) != 0 {
 			t.Errorf("told again after a ping that still lists it: %v", again)
 		}
@@ -382,7 +383,7 @@ func TestPingOfAJobThatIsAnothersShowsInStops(t *testing.T) {
 		takeOne(t, s, "other")
 		before := look(t, s, ref)
 		time.Sleep(time.Second)
-		ping(t, s, "w", ref.ID, "unknown")
+		pingLost(t, s, "w", ref.ID, "unknown")
 		want := []serverless.JobID{ref.ID, "unknown"}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, stops(t, s, "w")); diff != "" {

@@ -127,22 +127,26 @@ func (s *Service) claim(ctx context.Context, m *member, n int) ([]Job, error) {
 
 // Ping keeps w alive for a lease and renews exactly the jobs it lists. A job that it was
 // given more than a third of a lease ago and never listed is handed back unharmed: it
-// did not arrive. A job that is no longer w's shows in Stops.
+// did not arrive. A job that is no longer w's shows in Stops, and the answer is ErrLeaseLost
+// when one is listed; the others are renewed all the same.
 func (s *Service) Ping(ctx context.Context, endpoint string, w WorkerID, lists []JobID) error {
 	now := s.now()
 	m := s.meet(endpoint, w)
-	ops := s.crew.ping(m, lists, now, now.Add(s.lease), Instant((s.lease / 3).Milliseconds()))
-	if len(ops) == 0 {
-		return nil
-	}
+	ops, lost := s.crew.ping(m, lists, now, now.Add(s.lease), Instant((s.lease / 3).Milliseconds()))
 	res := make([]Result, len(ops))
-	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
-		return fmt.Errorf("serverless: ping of %q: %w", w, err)
+	if len(ops) > 0 {
+		if err := s.queue.Apply(ctx, now, ops, res); err != nil {
+			return fmt.Errorf("serverless: ping of %q: %w", w, err)
+		}
 	}
 	for i := range res {
 		if res[i].Err != nil && ops[i].Kind == OpRenew {
 			s.stop(ops[i].Ref, w)
+			lost = true
 		}
+	}
+	if lost {
+		return ErrLeaseLost
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (w *world) keep(ctx context.Context, now time.Time) (next time.Time, err er
 	w.pinged = now
 	for _, a := range alive {
 		err := w.services.Jobs.Ping(ctx, a.endpoint, a.worker, a.holds)
-		if err != nil && !errors.Is(err, serverless.ErrNoEndpoint) {
+		if err != nil && !errors.Is(err, serverless.ErrNoEndpoint) && !errors.Is(err, serverless.ErrLeaseLost) {
 			return next, err
 		}
 	}
