@@ -275,8 +275,12 @@ func (o *object) outcome(op serverless.Op) serverless.Op {
 }
 
 // jobChunk takes one item of a stream: an object with a member output, kept as it came.
+// One that is too large is refused and not answered with a 4xx, as any report.
 func jobChunk(c *call) error {
 	body, err := c.body(maxReport)
+	if problem.KindOf(err) == problem.TooLarge {
+		return c.refused(err)
+	}
 	if err != nil {
 		return err
 	}

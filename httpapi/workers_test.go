@@ -273,7 +273,11 @@ func TestALyingWorkerHarmsNoJob(t *testing.T) {
 				}
 			}
 		}
-		liar.ping(running, queued)
+		for _, lists := range []string{running, queued, "no-such-job", running + "," + queued} {
+			if a := w.want(http.StatusOK, "GET", liar.path("ping")+"&job_id="+lists, "", liar.key()); !refusedReport(a) {
+				t.Errorf("a ping that lists %s answers %s, want that it is refused", lists, a.body)
+			}
+		}
 		if after := w.statusOf(running).body + w.statusOf(queued).body; after != before {
 			t.Errorf("the jobs are %s\nwant as they were %s", after, before)
 		}
@@ -327,6 +331,19 @@ func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
 		}
 		if got := h.take(); got != other {
 			t.Errorf("the next job is %q, want %s", got, other)
+		}
+	})
+}
+
+func TestAnItemOverTheLimitIsRefusedAndTheJobGoesOn(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		if a := h.report("job-stream", id, `{"output":"`+strings.Repeat("x", 20<<20)+`"}`); !refusedReport(a) || !strings.Contains(a.body, "20 MB") {
+			t.Errorf("an item of more than 20 MB answers %s, want that it is refused, naming the limit", a.body)
+		}
+		if a := h.report("job-stream", id, `{"output":1}`); a.body != accepted {
+			t.Errorf("the next item answers %s, want %s", a.body, accepted)
 		}
 	})
 }
