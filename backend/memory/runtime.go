@@ -58,6 +58,10 @@ type simContainer struct {
 	epoch  uint64      // grows with each order, so that timers of older ones do nothing
 	stop   func() bool // the timer of the next stage
 	log    simLog
+
+	// What the pod keeps over runs and generations.
+	public map[pods.Port]int
+	ip     string // in the private network; empty until it has one
 }
 
 // NewRuntime returns a runtime without containers. o may be nil.

@@ -81,12 +81,15 @@ func (r *Runtime) enter(c *simContainer, s Stage) {
 		st.Started = now
 	}
 	if s.Phase == pods.Up && c.state.Phase != pods.Up {
-		st.Ports = r.publish(c.spec.Ports)
+		st.Ports = r.publish(c)
 		if c.spec.GPUType != "" && !strings.HasPrefix(c.spec.GPUType, "AMD ") {
 			st.CUDA = r.cuda
 		}
 		if c.spec.Network != "" {
-			st.IP = r.address()
+			if c.ip == "" {
+				c.ip = r.address()
+			}
+			st.IP = c.ip
 		}
 	}
 	c.state = st
@@ -101,14 +104,21 @@ func simCopy(st pods.State) pods.State {
 	return st
 }
 
-// publish makes up addresses that nobody answers at, from the block for documentation.
-func (r *Runtime) publish(ports []pods.Port) []pods.PortMapping {
+// publish makes up addresses that nobody answers at, from the block for documentation. A
+// port that c had before has the address that it had.
+func (r *Runtime) publish(c *simContainer) []pods.PortMapping {
 	var list []pods.PortMapping
-	for _, p := range ports {
-		r.ports++
+	for _, p := range c.spec.Ports {
+		if c.public[p] == 0 {
+			if c.public == nil {
+				c.public = make(map[pods.Port]int)
+			}
+			r.ports++
+			c.public[p] = 10000 + r.ports%50000
+		}
 		list = append(list, pods.PortMapping{
 			Private: p.Private, Protocol: p.Protocol,
-			Public: 10000 + r.ports%50000, IP: "192.0.2.1",
+			Public: c.public[p], IP: "192.0.2.1",
 		})
 	}
 	return list

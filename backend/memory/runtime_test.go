@@ -118,3 +118,46 @@ func TestACurveStaysAPercentage(t *testing.T) {
 		t.Errorf("without a period = %d, want 12", got)
 	}
 }
+
+func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
+	m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m})
+	up := func(s pods.Spec) (st pods.State) {
+		t.Helper()
+		if err := r.Ensure(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Advance(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		list, err := r.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range list {
+			if st.PodID == s.PodID && st.Phase == pods.Up && st.Gen == s.Gen {
+				return st
+			}
+		}
+		t.Fatalf("generation %d of pod %s is not Up: %+v", s.Gen, s.PodID, list)
+		return st
+	}
+	s := pods.Spec{
+		PodID: "a", Gen: 1, Run: 1, Image: "any", Network: "net",
+		Ports: []pods.Port{{Private: 80, Protocol: "http"}, {Private: 80, Protocol: "tcp"}},
+	}
+	first := up(s)
+	other := s
+	other.PodID = "b"
+	up(other)
+	s.Run = 2
+	again := up(s)
+	s.Gen, s.Run = 2, 3
+	s.Ports = append(s.Ports, pods.Port{Private: 22, Protocol: "tcp"})
+	wiped := up(s)
+	for name, st := range map[string]pods.State{"the same container": again, "another one": wiped} {
+		if diff := cmp.Diff(first.Ports, st.Ports[:len(first.Ports)]); diff != "" || st.IP != first.IP {
+			t.Errorf("started as %s the pod has the address %s, want %s, and ports (-want +got):\n%s", name, st.IP, first.IP, diff)
+		}
+	}
+}
