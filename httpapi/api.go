@@ -150,8 +150,8 @@ type area struct {
 
 func (a *api) area(f flavor) *area {
 	x := &area{api: a, flavor: f, mux: http.NewServeMux()}
-	x.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		x.write(w, errNoRoute)
+	x.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		x.astray(w, r, errNoRoute)
 	})
 	return x
 }
@@ -163,10 +163,22 @@ var errNoRoute = problem.New(problem.NotFound, "The requested path was not found
 func (x *area) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.limitBody(w, r)
 	if !isClean(r.URL.Path) {
-		x.write(w, errNoRoute)
+		x.astray(w, r, errNoRoute)
 		return
 	}
 	x.mux.ServeHTTP(w, r)
+}
+
+// astray answers a request that no operation is for. The route comes before the key
+// (decisions, row 8), but a caller with a good one is counted and told of the quota as for
+// any other answer (row 9); only that the window is full is not what is wrong here.
+func (x *area) astray(w http.ResponseWriter, r *http.Request, err error) {
+	c := &call{area: x, w: w, r: r}
+	if x.counted && x.identify(c) == nil {
+		_ = x.count(c)
+		w.Header().Del("Retry-After")
+	}
+	x.write(w, err)
 }
 
 func isClean(path string) bool {
@@ -217,7 +229,7 @@ func (x *area) handle(path string, methods map[string]operation) {
 		op, ok := methods[r.Method]
 		if !ok {
 			w.Header().Set("Allow", list)
-			x.write(w, problem.New(problem.NotAllowed, "The requested method is not allowed for this path."))
+			x.astray(w, r, problem.New(problem.NotAllowed, "The requested method is not allowed for this path."))
 			return
 		}
 		x.serve(&call{area: x, w: w, r: r}, op)
@@ -252,23 +264,37 @@ func (x *area) serve(c *call, op operation) {
 
 // admit checks the key, the quota and the scope.
 func (x *area) admit(c *call, op operation) error {
+	if err := x.identify(c); err != nil {
+		return err
+	}
+	if err := x.count(c); err != nil {
+		return err
+	}
+	if op.access != nil && !c.id.Can(op.access(c)) {
+		return errForbidden
+	}
+	return nil
+}
+
+// identify finds out whose key the request has.
+func (x *area) identify(c *call) error {
 	key, err := keyOf(c.r.Header.Get("Authorization"), x.bareKeys)
 	if err != nil {
 		return err
 	}
 	c.id, err = x.auth.Authenticate(c.r.Context(), key)
-	if err != nil {
-		return err
+	return err
+}
+
+// count charges the request to its user, where requests are counted.
+func (x *area) count(c *call) error {
+	if !x.counted || c.id.Exempt {
+		return nil
 	}
-	if x.counted && !c.id.Exempt {
-		d := x.quotas.Take(x.clock.Now(), c.id.User)
-		setLimits(c.w.Header(), d)
-		if !d.OK {
-			return limited(d)
-		}
-	}
-	if op.access != nil && !c.id.Can(op.access(c)) {
-		return errForbidden
+	d := x.quotas.Take(x.clock.Now(), c.id.User)
+	setLimits(c.w.Header(), d)
+	if !d.OK {
+		return limited(d)
 	}
 	return nil
 }

@@ -291,6 +291,37 @@ func TestQuotaHeadersAreOnEveryAnswerToAKnownKeyAndOnNoOther(t *testing.T) {
 	})
 }
 
+func TestRouteThatIsNotThereTellsAKnownKeyOfItsQuota(t *testing.T) {
+	bubbleWith(t, quotas(2, 100, 100), func(w *world) {
+		const policy = `"minute";q=2;w=60, "hour";q=100;w=3600, "day";q=100;w=86400`
+		for _, row := range []struct {
+			status       int
+			method, path string
+			limit        string
+		}{
+			{405, "PUT", "/v2/pods", `"minute";r=1;t=60, "hour";r=99;t=3600, "day";r=99;t=86400`},
+			{404, "GET", "/v2/pods/x/y", `"minute";r=0;t=60, "hour";r=98;t=3600, "day";r=98;t=86400`},
+			{404, "GET", "/v2/pods/", `"minute";r=0;t=60, "hour";r=98;t=3600, "day";r=98;t=86400`},
+			{405, "GET", "/v1/pods/x/reset", `"minute";r=0;t=60, "hour";r=98;t=3600, "day";r=98;t=86400`},
+		} {
+			for _, stranger := range []string{"Authorization: Bearer nobody", "Authorization: Bearer " + aliceFree, "Authorization: "} {
+				if got := limits(w.want(row.status, row.method, row.path, "", stranger)); got != [3]string{} {
+					t.Errorf("%s %s with %q has %q", row.method, row.path, stranger, got)
+				}
+			}
+			if diff := cmp.Diff([3]string{row.limit, policy}, limits(w.want(row.status, row.method, row.path, ""))); diff != "" {
+				t.Errorf("%s %s: headers (-want +got):\n%s", row.method, row.path, diff)
+			}
+		}
+		for _, path := range []string{"/v2/echo/run", "/v2/nowhere"} {
+			if got := limits(w.call("GET", path, "")); got != [3]string{} {
+				t.Errorf("GET %s, which is the jobs API's, has %q", path, got)
+			}
+		}
+		w.want(429, "GET", "/v2/pods", "")
+	})
+}
+
 func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
 	for _, row := range []struct {
 		window             string
