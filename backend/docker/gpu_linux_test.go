@@ -35,7 +35,7 @@ func newBench(t *testing.T, d *daemon, has specs.Spec) *bench {
 	if d.kind == "podman" {
 		b.dirs = []string{cdi.DefaultDynamicDir}
 		if err := os.Mkdir(cdi.DefaultDynamicDir, 0o755); err == nil {
-			t.Cleanup(func() { _ = os.Remove(cdi.DefaultDynamicDir) })
+			t.Cleanup(func() { _ = os.Remove(cdi.DefaultDynamicDir) }) // unless others use it by now
 		}
 	}
 	b.file = filepath.Join(b.dirs[0], fmt.Sprintf("podyard-test-%d.json", os.Getpid()))

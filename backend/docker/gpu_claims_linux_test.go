@@ -1,0 +1,142 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
+)
+
+// A service is pods of one user on the containers of an engine.
+type service struct {
+	*pods.Service
+
+	t  *testing.T
+	rt *Runtime
+}
+
+const testGPU = "TEST GPU"
+
+// newService has a host with these GPUs.
+func newService(t *testing.T, rt *Runtime, devices ...string) *service {
+	t.Helper()
+	n := len(devices)
+	listing := catalog.Local(4, 8, catalog.GPUType{
+		ID: testGPU, Name: testGPU, Manufacturer: catalog.NVIDIA, Memory: 8, Secure: true, MaxCount: catalog.MaxCount{Secure: n},
+	})
+	s, err := pods.New(memory.NewPods(), listing, []pods.Host{{
+		ID: "local", DataCenter: catalog.LocalDataCenter, Runtime: rt, GPUs: []pods.HostGPUs{{Type: testGPU, Devices: devices}},
+		VCPU: map[string]int{catalog.HostFlavor: 4}, Memory: 8,
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want the end of its context", err)
+		}
+	})
+	return &service{s, t, rt}
+}
+
+func (s *service) create() (*pods.Pod, error) {
+	args := "gpus"
+	return s.Create(s.t.Context(), "alice", pods.CreateRequest{Name: "g", Image: plain, Args: &args, GPU: &pods.GPURequest{ID: testGPU}})
+}
+
+// until waits for what a service says when it is asked again and again.
+func (s *service) until(what string, ok func() bool) {
+	s.t.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			s.t.Fatalf("never %s", what)
+		}
+	}
+}
+
+// become waits for a status of a pod.
+func (s *service) become(id string, want pods.Status) (p *pods.Pod) {
+	s.t.Helper()
+	s.until("is the pod "+string(want), func() bool {
+		var err error
+		if p, err = s.Get(s.t.Context(), "alice", id); err != nil {
+			s.t.Fatal(err)
+		}
+		return p.Status() == want
+	})
+	return p
+}
+
+// next is a pod as soon as there is room for one.
+func (s *service) next() (p *pods.Pod) {
+	s.t.Helper()
+	s.until("is there room for a pod", func() bool {
+		var err error
+		if p, err = s.create(); err != nil && !errors.Is(err, pods.ErrNoRoom) {
+			s.t.Fatalf("Create = %v, want nil or no room", err)
+		}
+		return err == nil
+	})
+	return p
+}
+
+// finds is the node of a GPU that the program of the next pod has found.
+func (s *service) finds() (id, node string) {
+	s.t.Helper()
+	p := s.next()
+	s.become(p.ID, pods.Running)
+	return p.ID, s.rt.lines(s.t, p.ID, 1)[0]
+}
+
+func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
+	const zero, full = "/dev/nvidia0-test is 1:5", "/dev/nvidia1-test is 1:7"
+	each(t, func(t *testing.T, d *daemon) {
+		has := zeroAndFull(t)
+		b := newBench(t, d, has)
+		s := newService(t, b.open(d), gpuName("a"), gpuName("b"))
+		first, node := s.finds()
+		second, other := s.finds()
+		if got := []string{node, other}; !slices.Equal(got, []string{zero, full}) {
+			t.Errorf("two pods find %q, want one GPU each", got)
+		}
+		_, err := s.create()
+		if doc := problem.Of(err); !errors.Is(err, pods.ErrNoRoom) || doc.Status != 400 || !strings.Contains(doc.Detail, testGPU) {
+			t.Errorf("a third Create = %v (%d %q), want a 400 that names the type", err, doc.Status, doc.Detail)
+		}
+		if err := s.Terminate(t.Context(), "alice", first); err != nil {
+			t.Fatal(err)
+		}
+		third, node := s.finds()
+		if node != zero {
+			t.Errorf("the next pod finds %q, want the GPU that was freed", node)
+		}
+
+		// A GPU that CDI does not know any more is no reason to run without.
+		has.Devices = has.Devices[:1]
+		b.write(has)
+		if err := s.Terminate(t.Context(), "alice", second); err != nil {
+			t.Fatal(err)
+		}
+		if p := s.become(s.next().ID, pods.Errored); !strings.Contains(p.Seen.Reason, gpuName("b")) {
+			t.Errorf("pod is in ERROR because of %q, want its GPU named", p.Seen.Reason)
+		}
+		s.become(third, pods.Running)
+	})
+}
