@@ -9,11 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 )
@@ -61,8 +61,7 @@ type Service struct {
 	foreign   func(string) bool
 	log       *slog.Logger
 
-	randMu sync.Mutex
-	rand   io.Reader
+	rand io.Reader
 
 	loop      loop
 	followers followers
@@ -93,6 +92,7 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 	if s.rand == nil {
 		s.rand = rand.Reader
 	}
+	s.rand = id.Shared(s.rand)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -132,16 +132,10 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*P
 
 // insert stores p under an id that is not taken.
 func (s *Service) insert(ctx context.Context, p *Pod) error {
-	for {
-		id, err := s.newID()
-		if err != nil {
-			return err
-		}
-		p.ID = id
-		if err := s.store.Create(ctx, p); !errors.Is(err, ErrExists) {
-			return err
-		}
-	}
+	return id.Claim(s.rand, ErrExists, func(made string) error {
+		p.ID = made
+		return s.store.Create(ctx, p)
+	})
 }
 
 // draft makes a valid request a pod without an id and a place.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -113,9 +114,9 @@ func (s *Service) inject(ctx context.Context, owner string, r *CreateRequest) (m
 		}
 	}
 	if r.StartJupyter != nil && *r.StartJupyter {
-		password, err := s.newID()
+		password, err := id.New(s.rand)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("pods: make a password: %w", err)
 		}
 		env["JUPYTER_PASSWORD"] = password
 	}

@@ -3,12 +3,12 @@ package registries
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/id"
 )
 
 // What registries needs of its neighbours, without importing them.
@@ -27,12 +27,12 @@ type (
 // Options of a Service. Nil is all defaults.
 type Options struct {
 	Clock Clock     // default the system's
-	Rand  io.Reader // ids are made of it. Default crypto/rand
+	Rand  io.Reader // ids are made of it, by one caller at a time. Default crypto/rand
 	InUse InUse     // asked before a delete. Default: nothing is in use
 }
 
 // A Service is the rules of registries over a Store. It is safe for concurrent use if
-// the Store, and the Rand of the Options, are.
+// the Store is.
 type Service struct {
 	store Store
 	o     Options
@@ -50,6 +50,7 @@ func New(store Store, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
+	s.o.Rand = id.Shared(s.o.Rand)
 	return s
 }
 
@@ -59,26 +60,16 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Re
 	if err := r.check(); err != nil {
 		return Registry{}, err
 	}
-	for range attempts {
-		id, err := newID(s.o.Rand)
-		if err != nil {
-			return Registry{}, fmt.Errorf("registries: create: %w", err)
-		}
-		made := Registry{ID: id, Owner: owner, Name: r.Name, Created: s.o.Clock.Now().UTC()}
-		err = s.store.Create(ctx, made, Credential{Username: r.Username, Password: r.Password})
-		if errors.Is(err, ErrExists) {
-			continue
-		}
-		if err != nil {
-			return Registry{}, fmt.Errorf("registries: create: %w", err)
-		}
-		return made, nil
+	made := Registry{Owner: owner, Name: r.Name, Created: s.o.Clock.Now().UTC()}
+	err := id.Claim(s.o.Rand, ErrExists, func(id string) error {
+		made.ID = id
+		return s.store.Create(ctx, made, Credential{Username: r.Username, Password: r.Password})
+	})
+	if err != nil {
+		return Registry{}, fmt.Errorf("registries: create: %w", err)
 	}
-	return Registry{}, fmt.Errorf("registries: create: %d ids were all taken", attempts)
+	return made, nil
 }
-
-// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
-const attempts = 8
 
 // Get returns a registry of owner, or ErrNotFound.
 func (s *Service) Get(ctx context.Context, owner, id string) (Registry, error) {
@@ -137,32 +128,4 @@ func (s *Service) find(ctx context.Context, owner, id string) (Registry, Credent
 		return Registry{}, Credential{}, fmt.Errorf("registries: get %q: %w", id, ErrNotFound)
 	}
 	return r, c, nil
-}
-
-const (
-	idLength = 14
-	alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
-)
-
-// newID reads r until it has 14 letters and digits, all equally likely: bytes that
-// would favour the first ones are skipped.
-func newID(r io.Reader) (string, error) {
-	const limit = 256 - 256%len(alphabet)
-	id := make([]byte, 0, idLength)
-	var buf [idLength]byte
-	for range attempts {
-		if _, err := io.ReadFull(r, buf[:]); err != nil {
-			return "", fmt.Errorf("new id: %w", err)
-		}
-		for _, b := range buf {
-			if int(b) >= limit {
-				continue
-			}
-			id = append(id, alphabet[int(b)%len(alphabet)])
-			if len(id) == idLength {
-				return string(id), nil
-			}
-		}
-	}
-	return "", errors.New("new id: not random")
 }

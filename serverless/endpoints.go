@@ -31,20 +31,16 @@ func (s *Service) CreateEndpoint(ctx context.Context, owner string, r CreateEndp
 		return nil, err
 	}
 	e.first(release, owner, e.Created)
-	for {
-		if e.ID, err = s.shortID(); err != nil {
-			return nil, err
-		}
-		err := s.endpoints.Create(ctx, e)
-		if errors.Is(err, ErrEndpointExists) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("serverless: create endpoint: %w", err)
-		}
-		s.restaff()
-		return e, nil
+	// No id is reserved: those are shorter, or have other characters.
+	err = id.Claim(s.rand, ErrEndpointExists, func(made string) error {
+		e.ID = made
+		return s.endpoints.Create(ctx, e)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serverless: create endpoint: %w", err)
 	}
+	s.restaff()
+	return e, nil
 }
 
 // draft makes a valid request an endpoint without an id.
@@ -320,11 +316,8 @@ func (s *Service) cancelAll(ctx context.Context, endpoint string) (int, error) {
 	return len(ops), nil
 }
 
-// shortID is 14 letters and digits. None is reserved: those are shorter, or have other
-// characters.
+// shortID is 14 letters and digits.
 func (s *Service) shortID() (string, error) {
-	s.randMu.Lock()
-	defer s.randMu.Unlock()
 	made, err := id.New(s.rand)
 	if err != nil {
 		return "", fmt.Errorf("serverless: read random bytes for an id: %w", err)

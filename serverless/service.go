@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -93,7 +94,6 @@ type Service struct {
 	renewed Instant      // of the jobs of in-process workers; Step's
 	kick    chan struct{}
 	runs    sync.WaitGroup // what Run waits for: Listen and the deliveries
-	randMu  sync.Mutex
 }
 
 // Everyone is the owner that, in a purge or a listing, selects the jobs of all users.
@@ -117,6 +117,7 @@ func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
 	if s.rand == nil {
 		s.rand = rand.Reader
 	}
+	s.rand = id.Shared(s.rand)
 	if s.lease == 0 {
 		s.lease = 30 * time.Second
 	}
@@ -179,10 +180,7 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 // newID is a UUID version 4 with the suffix of the region, and the prefix of runsync.
 func (s *Service) newID(sync bool) (JobID, error) {
 	var u [16]byte
-	s.randMu.Lock()
-	_, err := io.ReadFull(s.rand, u[:])
-	s.randMu.Unlock()
-	if err != nil {
+	if _, err := io.ReadFull(s.rand, u[:]); err != nil {
 		return "", err
 	}
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80

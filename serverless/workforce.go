@@ -198,8 +198,6 @@ func (h *hand) end(grace time.Duration) {
 }
 
 func (s *Service) newWorkerID() (WorkerID, error) {
-	s.randMu.Lock()
-	defer s.randMu.Unlock()
 	w, err := id.New(s.rand)
 	return WorkerID(w), err
 }

@@ -1,18 +1,25 @@
 // Package id makes the ids of records: 14 lower-case letters and digits.
 package id
 
-import "io"
+import (
+	"errors"
+	"io"
+)
 
 const (
 	letters = "0123456789abcdefghijklmnopqrstuvwxyz"
 	length  = 14
 )
 
-// New reads r until it has an id, each letter as likely as the others. Its error is r's.
+// errNotRandom is of a reader whose bytes are nearly all of the few that are of no use.
+var errNotRandom = errors.New("the bytes for an id are not random")
+
+// New reads r until it has an id, each letter as likely as the others. Its error is r's,
+// or says that what r gives is not random.
 func New(r io.Reader) (string, error) {
 	id := make([]byte, 0, length)
 	var random [2 * length]byte
-	for {
+	for range attempts {
 		if _, err := io.ReadFull(r, random[:]); err != nil {
 			return "", err
 		}
@@ -26,4 +33,5 @@ func New(r io.Reader) (string, error) {
 			}
 		}
 	}
+	return "", errNotRandom
 }

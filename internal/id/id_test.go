@@ -2,6 +2,7 @@ package id_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -39,6 +40,12 @@ func TestBytesThatWouldFavourALetterAreSkipped(t *testing.T) {
 	got, err := id.New(io.MultiReader(bytes.NewReader(bytes.Repeat([]byte{252}, 28)), bytes.NewReader(make([]byte, 28))))
 	if want := "00000000000000"; got != want || err != nil {
 		t.Errorf("New = %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestReaderWithoutUseIsAnError(t *testing.T) {
+	if got, err := id.New(bytes.NewReader(bytes.Repeat([]byte{255}, 1<<10))); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("New = %q, %v, want an error before the reader ends", got, err)
 	}
 }
 

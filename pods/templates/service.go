@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -43,9 +41,8 @@ type Options struct {
 
 // A Service is the rules of templates over a Store. It is safe for concurrent use.
 type Service struct {
-	store  Store
-	o      Options
-	randMu sync.Mutex
+	store Store
+	o     Options
 }
 
 var _ pods.Templates = (*Service)(nil)
@@ -62,6 +59,7 @@ func New(store Store, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
+	s.o.Rand = id.Shared(s.o.Rand)
 	if s.o.Official == nil {
 		s.o.Official = Official()
 	}
@@ -79,30 +77,14 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 		Template: pods.Template{Disk: pods.DefaultDisk, StartSSH: true, StartJupyter: true},
 	}
 	r.apply(&t)
-	for range attempts {
-		var err error
-		if t.ID, err = s.newID(); err != nil {
-			return Template{}, fmt.Errorf("templates: create: %w", err)
-		}
-		err = s.store.Create(ctx, t)
-		if errors.Is(err, ErrExists) {
-			continue
-		}
-		if err != nil {
-			return Template{}, fmt.Errorf("templates: create: %w", err)
-		}
-		return t, nil
+	err := id.Claim(s.o.Rand, ErrExists, func(made string) error {
+		t.ID = made
+		return s.store.Create(ctx, t)
+	})
+	if err != nil {
+		return Template{}, fmt.Errorf("templates: create: %w", err)
 	}
-	return Template{}, fmt.Errorf("templates: create: %d ids were all taken", attempts)
-}
-
-// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
-const attempts = 8
-
-func (s *Service) newID() (string, error) {
-	s.randMu.Lock()
-	defer s.randMu.Unlock()
-	return id.New(s.o.Rand)
+	return t, nil
 }
 
 // check judges a request of owner.

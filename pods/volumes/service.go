@@ -3,10 +3,8 @@ package volumes
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -48,7 +46,6 @@ type Service struct {
 	store   Store
 	catalog catalog.Catalog
 	o       Options
-	randMu  sync.Mutex
 }
 
 var _ pods.Volumes = (*Service)(nil)
@@ -65,6 +62,7 @@ func New(store Store, c catalog.Catalog, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
+	s.o.Rand = id.Shared(s.o.Rand)
 	return s
 }
 
@@ -83,30 +81,14 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Vo
 		v.Type = d.Volumes[0] // check has asked for one
 	}
 	v.Sizes = []Sized{{v.Created, v.Size}}
-	for range attempts {
-		var err error
-		if v.ID, err = s.newID(); err != nil {
-			return Volume{}, fmt.Errorf("volumes: create: %w", err)
-		}
-		err = s.store.Create(ctx, v)
-		if errors.Is(err, ErrExists) {
-			continue
-		}
-		if err != nil {
-			return Volume{}, fmt.Errorf("volumes: create: %w", err)
-		}
-		return v, nil
+	err := id.Claim(s.o.Rand, ErrExists, func(made string) error {
+		v.ID = made
+		return s.store.Create(ctx, v)
+	})
+	if err != nil {
+		return Volume{}, fmt.Errorf("volumes: create: %w", err)
 	}
-	return Volume{}, fmt.Errorf("volumes: create: %d ids were all taken", attempts)
-}
-
-// attempts at an id: with 36^14 of them even the second means that Rand repeats itself.
-const attempts = 8
-
-func (s *Service) newID() (string, error) {
-	s.randMu.Lock()
-	defer s.randMu.Unlock()
-	return id.New(s.o.Rand)
+	return v, nil
 }
 
 // Get returns a volume of owner, or ErrNotFound.
