@@ -27,7 +27,8 @@
 // What a backend implements is narrow, and is promised valid input: pods.Store,
 // pods.Runtime, serverless.JobQueue, serverless.EndpointStore, registries.Store. The
 // rules that a backend must keep are suites of tests: podstest, serverlesstest,
-// registriestest. The test of a backend is a constructor and a call of its suite.
+// registriestest, and those below pods. The test of a backend is a constructor and a call
+// of its suite.
 //
 // # Who decides
 //

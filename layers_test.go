@@ -65,6 +65,7 @@ var layers = []layer{
 	{path: "pods/podstest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "pods/volumes/volumestest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "pods/templates/templatestest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "pods/sshkeys/sshkeystest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "pods/billing/billingtest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "serverless/serverlesstest", module: join(ground, "serverless"), third: []string{compare}, never: noHTTP},
 	{path: "registries/registriestest", module: join(ground, "registries"), third: []string{compare}, never: noHTTP},

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/billing/billingtest"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/sshkeys/sshkeystest"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/templates/templatestest"
 	"github.com/podyard/podyard/pods/volumes"
@@ -20,6 +25,65 @@ func TestVolumes(t *testing.T) {
 
 func TestTemplates(t *testing.T) {
 	templatestest.TestStore(t, func(t *testing.T) templates.Store { return memStore(t).Templates() })
+}
+
+func TestBilling(t *testing.T) {
+	billingtest.TestStore(t, func(t *testing.T) billing.Store { return memStore(t).Billing() })
+	t.Run("Reopened", func(t *testing.T) {
+		billingtest.TestStore(t, func(t *testing.T) billing.Store { return reopenedBilling{newReread(t)} })
+	})
+}
+
+func TestSSHKeys(t *testing.T) {
+	sshkeystest.TestStore(t, func(t *testing.T) sshkeys.Store { return memStore(t).SSHKeys() })
+	t.Run("Reopened", func(t *testing.T) {
+		sshkeystest.TestStore(t, func(t *testing.T) sshkeys.Store { return reopenedKeys{newReread(t)} })
+	})
+}
+
+// A reread is a store that is closed and opened again before each read.
+type reread struct {
+	t  *testing.T
+	fs *vfs.MemFS
+	s  *Store
+}
+
+func newReread(t *testing.T) *reread {
+	fs := vfs.NewMem()
+	return &reread{t, fs, opened(t, "store", inMemory(fs))}
+}
+
+func (r *reread) again() *Store {
+	r.t.Helper()
+	if err := r.s.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.s = opened(r.t, "store", inMemory(r.fs))
+	return r.s
+}
+
+type reopenedBilling struct{ r *reread }
+
+func (b reopenedBilling) Record(ctx context.Context, uses []pods.Use) error {
+	return b.r.s.Billing().Record(ctx, uses)
+}
+
+func (b reopenedBilling) Uses(ctx context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
+	return b.r.again().Billing().Uses(ctx, owner, from, to)
+}
+
+func (b reopenedBilling) Open(ctx context.Context, kind pods.UseKind) ([]pods.Use, error) {
+	return b.r.again().Billing().Open(ctx, kind)
+}
+
+type reopenedKeys struct{ r *reread }
+
+func (k reopenedKeys) SSHKeys(ctx context.Context, owner string) ([]string, error) {
+	return k.r.again().SSHKeys().SSHKeys(ctx, owner)
+}
+
+func (k reopenedKeys) SetSSHKeys(ctx context.Context, owner string, keys []string) error {
+	return k.r.s.SSHKeys().SetSSHKeys(ctx, owner, keys)
 }
 
 func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
