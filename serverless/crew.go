@@ -57,13 +57,14 @@ type telling struct {
 	listed Instant // the last ping that still had it
 }
 
-// join makes w a member, or finds it. It is alive until then unless it is local.
-func (c *crew) join(endpoint string, w WorkerID, now, alive Instant) *member {
+// join makes w a member, or finds it; fresh says that it was none. It is alive until then
+// unless it is local.
+func (c *crew) join(endpoint string, w WorkerID, now, alive Instant) (m *member, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := memberKey{endpoint, w}
-	m := c.members[k]
-	if m == nil {
+	m = c.members[k]
+	if fresh = m == nil; fresh {
 		m = &member{memberKey: k, idleSince: now, held: map[JobID]*hold{}, told: map[JobID]*telling{}, news: make(chan struct{})}
 		if c.members == nil {
 			c.members = map[memberKey]*member{}
@@ -71,7 +72,13 @@ func (c *crew) join(endpoint string, w WorkerID, now, alive Instant) *member {
 		c.members[k] = m
 	}
 	m.alive = max(m.alive, alive)
-	return m
+	return m, fresh
+}
+
+func (c *crew) isLocal(m *member) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return m.local
 }
 
 // find is the member, nil when it is not known.
@@ -296,8 +303,9 @@ func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []
 	return ops, lost
 }
 
-// sweep forgets remote members that have not been heard of and says when to look again.
-func (c *crew) sweep(now Instant) (next Instant) {
+// sweep forgets remote members that have not been heard of, and says of which endpoints
+// they were and when to look again.
+func (c *crew) sweep(now Instant) (next Instant, left []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, m := range c.members {
@@ -305,6 +313,7 @@ func (c *crew) sweep(now Instant) (next Instant) {
 		case m.local || m.taking > 0:
 		case m.alive <= now:
 			delete(c.members, k)
+			left = append(left, k.endpoint)
 		default:
 			next = sooner(next, m.alive)
 		}
@@ -314,7 +323,7 @@ func (c *crew) sweep(now Instant) (next Instant) {
 			}
 		}
 	}
-	return next
+	return next, left
 }
 
 func (c *crew) holdsLocally() bool {

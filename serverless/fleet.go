@@ -69,6 +69,14 @@ const (
 	FleetEnded                      // it has ended by itself, or could not start
 )
 
+// WorkerImages is a power of a Fleet that makes workers of some images only. Endpoints with
+// another are served by whoever comes for their jobs, as those without an image are.
+type WorkerImages interface {
+	// RunsImage reports whether the fleet has workers of an image. Service.Restaff is to be
+	// called when that changes.
+	RunsImage(image string) bool
+}
+
 // WorkerLogs is a power of a Fleet that keeps the output of its workers.
 type WorkerLogs interface {
 	// WorkerLogs yields lines, oldest first: those after q.After, and of these the last

@@ -46,15 +46,17 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return fmt.Errorf("serverless: serve %q: %w", endpoint, err)
 	}
-	m := s.crew.join(endpoint, o.ID, s.now(), 0)
+	m, _ := s.crew.join(endpoint, o.ID, s.now(), 0)
 	if !s.crew.localize(m, o.Concurrency) {
 		return fmt.Errorf("serverless: serve %q: the worker id %q is taken", endpoint, o.ID)
 	}
 	l := &loop{s: s, m: m, w: w, log: o, free: o.Concurrency, freed: make(chan struct{}, 1), hands: make(chan func()), over: make(chan struct{})}
 	defer close(l.over)
+	s.rouse(endpoint)
 	l.take(ctx)
 	l.drain(ctx, o.Drain)
 	s.crew.leave(m)
+	s.rouse(endpoint)
 	l.stops.Wait()
 	return nil
 }
@@ -90,7 +92,7 @@ func (l *loop) take(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		jobs, err := l.s.Take(ctx, l.m.endpoint, l.m.id, n)
+		jobs, err := l.s.take(ctx, l.m, n)
 		if err != nil {
 			l.s.log.Error("take failed", "endpoint", l.m.endpoint, "err", err)
 			l.s.pause(ctx)
@@ -222,7 +224,7 @@ func (l *loop) emit(ctx context.Context, r *run, k OpKind, b []byte) error {
 		return errors.New("serverless: a chunk or progress value must be JSON")
 	}
 	op := l.op(r, k, b)
-	op.Adopt, op.Until = true, l.s.now().Add(l.s.lease)
+	op.Adopt, op.Until = true, l.s.now().Add(l.s.local)
 	if k == OpChunk {
 		op.Payload = appendItem(b)
 		return l.s.addChunk(ctx, op)

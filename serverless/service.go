@@ -37,6 +37,10 @@ type Options struct {
 	// Lease is how long a worker has a job without renewing. Default 30 s, three pings of
 	// the worker protocol.
 	Lease time.Duration
+	// LocalLease is Lease for the workers of Serve, whose leases Step renews. Default: Lease.
+	// Where the queue ends with the process it may be longer than any job lives, and
+	// nothing has to be renewed.
+	LocalLease time.Duration
 	// Catalog knows the ids that endpoints name. Default: none, and ids are not checked.
 	Catalog Catalog
 	// Registries finds the credentials that endpoints name. Default: none, and no credential
@@ -55,6 +59,11 @@ type Options struct {
 	// path that endpoint ids follow (http://127.0.0.1:8080/v2). It is called for each
 	// worker; as long as it answers "", none is started. Default: always "".
 	WorkerURL func() string
+	// Lockstep is for a program that moves time itself, with a queue, endpoints and a Fleet
+	// in this process, which lose no event and whose calls do not wait: the fleet is called
+	// within Step, one call after another, and nothing is looked at only because time has
+	// passed. What the scaler does then follows from the calls and the clock alone.
+	Lockstep bool
 	// WorkerSecret is what the workers' keys are derived from. Default: random, and the
 	// workers of an earlier process are replaced because their keys are not known.
 	WorkerSecret []byte
@@ -79,6 +88,7 @@ type Service struct {
 	rand      io.Reader
 	sender    Sender
 	lease     time.Duration
+	local     time.Duration // the lease of a worker of Serve
 	secret    []byte
 	catalog   Catalog    // may be nil
 	secrets   Registries // may be nil
@@ -107,7 +117,7 @@ func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
 	}
 	s := &Service{
 		queue: q, endpoints: endpoints,
-		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, log: o.Logger,
+		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, local: o.LocalLease, log: o.Logger,
 		secret: workerSecret(o.WorkerSecret), catalog: o.Catalog, secrets: o.Registries, templates: o.Templates,
 		kick: make(chan struct{}, 1),
 	}
@@ -120,6 +130,9 @@ func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
 	s.rand = id.Shared(s.rand)
 	if s.lease == 0 {
 		s.lease = 30 * time.Second
+	}
+	if s.local == 0 {
+		s.local = s.lease
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

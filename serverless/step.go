@@ -47,14 +47,17 @@ func sooner(a, b Instant) Instant {
 // renew keeps the leases of in-process workers, three times a lease, and forgets remote
 // workers that have not been heard of.
 func (s *Service) renew(ctx context.Context, now Instant) (next Instant) {
-	next = s.crew.sweep(now)
+	next, left := s.crew.sweep(now)
+	for _, endpoint := range left {
+		s.rouse(endpoint)
+	}
 	if !s.crew.holdsLocally() {
 		return next
 	}
-	if due := s.renewed.Add(s.lease / 3); s.renewed <= now && now < due {
+	if due := s.renewed.Add(s.local / 3); s.renewed <= now && now < due {
 		return sooner(next, due) // steps come as often as there is anything to do
 	}
-	ops := s.crew.renewals(now.Add(s.lease))
+	ops := s.crew.renewals(now.Add(s.local))
 	res := make([]Result, len(ops))
 	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
 		s.log.Error("renewal failed", "err", err)
@@ -66,7 +69,7 @@ func (s *Service) renew(ctx context.Context, now Instant) (next Instant) {
 		}
 	}
 	s.renewed = now
-	return sooner(next, now.Add(s.lease/3))
+	return sooner(next, now.Add(s.local/3))
 }
 
 // Listen passes the events of queue and fleet on to those who wait, until ctx ends; its error is

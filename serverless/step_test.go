@@ -90,6 +90,43 @@ func TestWeekOfSteppedTimeCostsAsManyStepsAsItHasEvents(t *testing.T) {
 	}
 }
 
+// A lease that outlives the job needs no renewal; the default one needs three a lease, and
+// that of a remote worker stays what it is.
+func TestLocalLeaseIsOfWorkersInThisProcess(t *testing.T) {
+	const days = 2 * 24 * time.Hour
+	for _, tt := range []struct {
+		lease    time.Duration
+		min, max int // steps of two days
+	}{{0, int(days / (10 * time.Second)), 100_000}, {100 * days, 1, 5}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStepped(t, serverless.Options{LocalLease: tt.lease})
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- s.Serve(ctx, "echo", serverless.WorkerFunc(func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}), &serverless.ServeOptions{Drain: -1})
+			}()
+			ref := order(t, s.Service, withTTL(7*days/2), withTimeout(3*days))
+			synctest.Wait()
+			before := s.steps
+			s.advance(t, days)
+			if n := s.steps - before; n < tt.min || n > tt.max {
+				t.Errorf("with a lease of %v, two days took %d steps, want %d to %d", tt.lease, n, tt.min, tt.max)
+			}
+			wantStatus(t, s.Service, ref, serverless.InProgress)
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			takeOne(t, s.Service, "remote")
+			s.advance(t, 30*time.Second)
+			wantStatus(t, s.Service, ref, serverless.InQueue)
+		})
+	}
+}
+
 func TestStepsThatComeTooOftenChangeNothing(t *testing.T) {
 	s := newStepped(t, serverless.Options{})
 	ref := order(t, s.Service)

@@ -13,7 +13,13 @@ import (
 // In-process workers and the routes of the worker protocol call the same Take, Ping,
 // Report and Stops.
 func (s *Service) Take(ctx context.Context, endpoint string, w WorkerID, n int) ([]Job, error) {
-	m := s.meet(endpoint, w)
+	return s.take(ctx, s.meet(endpoint, w), n)
+}
+
+// take is Take for a member. One of this process stays the member that it is: it does not
+// become another when it has been taken from the crew.
+func (s *Service) take(ctx context.Context, m *member, n int) ([]Job, error) {
+	endpoint := m.endpoint
 	news, more := s.crew.enter(m)
 	defer s.lastHeard(m)
 	if !more {
@@ -26,7 +32,7 @@ func (s *Service) Take(ctx context.Context, endpoint string, w WorkerID, n int) 
 	if jobs, err := s.claim(ctx, m, n); err != nil || len(jobs) > 0 {
 		return jobs, err
 	}
-	t := &taker{endpoint: endpoint, worker: w, ch: make(chan struct{}, 1)}
+	t := &taker{endpoint: endpoint, worker: m.id, ch: make(chan struct{}, 1)}
 	for woken := false; ; {
 		s.hub.queue(t)
 		jobs, err := s.claim(ctx, m, n)
@@ -64,7 +70,11 @@ func (s *Service) Take(ctx context.Context, endpoint string, w WorkerID, n int) 
 // meet is the worker as a member, who has just been heard of.
 func (s *Service) meet(endpoint string, w WorkerID) *member {
 	now := s.now()
-	return s.crew.join(endpoint, w, now, now.Add(s.lease))
+	m, fresh := s.crew.join(endpoint, w, now, now.Add(s.lease))
+	if fresh {
+		s.rouse(endpoint)
+	}
+	return m
 }
 
 // lastHeard ends a call of Take: the worker counts for another lease.
@@ -108,7 +118,11 @@ func (s *Service) why(ctx context.Context, ref Ref) error {
 // claim leases what is ready to m.
 func (s *Service) claim(ctx context.Context, m *member, n int) ([]Job, error) {
 	now := s.now()
-	slots := [1]Slot{{Endpoint: m.endpoint, Worker: m.id, N: n, Until: now.Add(s.lease)}}
+	lease := s.lease
+	if s.crew.isLocal(m) {
+		lease = s.local
+	}
+	slots := [1]Slot{{Endpoint: m.endpoint, Worker: m.id, N: n, Until: now.Add(lease)}}
 	jobs, err := s.queue.Claim(ctx, now, slots[:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("serverless: take from %q: %w", m.endpoint, err)
@@ -117,7 +131,7 @@ func (s *Service) claim(ctx context.Context, m *member, n int) ([]Job, error) {
 		return nil, nil
 	}
 	if s.crew.hold(m, jobs, now) {
-		s.arm(now.Add(s.lease / 3)) // to renew them
+		s.arm(now.Add(lease / 3)) // to renew them
 	}
 	for i := range jobs {
 		s.arm(jobs[i].Due())

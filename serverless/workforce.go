@@ -1,6 +1,10 @@
 package serverless
 
 import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +40,11 @@ const (
 // A workforce is the workers of the endpoints that have an image: what was asked of the
 // fleet, what the fleet says, and what was decided. Its mutex is held over memory only.
 type workforce struct {
-	fleet  Fleet // nil: there is none
-	url    func() string
-	adopts bool  // keys of an earlier process are known
-	meter  Meter // nil: there is none
+	fleet    Fleet // nil: there is none
+	lockstep bool
+	url      func() string
+	adopts   bool  // keys of an earlier process are known
+	meter    Meter // nil: there is none
 
 	mu     sync.Mutex
 	squads map[string]*squad
@@ -103,7 +108,7 @@ type hand struct {
 }
 
 func (f *workforce) init(o *Options) {
-	f.fleet, f.url, f.adopts, f.meter = o.Fleet, o.WorkerURL, len(o.WorkerSecret) > 0, o.Meter
+	f.fleet, f.url, f.adopts, f.meter, f.lockstep = o.Fleet, o.WorkerURL, len(o.WorkerSecret) > 0, o.Meter, o.Lockstep
 	if f.url == nil {
 		f.url = func() string { return "" }
 	}
@@ -134,7 +139,7 @@ func (f *workforce) rouse(endpoint string, now Instant) Instant {
 	case q.plain && len(q.hands) == 0:
 		return 0
 	default:
-		at = max(now, q.looked.Add(staffPause))
+		at = max(now, q.looked.Add(f.pause()))
 		q.next = sooner(q.next, at)
 	}
 	f.next = sooner(f.next, at)
@@ -156,22 +161,99 @@ func (s *Service) restaff() {
 	s.arm(s.now())
 }
 
+// Restaff has the scaler look at all endpoints soon: what the fleet can run has changed.
+func (s *Service) Restaff() { s.restaff() }
+
+// rouse has the scaler look at an endpoint soon: something has happened there.
+func (s *Service) rouse(endpoint string) {
+	if s.force.fleet == nil {
+		return
+	}
+	if at := s.force.rouse(endpoint, s.now()); at != 0 {
+		s.arm(at)
+	}
+}
+
+// staffed reports whether the workers of e are the fleet's.
+func (s *Service) staffed(e *Endpoint) bool {
+	if s.force.fleet == nil || e.Container.Image == "" {
+		return false
+	}
+	some, ok := asFleet[WorkerImages](s.force.fleet)
+	return !ok || some.RunsImage(e.Container.Image)
+}
+
 // staffEvents looks at the endpoints at which jobs came or ended.
 func (s *Service) staffEvents(evs []Event) {
 	if s.force.fleet == nil {
 		return
 	}
-	now := s.now()
 	for i := range evs {
 		switch evs[i].Kind {
 		case EventReady, EventDone:
-			if at := s.force.rouse(evs[i].Endpoint, now); at != 0 {
-				s.arm(at)
-			}
+			s.rouse(evs[i].Endpoint)
 		case EventGap:
 			s.restaff()
 		}
 	}
+}
+
+// never is an instant that does not come.
+const never Instant = math.MaxInt64
+
+// unlessNever is i, and 0 in place of never.
+func (i Instant) unlessNever() Instant {
+	if i == never {
+		return 0
+	}
+	return i
+}
+
+// pause is between two looks at an endpoint.
+func (f *workforce) pause() time.Duration {
+	if f.lockstep {
+		return 0 // what follows at one instant is to be done at it
+	}
+	return staffPause
+}
+
+// patrol is when to look again although nothing has happened: after d, or never.
+func (f *workforce) patrol(now Instant, d time.Duration) Instant {
+	if f.lockstep {
+		return never
+	}
+	return now.Add(d)
+}
+
+// byID is the workers in the order of their ids, so that what is done to one after another
+// is the same every time.
+func (q *squad) byID() []*hand {
+	return slices.SortedFunc(maps.Values(q.hands), func(a, b *hand) int { return cmp.Compare(a.id, b.id) })
+}
+
+// due is when a worker is to be looked at although nothing has happened to it; 0: never.
+func (q *squad) due(now Instant, limit time.Duration) (next Instant) {
+	for _, h := range q.hands {
+		var at Instant
+		switch {
+		case h.stop || h.noRoom:
+		case h.ended:
+			at = h.endedAt.Add(keepEnded)
+		case h.met == 0 && h.seen.State == FleetUp:
+			at = h.initBy(limit)
+		case h.met != 0 && q.backoff.Fails > 0:
+			at = h.met.Add(steady)
+		}
+		if at > now {
+			next = sooner(next, at)
+		}
+	}
+	return next
+}
+
+// initBy is when a worker that runs has to have come for a job.
+func (h *hand) initBy(limit time.Duration) Instant {
+	return max(At(h.seen.Started), h.ordered).Add(limit)
 }
 
 // live is how many workers are there or on their way.

@@ -3,6 +3,7 @@ package serverless
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -10,14 +11,15 @@ import (
 func (s *Service) takeStock(ctx context.Context, now Instant) {
 	f := &s.force
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.listing || f.listAt > now {
+		f.mu.Unlock()
 		return
 	}
 	f.listing = true
 	f.lists++
 	n := f.lists
-	s.runs.Go(func() {
+	f.mu.Unlock()
+	f.begin(s, func() {
 		list, err := f.fleet.Workers(ctx)
 		at := s.now()
 		if err != nil && ctx.Err() == nil {
@@ -38,7 +40,7 @@ func (f *workforce) stock(now Instant, n uint64, list []FleetWorker, err error) 
 		f.listAt = now.Add(time.Second)
 		return
 	}
-	f.known, f.listAt = true, now.Add(resyncPeriod)
+	f.known, f.listAt = true, f.patrol(now, resyncPeriod)
 	there := map[memberKey]bool{}
 	for _, w := range list {
 		k := memberKey{w.Endpoint, w.ID}
@@ -107,7 +109,7 @@ func (f *workforce) over(h *hand, now Instant) {
 
 // soon has a squad looked at.
 func (f *workforce) soon(q *squad, now Instant) {
-	q.next = sooner(q.next, max(now, q.looked.Add(staffPause)))
+	q.next = sooner(q.next, max(now, q.looked.Add(f.pause())))
 	f.next = sooner(f.next, q.next)
 }
 
@@ -161,14 +163,38 @@ func (f *workforce) heard(w FleetWorker, now Instant) {
 	f.listAt, f.next = now, now // somebody else's, or one that has gone meanwhile
 }
 
+// begin has a call of the fleet go on beside Step, or makes it at once in lockstep.
+func (f *workforce) begin(s *Service, call func()) {
+	if f.lockstep {
+		call()
+		return
+	}
+	s.runs.Go(call)
+}
+
 // callFleet asks the fleet to start and stop what it should, one call at a time for each
 // worker.
 func (s *Service) callFleet(ctx context.Context, now Instant) {
+	for _, call := range s.fleetCalls(ctx, now) {
+		s.force.begin(s, call)
+	}
+}
+
+// fleetCalls is what the fleet is to be asked now, by endpoint and worker.
+func (s *Service) fleetCalls(ctx context.Context, now Instant) (calls []func()) {
 	f := &s.force
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, q := range f.squads {
-		for _, h := range q.hands {
+	var busy []string
+	for endpoint, q := range f.squads {
+		if len(q.hands) > 0 {
+			busy = append(busy, endpoint)
+		}
+	}
+	slices.Sort(busy)
+	for _, endpoint := range busy {
+		q := f.squads[endpoint]
+		for _, h := range q.byID() {
 			switch {
 			case h.calling || f.calls == fleetCalls:
 			case h.retry > now:
@@ -177,20 +203,23 @@ func (s *Service) callFleet(ctx context.Context, now Instant) {
 				h.gone = true
 				f.soon(q, now)
 			case h.stop && !h.stopped && !h.gone:
-				f.call(s, q, h, func() { s.stopHand(ctx, h, h.grace) })
+				grace := h.grace
+				calls = append(calls, f.call(s, q, h, func() { s.stopHand(ctx, h, grace) }))
 			case !h.stop && !h.asked && !h.noRoom:
 				h.asked = true
 				spec := h.spec
-				f.call(s, q, h, func() { s.startHand(ctx, q, h, spec) })
+				calls = append(calls, f.call(s, q, h, func() { s.startHand(ctx, q, h, spec) }))
 			}
 		}
 	}
+	return calls
 }
 
-func (f *workforce) call(s *Service, q *squad, h *hand, do func()) {
+// call is do with what is noted before and after.
+func (f *workforce) call(s *Service, q *squad, h *hand, do func()) func() {
 	h.calling = true
 	f.calls++
-	s.runs.Go(func() {
+	return func() {
 		do()
 		now := s.now()
 		f.mu.Lock()
@@ -198,8 +227,8 @@ func (f *workforce) call(s *Service, q *squad, h *hand, do func()) {
 		f.calls--
 		f.soon(q, now)
 		f.mu.Unlock()
-		s.arm(now.Add(staffPause))
-	})
+		s.arm(now.Add(f.pause()))
+	}
 }
 
 func (s *Service) startHand(ctx context.Context, q *squad, h *hand, spec WorkerSpec) {

@@ -171,7 +171,7 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	if j.Deliveries > 0 {
 		why = append(why, fmt.Sprintf("%s had it and lost it", workers(int(j.Deliveries))))
 	}
-	if s.force.fleet == nil || e.Container.Image == "" {
+	if !s.staffed(e) {
 		return strings.Join(append(why, "the service starts none for this endpoint"), "; "), nil
 	}
 	if j.Flags&LowPriority != 0 {

@@ -20,7 +20,7 @@ func (s *Service) staff(ctx context.Context, now Instant) (next Instant) {
 	next = f.next
 	f.mu.Unlock()
 	if next > now {
-		return next
+		return next.unlessNever()
 	}
 	s.takeStock(ctx, now)
 	if err := s.muster(ctx, now); err != nil && ctx.Err() == nil {
@@ -28,7 +28,7 @@ func (s *Service) staff(ctx context.Context, now Instant) (next Instant) {
 	}
 	s.callFleet(ctx, now)
 	s.tellMeter(ctx, false)
-	return f.settle(now)
+	return f.settle(now).unlessNever()
 }
 
 // muster looks at every endpoint that is due.
@@ -57,7 +57,7 @@ func (s *Service) muster(ctx context.Context, now Instant) error {
 		switch {
 		case errors.Is(err, ErrNoEndpoint):
 			err = s.disband(ctx, now, endpoint)
-		case err == nil && e.Container.Image == "":
+		case err == nil && !s.staffed(e):
 			err = s.disband(ctx, now, endpoint)
 		case err == nil:
 			err = s.staffOne(ctx, now, e)
@@ -77,7 +77,7 @@ func (s *Service) muster(ctx context.Context, now Instant) error {
 func (f *workforce) due(now Instant) (list []string, all bool) {
 	all = f.resync <= now
 	if all {
-		f.resync = now.Add(resyncPeriod)
+		f.resync = f.patrol(now, resyncPeriod)
 	}
 	for endpoint := range f.fresh {
 		list = append(list, endpoint)
@@ -89,7 +89,8 @@ func (f *workforce) due(now Instant) (list []string, all bool) {
 			q.next = 0 // what happens from here on sets it anew
 		}
 	}
-	return list, all
+	slices.Sort(list)
+	return slices.Compact(list), all
 }
 
 // allStaffed is every endpoint with an image, and every one that still has workers.
@@ -99,7 +100,7 @@ func (s *Service) allStaffed(ctx context.Context) (list []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Container.Image != "" {
+		if s.staffed(e) {
 			there[e.ID] = true
 			list = append(list, e.ID)
 		}
@@ -107,23 +108,25 @@ func (s *Service) allStaffed(ctx context.Context) (list []string, err error) {
 	f := &s.force
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var others []string
 	for endpoint, q := range f.squads {
 		switch {
 		case there[endpoint]:
 		case len(q.hands) > 0:
-			list = append(list, endpoint)
+			others = append(others, endpoint)
 		default:
 			delete(f.squads, endpoint)
 		}
 	}
-	return list, nil
+	slices.Sort(others)
+	return append(list, others...), nil
 }
 
 // settle says when to look again.
 func (f *workforce) settle(now Instant) Instant {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.next = now.Add(resyncPeriod)
+	f.next = f.patrol(now, resyncPeriod)
 	if !f.listing {
 		f.next = min(f.next, f.listAt)
 	}
@@ -170,9 +173,9 @@ func (s *Service) staffOne(ctx context.Context, now Instant, e *Endpoint) error 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q.note(d)
-	q.looked, q.next = now, sooner(q.next, d.Next)
+	q.looked, q.next = now, sooner(sooner(q.next, d.Next), q.due(now, initTimeout(e)))
 	if len(q.hands) > 0 || st.Queued > st.QueuedLow {
-		q.next = sooner(q.next, now.Add(staffPeriod))
+		q.next = sooner(q.next, f.patrol(now, staffPeriod))
 	}
 	return nil
 }
@@ -190,7 +193,7 @@ func (s *Service) disband(ctx context.Context, now Instant, endpoint string) err
 	q.log, q.backoff, q.lastEnd = nil, Backoff{}, ""
 	for _, h := range q.hands {
 		h.end(killGrace)
-		q.next = sooner(q.next, now.Add(staffPeriod))
+		q.next = sooner(q.next, f.patrol(now, staffPeriod))
 	}
 	return nil
 }
@@ -224,16 +227,16 @@ func (s *Service) act(e *Endpoint, d Decision, url string) error {
 		q.spare = nil // they were among those that were spare
 	}
 	waiting := d.Want - q.live() - d.Start
-	for w, h := range q.hands {
+	for _, h := range q.byID() {
 		switch {
 		case !h.noRoom || h.stop:
 		case len(fresh) > 0: // it has waited for room and goes first
 			fresh = fresh[1:]
-			h.order(s.workerSpec(e, w, url), d.At)
+			h.order(s.workerSpec(e, h.id, url), d.At)
 		case waiting > 0:
 			waiting--
 		default:
-			delete(q.hands, w)
+			delete(q.hands, h.id)
 		}
 	}
 	for _, h := range fresh {

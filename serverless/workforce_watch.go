@@ -12,9 +12,7 @@ func (s *Service) attend(ctx context.Context, now Instant, e *Endpoint) ([]Worke
 	f := &s.force
 	crew := map[WorkerID]crewView{}
 	for _, v := range s.crew.views(e.ID) {
-		if !v.Local {
-			crew[v.ID] = v
-		}
+		crew[v.ID] = v
 	}
 	f.mu.Lock()
 	q := f.squad(e.ID)
@@ -23,16 +21,16 @@ func (s *Service) attend(ctx context.Context, now Instant, e *Endpoint) ([]Worke
 		q.version, q.backoff = e.Version, Backoff{} // whatever was wrong may be right now
 	}
 	fails := q.backoff.Fails
-	left := map[*hand]OpKind{}
+	var left []bereft
 	views := make([]WorkerView, 0, len(q.hands))
-	for id, h := range q.hands {
-		v, here := crew[id]
+	for _, h := range q.byID() {
+		v, here := crew[h.id]
 		h.belong(e)
 		switch {
 		case h.ended && !h.lost && h.blame:
-			left[h] = OpLose
+			left = append(left, bereft{h, OpLose})
 		case h.gone, h.ended && !h.lost:
-			left[h] = OpRelease
+			left = append(left, bereft{h, OpRelease})
 		}
 		q.look(h, v, here, now, initTimeout(e))
 		if !h.gone {
@@ -45,12 +43,18 @@ func (s *Service) attend(ctx context.Context, now Instant, e *Endpoint) ([]Worke
 	if b.Fails > fails { // the pauses keep this from being many lines
 		s.log.Warn("workers do not start", "endpoint", e.ID, "fails", b.Fails, "reason", b.Reason)
 	}
-	for h, kind := range left {
-		if err := s.bereave(ctx, q, h, kind); err != nil {
+	for _, l := range left {
+		if err := s.bereave(ctx, q, l.hand, l.kind); err != nil {
 			return nil, err
 		}
 	}
 	return views, nil
+}
+
+// A bereft worker is gone, and what it had is taken from it by ops of a kind.
+type bereft struct {
+	hand *hand
+	kind OpKind
 }
 
 // look notes what has become of a worker and whether it is to go.
@@ -78,7 +82,7 @@ func (q *squad) look(h *hand, v crewView, here bool, now Instant, limit time.Dur
 		q.lastEnd, q.lastEndAt = "it was not heard of any more", now
 		q.judge(h, now, "a worker was not heard of any more")
 		h.end(killGrace)
-	case !here && h.seen.State == FleetUp && max(At(h.seen.Started), h.ordered).Add(limit) <= now:
+	case !here && h.seen.State == FleetUp && h.initBy(limit) <= now:
 		q.lastEnd, q.lastEndAt = "it never came for a job", now
 		q.judge(h, now, "a worker ran for "+limit.String()+" and never came for a job")
 		h.end(killGrace)
@@ -105,7 +109,7 @@ func (q *squad) judge(h *hand, now Instant, reason string) {
 // not done a job stays for a while: its log says why.
 func (q *squad) bury(now Instant) {
 	var last *hand
-	for _, h := range q.hands {
+	for _, h := range q.byID() {
 		if h.ended && !h.stop && h.failed && (last == nil || h.endedAt > last.endedAt) {
 			last = h
 		}

@@ -125,6 +125,24 @@ func (r *Runtime) scriptOf(image string) *Script {
 	return &r.scripts[i] // the last one matches everything
 }
 
+// AddScript has containers that are made from now on behave by s, before the scripts
+// there are.
+func (r *Runtime) AddScript(s Script) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scripts = append([]Script{s}, r.scripts...)
+}
+
+// Kill ends a container by itself, as a crash does. One that is not there: nothing.
+func (r *Runtime) Kill(podID string, exitCode int, reason string) {
+	r.mu.Lock()
+	if c := r.containers[podID]; c != nil && c.state.Phase < pods.Down {
+		r.end(c, pods.State{Phase: pods.Down, ExitCode: exitCode, Reason: reason})
+	}
+	r.mu.Unlock()
+	r.deliver()
+}
+
 // cancel makes the timer of the next stage do nothing.
 func (c *simContainer) cancel() {
 	c.epoch++
