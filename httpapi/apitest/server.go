@@ -117,6 +117,27 @@ func (s *Server) Endpoint(id string) *double.Script {
 	return script
 }
 
+// Image has a function run the jobs of every endpoint whose image has this name, in workers
+// that the scaler starts and stops: see double.Server.Image. o may be nil.
+func (s *Server) Image(name string, w func(context.Context, *serverless.Task) ([]byte, error), o *double.ImageOptions) {
+	s.t.Helper()
+	s.must(s.Double.Image(name, serverless.WorkerFunc(w), o))
+}
+
+// ImageScript is the script of the workers of an image, which is made if there is none.
+func (s *Server) ImageScript(name string, o *double.ImageOptions) *double.Script {
+	s.t.Helper()
+	script, err := s.Double.ImageScript(name, o)
+	s.must(err)
+	return script
+}
+
+// Declare makes an endpoint with an id of one's own: see double.Server.Declare.
+func (s *Server) Declare(id string, settings any) {
+	s.t.Helper()
+	s.must(s.Double.Declare(s.ctx, id, settings))
+}
+
 // Queue makes an endpoint without a worker.
 func (s *Server) Queue(id string) { s.t.Helper(); s.must(s.Double.Queue(s.ctx, id)) }
 

@@ -39,6 +39,14 @@
 // [Server.Endpoint] is an endpoint without a worker: outcomes in order, for inputs that
 // match.
 //
+// # Scaling
+//
+// [Server.Image] says what workers of an image run. Endpoints with that image, made by
+// POST /v2/serverless or [Server.Declare], have workers as in the product: the scaler starts
+// them for jobs, in containers that take their cold start, replaces them at a release, backs
+// off when they crash, and ends them when they are idle, each at its instant of the clock.
+// The faults of pods happen to them, too. [Server.ImageScript] is one without a function.
+//
 // # Journal
 //
 // [Server.FindRequests], [Server.FindJobs] and [Server.FindWebhooks] select what happened,

@@ -324,6 +324,9 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	fault := w.faults.faultOf(x)
 	w.journal.add(x.entry)
 	defer w.record(x, tap, rec)
+	if x.op != nil && x.op.Area == "endpoints" && r.Method != http.MethodGet {
+		defer w.kick() // the scaler looks at what has become of the endpoint
+	}
 	if fault == nil {
 		w.api.ServeHTTP(rec, r)
 		return

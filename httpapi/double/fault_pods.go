@@ -112,8 +112,10 @@ func faultScripts() []memory.Script {
 // A podRuntime is the product's simulation, with the faults that happen to containers.
 type podRuntime struct {
 	pods.Runtime
-	faults *faults
+	faults  *faults
+	watched func() // called once, when somebody watches
 
+	once  sync.Once
 	mu    sync.Mutex
 	found map[string]taken // by pod
 }
@@ -146,6 +148,25 @@ func (r *podRuntime) Ensure(ctx context.Context, s pods.Spec) error {
 		s.Image = t.image
 	}
 	return r.Runtime.Ensure(ctx, s)
+}
+
+// faulty reports whether a fault has found a container.
+func (r *podRuntime) faulty(podID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.found[podID].image != ""
+}
+
+// Watch says when it has begun: what happens before that is not told.
+func (r *podRuntime) Watch(ctx context.Context, f func(pods.State)) error {
+	n, ok := pods.As[pods.Notifier](r.Runtime)
+	if !ok {
+		return r.Runtime.Watch(ctx, f)
+	}
+	defer n.Notify(f)()
+	r.once.Do(r.watched)
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (r *podRuntime) Remove(ctx context.Context, podID string, grace time.Duration) error {

@@ -21,9 +21,9 @@ type queue struct {
 	now    func() serverless.Instant
 	kick   func() // has the services look
 
-	mortal    sync.Mutex // held for one move at a time while workers may die
-	listening chan struct{}
-	once      sync.Once
+	mortal  sync.Mutex // held for one move at a time while workers may die
+	listens func()     // called once events come
+	once    sync.Once
 }
 
 // Unwrap gives the powers of the queue inside.
@@ -35,7 +35,7 @@ func (q *queue) Watch(ctx context.Context, f func([]serverless.Event)) error {
 		q.act.events(evs)
 		q.jobs.events(ctx, evs)
 		f(evs)
-		q.once.Do(func() { close(q.listening) })
+		q.once.Do(q.listens)
 		q.kick()
 	})
 }
@@ -122,7 +122,7 @@ func (q *queue) applyOne(ctx context.Context, now serverless.Instant, ops []serv
 	defer q.mortal.Unlock()
 	lost, die := q.act.fate(&ops[0])
 	if die {
-		if err := q.die(ctx, now, &ops[0]); err != nil {
+		if err := q.die(ctx, &ops[0]); err != nil {
 			return err
 		}
 	}
@@ -137,17 +137,28 @@ func (q *queue) applyOne(ctx context.Context, now serverless.Instant, ops []serv
 
 // die ends a worker as if its process had: all its jobs are lost. One of this process is
 // followed by another with a new id.
-func (q *queue) die(ctx context.Context, now serverless.Instant, op *serverless.Op) error {
+func (q *queue) die(ctx context.Context, op *serverless.Op) error {
 	lost, end := q.act.kill(runKey{op.Ref, op.Worker})
-	ops := make([]serverless.Op, len(lost))
-	for i, ref := range lost {
-		ops[i] = serverless.Op{Ref: ref, Kind: serverless.OpLose, Worker: op.Worker}
-	}
-	err := q.JobQueue.Apply(ctx, now, ops, make([]serverless.Result, len(ops)))
+	err := q.lose(ctx, op.Worker, lost)
 	if end != nil {
 		end()
 	}
 	return err
+}
+
+// lose takes jobs from a worker that is dead.
+func (q *queue) lose(ctx context.Context, w serverless.WorkerID, lost []serverless.Ref) error {
+	ops := make([]serverless.Op, len(lost))
+	for i, ref := range lost {
+		ops[i] = serverless.Op{Ref: ref, Kind: serverless.OpLose, Worker: w}
+	}
+	return q.JobQueue.Apply(ctx, q.now(), ops, make([]serverless.Result, len(ops)))
+}
+
+func sortRefs(refs []serverless.Ref) {
+	slices.SortFunc(refs, func(x, y serverless.Ref) int {
+		return cmp.Or(cmp.Compare(x.Endpoint, y.Endpoint), cmp.Compare(x.ID, y.ID))
+	})
 }
 
 func (q *queue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
@@ -216,6 +227,9 @@ func (a *activity) claimed(slots []serverless.Slot, ready []uint64, jobs []serve
 		}
 		if n < s.N {
 			seat.looked = ready[i]
+		}
+		if seat.local && !seat.waits {
+			a.version++ // the service has it among its workers by now
 		}
 		seat.waits = n == 0
 	}
@@ -294,6 +308,10 @@ func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 	if one == nil {
 		return nil, nil
 	}
+	if one.seat.hired { // its container ends, and the scaler takes its jobs from it
+		a.dead[k] = true
+		return nil, one.seat.end
+	}
 	if !one.seat.local {
 		a.dead[k] = true
 		return []serverless.Ref{k.Ref}, nil
@@ -308,8 +326,6 @@ func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 	next := &seat{seatKey: seatKey{k.Endpoint, workerID(k.Endpoint, one.seat.nth+1)}, local: true, nth: one.seat.nth + 1, capacity: one.seat.capacity}
 	a.seats[next.seatKey] = next
 	one.seat.capacity = 0
-	slices.SortFunc(lost, func(x, y serverless.Ref) int {
-		return cmp.Or(cmp.Compare(x.Endpoint, y.Endpoint), cmp.Compare(x.ID, y.ID))
-	})
+	sortRefs(lost)
 	return lost, one.seat.end
 }

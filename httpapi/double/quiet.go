@@ -18,6 +18,7 @@ import (
 // no rest for a while of wall time is given up on: it counts as resting until it moves.
 type activity struct {
 	queue serverless.JobQueue // without the wrapper
+	takes func(*seat) bool    // of a hired one: whether it is not to end
 
 	mu       sync.Mutex
 	version  uint64 // grows with every change of the stores
@@ -43,7 +44,8 @@ type seatKey struct {
 type seat struct {
 	seatKey
 	local    bool
-	nth      int // of the workers of an endpoint in this process, one after another
+	hired    bool // in a container
+	nth      int  // of the workers of an endpoint in this process, one after another
 	capacity int
 	running  int
 	waits    bool      // its last claim found nothing: it waits for a job
@@ -231,6 +233,9 @@ func (a *activity) missed(ctx context.Context, s *seat) bool {
 	if s.looked >= a.ready[s.endpoint] {
 		return false
 	}
+	if s.hired && !a.takes(s) {
+		return false
+	}
 	st, err := a.queue.Stats(ctx, 0, s.endpoint)
 	return err == nil && st.Queued > 0
 }
@@ -330,6 +335,7 @@ func (a *activity) rise(s *seat) {
 	if a.seats[s.seatKey] == s {
 		delete(a.seats, s.seatKey)
 	}
+	a.version++
 	a.changed()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,7 +70,8 @@ type Server struct {
 	world   *world
 	running bool
 	served  map[string]*local // by Handle: they survive a reset
-	books   map[string]*book  // by Endpoint: they do not
+	images  []*image          // by Image: so do they
+	books   map[string]*book  // by Endpoint and ImageScript: they do not
 }
 
 // New returns a server whose clock stands at Options.Start. It starts nothing. o may be
@@ -165,6 +167,9 @@ func (s *Server) Reset(ctx context.Context, seed uint64) error {
 			return err
 		}
 	}
+	for _, i := range s.images {
+		w.teach(i)
+	}
 	s.mu.Unlock()
 	old.retire()
 	if !running {
@@ -222,6 +227,56 @@ func (s *Server) HandleN(ctx context.Context, endpoint string, w serverless.Work
 		return err
 	}
 	s.served[endpoint] = l
+	return nil
+}
+
+// Image has workers of an image run in this process: endpoints that name it have as many
+// as the scaler of the product starts, which are on their way for as long as ImageOptions
+// say, take jobs, and end when they are idle. name is a pattern in which '*' stands for any
+// characters; what was set last comes first. Endpoints with images that nobody has named
+// are served by whoever comes for their jobs. The worker waits as one of Handle does; o may
+// be nil.
+func (s *Server) Image(name string, w serverless.Worker, o *ImageOptions) error {
+	i, err := newImage(name, w, o)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images = append(slices.DeleteFunc(s.images, func(old *image) bool { return old.pattern == name }), i)
+	s.world.teach(i)
+	return nil
+}
+
+// ImageScript is Image for workers that do what a script says, which is made if there is
+// none; o counts then.
+func (s *Server) ImageScript(name string, o *ImageOptions) (*Script, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := "image " + name // no endpoint has such an id
+	if b := s.books[key]; b != nil {
+		return &Script{b: b}, nil
+	}
+	b := &book{endpoint: name, sleep: s.world.sleep, hang: hang}
+	i, err := newImage(name, b, o)
+	if err != nil {
+		return nil, err
+	}
+	s.books[key] = b
+	s.world.teach(i)
+	return &Script{b: b}, nil
+}
+
+// Declare makes an endpoint with an id of one's own, which every key may use, or changes
+// it: settings are what POST /v2/serverless takes, as anything that is its JSON. Those that
+// are absent have their defaults; name is the id, type QUEUE, scaling by a queue delay of
+// 4 s, and cpu one of the catalog's.
+func (s *Server) Declare(ctx context.Context, id string, settings any) error {
+	w := s.current()
+	if err := w.declare(ctx, id, settings); err != nil {
+		return fmt.Errorf("double: endpoint %q: %w", id, err)
+	}
+	w.kick()
 	return nil
 }
 

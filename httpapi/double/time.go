@@ -16,15 +16,20 @@ const maxRounds = 10_000
 // Step is everything that is due at now and what follows from it at the same instant,
 // until all is at rest.
 func (w *world) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	w.steps++
 	for range maxRounds {
+		if err := w.release(ctx, now); err != nil {
+			return next, err
+		}
 		v := w.act.at()
-		if next, err = w.once(ctx, now); err != nil {
+		var more bool
+		if next, more, err = w.once(ctx, now); err != nil {
 			return next, err
 		}
 		if err := w.act.wait(ctx, now, w.settle); err != nil {
 			return next, err
 		}
-		if w.act.at() == v {
+		if !more && w.act.at() == v && !w.hasSoon() {
 			w.next = next
 			return next, nil
 		}
@@ -32,28 +37,70 @@ func (w *world) Step(ctx context.Context, now time.Time) (next time.Time, err er
 	return next, fmt.Errorf("double: it does not come to rest at %s", now.Format(time.RFC3339Nano))
 }
 
-// once has each service do what is due. What they start ends with the world and not with
-// the one who asks.
-func (w *world) once(ctx context.Context, now time.Time) (next time.Time, err error) {
+// soon has f called at this instant, when those before it have come to rest: what happens
+// at one instant happens in the same order every time.
+func (w *world) soon(f func(ctx context.Context)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queued = append(w.queued, f)
+}
+
+func (w *world) hasSoon() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queued) > 0
+}
+
+// pop is the first of what is to happen soon; nil: nothing.
+func (w *world) pop() (f func(ctx context.Context)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queued) > 0 {
+		f, w.queued = w.queued[0], w.queued[1:]
+	}
+	return f
+}
+
+// release has what is to happen soon happen, one after another.
+func (w *world) release(ctx context.Context, now time.Time) error {
+	for f := w.pop(); f != nil; f = w.pop() {
+		f(ctx)
+		if err := w.act.wait(ctx, now, w.settle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseAll does not wait: for the end, and where nobody holds the clock.
+func (w *world) releaseAll(ctx context.Context) {
+	for f := w.pop(); f != nil; f = w.pop() {
+		f(ctx)
+	}
+}
+
+// once has each service do what is due, and reports whether they have more to do now. What
+// they start ends with the world and not with the one who asks.
+func (w *world) once(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	a, err := w.services.Pods.Step(ctx, now)
 	if err != nil {
-		return next, err
+		return next, false, err
 	}
 	b, err := w.keep(ctx, now)
 	if err != nil {
-		return next, err
+		return next, false, err
 	}
 	c, err := w.services.Jobs.Step(ctx, now)
 	if err != nil {
-		return next, err
+		return next, false, err
 	}
 	for _, t := range [...]time.Time{a, b, c} {
 		if t.After(now) {
 			next = earlier(next, t)
 		}
 	}
-	return next, nil
+	return next, !c.IsZero() && !c.After(now), nil
 }
 
 // earlier is the earlier of two instants, where zero is never.
@@ -165,6 +212,11 @@ func (w *world) underWay(ctx context.Context, since time.Duration) (bool, error)
 	if w.act.working() {
 		return true, nil
 	}
+	if since <= podLimit {
+		if staffing, err := w.staffing(ctx); err != nil || staffing {
+			return err == nil, err
+		}
+	}
 	if at, err := w.queue.NextDelivery(ctx); err != nil || at != 0 {
 		return err == nil, err
 	}
@@ -177,6 +229,27 @@ func (w *world) underWay(ctx context.Context, since time.Duration) (bool, error)
 		}
 		if p.Seen.Status == pods.Provisioning || p.Seen.Status == pods.Starting || p.Want.Power == pods.Gone ||
 			p.Want.Power == pods.Off && p.Seen.Status == pods.Running {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// staffing reports whether a worker of an image that is known is on its way, or jobs wait
+// for one that will be.
+func (w *world) staffing(ctx context.Context) (bool, error) {
+	for e, err := range w.services.Jobs.Endpoints().List(ctx) {
+		if err != nil {
+			return false, err
+		}
+		if e.Container.Image == "" || e.Workers.Max == 0 || w.imageOf(e.Container.Image) == nil {
+			continue
+		}
+		h, err := w.services.Jobs.Health(ctx, e.ID)
+		if err != nil {
+			return false, err
+		}
+		if h.Workers.Initializing > 0 || h.Jobs.Queued > h.Jobs.QueuedLow || h.Jobs.Queued > 0 && h.Workers.Ready > 0 {
 			return true, nil
 		}
 	}

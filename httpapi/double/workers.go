@@ -27,14 +27,19 @@ func (w *world) join(ctx context.Context, l *local) error {
 	}
 	// It is waited for from now on, though its goroutine has not begun.
 	w.act.sit(l, 1, nil)
+	w.start(func(ctx context.Context) { w.live(ctx, l) })
+	return nil
+}
+
+// start has f run as long as the world lives, at most.
+func (w *world) start(f func(ctx context.Context)) {
 	w.mu.Lock()
-	w.locals = append(w.locals, l)
+	w.starts = append(w.starts, f)
 	w.mu.Unlock()
 	select {
 	case w.news <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // endpoint makes a shared endpoint, unless there is one.
@@ -137,12 +142,16 @@ func (w *world) sleep(ctx context.Context, d time.Duration) error {
 	}
 	t, _ := ctx.Value(taskKey{}).(*task)
 	over := make(chan struct{})
-	stop := w.clock.AfterFunc(w.clock.Now().Add(d), func() {
-		if t != nil {
-			w.act.rest(t.run, false) // before the clock goes on
+	wake := func() { close(over) }
+	if t != nil {
+		wake = func() {
+			w.soon(func(context.Context) {
+				w.act.rest(t.run, false) // before the clock goes on
+				close(over)
+			})
 		}
-		close(over)
-	})
+	}
+	stop := w.clock.AfterFunc(w.clock.Now().Add(d), wake)
 	defer stop()
 	if t != nil {
 		w.act.rest(t.run, true)

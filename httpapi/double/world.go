@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -39,7 +40,12 @@ type world struct {
 	jobs     *jobLog
 	secret   string // of webhooks
 	settle   time.Duration
+	catalog  catalog.Catalog
 
+	containers *memory.Runtime // of pods and of workers
+	crews      *crews
+
+	steps  int           // made; guarded by step
 	step   turn          // for one caller of Step at a time
 	next   time.Time     // what the last Step said; guarded by step
 	pinged time.Time     // when keep last did something; guarded by step
@@ -49,8 +55,11 @@ type world struct {
 	retired chan struct{} // closed when the world is to end
 
 	mu     sync.Mutex
-	locals []*local // to be served
+	images []*image                    // that workers are made of, the last one first
+	starts []func(ctx context.Context) // goroutines to be started
+	queued []func(ctx context.Context) // to happen at this instant, one after another
 	news   chan struct{}
+	heard  int // sources of events that are listened to
 }
 
 // A turn is a mutex that is waited for as a channel is: one that is held while the clock
@@ -63,8 +72,12 @@ func (t turn) Lock() { t <- struct{}{} }
 // Unlock ends it.
 func (t turn) Unlock() { <-t }
 
-// lease is how long a worker has a job without renewing: the product's default.
-const lease = 30 * time.Second
+// lease is how long a remote worker has a job without renewing: the product's default. One
+// of this process has it for good: the store ends with the process, too.
+const (
+	lease      = 30 * time.Second
+	localLease = 100 * 365 * 24 * time.Hour
+)
 
 // newWorld wires the product.
 func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
@@ -74,9 +87,10 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	}
 	stock := memory.NewJobs()
 	w.act = newActivity(stock)
+	w.act.takes = w.takes
 	now := func() serverless.Instant { return serverless.At(w.clock.Now()) }
 	w.jobs = newJobLog(stock, now)
-	w.queue = &queue{JobQueue: stock, act: w.act, faults: f, jobs: w.jobs, now: now, kick: w.kick, listening: w.ready}
+	w.queue = &queue{JobQueue: stock, act: w.act, faults: f, jobs: w.jobs, now: now, kick: w.kick, listens: w.listens}
 	w.pods = &podStore{Store: memory.NewPods(), act: w.act, faults: f, kick: w.kick}
 	endpoints := memory.NewEndpoints()
 	refs := pods.References{Pods: w.pods}
@@ -88,6 +102,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 		return nil, err
 	}
 	cat := *o.Catalog
+	w.catalog = cat
 	bills := billing.New(memory.NewBilling(), w.clock)
 	vols := volumes.New(memory.NewVolumes(), cat, &volumes.Options{
 		Clock: w.clock, Rand: w.chance.source("volumes"), InUse: refs, Meter: bills,
@@ -96,17 +111,22 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 		Clock: w.clock, Rand: w.chance.source("templates"), InUse: refs, Secrets: regs,
 	})
 	keyring := sshkeys.New(memory.NewSSHKeys())
+	w.containers = memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Seed: seed, Scripts: append(faultScripts(), o.Images...)})
+	rt := &podRuntime{Runtime: w.containers, faults: f, found: map[string]taken{}, watched: w.listens}
+	w.crews = &crews{world: w, list: map[string]*hired{}}
+	w.containers.Notify(func(st pods.State) { w.crews.heard(st, rt.faulty(st.PodID)) })
+	workers, err := podfleet.New(w.pods, cat, pods.Hosts(cat, rt), &podfleet.Options{Secrets: regs, Volumes: vols})
+	if err != nil {
+		return nil, fmt.Errorf("double: %w", err)
+	}
 	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
 		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs,
 		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
+		LocalLease: localLease, Fleet: &fleet{workers, w}, Lockstep: true, WorkerURL: func() string { return BaseURL + "/v2" },
 	})
-	rt := &podRuntime{
-		Runtime: memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Seed: seed, Scripts: append(faultScripts(), o.Images...)}),
-		faults:  f, found: map[string]taken{},
-	}
 	p, err := pods.New(w.pods, cat, pods.Hosts(cat, rt), &pods.Options{
 		Clock: w.clock, Rand: w.chance.source("pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
-		Meter: bills, Log: o.Logger,
+		Meter: bills, Log: o.Logger, Foreign: podfleet.IsWorker,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
@@ -159,6 +179,15 @@ func (u inUse) RegistryInUse(ctx context.Context, owner, id string) (bool, error
 	return false, nil
 }
 
+// listens notes that one of the two sources of events is listened to: queue and fleet.
+func (w *world) listens() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.heard++; w.heard == 2 {
+		close(w.ready)
+	}
+}
+
 // kick has the services look at what is due now.
 func (w *world) kick() {
 	w.act.kick()
@@ -177,13 +206,13 @@ func (w *world) run(ctx context.Context) error {
 	errs := make(chan error, 2)
 	all.Go(func() { errs <- w.services.Jobs.Listen(ctx) })
 	all.Go(func() { w.pump(ctx) })
-	for started := 0; ; {
+	for {
 		w.mu.Lock()
-		fresh := w.locals[started:]
-		started = len(w.locals)
+		fresh := w.starts
+		w.starts = nil
 		w.mu.Unlock()
-		for _, l := range fresh {
-			all.Go(func() { w.live(ctx, l) })
+		for _, f := range fresh {
+			all.Go(func() { f(ctx) })
 		}
 		select {
 		case <-w.news:
@@ -233,6 +262,7 @@ func (w *world) await(ctx context.Context, ended <-chan struct{}) error {
 		// Timers only: nothing is to happen any more but the end.
 		w.step.Lock()
 		err := w.clock.Advance(ctx, time.Minute)
+		w.releaseAll(ctx)
 		w.step.Unlock()
 		if err != nil {
 			return err
@@ -272,7 +302,9 @@ func (w *world) pump(ctx context.Context) {
 		kicks := w.act.kicks()
 		for {
 			v := w.act.at()
-			if _, err := w.once(ctx, now); err != nil || w.act.at() == v {
+			_, more, err := w.once(ctx, now)
+			w.releaseAll(ctx)
+			if err != nil || !more && w.act.at() == v {
 				break
 			}
 			kicks = w.act.kicks()
