@@ -75,6 +75,9 @@ func adminRoutes() []adminRoute {
 		{"DELETE", "/_test/endpoints/{endpoint}/script", "forget the outcomes of an endpoint", "", "OK", (*Server).adminClearScript},
 		{"POST", "/_test/endpoints/{endpoint}/queue", "make an endpoint without a worker", "", "OK", (*Server).adminQueue},
 
+		{"PUT", "/_test/endpoints/{endpoint}", "make an endpoint, or change it: the body is what POST /v2/serverless takes, and what is absent has its default", "Settings", "OK", (*Server).adminDeclare},
+		{"POST", "/_test/images", "add outcomes to the script of an image, which is made if there is none: endpoints with it have workers that the scaler starts and stops", "Image", "OK", (*Server).adminImage},
+
 		{"GET", "/_test/requests", "all requests with their answers", "", "Requests", func(s *Server, _ *http.Request) (any, error) {
 			return map[string]any{"requests": s.Requests()}, nil
 		}},
@@ -328,14 +331,34 @@ func (s *Server) adminScript(r *http.Request) (any, error) {
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	pages := make([]Outcome, len(in.Outcomes))
-	for i := range in.Outcomes {
-		pages[i] = in.Outcomes[i].outcome()
+	return addOutcomes(in.Outcomes, func() (*Script, error) { return s.Endpoint(r.Context(), r.PathValue("endpoint")) })
+}
+
+func (s *Server) adminImage(r *http.Request) (any, error) {
+	var in struct {
+		Image       string        `json:"image"`
+		ColdStartMS int64         `json:"coldStartMs"`
+		Concurrency int           `json:"concurrency"`
+		Outcomes    []outcomeBody `json:"outcomes"`
+	}
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	return addOutcomes(in.Outcomes, func() (*Script, error) {
+		return s.ImageScript(in.Image, &ImageOptions{ColdStart: time.Duration(in.ColdStartMS) * time.Millisecond, Concurrency: in.Concurrency})
+	})
+}
+
+// addOutcomes adds all outcomes to a script, or none.
+func addOutcomes(list []outcomeBody, find func() (*Script, error)) (any, error) {
+	pages := make([]Outcome, len(list))
+	for i := range list {
+		pages[i] = list[i].outcome()
 		if _, err := open(pages[i]); err != nil {
 			return nil, problem.New(problem.Invalid, fmt.Sprintf("/outcomes/%d: %v", i, err))
 		}
 	}
-	script, err := s.Endpoint(r.Context(), r.PathValue("endpoint"))
+	script, err := find()
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -343,6 +366,21 @@ func (s *Server) adminScript(r *http.Request) (any, error) {
 		if err := script.Add(o); err != nil {
 			return nil, invalid(err)
 		}
+	}
+	return done, nil
+}
+
+func (s *Server) adminDeclare(r *http.Request) (any, error) {
+	in := map[string]any{}
+	if err := read(r, &in); err != nil {
+		return nil, err
+	}
+	err := s.Declare(r.Context(), r.PathValue("endpoint"), in)
+	if e := (*problem.Error)(nil); errors.As(err, &e) {
+		return nil, e // with what is wrong of each setting
+	}
+	if err != nil {
+		return nil, invalid(err)
 	}
 	return done, nil
 }

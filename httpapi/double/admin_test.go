@@ -166,6 +166,23 @@ func TestAdminDoesWhatTheServerDoes(t *testing.T) {
 	}
 }
 
+func TestAdminScalesTheEndpointsOfAnImage(t *testing.T) {
+	a := newAdmin(t)
+	a.ask(200, "POST", "/_test/images", "/_test/images", `{"image":"org/worker:*","coldStartMs":20000,"outcomes":[{"afterMs":60000,"reply":"done"}]}`)
+	a.ask(200, "PUT", "/_test/endpoints/{endpoint}", "/_test/endpoints/e", `{"image":"org/worker:1","workers":{"max":3,"idleTimeout":30}}`)
+	job := run(t, a.Server, "e", `{"input":{}}`)
+	for _, tt := range []struct {
+		ms   string
+		want string
+	}{{"19999", "INITIALIZING"}, {"1", "RUNNING"}, {"60000", "IDLE"}, {"30000", ""}} {
+		a.ask(200, "POST", "/_test/clock/advance", "/_test/clock/advance", `{"ms":`+tt.ms+`}`)
+		if got := strings.Join(workers(t, a.Server, "e"), " "); got != tt.want {
+			t.Errorf("%v after the job: workers = %q, want %q", a.Now().Sub(double.DefaultStart), got, tt.want)
+		}
+	}
+	a.RequireJob(t, apitest.JobMatch{ID: job, Status: "COMPLETED", Output: "done"})
+}
+
 func TestAdminRefusesWithAReason(t *testing.T) {
 	a := newAdmin(t)
 	for _, tt := range []struct {
@@ -182,6 +199,11 @@ func TestAdminRefusesWithAReason(t *testing.T) {
 		{422, "POST", "/_test/seed", "/_test/seed", `{}`, "seed"},
 		{400, "POST", "/_test/seed", "/_test/seed", `{"seed":-1}`, "seed"},
 		{422, "POST", "/_test/faults", "/_test/faults", `{"name":"nonsense"}`, "worker-dies"},
+		{422, "POST", "/_test/images", "/_test/images", `{"outcomes":[]}`, "name"},
+		{422, "POST", "/_test/images", "/_test/images", `{"image":"i","coldStartMs":-1,"outcomes":[]}`, "cold start"},
+		{422, "POST", "/_test/images", "/_test/images", `{"image":"i","outcomes":[{}]}`, "/outcomes/0"},
+		{422, "PUT", "/_test/endpoints/{endpoint}", "/_test/endpoints/pods", `{"image":"i"}`, "reserved"},
+		{422, "PUT", "/_test/endpoints/{endpoint}", "/_test/endpoints/e", `{"image":"i","nonsense":1}`, "validation"},
 		{404, "DELETE", "/_test/faults/{id}", "/_test/faults/42", "", "no such fault"},
 		{422, "POST", "/_test/endpoints/{endpoint}/script", "/_test/endpoints/e/script", `{"outcomes":[{"hang":true},{}]}`, "/outcomes/1"},
 		{422, "POST", "/_test/endpoints/{endpoint}/script", "/_test/endpoints/pods/script", `{"outcomes":[]}`, "pods"},
