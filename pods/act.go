@@ -31,6 +31,7 @@ func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, er
 				return err
 			}
 			if pl != nil {
+				p.used(pl.Since)
 				p.Placement = *pl
 			}
 			order(p)

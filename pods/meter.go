@@ -43,16 +43,30 @@ type Meter interface {
 
 // use is what p holds now; ok is false when it holds nothing, or nobody meters it.
 func (p *Pod) use() (u Use, ok bool) {
-	if len(p.Placement.Claims) == 0 || p.Placement.Since.IsZero() {
+	u = Use{Owner: p.Owner, Kind: PodUse, ID: p.ID, From: p.Placement.Since}
+	switch {
+	case p.Placement.Since.IsZero():
 		return u, false
-	}
-	u = Use{Owner: p.Owner, Kind: PodUse, ID: p.ID, From: p.Placement.Since, Disk: p.Placement.DiskPrice}
-	if p.GPU != nil {
+	case len(p.Placement.Claims) == 0: // stopped
+		u.Disk = p.Placement.KeptPrice
+		return u, u.Disk > 0
+	case p.GPU != nil:
 		u.GPU = p.Placement.Price
-	} else {
+	default:
 		u.CPU = p.Placement.Price
 	}
+	u.Disk = p.Placement.DiskPrice
 	return u, true
+}
+
+// used ends what p holds at an instant, from which on it holds something else.
+func (p *Pod) used(now time.Time) {
+	u, ok := p.use()
+	if !ok {
+		return
+	}
+	u.To, p.Placement.Since = now, now
+	p.Used = append(p.Used, u)
 }
 
 // Uses returns what the pods of owner hold, and what they held and the meter does not have

@@ -72,6 +72,47 @@ func TestWhatAPodHoldsIsMeteredFromTheClaimToTheRelease(t *testing.T) {
 	want("in the end", uses())
 }
 
+func TestAStoppedPodIsMeteredForItsPersistentMountUntilItIsGone(t *testing.T) {
+	m := &tally{}
+	w := newWorld(t, func(s *setup) { s.options.Meter = m })
+	r := gpuPod()
+	r.Mounts = pods.Mounts{Persistent: &pods.PersistentMount{Size: 20, Path: "/data"}}
+	p := w.create(r)
+	w.advance(time.Hour)
+	w.act(p.ID, pods.Stop)
+	w.advance(time.Second) // it ends
+	w.advance(time.Hour)
+	started := w.clock.Now()
+	w.act(p.ID, pods.Start)
+	w.advance(time.Hour)
+	w.act(p.ID, pods.Stop)
+	w.advance(time.Second)
+	w.advance(time.Hour)
+	if err := w.Terminate(t.Context(), alice, p.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(0)
+	if len(m.uses) != 4 {
+		t.Fatalf("%d uses, want one each time that it was started or stopped: %+v", len(m.uses), m.uses)
+	}
+	const running, stopped = 70 * 0.10 / 730, 20 * 0.20 / 730
+	for i, u := range m.uses {
+		want := pods.Use{Owner: alice, Kind: pods.PodUse, ID: p.ID, From: start, To: u.To, GPU: 0.69, Disk: running}
+		if i > 0 {
+			want.From = m.uses[i-1].To
+		}
+		if i%2 == 1 {
+			want.GPU, want.Disk = 0, stopped
+		}
+		if diff := cmp.Diff(want, u, cmpopts.EquateApprox(0, 1e-9)); diff != "" || u.To.Sub(u.From) < time.Hour {
+			t.Errorf("use %d, until %v (-want +got):\n%s", i, u.To, diff)
+		}
+	}
+	if !m.uses[1].To.Equal(started) || !m.uses[3].To.Equal(w.clock.Now()) {
+		t.Errorf("stopped until %v and %v, want %v and now", m.uses[1].To, m.uses[3].To, started)
+	}
+}
+
 func TestWithoutAMeterNothingIsKept(t *testing.T) {
 	w := newWorld(t, nil)
 	p := w.running(cpuPod())

@@ -99,10 +99,7 @@ func (p *Pod) end(status Status, reason string, now time.Time) {
 	p.Seen.Status, p.Seen.Phase, p.Seen.Reason = status, Down, reason
 	p.Seen.Ports, p.Seen.IP = nil, ""
 	p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
-	if u, ok := p.use(); ok {
-		u.To = now
-		p.Used = append(p.Used, u)
-	}
+	p.used(now)
 	p.Placement.Claims, p.Placement.Devices = nil, nil
 	p.note(now, reason)
 }

@@ -20,7 +20,8 @@ func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) erro
 	err := s.placer.Place(ctx, w, func(_ Demand, pl Placement) error {
 		pl.Price = s.price(p)
 		if s.meter != nil {
-			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.catalog.Storage.Disk.Hourly(p.disks())
+			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.catalog.Storage.Disk.Hourly(p.Config.Disk+p.kept())
+			pl.KeptPrice = s.catalog.Storage.Stopped.Hourly(p.kept())
 		}
 		return commit(pl)
 	})
@@ -56,13 +57,13 @@ func (s *Service) price(p *Pod) float64 {
 	return math.Round(usd*1e6) / 1e6 // 3 x 0.34 is 1.02
 }
 
-// disks is how many GB of its host's disks p has.
-func (p *Pod) disks() int {
-	gb := p.Config.Disk
+// kept is how many GB of its host's disks p keeps when it is stopped, in the way in which
+// users pay for them: the container's disk is theirs while it runs.
+func (p *Pod) kept() int {
 	if m := p.Config.Mounts.Persistent; m != nil {
-		gb += m.Size
+		return m.Size
 	}
-	return gb
+	return 0
 }
 
 // noRoom says what there is no room for, and where.

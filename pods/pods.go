@@ -140,9 +140,11 @@ type Placement struct {
 	Devices []string
 	// Price is USD an hour while compute is held.
 	Price float64
-	// DiskPrice is USD an hour for the disks, and Since is when the claims were made:
-	// both are for the meter, and zero without one.
+	// DiskPrice is USD an hour for the disks while compute is held, KeptPrice for what is
+	// kept of them without it. Since is when the claims were made or given up. They are for
+	// the meter, and zero without one.
 	DiskPrice float64
+	KeptPrice float64
 	Since     time.Time
 }
 

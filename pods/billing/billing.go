@@ -6,7 +6,8 @@
 // too. So a restart loses nothing and counts nothing twice: what went on before it and is
 // gone after it counts up to the last time that it was seen.
 //
-// Where the interface is silent, we chose: buckets begin in UTC, weeks on Monday; a bucket
+// Where the interface is silent, we chose: a pod that is stopped is billed for its
+// persistent mount, as on the hosted service, and not for its container's disk; buckets begin in UTC, weeks on Monday; a bucket
 // in which nothing was used has no record; a month of a price is 730 hours; a window has at
 // most [MaxBuckets] buckets.
 package billing

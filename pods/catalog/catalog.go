@@ -17,7 +17,8 @@ type Catalog struct {
 
 // StoragePrices are what storage costs.
 type StoragePrices struct {
-	Disk            StoragePrice // of pods: container disks and persistent mounts
+	Disk            StoragePrice // container disks and persistent mounts, while compute is held
+	Stopped         StoragePrice // persistent mounts of pods that are stopped
 	Standard        StoragePrice // network volumes, as is HighPerformance
 	HighPerformance StoragePrice
 }

@@ -3,7 +3,7 @@ package catalog
 // Sample is a catalog of the public kind: ids as on the hosted service, plausible prices
 // and made-up stock. Each call returns a new one.
 func Sample() Catalog {
-	return Catalog{GPUs: sampleGPUs(), CPUs: sampleCPUs(), DataCenters: sampleDataCenters(), Storage: StoragePrices{Disk: 0.10, Standard: 0.07, HighPerformance: 0.14}}
+	return Catalog{GPUs: sampleGPUs(), CPUs: sampleCPUs(), DataCenters: sampleDataCenters(), Storage: StoragePrices{Disk: 0.10, Stopped: 0.20, Standard: 0.07, HighPerformance: 0.14}}
 }
 
 // sampleGPUs lists, for each type: memory, prices (secure, community, serverless) and the
