@@ -68,16 +68,16 @@
 //
 // A device of pods.Spec is its UUID, and nvidia.com/gpu=UUID for the Container Device
 // Interface (CDI): a specification made by nvidia-ctk has to name devices by UUID, as its
-// newer versions do by default. Which way a container gets its GPUs follows from what the
-// engine says of itself at Open.
+// newer versions do by default. GPUs that the host only counts are not handed over: an
+// engine that is told a number has the same ones for everybody. Which way a container gets
+// its GPUs follows from what the engine says of itself at Open.
 //
 //	Podman                               CDI, resolved by Podman: the container is made by
 //	                                     Podman's own API, because its Docker API has no
 //	                                     words for it and, as version 4, ignores requests
 //	Docker that knows CDI (from 25)      CDI, resolved by Docker, unless NVIDIA's toolkit
 //	                                     is there and CDI has found no GPUs
-//	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"; also for
-//	                                     GPUs without names
+//	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"
 //	Docker with neither, on this machine CDI, resolved here from Options.CDIDirs
 //
 // What is resolved here comes to device nodes, bind mounts, environment and groups. The
@@ -89,7 +89,8 @@
 // A pod whose GPUs did not arrive is Failed, with the reason, and does not run. What is
 // looked at is what the engine shows of the container: device requests and nodes before it
 // is started, and with Podman, which shows them then, the nodes once it is. Capabilities
-// say that there are GPUs when one of these ways leads to any.
+// say that there are GPUs when one of these ways led to any at Open. Where Docker has
+// NVIDIA's toolkit, pods without GPUs are kept from asking it for some in their environment.
 //
 // # An engine that goes away
 //

@@ -22,6 +22,7 @@ type engine struct {
 	cores     int
 	memory    int64
 	gpus      gpuFacts
+	gives     bool // there are GPUs that it can be made to hand over
 	networks  bool // keeps networks of users apart, and finds containers by name in them
 	diskLimit bool
 	driver    string // of storage, for who reads the log
@@ -64,6 +65,7 @@ func (r *Runtime) probe(ctx context.Context) error {
 	info := answer.Info
 	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
 	r.engine.gpus = r.gpuFacts(info)
+	r.engine.gives = r.engine.gpus.gives(r.opts.CDIDirs)
 	if err := r.probeNetworks(ctx); err != nil {
 		return err
 	}

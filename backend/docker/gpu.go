@@ -1,12 +1,10 @@
 package docker
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/moby/moby/api/types/container"
@@ -57,14 +55,14 @@ func (r *Runtime) gpuFacts(info system.Info) gpuFacts {
 	return f
 }
 
-// way is how GPUs are handed over: named ones, or any.
-func (f gpuFacts) way(named bool) way {
+// way is how GPUs are handed over.
+func (f gpuFacts) way() way {
 	switch {
 	case f.podman:
 		return byPodman
-	case named && len(f.cdi) > 0 && (f.found || !f.nvidia):
+	case len(f.cdi) > 0 && (f.found || !f.nvidia):
 		return byCDI
-	case f.nvidia, !named, !f.local:
+	case f.nvidia, !f.local:
 		return byRequest // an engine that cannot says what it lacks
 	}
 	return byEdits
@@ -73,7 +71,7 @@ func (f gpuFacts) way(named bool) way {
 // gives says whether there are GPUs that can be handed over. The directories are those of
 // Options.CDIDirs.
 func (f gpuFacts) gives(dirs []string) bool {
-	switch f.way(true) {
+	switch f.way() {
 	case byRequest:
 		return f.nvidia
 	case byCDI:
@@ -96,57 +94,56 @@ type grant struct {
 	shows    []string // see labelGPUs
 }
 
+// unseen keeps NVIDIA's runtime from showing GPUs to a container whose image or owner asks for
+// them in the environment: where it is Docker's default it does, and they may be another's.
+const unseen = "NVIDIA_VISIBLE_DEVICES=void"
+
 // grant is how the container of s is given its GPUs.
 func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
+	facts := r.engine.gpus
 	if s.GPUs == 0 && len(s.Devices) == 0 {
-		return grant{}, nil
+		if facts.nvidia {
+			g.edits.env = []string{unseen}
+		}
+		return g, nil
+	}
+	if len(s.Devices) == 0 || len(s.Devices) != s.GPUs {
+		// An engine that is told how many has the same ones for everybody.
+		return g, fmt.Errorf("it is to have %d GPUs, and the host named %d", s.GPUs, len(s.Devices))
 	}
 	names := qualified(s.Devices)
-	switch r.engine.gpus.way(len(names) > 0) {
+	switch facts.way() {
 	case byCDI:
 		g.requests, g.shows = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
 		return g, nil
 	case byRequest:
-		request := container.DeviceRequest{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}
+		g.requests = []container.DeviceRequest{{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}}
 		g.shows = s.Devices
-		if len(s.Devices) == 0 {
-			request.Count = s.GPUs
-			g.shows = []string{counted(s.GPUs)}
-		}
-		g.requests = []container.DeviceRequest{request}
 		return g, nil
-	}
-	if len(names) == 0 {
-		return g, errors.New("its GPUs have no names, without which this engine hands out none")
 	}
 	all, err := resolve(r.opts.CDIDirs, names)
+	if err == nil && !facts.podman {
+		g.edits, err = translate(all)
+	}
+	if g.shows = nodes(all); err == nil && len(g.shows) == 0 {
+		err = fmt.Errorf("the CDI specification of %s names no device nodes", strings.Join(names, ", "))
+	}
 	if err != nil {
-		return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
+		return grant{}, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 	}
-	if g.shows = nodes(all); len(g.shows) == 0 {
-		return g, fmt.Errorf("its GPUs cannot be handed over: the CDI specification of %s names no device nodes", strings.Join(names, ", "))
-	}
-	if r.engine.podman {
+	if facts.podman {
 		g.names = names
-		return g, nil
-	}
-	if g.edits, err = translate(all); err != nil {
-		return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 	}
 	return g, nil
 }
 
-// counted is what labelGPUs has of a request for any GPUs.
-func counted(n int) string { return "any " + strconv.Itoa(n) }
-
 // apply has a container made with its GPUs. What c points to stays as it is.
 func (g grant) apply(c client.ContainerCreateOptions) client.ContainerCreateOptions {
-	if len(g.shows) == 0 {
-		return c
-	}
 	config, host := *c.Config, *c.HostConfig
-	config.Labels = maps.Clone(config.Labels)
-	config.Labels[labelGPUs] = strings.Join(g.shows, ",")
+	if len(g.shows) > 0 {
+		config.Labels = maps.Clone(config.Labels)
+		config.Labels[labelGPUs] = strings.Join(g.shows, ",")
+	}
 	config.Env = slices.Concat(config.Env, g.edits.env)
 	host.DeviceRequests, host.Devices = g.requests, g.edits.devices
 	host.Mounts = slices.Concat(host.Mounts, g.edits.mounts)
@@ -185,6 +182,6 @@ func arrived(c *container.InspectResponse) error {
 func shows(host *container.HostConfig, want string) bool {
 	return slices.ContainsFunc(host.Devices, func(d container.DeviceMapping) bool { return d.PathInContainer == want }) ||
 		slices.ContainsFunc(host.DeviceRequests, func(q container.DeviceRequest) bool {
-			return slices.Contains(q.DeviceIDs, want) || want == counted(q.Count)
+			return slices.Contains(q.DeviceIDs, want)
 		})
 }

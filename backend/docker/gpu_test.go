@@ -19,25 +19,21 @@ import (
 func TestTheWayOfGPUsIsTheEnginesOwnWhereItHasOne(t *testing.T) {
 	dirs := []string{"/etc/cdi"}
 	for _, tt := range []struct {
-		name   string
-		facts  gpuFacts
-		named  way
-		anyOne way
+		name  string
+		facts gpuFacts
+		want  way
 	}{
-		{"Podman", gpuFacts{podman: true, local: true}, byPodman, byPodman},
-		{"Docker with CDI that has found GPUs", gpuFacts{local: true, cdi: dirs, found: true}, byCDI, byRequest},
-		{"Docker with CDI that does not say what it has found", gpuFacts{local: true, cdi: dirs}, byCDI, byRequest},
-		{"Docker with both, and GPUs found by CDI", gpuFacts{local: true, cdi: dirs, found: true, nvidia: true}, byCDI, byRequest},
-		{"Docker with both, and no GPUs found by CDI", gpuFacts{local: true, cdi: dirs, nvidia: true}, byRequest, byRequest},
-		{"Docker with NVIDIA's toolkit", gpuFacts{local: true, nvidia: true}, byRequest, byRequest},
-		{"Docker with neither", gpuFacts{local: true}, byEdits, byRequest},
-		{"Docker with neither, elsewhere", gpuFacts{}, byRequest, byRequest},
+		{"Podman", gpuFacts{podman: true, local: true}, byPodman},
+		{"Docker with CDI that has found GPUs", gpuFacts{local: true, cdi: dirs, found: true}, byCDI},
+		{"Docker with CDI that does not say what it has found", gpuFacts{local: true, cdi: dirs}, byCDI},
+		{"Docker with both, and GPUs found by CDI", gpuFacts{local: true, cdi: dirs, found: true, nvidia: true}, byCDI},
+		{"Docker with both, and no GPUs found by CDI", gpuFacts{local: true, cdi: dirs, nvidia: true}, byRequest},
+		{"Docker with NVIDIA's toolkit", gpuFacts{local: true, nvidia: true}, byRequest},
+		{"Docker with neither", gpuFacts{local: true}, byEdits},
+		{"Docker with neither, elsewhere", gpuFacts{}, byRequest},
 	} {
-		if got := tt.facts.way(true); got != tt.named {
-			t.Errorf("%s: way of named GPUs is %d, want %d", tt.name, got, tt.named)
-		}
-		if got := tt.facts.way(false); got != tt.anyOne {
-			t.Errorf("%s: way of any GPUs is %d, want %d", tt.name, got, tt.anyOne)
+		if got := tt.facts.way(); got != tt.want {
+			t.Errorf("%s: way is %d, want %d", tt.name, got, tt.want)
 		}
 	}
 }
@@ -87,21 +83,24 @@ func TestGPUsAreGivenWhereThereAreAny(t *testing.T) {
 }
 
 func TestGPUsAreAskedForByTheirNames(t *testing.T) {
-	named, some := pods.Spec{GPUs: 2, Devices: []string{"GPU-a", "GPU-b"}}, pods.Spec{GPUs: 2}
-	cdiToo := gpuFacts{cdi: []string{"/etc/cdi"}}
+	spec := pods.Spec{GPUs: 2, Devices: []string{"GPU-a", "GPU-b"}}
 	for _, tt := range []struct {
 		name  string
 		facts gpuFacts
-		spec  pods.Spec
 		want  container.DeviceRequest
 		label string
 	}{
-		{"by CDI", cdiToo, named, container.DeviceRequest{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"}}, "nvidia.com/gpu=GPU-a,nvidia.com/gpu=GPU-b"},
-		{"by request", gpuFacts{nvidia: true}, named, container.DeviceRequest{Driver: "nvidia", DeviceIDs: []string{"GPU-a", "GPU-b"}, Capabilities: [][]string{{"gpu"}}}, "GPU-a,GPU-b"},
-		{"any", cdiToo, some, container.DeviceRequest{Driver: "nvidia", Count: 2, Capabilities: [][]string{{"gpu"}}}, "any 2"},
+		{
+			"by CDI", gpuFacts{cdi: []string{"/etc/cdi"}},
+			container.DeviceRequest{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"}}, "nvidia.com/gpu=GPU-a,nvidia.com/gpu=GPU-b",
+		},
+		{
+			"by request", gpuFacts{nvidia: true},
+			container.DeviceRequest{Driver: "nvidia", DeviceIDs: []string{"GPU-a", "GPU-b"}, Capabilities: [][]string{{"gpu"}}}, "GPU-a,GPU-b",
+		},
 	} {
 		r := &Runtime{engine: engine{gpus: tt.facts}}
-		g, err := r.grant(tt.spec)
+		g, err := r.grant(spec)
 		if err != nil {
 			t.Errorf("%s: grant = %v, want nil", tt.name, err)
 		}
@@ -118,6 +117,34 @@ func TestGPUsAreAskedForByTheirNames(t *testing.T) {
 		made.HostConfig.DeviceRequests = nil
 		if err := arrived(made); err == nil || !strings.Contains(err.Error(), "did not arrive") {
 			t.Errorf("%s: arrived = %v of a container without, want an error", tt.name, err)
+		}
+	}
+}
+
+func TestGPUsWithoutNamesAreNotHandedOver(t *testing.T) {
+	for _, facts := range []gpuFacts{{podman: true, local: true}, {nvidia: true}, {cdi: []string{"/etc/cdi"}}, {local: true}} {
+		for _, s := range []pods.Spec{{GPUs: 2}, {GPUs: 2, Devices: []string{"GPU-a"}}} {
+			r := &Runtime{engine: engine{gpus: facts}}
+			if g, err := r.grant(s); err == nil || !strings.Contains(err.Error(), "2 GPUs") {
+				t.Errorf("%+v: grant to %+v = %+v, %v, want it refused", facts, s, g, err)
+			}
+		}
+	}
+}
+
+func TestAPodWithoutGPUsCannotAskNVIDIAsRuntimeForSome(t *testing.T) {
+	for want, facts := range map[string]gpuFacts{unseen: {nvidia: true}, "": {local: true}} {
+		r := &Runtime{engine: engine{gpus: facts}}
+		g, err := r.grant(pods.Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := made(g)
+		if got := strings.Join(c.Config.Env, " "); got != want {
+			t.Errorf("%+v: environment %q, want %q", facts, got, want)
+		}
+		if err := arrived(c); err != nil || len(c.HostConfig.DeviceRequests) > 0 {
+			t.Errorf("%+v: the container has requests %v, and arrived = %v, want neither", facts, c.HostConfig.DeviceRequests, err)
 		}
 	}
 }

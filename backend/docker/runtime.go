@@ -112,7 +112,7 @@ func (r *Runtime) readPods() error {
 func (r *Runtime) Capabilities() pods.Capabilities {
 	return pods.Capabilities{
 		Pull: true, DiskLimit: r.engine.diskLimit, Networks: r.engine.networks,
-		GPUs: r.engine.gpus.gives(r.opts.CDIDirs),
+		GPUs: r.engine.gives,
 	}
 }
 
