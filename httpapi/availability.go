@@ -167,6 +167,19 @@ func (c *call) queryChoices(name string, values ...string) ([]string, error) {
 	return list, nil
 }
 
+// querySet is a list of some of the values of a closed set.
+func querySet[S ~string](c *call, name string, set []S) (list []S, err error) {
+	values := make([]string, len(set))
+	for i, s := range set {
+		values[i] = string(s)
+	}
+	given, err := c.queryChoices(name, values...)
+	for _, s := range given {
+		list = append(list, S(s))
+	}
+	return list, err
+}
+
 // queryMatches is a list of values of one form, which want names.
 func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]string, error) {
 	list := c.queryList(name)

@@ -209,16 +209,25 @@ func getDataCenter(c *call) error {
 }
 
 // dataCenterFilter reads which data centers are listed: any of the
-// regions, all of the volume types and certifications.
+// regions, all of the volume types and certifications. Certifications are what a catalog
+// says, so none is unknown.
 func (c *call) dataCenterFilter() (func(catalog.DataCenter) bool, error) {
-	regions, volumes, compliance := c.queryList("regions"), c.queryList("networkVolumeTypes"), c.queryList("compliance")
+	regions, err := querySet(c, "regions", catalog.Regions())
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := querySet(c, "networkVolumeTypes", []catalog.VolumeType{catalog.Standard, catalog.HighPerformance})
+	if err != nil {
+		return nil, err
+	}
+	compliance := c.queryList("compliance")
 	global := c.query("globalNetwork")
 	wanted, err := c.queryFlag("globalNetwork")
 	if err != nil {
 		return nil, err
 	}
 	return func(d catalog.DataCenter) bool {
-		return (len(regions) == 0 || slices.Contains(regions, string(d.Region))) &&
+		return (len(regions) == 0 || slices.Contains(regions, d.Region)) &&
 			(global == "" || d.GlobalNetwork == wanted) &&
 			containsAll(d.Compliance, compliance) && containsAll(d.Volumes, volumes)
 	}, nil
@@ -236,6 +245,6 @@ func (c *call) queryList(name string) (list []string) {
 	return list
 }
 
-func containsAll[S ~string](have []S, want []string) bool {
-	return !slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(have, S(w)) })
+func containsAll[S ~string](have, want []S) bool {
+	return !slices.ContainsFunc(want, func(w S) bool { return !slices.Contains(have, w) })
 }

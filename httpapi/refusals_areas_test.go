@@ -62,6 +62,8 @@ func moreRefusals() []refusal {
 		{"GET /v2/catalog/templates", "", 401, "missing bearer token", []string{"Authorization:"}},
 		{"GET /v2/catalog/templates", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
 		{"GET /v2/catalog/templates?source=mine", "", 422, "source must be one of official, verified, community", nil},
+		{"GET /v2/catalog/datacenters?regions=EUROPE,MARS", "", 422, "regions must be one of NORTH_AMERICA, SOUTH_AMERICA, EUROPE, ASIA, MIDDLE_EAST, AFRICA, OCEANIA, ANTARCTICA, UNKNOWN", nil},
+		{"GET /v2/catalog/datacenters?networkVolumeTypes=TAPE", "", 422, "networkVolumeTypes must be one of STANDARD, HIGH_PERFORMANCE", nil},
 		{"GET /v2/account/ssh-keys", "", 401, "missing bearer token", []string{"Authorization:"}},
 		{"GET /v2/account/ssh-keys", "", 401, "missing bearer token", []string{"Authorization: Bearer"}},
 		{"GET /v2/account/ssh-keys", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},

@@ -106,6 +106,11 @@ const (
 	UnknownRegion Region = "UNKNOWN"
 )
 
+// Regions are all regions.
+func Regions() []Region {
+	return []Region{NorthAmerica, SouthAmerica, Europe, Asia, MiddleEast, Africa, Oceania, Antarctica, UnknownRegion}
+}
+
 // A VolumeType is a tier of network storage.
 type VolumeType string
 
