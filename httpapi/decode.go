@@ -272,7 +272,8 @@ func (o *object) list(name string) []jsontext.Value {
 	return vs
 }
 
-// strings takes an array of strings; nil when it is absent.
+// strings takes an array of strings; nil when it is absent. An element of another type is
+// an empty one, so that the others keep their places.
 func (o *object) strings(name string) []string {
 	vs := o.list(name)
 	if vs == nil {
@@ -282,6 +283,7 @@ func (o *object) strings(name string) []string {
 	for i, v := range vs {
 		if v.Kind() != '"' {
 			o.faults.Add(problem.Invalid, o.pointer(name)+"/"+strconv.Itoa(i), "must be a string")
+			ss = append(ss, "")
 			continue
 		}
 		ss = append(ss, unquote(v))
@@ -289,7 +291,8 @@ func (o *object) strings(name string) []string {
 	return ss
 }
 
-// objects takes an array of objects; nil when it is absent.
+// objects takes an array of objects; nil when it is absent. An element of another type is
+// an empty one, as in strings.
 func (o *object) objects(name string) []*object {
 	vs := o.list(name)
 	if vs == nil {
@@ -299,7 +302,9 @@ func (o *object) objects(name string) []*object {
 	out := make([]*object, 0, len(vs))
 	for i, v := range vs {
 		if v.Kind() != '{' {
-			o.faults.Add(problem.Invalid, list.pointer(strconv.Itoa(i)), "must be an object")
+			place := list.pointer(strconv.Itoa(i))
+			o.faults.Add(problem.Invalid, place, "must be an object")
+			out = append(out, &object{path: place, faults: o.faults})
 			continue
 		}
 		out = append(out, list.nested(strconv.Itoa(i), v))

@@ -70,7 +70,7 @@ func moreRefusals() []refusal {
 		{"PUT /v2/account/ssh-keys", "", 400, "the body is empty: it must be a JSON object", nil},
 		{"PUT /v2/account/ssh-keys", "{}", 422, "/keys: is required", nil},
 		{"PUT /v2/account/ssh-keys", `{"keys":"ssh-rsa AAA"}`, 422, "/keys: must be an array", nil},
-		{"PUT /v2/account/ssh-keys", `{"keys":["ssh-rsa AAA",1,"rsa"],"user":"bob"}`, 422, "/keys/1: must be a string | /user: unknown property", nil},
+		{"PUT /v2/account/ssh-keys", `{"keys":["ssh-rsa AAA",1,"rsa"],"user":"bob"}`, 422, "/keys/1: must be a string | /keys/2: must be a public key as in authorized_keys: type, key, and a comment if you like | /user: unknown property", nil},
 		{"PUT /v2/account/ssh-keys", `{"keys":["ssh-rsa AAA","-----BEGIN OPENSSH PRIVATE KEY-----"]}`, 422, "/keys/1: must be a public key as in authorized_keys: type, key, and a comment if you like", nil},
 	}
 }
