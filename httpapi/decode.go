@@ -253,6 +253,20 @@ func (o *object) nested(name string, v jsontext.Value) *object {
 	return sub
 }
 
+// checkNames is an error when the member is an object and has a name twice: parse saw to
+// that only where bodies are strict throughout.
+func (o *object) checkNames(name string) error {
+	m := o.find(name)
+	if m == nil || m.value.Kind() != '{' {
+		return nil
+	}
+	sub := &object{}
+	if err := sub.read(decoder(m.value, envelope), m.value); err != nil {
+		return problem.Newf(problem.Malformed, "%s: %s", o.pointer(name), problem.Of(err).Detail)
+	}
+	return nil
+}
+
 // list takes an array apart; nil when it is absent.
 func (o *object) list(name string) []jsontext.Value {
 	v := o.take(name, "an array", "[")

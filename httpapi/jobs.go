@@ -125,6 +125,11 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	if err != nil {
 		return r, err
 	}
+	for _, name := range [...]string{"policy", "s3Config"} {
+		if err := o.checkNames(name); err != nil {
+			return r, err
+		}
+	}
 	r.Checked = true
 	r.Input = o.take("input", "a JSON object", "{")
 	if 2*len(r.Input) < len(body) {

@@ -238,6 +238,8 @@ func refusals() []refusal {
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":604800001,"executionTimeout":604800001}}`, 422, "/policy/executionTimeout: must be from 5000 to 604800000 milliseconds | /policy/ttl: must be from 10000 to 604800000 milliseconds", nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":"10000","executionTimeout":5000.5}}`, 422, "/policy/executionTimeout: must be an integer | /policy/ttl: must be an integer", nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":1e300,"executionTimeout":-1}}`, 422, "/policy/executionTimeout: must be from 5000 to 604800000 milliseconds | /policy/ttl: must be from 10000 to 604800000 milliseconds", nil},
+		{"POST /v2/idle/run", `{"input":1,"webhook":2,"policy":{"ttl":1,"ttl":2}}`, 400, `/policy: the body is not JSON: "ttl" is there twice, at byte 14`, nil},
+		{"POST /v2/idle/run", `{"input":1,"s3Config":{"accessId":1,"accessId":2}}`, 400, `/s3Config: the body is not JSON: "accessId" is there twice, at byte 24`, nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":10000,"ttl":20000}}`, 400, `/policy: the body is not JSON: "ttl" is there twice, at byte 18`, nil},
 		{"POST /v2/idle/run", `{"input":{},"webhook":"/relative"}`, 422, "/webhook: must be an absolute http or https URL", nil},
 		{"POST /v2/idle/run", `{"input":{},"webhook":""}`, 422, "/webhook: must be an absolute http or https URL", nil},
