@@ -30,7 +30,7 @@ type Meter interface {
 	// call had and this one has not is gone, and nobody saw when.
 	//
 	// Calls come one after the other: within a second of a change, every minute while there
-	// are workers, and when Run ends. The first one comes when the fleet has said what it
+	// are workers (in lockstep when Measure is called instead), and when Run ends. The first one comes when the fleet has said what it
 	// has.
 	Observe(ctx context.Context, at time.Time, uses []WorkerUse) error
 }
@@ -80,6 +80,10 @@ func (f *workforce) turn() {
 	}
 }
 
+// Measure tells the meter what there is now, beside what it is told of changes. It is for a
+// program that calls Step with Options.Lockstep, between two of these calls.
+func (s *Service) Measure(ctx context.Context) { s.tellMeter(ctx, true) }
+
 // tellMeter tells the meter what there is, when it is time; at the end of the service in
 // any case.
 func (s *Service) tellMeter(ctx context.Context, last bool) {
@@ -94,7 +98,7 @@ func (s *Service) tellMeter(ctx context.Context, last bool) {
 	uses := f.uses()
 	f.told, f.meterAt = now, 0
 	if len(uses) > ended {
-		f.meterAt = now.Add(meterPeriod)
+		f.meterAt = f.patrol(now, meterPeriod)
 	}
 	f.mu.Unlock()
 	err := f.meter.Observe(ctx, now.Time(), uses)

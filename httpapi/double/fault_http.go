@@ -310,6 +310,9 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	if op, _ := operationOf(r.Method, r.URL.Path); op == nil || op.Area != "workers" {
 		w.act.before(r.Context())
 	}
+	if op, _ := operationOf(r.Method, r.URL.Path); op != nil && op.Area == "billing" {
+		w.measure(r.Context()) // bills are up to date whenever somebody looks
+	}
 	x := newExchange(r, w.clock.Now())
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel()
@@ -332,6 +335,13 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.through(fault, rec, x, r)
+}
+
+// measure has the bills of workers go up to now.
+func (w *world) measure(ctx context.Context) {
+	w.step.Lock()
+	defer w.step.Unlock()
+	w.services.Jobs.Measure(context.WithoutCancel(ctx))
 }
 
 // record completes the entry of a request.

@@ -247,3 +247,16 @@ func TestImageScriptIsWhatWorkersDo(t *testing.T) {
 	s.RequireJob(t, apitest.JobMatch{ID: one, Status: "COMPLETED", Output: "one"})
 	s.RequireJob(t, apitest.JobMatch{ID: two, Status: "FAILED", Error: "no"})
 }
+
+func TestWorkersAreBilledUpToWhenSomebodyLooks(t *testing.T) {
+	s := scaled(t, nil)
+	bill := func() string { return want(t, s, 200, "GET", "/v2/billing/serverless", "").body }
+	empty := bill()
+	want(t, s, 201, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":"`+workImage+`","cpu":[{"id":"cpu3c","vcpuCount":2}],"workers":{"min":1,"max":2},"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`)
+	s.Advance(30 * time.Minute)
+	first := bill()
+	s.Advance(20 * time.Minute)
+	if second := bill(); first == empty || second == first {
+		t.Errorf("bills of nothing, half an hour and 50 minutes:\n%s\n%s\n%s\nwant three that differ", empty, first, second)
+	}
+}

@@ -122,7 +122,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
 		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs,
 		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
-		LocalLease: localLease, Fleet: &fleet{workers, w}, Lockstep: true, WorkerURL: func() string { return BaseURL + "/v2" },
+		LocalLease: localLease, Fleet: &fleet{workers, w}, Meter: podfleet.Meter(cat, bills), Lockstep: true, WorkerURL: func() string { return BaseURL + "/v2" },
 	})
 	p, err := pods.New(w.pods, cat, pods.Hosts(cat, rt), &pods.Options{
 		Clock: w.clock, Rand: w.chance.source("pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
