@@ -309,6 +309,11 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 	if err != nil {
 		return err
 	}
+	// They are in the order of their uids yet.
+	uids := func(k int) (i uint32, uid uint64) { return order[k].i, q.x.Note(order[k].i).Tag }
+	if err := q.loadLogs(len(order), uids); err != nil {
+		return err
+	}
 	slices.SortFunc(order, func(a, b at) int {
 		switch {
 		case a.seq < b.seq:

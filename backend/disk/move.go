@@ -145,20 +145,41 @@ func (q *queue) erase(b *pebble.Batch, m *move) {
 		q.eraseBodies(b, m)
 	}
 	if m.before.Flags&serverless.HasWebhook != 0 {
-		dropAll(b, uidKey(keyAttempt, uid))
+		q.eraseLog(b, m)
 	}
 }
 
-// eraseBodies removes all payloads of a job. Most jobs have two, by known keys.
+// eraseLog removes the log of webhooks, which may have grown since the move began.
+func (q *queue) eraseLog(b *pebble.Batch, m *move) {
+	q.mu.Lock()
+	some, more := q.x.Has(m.i, jobindex.Logged), q.x.Has(m.i, jobindex.LoggedMore)
+	q.mu.Unlock()
+	switch {
+	case more:
+		dropAll(b, uidKey(keyAttempt, m.was.Tag))
+	case some:
+		drop(b, attemptKey(m.was.Tag, firstAttempt))
+	}
+}
+
+// oneByOne is how many records are removed each by its key. Ranges in a table in memory have
+// to be sorted anew by the first read after each that is added.
+const oneByOne = 32
+
+// eraseBodies removes all payloads of a job. Most jobs have few, by known keys; of an earlier
+// lease or run others may be left.
 func (q *queue) eraseBodies(b *pebble.Batch, m *move) {
 	uid, n := m.was.Tag, m.was
-	if n.Chunk > 0 || n.Output > 1 || m.before.Chunks > 0 {
+	if n.Chunk > 0 || n.Output > oneByOne || m.before.Chunks > oneByOne {
 		dropAll(b, uidKey(keyBody, uid))
 		return
 	}
 	drop(b, bodyKey(uid, bodyInput))
-	if hasOutput(n.Output) {
-		drop(b, outputKey(uid, n.Output))
+	for v := uint32(1); v <= n.Output; v += 2 {
+		drop(b, outputKey(uid, v))
+	}
+	for k := range m.before.Chunks {
+		drop(b, chunkKey(uid, 0, k))
 	}
 	if m.marks&jobindex.Extras != 0 {
 		drop(b, bodyKey(uid, bodyExtras))

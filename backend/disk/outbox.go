@@ -3,6 +3,7 @@ package disk
 import (
 	"container/heap"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -170,6 +172,41 @@ func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 	p.void = slices.DeleteFunc(p.void, func(v uint32) bool { return !p.needs(v) })
 }
 
+// loadLogs notes which of n jobs, in the order of their uids, have a log of webhooks.
+func (q *queue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err error) {
+	from, to := span([]byte{keyAttempt})
+	it, err := q.e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return unavailable("read", err)
+	}
+	k := 0
+	for it.First(); it.Valid(); it.Next() {
+		key := it.Key()
+		if len(key) != len(attemptKey(0, 0)) {
+			return errors.Join(damaged(key), it.Close())
+		}
+		uid, number := binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint64(key[9:])
+		for ; k < n; k++ {
+			i, u := job(k)
+			if u < uid {
+				continue
+			}
+			switch {
+			case u > uid: // the job is gone
+			case number == firstAttempt:
+				q.x.Mark(i, jobindex.Logged, 0)
+			default:
+				q.x.Mark(i, jobindex.Logged|jobindex.LoggedMore, 0)
+			}
+			break
+		}
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return unavailable("read", err)
+	}
+	return nil
+}
+
 func (q *queue) loadEntries() error {
 	return each(q.e.db, []byte{keyEntry}, func(key, value []byte) error {
 		var s stored
@@ -282,7 +319,13 @@ type settling struct {
 	a   *serverless.Attempt
 	s   stored
 	log []byte // the attempt for the log of the job; nil: the job is not there
+	// first says that it is the only one of the log, under a key that is known without it.
+	first bool
 }
+
+// firstAttempt is the number of the first attempt in the log of a job. The others have larger
+// ones, and so have all that were logged by version 1 of the format.
+const firstAttempt = 0
 
 // Record implements serverless.Outbox.
 func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
@@ -338,7 +381,12 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 	i := q.x.Find(a.Ref)
 	s = settling{n: l.n, id: e.entryID, a: a, s: l.entry}
 	if !a.Postponed && i != 0 && q.x.Note(i).Tag == e.uid {
-		s.log = logged
+		s.log, s.first = logged, !q.x.Has(i, jobindex.Logged)
+		if s.first {
+			q.x.Mark(i, jobindex.Logged, 0)
+		} else {
+			q.x.Mark(i, jobindex.LoggedMore, 0)
+		}
 	}
 	return s, true
 }
@@ -346,9 +394,13 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 func (q *queue) writeSettling(b *pebble.Batch, s *settling) {
 	uid, run := s.id.uid, s.id.run
 	if s.log != nil {
-		q.numbers(b)
-		put(b, attemptKey(uid, q.seq), s.log)
-		q.seq++
+		n := uint64(firstAttempt)
+		if !s.first {
+			q.numbers(b)
+			n = q.seq
+			q.seq++
+		}
+		put(b, attemptKey(uid, n), s.log)
 	}
 	if s.a.Next == 0 {
 		drop(b, entryKey(uid, run))

@@ -42,11 +42,13 @@ type Marks uint8
 
 // The marks.
 const (
-	Busy   Marks = 1 << iota // a move is under way
-	Hidden                   // it is not there yet
-	Passed                   // a claim came by while it was busy
-	Extras                   // the queue has more of it elsewhere
-	unused                   // the record is free
+	Busy       Marks = 1 << iota // a move is under way
+	Hidden                       // it is not there yet
+	Passed                       // a claim came by while it was busy
+	Extras                       // the queue has more of it elsewhere
+	Logged                       // likewise a first line about it
+	LoggedMore                   // and others
+	unused                       // the record is free
 )
 
 const (

@@ -1,0 +1,101 @@
+package disk
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// Whatever a job has had, on whatever side of an opening, is removed with it.
+func TestADeletedJobLeavesNothing(t *testing.T) {
+	s := memStore(t)
+	ctx := t.Context()
+	apply := func(j *serverless.Job, kind serverless.OpKind, change func(*serverless.Op)) {
+		t.Helper()
+		op := serverless.Op{Ref: j.Ref, Kind: kind, Worker: "w", Token: j.Token, Payload: []byte("1")}
+		if change != nil {
+			change(&op)
+		}
+		must(t, applyOne(t, s.Jobs(), op).Err)
+	}
+	failed := func(op *serverless.Op) { op.Status = serverless.Failed }
+	attempt := func(next serverless.Instant) {
+		t.Helper()
+		for _, d := range deliveries(t, s) {
+			must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next}}))
+		}
+	}
+	lives := []func(j *serverless.Job){
+		func(*serverless.Job) {},
+		func(j *serverless.Job) { apply(j, serverless.OpChunk, nil); apply(j, serverless.OpChunk, nil) },
+		func(j *serverless.Job) {
+			for range oneByOne + 1 {
+				apply(j, serverless.OpChunk, nil)
+			}
+		},
+		func(j *serverless.Job) {
+			apply(j, serverless.OpChunk, nil)
+			apply(j, serverless.OpDrain, func(op *serverless.Op) { op.N, op.Bytes = 1, 1 })
+		},
+		func(j *serverless.Job) { apply(j, serverless.OpProgress, nil); apply(j, serverless.OpProgress, nil) },
+		func(j *serverless.Job) {
+			for range oneByOne {
+				apply(j, serverless.OpProgress, nil)
+			}
+		},
+		func(j *serverless.Job) { apply(j, serverless.OpChunk, nil); apply(j, serverless.OpRelease, nil) },
+		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed) },
+		func(j *serverless.Job) {
+			apply(j, serverless.OpFinish, failed)
+			attempt(at + 10)
+			apply(j, serverless.OpRetry, nil)
+		},
+		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed); attempt(0) },
+		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed); attempt(at + 10); attempt(0) },
+		func(j *serverless.Job) {
+			apply(j, serverless.OpFinish, failed)
+			attempt(at + 10)
+			s = reopen(t, s)
+			attempt(0)
+		},
+		func(j *serverless.Job) {
+			apply(j, serverless.OpFinish, failed)
+			attempt(0)
+			apply(j, serverless.OpRedeliver, nil)
+			attempt(at + 10)
+		},
+	}
+	for i, live := range lives {
+		j := hookedJob(fmt.Sprint("job-", i))
+		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+		for j = claimOne(t, s.Jobs(), "w"); j.ID != serverless.JobID(fmt.Sprint("job-", i)); j = claimOne(t, s.Jobs(), "w") {
+			continue // one of before that is queued again
+		}
+		live(&j)
+		if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || i == 11 && len(as) != 2 {
+			t.Errorf("%s has %d attempts, %v", j.ID, len(as), err)
+		}
+	}
+	attempt(0)
+	s = reopen(t, s)
+	attempt(0)
+	for next := at; next != 0; {
+		var err error
+		next, err = s.Jobs().Expire(ctx, at+100_000_000, 100)
+		must(t, err)
+	}
+	e, err := s.engine()
+	must(t, err)
+	must(t, e.commit(true, func(*pebble.Batch) {}, nil)) // what is cleaned up is written by then
+	it, err := e.db.NewIter(nil)
+	must(t, err)
+	for it.First(); it.Valid(); it.Next() {
+		if k := it.Key(); k[0] != keyMeta && k[0] != keyCount {
+			t.Errorf("%s is left: %x", kindNames[k[0]], k)
+		}
+	}
+	must(t, it.Close())
+}
