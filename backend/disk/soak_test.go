@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +30,7 @@ func TestALoadKeepsTheInvariants(t *testing.T) {
 	d := max(budget(), 400*time.Millisecond)
 	var now atomic.Int64
 	now.Store(int64(at))
-	load(t, l, &now, d, 16)
+	load(t, l, &now, forSome(d), 16, 97)
 	if err := l.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,18 +43,30 @@ func TestALoadKeepsTheInvariants(t *testing.T) {
 	t.Logf("%d records, %d bytes", r.Records, r.Bytes)
 }
 
-// load has callers submit, work, cancel and read for a while.
-func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, d time.Duration, callers int) {
+// forSome says whether to go on until so much time has passed.
+func forSome(d time.Duration) (more func() bool) {
+	begin := time.Now()
+	return func() bool { return time.Since(begin) < d }
+}
+
+// forJobs says whether to go on until it was asked so often.
+func forJobs(n int64) (more func() bool) {
+	var asked atomic.Int64
+	return func() bool { return asked.Add(1) <= n }
+}
+
+// load has callers submit, work, cancel and read as long as there is more to do: each time
+// one job is submitted. One of big of them has a payload that is stored apart.
+func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, more func() bool, callers, big int) {
 	t.Helper()
 	ctx := t.Context()
-	begin := time.Now()
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(c), 9))
-			for i := 0; time.Since(begin) < d; i++ {
+			for i := 0; more(); i++ {
 				at := serverless.Instant(now.Add(int64(rng.IntN(3))))
-				if err := loadStep(ctx, q, rng, at, c, i); err != nil {
+				if err := loadStep(ctx, q, rng, at, c, i, big); err != nil {
 					t.Error(err)
 					return
 				}
@@ -62,7 +76,7 @@ func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, d time.Duratio
 	wg.Wait()
 }
 
-func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now serverless.Instant, c, i int) error {
+func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now serverless.Instant, c, i, big int) error {
 	j := newJob(fmt.Sprint("load-", made.Add(1)))
 	// The ttl ends a job's life, and not the retention: nobody sees when a tick ends a job,
 	// and the ledger would not know since when it is kept.
@@ -70,7 +84,7 @@ func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now se
 	if i%4 == 0 {
 		j.Webhook, j.Flags = "https://example.org/", serverless.HasWebhook
 	}
-	if i%97 == 0 {
+	if rng.IntN(big) == 0 {
 		j.Input = append(j.Input, make([]byte, 2*bigBody)...)
 	}
 	if err := q.Enqueue(ctx, []serverless.Job{j}); err != nil {
@@ -136,24 +150,64 @@ func dirSize(t *testing.T, dir string) (n int64) {
 }
 
 // Jobs come, are done, and are forgotten: the directory does not grow without end. It needs
-// PODYARD_LONG.
+// PODYARD_LONG, or PODYARD_SOAK_JOBS, the number of jobs.
 func TestTheDirectoryStaysBounded(t *testing.T) {
-	if budget() == 0 {
-		t.Skip("a soak: set PODYARD_LONG to its seconds")
+	const parts = 50
+	jobs, err := strconv.ParseInt(os.Getenv("PODYARD_SOAK_JOBS"), 10, 64)
+	if err != nil && budget() == 0 {
+		t.Skip("a soak: set PODYARD_LONG to its seconds or PODYARD_SOAK_JOBS to its jobs")
 	}
 	dir := t.TempDir()
 	s := opened(t, dir, &Options{Ballast: -1})
 	var now atomic.Int64
 	now.Store(int64(at))
-	var sizes []int64
-	for range 8 {
-		load(t, s.Jobs(), &now, budget()/8, 16)
-		sizes = append(sizes, dirSize(t, dir))
+	begin, before := time.Now(), made.Load()
+	sizes := make([]int64, parts)
+	for k := range sizes {
+		more, callers, big := forSome(budget()/parts), 16, 97
+		if jobs > 0 { // as many as the machine can do
+			more, callers, big = forJobs((jobs+parts-1)/parts), 256, 1000
+		}
+		load(t, s.Jobs(), &now, more, callers, big)
+		sizes[k] = dirSize(t, dir)
+		if jobs > 0 {
+			t.Logf("%d jobs, %d MiB, %v", made.Load()-before, sizes[k]>>20, time.Since(begin).Round(time.Second))
+		}
 	}
-	t.Logf("bytes of the directory: %d; %d jobs", sizes, s.Jobs().Len())
-	if last, half := sizes[7], max(sizes[2], sizes[3]); last > 2*half+(256<<20) {
-		t.Errorf("the directory has %d bytes, %d in the middle of the soak", last, half)
+	done := made.Load() - before
+	t.Logf("bytes of the directory: %d at most, %d at the end; %d jobs, of which %d are left; %v\n%s",
+		slices.Max(sizes), sizes[parts-1], done, s.Jobs().Len(), time.Since(begin).Round(time.Second), chart(sizes, done))
+	if first, second := slices.Max(sizes[:parts/2]), slices.Max(sizes[parts/2:]); second > 2*first+(256<<20) {
+		t.Errorf("the directory had %d bytes in the first half of the soak and %d in the second", first, second)
 	}
+}
+
+// chart draws sizes in MiB over the jobs that there were by then.
+func chart(sizes []int64, jobs int64) string {
+	const rows = 10
+	step := int64(10) // MiB in a row
+	for _, f := range []int64{2, 5, 10, 20, 50, 100, 200, 500} {
+		if rows*step < slices.Max(sizes)>>20 {
+			step = f * 10
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, "  MiB")
+	for row := int64(rows); row > 0; row-- {
+		line := fmt.Sprintf("%5d |", row*step)
+		for _, n := range sizes {
+			// A row is drawn from its middle on.
+			if n>>20 >= row*step-step/2 {
+				line += "#"
+			} else {
+				line += " "
+			}
+		}
+		fmt.Fprintln(&b, strings.TrimRight(line, " "))
+	}
+	fmt.Fprintf(&b, "    0 +%s\n", strings.Repeat("-", len(sizes)))
+	fmt.Fprintf(&b, "       0%*s\n", len(sizes)-1, fmt.Sprintf("%d jobs", jobs))
+	return b.String()
 }
 
 // childDir tells a process of this test binary to work in a directory until it is killed.
