@@ -114,7 +114,8 @@ func (c *checker) record(key, value []byte) error {
 	case keyEndpoint:
 		return json.Unmarshal(v, &serverless.Endpoint{})
 	case keyPod:
-		return json.Unmarshal(v, &pods.Pod{})
+		_, err := decodePod(c.e, key, v)
+		return err
 	case keyHold:
 		return json.Unmarshal(v, &pods.Hold{})
 	case keyVolume:

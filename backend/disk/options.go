@@ -21,9 +21,12 @@ type Clock interface {
 
 // Options are what a Store can be told. The zero value, and nil, work.
 type Options struct {
-	// Key seals secrets: the credentials of registries and what only workers see of a job
-	// (s3Config). It has KeySize bytes, and must be the same whenever the directory is
-	// opened. Default: none, and a change that holds a secret is refused with ErrNoKey.
+	// Key seals secrets: the credentials of registries, what only workers see of a job
+	// (s3Config), and what startSsh and startJupyter have a pod find in its environment.
+	// Nothing else is sealed: variables that users give to pods, templates and endpoints are
+	// shown by the API, and are on disk as they are. It has KeySize bytes, and must be the
+	// same whenever the directory is opened. Default: none, and a change that holds a secret
+	// is refused with ErrNoKey.
 	Key []byte
 	// Clock is what Run waits by, and the time at which jobs found in progress are handed
 	// back. Default: the system's.

@@ -2,8 +2,6 @@ package disk
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -42,7 +40,7 @@ func (a place) compare(b place) int {
 
 func (t *podTable) load(e *engine, claims *ledger) error {
 	t.order, t.claims = map[group3]*order{}, claims
-	if err := t.table.load(e, keyPod, decodeJSON[pods.Pod]); err != nil {
+	if err := t.table.load(e, keyPod, decodePod); err != nil {
 		return err
 	}
 	for _, r := range t.rows {
@@ -151,8 +149,8 @@ func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podT
 			return c, err
 		}
 		if c.v != nil {
-			if c.value, err = json.Marshal(c.v); err != nil {
-				return c, fmt.Errorf("disk: encode pod %q: %w", id, err)
+			if c.value, err = encodePod(e.seals, c.key, c.v); err != nil {
+				return c, err
 			}
 		}
 		return c, t.claims.reserve(podClaims(old), podClaims(c.v))

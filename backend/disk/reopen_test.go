@@ -219,6 +219,9 @@ func TestSecretsAreNotOnDiskInClear(t *testing.T) {
 	j := newJob("a")
 	j.Extra = []byte(`{"s3Config":{"accessSecret":"secret-s3"}}`)
 	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p", Injected: map[string]string{"JUPYTER_PASSWORD": "secret-jupyter"}}))
+	_, err := s.Pods().Update(ctx, "p", func(p *pods.Pod) error { p.Name = "renamed"; return nil })
+	must(t, err)
 	e, err := s.engine()
 	must(t, err)
 	it, err := e.db.NewIter(nil)
@@ -231,6 +234,26 @@ func TestSecretsAreNotOnDiskInClear(t *testing.T) {
 	must(t, it.Close())
 }
 
+func TestWhatIsInjectedIntoAPodIsThereAfterAReopening(t *testing.T) {
+	fs := vfs.NewMem()
+	s := opened(t, "store", inMemory(fs))
+	want := &pods.Pod{
+		ID: "p", Owner: "alice", Created: time.Unix(1, 0).UTC(), Config: pods.Config{Env: map[string]string{"A": "1"}},
+		Injected: map[string]string{"JUPYTER_PASSWORD": "secret", "PUBLIC_KEY": "ssh-rsa A\nssh-rsa B"},
+	}
+	must(t, s.Pods().Create(t.Context(), want))
+	must(t, s.Close())
+	s = opened(t, "store", inMemory(fs))
+	got, err := s.Pods().Get(t.Context(), "p")
+	must(t, err)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the pod (-want +got):\n%s", diff)
+	}
+	r, err := s.Check(t.Context())
+	must(t, err)
+	must(t, r.Err())
+}
+
 func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 	opts := inMemory(vfs.NewMem())
 	opts.Key = nil
@@ -238,6 +261,10 @@ func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 	if err := s.Registries().Create(t.Context(), registries.Registry{ID: "r1"}, registries.Credential{}); !errors.Is(err, ErrNoKey) {
 		t.Errorf("Create of a registry = %v, want ErrNoKey", err)
 	}
+	if err := s.Pods().Create(t.Context(), &pods.Pod{ID: "p", Injected: map[string]string{"A": "1"}}); !errors.Is(err, ErrNoKey) {
+		t.Errorf("Create of a pod with a secret = %v, want ErrNoKey", err)
+	}
+	must(t, s.Pods().Create(t.Context(), &pods.Pod{ID: "p"}))
 	j := newJob("a")
 	j.Extra = []byte(`{}`)
 	if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); !errors.Is(err, ErrNoKey) {
