@@ -24,6 +24,7 @@ func (p *Pod) Clone() *Pod {
 // Clone returns a copy of h that shares nothing with it.
 func (h Hold) Clone() Hold {
 	h.GPU, h.CPU, h.Placement = copied(h.GPU), copied(h.CPU), h.Placement.clone()
+	h.Volumes = slices.Clone(h.Volumes)
 	return h
 }
 

@@ -29,6 +29,7 @@ type Hold struct {
 	Image     string // what runs there, for those who list it
 	GPU       *GPU   // exactly one of GPU and CPU is set
 	CPU       *CPU
+	Volumes   []string // ids of the network volumes that are mounted
 	Placement Placement
 }
 

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // References says what the pods in a store name, now or with their next container. It
@@ -15,8 +16,17 @@ func (r References) RegistryInUse(ctx context.Context, owner, id string) (bool, 
 	return r.some(ctx, owner, func(c *Config) bool { return c.Registry == id })
 }
 
-// VolumeInUse reports whether a pod of owner mounts a network volume.
+// VolumeInUse reports whether a pod of owner mounts a network volume, or whoever holds
+// something on a host.
 func (r References) VolumeInUse(ctx context.Context, owner, id string) (bool, error) {
+	for h, err := range r.Pods.Holds(ctx) {
+		if err != nil {
+			return false, fmt.Errorf("pods: find what is mounted: %w", err)
+		}
+		if slices.Contains(h.Volumes, id) {
+			return true, nil
+		}
+	}
 	return r.some(ctx, owner, func(c *Config) bool {
 		for _, m := range c.Mounts.Network {
 			if m.VolumeID == id {

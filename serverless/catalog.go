@@ -20,6 +20,12 @@ type (
 		// problem.NotFound.
 		EndpointTemplate(ctx context.Context, owner, id string) (Template, error)
 	}
+	// Volumes finds network volumes.
+	Volumes interface {
+		// Volume says in which data center a volume of owner is, or an error of kind
+		// problem.NotFound.
+		Volume(ctx context.Context, owner, id string) (dataCenter string, err error)
+	}
 	// Registries finds registry credentials. registries.Service is one.
 	Registries interface {
 		// PullSecret returns the user name and password of a credential of owner, or an

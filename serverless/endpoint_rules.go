@@ -197,8 +197,28 @@ func (v endpointRules) across(r *EndpointSettings, was, e *Endpoint) {
 	if r.Workers.Idle != nil && e.Scaling.Type == RequestCount {
 		v.Malformed("/workers/idleTimeout", "does not apply to an endpoint that scales by REQUEST_COUNT")
 	}
-	for i, id := range r.NetworkVolumes {
-		v.Malformed(at("/networkVolumes", i), "network volume %q does not exist", id)
+}
+
+// volumes judges the network volumes of an endpoint, which are in these data centers: a
+// worker mounts the one of its own, so there is one for each. fresh says that they were
+// asked for now.
+func (v endpointRules) volumes(e *Endpoint, dataCenters []string, fresh bool) {
+	first := map[string]string{}
+	for i, id := range e.NetworkVolumes {
+		place, dc := at("/networkVolumes", i), dataCenters[i]
+		switch {
+		case dc == "" && fresh:
+			v.Malformed(place, "network volume %q does not exist", id)
+		case dc == "": // it was deleted
+		case first[dc] == id:
+			v.Malformed(place, "network volume %q is listed twice", id)
+		case first[dc] != "":
+			v.Malformed(place, "network volume %q is in %s, as is %q: a worker mounts one", id, dc, first[dc])
+		case len(e.DataCenterIDs) > 0 && !slices.Contains(e.DataCenterIDs, dc):
+			v.Malformed(place, "network volume %q is in another data center, %s", id, dc)
+		default:
+			first[dc] = id
+		}
 	}
 }
 

@@ -44,6 +44,16 @@ func (vault) PullSecret(_ context.Context, owner, id string) (string, string, st
 	return "", "user", "password", nil
 }
 
+// shelf has network volumes of alice.
+type shelf map[string]string
+
+func (s shelf) Volume(_ context.Context, owner, id string) (dataCenter string, err error) {
+	if owner != "alice" || s[id] == "" {
+		return "", problem.New(problem.NotFound, "network volume not found")
+	}
+	return s[id], nil
+}
+
 // endpointService is a service on memory with stock and vault, that nobody runs.
 func endpointService() *serverless.Service {
 	return serverless.New(memory.NewJobs(), memory.NewEndpoints(), &serverless.Options{Catalog: stock{}, Registries: vault{}})
@@ -181,6 +191,57 @@ func TestRequestThatBreaksARuleMakesNoEndpoint(t *testing.T) {
 				t.Errorf("after a refused request there are %d endpoints (%v), want none", len(got), err)
 			}
 		})
+	}
+}
+
+func TestAnEndpointHasANetworkVolumeForEachOfItsDataCenters(t *testing.T) {
+	volumes := shelf{"a": "US-1", "b": "US-1", "far": "EU-1", "doomed": "US-1"}
+	s := serverless.New(memory.NewJobs(), memory.NewEndpoints(), &serverless.Options{Volumes: volumes})
+	create := func(owner string, places []string, list ...string) (*serverless.Endpoint, error) {
+		r := cpuEndpoint()
+		r.DataCenterIDs, r.NetworkVolumes = places, list
+		return s.CreateEndpoint(t.Context(), owner, r)
+	}
+	for _, tt := range []struct {
+		name, owner  string
+		places, list []string
+		want         string
+	}{
+		{"one that is another's", "bob", nil, []string{"a"}, `/networkVolumes/0: network volume "a" does not exist`},
+		{"one that does not exist", "alice", nil, []string{"a", "none"}, `/networkVolumes/1: network volume "none" does not exist`},
+		{"one twice", "alice", nil, []string{"a", "a"}, `/networkVolumes/1: network volume "a" is listed twice`},
+		{"two in one place", "alice", nil, []string{"a", "far", "b"}, `/networkVolumes/2: network volume "b" is in US-1, as is "a": a worker mounts one`},
+		{"one elsewhere", "alice", []string{"US-1"}, []string{"a", "far"}, `/networkVolumes/1: network volume "far" is in another data center, EU-1`},
+	} {
+		_, err := create(tt.owner, tt.places, tt.list...)
+		if kind, list := faults(t, err); kind != problem.Malformed || !slices.Equal(list, []string{tt.want}) {
+			t.Errorf("CreateEndpoint with %s answers %d %q, want 400 %q", tt.name, kind.Status(), list, tt.want)
+		}
+	}
+	e, err := create("alice", []string{"US-1", "EU-1"}, "far", "doomed")
+	if err != nil || !slices.Equal(e.NetworkVolumes, []string{"far", "doomed"}) {
+		t.Fatalf("CreateEndpoint = %+v, %v, want its volumes", e, err)
+	}
+	update := func(set serverless.EndpointSettings) error {
+		_, err := s.UpdateEndpoint(t.Context(), "alice", e.ID, serverless.UpdateEndpointRequest{EndpointSettings: set})
+		return err
+	}
+	delete(volumes, "doomed")
+	err = update(serverless.EndpointSettings{DataCenterIDs: []string{"US-1"}})
+	if kind, list := faults(t, err); kind != problem.Malformed || !slices.Equal(list, []string{`/networkVolumes/0: network volume "far" is in another data center, EU-1`}) {
+		t.Errorf("UpdateEndpoint that leaves a volume's place answers %d %q", kind.Status(), list)
+	}
+	if err := update(serverless.EndpointSettings{DataCenterIDs: []string{"EU-1"}}); err != nil {
+		t.Errorf("UpdateEndpoint that keeps to the volume that is left = %v, want nil", err)
+	}
+	if err := update(serverless.EndpointSettings{DataCenterIDs: []string{}, NetworkVolumes: []string{"a"}}); err != nil {
+		t.Errorf("UpdateEndpoint to another volume = %v, want nil", err)
+	}
+	used := serverless.References{Endpoints: s.Endpoints()}
+	for id, want := range map[string]bool{"a": true, "far": false} {
+		if got, err := used.VolumeInUse(t.Context(), "alice", id); err != nil || got != want {
+			t.Errorf("VolumeInUse(%q) = %t, %v, want %t", id, got, err, want)
+		}
 	}
 }
 

@@ -64,6 +64,9 @@ func (s *Service) draft(ctx context.Context, owner string, r *CreateEndpointRequ
 	if err := s.checkRegistry(ctx, v, owner, r.Registry); err != nil {
 		return nil, err
 	}
+	if err := s.checkVolumes(ctx, v, &r.EndpointSettings, e); err != nil {
+		return nil, err
+	}
 	if err := faults.Err(endpointOrder); err != nil {
 		return nil, err
 	}
@@ -89,6 +92,29 @@ func (s *Service) checkRegistry(ctx context.Context, v endpointRules, owner stri
 	case err != nil:
 		return fmt.Errorf("serverless: registry %q: %w", *id, err)
 	}
+	return nil
+}
+
+// checkVolumes judges the network volumes of e, which r has made, if r says anything of
+// where workers go. Its error is that of who keeps volumes.
+func (s *Service) checkVolumes(ctx context.Context, v endpointRules, r *EndpointSettings, e *Endpoint) error {
+	if len(e.NetworkVolumes) == 0 || r.NetworkVolumes == nil && r.DataCenterIDs == nil {
+		return nil
+	}
+	dataCenters := make([]string, len(e.NetworkVolumes))
+	for i, id := range e.NetworkVolumes {
+		if s.volumes == nil {
+			break
+		}
+		dc, err := s.volumes.Volume(ctx, e.Owner, id)
+		switch {
+		case err == nil:
+			dataCenters[i] = dc
+		case problem.KindOf(err) != problem.NotFound:
+			return fmt.Errorf("serverless: network volume %q: %w", id, err)
+		}
+	}
+	v.volumes(e, dataCenters, r.NetworkVolumes != nil)
 	return nil
 }
 
@@ -220,6 +246,9 @@ func (s *Service) UpdateEndpoint(ctx context.Context, owner, id string, r Update
 	next := e.Clone()
 	r.apply(next, s.catalog)
 	v.across(&r.EndpointSettings, e, next)
+	if err := s.checkVolumes(ctx, v, &r.EndpointSettings, next); err != nil {
+		return nil, err
+	}
 	if err := faults.Err(endpointOrder); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type Options struct {
 	// Registries finds the credentials that endpoints name. Default: none, and no credential
 	// exists.
 	Registries Registries
+	// Volumes finds the network volumes that endpoints name. Default: none, and no volume
+	// exists.
+	Volumes Volumes
 	// Templates finds what requests for endpoints start from. Default: none, and no
 	// template exists.
 	Templates Templates
@@ -92,6 +95,7 @@ type Service struct {
 	secret    []byte
 	catalog   Catalog    // may be nil
 	secrets   Registries // may be nil
+	volumes   Volumes    // may be nil
 	templates Templates  // may be nil
 	log       *slog.Logger
 
@@ -118,7 +122,7 @@ func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
 	s := &Service{
 		queue: q, endpoints: endpoints,
 		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, local: o.LocalLease, log: o.Logger,
-		secret: workerSecret(o.WorkerSecret), catalog: o.Catalog, secrets: o.Registries, templates: o.Templates,
+		secret: workerSecret(o.WorkerSecret), catalog: o.Catalog, secrets: o.Registries, volumes: o.Volumes, templates: o.Templates,
 		kick: make(chan struct{}, 1),
 	}
 	if s.clock == nil {

@@ -135,16 +135,15 @@ func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
 	if err != nil {
 		return err
 	}
-	volume := volumes[h.Placement.DataCenter]
-	if volume != "" {
-		spec.Mounts = []pods.Mount{{VolumeID: volume, Path: volumePath}}
+	for _, id := range h.Volumes {
+		spec.Mounts = append(spec.Mounts, pods.Mount{VolumeID: id, Path: volumePath})
 	}
 	if h.GPU != nil {
 		spec.GPUType, spec.GPUs, spec.Devices = h.GPU.ID, h.GPU.Count, slices.Clone(h.Placement.Devices)
 	} else {
 		spec.VCPU, spec.Memory = h.CPU.VCPU, h.CPU.Memory
 	}
-	spec.Env = environ(&w, h, volume)
+	spec.Env = environ(&w, h)
 	host, _ := f.placer.Host(h.Placement.Host)
 	if err := host.Runtime.Ensure(ctx, spec); err != nil {
 		// Whether it is there is not known: the place is free when Stop has said so.
@@ -191,7 +190,7 @@ func (f *Fleet) volumesOf(ctx context.Context, w *serverless.WorkerSpec) (map[st
 
 // environ is what a worker finds in its environment: the user's variables, those of every
 // pod, and those of the worker protocol.
-func environ(w *serverless.WorkerSpec, h *pods.Hold, volume string) map[string]string {
+func environ(w *serverless.WorkerSpec, h *pods.Hold) map[string]string {
 	env := make(map[string]string, len(w.Container.Env)+len(w.Env)+4)
 	maps.Copy(env, w.Container.Env)
 	env["RUNPOD_DC_ID"] = h.Placement.DataCenter
@@ -200,8 +199,8 @@ func environ(w *serverless.WorkerSpec, h *pods.Hold, volume string) map[string]s
 	} else {
 		env["RUNPOD_CPU_COUNT"] = strconv.Itoa(h.CPU.VCPU)
 	}
-	if volume != "" {
-		env["RUNPOD_VOLUME_ID"] = volume
+	for _, id := range h.Volumes { // one at most
+		env["RUNPOD_VOLUME_ID"] = id
 	}
 	maps.Copy(env, w.Env)
 	return env

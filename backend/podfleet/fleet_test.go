@@ -329,7 +329,8 @@ func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 	eu, us := newRecorder(), newRecorder()
 	far := cpuHost(us)
 	far.ID, far.DataCenter = "far", "US"
-	f := newFleet(t, []pods.Host{cpuHost(eu), far}, &podfleet.Options{Volumes: volumes{}, Overcommit: 0.5})
+	store := memory.NewPods()
+	f := fleetOn(t, store, []pods.Host{cpuHost(eu), far}, &podfleet.Options{Volumes: volumes{}, Overcommit: 0.5})
 	start := func(id string, volumes ...string) error {
 		w := worker(id)
 		w.DataCenterIDs, w.NetworkVolumes = []string{"US", "EU"}, volumes
@@ -345,9 +346,18 @@ func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 	if a.Env["RUNPOD_VOLUME_ID"] != "vol2" || b.Env["RUNPOD_VOLUME_ID"] != "vol1" {
 		t.Errorf("RUNPOD_VOLUME_ID = %q and %q, want that of each", a.Env["RUNPOD_VOLUME_ID"], b.Env["RUNPOD_VOLUME_ID"])
 	}
+	used := podfleet.References{Pods: pods.References{Pods: store}, Endpoints: serverless.References{Endpoints: memory.NewEndpoints()}}
+	inUse := func(want bool) {
+		t.Helper()
+		if got, err := used.VolumeInUse(t.Context(), "alice", "vol2"); err != nil || got != want {
+			t.Errorf("VolumeInUse of what the worker in US mounts = %t, %v, want %t", got, err, want)
+		}
+	}
+	inUse(true)
 	if err := f.Stop(t.Context(), "ep", "a", 0); err != nil {
 		t.Fatal(err)
 	}
+	inUse(false)
 	if err := start("c", "vol1"); !errors.Is(err, serverless.ErrNoRoom) {
 		t.Errorf("Start where the volume is not = %v, want ErrNoRoom", err)
 	}

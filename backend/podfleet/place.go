@@ -29,7 +29,10 @@ func (f *Fleet) take(ctx context.Context, podID string, w *serverless.WorkerSpec
 	hold := pods.Hold{Holder: podID, Image: w.Container.Image}
 	err := f.placer.Place(ctx, f.wish(w, volumes), func(d pods.Demand, pl pods.Placement) error {
 		hold.Placement = pl
-		hold.GPU, hold.CPU = nil, nil
+		hold.GPU, hold.CPU, hold.Volumes = nil, nil, nil
+		if v := volumes[pl.DataCenter]; v != "" {
+			hold.Volumes = []string{v}
+		}
 		if d.GPU != "" {
 			hold.GPU = &pods.GPU{ID: d.GPU, Count: d.Count}
 		} else {

@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -46,4 +48,36 @@ func TestANetworkVolumeOutlivesItsPodsAndTheServer(t *testing.T) {
 	writes("3")
 	get[any](in, "DELETE", "/v2/network-volumes/"+v.ID, "", http.StatusNoContent)
 	get[any](in, "POST", "/v2/pods", `{"name":"p","image":"local/diarist","cpu":{"id":"host","vcpuCount":2}`+mount+`}`, http.StatusBadRequest)
+}
+
+func TestWorkersOfAnEndpointShareItsNetworkVolumeWithPods(t *testing.T) {
+	t.Parallel()
+	in := start(t, "-config", file(t, `{"images":{"local/sh":{"command":["/bin/sh","-c"]}}}`))
+	v := get[struct{ ID string }](in, "POST", "/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"LOCAL-1"}`, http.StatusCreated).ID
+	request := func(volumes string) string {
+		return `{"name":"e","type":"QUEUE","image":"local/sh","cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":1},"scaling":{"type":"REQUEST_COUNT","requestCount":1},` +
+			`"args":"'echo $RUNPOD_VOLUME_ID at $PODYARD_MOUNT_0_PATH >$PODYARD_MOUNT_0/file; exec ` + program + ` ` + helloCommand + `'","networkVolumes":` + volumes + `}`
+	}
+	if status, body := in.do("POST", "/v2/serverless", request(`["none"]`)); status != http.StatusBadRequest || !strings.Contains(string(body), `network volume \"none\" does not exist`) {
+		t.Errorf("an endpoint with a volume that does not exist: %d %s, want a 400 that says so", status, body)
+	}
+	e := get[struct {
+		ID             string
+		NetworkVolumes []string
+	}](in, "POST", "/v2/serverless", request(`["`+v+`"]`), http.StatusCreated)
+	if !slices.Equal(e.NetworkVolumes, []string{v}) {
+		t.Errorf("networkVolumes = %q, want the one that was asked for", e.NetworkVolumes)
+	}
+	if j := get[job](in, "POST", "/v2/"+e.ID+"/runsync?wait=30000", `{"input":{}}`, http.StatusOK); j.Status != "COMPLETED" {
+		t.Fatalf("the job is %s %s, want COMPLETED", j.Status, j.Error)
+	}
+	p := in.create("local/sh", `,"args":"'cat $PODYARD_MOUNT_0/file; exec sleep 1000'","mounts":{"network":[{"volumeId":"`+v+`","path":"/data"}]}`)
+	in.follow(p.ID).await("container: " + v + " at /runpod-volume")
+	get[any](in, "DELETE", "/v2/pods/"+p.ID, "", http.StatusNoContent)
+	get[any](in, "DELETE", "/v2/network-volumes/"+v, "", http.StatusBadRequest)
+	get[any](in, "DELETE", "/v2/serverless/"+e.ID, "", http.StatusNoContent)
+	eventually(t, "the volume can be deleted when the worker has ended", func() bool {
+		status, _ := in.do("DELETE", "/v2/network-volumes/"+v, "")
+		return status == http.StatusNoContent
+	})
 }

@@ -33,12 +33,13 @@ func (v *server) wire(ctx context.Context) error {
 		return err
 	}
 	st := v.stores
-	v.registries = registries.New(st.registries, &registries.Options{InUse: inUse{st.pods, st.endpoints}})
+	used := podfleet.References{Pods: pods.References{Pods: st.pods}, Endpoints: serverless.References{Endpoints: st.endpoints}}
+	v.registries = registries.New(st.registries, &registries.Options{InUse: used})
 	cat, hosts := v.hosts(rt)
 	storage, _ := pods.As[volumes.Storage](rt) // simulated volumes hold nothing
 	v.billing = billing.New(st.billing, nil)
-	v.volumes = volumes.New(st.volumes, cat, &volumes.Options{Meter: v.billing, InUse: pods.References{Pods: st.pods}, Storage: storage})
-	v.templates = templates.New(st.templates, &templates.Options{InUse: pods.References{Pods: st.pods}, Secrets: v.registries})
+	v.volumes = volumes.New(st.volumes, cat, &volumes.Options{Meter: v.billing, InUse: used, Storage: storage})
+	v.templates = templates.New(st.templates, &templates.Options{InUse: used.Pods, Secrets: v.registries})
 	v.sshKeys = sshkeys.New(st.sshKeys)
 	v.pods, err = pods.New(st.pods, cat, hosts, &pods.Options{
 		Secrets: v.registries, Volumes: v.volumes, Templates: v.templates, Keys: v.sshKeys, Meter: v.billing,
@@ -57,7 +58,7 @@ func (v *server) wire(ctx context.Context) error {
 		return err
 	}
 	v.jobs = serverless.New(st.jobs, st.endpoints, &serverless.Options{
-		Logger: v.log, Sender: v.settings.webhooks, Catalog: podfleet.Catalog(cat), Registries: v.registries,
+		Logger: v.log, Sender: v.settings.webhooks, Catalog: podfleet.Catalog(cat), Registries: v.registries, Volumes: v.volumes,
 		Templates: podfleet.Templates(v.templates),
 		Fleet:     fleet,
 		WorkerURL: v.workers.get, WorkerSecret: st.workerSecret,
@@ -98,25 +99,4 @@ func machineMemory() int {
 		}
 	}
 	return 8
-}
-
-// inUse says whether a pod or an endpoint names a registry credential.
-type inUse struct {
-	pods      pods.Store
-	endpoints serverless.EndpointStore
-}
-
-func (u inUse) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
-	if used, err := (pods.References{Pods: u.pods}).RegistryInUse(ctx, owner, id); used || err != nil {
-		return used, err
-	}
-	for e, err := range u.endpoints.List(ctx) {
-		if err != nil {
-			return false, err
-		}
-		if e.Owner == owner && e.Container.Registry == id {
-			return true, nil
-		}
-	}
-	return false, nil
 }

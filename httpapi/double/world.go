@@ -94,8 +94,9 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	w.pods = &podStore{Store: memory.NewPods(), act: w.act, faults: f, kick: w.kick}
 	endpoints := memory.NewEndpoints()
 	refs := pods.References{Pods: w.pods}
+	used := podfleet.References{Pods: refs, Endpoints: serverless.References{Endpoints: endpoints}}
 	regs := registries.New(memory.NewRegistries(), &registries.Options{
-		Clock: w.clock, Rand: w.chance.source("registries"), InUse: inUse{refs, endpoints},
+		Clock: w.clock, Rand: w.chance.source("registries"), InUse: used,
 	})
 	sender, err := w.postman(o, seed)
 	if err != nil {
@@ -105,7 +106,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	w.catalog = cat
 	bills := billing.New(memory.NewBilling(), w.clock)
 	vols := volumes.New(memory.NewVolumes(), cat, &volumes.Options{
-		Clock: w.clock, Rand: w.chance.source("volumes"), InUse: refs, Meter: bills,
+		Clock: w.clock, Rand: w.chance.source("volumes"), InUse: used, Meter: bills,
 	})
 	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
 		Clock: w.clock, Rand: w.chance.source("templates"), InUse: refs, Secrets: regs,
@@ -120,7 +121,7 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 		return nil, fmt.Errorf("double: %w", err)
 	}
 	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
-		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs,
+		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs, Volumes: vols,
 		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
 		LocalLease: localLease, Fleet: &fleet{workers, w}, Meter: podfleet.Meter(cat, bills), Lockstep: true, WorkerURL: func() string { return BaseURL + "/v2" },
 	})
@@ -156,27 +157,6 @@ func (w *world) postman(o *Options, seed uint64) (*webhook.Sender, error) {
 		return nil, fmt.Errorf("double: %w", err)
 	}
 	return s, nil
-}
-
-// inUse says whether a pod or an endpoint names a registry.
-type inUse struct {
-	pods.References
-	endpoints serverless.EndpointStore
-}
-
-func (u inUse) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
-	if used, err := u.References.RegistryInUse(ctx, owner, id); used || err != nil {
-		return used, err
-	}
-	for e, err := range u.endpoints.List(ctx) {
-		if err != nil {
-			return false, err
-		}
-		if e.Owner == owner && e.Container.Registry == id {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // listens notes that one of the two sources of events is listened to: queue and fleet.

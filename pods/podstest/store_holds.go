@@ -16,7 +16,7 @@ import (
 // held is a hold with something in every field.
 func held(holder string, claims ...pods.Claim) pods.Hold {
 	return pods.Hold{
-		Holder: holder, Image: "img", GPU: &pods.GPU{ID: "gpu", Count: 1}, CPU: &pods.CPU{ID: "cpu", VCPU: 2, Memory: 4},
+		Holder: holder, Image: "img", GPU: &pods.GPU{ID: "gpu", Count: 1}, CPU: &pods.CPU{ID: "cpu", VCPU: 2, Memory: 4}, Volumes: []string{"v"},
 		Placement: pods.Placement{Host: "host", DataCenter: "D1", Claims: claims, Devices: []string{"a"}, Price: 1.25, Since: born},
 	}
 }
@@ -76,7 +76,8 @@ func holdCases() []StoreCase {
 		"what a caller does with a hold that it gave or was given changes nothing in the store",
 		func(t *testing.T, s pods.Store) {
 			spoil := func(h *pods.Hold) {
-				h.GPU.Count, h.CPU.VCPU, h.Placement.Devices[0], h.Placement.Claims[0].Units = 9, 9, "spoilt", 9
+				h.GPU.Count, h.CPU.VCPU, h.Placement.Claims[0].Units = 9, 9, 9
+				h.Placement.Devices[0], h.Volumes[0] = "spoilt", "spoilt"
 			}
 			h := held("a", claim("r", 1, 4))
 			hold(t, s, h)

@@ -17,7 +17,7 @@ import (
 type (
 	// InUse says whether volumes are in use. pods.References is one.
 	InUse interface {
-		// VolumeInUse reports whether a pod of owner mounts this volume.
+		// VolumeInUse reports whether anything of owner mounts this volume, or will.
 		VolumeInUse(ctx context.Context, owner, id string) (bool, error)
 	}
 	// A Storage has what is in the volumes.
@@ -135,8 +135,8 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 }
 
 // Delete removes a volume of owner and what is in it: ErrNotFound without it, ErrInUse
-// while a pod names it. That check is a best effort: a pod created at the same moment may
-// come to name a volume that is gone, and mounts an empty one. The volume is gone also
+// while a pod or an endpoint names it. That check is a best effort: a pod created at the
+// same moment may come to name a volume that is gone, and mounts an empty one. The volume is gone also
 // when its storage could not be released; the error says so.
 func (s *Service) Delete(ctx context.Context, owner, id string) error {
 	v, err := s.Get(ctx, owner, id)

@@ -43,7 +43,7 @@ const (
 var (
 	ErrNotFound = problem.New(problem.NotFound, "network volume not found")
 	ErrExists   = problem.New(problem.Conflict, "network volume id is taken")
-	ErrInUse    = problem.New(problem.Malformed, "network volume is in use by a pod")
+	ErrInUse    = problem.New(problem.Malformed, "network volume is in use by a pod or an endpoint")
 )
 
 // A CreateRequest asks for a volume: all but Type are required.
