@@ -45,6 +45,9 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 			err := fmt.Errorf("no CDI specification in %s has a device %s", strings.Join(dirs, ", "), name)
 			return nil, errors.Join(err, cache.Refresh())
 		}
+		if len(d.ContainerEdits.DeviceNodes) == 0 {
+			return nil, fmt.Errorf("the CDI specification of %s names no device nodes of its own", name) // by what would it be seen?
+		}
 		if s := d.GetSpec(); !known[s] {
 			known[s] = true
 			all = append(all, s.ContainerEdits)

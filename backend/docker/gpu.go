@@ -125,13 +125,10 @@ func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 	if err == nil && !facts.podman {
 		g.edits, err = translate(all)
 	}
-	if g.shows = nodes(all); err == nil && len(g.shows) == 0 {
-		err = fmt.Errorf("the CDI specification of %s names no device nodes", strings.Join(names, ", "))
-	}
 	if err != nil {
 		return grant{}, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 	}
-	if facts.podman {
+	if g.shows = nodes(all); facts.podman {
 		g.names = names
 	}
 	return g, nil

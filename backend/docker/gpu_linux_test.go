@@ -181,7 +181,7 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 		nameless := spec("nameless", program("run"))
 		nameless.GPUs = 1
 		wantFailed(t, rt, nameless)
-		b.write(specs.Spec{Devices: []specs.Device{empty}})
+		b.write(specs.Spec{ContainerEdits: has.ContainerEdits, Devices: []specs.Device{empty}})
 		wantFailed(t, rt, withGPUs("empty", "empty"), "no device nodes")
 
 		// The specification comes back: so does the pod, when it is started again.
