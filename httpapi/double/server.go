@@ -327,9 +327,10 @@ func (s *Server) SetTime(ctx context.Context, t time.Time) error {
 func (s *Server) Rest(ctx context.Context) error { return s.Advance(ctx, 0) }
 
 // RunUntilIdle moves the clock on as long as time alone brings something to an end: a job
-// that a worker of this process has, a webhook that is to be tried again, a pod on its
-// way (for an hour at most). It says how far the clock has moved. Jobs that wait for a
-// worker, or that a remote worker has, do not count.
+// that a worker of this process has, a webhook that is to be tried again, and for an hour at
+// most a pod on its way, a worker of an image on its way, or a job that waits for one. It
+// says how far the clock has moved. Jobs that wait for another worker, or that a remote
+// worker has, do not count.
 func (s *Server) RunUntilIdle(ctx context.Context) (time.Duration, error) {
 	return s.current().untilIdle(ctx)
 }

@@ -10,7 +10,7 @@ before(async () => {
   captions = await connect(double.key, double.url)
 })
 beforeEach(() => double.reset())
-after(() => double.close())
+after(() => double?.close())
 
 test("a caption is the text of the output", async () => {
   await double.script("captions", { reply: { text: "a cat" } })

@@ -14,7 +14,8 @@ async function start() {
   if (!area) {
     // Built and not run by go run, which would end without it.
     const program = join(mkdtempSync(join(tmpdir(), "double-")), "server.exe")
-    execFileSync("go", ["build", "-o", program, "github.com/podyard/podyard/examples/server"], { stdio: "inherit" })
+    const source = process.env.PODYARD_SOURCE ?? "."
+    execFileSync("go", ["build", "-C", source, "-o", program, "github.com/podyard/podyard/examples/server"], { stdio: "inherit" })
     child = spawn(program, ["-addr", "127.0.0.1:0", "-test", "127.0.0.1:0"], { stdio: ["ignore", "pipe", "inherit"] })
     const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
     url = (await lines.next()).value.split(" ").pop()

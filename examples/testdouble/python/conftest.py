@@ -42,7 +42,10 @@ def start():
         return None, os.environ["PODYARD_URL"], os.environ["PODYARD_TEST_URL"]
     # Built and not run by go run, which would end without it.
     program = os.path.join(tempfile.mkdtemp(), "server.exe")
-    subprocess.check_call(["go", "build", "-o", program, "github.com/podyard/podyard/examples/server"])
+    source = os.environ.get("PODYARD_SOURCE", ".")
+    build = ["go", "build", "-C", source, "-o", program, "github.com/podyard/podyard/examples/server"]
+    if subprocess.call(build) != 0:
+        pytest.exit("the server was not built: PODYARD_SOURCE must name a checkout of podyard", 1)
     process = subprocess.Popen(
         [program, "-addr", "127.0.0.1:0", "-test", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
     )
