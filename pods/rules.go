@@ -109,18 +109,7 @@ func (v rules) mounts(m Mounts) {
 
 // update judges what r says by itself.
 func (v rules) update(r *UpdateRequest) {
-	if r.Name != nil {
-		v.Name(*r.Name)
-	}
-	if r.Image != nil {
-		v.Image(*r.Image)
-	}
-	if r.Args != nil {
-		v.Args(*r.Args)
-	}
-	if r.Disk != nil {
-		v.Disk(*r.Disk)
-	}
+	v.Given(r.Name, r.Image, r.Args, r.Disk)
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	v.mounts(r.Mounts)

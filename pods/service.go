@@ -184,8 +184,8 @@ func (s *Service) draft(ctx context.Context, owner string, r CreateRequest) (*Po
 // neighbours checks what p names in other stores. With a network mount the data center
 // of the volume decides where p goes (decisions 21).
 func (s *Service) neighbours(ctx context.Context, v rules, p *Pod) error {
-	if err := s.credential(ctx, v, p.Owner, p.Config.Registry); err != nil {
-		return err
+	if err := v.Registry(ctx, s.secrets, p.Owner, p.Config.Registry); err != nil {
+		return fmt.Errorf("pods: %w", err)
 	}
 	if len(p.Config.Mounts.Network) == 0 || p.Config.Mounts.Network[0].VolumeID == "" {
 		return nil
@@ -205,25 +205,6 @@ func (s *Service) neighbours(ctx context.Context, v rules, p *Pod) error {
 		v.Malformed(place, "network volume %q is in another data center, %s", id, dc)
 	default:
 		p.DataCenters = []string{dc}
-	}
-	return nil
-}
-
-// credential checks that a registry credential of owner exists.
-func (s *Service) credential(ctx context.Context, v rules, owner, id string) error {
-	if id == "" {
-		return nil
-	}
-	err := error(problem.New(problem.NotFound, "no credentials here"))
-	if s.secrets != nil {
-		_, _, _, err = s.secrets.PullSecret(ctx, owner, id)
-	}
-	switch {
-	case err == nil:
-	case problem.KindOf(err) == problem.NotFound:
-		v.Malformed("/registry", "registry credential %q does not exist", id)
-	default:
-		return fmt.Errorf("pods: find registry credential %q: %w", id, err)
 	}
 	return nil
 }
@@ -279,8 +260,8 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 	}
 	v.update(&r)
 	if r.Registry != nil {
-		if err := s.credential(ctx, v, owner, *r.Registry); err != nil {
-			return nil, err
+		if err := v.Registry(ctx, s.secrets, owner, *r.Registry); err != nil {
+			return nil, fmt.Errorf("pods: %w", err)
 		}
 	}
 	return s.change(ctx, owner, id, func(p *Pod) error {

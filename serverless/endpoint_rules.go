@@ -48,18 +48,7 @@ func (v endpointRules) create(r *CreateEndpointRequest) {
 
 // values judges each field of r by itself.
 func (v endpointRules) values(r *EndpointSettings) {
-	if r.Name != nil {
-		v.Name(*r.Name)
-	}
-	if r.Image != nil {
-		v.Image(*r.Image)
-	}
-	if r.Args != nil {
-		v.Args(*r.Args)
-	}
-	if r.Disk != nil {
-		v.Disk(*r.Disk)
-	}
+	v.Given(r.Name, r.Image, r.Args, r.Disk)
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	if r.GPU != nil {

@@ -79,18 +79,11 @@ func (s *Service) rules(faults *problem.Violations) endpointRules {
 
 // checkRegistry asks for a credential of owner. Its error is the store's.
 func (s *Service) checkRegistry(ctx context.Context, v endpointRules, owner string, id *string) error {
-	if id == nil || *id == "" {
+	if id == nil {
 		return nil
 	}
-	err := error(problem.New(problem.NotFound, "no credentials"))
-	if s.secrets != nil {
-		_, _, _, err = s.secrets.PullSecret(ctx, owner, *id)
-	}
-	switch {
-	case problem.KindOf(err) == problem.NotFound:
-		v.Malformed("/registry", "registry credential %q does not exist", *id)
-	case err != nil:
-		return fmt.Errorf("serverless: registry %q: %w", *id, err)
+	if err := v.Registry(ctx, s.secrets, owner, *id); err != nil {
+		return fmt.Errorf("serverless: %w", err)
 	}
 	return nil
 }

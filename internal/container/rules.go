@@ -29,6 +29,22 @@ func (v Rules) Malformed(path, format string, args ...any) {
 	v.Add(problem.Malformed, path, format, args...)
 }
 
+// Given judges the settings of a request that may leave them out: nil asks for nothing.
+func (v Rules) Given(name, image, args *string, disk *int) {
+	if name != nil {
+		v.Name(*name)
+	}
+	if image != nil {
+		v.Image(*image)
+	}
+	if args != nil {
+		v.Args(*args)
+	}
+	if disk != nil {
+		v.Disk(*disk)
+	}
+}
+
 // Name asks for a name.
 func (v Rules) Name(s string) {
 	if s == "" {

@@ -15,10 +15,9 @@ func TestEverySettingIsJudgedAtItsPlace(t *testing.T) {
 	v := container.Rules{Violations: &faults}
 	v.Env(map[string]string{"": "x", "A=B": "x", "a/b": "\x00", "OK": "any = thing"})
 	v.Ports([]string{"80/http", "0/tcp", "080/tcp", "80/http", "80/tcp", "65536/udp", "80/sctp", "80"})
-	v.Disk(0)
-	v.Args(`a "b`)
-	v.Image("a b")
-	v.Name("")
+	name, image, args, disk := "", "a b", `a "b`, 0
+	v.Given(nil, nil, nil, nil)
+	v.Given(&name, &image, &args, &disk)
 	var got []string
 	if e, ok := faults.Err([]string{"name", "image", "args", "disk", "ports", "env"}).(*problem.Error); ok {
 		got = e.Errors

@@ -14,18 +14,7 @@ func (s *Settings) check(v container.Rules, isNew bool) {
 	if isNew && s.Image == nil {
 		s.Image = &none
 	}
-	if s.Name != nil {
-		v.Name(*s.Name)
-	}
-	if s.Image != nil {
-		v.Image(*s.Image)
-	}
-	if s.Args != nil {
-		v.Args(*s.Args)
-	}
-	if s.Disk != nil {
-		v.Disk(*s.Disk)
-	}
+	v.Given(s.Name, s.Image, s.Args, s.Disk)
 	v.Ports(s.Ports)
 	v.Env(s.Env)
 	if m := s.Persistent; m != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods"
-	"github.com/podyard/podyard/problem"
 )
 
 // What templates needs of its neighbours.
@@ -91,17 +90,9 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bool) error {
 	v := container.Rules{Violations: &r.Faults}
 	r.check(v, isNew)
-	if r.Registry != nil && *r.Registry != "" {
-		err := error(problem.New(problem.NotFound, "no credentials here"))
-		if s.o.Secrets != nil {
-			_, _, _, err = s.o.Secrets.PullSecret(ctx, owner, *r.Registry)
-		}
-		switch {
-		case err == nil:
-		case problem.KindOf(err) == problem.NotFound:
-			v.Malformed("/registry", "registry credential %q does not exist", *r.Registry)
-		default:
-			return fmt.Errorf("templates: find registry credential %q: %w", *r.Registry, err)
+	if r.Registry != nil {
+		if err := v.Registry(ctx, s.o.Secrets, owner, *r.Registry); err != nil {
+			return fmt.Errorf("templates: %w", err)
 		}
 	}
 	return r.Faults.Err(Fields())

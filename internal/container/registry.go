@@ -1,0 +1,33 @@
+package container
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// Secrets finds registry credentials: the domains declare it as PullSecrets.
+type Secrets interface {
+	PullSecret(ctx context.Context, owner, id string) (registry, username, password string, err error)
+}
+
+// Registry asks for a credential of owner. An empty id asks for nothing; where secrets is
+// nil there is no credential. An error says that secrets could not tell.
+func (v Rules) Registry(ctx context.Context, secrets Secrets, owner, id string) error {
+	if id == "" {
+		return nil
+	}
+	err := error(problem.New(problem.NotFound, "no credentials here"))
+	if secrets != nil {
+		_, _, _, err = secrets.PullSecret(ctx, owner, id)
+	}
+	switch {
+	case err == nil:
+	case problem.KindOf(err) == problem.NotFound:
+		v.Malformed("/registry", "registry credential %q does not exist", id)
+	default:
+		return fmt.Errorf("find registry credential %q: %w", id, err)
+	}
+	return nil
+}
