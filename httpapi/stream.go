@@ -10,6 +10,14 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
+// What an answer has around its items and around each of them. In all it is no longer than
+// serverless.MaxChunk, but for one item that cannot be split (decisions, row 30).
+const (
+	aroundItems = len(`{"status":"IN_PROGRESS","stream":[]}`)
+	aroundItem  = len(`,`) + len(noMetrics)
+	noMetrics   = `,"metrics":{}`
+)
+
 // streamJob hands out what a job has streamed since the last time (decisions, row 30).
 func streamJob(c *call) error {
 	array, err := c.wantsArray()
@@ -23,7 +31,8 @@ func streamJob(c *call) error {
 	ctx, cancel := c.hold(wait)
 	defer cancel()
 	written := false
-	err = c.Jobs.Stream(ctx, c.id.User, c.ref(), serverless.StreamQuery{Wait: wait}, func(p serverless.StreamPart) error {
+	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem}
+	err = c.Jobs.Stream(ctx, c.id.User, c.ref(), q, func(p serverless.StreamPart) error {
 		written = true
 		return c.streamPart(p, array)
 	})
@@ -82,7 +91,7 @@ func appendItem(b, item []byte, array bool) []byte {
 		return append(b, item...)
 	}
 	b = append(b, item[:len(item)-1]...)
-	return append(b, `,"metrics":{}}`...)
+	return append(append(b, noMetrics...), '}')
 }
 
 // wantsArray decides between the interface's bare array and the envelope that the

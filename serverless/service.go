@@ -346,7 +346,7 @@ func (s *Service) apply(ctx context.Context, op Op) (Result, error) {
 // addChunk is apply for an OpChunk, whose payload is an item: one that is too long goes
 // in several pieces. When the stream has no room for all of them, it has the first ones.
 func (s *Service) addChunk(ctx context.Context, op Op) error {
-	items := splitItem(op.Payload, MaxChunk)
+	items := splitItem(op.Payload, maxItem)
 	ops, res := make([]Op, len(items)), make([]Result, len(items))
 	for i, b := range items {
 		ops[i] = op

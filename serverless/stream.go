@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// MaxChunk is the most bytes of items in one part of a stream (section 8.2), and the
-	// most of one item, but for a value that cannot be split.
+	// MaxChunk is the most bytes of items in one part of a stream (section 8.2), and more
+	// than any item has, but for a value that cannot be split.
 	MaxChunk = 1 << 20
+	// maxItem leaves room for what an answer of MaxChunk has around its one item.
+	maxItem = MaxChunk - 64
 	// DefaultStreamWait is how long Stream waits for something (decisions: an empty poll is
 	// held).
 	DefaultStreamWait = 5 * time.Second
@@ -20,6 +22,7 @@ const (
 type StreamQuery struct {
 	Wait     time.Duration // how long to wait for something to tell; default DefaultStreamWait
 	MaxBytes int           // of items in the part, which has at least one if there is one; default MaxChunk
+	Overhead int           // bytes that count for each item besides its own
 }
 
 // A StreamPart is what one call of Stream hands out.
@@ -59,7 +62,7 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 		return s.streamNothing(ctx, j, write)
 	}
 	defer s.turns.pass(ref)
-	part, err := s.awaitItems(ctx, j, q.MaxBytes, over)
+	part, err := s.awaitItems(ctx, j, &q, over)
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 
 // streamNothing answers a reader whose turn did not come in time.
 func (s *Service) streamNothing(ctx context.Context, j Job, write func(StreamPart) error) error {
-	part, err := s.items(ctx, j, 0)
+	part, err := s.items(ctx, j, &StreamQuery{})
 	if err != nil {
 		return err
 	}
@@ -85,12 +88,12 @@ func (s *Service) streamNothing(ctx context.Context, j Job, write func(StreamPar
 }
 
 // awaitItems waits for something to hand out.
-func (s *Service) awaitItems(ctx context.Context, j Job, maxBytes int, over <-chan struct{}) (StreamPart, error) {
+func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-chan struct{}) (StreamPart, error) {
 	done, chunk := s.hub.watch(j.Ref, EventDone), s.hub.watch(j.Ref, EventChunk)
 	defer s.hub.unwatch(done)
 	defer s.hub.unwatch(chunk)
 	for last := false; ; {
-		part, err := s.items(ctx, j, maxBytes)
+		part, err := s.items(ctx, j, q)
 		if err != nil || last || len(part.Items) > 0 || part.Status.Terminal() {
 			return part, err
 		}
@@ -106,17 +109,28 @@ func (s *Service) awaitItems(ctx context.Context, j Job, maxBytes int, over <-ch
 }
 
 // items is the part as it would be now.
-func (s *Service) items(ctx context.Context, j Job, maxBytes int) (StreamPart, error) {
-	items, st, err := s.queue.Chunks(context.WithoutCancel(ctx), s.now(), j.Ref, maxBytes)
+func (s *Service) items(ctx context.Context, j Job, q *StreamQuery) (StreamPart, error) {
+	items, st, err := s.queue.Chunks(context.WithoutCancel(ctx), s.now(), j.Ref, q.MaxBytes)
 	if err != nil {
 		return StreamPart{}, fmt.Errorf("serverless: stream of job %q: %w", j.ID, err)
 	}
 	j.State = st
-	p := StreamPart{Status: st.Status, Items: items, Job: j}
+	p := StreamPart{Status: st.Status, Items: q.fitting(items), Job: j}
 	if len(items) > 0 {
 		p.Status = InProgress
 	}
 	return p, nil
+}
+
+// fitting is the first of items that fit into a part with their overhead: one at least.
+func (q *StreamQuery) fitting(items [][]byte) [][]byte {
+	size := 0
+	for i, b := range items {
+		if size += len(b) + q.Overhead; i > 0 && size > q.MaxBytes {
+			return items[:i]
+		}
+	}
+	return items
 }
 
 // turns lets the readers of one job go one after another, first come first.

@@ -37,7 +37,7 @@ func NewTask(id JobID, input, extra []byte, attempt int, emit func(ctx context.C
 }
 
 // Emit appends a chunk, one JSON value, to the job's stream. Readers get it as the output
-// of an item, {"output":<chunk>}; a string that makes the item longer than MaxChunk comes
+// of an item, {"output":<chunk>}; a string that is too long for an answer of MaxChunk comes
 // in several, cut between characters. ErrLeaseLost says that the job is no longer this
 // worker's; ErrStreamFull that nobody reads.
 func (t *Task) Emit(ctx context.Context, chunk []byte) error { return t.emit(ctx, OpChunk, chunk) }
