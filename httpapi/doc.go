@@ -10,6 +10,24 @@
 // (403), existence (404), rate (429), media type, size and arrival of the body (415, 413,
 // 408), syntax (400), schema (422), rules (400), state (409), capacity (400).
 //
+// # Beyond the interface
+//
+// An endpoint has operations of ours, for the scopes that its other reads have (redeliver:
+// its writes):
+//
+//   - GET /v2/serverless/{id}/decisions is what the scaler decided of late, newest first: at,
+//     how many workers are wanted, how many to start, which to stop and to drain, the reason
+//     in words, and when it looks again (next, or null).
+//   - GET /v2/serverless/{id}/decisions?jobId={job} is {"why":"..."}: what one of the caller's
+//     jobs waits for, in words for people and not for programs: the workers there are, the
+//     scaler's reason, and how the last worker ended if it did so by itself. Of a job that has
+//     a worker or has ended it says that; another user's job is a 404. It is the one place
+//     that says so: the job itself has its status only.
+//   - GET /v2/serverless/{id}/deliveries/{job} is the attempts to deliver a job's webhook, and
+//     POST .../redeliver makes another one.
+//
+// # Serving
+//
 // Nothing listens: hand the handler to a server of your own. Give that server a
 // ReadHeaderTimeout and no WriteTimeout, because several operations hold a request for
 // minutes. The time that a body may take is Options.BodyTimeout; a ReadTimeout would end

@@ -198,7 +198,7 @@ func (s *Service) present(endpoint string) string {
 	if len(parts) == 0 {
 		return "there is none"
 	}
-	return "there are " + strings.Join(parts, ", ")
+	return "its workers: " + strings.Join(parts, ", ")
 }
 
 // scalerSays is the last decision on an endpoint, if it is later than since, and what went
