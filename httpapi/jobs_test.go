@@ -338,3 +338,12 @@ func TestNullIsAbsentInTheEnvelopeOfARun(t *testing.T) {
 		}
 	})
 }
+
+func TestAFaultOfABodyIsNamedInOpenAIsForm(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.want(422, "POST", "/v2/echo/openai/v1/chat/completions", `[]`)
+		if want := `{"error":{"message":"the body must be a JSON object","type":"invalid_request_error","param":null,"code":null}}`; a.body != want {
+			t.Errorf("body = %s\nwant   %s", a.body, want)
+		}
+	})
+}

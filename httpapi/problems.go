@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
@@ -19,7 +20,11 @@ func WriteProblem(w http.ResponseWriter, err error) {
 func (x *area) write(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
 	if x.asOpenAI {
-		writeBody(w, d.Status, "application/json", openaiError(d.Status, d.Detail))
+		text := d.Detail
+		if len(d.Errors) > 0 { // it has no list for them
+			text = strings.Join(d.Errors, "; ")
+		}
+		writeBody(w, d.Status, "application/json", openaiError(d.Status, text))
 		return
 	}
 	if !x.errors {
