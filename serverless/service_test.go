@@ -18,16 +18,7 @@ func newService(t *testing.T, o *serverless.Options) *serverless.Service {
 		t.Fatal(err)
 	}
 	s := serverless.New(memory.NewJobs(), eps, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-	})
-	synctest.Wait()
+	runService(t, s)
 	return s
 }
 
