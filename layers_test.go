@@ -50,6 +50,7 @@ var layers = []layer{
 	{path: "problem", never: noEither},
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
+	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
@@ -107,7 +108,7 @@ func (s *service) finds() (id, node string) {
 
 func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
 	const zero, full = "/dev/nvidia0-test is 1:5", "/dev/nvidia1-test is 1:7"
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		b := newBench(t, d, has)
 		s := newService(t, b.open(d), gpuName("a"), gpuName("b"))

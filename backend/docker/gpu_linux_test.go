@@ -17,6 +17,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -29,10 +30,10 @@ type bench struct {
 
 // newBench has its specification where the engine looks for it: Podman 4 cannot be told
 // of another directory.
-func newBench(t *testing.T, d *daemon, has specs.Spec) *bench {
+func newBench(t *testing.T, d *enginetest.Engine, has specs.Spec) *bench {
 	t.Helper()
 	b := &bench{t: t, dirs: []string{t.TempDir()}}
-	if d.kind == "podman" {
+	if d.Kind == "podman" {
 		b.dirs = []string{cdi.DefaultDynamicDir}
 		if err := os.Mkdir(cdi.DefaultDynamicDir, 0o755); err == nil {
 			t.Cleanup(func() { _ = os.Remove(cdi.DefaultDynamicDir) }) // unless others use it by now
@@ -56,7 +57,7 @@ func (b *bench) write(has specs.Spec) {
 	}
 }
 
-func (b *bench) open(d *daemon) *Runtime {
+func (b *bench) open(d *enginetest.Engine) *Runtime {
 	b.t.Helper()
 	return open(b.t, d, b.t.TempDir(), func(o *Options) { o.CDIDirs = b.dirs })
 }
@@ -97,7 +98,7 @@ func zeroAndFull(t *testing.T) specs.Spec {
 }
 
 func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := newBench(t, d, zeroAndFull(t)).open(d)
 		if !rt.Capabilities().GPUs {
 			t.Error("Capabilities say that there are no GPUs")
@@ -136,7 +137,7 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 }
 
 func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := newBench(t, d, zeroAndFull(t)).open(d)
 		s := withGPUs("quick", "a")
 		s.Args = []string{"exit", "3"}
@@ -168,7 +169,7 @@ func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 }
 
 func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		lost := gpu("lost", specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node("/dev/nvidia2-test", "/dev/no-such-node")}})
 		empty := gpu("empty", specs.ContainerEdits{Env: []string{"TELL_GPU=empty"}})
@@ -202,11 +203,11 @@ func TestPodmanHasTheLastWordOnGPUs(t *testing.T) {
 }
 
 func TestHooksAreRunOrThePodFails(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		has.ContainerEdits.Hooks = []*specs.Hook{{HookName: cdi.CreateRuntimeHook, Path: "/bin/true", Args: []string{"true"}}}
 		rt := newBench(t, d, has).open(d)
-		if d.kind == "podman" {
+		if d.Kind == "podman" {
 			up(t, rt, withGPUs("hooked", "a"))
 			return
 		}
@@ -229,7 +230,7 @@ func TestAPodWhoseGPUsTheEngineForgotIsEnded(t *testing.T) {
 }
 
 func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		p := newPod(first, "cut")
@@ -310,13 +311,13 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 
 // seenByRunc is what a container comes to, and how it is shown, but for what is another in
 // each: names, places and times.
-func seenByRunc(t *testing.T, d *daemon, p *pod) map[string]any {
+func seenByRunc(t *testing.T, d *enginetest.Engine, p *pod) map[string]any {
 	t.Helper()
 	c, err := p.inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(d.dir, "root", "*-containers", c.ID, "userdata", "config.json"))
+	files, err := filepath.Glob(filepath.Join(d.Dir(), "root", "*-containers", c.ID, "userdata", "config.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("specification of the container: %q, %v", files, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -33,7 +34,7 @@ func joined(id, owner string) pods.Spec {
 }
 
 func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt := open(t, d, dir)
 		for _, s := range []pods.Spec{joined("one", "alice"), joined("two", "alice"), joined("three", "bob"), spec("four", program("run"))} {
@@ -84,7 +85,7 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 
 // A server that dies may leave a network without pods, and somebody may remove one with.
 func TestNetworksComeToWhatPodsSay(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt, other := open(t, d, dir), open(t, d, t.TempDir())
 		up(t, other, joined("theirs", "alice"))
@@ -101,7 +102,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if d.kind == "dockerd" { // Podman keeps a network that has containers
+		if d.Kind == "dockerd" { // Podman keeps a network that has containers
 			for _, p := range rt.all() {
 				if _, err := other.api.NetworkRemove(context.WithoutCancel(t.Context()), p.rec.Network, client.NetworkRemoveOptions{}); err != nil {
 					t.Fatal(err)

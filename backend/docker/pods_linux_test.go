@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -89,10 +91,10 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 		}
 		store.ServeHTTP(w, r)
 	}))
-	defer srv.Close()
+	t.Cleanup(srv.Close) // once the parallel tests in this one have ended
 	host := strings.TrimPrefix(srv.URL, "http://")
-	each(t, func(t *testing.T, d *daemon) {
-		image := host + "/private/" + d.kind + ":1"
+	each(t, func(t *testing.T, d *enginetest.Engine) {
+		image := host + "/private/" + d.Kind + ":1"
 		ref, err := name.ParseReference(image)
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +119,7 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 			}
 			if id == "other" {
 				want = "registry.test"
-			} else if d.kind == "podman" {
+			} else if d.Kind == "podman" {
 				want = "the door is shut to you"
 			}
 			if !strings.Contains(strings.ToLower(got.Reason), want) && !strings.Contains(got.Reason, "the door is shut to you") {
@@ -171,7 +173,7 @@ func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
 }
 
 func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		s := spec("eater", program("eat"))
 		s.Memory, s.VCPU = 1, 2
@@ -184,7 +186,7 @@ func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
 }
 
 func TestContainersGetWhatTheirSpecSays(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir(), func(o *Options) { o.Pids = 100; o.NoNewPrivileges = true })
 		s := spec("limits", program("run"))
 		s.VCPU, s.Memory = 64, 2
@@ -235,7 +237,7 @@ func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
 }
 
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
 		// It has the name that a pod of rt would have.
@@ -269,7 +271,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		if rt.Capabilities().GPUs {
 			t.Skip("this engine has GPUs")
@@ -287,7 +289,7 @@ func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
 
 func TestManyLinesArriveOnceEach(t *testing.T) {
 	const n = 100_000
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("talker", program("print", fmt.Sprint(n))))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -315,8 +317,51 @@ func TestManyLinesArriveOnceEach(t *testing.T) {
 	})
 }
 
+// It runs alone: the heap is everybody's.
+func TestLinesAreNotHeldInMemory(t *testing.T) {
+	const n, bound = 100_000, 2 << 20 // all lines together would be more than 8 MiB
+	rt := open(t, need(t, "dockerd"), t.TempDir())
+	up(t, rt, spec("talker", program("print", fmt.Sprint(n))))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var first, most uint64
+	seen := 0
+	for line, err := range rt.Logs(ctx, "talker", pods.LogQuery{Tail: -1, Follow: true}) {
+		if err != nil {
+			t.Fatalf("Logs yields %v", err)
+		}
+		if seen++; line.Text != fmt.Sprintf("line %d", seen) {
+			t.Fatalf("line %q, want \"line %d\"", line.Text, seen)
+		}
+		if seen%10_000 == 0 {
+			live := liveHeap()
+			if most = max(most, live); first == 0 {
+				first = live
+			}
+		}
+		if seen == n {
+			break
+		}
+	}
+	if seen != n {
+		t.Fatalf("%d lines, want %d", seen, n)
+	}
+	t.Logf("live heap after the first 10,000 lines: %d bytes; most of it later: %d", first, most)
+	if most > first+bound {
+		t.Errorf("the live heap grew by %d bytes over %d lines, want less than %d", most-first, n, bound)
+	}
+}
+
+// liveHeap is what is reachable.
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 func TestALongLineIsOne(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("long", program("long", "50000")))
 		got := rt.lines(t, "long", 2)
@@ -328,7 +373,7 @@ func TestALongLineIsOne(t *testing.T) {
 }
 
 func TestFiftyPodsComeUpAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		began := time.Now()
 		for i := range 50 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -23,7 +24,7 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	lost := make(chan error, 1)
 	go func() { lost <- rt.Watch(t.Context(), func(pods.State) {}) }()
 
-	d.kill()
+	d.Kill()
 	if err := <-lost; err == nil {
 		t.Error("Watch of a lost engine = nil, want an error")
 	}
@@ -33,8 +34,8 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	// What is asked for meanwhile waits; what happens meanwhile is seen afterwards.
 	ensure(t, rt, spec("waits", program("run")))
 	kill(t, c.State.Pid)
-	if err := d.begin(); err != nil {
-		t.Fatalf("%v\n%s", err, d.log())
+	if err := d.Begin(); err != nil {
+		t.Fatalf("%v\n%s", err, d.Log())
 	}
 
 	await(t, rt, "waits", "Up", phase(pods.Up))
@@ -83,7 +84,7 @@ func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
 }
 
 func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		checkedUp := spec("checked", program("stubborn"))
@@ -126,7 +127,7 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 // A start that was on record and of which nobody knows whether it was made is repeated
 // when it was not.
 func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		if err := first.Close(t.Context()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/podstest"
 )
@@ -18,9 +19,9 @@ import (
 func program(args ...string) pods.Spec { return pods.Spec{Image: plain, Args: args} }
 
 // open opens a Runtime whose containers are removed at the end.
-func open(t testing.TB, d *daemon, dir string, change ...func(*Options)) *Runtime {
+func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Options)) *Runtime {
 	t.Helper()
-	opts := &Options{Engine: d.address(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	opts := &Options{Engine: d.Address(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, f := range change {
 		f(opts)
 	}
@@ -44,8 +45,8 @@ func open(t testing.TB, d *daemon, dir string, change ...func(*Options)) *Runtim
 }
 
 func TestRuntime(t *testing.T) {
-	each(t, func(t *testing.T, d *daemon) {
-		podstest.TestRuntime(t, func(t *testing.T) podstest.Harness {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
+		harness := func(t *testing.T) podstest.Harness {
 			dir := t.TempDir()
 			rt := open(t, d, dir)
 			runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
@@ -66,7 +67,13 @@ func TestRuntime(t *testing.T) {
 					Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 				},
 			}
-		})
+		}
+		for _, c := range podstest.RuntimeCases() {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Test(t, harness(t))
+			})
+		}
 	})
 }
 

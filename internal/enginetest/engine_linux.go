@@ -1,0 +1,285 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Kinds are the engines there are.
+var Kinds = []string{"dockerd", "podman"}
+
+// An Engine is one that the tests of a process started and share.
+type Engine struct {
+	Kind string
+
+	dir  string
+	argv []string
+	env  []string
+	cmd  *exec.Cmd
+	gone chan struct{}
+
+	mu  sync.Mutex
+	has map[string]bool // images
+}
+
+// Address is that of the engine, as DOCKER_HOST has it.
+func (e *Engine) Address() string { return "unix://" + e.socket() }
+
+// Dir is where the engine has everything: a Podman below root, as its --root says.
+func (e *Engine) Dir() string { return e.dir }
+
+func (e *Engine) socket() string { return filepath.Join(e.dir, "sock") }
+
+// running are the engines of this process, for Main to end.
+var running struct {
+	sync.Mutex
+	engines map[string]*Engine
+	keeper  *keeper
+}
+
+// Need starts an engine, once, or skips: in continuous integration it fails.
+func Need(t testing.TB, kind string) *Engine {
+	t.Helper()
+	without := func(format string, args ...any) {
+		t.Helper()
+		if os.Getenv("PODYARD_CI") == "1" {
+			t.Fatalf(format, args...)
+		}
+		t.Skipf(format, args...)
+	}
+	for _, tool := range []string{kind, "runc", "ip", "go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			without("needs %s: %v", tool, err)
+		}
+	}
+	if os.Getuid() != 0 {
+		without("starting an engine of its own takes root")
+	}
+	running.Lock()
+	defer running.Unlock()
+	if e := running.engines[kind]; e != nil {
+		return e
+	}
+	e, err := newEngine(kind)
+	if err == nil {
+		err = e.Begin()
+	}
+	if err != nil {
+		t.Fatalf("start %s: %v\n%s", kind, err, e.Log())
+	}
+	if running.engines == nil {
+		running.engines = map[string]*Engine{}
+	}
+	running.engines[kind] = e
+	return e
+}
+
+// newEngine makes a directory with a short name: that of a socket has 108 bytes at most.
+func newEngine(kind string) (*Engine, error) {
+	if running.keeper == nil {
+		k, err := startKeeper()
+		if err != nil {
+			return nil, err
+		}
+		running.keeper = k
+	}
+	dir, err := os.MkdirTemp("", "py")
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{Kind: kind, dir: dir, has: map[string]bool{}}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := running.keeper.keep("dir", dir); err != nil {
+		return e, err
+	}
+	bridge, space, err := newBridge()
+	if err != nil {
+		return e, err
+	}
+	if kind == "podman" {
+		e.argv = []string{"podman", "--root", at("root"), "--runroot", at("run"), "--tmpdir", at("tmp"), "system", "service", "--time=0", e.Address()}
+		e.env = []string{"CONTAINERS_CONF=" + at("containers.conf"), "CONTAINERS_REGISTRIES_CONF=" + at("registries.conf")}
+		conf := "[containers]\ndefault_ulimits = [\"nofile=20000:20000\", \"nproc=4096:4096\"]\n" +
+			"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n" +
+			"[network]\nnetwork_config_dir = \"" + at("networks") + "\"\n" +
+			"default_subnet_pools = [{\"base\" = \"" + space + "\", \"size\" = 26}]\n"
+		registries := "[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n"
+		return e, errors.Join(os.WriteFile(at("containers.conf"), []byte(conf), 0o600), os.WriteFile(at("registries.conf"), []byte(registries), 0o600))
+	}
+	e.argv = []string{
+		"dockerd", "--data-root", at("data"), "--exec-root", at("exec"), "--pidfile", at("pid"), "-H", e.Address(),
+		"--live-restore", "--bridge", bridge, "--default-address-pool", "base=" + space + ",size=26",
+	}
+	return e, nil
+}
+
+// newBridge makes a network of its own for one engine, and finds addresses for those that it
+// will make: where no other engine of a test is. The bridge is the mark by which others see
+// that they are taken, also for an engine that has no use for it.
+func newBridge() (name, space string, err error) {
+	const places = 240
+	for n := range places {
+		n = (os.Getpid() + n) % places
+		name = fmt.Sprintf("pyt%d", n)
+		if err = exec.Command("ip", "link", "add", "name", name, "type", "bridge").Run(); err != nil {
+			continue
+		}
+		if err := running.keeper.keep("link", name); err != nil {
+			return "", "", err
+		}
+		if err := exec.Command("ip", "addr", "add", fmt.Sprintf("10.211.%d.1/24", n), "dev", name).Run(); err != nil {
+			return "", "", err
+		}
+		space = fmt.Sprintf("10.%d.%d.0/20", 212+n/16, n%16*16)
+		return name, space, exec.Command("ip", "link", "set", name, "up").Run()
+	}
+	return "", "", fmt.Errorf("no network bridge: %w", err)
+}
+
+// Begin starts the engine, which does not run, and returns when it answers.
+func (e *Engine) Begin() error {
+	out, err := os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	e.cmd = exec.Command(e.argv[0], e.argv[1:]...)
+	e.cmd.Env = append(os.Environ(), e.env...)
+	e.cmd.Stdout, e.cmd.Stderr = out, out
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := e.cmd.Start(); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	e.gone = gone
+	go func() { _ = e.cmd.Wait(); close(gone) }()
+	late := time.After(time.Minute)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		if _, err := e.ask(http.MethodGet, "/_ping", nil, http.StatusOK); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-gone:
+			return errors.New("it ended")
+		case <-late:
+			return errors.New("it does not answer")
+		}
+	}
+}
+
+// ask makes a request of the engine, whose answer must be of a status.
+func (e *Engine) ask(method, path string, body io.Reader, status int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", e.socket())
+		},
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }() // it is only read
+	said, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != status {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, said)
+	}
+	return said, err
+}
+
+// Have gives an image to the engine under a name with a tag, once: no registry is at hand.
+func (e *Engine) Have(t testing.TB, ref string, img v1.Image) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.has[ref] {
+		return
+	}
+	if err := e.load(ref, img); err != nil {
+		t.Fatalf("load %s: %v\n%s", ref, err, e.Log())
+	}
+	e.has[ref] = true
+}
+
+func (e *Engine) load(ref string, img v1.Image) error {
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return err
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(tarball.Write(tag, img, w)) }()
+	said, err := e.ask(http.MethodPost, "/images/load", r, http.StatusOK)
+	if err == nil && strings.Contains(string(said), `"error"`) {
+		err = fmt.Errorf("%s", said)
+	}
+	return err
+}
+
+// Get is the answer of the engine to a request.
+func (e *Engine) Get(t testing.TB, path string) []byte {
+	t.Helper()
+	said, err := e.ask(http.MethodGet, path, nil, http.StatusOK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// Log is the end of what the engine has written.
+func (e *Engine) Log() string {
+	if e == nil {
+		return ""
+	}
+	data, _ := os.ReadFile(filepath.Join(e.dir, "log"))
+	return string(data[max(0, len(data)-4000):])
+}
+
+// Kill ends the engine as a crash would. Begin starts it again.
+func (e *Engine) Kill() {
+	_ = e.cmd.Process.Kill()
+	<-e.gone
+	if e.Kind != "dockerd" {
+		return
+	}
+	// Its containerd ends with it, a moment later: a new dockerd would take it for alive.
+	pid, err := os.ReadFile(filepath.Join(e.dir, "exec/containerd/containerd.pid"))
+	for tick := time.NewTicker(10 * time.Millisecond); err == nil; <-tick.C {
+		_, err = os.Stat("/proc/" + strings.TrimSpace(string(pid)))
+	}
+	_ = os.Remove(filepath.Join(e.dir, "exec/containerd/containerd.pid"))
+	_ = os.Remove(filepath.Join(e.dir, "pid"))
+}
+
+// end stops the engine in order. What it leaves is the keeper's.
+func (e *Engine) end() {
+	_ = e.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-e.gone:
+	case <-time.After(15 * time.Second):
+	}
+}
