@@ -13,6 +13,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 )
 
@@ -24,6 +25,7 @@ type engine struct {
 	gpus      gpuFacts
 	gives     bool // there are GPUs that it can be made to hand over
 	networks  bool // keeps networks of users apart, and finds containers by name in them
+	rootless  bool // a Podman whose networks this machine does not see
 	diskLimit bool
 	driver    string // of storage, for who reads the log
 }
@@ -51,6 +53,51 @@ func (r *Runtime) probe(ctx context.Context) error {
 	if _, err := r.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return err
 	}
+	err := r.askPodman(ctx)
+	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) { // it is none, or one before version 4
+		err = r.askDocker(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	r.engine.gives = r.engine.gpus.gives(r.opts.CDIDirs)
+	r.engine.diskLimit = r.opts.DiskLimit || r.engine.driver == "btrfs" || r.engine.driver == "zfs"
+	if !r.engine.diskLimit {
+		r.opts.Logger.Info("docker: the size of container disks is not enforced", "storage driver", r.engine.driver)
+	}
+	if !r.engine.networks {
+		r.opts.Logger.Info("docker: pods have no private networks")
+	}
+	return nil
+}
+
+// askPodman has Podman tell of itself in its own terms. That is one call, where the Docker
+// API takes two and does not say enough: each keeps Podman busy for a good part of a second.
+func (r *Runtime) askPodman(ctx context.Context) error {
+	var info struct {
+		Host struct {
+			CPUs     int    `json:"cpus"`
+			Memory   int64  `json:"memTotal"`
+			Backend  string `json:"networkBackend"`
+			Security struct {
+				Rootless bool `json:"rootless"`
+			} `json:"security"`
+		} `json:"host"`
+		Store struct {
+			Driver string `json:"graphDriverName"`
+		} `json:"store"`
+	}
+	if err := r.libpod(ctx, http.MethodGet, "/info", nil, &info); err != nil {
+		return err
+	}
+	r.engine.podman, r.engine.rootless = true, info.Host.Security.Rootless
+	r.engine.cores, r.engine.memory, r.engine.driver = info.Host.CPUs, info.Host.Memory, info.Store.Driver
+	r.engine.networks = info.Host.Backend == "netavark" // others do not keep networks apart
+	r.engine.gpus = r.gpuFacts(system.Info{})
+	return nil
+}
+
+func (r *Runtime) askDocker(ctx context.Context) error {
 	version, err := r.api.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
 		return err
@@ -64,35 +111,8 @@ func (r *Runtime) probe(ctx context.Context) error {
 	}
 	info := answer.Info
 	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
+	r.engine.networks = !r.engine.podman
 	r.engine.gpus = r.gpuFacts(info)
-	r.engine.gives = r.engine.gpus.gives(r.opts.CDIDirs)
-	if err := r.probeNetworks(ctx); err != nil {
-		return err
-	}
-	r.engine.diskLimit = r.opts.DiskLimit || info.Driver == "btrfs" || info.Driver == "zfs"
-	if !r.engine.diskLimit {
-		r.opts.Logger.Info("docker: the size of container disks is not enforced", "storage driver", info.Driver)
-	}
-	return nil
-}
-
-// probeNetworks asks Podman what it makes networks with: only netavark keeps them apart.
-func (r *Runtime) probeNetworks(ctx context.Context) error {
-	if r.engine.networks = !r.engine.podman; r.engine.networks {
-		return nil
-	}
-	var info struct {
-		Host struct {
-			Backend string `json:"networkBackend"`
-		} `json:"host"`
-	}
-	err := r.libpod(ctx, http.MethodGet, "/info", nil, &info)
-	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsInvalidArgument(err) { // as one before version 4 answers
-		return err
-	}
-	if r.engine.networks = info.Host.Backend == "netavark"; !r.engine.networks {
-		r.opts.Logger.Info("docker: pods have no private networks", "network backend", info.Host.Backend)
-	}
 	return nil
 }
 
