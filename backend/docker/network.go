@@ -269,9 +269,11 @@ func (b *netBook) doubt(name string) {
 func (b *netBook) leave(name, podID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.use(name)
-	delete(u.pods, podID)
-	if len(u.pods) > 0 {
+	u := b.nets[name]
+	if u == nil || !u.pods[podID] {
+		return false
+	}
+	if delete(u.pods, podID); len(u.pods) > 0 {
 		return false
 	}
 	delete(b.nets, name)

@@ -244,7 +244,7 @@ func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
 // Close leaves the containers as they are: the next Open takes them over. Work that was
 // accepted and not done is left to it, too. No goroutine is left. A second Close does
 // nothing.
-func (r *Runtime) Close(context.Context) error {
+func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -254,6 +254,7 @@ func (r *Runtime) Close(context.Context) error {
 	r.mu.Unlock()
 	r.end()
 	r.work.Wait()
+	r.freeGateway(ctx)
 	for _, p := range r.all() {
 		p.part()
 	}

@@ -2,8 +2,11 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/mount"
@@ -74,6 +77,31 @@ func (r *Runtime) dropVolumes(ctx context.Context, podID string) error {
 		}
 	}
 	return nil
+}
+
+// Purge removes all that there is: every pod, and the volumes that outlive pods. Nothing
+// else may be asked of the Runtime meanwhile, and only Close afterwards.
+func (r *Runtime) Purge(ctx context.Context) error {
+	var mu sync.Mutex
+	var errs []error
+	var work sync.WaitGroup
+	for _, p := range r.all() {
+		work.Go(func() {
+			err := r.Remove(ctx, p.id, time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	work.Wait()
+	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.ours()})
+	errs = append(errs, err)
+	for _, v := range list.Items {
+		if id := v.Labels[labelVolume]; id != "" && v.Labels[labelInstance] == r.instance {
+			errs = append(errs, r.RemoveVolume(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // RemoveVolume removes a network volume, which no pod may mount any more. One that no pod
