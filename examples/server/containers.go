@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -50,27 +49,12 @@ func (v *server) contain(ctx context.Context, dir string, processes *process.Run
 		if keeps {
 			return rt.Close(ctx)
 		}
-		return errors.Join(removeContainers(ctx, rt, v.log), rt.Close(ctx))
+		return errors.Join(rt.Purge(ctx), rt.Close(ctx))
 	})
-	return &router{named: named, processes: parting{processes}, containers: staying{rt}}, nil
-}
-
-// removeContainers removes all containers, side by side.
-func removeContainers(ctx context.Context, rt *docker.Runtime, log *slog.Logger) error {
-	left, err := rt.List(ctx)
-	if err != nil {
-		return err
+	if v.gateway, err = rt.Gateway(ctx); err != nil {
+		v.log.Warn("workers in containers do not reach this server", "err", err)
 	}
-	var work sync.WaitGroup
-	for _, st := range left {
-		work.Go(func() {
-			if err := rt.Remove(ctx, st.PodID, time.Second); err != nil {
-				log.Warn("a container stays", "pod", st.PodID, "err", err)
-			}
-		})
-	}
-	work.Wait()
-	return nil
+	return &router{named: named, processes: parting{processes}, containers: calling{staying{rt}, &v.workers, &v.inside}}, nil
 }
 
 // staying is to containers what parting is to processes. They go on when their runtime is

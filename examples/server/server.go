@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -50,6 +51,8 @@ type server struct {
 	stores     *stores
 	gpus       gpus
 	workers    base                          // where they find this server
+	inside     base                          // where those in containers do, if that is elsewhere
+	gateway    netip.Addr                    // of the engine to this host
 	closers    []func(context.Context) error // of the runtimes, last first
 }
 
@@ -150,14 +153,14 @@ func (v *server) serve(ctx context.Context, stdout io.Writer) error {
 		v.report(echoEndpoint, v.jobs.Serve(pull, echoEndpoint, serverless.WorkerFunc(echo), &serverless.ServeOptions{ID: echoWorker, Concurrency: 1024, Drain: drainTime}))
 	})
 
-	door := &gate{next: v.handler(l.Addr())}
-	srv := &http.Server{
-		Handler: door, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return hold },
-		ErrorLog:    slog.NewLogLogger(v.log.Handler(), slog.LevelWarn),
+	doors := []*door{v.door(hold, v.handler(l.Addr()), l)}
+	if l := v.listenInside(ctx, l.Addr()); l != nil {
+		doors = append(doors, v.door(hold, httpapi.NewWorkers(v.jobs, &v.api), l))
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
+	served := make(chan error, len(doors))
+	for _, d := range doors {
+		go func() { served <- d.serve() }()
+	}
 	v.workers.set(l.Addr())
 	v.greet(stdout, l.Addr())
 
@@ -168,14 +171,16 @@ func (v *server) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	drain, cancel := context.WithTimeout(work, drainTime)
 	defer cancel()
-	door.closed.Store(true)
+	for _, d := range doors {
+		d.closed.Store(true)
+	}
 	v.workers.clear()
 	stopPull()
 	workers.Wait()
 	v.finish(drain)
 	err = errors.Join(err, v.stopPods(work))
 	letGo() // nobody is left who could do what they are held for
-	v.shut(work, srv)
+	v.shut(work, doors)
 	stopWork()
 	services.Wait()
 	return errors.Join(err, v.closeStores())
@@ -189,13 +194,39 @@ func (v *server) closeStores() error {
 	return v.stores.close()
 }
 
+// A door is a listener and what is behind it.
+type door struct {
+	gate
+	l   net.Listener
+	srv *http.Server
+}
+
+// door makes one, whose requests end with hold.
+func (v *server) door(hold context.Context, behind http.Handler, l net.Listener) *door {
+	d := &door{gate: gate{next: behind}, l: l}
+	d.srv = &http.Server{
+		Handler: &d.gate, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return hold },
+		ErrorLog:    slog.NewLogLogger(v.log.Handler(), slog.LevelWarn),
+	}
+	return d
+}
+
+func (d *door) serve() error { return d.srv.Serve(d.l) }
+
 // shut stops listening and returns when every request was answered, or has to be given up.
-func (v *server) shut(ctx context.Context, srv *http.Server) {
+func (v *server) shut(ctx context.Context, doors []*door) {
 	ctx, cancel := context.WithTimeout(ctx, shutTime)
 	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
-		v.log.Warn("requests were cut off", "err", err, "close", srv.Close())
+	var work sync.WaitGroup
+	for _, d := range doors {
+		work.Go(func() {
+			if err := d.srv.Shutdown(ctx); err != nil {
+				v.log.Warn("requests were cut off", "err", err, "close", d.srv.Close())
+			}
+		})
 	}
+	work.Wait()
 }
 
 // stopPods ends the pods that are processes while their service still looks, so that it
