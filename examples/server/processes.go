@@ -21,7 +21,7 @@ func (v *server) runtime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := v.runtimeDir(ctx)
+	dir, err := v.runtimeDir(ctx, contained)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (v *server) runtime(ctx context.Context) (pods.Runtime, error) {
 
 // runtimeDir is where processes have their files: below the data directory, or in one
 // that is removed at the end.
-func (v *server) runtimeDir(ctx context.Context) (string, error) {
+func (v *server) runtimeDir(ctx context.Context, contained bool) (string, error) {
 	if v.settings.data == "" {
-		dir, err := scratch(ctx, v.log)
+		dir, err := scratch(ctx, contained, v.log)
 		if err != nil {
 			return "", fmt.Errorf("-data \"\": %w", err)
 		}

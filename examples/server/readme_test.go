@@ -37,12 +37,16 @@ func blocks(t *testing.T) (list []block) {
 // the command.
 func TestTheCommandsOfTheREADMEAnswerAsItSays(t *testing.T) {
 	t.Parallel()
+	runREADME(t, start(t))
+}
+
+func runREADME(t *testing.T, in *instance) {
+	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			missing(t, "there is no "+tool)
 		}
 	}
-	in := start(t)
 	vars := map[string]string{"KEY": in.key}
 	list := blocks(t)
 	ran := 0
