@@ -50,7 +50,11 @@
 //
 // Docker keeps networks apart by rules of iptables, and has addresses for about thirty
 // networks unless it is set to have more. Podman takes netavark, and aardvark-dns for the
-// names; with another network backend there are no private networks.
+// names; with another network backend there are no private networks. Netavark with iptables
+// (its only way before version 1.10) forgets to keep networks apart when the last container
+// of one of them ends, until the next one starts. A Runtime that sees the end of one of its
+// containers makes up for that within a second or so; of ends that are none of its own it
+// does not know. Netavark with nftables has no such gap.
 //
 // # Health
 //

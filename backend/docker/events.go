@@ -85,6 +85,9 @@ func (r *Runtime) listen(ctx context.Context, found func()) error {
 // notice looks at the pod that an event is about.
 func (r *Runtime) notice(m events.Message) {
 	action, _, _ := strings.Cut(string(m.Action), ":")
+	if action == "cleanup" && m.Actor.Attributes[labelPod] != "" { // Podman has given up its network
+		r.tear()
+	}
 	switch action {
 	case "start", "die", "died", "stop", "oom", "health_status", "destroy", "remove", "unpause", "restart":
 	default:

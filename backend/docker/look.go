@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -68,10 +67,8 @@ func (p *pod) adopt(c *container.InspectResponse) bool {
 	run, _ := strconv.ParseUint(labels[labelRun], 10, 64)
 	p.rec.State = pods.State{PodID: p.id, Gen: gen, Run: run, Phase: pods.Pulling}
 	if c.HostConfig != nil {
-		if name := string(c.HostConfig.NetworkMode); strings.HasPrefix(name, "podyard-"+p.r.instance+"-") {
-			p.rec.Network = name
-			p.r.nets.note(name, p.id)
-		}
+		p.rec.Network = p.r.bridgeIn(c)
+		p.r.nets.note(p.rec.Network, p.id)
 		p.rec.Memory = int(c.HostConfig.Memory / gigabyte)
 		p.rec.VCPU = int(c.HostConfig.NanoCPUs / 1e9)
 		for private, bound := range c.HostConfig.PortBindings {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -39,6 +40,18 @@ func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
 
 // outside is the name of the network of pods that are in no private one.
 func (r *Runtime) outside() string { return "podyard-" + r.instance + "-outside" }
+
+// bridgeIn is the network of ours that a container is in, if it is in one.
+func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
+	if c.NetworkSettings != nil {
+		for name := range c.NetworkSettings.Networks {
+			if strings.HasPrefix(name, "podyard-"+r.instance+"-") {
+				return name
+			}
+		}
+	}
+	return ""
+}
 
 // attach has a container join n, under the name of s where n is private.
 func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {

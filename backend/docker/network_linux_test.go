@@ -2,8 +2,11 @@ package docker
 
 import (
 	"context"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/client"
 
@@ -121,4 +124,34 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 			t.Errorf("networks of another server are %q, were %q", got, theirs)
 		}
 	})
+}
+
+func TestNetworksStayApartWhenOneGoes(t *testing.T) {
+	rt := open(t, need(t, "podman"), t.TempDir())
+	for _, owner := range []string{"alice", "bob", "carol"} {
+		up(t, rt, joined(owner, owner))
+	}
+	if err := rt.Remove(t.Context(), "carol", 0); err != nil {
+		t.Fatal(err)
+	}
+	apart := func() bool {
+		out, err := exec.CommandContext(t.Context(), "iptables", "-S", "FORWARD").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Contains(string(out), "-j NETAVARK_ISOLATION_1")
+	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(time.Minute); !apart(); {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatal("nothing keeps the networks of alice and bob apart")
+		}
+	}
+	left, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
+	if err != nil || len(left.Items) > 3 {
+		t.Errorf("containers are %+v, %v; want those of the pods", left.Items, err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -36,6 +37,7 @@ type Runtime struct {
 	hub      podhost.Hub
 	take     podhost.PortBook
 	nets     *netBook
+	torn     atomic.Bool // see mend
 	work     sync.WaitGroup
 	// lifetime gives f a context that Close ends.
 	lifetime func(f func(ctx context.Context)) func()

@@ -46,35 +46,56 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 
 func TestRuntime(t *testing.T) {
 	each(t, func(t *testing.T, d *enginetest.Engine) {
-		harness := func(t *testing.T) podstest.Harness {
-			dir := t.TempDir()
-			rt := open(t, d, dir)
-			runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
-			counts, asks := program("count"), program("ask")
-			stubborn := program("stubborn")
-			stubborn.Image = checked
-			return podstest.Harness{
-				Runtime: counting{rt}, Ask: ask, Patience: time.Minute,
-				Reopen: func(t *testing.T) pods.Runtime {
-					if err := rt.Close(t.Context()); err != nil {
-						t.Fatalf("Close = %v, want nil", err)
-					}
-					return open(t, d, dir)
-				},
-				Programs: podstest.Programs{
-					Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves, Asks: &asks,
-					Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
-					Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
-				},
+		for _, c := range podstest.RuntimeCases() {
+			if !aboutNetworks(c) {
+				t.Run(c.Name, func(t *testing.T) {
+					t.Parallel()
+					c.Test(t, harness(t, d))
+				})
 			}
 		}
-		for _, c := range podstest.RuntimeCases() {
-			t.Run(c.Name, func(t *testing.T) {
-				t.Parallel()
-				c.Test(t, harness(t))
-			})
-		}
 	})
+}
+
+// TestPrivateNetworks has the other cases, and runs alone: see doc.go on what Podman forgets
+// when a network of another server, as tests are, goes away.
+func TestPrivateNetworks(t *testing.T) {
+	for _, kind := range enginetest.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			d := need(t, kind)
+			for _, c := range podstest.RuntimeCases() {
+				if aboutNetworks(c) {
+					t.Run(c.Name, func(t *testing.T) { c.Test(t, harness(t, d)) })
+				}
+			}
+		})
+	}
+}
+
+func aboutNetworks(c podstest.RuntimeCase) bool { return strings.Contains(c.Why, "private network") }
+
+func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
+	t.Helper()
+	dir := t.TempDir()
+	rt := open(t, d, dir)
+	runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
+	counts, asks := program("count"), program("ask")
+	stubborn := program("stubborn")
+	stubborn.Image = checked
+	return podstest.Harness{
+		Runtime: counting{rt}, Ask: ask, Patience: time.Minute,
+		Reopen: func(t *testing.T) pods.Runtime {
+			if err := rt.Close(t.Context()); err != nil {
+				t.Fatalf("Close = %v, want nil", err)
+			}
+			return open(t, d, dir)
+		},
+		Programs: podstest.Programs{
+			Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves, Asks: &asks,
+			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
+			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
+		},
+	}
 }
 
 // counting tells the program that counts where its mounts are: the suite cannot know that

@@ -71,7 +71,7 @@ func networkCases() []RuntimeCase {
 		},
 	}, {
 		"APrivateNetworkIsFoundAgain",
-		"after a restart pods are in the network in which they were, and others join it",
+		"after a restart pods are in the private network in which they were, and others join it",
 		func(t *testing.T, h Harness) {
 			h.needNetworks(t)
 			if h.Reopen == nil {
