@@ -161,6 +161,7 @@ func (e *Engine) Begin() error {
 	}
 	defer out.Close()
 	e.cmd = exec.Command(e.argv[0], e.argv[1:]...)
+	e.cmd.Dir = e.dir // Podman's monitor leaves a file there of what was killed for its memory
 	e.cmd.Env = append(os.Environ(), e.env...)
 	e.cmd.Stdout, e.cmd.Stderr = out, out
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
