@@ -33,6 +33,15 @@ func each(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	}
 }
 
+// alone runs a test on every engine, and beside no other: what such a test changes, as the
+// CDI specifications of the machine, is everybody's.
+func alone(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
+	t.Helper()
+	for _, kind := range enginetest.Kinds {
+		t.Run(kind, func(t *testing.T) { f(t, need(t, kind)) })
+	}
+}
+
 // need is an engine that has the images.
 func need(t testing.TB, kind string) *enginetest.Engine {
 	t.Helper()

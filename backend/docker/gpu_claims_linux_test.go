@@ -108,7 +108,7 @@ func (s *service) finds() (id, node string) {
 
 func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
 	const zero, full = "/dev/nvidia0-test is 1:5", "/dev/nvidia1-test is 1:7"
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		b := newBench(t, d, has)
 		s := newService(t, b.open(d), gpuName("a"), gpuName("b"))

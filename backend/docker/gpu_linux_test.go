@@ -98,7 +98,7 @@ func zeroAndFull(t *testing.T) specs.Spec {
 }
 
 func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := newBench(t, d, zeroAndFull(t)).open(d)
 		if !rt.Capabilities().GPUs {
 			t.Error("Capabilities say that there are no GPUs")
@@ -137,7 +137,7 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 }
 
 func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := newBench(t, d, zeroAndFull(t)).open(d)
 		s := withGPUs("quick", "a")
 		s.Args = []string{"exit", "3"}
@@ -169,7 +169,7 @@ func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 }
 
 func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		lost := gpu("lost", specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node("/dev/nvidia2-test", "/dev/no-such-node")}})
 		empty := gpu("empty", specs.ContainerEdits{Env: []string{"TELL_GPU=empty"}})
@@ -203,7 +203,7 @@ func TestPodmanHasTheLastWordOnGPUs(t *testing.T) {
 }
 
 func TestHooksAreRunOrThePodFails(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		has.ContainerEdits.Hooks = []*specs.Hook{{HookName: cdi.CreateRuntimeHook, Path: "/bin/true", Args: []string{"true"}}}
 		rt := newBench(t, d, has).open(d)
@@ -230,7 +230,7 @@ func TestAPodWhoseGPUsTheEngineForgotIsEnded(t *testing.T) {
 }
 
 func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		p := newPod(first, "cut")
