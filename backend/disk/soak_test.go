@@ -193,7 +193,7 @@ func chart(sizes []int64, jobs int64) string {
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, "  MiB")
-	for row := int64(rows); row > 0; row-- {
+	for row := slices.Max(sizes)>>20/step + 1; row > 0; row-- {
 		line := fmt.Sprintf("%5d |", row*step)
 		for _, n := range sizes {
 			// A row is drawn from its middle on.
