@@ -43,6 +43,7 @@ func images(t *testing.T) map[string]Image {
 	return map[string]Image{
 		"self":    {Command: []string{self}, Env: map[string]string{asProgram: "1"}},
 		"nothing": {Command: []string{"/nonexistent/program"}},
+		"lost":    {Command: []string{self}, Dir: "/nonexistent"},
 		"args":    {},
 	}
 }

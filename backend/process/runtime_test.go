@@ -80,10 +80,11 @@ func TestFailuresNameTheirCause(t *testing.T) {
 		spec pods.Spec
 		want []string
 	}{
-		"an image that is not configured": {pods.Spec{Image: "nginx:latest"}, []string{"nginx:latest", "args, nothing, self", "container engine"}},
-		"a command that does not exist":   {pods.Spec{Image: "nothing"}, []string{"no such file"}},
-		"no command at all":               {pods.Spec{Image: "args"}, []string{"no command"}},
-		"a private network of the owner":  {pods.Spec{Image: "self", Network: "a.podyard.internal"}, []string{"private network"}},
+		"an image that is not configured":         {pods.Spec{Image: "nginx:latest"}, []string{"nginx:latest", "args, lost, nothing, self", "container engine"}},
+		"a command that does not exist":           {pods.Spec{Image: "nothing"}, []string{"no such file"}},
+		"a working directory that does not exist": {pods.Spec{Image: "lost"}, []string{"working directory", "no such file"}},
+		"no command at all":                       {pods.Spec{Image: "args"}, []string{"no command"}},
+		"a private network of the owner":          {pods.Spec{Image: "self", Network: "a.podyard.internal"}, []string{"private network"}},
 		"a volume id that is a path": {
 			pods.Spec{Image: "self", Mounts: []pods.Mount{{VolumeID: "../../etc", Path: "/x"}}}, []string{"../../etc", "plain name"}},
 		"a volume id that is dots": {

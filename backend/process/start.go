@@ -153,7 +153,7 @@ func (p *pod) spawn(cmd *exec.Cmd, ports []pods.PortMapping) error {
 		p.r.opts.Logger.Error("process: raw output cannot be closed", "pod", p.id, "error", closing)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("its command cannot be started: %w", err), raw.Close(), os.Remove(raw.Name()))
+		return errors.Join(notStarted(cmd, err), raw.Close(), os.Remove(raw.Name()))
 	}
 	x := newProc(cmd.Process.Pid, born(cmd.Process.Pid), p.rec.Mark)
 	x.oom = oom
@@ -191,6 +191,15 @@ func (p *pod) attend(x *proc, raw *os.File, from position, s pods.State, wait fu
 			}
 		})
 	}
+}
+
+// notStarted is why cmd did not start: the system names the command, also when it is the
+// directory that is missing.
+func notStarted(cmd *exec.Cmd, err error) error {
+	if _, wrong := os.Stat(cmd.Dir); wrong != nil {
+		return fmt.Errorf("its command cannot be started: its working directory cannot be used: %w", wrong)
+	}
+	return fmt.Errorf("its command cannot be started: %w", err)
 }
 
 // reason is err for the pod's user, without the paths of this host.
