@@ -72,8 +72,17 @@ func (p Permission) covers(q Permission) bool {
 }
 
 // ParseScope reads a scope of a key: "*", "pods:read", "pods:write", the same for
-// registries and endpoints, "endpoint:<id>:run" and "endpoint:<id>:read".
+// registries and endpoints, "endpoint:<id>:run" and "endpoint:<id>:read". Volumes,
+// templates, SSH keys and billing go by the scopes of pods.
 func ParseScope(s string) (Permission, error) {
+	p, err := parseScope(s)
+	if err != nil {
+		return Permission{}, fmt.Errorf("httpapi: %w", err)
+	}
+	return p, nil
+}
+
+func parseScope(s string) (Permission, error) {
 	if s == "*" {
 		return Permission{Area: "*"}, nil
 	}
@@ -88,7 +97,7 @@ func ParseScope(s string) (Permission, error) {
 			return Permission{Area: "endpoint", Endpoint: parts[1], Level: l}, nil
 		}
 	}
-	return Permission{}, fmt.Errorf("httpapi: unknown scope %q", s)
+	return Permission{}, fmt.Errorf("unknown scope %q: must be *, read or write of pods, registries or endpoints (pods:read), or endpoint:ID:run, endpoint:ID:read", s)
 }
 
 // permission is an access that is the same for every request.
@@ -106,7 +115,8 @@ func onEndpoint(l Level) func(*call) Permission {
 
 // A Key is an entry of Keys.
 type Key struct {
-	// Secret is the key as clients send it, or "sha256:" and the hex digest of it.
+	// Secret is the key as clients send it, or "sha256:" and the hex digest of it. One with
+	// blanks never matches: no header can carry it.
 	Secret string
 	// User is whose records the key makes and sees. Keys of one user share them.
 	User    string
@@ -143,7 +153,7 @@ func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
 		}
 		id := Identity{User: k.User, Exempt: k.Exempt}
 		for _, s := range k.Scopes {
-			p, err := ParseScope(s)
+			p, err := parseScope(s)
 			if err != nil {
 				return nil, fmt.Errorf("httpapi: key %d: %w", i, err)
 			}

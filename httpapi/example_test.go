@@ -126,5 +126,5 @@ func ExampleParseScope() {
 	fmt.Println(err)
 	// Output:
 	// endpoint * true <nil>
-	// httpapi: unknown scope "pods:delete"
+	// httpapi: unknown scope "pods:delete": must be *, read or write of pods, registries or endpoints (pods:read), or endpoint:ID:run, endpoint:ID:read
 }
