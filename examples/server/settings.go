@@ -91,9 +91,9 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.StringVar(&s.data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory")
 	f.StringVar(&s.configFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
 	f.StringVar(&s.runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim, or auto: docker where an engine answers, else process")
-	f.StringVar(&s.backup, "backup", "", "copy the store to this `directory`, for -data, and exit")
+	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit")
 	f.BoolVar(&s.check, "check", false, "verify the store and exit")
-	f.StringVar(&s.test, "test", "", "be the test double, with its admin area on this loopback `address`")
+	f.StringVar(&s.test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
 	f.BoolVar(&s.version, "version", false, "print the version and exit")
 	err := f.Parse(args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -137,6 +137,8 @@ func explain(err error) error {
 			return errors.New("must be a JSON object")
 		case errors.Is(err, strconv.ErrSyntax):
 			return fmt.Errorf("%s: must be an integer", wrong.JSONPointer)
+		case errors.As(err, new(*time.ParseError)):
+			return fmt.Errorf("%s: must be a time like 2027-01-01T00:00:00Z", wrong.JSONPointer)
 		case wrong.Err != nil:
 			return fmt.Errorf("%s: %w", wrong.JSONPointer, wrong.Err)
 		}

@@ -197,6 +197,7 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"NoConfig", []string{"-config", "nonexistent.json"}, "", []string{"-config", "nonexistent.json"}},
 		{"UnknownField", nil, `{"quotas":{"hours":1}}`, []string{"config.json", "unknown field", "/quotas/hours"}},
 		{"WrongType", nil, `{"keys":[{"key":"k","user":1}]}`, []string{"/keys/0/user", "number"}},
+		{"NoTime", nil, `{"keys":[{"key":"k","user":"u","expires":"2027-01-01"}]}`, []string{"/keys/0/expires", "2027-01-01T00:00:00Z"}},
 		{"NoObject", nil, `[]`, []string{"config.json", "must be a JSON object"}},
 		{"WrongTypeOfAValueWithMembers", nil, `{"quotas":[]}`, []string{"/quotas", "array"}},
 		{"Fraction", nil, `{"limits":{"perWorkerRate":1.5}}`, []string{"/limits/perWorkerRate", "an integer"}},
