@@ -20,6 +20,7 @@ import (
 )
 
 // Services are what the handlers serve. A nil one has no routes: its paths are not found.
+// The catalog is served with Pods, and Billing only with Pods.
 type Services struct {
 	Pods       *pods.Service
 	Registries *registries.Service
@@ -120,7 +121,8 @@ func isControl(path string) bool {
 	return serverless.IsReserved(first)
 }
 
-// NewControl serves the control API: /v2/pods, /v2/registries, /v2/catalog, /v2/serverless.
+// NewControl serves the control API: /v2/pods, /v2/network-volumes, /v2/templates,
+// /v2/account, /v2/billing, /v2/registries, /v2/catalog, /v2/serverless.
 func NewControl(s Services, o *Options) http.Handler { return newAPI(s, o).control() }
 
 // NewJobs serves the jobs API, /v2/{endpoint}/run and its kin, and the worker protocol.

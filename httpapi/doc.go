@@ -1,6 +1,7 @@
-// Package httpapi serves podyard over HTTP: the control API (pods, registries, catalog,
-// endpoints), the jobs API with the worker protocol, and the legacy reset, each an
-// http.Handler to be mounted anywhere, under a prefix too, alone or together.
+// Package httpapi serves podyard over HTTP: the control API (pods, volumes, templates,
+// SSH keys, billing, registries, catalog, endpoints), the jobs API with the worker
+// protocol, and the legacy reset, each an http.Handler to be mounted anywhere, under a
+// prefix too, alone or together.
 //
 // A handler decodes, calls a service and encodes; the rules are in the services. What is
 // here is the wire: keys and scopes, quotas and rates, sizes, strict decoding, problem

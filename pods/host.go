@@ -13,12 +13,12 @@ import (
 // A Host is a machine, or a simulated stock of machines, that runs pods. It is not
 // changed once a service has it.
 type Host struct {
-	ID         string // unique and lasting: pods remember it
-	DataCenter string // in the catalog
-	Clouds     []Cloud
+	ID         string  // unique and lasting: pods remember it
+	DataCenter string  // in the catalog
+	Clouds     []Cloud // empty: every one
 	Runtime    Runtime
 	GPUs       []HostGPUs
-	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment
+	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment; of a flavor not named there are none
 	Memory     int            // GB for the CPU pods together; 0 is no limit
 	CUDA       string         // CUDA version of the driver, "12.8"; empty: not known, or none
 }

@@ -1,6 +1,6 @@
-// Package disk keeps everything in one directory, in one Pebble database: pods,
-// registries, endpoints, jobs, their chunks and webhooks. What a call has answered
-// survives the end of the process and of the power.
+// Package disk keeps everything in one directory, in one Pebble database: pods, volumes,
+// templates, SSH keys, billing, registries, endpoints, jobs, their chunks and webhooks.
+// What a call has answered survives the end of the process and of the power.
 //
 //   - Truth is on disk; memory holds a small index. Payloads are read when asked for.
 //   - A change is reserved under a lock, committed outside of it, published under it:

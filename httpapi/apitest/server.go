@@ -85,7 +85,7 @@ func (s *Server) Env() map[string]string { s.t.Helper(); return s.Double.Env(s.U
 // Environ is Env as lines for a process.
 func (s *Server) Environ() []string { s.t.Helper(); return double.Environ(s.Env()) }
 
-// Setenv sets Env for the test.
+// Setenv sets Env for the test, as testing.T.Setenv does: not in a parallel one.
 func (s *Server) Setenv() {
 	s.t.Helper()
 	t, ok := s.t.(interface{ Setenv(key, value string) })
