@@ -2,7 +2,8 @@
 // configuration gives to a command. It needs no container engine and gives no isolation
 // either: a pod runs as the user of the server, sees its files and its network, and what
 // it is kept from is kept from it by that user's rights alone. It is for development,
-// for tests, and for hosts whose pods are all one's own.
+// for tests, and for hosts whose pods are all one's own. A pods.Host with a Runtime of
+// this package, and a catalog like that of catalog.Local, make a pods.Service of it.
 //
 // # What a pod sees
 //
@@ -12,8 +13,8 @@
 //	PODYARD_POD_ID              the pod
 //	PODYARD_MOUNT_<n>           the real directory of the mount n of Spec.Mounts, from 0
 //	PODYARD_MOUNT_<n>_PATH      the path that was asked for it
-//	PORT                        where to listen for the first port: http and tcp first
-//	PODYARD_TCP_PORT_<private>  where to listen for a tcp or http port, and its public number
+//	PORT                        the number to listen on for the first port: http and tcp first
+//	PODYARD_TCP_PORT_<private>  the number to listen on for a tcp or http port, and its public one
 //	PODYARD_UDP_PORT_<private>  the same for a udp port
 //	RUNPOD_TCP_PORT_<private>   as PODYARD_TCP_PORT_<private>
 //	RUNPOD_PUBLIC_IP            the address that ports are published on, if there are any

@@ -41,7 +41,10 @@ func (l layout) raw(id string, start uint64) string {
 }
 
 func (l layout) make() error {
-	return errors.Join(os.MkdirAll(l.at("pods"), 0o700), os.MkdirAll(l.at("volumes"), 0o700))
+	if err := os.MkdirAll(l.at("pods"), 0o700); err != nil {
+		return err
+	}
+	return os.MkdirAll(l.at("volumes"), 0o700)
 }
 
 func (l layout) podIDs() ([]string, error) {
