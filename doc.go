@@ -58,6 +58,11 @@
 // into statuses, in one place. Everything else is a 500 that says nothing, with its chain
 // in the log.
 //
+// # Sections
+//
+// Sections and decisions that comments cite are those of the description of the interface
+// that the library was written by, which is not part of it.
+//
 // # Where to start reading
 //
 //   - examples/embed, the smallest program, and examples/server, everything wired.
