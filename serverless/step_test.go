@@ -100,6 +100,7 @@ func TestLocalLeaseIsOfWorkersInThisProcess(t *testing.T) {
 	}{{0, int(days / (10 * time.Second)), 100_000}, {100 * days, 1, 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStepped(t, serverless.Options{LocalLease: tt.lease})
+			ref := order(t, s.Service, withTTL(7*days/2), withTimeout(3*days)) // first: nobody listens to tell a worker
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
@@ -108,7 +109,6 @@ func TestLocalLeaseIsOfWorkersInThisProcess(t *testing.T) {
 					return nil, context.Cause(ctx)
 				}), &serverless.ServeOptions{Drain: -1})
 			}()
-			ref := order(t, s.Service, withTTL(7*days/2), withTimeout(3*days))
 			synctest.Wait()
 			before := s.steps
 			s.advance(t, days)
