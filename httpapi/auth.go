@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
@@ -115,8 +117,8 @@ func onEndpoint(l Level) func(*call) Permission {
 
 // A Key is an entry of Keys.
 type Key struct {
-	// Secret is the key as clients send it, or "sha256:" and the hex digest of it. One with
-	// blanks never matches: no header can carry it.
+	// Secret is the key as clients send it, without blanks, or "sha256:" and the hex digest
+	// of it.
 	Secret string
 	// User is whose records the key makes and sees. Keys of one user share them.
 	User    string
@@ -168,7 +170,10 @@ func digest(secret string) (d [sha256.Size]byte, err error) {
 	h, ok := strings.CutPrefix(secret, "sha256:")
 	if !ok {
 		if secret == "" {
-			return d, fmt.Errorf("key is empty")
+			return d, errors.New("key is empty")
+		}
+		if strings.ContainsFunc(secret, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return d, errors.New("key has blanks: no header can carry it")
 		}
 		return sha256.Sum256([]byte(secret)), nil
 	}

@@ -111,6 +111,7 @@ func TestKeysMayBeGivenAsDigests(t *testing.T) {
 func TestWrongKeysAreNamedByTheirPlaceAndNeverShown(t *testing.T) {
 	for name, k := range map[string]httpapi.Key{
 		"no secret":          {User: "u"},
+		"blanks in a secret": {Secret: "hush hush", User: "u"},
 		"no user":            {Secret: "hush"},
 		"everyone as user":   {Secret: "hush", User: "*"},
 		"a digest too short": {Secret: "sha256:68757368", User: "u"},

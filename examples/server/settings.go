@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -105,6 +106,14 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: see -help", err)
+	}
+	f.Visit(func(set *flag.Flag) {
+		if set.Name == "backup" && s.backup == "" {
+			err = errors.New("-backup: names no directory")
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
@@ -240,6 +249,9 @@ func (c *config) validate() error {
 		}
 		if len(img.Command) == 0 {
 			return fmt.Errorf("images: %q: command is missing", name)
+		}
+		if img.Dir != "" && !filepath.IsAbs(img.Dir) {
+			return fmt.Errorf("images: %q: dir %q must be absolute", name, img.Dir)
 		}
 	}
 	return nil
