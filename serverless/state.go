@@ -226,7 +226,7 @@ const (
 	NewSeq                        // give State a new Seq: the end of the queue
 	PutOutput                     // Op.Payload is the output, Op.Error the error
 	DropOutput                    // output, error and chunks so far are void
-	DropInput                     // the input is void
+	DropInput                     // the input is void, for the outbox entries of earlier runs too
 	AddChunk                      // Op.Payload is chunk State.Chunks-1
 	DropChunks                    // chunks before State.Drained are done with
 	PutOutbox                     // one webhook entry for (job, run), unless there is one

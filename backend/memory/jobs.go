@@ -176,6 +176,9 @@ func (q *Jobs) carryOut(now serverless.Instant, i uint32, before, s *serverless.
 		s.Seq = q.seq
 	}
 	q.payloads(i, eff, op)
+	if eff&serverless.DropInput != 0 {
+		q.outbox.void(q.x.Ref(i), s)
+	}
 	q.x.Move(i, before, s, eff)
 	if eff&serverless.PutOutbox != 0 {
 		q.outbox.add(q.job(i), now)

@@ -40,6 +40,16 @@ func (o *outbox) add(j serverless.Job, now serverless.Instant) {
 	heap.Push(&o.heap, e)
 }
 
+// void takes the input out of the entries of a job's earlier runs.
+func (o *outbox) void(ref serverless.Ref, s *serverless.State) {
+	for run := range s.Run {
+		e := o.entries[entryKey{ref.Endpoint, serverless.DeliveryID(ref, run)}]
+		if e != nil && e.job.Submitted == s.Submitted { // not another job that had this id
+			e.job.Input = nil
+		}
+	}
+}
+
 // Deliveries leases what is due.
 func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limit int) (ds []serverless.Delivery, _ error) {
 	q.mu.Lock()

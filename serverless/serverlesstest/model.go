@@ -117,6 +117,11 @@ func (m *Model) move(now serverless.Instant, j *modelJob, op *serverless.Op) ser
 	}
 	if eff&serverless.DropInput != 0 {
 		j.Input = nil
+		for _, e := range m.outbox {
+			if e.Job.Ref == j.Ref && e.Job.Submitted == j.Submitted {
+				e.Job.Input = nil
+			}
+		}
 	}
 	if eff&serverless.PutOutput != 0 {
 		j.Output, j.Error = op.Payload, op.Error
