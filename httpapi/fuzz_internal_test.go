@@ -154,6 +154,26 @@ func addBodies(f *testing.F, more ...string) {
 	}
 }
 
+// thereAndBack fuzzes a decoder of requests: what it takes is the same when it was encoded
+// and decoded again, and the rest is refused by its place.
+func thereAndBack[T any](f *testing.F, decode func([]byte) (T, error), encode func(*testing.T, *T) []byte) {
+	f.Helper()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := decode(body)
+		if err != nil {
+			refused(t, body, err)
+			return
+		}
+		again, err := decode(encode(t, &r))
+		if err != nil {
+			t.Fatalf("%s decodes with %v", encode(t, &r), err)
+		}
+		if diff := cmp.Diff(r, again, sameRequest); diff != "" {
+			t.Errorf("%q (-decoded +encoded and decoded again):\n%s", body, diff)
+		}
+	})
+}
+
 func FuzzCreatePod(f *testing.F) {
 	addBodies(f,
 		`{"name":"p","image":"i","gpu":{"id":"NVIDIA H200","count":2},"args":"a","disk":20,"ports":["22/tcp"],"env":{"A":"1"},"registry":"r","mounts":{"persistent":{"size":20,"path":"/p"}},"cloud":"SECURE","dataCenterIds":["US-KS-2"],"globalNetworking":true}`,
@@ -162,23 +182,12 @@ func FuzzCreatePod(f *testing.F) {
 		`{"name":1,"image":2,"gpu":3,"cpu":4,"ports":[1,"x"],"env":{"A":1},"mounts":{"network":[1],"x":{}},"zebra":1}`,
 		`{"disk":1e300,"gpu":{"count":-1e300}}`,
 	)
-	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decodeCreatePod(body)
-		if err == nil {
+	thereAndBack(f, func(body []byte) (r pods.CreateRequest, err error) {
+		if r, err = decodeCreatePod(body); err == nil {
 			err = r.Faults.Err(nil)
 		}
-		if err != nil {
-			refused(t, body, err)
-			return
-		}
-		again, err := decodeCreatePod(encodeCreate(t, &r))
-		if err != nil || again.Faults.Err(nil) != nil {
-			t.Fatalf("%s decodes with %v, %v", encodeCreate(t, &r), err, again.Faults.Err(nil))
-		}
-		if diff := cmp.Diff(r, again, sameRequest); diff != "" {
-			t.Errorf("%q (-decoded +encoded and decoded again):\n%s", body, diff)
-		}
-	})
+		return r, err
+	}, encodeCreate)
 }
 
 func FuzzUpdatePod(f *testing.F) {
@@ -186,23 +195,12 @@ func FuzzUpdatePod(f *testing.F) {
 		`{"name":"p","image":"i","args":"","disk":20,"ports":[],"env":{},"registry":null,"mounts":{"persistent":{"size":20,"path":"/p"}},"locked":false,"globalNetworking":true}`,
 		`{"registry":"r","templateId":"t","mounts":{"network":[]}}`, `{"gpu":{},"locked":"x"}`,
 	)
-	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decodeUpdatePod(body)
-		if err == nil {
+	thereAndBack(f, func(body []byte) (r pods.UpdateRequest, err error) {
+		if r, err = decodeUpdatePod(body); err == nil {
 			err = r.Faults.Err(nil)
 		}
-		if err != nil {
-			refused(t, body, err)
-			return
-		}
-		again, err := decodeUpdatePod(encodeUpdate(t, &r))
-		if err != nil || again.Faults.Err(nil) != nil {
-			t.Fatalf("%s decodes with %v, %v", encodeUpdate(t, &r), err, again.Faults.Err(nil))
-		}
-		if diff := cmp.Diff(r, again, sameRequest); diff != "" {
-			t.Errorf("%q (-decoded +encoded and decoded again):\n%s", body, diff)
-		}
-	})
+		return r, err
+	}, encodeUpdate)
 }
 
 func FuzzAction(f *testing.F) {
