@@ -50,8 +50,9 @@ func (e *Engine) socket() string { return filepath.Join(e.dir, "sock") }
 // running are the engines of this process, for Main to end.
 var running struct {
 	sync.Mutex
-	engines map[string]*Engine
-	keeper  *keeper
+	engines  map[string]*Engine
+	keeper   *keeper
+	together error // why this process shares its network with the machine
 }
 
 // Need starts an engine, once, or skips: in continuous integration it fails.
@@ -71,6 +72,9 @@ func Need(t testing.TB, kind string) *Engine {
 	}
 	if os.Getuid() != 0 {
 		without("starting an engine of its own takes root")
+	}
+	if running.together != nil {
+		without("an engine of its own needs a network of its own: %v", running.together)
 	}
 	running.Lock()
 	defer running.Unlock()
@@ -106,7 +110,7 @@ func newEngine(kind string) (*Engine, error) {
 	}
 	e := &Engine{Kind: kind, dir: dir, has: map[string]bool{}}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := running.keeper.keep("dir", dir); err != nil {
+	if err := running.keeper.keep(dir); err != nil {
 		return e, err
 	}
 	bridge, space, err := newBridge()
@@ -131,18 +135,14 @@ func newEngine(kind string) (*Engine, error) {
 }
 
 // newBridge makes a network of its own for one engine, and finds addresses for those that it
-// will make: where no other engine of a test is. The bridge is the mark by which others see
-// that they are taken, also for an engine that has no use for it.
+// will make: where no other engine of this network namespace is. The bridge is the mark by
+// which others see that they are taken, also for an engine that has no use for it.
 func newBridge() (name, space string, err error) {
 	const places = 240
 	for n := range places {
-		n = (os.Getpid() + n) % places
 		name = fmt.Sprintf("pyt%d", n)
 		if err = exec.Command("ip", "link", "add", "name", name, "type", "bridge").Run(); err != nil {
 			continue
-		}
-		if err := running.keeper.keep("link", name); err != nil {
-			return "", "", err
 		}
 		if err := exec.Command("ip", "addr", "add", fmt.Sprintf("10.211.%d.1/24", n), "dev", name).Run(); err != nil {
 			return "", "", err

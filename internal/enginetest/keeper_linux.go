@@ -3,10 +3,8 @@ package enginetest
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +24,7 @@ func Main(m interface{ Run() int }) int {
 	if os.Getenv(keeperEnv) != "" {
 		return keep(os.Stdin)
 	}
+	running.together = apart()
 	code := m.Run()
 	running.Lock()
 	defer running.Unlock()
@@ -60,9 +59,9 @@ func startKeeper() (*keeper, error) {
 	return &keeper{cmd, in}, cmd.Start()
 }
 
-// keep tells of a directory ("dir") or a network interface ("link").
-func (k *keeper) keep(what, name string) error {
-	_, err := fmt.Fprintln(k.in, what, name)
+// keep tells of the directory of an engine.
+func (k *keeper) keep(dir string) error {
+	_, err := fmt.Fprintln(k.in, dir)
 	return err
 }
 
@@ -74,49 +73,16 @@ func (k *keeper) end() {
 
 // keep is the life of a keeper.
 func keep(in io.Reader) int {
-	var dirs, links []string
+	var dirs []string
 	for sc := bufio.NewScanner(in); sc.Scan(); {
-		switch what, name, _ := strings.Cut(sc.Text(), " "); what {
-		case "dir":
-			dirs = append(dirs, name)
-		case "link":
-			links = append(links, name)
-		}
+		dirs = append(dirs, sc.Text())
 	}
 	for _, dir := range dirs {
-		links = append(links, networks(dir)...)
 		endProcesses(dir)
 		unmount(dir)
 		_ = os.RemoveAll(dir)
 	}
-	for _, l := range links {
-		_ = exec.Command("ip", "link", "del", l).Run()
-	}
 	return 0
-}
-
-// networks are the interfaces of networks of the engine in dir. Podman has them in files, and
-// Docker has to be asked: one that ended in order has none.
-func networks(dir string) (links []string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "networks", "*.json"))
-	for _, f := range files {
-		var n struct {
-			Interface string `json:"network_interface"`
-		}
-		if data, err := os.ReadFile(f); err == nil && json.Unmarshal(data, &n) == nil && n.Interface != "" {
-			links = append(links, n.Interface)
-		}
-	}
-	said, err := (&Engine{dir: dir}).ask(http.MethodGet, "/networks", nil, http.StatusOK)
-	var list []struct{ ID, Driver string }
-	if err == nil && json.Unmarshal(said, &list) == nil {
-		for _, n := range list {
-			if n.Driver == "bridge" && len(n.ID) >= 12 { // of the default one there is no such interface
-				links = append(links, "br-"+n.ID[:12])
-			}
-		}
-	}
-	return links
 }
 
 // endProcesses kills everything that has dir on its command line, and what these have
