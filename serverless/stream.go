@@ -51,13 +51,13 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	if q.MaxBytes <= 0 {
 		q.MaxBytes = MaxChunk
 	}
+	over := make(chan struct{})
+	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
 	j, err := s.Get(context.WithoutCancel(ctx), owner, ref)
 	if err != nil {
 		return err
 	}
 	j = Job{Ref: j.Ref, Owner: j.Owner, State: j.State}
-	over := make(chan struct{})
-	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
 	if !s.turns.take(ctx, ref, over) {
 		return s.streamNothing(ctx, j, write)
 	}

@@ -67,7 +67,11 @@ func (q *queue) Get(ctx context.Context, now serverless.Instant, ref serverless.
 	if down(ctx) {
 		return serverless.Job{}, errStore
 	}
-	return q.JobQueue.Get(ctx, now, ref)
+	j, err := q.JobQueue.Get(ctx, now, ref)
+	if x := exchangeOf(ctx); x != nil {
+		q.act.looked(x, ref)
+	}
+	return j, err
 }
 
 func (q *queue) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
@@ -191,6 +195,17 @@ func (a *activity) holdsFor(x *exchange, ref serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.ref = ref
+}
+
+// looked notes that a request has looked at the job it is held for. Who waits for a job sets
+// a timer first and then looks: from now on the clock can bring the hold to its end.
+func (a *activity) looked(x *exchange, ref serverless.Ref) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x.ref == ref && !x.held {
+		x.held = true
+		a.changed()
+	}
 }
 
 // lookAt is how often jobs of the endpoints have become ready, before a claim.

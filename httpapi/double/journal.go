@@ -95,6 +95,7 @@ type exchange struct {
 
 	// Guarded by the activity's mutex.
 	ref     serverless.Ref // the job it is held for
+	held    bool           // it waits for the job, or is about to
 	until   time.Time      // the end of the hold by the clock; zero: none
 	waiting bool           // by a fault
 	resting bool           // given up on, or waiting

@@ -249,7 +249,7 @@ func (a *activity) active(ctx context.Context, x *exchange, now time.Time) bool 
 		s := a.seats[seatKey{x.endpoint, x.worker}]
 		return s == nil || a.missed(ctx, s)
 	case "runSync", "statusSync", "stream", "openai":
-		if x.ref.ID == "" || !x.until.IsZero() && !now.Before(x.until) {
+		if !x.held || !x.until.IsZero() && !now.Before(x.until) {
 			return true
 		}
 		j, err := a.queue.Get(ctx, serverless.At(now), x.ref)
