@@ -83,8 +83,8 @@ func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.Line
 		body, err = p.r.api.ContainerLogs(ctx, c.Container.ID, opts)
 	}
 	switch {
-	case errdefs.IsNotFound(err), ctx.Err() != nil, lost(err) && follow:
-		return ctx.Err() == nil // it may yet come
+	case errdefs.IsNotFound(err), errdefs.IsConflict(err), ctx.Err() != nil, lost(err) && follow:
+		return ctx.Err() == nil // it may yet come, or is on its way out for the next one
 	case err != nil:
 		return yield(pods.Line{}, err)
 	}
