@@ -221,8 +221,8 @@ func TestScopesOfEndpoints(t *testing.T) {
 		if got := w.call(http.MethodHead, at, "", as(readsEndpoints)).status; got != 200 {
 			t.Errorf("HEAD of an endpoint = %d, want 200", got)
 		}
-		if got := w.call(http.MethodHead, at+"/workers/w/logs", "", as(readsEndpoints)).status; got != 405 {
-			t.Errorf("HEAD of a worker's log = %d, want 405", got)
+		if got := w.call(http.MethodHead, at+"/workers/w/logs", "", as(readsEndpoints)).status; got != 404 {
+			t.Errorf("HEAD of the log of a worker that does not exist = %d, want 404", got)
 		}
 	})
 }

@@ -124,7 +124,8 @@ func TestWireOfHeadRequests(t *testing.T) {
 		w.want(405, "HEAD", "/v2/echo/run", "")
 		w.want(405, "HEAD", "/v2/echo/stream/some", "")
 		w.want(405, "HEAD", "/v2/echo/status-sync/some", "")
-		w.want(405, "HEAD", "/v2/pods/"+id+"/logs", "")
+		w.want(200, "HEAD", "/v2/pods/"+id+"/logs", "")
+		w.want(200, "HEAD", "/v2/pods/"+id+"/logs?tail=0", "")
 		w.want(405, "HEAD", "/v1/pods/"+id+"/reset", "")
 	})
 }

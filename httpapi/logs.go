@@ -227,7 +227,8 @@ func (c *call) follow(ctx context.Context, src pods.Source, seq iter.Seq2[pods.L
 	}
 }
 
-// sendPast begins the answer; false when there is nobody to take it.
+// sendPast begins the answer; false when there is nobody to take it. To HEAD that is all of
+// it: what is to come has no end that could be waited for.
 func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -235,6 +236,9 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	h.Set("Connection", "keep-alive")
 	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		return false
+	}
 	var b []byte
 	for l := range past {
 		b = appendEvent(b[:0], l)

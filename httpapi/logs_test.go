@@ -108,3 +108,18 @@ func TestQuietLogSaysThatItLives(t *testing.T) {
 		}
 	})
 }
+
+func TestHeadOfALogIsAnsweredAtOnceAndWithoutItsLines(t *testing.T) {
+	bubble(t, func(w *world) {
+		id := w.want(201, "POST", "/v2/pods", talkingPod).field("id")
+		pass(10 * time.Second)
+		for _, query := range []string{"", "?tail=0", "?since=2000-01-01T00:00:00Z"} {
+			began := time.Now()
+			a := w.want(200, "HEAD", "/v2/pods/"+id+"/logs"+query, "")
+			if took := time.Since(began); took > 0 || a.body != "" || a.header.Get("Content-Type") != "text/event-stream" {
+				t.Errorf("HEAD of a log%s = %q of type %q after %v, want a stream's headers at once", query, a.body, a.header.Get("Content-Type"), took)
+			}
+		}
+		w.want(422, "HEAD", "/v2/pods/"+id+"/logs?tail=x", "")
+	})
+}

@@ -22,7 +22,7 @@ func (x *area) podRoutes() {
 		http.MethodPost: {access: podsWrite, do: actOnPod},
 	})
 	x.handle("/v2/pods/{id}/logs", map[string]operation{
-		http.MethodGet: {access: podsRead, effects: true, do: podLogs},
+		http.MethodGet: {access: podsRead, do: podLogs},
 	})
 }
 

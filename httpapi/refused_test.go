@@ -243,13 +243,13 @@ func TestAllowListsWhatAPathHas(t *testing.T) {
 	bubble(t, func(w *world) {
 		for path, want := range map[string]string{
 			"/v2/pods": "GET, HEAD, POST", "/v2/pods/x": "GET, HEAD, PATCH, DELETE", "/v2/pods/x/action": "POST",
-			"/v2/pods/x/logs": "GET", "/v1/pods/x/reset": "POST", "/v2/registries": "GET, HEAD, POST",
+			"/v2/pods/x/logs": "GET, HEAD", "/v1/pods/x/reset": "POST", "/v2/registries": "GET, HEAD, POST",
 			"/v2/registries/x": "GET, HEAD, DELETE", "/v2/templates": "GET, HEAD, POST", "/v2/templates/x": "GET, HEAD, PATCH, DELETE", "/v2/catalog/templates": "GET, HEAD",
 			"/v2/network-volumes": "GET, HEAD, POST", "/v2/network-volumes/x": "GET, HEAD, PATCH, DELETE",
 			"/v2/catalog/gpus": "GET, HEAD", "/v2/catalog/cpus/x": "GET, HEAD",
 			"/v2/e/run": "POST", "/v2/e/runsync": "POST", "/v2/e/status/x": "GET, HEAD, POST", "/v2/e/status-sync/x": "GET, POST",
 			"/v2/e/stream/x": "GET, POST", "/v2/e/cancel/x": "POST", "/v2/e/retry/x": "POST", "/v2/e/purge-queue": "POST",
-			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD",
+			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD", "/v2/serverless/x/workers/y/logs": "GET, HEAD",
 		} {
 			if got := w.call("PUT", path, "").header.Get("Allow"); got != want {
 				t.Errorf("Allow of %s = %q, want %q", path, got, want)

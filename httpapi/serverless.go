@@ -23,7 +23,7 @@ func (x *area) endpointRoutes() {
 		http.MethodGet: {access: endpointsRead, do: listWorkers},
 	})
 	x.handle("/v2/serverless/{id}/workers/{worker}/logs", map[string]operation{
-		http.MethodGet: {access: endpointsRead, effects: true, do: workerLogs},
+		http.MethodGet: {access: endpointsRead, do: workerLogs},
 	})
 	x.handle("/v2/serverless/{id}/decisions", map[string]operation{
 		http.MethodGet: {access: endpointsRead, do: listDecisions},
