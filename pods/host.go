@@ -12,6 +12,9 @@ import (
 
 // A Host is a machine, or a simulated stock of machines, that runs pods. It is not
 // changed once a service has it.
+//
+// It says in GPUs or VCPU what it has. One that is to get no pods any more, and keep those
+// it has, names a flavor with 0 vCPUs, or a GPU type with neither devices nor a count.
 type Host struct {
 	ID         string  // unique and lasting: pods remember it
 	DataCenter string  // in the catalog
@@ -108,7 +111,16 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 		if _, ok := c.DataCenter(h.DataCenter); !ok {
 			bad(h, "data center %q is not in the catalog", h.DataCenter)
 		}
+		if len(h.GPUs) == 0 && len(h.VCPU) == 0 {
+			bad(h, "GPUs and VCPU are empty, so no pod could ever run on it")
+		}
+		if h.Memory < 0 {
+			bad(h, "Memory must not be negative")
+		}
 		for _, g := range h.GPUs {
+			if g.Count < 0 {
+				bad(h, "Count of GPU type %q must not be negative", g.Type)
+			}
 			if _, ok := c.GPU(g.Type); !ok {
 				bad(h, "GPU type %q is not in the catalog", g.Type)
 			}
@@ -117,7 +129,10 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 				bad(h, "it has devices of %q, and its runtime hands out none", g.Type)
 			}
 		}
-		for id := range h.VCPU {
+		for id, n := range h.VCPU {
+			if n < 0 {
+				bad(h, "VCPU of flavor %q must not be negative", id)
+			}
 			if _, ok := c.CPU(id); !ok {
 				bad(h, "CPU flavor %q is not in the catalog", id)
 			}

@@ -298,13 +298,16 @@ func (withoutGPUs) Capabilities() pods.Capabilities { return pods.Capabilities{}
 
 func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
 	w := newWorld(t, nil)
-	good := pods.Host{ID: "h", DataCenter: "US-TX-3", Runtime: w.runtime}
+	good := pods.Host{ID: "h", DataCenter: "US-TX-3", Runtime: w.runtime, VCPU: map[string]int{"cpu3c": 8}}
 	for name, change := range map[string]func(*pods.Host){
 		"no id":                  func(h *pods.Host) { h.ID = "" },
 		"no runtime":             func(h *pods.Host) { h.Runtime = nil },
 		"an unknown data center": func(h *pods.Host) { h.DataCenter = "X" },
 		"an unknown GPU type":    func(h *pods.Host) { h.GPUs = []pods.HostGPUs{{Type: "X", Count: 1}} },
 		"an unknown flavor":      func(h *pods.Host) { h.VCPU = map[string]int{"X": 2} },
+		"negative vCPUs":         func(h *pods.Host) { h.VCPU = map[string]int{"cpu3c": -1} },
+		"negative memory":        func(h *pods.Host) { h.Memory = -1 },
+		"a negative count":       func(h *pods.Host) { h.GPUs = []pods.HostGPUs{{Type: rtx4090, Count: -1}} },
 		"devices that its runtime hands to nobody": func(h *pods.Host) {
 			h.Runtime, h.GPUs = withoutGPUs{w.runtime}, []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a"}}}
 		},
@@ -317,5 +320,23 @@ func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
 	}
 	if _, err := pods.New(w.store, w.Catalog(), []pods.Host{good, good}, nil); err == nil {
 		t.Error("New with an id twice = nil, want an error")
+	}
+}
+
+func TestAHostThatNothingCouldRunOnIsRefusedAndOneThatTakesNoMorePodsIsNot(t *testing.T) {
+	w := newWorld(t, nil)
+	h := pods.Host{ID: "bare", DataCenter: "US-TX-3", Runtime: w.runtime, Memory: 64}
+	_, err := pods.New(w.store, w.Catalog(), []pods.Host{h}, nil)
+	if err == nil || !strings.Contains(err.Error(), `host "bare": GPUs and VCPU are empty`) {
+		t.Errorf("New with a host without GPUs and vCPUs = %v, want an error that names the host and what it lacks", err)
+	}
+	for name, full := range map[string]func(*pods.Host){
+		"0 vCPUs": func(h *pods.Host) { h.VCPU = map[string]int{"cpu3c": 0} },
+		"0 GPUs":  func(h *pods.Host) { h.GPUs = []pods.HostGPUs{{Type: rtx4090}} },
+	} {
+		full(&h)
+		if _, err := pods.New(w.store, w.Catalog(), []pods.Host{h}, nil); err != nil {
+			t.Errorf("New with a host with %s = %v, want nil", name, err)
+		}
 	}
 }

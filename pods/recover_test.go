@@ -114,7 +114,7 @@ func TestPodsOnHostsOfAnotherServerAreLeftAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	p := w.create(gpuPod())
 	other := memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock})
-	host := pods.Host{ID: "another", DataCenter: "US-TX-3", Runtime: other}
+	host := pods.Host{ID: "another", DataCenter: "US-TX-3", Runtime: other, VCPU: map[string]int{"cpu3c": 8}}
 	s, err := pods.New(w.store, w.Catalog(), []pods.Host{host}, &pods.Options{Clock: w.clock})
 	if err != nil {
 		t.Fatal(err)
