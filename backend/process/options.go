@@ -43,8 +43,8 @@ type Options struct {
 	// pod at a time, so that a pod without devices is shown none. Default: devices are taken
 	// for there, and pods without are shown what the host has.
 	GPUs func(devices []string) error
-	// Logger hears of what no State can tell: a directory that cannot be written. Default:
-	// slog.Default.
+	// Logger hears of what no State can tell: a directory that cannot be written, and the
+	// paths of this host in what keeps a pod from starting. Default: slog.Default.
 	Logger *slog.Logger
 }
 

@@ -2,9 +2,12 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,6 +103,56 @@ func TestFailuresNameTheirCause(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestPathsOfTheHostAreForItsLogAndNotForThePodsUser(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	rt := open(t, dir, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	if err := os.Remove(filepath.Join(dir, "volumes")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inVolume := program("run")
+	inVolume.Mounts = []pods.Mount{{VolumeID: "vol", Path: "/x"}}
+	for id, tt := range map[string]struct {
+		spec pods.Spec
+		path string
+	}{
+		"command":   {pods.Spec{Image: "nothing"}, "/nonexistent/program"},
+		"directory": {pods.Spec{Image: "lost"}, "/nonexistent"},
+		"volume":    {inVolume, filepath.Join(dir, "volumes")},
+	} {
+		ensure(t, rt, spec(id, tt.spec))
+		got := await(t, rt, id, "failure", phase(pods.Failed))
+		if strings.Contains(got.Reason, tt.path) {
+			t.Errorf("Reason = %q, want it without the path %s", got.Reason, tt.path)
+		}
+	}
+	ensure(t, rt, spec("unknown", pods.Spec{Image: "no/such:image"}))
+	await(t, rt, "unknown", "failure", phase(pods.Failed))
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"pod=command image=nothing", "/nonexistent/program", "pod=directory", "stat /nonexistent:", "pod=volume", filepath.Join(dir, "volumes")} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), "pod=unknown") {
+		t.Errorf("the log has what the user was told in full:\n%s", &log)
+	}
+}
+
+func TestReasonsHaveNoPathsWhateverWrapsThem(t *testing.T) {
+	err := fmt.Errorf("its state: %w", errors.Join(
+		&fs.PathError{Op: "open", Path: "/host/a", Err: fs.ErrNotExist},
+		&os.LinkError{Op: "rename", Old: "/host/b", New: "/host/c", Err: fs.ErrPermission}))
+	if got := reason(err); strings.Contains(got, "/host") || !strings.Contains(got, "permission") {
+		t.Errorf("reason = %q, want no path and what went wrong", got)
 	}
 }
 

@@ -29,6 +29,9 @@ func (p *pod) start(s pods.Spec) {
 		p.rec.Starting = false
 		failed := p.rec.State
 		failed.Phase, failed.Reason = pods.Failed, reason(err)
+		if failed.Reason != err.Error() {
+			p.r.opts.Logger.Warn("process: a pod cannot be started", "pod", p.id, "image", s.Image, "error", err)
+		}
 		p.show(failed)
 	}
 }
@@ -202,11 +205,23 @@ func notStarted(cmd *exec.Cmd, err error) error {
 	return fmt.Errorf("its command cannot be started: %w", err)
 }
 
-// reason is err for the pod's user, without the paths of this host.
-func reason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return strings.ReplaceAll(err.Error(), path.Path, "file")
+// reason is err for the pod's user, without the paths of this host. Whoever runs the host
+// reads them in its log.
+func reason(err error) string { return withoutPaths(err.Error(), err) }
+
+// withoutPaths takes from text the paths that err and what it wraps name.
+func withoutPaths(text string, err error) string {
+	switch e := err.(type) { //nolint:errorlint // everything that is wrapped comes up
+	case *fs.PathError:
+		return strings.ReplaceAll(text, e.Path, "file")
+	case *os.LinkError:
+		return strings.ReplaceAll(strings.ReplaceAll(text, e.Old, "file"), e.New, "file")
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			text = withoutPaths(text, err)
+		}
+	case interface{ Unwrap() error }:
+		return withoutPaths(text, e.Unwrap())
 	}
-	return err.Error()
+	return text
 }
