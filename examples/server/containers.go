@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/docker"
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/volumes"
@@ -54,8 +56,29 @@ func (v *server) contain(ctx context.Context, dir string, processes *process.Run
 	if v.gateway, err = rt.Gateway(ctx); err != nil {
 		v.log.Warn("workers in containers do not reach this server", "err", err)
 	}
-	return &router{named: named, processes: parting{processes}, containers: calling{staying{rt}, &v.workers, &v.inside}}, nil
+	return &router{isProcess: isNamed(named), processes: parting{processes}, containers: calling{staying{rt}, &v.workers, &v.inside}}, nil
 }
+
+// simulate is the runtime of a server whose pods exist in name only. Workers whose image
+// has a name here are processes all the same: a simulated one comes for no jobs.
+func simulate(processes *process.Runtime, named map[string]process.Image) pods.Runtime {
+	has := isNamed(named)
+	isProcess := func(s pods.Spec) bool { return has(s) && podfleet.IsWorker(s.PodID) }
+	return &router{isProcess: isProcess, processes: parting{processes}, containers: simulated{memory.NewRuntime(nil)}}
+}
+
+// isNamed says of which pods the image is a command of this host.
+func isNamed(images map[string]process.Image) func(pods.Spec) bool {
+	return func(s pods.Spec) bool {
+		_, ok := images[s.Image]
+		return ok
+	}
+}
+
+// simulated is a runtime whose volumes hold nothing.
+type simulated struct{ *memory.Runtime }
+
+func (simulated) RemoveVolume(context.Context, string) error { return nil }
 
 // staying is to containers what parting is to processes. They go on when their runtime is
 // closed: what was asked of one then is not done.
@@ -78,10 +101,10 @@ func (s staying) part(ctx context.Context, err error) error {
 	return err
 }
 
-// A router runs pods of named images as processes and all others as containers. Both are
-// asked about every pod: the one that does not have it does nothing.
+// A router runs some pods as processes and all others as containers. Both sides are asked
+// about every pod: the one that does not have it does nothing.
 type router struct {
-	named                 map[string]process.Image
+	isProcess             func(pods.Spec) bool
 	processes, containers side
 }
 
@@ -103,11 +126,19 @@ func (r *router) Capabilities() pods.Capabilities {
 	}
 }
 
+// CUDAVersion is that of the containers, if they have one without a driver: simulated ones.
+func (r *router) CUDAVersion() string {
+	if c, ok := r.containers.(pods.CUDAHost); ok {
+		return c.CUDAVersion()
+	}
+	return ""
+}
+
 // Ensure takes a pod whose image changed sides from the other one, with what is in its
 // local storage.
 func (r *router) Ensure(ctx context.Context, s pods.Spec) error {
 	to, from := r.containers, r.processes
-	if _, ok := r.named[s.Image]; ok {
+	if r.isProcess(s) {
 		to, from = from, to
 	}
 	if err := from.Remove(ctx, s.PodID, time.Second); err != nil {

@@ -51,7 +51,7 @@ func twoSides(t *testing.T) (rt *router, named, other *process.Runtime) {
 		t.Cleanup(func() { _ = side.Close(context.WithoutCancel(t.Context())) })
 		sides[prefix] = side
 	}
-	return &router{named: images["named"], processes: parting{sides["named"]}, containers: parting{sides["other"]}}, sides["named"], sides["other"]
+	return &router{isProcess: isNamed(images["named"]), processes: parting{sides["named"]}, containers: parting{sides["other"]}}, sides["named"], sides["other"]
 }
 
 func TestAPodThatChangesItsImageChangesSides(t *testing.T) {

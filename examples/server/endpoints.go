@@ -80,17 +80,13 @@ func readEndpoint(v jsontext.Value) (e sharedEndpoint, err error) {
 	return e, nil
 }
 
-// declare has the endpoints of the configuration be there, and hello where workers are
-// processes.
+// declare has the endpoints of the configuration be there, and hello.
 func (v *server) declare(ctx context.Context) error {
 	list, err := v.settings.endpoints()
 	if err != nil {
 		return err
 	}
-	if v.settings.runtime != "sim" {
-		list = append(list, v.hello())
-	}
-	for _, e := range list {
+	for _, e := range append(list, v.hello()) {
 		if _, err := v.jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
 			return fmt.Errorf("-config %s: endpoints: %q: %w", v.settings.configFile, e.id, spell(err))
 		}

@@ -34,7 +34,16 @@ type listing struct {
 
 func TestHelloIsScaledUpByAJobAndDownAfterIt(t *testing.T) {
 	t.Parallel()
-	in := start(t)
+	for _, runtime := range []string{"process", "sim"} {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			helloIsScaled(t, start(t, "-runtime", runtime))
+		})
+	}
+}
+
+func helloIsScaled(t *testing.T, in *instance) {
+	t.Helper()
 	if n := get[health](in, "GET", "/v2/hello/health", "", http.StatusOK).workers(); n != 0 {
 		t.Errorf("%d workers before the first job, want none", n)
 	}
@@ -97,5 +106,22 @@ func TestEndpointOfAUserHasWorkersUntilItIsDeleted(t *testing.T) {
 	}
 	if code, took := in.end(syscall.SIGTERM); code != 0 || took > 10*time.Second {
 		t.Errorf("after a delete %v ago the server ends with %d after %v, want 0 within 10 s", time.Since(began), code, took)
+	}
+}
+
+func TestOnTheSimulatedRuntimeWorkersOfNamedImagesAreProcessesAndPodsAreNot(t *testing.T) {
+	t.Parallel()
+	in := start(t, "-runtime", "sim", "-config", file(t, `{"catalog":"sample",
+		"images":{"local/greet":{"command":[`+strconv.Quote(program)+`,"`+helloCommand+`"]}},
+		"endpoints":[{"id":"greet","image":"local/greet","gpu":{"pools":["ADA_24"]}}]}`))
+	for _, endpoint := range []string{"greet", helloEndpoint} {
+		if j := get[job](in, "POST", "/v2/"+endpoint+"/runsync", `{"input":{"name":"you"}}`, http.StatusOK); string(j.Output) != `{"greeting":"hello, you"}` {
+			t.Errorf("%s answers %s with %s %s", endpoint, j.Status, j.Output, j.Error)
+		}
+	}
+	p := get[pod](in, "POST", "/v2/pods", `{"name":"x","image":"local/greet","gpu":{"id":"NVIDIA GeForce RTX 4090","minCudaVersion":"12.0"}}`, http.StatusCreated)
+	in.follow(p.ID).await("system: container is healthy") // a process would have ended: it is no worker
+	if code, took := in.end(syscall.SIGTERM); code != 0 || took > 10*time.Second {
+		t.Errorf("exit code %d after %v, want 0 within 10 s", code, took)
 	}
 }

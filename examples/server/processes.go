@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/pods"
 )
@@ -35,7 +34,7 @@ func (v *server) runtime(ctx context.Context) (pods.Runtime, error) {
 	}
 	if v.settings.runtime == "sim" {
 		v.closers = append(v.closers, rt.Close)
-		return memory.NewRuntime(nil), removeAll(ctx, rt)
+		return simulate(rt, images), removeAll(ctx, rt)
 	}
 	v.closers = append(v.closers, func(ctx context.Context) error {
 		if v.stores == nil { // they could not be opened

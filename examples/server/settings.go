@@ -91,7 +91,7 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.StringVar(&s.publicURL, "public-url", "", "`URL` that goes into requestUrls (default: the listen address)")
 	f.StringVar(&s.data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory")
 	f.StringVar(&s.configFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
-	f.StringVar(&s.runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim, or auto: docker where an engine answers, else process")
+	f.StringVar(&s.runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
 	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit")
 	f.BoolVar(&s.check, "check", false, "verify the store and exit")
 	f.StringVar(&s.test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
