@@ -259,3 +259,18 @@ func TestATemporaryDirectoryThatOthersCanWriteIsNotTrusted(t *testing.T) {
 		t.Errorf("%q does not name the directory", text)
 	}
 }
+
+func TestAStartThatFailsAfterACrashDoesNotWaitForPods(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	in := start(t, "-data", data)
+	p := in.web()
+	in.follow(p.ID).await("system: container is healthy")
+	in.end(syscall.SIGKILL)
+	t.Cleanup(func() { kill(t, p.ID) })
+	text := refused(t, []string{noEngine}, "-addr", "127.0.0.1:0", "-data", data,
+		"-config", file(t, `{"endpoints":[{"id":"py","image":"local/py","cpu":[{"id":"none","vcpuCount":2}]}]}`))
+	if !strings.Contains(text, `"none"`) {
+		t.Errorf("%q does not name the flavor that does not exist", text)
+	}
+}

@@ -37,7 +37,7 @@ func (v *server) runtime(ctx context.Context) (pods.Runtime, error) {
 		return simulate(rt, images), removeAll(ctx, rt)
 	}
 	v.closers = append(v.closers, func(ctx context.Context) error {
-		if v.stores == nil { // they could not be opened
+		if !v.serving { // nobody would note how pods end
 			return rt.Close(ctx)
 		}
 		return endPods(ctx, rt, v.stores.pods, images)

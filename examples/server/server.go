@@ -54,6 +54,7 @@ type server struct {
 	inside     base                          // where those in containers do, if that is elsewhere
 	gateway    netip.Addr                    // of the engine to this host
 	closers    []func(context.Context) error // of the runtimes, last first
+	serving    bool                          // the services run
 }
 
 // open makes everything that can fail before a port is listened on.
@@ -145,6 +146,7 @@ func (v *server) serve(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return errors.Join(err, v.close(work), v.closeStores())
 	}
+	v.serving = true
 	var services, workers sync.WaitGroup
 	services.Go(func() { v.report("pods", v.pods.Run(work)) })
 	services.Go(func() { v.report("jobs", v.jobs.Run(work)) })
