@@ -215,3 +215,19 @@ func TestAStoreUnderAnotherKeyIsRefusedByName(t *testing.T) {
 	}
 	start(t, "-data", data, "-config", mine)
 }
+
+func TestAStartWithTheWrongKeyMakesNothing(t *testing.T) {
+	t.Parallel()
+	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	start(t, "-data", data).stop()
+	if out, err := command(t, nil, "-data", data, "-backup", backup).Output(); err != nil {
+		t.Fatalf("-backup: %s, %v", out, err)
+	}
+	other := file(t, `{"secretKey":"OTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}`)
+	for _, args := range [][]string{nil, {"-config", other}, {"-config", other, "-runtime", "sim"}} {
+		refused(t, nil, append(args, "-addr", "127.0.0.1:0", "-data", backup)...)
+		if left, err := filepath.Glob(filepath.Join(backup, "*")); err != nil || len(left) != 1 {
+			t.Errorf("%s: the data directory has %s, %v, want the store alone", args, left, err)
+		}
+	}
+}

@@ -102,10 +102,22 @@ func sameAddress(s *settings) (bool, error) {
 
 func openDisk(ctx context.Context, s *settings, key []byte, log *slog.Logger) (*disk.Store, error) {
 	d, err := disk.Open(ctx, filepath.Join(s.data, "store"), &disk.Options{Key: key, Logger: log, Gone: isEcho})
+	if errors.Is(err, disk.ErrLocked) {
+		return nil, fmt.Errorf("-data %q: another server uses this directory", s.data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("-data %q: %w", s.data, err)
 	}
 	return d, nil
+}
+
+// hasStore reports whether a server has kept something in the data directory.
+func hasStore(s *settings) bool {
+	if s.data == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(s.data, "store"))
+	return err == nil
 }
 
 // isEcho: a worker that is a function in the server's process ends with it. Others go on.
@@ -129,7 +141,7 @@ func secretKey(s *settings) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("-data: read the secret key: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(s.data, "store")); err == nil {
+	if hasStore(s) {
 		return nil, fmt.Errorf("-data %q: there is a store, and not the key that it was made with: put back the file secret-key, or the secretKey of the configuration", s.data)
 	}
 	key := make([]byte, disk.KeySize)

@@ -25,11 +25,8 @@ import (
 // wire makes the stores, the runtime and the services on them.
 func (v *server) wire(ctx context.Context) error {
 	v.findGPUs()
-	rt, err := v.runtime(ctx) // its lock is that of the data directory
+	rt, err := v.foundation(ctx)
 	if err != nil {
-		return err
-	}
-	if v.stores, err = openStores(ctx, v.settings, v.log); err != nil {
 		return err
 	}
 	st := v.stores
@@ -65,6 +62,24 @@ func (v *server) wire(ctx context.Context) error {
 		Meter: podfleet.Meter(cat, v.billing),
 	})
 	return v.declare(ctx)
+}
+
+// foundation opens the runtime and the stores. A store that is there comes first: with a key
+// that is not its own nothing else is made. The key of a new one is made under the lock of
+// the runtime, which is that of the data directory, so that two servers do not make two.
+func (v *server) foundation(ctx context.Context) (rt pods.Runtime, err error) {
+	if hasStore(v.settings) {
+		if v.stores, err = openStores(ctx, v.settings, v.log); err != nil {
+			return nil, err
+		}
+	}
+	if rt, err = v.runtime(ctx); err != nil {
+		return nil, err
+	}
+	if v.stores == nil {
+		v.stores, err = openStores(ctx, v.settings, v.log)
+	}
+	return rt, err
 }
 
 // hosts are this machine, or the made-up stock of the sample catalog.
