@@ -45,8 +45,8 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 			err := fmt.Errorf("no CDI specification in %s has a device %s", strings.Join(dirs, ", "), name)
 			return nil, errors.Join(err, cache.Refresh())
 		}
-		if len(d.ContainerEdits.DeviceNodes) == 0 {
-			return nil, fmt.Errorf("the CDI specification of %s names no device nodes of its own", name) // by what would it be seen?
+		if err := visible(d); err != nil {
+			return nil, err
 		}
 		if s := d.GetSpec(); !known[s] {
 			known[s] = true
@@ -55,6 +55,31 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 		all = append(all, d.ContainerEdits)
 	}
 	return all, nil
+}
+
+// visible refuses a device without nodes of its own: by what would it be seen that it arrived?
+func visible(d *cdi.Device) error {
+	if len(d.ContainerEdits.DeviceNodes) == 0 {
+		return fmt.Errorf("the CDI specification of %s names no device nodes of its own", d.GetQualifiedName())
+	}
+	return nil
+}
+
+// allVisible is visible for devices that an engine resolves. One that is not in dirs is the
+// engine's to refuse, which may see other files there.
+func allVisible(dirs, names []string) error {
+	cache, err := readCDI(dirs)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if d := cache.GetDevice(name); d != nil {
+			if err := visible(d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // nodes are the paths in a container by which it is seen that its devices arrived.

@@ -114,6 +114,11 @@ func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 	names := qualified(s.Devices)
 	switch facts.way() {
 	case byCDI:
+		if facts.local {
+			if err := allVisible(facts.cdi, names); err != nil {
+				return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
+			}
+		}
 		g.requests, g.shows = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
 		return g, nil
 	case byRequest:

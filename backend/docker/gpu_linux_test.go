@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
@@ -26,23 +27,41 @@ type bench struct {
 	t    *testing.T
 	file string
 	dirs []string
+	own  bool // the engine resolves CDI itself
 }
 
-// newBench has its specification where the engine looks for it: Podman 4 cannot be told
-// of another directory.
+// newBench has its specification where the engine looks for it, if it does: Podman 4 cannot
+// be told of another directory.
 func newBench(t *testing.T, d *enginetest.Engine, has specs.Spec) *bench {
 	t.Helper()
 	b := &bench{t: t, dirs: []string{t.TempDir()}}
-	if d.Kind == "podman" {
-		b.dirs = []string{cdi.DefaultDynamicDir}
-		if err := os.Mkdir(cdi.DefaultDynamicDir, 0o755); err == nil {
-			t.Cleanup(func() { _ = os.Remove(cdi.DefaultDynamicDir) }) // unless others use it by now
+	if where := looksIn(t, d); where != "" {
+		b.dirs, b.own = []string{where}, true
+		if err := os.Mkdir(where, 0o755); err == nil {
+			t.Cleanup(func() { _ = os.Remove(where) }) // unless others use it by now
 		}
 	}
 	b.file = filepath.Join(b.dirs[0], fmt.Sprintf("podyard-test-%d.json", os.Getpid()))
 	t.Cleanup(func() { _ = os.Remove(b.file) })
 	b.write(has)
 	return b
+}
+
+// looksIn is a directory where the engine looks for CDI specifications. A Docker before 25
+// knows of none.
+func looksIn(t *testing.T, d *enginetest.Engine) string {
+	t.Helper()
+	if d.Kind == "podman" {
+		return cdi.DefaultDynamicDir
+	}
+	var info struct{ CDISpecDirs []string }
+	if err := json.Unmarshal(d.Get(t, "/info"), &info); err != nil {
+		t.Fatal(err)
+	}
+	if len(info.CDISpecDirs) == 0 {
+		return ""
+	}
+	return info.CDISpecDirs[len(info.CDISpecDirs)-1]
 }
 
 func (b *bench) write(has specs.Spec) {
@@ -99,7 +118,8 @@ func zeroAndFull(t *testing.T) specs.Spec {
 
 func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 	alone(t, func(t *testing.T, d *enginetest.Engine) {
-		rt := newBench(t, d, zeroAndFull(t)).open(d)
+		b := newBench(t, d, zeroAndFull(t))
+		rt := b.open(d)
 		if !rt.Capabilities().GPUs {
 			t.Error("Capabilities say that there are no GPUs")
 		}
@@ -120,6 +140,9 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 			if got := rt.lines(t, c.id, len(c.want)); !slices.Equal(got, c.want) {
 				t.Errorf("%s: the program finds %q, want %q", c.id, got, c.want)
 			}
+			if d.Kind == "dockerd" && b.own {
+				wantRequested(t, rt, s)
+			}
 		}
 		none := spec("none", program("gpus"))
 		up(t, rt, none)
@@ -134,6 +157,20 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 			t.Errorf("the second run finds %q, want the GPU again", got)
 		}
 	})
+}
+
+// wantRequested wants that the engine was asked for GPUs by their names in CDI, and for no
+// nodes besides.
+func wantRequested(t *testing.T, rt *Runtime, s pods.Spec) {
+	t.Helper()
+	c, err := rt.find(s.PodID).inspect(t.Context())
+	if err != nil || c == nil {
+		t.Fatalf("inspect = %v, %v", c, err)
+	}
+	want := []container.DeviceRequest{{Driver: "cdi", DeviceIDs: qualified(s.Devices)}}
+	if diff := cmp.Diff(want, c.HostConfig.DeviceRequests); diff != "" || len(c.HostConfig.Devices) > 0 {
+		t.Errorf("container has the nodes %v and requests (-want +got):\n%s", c.HostConfig.Devices, diff)
+	}
 }
 
 func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
@@ -176,7 +213,11 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 		has.Devices = append(has.Devices, lost)
 		b := newBench(t, d, has)
 		rt := b.open(d)
-		wantFailed(t, rt, withGPUs("unknown", "nowhere"), gpuKind+"="+gpuName("nowhere"), b.dirs[0])
+		where := b.dirs[0]
+		if d.Kind == "dockerd" && b.own {
+			where = "unresolvable CDI devices" // in the engine's words
+		}
+		wantFailed(t, rt, withGPUs("unknown", "nowhere"), gpuKind+"="+gpuName("nowhere"), where)
 		wantFailed(t, rt, withGPUs("partly", "a", "nowhere"), gpuKind+"="+gpuName("nowhere"))
 		wantFailed(t, rt, withGPUs("lost", "lost"), "/dev/no-such-node")
 		nameless := spec("nameless", program("run"))
@@ -205,13 +246,18 @@ func TestPodmanHasTheLastWordOnGPUs(t *testing.T) {
 func TestHooksAreRunOrThePodFails(t *testing.T) {
 	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
-		has.ContainerEdits.Hooks = []*specs.Hook{{HookName: cdi.CreateRuntimeHook, Path: "/bin/true", Args: []string{"true"}}}
-		rt := newBench(t, d, has).open(d)
-		if d.Kind == "podman" {
+		trace := filepath.Join(t.TempDir(), "trace")
+		has.ContainerEdits.Hooks = []*specs.Hook{{HookName: cdi.CreateRuntimeHook, Path: "/usr/bin/touch", Args: []string{"touch", trace}}}
+		b := newBench(t, d, has)
+		rt := b.open(d)
+		if b.own {
 			up(t, rt, withGPUs("hooked", "a"))
+			if _, err := os.Stat(trace); err != nil {
+				t.Errorf("what the hook leaves: %v", err)
+			}
 			return
 		}
-		wantFailed(t, rt, withGPUs("hooked", "a"), "hook true (createRuntime)", "Podman")
+		wantFailed(t, rt, withGPUs("hooked", "a"), "hook touch (createRuntime)", "Podman")
 		if rt.Capabilities().GPUs {
 			t.Error("Capabilities say that there are GPUs, and none can be handed over")
 		}
