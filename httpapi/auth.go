@@ -138,32 +138,53 @@ type knownKey struct {
 	expires time.Time
 }
 
-// NewKeys returns the keys, or an error that says which one is wrong, without showing it.
-// now tells the time that expiry follows.
+// A KeyError says which key of NewKeys is wrong, without showing it.
+type KeyError struct {
+	Index int    // in the list
+	Field string // Secret, User or Scopes
+	Err   error  // what is wrong with it
+}
+
+func (e *KeyError) Error() string { return fmt.Sprintf("httpapi: key %d: %v", e.Index, e.Err) }
+
+// Unwrap is what is wrong.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// NewKeys returns the keys, or a KeyError. now tells the time that expiry follows. A key
+// without scopes is one for what any valid key may do: the catalog, and health of the jobs
+// API (decisions, row 14).
 func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
 	ks := &Keys{byDigest: map[[sha256.Size]byte]knownKey{}, now: now}
 	for i, k := range keys {
-		d, err := digest(k.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("httpapi: key %d: %w", i, err)
+		if field, err := ks.add(k); err != nil {
+			return nil, &KeyError{i, field, err}
 		}
-		if _, ok := ks.byDigest[d]; ok {
-			return nil, fmt.Errorf("httpapi: key %d: is there twice", i)
-		}
-		if k.User == "" || k.User == serverless.Everyone {
-			return nil, fmt.Errorf("httpapi: key %d: user must be a name", i)
-		}
-		id := Identity{User: k.User, Exempt: k.Exempt}
-		for _, s := range k.Scopes {
-			p, err := parseScope(s)
-			if err != nil {
-				return nil, fmt.Errorf("httpapi: key %d: %w", i, err)
-			}
-			id.Scopes = append(id.Scopes, p)
-		}
-		ks.byDigest[d] = knownKey{id, k.Expires}
 	}
 	return ks, nil
+}
+
+// add names the field that is wrong.
+func (ks *Keys) add(k Key) (field string, err error) {
+	d, err := digest(k.Secret)
+	if err != nil {
+		return "Secret", err
+	}
+	if _, ok := ks.byDigest[d]; ok {
+		return "Secret", errors.New("key is there twice")
+	}
+	if k.User == "" || k.User == serverless.Everyone {
+		return "User", errors.New("user must be a name")
+	}
+	id := Identity{User: k.User, Exempt: k.Exempt}
+	for _, s := range k.Scopes {
+		p, err := parseScope(s)
+		if err != nil {
+			return "Scopes", err
+		}
+		id.Scopes = append(id.Scopes, p)
+	}
+	ks.byDigest[d] = knownKey{id, k.Expires}
+	return "", nil
 }
 
 func digest(secret string) (d [sha256.Size]byte, err error) {

@@ -109,21 +109,38 @@ func TestKeysMayBeGivenAsDigests(t *testing.T) {
 }
 
 func TestWrongKeysAreNamedByTheirPlaceAndNeverShown(t *testing.T) {
-	for name, k := range map[string]httpapi.Key{
-		"no secret":          {User: "u"},
-		"blanks in a secret": {Secret: "hush hush", User: "u"},
-		"no user":            {Secret: "hush"},
-		"everyone as user":   {Secret: "hush", User: "*"},
-		"a digest too short": {Secret: "sha256:68757368", User: "u"},
-		"a digest of no hex": {Secret: "sha256:hush", User: "u"},
-		"an unknown scope":   {Secret: "hush", User: "u", Scopes: []string{"pods:delete"}},
-		"a secret twice":     {Secret: "first", User: "u"},
+	for name, tt := range map[string]struct {
+		key   httpapi.Key
+		field string
+	}{
+		"no secret":          {httpapi.Key{User: "u"}, "Secret"},
+		"blanks in a secret": {httpapi.Key{Secret: "hush hush", User: "u"}, "Secret"},
+		"no user":            {httpapi.Key{Secret: "hush"}, "User"},
+		"everyone as user":   {httpapi.Key{Secret: "hush", User: "*"}, "User"},
+		"a digest too short": {httpapi.Key{Secret: "sha256:68757368", User: "u"}, "Secret"},
+		"a digest of no hex": {httpapi.Key{Secret: "sha256:hush", User: "u"}, "Secret"},
+		"an unknown scope":   {httpapi.Key{Secret: "hush", User: "u", Scopes: []string{"pods:delete"}}, "Scopes"},
+		"a secret twice":     {httpapi.Key{Secret: "first", User: "u"}, "Secret"},
 	} {
-		_, err := httpapi.NewKeys([]httpapi.Key{{Secret: "first", User: "a"}, k}, time.Now)
-		if err == nil || !strings.Contains(err.Error(), "key 1") || strings.Contains(err.Error(), "hush") {
-			t.Errorf("NewKeys with %s = %v", name, err)
+		_, err := httpapi.NewKeys([]httpapi.Key{{Secret: "first", User: "a"}, tt.key}, time.Now)
+		var wrong *httpapi.KeyError
+		if !errors.As(err, &wrong) || wrong.Index != 1 || wrong.Field != tt.field || !strings.Contains(err.Error(), "key 1") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("NewKeys with %s = %v, want a KeyError of %s of key 1", name, err, tt.field)
 		}
 	}
+}
+
+func TestAKeyWithoutScopesReadsTheCatalogAndHealth(t *testing.T) {
+	known, err := httpapi.NewKeys([]httpapi.Key{{Secret: "k", User: "u"}}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+		w.want(200, "GET", "/v2/catalog/cpus", "", "Authorization: Bearer k")
+		w.want(200, "GET", "/v2/echo/health", "", "Authorization: Bearer k")
+		w.want(403, "GET", "/v2/pods", "", "Authorization: Bearer k")
+		w.want(403, "GET", "/v2/echo/requests", "", "Authorization: Bearer k")
+	})
 }
 
 func TestScopesAreTheOnesOfTheDecisions(t *testing.T) {
