@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/double"
 	"github.com/podyard/podyard/ratelimit"
 )
@@ -69,10 +68,7 @@ func beDouble(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writ
 // double are the settings that the test double has, too.
 func (s *settings) double(log *slog.Logger) *double.Options {
 	o := &double.Options{
-		Key: s.apiKey, Quotas: ratelimit.Quotas(s.Quotas), PerWorkerRate: s.Limits.PerWorkerRate, Logger: log,
-	}
-	for _, k := range s.Keys {
-		o.Keys = append(o.Keys, httpapi.Key{Secret: k.Key, User: k.User, Scopes: k.Scopes, Expires: k.Expires, Exempt: k.Exempt})
+		Key: s.apiKey, Keys: s.keys(), Quotas: ratelimit.Quotas(s.Quotas), PerWorkerRate: s.Limits.PerWorkerRate, Logger: log,
 	}
 	if len(s.Webhook.Secrets) > 0 {
 		o.WebhookSecret = s.Webhook.Secrets[0]

@@ -22,6 +22,7 @@ import (
 // A sharedEndpoint is an endpoint of the configuration, which every user may use.
 type sharedEndpoint struct {
 	id      string
+	place   jsontext.Pointer // in the configuration; empty: not of it
 	request serverless.CreateEndpointRequest
 }
 
@@ -37,12 +38,13 @@ func (c *config) endpoints() ([]sharedEndpoint, error) {
 	var list []sharedEndpoint
 	seen := map[string]bool{echoEndpoint: true, helloEndpoint: true}
 	for i, v := range c.Endpoints {
-		e, err := readEndpoint(v)
+		place := at("/endpoints", i)
+		e, err := readEndpoint(place, v)
 		if err != nil {
-			return nil, fmt.Errorf("endpoints: %d: %w", i, err)
+			return nil, err
 		}
 		if seen[e.id] {
-			return nil, fmt.Errorf("endpoints: %d: %q is there already", i, e.id)
+			return nil, wrongAt(place.AppendToken("id"), "%q is there already", e.id)
 		}
 		seen[e.id] = true
 		list = append(list, e)
@@ -50,16 +52,17 @@ func (c *config) endpoints() ([]sharedEndpoint, error) {
 	return list, nil
 }
 
-func readEndpoint(v jsontext.Value) (e sharedEndpoint, err error) {
+func readEndpoint(place jsontext.Pointer, v jsontext.Value) (e sharedEndpoint, err error) {
+	e.place = place
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal(v, &members); err != nil {
-		return e, explain(err)
+		return e, wrongAt(place, "must be a JSON object")
 	}
 	if err := json.Unmarshal(members["id"], &e.id); err != nil {
-		return e, errors.New("id: must be a string")
+		return e, wrongAt(place.AppendToken("id"), "must be a string")
 	}
 	if err := serverless.CheckEndpointID(e.id); err != nil {
-		return e, err
+		return e, wrongAt(place.AppendToken("id"), "%w", err)
 	}
 	if _, ok := members["name"]; !ok {
 		members["name"] = members["id"]
@@ -72,10 +75,10 @@ func readEndpoint(v jsontext.Value) (e sharedEndpoint, err error) {
 	}
 	body, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {
-		return e, fmt.Errorf("%q: %w", e.id, err)
+		return e, wrongAt(place, "%w", err)
 	}
 	if e.request, err = httpapi.DecodeEndpoint(body); err != nil {
-		return e, fmt.Errorf("%q: %w", e.id, err)
+		return e, wrongAt(place, "%w", err)
 	}
 	return e, nil
 }
@@ -87,20 +90,33 @@ func (v *server) declare(ctx context.Context) error {
 		return err
 	}
 	for _, e := range append(list, v.hello()) {
-		if _, err := v.jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
-			return fmt.Errorf("-config %s: endpoints: %q: %w", v.settings.configFile, e.id, spell(err))
+		_, err := v.jobs.DeclareEndpoint(ctx, e.id, e.request)
+		if err == nil {
+			continue
 		}
+		if e.place == "" {
+			return fmt.Errorf("endpoint %s: %w", e.id, err)
+		}
+		return v.settings.inConfig(e.spell(err))
 	}
 	return nil
 }
 
-// spell says everything that is wrong with a request.
-func spell(err error) error {
+// spell says everything that is wrong with a request, in words of the file.
+func (e *sharedEndpoint) spell(err error) error {
 	var p *problem.Error
-	if errors.As(err, &p) && len(p.Errors) > 0 {
-		return errors.New(strings.Join(p.Errors, "; "))
+	if !errors.As(err, &p) || len(p.Errors) == 0 {
+		return wrongAt(e.place, "%w", err)
 	}
-	return err
+	var all []error
+	for _, fault := range p.Errors {
+		member, what, found := strings.Cut(fault, ": ")
+		if !found || !strings.HasPrefix(member, "/") {
+			member, what = "", fault
+		}
+		all = append(all, wrongAt(e.place+jsontext.Pointer(member), "%s", what))
+	}
+	return oneLine(all)
 }
 
 const (
@@ -117,7 +133,7 @@ const (
 func (v *server) hello() sharedEndpoint {
 	flavor := v.pods.Catalog().CPUs[0]
 	name, image, most, idle := helloEndpoint, helloImage, 1, 3*time.Second
-	return sharedEndpoint{helloEndpoint, serverless.CreateEndpointRequest{
+	return sharedEndpoint{id: helloEndpoint, request: serverless.CreateEndpointRequest{
 		Type: serverless.QueueType,
 		EndpointSettings: serverless.EndpointSettings{
 			Name: &name, Image: &image,

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -71,9 +70,9 @@ func open(ctx context.Context, s *settings, log *slog.Logger) (v *server, err er
 	if v.key, v.newKey, err = adminKey(s); err != nil {
 		return v, err
 	}
-	keys, err := httpapi.NewKeys(s.keys(v.key), time.Now)
+	keys, err := s.authenticator(v.key)
 	if err != nil {
-		return v, fmt.Errorf("keys: %w", err)
+		return v, err
 	}
 	v.api = httpapi.Options{
 		Auth:   keys,

@@ -196,32 +196,36 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"BackupToNothing", []string{"-backup", ""}, "", []string{"-backup", "no directory"}},
 		{"TestDoubleForOthers", []string{"-test", "0.0.0.0:0"}, "", []string{"-test", "loopback"}},
 		{"NoConfig", []string{"-config", "nonexistent.json"}, "", []string{"-config", "nonexistent.json"}},
-		{"UnknownField", nil, `{"quotas":{"hours":1}}`, []string{"config.json", "unknown field", "/quotas/hours"}},
-		{"WrongType", nil, `{"keys":[{"key":"k","user":1}]}`, []string{"/keys/0/user", "number"}},
-		{"NoTime", nil, `{"keys":[{"key":"k","user":"u","expires":"2027-01-01"}]}`, []string{"/keys/0/expires", "2027-01-01T00:00:00Z"}},
-		{"NoObject", nil, `[]`, []string{"config.json", "must be a JSON object"}},
-		{"WrongTypeOfAValueWithMembers", nil, `{"quotas":[]}`, []string{"/quotas", "array"}},
-		{"Fraction", nil, `{"limits":{"perWorkerRate":1.5}}`, []string{"/limits/perWorkerRate", "an integer"}},
-		{"ServiceDomain", nil, `{"serviceDomain":"a b"}`, []string{"config.json", "serviceDomain", `"a b"`}},
-		{"Twice", nil, `{"catalog":"host","catalog":"host"}`, []string{"duplicate"}},
-		{"Cut", nil, `{"catalog":`, []string{"byte 11"}},
-		{"Catalog", nil, `{"catalog":"nonsense"}`, []string{"catalog", "host or sample"}},
-		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"keys", "key 0", "user"}},
-		{"Scope", nil, `{"keys":[{"key":"k","user":"u"},{"key":"l","user":"u","scopes":["nonsense"]}]}`, []string{"config.json", "key 1", "nonsense"}},
-		{"NoCommand", nil, `{"images":{"local/x":{}}}`, []string{"images", "local/x", "command"}},
-		{"RelativeDir", nil, `{"images":{"local/x":{"command":["x"],"dir":"here"}}}`, []string{"images", "local/x", "here", "absolute"}},
-		{"BlankInKey", nil, `{"keys":[{"key":"a b","user":"u"}]}`, []string{"keys", "key 0", "blanks"}},
-		{"OwnImage", nil, `{"images":{"podyard/web":{"command":["web"]}}}`, []string{"config.json", "images", `"podyard/web"`, "own"}},
-		{"OwnWorkerImage", nil, `{"images":{"podyard/hello":{"command":["hello"]}}}`, []string{"config.json", "images", `"podyard/hello"`, "own"}},
-		{"Quota", nil, `{"quotas":{"minute":-1}}`, []string{"quotas.minute"}},
-		{"SecretKey", nil, `{"secretKey":"c2hvcnQ="}`, []string{"secretKey", "32 bytes"}},
-		{"WebhookSecret", nil, `{"webhook":{"secrets":["c2hvcnQ="]}}`, []string{"webhook", "secret 0", "whsec_"}},
-		{"EndpointWithoutCompute", nil, `{"endpoints":[{"id":"py","image":"local/py","workers":{"max":2}}]}`, []string{"config.json", "endpoints", "py", "exactly one of gpu and cpu"}},
-		{"EndpointMember", nil, `{"endpoints":[{"id":"py","image":"local/py","worker":{"max":2}}]}`, []string{"endpoints", "py", "/worker: unknown property"}},
-		{"EndpointFlavor", nil, `{"endpoints":[{"id":"py","image":"local/py","cpu":[{"id":"cpu9","vcpuCount":2}]}]}`, []string{"endpoints", "py", "cpu9"}},
-		{"EndpointID", nil, `{"endpoints":[{"id":"pods","image":"local/py"}]}`, []string{"endpoints: 0", `"pods"`, "reserved"}},
-		{"EndpointWithoutID", nil, `{"endpoints":[{"image":"local/py"}]}`, []string{"endpoints: 0", "id"}},
-		{"EndpointTwice", nil, `{"endpoints":[{"id":"hello","image":"local/py"}]}`, []string{"endpoints: 0", `"hello"`, "already"}},
+		{"UnknownField", nil, "{\n  \"quotas\": {\"hours\": 1}\n}", []string{"config.json:2:14: quotas.hours: unknown field"}},
+		{"WrongType", nil, `{"keys":[{"key":"k","user":1}]}`, []string{"config.json:1:21: keys[0].user: cannot be a JSON number"}},
+		{"NoTime", nil, `{"keys":[{"key":"k","user":"u","expires":"2027-01-01"}]}`, []string{"config.json:1:32: keys[0].expires: ", "2027-01-01T00:00:00Z"}},
+		{"NoObject", nil, `[]`, []string{"config.json:1:1: must be a JSON object"}},
+		{"WrongTypeOfAValueWithMembers", nil, `{"quotas":[]}`, []string{"config.json:1:2: quotas: cannot be a JSON array"}},
+		{"Fraction", nil, `{"limits":{"perWorkerRate":1.5}}`, []string{"config.json:1:12: limits.perWorkerRate: must be an integer"}},
+		{"ServiceDomain", nil, `{"serviceDomain":"a b"}`, []string{"config.json:1:2: serviceDomain: ", `"a b"`}},
+		{"Twice", nil, "{\"catalog\":\"host\",\n \"catalog\":\"host\"}", []string{"config.json:2:2: catalog: ", "duplicate"}},
+		{"Cut", nil, `{"catalog":`, []string{"config.json:1:12: catalog: unexpected EOF"}},
+		{"NoJSON", nil, "{\n\t\"serviceDomain\": \"ü\", x\n}", []string{"config.json:2:24: invalid character 'x'"}},
+		{"Trailing", nil, "{}\n{}", []string{"config.json:2:1: invalid character '{'"}},
+		{"Catalog", nil, `{"catalog":"nonsense"}`, []string{"config.json:1:2: catalog: must be host or sample"}},
+		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"config.json:1:10: keys[0].user: user must be a name"}},
+		{"Scope", nil, `{"keys":[{"key":"k","user":"u"},{"key":"l","user":"u","scopes":["nonsense"]}]}`, []string{"config.json:1:55: keys[1].scopes: unknown scope \"nonsense\""}},
+		{"KeyTwice", nil, `{"keys":[{"key":"k","user":"u"},{"key":"k","user":"v"}]}`, []string{"config.json:1:34: keys[1].key: key is there twice"}},
+		{"NoCommand", nil, `{"images":{"local/x":{}}}`, []string{`config.json:1:12: images["local/x"]: command is missing`}},
+		{"RelativeDir", nil, `{"images":{"local/x":{"command":["x"],"dir":"here"}}}`, []string{`config.json:1:39: images["local/x"].dir: must be absolute, not "here"`}},
+		{"BlankInKey", nil, `{"keys":[{"key":"a b","user":"u"}]}`, []string{"config.json:1:11: keys[0].key: ", "blanks"}},
+		{"OwnImage", nil, `{"images":{"podyard/web":{"command":["web"]}}}`, []string{`config.json:1:12: images["podyard/web"]: `, "own"}},
+		{"OwnWorkerImage", nil, `{"images":{"podyard/hello":{"command":["hello"]}}}`, []string{`images["podyard/hello"]: `, "own"}},
+		{"Quota", nil, `{"quotas":{"minute":-1}}`, []string{"config.json:1:12: quotas.minute: must not be negative"}},
+		{"SecretKey", nil, `{"secretKey":"c2hvcnQ="}`, []string{"config.json:1:2: secretKey: ", "32 bytes"}},
+		{"WebhookSecret", nil, `{"webhook":{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","c2hvcnQ="]}}`, []string{"config.json:1:65: webhook.secrets[1]: must begin with whsec_"}},
+		{"EndpointWithoutCompute", nil, `{"endpoints":[{"id":"py","image":"local/py","workers":{"max":2}}]}`, []string{"config.json:1:15: endpoints[0]: ", "exactly one of gpu and cpu"}},
+		{"EndpointMember", nil, `{"endpoints":[{"id":"py","image":"local/py","worker":{"max":2}}]}`, []string{"config.json:1:45: endpoints[0].worker: unknown property"}},
+		{"EndpointFlavor", nil, `{"endpoints":[{"id":"py","image":"local/py","cpu":[{"id":"cpu9","vcpuCount":2}]}]}`, []string{"config.json:1:53: endpoints[0].cpu[0].id: ", "cpu9"}},
+		{"EndpointID", nil, `{"endpoints":[{"id":"pods","image":"local/py"}]}`, []string{"config.json:1:16: endpoints[0].id: ", `"pods"`, "reserved"}},
+		{"EndpointWithoutID", nil, `{"endpoints":[{"image":"local/py"}]}`, []string{"config.json:1:15: endpoints[0].id: must be a string"}},
+		{"EndpointNoObject", nil, `{"endpoints":["py"]}`, []string{"config.json:1:15: endpoints[0]: must be a JSON object"}},
+		{"EndpointTwice", nil, `{"endpoints":[{"id":"hello","image":"local/py"}]}`, []string{"config.json:1:16: endpoints[0].id: ", `"hello"`, "already"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +239,23 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 					t.Errorf("%q does not say %q", text, want)
 				}
 			}
+			for _, prefix := range []string{" httpapi:", " webhook:", " serverless:", " json:", " jsontext:"} {
+				if strings.Contains(text, prefix) {
+					t.Errorf("%q has the name of a package in it", text)
+				}
+			}
 		})
+	}
+}
+
+func TestAKeyOfTheEnvironmentThatIsWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	config := file(t, `{"keys":[{"key":"mine","user":"u","scopes":["*"]}]}`)
+	for key, want := range map[string]string{"a b": "blanks", "mine": "twice"} {
+		text := refused(t, []string{"PODYARD_API_KEY=" + key}, "-addr", "127.0.0.1:0", "-data", "", "-config", config)
+		if !strings.Contains(text, "PODYARD_API_KEY: ") || !strings.Contains(text, want) || strings.Contains(text, key) {
+			t.Errorf("%q does not say that PODYARD_API_KEY is wrong, and why, without showing it", text)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 
@@ -14,6 +15,11 @@ func (s *settings) sender() (serverless.Sender, error) {
 	private := isLoopback(s.addr)
 	if s.Webhook.AllowPrivate != nil {
 		private = *s.Webhook.AllowPrivate
+	}
+	for i, secret := range s.Webhook.Secrets {
+		if _, err := webhook.New(&webhook.Options{Secrets: []string{secret}}); err != nil {
+			return nil, wrongAt(at("/webhook/secrets", i), "%w", errors.Unwrap(err))
+		}
 	}
 	return webhook.New(&webhook.Options{Secrets: s.Webhook.Secrets, AllowPrivate: private})
 }
