@@ -70,6 +70,15 @@ func (s *settings) load() (err error) {
 	return explain(json.Unmarshal(s.source, &s.config, json.RejectUnknownMembers(true)))
 }
 
+// fields are those that the file has, in the order of their names.
+func (s *settings) fields() []string {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(s.source, &members) != nil { // there is no file
+		return nil
+	}
+	return slices.Sorted(maps.Keys(members))
+}
+
 func (c *config) validate() error {
 	switch c.Catalog {
 	case "host", "sample":

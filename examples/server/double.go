@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,9 @@ func beDouble(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writ
 	d, err := double.New(s.double(log))
 	if err != nil {
 		return err
+	}
+	if idle := s.idle(); len(idle) > 0 {
+		log.Warn("the test double has no use for some settings", "settings", strings.Join(idle, ", "))
 	}
 	if err := d.Handle(ctx, echoEndpoint, echoBy(d.Sleep)); err != nil {
 		return err
@@ -77,4 +82,29 @@ func (s *settings) double(log *slog.Logger) *double.Options {
 		o.Receiver = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
 	}
 	return o
+}
+
+// idle are the settings that were made and that the test double does not have: it keeps
+// nothing, simulates every pod and offers the sample catalog.
+func (s *settings) idle() (list []string) {
+	if s.given["data"] && s.data != "" {
+		list = append(list, "-data")
+	}
+	if s.given["runtime"] && (s.runtime == "process" || s.runtime == "docker") {
+		list = append(list, "-runtime")
+	}
+	if s.publicURL != "" {
+		list = append(list, "-public-url")
+	}
+	for _, field := range s.fields() {
+		switch {
+		case slices.Contains([]string{"images", "endpoints", "serviceDomain", "secretKey"}, field),
+			field == "catalog" && s.Catalog != "sample":
+			list = append(list, field+" of the configuration")
+		}
+	}
+	if s.Webhook.AllowPrivate != nil {
+		list = append(list, "webhook.allowPrivate of the configuration")
+	}
+	return list
 }

@@ -52,3 +52,27 @@ func TestDoubleIsServedWithItsAreaAtAnotherAddress(t *testing.T) {
 	}
 	in.stop()
 }
+
+func TestSettingsThatTheTestDoubleHasNoUseForAreNamedInTheLog(t *testing.T) {
+	t.Parallel()
+	config := file(t, `{"quotas":{"minute":5},"catalog":"host","images":{"local/x":{"command":["x"]}},"webhook":{"allowPrivate":true}}`)
+	for want, args := range map[string][]string{
+		"-data":       {"-data", t.TempDir()},
+		"-runtime":    {"-runtime", "process"},
+		"-public-url": {"-public-url", "https://pods.example.com"},
+		"-data, catalog of the configuration, images of the configuration, webhook.allowPrivate of the configuration": {"-data", t.TempDir(), "-config", config},
+		"": {"-data", "", "-runtime", "sim", "-config", file(t, `{"catalog":"sample"}`)},
+	} {
+		in := startCommand(t, command(t, nil, append([]string{"-addr", "127.0.0.1:0", "-test", "127.0.0.1:0"}, args...)...))
+		in.line() // the area
+		in.line() // the key
+		in.stop()
+		log := in.stderr.String()
+		if want == "" && log != "" {
+			t.Errorf("%s: the log says %q, want nothing", args, log)
+		}
+		if want != "" && !strings.Contains(log, `settings="`+want+`"`) && !strings.Contains(log, "settings="+want+"\n") {
+			t.Errorf("%s: the log says %q, want it to name %s", args, log, want)
+		}
+	}
+}

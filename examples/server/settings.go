@@ -22,6 +22,7 @@ type settings struct {
 	check, version                             bool
 	apiKey                                     string
 	webhooks                                   serverless.Sender
+	given                                      map[string]bool // flags, or what stands in for them
 	config
 	source []byte // of the configuration
 }
@@ -58,13 +59,10 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: see -help", err)
 	}
-	f.Visit(func(set *flag.Flag) {
-		if set.Name == "backup" && s.backup == "" {
-			err = errors.New("-backup: names no directory")
-		}
-	})
-	if err != nil {
-		return nil, err
+	s.given = map[string]bool{"data": env("PODYARD_DATA") != "", "runtime": env("PODYARD_RUNTIME") != ""}
+	f.Visit(func(set *flag.Flag) { s.given[set.Name] = true })
+	if s.given["backup"] && s.backup == "" {
+		return nil, errors.New("-backup: names no directory")
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
@@ -85,6 +83,8 @@ func (s *settings) validate() error {
 	switch {
 	case s.data == "" && (s.backup != "" || s.check):
 		return errors.New("-backup, -check: with -data \"\" there is no store")
+	case s.test != "" && (s.backup != "" || s.check):
+		return errors.New("-test: the test double has no store for -backup and -check")
 	case s.test != "" && !isLoopback(s.test):
 		return fmt.Errorf("-test %q: must be HOST:PORT on loopback: the area asks for no key", s.test)
 	}

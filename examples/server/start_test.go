@@ -195,6 +195,7 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"Check", []string{"-check"}, "", []string{"-check", "no store"}},
 		{"BackupToNothing", []string{"-backup", ""}, "", []string{"-backup", "no directory"}},
 		{"TestDoubleForOthers", []string{"-test", "0.0.0.0:0"}, "", []string{"-test", "loopback"}},
+		{"TestDoubleChecked", []string{"-test", "127.0.0.1:0", "-data", "x", "-check"}, "", []string{"-test", "-check"}},
 		{"NoConfig", []string{"-config", "nonexistent.json"}, "", []string{"-config", "nonexistent.json"}},
 		{"UnknownField", nil, "{\n  \"quotas\": {\"hours\": 1}\n}", []string{"config.json:2:14: quotas.hours: unknown field"}},
 		{"WrongType", nil, `{"keys":[{"key":"k","user":1}]}`, []string{"config.json:1:21: keys[0].user: cannot be a JSON number"}},
