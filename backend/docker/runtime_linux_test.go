@@ -30,7 +30,7 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 		t.Fatalf("Open = %v, want nil", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
 		defer cancel()
 		for _, p := range rt.all() {
 			if err := rt.Remove(ctx, p.id, 0); err != nil && !errors.Is(err, ErrClosed) {

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,8 @@ func Main(m interface{ Run() int }) int {
 		return keep(os.Stdin)
 	}
 	running.together = apart()
+	// Tests wait for engines most of the time. A flag on the command line comes later, and counts.
+	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	running.Lock()
 	defer running.Unlock()
