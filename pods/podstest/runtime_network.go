@@ -59,9 +59,13 @@ func networkCases() []RuntimeCase {
 			friend := h.pod(t, h.Programs.Asks, joins, toAsk(address))
 			h.up(t, friend)
 			h.wantReached(t, friend, address)
+			var strangers []pods.Spec
 			for _, change := range []func(*pods.Spec){joins, func(*pods.Spec) {}} {
 				s := h.pod(t, h.Programs.Asks, change, toAsk(name, address), func(s *pods.Spec) { s.Owner = "user-2" })
 				h.up(t, s)
+				strangers = append(strangers, s)
+			}
+			for _, s := range strangers {
 				for _, l := range h.answers(t, s, "tried") {
 					if strings.HasPrefix(l, "reached ") {
 						t.Errorf("a pod of another owner, network %q: %s", s.Network, l)
