@@ -34,7 +34,8 @@
 // which never exceeds what the host has. Local mounts are named volumes that Remove
 // destroys; network volumes are named volumes that stay until [Runtime.RemoveVolume].
 // Their sizes are not enforced. The size of the container's disk is enforced where the
-// storage driver can: [pods.Capabilities] and the log at Open say whether it does.
+// storage driver can: [pods.Capabilities] and the log at Open say whether it does. With
+// containerd's image store, the default of a new Docker 29, Docker takes a size and forgets it.
 //
 // Container processes have the engine's default capabilities less Options.Drop. A container
 // keeps running when the server ends, and when it dies; the engine never starts one again

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +28,8 @@ type engine struct {
 	networks  bool // keeps networks of users apart, and finds containers by name in them
 	rootless  bool // a Podman whose networks this machine does not see
 	diskLimit bool
-	driver    string // of storage, for who reads the log
+	driver    string // of storage
+	snapshots bool   // driver is one of containerd, where Docker takes no notice of a size
 }
 
 // connect makes a client; it calls nobody yet.
@@ -61,14 +63,20 @@ func (r *Runtime) probe(ctx context.Context) error {
 		return err
 	}
 	r.engine.gives = r.engine.gpus.gives(r.opts.CDIDirs)
-	r.engine.diskLimit = r.opts.DiskLimit || r.engine.driver == "btrfs" || r.engine.driver == "zfs"
+	r.engine.diskLimit = r.engine.limitsDisks(r.opts.DiskLimit)
 	if !r.engine.diskLimit {
-		r.opts.Logger.Info("docker: the size of container disks is not enforced", "storage driver", r.engine.driver)
+		r.opts.Logger.Info("docker: the size of container disks is not enforced",
+			"storage driver", r.engine.driver, "of containerd", r.engine.snapshots)
 	}
 	if !r.engine.networks {
 		r.opts.Logger.Info("docker: pods have no private networks")
 	}
 	return nil
+}
+
+// limitsDisks says whether the size of a container's disk is a limit: told is Options.DiskLimit.
+func (e engine) limitsDisks(told bool) bool {
+	return !e.snapshots && (told || e.driver == "btrfs" || e.driver == "zfs")
 }
 
 // askPodman has Podman tell of itself in its own terms. That is one call, where the Docker
@@ -111,6 +119,7 @@ func (r *Runtime) askDocker(ctx context.Context) error {
 	}
 	info := answer.Info
 	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
+	r.engine.snapshots = slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"})
 	r.engine.networks = !r.engine.podman
 	r.engine.gpus = r.gpuFacts(info)
 	return nil

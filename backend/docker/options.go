@@ -31,7 +31,7 @@ type Options struct {
 	SharedMemory int64
 	// DiskLimit says that the storage driver enforces the size of a container's disk, where
 	// that cannot be found out: overlay2 on XFS mounted with pquota. Drivers btrfs and zfs
-	// are known to.
+	// are known to, and the image store of containerd is known not to, whatever this says.
 	DiskLimit bool
 	// CDIDirs are the directories of this machine with CDI specifications of its GPUs, those
 	// with more weight last. Default /etc/cdi and /var/run/cdi. An engine that knows CDI reads

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,25 @@ func TestContainersGetWhatTheirSpecSays(t *testing.T) {
 		const netRaw, mknod, setuid = 13, 27, 7
 		if effective&(1<<netRaw|1<<mknod) != 0 || effective&(1<<setuid) == 0 {
 			t.Errorf("capabilities are %x, want no NET_RAW and MKNOD, and SETUID", effective)
+		}
+	})
+}
+
+// An engine may refuse a size that it cannot enforce, or forget it.
+func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir(), func(o *Options) { o.DiskLimit = true })
+		s := spec("disk", program("size"))
+		s.Disk = 1
+		ensure(t, rt, s)
+		got := await(t, rt, "disk", "end", func(s pods.State) bool { return s.Phase >= pods.Up })
+		if got.Phase == pods.Failed {
+			t.Log(got.Reason)
+			return
+		}
+		size := rt.lines(t, "disk", 1)[0]
+		if n, err := strconv.ParseUint(size, 10, 64); rt.Capabilities().DiskLimit && (err != nil || n > gigabyte) {
+			t.Errorf("the disk of a container has %s bytes, %v; want 1 GB, as Capabilities say", size, err)
 		}
 	})
 }

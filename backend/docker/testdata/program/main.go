@@ -50,6 +50,12 @@ func main() {
 			count("mount", dir)
 		}
 		fmt.Println("counted")
+	case "size":
+		var disk syscall.Statfs_t
+		if err := syscall.Statfs("/", &disk); err != nil {
+			panic(err)
+		}
+		fmt.Println(disk.Blocks * uint64(disk.Bsize))
 	case "serve":
 		serve()
 	case "ask":
