@@ -3,7 +3,6 @@ package httpapi
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/podyard/podyard/pods"
@@ -185,7 +184,7 @@ func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]st
 	list := c.queryList(name)
 	for _, s := range list {
 		if !form.MatchString(s) {
-			return nil, problem.Newf(problem.Invalid, "%s must be a list of %s: %s is not", name, want, strconv.Quote(s))
+			return nil, problem.Newf(problem.Invalid, "%s must be a list of %s: %.100q is not", name, want, s)
 		}
 	}
 	return list, nil

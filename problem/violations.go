@@ -74,11 +74,11 @@ func (v *Violations) Err(order []string) error {
 		return cmp.Compare(rank(a.path, order), rank(b.path, order))
 	})
 	for _, x := range list {
-		if x.path == "" {
-			e.Errors = append(e.Errors, x.text)
-			continue
+		text := clip(x.text, maxText)
+		if x.path != "" {
+			text = clip(x.path, maxPath) + ": " + text
 		}
-		e.Errors = append(e.Errors, x.path+": "+x.text)
+		e.Errors = append(e.Errors, text)
 	}
 	if v.more {
 		e.Errors = append(e.Errors, "there are more faults than these")
@@ -87,6 +87,20 @@ func (v *Violations) Err(order []string) error {
 		e.Detail = strings.Join(e.Errors, "; ")
 	}
 	return e
+}
+
+// How much is told of a place and of what is wrong there, in bytes: both may have in them
+// what the client sent.
+const (
+	maxPath = 200
+	maxText = 500
+)
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // rank is the position in order of the longest entry that is path or contains it.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -169,5 +170,19 @@ func TestFaultsBeyondTheListedOnesAreOnlyMentioned(t *testing.T) {
 	}
 	if n := len(problem.Of(v.Err(nil)).Errors); n > problem.Listed+1 {
 		t.Errorf("%d errors are listed, want at most %d", n, problem.Listed+1)
+	}
+}
+
+func TestWhatTheClientSentIsToldInItsBeginningOnly(t *testing.T) {
+	var v problem.Violations
+	long := strings.Repeat("ü", 100_000)
+	v.Add(problem.Malformed, "/flavor", "unknown flavor %q", long)
+	v.Add(problem.Malformed, "/"+long, "unknown property")
+	got := problem.Of(v.Err(nil))
+	if len(got.Errors) != 2 || !strings.HasPrefix(got.Errors[0], `/flavor: unknown flavor "ü`) || !strings.HasSuffix(got.Errors[1], "ü...: unknown property") {
+		t.Errorf("errors = %.200q, want each with its place and what is wrong", got.Errors)
+	}
+	if n := len(got.Detail); n > 2000 || !utf8.ValidString(got.Detail) {
+		t.Errorf("the detail has %d bytes (valid: %v), want the beginnings only", n, utf8.ValidString(got.Detail))
 	}
 }
