@@ -14,25 +14,44 @@ import (
 // the pod cannot start, on its own host, for lack of capacity. On an error nothing was
 // changed.
 func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
-	p, err := s.Get(ctx, owner, id)
-	if err != nil {
-		return nil, err
+	for {
+		p, err := s.Get(ctx, owner, id)
+		if err != nil {
+			return nil, err
+		}
+		order, ok := orders[a]
+		if !ok {
+			return nil, problem.Newf(problem.Invalid, "unknown action %q", string(a))
+		}
+		if err := check(p, a); err != nil {
+			return nil, err
+		}
+		q, err := s.perform(ctx, p, a, order)
+		if !errors.Is(err, errReleased) {
+			return q, err
+		}
 	}
-	order, ok := orders[a]
-	if !ok {
-		return nil, problem.Newf(problem.Invalid, "unknown action %q", string(a))
-	}
-	if err := check(p, a); err != nil {
-		return nil, err
-	}
+}
+
+// errReleased says that a pod which was seen with compute has none any more.
+var errReleased = errors.New("pods: the compute was released meanwhile")
+
+// perform stores what an action makes of p. One that starts a pod without compute claims it
+// in the same write: nothing runs on what nobody holds.
+func (s *Service) perform(ctx context.Context, p *Pod, a Action, order func(*Pod)) (*Pod, error) {
+	starts := a == Start || a == Reset
 	do := func(pl *Placement) (*Pod, error) {
-		return s.change(ctx, owner, id, func(p *Pod) error {
+		return s.change(ctx, p.Owner, p.ID, func(p *Pod) error {
 			if err := check(p, a); err != nil {
 				return err
 			}
-			if pl != nil {
+			switch {
+			case !starts || len(p.Placement.Claims) > 0:
+			case pl != nil:
 				p.used(pl.Since)
 				p.Placement = *pl
+			case p.Placement.Host != "":
+				return errReleased // its container has ended since p was read
 			}
 			order(p)
 			// A new order does not wait for the retries of an old one.
@@ -41,7 +60,7 @@ func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, er
 			return nil
 		})
 	}
-	if (a == Start || a == Reset) && len(p.Placement.Claims) == 0 {
+	if starts && len(p.Placement.Claims) == 0 {
 		return s.withCompute(ctx, p, do)
 	}
 	return do(nil)

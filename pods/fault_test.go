@@ -23,6 +23,7 @@ type moody struct {
 	list, write, used atomic.Bool
 	lost              bool // hints do not arrive
 	gap               chan struct{}
+	before            func() // what happens between a read and the next write, once
 }
 
 func (m *moody) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
@@ -35,6 +36,10 @@ func (m *moody) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, er
 func (m *moody) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	if m.write.Load() {
 		return nil, errBroken
+	}
+	if f := m.before; f != nil {
+		m.before = nil
+		f()
 	}
 	return m.Pods.Update(ctx, id, fn)
 }
@@ -194,6 +199,26 @@ func TestWaitingPodsOutliveAStoreThatCannotBeRead(t *testing.T) {
 	store.used.Store(false)
 	w.advance(time.Minute)
 	w.want(third.ID, pods.Running)
+}
+
+func TestAResetOfAPodThatHasJustEndedClaimsItsComputeAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	p := w.running(gpuPod())
+	store.before = func() {
+		_, err := w.store.Update(t.Context(), p.ID, func(p *pods.Pod) error {
+			p.Seen.Status, p.Seen.Phase, p.Placement.Claims = pods.Exited, pods.Down, nil
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p = w.act(p.ID, pods.Reset); len(p.Placement.Claims) == 0 {
+		t.Error("the pod is to run and claims nothing of its host: another may be given its GPU")
+	}
+	w.advance(5 * time.Minute)
+	w.want(p.ID, pods.Running)
 }
 
 func TestSecretsAreNotPrinted(t *testing.T) {
