@@ -20,7 +20,7 @@ type Host struct {
 	DataCenter string  // in the catalog
 	Clouds     []Cloud // empty: every one
 	Runtime    Runtime
-	GPUs       []HostGPUs
+	GPUs       []HostGPUs     // each type once
 	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment; of a flavor not named there are none
 	Memory     int            // GB for the CPU pods together; 0 is no limit
 	CUDA       string         // CUDA version of the driver, "12.8"; empty: not known, or none
@@ -29,8 +29,8 @@ type Host struct {
 // HostGPUs are the GPUs of one type in a host. With Devices each goes to one pod at a
 // time; without, Count are counted and have no names.
 type HostGPUs struct {
-	Type    string // in the catalog
-	Devices []string
+	Type    string   // in the catalog
+	Devices []string // each once in a host
 	Count   int
 }
 
@@ -117,6 +117,9 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 		if h.Memory < 0 {
 			bad(h, "Memory must not be negative")
 		}
+		for _, name := range h.twice() {
+			bad(h, "%s is listed twice", name)
+		}
 		for _, g := range h.GPUs {
 			if g.Count < 0 {
 				bad(h, "Count of GPU type %q must not be negative", g.Type)
@@ -139,6 +142,25 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// twice is the GPU types and devices that are listed more than once: a device has one
+// claim, so the second of its name can be given to nobody.
+func (h *Host) twice() (names []string) {
+	types, devices := make(map[string]bool), make(map[string]bool)
+	note := func(seen map[string]bool, what, name string) {
+		if seen[name] {
+			names = append(names, fmt.Sprintf("%s %q", what, name))
+		}
+		seen[name] = true
+	}
+	for _, g := range h.GPUs {
+		note(types, "GPU type", g.Type)
+		for _, d := range g.Devices {
+			note(devices, "device", d)
+		}
+	}
+	return names
 }
 
 // networked is c without the global network of data centers where a host cannot join one:

@@ -308,6 +308,10 @@ func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
 		"negative vCPUs":         func(h *pods.Host) { h.VCPU = map[string]int{"cpu3c": -1} },
 		"negative memory":        func(h *pods.Host) { h.Memory = -1 },
 		"a negative count":       func(h *pods.Host) { h.GPUs = []pods.HostGPUs{{Type: rtx4090, Count: -1}} },
+		"a GPU type twice":       func(h *pods.Host) { h.GPUs = []pods.HostGPUs{{Type: rtx4090, Count: 1}, {Type: rtx4090, Count: 1}} },
+		"a device twice": func(h *pods.Host) {
+			h.GPUs = []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a", "GPU-a"}}}
+		},
 		"devices that its runtime hands to nobody": func(h *pods.Host) {
 			h.Runtime, h.GPUs = withoutGPUs{w.runtime}, []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a"}}}
 		},
