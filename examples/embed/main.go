@@ -15,13 +15,19 @@ import (
 )
 
 func main() {
-	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServer(http.Dir("."))) // what the program is there for
-	if err := addJobs(context.Background(), mux, "secret"); err != nil {
+	mux, err := routes(context.Background(), "secret")
+	if err != nil {
 		log.Fatal(err)
 	}
 	srv := &http.Server{Addr: "127.0.0.1:8081", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	log.Fatal(srv.ListenAndServe())
+}
+
+// routes are what the program is there for, and jobs.
+func routes(ctx context.Context, key string) (*http.ServeMux, error) {
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(".")))
+	return mux, addJobs(ctx, mux, key)
 }
 
 // addJobs mounts an endpoint "shout" that runs until ctx ends.

@@ -13,23 +13,22 @@ import (
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "my own page") })
-	if err := addJobs(ctx, mux, "secret"); err != nil {
+	mux, err := routes(ctx, "secret")
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 
-	own, err := http.Get(srv.URL + "/")
+	own, err := http.Get(srv.URL + "/main.go")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer own.Body.Close()
 	page, _ := io.ReadAll(own.Body)
-	fmt.Print(string(page))
+	fmt.Println("its own files:", strings.Contains(string(page), "package main"))
 
 	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/v2/shout/runsync", strings.NewReader(`{"input":{"say":"hello"}}`))
 	req.Header.Set("Authorization", "Bearer secret")
@@ -49,6 +48,6 @@ func Example() {
 	}
 	fmt.Println(job.Status, string(job.Output))
 	// Output:
-	// my own page
+	// its own files: true
 	// COMPLETED {"SAY":"HELLO"}
 }
