@@ -49,8 +49,9 @@ type ReplaceRequest struct {
 	Faults problem.Violations
 }
 
-// line is the published form of a key: a type, the key, and a comment if there is one.
-var line = regexp.MustCompile(`^(ssh|ecdsa|sk)-\S+ \S+([ \t][^\n\r]*)?$`)
+// line is the published form of a key: a type, the key, and a comment if there is one. It
+// has no control characters but tabs in the comment: an environment cannot hold all of them.
+var line = regexp.MustCompile(`^(ssh|ecdsa|sk)-[^\s[:cntrl:]]+ [^\s[:cntrl:]]+([ \t](\t|[^[:cntrl:]])*)?$`)
 
 // Replace gives owner the keys of r and no others, and returns them. A request that breaks
 // the rules gets one error with all faults, and changes nothing.

@@ -46,6 +46,7 @@ func TestALineThatIsNoKeyIsRefusedAndNothingChanges(t *testing.T) {
 	s := sshkeys.New(memory.NewSSHKeys())
 	for _, bad := range []string{
 		"", "ssh-rsa", "ssh-rsa ", "rsa AAA", "ssh-rsa AAA\nssh-rsa BBB", "-----BEGIN OPENSSH PRIVATE KEY-----", " ssh-rsa AAA", "ssh- AAA",
+		"ssh-rsa A\x00A", "ssh-rsa AAA her\x00laptop", "ssh-\x00 AAA",
 	} {
 		_, err := s.Replace(t.Context(), "alice", sshkeys.ReplaceRequest{Keys: []string{"ssh-rsa AAA", bad}})
 		doc := problem.Of(err)
