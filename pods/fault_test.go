@@ -227,7 +227,11 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), string(text)} {
+	texts := []string{fmt.Sprint(c), string(text), c.Password.LogValue().String()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		texts = append(texts, fmt.Sprintf(verb, c))
+	}
+	for _, s := range texts {
 		if strings.Contains(s, "hunter2") {
 			t.Errorf("a credential prints as %s", s)
 		}

@@ -2,7 +2,10 @@ package pods
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"iter"
+	"log/slog"
 	"time"
 )
 
@@ -129,13 +132,18 @@ type Credential struct {
 type Secret string
 
 // String hides s.
-func (Secret) String() string { return "[redacted]" }
+func (Secret) String() string { return redacted }
 
-// GoString hides s.
-func (Secret) GoString() string { return "[redacted]" }
+// Format hides s whatever the verb: with a wrong one fmt would print the value itself.
+func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
+
+// LogValue hides s.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // MarshalText hides s: a secret is stored by converting it first.
-func (Secret) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+const redacted = "[redacted]"
 
 // Logs is a power of a Runtime that keeps the output of its containers.
 type Logs interface {
