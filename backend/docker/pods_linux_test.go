@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -235,6 +236,48 @@ func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
 		size := rt.lines(t, "disk", 1)[0]
 		if n, err := strconv.ParseUint(size, 10, 64); rt.Capabilities().DiskLimit && (err != nil || n > gigabyte) {
 			t.Errorf("the disk of a container has %s bytes, %v; want 1 GB, as Capabilities say", size, err)
+		}
+	})
+}
+
+// Another port is tried when one was taken under our hands: what an engine says then must be
+// known, whoever has the port.
+func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir())
+		begin := func(id string, public int) error {
+			p, s := newPod(rt, id), spec(id, program("run"))
+			config, err := p.config(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ports := []pods.PortMapping{{Private: 8000, Public: public, Protocol: "tcp"}}
+			if config.Config.ExposedPorts, config.HostConfig.PortBindings, err = bindings(rt.opts.Host, ports); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = p.destroy(context.WithoutCancel(t.Context())) })
+			if _, err := rt.api.ContainerCreate(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			_, err = rt.api.ContainerStart(t.Context(), p.name(), client.ContainerStartOptions{})
+			return err
+		}
+		in, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := in.Addr().(*net.TCPAddr).Port
+		if err := begin("beside-a-program", port); err == nil || !taken(err) {
+			t.Errorf("start with the port of a program = %v, want that it is taken", err)
+		}
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := begin("first", port); err != nil {
+			t.Fatalf("start with a free port = %v", err)
+		}
+		if err := begin("second", port); err == nil || !taken(err) {
+			t.Errorf("start with the port of a container = %v, want that it is taken", err)
 		}
 	})
 }
