@@ -160,9 +160,6 @@ func (r *Runtime) silent(ctx context.Context) bool {
 
 // words is what the engine said, for the pod's user.
 func words(err error) string {
-	text := err.Error()
-	for _, prefix := range []string{"Error response from daemon: ", "Error: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	return strings.TrimSpace(text)
+	text := strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
+	return strings.TrimSpace(strings.TrimPrefix(text, "Error: "))
 }
