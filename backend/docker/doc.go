@@ -49,8 +49,9 @@
 // Spec.Network are in the default network of Docker, where they see each other. On Podman
 // they are in one of ours: its default network is not kept apart from others.
 //
-// Docker keeps networks apart by rules of iptables, and has addresses for about thirty
-// networks unless it is set to have more. Podman takes netavark, and aardvark-dns for the
+// Docker keeps networks apart by rules of iptables or nftables. One that is set to make none
+// (iptables false) keeps nothing apart, and does not say so. It has addresses for about
+// thirty networks unless it is set to have more. Podman takes netavark, and aardvark-dns for the
 // names; with another network backend there are no private networks. Netavark with iptables
 // (its only way before version 1.10) forgets to keep networks apart when the last container
 // of one of them ends, until the next one starts. A Runtime that sees the end of one of its
@@ -80,8 +81,9 @@
 //	Podman                               CDI, resolved by Podman: the container is made by
 //	                                     Podman's own API, because its Docker API has no
 //	                                     words for it and, as version 4, ignores requests
-//	Docker that knows CDI (from 25)      CDI, resolved by Docker, unless NVIDIA's toolkit
-//	                                     is there and CDI has found no GPUs
+//	Docker that knows CDI                CDI, resolved by Docker, unless NVIDIA's toolkit
+//	                                     is there and CDI has found no GPUs. Docker 25
+//	                                     knows it when it is told to, 28.5 by itself
 //	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"
 //	Docker with neither, on this machine CDI, resolved here from Options.CDIDirs
 //
@@ -93,7 +95,9 @@
 //
 // A pod whose GPUs did not arrive is Failed, with the reason, and does not run. What is
 // looked at is what the engine shows of the container: device requests and nodes before it
-// is started, and with Podman, which shows them then, the nodes once it is. Capabilities
+// is started, and with Podman, which shows them then, the nodes once it is. Docker does not
+// start a container with a device that CDI does not know or whose nodes are not there; one
+// that CDI describes without nodes is refused here. Capabilities
 // say that there are GPUs when one of these ways led to any at Open. Where Docker has
 // NVIDIA's toolkit, pods without GPUs are kept from asking it for some in their environment.
 //
@@ -103,4 +107,19 @@
 // waits. When it answers again every container is looked at. A call of the engine that
 // broke off is repeated, and does no harm: names of containers and volumes follow from the
 // pod.
+//
+// # What it was run on
+//
+// The tests of this package ran on these engines, on Linux 6 with control groups of the
+// first version:
+//
+//	Docker 20.10.24             API 1.41   overlay2; CDI resolved here
+//	Docker 25.0.6               API 1.44   overlay2; CDI resolved here, and by Docker
+//	Docker 28.5.2               API 1.51   overlay2, containerd's image store; CDI resolved by Docker
+//	Docker 29.8, as the module  API 1.56   overlay2, containerd's image store; iptables, nftables;
+//	moby/v2 v2.0.0-beta.24                 CDI resolved by Docker
+//	Podman 4.3.1, netavark 1.4             iptables; CDI resolved by Podman
+//
+// The first had containerd 1.6.20, the other Dockers 2.2.9; runc was 1.1.5 with the first
+// and with Podman, else 1.3.6. Docker 29.8 starts nothing with runc 1.1.5.
 package docker
