@@ -1,11 +1,13 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-memdb"
@@ -47,7 +49,7 @@ func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
 		if err := podClaim(txn, nil, p.Placement.Claims); err != nil {
 			return err
 		}
-		if err := txn.Insert(podPlaceTable, podPlaceOf(p)); err != nil {
+		if err := txn.Insert(podOwnedTable, podOwnedOf(p)); err != nil {
 			return err
 		}
 		return txn.Insert(podTable, p.Clone())
@@ -81,31 +83,14 @@ func podFirst(txn *memdb.Txn, id string) (*pods.Pod, error) {
 // List implements pods.Store. It yields the pods of the instant at which it began.
 func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return func(yield func(*pods.Pod, error) bool) {
-		txn := s.db.Txn(false)
-		index, group := "all_prefix", podAll
-		switch {
-		case f.Owner != "":
-			index, group = "owner_prefix", f.Owner
-		case f.Host != "":
-			index, group = "host_prefix", f.Host
-		}
-		it, err := txn.Get(podPlaceTable, index, group)
+		list, err := s.list(f)
 		if err != nil {
 			yield(nil, fmt.Errorf("memory: list pods: %w", err))
 			return
 		}
-		for v := it.Next(); v != nil; v = it.Next() {
-			place := v.(*podPlace)
-			if f.Host != "" && place.host != f.Host {
-				continue
-			}
+		for _, p := range list {
 			if err := ctx.Err(); err != nil {
 				yield(nil, err)
-				return
-			}
-			p, err := podFirst(txn, place.id)
-			if err != nil {
-				yield(nil, podError("list", place.id, err))
 				return
 			}
 			if !yield(p.Clone(), nil) {
@@ -113,6 +98,34 @@ func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, err
 			}
 		}
 	}
+}
+
+// list is the pods that f selects, in order, which are not to be changed.
+func (s *Pods) list(f pods.Filter) (list []*pods.Pod, err error) {
+	txn := s.db.Txn(false)
+	table, prefix := podTable, ""
+	if f.Owner != "" {
+		table, prefix = podOwnedTable, podOwner(f.Owner)
+	}
+	it, err := txn.Get(table, "id_prefix", prefix)
+	if err != nil {
+		return nil, err
+	}
+	for v := it.Next(); v != nil; v = it.Next() {
+		p, ok := v.(*pods.Pod)
+		if !ok {
+			if p, err = podFirst(txn, v.(*podOwned).id); err != nil {
+				return nil, err
+			}
+		}
+		if f.Host == "" || p.Placement.Host == f.Host {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *pods.Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return list, nil
 }
 
 // Update implements pods.Store. fn runs once, while no other pod can be changed.
@@ -128,11 +141,6 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 		}
 		if err := podClaim(txn, old.Placement.Claims, p.Placement.Claims); err != nil {
 			return err
-		}
-		if old.Placement.Host != p.Placement.Host {
-			if err := txn.Insert(podPlaceTable, podPlaceOf(p)); err != nil {
-				return err
-			}
 		}
 		return txn.Insert(podTable, p.Clone())
 	})
@@ -152,7 +160,7 @@ func (s *Pods) Delete(ctx context.Context, id string) error {
 		if err := podClaim(txn, old.Placement.Claims, nil); err != nil {
 			return err
 		}
-		if err := txn.Delete(podPlaceTable, podPlaceOf(old)); err != nil {
+		if err := txn.Delete(podOwnedTable, podOwnedOf(old)); err != nil {
 			return err
 		}
 		return txn.Delete(podTable, old)

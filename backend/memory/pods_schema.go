@@ -2,8 +2,6 @@ package memory
 
 import (
 	"encoding/binary"
-	"fmt"
-	"time"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -12,23 +10,16 @@ import (
 
 const (
 	podTable      = "pod"
-	podPlaceTable = "place"
+	podOwnedTable = "owned"
 	podClaimTable = "claim"
 	podHoldTable  = "hold"
 )
 
-// podPlace is where a pod stands in the listings. It is apart from the pod because a
-// record is written into all indexes of its table, and this changes only with the host.
-type podPlace struct {
-	id      string
-	owner   string
-	host    string
-	created time.Time
-}
+// podOwned says that a pod is its owner's. It is apart from the pod because a record is
+// written into all indexes of its table whenever it changes, and this never does.
+type podOwned struct{ owner, id string }
 
-func podPlaceOf(p *pods.Pod) *podPlace {
-	return &podPlace{p.ID, p.Owner, p.Placement.Host, p.Created}
-}
+func podOwnedOf(p *pods.Pod) *podOwned { return &podOwned{p.Owner, p.ID} }
 
 // podClaimed is how much of a resource pods and holds have together.
 type podClaimed struct {
@@ -36,29 +27,29 @@ type podClaimed struct {
 	units    int64
 }
 
-// podSchema lists the pods of an owner, of a host, and all of them by Created, then ID.
+// podSchema finds a pod by its id, the pods of an owner, and what is claimed and held. There
+// are no other indexes, of hosts for one: all pods are looked through and put in order where
+// those are listed, which is seldom, and every change of a pod would pay for them.
 func podSchema() *memdb.DBSchema {
-	key := func(of func(any) string) map[string]*memdb.IndexSchema {
-		return map[string]*memdb.IndexSchema{"id": {Name: "id", Unique: true, Indexer: podKey(of)}}
-	}
-	places := key(func(v any) string { return v.(*podPlace).id })
-	for name, group := range map[string]func(*podPlace) string{
-		"all":   func(*podPlace) string { return podAll },
-		"owner": func(p *podPlace) string { return p.owner },
-		"host":  func(p *podPlace) string { return p.host },
+	tables := make(map[string]*memdb.TableSchema)
+	for name, key := range map[string]podKey{
+		podTable:      func(v any) string { return v.(*pods.Pod).ID },
+		podOwnedTable: func(v any) string { p := v.(*podOwned); return podOwner(p.owner) + p.id },
+		podClaimTable: func(v any) string { return v.(*podClaimed).resource },
+		podHoldTable:  func(v any) string { return v.(*pods.Hold).Holder },
 	} {
-		places[name] = &memdb.IndexSchema{Name: name, Unique: true, AllowMissing: true, Indexer: podOrder{group}}
+		tables[name] = &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
+			"id": {Name: "id", Unique: true, Indexer: key},
+		}}
 	}
-	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
-		podTable:      {Name: podTable, Indexes: key(func(v any) string { return v.(*pods.Pod).ID })},
-		podPlaceTable: {Name: podPlaceTable, Indexes: places},
-		podClaimTable: {Name: podClaimTable, Indexes: key(func(v any) string { return v.(*podClaimed).resource })},
-		podHoldTable:  {Name: podHoldTable, Indexes: key(func(v any) string { return v.(*pods.Hold).Holder })},
-	}}
+	return &memdb.DBSchema{Tables: tables}
 }
 
-// podAll is the group of all pods.
-const podAll = "all"
+// podOwner begins the keys of an owner's pods: with the length of the owner, so that no
+// owner is the beginning of another.
+func podOwner(owner string) string {
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(owner)))) + owner
+}
 
 // podKey is an index by one string. Unlike that of memdb it does not reflect.
 type podKey func(any) string
@@ -74,46 +65,3 @@ func (k podKey) PrefixFromArgs(args ...any) ([]byte, error) { return []byte(args
 
 // podTerminated keeps one key from being the beginning of another.
 func podTerminated(s string) []byte { return append([]byte(s), 0) }
-
-// podOrder is an index by a group, in it by Created, and then by ID. A pod of the group ""
-// is not in it.
-type podOrder struct{ group func(*podPlace) string }
-
-// FromObject implements memdb.SingleIndexer.
-func (o podOrder) FromObject(v any) (bool, []byte, error) {
-	p := v.(*podPlace)
-	group := o.group(p)
-	if group == "" {
-		return false, nil, nil
-	}
-	key := podGroup(group, 12+len(p.id))
-	// The sign bit is turned so that instants before 1970 come first.
-	key = binary.BigEndian.AppendUint64(key, uint64(p.created.Unix())^1<<63)
-	key = binary.BigEndian.AppendUint32(key, uint32(p.created.Nanosecond()))
-	return true, append(key, p.id...), nil
-}
-
-// FromArgs implements memdb.Indexer; look-ups are by group alone.
-func (o podOrder) FromArgs(args ...any) ([]byte, error) {
-	if len(args) == 0 {
-		return nil, nil
-	}
-	return o.PrefixFromArgs(args...)
-}
-
-// PrefixFromArgs implements memdb.PrefixIndexer.
-func (o podOrder) PrefixFromArgs(args ...any) ([]byte, error) {
-	group, ok := args[0].(string)
-	if !ok {
-		return nil, fmt.Errorf("memory: a group of pods is a %T", args[0])
-	}
-	return podGroup(group, 0), nil
-}
-
-// podGroup begins a key with the length of the group, so that no group is the beginning
-// of another.
-func podGroup(group string, more int) []byte {
-	key := make([]byte, 0, 4+len(group)+more)
-	key = binary.BigEndian.AppendUint32(key, uint32(len(group)))
-	return append(key, group...)
-}
