@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -130,7 +131,7 @@ func read(r *http.Request, v any) error {
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return problem.New(problem.Malformed, "the body: "+strings.TrimPrefix(err.Error(), "json: "))
+		return misread(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return problem.New(problem.Malformed, "the body: there is something after the value")
@@ -148,6 +149,28 @@ func (s *Server) adminInfo(*http.Request) (any, error) {
 		"now": s.Now(), "seed": s.Seed(), "key": s.Key(), "webhookSecret": s.WebhookSecret(),
 		"requests": len(s.Requests()), "jobs": len(s.Jobs()), "webhooks": len(s.Webhooks()), "faults": len(s.Faults()),
 	}, nil
+}
+
+// misread says what is wrong with a body without the types of Go, which callers in other
+// languages do not know.
+func misread(err error) error {
+	wrong := (*json.UnmarshalTypeError)(nil)
+	if !errors.As(err, &wrong) {
+		return problem.Newf(problem.Malformed, "the body: %.500s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	place := "the body"
+	if wrong.Field != "" {
+		place = "/" + strings.ReplaceAll(wrong.Field, ".", "/")
+	}
+	want := map[reflect.Kind]string{
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Float64: "a number",
+		reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Uint64: "a whole number, not negative",
+		reflect.Slice: "an array",
+	}[wrong.Type.Kind()]
+	if want == "" {
+		want = "an object"
+	}
+	return problem.Newf(problem.Malformed, "%s: must be %s and not a JSON %s", place, want, wrong.Value)
 }
 
 func (s *Server) adminReset(r *http.Request) (any, error) {
@@ -208,19 +231,23 @@ func (s *Server) adminAdvance(r *http.Request) (any, error) {
 
 func (s *Server) adminSet(r *http.Request) (any, error) {
 	var in struct {
-		Time time.Time `json:"time"`
+		Time string `json:"time"`
 	}
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
+	to, err := time.Parse(time.RFC3339, in.Time)
+	if err != nil {
+		return nil, problem.New(problem.Invalid, "time must be like 2027-01-01T00:00:00Z")
+	}
 	before := s.Now()
-	if in.Time.Before(before) {
+	if to.Before(before) {
 		return nil, problem.New(problem.Invalid, "time must not be before "+before.Format(time.RFC3339Nano)+": time does not go back")
 	}
-	if err := s.SetTime(r.Context(), in.Time); err != nil {
+	if err := s.SetTime(r.Context(), to); err != nil {
 		return nil, err
 	}
-	return s.clockBody(in.Time.Sub(before)), nil
+	return s.clockBody(to.Sub(before)), nil
 }
 
 func (s *Server) adminIdle(r *http.Request) (any, error) {

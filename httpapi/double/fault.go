@@ -108,13 +108,13 @@ func (f *Fault) check() error {
 		for _, n := range faultNames {
 			names = append(names, n.Name)
 		}
-		return fmt.Errorf("double: fault %q: must be one of %s", f.Name, strings.Join(names, ", "))
+		return fmt.Errorf("double: fault %.100q: must be one of %s", f.Name, strings.Join(names, ", "))
 	case f.Count < 0:
 		return fmt.Errorf("double: fault %q: count must not be negative", f.Name)
 	case f.Probability < 0 || f.Probability > 1:
 		return fmt.Errorf("double: fault %q: probability must be from 0 to 1", f.Name)
 	case f.Operation != "" && !isOperation(f.Operation):
-		return fmt.Errorf("double: fault %q: there is no operation %q", f.Name, f.Operation)
+		return fmt.Errorf("double: fault %q: there is no operation %.100q", f.Name, f.Operation)
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("double: fault %q: status must be from 200 to 599", f.Name)
 	case f.RetryAfter < 0 || f.Delay < 0 || f.Bytes < 0 || f.Chunks < 0:

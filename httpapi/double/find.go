@@ -151,7 +151,7 @@ func describe(kind string, m any) string {
 // FindRequests selects among Requests. An error says that m is no match.
 func (s *Server) FindRequests(m RequestMatch) (*Found[Entry], error) {
 	if m.Operation != "" && !isOperation(m.Operation) {
-		return nil, fmt.Errorf("double: there is no operation %q", m.Operation)
+		return nil, fmt.Errorf("double: there is no operation %.100q", m.Operation)
 	}
 	body, err := patternOf(m.Body)
 	if err != nil {
