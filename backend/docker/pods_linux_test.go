@@ -146,7 +146,7 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 
 func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
 	t.Helper()
-	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true})
+	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
 	if err != nil {
 		t.Fatal(err)
 	}
