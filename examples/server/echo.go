@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -34,7 +35,7 @@ func answer(ctx context.Context, t *serverless.Task, sleep func(context.Context,
 	var in echoMembers
 	if asks(t.Input) {
 		if err := json.Unmarshal(t.Input, &in); err != nil {
-			return nil, fmt.Errorf("echo: %w", err)
+			return nil, misread(err)
 		}
 	}
 	if in.SleepMS != nil {
@@ -51,6 +52,18 @@ func answer(ctx context.Context, t *serverless.Task, sleep func(context.Context,
 		return ofSize(*in.Size)
 	}
 	return t.Input, nil
+}
+
+// misread says which member of an input is of another type.
+func misread(err error) error {
+	wrong := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case !errors.As(err, &wrong):
+		return fmt.Errorf("echo: %w", err)
+	case wrong.Type.Kind() == reflect.String:
+		return fmt.Errorf("echo: %s must be a string", wrong.Field)
+	}
+	return fmt.Errorf("echo: %s must be an integer of at most 64 bits", wrong.Field)
 }
 
 // asks spares most inputs from being decoded.

@@ -60,6 +60,13 @@ func TestEchoWaitsFailsAndMakesOutputs(t *testing.T) {
 			t.Errorf("%s: %s %q, want FAILED with an error that names size", input, j.Status, j.Error)
 		}
 	}
+	for input, want := range map[string]string{
+		`{"sleep_ms":"x"}`: "echo: sleep_ms must be an integer", `{"chunks":1e300}`: "echo: chunks must be an integer", `{"fail":{}}`: "echo: fail must be a string",
+	} {
+		if j := ask(input); j.Status != "FAILED" || !strings.HasPrefix(j.Error, want) {
+			t.Errorf("%s: %s %q, want FAILED and %q", input, j.Status, j.Error, want)
+		}
+	}
 	if j := ask(`{"chunks":2}`); string(j.Output) != `[{"chunk":0},{"chunk":1}]` {
 		t.Errorf("chunks 2: output %s", j.Output)
 	}

@@ -159,7 +159,7 @@ func greeting(_ context.Context, t *serverless.Task) ([]byte, error) {
 		Name string `json:"name"`
 	}{"world"}
 	if err := json.Unmarshal(t.Input, &in); err != nil {
-		return nil, fmt.Errorf("hello: %w", err)
+		return nil, errors.New("hello: name must be a string")
 	}
 	return json.Marshal(struct {
 		Greeting string `json:"greeting"`
