@@ -30,7 +30,7 @@ type pod struct {
 	hastened chan struct{} // closed when deadline gets nearer
 	changed  chan struct{} // closed at the next change, for followers
 
-	limits struct{ VCPU, Memory int }
+	limits struct{ VCPU, Memory int } // those of rec, for samples
 	load   podhost.Load
 
 	// What only jobs use.
@@ -99,7 +99,6 @@ func (p *pod) haltLocked() {
 // see the order in which states were set.
 func (p *pod) set(s pods.State) {
 	p.state, p.known = s, true
-	p.limits.VCPU, p.limits.Memory = p.rec.VCPU, p.rec.Memory
 	p.wake()
 	p.r.hub.Send(s)
 }
@@ -141,6 +140,7 @@ func (p *pod) show(s pods.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known || p.state.Gen == s.Gen && p.state.Run == s.Run {
+		p.limits.VCPU, p.limits.Memory = p.rec.VCPU, p.rec.Memory
 		p.set(s)
 	}
 }
