@@ -120,7 +120,7 @@ func TestAStoreIsCheckedAndCopied(t *testing.T) {
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	in := start(t, "-data", data)
 	get[job](in, "POST", "/v2/echo/runsync", `{"input":{"a":1}}`, http.StatusOK)
-	if text := refused(t, nil, "-data", data, "-check"); !strings.Contains(text, "in use") {
+	if text := refused(t, nil, "-data", data, "-check"); !strings.Contains(text, "another server uses this directory") {
 		t.Errorf("a check beside the server: %q, want that the directory is in use", text)
 	}
 	in.stop()
