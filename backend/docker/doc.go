@@ -98,8 +98,9 @@
 // is started, and with Podman, which shows them then, the nodes once it is. Docker does not
 // start a container with a device that CDI does not know or whose nodes are not there; one
 // that CDI describes without nodes is refused here. Capabilities
-// say that there are GPUs when one of these ways led to any at Open. Where Docker has
-// NVIDIA's toolkit, pods without GPUs are kept from asking it for some in their environment.
+// say that there are GPUs when one of these ways led to any at Open. Where the engine has
+// NVIDIA's toolkit, pods that do not get their GPUs by it are kept from asking it for some in
+// their environment: as Docker's default runtime it would give them all that there are.
 //
 // # An engine that goes away
 //

@@ -98,13 +98,19 @@ type grant struct {
 // them in the environment: where it is Docker's default it does, and they may be another's.
 const unseen = "NVIDIA_VISIBLE_DEVICES=void"
 
+// unseen is the environment of a container that is to have no GPUs of NVIDIA's runtime.
+func (f gpuFacts) unseen() []string {
+	if !f.nvidia {
+		return nil
+	}
+	return []string{unseen}
+}
+
 // grant is how the container of s is given its GPUs.
 func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 	facts := r.engine.gpus
 	if s.GPUs == 0 && len(s.Devices) == 0 {
-		if facts.nvidia {
-			g.edits.env = []string{unseen}
-		}
+		g.edits.env = facts.unseen()
 		return g, nil
 	}
 	if len(s.Devices) == 0 || len(s.Devices) != s.GPUs {
@@ -120,6 +126,7 @@ func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 			}
 		}
 		g.requests, g.shows = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
+		g.edits.env = facts.unseen()
 		return g, nil
 	case byRequest:
 		g.requests = []container.DeviceRequest{{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}}
@@ -134,7 +141,7 @@ func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 		return grant{}, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 	}
 	if g.shows = nodes(all); facts.podman {
-		g.names = names
+		g.names, g.edits.env = names, facts.unseen()
 	}
 	return g, nil
 }

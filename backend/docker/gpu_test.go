@@ -149,6 +149,20 @@ func TestAPodWithoutGPUsCannotAskNVIDIAsRuntimeForSome(t *testing.T) {
 	}
 }
 
+func TestAPodWithGPUsByCDICannotAskNVIDIAsRuntimeForMore(t *testing.T) {
+	dirs := []string{specification(t, gpuKind)}
+	for _, facts := range []gpuFacts{{local: true, cdi: dirs, found: true, nvidia: true}, {local: true, podman: true, nvidia: true}} {
+		r := &Runtime{engine: engine{gpus: facts}, opts: Options{CDIDirs: dirs}}
+		g, err := r.grant(pods.Spec{GPUs: 1, Devices: []string{"GPU-a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(made(g).Config.Env, " "); got != unseen {
+			t.Errorf("%+v: environment %q, want %q", facts, got, unseen)
+		}
+	}
+}
+
 // made is a container as an engine shows one that it made with g.
 func made(g grant) *container.InspectResponse {
 	c := g.apply(client.ContainerCreateOptions{
