@@ -1,6 +1,7 @@
 package serverless
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -89,14 +90,16 @@ func (v endpointRules) gpu(g *GPUSettings) {
 	if g.ExcludedTypes != nil && g.Pools == nil {
 		v.Invalid("/gpu/excludedTypes", "needs pools: the two are one selection")
 	}
+	seen := make(map[string]bool, len(g.ExcludedTypes))
 	for i, id := range g.ExcludedTypes {
 		id = strings.TrimSpace(id)
 		switch {
 		case id == "" || id[0] == '-':
 			v.Invalid(at("/gpu/excludedTypes", i), "must not be blank and not begin with '-'")
-		case slices.ContainsFunc(g.ExcludedTypes[:i], func(s string) bool { return strings.TrimSpace(s) == id }):
+		case seen[id]:
 			v.Invalid(at("/gpu/excludedTypes", i), "%q is listed twice", id)
 		}
+		seen[id] = true
 	}
 	if g.Count != nil && *g.Count < 1 {
 		v.Invalid("/gpu/count", "must be at least 1")
@@ -115,12 +118,14 @@ func (v endpointRules) cpu(list []CPUSettings) {
 	if list != nil && len(list) == 0 {
 		v.Invalid("/cpu", "must have at least 1 entry")
 	}
+	seen := make(map[CPUSettings]bool, len(list))
 	for i, m := range list {
 		place := at("/cpu", i)
-		if m.ID != "" && slices.Contains(list[:i], m) {
+		if m.ID != "" && seen[m] {
 			v.Invalid(place, "%s with %d vCPUs is listed twice", m.ID, m.VCPU)
 			continue
 		}
+		seen[m] = true
 		known, memory := true, 1
 		if v.catalog != nil {
 			memory, known = v.catalog.Flavor(m.ID, m.VCPU)
@@ -239,19 +244,22 @@ func (v endpointRules) selection(e *Endpoint) {
 	if v.catalog == nil || len(g.ExcludedTypes) == 0 {
 		return
 	}
-	var types []string
+	left := make(map[string]bool) // of the pools: whether it is not excluded
 	for _, p := range g.Pools {
-		types = append(types, v.catalog.Pool(p)...)
+		for _, id := range v.catalog.Pool(p) {
+			left[id] = true
+		}
 	}
 	known := true
 	for i, id := range g.ExcludedTypes {
-		if !slices.Contains(types, id) {
+		if _, ok := left[id]; !ok {
 			known = false
 			v.Malformed(at("/gpu/excludedTypes", i), "GPU type %q is in none of the pools", id)
+			continue
 		}
+		left[id] = false
 	}
-	left := slices.ContainsFunc(types, func(id string) bool { return !slices.Contains(g.ExcludedTypes, id) })
-	if known && !left {
+	if known && !slices.Contains(slices.Collect(maps.Values(left)), true) {
 		v.Malformed("/gpu/excludedTypes", "leaves no GPU type of the pools")
 	}
 }

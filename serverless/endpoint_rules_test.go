@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -338,5 +339,31 @@ func TestWithoutACatalogIDsAreNotChecked(t *testing.T) {
 	r.Registry = new("reg1")
 	if _, err := s.CreateEndpoint(t.Context(), "alice", r); err == nil || !strings.Contains(err.Error(), "reg1") {
 		t.Errorf("without registries no credential exists: %v", err)
+	}
+}
+
+func TestLongListsAreJudgedInAMoment(t *testing.T) {
+	var types, pools []string
+	var cpu []serverless.CPUSettings
+	for i := range 100_000 {
+		types, pools = append(types, strconv.Itoa(i)), append(pools, "ADA_48")
+		cpu = append(cpu, serverless.CPUSettings{ID: "cpu5c", VCPU: i})
+	}
+	name, image := "n", "i"
+	for what, r := range map[string]serverless.EndpointSettings{
+		"types":           {GPU: &serverless.GPUSettings{Pools: pools[:1], ExcludedTypes: types}},
+		"pools and types": {GPU: &serverless.GPUSettings{Pools: pools, ExcludedTypes: types}},
+		"machines":        {CPU: cpu},
+	} {
+		r.Name, r.Image = &name, &image
+		began := time.Now()
+		_, err := endpointService().CreateEndpoint(t.Context(), "alice", serverless.CreateEndpointRequest{Type: serverless.QueueType, EndpointSettings: r})
+		if err == nil {
+			t.Errorf("an endpoint of 100000 %s was made", what)
+		}
+		// It is about 50 ms; looking through the list for each of its entries is a minute.
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("100000 %s were judged in %v", what, d)
+		}
 	}
 }
