@@ -273,6 +273,10 @@ func (c *crew) holds(m *member, k OpKind) (ops []Op) {
 // grace ago and has not listed since: it never got that job. A job that it was told to
 // stop is not renewed.
 func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []Op, lost bool) {
+	listed := make(map[JobID]bool, len(lists))
+	for _, id := range lists {
+		listed[id] = true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range lists {
@@ -289,14 +293,14 @@ func (c *crew) ping(m *member, lists []JobID, now, until, grace Instant) (ops []
 		ops = append(ops, Op{Ref: Ref{m.endpoint, id}, Kind: OpRenew, Worker: m.id, Adopt: true, Until: until})
 	}
 	for id, h := range m.held {
-		if !h.named && h.since+grace < now && !slices.Contains(lists, id) {
+		if !h.named && h.since+grace < now && !listed[id] {
 			m.drop(id, now)
 			ops = append(ops, Op{Ref: Ref{m.endpoint, id}, Kind: OpRelease, Worker: m.id, Token: h.token})
 		}
 	}
 	for id, t := range m.told {
 		// It has stopped, or it never had the job and never asks what to stop.
-		if (t.passed || t.at+grace < now) && !slices.Contains(lists, id) {
+		if (t.passed || t.at+grace < now) && !listed[id] {
 			delete(m.told, id)
 		}
 	}
