@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -274,7 +275,8 @@ func (o *object) outcome(op serverless.Op) serverless.Op {
 	return op
 }
 
-// jobChunk takes one item of a stream: an object with a member output, kept as it came.
+// jobChunk takes one item of a stream: an object with a member output, kept as it came but
+// for the blanks around it.
 // One that is too large is refused and not answered with a 4xx, as any report.
 func jobChunk(c *call) error {
 	body, err := c.body(maxReport)
@@ -288,7 +290,7 @@ func jobChunk(c *call) error {
 		return c.accepted(err)
 	}
 	op := c.report(serverless.OpChunk)
-	op.Payload = body
+	op.Payload = bytes.TrimSpace(body)
 	return c.accepted(c.Jobs.Report(c.r.Context(), op))
 }
 

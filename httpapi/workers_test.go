@@ -432,6 +432,18 @@ func TestItemsOfAStreamAreHandedOutAsTheyCame(t *testing.T) {
 	})
 }
 
+func TestBlanksAroundAnItemAreNoPartOfIt(t *testing.T) {
+	bubble(t, func(w *world) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		h.report("job-stream", id, " {\"output\":1}\r\n")
+		a := w.want(http.StatusOK, "GET", "/v2/idle/stream/"+id+"?format=array", "")
+		if want := `[{"output":1,"metrics":{}}]`; a.body != want {
+			t.Errorf("the stream is %s, want %s", a.body, want)
+		}
+	})
+}
+
 func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, id := range []string{"w2", "w1"} {
