@@ -85,3 +85,15 @@ func TestAnAddressInUseIsRefusedByName(t *testing.T) {
 		t.Errorf("%q does not name the address", text)
 	}
 }
+
+func TestAKeyWithoutScopesIsTakenAndToldOf(t *testing.T) {
+	t.Parallel()
+	in := start(t, "-config", file(t, `{"keys":[{"key":"all","user":"alice","scopes":["*"]},{"key":"none","user":"bob"}]}`))
+	in.key = "none"
+	get[any](in, "GET", "/v2/catalog/cpus", "", http.StatusOK)
+	get[any](in, "GET", "/v2/pods", "", http.StatusForbidden)
+	in.stop()
+	if log := in.stderr.String(); !strings.Contains(log, "without scopes") || !strings.Contains(log, "keys[1]") || strings.Contains(log, "keys[0]") {
+		t.Errorf("the log says %q, want that keys[1] alone has no scopes", log)
+	}
+}

@@ -74,6 +74,11 @@ func open(ctx context.Context, s *settings, log *slog.Logger) (v *server, err er
 	if err != nil {
 		return v, err
 	}
+	for i, k := range s.Keys {
+		if len(k.Scopes) == 0 {
+			log.Warn("a key without scopes reads the catalog and the health of endpoints, and nothing else", "key", spellPath(at("/keys", i)), "user", k.User)
+		}
+	}
 	v.api = httpapi.Options{
 		Auth:   keys,
 		Quotas: ratelimit.NewWindows(ratelimit.Quotas(s.Quotas)),
