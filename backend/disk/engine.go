@@ -108,16 +108,20 @@ const (
 func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 	o := &pebble.Options{
 		FS: e.fs, Logger: quiet{e}, Merger: counterMerger(),
-		CacheSize: s.opts.Cache, MemTableSize: memTable, MemTableStopWritesThreshold: 4,
+		MemTableSize: memTable, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 64, LBaseMaxBytes: 256 << 20,
 		FormatMajorVersion: format, MaxOpenFiles: 1000,
 	}
+	cache := s.opts.Cache
 	if _, inMemory := vfs.Root(s.opts.fs).(*vfs.MemFS); inMemory {
-		o.MemTableSize, o.CacheSize = 1<<20, 1<<20
+		o.MemTableSize, cache = 1<<20, 1<<20
 	}
 	if n := s.opts.memTable; n != 0 {
 		o.MemTableSize = n
 	}
+	// The database takes its tables in memory out of the cache: one that fills, and one
+	// that is written out or kept for use again.
+	o.CacheSize = cache + 2*int64(o.MemTableSize)
 	// A claim reads one input, which is deep down when there is a backlog; the next ones
 	// stand behind it.
 	for i := range o.Levels {

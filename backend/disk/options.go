@@ -41,7 +41,8 @@ type Options struct {
 	// Ballast is the size in bytes of a file that is given up when the disk is full all
 	// the same, so that the store can be opened again. Default 64 MiB; negative: none.
 	Ballast int64
-	// Cache is how many bytes of the database are kept in memory. Default 64 MiB.
+	// Cache is how many bytes of the database are kept in memory, besides those that were
+	// written last, which are 128 MiB as a rule. Default 64 MiB.
 	Cache int64
 	// Gone reports whether a worker that had a job when the store was left is known to be
 	// gone, as workers of this process are: its jobs are queued again at opening, and nobody
