@@ -104,6 +104,7 @@ func absentRefusals() (rows []refusal) {
 			refusal{path + "?lastN=2&startTime=2000-01-01T00:00:00Z", "", 400, "lastN and startTime or endTime exclude each other", nil},
 			refusal{path + "?startTime=2000-01-02T00:00:00Z&endTime=2000-01-01T00:00:00Z", "", 400, "startTime must be before endTime", nil},
 			refusal{path + "?bucketSize=hour&startTime=1900-01-01T00:00:00Z", "", 422, "the window has more than 10000 buckets", nil},
+			refusal{path + "?bucketSize=year&lastN=3000", "", 422, "the window must begin and end within the years 1 to 9999", nil},
 		)
 	}
 	return rows

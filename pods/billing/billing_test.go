@@ -104,6 +104,9 @@ func TestAWindowBeginsAndEndsWithABucket(t *testing.T) {
 		"backwards":         {billing.Query{Start: at("2026-01-02T00:00:00Z"), End: at("2026-01-01T00:00:00Z")}, 400},
 		"too many":          {billing.Query{Size: billing.Hour, Start: at("1926-01-01T00:00:00Z")}, 422},
 		"too many at once":  {billing.Query{LastN: billing.MaxBuckets + 1}, 422},
+		"fewer than none":   {billing.Query{LastN: -1}, 422},
+		"before year 1":     {billing.Query{LastN: 3000, Size: billing.Year}, 422},
+		"after year 9999":   {billing.Query{Size: billing.Year, End: at("9999-12-31T23:59:59Z")}, 422},
 		"in the far future": {billing.Query{Start: at("2027-01-01T00:00:00Z")}, 400},
 	} {
 		if _, err := s.Report(t.Context(), "alice", row.q); problem.Of(err).Status != row.status {

@@ -61,7 +61,7 @@ type Query struct {
 	Start time.Time  // zero: 30 days ago
 	End   time.Time  // zero: now
 	Size  BucketSize // empty: Day
-	LastN int        // not 0: so many buckets up to the present one, instead of Start and End
+	LastN int        // not 0: so many buckets, 1 to MaxBuckets, up to the present one, instead of Start and End
 	Kind  pods.UseKind
 	ID    string // empty: all
 }
@@ -71,6 +71,8 @@ var (
 	errBoth  = problem.New(problem.Malformed, "lastN and startTime or endTime exclude each other")
 	errOrder = problem.New(problem.Malformed, "startTime must be before endTime")
 	errSize  = problem.New(problem.Invalid, "bucketSize must be one of hour, day, week, month, year")
+	errLastN = problem.Newf(problem.Invalid, "lastN must be from 1 to %d", MaxBuckets)
+	errYears = problem.New(problem.Invalid, "the window must begin and end within the years 1 to 9999")
 	errMany  = problem.Newf(problem.Invalid, "the window has more than %d buckets", MaxBuckets)
 )
 
@@ -84,18 +86,31 @@ func (q *Query) window(now time.Time) (r Report, err error) {
 		return r, errSize
 	}
 	r.Size = q.Size
-	if q.LastN != 0 && (!q.Start.IsZero() || !q.End.IsZero()) {
-		return r, errBoth
+	if r.Start, r.End, err = q.bounds(now); err != nil {
+		return r, err
 	}
-	if q.LastN > MaxBuckets {
+	if r.Start.Year() < 1 || r.End.Year() > 9999 { // RFC 3339 writes no other
+		return r, errYears
+	}
+	if q.Size.step(r.Start, MaxBuckets).Before(r.End) {
 		return r, errMany
 	}
+	return r, nil
+}
+
+// bounds is the window by the size of its buckets.
+func (q *Query) bounds(now time.Time) (start, end time.Time, err error) {
 	if q.LastN != 0 {
-		r.End = q.Size.next(q.Size.floor(now))
-		r.Start = q.Size.step(r.End, -q.LastN)
-		return r, nil
+		if !q.Start.IsZero() || !q.End.IsZero() {
+			return start, end, errBoth
+		}
+		if q.LastN < 0 || q.LastN > MaxBuckets {
+			return start, end, errLastN
+		}
+		end = q.Size.next(q.Size.floor(now))
+		return q.Size.step(end, -q.LastN), end, nil
 	}
-	start, end := q.Start.UTC(), q.End.UTC()
+	start, end = q.Start.UTC(), q.End.UTC()
 	if q.End.IsZero() {
 		end = now
 	}
@@ -103,14 +118,11 @@ func (q *Query) window(now time.Time) (r Report, err error) {
 		start = now.AddDate(0, 0, -30)
 	}
 	if !start.Before(end) {
-		return r, errOrder
+		return start, end, errOrder
 	}
-	r.Start, r.End = q.Size.floor(start), q.Size.floor(end)
-	if r.End.Before(end) {
-		r.End = q.Size.next(r.End)
+	start = q.Size.floor(start)
+	if last := q.Size.floor(end); last.Before(end) {
+		return start, q.Size.next(last), nil
 	}
-	if q.Size.step(r.Start, MaxBuckets).Before(r.End) {
-		return r, errMany
-	}
-	return r, nil
+	return start, end, nil
 }
