@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -248,7 +249,7 @@ func (x *area) serve(c *call, op operation) {
 		if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
 			panic(p)
 		}
-		x.log.Error("handler panicked", "method", c.r.Method, "path", c.r.URL.Path, "panic", p)
+		x.log.Error("handler panicked", "method", c.r.Method, "path", c.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 		x.write(c.w, problem.New(problem.Internal, "panic"))
 	}()
 	admit := func() error { return x.admit(c, op) }
