@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -43,10 +44,12 @@ func proxyOpenAI(c *call) error {
 	}
 	rest := &openaiAnswer{call: c, streams: streams}
 	if err := rest.relay(j.Ref); err != nil {
-		if c.r.Context().Err() != nil {
+		gone := c.r.Context().Err() != nil
+		if gone || rest.size > serverless.MaxOutput {
 			// Nobody reads the answer: the work is not wanted any more.
-			_, err := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.id.User, j.Ref)
-			return err
+			if _, e := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.id.User, j.Ref); e != nil || gone {
+				return e
+			}
 		}
 		return rest.fail(err)
 	}
@@ -86,7 +89,8 @@ type openaiAnswer struct {
 	*call
 	streams bool
 	begun   bool // the header of an event stream is out
-	items   []jsontext.Value
+	items   []jsontext.Value // of an answer that is no stream, which waits for all of them
+	size    int              // bytes of items, serverless.MaxOutput at most
 }
 
 // errJob is a job that did not complete.
@@ -133,6 +137,9 @@ func (a *openaiAnswer) item(it []byte) error {
 		return nil
 	}
 	if !a.streams {
+		if a.size += len(out.value); a.size > serverless.MaxOutput {
+			return &errJob{serverless.Failed, fmt.Sprintf("the answer is larger than %d bytes (20 MB)", serverless.MaxOutput)}
+		}
 		a.items = append(a.items, bytes.Clone(out.value))
 		return nil
 	}

@@ -444,6 +444,28 @@ func TestBlanksAroundAnItemAreNoPartOfIt(t *testing.T) {
 	})
 }
 
+func TestAnAnswerForOpenAIsClientsThatGrowsWithoutEndIsRefusedAndItsJobCancelled(t *testing.T) {
+	bubble(t, func(w *world) {
+		got := make(chan answer)
+		go func() {
+			got <- w.call("POST", "/v2/idle/openai/v1/completions", `{"prompt":"count"}`)
+		}()
+		h := w.hand("w1")
+		id := h.take()
+		piece := `{"output":"` + strings.Repeat("x", 1<<20-100) + `"}`
+		for range 25 {
+			h.report("job-stream", id, piece)
+			synctest.Wait()
+		}
+		if a := <-got; a.status != http.StatusInternalServerError || !strings.Contains(a.body, "larger than 20971520 bytes") {
+			t.Errorf("the answer is %d with %d bytes: %.200s", a.status, len(a.body), a.body)
+		}
+		if a := w.statusOf(id); !strings.Contains(a.body, "CANCELLED") {
+			t.Errorf("the job is %s, want it CANCELLED", a.body)
+		}
+	})
+}
+
 func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, id := range []string{"w2", "w1"} {
