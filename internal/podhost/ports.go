@@ -1,6 +1,7 @@
 package podhost
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -16,6 +17,8 @@ type Port struct {
 	UDP     bool `json:"udp,omitempty"`
 	Public  int  `json:"public"`
 }
+
+var errNoPort = errors.New("the pods of this host have all its public ports")
 
 // A PortBook knows the public ports that pods have, running or not, so that no two get the
 // same. The zero value is empty. It is safe for concurrent use.
@@ -83,9 +86,13 @@ func indexPort(ports []Port, private int, udp bool) int {
 	return -1
 }
 
+// probes is how many ports of the system's choice are tried: with as many in vain, nearly
+// all that it chooses from are pods'.
+const probes = 1000
+
 // find claims a port that nobody listens on now.
 func (b *PortBook) find(host string, udp bool) (int, error) {
-	for {
+	for range probes {
 		port, err := probe(host, udp, 0)
 		if err != nil {
 			return 0, err
@@ -94,6 +101,7 @@ func (b *PortBook) find(host string, udp bool) (int, error) {
 			return port, nil
 		}
 	}
+	return 0, errNoPort
 }
 
 func free(host string, udp bool, port int) bool {

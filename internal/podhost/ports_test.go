@@ -108,3 +108,13 @@ func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
+
+func TestAHostWithoutAFreePortSaysSo(t *testing.T) {
+	var b PortBook
+	for port := range 1 << 16 {
+		b.Claim(false, port)
+	}
+	if got, err := b.Publish(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
+		t.Errorf("Publish with all ports taken = %v, want an error", got)
+	}
+}
