@@ -33,11 +33,11 @@
 //
 // More GPUs than the largest machine of a type has are no capacity (400) and no fault of
 // the schema, which sets no bound. The data centers of a request are the only ones that
-// are considered, in their order. Disks and persistent mounts end at [MaxStorage]. The
-// platform's variables (RUNPOD_POD_ID and so on) win over the user's. A container that
-// its host lost while it ran leaves the pod EXITED; one that had not started is made
-// again. A start of a pod whose settings were changed makes another container.
-// What startSsh and startJupyter inject is in no answer, and a variable of the user wins
-// over it. A template that does not exist is told before anything else about a body. The
-// CUDA version of a host that says none satisfies no constraint.
+// are considered, in their order. Disks and persistent mounts end at [MaxStorage], and a
+// container has at most 100 ports. The platform's variables (RUNPOD_POD_ID and so on) win
+// over the user's. A container that its host lost while it ran leaves the pod EXITED; one
+// that had not started is made again. A start of a pod whose settings were changed makes
+// another container. What startSsh and startJupyter inject is in no answer, and a variable
+// of the user wins over it. A template that does not exist is told before anything else
+// about a body. The CUDA version of a host that says none satisfies no constraint.
 package pods

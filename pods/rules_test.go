@@ -67,6 +67,11 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 		{"ports of the wrong form", func(r *pods.CreateRequest) {
 			r.Ports = []string{"80/http", "80", "0/tcp", "65536/tcp", "80/HTTP", "080/tcp", "+1/tcp", "/tcp", "80/tcp/", "80/sctp", " 80/tcp", ""}
 		}, 422, repeat(1, 11, "/ports/%d: "+ports)},
+		{"too many ports", func(r *pods.CreateRequest) {
+			for i := range 101 {
+				r.Ports = append(r.Ports, fmt.Sprintf("%d/tcp", i+1))
+			}
+		}, 422, []string{"/ports: must have at most 100 entries"}},
 		{"a port twice", func(r *pods.CreateRequest) { r.Ports = []string{"80/http", "80/tcp", "80/http"} }, 422, []string{"/ports/2: 80/http is listed twice"}},
 		{"variables that no program could have", func(r *pods.CreateRequest) {
 			r.Env = map[string]string{"": "x", "A=B": "x", "C": "a\x00b", "D~/": "a\x00b", "fine": "=\n"}

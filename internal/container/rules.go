@@ -76,8 +76,15 @@ func (v Rules) Disk(gb int) {
 	}
 }
 
-// Ports asks for ports that ParsePort reads, each once.
+// MaxPorts is how many ports a container can have: each takes a public one of its host.
+const MaxPorts = 100
+
+// Ports asks for at most MaxPorts ports that ParsePort reads, each once.
 func (v Rules) Ports(list []string) {
+	if len(list) > MaxPorts {
+		v.Invalid("/ports", "must have at most %d entries", MaxPorts)
+		return
+	}
 	seen := make(map[string]bool, len(list))
 	for i, s := range list {
 		place := "/ports/" + strconv.Itoa(i)
