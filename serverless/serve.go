@@ -132,7 +132,7 @@ func (l *loop) start(ctx context.Context, j Job) {
 	l.live[r] = true
 	l.mu.Unlock()
 	l.hand(func() { l.run(ctx, r) })
-	stop := func() { l.stop(r, l.s.why(ctx, j.Ref)) }
+	stop := func() { l.stop(r, l.s.why(ctx, r.job.Ref)) } // of j it would keep a copy
 	if !l.s.crew.attach(l.m, j.ID, func() { l.stops.Go(stop) }) {
 		stop() // it was to stop between the claim and now
 	}
