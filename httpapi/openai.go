@@ -88,7 +88,7 @@ func (c *call) openaiInput() (input []byte, streams bool, err error) {
 type openaiAnswer struct {
 	*call
 	streams bool
-	begun   bool // the header of an event stream is out
+	begun   bool             // the header of an event stream is out
 	items   []jsontext.Value // of an answer that is no stream, which waits for all of them
 	size    int              // bytes of items, serverless.MaxOutput at most
 }
