@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -86,11 +87,7 @@ func RuntimeCases() []RuntimeCase {
 // Test runs the case and prints its rule when it is broken.
 func (c RuntimeCase) Test(t *testing.T, h Harness) {
 	t.Helper()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the rule: %s", c.Why)
-		}
-	})
+	suite.Explain(t, c.Why)
 	if h.Programs.Runs == nil {
 		t.Fatal("Harness.Programs.Runs is required")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -24,14 +25,7 @@ type StoreCase struct {
 // TestStore runs every case on a store of its own, which is empty.
 func TestStore(t *testing.T, store func(t *testing.T) pods.Store) {
 	for _, c := range StoreCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the rule: %s", c.Why)
-				}
-			})
-			c.Run(t, store(t))
-		})
+		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, store(t)) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/registries"
 )
 
@@ -25,14 +26,7 @@ type Rule struct {
 // by a cleanup of t if it must be.
 func TestStore(t *testing.T, open func(t *testing.T) registries.Store) {
 	for _, r := range Rules() {
-		t.Run(r.Name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the rule: %s", r.Why)
-				}
-			})
-			r.Run(t, open(t))
-		})
+		suite.Run(t, r.Name, r.Why, func(t *testing.T) { r.Run(t, open(t)) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -24,14 +25,7 @@ type EndpointCase struct {
 // TestEndpointStore runs every case on a store of its own, which is empty.
 func TestEndpointStore(t *testing.T, store func(t *testing.T) serverless.EndpointStore) {
 	for _, c := range EndpointCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the rule: %s", c.Why)
-				}
-			})
-			c.Run(t, store(t))
-		})
+		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, store(t)) })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -27,14 +28,7 @@ type QueueCase struct {
 // suite's own: a queue reads no clock.
 func TestJobQueue(t *testing.T, queue func(t *testing.T) serverless.JobQueue) {
 	for _, c := range QueueCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the rule: %s", c.Why)
-				}
-			})
-			c.Run(t, queue(t))
-		})
+		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, queue(t)) })
 	}
 }
 

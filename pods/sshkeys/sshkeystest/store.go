@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods/sshkeys"
 )
 
@@ -24,14 +25,7 @@ type Rule struct {
 // by a cleanup of t if it must be.
 func TestStore(t *testing.T, open func(t *testing.T) sshkeys.Store) {
 	for _, r := range Rules() {
-		t.Run(r.Name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the rule: %s", r.Why)
-				}
-			})
-			r.Run(t, open(t))
-		})
+		suite.Run(t, r.Name, r.Why, func(t *testing.T) { r.Run(t, open(t)) })
 	}
 }
 
