@@ -78,6 +78,27 @@ type billingBody[R, M any] struct {
 	Metadata M   `json:"metadata"`
 }
 
+// A billingSummary is what the metadata of a report are made of.
+type billingSummary struct {
+	query   billingQueryBody
+	id      *string // the filter of the query
+	records int
+	unique  int // things that the records are of
+	total   billing.Amounts
+}
+
+// report answers with the records of one kind, which the parameter filter may narrow to
+// one thing.
+func report[R, M any](c *call, kind pods.UseKind, filter string, record func(billing.Record) R, metadata func(billingSummary) M) error {
+	r, err := c.billing(kind, filter)
+	if err != nil {
+		return err
+	}
+	s := billingSummary{query: queryOf(r), id: orNull(c.query(filter)), records: len(r.Records)}
+	s.total, s.unique = summed(r)
+	return writeJSON(c.w, http.StatusOK, billingBody[R, M]{bodies(r.Records, record, all), metadata(s)})
+}
+
 type podAmounts struct {
 	TotalAmount float64 `json:"totalAmount"`
 	GPUAmount   float64 `json:"gpuAmount"`
@@ -104,19 +125,14 @@ type podMetadata struct {
 }
 
 func podBilling(c *call) error {
-	r, err := c.billing(pods.PodUse, "podId")
-	if err != nil {
-		return err
-	}
-	body := billingBody[podRecordBody, podMetadata]{Records: []podRecordBody{}}
-	total, unique := summed(r)
-	for _, x := range r.Records {
-		body.Records = append(body.Records, podRecordBody{rangeOf(x.Start, x.End), podAmountsOf(x.Amounts), x.ID})
-	}
-	q := queryOf(r)
-	q.PodID = orNull(c.query("podId"))
-	body.Metadata = podMetadata{q, len(body.Records), unique, podAmountsOf(total)}
-	return writeJSON(c.w, http.StatusOK, body)
+	return report(c, pods.PodUse, "podId",
+		func(x billing.Record) podRecordBody {
+			return podRecordBody{rangeOf(x.Start, x.End), podAmountsOf(x.Amounts), x.ID}
+		},
+		func(s billingSummary) podMetadata {
+			s.query.PodID = s.id
+			return podMetadata{s.query, s.records, s.unique, podAmountsOf(s.total)}
+		})
 }
 
 type serverlessAmounts struct {
@@ -142,19 +158,14 @@ type serverlessMetadata struct {
 }
 
 func serverlessBilling(c *call) error {
-	r, err := c.billing(pods.WorkerUse, "serverlessId")
-	if err != nil {
-		return err
-	}
-	body := billingBody[serverlessRecordBody, serverlessMetadata]{Records: []serverlessRecordBody{}}
-	total, unique := summed(r)
-	for _, x := range r.Records {
-		body.Records = append(body.Records, serverlessRecordBody{rangeOf(x.Start, x.End), serverlessAmountsOf(x.Amounts), x.ID})
-	}
-	q := queryOf(r)
-	q.EndpointID = orNull(c.query("serverlessId"))
-	body.Metadata = serverlessMetadata{q, len(body.Records), unique, serverlessAmountsOf(total)}
-	return writeJSON(c.w, http.StatusOK, body)
+	return report(c, pods.WorkerUse, "serverlessId",
+		func(x billing.Record) serverlessRecordBody {
+			return serverlessRecordBody{rangeOf(x.Start, x.End), serverlessAmountsOf(x.Amounts), x.ID}
+		},
+		func(s billingSummary) serverlessMetadata {
+			s.query.EndpointID = s.id
+			return serverlessMetadata{s.query, s.records, s.unique, serverlessAmountsOf(s.total)}
+		})
 }
 
 type volumeAmounts struct {
@@ -182,19 +193,14 @@ type volumeMetadata struct {
 }
 
 func volumeBilling(c *call) error {
-	r, err := c.billing(pods.VolumeUse, "networkVolumeId")
-	if err != nil {
-		return err
-	}
-	body := billingBody[volumeRecordBody, volumeMetadata]{Records: []volumeRecordBody{}}
-	total, unique := summed(r)
-	for _, x := range r.Records {
-		body.Records = append(body.Records, volumeRecordBody{rangeOf(x.Start, x.End), volumeAmountsOf(x.Amounts), x.ID})
-	}
-	q := queryOf(r)
-	q.VolumeID = orNull(c.query("networkVolumeId"))
-	body.Metadata = volumeMetadata{q, len(body.Records), unique, volumeAmountsOf(total)}
-	return writeJSON(c.w, http.StatusOK, body)
+	return report(c, pods.VolumeUse, "networkVolumeId",
+		func(x billing.Record) volumeRecordBody {
+			return volumeRecordBody{rangeOf(x.Start, x.End), volumeAmountsOf(x.Amounts), x.ID}
+		},
+		func(s billingSummary) volumeMetadata {
+			s.query.VolumeID = s.id
+			return volumeMetadata{s.query, s.records, s.unique, volumeAmountsOf(s.total)}
+		})
 }
 
 // allAmounts has every member of the schema: those of what is not offered stay 0.
