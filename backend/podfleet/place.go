@@ -165,11 +165,12 @@ func (f *Fleet) wish(w *serverless.WorkerSpec, volumes map[string]string) pods.W
 	return wish
 }
 
-// selected is the GPU types of the pools, in their order, without those that are excluded.
+// selected is the GPU types of the pools, in their order and each once, without those that
+// are excluded.
 func selected(c catalog.Catalog, g *serverless.EndpointGPU) (types []string) {
 	for _, pool := range g.Pools {
 		for _, typ := range gpuTypes(c, pool) {
-			if !slices.Contains(g.ExcludedTypes, typ) {
+			if !slices.Contains(types, typ) && !slices.Contains(g.ExcludedTypes, typ) {
 				types = append(types, typ)
 			}
 		}
