@@ -3,6 +3,8 @@ package docker
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +65,7 @@ func (r *Runtime) listen(ctx context.Context, found func()) error {
 	}
 	found()
 	r.hub.Found()
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		p.rouse() // followers of logs that broke off
 	}
 	tick := time.NewTicker(r.opts.Resync)
@@ -98,7 +100,7 @@ func (r *Runtime) notice(m events.Message) {
 		id = strings.TrimPrefix(m.Actor.Attributes["name"], "podyard-"+r.instance+"-")
 	}
 	// The event is not told to a closed Runtime: its work is over.
-	_, _ = r.call(id, func(p *pod) { p.glance() })
+	_, _ = r.pods.Call(id, func(p *pod) { p.glance() })
 }
 
 // resync asks for all containers, and looks at those of which it is not known what the
@@ -110,26 +112,19 @@ func (r *Runtime) resync(ctx context.Context, all bool) error {
 	}
 	there := map[string]container.ContainerState{}
 	for _, c := range list.Items {
-		if id := c.Labels[labelPod]; id != "" && c.Labels[labelInstance] == r.instance {
+		if id := c.Labels[labelPod]; plainName(id) && c.Labels[labelInstance] == r.instance {
 			there[id] = c.State
 		}
 	}
 	var wait []chan struct{}
-	r.mu.Lock()
-	for id := range there {
-		if r.pods[id] == nil && plainName(id) && !r.closed {
-			r.pods[id] = newPod(r, id)
-		}
-	}
-	for id, p := range r.pods {
+	r.pods.Meet(slices.Collect(maps.Keys(there)), r.newPod, func(id string, p *pod) {
 		if state, found := there[id]; all || p.differs(state, found) {
 			done := make(chan struct{})
 			if p.lookThen(func() { close(done) }) {
 				wait = append(wait, done)
 			}
 		}
-	}
-	r.mu.Unlock()
+	})
 	for _, done := range wait {
 		select {
 		case <-done:

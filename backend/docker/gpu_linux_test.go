@@ -163,7 +163,7 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 // nodes besides.
 func wantRequested(t *testing.T, rt *Runtime, s pods.Spec) {
 	t.Helper()
-	c, err := rt.find(s.PodID).inspect(t.Context())
+	c, err := rt.pods.Find(s.PodID).inspect(t.Context())
 	if err != nil || c == nil {
 		t.Fatalf("inspect = %v, %v", c, err)
 	}
@@ -200,7 +200,7 @@ func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 			t.Errorf("Reason = %q, want it to say %q", got.Reason, r)
 		}
 	}
-	if c, err := rt.find(s.PodID).inspect(t.Context()); err != nil || c != nil && c.State.Running {
+	if c, err := rt.pods.Find(s.PodID).inspect(t.Context()); err != nil || c != nil && c.State.Running {
 		t.Errorf("its container: %+v, %v, want none that runs", c, err)
 	}
 }
@@ -279,7 +279,7 @@ func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
 	alone(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
-		p := newPod(first, "cut")
+		p := first.newPod("cut")
 		s := spec("cut", program("run"))
 		config, err := p.config(t.Context(), s)
 		if err != nil {
@@ -315,7 +315,7 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 	s.Mounts = []pods.Mount{{Path: "/local"}, {Path: "/net", VolumeID: "shared"}}
 	t.Cleanup(func() { _ = rt.RemoveVolume(context.WithoutCancel(t.Context()), "shared") })
 	s.Network = "same.name"
-	p := newPod(rt, "same")
+	p := rt.newPod("same")
 	n, err := p.enter(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ const slack = 1000
 // goes on over a restart, and with the next generation. It ends with Close, too.
 func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.Line, error] {
 	return func(yield func(pods.Line, error) bool) {
-		p := r.find(podID)
+		p := r.pods.Find(podID)
 		if p == nil {
 			return
 		}

@@ -41,7 +41,7 @@ func (p *pod) look(ctx context.Context) {
 		return
 	}
 	if _, known := p.seen(); !known && !p.adopt(c) {
-		p.r.forget(p)
+		p.r.pods.Forget(p.id, p)
 		return
 	}
 	inherited := p.inherited

@@ -49,7 +49,7 @@ func (r *Runtime) mend(ctx context.Context) {
 
 // inhabited finds a private network with a container that runs, and the image of that.
 func (r *Runtime) inhabited(ctx context.Context) (network, image string) {
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		p.mu.Lock()
 		lives := p.state.IP != ""
 		p.mu.Unlock()

@@ -106,7 +106,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Kind == "dockerd" { // Podman keeps a network that has containers
-			for _, p := range rt.all() {
+			for _, p := range rt.pods.All() {
 				if _, err := other.api.NetworkRemove(context.WithoutCancel(t.Context()), p.rec.Network, client.NetworkRemoveOptions{}); err != nil {
 					t.Fatal(err)
 				}

@@ -39,7 +39,7 @@ type pod struct {
 	checked   time.Time // start of the container whose health we look after
 }
 
-func newPod(r *Runtime, id string) *pod {
+func (r *Runtime) newPod(id string) *pod {
 	return &pod{r: r, id: id, jobs: podhost.Queue{Go: r.work.Go}, hastened: make(chan struct{}), changed: make(chan struct{})}
 }
 

@@ -45,7 +45,7 @@ func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.State) bool)
 	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for {
-		p := rt.find(id)
+		p := rt.pods.Find(id)
 		if p == nil {
 			t.Fatalf("pod %s is not known", id)
 		}
@@ -193,7 +193,7 @@ func TestContainersGetWhatTheirSpecSays(t *testing.T) {
 		s := spec("limits", program("run"))
 		s.VCPU, s.Memory = 64, 2
 		up(t, rt, s)
-		c, err := rt.find("limits").inspect(t.Context())
+		c, err := rt.pods.Find("limits").inspect(t.Context())
 		if err != nil || c == nil {
 			t.Fatalf("inspect = %v, %v", c, err)
 		}
@@ -246,7 +246,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 	each(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		begin := func(id string, public int) error {
-			p, s := newPod(rt, id), spec(id, program("run"))
+			p, s := rt.newPod(id), spec(id, program("run"))
 			config, err := p.config(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
@@ -304,7 +304,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
 		// It has the name that a pod of rt would have.
-		foreign := newPod(rt, "taken")
+		foreign := rt.newPod("taken")
 		_, err := rt.api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
 			Name: foreign.name(), Config: &container.Config{Image: plain, Cmd: []string{"run"}},
 		})
@@ -326,7 +326,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 		if err != nil || slices.ContainsFunc(all, func(s pods.State) bool { return s.PodID == "theirs" }) {
 			t.Errorf("List = %+v, %v, want nothing of another server", all, err)
 		}
-		rt.forget(rt.find("taken"))
+		rt.pods.Forget("taken", rt.pods.Find("taken"))
 		if _, err := rt.api.ContainerInspect(t.Context(), foreign.name(), client.ContainerInspectOptions{}); err != nil {
 			t.Errorf("the container that is not ours: %v", err)
 		}

@@ -17,7 +17,7 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	rt := open(t, d, t.TempDir())
 	up(t, rt, spec("stays", program("run")))
 	up(t, rt, spec("ends", program("run")))
-	c, err := rt.find("ends").inspect(t.Context())
+	c, err := rt.pods.Find("ends").inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 		up(t, first, spec("runs", program("run")))
 		s := spec("exits", program("run"))
 		up(t, first, s)
-		c, err := first.find("exits").inspect(t.Context())
+		c, err := first.pods.Find("exits").inspect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func BenchmarkCreateToUp(b *testing.B) {
 				began := time.Now()
 				up(b, rt, s)
 				ours = append(ours, time.Since(began))
-				config, err := rt.find("bench").config(ctx, s)
+				config, err := rt.pods.Find("bench").config(ctx, s)
 				if err != nil {
 					b.Fatal(err)
 				}

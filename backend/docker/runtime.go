@@ -42,10 +42,7 @@ type Runtime struct {
 	// lifetime gives f a context that Close ends.
 	lifetime func(f func(ctx context.Context)) func()
 	end      context.CancelFunc
-
-	mu     sync.Mutex
-	pods   map[string]*pod
-	closed bool
+	pods     podhost.Table[*pod]
 }
 
 var (
@@ -58,7 +55,7 @@ var (
 // remember below dir, which it makes if need be and of which it must be the only user, in
 // this program or in another. Containers that a server before it left are taken over.
 func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
-	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), nets: newNetBook(), pods: map[string]*pod{}}
+	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), nets: newNetBook()}
 	var err error
 	if r.instance, err = r.dir.instance(); err != nil {
 		return nil, fmt.Errorf("docker: open %q: %w", dir, err)
@@ -99,13 +96,12 @@ func (r *Runtime) readPods() error {
 			r.opts.Logger.Warn("docker: the record of a pod cannot be read", "pod", id, "error", err)
 			continue
 		}
-		p := newPod(r, id)
+		p := r.pods.Made(id, r.newPod)
 		p.rec, p.state, p.known, p.inherited = rec, rec.State, true, true
 		for _, port := range rec.Ports {
 			r.take.Claim(port.UDP, port.Public)
 		}
 		r.nets.note(rec.Network, id)
-		r.pods[id] = p
 	}
 	return nil
 }
@@ -123,40 +119,15 @@ func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 	if !plainName(s.PodID) {
 		return fmt.Errorf("docker: ensure %q: pod id is not a plain name", s.PodID)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return fmt.Errorf("docker: ensure %q: %w", s.PodID, ErrClosed)
-	}
-	p := r.pods[s.PodID]
-	if p == nil {
-		p = newPod(r, s.PodID)
-		r.pods[s.PodID] = p
-	}
-	if err := p.ensure(s); err != nil {
+	if err := r.pods.Ensure(s.PodID, r.newPod, func(p *pod) error { return p.ensure(s) }); err != nil {
 		return fmt.Errorf("docker: ensure %q: %w", s.PodID, err)
 	}
 	return nil
 }
 
-// call hands a pod to f, which queues a job; without the pod it does nothing and returns
-// false. The lock keeps Close from passing between the look and the job.
-func (r *Runtime) call(id string, f func(p *pod)) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false, ErrClosed
-	}
-	p := r.pods[id]
-	if p != nil {
-		f(p)
-	}
-	return p != nil, nil
-}
-
 // Stop implements pods.Runtime.
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
-	_, err := r.call(podID, func(p *pod) {
+	_, err := r.pods.Call(podID, func(p *pod) {
 		p.halt()
 		p.hasten(grace)
 		p.do(func(ctx context.Context) { p.stop(ctx, grace) })
@@ -171,7 +142,7 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 // removing.
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
-	found, err := r.call(podID, func(p *pod) {
+	found, err := r.pods.Call(podID, func(p *pod) {
 		p.halt()
 		p.hasten(grace)
 		p.leave(func(ctx context.Context) { done <- p.remove(ctx, grace) })
@@ -192,44 +163,16 @@ func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 // spawn runs f in a goroutine that Close waits for, and whose context it ends.
 func (r *Runtime) spawn(f func(ctx context.Context)) { r.work.Go(r.lifetime(f)) }
 
-// forget drops a pod that was removed.
-func (r *Runtime) forget(p *pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pods[p.id] == p {
-		delete(r.pods, p.id)
-	}
-}
-
-func (r *Runtime) find(id string) *pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pods[id]
-}
-
-func (r *Runtime) all() []*pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]*pod, 0, len(r.pods))
-	for _, p := range r.pods {
-		all = append(all, p)
-	}
-	return all
-}
-
 // List implements pods.Runtime. It asks the engine: an error says that it does not answer.
 func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
-	r.mu.Lock()
-	closed := r.closed
-	r.mu.Unlock()
-	if closed {
-		return nil, fmt.Errorf("docker: list: %w", ErrClosed)
+	if err := r.pods.Closed(); err != nil {
+		return nil, fmt.Errorf("docker: list: %w", err)
 	}
 	if err := r.resync(ctx, false); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
 	var states []pods.State
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		if s, ok := p.seen(); ok {
 			states = append(states, s)
 		}
@@ -247,17 +190,13 @@ func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
 // accepted and not done is left to it, too. No goroutine is left. A second Close does
 // nothing.
 func (r *Runtime) Close(ctx context.Context) error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	if !r.pods.Close(ErrClosed) {
 		return nil
 	}
-	r.closed = true
-	r.mu.Unlock()
 	r.end()
 	r.work.Wait()
 	r.freeGateway(ctx)
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		p.part()
 	}
 	r.hub.Close(ErrClosed)

@@ -32,7 +32,7 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
 		defer cancel()
-		for _, p := range rt.all() {
+		for _, p := range rt.pods.All() {
 			if err := rt.Remove(ctx, p.id, 0); err != nil && !errors.Is(err, ErrClosed) {
 				t.Errorf("Remove = %v, want nil", err)
 			}

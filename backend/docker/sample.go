@@ -16,7 +16,7 @@ import (
 // since the start), and the memory less what the kernel gives back at need. There is none
 // of a pod that does not run.
 func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) {
-	p := r.find(podID)
+	p := r.pods.Find(podID)
 	if p == nil {
 		return pods.Sample{}, false
 	}

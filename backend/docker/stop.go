@@ -134,7 +134,7 @@ func (p *pod) remove(ctx context.Context, grace time.Duration) error {
 		return err
 	}
 	p.r.take.Release(p.rec.Ports)
-	p.r.forget(p)
+	p.r.pods.Forget(p.id, p)
 	p.part()
 	return nil
 }

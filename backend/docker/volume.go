@@ -85,7 +85,7 @@ func (r *Runtime) Purge(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var work sync.WaitGroup
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		work.Go(func() {
 			err := r.Remove(ctx, p.id, time.Second)
 			mu.Lock()

@@ -207,7 +207,7 @@ func serverProgram() {
 		}
 	}
 	for _, s := range serverPods() {
-		p := rt.find(s.PodID)
+		p := rt.pods.Find(s.PodID)
 		for {
 			if got, _ := p.seen(); got.Phase == pods.Up {
 				break

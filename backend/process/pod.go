@@ -33,7 +33,7 @@ type pod struct {
 	proc *proc
 }
 
-func newPod(r *Runtime, id string) *pod {
+func (r *Runtime) newPod(id string) *pod {
 	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize), jobs: podhost.Queue{Go: r.start}}
 }
 
@@ -227,7 +227,7 @@ func (p *pod) remove(grace time.Duration) error {
 	}
 	p.r.take.Release(p.rec.Ports)
 	p.rec = record{}
-	p.r.forget(p)
+	p.r.pods.Forget(p.id, p)
 	return nil
 }
 

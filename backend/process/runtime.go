@@ -28,10 +28,7 @@ type Runtime struct {
 	work sync.WaitGroup // everything that runs, see start
 	// hurry is closed when Close has no more time for anybody's grace.
 	hurry chan struct{}
-
-	mu     sync.Mutex
-	pods   map[string]*pod
-	closed bool
+	pods  podhost.Table[*pod]
 }
 
 var (
@@ -49,7 +46,7 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
-	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), pods: map[string]*pod{}, hurry: make(chan struct{})}
+	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), hurry: make(chan struct{})}
 	if err := r.root.make(); err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
@@ -61,29 +58,29 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("process: open %q: %w", dir, err), r.lock.Close())
 	}
-	for id, rec := range recs {
-		r.pods[id].resume(rec)
+	for p, rec := range recs {
+		p.resume(rec)
 	}
 	return r, nil
 }
 
 // readPods makes the pods of an earlier server known.
-func (r *Runtime) readPods() (map[string]record, error) {
+func (r *Runtime) readPods() (map[*pod]record, error) {
 	ids, err := r.root.podIDs()
 	if err != nil {
 		return nil, err
 	}
-	recs := map[string]record{}
+	recs := map[*pod]record{}
 	for _, id := range ids {
-		p := newPod(r, id)
 		rec, err := readRecord(r.root.record(id))
 		if err == nil && rec.State.PodID != id {
 			err = fmt.Errorf("it is of pod %q", rec.State.PodID)
 		}
+		p := r.pods.Made(id, r.newPod)
 		if err := errors.Join(err, p.out.recover()); err != nil {
 			return nil, fmt.Errorf("pod %q: %s cannot be read: %w", id, r.root.record(id), err)
 		}
-		r.pods[id], recs[id] = p, rec
+		recs[p] = rec
 	}
 	return recs, nil
 }
@@ -97,40 +94,15 @@ func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 	if !plainName(s.PodID) {
 		return fmt.Errorf("process: ensure %q: pod id is not a plain name", s.PodID)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return fmt.Errorf("process: ensure %q: %w", s.PodID, ErrClosed)
-	}
-	p := r.pods[s.PodID]
-	if p == nil {
-		p = newPod(r, s.PodID)
-		r.pods[s.PodID] = p
-	}
-	if err := p.ensure(s); err != nil {
+	if err := r.pods.Ensure(s.PodID, r.newPod, func(p *pod) error { return p.ensure(s) }); err != nil {
 		return fmt.Errorf("process: ensure %q: %w", s.PodID, err)
 	}
 	return nil
 }
 
-// call hands a pod to f, which queues a job; without the pod it does nothing and returns
-// false. The lock keeps Close from passing between the look and the job.
-func (r *Runtime) call(id string, f func(p *pod)) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false, ErrClosed
-	}
-	p := r.pods[id]
-	if p != nil {
-		f(p)
-	}
-	return p != nil, nil
-}
-
 // Stop implements pods.Runtime.
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
-	_, err := r.call(podID, func(p *pod) {
+	_, err := r.pods.Call(podID, func(p *pod) {
 		p.hasten(grace)
 		p.jobs.Do(func() { p.stop(grace, "") })
 	})
@@ -144,7 +116,7 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 // removing.
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
-	found, err := r.call(podID, func(p *pod) {
+	found, err := r.pods.Call(podID, func(p *pod) {
 		p.hasten(grace)
 		p.leave(func() { done <- p.remove(grace) })
 	})
@@ -161,49 +133,18 @@ func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 	return nil
 }
 
-// forget drops a pod that was removed.
-func (r *Runtime) forget(p *pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pods[p.id] == p {
-		delete(r.pods, p.id)
-	}
-}
-
-func (r *Runtime) closing() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closed
-}
-
 // start runs f in a goroutine that Close waits for.
 func (r *Runtime) start(f func()) {
 	r.work.Go(f)
 }
 
-func (r *Runtime) find(id string) *pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pods[id]
-}
-
-func (r *Runtime) all() []*pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]*pod, 0, len(r.pods))
-	for _, p := range r.pods {
-		all = append(all, p)
-	}
-	return all
-}
-
 // List implements pods.Runtime.
 func (r *Runtime) List(context.Context) ([]pods.State, error) {
-	if r.closing() {
-		return nil, fmt.Errorf("process: list: %w", ErrClosed)
+	if err := r.pods.Closed(); err != nil {
+		return nil, fmt.Errorf("process: list: %w", err)
 	}
 	var states []pods.State
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		if s, ok := p.seen(); ok {
 			states = append(states, s)
 		}
@@ -222,20 +163,16 @@ func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
 // watchers still see and the next Open lists. No process and no goroutine is left. A
 // second Close does nothing.
 func (r *Runtime) Close(ctx context.Context) error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	if !r.pods.Close(ErrClosed) {
 		return nil
 	}
-	r.closed = true
-	r.mu.Unlock()
 	defer context.AfterFunc(ctx, func() { close(r.hurry) })()
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		p.hasten(r.opts.Grace)
 		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()
-	for _, p := range r.all() {
+	for _, p := range r.pods.All() {
 		p.out.close()
 	}
 	r.hub.Close(ErrClosed)

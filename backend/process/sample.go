@@ -19,7 +19,7 @@ const sampleAge = 250 * time.Millisecond
 // since the start), and the memory that is resident, shared pages counted once for each
 // process. There is none of a pod that does not run.
 func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
-	p := r.find(podID)
+	p := r.pods.Find(podID)
 	if p == nil {
 		return pods.Sample{}, false
 	}

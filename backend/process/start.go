@@ -20,7 +20,7 @@ import (
 // The old container is ended without a word, for s is what is asked for now.
 func (p *pod) start(s pods.Spec) {
 	p.stop(p.r.opts.Grace, "")
-	if p.superseded(s) || p.r.closing() {
+	if p.superseded(s) || p.r.pods.Closed() != nil {
 		return
 	}
 	p.rec.State = pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling}
