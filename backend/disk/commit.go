@@ -127,7 +127,11 @@ func (e *engine) write(g *group) bool {
 		}
 	}
 	if len(synced) == 0 {
-		return g.batch.Close() == nil
+		if err := g.batch.Close(); err != nil {
+			e.fail(unavailable("end a commit", err))
+			return false
+		}
+		return true
 	}
 	g.commits = synced
 	select {
