@@ -88,8 +88,16 @@ func (r *runner) do(ctx context.Context, target string, body []byte) (status int
 	return res.StatusCode, answer, nil
 }
 
+// maxBatch is how many jobs the service gives in one answer, and maxChunk how many bytes of
+// a chunk or progress value it takes: what a report has around it comes on top.
+const (
+	maxBatch = 1000
+	maxChunk = 20<<20 - 256
+)
+
 // ask waits for at most n jobs.
 func (r *runner) ask(ctx context.Context, n int) ([]job, error) {
+	n = min(n, maxBatch)
 	target := of(r.takeURL, r.ID, "") + "&job_in_progress=" + strconv.Itoa(min(r.Concurrency-n, 1))
 	if n > 1 {
 		target = strings.Replace(target, "/job-take/", "/job-take-batch/", 1) + "&batch_size=" + strconv.Itoa(n)
@@ -191,6 +199,9 @@ func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []b
 	if !json.Valid(b) {
 		return errors.New("worker: a chunk or progress value must be JSON")
 	}
+	if len(b) > maxChunk {
+		return fmt.Errorf("worker: a chunk or progress value has at most %d bytes", maxChunk)
+	}
 	target, head := of(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
 	if k == serverless.OpProgress {
 		target, head = of(r.doneURL, r.ID, id)+"&isStream=false", `{"status":"IN_PROGRESS","output":`
@@ -200,10 +211,14 @@ func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []b
 		return err
 	}
 	var a struct {
-		Accepted bool `json:"accepted"`
+		Accepted bool   `json:"accepted"`
+		Reason   string `json:"reason"`
 	}
-	if json.Unmarshal(answer, &a) == nil && !a.Accepted {
-		return serverless.ErrLeaseLost
+	switch {
+	case json.Unmarshal(answer, &a) != nil || a.Accepted:
+		return nil
+	case a.Reason == serverless.ErrStreamFull.Detail: // the one refusal that the job outlives
+		return serverless.ErrStreamFull
 	}
-	return nil
+	return serverless.ErrLeaseLost
 }

@@ -257,3 +257,32 @@ func BenchmarkRemoteHandOver(b *testing.B) {
 		}
 	}
 }
+
+func TestAWorkerOfManySlotsAsksForNoMoreThanAnAnswerHolds(t *testing.T) {
+	s, url := start(t)
+	work(t, func(_ context.Context, k *serverless.Task) ([]byte, error) { return k.Input, nil },
+		worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin", Concurrency: 5000})
+	if j := submit(t, s, `{}`); j.Status != serverless.Completed {
+		t.Errorf("the job is %v, want COMPLETED: the worker gets none", j.Status)
+	}
+}
+
+func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
+	s, url := start(t)
+	piece := []byte(`"` + strings.Repeat("x", 16<<20) + `"`)
+	var full, long error
+	work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
+		long = k.Emit(ctx, []byte(`"`+strings.Repeat("x", 20<<20)+`"`))
+		for full == nil && ctx.Err() == nil {
+			full = k.Emit(ctx, piece)
+		}
+		return []byte(`"done"`), ctx.Err()
+	}, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
+	j := submit(t, s, `{}`)
+	if !errors.Is(full, serverless.ErrStreamFull) || long == nil || errors.Is(long, serverless.ErrLeaseLost) {
+		t.Errorf("Emit = %v, want ErrStreamFull; of a chunk that is too long %v, want an error of its own", full, long)
+	}
+	if j.Status != serverless.Completed || string(j.Output) != `"done"` {
+		t.Errorf("the job is %v with %s, want COMPLETED", j.Status, j.Output)
+	}
+}
