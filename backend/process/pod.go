@@ -25,7 +25,7 @@ type pod struct {
 	state pods.State // as List shows it; its Gen and Run are the last that were asked for
 	known bool       // there is a state
 	again bool       // the state's Gen and Run were never started: the server died over it
-	going bool       // Remove was called
+	going int        // calls of Remove that wait for their turn, or have removed it
 	live  *proc      // proc, for readers
 
 	// What only jobs use.
@@ -47,7 +47,7 @@ func (p *pod) seen() (pods.State, bool) {
 func (p *pod) leave(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.going = true
+	p.going++
 	p.jobs.Do(job)
 }
 
@@ -56,7 +56,7 @@ func (p *pod) leave(job func()) {
 func (p *pod) ensure(s pods.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.going {
+	if p.going > 0 {
 		return errors.New("it is being removed")
 	}
 	if p.known && p.state.Gen == s.Gen && s.Run <= p.state.Run && !p.again {
@@ -210,6 +210,9 @@ func (p *pod) up(x *proc) {
 // remove is the job of Remove. The record goes first: a directory without one is garbage
 // to the next server, should this one die here.
 func (p *pod) remove(grace time.Duration) error {
+	if p.r.pods.Find(p.id) != p {
+		return nil // an earlier call has: what bears the id now is another pod
+	}
 	x := p.proc
 	p.stop(grace, "")
 	var err error
@@ -222,7 +225,7 @@ func (p *pod) remove(grace time.Duration) error {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.going = false
+		p.going--
 		return err
 	}
 	p.r.take.Release(p.rec.Ports)

@@ -328,6 +328,80 @@ func TestARemovalGoesOnWhenItsCallerGoes(t *testing.T) {
 	}
 }
 
+// stall keeps the jobs of a pod waiting. It returns when they do, and what lets them go on.
+func stall(p *pod) (goOn func()) {
+	reached, release := make(chan struct{}), make(chan struct{})
+	p.jobs.Do(func() { close(reached); <-release })
+	<-reached
+	return func() { close(release) }
+}
+
+// calledOff asks for a removal and does not wait for it.
+func calledOff(t *testing.T, rt *Runtime, id string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := rt.Remove(ctx, id, 0); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Remove = %v, want context.Canceled", err)
+	}
+}
+
+func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
+	rt := open(t, t.TempDir())
+	ensure(t, rt, spec("a", program("run")))
+	old := rt.pods.Find("a")
+	first := stall(old)
+	calledOff(t, rt, "a")
+	removed, second := make(chan struct{}), make(chan struct{})
+	old.jobs.Do(func() { close(removed); <-second })
+	calledOff(t, rt, "a")
+	over := make(chan struct{})
+	old.jobs.Do(func() { close(over) })
+	first()
+	<-removed
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	close(second)
+	<-over
+	if _, err := readRecord(rt.root.record("a")); err != nil {
+		t.Errorf("the new pod's record: %v, want that it is there", err)
+	}
+}
+
+func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
+	rt := open(t, t.TempDir())
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	if err := rt.Stop(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	p := rt.pods.Find("a")
+	first := stall(p)
+	p.jobs.Do(func() { // the first removal meets a process that cannot be ended
+		x := newProc(0, "", "")
+		x.left = errors.New("1 of its processes cannot be ended")
+		close(x.exited)
+		close(x.gone)
+		p.setProc(x)
+	})
+	calledOff(t, rt, "a")
+	failed, second := make(chan struct{}), make(chan struct{})
+	p.jobs.Do(func() { close(failed); <-second })
+	calledOff(t, rt, "a")
+	over := make(chan struct{})
+	p.jobs.Do(func() { close(over) })
+	first()
+	<-failed
+	if err := rt.Ensure(t.Context(), spec("a", program("exit", "0"))); err == nil {
+		t.Error("Ensure between a removal that failed and another = nil, want that it is being removed")
+	}
+	close(second)
+	<-over
+	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("List = %+v, %v, want nothing", all, err)
+	}
+}
+
 func TestRemoveLeavesVolumesAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
