@@ -149,7 +149,7 @@ func (p *pod) differs(state container.ContainerState, found bool) bool {
 func (p *pod) lookThen(done func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.going && p.jobs.TryDo(p.r.lifetime(func(ctx context.Context) {
+	return p.going == 0 && p.jobs.TryDo(p.r.lifetime(func(ctx context.Context) {
 		defer done()
 		p.look(ctx)
 	}))

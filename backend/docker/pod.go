@@ -23,7 +23,7 @@ type pod struct {
 	state    pods.State // as List shows it; its Gen and Run are the last that were asked for
 	known    bool       // there is a state
 	again    bool       // the state's Gen and Run were never started: the server ended over it
-	going    bool       // Remove was called
+	going    int        // calls of Remove that wait for their turn, or have removed it
 	gone     bool       // nothing of it is left, or the Runtime is closed
 	halting  chan struct{}
 	deadline time.Time     // when the patience with its container ends; zero: never
@@ -56,7 +56,7 @@ func (p *pod) seen() (pods.State, bool) {
 func (p *pod) leave(job func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.going = true
+	p.going++
 	p.do(job)
 }
 
@@ -65,7 +65,7 @@ func (p *pod) leave(job func(context.Context)) {
 func (p *pod) ensure(s pods.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.going {
+	if p.going > 0 {
 		return errors.New("it is being removed")
 	}
 	if p.known && p.state.Gen == s.Gen && s.Run <= p.state.Run && !p.again {

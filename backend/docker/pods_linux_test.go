@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -74,6 +75,41 @@ func up(t testing.TB, rt *Runtime, s pods.Spec) pods.State {
 		t.Fatalf("pod is %+v, want it Up", got)
 	}
 	return got
+}
+
+// calledOff asks for a removal and does not wait for it.
+func calledOff(t *testing.T, rt *Runtime, id string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := rt.Remove(ctx, id, 0); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Remove = %v, want context.Canceled", err)
+	}
+}
+
+func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
+	each(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir())
+		up(t, rt, spec("twice", program("run")))
+		old := rt.pods.Find("twice")
+		reached, first := make(chan struct{}), make(chan struct{})
+		old.jobs.Do(func() { close(reached); <-first })
+		<-reached
+		calledOff(t, rt, "twice")
+		removed, second := make(chan struct{}), make(chan struct{})
+		old.jobs.Do(func() { close(removed); <-second })
+		calledOff(t, rt, "twice")
+		over := make(chan struct{})
+		old.jobs.Do(func() { close(over) })
+		close(first)
+		<-removed
+		up(t, rt, spec("twice", program("run")))
+		close(second)
+		<-over
+		if c, err := rt.pods.Find("twice").inspect(t.Context()); err != nil || c == nil {
+			t.Errorf("the new pod's container is %v, %v; want that it is there", c, err)
+		}
+	})
 }
 
 func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {

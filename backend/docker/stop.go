@@ -127,10 +127,13 @@ func (p *pod) destroy(ctx context.Context) error {
 // remove is the job of Remove. The record goes last: until then the next server knows
 // what there is to remove.
 func (p *pod) remove(ctx context.Context, grace time.Duration) error {
+	if _, open := p.waiter(); !open {
+		return nil // an earlier call has: what bears the id now is another pod
+	}
 	if err := p.erase(ctx, grace); err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.going = false
+		p.going--
 		return err
 	}
 	p.r.take.Release(p.rec.Ports)
