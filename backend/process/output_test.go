@@ -91,6 +91,54 @@ func write(t *testing.T, o *output, from, n, size int) {
 	}
 }
 
+// A program that leaves its session, clears its environment and loses its parent is not
+// found, and writes on.
+func TestTheEndOfAPodDoesNotWaitForAWriterThatNeverCeases(t *testing.T) {
+	dir := t.TempDir()
+	o := newOutput(filepath.Join(dir, "log"), 256<<10)
+	raw, err := openRaw(filepath.Join(dir, "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(raw.Name(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	const ahead, limit = 1 << 20, 16 << 20
+	piece := bytes.Repeat([]byte("escaped\n"), ahead/8)
+	if _, err := w.Write(piece); err != nil {
+		t.Fatal(err)
+	}
+	ended, over := make(chan struct{}), make(chan struct{})
+	close(ended)
+	go func() {
+		defer close(over)
+		tl := tail{out: o, raw: raw, log: slog.New(slog.DiscardHandler)}
+		tl.run(ended)
+	}()
+	for written := int64(ahead); ; {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		moved := o.position(0).offset
+		if moved > limit {
+			t.Errorf("%d bytes were moved after the end, want no more than were there", moved)
+			break
+		}
+		if written-moved < ahead {
+			n, err := w.Write(piece)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written += int64(n)
+		}
+	}
+	<-over
+}
+
 func TestOutputIsBounded(t *testing.T) {
 	const keep = 256 << 10
 	o := newOutput(filepath.Join(t.TempDir(), "log"), keep)

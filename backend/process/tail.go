@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"time"
 	"unicode/utf8"
@@ -73,14 +74,24 @@ func (t *tail) run(ended <-chan struct{}) {
 	}
 }
 
-// drain moves what is there; final says that an unfinished line is a line.
+// drain moves what is there; final says that an unfinished line is a line, and that what is
+// written from now on is none: a process that was not found may never cease.
 func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
+	end := int64(math.MaxInt64)
+	if final {
+		info, err := t.raw.Stat()
+		if err != nil {
+			return false, err
+		}
+		end = info.Size()
+	}
 	for {
-		n, err := t.raw.ReadAt(buf, t.pos.offset)
+		room := max(min(end-t.pos.offset, int64(len(buf))), 0)
+		n, err := t.raw.ReadAt(buf[:room], t.pos.offset)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return moved, err
 		}
-		texts, ends := split(buf[:n], t.pos.offset, final && err != nil)
+		texts, ends := split(buf[:n], t.pos.offset, final && (err != nil || t.pos.offset+int64(n) >= end))
 		if len(texts) == 0 {
 			return moved, nil
 		}
