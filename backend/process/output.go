@@ -203,9 +203,6 @@ func (o *output) append(start uint64, texts [][]byte, ends []int64) error {
 	o.pos = position{start, ends[len(ends)-1]}
 	o.announce()
 	o.mu.Unlock()
-	if fresh {
-		return o.trim()
-	}
 	return nil
 }
 
@@ -225,11 +222,12 @@ func (o *output) write(f logFile, b []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// trim removes the oldest files above what is kept.
+// trim removes the oldest files above what is kept, of which the newest one has its share
+// from its beginning.
 func (o *output) trim() error {
 	o.mu.Lock()
 	var total int64
-	for _, f := range o.files {
+	for _, f := range o.files[:max(len(o.files)-1, 0)] {
 		total += f.size
 	}
 	var old []logFile

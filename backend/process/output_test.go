@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -88,6 +89,9 @@ func write(t *testing.T, o *output, from, n, size int) {
 		if err := o.append(1, [][]byte{text}, []int64{int64(i * 10)}); err != nil {
 			t.Fatal(err)
 		}
+		if err := o.trim(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -137,6 +141,35 @@ func TestTheEndOfAPodDoesNotWaitForAWriterThatNeverCeases(t *testing.T) {
 		}
 	}
 	<-over
+}
+
+func TestLinesComeOnceAlthoughAnOldFileCannotBeRemoved(t *testing.T) {
+	dir := t.TempDir()
+	o := newOutput(filepath.Join(dir, "log"), 256<<10)
+	raw, err := openRaw(filepath.Join(dir, "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before, lines = 100, 1000
+	write(t, o, 1, before, 1000)
+	oldest := o.path(o.files[0].first) // which a directory takes the place of
+	if err := errors.Join(os.Remove(oldest), os.MkdirAll(filepath.Join(oldest, "full"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.WriteString(strings.Repeat(strings.Repeat(".", 1000)+"\n", lines)); err != nil {
+		t.Fatal(err)
+	}
+	tl := tail{out: o, raw: raw, pos: position{start: 2}, log: slog.New(slog.DiscardHandler)}
+	buf := make([]byte, tailBuffer)
+	if _, err := tl.drain(buf, true); err == nil {
+		t.Fatal("drain = nil, want that the oldest file cannot be removed")
+	}
+	if _, err := tl.drain(buf, true); err != nil {
+		t.Fatal(err)
+	}
+	if want := uint64(before + lines + 1); o.next != want {
+		t.Errorf("next line is %d, want %d: each comes once", o.next, want)
+	}
 }
 
 func TestOutputIsBounded(t *testing.T) {

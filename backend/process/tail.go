@@ -100,6 +100,9 @@ func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
 		}
 		t.pos.offset, moved = ends[len(ends)-1], true
 		t.free()
+		if err := t.out.trim(); err != nil {
+			return moved, err
+		}
 	}
 }
 
