@@ -101,7 +101,7 @@ func readMark(pid int) string {
 func (x *proc) members(all []task) []task {
 	in := map[int]bool{}
 	seen := x.kin.known()
-	foreign := false // the session's number may be another's by now
+	foreign := !thisBoot(x.born) // the session's number may be another's by now
 	for _, t := range all {
 		if t.pid == x.pid && bornAs(t) != x.born {
 			foreign = true
@@ -190,13 +190,28 @@ func born(pid int) string {
 	return ""
 }
 
-// bornAs names the boot too, because ticks begin anew with it.
+// bornAs names the boot too, because ticks and numbers begin anew with it.
 func bornAs(t task) string {
+	boot := bootID()
+	if boot == "" {
+		return ""
+	}
+	return boot + "/" + strconv.FormatUint(t.start, 10)
+}
+
+// thisBoot says whether a process may have been born since the machine was started.
+func thisBoot(born string) bool {
+	boot, _, known := strings.Cut(born, "/")
+	return !known || boot == bootID()
+}
+
+// bootID is empty where the system does not tell.
+func bootID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	return string(bytes.TrimSpace(boot)) + "/" + strconv.FormatUint(t.start, 10)
+	return string(bytes.TrimSpace(boot))
 }
 
 // alive says whether the first process runs.

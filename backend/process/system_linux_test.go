@@ -82,7 +82,7 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 
 // A session and a process group are numbers, and numbers come again.
 func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
-	x := newProc(100, "boot/1", "mark")
+	x := newProc(100, bornAs(task{start: 1}), "mark")
 	all := []task{
 		{pid: 100, session: 100, state: 'S', start: 2}, // has the number of our first process now
 		{pid: 101, parent: 100, session: 100, state: 'S'},
@@ -96,6 +96,17 @@ func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
 	}
 	if want := []int{102, 103}; !slices.Equal(got, want) {
 		t.Errorf("members are %v, want %v", got, want)
+	}
+}
+
+// Daemons are commonly in a session whose first process has ended.
+func TestASessionOfAnEarlierBootIsLeftAlone(t *testing.T) {
+	daemon := []task{{pid: 101, parent: 1, session: 100, state: 'S', start: 5}}
+	if got := newProc(100, bornAs(task{start: 1}), "mark").members(daemon); len(got) != 1 {
+		t.Errorf("%d members of a session of this boot, want 1", len(got))
+	}
+	if got := newProc(100, "earlier/1", "mark").members(daemon); len(got) != 0 {
+		t.Errorf("members after a boot are %v, want none", got)
 	}
 }
 
