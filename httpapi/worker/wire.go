@@ -196,11 +196,11 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 
 // emit posts a chunk or progress.
 func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []byte) error {
-	if !json.Valid(b) {
-		return errors.New("worker: a chunk or progress value must be JSON")
-	}
 	if len(b) > maxChunk {
 		return fmt.Errorf("worker: a chunk or progress value has at most %d bytes", maxChunk)
+	}
+	if !json.Valid(b) {
+		return errors.New("worker: a chunk or progress value must be JSON")
 	}
 	target, head := of(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
 	if k == serverless.OpProgress {
@@ -214,11 +214,12 @@ func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []b
 		Accepted bool   `json:"accepted"`
 		Reason   string `json:"reason"`
 	}
+	refused := json.Unmarshal(answer, &a) == nil && !a.Accepted
 	switch {
-	case json.Unmarshal(answer, &a) != nil || a.Accepted:
-		return nil
-	case a.Reason == serverless.ErrStreamFull.Detail: // the one refusal that the job outlives
+	case refused && a.Reason == serverless.ErrStreamFull.Detail: // the one that the job outlives
 		return serverless.ErrStreamFull
+	case refused:
+		return serverless.ErrLeaseLost
 	}
-	return serverless.ErrLeaseLost
+	return nil
 }

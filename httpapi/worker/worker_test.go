@@ -269,18 +269,19 @@ func TestAWorkerOfManySlotsAsksForNoMoreThanAnAnswerHolds(t *testing.T) {
 
 func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
 	s, url := start(t)
-	piece := []byte(`"` + strings.Repeat("x", 16<<20) + `"`)
-	var full, long error
+	piece := `"` + strings.Repeat("x", 1<<20-100) + `"`
+	said := make(chan [2]error, 3)
 	work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
-		long = k.Emit(ctx, []byte(`"`+strings.Repeat("x", 20<<20)+`"`))
-		for full == nil && ctx.Err() == nil {
-			full = k.Emit(ctx, piece)
+		op := serverless.Op{Ref: serverless.Ref{Endpoint: "e", ID: k.ID}, Kind: serverless.OpChunk, Worker: "w1", Payload: []byte(`{"output":` + piece + `}`)}
+		for s.Report(ctx, op) == nil {
 		}
+		said <- [2]error{k.Emit(ctx, []byte(piece)), k.Emit(ctx, make([]byte, 21<<20))}
 		return []byte(`"done"`), ctx.Err()
 	}, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
 	j := submit(t, s, `{}`)
-	if !errors.Is(full, serverless.ErrStreamFull) || long == nil || errors.Is(long, serverless.ErrLeaseLost) {
-		t.Errorf("Emit = %v, want ErrStreamFull; of a chunk that is too long %v, want an error of its own", full, long)
+	got := <-said
+	if !errors.Is(got[0], serverless.ErrStreamFull) || got[1] == nil || errors.Is(got[1], serverless.ErrLeaseLost) {
+		t.Errorf("Emit = %v, want ErrStreamFull; of a chunk that is too long %v, want an error of its own", got[0], got[1])
 	}
 	if j.Status != serverless.Completed || string(j.Output) != `"done"` {
 		t.Errorf("the job is %v with %s, want COMPLETED", j.Status, j.Output)
