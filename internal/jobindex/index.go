@@ -308,10 +308,18 @@ func (x *Index) LostBy(i uint32, w serverless.WorkerID) bool {
 	return r.lost != 0 && x.names.text(r.lost) == string(w)
 }
 
+// backwards is how many milliseconds the time of Due may go back before the wheel follows:
+// calls that are under way at once have not quite the same, and to put all jobs anew takes
+// a while.
+const backwards = 60_000
+
 // Due takes out a job that has something due at now: the caller gives it back with Rearm
 // unless it deletes it. It looks at no more than *budget jobs, which it counts down, and is
 // 0 when there is none or the budget is spent.
 func (x *Index) Due(now serverless.Instant, budget *int) uint32 {
+	if x.wheel.now-now > backwards { // the clock was put back: nothing would be due until then
+		x.wheel.rewind(now)
+	}
 	for ; *budget > 0 && now >= x.wheel.now; *budget-- {
 		i := x.wheel.due(now)
 		if i == 0 {

@@ -72,6 +72,24 @@ func (w *wheel) due(now serverless.Instant) uint32 {
 	}
 }
 
+// rewind takes the wheel back to now, before its own: every record is put anew.
+func (w *wheel) rewind(now serverless.Instant) {
+	for l := range levels {
+		for ; w.used[l] != 0; w.used[l] &= w.used[l] - 1 {
+			w.splice(uint32(l*slots+bits.TrailingZeros64(w.used[l])) + 1)
+		}
+	}
+	w.now = now
+	head := w.t.at(pending)
+	i := head.next
+	head.prev, head.next = pending, pending
+	for i != pending {
+		next := w.t.at(i).next
+		w.add(i)
+		i = next
+	}
+}
+
 // next is a lower bound of the instant at which due has something; 0 when nothing is in
 // the wheel.
 func (w *wheel) next() serverless.Instant {

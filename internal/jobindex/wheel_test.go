@@ -80,7 +80,7 @@ func spin(t fatal, steps int, n func(int) int) {
 	for range steps {
 		// From a millisecond to past the year 2109, where 42 bits end.
 		span := serverless.Instant(n(1 << (1 + n(44))))
-		switch n(8) {
+		switch n(9) {
 		case 0, 1, 2:
 			i := records.alloc()
 			records.at(i).armed = now + span - serverless.Instant(n(3))
@@ -103,6 +103,9 @@ func spin(t fatal, steps int, n func(int) int) {
 			now += span % 100
 		case 6:
 			now = max(now, w.next()) // to the very instant that is promised
+		case 7:
+			now = max(now-span, 0)
+			w.rewind(now)
 		default:
 			want := m.due(now)
 			if got := turn(&w, now); !slices.Equal(got, want) {

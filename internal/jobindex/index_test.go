@@ -1,0 +1,51 @@
+package jobindex
+
+import (
+	"testing"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+func TestWhatIsDueIsDueAlthoughTheClockWasPutBack(t *testing.T) {
+	const start, hour = serverless.Instant(1_780_000_000_000), serverless.Instant(3_600_000)
+	x := New()
+	add := func(id serverless.JobID, seq uint64, submitted serverless.Instant) uint32 {
+		i, ok := x.Add(serverless.Ref{Endpoint: "e", ID: id}, "user")
+		if !ok {
+			t.Fatalf("Add of %q failed", id)
+		}
+		x.Show(i, &serverless.State{Seq: seq, Submitted: submitted, Expires: submitted + hour})
+		return i
+	}
+	// due is the job that is due, which is gone then; 0 for none.
+	due := func(now serverless.Instant) uint32 {
+		budget := 10
+		i := x.Due(now, &budget)
+		if i != 0 {
+			x.Move(i, &serverless.State{}, &serverless.State{}, serverless.Delete)
+		}
+		return i
+	}
+	early := add("early", 1, start)
+	late := add("late", 2, start+20_000*hour)
+	for _, want := range []uint32{early, 0} {
+		if got := due(start + 10_000*hour); got != want {
+			t.Fatalf("a year on job %d is due, want %d", got, want)
+		}
+	}
+	next := add("next", 3, start+hour)
+	if got := due(start + hour); got != 0 {
+		t.Errorf("job %d is due before its time, want none", got)
+	}
+	if got := x.Next(); got > start+2*hour || got <= start+hour {
+		t.Errorf("Next = %d, want one up to %d", got, start+2*hour)
+	}
+	for _, want := range []uint32{next, 0} {
+		if got := due(start + 2*hour); got != want {
+			t.Errorf("job %d is due, want %d", got, want)
+		}
+	}
+	if got := due(start + 20_001*hour); got != late {
+		t.Errorf("job %d is due, want %d", got, late)
+	}
+}
