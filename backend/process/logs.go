@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/podyard/podyard/pods"
 )
@@ -28,11 +29,12 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 			lines, next, err := o.read(c, buf)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				// Its file was trimmed or removed between two steps: look again.
-				if open {
-					continue
+				// Its file was trimmed between two steps, or somebody has removed it.
+				if !open {
+					return
 				}
-				return
+				c = o.pass(next)
+				continue
 			case err != nil:
 				yield(pods.Line{}, err)
 				return
@@ -115,6 +117,21 @@ type cursor struct {
 	seq    uint64
 	file   uint64
 	offset int64
+}
+
+// pass is where a reader goes on whose file is not there: behind that, if it should be.
+func (o *output) pass(c cursor) cursor {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.IndexFunc(o.files, func(f logFile) bool { return f.first == c.file })
+	switch {
+	case i < 0: // it was trimmed: read finds the oldest
+	case i+1 < len(o.files):
+		c.seq = o.files[i+1].first
+	default:
+		c.offset = o.files[i].size
+	}
+	return c
 }
 
 // read returns whole lines of the file that holds seq, from a place in it, and where to

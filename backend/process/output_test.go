@@ -214,6 +214,36 @@ func TestAReaderThatIsOvertakenGoesOnWithTheOldestLine(t *testing.T) {
 	}
 }
 
+func TestReadersPassFilesThatSomebodyRemoved(t *testing.T) {
+	rt := open(t, t.TempDir(), func(o *Options) { o.LogSize = 256 << 10 })
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	o := rt.pods.Find("a").out
+	write(t, o, 1, 100, 1000) // three files and more
+	for _, f := range []logFile{o.files[1], o.files[len(o.files)-1]} {
+		if err := os.Remove(o.path(f.first)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := int(o.files[1].first-o.files[0].first) + int(o.files[len(o.files)-1].first-o.files[2].first)
+	got := make(chan int, 1)
+	go func() {
+		n := 0
+		for range rt.Logs(t.Context(), "a", pods.LogQuery{Tail: -1}) {
+			n++
+		}
+		got <- n
+	}()
+	select {
+	case n := <-got:
+		if n != want {
+			t.Errorf("%d lines are read, want the %d of the files that are there", n, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("reading does not end where a file is missing")
+	}
+}
+
 func TestLongLinesAndBytesThatAreNoTextArrive(t *testing.T) {
 	rt := open(t, t.TempDir())
 	script := `i=0; while [ $i -lt 2500 ]; do printf '\377234567890'; i=$((i+1)); done; printf '\nend\n'`
