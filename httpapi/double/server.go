@@ -175,9 +175,14 @@ func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	if !running {
 		return nil
 	}
-	s.swapped <- struct{}{}
+	select {
+	case s.swapped <- struct{}{}:
+	default: // Run has yet to look, and finds the last one
+	}
 	select {
 	case <-w.ready:
+		return nil
+	case <-w.retired: // by another reset, or with the server
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
