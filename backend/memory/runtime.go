@@ -57,6 +57,7 @@ type simContainer struct {
 	stage  int         // index of the present stage
 	epoch  uint64      // grows with each order, so that timers of older ones do nothing
 	stop   func() bool // the timer of the next stage
+	endBy  time.Time   // when a stop that is under way ends it; zero: there is none
 	log    simLog
 
 	// What the pod keeps over runs and generations.
@@ -146,6 +147,7 @@ func (r *Runtime) Kill(podID string, exitCode int, reason string) {
 // cancel makes the timer of the next stage do nothing.
 func (c *simContainer) cancel() {
 	c.epoch++
+	c.endBy = time.Time{}
 	if c.stop != nil {
 		c.stop()
 		c.stop = nil
@@ -172,11 +174,16 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 		r.mu.Unlock()
 		return nil
 	}
-	c.cancel()
 	wait, code := c.script.StopAfter, 0
 	if c.script.StopAfter > grace {
 		wait, code = grace, 137
 	}
+	at := r.clock.Now().Add(wait)
+	if !c.endBy.IsZero() && !at.Before(c.endBy) {
+		r.mu.Unlock()
+		return nil // it ends before that: a later call does not give it more time
+	}
+	c.cancel()
 	ended := pods.State{Phase: pods.Down, Stopped: true, ExitCode: code}
 	if wait <= 0 || c.state.Phase == pods.Pulling {
 		r.end(c, ended)
@@ -184,7 +191,8 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 		r.deliver()
 		return nil
 	}
-	epoch, at := c.epoch, r.clock.Now().Add(wait)
+	epoch := c.epoch
+	c.endBy = at
 	r.mu.Unlock()
 	r.clock.AfterFunc(at, func() {
 		r.mu.Lock()

@@ -161,3 +161,25 @@ func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 		}
 	}
 }
+
+func TestALaterStopGivesNoMoreTime(t *testing.T) {
+	m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m, Scripts: []memory.Script{{
+		Image: "stubborn", StopAfter: time.Hour, Stages: []memory.Stage{{Phase: pods.Up}},
+	}}})
+	if err := r.Ensure(t.Context(), pods.Spec{PodID: "p", Image: "stubborn", Gen: 1, Run: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.Stop(t.Context(), "p", 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Advance(t.Context(), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := r.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Phase != pods.Down {
+		t.Errorf("10 s after a stop with a grace of 10 s the pod is %+v, %v; want it Down", list, err)
+	}
+}
