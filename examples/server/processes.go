@@ -32,16 +32,18 @@ func (v *server) runtime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-data %q: %w", v.settings.data, err)
 	}
-	if v.settings.runtime == "sim" {
-		v.closers = append(v.closers, rt.Close)
-		return simulate(rt, images), removeAll(ctx, rt)
-	}
+	simulates := v.settings.runtime == "sim"
 	v.closers = append(v.closers, func(ctx context.Context) error {
-		if !v.serving { // nobody would note how pods end
+		ctx, cancel := context.WithTimeout(ctx, podsTime)
+		defer cancel()
+		if simulates || !v.serving { // nobody would note how processes end
 			return rt.Close(ctx)
 		}
 		return endPods(ctx, rt, v.stores.pods, images)
 	})
+	if simulates {
+		return simulate(rt, images), removeAll(ctx, rt)
+	}
 	if !contained {
 		return v.measured(parting{rt}), nil
 	}

@@ -24,8 +24,9 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// The end of the server, less than 10 s in all: first jobs have drainTime to end, then
-// pods have podsTime, and then requests have shutTime to be answered.
+// The end of the server, less than 10 s in all: first jobs have drainTime to end, then pods
+// what is left of it and podsTime, and then requests have shutTime to be answered. A process
+// has no more than podsTime; the rest is for an engine that is slow to remove containers.
 const (
 	drainTime = 6500 * time.Millisecond
 	podsTime  = 2 * time.Second
@@ -177,6 +178,8 @@ func (v *server) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	drain, cancel := context.WithTimeout(work, drainTime)
 	defer cancel()
+	end, cancel := context.WithTimeout(work, drainTime+podsTime)
+	defer cancel()
 	for _, d := range doors {
 		d.closed.Store(true)
 	}
@@ -184,7 +187,8 @@ func (v *server) serve(ctx context.Context, stdout io.Writer) error {
 	stopPull()
 	workers.Wait()
 	v.finish(drain)
-	err = errors.Join(err, v.stopPods(work))
+	// While their service still looks: it sees how pods ended, and who follows their logs reads it.
+	err = errors.Join(err, v.close(end))
 	letGo() // nobody is left who could do what they are held for
 	v.shut(work, doors)
 	stopWork()
@@ -233,14 +237,6 @@ func (v *server) shut(ctx context.Context, doors []*door) {
 		})
 	}
 	work.Wait()
-}
-
-// stopPods ends the pods that are processes while their service still looks, so that it
-// sees how they ended, and those who follow their logs read it.
-func (v *server) stopPods(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, podsTime)
-	defer cancel()
-	return v.close(ctx)
 }
 
 func (v *server) report(what string, err error) {
