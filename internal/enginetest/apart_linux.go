@@ -40,12 +40,12 @@ func apart() error {
 	}
 	err = errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-		os.MkdirAll(namedNetworks, 0o755),
+		os.MkdirAll(namedNetworks, 0o755), //nolint:gosec // as the system makes it
 		syscall.Mount("podyard", namedNetworks, "tmpfs", 0, ""),
 		exec.Command("ip", "link", "set", "lo", "up").Run(),
 	)
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(self, os.Args, append(os.Environ(), apartEnv+"=1"))
+	return syscall.Exec(self, os.Args, append(os.Environ(), apartEnv+"=1")) //nolint:gosec // this very program
 }
