@@ -183,7 +183,7 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	target := of(r.doneURL, r.ID, id) + "&isStream=false"
 	for wait := (pause{}); ctx.Err() == nil; {
 		status, _, err := r.do(ctx, target, b)
-		if err == nil || errors.Is(err, errKey) || status >= 400 && status < 500 && status != http.StatusRequestTimeout {
+		if err == nil || errors.Is(err, errKey) || final(status) {
 			if err != nil {
 				r.Logger.Error("the service refuses a result", "job", id, "err", err)
 			}
@@ -192,6 +192,11 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 		r.Logger.Warn("posting a result failed", "job", id, "err", err)
 		wait.sleep(ctx)
 	}
+}
+
+// final reports whether a request that was refused with a status would be refused again.
+func final(status int) bool {
+	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
 
 // emit posts a chunk or progress.

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
@@ -285,5 +288,50 @@ func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
 	}
 	if j.Status != serverless.Completed || string(j.Output) != `"done"` {
 		t.Errorf("the job is %v with %s, want COMPLETED", j.Status, j.Output)
+	}
+}
+
+// answers is a service in the test itself.
+type answers func(*http.Request) (status int, body string)
+
+// RoundTrip holds requests that have no status, as the service does.
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := a(r)
+	if status == 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+func TestAResultThatIsRefusedForNowIsPostedAgain(t *testing.T) {
+	for _, refusal := range []int{http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			taken, posted := 0, 0
+			service := answers(func(r *http.Request) (int, string) {
+				switch part := strings.Split(r.URL.Path, "/"); part[3] {
+				case "job-take":
+					if taken++; taken == 1 {
+						return http.StatusOK, `{"id":"j1","input":{}}`
+					}
+				case "job-done":
+					if posted++; posted == 1 {
+						return refusal, ""
+					}
+					cancel()
+					return http.StatusOK, ""
+				case "ping":
+					return http.StatusOK, ""
+				}
+				return 0, ""
+			})
+			err := worker.Run(ctx, serverless.WorkerFunc(func(context.Context, *serverless.Task) ([]byte, error) { return []byte("1"), nil }),
+				&worker.Options{URL: "http://service.test/v2", Endpoint: "e", ID: "w1", Key: "k", Client: &http.Client{Transport: service}})
+			if err != nil || posted != 2 {
+				t.Errorf("after %d the result was posted %d times, Run = %v; want once more, and nil", refusal, posted, err)
+			}
+		})
 	}
 }
