@@ -39,13 +39,16 @@ func adminKey(s *settings) (key string, isNew bool, err error) {
 	return key, true, nil
 }
 
-// keep writes a secret as a whole or not at all, for the owner's eyes from the first byte.
+// keep writes a secret as a whole or not at all, for the owner's eyes from the first byte. It
+// is on the disk before there is anything that needs it: without the key a store is lost.
 func keep(file, secret string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(secret)
+	if _, err = f.WriteString(secret); err == nil {
+		err = f.Sync()
+	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
