@@ -283,9 +283,7 @@ func (x *Index) NextReady(endpoint string) uint32 {
 	if l == nil {
 		return 0
 	}
-	for len(l.front) > 0 && !x.isQueued(l.front[0]) {
-		l.popFront()
-	}
+	x.trimFront(l)
 	r, ok := l.peek(&l.ready)
 	for ok && !x.isQueued(r) {
 		l.ready.i++
@@ -300,6 +298,13 @@ func (x *Index) NextReady(endpoint string) uint32 {
 	}
 	l.ready.i++
 	return r.rec
+}
+
+// trimFront drops what is no longer queued from the head of those in front.
+func (x *Index) trimFront(l *line) {
+	for len(l.front) > 0 && !x.isQueued(l.front[0]) {
+		l.popFront()
+	}
 }
 
 // LostBy reports whether the worker is the one that lost the job.
@@ -444,7 +449,12 @@ func (x *Index) oldest(l *line) (at serverless.Instant) {
 		return x.isQueued(r) && x.t.at(r.rec).flags&serverless.LowPriority == 0
 	}
 	oldest := ref{seq: math.MaxUint64}
-	for _, r := range l.front {
+	x.trimFront(l)
+	front := l.front
+	if len(front) > 0 && normal(front[0]) {
+		front = front[:1] // the head of the heap is the oldest of what may be many
+	}
+	for _, r := range front {
 		if r.seq < oldest.seq && normal(r) {
 			oldest = r
 		}
