@@ -235,9 +235,12 @@ func (p *pod) remove(grace time.Duration) error {
 }
 
 func (p *pod) destroy() error {
-	p.out.close()
 	if err := destroy(p.r.root.record(p.id)); err != nil {
 		return fmt.Errorf("remove its record: %w", err)
 	}
-	return destroy(p.r.root.pod(p.id))
+	if err := destroy(p.r.root.pod(p.id)); err != nil {
+		return err
+	}
+	p.out.close()
+	return nil
 }

@@ -361,6 +361,30 @@ func TestReadOutputIsGivenBackToTheFileSystem(t *testing.T) {
 	}
 }
 
+func TestAPodThatCouldNotBeRemovedKeepsItsOutput(t *testing.T) {
+	dir := t.TempDir()
+	rt := open(t, dir)
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.Up))
+	if err := rt.Stop(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	p := rt.pods.Find("a")
+	goOn := stall(p)
+	p.jobs.Do(func() { rt.root = layout(os.DevNull) }) // where nothing can be removed
+	calledOff(t, rt, "a")
+	over := make(chan struct{})
+	p.jobs.Do(func() { rt.root = layout(dir); close(over) })
+	goOn()
+	<-over
+	if rt.pods.Find("a") != p {
+		t.Fatal("the pod was removed, want that it could not be")
+	}
+	if _, can := p.out.waiter(); !can {
+		t.Error("the output is closed, want that it goes on with the pod")
+	}
+}
+
 func TestADiskOfWhichAPodTookItsOwnRightsIsWiped(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("nobody takes rights from root")
