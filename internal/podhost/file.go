@@ -3,10 +3,12 @@ package podhost
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
 )
 
 // ReplaceFile writes a file as a whole: a crash leaves the old one or the new. With sync it
-// returns when the data is on the disk.
+// returns when the data is on the disk, under its name.
 func ReplaceFile(path string, data []byte, sync bool) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -19,5 +21,12 @@ func ReplaceFile(path string, data []byte, sync bool) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil || !sync || runtime.GOOS == "windows" {
+		return err // Windows has no directories to sync
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
