@@ -64,12 +64,13 @@ func (l *line) where(seq uint64) int {
 }
 
 // forget notes that the record with this Seq is gone. It reports whether to call thin when
-// it is: now and then, and at the latest when few are left.
+// it is: now and then, and at the latest when few are left. A line without jobs has no piece:
+// lines outlive their endpoints.
 func (l *line) forget(seq uint64) (sparse bool) {
 	k := l.where(seq)
 	p := l.pieces[k]
 	p.live--
-	if p.live > 0 || p.n < lineSize {
+	if p.live > 0 || p.n < lineSize && len(l.pieces) > 1 {
 		return p.live <= sparseLive && p.live&(p.live-1) == 0
 	}
 	l.ready.skip(l, k)
