@@ -22,14 +22,15 @@ func (s *Server) Env(url string) map[string]string {
 }
 
 // WorkerEnv are the variables that the worker of the public SDK reads, for worker id of an
-// endpoint of a server that is reached at url.
+// endpoint of a server that is reached at url. Workers add to the query of the URLs, so that
+// these have one.
 func (s *Server) WorkerEnv(url, endpoint, id string) map[string]string {
 	base := url + "/v2/" + endpoint
 	return map[string]string{
-		"RUNPOD_WEBHOOK_GET_JOB":     base + "/job-take/$ID",
-		"RUNPOD_WEBHOOK_POST_OUTPUT": base + "/job-done/$RUNPOD_POD_ID/$ID",
-		"RUNPOD_WEBHOOK_POST_STREAM": base + "/job-stream/$RUNPOD_POD_ID/$ID",
-		"RUNPOD_WEBHOOK_PING":        base + "/ping/$RUNPOD_POD_ID",
+		"RUNPOD_WEBHOOK_GET_JOB":     base + "/job-take/$ID?gpu=none",
+		"RUNPOD_WEBHOOK_POST_OUTPUT": base + "/job-done/$RUNPOD_POD_ID/$ID?gpu=none",
+		"RUNPOD_WEBHOOK_POST_STREAM": base + "/job-stream/$RUNPOD_POD_ID/$ID?gpu=none",
+		"RUNPOD_WEBHOOK_PING":        base + "/ping/$RUNPOD_POD_ID?gpu=none",
 		"RUNPOD_POD_ID":              id,
 		"RUNPOD_AI_API_KEY":          s.o.Key,
 		"RUNPOD_PING_INTERVAL":       "3000", // ms

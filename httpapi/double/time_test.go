@@ -354,6 +354,42 @@ func TestRemoteWorkerSeenLatelyIsNotLostByAnAdvance(t *testing.T) {
 	}
 }
 
+func TestAWorkerStartedWithItsEnvironmentDoesTheJobs(t *testing.T) {
+	s := apitest.Start(t)
+	s.Queue("remote")
+	env := s.Double.WorkerEnv(double.BaseURL, "remote", "w1")
+	opts, err := worker.FromEnv(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Client = s.Client()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx, serverless.WorkerFunc(echo), opts) }()
+	job := want(t, s, 200, "POST", "/v2/remote/runsync", `{"input":{"n":1}}`).field("id")
+	s.RequireJob(t, apitest.JobMatch{ID: job, Status: "COMPLETED", Worker: "w1"})
+	stop()
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestChunksComeAtThePaceOfTheirScript(t *testing.T) {
+	s := apitest.Start(t)
+	s.Endpoint("e").Every(time.Minute).Stream(1, 2)
+	job := run(t, s, "e", `{"input":{}}`)
+	for _, part := range []string{`"output":1`, `"output":2`} {
+		s.Advance(time.Second)
+		if a := want(t, s, 200, "GET", "/v2/e/stream/"+job, ""); strings.Count(a.body, `"output"`) != 1 || !strings.Contains(a.body, part) {
+			t.Errorf("stream = %s, want %s and no other", a.body, part)
+		}
+		s.Advance(time.Minute)
+	}
+	if got := status(t, s, "e", job); got != "COMPLETED" {
+		t.Errorf("job = %s, want COMPLETED", got)
+	}
+}
+
 func TestTimeDoesNotGoBack(t *testing.T) {
 	s := apitest.Start(t)
 	s.SetTime(double.DefaultStart.Add(time.Hour))
