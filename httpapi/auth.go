@@ -14,14 +14,14 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// An Authenticator knows keys. It is safe for concurrent use.
+// An Authenticator tells whose key a request carries. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate says whose key it is, or ErrKey. An error of another kind means that
-	// the question could not be answered.
+	// Authenticate returns the identity of a key, or ErrKey for a key that is not valid. Any
+	// other error means that the key could not be checked.
 	Authenticate(ctx context.Context, key string) (Identity, error)
 }
 
-// ErrKey answers a key that is unknown, expired or revoked.
+// ErrKey is the answer to a key that is unknown, expired or revoked.
 var ErrKey = problem.New(problem.Unauthorized, "invalid or expired token")
 
 var (
@@ -48,8 +48,8 @@ func (id Identity) Can(p Permission) bool {
 	return false
 }
 
-// A Permission is an area of the interface and what may be done there (section 5;
-// decisions, row 14).
+// A Permission is an area of the interface and what may be done there (docs/interface.md 5;
+// docs/decisions.md 14).
 type Permission struct {
 	Area     string // pods, registries, endpoints, endpoint; "*" is everything
 	Endpoint string // of area endpoint: its id, "*" is any
@@ -102,19 +102,6 @@ func parseScope(s string) (Permission, error) {
 	return Permission{}, fmt.Errorf("unknown scope %q: must be *, read or write of pods, registries or endpoints (pods:read), or endpoint:ID:run, endpoint:ID:read", s)
 }
 
-// permission is an access that is the same for every request.
-func permission(area string, l Level) func(*call) Permission {
-	p := Permission{Area: area, Level: l}
-	return func(*call) Permission { return p }
-}
-
-// onEndpoint is the access to the endpoint that the path names.
-func onEndpoint(l Level) func(*call) Permission {
-	return func(c *call) Permission {
-		return Permission{Area: "endpoint", Endpoint: c.r.PathValue("endpoint"), Level: l}
-	}
-}
-
 // A Key is an entry of Keys.
 type Key struct {
 	// Secret is the key as clients send it, without blanks, or "sha256:" and the hex digest
@@ -152,7 +139,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 // NewKeys returns the keys, or a KeyError. now tells the time that expiry follows. A key
 // without scopes is one for what any valid key may do: the catalog, and health of the jobs
-// API (decisions, row 14).
+// API (docs/decisions.md 14).
 func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
 	ks := &Keys{byDigest: map[[sha256.Size]byte]knownKey{}, now: now}
 	for i, k := range keys {
@@ -172,7 +159,7 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	if _, ok := ks.byDigest[d]; ok {
 		return "Secret", errors.New("key is there twice")
 	}
-	if k.User == "" || k.User == serverless.Everyone {
+	if k.User == "" || k.User == serverless.AllOwners {
 		return "User", errors.New("user must be a name")
 	}
 	id := Identity{User: k.User, Exempt: k.Exempt}

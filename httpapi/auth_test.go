@@ -50,7 +50,7 @@ func TestKeysComeInTheFormsOfTheirArea(t *testing.T) {
 		{oldKey, false, false},
 		{"", false, false},
 	}
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for _, op := range operations {
 			method, path := pathOf(op)
 			for _, form := range forms {
@@ -135,7 +135,7 @@ func TestAKeyWithoutScopesReadsTheCatalogAndHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *testAPI) {
 		w.want(200, "GET", "/v2/catalog/cpus", "", "Authorization: Bearer k")
 		w.want(200, "GET", "/v2/echo/health", "", "Authorization: Bearer k")
 		w.want(403, "GET", "/v2/pods", "", "Authorization: Bearer k")
@@ -154,8 +154,8 @@ func TestScopesAreTheOnesOfTheDecisions(t *testing.T) {
 	}
 }
 
-// needs says which scopes let a key do an operation on the endpoint idle (decisions, row
-// 14); operations without a row need any valid key.
+// needs says which scopes let a key do an operation on the endpoint idle
+// (docs/decisions.md 14); operations without a row need any valid key.
 var needs = map[string][]string{
 	"GET /v2/pods": podReaders, "POST /v2/pods": podWriters, "GET /v2/pods/{}": podReaders, "PATCH /v2/pods/{}": podWriters,
 	"DELETE /v2/pods/{}": podWriters, "POST /v2/pods/{}/action": podWriters, "GET /v2/pods/{}/logs": podReaders,
@@ -207,7 +207,7 @@ func TestEveryOperationWithEveryScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *testAPI) {
 		for _, op := range operations {
 			method, path := pathOf(op)
 			for i, s := range scopes {
@@ -239,20 +239,20 @@ func TestReadScopeCannotMoveAnExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *world) {
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = known }, func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, "Authorization: runner").field("id")
 		w.want(200, "GET", "/v2/idle/status/"+id, "", "Authorization: reader")
 		w.want(403, "GET", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: reader")
 		w.want(200, "HEAD", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: runner")
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		w.want(200, "GET", "/v2/idle/status/"+id+"?ttl=1000", "", "Authorization: runner")
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		w.want(404, "GET", "/v2/idle/status/"+id, "", "Authorization: reader")
 	})
 }
 
 func TestRecordsOfOthersAreNotThere(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		f := newFixture(w)
 		bob := "Authorization: Bearer " + bobFree
 		for _, id := range []string{"{gpu}", "{cpu}", "{locked}", "{plain}"} {
@@ -284,13 +284,13 @@ func TestRecordsOfOthersAreNotThere(t *testing.T) {
 	})
 }
 
-// limits are the headers of section 7.
+// limits are the headers of docs/interface.md 7.
 func limits(a answer) [3]string {
 	return [3]string{a.header.Get("RateLimit"), a.header.Get("RateLimit-Policy"), a.header.Get("Retry-After")}
 }
 
 func TestQuotaHeadersAreOnEveryAnswerToAKnownKeyAndOnNoOther(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for _, op := range operations {
 			method, path := pathOf(op)
 			for _, body := range []string{"", "{"} { // a purge has a rate of two
@@ -310,7 +310,7 @@ func TestQuotaHeadersAreOnEveryAnswerToAKnownKeyAndOnNoOther(t *testing.T) {
 }
 
 func TestRouteThatIsNotThereTellsAKnownKeyOfItsQuota(t *testing.T) {
-	bubbleWith(t, quotas(2, 100, 100), func(w *world) {
+	bubbleWith(t, quotas(2, 100, 100), func(w *testAPI) {
 		const policy = `"minute";q=2;w=60, "hour";q=100;w=3600, "day";q=100;w=86400`
 		for _, row := range []struct {
 			status       int
@@ -353,7 +353,7 @@ func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
 		{"day", 100, 100, 2, 86400, `"minute";r=98;t=60, "hour";r=98;t=3600, "day";r=0;t=86400`, `"minute";q=100;w=60, "hour";q=100;w=3600, "day";q=2;w=86400`, 24 * time.Hour, 23 * time.Hour},
 	} {
 		t.Run(row.window, func(t *testing.T) {
-			bubbleWith(t, quotas(row.minute, row.hour, row.day), func(w *world) {
+			bubbleWith(t, quotas(row.minute, row.hour, row.day), func(w *testAPI) {
 				w.want(200, "GET", "/v2/pods", "")
 				w.want(404, "POST", "/v1/pods/x/reset", "") // an answer that is no success counts
 				for range 5 {
@@ -370,9 +370,9 @@ func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
 				if got := w.call("GET", "/v2/pods", "", "Authorization: Bearer "+aliceFree).body; got != `{"pods":[]}` {
 					t.Errorf("a refused request made %s", got)
 				}
-				pass(row.ofless)
+				advance(row.ofless)
 				w.want(429, "GET", "/v2/pods", "")
-				pass(row.afterwards - row.ofless)
+				advance(row.afterwards - row.ofless)
 				w.want(200, "GET", "/v2/pods", "")
 			})
 		})
@@ -388,7 +388,7 @@ func TestQuotaComesAfterTheKeyAndBeforeTheScope(t *testing.T) {
 		quotas(1, 0, 0)(o)
 		o.Auth = known
 	}
-	bubbleWith(t, set, func(w *world) {
+	bubbleWith(t, set, func(w *testAPI) {
 		w.want(403, "GET", "/v2/pods", "", "Authorization: Bearer k")
 		w.want(429, "GET", "/v2/pods", "", "Authorization: Bearer k")
 		w.want(401, "GET", "/v2/pods", "", "Authorization: Bearer l")
@@ -397,7 +397,7 @@ func TestQuotaComesAfterTheKeyAndBeforeTheScope(t *testing.T) {
 	})
 }
 
-// rated is a request of each operation that section 8.3 limits.
+// rated is a request of each operation that docs/interface.md 8.3 limits.
 var rated = map[ratelimit.Operation][3]string{
 	ratelimit.Run:        {"POST", "/v2/idle/run", "{"},
 	ratelimit.RunSync:    {"POST", "/v2/idle/runsync", "{"},
@@ -415,7 +415,7 @@ func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
 			continue
 		}
 		t.Run(limit.Name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			bubble(t, func(w *testAPI) {
 				for i := range limit.Requests {
 					if a := w.call(r[0], r[1], r[2]); a.status == 429 || limits(a) != [3]string{} {
 						t.Fatalf("request %d = %d with %q", i, a.status, limits(a))
@@ -441,7 +441,7 @@ func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
 				if got := w.call(r[0], r[1], r[2], "Authorization: "+aliceFree).status; got == 429 {
 					t.Error("an exempt key is refused")
 				}
-				pass(10 * time.Second / time.Duration(limit.Requests))
+				advance(10 * time.Second / time.Duration(limit.Requests))
 				if got := w.call(r[0], r[1], r[2]).status; got == 429 {
 					t.Error("the bucket is not refilled evenly")
 				}
@@ -454,7 +454,7 @@ func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
 }
 
 func TestRetryAndHealthHaveNoRate(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for range 3000 {
 			w.want(404, "POST", "/v2/idle/retry/x", "")
 			w.want(200, "GET", "/v2/idle/health", "")
@@ -463,7 +463,7 @@ func TestRetryAndHealthHaveNoRate(t *testing.T) {
 }
 
 func TestRequestsAtOnceAreLimited(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
 		target := "/v2/idle/status-sync/" + id + "?wait=5000"
 		answers := make(chan int, 400)
@@ -475,11 +475,11 @@ func TestRequestsAtOnceAreLimited(t *testing.T) {
 		if got, want := a.faults(t), "concurrency limit exceeded for status: 400 requests at once"; got != want {
 			t.Errorf("detail = %q, want %q", got, want)
 		}
-		if got, want := limits(a), [3]string{`"status";r=0;t=1`, `"status";q=2000;w=10`, "1"}; got != want {
+		if got, want := limits(a), [3]string{`"status";r=1600;t=1`, `"status";q=2000;w=10`, "1"}; got != want {
 			t.Errorf("headers = %q, want %q", got, want)
 		}
 		w.want(200, "GET", "/v2/idle/status/"+id, "", "Authorization: "+aliceFree)
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		for range 400 {
 			if got := <-answers; got != 200 {
 				t.Errorf("a request that was held = %d", got)
@@ -495,7 +495,7 @@ func TestAuthenticatorThatFailsIsNoWrongKey(t *testing.T) {
 	})
 	var log strings.Builder
 	set := func(o *httpapi.Options) { o.Auth, o.Logger = broken, slog.New(slog.NewTextHandler(&log, nil)) }
-	bubbleWith(t, set, func(w *world) {
+	bubbleWith(t, set, func(w *testAPI) {
 		if got, want := w.want(500, "GET", "/v2/pods", "").body, `{"title":"Internal Server Error","status":500,"detail":"internal error"}`; got != want {
 			t.Errorf("body = %s, want %s", got, want)
 		}
@@ -511,11 +511,11 @@ func TestAuthenticatorThatFailsIsNoWrongKey(t *testing.T) {
 	down := authFunc(func(context.Context, string) (httpapi.Identity, error) {
 		return httpapi.Identity{}, problem.New(problem.Unavailable, "keys cannot be read now")
 	})
-	bubbleWith(t, func(o *httpapi.Options) { o.Auth = down }, func(w *world) {
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = down }, func(w *testAPI) {
 		w.want(503, "GET", "/v2/pods", "")
 	})
 	wild := authFunc(func(context.Context, string) (httpapi.Identity, error) { panic("wild") })
-	bubbleWith(t, func(o *httpapi.Options) { o.Auth = wild }, func(w *world) {
+	bubbleWith(t, func(o *httpapi.Options) { o.Auth = wild }, func(w *testAPI) {
 		w.want(500, "GET", "/v2/pods", "")
 	})
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // levelOf is HIGH from half of what there is, MEDIUM from a fifth.
-func levelOf(list []pods.Supply) level {
+func levelOf(list []pods.HostCapacity) level {
 	free, total := 0, 0
 	for _, s := range list {
 		free, total = free+s.Free, total+s.Total
@@ -60,7 +60,7 @@ type availabilityBody struct {
 type stockQuery struct {
 	asked     bool // nothing was asked otherwise
 	products  []string
-	demand    pods.Demand // without a type
+	demand    pods.Requirements // without a type
 	countries []string
 }
 
@@ -73,25 +73,25 @@ var (
 // stockQuery reads the parameters that products have in common, and refuses the others of
 // names without an include: they would change nothing.
 func (c *call) stockQuery(products []string, names ...string) (q stockQuery, err error) {
-	include, err := c.queryChoices("include", "AVAILABILITY")
+	include, err := querySome(c, "include", "AVAILABILITY")
 	if err != nil {
 		return q, err
 	}
-	if q.products, err = c.queryChoices("product", products...); err != nil {
+	if q.products, err = querySome(c, "product", products...); err != nil {
 		return q, err
 	}
 	q.asked = len(include) > 0
 	switch {
 	case q.asked && len(q.products) == 0:
-		return q, problem.New(problem.Malformed, "include=AVAILABILITY needs product: what is free differs by product")
+		return q, problem.New(problem.BadRequest, "include=AVAILABILITY needs product: what is free differs by product")
 	case q.asked:
 		return q, nil
 	case len(q.products) > 0:
-		return q, problem.New(problem.Malformed, "product is valid only with include=AVAILABILITY")
+		return q, problem.New(problem.BadRequest, "product is valid only with include=AVAILABILITY")
 	}
 	for _, n := range names {
-		if c.query(n) != "" {
-			return q, problem.Newf(problem.Malformed, "%s is valid only with include=AVAILABILITY", n)
+		if _, given := c.query(n); given {
+			return q, problem.Newf(problem.BadRequest, "%s is valid only with include=AVAILABILITY", n)
 		}
 	}
 	return q, nil
@@ -103,7 +103,7 @@ func (c *call) gpuQuery() (q stockQuery, err error) {
 	if err != nil {
 		return q, err
 	}
-	cloud, err := c.queryChoices("cloud", string(pods.Secure), string(pods.Community))
+	cloud, err := queryOneOf(c, "cloud", pods.DefaultCloud, pods.Secure, pods.Community)
 	if err != nil {
 		return q, err
 	}
@@ -117,12 +117,9 @@ func (c *call) gpuQuery() (q stockQuery, err error) {
 	}
 	q, err = c.stockQuery([]string{"POD", "CLUSTER", "SERVERLESS"}, "count", "cloud", "countryCodes", "cudaVersions", "minCudaVersion")
 	q.countries = countries
-	q.demand = pods.Demand{Count: count, Cloud: pods.DefaultCloud, CUDA: cuda}
-	if len(cloud) > 0 {
-		q.demand.Cloud = pods.Cloud(cloud[0])
-	}
+	q.demand = pods.Requirements{Count: count, Cloud: cloud, CUDA: cuda}
 	if err == nil && len(cuda.Allowed) > 0 && cuda.Min != "" {
-		err = problem.New(problem.Malformed, "cudaVersions and minCudaVersion exclude each other")
+		err = problem.New(problem.BadRequest, "cudaVersions and minCudaVersion exclude each other")
 	}
 	return q, err
 }
@@ -131,13 +128,16 @@ func (c *call) cudaQuery() (v pods.CUDAVersions, err error) {
 	if v.Allowed, err = c.queryMatches("cudaVersions", exactCUDA, "major.minor each"); err != nil {
 		return v, err
 	}
-	v.Min = c.query("minCudaVersion")
-	if v.Min != "" && !atLeastCUDA.MatchString(v.Min) {
+	least, given := c.query("minCudaVersion")
+	switch {
+	case !given:
+		return v, nil
+	case !atLeastCUDA.MatchString(least):
 		return v, problem.New(problem.Invalid, "minCudaVersion must be major or major.minor")
+	case !strings.Contains(least, "."):
+		least += ".0" // any release of that major
 	}
-	if v.Min != "" && !strings.Contains(v.Min, ".") {
-		v.Min += ".0" // any release of that major
-	}
+	v.Min = least
 	return v, nil
 }
 
@@ -151,65 +151,30 @@ func (c *call) cpuQuery() (q stockQuery, err error) {
 		return q, problem.New(problem.Invalid, "vcpuCount must be a power of two")
 	}
 	q, err = c.stockQuery([]string{"POD", "SERVERLESS"}, "vcpuCount")
-	q.demand = pods.Demand{VCPU: vcpus, Cloud: pods.DefaultCloud}
+	q.demand = pods.Requirements{VCPU: vcpus, Cloud: pods.DefaultCloud}
 	return q, err
-}
-
-// queryChoices is a list of some of these values.
-func (c *call) queryChoices(name string, values ...string) ([]string, error) {
-	list := c.queryList(name)
-	for _, s := range list {
-		if !slices.Contains(values, s) {
-			return nil, problem.Newf(problem.Invalid, "%s must be one of %s", name, strings.Join(values, ", "))
-		}
-	}
-	return list, nil
-}
-
-// querySet is a list of some of the values of a closed set.
-func querySet[S ~string](c *call, name string, set []S) (list []S, err error) {
-	values := make([]string, len(set))
-	for i, s := range set {
-		values[i] = string(s)
-	}
-	given, err := c.queryChoices(name, values...)
-	for _, s := range given {
-		list = append(list, S(s))
-	}
-	return list, err
-}
-
-// queryMatches is a list of values of one form, which want names.
-func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]string, error) {
-	list := c.queryList(name)
-	for _, s := range list {
-		if !form.MatchString(s) {
-			return nil, problem.Newf(problem.Invalid, "%s must be a list of %s: %.100q is not", name, want, s)
-		}
-	}
-	return list, nil
 }
 
 // supply is what the hosts have for q, of a GPU type or CPU flavor that its demand names.
 // Clusters are not offered, and workers only where a type is in a pool.
-func (c *call) supply(q stockQuery, workers bool) ([]pods.Supply, error) {
+func (c *call) supply(q stockQuery, workers bool) ([]pods.HostCapacity, error) {
 	if !slices.Contains(q.products, "POD") && (!workers || !slices.Contains(q.products, "SERVERLESS")) {
 		return nil, nil
 	}
-	list, err := c.Pods.Supply(c.r.Context(), q.demand)
+	list, err := c.Pods.Capacity(c.r.Context(), q.demand)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list, func(s pods.Supply) bool {
+	return slices.DeleteFunc(list, func(s pods.HostCapacity) bool {
 		d, _ := c.Pods.Catalog().DataCenter(s.DataCenter)
 		return len(q.countries) > 0 && !slices.Contains(q.countries, d.Country)
 	}), nil
 }
 
 // availabilityOf sums a supply up.
-func (c *call) availabilityOf(list []pods.Supply) availabilityBody {
+func (c *call) availabilityOf(list []pods.HostCapacity) availabilityBody {
 	b := availabilityBody{Availability: levelOf(list)}
-	places := make(map[string][]pods.Supply)
+	places := make(map[string][]pods.HostCapacity)
 	versions := make(map[string]bool)
 	for _, s := range list {
 		places[s.DataCenter] = append(places[s.DataCenter], s)
@@ -229,36 +194,36 @@ func (c *call) availabilityOf(list []pods.Supply) availabilityBody {
 	return b
 }
 
-// stockAt is what each data center has: of what is listed there, how available it is.
-type stockAt map[string][]stockBody
+// stockByDataCenter is what each data center has: of what is listed there, how available it is.
+type stockByDataCenter map[string][]stockBody
 
 // gpuStock and cpuStock look at every type once.
-func (c *call) gpuStock() (stockAt, error) {
-	at := make(stockAt)
+func (c *call) gpuStock() (stockByDataCenter, error) {
+	at := make(stockByDataCenter)
 	for _, g := range c.Pods.Catalog().GPUs {
-		if err := c.stock(at, g.ID, g.Name, pods.Demand{GPU: g.ID, Count: 1}); err != nil {
+		if err := c.stock(at, g.ID, g.Name, pods.Requirements{GPU: g.ID, Count: 1}); err != nil {
 			return nil, err
 		}
 	}
 	return at, nil
 }
 
-func (c *call) cpuStock() (stockAt, error) {
-	at := make(stockAt)
+func (c *call) cpuStock() (stockByDataCenter, error) {
+	at := make(stockByDataCenter)
 	for _, f := range c.Pods.Catalog().CPUs {
-		if err := c.stock(at, f.ID, f.Name, pods.Demand{CPU: f.ID, VCPU: f.VCPU.Min}); err != nil {
+		if err := c.stock(at, f.ID, f.Name, pods.Requirements{CPU: f.ID, VCPU: f.VCPU.Min}); err != nil {
 			return nil, err
 		}
 	}
 	return at, nil
 }
 
-func (c *call) stock(at stockAt, id, name string, d pods.Demand) error {
-	list, err := c.Pods.Supply(c.r.Context(), d)
+func (c *call) stock(at stockByDataCenter, id, name string, d pods.Requirements) error {
+	list, err := c.Pods.Capacity(c.r.Context(), d)
 	if err != nil {
 		return err
 	}
-	places := make(map[string][]pods.Supply)
+	places := make(map[string][]pods.HostCapacity)
 	for _, s := range list {
 		places[s.DataCenter] = append(places[s.DataCenter], s)
 	}
@@ -270,8 +235,8 @@ func (c *call) stock(at stockAt, id, name string, d pods.Demand) error {
 
 // dataCenterStock reads the expansions of data centers and what they add; nil where one
 // was not asked for.
-func (c *call) dataCenterStock() (gpus, cpus stockAt, err error) {
-	include, err := c.queryChoices("include", "GPU_AVAILABILITY", "CPU_AVAILABILITY")
+func (c *call) dataCenterStock() (gpus, cpus stockByDataCenter, err error) {
+	include, err := querySome(c, "include", "GPU_AVAILABILITY", "CPU_AVAILABILITY")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -287,7 +252,7 @@ func (c *call) dataCenterStock() (gpus, cpus stockAt, err error) {
 }
 
 // inCountries reports whether a data center of these countries has a type at all.
-func inCountries(list []pods.Supply, countries []string) bool {
+func inCountries(list []pods.HostCapacity, countries []string) bool {
 	return len(countries) == 0 || len(list) > 0
 }
 
@@ -310,7 +275,7 @@ func (c *call) cpu(f catalog.CPUFlavor, q stockQuery) (b cpuTypeBody, keep bool,
 		return b, true, nil
 	}
 	q.demand.CPU = f.ID
-	var list []pods.Supply
+	var list []pods.HostCapacity
 	if q.demand.VCPU <= f.VCPU.Max { // no machine of the flavor is larger
 		list, err = c.supply(q, true)
 	}

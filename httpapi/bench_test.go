@@ -35,7 +35,7 @@ const benchAnswer = `{"delayTime":0,"executionTime":0,"id":"sync-c6c150a9-1252-4
 // finished, answered. Compare its requests a second with those of BenchmarkBare in the
 // same run.
 func BenchmarkRunSync(b *testing.B) {
-	eps := endpoints(b)
+	eps := newEndpoints(b)
 	jobs := serverless.New(memory.NewJobs(), eps, nil)
 	run(b, jobs.Run)
 	run(b, func(ctx context.Context) error {

@@ -6,30 +6,19 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/billing"
-	"github.com/podyard/podyard/problem"
 )
 
-var errNoEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
-
-// billingRoutes serves what was used. Parts that have no records are said to be not
-// offered: a list without records would say that nothing was used.
-func (x *area) billingRoutes() {
-	get := func(do func(*call) error) map[string]operation {
-		return map[string]operation{http.MethodGet: {access: podsRead, do: do}}
+// billing reads a query and adds up. filter is the parameter that narrows it to one thing; a
+// query of everything has none.
+func (c *call) billing(kind pods.UsageKind, filter string) (r billing.Report, err error) {
+	q := billing.Query{Kind: kind}
+	if q.Size, err = queryOneOf(c, "bucketSize", billing.Day, billing.Hour, billing.Day, billing.Week, billing.Month, billing.Year); err != nil {
+		return r, err
 	}
-	x.handle("/v2/billing", get(allBilling))
-	x.handle("/v2/billing/pods", get(podBilling))
-	x.handle("/v2/billing/network-volumes", get(volumeBilling))
-	x.handle("/v2/billing/serverless", get(serverlessBilling))
-	x.handle("/v2/billing/endpoints", get(func(*call) error { return errNoEndpoints }))
-	x.handle("/v2/billing/clusters", get(func(*call) error { return errNoClusters }))
-}
-
-// billing reads a query and adds up.
-func (c *call) billing(kind pods.UseKind, filter string) (r billing.Report, err error) {
-	q := billing.Query{Kind: kind, Size: billing.BucketSize(c.query("bucketSize"))}
 	if filter != "" {
-		q.ID = c.query(filter)
+		if q.ID, err = c.queryText(filter); err != nil {
+			return r, err
+		}
 	}
 	if q.Start, err = c.queryTime("startTime"); err != nil {
 		return r, err
@@ -40,24 +29,11 @@ func (c *call) billing(kind pods.UseKind, filter string) (r billing.Report, err 
 	if q.LastN, err = c.queryInt("lastN", 0, 1, billing.MaxBuckets); err != nil {
 		return r, err
 	}
-	sources := []billing.Source{c.Pods}
+	sources := []billing.UsageSource{c.Pods}
 	if c.Volumes != nil {
 		sources = append(sources, c.Volumes)
 	}
 	return c.Billing.Report(c.r.Context(), c.id.User, q, sources...)
-}
-
-// queryTime is an instant, zero when it is absent.
-func (c *call) queryTime(name string) (time.Time, error) {
-	s := c.query(name)
-	if s == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return t, problem.Newf(problem.Invalid, "%s must be a time as in RFC 3339", name)
-	}
-	return t, nil
 }
 
 type rangeBody struct {
@@ -89,12 +65,13 @@ type billingSummary struct {
 
 // report answers with the records of one kind, which the parameter filter may narrow to
 // one thing.
-func report[R, M any](c *call, kind pods.UseKind, filter string, record func(billing.Record) R, metadata func(billingSummary) M) error {
+func report[R, M any](c *call, kind pods.UsageKind, filter string, record func(billing.Record) R, metadata func(billingSummary) M) error {
 	r, err := c.billing(kind, filter)
 	if err != nil {
 		return err
 	}
-	s := billingSummary{query: queryOf(r), id: orNull(c.query(filter)), records: len(r.Records)}
+	id, _ := c.query(filter)
+	s := billingSummary{query: queryOf(r), id: orNull(id), records: len(r.Records)}
 	s.total, s.unique = summed(r)
 	return writeJSON(c.w, http.StatusOK, billingBody[R, M]{bodies(r.Records, record, all), metadata(s)})
 }
@@ -125,7 +102,7 @@ type podMetadata struct {
 }
 
 func podBilling(c *call) error {
-	return report(c, pods.PodUse, "podId",
+	return report(c, pods.PodUsage, "podId",
 		func(x billing.Record) podRecordBody {
 			return podRecordBody{rangeOf(x.Start, x.End), podAmountsOf(x.Amounts), x.ID}
 		},
@@ -158,7 +135,7 @@ type serverlessMetadata struct {
 }
 
 func serverlessBilling(c *call) error {
-	return report(c, pods.WorkerUse, "serverlessId",
+	return report(c, pods.WorkerUsage, "serverlessId",
 		func(x billing.Record) serverlessRecordBody {
 			return serverlessRecordBody{rangeOf(x.Start, x.End), serverlessAmountsOf(x.Amounts), x.ID}
 		},
@@ -193,7 +170,7 @@ type volumeMetadata struct {
 }
 
 func volumeBilling(c *call) error {
-	return report(c, pods.VolumeUse, "networkVolumeId",
+	return report(c, pods.VolumeUsage, "networkVolumeId",
 		func(x billing.Record) volumeRecordBody {
 			return volumeRecordBody{rangeOf(x.Start, x.End), volumeAmountsOf(x.Amounts), x.ID}
 		},
@@ -222,11 +199,11 @@ type allAmounts struct {
 }
 
 func allAmountsOf(list []billing.Record) allAmounts {
-	sums := make(map[pods.UseKind]billing.Amounts)
+	sums := make(map[pods.UsageKind]billing.Amounts)
 	for _, x := range list {
 		sums[x.Kind] = sums[x.Kind].Add(x.Amounts)
 	}
-	pod, worker, volume := sums[pods.PodUse].Round(), sums[pods.WorkerUse].Round(), sums[pods.VolumeUse].Round()
+	pod, worker, volume := sums[pods.PodUsage].Round(), sums[pods.WorkerUsage].Round(), sums[pods.VolumeUsage].Round()
 	return allAmounts{
 		TotalAmount:  totalOf(pod.Add(worker).Add(volume)),
 		PodGPUAmount: pod.GPU, PodCPUAmount: pod.CPU, PodDiskAmount: pod.Disk,

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -13,38 +12,39 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Sizes of request bodies in bytes (section 8.2; decisions, row 10).
+// Sizes of request bodies in bytes (docs/interface.md 8.2; docs/decisions.md 10).
 const (
 	maxControlBody = 1 << 20
 	maxRunBody     = 10 << 20
 	maxSyncBody    = 20 << 20
 )
 
-// linger bounds how long a body that is too large is read on: a server that closes
-// early makes the client see a broken pipe instead of the answer.
-const linger = 2 * time.Second
+// drainTimeout bounds how long the server reads on in a body that is too large. If it closed
+// at once, the client would see a broken pipe instead of the answer.
+const drainTimeout = 2 * time.Second
 
-// slowest is how many bytes of a body have to arrive in a second.
-const slowest = 64 << 10
+// minBodyRate is how many bytes of a body have to arrive in a second.
+const minBodyRate = 64 << 10
 
-// limitBody sets when the body of r must have arrived. It is for all requests and not
-// only for those whose body matters: net/http reads on in a body before the answer to any
-// of them, without end.
+// limitBody sets when the body of r must have arrived. It applies to all requests, also to
+// those whose body is ignored: net/http reads on in the body before it answers, without a
+// limit of its own.
 func (a *api) limitBody(w http.ResponseWriter, r *http.Request) {
 	n := r.ContentLength
-	if n == 0 || a.late < 0 {
+	if n == 0 || a.bodyTimeout < 0 {
 		return
 	}
 	if n < 0 || n > maxSyncBody {
 		n = maxSyncBody
 	}
-	d := a.late + time.Duration(n)*time.Second/slowest
+	d := a.bodyTimeout + time.Duration(n)*time.Second/minBodyRate
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d)) // not every writer has deadlines
 }
 
-// arrived lets the connection wait for the next request, and see that the client is gone.
-func (c *call) arrived() {
-	if c.r.ContentLength != 0 && c.late >= 0 {
+// clearBodyDeadline ends the limit of limitBody, so that the connection can wait for the next
+// request and notices when the client leaves.
+func (c *call) clearBodyDeadline() {
+	if c.r.ContentLength != 0 && c.bodyTimeout >= 0 {
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 	}
 }
@@ -54,57 +54,75 @@ func (c *call) jsonBody() ([]byte, error) {
 	if t := c.r.Header.Get("Content-Type"); t != "" {
 		mt, _, err := mime.ParseMediaType(t)
 		if err != nil || mt != "application/json" && !(strings.HasPrefix(mt, "application/") && strings.HasSuffix(mt, "+json")) {
-			return nil, problem.Newf(problem.MediaType, "the body must be application/json")
+			return nil, problem.Newf(problem.UnsupportedMediaType, "the body must be application/json")
 		}
 	}
 	return c.body(maxControlBody)
 }
 
+// decoded reads a body of the control API with one of its decoders.
+func decoded[T any](c *call, decode func([]byte) (T, error)) (T, error) {
+	body, err := c.jsonBody()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return decode(body)
+}
+
+// jsonObject reads a body of the control API that is taken apart where it is read.
+func (c *call) jsonObject(faults *problem.Violations) (*object, error) {
+	body, err := c.jsonBody()
+	if err != nil {
+		return nil, err
+	}
+	return parse(body, strictThroughout, faults)
+}
+
 // body reads the whole body, at most limit bytes of it.
 func (c *call) body(limit int64) ([]byte, error) {
-	n := c.r.ContentLength
-	if n > limit {
-		// A client that asks first has sent nothing, and will not when it reads the answer.
-		if !strings.EqualFold(c.r.Header.Get("Expect"), "100-continue") {
-			c.drain(limit)
-		}
-		c.w.Header().Set("Connection", "close")
-		return nil, tooLarge(limit)
+	if c.r.ContentLength > limit {
+		return nil, c.tooLarge(limit)
 	}
-	var b []byte
-	var err error
-	if n >= 0 {
-		b = make([]byte, n)
-		_, err = io.ReadFull(c.r.Body, b)
-	} else {
-		b, err = io.ReadAll(io.LimitReader(c.r.Body, limit+1))
-		if int64(len(b)) > limit {
-			c.drain(limit)
-			c.w.Header().Set("Connection", "close")
-			return nil, tooLarge(limit)
-		}
-	}
+	b, err := readBody(c.r, limit)
 	switch {
+	case int64(len(b)) > limit:
+		return nil, c.tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// The deadline stays: net/http would wait for the rest of the body.
 		c.w.Header().Set("Connection", "close")
-		return nil, problem.Newf(problem.Late, "the body did not arrive in time")
+		return nil, problem.Newf(problem.RequestTimeout, "the body did not arrive in time")
 	case err != nil:
-		return nil, problem.Newf(problem.Malformed, "the body ended early")
+		return nil, problem.Newf(problem.BadRequest, "the body ended early")
 	}
-	c.arrived()
+	c.clearBodyDeadline()
 	return b, nil
 }
 
-func tooLarge(limit int64) error {
-	return problem.Newf(problem.TooLarge, "the body is larger than %d bytes (%s)", limit, megabytes(limit))
+// readBody reads a body that is as long as it says, which is at most limit, or one of unknown
+// length up to the first byte after limit.
+func readBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(io.LimitReader(r.Body, limit+1))
+	}
+	b := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, b)
+	return b, err
 }
 
-func megabytes(n int64) string { return fmt.Sprintf("%d MB", n>>20) }
+// tooLarge gives up on a body and on the connection.
+func (c *call) tooLarge(limit int64) error {
+	// A client that waits for permission has sent nothing, and sends nothing after a refusal.
+	if !strings.EqualFold(c.r.Header.Get("Expect"), "100-continue") {
+		c.drain(limit)
+	}
+	c.w.Header().Set("Connection", "close")
+	return problem.Newf(problem.TooLarge, "the body is larger than %d bytes (%d MB)", limit, limit>>20)
+}
 
-// drain reads on so that the client gets to read the answer. The deadline stays: the
+// drain reads on so that the client can read the answer. The deadline stays, because the
 // connection ends.
 func (c *call) drain(limit int64) {
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(linger)) // not every writer has deadlines; limit bounds it too
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(drainTimeout)) // not every writer has deadlines; limit bounds it too
 	_, _ = io.CopyN(io.Discard, c.r.Body, 2*limit)
 }

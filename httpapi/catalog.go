@@ -3,24 +3,10 @@ package httpapi
 import (
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 )
-
-// catalogRoutes serves what can be rented to any valid key.
-func (x *area) catalogRoutes() {
-	get := func(do func(*call) error) map[string]operation {
-		return map[string]operation{http.MethodGet: {do: do}}
-	}
-	x.handle("/v2/catalog/gpus", get(listGPUs))
-	x.handle("/v2/catalog/gpus/{id}", get(getGPU))
-	x.handle("/v2/catalog/cpus", get(listCPUs))
-	x.handle("/v2/catalog/cpus/{id}", get(getCPU))
-	x.handle("/v2/catalog/datacenters", get(listDataCenters))
-	x.handle("/v2/catalog/datacenters/{id}", get(getDataCenter))
-}
 
 type gpuTypeBody struct {
 	ID           string               `json:"id"`
@@ -176,7 +162,7 @@ func getCPU(c *call) error { return one(c, c.Pods.Catalog().CPU, c.cpuQuery, c.c
 
 // A dataCenterQuery is what is free where, and which data centers are listed.
 type dataCenterQuery struct {
-	gpus, cpus stockAt
+	gpus, cpus stockByDataCenter
 	keep       func(catalog.DataCenter) bool
 }
 
@@ -208,41 +194,45 @@ func getDataCenter(c *call) error {
 	return one(c, c.Pods.Catalog().DataCenter, c.dataCenterQuery, c.dataCenter)
 }
 
-// dataCenterFilter reads which data centers are listed: any of the
-// regions, all of the volume types and certifications. Certifications are what a catalog
-// says, so none is unknown.
+// certifications are those that can be asked for: the published ones, and what else the data
+// centers of this catalog have.
+func (c *call) certifications() []string {
+	list := catalog.Certifications()
+	for _, d := range c.Pods.Catalog().DataCenters {
+		for _, name := range d.Compliance {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// dataCenterFilter reads which data centers are listed: any of the regions, all of the
+// volume types and certifications.
 func (c *call) dataCenterFilter() (func(catalog.DataCenter) bool, error) {
-	regions, err := querySet(c, "regions", catalog.Regions())
+	regions, err := querySome(c, "regions", catalog.Regions()...)
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := querySet(c, "networkVolumeTypes", []catalog.VolumeType{catalog.Standard, catalog.HighPerformance})
+	volumes, err := querySome(c, "networkVolumeTypes", catalog.Standard, catalog.HighPerformance)
 	if err != nil {
 		return nil, err
 	}
-	compliance := c.queryList("compliance")
-	global := c.query("globalNetwork")
-	wanted, err := c.queryFlag("globalNetwork")
+	compliance, err := querySome(c, "compliance", c.certifications()...)
+	if err != nil {
+		return nil, err
+	}
+	_, filtered := c.query("globalNetwork")
+	global, err := c.queryFlag("globalNetwork")
 	if err != nil {
 		return nil, err
 	}
 	return func(d catalog.DataCenter) bool {
 		return (len(regions) == 0 || slices.Contains(regions, d.Region)) &&
-			(global == "" || d.GlobalNetwork == wanted) &&
+			(!filtered || d.GlobalNetwork == global) &&
 			containsAll(d.Compliance, compliance) && containsAll(d.Volumes, volumes)
 	}, nil
-}
-
-// queryList is a parameter that is given several times, or with commas.
-func (c *call) queryList(name string) (list []string) {
-	for _, v := range c.r.URL.Query()[name] {
-		for s := range strings.SplitSeq(v, ",") {
-			if s != "" {
-				list = append(list, s)
-			}
-		}
-	}
-	return list
 }
 
 func containsAll[S ~string](have, want []S) bool {

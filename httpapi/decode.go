@@ -14,23 +14,25 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// An object is a JSON object being taken apart. Every getter that finds a member of the
-// wrong type records a fault and answers as if the member were absent; unknown() records
-// the members that nobody asked for. So one pass finds everything that is wrong.
+// An object is a JSON object that a decoder reads member by member. A getter that finds a
+// member of the wrong type records a fault and answers as if the member were absent.
+// unknown records the members that no getter asked for. So one pass finds all faults.
 type object struct {
 	path    string
+	base    int64 // where it begins in the body, as far as that is known
 	faults  *problem.Violations
 	members []member
 	index   map[string]int // of the members by name, once there are many
 }
 
-// many is from how many members on they are looked up in an index: an object of a
+// indexThreshold is from how many members on they are looked up in an index: an object of a
 // megabyte must not take a minute.
-const many = 16
+const indexThreshold = 16
 
 type member struct {
 	name  string
 	value jsontext.Value
+	at    int64 // of value in what was read
 	taken bool
 }
 
@@ -38,17 +40,17 @@ type member struct {
 type strictness bool
 
 const (
-	// throughout refuses a name that occurs twice at any depth.
-	throughout strictness = true
-	// envelope refuses it at the top only: what is below belongs to somebody else.
-	envelope strictness = false
+	// strictThroughout refuses a name that occurs twice at any depth.
+	strictThroughout strictness = true
+	// strictEnvelope refuses it at the top only: what is below belongs to somebody else.
+	strictEnvelope strictness = false
 )
 
 // parse reads a body that is one JSON object. What does not parse is an error at once
 // (400), and so is a body that is JSON and no object (422).
 func parse(body []byte, how strictness, faults *problem.Violations) (*object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, problem.Newf(problem.Malformed, "the body is empty: it must be a JSON object")
+		return nil, problem.Newf(problem.BadRequest, "the body is empty: it must be a JSON object")
 	}
 	dec := decoder(body, how)
 	o := &object{faults: faults}
@@ -61,7 +63,7 @@ func parse(body []byte, how strictness, faults *problem.Violations) (*object, er
 		return nil, syntaxError(err)
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, problem.Newf(problem.Malformed, "the body is not JSON: there is something after its end, at byte %d", dec.InputOffset())
+		return nil, problem.Newf(problem.BadRequest, "the body is not JSON: there is something after its end, at byte %d", dec.InputOffset())
 	}
 	if !isObject { // nothing else can be said about it
 		faults.Add(problem.Invalid, "", "the body must be a JSON object")
@@ -74,8 +76,8 @@ func parse(body []byte, how strictness, faults *problem.Violations) (*object, er
 // character: in what belongs to somebody else it may be. Bytes that are no UTF-8 may not,
 // which parse has seen to when a piece of a body is read.
 func decoder(src []byte, how strictness) *jsontext.Decoder {
-	free := how == envelope && utf8.Valid(src)
-	return jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(how == envelope), jsontext.AllowInvalidUTF8(free))
+	free := how == strictEnvelope && utf8.Valid(src)
+	return jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(how == strictEnvelope), jsontext.AllowInvalidUTF8(free))
 }
 
 // read takes the members of the object that comes next in src, which dec reads. Their
@@ -85,20 +87,21 @@ func (o *object) read(dec *jsontext.Decoder, src []byte) error {
 		return syntaxError(err)
 	}
 	for dec.PeekKind() != '}' {
-		t, err := dec.ReadToken()
+		quoted, err := dec.ReadValue()
 		if err != nil {
 			return syntaxError(err)
 		}
-		name := t.String()
+		name := unquote(quoted)
 		if o.find(name) != nil {
-			return problem.Newf(problem.Malformed, "the body is not JSON: %q is there twice, at byte %d", name, dec.InputOffset())
+			return malformed("duplicate object member name", o.pointer(name), o.base+dec.InputOffset()-int64(len(quoted)))
 		}
 		v, err := dec.ReadValue()
 		if err != nil {
 			return syntaxError(err)
 		}
 		end := dec.InputOffset()
-		o.add(member{name: name, value: src[end-int64(len(v)) : end : end]})
+		at := end - int64(len(v))
+		o.add(member{name: name, value: src[at:end:end], at: at})
 	}
 	_, err := dec.ReadToken()
 	if err != nil {
@@ -107,33 +110,39 @@ func (o *object) read(dec *jsontext.Decoder, src []byte) error {
 	return nil
 }
 
-// maxPointer is how much is told of a place: a body that is too deep has ten thousand
-// names in it. The byte says the rest.
+// maxPointer bounds a JSON pointer in an error: that of a body that is too deep has ten
+// thousand names. The byte tells the place, too.
 const maxPointer = 200
 
 func syntaxError(err error) error {
 	var s *jsontext.SyntacticError
 	if !errors.As(err, &s) {
-		return problem.Newf(problem.Malformed, "the body is not JSON: it ends too early")
+		return problem.Newf(problem.BadRequest, "the body is not JSON: it ends too early")
 	}
-	if at := string(s.JSONPointer); at != "" {
-		if len(at) > maxPointer {
-			at = strings.ToValidUTF8(at[:maxPointer], "") + "..."
-		}
-		return problem.Newf(problem.Malformed, "the body is not JSON: %s at %s, byte %d", s.Err, at, s.ByteOffset)
+	return malformed(s.Err.Error(), string(s.JSONPointer), s.ByteOffset)
+}
+
+// malformed says what is wrong where: at a JSON pointer, which may be empty, and at a byte of
+// the body.
+func malformed(what, pointer string, at int64) error {
+	if pointer == "" {
+		return problem.Newf(problem.BadRequest, "the body is not JSON: %s at byte %d", what, at)
 	}
-	return problem.Newf(problem.Malformed, "the body is not JSON: %s at byte %d", s.Err, s.ByteOffset)
+	if len(pointer) > maxPointer {
+		pointer = strings.ToValidUTF8(pointer[:maxPointer], "") + "..."
+	}
+	return problem.Newf(problem.BadRequest, "the body is not JSON: %s at %s, byte %d", what, pointer, at)
 }
 
 func (o *object) add(m member) {
 	o.members = append(o.members, m)
 	switch n := len(o.members); {
-	case n == many:
-		o.index = make(map[string]int, 2*many)
+	case n == indexThreshold:
+		o.index = make(map[string]int, 2*indexThreshold)
 		for i := range o.members {
 			o.index[o.members[i].name] = i
 		}
-	case n > many:
+	case n > indexThreshold:
 		o.index[m.name] = n - 1
 	}
 }
@@ -159,7 +168,8 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 // pointer is the JSON pointer of a member.
 func (o *object) pointer(name string) string { return o.path + "/" + escape.Replace(name) }
 
-// take is the member's value if it is there and of one of the kinds, which want names.
+// take returns the member's value if it is there and of one of the kinds. want names the kinds
+// for the user.
 func (o *object) take(name, want string, kinds string) jsontext.Value {
 	m := o.find(name)
 	if m == nil {
@@ -203,7 +213,7 @@ func (o *object) text(name string) string {
 	return ""
 }
 
-func (o *object) flag(name string) *bool {
+func (o *object) boolean(name string) *bool {
 	v := o.take(name, "true or false", "tf")
 	if v == nil {
 		return nil
@@ -212,18 +222,18 @@ func (o *object) flag(name string) *bool {
 	return &b
 }
 
-// safe is the largest integer up to which all have a float64 of their own.
-const safe = 1 << 53
+// maxSafeInteger is the largest integer up to which all have a float64 of their own.
+const maxSafeInteger = 1 << 53
 
-// integer takes a number without a fraction, however it is written. One that is beyond
-// safe is safe: no bound of a field is that far.
+// integer takes a number without a fraction, in any notation. A number beyond safe counts as
+// safe: the bounds of all fields are below it.
 func (o *object) integer(name string) *int {
 	v := o.take(name, "an integer", "0")
 	if v == nil {
 		return nil
 	}
 	if n, err := strconv.Atoi(string(v)); err == nil {
-		n = max(min(n, safe), -safe)
+		n = max(min(n, maxSafeInteger), -maxSafeInteger)
 		return &n
 	}
 	f, err := strconv.ParseFloat(string(v), 64)
@@ -231,8 +241,16 @@ func (o *object) integer(name string) *int {
 		o.faults.Add(problem.Invalid, o.pointer(name), "must be an integer")
 		return nil
 	}
-	n := int(max(min(f, safe), -safe))
+	n := int(max(min(f, maxSafeInteger), -maxSafeInteger))
 	return &n
+}
+
+// number is integer for a field whose zero value means absent.
+func (o *object) number(name string) int {
+	if n := o.integer(name); n != nil {
+		return *n
+	}
+	return 0
 }
 
 // object takes a nested object.
@@ -247,8 +265,8 @@ func (o *object) object(name string) *object {
 // nested takes a value apart that is known to be an object and to parse.
 func (o *object) nested(name string, v jsontext.Value) *object {
 	sub := &object{path: o.pointer(name), faults: o.faults}
-	if err := sub.read(decoder(v, envelope), v); err != nil {
-		o.faults.Add(problem.Malformed, sub.path, "%s", problem.Of(err).Detail)
+	if err := sub.read(decoder(v, strictEnvelope), v); err != nil {
+		o.faults.Add(problem.BadRequest, sub.path, "%s", problem.Of(err).Detail)
 	}
 	return sub
 }
@@ -260,11 +278,8 @@ func (o *object) checkNames(name string) error {
 	if m == nil || m.value.Kind() != '{' {
 		return nil
 	}
-	sub := &object{}
-	if err := sub.read(decoder(m.value, envelope), m.value); err != nil {
-		return problem.Newf(problem.Malformed, "%s: %s", o.pointer(name), problem.Of(err).Detail)
-	}
-	return nil
+	sub := &object{path: o.pointer(name), base: m.at}
+	return sub.read(decoder(m.value, strictEnvelope), m.value)
 }
 
 // list takes an array apart; nil when it is absent.
@@ -274,7 +289,7 @@ func (o *object) list(name string) []jsontext.Value {
 		return nil
 	}
 	vs := []jsontext.Value{}
-	dec := decoder(v, envelope)
+	dec := decoder(v, strictEnvelope)
 	_, _ = dec.ReadToken() // it is known to parse
 	for dec.PeekKind() != ']' {
 		e, err := dec.ReadValue()
@@ -348,6 +363,22 @@ func (o *object) unknown() {
 	}
 }
 
+// without is the object as it was read, less the member.
+func (o *object) without(name string) []byte {
+	b := []byte{'{'}
+	for _, m := range o.members {
+		if m.name == name {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, m.name) // it was a name before
+		b = append(append(b, ':'), m.value...)
+	}
+	return append(b, '}')
+}
+
 // require records a fault when a member is absent.
 func (o *object) require(names ...string) {
 	for _, n := range names {
@@ -358,6 +389,9 @@ func (o *object) require(names ...string) {
 }
 
 func unquote(v jsontext.Value) string {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1])
+	}
 	b, _ := jsontext.AppendUnquote(nil, v) // it was parsed before: half a pair becomes U+FFFD
 	return string(b)
 }

@@ -34,7 +34,7 @@ func TestHugeBodiesAreTakenApartInTimeThatGrowsWithTheirSize(t *testing.T) {
 			return err
 		},
 		"a run with many members": func() error {
-			_, err := parse([]byte(`{"input":{}`+members.String()+`}`), envelope, &problem.Violations{})
+			_, err := parse([]byte(`{"input":{}`+members.String()+`}`), strictEnvelope, &problem.Violations{})
 			return err
 		},
 	} {
@@ -49,12 +49,12 @@ func TestHugeBodiesAreTakenApartInTimeThatGrowsWithTheirSize(t *testing.T) {
 }
 
 func TestMembersAreFoundHoweverManyThereAre(t *testing.T) {
-	for n := range 3 * many {
+	for n := range 3 * indexThreshold {
 		var b strings.Builder
 		for i := range n {
 			fmt.Fprintf(&b, `"m%d":%d,`, i, i)
 		}
-		o, err := parse([]byte("{"+b.String()+`"last":"x"}`), envelope, &problem.Violations{})
+		o, err := parse([]byte("{"+b.String()+`"last":"x"}`), strictEnvelope, &problem.Violations{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestMembersAreFoundHoweverManyThereAre(t *testing.T) {
 		}
 		for i := range n {
 			twice := fmt.Sprintf(`{%s"m%d":0}`, b.String(), i)
-			if _, err := parse([]byte(twice), envelope, &problem.Violations{}); problem.KindOf(err) != problem.Malformed {
+			if _, err := parse([]byte(twice), strictEnvelope, &problem.Violations{}); problem.KindOf(err) != problem.BadRequest {
 				t.Errorf("of %d members m%d is there twice, which is answered with %v", n, i, err)
 			}
 		}
@@ -103,10 +103,10 @@ func heap() int64 {
 func TestLinesOfOneInstantComeSourceBySource(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := []logLine{
-		{pods.Line{At: at, Seq: 8}, pods.Container},
-		{pods.Line{At: at, Seq: 9}, pods.Container},
-		{pods.Line{At: at, Seq: 1}, pods.System},
-		{pods.Line{At: at.Add(1), Seq: 1}, pods.Container},
+		{pods.LogLine{At: at, Seq: 8}, pods.ContainerLog},
+		{pods.LogLine{At: at, Seq: 9}, pods.ContainerLog},
+		{pods.LogLine{At: at, Seq: 1}, pods.SystemLog},
+		{pods.LogLine{At: at.Add(1), Seq: 1}, pods.ContainerLog},
 	}
 	for i, l := range want {
 		for j, m := range want {

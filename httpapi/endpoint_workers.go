@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 // A workerBody is a worker on the wire.
@@ -114,29 +115,34 @@ func listReleases(c *call) error {
 		return err
 	}
 	running := map[int]int{}
-	r := rolloutBody{WorkersTotal: len(list)}
 	for i := range list {
 		running[list[i].Release]++
-		switch {
-		case isStale(&list[i], e):
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		EndpointVersion *int          `json:"endpointVersion"`
+		Rollout         rolloutBody   `json:"rollout"`
+		Releases        []releaseBody `json:"releases"`
+	}{orNone(e.Version), rolloutOf(list, e), releasesOf(e, running)})
+}
+
+func rolloutOf(list []serverless.WorkerInfo, e *serverless.Endpoint) rolloutBody {
+	r := rolloutBody{WorkersTotal: len(list)}
+	for i := range list {
+		if isStale(&list[i], e) {
 			r.InProgress = true
-		default:
+		} else {
 			r.WorkersOnLatest++
 		}
 	}
 	if len(list) > 0 {
 		r.PercentOnLatest = 100 * r.WorkersOnLatest / len(list)
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		EndpointVersion *int          `json:"endpointVersion"`
-		Rollout         rolloutBody   `json:"rollout"`
-		Releases        []releaseBody `json:"releases"`
-	}{orNone(e.Version), r, releasesOf(e, running)})
+	return r
 }
 
 // workerLogs streams the log of a worker until it is gone or the client leaves. What
 // workers of a shared endpoint write may be about anybody's jobs: it takes the permission
-// that shows everybody's requests (decisions, row 13).
+// that shows everybody's requests (docs/decisions.md 13).
 func workerLogs(c *call) error {
 	e, err := c.endpoint()
 	if err != nil {
@@ -145,15 +151,15 @@ func workerLogs(c *call) error {
 	if e.Owner == "" && !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
 		return errForbidden
 	}
-	read := func(ctx context.Context, q pods.LogQuery) (iter.Seq2[serverless.LogLine, error], error) {
-		return c.Jobs.WorkerLog(ctx, e.ID, serverless.WorkerID(c.r.PathValue("worker")), serverless.LogQuery(q))
+	read := func(ctx context.Context, q pods.LogQuery) (iter.Seq2[fleet.LogLine, error], error) {
+		return c.Jobs.WorkerLog(ctx, e.ID, serverless.WorkerID(c.r.PathValue("worker")), fleet.LogQuery(q))
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	if _, err := read(ctx, pods.LogQuery{}); err != nil {
 		return err
 	}
-	return c.streamLog(func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error) {
+	return c.streamLog(func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error) {
 		seq, err := read(ctx, q)
 		if err != nil {
 			return nil, err
@@ -164,13 +170,13 @@ func workerLogs(c *call) error {
 
 // linesOf is a worker's log as one source of a stream. All that a worker writes is its
 // container's: the other source has no line, and ends when the first does.
-func linesOf(seq iter.Seq2[serverless.LogLine, error], src pods.Source) iter.Seq2[pods.Line, error] {
-	return func(yield func(pods.Line, error) bool) {
+func linesOf(seq iter.Seq2[fleet.LogLine, error], src pods.LogSource) iter.Seq2[pods.LogLine, error] {
+	return func(yield func(pods.LogLine, error) bool) {
 		for l, err := range seq {
-			if src == pods.System && err == nil {
+			if src == pods.SystemLog && err == nil {
 				continue
 			}
-			if !yield(pods.Line(l), err) {
+			if !yield(pods.LogLine(l), err) {
 				return
 			}
 		}
@@ -188,6 +194,17 @@ type decisionBody struct {
 	Next   *wireTime             `json:"next"`
 }
 
+func decisionOf(d fleet.Decision) decisionBody {
+	b := decisionBody{
+		At: wireTime(d.At.Time()), Want: d.Want, Start: d.Start, Stop: orEmpty(d.Stop), Drain: orEmpty(d.Drain), Reason: d.Reason,
+	}
+	if d.Next != 0 {
+		t := wireTime(d.Next.Time())
+		b.Next = &t
+	}
+	return b
+}
+
 // listDecisions says, newest first, what the scaler decided of an endpoint; with jobId,
 // what a job of the caller waits for.
 func listDecisions(c *call) error {
@@ -195,35 +212,31 @@ func listDecisions(c *call) error {
 	if err != nil {
 		return err
 	}
-	if id := c.query("jobId"); id != "" {
-		why, err := c.Jobs.Why(c.r.Context(), c.id.User, serverless.Ref{Endpoint: e.ID, ID: serverless.JobID(id)})
-		if err != nil {
-			return err
-		}
-		return writeJSON(c.w, http.StatusOK, struct {
-			Why string `json:"why"`
-		}{why})
+	id, err := c.queryText("jobId")
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		return c.why(serverless.Ref{Endpoint: e.ID, ID: serverless.JobID(id)})
 	}
 	list, err := c.Jobs.Decisions(c.r.Context(), e.ID)
 	if err != nil {
 		return err
 	}
-	body := struct {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return writeJSON(c.w, http.StatusOK, struct {
 		Decisions []decisionBody `json:"decisions"`
-	}{make([]decisionBody, 0, len(list))}
-	for _, d := range slices.Backward(list) {
-		b := decisionBody{At: wireTime(d.At.Time()), Want: d.Want, Start: d.Start, Stop: d.Stop, Drain: d.Drain, Reason: d.Reason}
-		if b.Stop == nil {
-			b.Stop = []serverless.WorkerID{}
-		}
-		if b.Drain == nil {
-			b.Drain = []serverless.WorkerID{}
-		}
-		if d.Next != 0 {
-			t := wireTime(d.Next.Time())
-			b.Next = &t
-		}
-		body.Decisions = append(body.Decisions, b)
+	}{bodies(list, decisionOf, all)})
+}
+
+// why answers with what a job waits for.
+func (c *call) why(ref serverless.Ref) error {
+	why, err := c.Jobs.Why(c.r.Context(), c.id.User, ref)
+	if err != nil {
+		return err
 	}
-	return writeJSON(c.w, http.StatusOK, body)
+	return writeJSON(c.w, http.StatusOK, struct {
+		Why string `json:"why"`
+	}{why})
 }

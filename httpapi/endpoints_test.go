@@ -22,6 +22,8 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 // Keys of the worlds with endpoints.
@@ -39,10 +41,10 @@ func endpointKeys(now func() time.Time) []httpapi.Key {
 	)
 }
 
-// stock is what workers of these tests can run on.
-type stock struct{}
+// testCatalog is what workers of these tests can run on.
+type testCatalog struct{}
 
-func (stock) Flavor(id string, vcpus int) (int, bool) {
+func (testCatalog) Flavor(id string, vcpus int) (int, bool) {
 	if id != "cpu5c" {
 		return 0, false
 	}
@@ -52,20 +54,20 @@ func (stock) Flavor(id string, vcpus int) (int, bool) {
 	return 2 * vcpus, true
 }
 
-func (stock) Pool(id string) []string {
+func (testCatalog) Pool(id string) []string {
 	return map[string][]string{"ADA_24": {"RTX 4090"}, "ADA_48": {"L40", "L40S"}}[id]
 }
 
-func (stock) DataCenter(id string) bool { return id == "US-KS-2" }
+func (testCatalog) DataCenter(id string) bool { return id == "US-KS-2" }
 
-// A receiver is a Sender whose addressees answer with the statuses it is told, and then
+// A scriptedSender is a Sender whose addressees answer with the statuses it is told, and then
 // with 200.
-type receiver struct {
+type scriptedSender struct {
 	mu       sync.Mutex
 	statuses []int
 }
 
-func (r *receiver) Send(context.Context, *serverless.Delivery) (int, error) {
+func (r *scriptedSender) Send(context.Context, *serverless.Delivery) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.statuses) == 0 {
@@ -82,19 +84,19 @@ func (r *receiver) Send(context.Context, *serverless.Delivery) (int, error) {
 // withEndpoints runs f with a world whose time is the bubble's and whose jobs service has
 // a catalog, registries and a receiver of webhooks that fails at first. The endpoint
 // shared is declared, echo has a worker.
-func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options), f func(w *world)) {
+func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options), f func(w *testAPI)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		plain := newWorld(t, nil)
-		w := &world{t: t, services: plain.services, options: plain.options, pods: plain.pods}
+		plain := newTestAPI(t, nil)
+		w := &testAPI{t: t, services: plain.services, options: plain.options, pods: plain.pods}
 		options := &serverless.Options{
 			Meter: podfleet.Meter(catalog.Sample(), w.services.Billing),
-			Rand:  rand.NewChaCha8([32]byte{4}), Catalog: stock{}, Registries: w.services.Registries, Templates: podfleet.Templates(w.services.Templates), Sender: &receiver{statuses: []int{500, 0}},
+			Rand:  rand.NewChaCha8([32]byte{4}), Catalog: testCatalog{}, Registries: w.services.Registries, Templates: podfleet.Templates(w.services.Templates), Sender: &scriptedSender{statuses: []int{500, 0}},
 		}
 		if set != nil {
 			set(options, &w.options)
 		}
-		w.jobs = serverless.New(memory.NewJobs(), endpoints(t), options)
+		w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), options)
 		known, err := httpapi.NewKeys(endpointKeys(time.Now), time.Now)
 		if err != nil {
 			t.Fatal(err)
@@ -102,10 +104,10 @@ func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options)
 		w.services.Jobs, w.options.Auth = w.jobs, known
 		w.handler = httpapi.New(w.services, &w.options)
 		name, image := "shared", "org/shared:1"
-		if _, err := w.jobs.DeclareEndpoint(t.Context(), "shared", serverless.CreateEndpointRequest{
-			Type: serverless.QueueType, EndpointSettings: serverless.EndpointSettings{
-				Name: &name, Image: &image, CPU: []serverless.CPUSettings{{ID: "cpu5c", VCPU: 2}}, Env: map[string]string{"TOKEN": "s3cret"},
-				Scaling: &serverless.Scaling{Type: serverless.QueueDelay, Delay: time.Second},
+		if _, err := w.jobs.DeclareEndpoint(t.Context(), "shared", endpoints.CreateRequest{
+			Type: endpoints.QueueType, Settings: endpoints.Settings{
+				Name: &name, Image: &image, CPU: []endpoints.CPUSettings{{ID: "cpu5c", VCPU: 2}}, Env: map[string]string{"TOKEN": "s3cret"},
+				Scaling: &endpoints.Scaling{Type: endpoints.QueueDelay, Delay: time.Second},
 			},
 		}); err != nil {
 			t.Fatal(err)
@@ -144,7 +146,7 @@ func (a answer) member(t *testing.T, path ...string) any {
 
 func TestWireOfEndpoints(t *testing.T) {
 	var got strings.Builder
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		w.transcript = &got
 		w.want(200, "GET", "/v2/serverless", "", as(readsEndpoints))
 		id := w.want(201, "POST", "/v2/serverless", gpuEndpoint, as(alicesEndpoints)).field("id")
@@ -173,7 +175,7 @@ func TestWireOfEndpoints(t *testing.T) {
 }
 
 func TestEndpointTakesJobsAtOnceAndOnlyItsOwners(t *testing.T) {
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/serverless", cpuEndpoint, as(alicesEndpoints)).field("id")
 		job := w.want(200, "POST", "/v2/"+id+"/run", `{"input":{}}`, as(alicesEndpoints)).field("id")
 		for _, path := range []string{"/run", "/runsync", "/status/" + job, "/cancel/" + job, "/purge-queue", "/retry/" + job} {
@@ -196,7 +198,7 @@ func TestRequestURLsBeginWithThePublicURL(t *testing.T) {
 		"https://api.example.com/": "https://api.example.com/v2/shared/status/{job_id}",
 		"https://example.com/gpu":  "https://example.com/gpu/v2/shared/status/{job_id}",
 	} {
-		withEndpoints(t, func(_ *serverless.Options, o *httpapi.Options) { o.PublicURL = base }, func(w *world) {
+		withEndpoints(t, func(_ *serverless.Options, o *httpapi.Options) { o.PublicURL = base }, func(w *testAPI) {
 			a := w.want(200, "GET", "/v2/serverless/shared", "", as(readsEndpoints))
 			if got := a.member(t, "requestUrls", "status"); got != want {
 				t.Errorf("with the public URL %q the address is %v, want %s", base, got, want)
@@ -206,7 +208,7 @@ func TestRequestURLsBeginWithThePublicURL(t *testing.T) {
 }
 
 func TestScopesOfEndpoints(t *testing.T) {
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/serverless", cpuEndpoint, as(alicesEndpoints)).field("id")
 		at := "/v2/serverless/" + id
 		for _, r := range []string{"GET /v2/serverless", "GET " + at, "GET " + at + "/releases", "GET " + at + "/workers", "GET " + at + "/decisions"} {
@@ -241,7 +243,7 @@ func endpointRefusals() []refusal {
 		{"POST /v2/serverless", "[]", 422, "the body must be a JSON object", nil},
 		{"POST /v2/serverless", `{"name":"a","name":"b"}`, 400, "the body is not JSON: duplicate object member name at /name, byte 12", nil},
 		{"POST /v2/serverless", "x", 415, "the body must be application/json", []string{"Content-Type: text/plain"}},
-		{"POST /v2/serverless", "{}", 422, "/name: is required and must not be empty | /type: is required | /image: is required and must not be empty | /scaling: is required", nil},
+		{"POST /v2/serverless", "{}", 422, "/name: is required | /type: is required | /image: is required | /scaling: is required", nil},
 		{"POST /v2/serverless", "{}", 403, "access denied", reader},
 		{"POST /v2/serverless", `{` + valid + `,"templateId":1,"locked":true,"mounts":{}}`, 422, "/templateId: must be a string | /locked: unknown property | /mounts: unknown property", nil},
 		{"POST /v2/serverless", `{"name":1,"type":2,"image":3,"gpu":4,"cpu":5,"args":6,"disk":"7","ports":8,"env":9,"registry":10,"workers":11,"scaling":12,"dataCenterIds":13,"networkVolumes":14,"timeout":"15","flashboot":16}`, 422,
@@ -251,7 +253,7 @@ func endpointRefusals() []refusal {
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, 400, "exactly one of gpu and cpu must be set", nil},
 		{"POST /v2/serverless", `{` + valid + `,"gpu":{"pools":["ADA_24"]}}`, 400, "exactly one of gpu and cpu must be set", nil},
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","cpu":[1,{},{"id":"cpu5c","vcpuCount":3,"memory":1},{"id":"cpu9","vcpuCount":2},{"id":"cpu5c","vcpuCount":16}],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, 422,
-			`/cpu/0: must be an object | /cpu/1/id: is required | /cpu/1/vcpuCount: is required | /cpu/2/memory: unknown property | /cpu/2/vcpuCount: is required and must be a power of two, at least 2 | /cpu/3/id: unknown CPU flavor "cpu9" | /cpu/4/vcpuCount: flavor cpu5c does not have 16 vCPUs`, nil},
+			`/cpu/0: must be an object | /cpu/1/id: is required | /cpu/1/vcpuCount: is required | /cpu/2/memory: unknown property | /cpu/2/vcpuCount: must be a power of two, at least 2 | /cpu/3/id: unknown CPU flavor "cpu9" | /cpu/4/vcpuCount: flavor cpu5c does not have 16 vCPUs`, nil},
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2},{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, 422, "/cpu/1: cpu5c with 2 vCPUs is listed twice", nil},
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","cpu":[],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, 422, "/cpu: must have at least 1 entry", nil},
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","gpu":{"pools":[],"id":"L40"},"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, 422, "/gpu/id: unknown property | /gpu/pools: must have at least 1 entry", nil},
@@ -270,6 +272,8 @@ func endpointRefusals() []refusal {
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"LOAD","queueDelay":4,"value":1}}`, 422, "/scaling/value: unknown property | /scaling/type: must be one of QUEUE_DELAY, REQUEST_COUNT", nil},
 		{"POST /v2/serverless", `{` + valid + `,"workers":{"min":-1,"max":1.5,"idleTimeout":0,"spare":1}}`, 422, "/workers/spare: unknown property | /workers/min: must be from 0 to 1000 | /workers/max: must be an integer | /workers/idleTimeout: must be from 1 to 3600 seconds", nil},
 		{"POST /v2/serverless", `{` + valid + `,"workers":{"min":1e300,"max":99999999999999999999,"idleTimeout":1e300}}`, 422, "/workers/min: must be from 0 to 1000 | /workers/max: must be from 0 to 1000 | /workers/idleTimeout: must be from 1 to 3600 seconds", nil},
+		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","gpu":{"pools":["ADA_24"],"count":1e30},"scaling":{"type":"REQUEST_COUNT","requestCount":1e30}}`, 422, "/gpu/count: must be at most 2147483647 | /scaling/requestCount: must be at most 2147483647", nil},
+		{"POST /v2/serverless", `{"name":"","type":"","image":"","cpu":[{"id":"","vcpuCount":1e30}],"scaling":{"type":""}}`, 422, "/name: must not be empty | /type: must be one of QUEUE, LOAD_BALANCER | /image: must not be empty | /cpu/0/id: must not be empty | /cpu/0/vcpuCount: must be at most 2147483647 | /scaling/type: must be one of QUEUE_DELAY, REQUEST_COUNT", nil},
 		{"POST /v2/serverless", `{` + valid + `,"workers":{"min":4}}`, 400, "/workers/min: min, 4, must not be above max, 3", nil},
 		{"POST /v2/serverless", `{"name":"n","type":"QUEUE","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2}],"workers":{"idleTimeout":5},"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`, 400, "/workers/idleTimeout: does not apply to an endpoint that scales by REQUEST_COUNT", nil},
 		{"POST /v2/serverless", `{` + valid + `,"timeout":4999,"flashboot":"on","dataCenterIds":["US-KS-2","MOON-1"]}`, 422, `/dataCenterIds/1: unknown data center "MOON-1" | /timeout: must be from 5000 to 604800000 milliseconds | /flashboot: must be one of OFF, FLASHBOOT, PRIORITY_FLASHBOOT`, nil},
@@ -282,7 +286,8 @@ func endpointRefusals() []refusal {
 		{"GET /v2/serverless/nothere", "", 404, "endpoint not found", nil},
 		{"GET /v2/serverless/{id}", "", 403, "access denied", []string{as(aliceFree)}},
 
-		{"PATCH /v2/serverless/{id}", `{"name":""}`, 422, "/name: is required and must not be empty", nil},
+		{"PATCH /v2/serverless/{id}", `{"name":""}`, 422, "/name: must not be empty", nil},
+		{"PATCH /v2/serverless/{id}", `{"image":"","cpu":[{"id":"","vcpuCount":3}]}`, 422, "/image: must not be empty | /cpu/0/id: must not be empty | /cpu/0/vcpuCount: must be a power of two, at least 2", nil},
 		{"PATCH /v2/serverless/{id}", `{"type":"QUEUE","createdAt":"now"}`, 422, "/type: unknown property | /createdAt: unknown property", nil},
 		{"PATCH /v2/serverless/{id}", `{"name":null,"image":null,"cpu":null,"workers":null,"scaling":null,"timeout":null,"flashboot":null}`, 422,
 			"/name: must be a string | /image: must be a string | /cpu: must be an array | /workers: must be an object | /scaling: must be an object | /timeout: must be an integer | /flashboot: must be a string", nil},
@@ -317,6 +322,8 @@ func endpointRefusals() []refusal {
 
 		{"GET /v2/serverless/{id}/decisions", "", 404, "endpoint not found", bob},
 		{"GET /v2/serverless/nothere/decisions", "", 404, "endpoint not found", nil},
+		{"GET /v2/serverless/idle/decisions?jobId=", "", 422, "jobId must not be empty", nil},
+		{"GET /v2/serverless/nothere/decisions?jobId=", "", 404, "endpoint not found", nil},
 		{"GET /v2/serverless/idle/decisions?jobId={job}", "", 404, "job not found", nil},
 		{"GET /v2/serverless/idle/decisions?jobId={queued}", "", 404, "job not found", bob},
 
@@ -334,15 +341,11 @@ func endpointRefusals() []refusal {
 }
 
 // endpointOperations are the operations of endpoints.
-var endpointOperations = []string{
-	"GET /v2/serverless", "POST /v2/serverless", "GET /v2/serverless/{}", "PATCH /v2/serverless/{}", "DELETE /v2/serverless/{}",
-	"GET /v2/serverless/{}/releases", "GET /v2/serverless/{}/workers", "GET /v2/serverless/{}/workers/{}/logs", "GET /v2/serverless/{}/decisions",
-	"GET /v2/serverless/{}/deliveries/{}", "POST /v2/serverless/{}/deliveries/{}/redeliver",
-}
+var endpointOperations = requestsOf(func(o httpapi.Operation) bool { return o.Area == httpapi.AreaEndpoints })
 
 func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
 	covered := map[string]int{}
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		alice := as(alicesEndpoints)
 		id := w.want(201, "POST", "/v2/serverless", cpuEndpoint, alice).field("id")
 		gpu := w.want(201, "POST", "/v2/serverless", gpuEndpoint, alice).field("id")
@@ -376,30 +379,22 @@ func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
 	}
 }
 
-// matchesOperation reports whether a request is one to an operation.
-func matchesOperation(op, request string) bool {
-	request, _, _ = strings.Cut(request, "?")
-	return slices.EqualFunc(strings.Split(op, "/"), strings.Split(request, "/"), func(want, got string) bool {
-		return got == want || want == "{}"
-	})
-}
-
-// A barracks is a Fleet whose workers are up as soon as they are started, and come for no
+// An idleFleet is a Fleet whose workers are up as soon as they are started, and come for no
 // job. It keeps a log of three lines for each.
-type barracks struct {
+type idleFleet struct {
 	mu      sync.Mutex
-	workers map[serverless.WorkerID]serverless.FleetWorker
-	changed []func(serverless.FleetWorker)
+	workers map[serverless.WorkerID]fleet.Instance
+	changed []func(fleet.Instance)
 }
 
-func (b *barracks) Start(_ context.Context, w serverless.WorkerSpec) error {
+func (b *idleFleet) Start(_ context.Context, w fleet.WorkerSpec) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.workers[w.ID]; ok {
 		return nil
 	}
-	f := serverless.FleetWorker{
-		Endpoint: w.Endpoint, ID: w.ID, Release: w.Release, Image: w.Container.Image, State: serverless.FleetUp,
+	f := fleet.Instance{
+		Endpoint: w.Endpoint, ID: w.ID, Release: w.Release, Image: w.Container.Image, State: fleet.InstanceRunning,
 		Started: time.Now(), DataCenter: "US-KS-2",
 	}
 	if w.GPU != nil {
@@ -414,20 +409,20 @@ func (b *barracks) Start(_ context.Context, w serverless.WorkerSpec) error {
 	return nil
 }
 
-func (b *barracks) Stop(_ context.Context, _ string, id serverless.WorkerID, _ time.Duration) error {
+func (b *idleFleet) Stop(_ context.Context, _ string, id serverless.WorkerID, _ time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, id)
 	return nil
 }
 
-func (b *barracks) Workers(context.Context) ([]serverless.FleetWorker, error) {
+func (b *idleFleet) Workers(context.Context) ([]fleet.Instance, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Values(b.workers)), nil
 }
 
-func (b *barracks) Watch(ctx context.Context, f func(serverless.FleetWorker)) error {
+func (b *idleFleet) Watch(ctx context.Context, f func(fleet.Instance)) error {
 	b.mu.Lock()
 	b.changed = append(b.changed, f)
 	b.mu.Unlock()
@@ -435,11 +430,11 @@ func (b *barracks) Watch(ctx context.Context, f func(serverless.FleetWorker)) er
 	return ctx.Err()
 }
 
-func (b *barracks) WorkerLogs(_ context.Context, _ string, _ serverless.WorkerID, q serverless.LogQuery) iter.Seq2[serverless.LogLine, error] {
-	return func(yield func(serverless.LogLine, error) bool) {
+func (b *idleFleet) WorkerLogs(_ context.Context, _ string, _ serverless.WorkerID, q fleet.LogQuery) iter.Seq2[fleet.LogLine, error] {
+	return func(yield func(fleet.LogLine, error) bool) {
 		epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		for i, text := range []string{"one", "two", "three"} {
-			l := serverless.LogLine{At: epoch.Add(time.Duration(i) * time.Second), Seq: uint64(i + 1), Text: text}
+			l := fleet.LogLine{At: epoch.Add(time.Duration(i) * time.Second), Seq: uint64(i + 1), Text: text}
 			if (l.At.After(q.After) || l.At.Equal(q.After) && l.Seq > q.AfterSeq) && !yield(l, nil) {
 				return
 			}
@@ -450,9 +445,9 @@ func (b *barracks) WorkerLogs(_ context.Context, _ string, _ serverless.WorkerID
 func TestWireOfWorkers(t *testing.T) {
 	var got strings.Builder
 	withEndpoints(t, func(o *serverless.Options, _ *httpapi.Options) {
-		o.Fleet = &barracks{workers: map[serverless.WorkerID]serverless.FleetWorker{}}
+		o.Fleet = &idleFleet{workers: map[serverless.WorkerID]fleet.Instance{}}
 		o.WorkerURL = func() string { return "http://podyard.test/v2" }
-	}, func(w *world) {
+	}, func(w *testAPI) {
 		w.transcript = &got
 		alice := as(alicesEndpoints)
 		w.want(200, "GET", "/v2/serverless/echo/workers", "", alice)
@@ -482,9 +477,9 @@ func TestWireOfWorkers(t *testing.T) {
 func TestWireOfServerlessBilling(t *testing.T) {
 	var got strings.Builder
 	withEndpoints(t, func(o *serverless.Options, _ *httpapi.Options) {
-		o.Fleet = &barracks{workers: map[serverless.WorkerID]serverless.FleetWorker{}}
+		o.Fleet = &idleFleet{workers: map[serverless.WorkerID]fleet.Instance{}}
 		o.WorkerURL = func() string { return "http://podyard.test/v2" }
-	}, func(w *world) {
+	}, func(w *testAPI) {
 		w.transcript = &got
 		alice := as(alicesEndpoints)
 		w.want(200, "GET", "/v2/billing/serverless", "")
@@ -504,7 +499,7 @@ func TestWireOfServerlessBilling(t *testing.T) {
 }
 
 func TestEndpointPatchedWithWhatItShowsStaysAsItIs(t *testing.T) {
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		alice := as(alicesEndpoints)
 		counting := strings.Replace(cpuEndpoint, `"type":"QUEUE_DELAY","queueDelay":4`, `"type":"REQUEST_COUNT","requestCount":4`, 1)
 		for _, body := range []string{cpuEndpoint, gpuEndpoint, counting} {
@@ -535,10 +530,10 @@ func TestEndpointPatchedWithWhatItShowsStaysAsItIs(t *testing.T) {
 }
 
 func TestRequestURLsFollowTheSchemeOfTheRequest(t *testing.T) {
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		r := w.request(w.t.Context(), "GET", "/v2/serverless/shared", "", as(readsEndpoints))
 		r.TLS = &tls.ConnectionState{}
-		res, err := direct{w.handler}.RoundTrip(r)
+		res, err := handlerTransport{w.handler}.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}

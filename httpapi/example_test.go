@@ -2,9 +2,12 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"time"
 
@@ -29,7 +32,7 @@ func ask(h http.Handler, method, path, key, body string) {
 // examplePods is a service with made-up hosts.
 func examplePods() *pods.Service {
 	cat := catalog.Sample()
-	s, err := pods.New(memory.NewPods(), cat, pods.Hosts(cat, memory.NewRuntime(nil)), nil)
+	s, err := pods.New(memory.NewPods(), cat, pods.SimulatedHosts(cat, memory.NewRuntime(nil)), nil)
 	if err != nil {
 		panic(err) // the sample fits together
 	}
@@ -99,6 +102,99 @@ func ExampleNewJobs() {
 	h.ServeHTTP(w, r)
 	fmt.Println(w.Code, strings.Contains(w.Body.String(), `"output":{"A":"B"},"status":"COMPLETED"`))
 	// Output: 200 true
+}
+
+// The whole interface below a prefix, beside what the program serves already.
+func ExampleNew_belowAPrefix() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
+	mux.Handle("/cloud/", http.StripPrefix("/cloud", httpapi.New(httpapi.Services{Jobs: exampleJobs()}, &httpapi.Options{
+		Auth:      exampleKeys(),
+		PublicURL: "https://example.com/cloud", // what requestUrls of endpoints begin with
+	})))
+
+	ask(mux, "GET", "/healthz", "", "")
+	ask(mux, "GET", "/cloud/v2/upper/health", "Bearer secret", "")
+	// Output:
+	// 200 fine
+	// 200 {"jobs":{"completed":0,"failed":0,"inProgress":0,"inQueue":0,"retried":0},"workers":{"idle":0,"initializing":0,"ready":0,"running":0,"throttled":0,"unhealthy":0}}
+}
+
+// sessions knows the users of the program by the tokens of their sessions.
+type sessions map[string]string
+
+func (s sessions) Authenticate(_ context.Context, key string) (httpapi.Identity, error) {
+	user, ok := s[key]
+	if !ok {
+		return httpapi.Identity{}, httpapi.ErrKey
+	}
+	everything, err := httpapi.ParseScope("*")
+	return httpapi.Identity{User: user, Scopes: []httpapi.Permission{everything}}, err
+}
+
+// A program that has users already says itself who they are and what they may do.
+func ExampleAuthenticator() {
+	h := httpapi.NewControl(httpapi.Services{Pods: examplePods()}, &httpapi.Options{Auth: sessions{"token-1": "alice"}})
+
+	ask(h, "GET", "/v2/pods", "Bearer token-1", "")
+	ask(h, "GET", "/v2/pods", "Bearer token-2", "")
+	// Output:
+	// 200 {"pods":[]}
+	// 401 {"title":"Unauthorized","status":401,"detail":"invalid or expired token"}
+}
+
+// A fixed set of keys. Only digests are kept, and a key can be given as one.
+func ExampleNewKeys() {
+	digest := sha256.Sum256([]byte("key-of-bob"))
+	keys, err := httpapi.NewKeys([]httpapi.Key{
+		{Secret: "key-of-alice", User: "alice", Scopes: []string{"*"}},
+		{Secret: "sha256:" + hex.EncodeToString(digest[:]), User: "bob", Scopes: []string{"pods:read"}},
+	}, time.Now)
+	if err != nil {
+		panic(err)
+	}
+	h := httpapi.NewControl(httpapi.Services{Pods: examplePods()}, &httpapi.Options{Auth: keys})
+
+	ask(h, "GET", "/v2/pods", "Bearer key-of-bob", "")
+	ask(h, "POST", "/v2/pods", "Bearer key-of-bob", "{}")
+	// Output:
+	// 200 {"pods":[]}
+	// 403 {"title":"Forbidden","status":403,"detail":"access denied"}
+}
+
+// The table of operations, by the scope that each takes.
+func ExampleOperations() {
+	for _, o := range httpapi.Operations() {
+		if o.Scope == httpapi.ScopeRegistriesWrite && o.NotOffered == "" {
+			fmt.Println(o.Name, o.Methods, o.Path)
+		}
+	}
+	// Output:
+	// createRegistry [POST] /v2/registries
+	// deleteRegistry [DELETE] /v2/registries/{id}
+}
+
+// Middleware can ask which operation a request is for, before the handler sees it.
+func ExampleOperationTable_Find() {
+	table := httpapi.Operations()
+	u, err := url.Parse("/v2/upper/status/7?ttl=60000")
+	if err != nil {
+		panic(err)
+	}
+	o, values := table.Find("GET", u)
+	fmt.Println(o.Name, values["endpoint"], values["job"], o.Scope)
+	// Output: status upper 7 endpoint:{endpoint}:read
+}
+
+// The worker protocol alone, for an address that only workers reach.
+func ExampleNewWorkers() {
+	h := httpapi.NewWorkers(exampleJobs(), &httpapi.Options{Auth: exampleKeys()})
+
+	ask(h, "GET", "/v2/upper/ping/worker-1", "secret", "")
+	ask(h, "GET", "/v2/upper/health", "secret", "")
+	// Output:
+	// 200 {"accepted":true}
+	// 404 {"title":"Not Found","status":404,"detail":"The requested path was not found.","error":"The requested path was not found."}
 }
 
 // Reset alone.

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // record appends an exchange to the transcript: what was asked, with the headers that are
 // not those of every request, and every byte of the answer.
-func (w *world) record(method, target, body string, headers []string, a answer) {
+func (w *testAPI) record(method, target, body string, headers []string, a answer) {
 	if w.transcript == nil {
 		return
 	}
@@ -53,10 +53,10 @@ func mapKeys(h http.Header) func(func(string) bool) {
 }
 
 // golden runs a story and compares its transcript with testdata/<name>.txt.
-func golden(t *testing.T, name string, story func(w *world)) {
+func golden(t *testing.T, name string, story func(w *testAPI)) {
 	t.Helper()
 	var got strings.Builder
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		w.transcript = &got
 		story(w)
 	})
@@ -85,23 +85,23 @@ func compareGolden(t *testing.T, name, got string) {
 const gpuPod = `{"name":"p","image":"img","gpu":{"id":"NVIDIA GeForce RTX 4090"}}`
 
 func TestWireOfPods(t *testing.T) {
-	golden(t, "pods", func(w *world) {
+	golden(t, "pods", func(w *testAPI) {
 		w.want(200, "GET", "/v2/pods", "")
 		id := w.want(201, "POST", "/v2/pods", `{"name":"train","image":"org/train:1","gpu":{"id":"NVIDIA GeForce RTX 4090","count":2},`+
 			`"args":"--fast 'a b'","disk":20,"ports":["8888/http","22/tcp"],"env":{"A":"1","B":""},"mounts":{"persistent":{"size":20,"path":"/workspace"}},`+
 			`"cloud":"SECURE","dataCenterIds":["US-TX-3"],"globalNetworking":true}`).field("id")
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		w.want(200, "GET", "/v2/pods/"+id, "")
 		w.want(200, "PATCH", "/v2/pods/"+id, `{"name":"train 2","image":"org/train:2","ports":[],"mounts":{"persistent":{"size":30,"path":"/data"}}}`)
 		w.want(200, "POST", "/v2/pods/"+id+"/action", `{"action":"restart"}`)
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		w.want(200, "POST", "/v2/pods/"+id+"/action", `{"action":"stop"}`)
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "GET", "/v2/pods/"+id, "")
 		w.want(200, "POST", "/v2/pods/"+id+"/action", `{"action":"start"}`, "Content-Type: application/json; charset=utf-8")
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "POST", "/v1/pods/"+id+"/reset", "")
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "PATCH", "/v2/pods/"+id, `{"locked":true}`)
 		w.want(409, "POST", "/v1/pods/"+id+"/reset", "")
 		w.want(200, "GET", "/v2/pods?includeClusterPods=true", "")
@@ -113,7 +113,7 @@ func TestWireOfPods(t *testing.T) {
 }
 
 func TestWireOfHeadRequests(t *testing.T) {
-	golden(t, "head", func(w *world) {
+	golden(t, "head", func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/pods", gpuPod).field("id")
 		w.want(200, "HEAD", "/v2/pods", "")
 		w.want(200, "HEAD", "/v2/pods/"+id, "")
@@ -131,9 +131,9 @@ func TestWireOfHeadRequests(t *testing.T) {
 }
 
 func TestWireOfLogs(t *testing.T) {
-	golden(t, "logs", func(w *world) {
+	golden(t, "logs", func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/pods", `{"name":"p","image":"talks","cpu":{"id":"cpu3c","vcpuCount":2}}`).field("id")
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		logs := "/v2/pods/" + id + "/logs"
 		w.listen(time.Second, logs)
 		w.listen(time.Second, logs+"?source=container&tail=2")
@@ -147,7 +147,7 @@ func TestWireOfLogs(t *testing.T) {
 }
 
 func TestWireOfRegistries(t *testing.T) {
-	golden(t, "registries", func(w *world) {
+	golden(t, "registries", func(w *testAPI) {
 		w.want(200, "GET", "/v2/registries", "")
 		id := w.want(201, "POST", "/v2/registries", `{"name":"hub","username":"u","password":"s3cret"}`).field("id")
 		w.want(200, "GET", "/v2/registries/"+id, "")
@@ -156,14 +156,14 @@ func TestWireOfRegistries(t *testing.T) {
 		w.want(400, "DELETE", "/v2/registries/"+id, "")
 		w.want(200, "PATCH", "/v2/pods/"+pod, `{"registry":null}`)
 		w.want(400, "DELETE", "/v2/registries/"+id, "") // its container still pulls with it
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		w.want(200, "POST", "/v2/pods/"+pod+"/action", `{"action":"restart"}`)
 		w.want(204, "DELETE", "/v2/registries/"+id, "")
 	})
 }
 
 func TestWireOfVolumes(t *testing.T) {
-	golden(t, "volumes", func(w *world) {
+	golden(t, "volumes", func(w *testAPI) {
 		w.want(200, "GET", "/v2/network-volumes", "", "Authorization: Bearer "+bobKey)
 		id := w.want(201, "POST", "/v2/network-volumes", `{"name":"models","size":10,"dataCenter":"EU-RO-1"}`).field("id")
 		w.want(201, "POST", "/v2/network-volumes", `{"name":"fast","size":4096,"dataCenter":"EU-RO-1","type":"HIGH_PERFORMANCE"}`)
@@ -179,7 +179,7 @@ func TestWireOfVolumes(t *testing.T) {
 }
 
 func TestWireOfTemplates(t *testing.T) {
-	golden(t, "templates", func(w *world) {
+	golden(t, "templates", func(w *testAPI) {
 		w.want(200, "GET", "/v2/templates", "")
 		w.want(200, "GET", "/v2/catalog/templates", "")
 		id := w.want(201, "POST", "/v2/templates", `{"name":"train","image":"org/train:1","args":"--fast","disk":20,"ports":["8888/http"],"env":{"A":"1","B":"1"},`+
@@ -206,7 +206,7 @@ func TestWireOfTemplates(t *testing.T) {
 }
 
 func TestWireOfCatalog(t *testing.T) {
-	golden(t, "catalog", func(w *world) {
+	golden(t, "catalog", func(w *testAPI) {
 		w.want(200, "GET", "/v2/catalog/gpus", "")
 		w.want(200, "GET", "/v2/catalog/gpus/NVIDIA%20H200", "")
 		w.want(200, "GET", "/v2/catalog/gpus/AMD%20Instinct%20MI300X%20OAM", "")
@@ -220,15 +220,15 @@ func TestWireOfCatalog(t *testing.T) {
 }
 
 func TestWireOfBilling(t *testing.T) {
-	golden(t, "billing", func(w *world) {
+	golden(t, "billing", func(w *testAPI) {
 		w.want(200, "GET", "/v2/billing", "")
 		vol := w.want(201, "POST", "/v2/network-volumes", `{"name":"v","size":100,"dataCenter":"EU-RO-1"}`).field("id")
 		id := w.want(201, "POST", "/v2/pods", `{"name":"p","image":"i","gpu":{"id":"NVIDIA H200","count":2}}`).field("id")
 		w.want(201, "POST", "/v2/pods", `{"name":"p","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"mounts":{"network":[{"volumeId":"`+vol+`","path":"/v"}]}}`)
-		pass(90 * time.Minute)
+		advance(90 * time.Minute)
 		w.want(200, "PATCH", "/v2/network-volumes/"+vol, `{"size":200}`)
 		w.want(204, "DELETE", "/v2/pods/"+id, "")
-		pass(90 * time.Minute)
+		advance(90 * time.Minute)
 		w.want(200, "GET", "/v2/billing?bucketSize=hour&lastN=4", "")
 		w.want(200, "GET", "/v2/billing/pods?bucketSize=hour&lastN=4", "")
 		w.want(200, "GET", "/v2/billing/pods?podId="+id, "")
@@ -239,7 +239,7 @@ func TestWireOfBilling(t *testing.T) {
 }
 
 func TestWireOfAvailability(t *testing.T) {
-	golden(t, "availability", func(w *world) {
+	golden(t, "availability", func(w *testAPI) {
 		const h200 = "/v2/catalog/gpus/NVIDIA%20H200"
 		w.want(200, "GET", h200+"?include=AVAILABILITY&product=POD", "")
 		w.want(201, "POST", "/v2/pods", `{"name":"p","image":"i","gpu":{"id":"NVIDIA H200","count":8},"dataCenterIds":["AP-JP-1"]}`)
@@ -259,15 +259,15 @@ func TestWireOfAvailability(t *testing.T) {
 }
 
 func TestWireOfJobs(t *testing.T) {
-	golden(t, "jobs", func(w *world) {
+	golden(t, "jobs", func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/echo/run", `{"input":{"b":1.0,"a":"é\u00e9","a":1e2},"more":1}`).field("id")
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "GET", "/v2/echo/status/"+id, "", "Authorization: "+aliceKey)
 		w.want(200, "POST", "/v2/echo/status/"+id, "{}")
 		w.want(200, "GET", "/v2/echo/status/"+id+"?ttl=60000", "")
 		w.want(200, "GET", "/v2/echo/status-sync/"+id, "")
 		w.want(200, "POST", "/v2/echo/cancel/"+id, "null")
-		pass(time.Minute)
+		advance(time.Minute)
 		w.want(404, "GET", "/v2/echo/status/"+id, "")
 
 		w.want(200, "POST", "/v2/echo/runsync", `{"input":{}}`, "Content-Type: application/x-www-form-urlencoded")
@@ -277,14 +277,14 @@ func TestWireOfJobs(t *testing.T) {
 
 		failed := w.want(200, "POST", "/v2/echo/runsync", `{"input":{"do":"fail"}}`).field("id")
 		w.want(200, "POST", "/v2/echo/retry/"+failed, "")
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "GET", "/v2/echo/status/"+failed, "")
 
 		over := w.want(200, "POST", "/v2/echo/run", `{"input":{"ms":60000},"policy":{"executionTimeout":5000,"ttl":86400000,"lowPriority":true},`+
 			`"s3Config":{"accessId":"AK","accessSecret":"hidden","bucketName":"b","endpointUrl":"http://s3"},"webhook":"http://example.com/hook"}`).field("id")
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "GET", "/v2/echo/status/"+over, "")
-		pass(time.Minute)
+		advance(time.Minute)
 		w.want(200, "GET", "/v2/echo/status/"+over, "")
 
 		queued := w.want(200, "POST", "/v2/idle/run", `{"input":{"n":1}}`).field("id")
@@ -292,7 +292,7 @@ func TestWireOfJobs(t *testing.T) {
 		w.want(200, "POST", "/v2/idle/cancel/"+queued, "{}")
 		w.want(200, "GET", "/v2/idle/status/"+queued, "")
 		w.want(200, "POST", "/v2/idle/run", `{"input":{"n":2}}`)
-		pass(time.Second)
+		advance(time.Second)
 		w.want(200, "POST", "/v2/idle/run", `{"input":{"n":3}}`)
 		w.want(200, "GET", "/v2/idle/health", "")
 		w.want(200, "GET", "/v2/idle/requests", "")
@@ -306,10 +306,10 @@ func TestWireOfJobs(t *testing.T) {
 }
 
 func TestWireOfStreams(t *testing.T) {
-	golden(t, "streams", func(w *world) {
+	golden(t, "streams", func(w *testAPI) {
 		streaming := func() string {
 			id := w.want(200, "POST", "/v2/echo/run", `{"input":{"do":"stream"}}`).field("id")
-			pass(time.Second)
+			advance(time.Second)
 			return "/v2/echo/stream/" + id
 		}
 		s := streaming()

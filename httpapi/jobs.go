@@ -1,86 +1,31 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
-
-// jobsAPI is the jobs API with the routes whose errors have another form beside it.
-func (a *api) jobsAPI() http.Handler {
-	jobs, openai := a.jobs(), a.openai()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts := strings.SplitN(r.URL.Path, "/", 5)
-		if len(parts) == 5 && parts[1] == "v2" && parts[3] == "openai" {
-			openai.ServeHTTP(w, r)
-			return
-		}
-		jobs.ServeHTTP(w, r)
-	})
-}
-
-// jobs is the routes of the jobs API (section 4.2). GET and POST both serve what clients
-// ask with either; cancel, retry and purge take whatever body comes.
-func (a *api) jobs() *area {
-	x := a.area(flavor{bareKeys: true, errors: true})
-	if a.Jobs == nil {
-		return x
-	}
-	run := func(l ratelimit.Operation, do func(*call) error) operation {
-		return operation{access: onEndpoint(Run), do: limitedBy(l, do)}
-	}
-	read := func(l ratelimit.Operation, effects bool, do func(*call) error) map[string]operation {
-		op := operation{access: onEndpoint(Read), effects: effects, do: limitedBy(l, do)}
-		return map[string]operation{http.MethodGet: op, http.MethodPost: op}
-	}
-	post := func(op operation) map[string]operation { return map[string]operation{http.MethodPost: op} }
-
-	x.handle("/v2/{endpoint}/run", post(run(ratelimit.Run, runJob)))
-	x.handle("/v2/{endpoint}/runsync", post(run(ratelimit.RunSync, runJobSync)))
-	x.handle("/v2/{endpoint}/status/{job}", read(ratelimit.Status, false, jobStatus))
-	x.handle("/v2/{endpoint}/status-sync/{job}", read(ratelimit.Status, true, jobStatusSync))
-	x.handle("/v2/{endpoint}/stream/{job}", read(ratelimit.Stream, true, streamJob))
-	x.handle("/v2/{endpoint}/cancel/{job}", post(run(ratelimit.Cancel, cancelJob)))
-	x.handle("/v2/{endpoint}/retry/{job}", post(run(ratelimit.Unlimited, retryJob)))
-	x.handle("/v2/{endpoint}/purge-queue", post(run(ratelimit.PurgeQueue, purgeQueue)))
-	x.handle("/v2/{endpoint}/health", map[string]operation{http.MethodGet: {do: limitedBy(ratelimit.Unlimited, health)}})
-	x.handle("/v2/{endpoint}/requests", map[string]operation{
-		http.MethodGet: {access: onEndpoint(Read), do: limitedBy(ratelimit.Requests, listRequests)},
-	})
-	x.metricsRoute()
-	x.workerRoutes()
-	return x
-}
-
-// limitedBy has an operation find its endpoint, which is the caller's or shared, and keep
-// to the rate and concurrency of section 8.3.
-func limitedBy(op ratelimit.Operation, do func(*call) error) func(*call) error {
-	return func(c *call) error {
-		id := c.r.PathValue("endpoint")
-		if err := c.Jobs.CheckEndpoint(c.r.Context(), c.id.User, id); err != nil {
-			return err
-		}
-		if op != ratelimit.Unlimited && !c.id.Exempt {
-			who := ratelimit.Caller{User: c.id.User, Endpoint: id, Operation: op}
-			pass, d := c.rates.Enter(c.clock.Now(), who, c.Jobs.RunningWorkers(id))
-			if !d.OK {
-				setLimits(c.w.Header(), d)
-				return limited(d)
-			}
-			defer pass.Release()
-		}
-		return do(c)
-	}
-}
 
 // ref is the job that the path names.
 func (c *call) ref() serverless.Ref {
 	return serverless.Ref{Endpoint: c.r.PathValue("endpoint"), ID: serverless.JobID(c.r.PathValue("job"))}
+}
+
+// fresh is for how long an endpoint that was read is good for a job.
+const fresh = 10 * time.Millisecond
+
+// target is the endpoint that the router has read for this request, or nil when the body took
+// long to arrive: then the service reads the endpoint again, because a job of one that was
+// deleted meanwhile would wait for its ttl.
+func (c *call) target() *serverless.Endpoint {
+	if time.Since(c.checked) > fresh {
+		return nil
+	}
+	return c.jobsEndpoint
 }
 
 func runJob(c *call) error {
@@ -88,11 +33,7 @@ func runJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	j, err := c.Jobs.Submit(c.r.Context(), c.id.User, c.r.PathValue("endpoint"), r)
-	if err != nil {
-		return err
-	}
-	return c.receipt(&j)
+	return c.receipt(c.Jobs.Submit(c.r.Context(), c.id.User, c.r.PathValue("endpoint"), r))
 }
 
 func runJobSync(c *call) error {
@@ -105,13 +46,9 @@ func runJobSync(c *call) error {
 		return err
 	}
 	r.Wait = wait
-	ctx, cancel := c.hold(wait)
+	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	j, err := c.Jobs.SubmitAndWait(ctx, c.id.User, c.r.PathValue("endpoint"), r)
-	if err != nil {
-		return err
-	}
-	return c.job(&j)
+	return c.job(c.Jobs.SubmitAndWait(ctx, c.id.User, c.r.PathValue("endpoint"), r))
 }
 
 // runRequest reads the body of run and runsync. Only the envelope is strict: members it
@@ -121,7 +58,7 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	if err != nil {
 		return r, err
 	}
-	o, err := parse(body, envelope, &r.Faults)
+	o, err := parse(body, strictEnvelope, &r.Violations)
 	if err != nil {
 		return r, err
 	}
@@ -130,28 +67,32 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 			return r, err
 		}
 	}
-	r.Checked = true
+	r.Endpoint, r.Checked = c.target(), true
 	r.Input = o.take("input", "a JSON object", "{")
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // do not keep the rest for its sake
 	}
-	if !o.isNull("webhook") {
-		r.Webhook = o.text("webhook")
-		if r.Webhook == "" && o.has("webhook") {
-			r.Faults.Add(problem.Invalid, "/webhook", "must be an absolute http or https URL")
-		}
-	}
-	if !o.isNull("policy") {
-		r.Policy = o.policy()
-	}
-	if !o.isNull("s3Config") {
-		r.Extra = o.s3Config()
-	}
+	r.Webhook, r.Policy, r.Extra = o.webhook(), o.policy(), o.s3Config()
 	return r, nil
 }
 
-// policy takes section 8.1.
+// webhook takes a URL, whose form the service checks; "" when it is absent or null.
+func (o *object) webhook() string {
+	if o.isNull("webhook") {
+		return ""
+	}
+	s := o.str("webhook")
+	if s != nil && *s == "" {
+		o.faults.Add(problem.Invalid, o.pointer("webhook"), "must be an absolute http or https URL")
+	}
+	return o.text("webhook")
+}
+
+// policy takes the object of docs/interface.md 8.1.
 func (o *object) policy() (p serverless.Policy) {
+	if o.isNull("policy") {
+		return p
+	}
 	sub := o.object("policy")
 	if sub == nil {
 		return p
@@ -159,7 +100,7 @@ func (o *object) policy() (p serverless.Policy) {
 	p.ExecutionTimeout = sub.millis("executionTimeout")
 	p.TTL = sub.millis("ttl")
 	if !sub.isNull("lowPriority") {
-		if low := sub.flag("lowPriority"); low != nil {
+		if low := sub.boolean("lowPriority"); low != nil {
 			p.LowPriority = *low
 		}
 	}
@@ -181,6 +122,9 @@ func (o *object) millis(name string) *time.Duration {
 
 // s3Config checks that the members it has are strings and keeps it as it came.
 func (o *object) s3Config() []byte {
+	if o.isNull("s3Config") {
+		return nil
+	}
 	v := o.take("s3Config", "an object", "{")
 	if v == nil {
 		return nil
@@ -195,8 +139,11 @@ func (o *object) s3Config() []byte {
 	return append(b, '}')
 }
 
-// receipt is the answer of run, cancel and retry.
-func (c *call) receipt(j *serverless.Job) error {
+// receipt is the answer of run, cancel and retry, unless err is the answer.
+func (c *call) receipt(j serverless.Job, err error) error {
+	if err != nil {
+		return err
+	}
 	b := append([]byte(`{"id":"`), j.ID...)
 	b = append(b, `","status":"`...)
 	b = append(b, j.Status.String()...)
@@ -205,22 +152,21 @@ func (c *call) receipt(j *serverless.Job) error {
 	return nil
 }
 
-// job is the answer of runsync, status and status-sync.
-func (c *call) job(j *serverless.Job) error {
+// job is the answer of runsync, status and status-sync, unless err is the answer.
+func (c *call) job(j serverless.Job, err error) error {
+	if err != nil {
+		return err
+	}
 	b := j.AppendJSON(make([]byte, 0, 256+len(j.Output)), false)
 	writeBody(c.w, http.StatusOK, "application/json", b)
 	return nil
 }
 
 func jobStatus(c *call) error {
-	if c.query("ttl") == "" || c.r.Method == http.MethodHead { // HEAD changes nothing
-		j, err := c.Jobs.Get(c.r.Context(), c.id.User, c.ref())
-		if err != nil {
-			return err
-		}
-		return c.job(&j)
+	if _, moves := c.query("ttl"); !moves || c.r.Method == http.MethodHead { // HEAD changes nothing
+		return c.job(c.Jobs.Get(c.r.Context(), c.id.User, c.ref()))
 	}
-	if !c.id.Can(onEndpoint(Run)(c)) {
+	if !c.id.Can(Permission{Area: "endpoint", Endpoint: c.r.PathValue("endpoint"), Level: Run}) {
 		return errForbidden
 	}
 	if _, err := c.Jobs.Get(c.r.Context(), c.id.User, c.ref()); err != nil {
@@ -230,11 +176,7 @@ func jobStatus(c *call) error {
 	if err != nil {
 		return err
 	}
-	j, err := c.Jobs.SetTTL(c.r.Context(), c.id.User, c.ref(), ttl)
-	if err != nil {
-		return err
-	}
-	return c.job(&j)
+	return c.job(c.Jobs.SetTTL(c.r.Context(), c.id.User, c.ref(), ttl))
 }
 
 func jobStatusSync(c *call) error {
@@ -242,24 +184,20 @@ func jobStatusSync(c *call) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.hold(wait)
+	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	j, err := c.Jobs.Wait(ctx, c.id.User, c.ref(), wait)
-	if err != nil {
-		return err
-	}
-	return c.job(&j)
+	return c.job(c.Jobs.Wait(ctx, c.id.User, c.ref(), wait))
 }
 
 // jobWait is the parameter wait of an operation on a job.
 func (c *call) jobWait(def time.Duration) (time.Duration, error) {
 	wait, err := c.queryMillis("wait", def, serverless.CheckWait)
-	return wait, c.ofJob(err)
+	return wait, c.jobParamError(err)
 }
 
-// ofJob is what is wrong with a parameter of an operation on a job, which must exist:
-// existence comes first.
-func (c *call) ofJob(err error) error {
+// jobParamError returns the error of a parameter, unless the job does not exist: existence is
+// checked first.
+func (c *call) jobParamError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -270,32 +208,24 @@ func (c *call) ofJob(err error) error {
 }
 
 func cancelJob(c *call) error {
-	j, err := c.Jobs.Cancel(c.r.Context(), c.id.User, c.ref())
-	if err != nil {
-		return err
-	}
-	return c.receipt(&j)
+	return c.receipt(c.Jobs.Cancel(c.r.Context(), c.id.User, c.ref()))
 }
 
 func retryJob(c *call) error {
-	j, err := c.Jobs.Retry(c.r.Context(), c.id.User, c.ref())
-	if err != nil {
-		return err
-	}
-	return c.receipt(&j)
+	return c.receipt(c.Jobs.Retry(c.r.Context(), c.id.User, c.ref()))
 }
 
-// reach is whose jobs purge and requests cover: the caller's own, or everyone's for a key
-// that may change endpoints.
-func (c *call) reach() string {
+// ownerScope returns whose jobs purge and requests cover: the caller's, or everyone's for a key
+// with endpoints:write.
+func (c *call) ownerScope() string {
 	if c.id.Can(Permission{Area: "endpoints", Level: Write}) {
-		return serverless.Everyone
+		return serverless.AllOwners
 	}
 	return c.id.User
 }
 
 func purgeQueue(c *call) error {
-	n, err := c.Jobs.Purge(c.r.Context(), c.reach(), c.r.PathValue("endpoint"))
+	n, err := c.Jobs.Purge(c.r.Context(), c.ownerScope(), c.r.PathValue("endpoint"))
 	if err != nil {
 		return err
 	}
@@ -305,7 +235,7 @@ func purgeQueue(c *call) error {
 	}{n, "completed"})
 }
 
-// A healthBody is section 2.8, with all six counters of workers.
+// A healthBody is the answer of docs/interface.md 2.8, with all six counters of workers.
 type healthBody struct {
 	Jobs struct {
 		Completed  int64 `json:"completed"`
@@ -317,7 +247,7 @@ type healthBody struct {
 	Workers workerCounts `json:"workers"`
 }
 
-// workerCounts are always all six: some clients refuse fewer.
+// workerCounts always has all six counters: some clients refuse an answer with fewer.
 type workerCounts struct {
 	Idle         int `json:"idle"`
 	Initializing int `json:"initializing"`
@@ -350,7 +280,7 @@ func listRequests(c *call) error {
 	if err != nil {
 		return err
 	}
-	page, err := c.Jobs.Requests(c.r.Context(), c.reach(), c.r.PathValue("endpoint"), q)
+	page, err := c.Jobs.Requests(c.r.Context(), c.ownerScope(), c.r.PathValue("endpoint"), q)
 	if err != nil {
 		return err
 	}
@@ -361,22 +291,14 @@ func listRequests(c *call) error {
 		}
 		b = page.Jobs[i].AppendJSON(b, true)
 	}
-	b = append(b, `],"total":`...)
-	b = strconv.AppendInt(b, int64(page.Total), 10)
-	b = append(b, `,"offset":`...)
-	b = strconv.AppendInt(b, int64(q.Offset), 10)
-	b = append(b, `,"limit":`...)
-	b = strconv.AppendInt(b, int64(q.Limit), 10)
-	b = append(b, `,"hasMore":`...)
-	b = strconv.AppendBool(b, q.Offset+q.Limit < page.Total)
-	b = append(b, '}')
+	b = fmt.Appendf(b, `],"total":%d,"offset":%d,"limit":%d,"hasMore":%t}`, page.Total, q.Offset, q.Limit, q.Offset+q.Limit < page.Total)
 	writeBody(c.w, http.StatusOK, "application/json", b)
 	return nil
 }
 
 func (c *call) requestsQuery() (q serverless.RequestsQuery, err error) {
 	for _, s := range c.queryList("status") {
-		st, ok := serverless.ParseStatus(s)
+		st, ok := queue.ParseStatus(s)
 		if !ok {
 			return q, problem.Newf(problem.Invalid, "status must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")
 		}

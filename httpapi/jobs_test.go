@@ -17,7 +17,7 @@ import (
 )
 
 func TestRequestsAreHeldForAsLongAsTheyAsk(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
 		for _, row := range []struct {
 			method, target, body string
@@ -45,7 +45,7 @@ func TestRequestsAreHeldForAsLongAsTheyAsk(t *testing.T) {
 }
 
 func TestWaitEndsWithTheJob(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		began := time.Now()
 		if a := w.want(200, "POST", "/v2/echo/runsync", `{"input":{"ms":1234}}`); a.field("status") != "COMPLETED" || time.Since(began) != 1234*time.Millisecond {
 			t.Errorf("after %v: %s", time.Since(began), a.body)
@@ -54,7 +54,7 @@ func TestWaitEndsWithTheJob(t *testing.T) {
 		for _, op := range []string{"status-sync", "stream"} {
 			done := make(chan answer)
 			go func() { done <- w.call("POST", "/v2/idle/"+op+"/"+id+"?wait=60000", "") }()
-			pass(time.Second)
+			advance(time.Second)
 			w.want(200, "POST", "/v2/idle/cancel/"+id, "")
 			synctest.Wait()
 			select {
@@ -71,25 +71,25 @@ func TestWaitEndsWithTheJob(t *testing.T) {
 }
 
 func TestCallerThatLeavesCancelsNothing(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		ctx, leave := context.WithCancel(w.t.Context())
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
-			res, err := direct{w.handler}.RoundTrip(w.request(ctx, "POST", "/v2/echo/runsync", `{"input":{"ms":10000}}`))
+			res, err := handlerTransport{w.handler}.RoundTrip(w.request(ctx, "POST", "/v2/echo/runsync", `{"input":{"ms":10000}}`))
 			if err == nil {
 				_ = res.Body.Close()
 			}
 		}()
-		pass(time.Second)
+		advance(time.Second)
 		leave()
-		pass(time.Second)
+		advance(time.Second)
 		select {
 		case <-left:
 		default:
 			t.Error("the request goes on after its caller has left")
 		}
-		pass(time.Minute / 2)
+		advance(time.Minute / 2)
 		var page struct {
 			Requests []struct {
 				Status string `json:"status"`
@@ -103,7 +103,7 @@ func TestCallerThatLeavesCancelsNothing(t *testing.T) {
 }
 
 func TestSecretsOfAJobReachOnlyItsWorker(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		body := `{"input":{"do":"fail"},"s3Config":{"accessId":"hush-1","accessSecret":"hush-2","bucketName":"hush-3","endpointUrl":"http://hush-4","objectPath":"hush-5"}}`
 		a := w.want(200, "POST", "/v2/echo/runsync", body)
 		id := a.field("id")
@@ -122,20 +122,20 @@ func TestSecretsOfAJobReachOnlyItsWorker(t *testing.T) {
 	})
 }
 
-// A leaver is a client that goes away before the answer is out.
-type leaver struct{ header http.Header }
+// A goneClient is a client that goes away before the answer is out.
+type goneClient struct{ header http.Header }
 
-func (l leaver) Header() http.Header     { return l.header }
-func (leaver) WriteHeader(int)           {}
-func (leaver) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+func (l goneClient) Header() http.Header     { return l.header }
+func (goneClient) WriteHeader(int)           {}
+func (goneClient) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestItemsThatWereNotDeliveredAreHandedOutAgain(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/echo/run", `{"input":{"do":"stream"}}`).field("id")
-		pass(time.Second)
+		advance(time.Second)
 		r := w.request(w.t.Context(), "GET", "/v2/echo/stream/"+id, "")
 		r.Body = http.NoBody
-		w.handler.ServeHTTP(leaver{http.Header{}}, r)
+		w.handler.ServeHTTP(goneClient{http.Header{}}, r)
 		a := w.want(200, "GET", "/v2/echo/stream/"+id, "")
 		if want := `[{"output":{"n":0},"metrics":{}},{"output":{"n":1},"metrics":{}},{"output":{"n":2},"metrics":{}}]`; a.body != want {
 			t.Errorf("the next reader gets %s\nwant %s", a.body, want)
@@ -152,13 +152,13 @@ func TestItemsThatWereNotDeliveredAreHandedOutAgain(t *testing.T) {
 func TestOneAnswerOfAStreamIsAtMostAMegabyte(t *testing.T) {
 	const most = 1 << 20
 	for _, size := range []int{100, 600_000, 2_200_000} {
-		bubble(t, func(w *world) {
+		bubble(t, func(w *testAPI) {
 			input, err := json.Marshal(map[string]any{"do": "write", "size": size})
 			if err != nil {
 				t.Fatal(err)
 			}
 			id := w.want(200, "POST", "/v2/echo/run", `{"input":`+string(input)+`}`).field("id")
-			pass(time.Second)
+			advance(time.Second)
 			var got strings.Builder
 			for range 100 {
 				a := w.want(200, "GET", "/v2/echo/stream/"+id+"?format=envelope", "")
@@ -190,7 +190,7 @@ func TestOneAnswerOfAStreamIsAtMostAMegabyte(t *testing.T) {
 func TestOneAnswerOfAStreamOfManyItemsIsAtMostAMegabyte(t *testing.T) {
 	const most, items = 1 << 20, 2500
 	for _, format := range []string{"array", "envelope"} {
-		bubble(t, func(w *world) {
+		bubble(t, func(w *testAPI) {
 			h, id := w.hand("w1"), w.submit(`{}`)
 			h.take()
 			for range items {
@@ -216,7 +216,7 @@ func TestInputIsKeptByteForByte(t *testing.T) {
 		`{"a":1,"a":2}`, `{"\u0061":"\/\u00e9é😀\ud83d\ude00"}`, `{"a":"` + strings.Repeat("x", 100_000) + `"}`,
 		`{"<&>":"<script>\u2028"}`, `{"half a pair":"\ud800","\udc00":["\ud83dx"]}`,
 	} {
-		bubble(t, func(w *world) {
+		bubble(t, func(w *testAPI) {
 			for _, body := range []string{`{"input":` + input + `}`, "\n {\"x\":[" + strings.Repeat("1,", 1000) + `1],"input" : ` + input + ` ,"y":null} `} {
 				a := w.want(200, "POST", "/v2/echo/runsync", body)
 				if !strings.Contains(a.body, `"output":`+input+`,"status":"COMPLETED"`) {
@@ -231,7 +231,7 @@ func TestInputIsKeptByteForByte(t *testing.T) {
 }
 
 func TestBodiesThatNeedNoneAreNotRead(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
 		for _, body := range []string{"", "null", "{}", "not JSON", `{"a":`} {
 			w.want(200, "POST", "/v2/idle/status/"+id, body)
@@ -239,8 +239,8 @@ func TestBodiesThatNeedNoneAreNotRead(t *testing.T) {
 		}
 		w.want(200, "POST", "/v2/idle/purge-queue", "null")
 		r := w.request(w.t.Context(), "POST", "/v2/idle/cancel/"+id, "")
-		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(nil), failing{}))
-		res, err := direct{w.handler}.RoundTrip(r)
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(nil), failingReader{}))
+		res, err := handlerTransport{w.handler}.RoundTrip(r)
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Errorf("a cancel with a body that cannot be read = %v, %v", res, err)
 		}
@@ -248,16 +248,16 @@ func TestBodiesThatNeedNoneAreNotRead(t *testing.T) {
 	})
 }
 
-type failing struct{}
+type failingReader struct{}
 
-func (failing) Read([]byte) (int, error) { return 0, errors.New("reset by peer") }
+func (failingReader) Read([]byte) (int, error) { return 0, errors.New("reset by peer") }
 
 func TestPagesOfRequestsAreAllOfThemOnce(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		var want []string // newest first
 		for range 7 {
 			want = append([]string{w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")}, want...)
-			pass(time.Millisecond)
+			advance(time.Millisecond)
 		}
 		for limit := 1; limit <= 8; limit++ {
 			var got []string
@@ -312,7 +312,7 @@ func TestFormOfAStreamIsTheOneItsReaderKnows(t *testing.T) {
 		{"GET", "", []string{"User-Agent: Python/3.12 aiohttp/3", asJSON}, true},
 		{"GET", "", []string{"User-Agent: curl/8", asJSON}, false},
 	} {
-		bubble(t, func(w *world) {
+		bubble(t, func(w *testAPI) {
 			id := w.want(200, "POST", "/v2/echo/runsync", `{"input":{}}`).field("id")
 			method, body, _ := strings.Cut(row.method, " with ")
 			a := w.want(200, method, "/v2/echo/stream/"+id+row.query, body, row.headers...)
@@ -328,7 +328,7 @@ func TestFormOfAStreamIsTheOneItsReaderKnows(t *testing.T) {
 }
 
 func TestNullIsAbsentInTheEnvelopeOfARun(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for _, rest := range []string{
 			`"webhook":null,"policy":null,"s3Config":null`, `"policy":{"ttl":null,"executionTimeout":null,"lowPriority":null}`,
 			`"policy":{}`, `"policy":{"more":1}`, `"s3Config":{}`, `"s3Config":{"accessId":null,"accessSecret":null,"bucketName":null,"endpointUrl":null}`,
@@ -340,7 +340,7 @@ func TestNullIsAbsentInTheEnvelopeOfARun(t *testing.T) {
 }
 
 func TestAFaultOfABodyIsNamedInOpenAIsForm(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		a := w.want(422, "POST", "/v2/echo/openai/v1/chat/completions", `[]`)
 		if want := `{"error":{"message":"the body must be a JSON object","type":"invalid_request_error","param":null,"code":null}}`; a.body != want {
 			t.Errorf("body = %s\nwant   %s", a.body, want)

@@ -25,17 +25,17 @@ const (
 	maxTail     = 5000
 )
 
-// keepAlive is how often a quiet event stream says that it lives.
+// keepAlive is the interval of comments on an event stream that has no lines to send.
 const keepAlive = 15 * time.Second
 
-// systemSeq is added to the sequence of system lines in an event id, so that a cursor
-// says which source it is of.
+// systemSeq is added to the sequence numbers of system lines in event ids, so that a cursor
+// shows its source.
 const systemSeq = 900_000_000_000
 
 // A logLine is a line with where it comes from.
 type logLine struct {
-	pods.Line
-	source pods.Source
+	pods.LogLine
+	source pods.LogSource
 }
 
 // podLogs streams the log of a pod until it is terminated or the client leaves.
@@ -43,14 +43,14 @@ func podLogs(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
 	}
-	return c.streamLog(func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error) {
+	return c.streamLog(func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error) {
 		return c.Pods.Logs(ctx, c.id.User, c.r.PathValue("id"), src, q)
 	})
 }
 
 // A logReader reads one source of a log, as pods.Service.Logs does. Its error says that
 // the record is gone.
-type logReader func(ctx context.Context, src pods.Source, q pods.LogQuery) (iter.Seq2[pods.Line, error], error)
+type logReader func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error)
 
 // streamLog answers with a log as server-sent events: what the cursor, or tail, asks of
 // the past, then what comes, until its record is gone or the client leaves.
@@ -72,18 +72,7 @@ func (c *call) streamLog(read logReader) error {
 	if !c.sendPast(past) {
 		return nil
 	}
-	lines := make(chan logLine, 256)
-	var wg sync.WaitGroup
-	for _, src := range q.sources {
-		seq, err := read(ctx, src, pods.LogQuery{
-			After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1, Follow: true,
-		})
-		if err != nil { // it is gone by now: the stream ends
-			break
-		}
-		wg.Go(func() { c.follow(ctx, src, seq, lines) })
-	}
-	go func() { wg.Wait(); close(lines) }()
+	lines := c.followAll(ctx, read, q)
 	c.sendEvents(lines)
 	cancel()
 	for range lines { // until the followers have seen that nobody reads
@@ -91,35 +80,59 @@ func (c *call) streamLog(read logReader) error {
 	return nil
 }
 
+// followAll sends the lines that all sources get from now on. The channel is closed when the
+// sources have ended, or ctx has.
+func (c *call) followAll(ctx context.Context, read logReader, q logQuery) <-chan logLine {
+	lines := make(chan logLine, 256)
+	var wg sync.WaitGroup
+	for _, src := range q.sources {
+		from := q.from(src)
+		from.Follow = true
+		seq, err := read(ctx, src, from)
+		if err != nil { // it is gone by now: the stream ends
+			break
+		}
+		wg.Go(func() { c.follow(ctx, src, seq, lines) })
+	}
+	go func() { wg.Wait(); close(lines) }()
+	return lines
+}
+
 // A logQuery is what the client asked for.
 type logQuery struct {
-	sources []pods.Source
+	sources []pods.LogSource
 	tail    int
-	resumes bool                      // from a cursor: tail does not count
-	after   map[pods.Source]pods.Line // where each source goes on
+	resumes bool                            // from a cursor: tail does not count
+	after   map[pods.LogSource]pods.LogLine // where each source goes on
+}
+
+// from is the question for all lines of a source after the cursor.
+func (q *logQuery) from(src pods.LogSource) pods.LogQuery {
+	return pods.LogQuery{After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1}
 }
 
 func (c *call) logQuery() (q logQuery, err error) {
-	switch s := pods.Source(c.query("source")); s {
-	case "":
-		q.sources = []pods.Source{pods.Container, pods.System}
-	case pods.Container, pods.System:
-		q.sources = []pods.Source{s}
-	default:
-		return q, problem.Newf(problem.Invalid, "source must be one of container, system")
+	source, err := queryOneOf(c, "source", "", pods.ContainerLog, pods.SystemLog)
+	if err != nil {
+		return q, err
+	}
+	q.sources = []pods.LogSource{source}
+	if source == "" {
+		q.sources = []pods.LogSource{pods.ContainerLog, pods.SystemLog}
 	}
 	if q.tail, err = c.queryInt("tail", defaultTail, 0, maxTail); err != nil {
 		return q, err
 	}
-	q.after = map[pods.Source]pods.Line{}
+	q.after = map[pods.LogSource]pods.LogLine{}
 	cursor, name := c.r.Header.Get("Last-Event-ID"), "Last-Event-ID"
-	if cursor == "" {
-		cursor, name = c.query("since"), "since"
+	q.resumes = cursor != ""
+	if !q.resumes {
+		name = "since"
+		cursor, q.resumes = c.query(name)
 	}
-	if cursor == "" {
+	if !q.resumes {
 		return q, nil
 	}
-	q.resumes = true
 	q.after, err = parseCursor(cursor)
 	if err != nil {
 		return q, problem.Newf(problem.Invalid, "%s must be an RFC 3339 timestamp or an id that this stream has sent", name)
@@ -129,13 +142,13 @@ func (c *call) logQuery() (q logQuery, err error) {
 
 // parseCursor reads "<timestamp>" or "<timestamp>/<sequence>". A line of the other source
 // at the very same instant may come twice rather than never.
-func parseCursor(s string) (map[pods.Source]pods.Line, error) {
+func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	ts, num, found := strings.Cut(s, "/")
 	at, err := time.Parse(time.RFC3339Nano, ts)
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: cursor: %w", err)
 	}
-	after := map[pods.Source]pods.Line{pods.Container: {At: at}, pods.System: {At: at}}
+	after := map[pods.LogSource]pods.LogLine{pods.ContainerLog: {At: at}, pods.SystemLog: {At: at}}
 	if !found {
 		return after, nil
 	}
@@ -144,9 +157,9 @@ func parseCursor(s string) (map[pods.Source]pods.Line, error) {
 		return nil, fmt.Errorf("httpapi: cursor: %w", err)
 	}
 	if n >= systemSeq {
-		after[pods.System] = pods.Line{At: at, Seq: n - systemSeq}
+		after[pods.SystemLog] = pods.LogLine{At: at, Seq: n - systemSeq}
 	} else {
-		after[pods.Container] = pods.Line{At: at, Seq: n}
+		after[pods.ContainerLog] = pods.LogLine{At: at, Seq: n}
 	}
 	return after, nil
 }
@@ -179,18 +192,16 @@ func (l logLine) compare(m logLine) int {
 // leaves half-way and comes back with the last id has then missed nothing of any source.
 func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[logLine] {
 	return func(yield func(logLine) bool) {
-		heads := map[pods.Source]logLine{}
-		next := map[pods.Source]func() (pods.Line, error, bool){}
-		advance := func(src pods.Source) {
+		heads := map[pods.LogSource]logLine{}
+		next := map[pods.LogSource]func() (pods.LogLine, error, bool){}
+		advance := func(src pods.LogSource) {
 			delete(heads, src)
 			if l, err, ok := next[src](); ok && err == nil {
 				heads[src] = logLine{l, src}
 			}
 		}
 		for _, src := range q.sources {
-			seq, err := read(ctx, src, pods.LogQuery{
-				After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1,
-			})
+			seq, err := read(ctx, src, q.from(src))
 			if err != nil {
 				return
 			}
@@ -201,7 +212,7 @@ func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[l
 		}
 		for len(heads) > 0 {
 			l := slices.MinFunc(slices.Collect(maps.Values(heads)), logLine.compare)
-			q.after[l.source] = l.Line
+			q.after[l.source] = l.LogLine
 			if !yield(l) {
 				return
 			}
@@ -211,7 +222,7 @@ func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[l
 }
 
 // follow hands lines on until there are no more or ctx ends.
-func (c *call) follow(ctx context.Context, src pods.Source, seq iter.Seq2[pods.Line, error], to chan<- logLine) {
+func (c *call) follow(ctx context.Context, src pods.LogSource, seq iter.Seq2[pods.LogLine, error], to chan<- logLine) {
 	for l, err := range seq {
 		if err != nil {
 			if ctx.Err() == nil {
@@ -231,10 +242,8 @@ func (c *call) follow(ctx context.Context, src pods.Source, seq iter.Seq2[pods.L
 // it: what is to come has no end that could be waited for.
 func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	h := c.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
+	setEventStream(h)
 	h.Set("Connection", "keep-alive")
-	h.Set("X-Accel-Buffering", "no")
 	c.w.WriteHeader(http.StatusOK)
 	if c.r.Method == http.MethodHead {
 		return false
@@ -282,13 +291,13 @@ func (c *call) sendEvents(lines <-chan logLine) {
 func appendEvent(b []byte, l logLine) []byte {
 	ts := l.At.UTC().Format(time.RFC3339Nano)
 	seq := l.Seq
-	if l.source == pods.System {
+	if l.source == pods.SystemLog {
 		seq += systemSeq
 	}
 	data, err := json.Marshal(struct {
-		TS     string      `json:"ts"`
-		Source pods.Source `json:"source"`
-		Line   string      `json:"line"`
+		TS     string         `json:"ts"`
+		Source pods.LogSource `json:"source"`
+		Line   string         `json:"line"`
 	}{ts, l.source, l.Text})
 	if err != nil {
 		return b // three strings: this cannot be

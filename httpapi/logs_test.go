@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const talkingPod = `{"name":"p","image":"talks","cpu":{"id":"cpu3c","vcpuCount":2}}`
+const loggingPod = `{"name":"p","image":"talks","cpu":{"id":"cpu3c","vcpuCount":2}}`
 
 // events are the events of a stream, without comments.
 func events(a answer) (list []string) {
@@ -27,9 +27,9 @@ func idOf(event string) string {
 }
 
 func TestLogThatIsResumedAtAnyLineMissesNothing(t *testing.T) {
-	bubble(t, func(w *world) {
-		id := w.want(201, "POST", "/v2/pods", talkingPod).field("id")
-		pass(10 * time.Second)
+	bubble(t, func(w *testAPI) {
+		id := w.want(201, "POST", "/v2/pods", loggingPod).field("id")
+		advance(10 * time.Second)
 		target := "/v2/pods/" + id + "/logs"
 		all := events(w.listen(time.Second, target))
 		if len(all) < 8 {
@@ -62,9 +62,9 @@ func TestLogThatIsResumedAtAnyLineMissesNothing(t *testing.T) {
 }
 
 func TestTailIsTheLastLinesOfBothSources(t *testing.T) {
-	bubble(t, func(w *world) {
-		id := w.want(201, "POST", "/v2/pods", talkingPod).field("id")
-		pass(10 * time.Second)
+	bubble(t, func(w *testAPI) {
+		id := w.want(201, "POST", "/v2/pods", loggingPod).field("id")
+		advance(10 * time.Second)
 		target := "/v2/pods/" + id + "/logs"
 		all := events(w.listen(time.Second, target))
 		for n := range len(all) + 2 {
@@ -77,9 +77,9 @@ func TestTailIsTheLastLinesOfBothSources(t *testing.T) {
 }
 
 func TestLogEndsWithItsPod(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/pods", gpuPod).field("id")
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		began := time.Now()
 		ended := make(chan time.Duration)
 		for _, query := range []string{"", "?source=container", "?source=system", "?since=2000-01-01T00:00:00Z", "?tail=0"} {
@@ -88,7 +88,7 @@ func TestLogEndsWithItsPod(t *testing.T) {
 				ended <- time.Since(began)
 			}()
 		}
-		pass(time.Minute)
+		advance(time.Minute)
 		w.want(204, "DELETE", "/v2/pods/"+id, "")
 		for range 5 {
 			if d := <-ended; d > time.Minute+5*time.Second {
@@ -99,9 +99,9 @@ func TestLogEndsWithItsPod(t *testing.T) {
 }
 
 func TestQuietLogSaysThatItLives(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(201, "POST", "/v2/pods", gpuPod).field("id")
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		a := w.listen(50*time.Second, "/v2/pods/"+id+"/logs?tail=0")
 		if got, want := a.body, strings.Repeat(": still here\n\n", 3); got != want {
 			t.Errorf("a quiet log is %q, want %q", got, want)
@@ -110,9 +110,9 @@ func TestQuietLogSaysThatItLives(t *testing.T) {
 }
 
 func TestHeadOfALogIsAnsweredAtOnceAndWithoutItsLines(t *testing.T) {
-	bubble(t, func(w *world) {
-		id := w.want(201, "POST", "/v2/pods", talkingPod).field("id")
-		pass(10 * time.Second)
+	bubble(t, func(w *testAPI) {
+		id := w.want(201, "POST", "/v2/pods", loggingPod).field("id")
+		advance(10 * time.Second)
 		for _, query := range []string{"", "?tail=0", "?since=2000-01-01T00:00:00Z"} {
 			began := time.Now()
 			a := w.want(200, "HEAD", "/v2/pods/"+id+"/logs"+query, "")

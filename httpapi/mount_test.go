@@ -24,7 +24,7 @@ func statusOf(t *testing.T, h http.Handler, method, url string) (status int, bod
 }
 
 func TestAreasServeTheirOwnPathsAndNoOthers(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		control := httpapi.NewControl(w.services, &w.options)
 		jobs := httpapi.NewJobs(w.services.Jobs, &w.options)
 		legacy := httpapi.NewLegacy(w.services.Pods, &w.options)
@@ -55,7 +55,7 @@ func TestAreasServeTheirOwnPathsAndNoOthers(t *testing.T) {
 }
 
 func TestHandlersWorkBelowAPrefixOnHostsAndBesideOthers(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		mux := http.NewServeMux()
 		mux.Handle("/cloud/", http.StripPrefix("/cloud", w.handler))
 		mux.Handle("api.test/", httpapi.NewControl(w.services, &w.options))
@@ -85,7 +85,7 @@ func TestHandlersWorkBelowAPrefixOnHostsAndBesideOthers(t *testing.T) {
 }
 
 func TestHandlersMadeApartShareTheQuotasTheyAreGiven(t *testing.T) {
-	bubbleWith(t, quotas(2, 0, 0), func(w *world) {
+	bubbleWith(t, quotas(2, 0, 0), func(w *testAPI) {
 		control := httpapi.NewControl(w.services, &w.options)
 		legacy := httpapi.NewLegacy(w.services.Pods, &w.options)
 		whole := w.handler
@@ -105,7 +105,7 @@ func TestHandlersMadeApartShareTheQuotasTheyAreGiven(t *testing.T) {
 }
 
 func TestWithoutAuthEverythingIsRefused(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for name, h := range map[string]http.Handler{
 			"nil options":  httpapi.New(w.services, nil),
 			"zero options": httpapi.New(w.services, &httpapi.Options{}),
@@ -124,7 +124,7 @@ func TestWithoutAuthEverythingIsRefused(t *testing.T) {
 }
 
 func TestServiceThatIsNotThereHasNoPaths(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		whole := w.services
 		for _, op := range operations {
 			method, path := pathOf(op)

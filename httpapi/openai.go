@@ -13,23 +13,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
 )
 
-// openaiRoutes passes requests of OpenAI's interface to workers as jobs: the input is
+// proxyOpenAI passes a request of OpenAI's interface to a worker as a job: the input is
 // {"openai_route":"/v1/...","openai_input":{the body}}, which is what workers with an
 // OpenAI front end understand. Errors have OpenAI's form.
-func (a *api) openai() *area {
-	x := a.area(flavor{bareKeys: true, asOpenAI: true})
-	if a.Jobs == nil {
-		return x
-	}
-	op := operation{access: onEndpoint(Run), effects: true, do: limitedBy(ratelimit.OpenAI, proxyOpenAI)}
-	x.handle("/v2/{endpoint}/openai/{route...}", map[string]operation{http.MethodGet: op, http.MethodPost: op})
-	return x
-}
-
 func proxyOpenAI(c *call) error {
 	input, streams, err := c.openaiInput()
 	if err != nil {
@@ -37,7 +26,7 @@ func proxyOpenAI(c *call) error {
 	}
 	endpoint := c.r.PathValue("endpoint")
 	j, err := c.Jobs.Submit(c.r.Context(), c.id.User, endpoint, serverless.Request{
-		Input: input, Checked: true, Sync: true, Wait: serverless.MaxWait,
+		Endpoint: c.target(), Input: input, Checked: true, Sync: true, Wait: serverless.MaxWait,
 	})
 	if err != nil {
 		return err
@@ -69,7 +58,7 @@ func (c *call) openaiInput() (input []byte, streams bool, err error) {
 	input = append([]byte(`{"openai_route":`), route...)
 	if c.r.Method == http.MethodPost {
 		var faults problem.Violations
-		o, err := parse(body, envelope, &faults)
+		o, err := parse(body, strictEnvelope, &faults)
 		if err != nil {
 			return nil, false, err
 		}
@@ -163,10 +152,7 @@ func (a *openaiAnswer) begin() {
 		return
 	}
 	a.begun = true
-	h := a.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
+	setEventStream(a.w.Header())
 	a.w.WriteHeader(http.StatusOK)
 }
 

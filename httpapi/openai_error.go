@@ -61,31 +61,33 @@ func fromPython(s string) (v jsontext.Value, ok bool) {
 		return v, true
 	}
 	for s != "" {
-		switch n := strings.IndexAny(s, `'"NTF`); {
-		case n != 0:
-			if n < 0 {
-				n = len(s)
-			}
-			v, s = append(v, s[:n]...), s[n:]
-		case s[0] == '\'' || s[0] == '"':
-			text, rest, ok := pythonString(s)
-			if !ok {
-				return nil, false
-			}
-			q, err := jsontext.AppendQuote(v, text)
-			if err != nil {
-				return nil, false
-			}
-			v, s = q, rest
-		default:
-			word, rest, ok := pythonConstant(s)
-			if !ok {
-				return nil, false
-			}
-			v, s = append(v, word...), rest
+		n := strings.IndexAny(s, `'"NTF`) // where a string or a constant begins
+		if n < 0 {
+			n = len(s)
+		}
+		v, s = append(v, s[:n]...), s[n:]
+		if s == "" {
+			break
+		}
+		if v, s, ok = appendPython(v, s); !ok {
+			return nil, false
 		}
 	}
 	return v, v.IsValid()
+}
+
+// appendPython writes the string or constant that s begins with as JSON.
+func appendPython(v jsontext.Value, s string) (_ jsontext.Value, rest string, ok bool) {
+	if s[0] != '\'' && s[0] != '"' {
+		word, rest, ok := pythonConstant(s)
+		return append(v, word...), rest, ok
+	}
+	text, rest, ok := pythonString(s)
+	if !ok {
+		return nil, "", false
+	}
+	v, err := jsontext.AppendQuote(v, text)
+	return v, rest, err == nil
 }
 
 func pythonConstant(s string) (word, rest string, ok bool) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // deviations are the answers that the published description does not have, each with the
@@ -22,8 +22,8 @@ var deviations = []struct {
 	reason string
 }{
 	{405, "the description has the component and names it nowhere; default covers it"},
-	{413, "sizes are a limit of ours (decisions, row 10); default covers it"},
-	{415, "media types are looked at (decisions, row 10); default covers it"},
+	{413, "sizes are a limit of ours (docs/decisions.md 10); default covers it"},
+	{415, "media types are looked at (docs/decisions.md 10); default covers it"},
 }
 
 // A description is the OpenAPI document of the control API.
@@ -125,7 +125,7 @@ func (d *description) find(path string) (string, map[string]map[string]any) {
 // isControlPath tells the control API's ids from those of endpoints.
 func isControlPath(path string) bool {
 	area, _, _ := strings.Cut(strings.TrimPrefix(path, "/v2/"), "/")
-	return serverless.IsReserved(area)
+	return endpoints.IsReserved(area)
 }
 
 func (d *description) check(template, method string, op map[string]any, a answer) error {
@@ -182,7 +182,7 @@ func (d *description) validate(at []string, body string) error {
 }
 
 func TestDeviationsFromTheDescriptionAreProblemsWithAReason(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		got := map[int]answer{
 			405: w.call("PUT", "/v2/pods", ""),
 			413: w.call("POST", "/v2/registries", strings.Repeat(" ", 1<<20+1)),

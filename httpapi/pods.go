@@ -8,24 +8,6 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-func (x *area) podRoutes() {
-	x.handle("/v2/pods", map[string]operation{
-		http.MethodGet:  {access: podsRead, do: listPods},
-		http.MethodPost: {access: podsWrite, do: createPod},
-	})
-	x.handle("/v2/pods/{id}", map[string]operation{
-		http.MethodGet:    {access: podsRead, do: getPod},
-		http.MethodPatch:  {access: podsWrite, do: updatePod},
-		http.MethodDelete: {access: podsWrite, do: deletePod},
-	})
-	x.handle("/v2/pods/{id}/action", map[string]operation{
-		http.MethodPost: {access: podsWrite, do: actOnPod},
-	})
-	x.handle("/v2/pods/{id}/logs", map[string]operation{
-		http.MethodGet: {access: podsRead, do: podLogs},
-	})
-}
-
 func listPods(c *call) error {
 	// includeClusterPods changes nothing: there are no clusters.
 	if _, err := c.queryFlag("includeClusterPods"); err != nil {
@@ -35,21 +17,13 @@ func listPods(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := struct {
+	return writeJSON(c.w, http.StatusOK, struct {
 		Pods []podBody `json:"pods"`
-	}{make([]podBody, 0, len(list))}
-	for _, p := range list {
-		body.Pods = append(body.Pods, c.pod(p))
-	}
-	return writeJSON(c.w, http.StatusOK, body)
+	}{bodies(list, c.pod, all)})
 }
 
 func createPod(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	r, err := decodeCreatePod(body)
+	r, err := decoded(c, decodeCreatePod)
 	if err != nil {
 		return err
 	}
@@ -60,31 +34,27 @@ func createPod(c *call) error {
 	return writeJSON(c.w, http.StatusCreated, c.pod(p))
 }
 
-func getPod(c *call) error {
-	p, err := c.Pods.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+// writePod answers 200 with a pod, unless err is the answer.
+func (c *call) writePod(p *pods.Pod, err error) error {
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, c.pod(p))
 }
 
+func getPod(c *call) error {
+	return c.writePod(c.Pods.Get(c.r.Context(), c.id.User, c.r.PathValue("id")))
+}
+
 func updatePod(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
 	}
-	body, err := c.jsonBody()
+	r, err := decoded(c, decodeUpdatePod)
 	if err != nil {
 		return err
 	}
-	r, err := decodeUpdatePod(body)
-	if err != nil {
-		return err
-	}
-	p, err := c.Pods.Update(c.r.Context(), c.id.User, c.r.PathValue("id"), r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.pod(p))
+	return c.writePod(c.Pods.Update(c.r.Context(), c.id.User, c.r.PathValue("id"), r))
 }
 
 // podExists is asked before a body is read: existence comes first.
@@ -94,38 +64,31 @@ func (c *call) podExists() error {
 }
 
 func deletePod(c *call) error {
-	if err := c.Pods.Terminate(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.noContent(c.Pods.Terminate(c.r.Context(), c.id.User, c.r.PathValue("id")))
+}
+
+// resetPod is the one operation of version 1 that is left.
+func resetPod(c *call) error {
+	return c.writePod(c.Pods.Reset(c.r.Context(), c.id.User, c.r.PathValue("podId")))
 }
 
 func actOnPod(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
 	}
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	a, err := decodeAction(body)
+	a, err := decoded(c, decodeAction)
 	if err != nil {
 		return err
 	}
 	if a == pods.Terminate {
 		return deletePod(c)
 	}
-	p, err := c.Pods.Act(c.r.Context(), c.id.User, c.r.PathValue("id"), a)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.pod(p))
+	return c.writePod(c.Pods.Act(c.r.Context(), c.id.User, c.r.PathValue("id"), a))
 }
 
 func decodeAction(body []byte) (pods.Action, error) {
 	var faults problem.Violations
-	o, err := parse(body, throughout, &faults)
+	o, err := parse(body, strictThroughout, &faults)
 	if err != nil {
 		return "", err
 	}
@@ -141,27 +104,18 @@ func decodeAction(body []byte) (pods.Action, error) {
 }
 
 func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
 		return r, err
 	}
+	o.require("name")
+	r.TemplateID = o.template()
+	if r.TemplateID == "" { // a template has an image
+		o.require("image")
+	}
 	r.Name = o.text("name")
 	r.Image = o.text("image")
-	if g := o.object("gpu"); g != nil {
-		r.GPU = &pods.GPURequest{
-			ID: g.text("id"), Count: g.integer("count"),
-			AllowedCUDAVersions: g.strings("allowedCudaVersions"), MinCUDAVersion: g.str("minCudaVersion"),
-		}
-		g.unknown()
-	}
-	if p := o.object("cpu"); p != nil {
-		p.require("vcpuCount")
-		r.CPU = &pods.CPURequest{ID: p.text("id")}
-		if n := p.integer("vcpuCount"); n != nil {
-			r.CPU.VCPU = *n
-		}
-		p.unknown()
-	}
+	r.GPU, r.CPU = o.podGPU(), o.podCPU()
 	r.Args = o.str("args")
 	r.Disk = o.integer("disk")
 	r.Ports = o.strings("ports")
@@ -170,17 +124,39 @@ func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
 	r.Mounts = o.mounts()
 	r.Cloud = pods.Cloud(o.oneOf("cloud", string(pods.Secure), string(pods.Community)))
 	r.DataCenterIDs = o.strings("dataCenterIds")
-	if f := o.flag("globalNetworking"); f != nil {
+	if f := o.boolean("globalNetworking"); f != nil {
 		r.GlobalNetworking = *f
 	}
-	r.TemplateID = o.template()
-	r.StartSSH, r.StartJupyter = o.flag("startSsh"), o.flag("startJupyter")
+	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
 	o.unknown()
 	return r, nil
 }
 
+func (o *object) podGPU() *pods.GPURequest {
+	sub := o.object("gpu")
+	if sub == nil {
+		return nil
+	}
+	defer sub.unknown()
+	sub.require("id")
+	return &pods.GPURequest{
+		ID: sub.text("id"), Count: sub.integer("count"),
+		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
+	}
+}
+
+func (o *object) podCPU() *pods.CPURequest {
+	sub := o.object("cpu")
+	if sub == nil {
+		return nil
+	}
+	defer sub.unknown()
+	sub.require("id", "vcpuCount")
+	return &pods.CPURequest{ID: sub.text("id"), VCPU: sub.number("vcpuCount")}
+}
+
 func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
 		return r, err
 	}
@@ -192,8 +168,8 @@ func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
 	r.Env = o.env()
 	r.Registry = o.registry()
 	r.Mounts = o.mounts()
-	r.Locked = o.flag("locked")
-	r.GlobalNetworking = o.flag("globalNetworking")
+	r.Locked = o.boolean("locked")
+	r.GlobalNetworking = o.boolean("globalNetworking")
 	r.TemplateID = o.template()
 	o.unknown()
 	return r, nil
@@ -241,7 +217,7 @@ func (o *object) oneOf(name string, values ...string) string {
 	return ""
 }
 
-// mounts takes section 2.3: every entry has all its fields. An absent network is nil, an
+// mounts takes the object of docs/interface.md 2.3: every entry has all its fields. An absent network is nil, an
 // explicit empty one is not.
 func (o *object) mounts() (m pods.Mounts) {
 	ms := o.object("mounts")
@@ -268,10 +244,7 @@ func (o *object) persistent() *pods.PersistentMount {
 		return nil
 	}
 	p.require("size", "path")
-	m := &pods.PersistentMount{Path: p.text("path")}
-	if n := p.integer("size"); n != nil {
-		m.Size = *n
-	}
+	m := &pods.PersistentMount{Path: p.text("path"), Size: p.number("size")}
 	p.unknown()
 	return m
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A podBody is a pod on the wire (section 2.1 and the public schema).
+// A podBody is a pod on the wire (docs/interface.md 2.1 and the public schema).
 type podBody struct {
 	ID               string            `json:"id"`
 	Name             string            `json:"name"`
@@ -103,7 +103,7 @@ type networkingBody struct {
 	InternalDNS string `json:"internalDns,omitempty"`
 }
 
-// A wireTime is RFC 3339 in UTC with milliseconds (decisions, row 22).
+// A wireTime is RFC 3339 in UTC with milliseconds (docs/decisions.md 22).
 type wireTime time.Time
 
 func (t wireTime) String() string {
@@ -136,14 +136,14 @@ func (c *call) pod(p *pods.Pod) podBody {
 	if p.Seen.IP != "" {
 		b.GlobalNetworking = networkingBody{true, p.Seen.IP, c.Pods.InternalDNS(p)}
 	}
-	if live, ok := c.Pods.Live(c.r.Context(), p); ok {
+	if live, ok := c.Pods.RuntimeInfo(c.r.Context(), p); ok {
 		b.Runtime = runtimeOf(live)
 		b.SSH.Direct = sshOf(live.Ports)
 	}
 	return b
 }
 
-func runtimeOf(l pods.Live) *runtimeBody {
+func runtimeOf(l pods.RuntimeInfo) *runtimeBody {
 	r := &runtimeBody{
 		Uptime: int64(l.Uptime / time.Second),
 		GPUs:   make([]gpuLoad, 0, len(l.GPUs)),

@@ -24,7 +24,7 @@ func heap() int64 {
 
 func TestTwoThousandWorkersThatWaitCostLessThan60MBAndAskOnce(t *testing.T) {
 	const workers, most = 2000, 60 << 20
-	w := newWorld(t, nil)
+	w := newTestAPI(t, nil)
 	var requests atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		requests.Add(1)

@@ -10,41 +10,46 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
+// An errorForm is what errors look like on the wire.
+type errorForm uint8
+
+const (
+	problemForm errorForm = iota // problem documents
+	sdkForm                      // problem documents with a member error, which the SDKs read
+	openAIForm                   // OpenAI's
+)
+
 // WriteProblem answers a request with what problem.Of makes of err, so that a program's
 // own middleware can answer like the handlers here. It does not log.
 func WriteProblem(w http.ResponseWriter, err error) {
-	writeProblem(w, problem.Of(err))
+	d := problem.Of(err)
+	writeProblem(w, d.Status, d)
 }
 
-// write answers in the flavor of the area.
-func (x *area) write(w http.ResponseWriter, err error) {
+// write answers in the form of the router's errors.
+func (x *router) write(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
-	if x.asOpenAI {
+	switch x.form {
+	case openAIForm:
 		text := d.Detail
 		if len(d.Errors) > 0 { // it has no list for them
 			text = strings.Join(d.Errors, "; ")
 		}
 		writeBody(w, d.Status, "application/json", openaiError(d.Status, text))
-		return
+	case sdkForm:
+		writeProblem(w, d.Status, struct {
+			problem.Document
+			Error string `json:"error"`
+		}{d, d.Detail})
+	default:
+		writeProblem(w, d.Status, d)
 	}
-	if !x.errors {
-		writeProblem(w, d)
-		return
-	}
-	writeProblem(w, struct {
-		problem.Document
-		Error string `json:"error"`
-	}{d, d.Detail})
 }
 
-func writeProblem(w http.ResponseWriter, doc any) {
-	status := http.StatusInternalServerError
+func writeProblem(w http.ResponseWriter, status int, doc any) {
 	b, err := json.Marshal(doc)
-	if err == nil {
-		var d problem.Document
-		if json.Unmarshal(b, &d) == nil {
-			status = d.Status
-		}
+	if err != nil {
+		b = nil // strings and a number: this cannot be
 	}
 	writeBody(w, status, "application/problem+json", b)
 }
@@ -59,6 +64,14 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
+// noContent answers 204, unless err is the answer.
+func (c *call) noContent(err error) error {
+	if err == nil {
+		c.w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
 func writeBody(w http.ResponseWriter, status int, mediaType string, b []byte) {
 	h, v := w.Header(), [...]string{mediaType, strconv.Itoa(len(b)), "no-store", "nosniff"}
 	// Set would allocate for each.
@@ -68,7 +81,14 @@ func writeBody(w http.ResponseWriter, status int, mediaType string, b []byte) {
 	_, _ = w.Write(b) // the client is gone: there is nobody to tell
 }
 
-// setLimits writes the headers of section 7.
+// setEventStream writes the headers of server-sent events, which no proxy should buffer.
+func setEventStream(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// setLimits writes the headers of quotas and rates (docs/interface.md 7).
 func setLimits(h http.Header, d ratelimit.Decision) {
 	if len(d.States) > 0 {
 		h.Set("RateLimit", d.RateLimit())
@@ -80,5 +100,5 @@ func setLimits(h http.Header, d ratelimit.Decision) {
 }
 
 func limited(d ratelimit.Decision) error {
-	return problem.New(problem.Limited, d.Detail)
+	return problem.New(problem.TooManyRequests, d.Detail)
 }

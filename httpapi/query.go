@@ -2,29 +2,53 @@ package httpapi
 
 import (
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
 )
 
-// query is one parameter of the query string; "" when it is absent. Of several with the
-// same name the first counts.
-func (c *call) query(name string) string {
+// A parameter that is given must have a value that is allowed: an empty one is refused like
+// any other wrong one (docs/decisions.md 25). Parameters that an operation does not know are
+// ignored.
+
+// params are the parameters of the query string.
+func (c *call) params() url.Values {
+	if c.parsed == nil {
+		c.parsed = c.r.URL.Query()
+	}
+	return c.parsed
+}
+
+// query is one parameter, and whether it is given. Of several with the same name the first
+// counts.
+func (c *call) query(name string) (value string, given bool) {
 	if c.r.URL.RawQuery == "" {
-		return ""
+		return "", false
 	}
-	q, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil && q == nil {
-		return ""
+	values, given := c.params()[name]
+	if !given {
+		return "", false
 	}
-	return q.Get(name)
+	return values[0], true
+}
+
+// queryText is a parameter that may be anything but empty; "" when it is absent.
+func (c *call) queryText(name string) (string, error) {
+	s, given := c.query(name)
+	if given && s == "" {
+		return "", problem.Newf(problem.Invalid, "%s must not be empty", name)
+	}
+	return s, nil
 }
 
 // queryInt is an integer parameter from lo to hi, or its default.
 func (c *call) queryInt(name string, def, lo, hi int) (int, error) {
-	s := c.query(name)
-	if s == "" {
+	s, given := c.query(name)
+	if !given {
 		return def, nil
 	}
 	n, err := strconv.Atoi(s)
@@ -36,26 +60,94 @@ func (c *call) queryInt(name string, def, lo, hi int) (int, error) {
 
 // queryFlag is a boolean parameter, false when it is absent.
 func (c *call) queryFlag(name string) (bool, error) {
-	switch c.query(name) {
-	case "", "false", "0":
+	s, given := c.query(name)
+	switch {
+	case !given, s == "false", s == "0":
 		return false, nil
-	case "true", "1":
+	case s == "true", s == "1":
 		return true, nil
 	}
 	return false, problem.Newf(problem.Invalid, "%s must be true or false", name)
 }
 
-// queryMillis is a parameter in milliseconds that check allows, or its default.
+// queryMillis is a parameter in milliseconds that check allows, or its default. The error of
+// check names the bounds: what is no integer is out of them, too.
 func (c *call) queryMillis(name string, def time.Duration, check func(time.Duration) error) (time.Duration, error) {
-	s := c.query(name)
-	if s == "" {
+	s, given := c.query(name)
+	if !given {
 		return def, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, problem.Newf(problem.Invalid, "%s must be an integer, in milliseconds", name)
+		return 0, check(-1)
 	}
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	d := time.Duration(max(min(n, most), -most)) * time.Millisecond
 	return d, check(d)
+}
+
+// queryTime is an instant, zero when it is absent.
+func (c *call) queryTime(name string) (time.Time, error) {
+	s, given := c.query(name)
+	if !given {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, problem.Newf(problem.Invalid, "%s must be a time as in RFC 3339", name)
+	}
+	return t, nil
+}
+
+// queryOneOf is one of the values, or the default when the parameter is absent.
+func queryOneOf[S ~string](c *call, name string, def S, values ...S) (S, error) {
+	s, given := c.query(name)
+	switch {
+	case !given:
+		return def, nil
+	case slices.Contains(values, S(s)):
+		return S(s), nil
+	}
+	return "", notOneOf(name, values)
+}
+
+// querySome is a list of some of the values; nil when the parameter is absent.
+func querySome[S ~string](c *call, name string, values ...S) (list []S, err error) {
+	for _, s := range c.queryList(name) {
+		if !slices.Contains(values, S(s)) {
+			return nil, notOneOf(name, values)
+		}
+		list = append(list, S(s))
+	}
+	return list, nil
+}
+
+func notOneOf[S ~string](name string, values []S) error {
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(v))
+	}
+	return problem.Newf(problem.Invalid, "%s must be one of %s", name, b.String())
+}
+
+// queryMatches is a list of values of one form, which want names.
+func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]string, error) {
+	list := c.queryList(name)
+	for _, s := range list {
+		if !form.MatchString(s) {
+			return nil, problem.Newf(problem.Invalid, "%s must be a list of %s: %.100q is not", name, want, s)
+		}
+	}
+	return list, nil
+}
+
+// queryList is a parameter that is given several times, or with commas.
+func (c *call) queryList(name string) (list []string) {
+	for _, v := range c.params()[name] {
+		list = append(list, strings.Split(v, ",")...)
+	}
+	return list
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 // A refusal is a bad request: what was asked with a path of the fixture's
@@ -21,13 +23,13 @@ type refusal struct {
 
 // A fixture is records of alice and bob for requests to name.
 type fixture struct {
-	*world
+	*testAPI
 	names *strings.Replacer
 }
 
 // newFixture makes pods that run, are locked, have ended and are bob's, registries that
 // are used and not, and jobs in several states.
-func newFixture(w *world) *fixture {
+func newFixture(w *testAPI) *fixture {
 	pod := func(key, body string) string {
 		w.t.Helper()
 		return w.want(201, "POST", "/v2/pods", body, "Authorization: Bearer "+key).field("id")
@@ -68,7 +70,7 @@ func newFixture(w *world) *fixture {
 		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
 		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
 	}
-	pass(10 * time.Second)
+	advance(10 * time.Second)
 	names = append(names, "{new}", pod(aliceFree, gpuPod)) // PROVISIONING as long as no time passes
 	return &fixture{w, strings.NewReplacer(names...)}
 }
@@ -108,48 +110,37 @@ func (a answer) faults(t testing.TB) string {
 	return strings.Join(doc.Errors, " | ")
 }
 
-// operations are all of the interface that is served here, with their methods.
-var operations = []string{
-	"GET /v2/pods", "POST /v2/pods", "GET /v2/pods/{}", "PATCH /v2/pods/{}", "DELETE /v2/pods/{}",
-	"POST /v2/pods/{}/action", "GET /v2/pods/{}/logs", "POST /v1/pods/{}/reset",
-	"GET /v2/registries/delegations", "POST /v2/registries/delegations", "DELETE /v2/registries/delegations/{}",
-	"GET /v2/registries", "POST /v2/registries", "GET /v2/registries/{}", "DELETE /v2/registries/{}",
-	"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/network-volumes", "GET /v2/billing/serverless", "GET /v2/billing/endpoints", "GET /v2/billing/clusters",
-	"GET /v2/clusters", "POST /v2/clusters", "GET /v2/clusters/{}", "PATCH /v2/clusters/{}", "DELETE /v2/clusters/{}", "GET /v2/clusters/{}/pods",
-	"GET /v2/templates", "POST /v2/templates", "GET /v2/templates/{}", "PATCH /v2/templates/{}", "DELETE /v2/templates/{}",
-	"GET /v2/account/ssh-keys", "PUT /v2/account/ssh-keys", "GET /v2/catalog/templates",
-	"GET /v2/network-volumes", "POST /v2/network-volumes", "GET /v2/network-volumes/{}", "PATCH /v2/network-volumes/{}", "DELETE /v2/network-volumes/{}",
-	"GET /v2/catalog/gpus", "GET /v2/catalog/gpus/{}", "GET /v2/catalog/cpus", "GET /v2/catalog/cpus/{}",
-	"GET /v2/catalog/datacenters", "GET /v2/catalog/datacenters/{}",
-	"POST /v2/{}/run", "POST /v2/{}/runsync", "GET /v2/{}/status/{}", "POST /v2/{}/status/{}",
-	"GET /v2/{}/status-sync/{}", "POST /v2/{}/status-sync/{}", "GET /v2/{}/stream/{}", "POST /v2/{}/stream/{}",
-	"POST /v2/{}/cancel/{}", "POST /v2/{}/retry/{}", "POST /v2/{}/purge-queue", "GET /v2/{}/health", "GET /v2/{}/requests",
-}
+// operations are those whose refusals stand in refusals: of the control API without
+// endpoints, of the jobs API, and reset.
+var operations = requestsOf(func(o httpapi.Operation) bool {
+	return o.Area != httpapi.AreaEndpoints && o.API != httpapi.APIOpenAI && o.API != httpapi.APIWorkers
+})
 
 // operationOf is the operation that a request asks for; "" if there is none.
 func operationOf(request string) string {
-	request, _, _ = strings.Cut(request, "?")
-	got := strings.Split(request, "/")
 	for _, op := range operations {
-		want := strings.Split(op, "/")
-		same := len(got) == len(want)
-		for i := 0; same && i < len(got); i++ {
-			same = got[i] == want[i] || want[i] == "{}" && got[i] != ""
-		}
-		if same {
+		if matchesOperation(op, request) {
 			return op
 		}
 	}
 	return ""
 }
 
+// matchesOperation reports whether a request is one to an operation.
+func matchesOperation(op, request string) bool {
+	request, _, _ = strings.Cut(request, "?")
+	return slices.EqualFunc(strings.Split(op, "/"), strings.Split(request, "/"), func(want, got string) bool {
+		return got == want || want == "{}" && got != ""
+	})
+}
+
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals())
+	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}
 	covered := map[string]int{}
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		f := newFixture(w)
 		before := f.state()
 		for _, row := range rows {
@@ -180,7 +171,7 @@ func short(s string) string {
 }
 
 func TestEveryOperationRefusesPathsAndMethodsThatItDoesNotHave(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		f := newFixture(w)
 		before := f.state()
 		for _, op := range operations {
@@ -240,7 +231,7 @@ func TestEveryOperationRefusesPathsAndMethodsThatItDoesNotHave(t *testing.T) {
 }
 
 func TestAllowListsWhatAPathHas(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for path, want := range map[string]string{
 			"/v2/pods": "GET, HEAD, POST", "/v2/pods/x": "GET, HEAD, PATCH, DELETE", "/v2/pods/x/action": "POST",
 			"/v2/pods/x/logs": "GET, HEAD", "/v1/pods/x/reset": "POST", "/v2/registries": "GET, HEAD, POST",
@@ -259,7 +250,7 @@ func TestAllowListsWhatAPathHas(t *testing.T) {
 }
 
 func TestReservedWordsAreNoEndpoints(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for word := range strings.FieldsSeq("pods serverless templates network-volumes registries catalog billing clusters account openapi.json") {
 			for _, path := range []string{"/health", "/run", "/requests", "/purge-queue"} {
 				a := w.call("GET", "/v2/"+word+path, "", "Authorization: Bearer "+adminFree)
@@ -278,7 +269,7 @@ func TestReservedWordsAreNoEndpoints(t *testing.T) {
 }
 
 func TestProblemsOfTheJobsAPIHaveTheMemberThatSDKsRead(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for target, want := range map[string]bool{
 			"/v2/nowhere/health": true, "/v2/echo/status/x": true, "/nothing": true,
 			"/v2/pods/x": false, "/v1/pods/x": false, "/v2/catalog/cpus/x": false,
@@ -301,7 +292,7 @@ func nest(depth int) string {
 }
 
 func TestInputMayBeTenThousandDeepWithItsEnvelope(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		w.want(200, "POST", "/v2/idle/run", `{"input":`+nest(9_999)+`}`)
 		if a := w.want(400, "POST", "/v2/idle/run", `{"input":`+nest(10_000)+`}`); len(a.body) > 1000 {
 			t.Errorf("the answer to a body that is too deep has %d bytes, want it short", len(a.body))
@@ -318,7 +309,7 @@ func TestBodiesOfTheControlAPIAreJSONByTheirMediaType(t *testing.T) {
 		"text/json": 415, "text/plain": 415, "image/svg+json": 415, "application/jsonx": 415, "application/x-json": 415,
 		"application/x-www-form-urlencoded": 415, "json": 415, "application/json, text/plain": 415, "/": 415,
 	} {
-		bubble(t, func(w *world) {
+		bubble(t, func(w *testAPI) {
 			a := w.call("POST", "/v2/registries", body, "Content-Type: "+media)
 			if a.status != want {
 				t.Errorf("a body of type %q = %d %s, want %d", media, a.status, a.body, want)

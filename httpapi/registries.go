@@ -6,18 +6,7 @@ import (
 	"github.com/podyard/podyard/registries"
 )
 
-func (x *area) registryRoutes() {
-	x.handle("/v2/registries", map[string]operation{
-		http.MethodGet:  {access: registriesRead, do: listRegistries},
-		http.MethodPost: {access: registriesWrite, do: createRegistry},
-	})
-	x.handle("/v2/registries/{id}", map[string]operation{
-		http.MethodGet:    {access: registriesRead, do: getRegistry},
-		http.MethodDelete: {access: registriesWrite, do: deleteRegistry},
-	})
-}
-
-// A registryBody is a registry on the wire (section 2.7): never its credentials.
+// A registryBody is a registry on the wire (docs/interface.md 2.7): never its credentials.
 type registryBody struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -30,25 +19,18 @@ func listRegistries(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := struct {
+	return writeJSON(c.w, http.StatusOK, struct {
 		Registries []registryBody `json:"registries"`
-	}{make([]registryBody, 0, len(list))}
-	for i := range list {
-		body.Registries = append(body.Registries, registryOf(list[i]))
-	}
-	return writeJSON(c.w, http.StatusOK, body)
+	}{bodies(list, registryOf, all)})
 }
 
 func createRegistry(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
 	var r registries.CreateRequest
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := c.jsonObject(&r.Violations)
 	if err != nil {
 		return err
 	}
+	o.require("name", "username", "password")
 	r.Name = o.text("name")
 	r.Username = registries.Secret(o.text("username"))
 	r.Password = registries.Secret(o.text("password"))
@@ -69,9 +51,5 @@ func getRegistry(c *call) error {
 }
 
 func deleteRegistry(c *call) error {
-	if err := c.Registries.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.noContent(c.Registries.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
 }

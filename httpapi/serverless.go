@@ -6,36 +6,6 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-func (x *area) endpointRoutes() {
-	x.handle("/v2/serverless", map[string]operation{
-		http.MethodGet:  {access: endpointsRead, do: listEndpoints},
-		http.MethodPost: {access: endpointsWrite, do: createEndpoint},
-	})
-	x.handle("/v2/serverless/{id}", map[string]operation{
-		http.MethodGet:    {access: endpointsRead, do: getEndpoint},
-		http.MethodPatch:  {access: endpointsWrite, do: updateEndpoint},
-		http.MethodDelete: {access: endpointsWrite, do: deleteEndpoint},
-	})
-	x.handle("/v2/serverless/{id}/releases", map[string]operation{
-		http.MethodGet: {access: endpointsRead, do: listReleases},
-	})
-	x.handle("/v2/serverless/{id}/workers", map[string]operation{
-		http.MethodGet: {access: endpointsRead, do: listWorkers},
-	})
-	x.handle("/v2/serverless/{id}/workers/{worker}/logs", map[string]operation{
-		http.MethodGet: {access: endpointsRead, do: workerLogs},
-	})
-	x.handle("/v2/serverless/{id}/decisions", map[string]operation{
-		http.MethodGet: {access: endpointsRead, do: listDecisions},
-	})
-	x.handle("/v2/serverless/{id}/deliveries/{job}", map[string]operation{
-		http.MethodGet: {access: endpointsRead, do: listDeliveries},
-	})
-	x.handle("/v2/serverless/{id}/deliveries/{job}/redeliver", map[string]operation{
-		http.MethodPost: {access: endpointsWrite, do: redeliver},
-	})
-}
-
 // endpoint is the one that the path names, if the caller may see it. It is asked for
 // before a body or a query is read: existence comes first.
 func (c *call) endpoint() (*serverless.Endpoint, error) {
@@ -47,21 +17,13 @@ func listEndpoints(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := struct {
+	return writeJSON(c.w, http.StatusOK, struct {
 		Endpoints []endpointBody `json:"endpoints"`
-	}{make([]endpointBody, 0, len(list))}
-	for _, e := range list {
-		body.Endpoints = append(body.Endpoints, c.endpointBody(e))
-	}
-	return writeJSON(c.w, http.StatusOK, body)
+	}{bodies(list, c.endpointBody, all)})
 }
 
 func createEndpoint(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	r, err := DecodeEndpoint(body)
+	r, err := decoded(c, DecodeEndpoint)
 	if err != nil {
 		return err
 	}
@@ -90,11 +52,7 @@ func updateEndpoint(c *call) error {
 	if e.Owner == "" {
 		return serverless.ErrSharedEndpoint
 	}
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	r, err := decodeUpdateEndpoint(body)
+	r, err := decoded(c, decodeUpdateEndpoint)
 	if err != nil {
 		return err
 	}
@@ -106,9 +64,5 @@ func updateEndpoint(c *call) error {
 }
 
 func deleteEndpoint(c *call) error {
-	if err := c.Jobs.DeleteEndpoint(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.noContent(c.Jobs.DeleteEndpoint(c.r.Context(), c.id.User, c.r.PathValue("id")))
 }

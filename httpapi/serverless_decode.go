@@ -7,35 +7,36 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // DecodeEndpoint reads what POST /v2/serverless takes, for a program that makes endpoints
 // from its configuration. An error is one of syntax (400); faults of the schema are in the
 // request, and serverless.Service reports them with its own.
-func DecodeEndpoint(body []byte) (r serverless.CreateEndpointRequest, err error) {
-	o, err := parse(body, throughout, &r.Faults)
+func DecodeEndpoint(body []byte) (r endpoints.CreateRequest, err error) {
+	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
 		return r, err
 	}
-	r.Type = serverless.EndpointType(o.text("type"))
-	o.endpointSettings(&r.EndpointSettings)
+	o.require("type")
+	r.Type = endpoints.Type(o.text("type"))
+	o.endpointSettings(&r.Settings)
 	o.unknown()
 	return r, nil
 }
 
-func decodeUpdateEndpoint(body []byte) (r serverless.UpdateEndpointRequest, err error) {
-	o, err := parse(body, throughout, &r.Faults)
+func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
+	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
 		return r, err
 	}
-	o.endpointSettings(&r.EndpointSettings)
+	o.endpointSettings(&r.Settings)
 	o.unknown()
 	return r, nil
 }
 
 // endpointSettings takes what create and update have in common.
-func (o *object) endpointSettings(s *serverless.EndpointSettings) {
+func (o *object) endpointSettings(s *endpoints.Settings) {
 	s.TemplateID = o.template()
 	s.Name = o.str("name")
 	s.Image = o.str("image")
@@ -47,7 +48,7 @@ func (o *object) endpointSettings(s *serverless.EndpointSettings) {
 	s.Env = o.env()
 	s.Registry = o.registry()
 	if w := o.object("workers"); w != nil {
-		s.Workers = serverless.WorkerSettings{Min: w.integer("min"), Max: w.integer("max"), Idle: w.span("idleTimeout", time.Second)}
+		s.Workers = endpoints.WorkerSettings{Min: w.integer("min"), Max: w.integer("max"), Idle: w.span("idleTimeout", time.Second)}
 		w.unknown()
 	}
 	s.Scaling = o.scaling()
@@ -55,16 +56,16 @@ func (o *object) endpointSettings(s *serverless.EndpointSettings) {
 	s.NetworkVolumes = o.strings("networkVolumes")
 	s.Timeout = o.span("timeout", time.Millisecond)
 	if f := o.str("flashboot"); f != nil {
-		s.FlashBoot = (*serverless.FlashBoot)(f)
+		s.FlashBoot = (*endpoints.FlashBoot)(f)
 	}
 }
 
-func (o *object) endpointGPU() *serverless.GPUSettings {
+func (o *object) endpointGPU() *endpoints.GPUSettings {
 	sub := o.object("gpu")
 	if sub == nil {
 		return nil
 	}
-	g := &serverless.GPUSettings{
+	g := &endpoints.GPUSettings{
 		Pools: sub.strings("pools"), ExcludedTypes: sub.strings("excludedTypes"), Count: sub.integer("count"),
 		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
 	}
@@ -73,13 +74,13 @@ func (o *object) endpointGPU() *serverless.GPUSettings {
 }
 
 // endpointCPU keeps the places of the list: an element that is no object is an empty one.
-func (o *object) endpointCPU() []serverless.CPUSettings {
+func (o *object) endpointCPU() []endpoints.CPUSettings {
 	values := o.list("cpu")
 	if values == nil {
 		return nil
 	}
 	list := &object{path: o.pointer("cpu"), faults: o.faults}
-	cpu := make([]serverless.CPUSettings, len(values))
+	cpu := make([]endpoints.CPUSettings, len(values))
 	for i, v := range values {
 		place := strconv.Itoa(i)
 		if v.Kind() != '{' {
@@ -89,22 +90,20 @@ func (o *object) endpointCPU() []serverless.CPUSettings {
 		m := list.nested(place, v)
 		m.require("id", "vcpuCount")
 		cpu[i].ID = m.text("id")
-		if n := m.integer("vcpuCount"); n != nil {
-			cpu[i].VCPU = *n
-		}
+		cpu[i].VCPU = m.number("vcpuCount")
 		m.unknown()
 	}
 	return cpu
 }
 
 // scaling takes a union by its type: the member of one variant is unknown to the other.
-func (o *object) scaling() *serverless.Scaling {
+func (o *object) scaling() *endpoints.Scaling {
 	sub := o.object("scaling")
 	if sub == nil {
 		return nil
 	}
-	s := &serverless.Scaling{Type: serverless.ScalingType(sub.text("type"))}
-	delay, count := s.Type == serverless.QueueDelay, s.Type == serverless.RequestCount
+	s := &endpoints.Scaling{Type: endpoints.ScalingType(sub.text("type"))}
+	delay, count := s.Type == endpoints.QueueDelay, s.Type == endpoints.RequestCount
 	switch {
 	case delay:
 		sub.require("queueDelay")
@@ -120,9 +119,7 @@ func (o *object) scaling() *serverless.Scaling {
 		}
 	}
 	if count {
-		if n := sub.integer("requestCount"); n != nil {
-			s.Count = *n
-		}
+		s.Count = sub.number("requestCount")
 	}
 	sub.unknown()
 	return s

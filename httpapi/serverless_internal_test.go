@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // FuzzEndpoint decodes bodies of create and update: every one is refused with its reason
@@ -31,12 +31,12 @@ func FuzzEndpoint(f *testing.F) {
 			}
 			return
 		}
-		for _, faults := range []error{c.Faults.Err(nil), u.Faults.Err(nil)} {
+		for _, faults := range []error{c.Violations.Err(nil), u.Violations.Err(nil)} {
 			if faults != nil {
 				refused(t, body, faults)
 			}
 		}
-		if diff := cmp.Diff(c.EndpointSettings, u.EndpointSettings, cmpopts.IgnoreFields(serverless.EndpointSettings{}, "Faults")); diff != "" {
+		if diff := cmp.Diff(c.Settings, u.Settings, cmpopts.IgnoreFields(endpoints.Settings{}, "Violations")); diff != "" {
 			t.Errorf("%q (-create +update):\n%s", body, diff)
 		}
 		if !json.Valid(body) {

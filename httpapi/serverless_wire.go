@@ -6,29 +6,30 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // An endpointBody is an endpoint on the wire (the public schema).
 type endpointBody struct {
-	ID             string                  `json:"id"`
-	Name           string                  `json:"name"`
-	Type           serverless.EndpointType `json:"type"`
-	RequestURLs    requestURLs             `json:"requestUrls"`
-	Image          string                  `json:"image"`
-	Args           string                  `json:"args"`
-	Disk           int                     `json:"disk,omitempty"`
-	Ports          []string                `json:"ports"`
-	Env            map[string]string       `json:"env"`
-	Registry       *string                 `json:"registry"`
-	GPU            *endpointGPUBody        `json:"gpu,omitempty"`
-	CPU            []cpuBody               `json:"cpu,omitempty"`
-	Workers        endpointWorkers         `json:"workers"`
-	Scaling        scalingBody             `json:"scaling"`
-	DataCenterIDs  []string                `json:"dataCenterIds"`
-	NetworkVolumes []string                `json:"networkVolumes"`
-	Timeout        int64                   `json:"timeout"`
-	FlashBoot      serverless.FlashBoot    `json:"flashboot"`
-	CreatedAt      wireTime                `json:"createdAt"`
+	ID             string              `json:"id"`
+	Name           string              `json:"name"`
+	Type           endpoints.Type      `json:"type"`
+	RequestURLs    requestURLs         `json:"requestUrls"`
+	Image          string              `json:"image"`
+	Args           string              `json:"args"`
+	Disk           int                 `json:"disk,omitempty"`
+	Ports          []string            `json:"ports"`
+	Env            map[string]string   `json:"env"`
+	Registry       *string             `json:"registry"`
+	GPU            *endpointGPUBody    `json:"gpu,omitempty"`
+	CPU            []cpuBody           `json:"cpu,omitempty"`
+	Workers        endpointWorkers     `json:"workers"`
+	Scaling        scalingBody         `json:"scaling"`
+	DataCenterIDs  []string            `json:"dataCenterIds"`
+	NetworkVolumes []string            `json:"networkVolumes"`
+	Timeout        int64               `json:"timeout"`
+	FlashBoot      endpoints.FlashBoot `json:"flashboot"`
+	CreatedAt      wireTime            `json:"createdAt"`
 }
 
 // requestURLs are where the jobs of an endpoint are asked for; {job_id} is literal.
@@ -59,9 +60,9 @@ type endpointWorkers struct {
 
 // A scalingBody has the member of its type and not the other's.
 type scalingBody struct {
-	Type         serverless.ScalingType `json:"type"`
-	QueueDelay   *float64               `json:"queueDelay,omitempty"`
-	RequestCount *int                   `json:"requestCount,omitempty"`
+	Type         endpoints.ScalingType `json:"type"`
+	QueueDelay   *float64              `json:"queueDelay,omitempty"`
+	RequestCount *int                  `json:"requestCount,omitempty"`
 }
 
 // endpointBody is e as its owner sees it.
@@ -71,7 +72,7 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 		timeout = serverless.DefaultExecTimeout
 	}
 	b := endpointBody{
-		ID: e.ID, Name: e.Name, Type: serverless.QueueType, RequestURLs: c.requestURLs(e.ID),
+		ID: e.ID, Name: e.Name, Type: endpoints.QueueType, RequestURLs: c.requestURLs(e.ID),
 		Image: e.Container.Image, Args: e.Container.Args, Disk: e.Container.Disk,
 		Ports: orEmpty(e.Container.Ports), Env: e.Container.Env, Registry: orNull(e.Container.Registry),
 		Workers: endpointWorkers{Min: e.Workers.Min, Max: e.Workers.Max}, Scaling: scalingOf(e.Scaling),
@@ -82,7 +83,7 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 		b.Env = map[string]string{}
 	}
 	if b.FlashBoot == "" {
-		b.FlashBoot = serverless.FlashBootOff
+		b.FlashBoot = endpoints.FlashBootOff
 	}
 	if g := e.GPU; g != nil {
 		b.GPU = &endpointGPUBody{orEmpty(g.Pools), g.ExcludedTypes, g.Count, orEmpty(g.AllowedCUDAVersions), orNull(g.MinCUDAVersion)}
@@ -91,7 +92,7 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 		// Without a catalog nobody knows the memory, and the schema has no place for that.
 		b.CPU = append(b.CPU, cpuBody{m.ID, m.VCPU, max(m.Memory, 1)})
 	}
-	if s := int(e.Workers.Idle / time.Second); s > 0 && e.Scaling.Type != serverless.RequestCount {
+	if s := int(e.Workers.Idle / time.Second); s > 0 && e.Scaling.Type != endpoints.RequestCount {
 		b.Workers.IdleTimeout = &s
 	}
 	return b
@@ -99,12 +100,12 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 
 // scalingOf writes the scaling of an endpoint; one without workers of its own has none,
 // and the schema wants one.
-func scalingOf(s serverless.Scaling) scalingBody {
-	if s.Type == serverless.RequestCount {
+func scalingOf(s endpoints.Scaling) scalingBody {
+	if s.Type == endpoints.RequestCount {
 		return scalingBody{Type: s.Type, RequestCount: &s.Count}
 	}
-	delay := max(s.Delay, serverless.MinDelay).Seconds()
-	return scalingBody{Type: serverless.QueueDelay, QueueDelay: &delay}
+	delay := max(s.Delay, endpoints.MinDelay).Seconds()
+	return scalingBody{Type: endpoints.QueueDelay, QueueDelay: &delay}
 }
 
 func (c *call) requestURLs(id string) requestURLs {
@@ -126,9 +127,10 @@ func (c *call) publicURL() string {
 	return "http://" + c.r.Host
 }
 
-func orEmpty(list []string) []string {
+// orEmpty is how an absent list is written.
+func orEmpty[T any](list []T) []T {
 	if list == nil {
-		return []string{}
+		return []T{}
 	}
 	return list
 }

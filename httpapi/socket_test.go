@@ -15,9 +15,9 @@ import (
 )
 
 // serve puts a world behind a socket.
-func serve(t *testing.T) (*world, *httptest.Server) {
+func serve(t *testing.T) (*testAPI, *httptest.Server) {
 	t.Helper()
-	w := newWorld(t, nil)
+	w := newTestAPI(t, nil)
 	s := httptest.NewServer(w.handler)
 	t.Cleanup(s.Close)
 	return w, s
@@ -82,14 +82,14 @@ func TestBodyOfTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	}
 }
 
-// A raw client does nothing but what it is told: the one of net/http reads while it
+// A rawConn client does nothing but what it is told: the one of net/http reads while it
 // writes, which many do not.
-type raw struct {
+type rawConn struct {
 	net.Conn
 	*bufio.Reader
 }
 
-func dial(t *testing.T, s *httptest.Server) raw {
+func dial(t *testing.T, s *httptest.Server) rawConn {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -99,17 +99,17 @@ func dial(t *testing.T, s *httptest.Server) raw {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	return raw{c, bufio.NewReader(c)}
+	return rawConn{c, bufio.NewReader(c)}
 }
 
-func (c raw) send(t testing.TB, s string) {
+func (c rawConn) send(t testing.TB, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c.Conn, s); err != nil {
 		t.Fatalf("the client sees %v while it writes", err)
 	}
 }
 
-func (c raw) answer(t testing.TB) (*http.Response, string) {
+func (c rawConn) answer(t testing.TB) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {

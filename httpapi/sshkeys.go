@@ -6,13 +6,6 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 )
 
-func (x *area) sshKeyRoutes() {
-	x.handle("/v2/account/ssh-keys", map[string]operation{
-		http.MethodGet: {access: podsRead, do: listSSHKeys},
-		http.MethodPut: {access: podsWrite, do: replaceSSHKeys},
-	})
-}
-
 func writeSSHKeys(c *call, keys []string) error {
 	return writeJSON(c.w, http.StatusOK, struct {
 		Keys []string `json:"keys"`
@@ -28,12 +21,8 @@ func listSSHKeys(c *call) error {
 }
 
 func replaceSSHKeys(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
 	var r sshkeys.ReplaceRequest
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := c.jsonObject(&r.Violations)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,24 +12,24 @@ import (
 )
 
 // What an answer has around its items and around each of them. In all it is no longer than
-// serverless.MaxChunk, but for one item that cannot be split (decisions, row 30).
+// serverless.MaxChunk, but for one item that cannot be split (docs/decisions.md 30).
 const (
 	aroundItems = len(`{"status":"IN_PROGRESS","stream":[]}`)
 	aroundItem  = len(`,`) + len(noMetrics)
 	noMetrics   = `,"metrics":{}`
 )
 
-// streamJob hands out what a job has streamed since the last time (decisions, row 30).
+// streamJob hands out what a job has streamed since the last time (docs/decisions.md 30).
 func streamJob(c *call) error {
 	array, err := c.wantsArray()
 	if err != nil {
-		return c.ofJob(err)
+		return c.jobParamError(err)
 	}
 	wait, err := c.jobWait(serverless.DefaultStreamWait)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.hold(wait)
+	ctx, cancel := c.waitContext(wait)
 	defer cancel()
 	written := false
 	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem}
@@ -42,30 +43,10 @@ func streamJob(c *call) error {
 	return err
 }
 
-// streamPart writes one answer. Only when it has left this process are its items done
-// with.
+// streamPart writes one answer. Its items count as delivered only when it has left this
+// process.
 func (c *call) streamPart(p serverless.StreamPart, array bool) error {
-	size := 64
-	for _, it := range p.Items {
-		size += len(it) + 16
-	}
-	b := make([]byte, 0, size)
-	if !array {
-		b = append(b, `{"status":"`...)
-		b = append(b, p.Status.String()...)
-		b = append(b, `","stream":`...)
-	}
-	b = append(b, '[')
-	for i, it := range p.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendItem(b, it, array)
-	}
-	b = append(b, ']')
-	if !array {
-		b = append(b, '}')
-	}
+	b := appendPart(p, array)
 	h := c.w.Header()
 	h.Set("Job-Status", p.Status.String())
 	h.Set("Content-Type", "application/json")
@@ -81,31 +62,65 @@ func (c *call) streamPart(p serverless.StreamPart, array bool) error {
 	return nil
 }
 
-// appendItem writes an item; in an array each has metrics, if empty ones.
+// appendPart is the body of one answer: an array of items, or the envelope around it.
+func appendPart(p serverless.StreamPart, array bool) []byte {
+	size := 64
+	for _, it := range p.Items {
+		size += len(it) + 16
+	}
+	b := make([]byte, 0, size)
+	if array {
+		return appendItems(b, p.Items, true)
+	}
+	b = append(b, `{"status":"`...)
+	b = append(b, p.Status.String()...)
+	b = append(b, `","stream":`...)
+	return append(appendItems(b, p.Items, false), '}')
+}
+
+func appendItems(b []byte, items [][]byte, array bool) []byte {
+	b = append(b, '[')
+	for i, it := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendItem(b, it, array)
+	}
+	return append(b, ']')
+}
+
+// appendItem writes an item. In an array each has metrics, if empty ones. Metrics that are no
+// object are left out: an earlier version kept them as they came.
 func appendItem(b, item []byte, array bool) []byte {
-	if !array {
+	if !array && !bytes.Contains(item, []byte(`"metrics"`)) {
 		return append(b, item...)
 	}
-	o := &object{faults: &problem.Violations{}}
-	if o = o.nested("", item); o.has("metrics") {
+	o := (&object{faults: &problem.Violations{}}).nested("", item)
+	if o.hasWrongMetrics() {
+		item = o.without("metrics")
+	} else if o.has("metrics") {
+		return append(b, item...)
+	}
+	if !array {
 		return append(b, item...)
 	}
 	b = append(b, item[:len(item)-1]...)
 	return append(append(b, noMetrics...), '}')
 }
 
+// hasWrongMetrics reports whether an item has metrics that are no object.
+func (o *object) hasWrongMetrics() bool {
+	m := o.find("metrics")
+	return m != nil && m.value.Kind() != '{'
+}
+
 // wantsArray decides between the interface's bare array and the envelope that the
 // official SDKs parse. They are known by their names, by asking with POST, and, for the
 // Python client, by a content type on a request without content.
 func (c *call) wantsArray() (bool, error) {
-	switch c.query("format") {
-	case "array":
-		return true, nil
-	case "envelope":
-		return false, nil
-	case "":
-	default:
-		return false, problem.Newf(problem.Invalid, "format must be one of array, envelope")
+	format, err := queryOneOf(c, "format", "", "array", "envelope")
+	if err != nil || format != "" {
+		return format == "array", err
 	}
 	agent := strings.ToLower(c.r.UserAgent())
 	python := strings.HasPrefix(agent, "python-requests/") || strings.Contains(agent, "aiohttp/")

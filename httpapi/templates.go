@@ -5,23 +5,7 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
-	"github.com/podyard/podyard/problem"
 )
-
-func (x *area) templateRoutes() {
-	x.handle("/v2/templates", map[string]operation{
-		http.MethodGet:  {access: podsRead, do: listTemplates},
-		http.MethodPost: {access: podsWrite, do: createTemplate},
-	})
-	x.handle("/v2/templates/{id}", map[string]operation{
-		http.MethodGet:    {access: podsRead, do: getTemplate},
-		http.MethodPatch:  {access: podsWrite, do: updateTemplate},
-		http.MethodDelete: {access: podsWrite, do: deleteTemplate},
-	})
-	x.handle("/v2/catalog/templates", map[string]operation{
-		http.MethodGet: {do: listCatalogTemplates},
-	})
-}
 
 // A templateBody is a template on the wire (the public schema).
 type templateBody struct {
@@ -70,13 +54,9 @@ func listTemplates(c *call) error {
 }
 
 func listCatalogTemplates(c *call) error {
-	source := templates.Source(c.query("source"))
-	switch source {
-	case "":
-		source = templates.FromOfficial
-	case templates.FromOfficial, templates.FromVerified, templates.FromCommunity:
-	default:
-		return problem.New(problem.Invalid, "source must be one of official, verified, community")
+	source, err := queryOneOf(c, "source", templates.FromOfficial, templates.FromOfficial, templates.FromVerified, templates.FromCommunity)
+	if err != nil {
+		return err
 	}
 	list, err := c.Templates.Catalog(c.r.Context(), c.id.User, source)
 	if err != nil {
@@ -86,11 +66,7 @@ func listCatalogTemplates(c *call) error {
 }
 
 func createTemplate(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	r, err := decodeTemplate(body)
+	r, err := decoded(c, decodeTemplate)
 	if err != nil {
 		return err
 	}
@@ -111,14 +87,10 @@ func getTemplate(c *call) error {
 
 func updateTemplate(c *call) error {
 	ctx, id := c.r.Context(), c.r.PathValue("id")
-	if _, err := c.Templates.Own(ctx, c.id.User, id); err != nil {
+	if _, err := c.Templates.GetOwned(ctx, c.id.User, id); err != nil {
 		return err // existence comes before the body
 	}
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
-	r, err := decodeTemplate(body)
+	r, err := decoded(c, decodeTemplate)
 	if err != nil {
 		return err
 	}
@@ -130,16 +102,12 @@ func updateTemplate(c *call) error {
 }
 
 func deleteTemplate(c *call) error {
-	if err := c.Templates.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.noContent(c.Templates.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
 }
 
 // decodeTemplate reads what create and update take: all that differs is what is required.
 func decodeTemplate(body []byte) (r templates.Settings, err error) {
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
 		return r, err
 	}
@@ -149,11 +117,11 @@ func decodeTemplate(body []byte) (r templates.Settings, err error) {
 		r.Persistent = ms.persistent()
 		ms.unknown()
 	}
-	r.Serverless, r.Public = o.flag("serverless"), o.flag("public")
+	r.Serverless, r.Public = o.boolean("serverless"), o.boolean("public")
 	if s := o.str("category"); s != nil {
 		r.Category = (*templates.Category)(s)
 	}
-	r.StartSSH, r.StartJupyter = o.flag("startSsh"), o.flag("startJupyter")
+	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
 	r.AllowedCUDAVersions = o.strings("allowedCudaVersions")
 	o.unknown()
 	return r, nil

@@ -6,7 +6,7 @@ import (
 )
 
 func TestEndpointsAreMadeFromTemplatesOfWorkers(t *testing.T) {
-	withEndpoints(t, nil, func(w *world) {
+	withEndpoints(t, nil, func(w *testAPI) {
 		const rest = `"name":"n","type":"QUEUE","cpu":[{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}`
 		template := func(body string) string {
 			return w.want(201, "POST", "/v2/templates", body, as(aliceFree)).field("id")
@@ -33,14 +33,14 @@ func TestEndpointsAreMadeFromTemplatesOfWorkers(t *testing.T) {
 			w.want(404, method, target, body+`nothere"}`, as(alicesEndpoints))
 			w.want(404, method, target, body+worker+`"}`, as(bobsEndpoints))
 		}
-		if got := w.want(422, "POST", "/v2/serverless", `{`+rest+`,"templateId":""}`, as(alicesEndpoints)).faults(t); got != "/image: is required and must not be empty | /templateId: must not be empty" {
+		if got := w.want(422, "POST", "/v2/serverless", `{`+rest+`,"templateId":""}`, as(alicesEndpoints)).faults(t); got != "/image: is required | /templateId: must not be empty" {
 			t.Errorf("an empty templateId: %s", got)
 		}
 	})
 }
 
 // has asks for pieces of an answer.
-func (w *world) has(a answer, pieces ...string) {
+func (w *testAPI) has(a answer, pieces ...string) {
 	w.t.Helper()
 	for _, p := range pieces {
 		if !strings.Contains(a.body, p) {

@@ -7,18 +7,6 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 )
 
-func (x *area) volumeRoutes() {
-	x.handle("/v2/network-volumes", map[string]operation{
-		http.MethodGet:  {access: podsRead, do: listVolumes},
-		http.MethodPost: {access: podsWrite, do: createVolume},
-	})
-	x.handle("/v2/network-volumes/{id}", map[string]operation{
-		http.MethodGet:    {access: podsRead, do: getVolume},
-		http.MethodPatch:  {access: podsWrite, do: updateVolume},
-		http.MethodDelete: {access: podsWrite, do: deleteVolume},
-	})
-}
-
 // A volumeBody is a network volume on the wire (the public schema).
 type volumeBody struct {
 	ID         string             `json:"id"`
@@ -43,19 +31,14 @@ func listVolumes(c *call) error {
 }
 
 func createVolume(c *call) error {
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
 	var r volumes.CreateRequest
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := c.jsonObject(&r.Violations)
 	if err != nil {
 		return err
 	}
+	o.require("name", "size", "dataCenter")
 	r.Name = o.text("name")
-	if n := o.integer("size"); n != nil {
-		r.Size = *n
-	}
+	r.Size = o.number("size")
 	r.DataCenter = o.text("dataCenter")
 	r.Type = catalog.VolumeType(o.oneOf("type", string(catalog.Standard), string(catalog.HighPerformance)))
 	o.unknown()
@@ -79,12 +62,8 @@ func updateVolume(c *call) error {
 	if _, err := c.Volumes.Get(ctx, c.id.User, id); err != nil {
 		return err // existence comes before the body
 	}
-	body, err := c.jsonBody()
-	if err != nil {
-		return err
-	}
 	var r volumes.UpdateRequest
-	o, err := parse(body, throughout, &r.Faults)
+	o, err := c.jsonObject(&r.Violations)
 	if err != nil {
 		return err
 	}
@@ -98,9 +77,5 @@ func updateVolume(c *call) error {
 }
 
 func deleteVolume(c *call) error {
-	if err := c.Volumes.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.noContent(c.Volumes.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
 }

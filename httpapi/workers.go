@@ -5,57 +5,31 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // How long a worker's question is held. The stock SDK gives up after 90 s, and asks again
 // at once after an answer without a job.
 const (
-	takeHold = 25 * time.Second
-	stopHold = 25 * time.Second
+	takeWait = 25 * time.Second
+	stopWait = 25 * time.Second
 )
 
 const (
 	maxBatch  = 1000     // jobs in one answer
-	maxReport = 20 << 20 // bytes of a result (decisions, row 10)
+	maxReport = 20 << 20 // bytes of a result (docs/decisions.md 10)
 	maxReason = 256      // of what a worker says of its health
 )
 
-// NewWorkers serves the worker protocol alone: what the stock SDKs in a worker's image ask
-// of the service. New and NewJobs have its routes too; this is for a listener that only
-// workers reach.
-//
-// A worker has a key of its own (serverless.Service.WorkerKey), good for nothing else. A
-// key that may change endpoints can work too.
-func NewWorkers(s *serverless.Service, o *Options) http.Handler {
-	x := newAPI(Services{Jobs: s}, o).area(flavor{bareKeys: true, errors: true})
-	x.workerRoutes()
-	return x
-}
-
-func (x *area) workerRoutes() {
-	get := func(do func(*call) error) map[string]operation {
-		return map[string]operation{http.MethodGet: {worker: true, effects: true, do: do}}
-	}
-	post := func(do func(*call) error) map[string]operation {
-		return map[string]operation{http.MethodPost: {worker: true, do: do}}
-	}
-	x.handle("/v2/{endpoint}/job-take/{worker}", get(takeJob))
-	x.handle("/v2/{endpoint}/job-take-batch/{worker}", get(takeJobs))
-	x.handle("/v2/{endpoint}/job-stop/{worker}", get(stopJobs))
-	x.handle("/v2/{endpoint}/ping/{worker}", get(pingWorker))
-	x.handle("/v2/{endpoint}/job-done/{worker}/{job}", post(jobDone))
-	x.handle("/v2/{endpoint}/job-stream/{worker}/{job}", post(jobChunk))
-}
-
 // admitWorker checks a worker's key: that of this worker of this endpoint, or a user's
 // that may change endpoints, for one of theirs or a shared one.
-func (x *area) admitWorker(c *call) error {
+func (x *router) admitWorker(c *call) error {
 	key, err := keyOf(c.r.Header.Get("Authorization"), true)
 	if err != nil {
 		return err
@@ -74,54 +48,58 @@ func (x *area) admitWorker(c *call) error {
 	if !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
 		return errForbidden
 	}
-	return x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, endpoint)
+	_, err = x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, endpoint)
+	return err
 }
 
 func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }
 
 func takeJob(c *call) error {
 	jobs, err := c.takeUpTo(1)
-	if err != nil {
-		return err
-	}
-	if len(jobs) == 0 {
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
+	if err != nil || len(jobs) == 0 {
+		return c.noContent(err)
 	}
 	return c.give(jobs, appendTask(nil, &jobs[0]))
 }
 
 func takeJobs(c *call) error {
-	n, err := c.queryInt("batch_size", 1, 1, maxBatch)
-	if err != nil {
-		return err
+	jobs, err := c.takeUpTo(c.batchSize())
+	if err != nil || len(jobs) == 0 {
+		return c.noContent(err)
 	}
-	jobs, err := c.takeUpTo(n)
-	if err != nil {
-		return err
-	}
-	if len(jobs) == 0 {
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-	b := []byte{'['}
+	return c.give(jobs, appendTasks(nil, jobs))
+}
+
+func appendTasks(b []byte, jobs []serverless.Job) []byte {
+	b = append(b, '[')
 	for i := range jobs {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendTask(b, &jobs[i])
 	}
-	return c.give(jobs, append(b, ']'))
+	return append(b, ']')
+}
+
+// batchSize is how many jobs a worker asks for. One that is not a number, or out of bounds, is
+// no error: a stock worker would ask again at once (docs/decisions.md 34).
+func (c *call) batchSize() int {
+	s, _ := c.query("batch_size")
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 1
+	}
+	return max(1, min(n, maxBatch))
 }
 
 // takeUpTo waits for jobs by the earlier of the service's and the wall's time.
 func (c *call) takeUpTo(n int) ([]serverless.Job, error) {
-	ctx, cancel := c.holdUntil(takeHold)
+	ctx, cancel := c.clockWaitContext(takeWait)
 	defer cancel()
 	return c.Jobs.Take(ctx, c.r.PathValue("endpoint"), c.worker(), n)
 }
 
-// give writes jobs to a worker. One that is not there any more has them taken back.
+// give writes jobs to a worker. If the worker has left, they are queued again.
 func (c *call) give(jobs []serverless.Job, body []byte) error {
 	writeBody(c.w, http.StatusOK, "application/json", body)
 	err := http.NewResponseController(c.w).Flush()
@@ -129,16 +107,21 @@ func (c *call) give(jobs []serverless.Job, body []byte) error {
 		return nil
 	}
 	for i := range jobs {
-		j := &jobs[i]
-		op := serverless.Op{Ref: j.Ref, Kind: serverless.OpRelease, Worker: c.worker(), Token: j.Token}
-		if err := c.Jobs.Report(context.WithoutCancel(c.r.Context()), op); err != nil && !errors.Is(err, serverless.ErrLeaseLost) {
-			c.log.Error("taking a job back failed", "job", j.ID, "err", err)
-		}
+		c.takeBack(&jobs[i])
 	}
 	return nil
 }
 
-// appendTask is a job as a worker gets it: id, input, and what only it sees.
+// takeBack queues a job again that did not reach its worker.
+func (c *call) takeBack(j *serverless.Job) {
+	op := queue.Op{Ref: j.Ref, Kind: queue.OpRelease, Worker: c.worker(), Token: j.Token}
+	err := c.Jobs.Report(context.WithoutCancel(c.r.Context()), op)
+	if err != nil && !errors.Is(err, serverless.ErrLeaseLost) {
+		c.log.Error("taking a job back failed", "job", j.ID, "err", err)
+	}
+}
+
+// appendTask writes a job as a worker gets it: id, input, and members that only workers see.
 func appendTask(b []byte, j *serverless.Job) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, j.ID...)
@@ -152,15 +135,11 @@ func appendTask(b []byte, j *serverless.Job) []byte {
 }
 
 func stopJobs(c *call) error {
-	ctx, cancel := c.holdUntil(stopHold)
+	ctx, cancel := c.clockWaitContext(stopWait)
 	defer cancel()
-	ids, err := c.Jobs.Stops(ctx, c.r.PathValue("endpoint"), c.worker())
-	if err != nil {
-		return err
-	}
-	if len(ids) == 0 {
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
+	ids, err := c.Jobs.WaitStops(ctx, c.r.PathValue("endpoint"), c.worker())
+	if err != nil || len(ids) == 0 {
+		return c.noContent(err)
 	}
 	return writeJSON(c.w, http.StatusOK, struct {
 		JobsToStop []serverless.JobID `json:"jobsToStop"`
@@ -170,12 +149,14 @@ func stopJobs(c *call) error {
 // pingWorker keeps a worker alive, and its jobs leased, or takes note that it is unwell.
 func pingWorker(c *call) error {
 	endpoint := c.r.PathValue("endpoint")
-	if c.query("status") == "unhealthy" {
-		reason := c.query("check") + ": " + c.query("reason")
-		return c.accepted(c.Jobs.Sick(c.r.Context(), endpoint, c.worker(), reason[:min(len(reason), maxReason)]))
+	if status, _ := c.query("status"); status == "unhealthy" {
+		check, _ := c.query("check")
+		why, _ := c.query("reason")
+		reason := check + ": " + why
+		return c.accepted(c.Jobs.ReportUnhealthy(c.r.Context(), endpoint, c.worker(), reason[:min(len(reason), maxReason)]))
 	}
 	var lists []serverless.JobID
-	for _, q := range c.r.URL.Query()["job_id"] {
+	for _, q := range c.params()["job_id"] {
 		for id := range strings.SplitSeq(q, ",") {
 			if id = strings.TrimSpace(id); id != "" {
 				lists = append(lists, serverless.JobID(id))
@@ -191,8 +172,13 @@ type acceptance struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
+// acceptedWithout answers a report that was taken, but for a part of it.
+func (c *call) acceptedWithout(what string) error {
+	return writeJSON(c.w, http.StatusOK, acceptance{Accepted: true, Reason: what})
+}
+
 // accepted answers a report. One about a job that is not the worker's is answered 200
-// all the same, because the SDK repeats anything else (decisions, row 34).
+// all the same, because the SDK repeats anything else (docs/decisions.md 34).
 func (c *call) accepted(err error) error {
 	switch {
 	case err == nil:
@@ -216,15 +202,15 @@ func (c *call) refused(err error) error {
 }
 
 // report is an op of the worker on the job that the path names.
-func (c *call) report(k serverless.OpKind) serverless.Op {
-	return serverless.Op{Ref: c.ref(), Kind: k, Worker: c.worker(), Adopt: true}
+func (c *call) report(k queue.OpKind) queue.Op {
+	return queue.Op{Ref: c.ref(), Kind: k, Worker: c.worker(), Adopt: true}
 }
 
 // jobDone takes a result, or progress. The body is JSON whatever its media type says.
 func jobDone(c *call) error {
 	body, err := c.body(maxReport)
 	if problem.KindOf(err) == problem.TooLarge {
-		op := c.report(serverless.OpFinish)
+		op := c.report(queue.OpFinish)
 		op.Status, op.Error = serverless.Failed, "the result is larger than 20971520 bytes (20 MB)"
 		return c.accepted(c.Jobs.Report(c.r.Context(), op))
 	}
@@ -235,10 +221,10 @@ func jobDone(c *call) error {
 	if err != nil {
 		return c.accepted(err)
 	}
-	op := o.outcome(c.report(serverless.OpFinish))
+	op := o.outcome(c.report(queue.OpFinish))
 	err = c.Jobs.Report(c.r.Context(), op)
 	if stop := o.find("stopPod"); err == nil && stop != nil && stop.value.Kind() == 't' {
-		c.Jobs.Dismiss(c.r.PathValue("endpoint"), c.worker())
+		c.Jobs.DrainWorker(c.r.PathValue("endpoint"), c.worker())
 	}
 	return c.accepted(err)
 }
@@ -247,7 +233,7 @@ func jobDone(c *call) error {
 // and is no report is refused like one about somebody else's job.
 func readReport(body []byte, required ...string) (*object, error) {
 	var faults problem.Violations
-	o, err := parse(body, envelope, &faults)
+	o, err := parse(body, strictEnvelope, &faults)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +243,7 @@ func readReport(body []byte, required ...string) (*object, error) {
 
 // outcome reads what a worker says of a job: an error fails it, whatever type the error
 // has; the status IN_PROGRESS is progress; anything else completes it.
-func (o *object) outcome(op serverless.Op) serverless.Op {
+func (o *object) outcome(op queue.Op) queue.Op {
 	if out := o.find("output"); out != nil {
 		op.Payload = out.value
 	}
@@ -268,7 +254,7 @@ func (o *object) outcome(op serverless.Op) serverless.Op {
 			op.Error = unquote(e.value)
 		}
 	case o.text("status") == "IN_PROGRESS":
-		op.Kind = serverless.OpProgress
+		op.Kind = queue.OpProgress
 	default:
 		op.Status = serverless.Completed
 	}
@@ -276,8 +262,10 @@ func (o *object) outcome(op serverless.Op) serverless.Op {
 }
 
 // jobChunk takes one item of a stream: an object with a member output, kept as it came but
-// for the blanks around it.
-// One that is too large is refused and not answered with a 4xx, as any report.
+// for the blanks around it. An item that is too large is refused and not answered with a
+// 4xx, as any report is. Metrics that are no object are left out, so that readers always get
+// an object; the output is kept, because the user waits for it, and the answer tells the
+// worker.
 func jobChunk(c *call) error {
 	body, err := c.body(maxReport)
 	if problem.KindOf(err) == problem.TooLarge {
@@ -286,12 +274,21 @@ func jobChunk(c *call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readReport(body, "output"); err != nil {
+	o, err := readReport(body, "output")
+	if err != nil {
 		return c.accepted(err)
 	}
-	op := c.report(serverless.OpChunk)
+	op := c.report(queue.OpChunk)
 	op.Payload = bytes.TrimSpace(body)
-	return c.accepted(c.Jobs.Report(c.r.Context(), op))
+	wrong := o.hasWrongMetrics()
+	if wrong {
+		op.Payload = o.without("metrics")
+	}
+	err = c.Jobs.Report(c.r.Context(), op)
+	if err == nil && wrong {
+		return c.acceptedWithout("/metrics: must be an object, and was left out")
+	}
+	return c.accepted(err)
 }
 
 // workerMetrics is what some clients ask instead of health.
@@ -305,11 +302,4 @@ func workerMetrics(c *call) error {
 		Workers      workerCounts          `json:"workers"`
 		ReadyWorkers []serverless.WorkerID `json:"readyWorkers"`
 	}{workerCounts(h.Workers), append([]serverless.WorkerID{}, c.Jobs.ReadyWorkers(endpoint)...)})
-}
-
-// metricsRoute is beside health in the jobs API: any valid key may ask.
-func (x *area) metricsRoute() {
-	x.handle("/v2/{endpoint}/metrics", map[string]operation{
-		http.MethodGet: {do: limitedBy(ratelimit.Unlimited, workerMetrics)},
-	})
 }

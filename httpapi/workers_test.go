@@ -11,27 +11,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A hand is a worker of the endpoint idle that speaks the protocol as the stock SDK does.
-type hand struct {
-	*world
+// A sdkWorker is a worker of the endpoint idle that speaks the protocol as the stock SDK does.
+type sdkWorker struct {
+	*testAPI
 	id string
 }
 
-func (w *world) hand(id string) hand { return hand{w, id} }
+func (w *testAPI) hand(id string) sdkWorker { return sdkWorker{w, id} }
 
-func (h hand) key() string {
+func (h sdkWorker) key() string {
 	return "Authorization: " + h.jobs.WorkerKey("idle", serverless.WorkerID(h.id))
 }
 
 // path is one of its URLs: "job-take", or "job-done" and a job.
-func (h hand) path(op string, job ...string) string {
+func (h sdkWorker) path(op string, job ...string) string {
 	return "/v2/idle/" + strings.Join(append([]string{op, h.id}, job...), "/") + "?gpu=NVIDIA+RTX+A5000"
 }
 
 // take asks for a job; "" when there was none.
-func (h hand) take() string {
+func (h sdkWorker) take() string {
 	h.t.Helper()
 	switch a := h.call("GET", h.path("job-take")+"&job_in_progress=0", "", h.key()); a.status {
 	case http.StatusOK:
@@ -45,12 +46,12 @@ func (h hand) take() string {
 }
 
 // report posts a body as the SDK does: JSON that says it is a form.
-func (h hand) report(op, job, body string) answer {
+func (h sdkWorker) report(op, job, body string) answer {
 	h.t.Helper()
 	return h.want(http.StatusOK, "POST", h.path(op, job)+"&isStream=false", body, h.key(), "Content-Type: application/x-www-form-urlencoded")
 }
 
-func (h hand) ping(jobs ...string) {
+func (h sdkWorker) ping(jobs ...string) {
 	h.t.Helper()
 	q := ""
 	if len(jobs) > 0 {
@@ -60,12 +61,12 @@ func (h hand) ping(jobs ...string) {
 }
 
 // submit runs a job on idle as alice, and returns its id.
-func (w *world) submit(input string) string {
+func (w *testAPI) submit(input string) string {
 	w.t.Helper()
 	return w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":`+input+`}`).field("id")
 }
 
-func (w *world) statusOf(job string) answer {
+func (w *testAPI) statusOf(job string) answer {
 	w.t.Helper()
 	return w.want(http.StatusOK, "GET", "/v2/idle/status/"+job, "")
 }
@@ -75,7 +76,7 @@ const accepted = `{"accepted":true}`
 func refusedReport(a answer) bool { return strings.HasPrefix(a.body, `{"accepted":false,"reason":"`) }
 
 func TestAWorkerIsGivenTheJobAsItWasSubmittedAndWhatOnlyItSees(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		id := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{"a": 1.50,"a":2},"webhook":"https://example.com/","s3Config":{"bucketName":"b"}}`).field("id")
 		a := w.call("GET", w.hand("w1").path("job-take"), "", w.hand("w1").key())
 		if want := `{"id":"` + id + `","input":{"a": 1.50,"a":2},"s3Config":{"bucketName":"b"}}`; a.body != want {
@@ -96,11 +97,11 @@ func TestWhatAWorkerReportsIsWhatItsCallerReads(t *testing.T) {
 		"unicode":                    {`{"output":"\u00fc\ud83d\ude00ü"}`, "COMPLETED", `"output":"\u00fc\ud83d\ude00ü"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w *world) {
+			bubble(t, func(w *testAPI) {
 				h, id := w.hand("w1"), w.submit(`{}`)
-				pass(time.Second)
+				advance(time.Second)
 				h.take()
-				pass(2 * time.Second)
+				advance(2 * time.Second)
 				if a := h.report("job-done", id, tt.body); a.body != accepted {
 					t.Fatalf("job-done answers %s, want %s", a.body, accepted)
 				}
@@ -116,14 +117,14 @@ func TestWhatAWorkerReportsIsWhatItsCallerReads(t *testing.T) {
 }
 
 func TestAJobTakeIsHeldFor25SecondsAndWokenByAJob(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, began := w.hand("w1"), time.Now()
 		if id := h.take(); id != "" || time.Since(began) != 25*time.Second {
 			t.Errorf("job-take of an empty queue answers %q after %v, want nothing after 25 s", id, time.Since(began))
 		}
 		got := make(chan string)
 		go func() { got <- h.take() }()
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		began = time.Now()
 		id := w.submit(`{}`)
 		if taken := <-got; taken != id || time.Since(began) != 0 {
@@ -133,13 +134,13 @@ func TestAJobTakeIsHeldFor25SecondsAndWokenByAJob(t *testing.T) {
 }
 
 func TestWorkersThatWaitAreServedInTheOrderTheyCame(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		type gift struct{ worker, job string }
 		got := make(chan gift, 3)
 		for i := range 3 {
 			h := w.hand(fmt.Sprint("w", i))
 			go func() { got <- gift{h.id, h.take()} }()
-			pass(time.Second)
+			advance(time.Second)
 		}
 		for i := range 3 {
 			id := w.submit(`{}`)
@@ -151,7 +152,7 @@ func TestWorkersThatWaitAreServedInTheOrderTheyCame(t *testing.T) {
 }
 
 func TestABatchIsAnArrayOfAtMostAsManyJobsOldestFirst(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		var ids []string
 		for range 5 {
 			ids = append(ids, w.submit(`{}`))
@@ -169,22 +170,40 @@ func TestABatchIsAnArrayOfAtMostAsManyJobsOldestFirst(t *testing.T) {
 		if got, want := batch(10), array(ids[3:]); got != want {
 			t.Errorf("the second batch is %s, want %s", got, want)
 		}
-		w.want(http.StatusUnprocessableEntity, "GET", h.path("job-take-batch")+"&batch_size=0", "", h.key())
+	})
+}
+
+// A stock worker asks again at once after an error.
+func TestABatchSizeOutOfBoundsIsTheNearestAndNoError(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		for range 7 {
+			w.submit(`{}`)
+		}
+		h := w.hand("w1")
+		for _, row := range []struct {
+			size string
+			want int
+		}{{"", 1}, {"x", 1}, {"0", 1}, {"-3", 1}, {"100000", 3}} {
+			body := w.want(http.StatusOK, "GET", h.path("job-take-batch")+"&batch_size="+row.size, "", h.key()).body
+			if got := strings.Count(body, `"id"`); got != row.want {
+				t.Errorf("batch_size=%s took %d jobs, want %d", row.size, got, row.want)
+			}
+		}
 	})
 }
 
 func TestAJobIsItsWorkersWhileItPingsAndAnothersAfterThat(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		first, second, id := w.hand("w1"), w.hand("w2"), w.submit(`{}`)
 		first.take()
 		for range 54 { // nine minutes
-			pass(10 * time.Second)
+			advance(10 * time.Second)
 			first.ping(id)
 		}
 		if a := w.statusOf(id); a.field("status") == "IN_QUEUE" {
 			t.Fatalf("a job of a worker that pings is %s", a.body)
 		}
-		pass(30 * time.Second)
+		advance(30 * time.Second)
 		if got := second.take(); got != id {
 			t.Fatalf("the second worker gets %q 30 s after the last ping, want %s", got, id)
 		}
@@ -202,10 +221,10 @@ func TestAJobIsItsWorkersWhileItPingsAndAnothersAfterThat(t *testing.T) {
 }
 
 func TestAResultIsTakenFromTheWorkerThatLostTheJobWhileNobodyElseHasIt(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
-		pass(45 * time.Second)
+		advance(45 * time.Second)
 		if a := w.statusOf(id); a.field("status") != "IN_QUEUE" {
 			t.Fatalf("after 45 s without a ping the job is %s, want it queued again", a.body)
 		}
@@ -219,12 +238,12 @@ func TestAResultIsTakenFromTheWorkerThatLostTheJobWhileNobodyElseHasIt(t *testin
 }
 
 func TestAJobThatNeverArrivedIsHandedBackUnharmed(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take() // the answer was lost: the worker knows nothing of it
-		pass(9 * time.Second)
+		advance(9 * time.Second)
 		h.ping()
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		h.ping()
 		if got := w.hand("w2").take(); got != id {
 			t.Errorf("another worker gets %q, want %s", got, id)
@@ -236,13 +255,13 @@ func TestAJobThatNeverArrivedIsHandedBackUnharmed(t *testing.T) {
 }
 
 func TestACancelledJobIsToldToItsWorkerOnce(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		got := make(chan answer)
 		stop := func() { got <- w.call("GET", h.path("job-stop"), "", h.key()) }
 		go stop()
-		pass(time.Second)
+		advance(time.Second)
 		w.want(http.StatusOK, "POST", "/v2/idle/cancel/"+id, "")
 		if a := <-got; a.body != `{"jobsToStop":["`+id+`"]}` {
 			t.Errorf("job-stop answers %d %s, want the id", a.status, a.body)
@@ -256,7 +275,7 @@ func TestACancelledJobIsToldToItsWorkerOnce(t *testing.T) {
 }
 
 func TestALyingWorkerHarmsNoJob(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		honest, liar := w.hand("w1"), w.hand("w2")
 		running, queued := w.submit(`{}`), w.submit(`{}`)
 		if honest.take() != running {
@@ -297,7 +316,7 @@ func TestALyingWorkerHarmsNoJob(t *testing.T) {
 }
 
 func TestReportsThatAreNoneAreRefusedAndTheJobGoesOn(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		for _, body := range []string{``, `{`, `{"output":1}}`, `{"output":1,"output":2}`, `output=1`} {
@@ -319,7 +338,7 @@ func TestReportsThatAreNoneAreRefusedAndTheJobGoesOn(t *testing.T) {
 }
 
 func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id, other := w.hand("w1"), w.submit(`{}`), w.submit(`{}`)
 		h.take()
 		body := `{"output":"` + strings.Repeat("x", 30<<20) + `"}`
@@ -336,7 +355,7 @@ func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
 }
 
 func TestAnItemOverTheLimitIsRefusedAndTheJobGoesOn(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		if a := h.report("job-stream", id, `{"output":"`+strings.Repeat("x", 20<<20)+`"}`); !refusedReport(a) || !strings.Contains(a.body, "20 MB") {
@@ -349,7 +368,7 @@ func TestAnItemOverTheLimitIsRefusedAndTheJobGoesOn(t *testing.T) {
 }
 
 func TestAWorkersKeyWorksForItsEndpointAndNothingElse(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h := w.hand("w1")
 		id := w.submit(`{}`)
 		for _, tt := range []struct {
@@ -381,7 +400,7 @@ func TestAWorkersKeyWorksForItsEndpointAndNothingElse(t *testing.T) {
 }
 
 func TestAnUnhealthyWorkersJobsGoToOthersAndItGetsNoMore(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		w.want(http.StatusOK, "GET", h.path("ping")+"&status=unhealthy&check=gpu&reason=it+burns", "", h.key())
@@ -396,12 +415,12 @@ func TestAnUnhealthyWorkersJobsGoToOthersAndItGetsNoMore(t *testing.T) {
 }
 
 func TestAWorkerThatAsksToBeReplacedGetsNoMoreJobs(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		waiting := make(chan string)
 		go func() { waiting <- h.take() }()
-		pass(time.Second)
+		advance(time.Second)
 		h.report("job-done", id, `{"output":{"ok":1},"stopPod":true}`)
 		if got := <-waiting; got != "" {
 			t.Errorf("the job-take that was open answers %s, want nothing", got)
@@ -417,7 +436,7 @@ func TestAWorkerThatAsksToBeReplacedGetsNoMoreJobs(t *testing.T) {
 }
 
 func TestItemsOfAStreamAreHandedOutAsTheyCame(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		h.report("job-stream", id, `{"output": {"tok": 0}, "metrics": {"ms": 1}}`)
@@ -432,8 +451,39 @@ func TestItemsOfAStreamAreHandedOutAsTheyCame(t *testing.T) {
 	})
 }
 
+func TestMetricsThatAreNoObjectAreLeftOutAndTheOutputIsKept(t *testing.T) {
+	for _, form := range []struct{ format, want string }{
+		{"array", `[{"output":0,"metrics":{}},{"output":1,"a\"b":[ 2 ],"metrics":{}},{"output":2,"metrics":{}},{"output":3,"metrics":{}},{"output":4,"metrics":{}}]`},
+		{"envelope", `{"status":"IN_PROGRESS","stream":[{"output":0},{"output":1,"a\"b":[ 2 ]},{"output":2},{"output":3,"metrics":{}},{"output":4}]}`},
+	} {
+		bubble(t, func(w *testAPI) {
+			h, id := w.hand("w1"), w.submit(`{}`)
+			h.take()
+			for _, item := range []string{`{"output":0,"metrics":5}`, `{"metrics":[],"output":1,"a\"b":[ 2 ]}`, `{"output":2,"\u006detrics":null}`} {
+				a := h.report("job-stream", id, item)
+				if want := `{"accepted":true,"reason":"/metrics: must be an object, and was left out"}`; a.status != http.StatusOK || a.body != want {
+					t.Errorf("the report of %s = %d %s, want %s", item, a.status, a.body, want)
+				}
+			}
+			if a := h.report("job-stream", id, `{"output":3,"metrics":{}}`); a.body != `{"accepted":true}` {
+				t.Errorf("the report of an object = %s", a.body)
+			}
+			kept := queue.Op{ // by a version that did not look at metrics
+				Ref: serverless.Ref{Endpoint: "idle", ID: serverless.JobID(id)}, Kind: queue.OpChunk, Worker: "w1", Adopt: true,
+				Payload: []byte(`{"output":4,"metrics":"fast"}`),
+			}
+			if err := w.jobs.Report(t.Context(), kept); err != nil {
+				t.Fatal(err)
+			}
+			if a := w.want(http.StatusOK, "GET", "/v2/idle/stream/"+id+"?format="+form.format, ""); a.body != form.want {
+				t.Errorf("the stream is\n     %s\nwant %s", a.body, form.want)
+			}
+		})
+	}
+}
+
 func TestBlanksAroundAnItemAreNoPartOfIt(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		h.report("job-stream", id, " {\"output\":1}\r\n")
@@ -445,7 +495,7 @@ func TestBlanksAroundAnItemAreNoPartOfIt(t *testing.T) {
 }
 
 func TestAnAnswerForOpenAIsClientsThatGrowsWithoutEndIsRefusedAndItsJobCancelled(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		got := make(chan answer)
 		go func() {
 			got <- w.call("POST", "/v2/idle/openai/v1/completions", `{"prompt":"count"}`)
@@ -467,7 +517,7 @@ func TestAnAnswerForOpenAIsClientsThatGrowsWithoutEndIsRefusedAndItsJobCancelled
 }
 
 func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(w *testAPI) {
 		for _, id := range []string{"w2", "w1"} {
 			go w.hand(id).take()
 			synctest.Wait()
@@ -477,6 +527,6 @@ func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
 		if diff := cmp.Diff(want, a.body); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
-		pass(time.Minute) // the takes end
+		advance(time.Minute) // the takes end
 	})
 }

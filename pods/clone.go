@@ -8,7 +8,7 @@ import (
 // Clone returns a copy of p that shares nothing with it.
 func (p *Pod) Clone() *Pod {
 	c := *p
-	c.GPU, c.CPU = copied(p.GPU), copied(p.CPU)
+	c.GPU, c.CPU = clonePointer(p.GPU), clonePointer(p.CPU)
 	c.Config = p.Config.Clone()
 	c.DataCenters = slices.Clone(p.DataCenters)
 	c.CUDA.Allowed = slices.Clone(p.CUDA.Allowed)
@@ -22,8 +22,8 @@ func (p *Pod) Clone() *Pod {
 }
 
 // Clone returns a copy of h that shares nothing with it.
-func (h Hold) Clone() Hold {
-	h.GPU, h.CPU, h.Placement = copied(h.GPU), copied(h.CPU), h.Placement.clone()
+func (h Reservation) Clone() Reservation {
+	h.GPU, h.CPU, h.Placement = clonePointer(h.GPU), clonePointer(h.CPU), h.Placement.clone()
 	h.Volumes = slices.Clone(h.Volumes)
 	return h
 }
@@ -33,8 +33,8 @@ func (p Placement) clone() Placement {
 	return p
 }
 
-// copied is a pointer to a copy of what p points to.
-func copied[T any](p *T) *T {
+// clonePointer is a pointer to a copy of what p points to.
+func clonePointer[T any](p *T) *T {
 	if p == nil {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// cuda is the CUDA version with which a host runs GPUs of a type: those of another maker
+// cudaVersion is the CUDA version with which a host runs GPUs of a type: those of another maker
 // than NVIDIA have none.
-func (r *Placer) cuda(h *Host, gpu string) string {
+func (r *Placer) cudaVersion(h *Host, gpu string) string {
 	if t, _ := r.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
 		return ""
 	}

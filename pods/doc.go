@@ -1,9 +1,29 @@
 // Package pods rents containers: GPU and CPU pods with a life, settings, mounts and live
-// metrics (section 2 of the interface).
+// metrics (docs/interface.md 2).
 //
-// A [Service] has the rules, who owns what, and where a pod goes. A [Store] keeps the
-// pods, and a [Runtime] makes the containers of a host what they are wanted to be: both
-// are what a backend implements.
+// # What a program calls
+//
+// [New] makes a [Service] on a [PodStore], a catalog of what can be rented, and the hosts
+// that pods run on. [Service.Run] keeps the hosts at what the pods want until its context
+// ends. [Service.Create], Get, List, Update, Act and Logs are what users do with pods; each
+// call names the owner, and finds only the pods of that user.
+//
+// A [Host] is a machine with a [Runtime]. The machine that the program runs on is a host of
+// backend/machine, on the runtime of backend/process or backend/docker; [SimulatedHosts]
+// with the runtime of backend/memory are hosts for tests.
+//
+// # What a backend implements
+//
+//   - A [PodStore] keeps pods, and the claims of hosts that no two pods share. Its types are
+//     [Pod] with [Config], [DesiredState], [ObservedState] and [Placement], [Claim],
+//     [Reservation] and [Filter].
+//   - A [Runtime] makes the containers of one host what they are wanted to be: six methods,
+//     of which [Runtime.Ensure] is create, start, restart, reset and recovery. Its types are
+//     [Spec], [ContainerState], [Phase], [Capabilities] and [Sample]. What it can do besides
+//     are the interfaces [LogReader], [Sampler], [Notifier] and [CUDAVersioner].
+//
+// Package podstest has the rules of both as suites of tests. All other types are for users
+// of a Service, and the neighbours that [Options] name.
 //
 // # The life of a pod
 //

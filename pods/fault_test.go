@@ -17,42 +17,42 @@ import (
 
 var errBroken = errors.New("the store is away")
 
-// A moody store fails every call of its kind for as long as it is told to.
-type moody struct {
+// A faultyStore store fails every call of its kind for as long as it is told to.
+type faultyStore struct {
 	*memory.Pods
-	list, write, used atomic.Bool
-	lost              bool // hints do not arrive
-	gap               chan struct{}
-	before            func() // what happens between a read and the next write, once
+	failList, failUpdate, failClaimed atomic.Bool
+	dropHints                         bool // hints do not arrive
+	gap                               chan struct{}
+	beforeUpdate                      func() // what happens between a read and the next write, once
 }
 
-func (m *moody) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
-	if m.list.Load() {
+func (m *faultyStore) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
+	if m.failList.Load() {
 		return func(yield func(*pods.Pod, error) bool) { yield(nil, errBroken) }
 	}
 	return m.Pods.List(ctx, f)
 }
 
-func (m *moody) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
-	if m.write.Load() {
+func (m *faultyStore) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
+	if m.failUpdate.Load() {
 		return nil, errBroken
 	}
-	if f := m.before; f != nil {
-		m.before = nil
+	if f := m.beforeUpdate; f != nil {
+		m.beforeUpdate = nil
 		f()
 	}
 	return m.Pods.Update(ctx, id, fn)
 }
 
-func (m *moody) Used(ctx context.Context, resource string) (int64, error) {
-	if m.used.Load() {
+func (m *faultyStore) Claimed(ctx context.Context, resource string) (int64, error) {
+	if m.failClaimed.Load() {
 		return 0, errBroken
 	}
-	return m.Pods.Used(ctx, resource)
+	return m.Pods.Claimed(ctx, resource)
 }
 
-func (m *moody) Watch(ctx context.Context, f func([]string)) error {
-	if !m.lost {
+func (m *faultyStore) Watch(ctx context.Context, f func([]string)) error {
+	if !m.dropHints {
 		return m.Pods.Watch(ctx, f)
 	}
 	for {
@@ -65,28 +65,28 @@ func (m *moody) Watch(ctx context.Context, f func([]string)) error {
 	}
 }
 
-// onMoodyStore is w with a service on a store that can fail.
-func onMoodyStore(w *world, o pods.Options) (*world, *moody) {
+// onFaultyStore is w with a service on a store that can fail.
+func onFaultyStore(w *testEnv, o pods.Options) (*testEnv, *faultyStore) {
 	w.t.Helper()
-	m := &moody{Pods: w.store, gap: make(chan struct{})}
-	s, err := pods.New(m, w.Catalog(), pods.Hosts(w.Catalog(), w.runtime), &o)
+	m := &faultyStore{Pods: w.store, gap: make(chan struct{})}
+	s, err := pods.New(m, w.Catalog(), pods.SimulatedHosts(w.Catalog(), w.runtime), &o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &world{s, w.t, w.clock, w.store, w.runtime}, m
+	return &testEnv{s, w.t, w.clock, w.store, w.runtime}, m
 }
 
 func TestReportsOutliveAStoreThatCannotBeWritten(t *testing.T) {
-	w := newWorld(t, nil)
-	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	w := newTestEnv(t, nil)
+	w, store := onFaultyStore(w, pods.Options{Clock: w.clock})
 	r := gpuPod()
 	r.Image = "ends/badly"
 	p := w.create(r)
 	w.advance(0)
-	store.write.Store(true)
+	store.failUpdate.Store(true)
 	w.advance(time.Minute)
 	w.want(p.ID, pods.Provisioning)
-	store.write.Store(false)
+	store.failUpdate.Store(false)
 	w.advance(time.Minute)
 	p = w.want(p.ID, pods.Errored)
 	for _, line := range []string{"container started", "container is healthy", "container exited with code 3"} {
@@ -97,20 +97,20 @@ func TestReportsOutliveAStoreThatCannotBeWritten(t *testing.T) {
 }
 
 func TestTheServiceWaitsForAStoreThatCannotBeRead(t *testing.T) {
-	w := newWorld(t, nil)
-	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	w := newTestEnv(t, nil)
+	w, store := onFaultyStore(w, pods.Options{Clock: w.clock})
 	p := w.create(gpuPod())
-	store.list.Store(true)
+	store.failList.Store(true)
 	if _, err := w.Step(t.Context(), w.clock.Now()); !errors.Is(err, errBroken) {
 		t.Errorf("Step = %v, want the error of the store", err)
 	}
 	if _, err := w.List(t.Context(), alice); !errors.Is(err, errBroken) {
 		t.Errorf("List = %v, want the error of the store", err)
 	}
-	store.list.Store(false)
+	store.failList.Store(false)
 	w.advance(time.Minute)
 	w.want(p.ID, pods.Running)
-	store.used.Store(true)
+	store.failClaimed.Store(true)
 	if _, err := w.Create(t.Context(), alice, gpuPod()); !errors.Is(err, errBroken) {
 		t.Errorf("Create = %v, want the error of the store", err)
 	}
@@ -118,9 +118,9 @@ func TestTheServiceWaitsForAStoreThatCannotBeRead(t *testing.T) {
 
 func TestRunOutlivesAStoreThatIsAwayAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
-		w, store := onMoodyStore(w, pods.Options{})
-		store.list.Store(true)
+		w := newTestEnv(t, func(s *envConfig) { s.options.Clock, s.runtime.Clock = nil, nil })
+		w, store := onFaultyStore(w, pods.Options{})
+		store.failList.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
@@ -128,7 +128,7 @@ func TestRunOutlivesAStoreThatIsAwayAtTheStart(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		w.want(p.ID, pods.Provisioning)
-		store.list.Store(false)
+		store.failList.Store(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		w.want(p.ID, pods.Running)
@@ -142,10 +142,10 @@ func TestRunOutlivesAStoreThatIsAwayAtTheStart(t *testing.T) {
 func TestChangesOfAnotherServerAreTakenUp(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
+			w := newTestEnv(t, func(s *envConfig) { s.options.Clock, s.runtime.Clock = nil, nil })
 			other := w
-			w, store := onMoodyStore(w, pods.Options{})
-			store.lost = lost
+			w, store := onFaultyStore(w, pods.Options{})
+			store.dropHints = lost
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- w.Run(ctx) }()
@@ -168,7 +168,7 @@ func TestChangesOfAnotherServerAreTakenUp(t *testing.T) {
 
 func TestAStrayThatCannotBeRemovedIsTriedAgain(t *testing.T) {
 	spy := &recorder{refuse: true}
-	w := newWorld(t, withRecorder(spy))
+	w := newTestEnv(t, withRecorder(spy))
 	if err := w.runtime.Ensure(t.Context(), pods.Spec{PodID: "stray", Gen: 1, Run: 1, Image: "img"}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,8 @@ func TestAStrayThatCannotBeRemovedIsTriedAgain(t *testing.T) {
 }
 
 func TestWaitingPodsOutliveAStoreThatCannotBeRead(t *testing.T) {
-	w := newWorld(t, nil)
-	w, store := onMoodyStore(w, pods.Options{Clock: w.clock, Queue: true})
+	w := newTestEnv(t, nil)
+	w, store := onFaultyStore(w, pods.Options{Clock: w.clock, WaitForCapacity: true})
 	all := gpuPod()
 	all.GPU = &pods.GPURequest{ID: "NVIDIA GeForce RTX 4080", Count: new(4)}
 	all.Cloud = pods.Community
@@ -190,24 +190,24 @@ func TestWaitingPodsOutliveAStoreThatCannotBeRead(t *testing.T) {
 	third := w.create(all)
 	w.advance(time.Minute)
 	w.want(third.ID, pods.Provisioning)
-	store.used.Store(true)
+	store.failClaimed.Store(true)
 	for _, p := range []*pods.Pod{first, second} {
 		w.act(p.ID, pods.Stop)
 	}
 	w.advance(time.Minute)
 	w.want(third.ID, pods.Provisioning)
-	store.used.Store(false)
+	store.failClaimed.Store(false)
 	w.advance(time.Minute)
 	w.want(third.ID, pods.Running)
 }
 
 func TestAResetOfAPodThatHasJustEndedClaimsItsComputeAgain(t *testing.T) {
-	w := newWorld(t, nil)
-	w, store := onMoodyStore(w, pods.Options{Clock: w.clock})
+	w := newTestEnv(t, nil)
+	w, store := onFaultyStore(w, pods.Options{Clock: w.clock})
 	p := w.running(gpuPod())
-	store.before = func() {
+	store.beforeUpdate = func() {
 		_, err := w.store.Update(t.Context(), p.ID, func(p *pods.Pod) error {
-			p.Seen.Status, p.Seen.Phase, p.Placement.Claims = pods.Exited, pods.Down, nil
+			p.Seen.Status, p.Seen.Phase, p.Placement.Claims = pods.Exited, pods.PhaseExited, nil
 			return nil
 		})
 		if err != nil {

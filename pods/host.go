@@ -34,8 +34,8 @@ type HostGPUs struct {
 	Count   int
 }
 
-// in reports whether the host is of tier c. A host that names none is of every tier.
-func (h *Host) in(c Cloud) bool { return len(h.Clouds) == 0 || slices.Contains(h.Clouds, c) }
+// inCloud reports whether the host is of tier c. A host that names none is of every tier.
+func (h *Host) inCloud(c Cloud) bool { return len(h.Clouds) == 0 || slices.Contains(h.Clouds, c) }
 
 // A Notifier is a power of a Runtime that tells of changes without a goroutine of the
 // service: what a service driven by Step alone needs to learn of a change at the instant
@@ -43,17 +43,18 @@ func (h *Host) in(c Cloud) bool { return len(h.Clouds) == 0 || slices.Contains(h
 type Notifier interface {
 	// Notify calls f on each change until stop is called, under the terms of
 	// [Runtime.Watch]. Changes after Notify has returned are not missed.
-	Notify(f func(State)) (stop func())
+	Notify(f func(ContainerState)) (stop func())
 }
 
-// A CUDAHost is a power of a Runtime that knows the CUDA version of its driver.
-type CUDAHost interface {
+// A CUDAVersioner is a power of a Runtime that knows the CUDA version of its driver.
+type CUDAVersioner interface {
 	CUDAVersion() string
 }
 
-// Hosts makes one host on rt for each data center of c and each tier that it has stock
-// of. Their ids are like "us-tx-3-secure". It is for simulations.
-func Hosts(c catalog.Catalog, rt Runtime) []Host {
+// SimulatedHosts makes one host on rt for each data center of c and each tier that it has
+// stock of. Their ids are like "us-tx-3-secure". The machine that a program runs on is a
+// host of package backend/machine.
+func SimulatedHosts(c catalog.Catalog, rt Runtime) []Host {
 	var list []Host
 	for _, d := range c.DataCenters {
 		for _, cloud := range []Cloud{Secure, Community} {
@@ -61,11 +62,11 @@ func Hosts(c catalog.Catalog, rt Runtime) []Host {
 				ID:         strings.ToLower(d.ID + "-" + string(cloud)),
 				DataCenter: d.ID, Clouds: []Cloud{cloud}, Runtime: rt,
 			}
-			if k, ok := As[CUDAHost](rt); ok {
+			if k, ok := As[CUDAVersioner](rt); ok {
 				h.CUDA = k.CUDAVersion()
 			}
 			for _, s := range d.Stock {
-				h.stock(c, s, cloud)
+				h.addStock(c, s, cloud)
 			}
 			if len(h.GPUs) > 0 || len(h.VCPU) > 0 {
 				list = append(list, h)
@@ -75,7 +76,7 @@ func Hosts(c catalog.Catalog, rt Runtime) []Host {
 	return list
 }
 
-func (h *Host) stock(c catalog.Catalog, s catalog.Stock, cloud Cloud) {
+func (h *Host) addStock(c catalog.Catalog, s catalog.Stock, cloud Cloud) {
 	n := s.Secure
 	if cloud == Community {
 		n = s.Community
@@ -117,7 +118,7 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 		if h.Memory < 0 {
 			bad(h, "Memory must not be negative")
 		}
-		for _, name := range h.twice() {
+		for _, name := range h.duplicates() {
 			bad(h, "%s is listed twice", name)
 		}
 		for _, g := range h.GPUs {
@@ -144,9 +145,9 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 	return errors.Join(errs...)
 }
 
-// twice is the GPU types and devices that are listed more than once: a device has one
+// duplicates is the GPU types and devices that are listed more than once: a device has one
 // claim, so the second of its name can be given to nobody.
-func (h *Host) twice() (names []string) {
+func (h *Host) duplicates() (names []string) {
 	types, devices := make(map[string]bool), make(map[string]bool)
 	note := func(seen map[string]bool, what, name string) {
 		if seen[name] {
@@ -163,20 +164,20 @@ func (h *Host) twice() (names []string) {
 	return names
 }
 
-// networked is c without the global network of data centers where a host cannot join one:
+// withoutMissingNetworks is c without the global network of data centers where a host cannot join one:
 // what is not there is not offered.
-func networked(c catalog.Catalog, hosts []Host) catalog.Catalog {
+func withoutMissingNetworks(c catalog.Catalog, hosts []Host) catalog.Catalog {
 	c.DataCenters = slices.Clone(c.DataCenters)
 	for i := range c.DataCenters {
 		d := &c.DataCenters[i]
 		for _, h := range hosts {
-			d.GlobalNetwork = d.GlobalNetwork && (h.DataCenter != d.ID || h.Runtime.Capabilities().Networks)
+			d.GlobalNetwork = d.GlobalNetwork && (h.DataCenter != d.ID || h.Runtime.Capabilities().PrivateNetworks)
 		}
 	}
 	return c
 }
 
-// same reports whether a and b are one runtime.
-func same(a, b Runtime) bool {
+// sameRuntime reports whether a and b are one runtime.
+func sameRuntime(a, b Runtime) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
 }

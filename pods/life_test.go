@@ -25,7 +25,7 @@ func TestHowAContainerEndsDecidesTheStatus(t *testing.T) {
 		"ends/orderly":  {pods.Exited, "the host was shut down"},
 		"ends/unpulled": {pods.Errored, "no such image"},
 	} {
-		w := newWorld(t, nil)
+		w := newTestEnv(t, nil)
 		r := gpuPod()
 		r.Image = image
 		p := w.create(r)
@@ -41,7 +41,7 @@ func TestHowAContainerEndsDecidesTheStatus(t *testing.T) {
 }
 
 func TestStopFreesComputeAndStartTakesTheSameContainer(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.running(gpuPod())
 	w.act(p.ID, pods.Stop)
 	w.advance(time.Second)
@@ -66,7 +66,7 @@ func TestStopFreesComputeAndStartTakesTheSameContainer(t *testing.T) {
 
 func TestRestartAndResetMakeAnotherContainerOnTheSameHost(t *testing.T) {
 	for _, a := range []pods.Action{pods.Restart, pods.Reset} {
-		w := newWorld(t, nil)
+		w := newTestEnv(t, nil)
 		p := w.running(gpuPod())
 		got := w.act(p.ID, a)
 		if got.Want.Gen != 2 || got.Want.Pull != (a == pods.Reset) {
@@ -85,7 +85,7 @@ func TestRestartAndResetMakeAnotherContainerOnTheSameHost(t *testing.T) {
 
 func TestAnUpdateTakesEffectWithTheNextContainer(t *testing.T) {
 	for _, how := range []string{"start", "restart", "reset"} {
-		w := newWorld(t, nil)
+		w := newTestEnv(t, nil)
 		p := w.running(gpuPod())
 		if _, err := w.Update(t.Context(), alice, p.ID, pods.UpdateRequest{Image: new("img:2")}); err != nil {
 			t.Fatal(err)
@@ -112,18 +112,9 @@ func TestAnUpdateTakesEffectWithTheNextContainer(t *testing.T) {
 	}
 }
 
-func TestAStopThatIsTakenBackByARestartLeavesThePodRunning(t *testing.T) {
-	w := newWorld(t, nil)
-	p := w.running(gpuPod())
-	w.act(p.ID, pods.Stop)
-	w.act(p.ID, pods.Restart)
-	w.advance(time.Minute)
-	w.want(p.ID, pods.Running)
-}
-
 func TestATerminatedPodIsGoneAtOnceAndFreeWhenItsHostSaysSo(t *testing.T) {
-	for status, bring := range reach {
-		w := newWorld(t, func(s *setup) { s.options.Grace = time.Second })
+	for status, bring := range podsByStatus {
+		w := newTestEnv(t, func(s *envConfig) { s.options.Grace = time.Second })
 		p := w.want(bring(w).ID, status)
 		claims := w.get(p.ID).Placement.Claims
 		if err := w.Terminate(t.Context(), alice, p.ID); err != nil {
@@ -139,7 +130,7 @@ func TestATerminatedPodIsGoneAtOnceAndFreeWhenItsHostSaysSo(t *testing.T) {
 			t.Errorf("%s: a terminated pod is listed", status)
 		}
 		for _, c := range claims {
-			if n, _ := w.store.Used(t.Context(), c.Resource); n == 0 {
+			if n, _ := w.store.Claimed(t.Context(), c.Resource); n == 0 {
 				t.Errorf("%s: %s is free before its host removed the pod", status, c.Resource)
 			}
 		}
@@ -148,7 +139,7 @@ func TestATerminatedPodIsGoneAtOnceAndFreeWhenItsHostSaysSo(t *testing.T) {
 			t.Errorf("%s: the host still has %+v", status, list)
 		}
 		for _, c := range claims {
-			if n, _ := w.store.Used(t.Context(), c.Resource); n != 0 {
+			if n, _ := w.store.Claimed(t.Context(), c.Resource); n != 0 {
 				t.Errorf("%s: %d of %s are claimed after the removal", status, n, c.Resource)
 			}
 		}
@@ -160,11 +151,11 @@ func TestATerminatedPodIsGoneAtOnceAndFreeWhenItsHostSaysSo(t *testing.T) {
 
 func TestThePlatformsVariablesWin(t *testing.T) {
 	spy := &recorder{}
-	w := newWorld(t, func(s *setup) {
-		withNeighbours(s)
+	w := newTestEnv(t, func(s *envConfig) {
+		withDependencies(s)
 		s.hosts = func(rt pods.Runtime) []pods.Host {
 			spy.Runtime = rt
-			return pods.Hosts(s.catalog, spy)
+			return pods.SimulatedHosts(s.catalog, spy)
 		}
 	})
 	r := gpuPod()
@@ -181,9 +172,10 @@ func TestThePlatformsVariablesWin(t *testing.T) {
 			"A": "b", "RUNPOD_POD_ID": p.ID, "RUNPOD_POD_HOSTNAME": p.ID, "RUNPOD_DC_ID": "EU-RO-1",
 			"RUNPOD_GPU_COUNT": "2", "RUNPOD_VOLUME_ID": "vol",
 		},
-		Ports: []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}},
-		Disk:  50, Mounts: []pods.Mount{{VolumeID: "vol", Path: "/v"}}, GPUType: rtx4090, GPUs: 2, Network: p.ID + ".podyard.internal",
-		Pull: pods.Credential{Registry: "registry.example", Username: "user", Password: "secret"},
+		PlatformEnv: []string{"RUNPOD_DC_ID", "RUNPOD_GPU_COUNT", "RUNPOD_POD_HOSTNAME", "RUNPOD_POD_ID", "RUNPOD_VOLUME_ID"},
+		Ports:       []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}},
+		Disk:        50, Mounts: []pods.Mount{{VolumeID: "vol", Path: "/v"}}, GPUType: rtx4090, GPUs: 2, NetworkAlias: p.ID + ".podyard.internal",
+		Credential: pods.Credential{Registry: "registry.example", Username: "user", Password: "secret"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -198,7 +190,7 @@ func TestThePlatformsVariablesWin(t *testing.T) {
 
 func TestACredentialThatIsGoneFailsThePod(t *testing.T) {
 	keys := credentials{"reg": "secret"}
-	w := newWorld(t, func(s *setup) { s.options.Secrets = keys })
+	w := newTestEnv(t, func(s *envConfig) { s.options.Secrets = keys })
 	r := gpuPod()
 	r.Registry = new("reg")
 	p := w.create(r)
@@ -215,14 +207,14 @@ func TestACredentialThatIsGoneFailsThePod(t *testing.T) {
 	w.act(p.ID, pods.Restart)
 	w.advance(time.Minute)
 	w.want(p.ID, pods.Errored)
-	if list, _ := w.runtime.List(t.Context()); list[0].Phase != pods.Down {
+	if list, _ := w.runtime.List(t.Context()); list[0].Phase != pods.PhaseExited {
 		t.Errorf("a container of a pod that failed still runs: %+v", list[0])
 	}
 }
 
 func TestACallThatTheHostDidNotTakeIsRepeatedWithGrowingPauses(t *testing.T) {
 	spy := &recorder{refuse: true}
-	w := newWorld(t, withRecorder(spy))
+	w := newTestEnv(t, withRecorder(spy))
 	p := w.create(gpuPod())
 	for _, want := range []int{1, 2, 3, 4} { // at 0, 1, 3 and 7 seconds
 		w.advance(0)
@@ -247,7 +239,7 @@ func TestACallThatTheHostDidNotTakeIsRepeatedWithGrowingPauses(t *testing.T) {
 
 func TestANewOrderDoesNotWaitForRetriesOfAnOldOne(t *testing.T) {
 	spy := &recorder{refuse: true}
-	w := newWorld(t, withRecorder(spy))
+	w := newTestEnv(t, withRecorder(spy))
 	p := w.create(gpuPod())
 	w.advance(40 * time.Second)
 	spy.refuse = false
@@ -264,14 +256,14 @@ func TestRunDoesWhatStepDoes(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			spy := &recorder{}
-			w := newWorld(t, func(s *setup) {
+			w := newTestEnv(t, func(s *envConfig) {
 				s.options.Clock, s.runtime.Clock = nil, nil
 				s.hosts = func(rt pods.Runtime) []pods.Host {
 					spy.Runtime = rt
 					if silent {
 						spy.Runtime = struct{ pods.Runtime }{rt}
 					}
-					return pods.Hosts(s.catalog, spy)
+					return pods.SimulatedHosts(s.catalog, spy)
 				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -296,8 +288,8 @@ func TestRunDoesWhatStepDoes(t *testing.T) {
 				t.Errorf("silent %t: the host still has %+v", silent, list)
 			}
 			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("silent %t: Run = %v, want the error of its context", silent, err)
+			if err := <-ended; err != nil {
+				t.Errorf("silent %t: Run = %v, want nil", silent, err)
 			}
 		})
 	}
@@ -306,7 +298,7 @@ func TestRunDoesWhatStepDoes(t *testing.T) {
 func TestOnePodIsInOnePairOfHands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spy := &recorder{}
-		w := newWorld(t, func(s *setup) {
+		w := newTestEnv(t, func(s *envConfig) {
 			s.options.Clock, s.runtime.Clock = nil, nil
 			withRecorder(spy)(s)
 		})
@@ -321,7 +313,7 @@ func TestOnePodIsInOnePairOfHands(t *testing.T) {
 					for range 10 {
 						for _, a := range []pods.Action{pods.Stop, pods.Start, pods.Restart, pods.Reset} {
 							_, err := w.Act(ctx, alice, p.ID, a)
-							if err != nil && !errors.Is(err, pods.ErrStatus) && !errors.Is(err, pods.ErrNoRoom) {
+							if err != nil && !errors.Is(err, pods.ErrInvalidStatus) && !errors.Is(err, pods.ErrNoCapacity) {
 								t.Errorf("%s = %v", a, err)
 							}
 							time.Sleep(100 * time.Millisecond)
@@ -345,7 +337,7 @@ func TestOnePodIsInOnePairOfHands(t *testing.T) {
 				t.Errorf("pod that is %s claims %v", p.Status(), p.Placement.Claims)
 			}
 		}
-		if spy.twice {
+		if spy.overlapping {
 			t.Error("a runtime was called twice at once for one pod")
 		}
 		cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Run keeps the hosts at what the pods want until ctx ends, and returns its error after
-// everything it started has. Run and Step are not used together.
+// Run keeps the hosts at what the pods want until ctx ends. It returns nil when everything
+// that it started has ended. Run and Step are not used together.
 func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
@@ -19,13 +19,13 @@ func (s *Service) Run(ctx context.Context) error {
 		watchers.Wait()
 	}()
 	watchers.Go(func() { s.watchStore(ctx) })
-	for _, src := range s.open() {
+	for _, src := range s.openSources() {
 		watchers.Go(func() { s.watchSource(ctx, src) })
 	}
 	for {
-		next, err := s.pass(ctx, s.clock.Now)
+		next, err := s.dispatch(ctx, s.clock.Now)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil
 		}
 		if err != nil {
 			// Not before that, whatever rings: a look that fails has rung, too.
@@ -35,7 +35,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		stop := func() bool { return true }
 		if !next.IsZero() {
-			stop = s.clock.AfterFunc(next, s.loop.ring)
+			stop = s.clock.AfterFunc(next, s.loop.signal)
 		}
 		select {
 		case <-s.loop.wake:
@@ -50,39 +50,39 @@ func (s *Service) Run(ctx context.Context) error {
 //
 // A runtime without the power Notifier is listed at each Step.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
-	for _, src := range s.open() {
-		if err := s.survey(ctx, src); err != nil {
+	for _, src := range s.openSources() {
+		if err := s.relist(ctx, src); err != nil {
 			s.log.WarnContext(ctx, "pods: list containers", "err", err)
 		}
 	}
 	for {
-		next, err = s.pass(ctx, func() time.Time { return now })
+		next, err = s.dispatch(ctx, func() time.Time { return now })
 		if err != nil {
 			return next, err
 		}
 		s.loop.wg.Wait()
 		s.loop.mu.Lock()
-		idle := len(s.loop.ready) == 0 && !s.loop.freed
+		idle := len(s.loop.ready) == 0 && !s.loop.capacityFreed
 		s.loop.mu.Unlock()
 		if idle {
-			return s.loop.due(now), ctx.Err()
+			return s.loop.enqueueDue(now), ctx.Err()
 		}
 	}
 }
 
-// pass hands out the work there is, without waiting for it. With an error next is when to
+// dispatch hands out the work there is, without waiting for it. With an error next is when to
 // try again.
-func (s *Service) pass(ctx context.Context, now func() time.Time) (next time.Time, err error) {
-	if err := s.first(ctx); err != nil {
+func (s *Service) dispatch(ctx context.Context, now func() time.Time) (next time.Time, err error) {
+	if err := s.initialSync(ctx); err != nil {
 		return now().Add(retryMin), err
 	}
-	if err := s.closeGap(ctx); err != nil {
+	if err := s.resyncLostHints(ctx); err != nil {
 		return now().Add(retryMin), err
 	}
-	next = s.loop.due(now())
+	next = s.loop.enqueueDue(now())
 	if err := s.placeWaiting(ctx, now()); err != nil {
 		s.log.WarnContext(ctx, "pods: place waiting pods", "err", err)
-		s.loop.at(waitingPods, now().Add(retryMin))
+		s.loop.scheduleAt(waitingPodsKey, now().Add(retryMin))
 		next = now().Add(retryMin)
 	}
 	for {
@@ -93,7 +93,7 @@ func (s *Service) pass(ctx context.Context, now func() time.Time) (next time.Tim
 		select {
 		case s.loop.slots <- struct{}{}:
 		case <-ctx.Done():
-			s.loop.hold(it)
+			s.loop.retain(it)
 			s.loop.push(it.id, nil)
 			s.loop.done(it.id)
 			return next, ctx.Err()
@@ -105,30 +105,30 @@ func (s *Service) pass(ctx context.Context, now func() time.Time) (next time.Tim
 				if ctx.Err() == nil {
 					s.log.WarnContext(ctx, "pods: look after a pod", "pod", it.id, "err", err)
 				}
-				s.loop.hold(it)
-				s.loop.at(it.id, t.Add(retryMin))
+				s.loop.retain(it)
+				s.loop.scheduleAt(it.id, t.Add(retryMin))
 			}
 		})
 	}
 }
 
-// A source is a runtime with the hosts that share it.
-type source struct {
+// A runtimeSource is a runtime with the hosts that share it.
+type runtimeSource struct {
 	rt     Runtime
 	hosts  []*Host
-	looked bool // a survey has been made
+	listed bool // a survey has been made
 }
 
-// open begins to listen to the runtimes that tell of changes, once, and returns the
+// openSources begins to listen to the runtimes that tell of changes, once, and returns the
 // others, which have to be watched or listed.
-func (s *Service) open() (silent []*source) {
+func (s *Service) openSources() (silent []*runtimeSource) {
 	if s.loop.sources == nil {
 		for _, h := range s.order {
-			s.loop.join(h)
+			s.loop.addHost(h)
 		}
 		for _, src := range s.loop.sources {
 			if n, ok := As[Notifier](src.rt); ok {
-				n.Notify(s.report)
+				n.Notify(s.enqueueState)
 			}
 		}
 	}
@@ -140,37 +140,37 @@ func (s *Service) open() (silent []*source) {
 	return silent
 }
 
-func (l *loop) join(h *Host) {
+func (l *loop) addHost(h *Host) {
 	for _, src := range l.sources {
-		if same(src.rt, h.Runtime) {
+		if sameRuntime(src.rt, h.Runtime) {
 			src.hosts = append(src.hosts, h)
 			return
 		}
 	}
-	l.sources = append(l.sources, &source{rt: h.Runtime, hosts: []*Host{h}})
+	l.sources = append(l.sources, &runtimeSource{rt: h.Runtime, hosts: []*Host{h}})
 }
 
-// first takes a look at everything, once: what the runtimes that tell of changes have,
+// initialSync takes a look at everything, once: what the runtimes that tell of changes have,
 // and every pod of the store.
-func (s *Service) first(ctx context.Context) error {
-	if s.loop.opened {
+func (s *Service) initialSync(ctx context.Context) error {
+	if s.loop.synced {
 		return nil
 	}
-	if err := s.lookAtAll(ctx); err != nil {
+	if err := s.enqueueAll(ctx); err != nil {
 		return err
 	}
 	for _, src := range s.loop.sources {
 		if _, ok := As[Notifier](src.rt); ok {
-			if err := s.survey(ctx, src); err != nil {
+			if err := s.relist(ctx, src); err != nil {
 				return err
 			}
 		}
 	}
-	s.loop.opened = true
+	s.loop.synced = true
 	return nil
 }
 
-func (s *Service) lookAtAll(ctx context.Context) error {
+func (s *Service) enqueueAll(ctx context.Context) error {
 	for p, err := range s.store.List(ctx, Filter{}) {
 		if err != nil {
 			return fmt.Errorf("pods: list all: %w", err)
@@ -180,33 +180,33 @@ func (s *Service) lookAtAll(ctx context.Context) error {
 	return nil
 }
 
-// closeGap looks at everything when hints of the store were lost.
-func (s *Service) closeGap(ctx context.Context) error {
+// resyncLostHints looks at everything when hints of the store were lost.
+func (s *Service) resyncLostHints(ctx context.Context) error {
 	s.loop.mu.Lock()
-	gap := s.loop.gap
-	s.loop.gap = false
+	gap := s.loop.hintsLost
+	s.loop.hintsLost = false
 	s.loop.mu.Unlock()
 	if !gap {
 		return nil
 	}
-	s.loop.free()
-	err := s.lookAtAll(ctx)
+	s.loop.noteCapacityFreed()
+	err := s.enqueueAll(ctx)
 	if err != nil {
 		s.loop.mu.Lock()
-		s.loop.gap = true
+		s.loop.hintsLost = true
 		s.loop.mu.Unlock()
 	}
 	return err
 }
 
-// report takes a state from a runtime.
-func (s *Service) report(st State) {
-	s.loop.push(st.PodID, func(it *item) { it.states = append(it.states, st) })
+// enqueueState takes a state from a runtime.
+func (s *Service) enqueueState(st ContainerState) {
+	s.loop.push(st.PodID, func(it *workItem) { it.states = append(it.states, st) })
 }
 
-// survey compares what a runtime has with what the store says it should have. The store
+// relist compares what a runtime has with what the store says it should have. The store
 // is read first: a container that is made in between is not missed then.
-func (s *Service) survey(ctx context.Context, src *source) error {
+func (s *Service) relist(ctx context.Context, src *runtimeSource) error {
 	should := make(map[string]*Pod)
 	for _, h := range src.hosts {
 		for p, err := range s.store.List(ctx, Filter{Host: h.ID}) {
@@ -221,38 +221,38 @@ func (s *Service) survey(ctx context.Context, src *source) error {
 		return fmt.Errorf("pods: list containers: %w", err)
 	}
 	for _, st := range states {
-		if p := should[st.PodID]; p != nil && p.lacks(st, !src.looked) {
+		if p := should[st.PodID]; p != nil && p.hostIsBehind(st, !src.listed) {
 			continue
 		}
 		delete(should, st.PodID)
-		s.loop.push(st.PodID, func(it *item) { it.states, it.source = append(it.states, st), src })
+		s.loop.push(st.PodID, func(it *workItem) { it.states, it.source = append(it.states, st), src })
 	}
 	for id, p := range should {
-		s.loop.push(id, func(it *item) { it.absent = &p.Seen })
+		s.loop.push(id, func(it *workItem) { it.missingAt = &p.Seen })
 	}
-	src.looked = true
+	src.listed = true
 	return nil
 }
 
 // watchStore turns the store's hints into work until ctx ends.
 func (s *Service) watchStore(ctx context.Context) {
-	s.keep(ctx, "watch the store", func() error {
+	s.retryForever(ctx, "watch the store", func() error {
 		return s.store.Watch(ctx, func(ids []string) {
 			if ids == nil {
 				s.loop.mu.Lock()
-				s.loop.gap = true
+				s.loop.hintsLost = true
 				s.loop.mu.Unlock()
-				s.loop.ring()
+				s.loop.signal()
 				return
 			}
-			s.changed(ids...)
+			s.notifyChanged(ids...)
 		})
 	})
 }
 
 // watchSource follows a runtime until ctx ends.
-func (s *Service) watchSource(ctx context.Context, src *source) {
-	s.keep(ctx, "watch a runtime", func() error {
+func (s *Service) watchSource(ctx context.Context, src *runtimeSource) {
+	s.retryForever(ctx, "watch a runtime", func() error {
 		inner, cancel := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		defer watch.Wait()
@@ -261,7 +261,7 @@ func (s *Service) watchSource(ctx context.Context, src *source) {
 		begun := make(chan struct{})
 		watch.Go(func() {
 			close(begun)
-			ended <- src.rt.Watch(inner, s.report)
+			ended <- src.rt.Watch(inner, s.enqueueState)
 		})
 		<-begun
 		// A change between the first list and the start of the watch shows in the second.
@@ -269,7 +269,7 @@ func (s *Service) watchSource(ctx context.Context, src *source) {
 			if err := s.sleep(inner, later, ended); err != nil {
 				return err
 			}
-			if err := s.survey(ctx, src); err != nil {
+			if err := s.relist(ctx, src); err != nil {
 				return err
 			}
 		}
@@ -297,8 +297,8 @@ func (s *Service) sleep(ctx context.Context, d time.Duration, ended <-chan error
 
 var errEnded = errors.New("pods: the watch has ended")
 
-// keep calls fn again and again, with pauses that grow, until ctx ends.
-func (s *Service) keep(ctx context.Context, what string, fn func() error) {
+// retryForever calls fn again and again, with pauses that grow, until ctx ends.
+func (s *Service) retryForever(ctx context.Context, what string, fn func() error) {
 	for tries := 1; ctx.Err() == nil; tries++ {
 		began := s.clock.Now()
 		err := fn()

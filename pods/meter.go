@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A UseKind is what a Use is of.
-type UseKind string
+// A UsageKind is what a Use is of.
+type UsageKind string
 
 // The kinds.
 const (
-	PodUse    UseKind = "pod"
-	VolumeUse UseKind = "volume"
-	WorkerUse UseKind = "worker" // of a serverless endpoint
+	PodUsage    UsageKind = "pod"
+	VolumeUsage UsageKind = "volume"
+	WorkerUsage UsageKind = "worker" // of a serverless endpoint
 )
 
-// A Use is a span of time in which something was held, and what that costs: each price is
+// A Usage is a span of time in which something was held, and what that costs: each price is
 // USD an hour. Kind, ID, Part and From name it.
-type Use struct {
+type Usage struct {
 	Owner string
-	Kind  UseKind
+	Kind  UsageKind
 	ID    string
 	Part  string // which worker of endpoint ID; empty for what has no parts
 	From  time.Time
@@ -38,12 +38,12 @@ type Use struct {
 type Meter interface {
 	// Record keeps uses that have ended. One that was recorded before is not counted
 	// twice: whoever is not sure repeats the call.
-	Record(ctx context.Context, uses []Use) error
+	Record(ctx context.Context, uses []Usage) error
 }
 
-// use is what p holds now; ok is false when it holds nothing, or nobody meters it.
-func (p *Pod) use() (u Use, ok bool) {
-	u = Use{Owner: p.Owner, Kind: PodUse, ID: p.ID, From: p.Placement.Since}
+// currentUsage is what p holds now; ok is false when it holds nothing, or nobody meters it.
+func (p *Pod) currentUsage() (u Usage, ok bool) {
+	u = Usage{Owner: p.Owner, Kind: PodUsage, ID: p.ID, From: p.Placement.Since}
 	switch {
 	case p.Placement.Since.IsZero():
 		return u, false
@@ -59,9 +59,9 @@ func (p *Pod) use() (u Use, ok bool) {
 	return u, true
 }
 
-// used ends what p holds at an instant, from which on it holds something else.
-func (p *Pod) used(now time.Time) {
-	u, ok := p.use()
+// closeUsage ends what p holds at an instant, from which on it holds something else.
+func (p *Pod) closeUsage(now time.Time) {
+	u, ok := p.currentUsage()
 	if !ok {
 		return
 	}
@@ -69,24 +69,24 @@ func (p *Pod) used(now time.Time) {
 	p.Used = append(p.Used, u)
 }
 
-// Uses returns what the pods of owner hold, and what they held and the meter does not have
+// Usage returns what the pods of owner hold, and what they held and the meter does not have
 // yet.
-func (s *Service) Uses(ctx context.Context, owner string) ([]Use, error) {
-	var list []Use
+func (s *Service) Usage(ctx context.Context, owner string) ([]Usage, error) {
+	var list []Usage
 	for p, err := range s.store.List(ctx, Filter{Owner: owner}) {
 		if err != nil {
 			return nil, fmt.Errorf("pods: list what is used: %w", err)
 		}
 		list = append(list, p.Used...)
-		if u, ok := p.use(); ok {
+		if u, ok := p.currentUsage(); ok {
 			list = append(list, u)
 		}
 	}
 	return list, nil
 }
 
-// record hands what p held to the meter and then forgets it.
-func (s *Service) record(ctx context.Context, p *Pod) error {
+// recordUsage hands what p held to the meter and then forgets it.
+func (s *Service) recordUsage(ctx context.Context, p *Pod) error {
 	if s.meter == nil || len(p.Used) == 0 {
 		return nil
 	}
@@ -101,10 +101,10 @@ func (s *Service) record(ctx context.Context, p *Pod) error {
 	return err
 }
 
-// recordLast hands over everything of a pod that is to be deleted.
-func (s *Service) recordLast(ctx context.Context, p *Pod, now time.Time) error {
+// recordFinalUsage hands over everything of a pod that is to be deleted.
+func (s *Service) recordFinalUsage(ctx context.Context, p *Pod, now time.Time) error {
 	uses := p.Used
-	if u, ok := p.use(); ok {
+	if u, ok := p.currentUsage(); ok {
 		u.To = now
 		uses = append(uses, u)
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A tally is a meter that fails while told to.
-type tally struct {
-	uses []pods.Use
+// A usageRecorder is a meter that fails while told to.
+type usageRecorder struct {
+	uses []pods.Usage
 	err  error
 }
 
-func (m *tally) Record(_ context.Context, uses []pods.Use) error {
+func (m *usageRecorder) Record(_ context.Context, uses []pods.Usage) error {
 	if m.err == nil {
 		m.uses = append(m.uses, uses...)
 	}
@@ -26,27 +26,27 @@ func (m *tally) Record(_ context.Context, uses []pods.Use) error {
 }
 
 func TestWhatAPodHoldsIsMeteredFromTheClaimToTheRelease(t *testing.T) {
-	m := &tally{}
-	w := newWorld(t, func(s *setup) { s.options.Meter = m })
+	m := &usageRecorder{}
+	w := newTestEnv(t, func(s *envConfig) { s.options.Meter = m })
 	p := w.create(gpuPod())
 	w.advance(time.Hour)
 	disk := 50 * 0.10 / 730
-	use := func(from, to time.Duration) pods.Use {
-		u := pods.Use{Owner: alice, Kind: pods.PodUse, ID: p.ID, From: start.Add(from), GPU: 0.69, Disk: disk}
+	use := func(from, to time.Duration) pods.Usage {
+		u := pods.Usage{Owner: alice, Kind: pods.PodUsage, ID: p.ID, From: start.Add(from), GPU: 0.69, Disk: disk}
 		if to > 0 {
 			u.To = start.Add(to)
 		}
 		return u
 	}
-	want := func(what string, got []pods.Use, want ...pods.Use) {
+	want := func(what string, got []pods.Usage, want ...pods.Usage) {
 		t.Helper()
 		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	uses := func() []pods.Use {
+	uses := func() []pods.Usage {
 		t.Helper()
-		list, err := w.Uses(t.Context(), alice)
+		list, err := w.Usage(t.Context(), alice)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +73,8 @@ func TestWhatAPodHoldsIsMeteredFromTheClaimToTheRelease(t *testing.T) {
 }
 
 func TestAStoppedPodIsMeteredForItsPersistentMountUntilItIsGone(t *testing.T) {
-	m := &tally{}
-	w := newWorld(t, func(s *setup) { s.options.Meter = m })
+	m := &usageRecorder{}
+	w := newTestEnv(t, func(s *envConfig) { s.options.Meter = m })
 	r := gpuPod()
 	r.Mounts = pods.Mounts{Persistent: &pods.PersistentMount{Size: 20, Path: "/data"}}
 	p := w.create(r)
@@ -97,7 +97,7 @@ func TestAStoppedPodIsMeteredForItsPersistentMountUntilItIsGone(t *testing.T) {
 	}
 	const running, stopped = 70 * 0.10 / 730, 20 * 0.20 / 730
 	for i, u := range m.uses {
-		want := pods.Use{Owner: alice, Kind: pods.PodUse, ID: p.ID, From: start, To: u.To, GPU: 0.69, Disk: running}
+		want := pods.Usage{Owner: alice, Kind: pods.PodUsage, ID: p.ID, From: start, To: u.To, GPU: 0.69, Disk: running}
 		if i > 0 {
 			want.From = m.uses[i-1].To
 		}
@@ -114,7 +114,7 @@ func TestAStoppedPodIsMeteredForItsPersistentMountUntilItIsGone(t *testing.T) {
 }
 
 func TestWithoutAMeterNothingIsKept(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.running(cpuPod())
 	w.act(p.ID, pods.Stop)
 	w.advance(time.Second)

@@ -13,33 +13,33 @@ import (
 // place finds a host for p and hands what p would hold there to commit, as [Placer.Place]
 // does. The error without a host names what was wanted and where.
 func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) error) error {
-	w := Wish{
-		Any: []Demand{p.demand()}, DataCenters: p.DataCenters,
+	w := PlacementRequest{
+		Alternatives: []Requirements{p.requirements()}, DataCenters: p.DataCenters,
 		host: p.Placement.Host, globalNetwork: p.Config.GlobalNetworking,
 	}
-	err := s.placer.Place(ctx, w, func(_ Demand, pl Placement) error {
+	err := s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
 		pl.Price = s.price(p)
 		if s.meter != nil {
-			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.catalog.Storage.Disk.Hourly(p.Config.Disk+p.kept())
-			pl.KeptPrice = s.catalog.Storage.Stopped.Hourly(p.kept())
+			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.catalog.Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
+			pl.KeptPrice = s.catalog.Storage.Stopped.Hourly(p.persistentSize())
 		}
 		return commit(pl)
 	})
-	if errors.Is(err, ErrNoRoom) {
-		return noRoom(p)
+	if errors.Is(err, ErrNoCapacity) {
+		return noCapacity(p)
 	}
 	return err
 }
 
-// demand is what p needs of a host.
-func (p *Pod) demand() Demand {
+// requirements is what p needs of a host.
+func (p *Pod) requirements() Requirements {
 	if p.GPU != nil {
-		return Demand{GPU: p.GPU.ID, Count: p.GPU.Count, Cloud: p.Cloud, CUDA: p.CUDA}
+		return Requirements{GPU: p.GPU.ID, Count: p.GPU.Count, Cloud: p.Cloud, CUDA: p.CUDA}
 	}
-	return Demand{CPU: p.CPU.ID, VCPU: p.CPU.VCPU, Memory: p.CPU.Memory, Cloud: p.Cloud}
+	return Requirements{CPU: p.CPU.ID, VCPU: p.CPU.VCPU, Memory: p.CPU.Memory, Cloud: p.Cloud}
 }
 
-// price is USD an hour for what p is, from the catalog (decisions 22). A CPU has one
+// price is USD an hour for what p is, from the catalog (docs/decisions.md 22). A CPU has one
 // price in both tiers.
 func (s *Service) price(p *Pod) float64 {
 	var usd float64
@@ -57,21 +57,21 @@ func (s *Service) price(p *Pod) float64 {
 	return math.Round(usd*1e6) / 1e6 // 3 x 0.34 is 1.02
 }
 
-// kept is how many GB of its host's disks p keeps when it is stopped, in the way in which
+// persistentSize is how many GB of its host's disks p keeps when it is stopped, in the way in which
 // users pay for them: the container's disk is theirs while it runs.
-func (p *Pod) kept() int {
+func (p *Pod) persistentSize() int {
 	if m := p.Config.Mounts.Persistent; m != nil {
 		return m.Size
 	}
 	return 0
 }
 
-// noRoom says what there is no room for, and where.
-func noRoom(p *Pod) error {
-	return problem.Newf(problem.Malformed, "%w: %s", ErrNoRoom, wanted(p))
+// noCapacity says what there is no room for, and where.
+func noCapacity(p *Pod) error {
+	return problem.Newf(problem.BadRequest, "%w: %s", ErrNoCapacity, describeRequirements(p))
 }
 
-func wanted(p *Pod) string {
+func describeRequirements(p *Pod) string {
 	var what string
 	if p.GPU != nil {
 		what = fmt.Sprintf("%d x %s", p.GPU.Count, p.GPU.ID)

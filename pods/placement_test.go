@@ -15,7 +15,7 @@ import (
 )
 
 // twoGPUs is one host with two named GPUs, 8 vCPUs and 16 GB.
-func twoGPUs(s *setup) {
+func twoGPUs(s *envConfig) {
 	t, _ := s.catalog.GPU(rtx4090)
 	s.catalog = catalog.Local(8, 16, t)
 	s.hosts = func(rt pods.Runtime) []pods.Host {
@@ -27,10 +27,10 @@ func twoGPUs(s *setup) {
 	}
 }
 
-func wantNoRoom(t *testing.T, what string, err error, names ...string) {
+func wantNoCapacity(t *testing.T, what string, err error, names ...string) {
 	t.Helper()
 	doc := problem.Of(err)
-	if !errors.Is(err, pods.ErrNoRoom) || doc.Status != 400 {
+	if !errors.Is(err, pods.ErrNoCapacity) || doc.Status != 400 {
 		t.Errorf("%s = %v (%d), want ErrNoRoom (400)", what, err, doc.Status)
 	}
 	for _, name := range names {
@@ -41,13 +41,13 @@ func wantNoRoom(t *testing.T, what string, err error, names ...string) {
 }
 
 func TestADeviceGoesToOnePodAtATime(t *testing.T) {
-	w := newWorld(t, twoGPUs)
+	w := newTestEnv(t, twoGPUs)
 	a, b := w.running(gpuPod()), w.running(gpuPod())
 	if diff := cmp.Diff([][]string{{"GPU-a"}, {"GPU-b"}}, [][]string{a.Placement.Devices, b.Placement.Devices}); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 	_, err := w.Create(t.Context(), alice, gpuPod())
-	wantNoRoom(t, "Create", err, "1 x "+rtx4090, "any data center", "SECURE")
+	wantNoCapacity(t, "Create", err, "1 x "+rtx4090, "any data center", "SECURE")
 	if list, _ := w.List(t.Context(), alice); len(list) != 2 {
 		t.Errorf("%d pods after a refused one, want 2", len(list))
 	}
@@ -60,7 +60,7 @@ func TestADeviceGoesToOnePodAtATime(t *testing.T) {
 
 func TestStartWithoutCapacityIsRefusedAndChangesNothing(t *testing.T) {
 	for _, a := range []pods.Action{pods.Start, pods.Reset} {
-		w := newWorld(t, twoGPUs)
+		w := newTestEnv(t, twoGPUs)
 		r := gpuPod()
 		r.GPU.Count = new(2)
 		p := w.running(r)
@@ -69,7 +69,7 @@ func TestStartWithoutCapacityIsRefusedAndChangesNothing(t *testing.T) {
 		other := w.running(gpuPod())
 		before := w.want(p.ID, pods.Exited)
 		_, err := w.Act(t.Context(), alice, p.ID, a)
-		wantNoRoom(t, string(a), err, "2 x "+rtx4090, "LOCAL-1")
+		wantNoCapacity(t, string(a), err, "2 x "+rtx4090, "LOCAL-1")
 		if diff := cmp.Diff(before, w.get(p.ID)); diff != "" {
 			t.Errorf("refused %s changed the pod (-before +after):\n%s", a, diff)
 		}
@@ -84,7 +84,7 @@ func TestStartWithoutCapacityIsRefusedAndChangesNothing(t *testing.T) {
 }
 
 func TestCreatesAtOnceShareTheDevicesThereAre(t *testing.T) {
-	w := newWorld(t, twoGPUs)
+	w := newTestEnv(t, twoGPUs)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	devices := make(map[string]int)
@@ -92,7 +92,7 @@ func TestCreatesAtOnceShareTheDevicesThereAre(t *testing.T) {
 		wg.Go(func() {
 			p, err := w.Create(t.Context(), alice, gpuPod())
 			if err != nil {
-				if !errors.Is(err, pods.ErrNoRoom) {
+				if !errors.Is(err, pods.ErrNoCapacity) {
 					t.Errorf("Create = %v", err)
 				}
 				return
@@ -124,7 +124,7 @@ func TestCPUsAreOvercommittedAndMemoryIsNot(t *testing.T) {
 		{"memory is the limit", 4, 8, 2},
 		{"memory without a limit", 4, 0, 4},
 	} {
-		w := newWorld(t, func(s *setup) {
+		w := newTestEnv(t, func(s *envConfig) {
 			twoGPUs(s)
 			s.options.Overcommit = tt.factor
 			hosts := s.hosts
@@ -137,7 +137,7 @@ func TestCPUsAreOvercommittedAndMemoryIsNot(t *testing.T) {
 		n := 0
 		for ; n < 10; n++ {
 			if _, err := w.Create(t.Context(), alice, pod); err != nil {
-				wantNoRoom(t, tt.name, err, "8 vCPUs of host")
+				wantNoCapacity(t, tt.name, err, "8 vCPUs of host")
 				break
 			}
 		}
@@ -163,7 +163,7 @@ func TestWhereAPodGoes(t *testing.T) {
 		"a CPU pod":                           {onCPU("cpu5m", 16), "ca-mtl-1-secure"},
 	}
 	for name, tt := range tests {
-		w := newWorld(t, withNeighbours)
+		w := newTestEnv(t, withDependencies)
 		r := gpuPod()
 		tt.change(&r)
 		if got := w.create(r).Placement; got.Host != tt.want || !strings.HasPrefix(got.Host, strings.ToLower(got.DataCenter)) {
@@ -173,7 +173,7 @@ func TestWhereAPodGoes(t *testing.T) {
 }
 
 func TestWhatNoHostHasIsNoCapacity(t *testing.T) {
-	w := newWorld(t, withNeighbours)
+	w := newTestEnv(t, withDependencies)
 	for name, change := range map[string]func(*pods.CreateRequest){
 		"more than the largest machine":      func(r *pods.CreateRequest) { r.GPU.Count = new(9) },
 		"a type that the tier does not have": func(r *pods.CreateRequest) { r.GPU.ID, r.Cloud = "NVIDIA B200", pods.Community },
@@ -184,12 +184,12 @@ func TestWhatNoHostHasIsNoCapacity(t *testing.T) {
 		r := gpuPod()
 		change(&r)
 		_, err := w.Create(t.Context(), alice, r)
-		wantNoRoom(t, name, err)
+		wantNoCapacity(t, name, err)
 	}
 }
 
 func TestPriceIsOfTheTierTimesTheCount(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	for name, tt := range map[string]struct {
 		change func(*pods.CreateRequest)
 		want   float64
@@ -208,13 +208,13 @@ func TestPriceIsOfTheTierTimesTheCount(t *testing.T) {
 	}
 }
 
-func withQueue(s *setup) {
+func withQueue(s *envConfig) {
 	twoGPUs(s)
-	s.options.Queue = true
+	s.options.WaitForCapacity = true
 }
 
 func TestAPodWaitsForCapacityWhenTheProgramChoosesSo(t *testing.T) {
-	w := newWorld(t, withQueue)
+	w := newTestEnv(t, withQueue)
 	both := gpuPod()
 	both.GPU.Count = new(2)
 	first := w.running(both)
@@ -242,7 +242,7 @@ func TestAPodWaitsForCapacityWhenTheProgramChoosesSo(t *testing.T) {
 }
 
 func TestALargeWaitingPodDoesNotHoldUpASmallOne(t *testing.T) {
-	w := newWorld(t, withQueue)
+	w := newTestEnv(t, withQueue)
 	a, b := w.running(gpuPod()), w.running(gpuPod())
 	both := gpuPod()
 	both.GPU.Count = new(2)
@@ -258,7 +258,7 @@ func TestALargeWaitingPodDoesNotHoldUpASmallOne(t *testing.T) {
 }
 
 func TestAWaitingPodCanBeStoppedStartedAndTerminated(t *testing.T) {
-	w := newWorld(t, withQueue)
+	w := newTestEnv(t, withQueue)
 	a, b := w.running(gpuPod()), w.running(gpuPod())
 	p := w.create(gpuPod())
 	w.advance(0)
@@ -291,13 +291,13 @@ func TestAWaitingPodCanBeStoppedStartedAndTerminated(t *testing.T) {
 	w.want(b.ID, pods.Running)
 }
 
-// withoutGPUs is a runtime that starts containers without the GPUs that they are to have.
-type withoutGPUs struct{ pods.Runtime }
+// noGPUsRuntime is a runtime that starts containers without the GPUs that they are to have.
+type noGPUsRuntime struct{ pods.Runtime }
 
-func (withoutGPUs) Capabilities() pods.Capabilities { return pods.Capabilities{} }
+func (noGPUsRuntime) Capabilities() pods.Capabilities { return pods.Capabilities{} }
 
 func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	good := pods.Host{ID: "h", DataCenter: "US-TX-3", Runtime: w.runtime, VCPU: map[string]int{"cpu3c": 8}}
 	for name, change := range map[string]func(*pods.Host){
 		"no id":                  func(h *pods.Host) { h.ID = "" },
@@ -313,7 +313,7 @@ func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
 			h.GPUs = []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a", "GPU-a"}}}
 		},
 		"devices that its runtime hands to nobody": func(h *pods.Host) {
-			h.Runtime, h.GPUs = withoutGPUs{w.runtime}, []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a"}}}
+			h.Runtime, h.GPUs = noGPUsRuntime{w.runtime}, []pods.HostGPUs{{Type: rtx4090, Devices: []string{"GPU-a"}}}
 		},
 	} {
 		h := good
@@ -328,7 +328,7 @@ func TestHostsThatDoNotFitTheCatalogAreRefused(t *testing.T) {
 }
 
 func TestAHostThatNothingCouldRunOnIsRefusedAndOneThatTakesNoMorePodsIsNot(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	h := pods.Host{ID: "bare", DataCenter: "US-TX-3", Runtime: w.runtime, Memory: 64}
 	_, err := pods.New(w.store, w.Catalog(), []pods.Host{h}, nil)
 	if err == nil || !strings.Contains(err.Error(), `host "bare": GPUs and VCPU are empty`) {

@@ -15,7 +15,7 @@ import (
 // in this program or another, give nothing twice. They must agree on the hosts and on the
 // overcommitment. A Placer is safe for concurrent use.
 type Placer struct {
-	store      Store
+	store      PodStore
 	catalog    catalog.Catalog
 	hosts      map[string]*Host
 	order      []*Host
@@ -25,11 +25,11 @@ type Placer struct {
 // NewPlacer returns a placer for hosts, whose GPUs and CPU flavors are of c. An error says
 // what is wrong with the hosts. overcommit is how many vCPUs are promised for each of a
 // host; 0 is catalog.Overcommit.
-func NewPlacer(store Store, c catalog.Catalog, hosts []Host, overcommit float64) (*Placer, error) {
+func NewPlacer(store PodStore, c catalog.Catalog, hosts []Host, overcommit float64) (*Placer, error) {
 	if err := checkHosts(c, hosts); err != nil {
 		return nil, err
 	}
-	r := &Placer{store: store, catalog: networked(c, hosts), hosts: make(map[string]*Host), overcommit: overcommit}
+	r := &Placer{store: store, catalog: withoutMissingNetworks(c, hosts), hosts: make(map[string]*Host), overcommit: overcommit}
 	if overcommit == 0 {
 		r.overcommit = catalog.Overcommit
 	}
@@ -53,47 +53,47 @@ func (r *Placer) Host(id string) (h *Host, ok bool) {
 // Hosts are the placer's hosts in their order, which are not to be changed.
 func (r *Placer) Hosts() []*Host { return slices.Clone(r.order) }
 
-// A Wish is what is to be placed, and where.
-type Wish struct {
-	// Any of these will do: a host gives the first that it has room for.
-	Any []Demand
+// A PlacementRequest is what is to be placed, and where.
+type PlacementRequest struct {
+	// Alternatives of these will do: a host gives the first that it has room for.
+	Alternatives []Requirements
 	// DataCenters are gone through in this order; empty: all hosts, in theirs.
 	DataCenters []string
-	// Elsewhere says that the DataCenters are a preference: after them come all others.
-	Elsewhere bool
+	// PreferDataCenters says that the DataCenters are a preference: after them come all others.
+	PreferDataCenters bool
 
 	host          string // the one that it has
 	globalNetwork bool
 }
 
 // Place finds a host for w and hands what it would hold there to commit, which stores it
-// or returns ErrNoRoom when somebody else was faster; then Place goes on. Without a host
-// the error is ErrNoRoom.
-func (r *Placer) Place(ctx context.Context, w Wish, commit func(Demand, Placement) error) error {
+// or returns ErrNoCapacity when somebody else was faster; then Place goes on. Without a host
+// the error is ErrNoCapacity.
+func (r *Placer) Place(ctx context.Context, w PlacementRequest, commit func(Requirements, Placement) error) error {
 	hosts := r.candidates(&w)
 	// Each lost race means that somebody else got a unit, so this ends.
 	for raced := true; raced; {
 		raced = false
 		for _, h := range hosts {
-			d, pl, ok, err := r.first(ctx, h, &w)
+			d, pl, ok, err := r.firstFit(ctx, h, &w)
 			if err != nil {
 				return err
 			}
 			if !ok {
 				continue
 			}
-			if err := commit(d, pl); !errors.Is(err, ErrNoRoom) {
+			if err := commit(d, pl); !errors.Is(err, ErrNoCapacity) {
 				return err
 			}
 			raced = true
 		}
 	}
-	return ErrNoRoom
+	return ErrNoCapacity
 }
 
 // candidates are the hosts that w may go to, best first: the one it has, or those of its
 // data centers in their order, or all in the order given.
-func (r *Placer) candidates(w *Wish) []*Host {
+func (r *Placer) candidates(w *PlacementRequest) []*Host {
 	if w.host != "" {
 		if h, ok := r.hosts[w.host]; ok {
 			return []*Host{h}
@@ -108,7 +108,7 @@ func (r *Placer) candidates(w *Wish) []*Host {
 	}
 	var list []*Host
 	for _, h := range r.order {
-		if len(w.DataCenters) > 0 && !w.Elsewhere && rank(h) == len(w.DataCenters) {
+		if len(w.DataCenters) > 0 && !w.PreferDataCenters && rank(h) == len(w.DataCenters) {
 			continue
 		}
 		if d, _ := r.catalog.DataCenter(h.DataCenter); w.globalNetwork && !d.GlobalNetwork {
@@ -120,10 +120,10 @@ func (r *Placer) candidates(w *Wish) []*Host {
 	return list
 }
 
-// first is the first of what w demands that h has room for now, and what that would hold.
-func (r *Placer) first(ctx context.Context, h *Host, w *Wish) (d Demand, pl Placement, ok bool, err error) {
-	for _, d := range w.Any {
-		if w.host == "" && !r.suits(h, &d) {
+// firstFit is the first of what w demands that h has room for now, and what that would hold.
+func (r *Placer) firstFit(ctx context.Context, h *Host, w *PlacementRequest) (d Requirements, pl Placement, ok bool, err error) {
+	for _, d := range w.Alternatives {
+		if w.host == "" && !r.matches(h, &d) {
 			continue
 		}
 		if pl, ok, err = r.fit(ctx, h, &d); ok || err != nil {
@@ -133,13 +133,13 @@ func (r *Placer) first(ctx context.Context, h *Host, w *Wish) (d Demand, pl Plac
 	return d, pl, false, nil
 }
 
-// suits reports whether h is one of those that d asks for, full or not.
-func (r *Placer) suits(h *Host, d *Demand) bool {
-	return (d.Cloud == "" || h.in(d.Cloud)) && (d.GPU == "" || d.CUDA.match(r.cuda(h, d.GPU)))
+// matches reports whether h is one of those that d asks for, full or not.
+func (r *Placer) matches(h *Host, d *Requirements) bool {
+	return (d.Cloud == "" || h.inCloud(d.Cloud)) && (d.GPU == "" || d.CUDA.match(r.cudaVersion(h, d.GPU)))
 }
 
 // fit is what d would hold on h, if it has room now.
-func (r *Placer) fit(ctx context.Context, h *Host, d *Demand) (pl Placement, ok bool, err error) {
+func (r *Placer) fit(ctx context.Context, h *Host, d *Requirements) (pl Placement, ok bool, err error) {
 	pl = Placement{Host: h.ID, DataCenter: h.DataCenter}
 	if d.GPU != "" {
 		ok, err = r.fitGPU(ctx, h, d, &pl)
@@ -149,16 +149,16 @@ func (r *Placer) fit(ctx context.Context, h *Host, d *Demand) (pl Placement, ok 
 	return pl, ok, err
 }
 
-func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Demand, pl *Placement) (bool, error) {
+func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Requirements, pl *Placement) (bool, error) {
 	i := slices.IndexFunc(h.GPUs, func(g HostGPUs) bool { return g.Type == d.GPU })
-	if i < 0 || r.tooMany(d) {
+	if i < 0 || r.exceedsMaxCount(d) {
 		return false, nil
 	}
 	if g := h.GPUs[i]; len(g.Devices) == 0 {
-		return r.room(ctx, pl, Claim{h.counted(g.Type), int64(d.Count), int64(g.Count)})
+		return r.addClaim(ctx, pl, Claim{h.gpuCountResource(g.Type), int64(d.Count), int64(g.Count)})
 	}
 	for _, device := range h.GPUs[i].Devices {
-		ok, err := r.room(ctx, pl, Claim{h.device(device), 1, 1})
+		ok, err := r.addClaim(ctx, pl, Claim{h.gpuDeviceResource(device), 1, 1})
 		if err != nil {
 			return false, err
 		}
@@ -172,9 +172,9 @@ func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Demand, pl *Placement) 
 	return false, nil
 }
 
-// tooMany reports whether d is above the largest machine of its tier. A type without a
+// exceedsMaxCount reports whether d is above the largest machine of its tier. A type without a
 // bound has none, and so has a demand for no tier in particular.
-func (r *Placer) tooMany(d *Demand) bool {
+func (r *Placer) exceedsMaxCount(d *Requirements) bool {
 	t, _ := r.catalog.GPU(d.GPU)
 	most := math.MaxInt
 	switch {
@@ -186,16 +186,16 @@ func (r *Placer) tooMany(d *Demand) bool {
 	return d.Count > most
 }
 
-func (r *Placer) fitCPU(ctx context.Context, h *Host, d *Demand, pl *Placement) (bool, error) {
-	ok, err := r.room(ctx, pl, Claim{h.vcpus(d.CPU), int64(d.VCPU), r.promised(h, d.CPU)})
+func (r *Placer) fitCPU(ctx context.Context, h *Host, d *Requirements, pl *Placement) (bool, error) {
+	ok, err := r.addClaim(ctx, pl, Claim{h.vcpuResource(d.CPU), int64(d.VCPU), r.vcpuLimit(h, d.CPU)})
 	if !ok || err != nil || h.Memory == 0 {
 		return ok, err
 	}
-	return r.room(ctx, pl, Claim{h.memory(), int64(r.memory(d)), int64(h.Memory)})
+	return r.addClaim(ctx, pl, Claim{h.memoryResource(), int64(r.memoryFor(d)), int64(h.Memory)})
 }
 
-// memory is the GB of a CPU machine.
-func (r *Placer) memory(d *Demand) int {
+// memoryFor is the GB of a CPU machine.
+func (r *Placer) memoryFor(d *Requirements) int {
 	if d.Memory > 0 {
 		return d.Memory
 	}
@@ -204,19 +204,19 @@ func (r *Placer) memory(d *Demand) int {
 }
 
 // The names of what is claimed on a host.
-func (h *Host) counted(gpuType string) string { return "gpus/" + h.ID + "/" + gpuType }
-func (h *Host) device(name string) string     { return "gpu/" + h.ID + "/" + name }
-func (h *Host) vcpus(flavor string) string    { return "vcpu/" + h.ID + "/" + flavor }
-func (h *Host) memory() string                { return "memory/" + h.ID }
+func (h *Host) gpuCountResource(gpuType string) string { return "gpus/" + h.ID + "/" + gpuType }
+func (h *Host) gpuDeviceResource(name string) string   { return "gpu/" + h.ID + "/" + name }
+func (h *Host) vcpuResource(flavor string) string      { return "vcpu/" + h.ID + "/" + flavor }
+func (h *Host) memoryResource() string                 { return "memory/" + h.ID }
 
-// promised is how many vCPUs of a flavor h gives in all.
-func (r *Placer) promised(h *Host, flavor string) int64 {
+// vcpuLimit is how many vCPUs of a flavor h gives in all.
+func (r *Placer) vcpuLimit(h *Host, flavor string) int64 {
 	return int64(float64(h.VCPU[flavor]) * r.overcommit)
 }
 
-// room adds c to pl if it is free now. The store has the last word.
-func (r *Placer) room(ctx context.Context, pl *Placement, c Claim) (bool, error) {
-	used, err := r.store.Used(ctx, c.Resource)
+// addClaim adds c to pl if it is free now. The store has the last word.
+func (r *Placer) addClaim(ctx context.Context, pl *Placement, c Claim) (bool, error) {
+	used, err := r.store.Claimed(ctx, c.Resource)
 	if err != nil {
 		return false, fmt.Errorf("pods: look up %q: %w", c.Resource, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Status is where a pod is in its life (section 3.1 of the interface).
+// A Status is where a pod is in its life (docs/interface.md 3.1).
 type Status string
 
 // The statuses of a pod.
@@ -66,16 +66,16 @@ type Pod struct {
 	// name: what startSsh and startJupyter asked for. Nobody is shown them.
 	Injected map[string]string
 	// Used is what it held and the meter does not have yet.
-	Used []Use
+	Used []Usage
 	// Placement is empty until a host was found and again once compute is released
 	// (Host and DataCenter stay: the container and its disk are there).
 	Placement Placement
 
-	Want Want
-	Seen Seen
+	Want DesiredState
+	Seen ObservedState
 	// Journal is the system log: what happened to the pod and why, oldest first, the
-	// last JournalLines of it.
-	Journal []Line
+	// last MaxJournalLines of it.
+	Journal []LogLine
 }
 
 // Config is the part of a pod that an update can change. What Applied differs from it
@@ -91,7 +91,7 @@ type Config struct {
 	GlobalNetworking bool
 }
 
-// Mounts has at most one kind set (section 2.3).
+// Mounts has at most one kind set (docs/interface.md 2.3).
 type Mounts struct {
 	Persistent *PersistentMount
 	Network    []NetworkMount // at most one
@@ -157,19 +157,19 @@ type Claim struct {
 	Limit    int64
 }
 
-// A Power is what a user wants a pod to be.
-type Power string
+// A PowerState is what a user wants a pod to be.
+type PowerState string
 
 // The powers.
 const (
-	On   Power = "running"
-	Off  Power = "exited"
-	Gone Power = "gone"
+	PowerOn         PowerState = "running"
+	PowerOff        PowerState = "exited"
+	PowerTerminated PowerState = "gone"
 )
 
-// Want is what requests write.
-type Want struct {
-	Power Power
+// DesiredState is what requests write.
+type DesiredState struct {
+	Power PowerState
 	// Gen names a container. It grows with restart, reset, and a start after an update
 	// that needs another container: a new generation has an empty disk. A start without
 	// one keeps it: the same container again.
@@ -184,8 +184,8 @@ type Want struct {
 	Applied Config
 }
 
-// Seen is what the loop last saw.
-type Seen struct {
+// ObservedState is what the loop last saw.
+type ObservedState struct {
 	Status  Status
 	Gen     uint64 // of the container that the host took on; 0: none
 	Run     uint64
@@ -208,11 +208,11 @@ type PortMapping struct {
 	IP       string
 }
 
-// JournalLines is how many lines of the system log a pod keeps.
-const JournalLines = 100
+// MaxJournalLines is how many lines of the system log a pod keeps.
+const MaxJournalLines = 100
 
-// A Line is one line of a log.
-type Line struct {
+// A LogLine is one line of a log.
+type LogLine struct {
 	At   time.Time
 	Seq  uint64 // grows within a pod and a source
 	Text string

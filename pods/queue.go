@@ -13,28 +13,28 @@ type loop struct {
 	wake  chan struct{} // there is something to do
 	wg    sync.WaitGroup
 
-	opened  bool // the first look at everything was taken
-	sources []*source
+	synced  bool // the first look at everything was taken
+	sources []*runtimeSource
 
-	mu      sync.Mutex
-	items   map[string]*item // to be looked at
-	ready   []string         // of them, those in nobody's hands, in order
-	busy    map[string]bool
-	held    map[string]*item // known from a look that failed
-	alarms  alarms
-	alarm   map[string]time.Time // earliest alarm of a pod
-	stopped map[string]stopped
-	waiting map[string]bool // pods without a place
-	freed   bool            // compute may have become free since they were tried
-	gap     bool            // hints of the store were lost
+	mu            sync.Mutex
+	items         map[string]*workItem // to be looked at
+	ready         []string             // of them, those in nobody's hands, in order
+	busy          map[string]bool
+	retained      map[string]*workItem // known from a look that failed
+	timers        timerHeap
+	nextTimer     map[string]time.Time // earliest alarm of a pod
+	stopped       map[string]stopped
+	waiting       map[string]bool // pods without a place
+	capacityFreed bool            // compute may have become free since they were tried
+	hintsLost     bool            // hints of the store were lost
 }
 
-// An item is what is known of a pod that is to be looked at.
-type item struct {
-	id     string
-	states []State
-	source *source // which runtime lists a container of this id
-	absent *Seen   // its container was not in a list taken when the pod was seen like this
+// A workItem is what is known of a pod that is to be looked at.
+type workItem struct {
+	id        string
+	states    []ContainerState
+	source    *runtimeSource // which runtime lists a container of this id
+	missingAt *ObservedState // its container was not in a list taken when the pod was seen like this
 }
 
 // stopped is when a host took the stop of a run.
@@ -46,15 +46,15 @@ type stopped struct {
 func (l *loop) init(calls int) {
 	l.slots = make(chan struct{}, calls)
 	l.wake = make(chan struct{}, 1)
-	l.items = make(map[string]*item)
+	l.items = make(map[string]*workItem)
 	l.busy = make(map[string]bool)
-	l.held = make(map[string]*item)
-	l.alarm = make(map[string]time.Time)
+	l.retained = make(map[string]*workItem)
+	l.nextTimer = make(map[string]time.Time)
 	l.stopped = make(map[string]stopped)
 	l.waiting = make(map[string]bool)
 }
 
-func (l *loop) ring() {
+func (l *loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -62,11 +62,11 @@ func (l *loop) ring() {
 }
 
 // push asks for a look at a pod; add, if any, says what is known.
-func (l *loop) push(id string, add func(*item)) {
+func (l *loop) push(id string, add func(*workItem)) {
 	l.mu.Lock()
 	it := l.items[id]
 	if it == nil {
-		it = &item{id: id}
+		it = &workItem{id: id}
 		l.items[id] = it
 		if !l.busy[id] {
 			l.ready = append(l.ready, id)
@@ -76,11 +76,11 @@ func (l *loop) push(id string, add func(*item)) {
 		add(it)
 	}
 	l.mu.Unlock()
-	l.ring()
+	l.signal()
 }
 
 // pop takes a pod in hand; done puts it back.
-func (l *loop) pop() *item {
+func (l *loop) pop() *workItem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ready) == 0 {
@@ -91,24 +91,24 @@ func (l *loop) pop() *item {
 	it := l.items[id]
 	delete(l.items, id)
 	l.busy[id] = true
-	if old := l.held[id]; old != nil {
-		delete(l.held, id)
+	if old := l.retained[id]; old != nil {
+		delete(l.retained, id)
 		it.states = append(old.states, it.states...)
 		if it.source == nil {
 			it.source = old.source
 		}
-		if it.absent == nil {
-			it.absent = old.absent
+		if it.missingAt == nil {
+			it.missingAt = old.missingAt
 		}
 	}
 	return it
 }
 
-// hold keeps what is known of a pod that could not be looked at, for the next look.
-func (l *loop) hold(it *item) {
+// retain keeps what is known of a pod that could not be looked at, for the next look.
+func (l *loop) retain(it *workItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[it.id] = it
+	l.retained[it.id] = it
 }
 
 func (l *loop) done(id string) {
@@ -120,12 +120,12 @@ func (l *loop) done(id string) {
 	}
 	l.mu.Unlock()
 	if again {
-		l.ring()
+		l.signal()
 	}
 }
 
-// states takes what has been reported of a pod that is in hand since it was popped.
-func (l *loop) states(id string) []State {
+// takeStates takes what has been reported of a pod that is in hand since it was popped.
+func (l *loop) takeStates(id string) []ContainerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	it := l.items[id]
@@ -137,74 +137,74 @@ func (l *loop) states(id string) []State {
 	return list
 }
 
-// at asks for a look at a pod once t is reached.
-func (l *loop) at(id string, t time.Time) {
+// scheduleAt asks for a look at a pod once t is reached.
+func (l *loop) scheduleAt(id string, t time.Time) {
 	l.mu.Lock()
-	if old, ok := l.alarm[id]; !ok || t.Before(old) {
-		l.alarm[id] = t
-		heap.Push(&l.alarms, alarm{t, id})
+	if old, ok := l.nextTimer[id]; !ok || t.Before(old) {
+		l.nextTimer[id] = t
+		heap.Push(&l.timers, timer{t, id})
 	}
 	l.mu.Unlock()
-	l.ring() // for a Run that sleeps longer than that
+	l.signal() // for a Run that sleeps longer than that
 }
 
-// due pushes the pods whose alarm is due and says when the next one is.
-func (l *loop) due(now time.Time) (next time.Time) {
+// enqueueDue pushes the pods whose alarm is due and says when the next one is.
+func (l *loop) enqueueDue(now time.Time) (next time.Time) {
 	for {
 		l.mu.Lock()
-		if len(l.alarms) == 0 || l.alarms[0].at.After(now) {
-			if len(l.alarms) > 0 {
-				next = l.alarms[0].at
+		if len(l.timers) == 0 || l.timers[0].at.After(now) {
+			if len(l.timers) > 0 {
+				next = l.timers[0].at
 			}
 			l.mu.Unlock()
 			return next
 		}
-		a := heap.Pop(&l.alarms).(alarm)
-		current := l.alarm[a.id].Equal(a.at)
+		a := heap.Pop(&l.timers).(timer)
+		current := l.nextTimer[a.id].Equal(a.at)
 		if current {
-			delete(l.alarm, a.id)
+			delete(l.nextTimer, a.id)
 		}
 		l.mu.Unlock()
 		switch {
-		case current && a.id == waitingPods:
-			l.free()
+		case current && a.id == waitingPodsKey:
+			l.noteCapacityFreed()
 		case current:
 			l.push(a.id, nil)
 		}
 	}
 }
 
-// wait adds a pod to those without a place, and free says that they may find one.
-func (l *loop) wait(id string) {
+// addWaiting adds a pod to those without a place, and free says that they may find one.
+func (l *loop) addWaiting(id string) {
 	l.mu.Lock()
 	l.waiting[id] = true
 	l.mu.Unlock()
 }
 
-func (l *loop) free() {
+func (l *loop) noteCapacityFreed() {
 	l.mu.Lock()
 	some := len(l.waiting) > 0
-	l.freed = l.freed || some
+	l.capacityFreed = l.capacityFreed || some
 	l.mu.Unlock()
 	if some {
-		l.ring()
+		l.signal()
 	}
 }
 
-// hopeful returns the pods without a place if something has become free.
-func (l *loop) hopeful() (ids []string) {
+// takeWaiting returns the pods without a place if something has become free.
+func (l *loop) takeWaiting() (ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.freed {
+	if l.capacityFreed {
 		for id := range l.waiting {
 			ids = append(ids, id)
 		}
 	}
-	l.freed = false
+	l.capacityFreed = false
 	return ids
 }
 
-func (l *loop) placed(id string) {
+func (l *loop) removeWaiting(id string) {
 	l.mu.Lock()
 	delete(l.waiting, id)
 	l.mu.Unlock()
@@ -224,28 +224,28 @@ func (l *loop) stopPending(id string, run uint64) (at time.Time, ok bool) {
 	return s.at, ok && s.run == run
 }
 
-func (l *loop) stopOver(id string) {
+func (l *loop) clearStop(id string) {
 	l.mu.Lock()
 	delete(l.stopped, id)
 	l.mu.Unlock()
 }
 
-// waitingPods in an alarm stands for all pods without a place.
-const waitingPods = ""
+// waitingPodsKey in an alarm stands for all pods without a place.
+const waitingPodsKey = ""
 
-type alarm struct {
+type timer struct {
 	at time.Time
 	id string
 }
 
-// alarms is a heap by instant.
-type alarms []alarm
+// timerHeap is a heap by instant.
+type timerHeap []timer
 
-func (h alarms) Len() int           { return len(h) }
-func (h alarms) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h alarms) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *alarms) Push(x any)        { *h = append(*h, x.(alarm)) }
-func (h *alarms) Pop() any {
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)        { *h = append(*h, x.(timer)) }
+func (h *timerHeap) Pop() any {
 	old := *h
 	a := old[len(old)-1]
 	*h = old[:len(old)-1]
@@ -258,5 +258,5 @@ func (l *loop) forget(id string) {
 	defer l.mu.Unlock()
 	delete(l.stopped, id)
 	delete(l.waiting, id)
-	delete(l.alarm, id)
+	delete(l.nextTimer, id)
 }

@@ -18,7 +18,7 @@ import (
 func TestWhateverHappensPodsAndHostsAgreeInTheEnd(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			c := newChaos(t, seed)
+			c := newRandomTest(t, seed)
 			for range 150 {
 				c.step()
 			}
@@ -29,21 +29,21 @@ func TestWhateverHappensPodsAndHostsAgreeInTheEnd(t *testing.T) {
 	}
 }
 
-// chaos is a world in which anything may happen.
-type chaos struct {
-	*world
+// randomTest is a world in which anything may happen.
+type randomTest struct {
+	*testEnv
 	t     *testing.T
 	rand  *rand.Rand
 	spy   *recorder
-	setup *setup
+	setup *envConfig
 	ids   []string
 }
 
-func newChaos(t *testing.T, seed uint64) *chaos {
-	c := &chaos{t: t, rand: rand.New(rand.NewPCG(seed, 1)), spy: &recorder{}}
-	c.world = newWorld(t, func(s *setup) {
+func newRandomTest(t *testing.T, seed uint64) *randomTest {
+	c := &randomTest{t: t, rand: rand.New(rand.NewPCG(seed, 1)), spy: &recorder{}}
+	c.testEnv = newTestEnv(t, func(s *envConfig) {
 		twoGPUs(s)
-		s.options.Queue = seed%2 == 0
+		s.options.WaitForCapacity = seed%2 == 0
 		hosts := s.hosts
 		s.hosts = func(rt pods.Runtime) []pods.Host {
 			c.spy.Runtime = rt
@@ -59,7 +59,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 
 var images = []string{"img", "img", "img", "slow/img", "ends/well", "ends/badly", "ends/unpulled", "ends/orderly"}
 
-func (c *chaos) step() {
+func (c *randomTest) step() {
 	c.t.Helper()
 	switch n := c.rand.IntN(20); {
 	case n < 3:
@@ -91,9 +91,9 @@ func (c *chaos) step() {
 }
 
 // ok lets pass what may come out of a request at any time.
-func (c *chaos) ok(what string, err error) {
+func (c *randomTest) ok(what string, err error) {
 	c.t.Helper()
-	for _, allowed := range []error{nil, pods.ErrNoRoom, pods.ErrStatus, pods.ErrNotFound} {
+	for _, allowed := range []error{nil, pods.ErrNoCapacity, pods.ErrInvalidStatus, pods.ErrNotFound} {
 		if errors.Is(err, allowed) {
 			return
 		}
@@ -102,7 +102,7 @@ func (c *chaos) ok(what string, err error) {
 }
 
 // crash goes on with another service on the same store, and perhaps an empty host.
-func (c *chaos) crash(lost bool) {
+func (c *randomTest) crash(lost bool) {
 	c.t.Helper()
 	if lost {
 		c.runtime = memory.NewRuntime(&c.setup.runtime)
@@ -111,14 +111,14 @@ func (c *chaos) crash(lost bool) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.world = &world{s, c.t, c.clock, c.store, c.runtime}
+	c.testEnv = &testEnv{s, c.t, c.clock, c.store, c.runtime}
 }
 
 // check compares the pods, the claims and the containers once nothing is on its way.
-func (c *chaos) check() {
+func (c *randomTest) check() {
 	c.t.Helper()
 	ctx := context.WithoutCancel(c.t.Context())
-	containers := make(map[string]pods.State)
+	containers := make(map[string]pods.ContainerState)
 	list, err := c.runtime.List(ctx)
 	if err != nil {
 		c.t.Fatal(err)
@@ -136,9 +136,9 @@ func (c *chaos) check() {
 		}
 		st, there := containers[p.ID]
 		delete(containers, p.ID)
-		alive := there && st.Phase < pods.Down
+		alive := there && st.Phase < pods.PhaseExited
 		switch s := p.Status(); {
-		case s == pods.Running && (st.Phase != pods.Up || st.Gen != p.Want.Gen || len(p.Placement.Claims) == 0):
+		case s == pods.Running && (st.Phase != pods.PhaseHealthy || st.Gen != p.Want.Gen || len(p.Placement.Claims) == 0):
 			c.t.Errorf("pod is RUNNING with claims %v and container %+v; journal:\n%s", p.Placement.Claims, st, journal(p))
 		case (s == pods.Exited || s == pods.Errored) && (alive || len(p.Placement.Claims) > 0):
 			c.t.Errorf("pod is %s with claims %v and container %+v; journal:\n%s", s, p.Placement.Claims, st, journal(p))
@@ -152,11 +152,11 @@ func (c *chaos) check() {
 		c.t.Errorf("container of no pod: %s %+v", id, st)
 	}
 	for resource, n := range claims {
-		if used, err := c.store.Used(ctx, resource); err != nil || used != n {
+		if used, err := c.store.Claimed(ctx, resource); err != nil || used != n {
 			c.t.Errorf("%d of %s are in use, the pods claim %d (%v)", used, resource, n, err)
 		}
 	}
-	if c.spy.twice {
+	if c.spy.overlapping {
 		c.t.Error("a runtime was called twice at once for one pod")
 	}
 }

@@ -13,12 +13,12 @@ import (
 // A recorder keeps the specs that its runtime was given, and refuses calls while told to.
 type recorder struct {
 	pods.Runtime
-	mu      sync.Mutex
-	given   []pods.Spec
-	refuse  bool
-	inHand  map[string]int
-	twice   bool // two calls for one pod at once
-	refused int
+	mu          sync.Mutex
+	ensured     []pods.Spec
+	refuse      bool
+	inFlight    map[string]int
+	overlapping bool // two calls for one pod at once
+	refused     int
 }
 
 func (r *recorder) Unwrap() pods.Runtime { return r.Runtime }
@@ -26,24 +26,24 @@ func (r *recorder) Unwrap() pods.Runtime { return r.Runtime }
 func (r *recorder) specs() []pods.Spec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.given)
+	return slices.Clone(r.ensured)
 }
 
 var errRefused = errors.New("the host is away")
 
-// enter counts the calls for a pod that are under way.
-func (r *recorder) enter(id string) (leave func(), err error) {
+// begin counts the calls for a pod that are under way.
+func (r *recorder) begin(id string) (leave func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inHand == nil {
-		r.inHand = make(map[string]int)
+	if r.inFlight == nil {
+		r.inFlight = make(map[string]int)
 	}
-	r.inHand[id]++
-	r.twice = r.twice || r.inHand[id] > 1
+	r.inFlight[id]++
+	r.overlapping = r.overlapping || r.inFlight[id] > 1
 	leave = func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.inHand[id]--
+		r.inFlight[id]--
 	}
 	if r.refuse {
 		r.refused++
@@ -53,19 +53,19 @@ func (r *recorder) enter(id string) (leave func(), err error) {
 }
 
 func (r *recorder) Ensure(ctx context.Context, s pods.Spec) error {
-	leave, err := r.enter(s.PodID)
+	leave, err := r.begin(s.PodID)
 	defer leave()
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	r.given = append(r.given, s)
+	r.ensured = append(r.ensured, s)
 	r.mu.Unlock()
 	return r.Runtime.Ensure(ctx, s)
 }
 
 func (r *recorder) Stop(ctx context.Context, id string, grace time.Duration) error {
-	leave, err := r.enter(id)
+	leave, err := r.begin(id)
 	defer leave()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *recorder) Stop(ctx context.Context, id string, grace time.Duration) err
 }
 
 func (r *recorder) Remove(ctx context.Context, id string, grace time.Duration) error {
-	leave, err := r.enter(id)
+	leave, err := r.begin(id)
 	defer leave()
 	if err != nil {
 		return err
@@ -82,11 +82,11 @@ func (r *recorder) Remove(ctx context.Context, id string, grace time.Duration) e
 	return r.Runtime.Remove(ctx, id, grace)
 }
 
-func withRecorder(spy *recorder) func(*setup) {
-	return func(s *setup) {
+func withRecorder(spy *recorder) func(*envConfig) {
+	return func(s *envConfig) {
 		s.hosts = func(rt pods.Runtime) []pods.Host {
 			spy.Runtime = rt
-			return pods.Hosts(s.catalog, spy)
+			return pods.SimulatedHosts(s.catalog, spy)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // reopen is w's store under another service, as after a crash; rt nil is a host that lost
 // everything.
-func (w *world) reopen(rt *memory.Runtime, set func(*pods.Options)) *world {
+func (w *testEnv) reopen(rt *memory.Runtime, set func(*pods.Options)) *testEnv {
 	w.t.Helper()
 	if rt == nil {
 		rt = memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Scripts: scripts()})
@@ -26,15 +26,15 @@ func (w *world) reopen(rt *memory.Runtime, set func(*pods.Options)) *world {
 	if set != nil {
 		set(o)
 	}
-	s, err := pods.New(w.store, w.Catalog(), pods.Hosts(w.Catalog(), rt), o)
+	s, err := pods.New(w.store, w.Catalog(), pods.SimulatedHosts(w.Catalog(), rt), o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &world{s, w.t, w.clock, w.store, rt}
+	return &testEnv{s, w.t, w.clock, w.store, rt}
 }
 
 func TestARestartedServiceFindsItsContainersAgain(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	up, ends := w.running(gpuPod()), gpuPod()
 	ends.Image = "ends/badly"
 	p := w.create(ends)
@@ -52,7 +52,7 @@ func TestARestartedServiceFindsItsContainersAgain(t *testing.T) {
 }
 
 func TestWhatAHostLostIsMadeAgainUnlessItRan(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	up := w.running(gpuPod())
 	stopping := w.running(gpuPod())
 	stopped := w.running(gpuPod())
@@ -84,7 +84,7 @@ func TestWhatAHostLostIsMadeAgainUnlessItRan(t *testing.T) {
 }
 
 func TestContainersOfNoPodAreRemovedUnlessTheyAreSomebodyElses(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.running(gpuPod())
 	for _, id := range []string{"stray", "theirs"} {
 		if err := w.runtime.Ensure(t.Context(), pods.Spec{PodID: id, Gen: 1, Run: 1, Image: "img"}); err != nil {
@@ -111,7 +111,7 @@ func TestContainersOfNoPodAreRemovedUnlessTheyAreSomebodyElses(t *testing.T) {
 }
 
 func TestPodsOnHostsOfAnotherServerAreLeftAlone(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.create(gpuPod())
 	other := memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock})
 	host := pods.Host{ID: "another", DataCenter: "US-TX-3", Runtime: other, VCPU: map[string]int{"cpu3c": 8}}
@@ -128,34 +128,34 @@ func TestPodsOnHostsOfAnotherServerAreLeftAlone(t *testing.T) {
 	}
 }
 
-// deaf is a runtime whose watch breaks off now and then, and whose reports of an end are
+// brokenWatchRuntime is a runtime whose watch breaks off now and then, and whose reports of an end are
 // lost.
-type deaf struct {
+type brokenWatchRuntime struct {
 	pods.Runtime
 	breaks int
 	lost   bool
 }
 
-func (d *deaf) Watch(ctx context.Context, f func(pods.State)) error {
+func (d *brokenWatchRuntime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	if d.breaks > 0 {
 		d.breaks--
 		return errRefused
 	}
-	return d.Runtime.Watch(ctx, func(st pods.State) {
-		if d.lost && st.Phase == pods.Down {
+	return d.Runtime.Watch(ctx, func(st pods.ContainerState) {
+		if d.lost && st.Phase == pods.PhaseExited {
 			return
 		}
 		f(st)
 	})
 }
 
-func onDeafHosts(t *testing.T, d *deaf, test func(ctx context.Context, w *world)) {
+func onBrokenWatch(t *testing.T, d *brokenWatchRuntime, test func(ctx context.Context, w *testEnv)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *setup) {
+		w := newTestEnv(t, func(s *envConfig) {
 			s.options.Clock, s.runtime.Clock = nil, nil
 			s.hosts = func(rt pods.Runtime) []pods.Host {
 				d.Runtime = rt
-				return pods.Hosts(s.catalog, d)
+				return pods.SimulatedHosts(s.catalog, d)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -168,7 +168,7 @@ func onDeafHosts(t *testing.T, d *deaf, test func(ctx context.Context, w *world)
 }
 
 func TestABrokenWatchIsTakenUpAgainAndNothingIsMissed(t *testing.T) {
-	onDeafHosts(t, &deaf{breaks: 3}, func(_ context.Context, w *world) {
+	onBrokenWatch(t, &brokenWatchRuntime{breaks: 3}, func(_ context.Context, w *testEnv) {
 		p := w.create(gpuPod())
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -176,14 +176,14 @@ func TestABrokenWatchIsTakenUpAgainAndNothingIsMissed(t *testing.T) {
 	})
 }
 
-// listless is a runtime that tells of changes and cannot be listed while it is away.
-type listless struct {
+// unlistableRuntime is a runtime that tells of changes and cannot be listed while it is away.
+type unlistableRuntime struct {
 	*memory.Runtime
 	away  atomic.Bool
 	asked atomic.Int64
 }
 
-func (l *listless) List(ctx context.Context) ([]pods.State, error) {
+func (l *unlistableRuntime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if l.away.Load() {
 		l.asked.Add(1)
 		return nil, errRefused
@@ -193,11 +193,11 @@ func (l *listless) List(ctx context.Context) ([]pods.State, error) {
 
 func TestAHostThatIsAwayAtTheStartIsAskedAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *setup) { s.options.Clock, s.runtime.Clock = nil, nil })
+		w := newTestEnv(t, func(s *envConfig) { s.options.Clock, s.runtime.Clock = nil, nil })
 		p := w.create(gpuPod())
-		away := &listless{Runtime: w.runtime}
+		away := &unlistableRuntime{Runtime: w.runtime}
 		away.away.Store(true)
-		s, err := pods.New(w.store, w.Catalog(), pods.Hosts(w.Catalog(), away), nil)
+		s, err := pods.New(w.store, w.Catalog(), pods.SimulatedHosts(w.Catalog(), away), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestAHostThatIsAwayAtTheStartIsAskedAgainAfterAWhile(t *testing.T) {
 }
 
 func TestAStopThatNobodyReportsIsLookedInto(t *testing.T) {
-	onDeafHosts(t, &deaf{lost: true}, func(_ context.Context, w *world) {
+	onBrokenWatch(t, &brokenWatchRuntime{lost: true}, func(_ context.Context, w *testEnv) {
 		p := w.create(gpuPod())
 		time.Sleep(time.Minute)
 		w.act(p.ID, pods.Stop)

@@ -5,7 +5,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A CreateRequest asks for a pod (section 2.2). A field that was absent has its zero
+// A CreateRequest asks for a pod (docs/interface.md 2.2). A field that was absent has its zero
 // value; where absent and zero differ the field is a pointer.
 type CreateRequest struct {
 	Name             string
@@ -26,9 +26,9 @@ type CreateRequest struct {
 	StartSSH     *bool // the container finds the user's public keys; default false
 	StartJupyter *bool // the container finds a new password for Jupyter; default false
 
-	// Faults are what a decoder found. They are reported together with the faults of the
+	// Violations are what a decoder found. They are reported together with the faults of the
 	// values, and a field with a fault gets no second one.
-	Faults problem.Violations
+	Violations problem.Violations
 }
 
 // A GPURequest asks for GPUs of one type.
@@ -66,8 +66,8 @@ type UpdateRequest struct {
 	// where they are absent here.
 	TemplateID string
 
-	// Faults are what a decoder found, as in [CreateRequest].
-	Faults problem.Violations
+	// Violations are what a decoder found, as in [CreateRequest].
+	Violations problem.Violations
 }
 
 // createOrder and updateOrder are the documented fields: faults are reported in this
@@ -87,29 +87,26 @@ var updateOrder = []string{
 	"locked", "globalNetworking", "templateId",
 }
 
-// Defaults of decisions 16.
+// Defaults and bounds of a request.
 const (
-	DefaultDisk  = 50
+	DefaultDisk  = 50 // GB
 	DefaultCloud = Secure
-)
 
-// Bounds of a request. The interface sets the lower ones; the upper ones are ours and
-// keep sums of bytes within an int64.
-const (
-	MinPersistent = container.MinPersistent // GB
-	MaxStorage    = container.MaxDisk       // GB
+	// The interface sets the lower bounds; the upper ones keep sums of bytes within an int64.
+	MinPersistentSize = container.MinPersistentSize // GB
+	MaxStorage        = container.MaxDisk           // GB
 )
 
 // config is what a valid request makes of its container settings. Nothing in it is nil
-// (decisions 16), and it shares nothing with r.
+// (docs/decisions.md 16), and it shares nothing with r.
 func (r *CreateRequest) config() Config {
 	c := Config{
 		Image: r.Image, Disk: DefaultDisk, Ports: r.Ports, Env: r.Env, Mounts: r.Mounts,
 		GlobalNetworking: r.GlobalNetworking,
 	}
-	set(&c.Args, r.Args)
-	set(&c.Disk, r.Disk)
-	set(&c.Registry, r.Registry)
+	setIfGiven(&c.Args, r.Args)
+	setIfGiven(&c.Disk, r.Disk)
+	setIfGiven(&c.Registry, r.Registry)
 	if c.Ports == nil {
 		c.Ports = []string{}
 	}
@@ -124,14 +121,14 @@ func (r *CreateRequest) config() Config {
 
 // apply writes what r changes into p.
 func (r *UpdateRequest) apply(p *Pod) {
-	set(&p.Name, r.Name)
-	set(&p.Locked, r.Locked)
+	setIfGiven(&p.Name, r.Name)
+	setIfGiven(&p.Locked, r.Locked)
 	c := p.Config.Clone()
-	set(&c.Image, r.Image)
-	set(&c.Args, r.Args)
-	set(&c.Disk, r.Disk)
-	set(&c.Registry, r.Registry)
-	set(&c.GlobalNetworking, r.GlobalNetworking)
+	setIfGiven(&c.Image, r.Image)
+	setIfGiven(&c.Args, r.Args)
+	setIfGiven(&c.Disk, r.Disk)
+	setIfGiven(&c.Registry, r.Registry)
+	setIfGiven(&c.GlobalNetworking, r.GlobalNetworking)
 	if r.Ports != nil {
 		c.Ports = r.Ports
 	}
@@ -147,7 +144,7 @@ func (r *UpdateRequest) apply(p *Pod) {
 	p.Config = c.Clone()
 }
 
-func set[T any](to, from *T) {
+func setIfGiven[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

@@ -19,7 +19,7 @@ func (v rules) create(r *CreateRequest) {
 	v.Name(r.Name)
 	v.Image(r.Image)
 	if (r.GPU == nil) == (r.CPU == nil) {
-		v.Malformed("", "exactly one of gpu and cpu must be set")
+		v.BadRequest("", "exactly one of gpu and cpu must be set")
 	}
 	if r.GPU != nil {
 		v.gpu(r.GPU)
@@ -37,7 +37,7 @@ func (v rules) create(r *CreateRequest) {
 	v.Env(r.Env)
 	v.mounts(r.Mounts)
 	if r.CPU != nil && r.Mounts.Persistent != nil {
-		v.Malformed("/mounts/persistent", "a CPU pod has no persistent mount")
+		v.BadRequest("/mounts/persistent", "a CPU pod has no persistent mount")
 	}
 	if r.Cloud != "" && r.Cloud != Secure && r.Cloud != Community {
 		v.Invalid("/cloud", "must be SECURE or COMMUNITY")
@@ -51,13 +51,12 @@ func (v rules) create(r *CreateRequest) {
 
 func (v rules) gpu(g *GPURequest) {
 	if g.ID == "" {
-		v.Invalid("/gpu/id", "is required and must not be empty")
+		v.Invalid("/gpu/id", "must not be empty")
 	} else if _, ok := v.catalog.GPU(g.ID); !ok {
 		v.Invalid("/gpu/id", "unknown GPU type %q", g.ID)
 	}
-	// More than the largest machine has is a matter of capacity: the schema sets no bound.
-	if g.Count != nil && *g.Count < 1 {
-		v.Invalid("/gpu/count", "must be at least 1")
+	if g.Count != nil { // more than the largest machine has is a matter of capacity
+		v.Count("/gpu/count", *g.Count)
 	}
 	v.CUDAVersions("/gpu/allowedCudaVersions", g.AllowedCUDAVersions)
 	if g.MinCUDAVersion == nil {
@@ -65,7 +64,7 @@ func (v rules) gpu(g *GPURequest) {
 	}
 	v.CUDAVersion("/gpu/minCudaVersion", *g.MinCUDAVersion)
 	if len(g.AllowedCUDAVersions) > 0 {
-		v.Malformed("/gpu", "allowedCudaVersions and minCudaVersion exclude each other")
+		v.BadRequest("/gpu", "allowedCudaVersions and minCudaVersion exclude each other")
 	}
 }
 
@@ -73,14 +72,16 @@ func (v rules) cpu(c *CPURequest) {
 	f, ok := v.catalog.CPU(c.ID)
 	switch {
 	case c.ID == "":
-		v.Invalid("/cpu/id", "is required and must not be empty")
+		v.Invalid("/cpu/id", "must not be empty")
 	case !ok:
 		v.Invalid("/cpu/id", "unknown CPU flavor %q", c.ID)
 	}
 	n := c.VCPU
 	switch {
+	case n > container.MaxCount:
+		v.Count("/cpu/vcpuCount", n)
 	case n < 2 || n&(n-1) != 0:
-		v.Invalid("/cpu/vcpuCount", "is required and must be a power of two, at least 2")
+		v.Invalid("/cpu/vcpuCount", "must be a power of two, at least 2")
 	case ok && (n < f.VCPU.Min || n > f.VCPU.Max):
 		v.Invalid("/cpu/vcpuCount", "flavor %s has %d to %d vCPUs", f.ID, f.VCPU.Min, f.VCPU.Max)
 	}
@@ -90,7 +91,7 @@ func (v rules) cpu(c *CPURequest) {
 // member may have.
 func (v rules) mounts(m Mounts) {
 	if p := m.Persistent; p != nil {
-		v.Persistent(p.Size, p.Path)
+		v.PersistentMount(p.Size, p.Path)
 	}
 	if len(m.Network) > 1 {
 		v.Invalid("/mounts/network", "must have at most 1 entry")
@@ -98,42 +99,42 @@ func (v rules) mounts(m Mounts) {
 	for i, n := range m.Network {
 		place := "/mounts/network/" + strconv.Itoa(i)
 		if n.VolumeID == "" {
-			v.Invalid(place+"/volumeId", "is required and must not be empty")
+			v.Invalid(place+"/volumeId", "must not be empty")
 		}
 		v.MountPath(place+"/path", n.Path)
 	}
 	if m.Persistent != nil && m.Network != nil {
-		v.Malformed("/mounts", "persistent and network exclude each other")
+		v.BadRequest("/mounts", "persistent and network exclude each other")
 	}
 }
 
 // update judges what r says by itself.
 func (v rules) update(r *UpdateRequest) {
-	v.Given(r.Name, r.Image, r.Args, r.Disk)
+	v.SetFields(r.Name, r.Image, r.Args, r.Disk)
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	v.mounts(r.Mounts)
 }
 
-// change judges r against the pod it changes (section 2.3, update rules).
+// change judges r against the pod it changes (docs/interface.md 2.3, update rules).
 func (v rules) change(p *Pod, r *UpdateRequest) {
 	old, m := p.Config.Mounts, r.Mounts
 	if m.Network != nil && len(m.Network) == 0 {
-		v.Malformed("/mounts/network", "must not be empty: a mount cannot be cleared")
+		v.BadRequest("/mounts/network", "must not be empty: a mount cannot be cleared")
 	}
 	switch {
 	case m.Persistent == nil:
 	case old.Persistent == nil:
-		v.Malformed("/mounts/persistent", "the pod was not created with a persistent mount")
+		v.BadRequest("/mounts/persistent", "the pod was not created with a persistent mount")
 	case m.Persistent.Size < old.Persistent.Size:
-		v.Malformed("/mounts/persistent/size", "must not be below the present %d GB", old.Persistent.Size)
+		v.BadRequest("/mounts/persistent/size", "must not be below the present %d GB", old.Persistent.Size)
 	}
 	switch {
 	case len(m.Network) == 0:
 	case len(old.Network) == 0:
-		v.Malformed("/mounts/network", "the pod was not created with a network mount")
+		v.BadRequest("/mounts/network", "the pod was not created with a network mount")
 	case m.Network[0].VolumeID != old.Network[0].VolumeID:
-		v.Malformed("/mounts/network/0/volumeId", "is fixed at creation")
+		v.BadRequest("/mounts/network/0/volumeId", "is fixed at creation")
 	}
 	if r.GlobalNetworking != nil && *r.GlobalNetworking {
 		places := p.DataCenters
@@ -152,7 +153,7 @@ func (v rules) globalNetworking(g *GPU, places []string) {
 		gpu, _ = v.catalog.GPU(g.ID)
 	}
 	if gpu.Manufacturer != catalog.NVIDIA {
-		v.Malformed("/globalNetworking", "needs an NVIDIA GPU")
+		v.BadRequest("/globalNetworking", "needs an NVIDIA GPU")
 		return
 	}
 	for _, d := range v.catalog.DataCenters {
@@ -160,5 +161,5 @@ func (v rules) globalNetworking(g *GPU, places []string) {
 			return
 		}
 	}
-	v.Malformed("/globalNetworking", "needs a data center that supports global networking")
+	v.BadRequest("/globalNetworking", "needs a data center that supports global networking")
 }

@@ -32,34 +32,34 @@ func (c credentials) PullSecret(_ context.Context, owner, id string) (registry, 
 	return "", "", "", problem.New(problem.NotFound, "registry not found")
 }
 
-func withNeighbours(s *setup) {
+func withDependencies(s *envConfig) {
 	s.options.Volumes = volumes{"vol": "EU-RO-1", "far": "EU-NL-1"}
 	s.options.Secrets = credentials{"reg": "secret"}
 }
 
 func TestFaultsOfACreateRequest(t *testing.T) {
 	const ports = "must be port/protocol: 1 to 65535, and tcp, udp or http"
-	const path = "is required and must be an absolute path without '.', '..', '//' and a last '/', and not '/' itself"
+	const path = "must be an absolute path without '.', '..', '//' and a last '/', and not '/' itself"
 	tests := []struct {
 		name   string
 		change func(*pods.CreateRequest)
 		status int
 		want   []string
 	}{
-		{"an empty name", func(r *pods.CreateRequest) { r.Name = "" }, 422, []string{"/name: is required and must not be empty"}},
-		{"an empty image", func(r *pods.CreateRequest) { r.Image = "" }, 422, []string{"/image: is required and must not be empty"}},
+		{"an empty name", func(r *pods.CreateRequest) { r.Name = "" }, 422, []string{"/name: must not be empty"}},
+		{"an empty image", func(r *pods.CreateRequest) { r.Image = "" }, 422, []string{"/image: must not be empty"}},
 		{"an image with a space", func(r *pods.CreateRequest) { r.Image = "a b" }, 422, []string{"/image: must have no white space and no control characters"}},
 		{"neither gpu nor cpu", func(r *pods.CreateRequest) { r.GPU = nil }, 400, []string{"exactly one of gpu and cpu must be set"}},
 		{"both gpu and cpu", func(r *pods.CreateRequest) { r.CPU = cpuPod().CPU }, 400, []string{"exactly one of gpu and cpu must be set"}},
-		{"an empty GPU type", func(r *pods.CreateRequest) { r.GPU.ID = "" }, 422, []string{"/gpu/id: is required and must not be empty"}},
+		{"an empty GPU type", func(r *pods.CreateRequest) { r.GPU.ID = "" }, 422, []string{"/gpu/id: must not be empty"}},
 		{"an unknown GPU type", func(r *pods.CreateRequest) { r.GPU.ID = "X" }, 422, []string{`/gpu/id: unknown GPU type "X"`}},
 		{"no GPU", func(r *pods.CreateRequest) { r.GPU.Count = new(0) }, 422, []string{"/gpu/count: must be at least 1"}},
 		{"fewer than no GPU", func(r *pods.CreateRequest) { r.GPU.Count = new(-1) }, 422, []string{"/gpu/count: must be at least 1"}},
 		{"an unknown flavor", onCPU("X", 2), 422, []string{`/cpu/id: unknown CPU flavor "X"`}},
-		{"an empty flavor", onCPU("", 2), 422, []string{"/cpu/id: is required and must not be empty"}},
-		{"vCPUs that are absent", onCPU("cpu3c", 0), 422, []string{"/cpu/vcpuCount: is required and must be a power of two, at least 2"}},
-		{"one vCPU", onCPU("cpu3c", 1), 422, []string{"/cpu/vcpuCount: is required and must be a power of two, at least 2"}},
-		{"vCPUs that are no power of two", onCPU("cpu3c", 6), 422, []string{"/cpu/vcpuCount: is required and must be a power of two, at least 2"}},
+		{"an empty flavor", onCPU("", 2), 422, []string{"/cpu/id: must not be empty"}},
+		{"vCPUs that are absent", onCPU("cpu3c", 0), 422, []string{"/cpu/vcpuCount: must be a power of two, at least 2"}},
+		{"one vCPU", onCPU("cpu3c", 1), 422, []string{"/cpu/vcpuCount: must be a power of two, at least 2"}},
+		{"vCPUs that are no power of two", onCPU("cpu3c", 6), 422, []string{"/cpu/vcpuCount: must be a power of two, at least 2"}},
 		{"more vCPUs than the flavor has", onCPU("cpu5m", 32), 422, []string{"/cpu/vcpuCount: flavor cpu5m has 2 to 16 vCPUs"}},
 		{"args with an open quote", func(r *pods.CreateRequest) { r.Args = new("a 'b") }, 422, []string{"/args: has a single quote that is not closed"}},
 		{"a disk of 0", func(r *pods.CreateRequest) { r.Disk = new(0) }, 422, []string{"/disk: must be 1 to 1048576 GB"}},
@@ -89,11 +89,11 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 			r.Mounts.Persistent = &pods.PersistentMount{Size: 10, Path: "/a"}
 		}, 400, []string{"/mounts/persistent: a CPU pod has no persistent mount"}},
 		{"a persistent mount that is too small", func(r *pods.CreateRequest) { r.Mounts.Persistent = &pods.PersistentMount{Size: 9, Path: "/a"} },
-			422, []string{"/mounts/persistent/size: is required and must be 10 to 1048576 GB"}},
+			422, []string{"/mounts/persistent/size: must be 10 to 1048576 GB"}},
 		{"an empty persistent mount", func(r *pods.CreateRequest) { r.Mounts.Persistent = &pods.PersistentMount{} },
-			422, []string{"/mounts/persistent/size: is required and must be 10 to 1048576 GB", "/mounts/persistent/path: " + path}},
+			422, []string{"/mounts/persistent/size: must be 10 to 1048576 GB", "/mounts/persistent/path: " + path}},
 		{"an empty network mount", func(r *pods.CreateRequest) { r.Mounts.Network = []pods.NetworkMount{{}} },
-			422, []string{"/mounts/network/0/volumeId: is required and must not be empty", "/mounts/network/0/path: " + path}},
+			422, []string{"/mounts/network/0/volumeId: must not be empty", "/mounts/network/0/path: " + path}},
 		{"two network mounts", func(r *pods.CreateRequest) {
 			r.Mounts.Network = []pods.NetworkMount{{VolumeID: "vol", Path: "/a"}, {VolumeID: "vol", Path: "/b"}}
 		}, 422, []string{"/mounts/network: must have at most 1 entry"}},
@@ -113,20 +113,20 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 			400, []string{"/globalNetworking: needs a data center that supports global networking"}},
 		{"faults of the schema hide those across fields, and come in the order of the fields", func(r *pods.CreateRequest) {
 			r.DataCenterIDs, r.Disk, r.Name, r.CPU = []string{"X"}, new(0), "", cpuPod().CPU
-		}, 422, []string{"/name: is required and must not be empty", "/disk: must be 1 to 1048576 GB", `/dataCenterIds/0: unknown data center "X"`}},
+		}, 422, []string{"/name: must not be empty", "/disk: must be 1 to 1048576 GB", `/dataCenterIds/0: unknown data center "X"`}},
 		{"all faults across fields are told", func(r *pods.CreateRequest) {
 			r.CPU, r.Registry, r.GlobalNetworking, r.DataCenterIDs = cpuPod().CPU, new("none"), true, []string{"AP-JP-1"}
 		}, 400, []string{"exactly one of gpu and cpu must be set", `/registry: registry credential "none" does not exist`,
 			"/globalNetworking: needs a data center that supports global networking"}},
 		{"a decoder's faults stand among them and are the only ones of their field", func(r *pods.CreateRequest) {
 			r.GPU.Count, r.Name = new(0), ""
-			r.Faults.Add(problem.Invalid, "/wat", "unknown property")
-			r.Faults.Add(problem.Invalid, "/gpu/count", "must be an integer")
-		}, 422, []string{"/name: is required and must not be empty", "/gpu/count: must be an integer", "/wat: unknown property"}},
+			r.Violations.Add(problem.Invalid, "/wat", "unknown property")
+			r.Violations.Add(problem.Invalid, "/gpu/count", "must be an integer")
+		}, 422, []string{"/name: must not be empty", "/gpu/count: must be an integer", "/wat: unknown property"}},
 	}
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
-			w := newWorld(t, withNeighbours)
+			w := newTestEnv(t, withDependencies)
 			r := gpuPod()
 			tt.change(&r)
 			_, err := w.Create(t.Context(), alice, r)
@@ -148,22 +148,22 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 	}
 }
 
-// unjoined is a runtime that joins no private networks.
-type unjoined struct{ pods.Runtime }
+// noNetworksRuntime is a runtime that joins no private networks.
+type noNetworksRuntime struct{ pods.Runtime }
 
-func (u unjoined) Capabilities() pods.Capabilities {
+func (u noNetworksRuntime) Capabilities() pods.Capabilities {
 	c := u.Runtime.Capabilities()
-	c.Networks = false
+	c.PrivateNetworks = false
 	return c
 }
 
 func TestGlobalNetworkingIsOfferedWhereEveryHostJoins(t *testing.T) {
-	w := newWorld(t, func(s *setup) {
+	w := newTestEnv(t, func(s *envConfig) {
 		s.hosts = func(rt pods.Runtime) []pods.Host {
-			hosts := pods.Hosts(s.catalog, rt)
+			hosts := pods.SimulatedHosts(s.catalog, rt)
 			for i := range hosts {
 				if hosts[i].ID == "us-ca-2-secure" {
-					hosts[i].Runtime = unjoined{rt}
+					hosts[i].Runtime = noNetworksRuntime{rt}
 				}
 			}
 			return hosts
@@ -214,7 +214,7 @@ func TestMountPathsAreAbsoluteAndClean(t *testing.T) {
 	} {
 		r := gpuPod()
 		r.Mounts.Persistent = &pods.PersistentMount{Size: 10, Path: path}
-		_, err := newWorld(t, nil).Create(t.Context(), alice, r)
+		_, err := newTestEnv(t, nil).Create(t.Context(), alice, r)
 		if (err == nil) != ok || err != nil && problem.KindOf(err) != problem.Invalid {
 			t.Errorf("mount path %q: %v, want accepted: %t", path, err, ok)
 		}
@@ -222,7 +222,7 @@ func TestMountPathsAreAbsoluteAndClean(t *testing.T) {
 }
 
 func TestDefaultsOfAPod(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	got := w.create(gpuPod())
 	want := pods.Config{Image: "img", Disk: 50, Ports: []string{}, Env: map[string]string{}}
 	if diff := cmp.Diff(want, got.Config); diff != "" {
@@ -237,7 +237,7 @@ func TestDefaultsOfAPod(t *testing.T) {
 }
 
 func TestBoundsThatAreAllowed(t *testing.T) {
-	w := newWorld(t, withNeighbours)
+	w := newTestEnv(t, withDependencies)
 	for name, r := range map[string]func(*pods.CreateRequest){
 		"the smallest disk":             func(r *pods.CreateRequest) { r.Disk = new(1) },
 		"the smallest persistent mount": func(r *pods.CreateRequest) { r.Mounts.Persistent = &pods.PersistentMount{Size: 10, Path: "/a"} },
@@ -259,7 +259,7 @@ func TestBoundsThatAreAllowed(t *testing.T) {
 }
 
 func TestMemoryOfACPUPodFollowsItsFlavor(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	r := cpuPod()
 	r.CPU = &pods.CPURequest{ID: "cpu5m", VCPU: 4}
 	if got := w.create(r).CPU; *got != (pods.CPU{ID: "cpu5m", VCPU: 4, Memory: 32}) {
@@ -303,9 +303,9 @@ func TestFaultsOfAnUpdateRequest(t *testing.T) {
 		{"a persistent mount may not shrink", persistent, pods.UpdateRequest{Mounts: mount(19, "/p")},
 			400, []string{"/mounts/persistent/size: must not be below the present 20 GB"}},
 		{"an incomplete entry is a fault of the schema", network("vol"), pods.UpdateRequest{Mounts: pods.Mounts{Network: []pods.NetworkMount{{Path: "/n"}}}},
-			422, []string{"/mounts/network/0/volumeId: is required and must not be empty"}},
-		{"an empty name is refused", none, pods.UpdateRequest{Name: new("")}, 422, []string{"/name: is required and must not be empty"}},
-		{"an empty image is refused", none, pods.UpdateRequest{Image: new("")}, 422, []string{"/image: is required and must not be empty"}},
+			422, []string{"/mounts/network/0/volumeId: must not be empty"}},
+		{"an empty name is refused", none, pods.UpdateRequest{Name: new("")}, 422, []string{"/name: must not be empty"}},
+		{"an empty image is refused", none, pods.UpdateRequest{Image: new("")}, 422, []string{"/image: must not be empty"}},
 		{"args, disk and ports are judged", none, pods.UpdateRequest{Args: new(`\`), Disk: new(0), Ports: []string{"x"}}, 422, []string{
 			"/args: ends with a backslash", "/disk: must be 1 to 1048576 GB", "/ports/0: must be port/protocol: 1 to 65535, and tcp, udp or http"}},
 		{"a credential that does not exist is refused", none, pods.UpdateRequest{Registry: new("none")},
@@ -319,7 +319,7 @@ func TestFaultsOfAnUpdateRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
-			w := newWorld(t, withNeighbours)
+			w := newTestEnv(t, withDependencies)
 			r := gpuPod()
 			tt.pod(&r)
 			p := w.create(r)
@@ -342,7 +342,7 @@ func TestFaultsOfAnUpdateRequest(t *testing.T) {
 }
 
 func TestUpdateReplacesWhatItNames(t *testing.T) {
-	w := newWorld(t, withNeighbours)
+	w := newTestEnv(t, withDependencies)
 	r := gpuPod()
 	r.Env, r.Ports, r.Args = map[string]string{"A": "1", "B": "2"}, []string{"80/http"}, new("x")
 	r.Mounts.Persistent = &pods.PersistentMount{Size: 20, Path: "/p"}
@@ -371,8 +371,8 @@ func TestUpdateReplacesWhatItNames(t *testing.T) {
 }
 
 func TestUnreadableRandomnessIsAnErrorAndNoPod(t *testing.T) {
-	w := newWorld(t, func(s *setup) { s.options.Rand = strings.NewReader("short") })
-	if _, err := w.Create(t.Context(), alice, gpuPod()); err == nil || errors.Is(err, pods.ErrNoRoom) {
+	w := newTestEnv(t, func(s *envConfig) { s.options.Rand = strings.NewReader("short") })
+	if _, err := w.Create(t.Context(), alice, gpuPod()); err == nil || errors.Is(err, pods.ErrNoCapacity) {
 		t.Errorf("Create = %v, want the error of the reader", err)
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"time"
+
+	"github.com/podyard/podyard/problem"
 )
 
 // A Runtime makes the containers of one host be what the specs say. It is what a
@@ -35,45 +38,48 @@ type Runtime interface {
 	Remove(ctx context.Context, podID string, grace time.Duration) error
 	// List is the truth now, for start-up and after a gap: also what is ours and what no
 	// store knows.
-	List(ctx context.Context) ([]State, error)
+	List(ctx context.Context) ([]ContainerState, error)
 	// Watch calls f on each change until ctx ends or the engine is lost, one call at a
 	// time and in order for each pod; f must not block. An error other than ctx's means:
 	// List again, then Watch again. Changes after Watch was called are not missed.
-	Watch(ctx context.Context, f func(State)) error
+	Watch(ctx context.Context, f func(ContainerState)) error
 }
 
 // Capabilities says what a Runtime can do.
 type Capabilities struct {
-	GPUs      bool // hands devices to containers
-	DiskLimit bool // enforces Spec.Disk
-	Networks  bool // joins pods of one user in a private network, see Spec.Network
-	Pull      bool // pulls images
+	GPUs            bool // hands devices to containers
+	DiskLimit       bool // enforces Spec.Disk
+	PrivateNetworks bool // joins pods of one user in a private network, see Spec.NetworkAlias
+	Pull            bool // pulls images
 }
 
 // A Spec is one container. Its slices and maps are the Runtime's to keep: nobody
 // changes them again.
 type Spec struct {
-	PodID   string
-	Owner   string
-	Gen     uint64
-	Run     uint64
-	Image   string
-	Args    []string // Config.Args, split as a shell would
-	Env     map[string]string
-	Ports   []Port
-	Disk    int // GB
-	Mounts  []Mount
-	GPUType string
-	GPUs    int      // how many of GPUType
-	Devices []string // GPUs, as the host names them: GPUs of them, or none where they have no names
-	VCPU    int      // 0 for a GPU pod
-	Memory  int      // GB; 0 is no limit
-	Pull    Credential
-	Repull  bool // pull even when the image is here
-	// Network, if not empty, has the container join the private network of Owner: others
+	PodID string
+	Owner string
+	Gen   uint64
+	Run   uint64
+	Image string
+	Args  []string // Config.Args, split as a shell would
+	Env   map[string]string
+	// PlatformEnv names the variables of Env whose values the platform set. All others are
+	// the owner's.
+	PlatformEnv []string
+	Ports       []Port
+	Disk        int // GB
+	Mounts      []Mount
+	GPUType     string
+	GPUs        int      // how many of GPUType
+	Devices     []string // GPUs, as the host names them: GPUs of them, or none where they have no names
+	VCPU        int      // 0 for a GPU pod
+	Memory      int      // GB; 0 is no limit
+	Credential  Credential
+	AlwaysPull  bool // pull even when the image is here
+	// NetworkAlias, if not empty, has the container join the private network of Owner: others
 	// of Owner that joined find it there under this name, and nothing of another owner
 	// reaches it. It is empty for a Runtime that has not the capability Networks.
-	Network string
+	NetworkAlias string
 }
 
 // A Port is a port of the container to be published.
@@ -94,15 +100,15 @@ type Phase uint8
 
 // The phases of a container.
 const (
-	Pulling Phase = iota // the image is being fetched, the container made
-	Coming               // it runs and is not healthy yet
-	Up                   // it runs and is healthy
-	Down                 // it has ended: see ExitCode, Stopped
-	Failed               // it could not be made or started: see Reason
+	PhasePulling  Phase = iota // the image is being fetched, the container made
+	PhaseStarting              // it runs and is not healthy yet
+	PhaseHealthy               // it runs and is healthy
+	PhaseExited                // it has ended: see ExitCode, Stopped
+	PhaseFailed                // it could not be made or started, or its host had to end it: see Reason
 )
 
-// A State is what a Runtime sees of one container.
-type State struct {
+// A ContainerState is what a Runtime sees of one container.
+type ContainerState struct {
 	PodID string
 	Gen   uint64
 	Run   uint64
@@ -145,12 +151,33 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 const redacted = "[redacted]"
 
-// Logs is a power of a Runtime that keeps the output of its containers.
-type Logs interface {
+// An Admitter is a power of a Runtime that does not run whatever a user asks for: one whose
+// images are programs of its host, and not containers.
+type Admitter interface {
+	// Admit adds to faults what of s its owner may not ask for, at "/args" and "/env/NAME",
+	// as [problem.BadRequest]. Of s it reads PodID, Owner, Image, Args, Env and PlatformEnv.
+	// It is asked before a pod or an endpoint is stored. Ensure judges in the same way: what
+	// is refused may have changed since.
+	//
+	// The empty owner is the program itself, which may ask for anything.
+	Admit(s Spec, faults *problem.Violations)
+}
+
+// OwnerEnv is the variables of s that the owner chose.
+func (s *Spec) OwnerEnv() map[string]string {
+	env := maps.Clone(s.Env)
+	for _, name := range s.PlatformEnv {
+		delete(env, name)
+	}
+	return env
+}
+
+// LogReader is a power of a Runtime that keeps the output of its containers.
+type LogReader interface {
 	// Logs yields lines, oldest first: those after q.After, and of these the last q.Tail.
 	// With q.Follow it then yields new ones as they come, until the pod is removed or ctx
 	// ends, which is no error. An unknown pod has no lines.
-	Logs(ctx context.Context, podID string, q LogQuery) iter.Seq2[Line, error]
+	Logs(ctx context.Context, podID string, q LogQuery) iter.Seq2[LogLine, error]
 }
 
 // A LogQuery selects lines.

@@ -20,22 +20,23 @@ import (
 
 // Options are what a Service can do without.
 type Options struct {
-	Clock      Clock         // default: the system's
-	Rand       io.Reader     // ids; default crypto/rand; read by one caller at a time
-	Secrets    PullSecrets   // without it no credential exists
-	Volumes    Volumes       // without it no network volume exists
-	Templates  Templates     // without it no template exists
-	Keys       PublicKeys    // of users, for startSsh; without it nobody has any
-	Meter      Meter         // gets what pods held; without it that is not kept
-	Domain     string        // service domain of internal names; default "podyard"
-	Queue      bool          // a pod without a host waits for one instead of being refused
-	Overcommit float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
-	Grace      time.Duration // how long a stop waits before it kills; default 1s
-	Calls      int           // calls to runtimes at once; default 256
+	Clock           Clock         // default: the system's
+	Rand            io.Reader     // ids; default crypto/rand; read by one caller at a time
+	Secrets         PullSecrets   // without it no credential exists
+	Volumes         Volumes       // without it no network volume exists
+	Templates       Templates     // without it no template exists
+	Keys            PublicKeys    // of users, for startSsh; without it nobody has any
+	Meter           Meter         // gets what pods held; without it that is not kept
+	Domain          string        // service domain of internal names; default "podyard"
+	WaitForCapacity bool          // a pod without a host waits for one instead of being refused
+	Overcommit      float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
+	Grace           time.Duration // how long a stop waits before it kills; default 1s
+	MaxCalls        int           // calls to runtimes at once; default 256
 	// Foreign says that a container without a pod belongs to somebody else who uses the
 	// same runtime, and stays. By default all such containers are removed.
 	Foreign func(podID string) bool
-	Log     *slog.Logger // what a host or store did wrong; default: nowhere
+	// Logger gets what a host or a store did wrong. Default: nothing is logged.
+	Logger *slog.Logger
 }
 
 // A Service is the pods of all users: rules, ownership, placement, and the loop that
@@ -44,7 +45,7 @@ type Options struct {
 // Its methods change what is wanted and return; [Service.Run], or whoever calls
 // [Service.Step], does the rest. Pods of another user do not exist: ErrNotFound.
 type Service struct {
-	store     Store
+	store     PodStore
 	catalog   catalog.Catalog
 	placer    *Placer
 	hosts     map[string]*Host // the placer's, as is order
@@ -63,13 +64,13 @@ type Service struct {
 
 	rand io.Reader
 
-	loop      loop
-	followers followers
+	loop        loop
+	subscribers subscribers
 }
 
 // New returns a service for the pods in store. An error says what is wrong with hosts,
 // which are those that this program runs; pods on others are left alone. o may be nil.
-func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
+func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
 	var opt Options
 	if o != nil {
 		opt = *o
@@ -82,9 +83,9 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 		store: store, catalog: placer.catalog, placer: placer, hosts: placer.hosts, order: placer.order,
 		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
-		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.Queue,
+		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.WaitForCapacity,
 		grace:   cmp.Or(opt.Grace, time.Second),
-		foreign: opt.Foreign, log: opt.Log, rand: opt.Rand,
+		foreign: opt.Foreign, log: opt.Logger, rand: opt.Rand,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -92,11 +93,11 @@ func New(store Store, c catalog.Catalog, hosts []Host, o *Options) (*Service, er
 	if s.rand == nil {
 		s.rand = rand.Reader
 	}
-	s.rand = id.Shared(s.rand)
+	s.rand = id.LockedReader(s.rand)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.loop.init(cmp.Or(opt.Calls, 256))
+	s.loop.init(cmp.Or(opt.MaxCalls, 256))
 	return s, nil
 }
 
@@ -108,9 +109,9 @@ func (s *Service) Catalog() catalog.Catalog { return s.catalog }
 // until it is read as such.
 //
 // Errors: a template that does not exist (404), the faults of r (422, or 400 for rules
-// across fields), ErrNoRoom without capacity, unless Options.Queue is set.
+// across fields and for what an [Admitter] refuses), ErrNoCapacity without capacity, unless Options.WaitForCapacity is set.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
-	p, err := s.draft(ctx, owner, r)
+	p, err := s.newPod(ctx, owner, r)
 	if err != nil {
 		return nil, err
 	}
@@ -118,72 +119,73 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*P
 		p.Placement = pl
 		return s.insert(ctx, p)
 	})
-	if errors.Is(err, ErrNoRoom) && s.queue {
+	if errors.Is(err, ErrNoCapacity) && s.queue {
 		p.Placement = Placement{}
-		p.note(p.Created, "waiting for capacity: "+wanted(p))
+		p.appendJournal(p.Created, "waiting for capacity: "+describeRequirements(p))
 		err = s.insert(ctx, p)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.changed(p.ID)
+	s.notifyChanged(p.ID)
 	return p, nil
 }
 
 // insert stores p under an id that is not taken.
 func (s *Service) insert(ctx context.Context, p *Pod) error {
-	return id.Claim(s.rand, ErrExists, func(made string) error {
+	return id.NewUnique(s.rand, ErrExists, func(made string) error {
 		p.ID = made
 		return s.store.Create(ctx, p)
 	})
 }
 
-// draft makes a valid request a pod without an id and a place.
-func (s *Service) draft(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
-	faults := r.Faults
+// newPod makes a valid request a pod without an id and a place.
+func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
+	faults := r.Violations
 	v := rules{s.catalog, container.Rules{Violations: &faults}}
 	t, err := s.template(ctx, v, owner, r.TemplateID)
 	if err != nil {
 		return nil, err
 	}
 	if t != nil {
-		r.from(t)
+		r.applyTemplate(t)
 	}
 	v.create(&r)
 	now := s.clock.Now()
 	p := &Pod{
 		Owner: owner, Name: r.Name, Cloud: cmp.Or(r.Cloud, DefaultCloud), Template: r.TemplateID, Created: now,
 		Config: r.config(), DataCenters: slices.Clone(r.DataCenterIDs),
-		Seen: Seen{Status: Provisioning},
+		Seen: ObservedState{Status: Provisioning},
 	}
 	if g := r.GPU; g != nil {
 		p.GPU = &GPU{ID: g.ID, Count: 1}
-		set(&p.GPU.Count, g.Count)
+		setIfGiven(&p.GPU.Count, g.Count)
 		p.CUDA.Allowed = slices.Clone(g.AllowedCUDAVersions)
-		set(&p.CUDA.Min, g.MinCUDAVersion)
+		setIfGiven(&p.CUDA.Min, g.MinCUDAVersion)
 	}
 	if c := r.CPU; c != nil {
 		f, _ := s.catalog.CPU(c.ID)
 		p.CPU = &CPU{ID: c.ID, VCPU: c.VCPU, Memory: f.Memory(c.VCPU)}
 	}
-	if err := s.neighbours(ctx, v, p); err != nil {
+	if err := s.checkReferences(ctx, v, p); err != nil {
 		return nil, err
 	}
 	if r.GlobalNetworking {
 		v.globalNetworking(p.GPU, p.DataCenters)
 	}
-	p.Want = Want{Power: On, Gen: 1, Run: 1, Grace: s.grace, Applied: p.Config.Clone()}
-	p.note(now, "pod created")
+	s.admit(p, p.Config, &faults)
+	p.Want = DesiredState{Power: PowerOn, Gen: 1, Run: 1, Grace: s.grace, Applied: p.Config.Clone()}
+	p.appendJournal(now, "pod created")
 	if err := faults.Err(createOrder); err != nil {
 		return nil, err
 	}
-	p.Injected, err = s.inject(ctx, owner, &r)
+	p.Injected, err = s.injectedEnv(ctx, owner, &r)
 	return p, err
 }
 
-// neighbours checks what p names in other stores. With a network mount the data center
-// of the volume decides where p goes (decisions 21).
-func (s *Service) neighbours(ctx context.Context, v rules, p *Pod) error {
+// checkReferences checks what p names in other stores. With a network mount the data center
+// of the volume decides where p goes (docs/decisions.md 21).
+func (s *Service) checkReferences(ctx context.Context, v rules, p *Pod) error {
 	if err := v.Registry(ctx, s.secrets, p.Owner, p.Config.Registry); err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
@@ -198,11 +200,11 @@ func (s *Service) neighbours(ctx context.Context, v rules, p *Pod) error {
 	}
 	switch {
 	case problem.KindOf(err) == problem.NotFound && err != nil:
-		v.Malformed(place, "network volume %q does not exist", id)
+		v.BadRequest(place, "network volume %q does not exist", id)
 	case err != nil:
 		return fmt.Errorf("pods: find volume %q: %w", id, err)
 	case len(p.DataCenters) > 0 && !slices.Contains(p.DataCenters, dc):
-		v.Malformed(place, "network volume %q is in another data center, %s", id, dc)
+		v.BadRequest(place, "network volume %q is in another data center, %s", id, dc)
 	default:
 		p.DataCenters = []string{dc}
 	}
@@ -215,15 +217,15 @@ func (s *Service) Get(ctx context.Context, owner, id string) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.visible(owner); err != nil {
+	if err := p.checkVisible(owner); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// visible is ErrNotFound for another user, and once the pod was terminated.
-func (p *Pod) visible(owner string) error {
-	if p.Owner != owner || p.Want.Power == Gone {
+// checkVisible is ErrNotFound for another user, and once the pod was terminated.
+func (p *Pod) checkVisible(owner string) error {
+	if p.Owner != owner || p.Want.Power == PowerTerminated {
 		return ErrNotFound
 	}
 	return nil
@@ -236,7 +238,7 @@ func (s *Service) List(ctx context.Context, owner string) ([]*Pod, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pods: list: %w", err)
 		}
-		if p.visible(owner) == nil {
+		if p.checkVisible(owner) == nil {
 			list = append(list, p)
 		}
 	}
@@ -244,19 +246,19 @@ func (s *Service) List(ctx context.Context, owner string) ([]*Pod, error) {
 }
 
 // Update changes a pod: its name and lock at once, everything else at its next start,
-// restart or reset (decisions 20).
+// restart or reset (docs/decisions.md 20).
 func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest) (*Pod, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
-	faults := r.Faults
+	faults := r.Violations
 	v := rules{s.catalog, container.Rules{Violations: &faults}}
 	t, err := s.template(ctx, v, owner, r.TemplateID)
 	if err != nil {
 		return nil, err
 	}
 	if t != nil {
-		r.from(t)
+		r.applyTemplate(t)
 	}
 	v.update(&r)
 	if r.Registry != nil {
@@ -267,10 +269,15 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 	return s.change(ctx, owner, id, func(p *Pod) error {
 		found := faults // fn may run again: each time from the same faults
 		rules{s.catalog, container.Rules{Violations: &found}}.change(p, &r)
+		next := *p
+		r.apply(&next)
+		if r.Image != nil || r.Args != nil || r.Env != nil {
+			s.admit(p, next.Config, &found)
+		}
 		if err := found.Err(updateOrder); err != nil {
 			return err
 		}
-		r.apply(p)
+		*p = next
 		return nil
 	})
 }
@@ -278,7 +285,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 // change applies fn to a pod of owner and wakes the loop.
 func (s *Service) change(ctx context.Context, owner, id string, fn func(*Pod) error) (*Pod, error) {
 	p, err := s.store.Update(ctx, id, func(p *Pod) error {
-		if err := p.visible(owner); err != nil {
+		if err := p.checkVisible(owner); err != nil {
 			return err
 		}
 		return fn(p)
@@ -286,7 +293,7 @@ func (s *Service) change(ctx context.Context, owner, id string, fn func(*Pod) er
 	if err != nil {
 		return nil, err
 	}
-	s.changed(id)
+	s.notifyChanged(id)
 	return p, nil
 }
 

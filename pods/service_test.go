@@ -23,9 +23,9 @@ const (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is a service on one simulated store and runtime, in a time that stands still
+// testEnv is a service on one simulated store and runtime, in a time that stands still
 // until it is told to go on.
-type world struct {
+type testEnv struct {
 	*pods.Service
 	t       *testing.T
 	clock   *clock.Manual
@@ -33,17 +33,17 @@ type world struct {
 	runtime *memory.Runtime
 }
 
-// newWorld makes one with the sample catalog; set may change everything before it is put
+// newTestEnv makes one with the sample catalog; set may change everything before it is put
 // together.
-func newWorld(t *testing.T, set func(*setup)) *world {
+func newTestEnv(t *testing.T, set func(*envConfig)) *testEnv {
 	t.Helper()
 	c := clock.NewManual(start)
-	in := &setup{
+	in := &envConfig{
 		options: pods.Options{Clock: c, Rand: rand.NewChaCha8([32]byte{1})},
 		runtime: memory.RuntimeOptions{Clock: c, Scripts: scripts()},
 		catalog: catalog.Sample(), store: memory.NewPods(),
 	}
-	in.hosts = func(rt pods.Runtime) []pods.Host { return pods.Hosts(in.catalog, rt) }
+	in.hosts = func(rt pods.Runtime) []pods.Host { return pods.SimulatedHosts(in.catalog, rt) }
 	if set != nil {
 		set(in)
 	}
@@ -52,10 +52,10 @@ func newWorld(t *testing.T, set func(*setup)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{s, t, c, in.store, rt}
+	return &testEnv{s, t, c, in.store, rt}
 }
 
-type setup struct {
+type envConfig struct {
 	options pods.Options
 	runtime memory.RuntimeOptions
 	catalog catalog.Catalog
@@ -68,32 +68,32 @@ func scripts() []memory.Script {
 	ends := func(image string, last memory.Stage) memory.Script {
 		last.After = time.Second
 		return memory.Script{Image: image, Stages: []memory.Stage{
-			{Phase: pods.Pulling}, {Phase: pods.Coming, After: time.Second}, {Phase: pods.Up, After: time.Second}, last,
+			{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: time.Second}, {Phase: pods.PhaseHealthy, After: time.Second}, last,
 		}}
 	}
 	return []memory.Script{
-		ends("ends/well", memory.Stage{Phase: pods.Down}),
-		ends("ends/badly", memory.Stage{Phase: pods.Down, ExitCode: 3}),
-		ends("ends/hungry", memory.Stage{Phase: pods.Down, ExitCode: 137, OOM: true}),
-		ends("ends/orderly", memory.Stage{Phase: pods.Down, Stopped: true, Reason: "the host was shut down"}),
+		ends("ends/well", memory.Stage{Phase: pods.PhaseExited}),
+		ends("ends/badly", memory.Stage{Phase: pods.PhaseExited, ExitCode: 3}),
+		ends("ends/hungry", memory.Stage{Phase: pods.PhaseExited, ExitCode: 137, OOM: true}),
+		ends("ends/orderly", memory.Stage{Phase: pods.PhaseExited, Stopped: true, Reason: "the host was shut down"}),
 		{Image: "ends/unpulled", Stages: []memory.Stage{
-			{Phase: pods.Pulling}, {Phase: pods.Failed, After: time.Second, Reason: "no such image"},
+			{Phase: pods.PhasePulling}, {Phase: pods.PhaseFailed, After: time.Second, Reason: "no such image"},
 		}},
 		{Image: "slow/*", StopAfter: 500 * time.Millisecond, Stages: []memory.Stage{
-			{Phase: pods.Pulling}, {Phase: pods.Coming, After: time.Minute}, {Phase: pods.Up, After: time.Minute},
+			{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: time.Minute}, {Phase: pods.PhaseHealthy, After: time.Minute},
 		}},
 	}
 }
 
 // advance goes on by d, doing what is due on the way.
-func (w *world) advance(d time.Duration) {
+func (w *testEnv) advance(d time.Duration) {
 	w.t.Helper()
 	if err := w.clock.Advance(w.t.Context(), d, w); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) create(r pods.CreateRequest) *pods.Pod {
+func (w *testEnv) create(r pods.CreateRequest) *pods.Pod {
 	w.t.Helper()
 	p, err := w.Create(w.t.Context(), alice, r)
 	if err != nil {
@@ -103,7 +103,7 @@ func (w *world) create(r pods.CreateRequest) *pods.Pod {
 }
 
 // running is a pod that has come up.
-func (w *world) running(r pods.CreateRequest) *pods.Pod {
+func (w *testEnv) running(r pods.CreateRequest) *pods.Pod {
 	w.t.Helper()
 	p := w.create(r)
 	w.advance(time.Minute * 5)
@@ -111,7 +111,7 @@ func (w *world) running(r pods.CreateRequest) *pods.Pod {
 }
 
 // want reads a pod that has to have a status.
-func (w *world) want(id string, status pods.Status) *pods.Pod {
+func (w *testEnv) want(id string, status pods.Status) *pods.Pod {
 	w.t.Helper()
 	p := w.get(id)
 	if p.Status() != status {
@@ -120,7 +120,7 @@ func (w *world) want(id string, status pods.Status) *pods.Pod {
 	return p
 }
 
-func (w *world) get(id string) *pods.Pod {
+func (w *testEnv) get(id string) *pods.Pod {
 	w.t.Helper()
 	p, err := w.Get(w.t.Context(), alice, id)
 	if err != nil {
@@ -129,7 +129,7 @@ func (w *world) get(id string) *pods.Pod {
 	return p
 }
 
-func (w *world) act(id string, a pods.Action) *pods.Pod {
+func (w *testEnv) act(id string, a pods.Action) *pods.Pod {
 	w.t.Helper()
 	p, err := w.Act(w.t.Context(), alice, id, a)
 	if err != nil {
@@ -155,7 +155,7 @@ func cpuPod() pods.CreateRequest {
 }
 
 func TestPodComesUpByWayOfProvisioningAndStarting(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.create(gpuPod())
 	if p.Status() != pods.Provisioning || !p.Seen.Started.IsZero() {
 		t.Errorf("created pod is %s, started %v; want PROVISIONING, never started", p.Status(), p.Seen.Started)
@@ -175,7 +175,7 @@ func TestPodComesUpByWayOfProvisioningAndStarting(t *testing.T) {
 }
 
 func TestAnotherUsersPodDoesNotExist(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestEnv(t, nil)
 	p := w.running(cpuPod())
 	ctx := t.Context()
 	list, err := w.List(ctx, bob)
@@ -189,7 +189,7 @@ func TestAnotherUsersPodDoesNotExist(t *testing.T) {
 		"Reset":     func(ctx context.Context) error { _, err := w.Reset(ctx, bob, p.ID); return err },
 		"Terminate": func(ctx context.Context) error { return w.Terminate(ctx, bob, p.ID) },
 		"Logs": func(ctx context.Context) error {
-			_, err := w.Logs(ctx, bob, p.ID, pods.System, pods.LogQuery{})
+			_, err := w.Logs(ctx, bob, p.ID, pods.SystemLog, pods.LogQuery{})
 			return err
 		},
 	} {
@@ -201,7 +201,7 @@ func TestAnotherUsersPodDoesNotExist(t *testing.T) {
 }
 
 func TestACredentialIsInUseWhileAPodPullsWithIt(t *testing.T) {
-	w := newWorld(t, withNeighbours)
+	w := newTestEnv(t, withDependencies)
 	use := func(owner, id string) bool {
 		t.Helper()
 		used, err := w.RegistryInUse(t.Context(), owner, id)

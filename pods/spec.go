@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/podyard/podyard/problem"
@@ -15,9 +16,10 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	c := p.Want.Applied.Clone()
 	spec := Spec{
 		PodID: p.ID, Owner: p.Owner, Gen: p.Want.Gen, Run: p.Want.Run,
-		Image: c.Image, Env: s.env(p, c), Disk: c.Disk,
-		Devices: p.Placement.Devices, Repull: p.Want.Pull,
+		Image: c.Image, Disk: c.Disk,
+		Devices: p.Placement.Devices, AlwaysPull: p.Want.Pull,
 	}
+	spec.Env, spec.PlatformEnv = env(p, c)
 	var err error
 	if spec.Args, err = SplitArgs(c.Args); err != nil {
 		return spec, fmt.Errorf("pods: args of %q: %w", p.ID, err)
@@ -37,17 +39,17 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	} else {
 		spec.VCPU, spec.Memory = p.CPU.VCPU, p.CPU.Memory
 	}
-	if c.GlobalNetworking && h.Runtime.Capabilities().Networks {
-		spec.Network = s.InternalDNS(p)
+	if c.GlobalNetworking && h.Runtime.Capabilities().PrivateNetworks {
+		spec.NetworkAlias = s.InternalDNS(p)
 	}
 	if c.Registry == "" {
 		return spec, nil
 	}
-	spec.Pull, err = s.pull(ctx, p.Owner, c.Registry)
+	spec.Credential, err = s.pullCredential(ctx, p.Owner, c.Registry)
 	return spec, err
 }
 
-func (s *Service) pull(ctx context.Context, owner, id string) (Credential, error) {
+func (s *Service) pullCredential(ctx context.Context, owner, id string) (Credential, error) {
 	if s.secrets == nil {
 		return Credential{}, problem.New(problem.NotFound, "no credentials here")
 	}
@@ -60,23 +62,30 @@ func (s *Service) pull(ctx context.Context, owner, id string) (Credential, error
 
 // env is what the container finds in its environment: what was injected, the user's
 // variables, which win over that, and the platform's, which win over both: programs in the
-// container rely on them.
-func (s *Service) env(p *Pod, c Config) map[string]string {
-	env := maps.Clone(p.Injected)
-	if env == nil {
-		env = make(map[string]string)
+// container rely on them. fixed names those that are not the user's, in order.
+func env(p *Pod, c Config) (all map[string]string, fixed []string) {
+	platform := map[string]string{
+		"RUNPOD_POD_ID":       p.ID,
+		"RUNPOD_POD_HOSTNAME": p.ID,
+		"RUNPOD_DC_ID":        p.Placement.DataCenter,
 	}
-	maps.Copy(env, c.Env)
-	env["RUNPOD_POD_ID"] = p.ID
-	env["RUNPOD_POD_HOSTNAME"] = p.ID
-	env["RUNPOD_DC_ID"] = p.Placement.DataCenter
 	if p.GPU != nil {
-		env["RUNPOD_GPU_COUNT"] = strconv.Itoa(p.GPU.Count)
+		platform["RUNPOD_GPU_COUNT"] = strconv.Itoa(p.GPU.Count)
 	} else {
-		env["RUNPOD_CPU_COUNT"] = strconv.Itoa(p.CPU.VCPU)
+		platform["RUNPOD_CPU_COUNT"] = strconv.Itoa(p.CPU.VCPU)
 	}
 	for _, m := range c.Mounts.Network {
-		env["RUNPOD_VOLUME_ID"] = m.VolumeID
+		platform["RUNPOD_VOLUME_ID"] = m.VolumeID
 	}
-	return env
+	for name, value := range p.Injected {
+		if _, chosen := c.Env[name]; !chosen {
+			platform[name] = value
+		}
+	}
+	all = maps.Clone(c.Env)
+	if all == nil {
+		all = make(map[string]string, len(platform))
+	}
+	maps.Copy(all, platform)
+	return all, slices.Sorted(maps.Keys(platform))
 }

@@ -9,9 +9,9 @@ import (
 
 // What a store answers.
 var (
-	ErrNotFound = problem.New(problem.NotFound, "pod not found")
-	ErrExists   = problem.New(problem.Conflict, "pod id is taken")
-	ErrNoRoom   = problem.New(problem.Malformed, "no capacity")
+	ErrNotFound   = problem.New(problem.NotFound, "pod not found")
+	ErrExists     = problem.New(problem.Conflict, "pod id is taken")
+	ErrNoCapacity = problem.New(problem.BadRequest, "no capacity")
 )
 
 // A Filter selects pods. Empty fields select all.
@@ -20,11 +20,11 @@ type Filter struct {
 	Host  string
 }
 
-// A Hold is what something that is not a pod has of a host: a worker of an endpoint. Its
+// A Reservation is what something that is not a pod has of a host: a worker of an endpoint. Its
 // claims count with those of pods, so that nothing is given to both.
 //
-// A Hold that a store returns is the caller's; one handed to a store stays the caller's.
-type Hold struct {
+// A Reservation that a store returns is the caller's; one handed to a store stays the caller's.
+type Reservation struct {
 	Holder    string // who has it, as its runtime knows it: its container's Spec.PodID
 	Image     string // what runs there, for those who list it
 	GPU       *GPU   // exactly one of GPU and CPU is set
@@ -33,14 +33,14 @@ type Hold struct {
 	Placement Placement
 }
 
-// A Store keeps pods, and what others hold of their hosts. Changes are a few thousand a
+// A PodStore keeps pods, and what others hold of their hosts. Changes are a few thousand a
 // second at most, so a closure will do.
 // It is safe for concurrent use, copies what it is given and returns copies.
 //
 // A pod that is returned is as durable as the store makes it: nothing is visible before
 // that.
-type Store interface {
-	// Create adds p: ErrExists if its ID is taken, ErrNoRoom if one of its claims would
+type PodStore interface {
+	// Create adds p: ErrExists if its ID is taken, ErrNoCapacity if one of its claims would
 	// exceed its limit. On an error nothing was changed.
 	Create(ctx context.Context, p *Pod) error
 	// Get returns the pod or ErrNotFound.
@@ -48,22 +48,22 @@ type Store interface {
 	// List yields the pods that f selects, by Created and then ID.
 	List(ctx context.Context, f Filter) iter.Seq2[*Pod, error]
 	// Update stores what fn leaves, atomically and claims included, and returns it:
-	// ErrNotFound without the pod, ErrNoRoom if a claim would exceed its limit, and
+	// ErrNotFound without the pod, ErrNoCapacity if a claim would exceed its limit, and
 	// whatever fn returns, in which cases nothing was changed. fn must not change ID,
 	// Owner and Created, may run more than once, does no I/O, and calls neither the store
 	// nor a Runtime.
 	Update(ctx context.Context, id string, fn func(*Pod) error) (*Pod, error)
 	// Delete removes the pod and its claims; ErrNotFound if it is not there.
 	Delete(ctx context.Context, id string) error
-	// Hold stores h in place of what its holder had, atomically: ErrNoRoom if a claim would
+	// Reserve stores h in place of what its holder had, atomically: ErrNoCapacity if a claim would
 	// exceed its limit, in which case nothing was changed.
-	Hold(ctx context.Context, h Hold) error
+	Reserve(ctx context.Context, h Reservation) error
 	// Release removes what a holder has, and its claims; nil if it has nothing.
 	Release(ctx context.Context, holder string) error
-	// Holds yields what is held, by Holder.
-	Holds(ctx context.Context) iter.Seq2[Hold, error]
-	// Used is how many units of a resource are claimed by all pods and holds.
-	Used(ctx context.Context, resource string) (int64, error)
+	// Reservations yields what is held, by Holder.
+	Reservations(ctx context.Context) iter.Seq2[Reservation, error]
+	// Claimed is how many units of a resource are claimed by all pods and holds.
+	Claimed(ctx context.Context, resource string) (int64, error)
 	// Watch calls f with the ids of pods that changed and the holders of holds that were
 	// released, on any server, until ctx ends; f must not block. They are hints: sent after
 	// the change is visible, repeated or lost now and then. A nil slice says that some were

@@ -11,62 +11,62 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// errSame leaves a pod as it is.
-var errSame = errors.New("pods: nothing to change")
+// errUnchanged leaves a pod as it is.
+var errUnchanged = errors.New("pods: nothing to change")
 
 // sync looks at one pod: takes in what was reported of it, and makes the one call that
 // brings its host nearer to what is wanted. The answer to that call is the next report.
-func (s *Service) sync(ctx context.Context, it *item, now time.Time) error {
-	p, err := s.takeIn(ctx, it, now)
+func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
+	p, err := s.applyReports(ctx, it, now)
 	if errors.Is(err, ErrNotFound) {
 		s.loop.forget(it.id)
-		s.loop.free()
-		return s.stray(ctx, it)
+		s.loop.noteCapacityFreed()
+		return s.removeOrphan(ctx, it)
 	}
 	if err != nil {
 		return err
 	}
 	if len(p.Placement.Claims) == 0 {
-		s.loop.free()
+		s.loop.noteCapacityFreed()
 	}
-	if err := s.record(ctx, p); err != nil {
+	if err := s.recordUsage(ctx, p); err != nil {
 		return err
 	}
 	if p.Placement.Host == "" {
-		return s.homeless(ctx, p, now)
+		return s.syncUnplaced(ctx, p, now)
 	}
 	h, ours := s.hosts[p.Placement.Host]
 	if !ours {
 		return nil
 	}
 	if now.Before(p.Seen.RetryAt) {
-		s.loop.at(p.ID, p.Seen.RetryAt)
+		s.loop.scheduleAt(p.ID, p.Seen.RetryAt)
 		return nil
 	}
-	over := p.Seen.over()
+	over := p.Seen.ended()
 	switch {
-	case p.Want.Power == Gone:
+	case p.Want.Power == PowerTerminated:
 		return s.remove(ctx, h, p, now)
-	case p.Want.Power == On && (p.Seen.Gen != p.Want.Gen || p.Seen.Run != p.Want.Run):
+	case p.Want.Power == PowerOn && (p.Seen.Gen != p.Want.Gen || p.Seen.Run != p.Want.Run):
 		return s.ensure(ctx, h, p, now)
-	case p.Want.Power == Off && (!over || len(p.Placement.Claims) > 0), over && it.alive():
+	case p.Want.Power == PowerOff && (!over || len(p.Placement.Claims) > 0), over && it.containerRuns():
 		return s.stop(ctx, h, p, now)
 	}
 	return nil
 }
 
-// alive says that the last report is of a container that has not ended.
-func (it *item) alive() bool {
-	return len(it.states) > 0 && it.states[len(it.states)-1].Phase < Down
+// containerRuns says that the last report is of a container that has not ended.
+func (it *workItem) containerRuns() bool {
+	return len(it.states) > 0 && it.states[len(it.states)-1].Phase < PhaseExited
 }
 
-// takeIn writes what was reported of a pod into it.
-func (s *Service) takeIn(ctx context.Context, it *item, now time.Time) (*Pod, error) {
-	if len(it.states) == 0 && it.absent == nil {
+// applyReports writes what was reported of a pod into it.
+func (s *Service) applyReports(ctx context.Context, it *workItem, now time.Time) (*Pod, error) {
+	if len(it.states) == 0 && it.missingAt == nil {
 		return s.store.Get(ctx, it.id)
 	}
 	p, err := s.update(ctx, it.id, func(p *Pod) bool {
-		changed := it.absent != nil && p.vanished(*it.absent, now)
+		changed := it.missingAt != nil && p.containerLost(*it.missingAt, now)
 		for _, st := range it.states {
 			changed = p.observe(st, now) || changed
 		}
@@ -82,22 +82,22 @@ func (s *Service) takeIn(ctx context.Context, it *item, now time.Time) (*Pod, er
 func (s *Service) update(ctx context.Context, id string, fn func(*Pod) bool) (p *Pod, err error) {
 	p, err = s.store.Update(ctx, id, func(p *Pod) error {
 		if !fn(p) {
-			return errSame
+			return errUnchanged
 		}
 		return nil
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pods: update %q: %w", id, err)
 	}
-	s.followers.notify(id)
+	s.subscribers.notify(id)
 	return p, nil
 }
 
-// stray removes a container that a list shows and no pod stands for.
-func (s *Service) stray(ctx context.Context, it *item) error {
+// removeOrphan removes a container that a list shows and no pod stands for.
+func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
 	if it.source == nil || s.foreign != nil && s.foreign(it.id) {
 		return nil
 	}
@@ -108,25 +108,25 @@ func (s *Service) stray(ctx context.Context, it *item) error {
 	return nil
 }
 
-// homeless looks after a pod without a place.
-func (s *Service) homeless(ctx context.Context, p *Pod, now time.Time) error {
+// syncUnplaced looks after a pod without a place.
+func (s *Service) syncUnplaced(ctx context.Context, p *Pod, now time.Time) error {
 	switch {
-	case p.Want.Power == Gone:
-		return s.erase(ctx, p.ID)
-	case p.Want.Power == On:
-		s.loop.wait(p.ID) // first: what becomes free from here on is not missed
-		if err := s.settle(ctx, p, now); !errors.Is(err, ErrNoRoom) {
+	case p.Want.Power == PowerTerminated:
+		return s.deletePod(ctx, p.ID)
+	case p.Want.Power == PowerOn:
+		s.loop.addWaiting(p.ID) // first: what becomes free from here on is not missed
+		if err := s.assignHost(ctx, p, now); !errors.Is(err, ErrNoCapacity) {
 			return err
 		}
 		return nil
-	case p.Seen.over():
+	case p.Seen.ended():
 		return nil
 	}
 	_, err := s.update(ctx, p.ID, func(p *Pod) bool {
-		if p.Want.Power != Off || p.Placement.Host != "" {
+		if p.Want.Power != PowerOff || p.Placement.Host != "" {
 			return false
 		}
-		p.end(Exited, "stopped before it had a place", now)
+		p.finishRun(Exited, "stopped before it had a place", now)
 		return true
 	})
 	return err
@@ -136,13 +136,13 @@ func (s *Service) homeless(ctx context.Context, p *Pod, now time.Time) error {
 // free. What one did not get, the others that want the same are not tried for.
 func (s *Service) placeWaiting(ctx context.Context, now time.Time) error {
 	var list []*Pod
-	for _, id := range s.loop.hopeful() {
+	for _, id := range s.loop.takeWaiting() {
 		p, err := s.store.Get(ctx, id)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if err != nil || p.Want.Power != On || p.Placement.Host != "" {
-			s.loop.placed(id)
+		if err != nil || p.Want.Power != PowerOn || p.Placement.Host != "" {
+			s.loop.removeWaiting(id)
 			continue
 		}
 		list = append(list, p)
@@ -155,13 +155,13 @@ func (s *Service) placeWaiting(ctx context.Context, now time.Time) error {
 	})
 	none := make(map[string]bool)
 	for _, p := range list {
-		if none[wanted(p)] {
+		if none[describeRequirements(p)] {
 			continue
 		}
-		err := s.settle(ctx, p, now)
+		err := s.assignHost(ctx, p, now)
 		switch {
-		case errors.Is(err, ErrNoRoom):
-			none[wanted(p)] = true
+		case errors.Is(err, ErrNoCapacity):
+			none[describeRequirements(p)] = true
 		case err != nil:
 			return err
 		}
@@ -169,15 +169,15 @@ func (s *Service) placeWaiting(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// settle gives a waiting pod a place, or returns ErrNoRoom.
-func (s *Service) settle(ctx context.Context, p *Pod, now time.Time) error {
+// assignHost gives a waiting pod a place, or returns ErrNoCapacity.
+func (s *Service) assignHost(ctx context.Context, p *Pod, now time.Time) error {
 	err := s.place(ctx, p, func(pl Placement) error {
 		_, err := s.update(ctx, p.ID, func(p *Pod) bool {
-			if p.Want.Power != On || p.Placement.Host != "" {
+			if p.Want.Power != PowerOn || p.Placement.Host != "" {
 				return false
 			}
 			p.Placement = pl
-			p.note(now, "capacity was found in "+pl.DataCenter)
+			p.appendJournal(now, "capacity was found in "+pl.DataCenter)
 			return true
 		})
 		return err
@@ -185,30 +185,30 @@ func (s *Service) settle(ctx context.Context, p *Pod, now time.Time) error {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	s.loop.placed(p.ID)
+	s.loop.removeWaiting(p.ID)
 	s.loop.push(p.ID, nil)
 	return nil
 }
 
 // ensure has the host make or start the container.
 func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) error {
-	s.loop.stopOver(p.ID)
+	s.loop.clearStop(p.ID)
 	spec, err := s.spec(ctx, h, p)
 	if problem.KindOf(err) == problem.NotFound {
-		return s.unpullable(ctx, h, p, now)
+		return s.failMissingCredential(ctx, h, p, now)
 	}
 	if err == nil {
 		err = h.Runtime.Ensure(ctx, spec)
 	}
 	if err != nil {
-		return s.failed(ctx, p, "start", err, now)
+		return s.scheduleRetry(ctx, p, "start", err, now)
 	}
-	reported := s.loop.states(p.ID)
+	reported := s.loop.takeStates(p.ID)
 	_, err = s.update(ctx, p.ID, func(p *Pod) bool {
 		if p.Want.Gen != spec.Gen || p.Want.Run != spec.Run {
 			return false
 		}
-		p.accepted(now)
+		p.runAccepted(now)
 		for _, st := range reported {
 			p.observe(st, now)
 		}
@@ -217,58 +217,58 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 	return err
 }
 
-// unpullable fails a pod whose registry credential is gone. The container that it may
+// failMissingCredential fails a pod whose registry credential is gone. The container that it may
 // still have is an older one, which is not wanted any more.
-func (s *Service) unpullable(ctx context.Context, h *Host, p *Pod, now time.Time) error {
+func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	if err := h.Runtime.Stop(ctx, p.ID, p.Want.Grace); err != nil {
-		return s.failed(ctx, p, "stop", err, now)
+		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
 	was := p.Want
 	_, err := s.update(ctx, p.ID, func(p *Pod) bool {
-		if p.Want.Gen != was.Gen || p.Want.Run != was.Run || p.Want.Power != On {
+		if p.Want.Gen != was.Gen || p.Want.Run != was.Run || p.Want.Power != PowerOn {
 			return false
 		}
 		p.Seen.Gen, p.Seen.Run = was.Gen, was.Run
-		p.end(Errored, "registry credential "+p.Want.Applied.Registry+" does not exist any more", now)
+		p.finishRun(Errored, "registry credential "+p.Want.Applied.Registry+" does not exist any more", now)
 		return true
 	})
 	return err
 }
 
-// lookAgain is how long after its grace a stop that shows no effect is looked into.
-const lookAgain = 5 * time.Second
+// stopRecheckDelay is how long after its grace a stop that shows no effect is looked into.
+const stopRecheckDelay = 5 * time.Second
 
 // stop has the host end the container. The report of its end makes the pod EXITED.
 func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	asked, pending := s.loop.stopPending(p.ID, p.Want.Run)
-	if again := asked.Add(p.Want.Grace + lookAgain); pending && now.Before(again) {
-		s.loop.at(p.ID, again)
+	if again := asked.Add(p.Want.Grace + stopRecheckDelay); pending && now.Before(again) {
+		s.loop.scheduleAt(p.ID, again)
 		return nil
 	}
 	if err := h.Runtime.Stop(ctx, p.ID, p.Want.Grace); err != nil {
-		return s.failed(ctx, p, "stop", err, now)
+		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
 	s.loop.stopAccepted(p.ID, p.Want.Run, now)
-	if !pending && p.Seen.Gen != 0 && !p.Seen.over() {
-		s.loop.at(p.ID, now.Add(p.Want.Grace+lookAgain))
+	if !pending && p.Seen.Gen != 0 && !p.Seen.ended() {
+		s.loop.scheduleAt(p.ID, now.Add(p.Want.Grace+stopRecheckDelay))
 		return nil
 	}
 	// No report came, or none can come: the host never took that container on.
 	list, err := h.Runtime.List(ctx)
 	if err != nil {
-		return s.failed(ctx, p, "stop", err, now)
+		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
-	i := slices.IndexFunc(list, func(st State) bool { return st.PodID == p.ID })
-	if i >= 0 && list[i].Phase < Down {
-		s.loop.at(p.ID, now.Add(p.Want.Grace+lookAgain))
+	i := slices.IndexFunc(list, func(st ContainerState) bool { return st.PodID == p.ID })
+	if i >= 0 && list[i].Phase < PhaseExited {
+		s.loop.scheduleAt(p.ID, now.Add(p.Want.Grace+stopRecheckDelay))
 		return nil
 	}
-	s.loop.stopOver(p.ID)
+	s.loop.clearStop(p.ID)
 	_, err = s.update(ctx, p.ID, func(p *Pod) bool {
-		if p.Want.Power != Off {
+		if p.Want.Power != PowerOff {
 			return false
 		}
-		p.end(Exited, "stopped by its user", now)
+		p.finishRun(Exited, "stopped by its user", now)
 		return true
 	})
 	return err
@@ -278,33 +278,33 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 // free when the host has confirmed.
 func (s *Service) remove(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	if err := h.Runtime.Remove(ctx, p.ID, p.Want.Grace); err != nil {
-		return s.failed(ctx, p, "remove", err, now)
+		return s.scheduleRetry(ctx, p, "remove", err, now)
 	}
-	if err := s.recordLast(ctx, p, now); err != nil {
+	if err := s.recordFinalUsage(ctx, p, now); err != nil {
 		return err
 	}
-	return s.erase(ctx, p.ID)
+	return s.deletePod(ctx, p.ID)
 }
 
-func (s *Service) erase(ctx context.Context, id string) error {
+func (s *Service) deletePod(ctx context.Context, id string) error {
 	s.loop.forget(id)
 	if err := s.store.Delete(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("pods: delete %q: %w", id, err)
 	}
-	s.followers.notify(id)
-	s.loop.free()
+	s.subscribers.notify(id)
+	s.loop.noteCapacityFreed()
 	return nil
 }
 
-// failed notes that a host did not take a call, and when it is tried again.
-func (s *Service) failed(ctx context.Context, p *Pod, what string, cause error, now time.Time) error {
+// scheduleRetry notes that a host did not take a call, and when it is tried again.
+func (s *Service) scheduleRetry(ctx context.Context, p *Pod, what string, cause error, now time.Time) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.log.WarnContext(ctx, "pods: host did not take a call", "pod", p.ID, "host", p.Placement.Host, "call", what, "err", cause)
 	q, err := s.update(ctx, p.ID, func(p *Pod) bool {
 		if p.Seen.Tries == 0 {
-			p.note(now, "the host did not take the call to "+what+" the container; it is tried again")
+			p.appendJournal(now, "the host did not take the call to "+what+" the container; it is tried again")
 		}
 		p.Seen.Tries++
 		p.Seen.RetryAt = now.Add(backoff(p.Seen.Tries))
@@ -313,6 +313,6 @@ func (s *Service) failed(ctx context.Context, p *Pod, what string, cause error, 
 	if err != nil {
 		return err
 	}
-	s.loop.at(q.ID, q.Seen.RetryAt)
+	s.loop.scheduleAt(q.ID, q.Seen.RetryAt)
 	return nil
 }

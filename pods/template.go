@@ -28,7 +28,7 @@ type Template struct {
 }
 
 // template finds the template that a request names; nil when it names none. One that does
-// not exist is an error at once (decisions 7), one of the wrong kind a fault.
+// not exist is an error at once (docs/decisions.md 7), one of the wrong kind a fault.
 func (s *Service) template(ctx context.Context, v rules, owner, id string) (*Template, error) {
 	if id == "" || v.Has("/templateId") {
 		return nil, nil
@@ -46,20 +46,20 @@ func (s *Service) template(ctx context.Context, v rules, owner, id string) (*Tem
 	return &t, nil
 }
 
-// from fills in what is absent in r and t has. A variable of r wins over that of t.
-func (r *CreateRequest) from(t *Template) {
+// applyTemplate fills in what is absent in r and t has. A variable of r wins over that of t.
+func (r *CreateRequest) applyTemplate(t *Template) {
 	if r.Image == "" {
 		r.Image = t.Image
 	}
-	fill(&r.Args, &t.Args)
-	fill(&r.Disk, &t.Disk)
-	fill(&r.Registry, &t.Registry)
-	fill(&r.StartSSH, &t.StartSSH)
-	fill(&r.StartJupyter, &t.StartJupyter)
+	setIfNil(&r.Args, &t.Args)
+	setIfNil(&r.Disk, &t.Disk)
+	setIfNil(&r.Registry, &t.Registry)
+	setIfNil(&r.StartSSH, &t.StartSSH)
+	setIfNil(&r.StartJupyter, &t.StartJupyter)
 	if r.Ports == nil {
 		r.Ports = t.Ports
 	}
-	r.Env = merge(t.Env, r.Env)
+	r.Env = mergeEnv(t.Env, r.Env)
 	if r.GPU == nil {
 		return // the rest is for GPU pods
 	}
@@ -72,26 +72,26 @@ func (r *CreateRequest) from(t *Template) {
 	}
 }
 
-// from is as if r had what t has and it lacks. The environment that results replaces that
+// applyTemplate is as if r had what t has and it lacks. The environment that results replaces that
 // of the pod. Mounts are fixed at creation.
-func (r *UpdateRequest) from(t *Template) {
-	fill(&r.Image, &t.Image)
-	fill(&r.Args, &t.Args)
-	fill(&r.Disk, &t.Disk)
-	fill(&r.Registry, &t.Registry)
+func (r *UpdateRequest) applyTemplate(t *Template) {
+	setIfNil(&r.Image, &t.Image)
+	setIfNil(&r.Args, &t.Args)
+	setIfNil(&r.Disk, &t.Disk)
+	setIfNil(&r.Registry, &t.Registry)
 	if r.Ports == nil {
 		r.Ports = append([]string{}, t.Ports...)
 	}
-	r.Env = merge(t.Env, r.Env)
+	r.Env = mergeEnv(t.Env, r.Env)
 }
 
-func fill[T any](to **T, from *T) {
+func setIfNil[T any](to **T, from *T) {
 	if *to == nil {
 		*to = from
 	}
 }
 
-func merge(base, over map[string]string) map[string]string {
+func mergeEnv(base, over map[string]string) map[string]string {
 	m := maps.Clone(base)
 	if m == nil {
 		m = make(map[string]string, len(over))
@@ -100,9 +100,9 @@ func merge(base, over map[string]string) map[string]string {
 	return m
 }
 
-// inject is what startSsh and startJupyter ask for. Without keys there is nothing to
+// injectedEnv is what startSsh and startJupyter ask for. Without keys there is nothing to
 // provision.
-func (s *Service) inject(ctx context.Context, owner string, r *CreateRequest) (map[string]string, error) {
+func (s *Service) injectedEnv(ctx context.Context, owner string, r *CreateRequest) (map[string]string, error) {
 	env := make(map[string]string)
 	if r.StartSSH != nil && *r.StartSSH && s.keys != nil {
 		keys, err := s.keys.PublicKeys(ctx, owner)

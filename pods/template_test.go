@@ -11,10 +11,10 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// presets are templates of everybody.
-type presets map[string]pods.Template
+// fixedTemplates are templates of everybody.
+type fixedTemplates map[string]pods.Template
 
-func (p presets) PodTemplate(_ context.Context, _, id string) (pods.Template, error) {
+func (p fixedTemplates) PodTemplate(_ context.Context, _, id string) (pods.Template, error) {
 	t, ok := p[id]
 	if !ok {
 		return t, problem.New(problem.NotFound, "template not found")
@@ -22,20 +22,20 @@ func (p presets) PodTemplate(_ context.Context, _, id string) (pods.Template, er
 	return t, nil
 }
 
-// keyring is the keys of alice.
-type keyring []string
+// fixedKeys is the keys of alice.
+type fixedKeys []string
 
-func (k keyring) PublicKeys(_ context.Context, owner string) ([]string, error) {
+func (k fixedKeys) PublicKeys(_ context.Context, owner string) ([]string, error) {
 	if owner != alice {
 		return nil, nil
 	}
 	return k, nil
 }
 
-func withTemplates(s *setup) {
-	withNeighbours(s)
-	s.options.Keys = keyring{"ssh-rsa AAA", "ssh-rsa BBB"}
-	s.options.Templates = presets{
+func withTemplates(s *envConfig) {
+	withDependencies(s)
+	s.options.Keys = fixedKeys{"ssh-rsa AAA", "ssh-rsa BBB"}
+	s.options.Templates = fixedTemplates{
 		"full": {
 			Image: "tpl", Args: "from template", Disk: 7, Ports: []string{"1/tcp"}, Env: map[string]string{"A": "t", "B": "t"}, Registry: "reg",
 			Persistent: &pods.PersistentMount{Size: 11, Path: "/t"}, StartSSH: true, StartJupyter: true, AllowedCUDAVersions: []string{"12.8"},
@@ -46,7 +46,7 @@ func withTemplates(s *setup) {
 }
 
 func TestABodyOverridesItsTemplateAndVariablesAreMerged(t *testing.T) {
-	w := newWorld(t, withTemplates)
+	w := newTestEnv(t, withTemplates)
 	r := gpuPod()
 	r.Image, r.TemplateID = "", "full"
 	p := w.create(r)
@@ -79,7 +79,7 @@ func TestABodyOverridesItsTemplateAndVariablesAreMerged(t *testing.T) {
 }
 
 func TestACPUPodTakesNeitherTheMountNorTheVersionsOfItsTemplate(t *testing.T) {
-	w := newWorld(t, withTemplates)
+	w := newTestEnv(t, withTemplates)
 	r := cpuPod()
 	r.TemplateID = "full"
 	p := w.create(r)
@@ -89,7 +89,7 @@ func TestACPUPodTakesNeitherTheMountNorTheVersionsOfItsTemplate(t *testing.T) {
 }
 
 func TestATemplateThatIsNotForPodsIsRefused(t *testing.T) {
-	w := newWorld(t, withTemplates)
+	w := newTestEnv(t, withTemplates)
 	for id, status := range map[string]int{"worker": 422, "none": 404} {
 		r := gpuPod()
 		r.TemplateID = id
@@ -106,7 +106,7 @@ func TestATemplateThatIsNotForPodsIsRefused(t *testing.T) {
 }
 
 func TestAnUpdateAppliesATemplateAsIfItWereInTheBody(t *testing.T) {
-	w := newWorld(t, withTemplates)
+	w := newTestEnv(t, withTemplates)
 	r := gpuPod()
 	r.Env, r.Args = map[string]string{"OLD": "1"}, new("old")
 	p := w.create(r)
@@ -128,11 +128,11 @@ func TestAnUpdateAppliesATemplateAsIfItWereInTheBody(t *testing.T) {
 
 func TestKeysAndAPasswordAreInjectedUnlessTheUserSetsThem(t *testing.T) {
 	spy := &recorder{}
-	w := newWorld(t, func(s *setup) {
+	w := newTestEnv(t, func(s *envConfig) {
 		withTemplates(s)
 		s.hosts = func(rt pods.Runtime) []pods.Host {
 			spy.Runtime = rt
-			return pods.Hosts(s.catalog, spy)
+			return pods.SimulatedHosts(s.catalog, spy)
 		}
 	})
 	env := func(r pods.CreateRequest) map[string]string {
@@ -166,7 +166,7 @@ func TestKeysAndAPasswordAreInjectedUnlessTheUserSetsThem(t *testing.T) {
 }
 
 func TestVersionsOfCUDASelectHosts(t *testing.T) {
-	w := newWorld(t, nil) // its hosts have 12.8
+	w := newTestEnv(t, nil) // its hosts have 12.8
 	for name, row := range map[string]struct {
 		allowed []string
 		floor   *string
@@ -183,13 +183,13 @@ func TestVersionsOfCUDASelectHosts(t *testing.T) {
 	} {
 		r := gpuPod()
 		r.GPU.AllowedCUDAVersions, r.GPU.MinCUDAVersion = row.allowed, row.floor
-		if _, err := w.Create(t.Context(), alice, r); (err == nil) != row.fits || err != nil && !errors.Is(err, pods.ErrNoRoom) {
+		if _, err := w.Create(t.Context(), alice, r); (err == nil) != row.fits || err != nil && !errors.Is(err, pods.ErrNoCapacity) {
 			t.Errorf("%s: %v, want a place: %t", name, err, row.fits)
 		}
 	}
 	r := gpuPod()
 	r.GPU.AllowedCUDAVersions, r.GPU.MinCUDAVersion = []string{"12.8"}, new("12.8")
-	if _, err := w.Create(t.Context(), alice, r); problem.Of(err).Status != 400 || errors.Is(err, pods.ErrNoRoom) {
+	if _, err := w.Create(t.Context(), alice, r); problem.Of(err).Status != 400 || errors.Is(err, pods.ErrNoCapacity) {
 		t.Errorf("both constraints = %v, want a 400 that says so", err)
 	}
 }

@@ -1,13 +1,13 @@
-// Package problem is how podyard says no.
+// Package problem has the errors that clients see.
 //
-// A domain package returns errors that carry a [Kind]; [Of] turns any error into
-// the document a client reads (RFC 9457, with the members of section 2.9 of the
-// interface: title, status, detail, errors). An error without a kind is a fault of
-// ours: its document says nothing about it, and whoever writes the document logs
-// the chain.
+// A domain package returns errors that carry a [Kind]. [Of] turns any error into the
+// document that a client reads (RFC 9457, with the members of docs/interface.md,
+// docs/interface.md 2.9: title, status, detail, errors). An error without a kind is a fault
+// of the service: its document says nothing about it, and the code that writes the document
+// logs the error.
 //
-// [Violations] collects every fault of one request, so that a caller learns all of
-// them at once.
+// [Violations] collects every fault of one request, so that a client sees all of them at
+// once.
 package problem
 
 import (
@@ -15,36 +15,37 @@ import (
 	"fmt"
 )
 
-// A Kind is a class of failure; each has one HTTP status (section 7 of the interface).
+// A Kind is a class of failures. Each kind has one HTTP status
+// (docs/interface.md 7).
 type Kind uint8
 
 const (
-	// Internal is a fault of ours, or an error nobody classified: 500.
+	// Internal is a fault of the service, or an error without a kind: 500.
 	Internal Kind = iota
-	// Malformed is a request that does not parse, or breaks a rule across fields: 400.
-	Malformed
+	// BadRequest is a request that does not parse, or breaks a rule across fields: 400.
+	BadRequest
 	// Unauthorized is a missing, malformed, expired or unknown key: 401.
 	Unauthorized
 	// Forbidden is a valid key without the permission: 403.
 	Forbidden
-	// NotFound is something that is not there, or belongs to somebody else: 404.
+	// NotFound is something that does not exist or belongs to another user: 404.
 	NotFound
-	// NotAllowed is a path that exists, asked with another method: 405.
-	NotAllowed
-	// Late is a request whose body did not arrive in time: 408.
-	Late
-	// Conflict is a request that the present state does not allow: 409.
+	// MethodNotAllowed is a method that the path does not have: 405.
+	MethodNotAllowed
+	// RequestTimeout is a request whose body did not arrive in time: 408.
+	RequestTimeout
+	// Conflict is a request that the current state does not allow: 409.
 	Conflict
 	// TooLarge is a body over its limit: 413.
 	TooLarge
-	// MediaType is a body in a format that is not read here: 415.
-	MediaType
+	// UnsupportedMediaType is a body in an unsupported format: 415.
+	UnsupportedMediaType
 	// Invalid is a body that parses and breaks the schema: 422.
 	Invalid
-	// Limited is a caller over a quota, a rate or a concurrency limit: 429.
-	Limited
-	// NotBuilt is a part of the interface that this program does not offer: 501.
-	NotBuilt
+	// TooManyRequests is a caller over a quota, a rate or a concurrency limit: 429.
+	TooManyRequests
+	// NotImplemented is a part of the interface that this program does not support: 501.
+	NotImplemented
 	// Unavailable is a store or an engine that cannot answer now: 503.
 	Unavailable
 )
@@ -53,32 +54,32 @@ var kinds = [...]struct {
 	status int
 	title  string
 }{
-	Internal:     {500, "Internal Server Error"},
-	Malformed:    {400, "Bad Request"},
-	Unauthorized: {401, "Unauthorized"},
-	Forbidden:    {403, "Forbidden"},
-	NotFound:     {404, "Not Found"},
-	NotAllowed:   {405, "Method Not Allowed"},
-	Late:         {408, "Request Timeout"},
-	Conflict:     {409, "Conflict"},
-	TooLarge:     {413, "Content Too Large"},
-	MediaType:    {415, "Unsupported Media Type"},
-	Invalid:      {422, "Unprocessable Content"},
-	Limited:      {429, "Too Many Requests"},
-	NotBuilt:     {501, "Not Implemented"},
-	Unavailable:  {503, "Service Unavailable"},
+	Internal:             {500, "Internal Server Error"},
+	BadRequest:           {400, "Bad Request"},
+	Unauthorized:         {401, "Unauthorized"},
+	Forbidden:            {403, "Forbidden"},
+	NotFound:             {404, "Not Found"},
+	MethodNotAllowed:     {405, "Method Not Allowed"},
+	RequestTimeout:       {408, "Request Timeout"},
+	Conflict:             {409, "Conflict"},
+	TooLarge:             {413, "Content Too Large"},
+	UnsupportedMediaType: {415, "Unsupported Media Type"},
+	Invalid:              {422, "Unprocessable Content"},
+	TooManyRequests:      {429, "Too Many Requests"},
+	NotImplemented:       {501, "Not Implemented"},
+	Unavailable:          {503, "Service Unavailable"},
 }
 
-// Status is the HTTP status of k.
+// Status returns the HTTP status of k.
 func (k Kind) Status() int { return kinds[k].status }
 
-// Title is the short summary of k, the reason phrase of its status.
+// Title returns the short summary of k, the reason phrase of its status.
 func (k Kind) Title() string { return kinds[k].title }
 
 // An Error is a failure with a text for the client.
 //
-// Detail and Errors are shown to whoever asked, so they hold no secret and nothing
-// of the inside. Err is the cause: it is logged and matched by [errors.Is], never shown.
+// The client sees Detail and Errors, so they must hold no secret and no internal detail. Err
+// is the cause. It is logged and matched by [errors.Is], and never shown.
 type Error struct {
 	Kind   Kind
 	Detail string
@@ -86,16 +87,17 @@ type Error struct {
 	Err    error
 }
 
-// New returns a sentinel: compare it with [errors.Is].
+// New returns an error to compare with [errors.Is].
 func New(k Kind, detail string) *Error { return &Error{Kind: k, Detail: detail} }
 
-// Newf is New with a formatted detail. A %w in the format is matched by [errors.Is]
-// and its text becomes part of the detail: wrap only what a client may read.
+// Newf is New with a formatted detail. [errors.Is] matches an error of %w in the format, and
+// the text of that error becomes part of the detail, so wrap only what a client may read.
 func Newf(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: k, Detail: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// Error returns Detail. For Internal it adds the text of the cause.
 func (e *Error) Error() string {
 	if e.Err != nil && e.Err.Error() != e.Detail && e.Kind == Internal {
 		return e.Detail + ": " + e.Err.Error()
@@ -103,9 +105,10 @@ func (e *Error) Error() string {
 	return e.Detail
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Document is the JSON body of every failed request (section 2.9 of the interface).
+// A Document is the JSON body of every failed request (docs/interface.md 2.9).
 type Document struct {
 	Title  string   `json:"title"`
 	Status int      `json:"status"`
@@ -113,9 +116,9 @@ type Document struct {
 	Errors []string `json:"errors,omitempty"`
 }
 
-// Of is what a client is told about err. The outermost *Error in the chain decides;
-// without one the answer is a 500 that shows nothing of err. A failure of validation is
-// listed in Errors also when it stands alone (section 7 of the interface).
+// Of returns the document that a client gets for err. The outermost *Error in the chain
+// decides. Without one, or with Internal, the document is a 500 that shows nothing of err. An
+// Invalid error without Errors lists its detail in Errors.
 func Of(err error) Document {
 	var e *Error
 	if !errors.As(err, &e) || e.Kind == Internal {
@@ -128,7 +131,7 @@ func Of(err error) Document {
 	return d
 }
 
-// KindOf is the kind of err; Internal when it has none.
+// KindOf returns the kind of err, and Internal if it has none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -16,9 +16,9 @@ import (
 
 func TestEveryKindHasTheStatusOfTheInterfaceAndItsTitle(t *testing.T) {
 	statuses := map[problem.Kind]int{
-		problem.Internal: 500, problem.Malformed: 400, problem.Unauthorized: 401, problem.Forbidden: 403,
-		problem.NotFound: 404, problem.NotAllowed: 405, problem.Late: 408, problem.Conflict: 409, problem.TooLarge: 413,
-		problem.MediaType: 415, problem.Invalid: 422, problem.Limited: 429, problem.NotBuilt: 501,
+		problem.Internal: 500, problem.BadRequest: 400, problem.Unauthorized: 401, problem.Forbidden: 403,
+		problem.NotFound: 404, problem.MethodNotAllowed: 405, problem.RequestTimeout: 408, problem.Conflict: 409, problem.TooLarge: 413,
+		problem.UnsupportedMediaType: 415, problem.Invalid: 422, problem.TooManyRequests: 429, problem.NotImplemented: 501,
 		problem.Unavailable: 503,
 	}
 	// The titles that net/http has not followed RFC 9110 in.
@@ -52,7 +52,7 @@ func TestOfShowsWhatTheOutermostErrorSays(t *testing.T) {
 			problem.Document{Title: "Not Found", Status: 404, Detail: "pod not found"},
 		},
 		{
-			"one around another", &problem.Error{Kind: problem.Malformed, Detail: "no such registry", Err: sentinel},
+			"one around another", &problem.Error{Kind: problem.BadRequest, Detail: "no such registry", Err: sentinel},
 			problem.Document{Title: "Bad Request", Status: 400, Detail: "no such registry"},
 		},
 		{
@@ -74,7 +74,7 @@ func TestOfShowsWhatTheOutermostErrorSays(t *testing.T) {
 	}
 }
 
-func TestOfHidesFaultsOfOurs(t *testing.T) {
+func TestOfHidesInternalErrors(t *testing.T) {
 	want := problem.Document{Title: "Internal Server Error", Status: 500, Detail: "internal error"}
 	for name, err := range map[string]error{
 		"an error nobody classified":   errCause,
@@ -93,10 +93,10 @@ func TestOfHidesFaultsOfOurs(t *testing.T) {
 }
 
 func TestKindOfIsThatOfTheOutermostError(t *testing.T) {
-	limited := problem.New(problem.Limited, "slow down")
+	limited := problem.New(problem.TooManyRequests, "slow down")
 	for err, want := range map[error]problem.Kind{
-		limited:                            problem.Limited,
-		fmt.Errorf("httpapi: %w", limited): problem.Limited,
+		limited:                            problem.TooManyRequests,
+		fmt.Errorf("httpapi: %w", limited): problem.TooManyRequests,
 		io.EOF:                             problem.Internal,
 	} {
 		if got := problem.KindOf(err); got != want {
@@ -107,7 +107,7 @@ func TestKindOfIsThatOfTheOutermostError(t *testing.T) {
 
 func TestNewfShowsAndMatchesWhatItWraps(t *testing.T) {
 	sentinel := problem.New(problem.NotFound, "volume not found")
-	err := problem.Newf(problem.Malformed, "mount %q: %w", "/data", sentinel)
+	err := problem.Newf(problem.BadRequest, "mount %q: %w", "/data", sentinel)
 	if got, want := problem.Of(err).Detail, `mount "/data": volume not found`; got != want {
 		t.Errorf("detail = %q, want %q", got, want)
 	}
@@ -119,7 +119,7 @@ func TestNewfShowsAndMatchesWhatItWraps(t *testing.T) {
 	}
 }
 
-func TestErrorTextForTheLogHasTheCauseOfAFaultOfOurs(t *testing.T) {
+func TestErrorTextOfAnInternalErrorHasItsCause(t *testing.T) {
 	err := &problem.Error{Kind: problem.Internal, Detail: "claim", Err: errCause}
 	if got, want := err.Error(), "claim: "+errCause.Error(); got != want {
 		t.Errorf("Error = %q, want %q", got, want)

@@ -60,8 +60,8 @@ func TestFieldIsNotConfusedWithOneThatBeginsLikeIt(t *testing.T) {
 
 func TestFaultsOfTheSchemaHideRulesAcrossFields(t *testing.T) {
 	var v problem.Violations
-	v.Add(problem.Malformed, "/gpu", "exactly one of gpu and cpu must be set")
-	v.Add(problem.Malformed, "/mounts", "only one kind of mount")
+	v.Add(problem.BadRequest, "/gpu", "exactly one of gpu and cpu must be set")
+	v.Add(problem.BadRequest, "/mounts", "only one kind of mount")
 	rules := problem.Of(v.Err(order))
 	want := problem.Document{
 		Title: "Bad Request", Status: 400,
@@ -86,7 +86,7 @@ func TestFirstFaultOfAPlaceWins(t *testing.T) {
 	v.Add(problem.Invalid, "/gpu", "must be an object")
 	v.Add(problem.Invalid, "/gpu", "is required")
 	v.Add(problem.Invalid, "/gpu/id", "is required") // within a place that has one
-	v.Add(problem.Malformed, "/gpu/count", "too many")
+	v.Add(problem.BadRequest, "/gpu/count", "too many")
 	if diff := cmp.Diff([]string{"/gpu: must be an object"}, problem.Of(v.Err(order)).Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
@@ -104,7 +104,7 @@ func TestFaultOfTheWholeBodyHidesNoField(t *testing.T) {
 
 func TestErrLeavesTheViolationsAsTheyWere(t *testing.T) {
 	var v problem.Violations
-	v.Add(problem.Malformed, "/ports", "b")
+	v.Add(problem.BadRequest, "/ports", "b")
 	v.Add(problem.Invalid, "/image", "a")
 	first := problem.Of(v.Err(order))
 	v.Add(problem.Invalid, "/name", "c")
@@ -155,9 +155,9 @@ func TestOneFaultAPlaceWhateverIsAdded(t *testing.T) {
 func TestFaultsBeyondTheListedOnesAreOnlyMentioned(t *testing.T) {
 	var v problem.Violations
 	for i := range 200_000 {
-		v.Add(problem.Malformed, fmt.Sprintf("/a/%d", i), "bad")
+		v.Add(problem.BadRequest, fmt.Sprintf("/a/%d", i), "bad")
 	}
-	if got := problem.KindOf(v.Err(nil)); got != problem.Malformed {
+	if got := problem.KindOf(v.Err(nil)); got != problem.BadRequest {
 		t.Errorf("kind = %d, want Malformed", got)
 	}
 	v.Add(problem.Invalid, "/late", "decides")
@@ -168,16 +168,16 @@ func TestFaultsBeyondTheListedOnesAreOnlyMentioned(t *testing.T) {
 	for i := range 200_000 {
 		v.Add(problem.Invalid, fmt.Sprintf("/b/%d", i), "bad")
 	}
-	if n := len(problem.Of(v.Err(nil)).Errors); n > problem.Listed+1 {
-		t.Errorf("%d errors are listed, want at most %d", n, problem.Listed+1)
+	if n := len(problem.Of(v.Err(nil)).Errors); n > problem.MaxViolations+1 {
+		t.Errorf("%d errors are listed, want at most %d", n, problem.MaxViolations+1)
 	}
 }
 
-func TestWhatTheClientSentIsToldInItsBeginningOnly(t *testing.T) {
+func TestLongTextsOfTheClientAreTruncated(t *testing.T) {
 	var v problem.Violations
 	long := strings.Repeat("ü", 100_000)
-	v.Add(problem.Malformed, "/flavor", "unknown flavor %q", long)
-	v.Add(problem.Malformed, "/"+long, "unknown property")
+	v.Add(problem.BadRequest, "/flavor", "unknown flavor %q", long)
+	v.Add(problem.BadRequest, "/"+long, "unknown property")
 	got := problem.Of(v.Err(nil))
 	if len(got.Errors) != 2 || !strings.HasPrefix(got.Errors[0], `/flavor: unknown flavor "ü`) || !strings.HasSuffix(got.Errors[1], "ü...: unknown property") {
 		t.Errorf("errors = %.200q, want each with its place and what is wrong", got.Errors)

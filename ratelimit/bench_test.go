@@ -9,14 +9,14 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
-func BenchmarkEnter(b *testing.B) {
+func BenchmarkAcquire(b *testing.B) {
 	r := ratelimit.NewRates(0)
-	c := caller(ratelimit.Run)
+	c := keyFor(ratelimit.Run)
 	now := start
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(pace)
-		pass, d := r.Enter(now, c, 0)
+		pass, d := r.Acquire(now, c, 0)
 		if !d.OK {
 			b.Fatal(d.Detail)
 		}
@@ -27,18 +27,18 @@ func BenchmarkEnter(b *testing.B) {
 // pace is slow enough for every request of a limited operation to pass.
 const pace = 11 * time.Millisecond
 
-func BenchmarkEnterManyCallers(b *testing.B) {
+func BenchmarkAcquireManyKeys(b *testing.B) {
 	r := ratelimit.NewRates(0)
-	callers := make([]ratelimit.Caller, 10_000)
+	callers := make([]ratelimit.Key, 10_000)
 	for i := range callers {
-		callers[i] = ratelimit.Caller{User: fmt.Sprint("user-", i), Endpoint: "echo", Operation: ratelimit.Status}
+		callers[i] = ratelimit.Key{User: fmt.Sprint("user-", i), Endpoint: "echo", Operation: ratelimit.Status}
 	}
 	b.ReportAllocs()
 	var at atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			n := at.Add(1)
-			pass, _ := r.Enter(start.Add(time.Duration(n)*time.Microsecond), callers[n%int64(len(callers))], 0)
+			pass, _ := r.Acquire(start.Add(time.Duration(n)*time.Microsecond), callers[n%int64(len(callers))], 0)
 			pass.Release()
 		}
 	})

@@ -8,31 +8,31 @@ import (
 
 // A Decision is the answer to one request.
 type Decision struct {
-	// OK is whether the request may go on. Only then it was charged.
+	// OK reports whether the request may proceed. Only then was it counted.
 	OK bool
-	// Exceeded names the window or the operation whose limit was reached, and of several
-	// the one that frees last. Empty when OK.
+	// Exceeded is the name of the window or operation whose limit was reached. If several were
+	// reached, it is the one that allows requests again last. Empty when OK.
 	Exceeded string
-	// Detail says it in a sentence for the caller. Empty when OK.
+	// Detail is a sentence for the user. Empty when OK.
 	Detail string
-	// RetryAfter is in how many seconds to come again, at least 1: no request before then
-	// can pass by the limits known now. 0 when OK.
+	// RetryAfter is the number of seconds to wait, at least 1. No request can pass earlier by
+	// the limits known now. 0 when OK.
 	RetryAfter int
-	// States are the limits that applied, shortest window first. Rates leaves them out
-	// when OK.
+	// States are the limits that applied, shortest window first. Rates sets them only for a
+	// refused request.
 	States []State
 }
 
-// A State is how much of one limit is left.
+// A State says how much of one limit is left.
 type State struct {
 	Name      string // letters, digits and hyphens
 	Quota     int    // requests per window
 	Window    time.Duration
-	Remaining int // requests that would pass now
-	Reset     int // seconds until the window ends, or until more may pass
+	Remaining int // requests left of Quota; not 0 if the concurrency limit refused the request
+	Reset     int // seconds until the window ends, or until another request may pass
 }
 
-// RateLimit is the header of this name, a structured-field list:
+// RateLimit returns the value of the header RateLimit, a structured-field list:
 //
 //	"minute";r=0;t=12, "hour";r=2800;t=1812, "day";r=49500;t=45012
 func (d Decision) RateLimit() string {
@@ -41,7 +41,7 @@ func (d Decision) RateLimit() string {
 	})
 }
 
-// RateLimitPolicy is the header RateLimit-Policy, a structured-field list:
+// RateLimitPolicy returns the value of the header RateLimit-Policy, a structured-field list:
 //
 //	"minute";q=60;w=60, "hour";q=3000;w=3600, "day";q=50000;w=86400
 func (d Decision) RateLimitPolicy() string {
@@ -68,7 +68,7 @@ func list(states []State, params func(State) (k1 string, v1 int, k2 string, v2 i
 	return b.String()
 }
 
-// seconds rounds up: a caller that comes after as many is never too early.
+// seconds rounds up, so that a caller that waits as long is never too early.
 func seconds(d time.Duration) int {
 	return int((d + time.Second - 1) / time.Second)
 }

@@ -2,11 +2,11 @@ package ratelimit
 
 import "time"
 
-// An Operation is one that section 8.3 of the interface limits. The zero value is any
-// other: it has no limit.
+// An Operation is an operation with a limit (docs/interface.md 8.3). The
+// zero value is any other operation, which has no limit.
 type Operation uint8
 
-// The operations of the jobs API that have limits. Waiting for a status counts as Status.
+// The operations of the jobs API that have limits. A wait for a status counts as Status.
 const (
 	Unlimited Operation = iota
 	RunSync
@@ -17,13 +17,13 @@ const (
 	PurgeQueue
 	OpenAI
 	Requests
-	operations // how many there are
+	operations // number of operations
 )
 
-// Period is the time over which a bucket is refilled.
+// Period is the time in which an empty bucket fills.
 const Period = 10 * time.Second
 
-// A Limit is a row of the table of section 8.3.
+// A Limit is the limit of one operation.
 type Limit struct {
 	Operation  Operation
 	Name       string // in the headers
@@ -42,13 +42,13 @@ var limits = [operations]Limit{
 	Requests:   {Requests, "requests", 10, 2},
 }
 
-// Limits is the table of section 8.3, one row for each limited operation.
+// Limits returns the limits of docs/interface.md 8.3, one for each limited operation.
 func Limits() []Limit {
 	rows := limits
 	return rows[Unlimited+1:]
 }
 
-// String is the name of o as headers have it.
+// String returns the name of o in headers.
 func (o Operation) String() string {
 	if o == Unlimited || o >= operations {
 		return "unlimited"

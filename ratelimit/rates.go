@@ -9,89 +9,85 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates limits the requests of each user to each endpoint and operation (section 8.3;
-// decisions, row 33): a bucket of N requests, full at first and refilled evenly over
-// [Period], and a number of requests in flight.
+// Rates limits the requests of each user to each endpoint and operation
+// (docs/interface.md 8.3). Each has a token bucket, which is full at first and refills evenly over
+// [Period], and a limit of requests in flight.
 //
-// It is safe for concurrent use. A caller is forgotten when nothing of it is in flight
-// and its bucket is full again.
+// Rates is safe for concurrent use. It forgets a key when no request of it is in flight and
+// its bucket is full again.
 type Rates struct {
 	perWorker int
-	callers   *table[Caller, caller]
+	limiters  *table[Key, limiter]
 }
 
-// A Caller is what a limit applies to.
-type Caller struct {
+// A Key identifies a limit.
+type Key struct {
 	User      string
 	Endpoint  string
 	Operation Operation
 }
 
-type caller struct {
+type limiter struct {
 	bucket   *rate.Limiter
-	size     int // of the bucket
+	size     int // size of the bucket
 	last     time.Time
 	inFlight atomic.Int32
 }
 
-// NewRates returns the limits of [Limits]. perWorker is how many requests per [Period]
-// each running worker of an endpoint is good for; where workers x perWorker is more than
-// the requests of the table, it is the limit instead. Concurrency stays as it is.
+// NewRates returns Rates with the limits of [Limits]. perWorker is the number of requests per
+// [Period] for each running worker of an endpoint. If workers x perWorker exceeds the
+// requests of the table, it replaces them. The concurrency limits do not change.
 func NewRates(perWorker int) *Rates {
-	return &Rates{perWorker: perWorker, callers: newTable[Caller](Period, (*caller).idle)}
+	return &Rates{perWorker: perWorker, limiters: newTable[Key](Period, (*limiter).idle)}
 }
 
-// A Pass is a request in flight.
-type Pass struct {
-	of       *caller
+// A Permit is a request in flight.
+type Permit struct {
+	limiter  *limiter
 	released atomic.Bool
 }
 
-// Release ends the request. It counts once, however often it is called; a nil Pass is
-// fine.
-func (p *Pass) Release() {
-	if p != nil && p.of != nil && !p.released.Swap(true) {
-		p.of.inFlight.Add(-1)
+// Release ends the request. It may be called more than once, and on a nil Permit.
+func (p *Permit) Release() {
+	if p != nil && p.limiter != nil && !p.released.Swap(true) {
+		p.limiter.inFlight.Add(-1)
 	}
 }
 
-// Enter admits a request to an endpoint with so many running workers. The Pass must be
-// released when the request has been answered; it is nil when the Decision is not OK,
-// and then nothing was charged.
-func (r *Rates) Enter(now time.Time, c Caller, workers int) (*Pass, Decision) {
+// Acquire admits a request to an endpoint with the given number of running workers. The
+// caller must release the Permit when the request has been answered. The Permit is nil if the
+// Decision is not OK; the request is then not counted.
+func (r *Rates) Acquire(now time.Time, c Key, workers int) (*Permit, Decision) {
 	if c.Operation == Unlimited || c.Operation >= operations {
-		return &Pass{}, Decision{OK: true}
+		return &Permit{}, Decision{OK: true}
 	}
 	limit := limits[c.Operation]
 	size := max(limit.Requests, r.perWorker*workers)
-	var (
-		of   *caller
-		wait time.Duration
-		busy bool
-	)
-	r.callers.with(now, c, func(v *caller) {
-		if busy = v.busy(limit.Concurrent); busy {
-			return
-		}
-		if wait = v.take(now, size); wait == 0 {
+	var pass *Permit
+	d := Decision{OK: true}
+	r.limiters.with(now, c, func(v *limiter) {
+		now = v.refill(now, size)
+		switch {
+		case v.atConcurrencyLimit(limit.Concurrent):
+			d = busy(limit, size, int(v.bucket.TokensAt(now)))
+		case !v.bucket.AllowN(now, 1):
+			d = empty(limit, size, v.wait(now))
+		default:
 			v.inFlight.Add(1)
-			of = v
+			pass = &Permit{limiter: v}
 		}
 	})
-	if of != nil {
-		return &Pass{of: of}, Decision{OK: true}
-	}
-	return nil, refusal(limit, size, busy, wait)
+	return pass, d
 }
 
-func (v *caller) busy(concurrent int) bool {
+func (v *limiter) atConcurrencyLimit(concurrent int) bool {
 	return concurrent > 0 && int(v.inFlight.Load()) >= concurrent
 }
 
-// take takes one request out of a bucket of size, or says how long there will be none.
-func (v *caller) take(now time.Time, size int) (wait time.Duration) {
-	// Callers read the clock before they come here, so they come out of order; a Limiter
-	// that is moved back refills the same time twice.
+// refill sets the size of the bucket and adds what it has gained by now. It returns the time
+// of the bucket, which never goes back: callers read the clock before the lock and arrive out
+// of order, and a rate.Limiter whose time goes back would refill the same time twice.
+func (v *limiter) refill(now time.Time, size int) time.Time {
 	if now.Before(v.last) {
 		now = v.last
 	}
@@ -105,25 +101,33 @@ func (v *caller) take(now time.Time, size int) (wait time.Duration) {
 		v.bucket.SetBurstAt(now, size)
 	}
 	v.size = size
-	if v.bucket.AllowN(now, 1) {
-		return 0
-	}
-	missing := 1 - v.bucket.TokensAt(now)
-	return max(1, time.Duration(math.Ceil(missing/float64(perSecond)*float64(time.Second))))
+	return now
 }
 
-func (v *caller) idle(now time.Time) bool {
+// wait returns how long the bucket stays empty.
+func (v *limiter) wait(now time.Time) time.Duration {
+	missing := 1 - v.bucket.TokensAt(now)
+	return time.Duration(math.Ceil(missing / float64(v.bucket.Limit()) * float64(time.Second)))
+}
+
+func (v *limiter) idle(now time.Time) bool {
 	return v.inFlight.Load() == 0 && now.Sub(v.last) >= Period
 }
 
-func refusal(l Limit, size int, busy bool, wait time.Duration) Decision {
-	d := Decision{Exceeded: l.Name, RetryAfter: max(1, seconds(wait))}
-	if busy {
-		// When one of them ends is not known: a second is as good as any.
-		d.Detail = fmt.Sprintf("concurrency limit exceeded for %s: %d requests at once", l.Name, l.Concurrent)
-	} else {
-		d.Detail = fmt.Sprintf("rate limit exceeded for %s: %d requests per %d s", l.Name, size, seconds(Period))
-	}
-	d.States = []State{{Name: l.Name, Quota: size, Window: Period, Reset: d.RetryAfter}}
-	return d
+// busy refuses a request because too many are in flight. The bucket is not empty, and
+// Remaining says so. It is unknown when a request in flight ends, so a second is a guess.
+func busy(l Limit, size, left int) Decision {
+	detail := fmt.Sprintf("concurrency limit exceeded for %s: %d requests at once", l.Name, l.Concurrent)
+	return rejection(l, detail, 1, State{Quota: size, Remaining: left})
+}
+
+// empty refuses a request because the bucket is empty for the time wait.
+func empty(l Limit, size int, wait time.Duration) Decision {
+	detail := fmt.Sprintf("rate limit exceeded for %s: %d requests per %d s", l.Name, size, seconds(Period))
+	return rejection(l, detail, max(1, seconds(wait)), State{Quota: size})
+}
+
+func rejection(l Limit, detail string, after int, s State) Decision {
+	s.Name, s.Window, s.Reset = l.Name, Period, after
+	return Decision{Exceeded: l.Name, Detail: detail, RetryAfter: after, States: []State{s}}
 }

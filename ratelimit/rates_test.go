@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -39,18 +38,18 @@ func TestLimitsAreTheTableOfTheInterface(t *testing.T) {
 func TestEveryOperationPassesItsLimitAtOnceAndNotOneMore(t *testing.T) {
 	for _, l := range ratelimit.Limits() {
 		r := ratelimit.NewRates(0)
-		c := caller(l.Operation)
+		c := keyFor(l.Operation)
 		for i := range l.Requests {
-			pass, d := r.Enter(start, c, 0)
+			pass, d := r.Acquire(start, c, 0)
 			if !d.OK {
 				t.Fatalf("%s: request %d of %d: %s", l.Name, i+1, l.Requests, d.Detail)
 			}
 			pass.Release()
 		}
-		if _, d := r.Enter(start, c, 0); d.OK {
+		if _, d := r.Acquire(start, c, 0); d.OK {
 			t.Errorf("%s: request %d passed", l.Name, l.Requests+1)
 		}
-		if _, d := r.Enter(start.Add(ratelimit.Period), c, 0); !d.OK {
+		if _, d := r.Acquire(start.Add(ratelimit.Period), c, 0); !d.OK {
 			t.Errorf("%s: refused after %v: %s", l.Name, ratelimit.Period, d.Detail)
 		}
 	}
@@ -58,7 +57,7 @@ func TestEveryOperationPassesItsLimitAtOnceAndNotOneMore(t *testing.T) {
 
 func TestRefusalHasTheHeadersOfItsOperation(t *testing.T) {
 	r := ratelimit.NewRates(0)
-	d := exhaust(r, caller(ratelimit.Run), 0)
+	d := exhaust(r, keyFor(ratelimit.Run), 0)
 	if got, want := d.RateLimit(), `"run";r=0;t=1`; got != want {
 		t.Errorf("RateLimit = %s, want %s", got, want)
 	}
@@ -73,15 +72,15 @@ func TestRefusalHasTheHeadersOfItsOperation(t *testing.T) {
 
 func TestSlowBucketSaysHowLongToWait(t *testing.T) {
 	r := ratelimit.NewRates(0)
-	c := caller(ratelimit.PurgeQueue)
+	c := keyFor(ratelimit.PurgeQueue)
 	d := exhaust(r, c, 0)
 	if d.RetryAfter != 5 || d.RateLimit() != `"purge-queue";r=0;t=5` {
 		t.Errorf("two in 10 s, both used: retry after %d, %s; want 5 s, when one is back", d.RetryAfter, d.RateLimit())
 	}
-	if _, d := r.Enter(start.Add(4*time.Second), c, 0); d.OK || d.RetryAfter != 1 {
+	if _, d := r.Acquire(start.Add(4*time.Second), c, 0); d.OK || d.RetryAfter != 1 {
 		t.Errorf("a second before: OK %v, retry after %d", d.OK, d.RetryAfter)
 	}
-	if _, d := r.Enter(start.Add(5*time.Second), c, 0); !d.OK {
+	if _, d := r.Acquire(start.Add(5*time.Second), c, 0); !d.OK {
 		t.Errorf("after the wait: %s", d.Detail)
 	}
 }
@@ -91,7 +90,7 @@ func TestLimitIsTheHigherOfTheTableAndTheWorkers(t *testing.T) {
 		{0, 1000, 1000}, {100, 0, 1000}, {100, 10, 1000}, {100, 11, 1100}, {300, 4, 1200},
 	} {
 		r := ratelimit.NewRates(row.perWorker)
-		d := exhaust(r, caller(ratelimit.Run), row.workers)
+		d := exhaust(r, keyFor(ratelimit.Run), row.workers)
 		if got := d.States[0].Quota; got != row.want {
 			t.Errorf("%d workers of %d requests: limit %d, want %d", row.workers, row.perWorker, got, row.want)
 		}
@@ -100,7 +99,7 @@ func TestLimitIsTheHigherOfTheTableAndTheWorkers(t *testing.T) {
 
 func TestLimitFollowsTheWorkers(t *testing.T) {
 	r := ratelimit.NewRates(100)
-	c := caller(ratelimit.Run)
+	c := keyFor(ratelimit.Run)
 	exhaust(r, c, 0)
 	after := func(d time.Duration, workers int) int { return count(r, start.Add(d), c, workers) }
 	if n := after(5*time.Second, 20); n != 500 {
@@ -116,17 +115,17 @@ func TestLimitFollowsTheWorkers(t *testing.T) {
 
 func TestUsersEndpointsAndOperationsHaveLimitsOfTheirOwn(t *testing.T) {
 	r := ratelimit.NewRates(0)
-	base := ratelimit.Caller{User: "u", Endpoint: "e", Operation: ratelimit.PurgeQueue}
+	base := ratelimit.Key{User: "u", Endpoint: "e", Operation: ratelimit.PurgeQueue}
 	exhaust(r, base, 0)
-	for _, change := range []func(*ratelimit.Caller){
-		func(c *ratelimit.Caller) { c.User = "v" },
-		func(c *ratelimit.Caller) { c.Endpoint = "f" },
-		func(c *ratelimit.Caller) { c.Operation = ratelimit.Requests },
-		func(c *ratelimit.Caller) { c.User, c.Endpoint = "ue", "" },
+	for _, change := range []func(*ratelimit.Key){
+		func(c *ratelimit.Key) { c.User = "v" },
+		func(c *ratelimit.Key) { c.Endpoint = "f" },
+		func(c *ratelimit.Key) { c.Operation = ratelimit.Requests },
+		func(c *ratelimit.Key) { c.User, c.Endpoint = "ue", "" },
 	} {
 		c := base
 		change(&c)
-		if _, d := r.Enter(start, c, 0); !d.OK {
+		if _, d := r.Acquire(start, c, 0); !d.OK {
 			t.Errorf("%+v is limited by what %+v used: %s", c, base, d.Detail)
 		}
 	}
@@ -136,7 +135,7 @@ func TestOperationsOutsideTheTableHaveNoLimit(t *testing.T) {
 	r := ratelimit.NewRates(0)
 	for _, o := range []ratelimit.Operation{ratelimit.Unlimited, 255} {
 		for range 5000 {
-			pass, d := r.Enter(start, caller(o), 0)
+			pass, d := r.Acquire(start, keyFor(o), 0)
 			if !d.OK {
 				t.Fatalf("%v: %s", o, d.Detail)
 			}
@@ -147,40 +146,40 @@ func TestOperationsOutsideTheTableHaveNoLimit(t *testing.T) {
 
 func TestNoMoreThanTheConcurrencyIsInFlight(t *testing.T) {
 	r := ratelimit.NewRates(1_000_000) // so that only concurrency limits
-	c := caller(ratelimit.Cancel)
-	var passes []*ratelimit.Pass
+	c := keyFor(ratelimit.Cancel)
+	var passes []*ratelimit.Permit
 	for range 20 {
-		p, d := r.Enter(start, c, 1)
+		p, d := r.Acquire(start, c, 1)
 		if !d.OK {
 			t.Fatal(d.Detail)
 		}
 		passes = append(passes, p)
 	}
-	p, d := r.Enter(start, c, 1)
+	p, d := r.Acquire(start, c, 1)
 	want := ratelimit.Decision{
 		Exceeded: "cancel", RetryAfter: 1, Detail: "concurrency limit exceeded for cancel: 20 requests at once",
-		States: []ratelimit.State{{Name: "cancel", Quota: 1_000_000, Window: ratelimit.Period, Reset: 1}},
+		States: []ratelimit.State{{Name: "cancel", Quota: 1_000_000, Window: ratelimit.Period, Remaining: 999_980, Reset: 1}},
 	}
 	if diff := cmp.Diff(want, d); p != nil || diff != "" {
 		t.Errorf("request 21 at once: pass %v (-want +got):\n%s", p, diff)
 	}
 	passes[0].Release()
 	passes[0].Release() // counts once
-	if _, d := r.Enter(start, c, 1); !d.OK {
+	if _, d := r.Acquire(start, c, 1); !d.OK {
 		t.Errorf("after one was released: %s", d.Detail)
 	}
-	if _, d := r.Enter(start, c, 1); d.OK {
+	if _, d := r.Acquire(start, c, 1); d.OK {
 		t.Error("releasing one request twice made room for two")
 	}
 }
 
 func TestRequestRefusedForConcurrencyIsNotChargedToTheBucket(t *testing.T) {
 	r := ratelimit.NewRates(0)
-	c := caller(ratelimit.Requests) // 10 in 10 s, 2 at once
-	a, _ := r.Enter(start, c, 0)
-	b, _ := r.Enter(start, c, 0)
+	c := keyFor(ratelimit.Requests) // 10 in 10 s, 2 at once
+	a, _ := r.Acquire(start, c, 0)
+	b, _ := r.Acquire(start, c, 0)
 	for range 50 {
-		if _, d := r.Enter(start, c, 0); d.OK {
+		if _, d := r.Acquire(start, c, 0); d.OK {
 			t.Fatal("three at once passed a limit of two")
 		}
 	}
@@ -191,8 +190,8 @@ func TestRequestRefusedForConcurrencyIsNotChargedToTheBucket(t *testing.T) {
 	}
 }
 
-func TestNilPassCanBeReleased(*testing.T) {
-	var p *ratelimit.Pass
+func TestNilPermitCanBeReleased(*testing.T) {
+	var p *ratelimit.Permit
 	p.Release()
 }
 
@@ -202,7 +201,7 @@ func TestBucketNeverPassesMoreThanItsSizeAndTheRefill(t *testing.T) {
 			{Operation: ratelimit.PurgeQueue, Requests: 2}, {Operation: ratelimit.Requests, Requests: 10},
 		}).Draw(t, "limit")
 		r := ratelimit.NewRates(0)
-		c := caller(l.Operation)
+		c := keyFor(l.Operation)
 		now, latest := start, time.Time{} // latest is the time of the bucket
 		var passed []time.Time
 		for range rapid.IntRange(1, 200).Draw(t, "requests") {
@@ -211,7 +210,7 @@ func TestBucketNeverPassesMoreThanItsSizeAndTheRefill(t *testing.T) {
 			if now.After(latest) {
 				latest = now
 			}
-			pass, d := r.Enter(now, c, 0)
+			pass, d := r.Acquire(now, c, 0)
 			if !d.OK {
 				continue
 			}
@@ -234,14 +233,14 @@ func TestRequestPassesWhenTheRefusalSaid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := ratelimit.NewRates(rapid.IntRange(0, 3).Draw(t, "per worker"))
 		workers := rapid.IntRange(0, 9).Draw(t, "workers")
-		c := caller(rapid.SampledFrom([]ratelimit.Operation{ratelimit.PurgeQueue, ratelimit.Requests}).Draw(t, "operation"))
+		c := keyFor(rapid.SampledFrom([]ratelimit.Operation{ratelimit.PurgeQueue, ratelimit.Requests}).Draw(t, "operation"))
 		now := start
 		for range 20 {
-			pass, d := r.Enter(now, c, workers)
+			pass, d := r.Acquire(now, c, workers)
 			pass.Release()
 			if !d.OK {
 				now = now.Add(time.Duration(d.RetryAfter) * time.Second)
-				if pass, d = r.Enter(now, c, workers); !d.OK {
+				if pass, d = r.Acquire(now, c, workers); !d.OK {
 					t.Fatalf("refused after the wait it was told: %+v", d)
 				}
 				pass.Release()
@@ -258,7 +257,7 @@ func TestGateIsOpenExactlyWhileThereIsRoom(t *testing.T) {
 			{Operation: ratelimit.Requests, Concurrent: 2}, {Operation: ratelimit.Cancel, Concurrent: 20},
 		}).Draw(t, "limit")
 		now := start
-		var held, released []*ratelimit.Pass
+		var held, released []*ratelimit.Permit
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, int(20*time.Second)).Draw(t, "step"))) // some forget idle callers
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
@@ -270,7 +269,7 @@ func TestGateIsOpenExactlyWhileThereIsRoom(t *testing.T) {
 			case what == 1 && len(released) > 0:
 				released[rapid.IntRange(0, len(released)-1).Draw(t, "again")].Release()
 			default:
-				pass, d := r.Enter(now, caller(l.Operation), 1)
+				pass, d := r.Acquire(now, keyFor(l.Operation), 1)
 				if d.OK != (len(held) < l.Concurrent) {
 					t.Fatalf("with %d of %d in flight: OK = %v (%s)", len(held), l.Concurrent, d.OK, d.Detail)
 				}
@@ -284,13 +283,13 @@ func TestGateIsOpenExactlyWhileThereIsRoom(t *testing.T) {
 
 func TestConcurrencyIsExactUnderContention(t *testing.T) {
 	r := ratelimit.NewRates(1_000_000_000)
-	c := caller(ratelimit.Cancel)
+	c := keyFor(ratelimit.Cancel)
 	var inFlight, most, passed atomic.Int64
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
 			for range 300 {
-				pass, d := r.Enter(start, c, 1)
+				pass, d := r.Acquire(start, c, 1)
 				if !d.OK {
 					continue
 				}
@@ -314,7 +313,7 @@ func TestConcurrencyIsExactUnderContention(t *testing.T) {
 	}
 	var held int
 	for {
-		if _, d := r.Enter(start, c, 1); !d.OK {
+		if _, d := r.Acquire(start, c, 1); !d.OK {
 			break
 		}
 		held++
@@ -324,29 +323,14 @@ func TestConcurrencyIsExactUnderContention(t *testing.T) {
 	}
 }
 
-func ExampleRates() {
-	r := ratelimit.NewRates(0)
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	purge := ratelimit.Caller{User: "alice", Endpoint: "echo", Operation: ratelimit.PurgeQueue}
-	for range 3 {
-		pass, d := r.Enter(now, purge, 0)
-		fmt.Printf("%v, come again in %d s\n", d.OK, d.RetryAfter)
-		pass.Release() // when it has been answered
-	}
-	// Output:
-	// true, come again in 0 s
-	// true, come again in 0 s
-	// false, come again in 5 s
-}
-
-func caller(o ratelimit.Operation) ratelimit.Caller {
-	return ratelimit.Caller{User: "u", Endpoint: "e", Operation: o}
+func keyFor(o ratelimit.Operation) ratelimit.Key {
+	return ratelimit.Key{User: "u", Endpoint: "e", Operation: o}
 }
 
 // count is how many requests pass at now, one after another.
-func count(r *ratelimit.Rates, now time.Time, c ratelimit.Caller, workers int) (n int) {
+func count(r *ratelimit.Rates, now time.Time, c ratelimit.Key, workers int) (n int) {
 	for {
-		pass, d := r.Enter(now, c, workers)
+		pass, d := r.Acquire(now, c, workers)
 		if !d.OK {
 			return n
 		}
@@ -356,8 +340,8 @@ func count(r *ratelimit.Rates, now time.Time, c ratelimit.Caller, workers int) (
 }
 
 // exhaust uses the bucket up at start and returns the refusal.
-func exhaust(r *ratelimit.Rates, c ratelimit.Caller, workers int) ratelimit.Decision {
+func exhaust(r *ratelimit.Rates, c ratelimit.Key, workers int) ratelimit.Decision {
 	count(r, start, c, workers)
-	_, d := r.Enter(start, c, workers)
+	_, d := r.Acquire(start, c, workers)
 	return d
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A table holds one value for each key until it is idle. It is split into shards so
-// that requests of different callers do not wait for one another, and each shard forgets
-// its idle values at the first use after every, so nothing runs in the background.
+// A table has one value for each key until the value is idle. It is divided into shards, so
+// that requests of different callers rarely wait for one another. Each shard removes its idle
+// values at the first use after the period every, so nothing runs in the background.
 type table[K comparable, V any] struct {
 	seed   maphash.Seed
 	every  time.Duration
@@ -19,22 +19,22 @@ type table[K comparable, V any] struct {
 const shards = 64
 
 type shard[K comparable, V any] struct {
-	mu     sync.Mutex
-	values map[K]*V
-	swept  time.Time
+	mu        sync.Mutex
+	values    map[K]*V
+	lastSweep time.Time
 }
 
 func newTable[K comparable, V any](every time.Duration, idle func(*V, time.Time) bool) *table[K, V] {
 	return &table[K, V]{seed: maphash.MakeSeed(), every: every, idle: idle}
 }
 
-// with calls f under the lock of k's shard with the value of k, a zero one if there was
-// none. f must be quick.
+// with calls f with the value of k, under the lock of its shard. The value is zero if there
+// was none. f must be quick.
 func (t *table[K, V]) with(now time.Time, k K, f func(*V)) {
 	s := &t.shards[maphash.Comparable(t.seed, k)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.swept) >= t.every {
+	if now.Sub(s.lastSweep) >= t.every {
 		s.sweep(now, t.idle)
 	}
 	v := s.values[k]
@@ -49,7 +49,7 @@ func (t *table[K, V]) with(now time.Time, k K, f func(*V)) {
 }
 
 func (s *shard[K, V]) sweep(now time.Time, idle func(*V, time.Time) bool) {
-	s.swept = now
+	s.lastSweep = now
 	for k, v := range s.values {
 		if idle(v, now) {
 			delete(s.values, k)
@@ -57,7 +57,7 @@ func (s *shard[K, V]) sweep(now time.Time, idle func(*V, time.Time) bool) {
 	}
 }
 
-// size is how many values are held.
+// size returns the number of values.
 func (t *table[K, V]) size() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]

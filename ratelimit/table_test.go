@@ -11,25 +11,25 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestIdleCallersAreForgottenAndThoseInFlightAreNot(t *testing.T) {
 	r := NewRates(0)
 	const callers = 20_000
-	var held *Pass
+	var held *Permit
 	for i := range callers {
-		p, _ := r.Enter(start, Caller{User: fmt.Sprint(i), Operation: Run}, 0)
+		p, _ := r.Acquire(start, Key{User: fmt.Sprint(i), Operation: Run}, 0)
 		if i == 0 {
 			held = p
 			continue
 		}
 		p.Release()
 	}
-	if n := r.callers.size(); n != callers {
+	if n := r.limiters.size(); n != callers {
 		t.Fatalf("%d callers are remembered, want all %d while their buckets refill", n, callers)
 	}
 	// Every shard is swept when it is used, so touch them all.
 	later := start.Add(2 * Period)
 	for i := range 4000 {
-		p, _ := r.Enter(later, Caller{User: "later", Endpoint: fmt.Sprint(i), Operation: Run}, 0)
+		p, _ := r.Acquire(later, Key{User: "later", Endpoint: fmt.Sprint(i), Operation: Run}, 0)
 		p.Release()
 	}
-	if n := r.callers.size(); n != 4001 {
+	if n := r.limiters.size(); n != 4001 {
 		t.Errorf("%d callers are remembered, want the 4000 recent ones and the one in flight", n)
 	}
 	held.Release()

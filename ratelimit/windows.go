@@ -2,7 +2,7 @@ package ratelimit
 
 import "time"
 
-// Quotas are requests of one user per window. A field that is not positive has its
+// Quotas are the requests of one user per window. A field that is not positive has its
 // default.
 type Quotas struct {
 	Minute int // default 600
@@ -10,12 +10,12 @@ type Quotas struct {
 	Day    int // default 200000
 }
 
-// Windows counts the requests of each user in a minute, an hour and a day (decisions,
-// row 23). A user's windows begin with the first request; one that has ended begins
-// anew with the next request that passes. All three are looked at before any is charged,
-// and a refused request is charged to none.
+// Windows counts the requests of each user in a minute, an hour and a day. A window of a user
+// begins with the first request, and begins again with the first request that passes after
+// its end. Take checks all windows first; a refused request is counted in none.
 //
-// It is safe for concurrent use. A user is remembered for a day after a window began.
+// Windows is safe for concurrent use. It forgets a user when all windows of the user have
+// ended.
 type Windows struct {
 	policies [3]policy
 	users    *table[string, counts]
@@ -32,7 +32,7 @@ type counts [3]struct {
 	n     int
 }
 
-// NewWindows returns windows of these quotas.
+// NewWindows returns Windows with these quotas.
 func NewWindows(q Quotas) *Windows {
 	w := &Windows{policies: [3]policy{
 		{"minute", orDefault(q.Minute, 600), time.Minute},
@@ -43,7 +43,7 @@ func NewWindows(q Quotas) *Windows {
 	return w
 }
 
-// Take charges one request of user, unless one of the windows is full.
+// Take counts one request of user, unless one of the windows is full.
 func (w *Windows) Take(now time.Time, user string) (d Decision) {
 	d.States = make([]State, len(w.policies))
 	w.users.with(now, user, func(c *counts) { w.take(now, c, &d) })
@@ -55,13 +55,13 @@ func (w *Windows) Take(now time.Time, user string) (d Decision) {
 
 func (w *Windows) take(now time.Time, c *counts, d *Decision) {
 	d.OK = true
-	fresh := *c // with the ended windows begun anew: kept only if the request passes
+	fresh := *c // with ended windows restarted; stored only if the request passes
 	for i, p := range w.policies {
 		f := &fresh[i]
 		if f.n == 0 || now.Sub(f.start) >= p.length {
 			f.start, f.n = now, 0
 		}
-		// A caller that read the clock before the one that began the window is in it too.
+		// A caller may have read the clock before the caller that began the window.
 		reset := seconds(p.length - max(now.Sub(f.start), 0))
 		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: p.quota - f.n, Reset: reset}
 		if f.n >= p.quota && reset >= d.RetryAfter {

@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,18 +239,4 @@ func TestRequestPassesAfterRetryAfterAndNotASecondSooner(t *testing.T) {
 			t.Fatalf("refused %d s later, as Retry-After said: %s", d.RetryAfter, late.Detail)
 		}
 	})
-}
-
-func ExampleWindows() {
-	w := ratelimit.NewWindows(ratelimit.Quotas{Minute: 2})
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for range 3 {
-		d := w.Take(now, "alice")
-		fmt.Println(d.OK, d.RetryAfter, d.RateLimit())
-		now = now.Add(10 * time.Second)
-	}
-	// Output:
-	// true 0 "minute";r=1;t=60, "hour";r=17999;t=3600, "day";r=199999;t=86400
-	// true 0 "minute";r=0;t=50, "hour";r=17998;t=3590, "day";r=199998;t=86390
-	// false 40 "minute";r=0;t=40, "hour";r=17998;t=3580, "day";r=199998;t=86380
 }

@@ -1,6 +1,7 @@
 package registries
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +16,11 @@ type Registry struct {
 	Owner   string // the user whose key made it
 	Name    string
 	Created time.Time
+}
+
+// Compare orders registries as lists do: by Created, and then by ID.
+func Compare(a, b Registry) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 }
 
 // A Credential logs in to a registry. It prints as [redacted]: convert its fields where
@@ -45,7 +51,7 @@ const redacted = "[redacted]"
 var (
 	ErrNotFound = problem.New(problem.NotFound, "registry not found")
 	ErrExists   = problem.New(problem.Conflict, "registry id is taken")
-	ErrInUse    = problem.New(problem.Malformed, "registry is in use by a pod")
+	ErrInUse    = problem.New(problem.BadRequest, "registry is in use by a pod")
 )
 
 // A CreateRequest is the body of a create. All three are required and not empty.
@@ -53,9 +59,9 @@ type CreateRequest struct {
 	Name     string
 	Username Secret
 	Password Secret
-	// Faults are those the decoder found; the rules add theirs, and the service reports
+	// Violations are those the decoder found; the rules add theirs, and the service reports
 	// all of them at once.
-	Faults problem.Violations
+	Violations problem.Violations
 }
 
 // Fields are the documented fields of a CreateRequest, in order.
@@ -68,8 +74,8 @@ func (r *CreateRequest) check() error {
 		{"/password", string(r.Password)},
 	} {
 		if f.value == "" {
-			r.Faults.Add(problem.Invalid, f.path, "must have at least 1 character")
+			r.Violations.Add(problem.Invalid, f.path, "must have at least 1 character")
 		}
 	}
-	return r.Faults.Err(Fields())
+	return r.Violations.Err(Fields())
 }

@@ -50,7 +50,7 @@ func New(store Store, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
-	s.o.Rand = id.Shared(s.o.Rand)
+	s.o.Rand = id.LockedReader(s.o.Rand)
 	return s
 }
 
@@ -61,7 +61,7 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Re
 		return Registry{}, err
 	}
 	made := Registry{Owner: owner, Name: r.Name, Created: s.o.Clock.Now().UTC()}
-	err := id.Claim(s.o.Rand, ErrExists, func(id string) error {
+	err := id.NewUnique(s.o.Rand, ErrExists, func(id string) error {
 		made.ID = id
 		return s.store.Create(ctx, made, Credential{Username: r.Username, Password: r.Password})
 	})

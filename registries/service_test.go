@@ -123,8 +123,8 @@ func (b repeat) Read(p []byte) (int, error) {
 func TestCreateReportsEveryFaultAtOnceInFieldOrder(t *testing.T) {
 	s := registries.New(memory.NewRegistries(), nil)
 	var r registries.CreateRequest
-	r.Faults.Add(problem.Invalid, "/colour", "unknown property")
-	r.Faults.Add(problem.Invalid, "/username", "must be a string")
+	r.Violations.Add(problem.Invalid, "/colour", "unknown property")
+	r.Violations.Add(problem.Invalid, "/username", "must be a string")
 	_, err := s.Create(t.Context(), "alice", r)
 	want := problem.Document{
 		Title: "Unprocessable Content", Status: 422, Detail: "Request validation failed.",

@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func TestCancelledJobThatWaitedNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
-		w := waiter(t.Context(), s, ref, time.Hour)
+		ref := submitEcho(t, s)
+		w := waitAsync(t.Context(), s, ref, time.Hour)
 		time.Sleep(3 * time.Second)
 		j, err := s.Cancel(t.Context(), "alice", ref)
 		if err != nil || j.Status != serverless.Cancelled || j.ID != ref.ID {
@@ -56,7 +57,7 @@ func TestCancelStopsTheWorkerAndDropsWhatItReportsLate(t *testing.T) {
 			time.Sleep(time.Second)
 			return []byte(`"late"`), nil
 		}, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		time.Sleep(time.Second)
 		begin := time.Now()
 		j, err := s.Cancel(t.Context(), "alice", ref)
@@ -75,7 +76,7 @@ func TestCancelStopsTheWorkerAndDropsWhatItReportsLate(t *testing.T) {
 
 func show(t *testing.T, s *serverless.Service, ref serverless.Ref) []byte {
 	t.Helper()
-	j := look(t, s, ref)
+	j := mustGet(t, s, ref)
 	return j.AppendJSON(nil, false)
 }
 
@@ -89,15 +90,15 @@ func TestCancelOfAnEndedJobChangesNothing(t *testing.T) {
 			return k.Input, nil
 		}, nil)
 		for _, in := range []string{`{}`, `{"fail":1}`} {
-			ref := order(t, s, withInput(in))
+			ref := submitEcho(t, s, withInput(in))
 			synctest.Wait()
-			before := look(t, s, ref)
+			before := mustGet(t, s, ref)
 			time.Sleep(time.Second)
 			j, err := s.Cancel(t.Context(), "alice", ref)
 			if err != nil || j.State != before.State {
 				t.Errorf("Cancel of a %v job = %v, %v", before.Status, j.Status, err)
 			}
-			if diff := cmp.Diff(before, look(t, s, ref)); diff != "" {
+			if diff := cmp.Diff(before, mustGet(t, s, ref)); diff != "" {
 				t.Errorf("job after the cancel (-before +after):\n%s", diff)
 			}
 		}
@@ -109,15 +110,15 @@ func TestRetryIsForJobsThatFailedOrTimedOut(t *testing.T) {
 		s := newService(t, nil)
 		refuse := func(ref serverless.Ref) {
 			t.Helper()
-			before := look(t, s, ref)
+			before := mustGet(t, s, ref)
 			if _, err := s.Retry(t.Context(), "alice", ref); !errors.Is(err, serverless.ErrStatus) {
 				t.Errorf("Retry of a %v job = %v, want ErrStatus", before.Status, err)
 			}
-			if diff := cmp.Diff(before, look(t, s, ref)); diff != "" {
+			if diff := cmp.Diff(before, mustGet(t, s, ref)); diff != "" {
 				t.Errorf("job after a refused retry (-before +after):\n%s", diff)
 			}
 		}
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		refuse(ref)
 		takeOne(t, s, "w")
 		refuse(ref)
@@ -125,7 +126,7 @@ func TestRetryIsForJobsThatFailedOrTimedOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuse(ref)
-		gone := order(t, s)
+		gone := submitEcho(t, s)
 		if _, err := s.Cancel(t.Context(), "alice", gone); err != nil {
 			t.Fatal(err)
 		}
@@ -148,9 +149,9 @@ func TestRetryStartsAnewUnderTheSameID(t *testing.T) {
 			}
 			return k.Input, nil
 		}, nil)
-		ref := order(t, s, withInput(`{"keep":"me"}`))
+		ref := submitEcho(t, s, withInput(`{"keep":"me"}`))
 		time.Sleep(10 * time.Minute)
-		before := look(t, s, ref)
+		before := mustGet(t, s, ref)
 		if before.Status != serverless.Failed || string(before.Output) != `"partial"` || before.Error != "first" {
 			t.Fatalf("first run: %v %s %q", before.Status, before.Output, before.Error)
 		}
@@ -177,12 +178,12 @@ func TestRetryStartsAnewUnderTheSameID(t *testing.T) {
 func TestRetriedJobGoesToTheEndOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		first := order(t, s)
+		first := submitEcho(t, s)
 		takeOne(t, s, "w")
-		if err := s.Report(t.Context(), serverless.Op{Ref: first, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no"}); err != nil {
+		if err := s.Report(t.Context(), queue.Op{Ref: first, Kind: queue.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no"}); err != nil {
 			t.Fatal(err)
 		}
-		second := order(t, s)
+		second := submitEcho(t, s)
 		if _, err := s.Retry(t.Context(), "alice", first); err != nil {
 			t.Fatal(err)
 		}
@@ -197,9 +198,9 @@ func TestRetriedJobGoesToTheEndOfTheQueue(t *testing.T) {
 func TestAnotherUsersJobIsNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
-		ctx, before := t.Context(), look(t, s, ref)
-		for _, who := range []string{"bob", "", serverless.Everyone, "Alice"} {
+		ref := submitEcho(t, s)
+		ctx, before := t.Context(), mustGet(t, s, ref)
+		for _, who := range []string{"bob", "", serverless.AllOwners, "Alice"} {
 			for name, call := range map[string]func() error{
 				"Get":        func() error { _, err := s.Get(ctx, who, ref); return err },
 				"Wait":       func() error { _, err := s.Wait(ctx, who, ref, time.Minute); return err },
@@ -225,7 +226,7 @@ func TestAnotherUsersJobIsNotFound(t *testing.T) {
 				t.Errorf("Purge by another user = %d, %v", n, err)
 			}
 		}
-		if diff := cmp.Diff(before, look(t, s, ref)); diff != "" {
+		if diff := cmp.Diff(before, mustGet(t, s, ref)); diff != "" {
 			t.Errorf("job after another user's calls (-before +after):\n%s", diff)
 		}
 		elsewhere := serverless.Ref{Endpoint: "other", ID: ref.ID}

@@ -8,16 +8,17 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// An overtaken queue lets something else happen before a user's change.
-type overtaken struct {
+// A racedQueue queue lets something else happen before a user's change.
+type racedQueue struct {
 	serverless.JobQueue
 	first func()
 }
 
-func (q *overtaken) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
-	if k := ops[0].Kind; k == serverless.OpSetTTL || k == serverless.OpCancel {
+func (q *racedQueue) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
+	if k := ops[0].Kind; k == queue.OpSetTTL || k == queue.OpCancel {
 		q.first()
 	}
 	return q.JobQueue.Apply(ctx, now, ops, res)
@@ -34,9 +35,9 @@ func TestAChangeThatTheEndOvertakesIsAnsweredWithTheResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := &overtaken{JobQueue: memory.NewJobs()}
+				q := &racedQueue{JobQueue: memory.NewJobs()}
 				s := serviceOn(t, q, nil)
-				ref := order(t, s)
+				ref := submitEcho(t, s)
 				takeOne(t, s, "worker")
 				q.first = func() {
 					if err := finish(t, s, ref, "worker", `{"made":1}`); err != nil {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// A chunk enters the queue as an item: a JSON object with the member output and whatever
-// else the worker said of it (metrics). That is how readers get it.
+// The queue stores a chunk as an item: a JSON object with the member output and the other
+// members that the worker sent with it (metrics). Readers get the item unchanged.
 
-// appendItem makes the item of a chunk.
+// appendItem returns the item of a chunk.
 func appendItem(chunk []byte) []byte {
 	b := make([]byte, 0, len(chunk)+len(`{"output":}`))
 	b = append(b, `{"output":`...)
@@ -17,10 +17,10 @@ func appendItem(chunk []byte) []byte {
 	return append(b, '}')
 }
 
-// splitItem makes several items of one whose output is a string and that is longer than
-// limit: each holds a piece of the string, cut between characters, so that a reader who
-// joins the outputs has what the worker sent, byte by byte. Other members stay with the
-// first piece. Any other item is left whole.
+// splitItem splits an item that is longer than limit and whose output is a string. Each piece
+// holds a part of the string, cut between characters, so that the joined outputs equal the
+// string that the worker sent. Other members stay in the first piece. Any other item is
+// returned whole.
 func splitItem(item []byte, limit int) [][]byte {
 	if len(item) <= limit {
 		return [][]byte{item}
@@ -31,7 +31,7 @@ func splitItem(item []byte, limit int) [][]byte {
 	}
 	var items [][]byte
 	for {
-		n := cut(text, limit-len(head)-len(tail)-len(`""`))
+		n := splitPoint(text, limit-len(head)-len(tail)-len(`""`))
 		b := make([]byte, 0, len(head)+len(tail)+n+len(`""`))
 		b = append(append(b, head...), '"')
 		b = append(append(b, text[:n]...), '"')
@@ -43,9 +43,9 @@ func splitItem(item []byte, limit int) [][]byte {
 	}
 }
 
-// findOutput finds the string that is the output of an item: text is what stands between
-// its quotes, head and tail what stands before and after them. ok is false if the item is
-// not an object or its output not a string.
+// findOutput finds the string output of an item. text is the part between its quotes, head
+// and tail are the parts before and after text. ok is false if the item is not an object or
+// its output is not a string.
 func findOutput(item []byte) (head, text, tail []byte, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(item))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -72,12 +72,13 @@ func findOutput(item []byte) (head, text, tail []byte, ok bool) {
 	return nil, nil, nil, false
 }
 
-// escapeMax is the longest character in a JSON string: two escaped surrogates.
+// escapeMax is the length of the longest character in a JSON string: two escaped surrogates.
 const escapeMax = len(`\ud83d\ude00`)
 
-// cut is the length of the longest piece at the beginning of the inside of a JSON string
-// that has at most limit bytes and ends between characters. limit is at least escapeMax.
-func cut(text []byte, limit int) int {
+// splitPoint returns the length of the longest prefix of text that has at most limit bytes
+// and ends between characters. text is the inside of a JSON string. limit is at least
+// escapeMax.
+func splitPoint(text []byte, limit int) int {
 	if len(text) <= limit {
 		return len(text)
 	}
@@ -91,7 +92,8 @@ func cut(text []byte, limit int) int {
 	}
 }
 
-// charLen is how many bytes the first character of the inside of a JSON string takes.
+// charLen returns the length in bytes of the first character of text, the inside of a JSON
+// string.
 func charLen(text []byte) int {
 	switch {
 	case text[0] != '\\':
@@ -105,8 +107,9 @@ func charLen(text []byte) int {
 	return len(`\u0000`)
 }
 
-// isSurrogate reports whether text begins with an escape whose first digit is d and whose
-// second lies between lo and hi: the high surrogates are d8 to db, the low ones dc to df.
+// isSurrogate reports whether text begins with a \u escape whose first hex digit is d and
+// whose second lies between lo and hi. The high surrogates are d8 to db, the low ones dc to
+// df.
 func isSurrogate(text []byte, d, lo, hi byte) bool {
 	if len(text) < len(`\ud83d`) || text[0] != '\\' || text[1] != 'u' {
 		return false

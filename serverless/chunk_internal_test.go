@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestItemWithinTheLimitIsLeftAlone(t *testing.T) {
+func TestItemWithinTheLimitIsNotSplit(t *testing.T) {
 	for _, item := range []string{`{"output":"abc"}`, `{"output":1}`, `[]`, ``} {
 		if diff := cmp.Diff([][]byte{[]byte(item)}, splitItem([]byte(item), 30)); diff != "" {
 			t.Errorf("splitItem(%s) (-want +got):\n%s", item, diff)
@@ -41,7 +41,7 @@ func TestLongStringIsSplitBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestValueThatIsNoStringIsLeftWhole(t *testing.T) {
+func TestOnlyStringsAreSplit(t *testing.T) {
 	for _, item := range []string{
 		`{"output":["0123456789","0123456789"]}`,
 		`{"output":{"output":"0123456789012345"}}`,

@@ -14,20 +14,21 @@ import (
 	"github.com/podyard/podyard/backend/fault"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A job whose input rots in the queue ends: who waits for it is told, its webhook is sent,
-// its owner reads why, and the worker that came for it has the next one.
+// A queued job whose input is damaged ends: waiting callers return, its webhook is sent, its
+// owner reads why, and the worker that asked for a job gets the next one.
 func TestADamagedJobFailsAndOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fault.Jobs(memory.NewJobs(), fault.NewPlan(1))
-		var sent journal
+		var sent lineLog
 		s := serviceOn(t, q, &serverless.Options{Sender: senderFunc(func(_ context.Context, d *serverless.Delivery) (int, error) {
 			sent.add(string(d.Job.AppendJSON(nil, true)))
 			return 200, nil
 		})})
-		bad := order(t, s, withInput(`{"n":1}`), withWebhook("https://example.com/hook"))
-		good := order(t, s, withInput(`{"n":2}`))
+		bad := submitEcho(t, s, withInput(`{"n":1}`), withWebhook("https://example.com/hook"))
+		good := submitEcho(t, s, withInput(`{"n":2}`))
 		waited := make(chan serverless.Job, 1)
 		go func() {
 			j, err := s.Wait(t.Context(), "alice", bad, time.Minute)
@@ -50,30 +51,30 @@ func TestADamagedJobFailsAndOthersGoOn(t *testing.T) {
 		if diff := cmp.Diff(want, sent.all()); diff != "" {
 			t.Errorf("webhooks (-want +got):\n%s", diff)
 		}
-		if _, err := s.Retry(t.Context(), "alice", bad); !errors.Is(err, serverless.ErrInputLost) {
+		if _, err := s.Retry(t.Context(), "alice", bad); !errors.Is(err, queue.ErrInputLost) {
 			t.Errorf("Retry = %v, want ErrInputLost", err)
 		}
 	})
 }
 
-// A rottenQueue cannot read what some jobs have put out.
-type rottenQueue struct {
+// A corruptQueue cannot read what some jobs have put out.
+type corruptQueue struct {
 	serverless.JobQueue
-	rotten map[serverless.Ref]bool
+	corrupt map[serverless.Ref]bool
 }
 
-func (q *rottenQueue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+func (q *corruptQueue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
 	j, err := q.JobQueue.Get(ctx, now, ref)
-	if err == nil && j.Output != nil && q.rotten[ref] {
+	if err == nil && j.Output != nil && q.corrupt[ref] {
 		j.Output, err = nil, serverless.ErrDamaged
 	}
 	return j, err
 }
 
-func (q *rottenQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+func (q *corruptQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
 	ds, err := q.JobQueue.Deliveries(ctx, now, until, limit)
 	for i := range ds {
-		if q.rotten[ds[i].Job.Ref] {
+		if q.corrupt[ds[i].Job.Ref] {
 			ds[i].Job.Output, ds[i].Fault = nil, "damaged"
 		}
 	}
@@ -82,17 +83,17 @@ func (q *rottenQueue) Deliveries(ctx context.Context, now, until serverless.Inst
 
 // A result that cannot be read is an error to who asks for it. What does not need it is
 // done all the same.
-func TestADamagedOutputIsInNobodysWay(t *testing.T) {
+func TestADamagedOutputDoesNotAffectOtherJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &rottenQueue{memory.NewJobs(), map[serverless.Ref]bool{}}
+		q := &corruptQueue{memory.NewJobs(), map[serverless.Ref]bool{}}
 		s := serviceOn(t, q, &serverless.Options{Sender: senderFunc(func(context.Context, *serverless.Delivery) (int, error) {
 			t.Error("a webhook was sent without the output")
 			return 200, nil
 		})})
-		ref := order(t, s, withWebhook("https://example.com/hook"))
+		ref := submitEcho(t, s, withWebhook("https://example.com/hook"))
 		takeOne(t, s, "w")
-		q.rotten[ref] = true
-		op := serverless.Op{Ref: ref, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no", Payload: []byte("1")}
+		q.corrupt[ref] = true
+		op := queue.Op{Ref: ref, Kind: queue.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no", Payload: []byte("1")}
 		if err := s.Report(t.Context(), op); err != nil {
 			t.Fatal(err)
 		}

@@ -3,53 +3,57 @@ package serverless
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// The schedule of a webhook (section 4.2): up to 2 more tries, 10 seconds apart.
+// The schedule of a webhook: up to WebhookTries attempts, WebhookDelay apart.
 const (
 	WebhookTries = 3
 	WebhookDelay = 10 * time.Second
 
-	// deliveryLease outlives any attempt: a sender gives up after 30 s.
+	// deliveryLease is longer than any attempt: a sender gives up after 30 s.
 	deliveryLease = time.Minute
-	// postponed is how long a delivery waits whose receiver has enough under way.
-	postponed = 2 * time.Second
+	// hostBusyDelay postpones a delivery whose receiver is at its limit.
+	hostBusyDelay = 2 * time.Second
 )
 
-// DeliveryID names the webhook of one run of a job; it is the same for every attempt.
-func DeliveryID(ref Ref, run uint32) string {
-	return fmt.Sprintf("msg_%s_%d", ref.ID, run)
+// A Sender sends webhooks. Send posts one delivery and returns the HTTP status of the answer.
+// It must not retry, and must return soon after ctx ends. The text of its error goes into the
+// delivery log and must hold no secret. Send is called concurrently.
+type Sender interface {
+	Send(ctx context.Context, d *Delivery) (status int, err error)
 }
 
-// A postman bounds what is on its way: in all, and to each receiver, so that a slow one
-// does not hold up the others.
-type postman struct {
+// A deliveryLimiter limits the deliveries in flight, in total and to each receiver, so that a
+// slow receiver does not delay the others.
+type deliveryLimiter struct {
 	mu      sync.Mutex
 	limit   int
 	total   int
 	perHost map[string]int
 }
 
-func (p *postman) init(limit int) {
+func (p *deliveryLimiter) init(limit int) {
 	if limit <= 0 {
 		limit = 256
 	}
 	p.limit, p.perHost = limit, map[string]int{}
 }
 
-func (p *postman) free() int {
+func (p *deliveryLimiter) available() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit - p.total
 }
 
-// enter reports false when the host has enough under way.
-func (p *postman) enter(host string) bool {
+// acquire takes a place for a delivery to host. It reports false when the host is at its
+// limit.
+func (p *deliveryLimiter) acquire(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.perHost[host] >= max(p.limit/16, 1) {
@@ -60,7 +64,7 @@ func (p *postman) enter(host string) bool {
 	return true
 }
 
-func (p *postman) leave(host string) {
+func (p *deliveryLimiter) release(host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total--
@@ -69,30 +73,31 @@ func (p *postman) leave(host string) {
 	}
 }
 
-// deliver starts what is due and can go, and says when there is more.
+// deliver starts the deliveries that are due, as many as the limit allows, and returns the
+// instant of the next one.
 func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	if s.sender == nil {
 		return 0, nil
 	}
 	for {
-		n := s.post.free()
+		n := s.deliveryLimit.available()
 		if n == 0 {
-			return 0, nil // an attempt that ends arms the next look
+			return 0, nil // the end of an attempt wakes Run
 		}
 		ds, err := s.queue.Deliveries(ctx, now, now.Add(deliveryLease), n)
 		if err != nil {
 			return 0, err
 		}
 		var later []Attempt
-		for _, d := range ds { // each on its own: one under way keeps no other in memory
+		for _, d := range ds { // a copy each, so that a delivery in flight does not keep all of ds in memory
 			host := hostOf(d.Job.Webhook)
-			if !s.post.enter(host) {
-				later = append(later, Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Next: now.Add(postponed), Postponed: true})
+			if !s.deliveryLimit.acquire(host) {
+				later = append(later, Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Next: now.Add(hostBusyDelay), Postponed: true})
 				continue
 			}
-			s.runs.Go(func() {
+			s.goroutines.Go(func() {
 				defer s.arm(s.now())
-				defer s.post.leave(host)
+				defer s.deliveryLimit.release(host)
 				s.send(ctx, &d)
 			})
 		}
@@ -107,8 +112,8 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	}
 }
 
-// send makes one attempt and records it. One that our own end cut short is not counted:
-// its lease runs out and it is made again.
+// send makes one attempt and records it. It does not record an attempt that the end of ctx
+// cut short: the lease ends and the attempt is made again.
 func (s *Service) send(ctx context.Context, d *Delivery) {
 	status, err := s.attempt(ctx, d)
 	if ctx.Err() != nil && err != nil {
@@ -127,8 +132,8 @@ func (s *Service) send(ctx context.Context, d *Delivery) {
 	}
 }
 
-// attempt calls the sender. A panic is the attempt's failure: the delivery would be there
-// again after a restart, and panic again. So is a delivery that is damaged.
+// attempt calls the sender. A panic of the sender fails the attempt; otherwise the same
+// delivery would panic again after a restart. A damaged delivery fails too.
 func (s *Service) attempt(ctx context.Context, d *Delivery) (status int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -142,7 +147,8 @@ func (s *Service) attempt(ctx context.Context, d *Delivery) (status int, err err
 	return s.sender.Send(ctx, d)
 }
 
-// Deliveries is the delivery log of a job's webhooks, oldest first.
+// Deliveries returns the delivery log of a job's webhooks, oldest first. Errors are those of
+// Get, without ErrDamaged.
 func (s *Service) Deliveries(ctx context.Context, owner string, ref Ref) ([]Attempt, error) {
 	if _, err := s.find(ctx, owner, ref); err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
@@ -150,26 +156,26 @@ func (s *Service) Deliveries(ctx context.Context, owner string, ref Ref) ([]Atte
 	return s.queue.Attempts(ctx, ref)
 }
 
-// Redeliver has the webhook of an ended job of owner sent again, with all its attempts,
-// and returns the id of the delivery, which is the one it had. One that is still on its
-// way stays as it is. Errors: those of Get; ErrStatus for a job that has not ended or has
-// no webhook.
+// Redeliver sends the webhook of an ended job again, with the full number of attempts, and
+// returns the id of the delivery, which is the same as before. It changes nothing if the
+// delivery is not settled yet. Errors are those of Get, and ErrStatus for a job that has not
+// ended or has no webhook.
 func (s *Service) Redeliver(ctx context.Context, owner string, ref Ref) (id string, err error) {
 	j, err := s.Get(ctx, owner, ref)
 	if err != nil {
 		return "", err
 	}
-	if j.Flags&HasWebhook == 0 {
+	if j.Flags&queue.HasWebhook == 0 {
 		return "", refused("the job has no webhook")
 	}
-	r, err := s.apply(ctx, Op{Ref: ref, Kind: OpRedeliver})
+	r, err := s.apply(ctx, queue.Op{Ref: ref, Kind: queue.OpRedeliver})
 	if errors.Is(err, ErrStatus) {
 		return "", refused("the job has not ended, and its webhook is sent when it has")
 	}
 	if err != nil {
 		return "", err
 	}
-	return DeliveryID(ref, r.State.Run), nil
+	return queue.DeliveryID(ref, r.State.Run), nil
 }
 
 func hostOf(rawURL string) string {

@@ -51,9 +51,9 @@ func BenchmarkHandOver(b *testing.B) {
 func TestTwoThousandIdleTakesAreCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes, limit = 2000, 60 << 20
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, nil)
-		before := live()
+		before := memoryInUse()
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range takes {
@@ -64,7 +64,7 @@ func TestTwoThousandIdleTakesAreCheap(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if used := int64(live()) - int64(before); used > limit {
+		if used := int64(memoryInUse()) - int64(before); used > limit {
 			t.Errorf("%d idle takes use %d MB, want less than %d", takes, used>>20, limit>>20)
 		}
 		calls := q.calls.Load()
@@ -77,8 +77,8 @@ func TestTwoThousandIdleTakesAreCheap(t *testing.T) {
 	})
 }
 
-// live is the memory that heap and stacks use.
-func live() uint64 {
+// memoryInUse is the memory that heap and stacks use.
+func memoryInUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -4,24 +4,26 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A hub passes the queue's hints on to those who wait: callers that watch a job, workers
-// that wait for one, workers that must drop one. A hint may be lost, so whoever waits
-// looks again after registering and before sleeping.
+// A hub passes the events of the queue to those that wait: callers that watch a job, workers
+// that wait for a job, workers that must stop a job. An event may be lost, so every waiter
+// checks the queue after it registers and before it sleeps.
 type hub struct {
 	mu     sync.Mutex
 	jobs   map[watchKey][]*watcher
-	takers map[string]*list.List // of *taker, first come first
-	stop   func(Ref, WorkerID)   // what a worker must drop; does not block
+	takers map[string]*list.List // by endpoint; of *taker, in order of arrival
+	stop   func(Ref, WorkerID)   // called when a worker must stop a job; must not block
 }
 
 type watchKey struct {
 	Ref
-	kind EventKind
+	kind queue.EventKind
 }
 
-// A watcher waits for one kind of event of one job. Its channel holds one signal.
+// A watcher waits for one kind of event of one job. Its channel buffers one signal.
 type watcher struct {
 	key watchKey
 	ch  chan struct{}
@@ -32,7 +34,7 @@ type taker struct {
 	endpoint string
 	worker   WorkerID
 	ch       chan struct{}
-	at       *list.Element // nil once it was woken or has left
+	at       *list.Element // nil: not waiting, because it was woken or has left
 }
 
 func (h *hub) init(stop func(Ref, WorkerID)) {
@@ -41,7 +43,7 @@ func (h *hub) init(stop func(Ref, WorkerID)) {
 	h.stop = stop
 }
 
-func (h *hub) watch(ref Ref, kind EventKind) *watcher {
+func (h *hub) watch(ref Ref, kind queue.EventKind) *watcher {
 	w := &watcher{watchKey{ref, kind}, make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +65,7 @@ func (h *hub) unwatch(w *watcher) {
 	h.jobs[w.key] = ws
 }
 
-// queue puts a taker at the end of the line.
+// queue adds a taker at the end of the waiting list of its endpoint.
 func (h *hub) queue(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +77,8 @@ func (h *hub) queue(t *taker) {
 	t.at = l.PushBack(t)
 }
 
-// leave takes a taker out of the line. One that was woken in the meantime passes the
-// wake on: the job may be another's.
+// leave removes a taker from the waiting list. If the taker was woken meanwhile, leave wakes
+// the next one, because the job is for any of them.
 func (h *hub) leave(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,14 +94,15 @@ func (h *hub) leave(t *taker) {
 	}
 }
 
-// wakeNext is wake for those who do not hold the mutex.
+// wakeNext is wake for callers without the mutex.
 func (h *hub) wakeNext(endpoint string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wake(endpoint)
 }
 
-// wake signals the first taker of an endpoint: one event, one worker.
+// wake signals the first taker of an endpoint: one event wakes one worker. The caller holds
+// mu.
 func (h *hub) wake(endpoint string) {
 	l := h.takers[endpoint]
 	if l == nil {
@@ -108,7 +111,7 @@ func (h *hub) wake(endpoint string) {
 	h.signal(l, l.Front())
 }
 
-// wakeOther wakes the first taker that is not of the same worker as t.
+// wakeOther wakes the first taker whose worker is not that of t.
 func (h *hub) wakeOther(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +127,7 @@ func (h *hub) wakeOther(t *taker) {
 	}
 }
 
-// signal takes a taker out of its line and wakes it.
+// signal removes a taker from its list and wakes it.
 func (h *hub) signal(l *list.List, e *list.Element) {
 	t := l.Remove(e).(*taker)
 	t.at = nil
@@ -134,28 +137,28 @@ func (h *hub) signal(l *list.List, e *list.Element) {
 	t.ch <- struct{}{}
 }
 
-// events is what the queue calls.
-func (h *hub) events(evs []Event) {
+// events handles events of the queue.
+func (h *hub) events(evs []queue.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range evs {
 		switch e := &evs[i]; e.Kind {
-		case EventReady:
+		case queue.EventReady:
 			h.wake(e.Endpoint)
-		case EventDone, EventChunk:
+		case queue.EventDone, queue.EventChunk:
 			for _, w := range h.jobs[watchKey{e.Ref, e.Kind}] {
 				signal(w.ch)
 			}
-		case EventStop:
+		case queue.EventStop:
 			h.stop(e.Ref, e.Worker)
-		case EventGap:
-			h.gap()
+		case queue.EventGap:
+			h.wakeAll()
 		}
 	}
 }
 
-// gap wakes everybody: each looks at what it waits for.
-func (h *hub) gap() {
+// wakeAll wakes every waiter; each checks what it waits for.
+func (h *hub) wakeAll() {
 	for _, ws := range h.jobs {
 		for _, w := range ws {
 			signal(w.ch)

@@ -14,7 +14,7 @@ import (
 func TestTTLDeletesAJobThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s, withTTL(10*time.Second))
+		ref := submitEcho(t, s, withTTL(10*time.Second))
 		until(10*time.Second, func() { wantStatus(t, s, ref, serverless.InQueue) }, func() { wantGone(t, s, ref) })
 		h, err := s.Health(t.Context(), "echo")
 		if err != nil || h.Jobs.Queued != 0 {
@@ -36,7 +36,7 @@ func TestTTLDeletesAJobThatRunsAndStopsItsWorker(t *testing.T) {
 			cause <- context.Cause(ctx)
 			return k.Input, nil
 		}, nil)
-		ref := order(t, s, withTTL(10*time.Second))
+		ref := submitEcho(t, s, withTTL(10*time.Second))
 		until(10*time.Second, func() { wantStatus(t, s, ref, serverless.InProgress) }, func() { wantGone(t, s, ref) })
 		if err := <-cause; !errors.Is(err, serverless.ErrExpired) {
 			t.Errorf("cause is %v, want ErrExpired", err)
@@ -51,15 +51,15 @@ func TestTTLDeletesAResultBeforeItsRetentionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		serve(t, s, echo, nil)
-		ref := order(t, s, withTTL(time.Minute))
+		ref := submitEcho(t, s, withTTL(time.Minute))
 		until(time.Minute, func() { wantStatus(t, s, ref, serverless.Completed) }, func() { wantGone(t, s, ref) })
 	})
 }
 
-func TestRemoteWorkerOfAnExpiredJobIsToldToStop(t *testing.T) {
+func TestRemoteWorkerOfAnExpiredJobGetsAStopNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s, withTTL(10*time.Second))
+		ref := submitEcho(t, s, withTTL(10*time.Second))
 		takeOne(t, s, "w")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -87,7 +87,7 @@ func TestResultsAreKeptForTheirRetention(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newService(t, nil)
-				ref := order(t, s, tt.change)
+				ref := submitEcho(t, s, tt.change)
 				time.Sleep(time.Hour) // waiting in the queue takes nothing from it
 				serve(t, s, echo, nil)
 				until(tt.want, func() { wantStatus(t, s, ref, serverless.Completed) }, func() { wantGone(t, s, ref) })
@@ -99,12 +99,12 @@ func TestResultsAreKeptForTheirRetention(t *testing.T) {
 func TestRetentionHoldsForEveryWayToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		cancelled := order(t, s)
+		cancelled := submitEcho(t, s)
 		if _, err := s.Cancel(t.Context(), "alice", cancelled); err != nil {
 			t.Fatal(err)
 		}
 		serve(t, s, func(context.Context, *serverless.Task) ([]byte, error) { return nil, errors.New("no") }, nil)
-		failed := order(t, s)
+		failed := submitEcho(t, s)
 		until(30*time.Minute, func() {
 			wantStatus(t, s, cancelled, serverless.Cancelled)
 			wantStatus(t, s, failed, serverless.Failed)
@@ -121,7 +121,7 @@ func TestRetentionHoldsForEveryWayToEnd(t *testing.T) {
 func TestStatusTTLMovesTheExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s, withTTL(time.Minute))
+		ref := submitEcho(t, s, withTTL(time.Minute))
 		set := func(d time.Duration) {
 			t.Helper()
 			j, err := s.SetTTL(t.Context(), "alice", ref, d)
@@ -137,7 +137,7 @@ func TestStatusTTLMovesTheExpiry(t *testing.T) {
 		time.Sleep(59 * time.Minute)
 		synctest.Wait()
 		wantStatus(t, s, ref, serverless.InQueue)
-		w := waiter(t.Context(), s, ref, time.Hour)
+		w := waitAsync(t.Context(), s, ref, time.Hour)
 		set(time.Second) // sooner: whoever waits hears of it in time
 		until(time.Second, func() { wantStatus(t, s, ref, serverless.InQueue) }, func() { wantGone(t, s, ref) })
 		if got := <-w; !errors.Is(got.err, serverless.ErrNotFound) || got.after != time.Second {
@@ -150,7 +150,7 @@ func TestStatusTTLReachesNoFurtherThanAWeekFromSubmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const week = 7 * 24 * time.Hour
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		time.Sleep(time.Hour)
 		j, err := s.SetTTL(t.Context(), "alice", ref, week)
 		if err != nil || j.Expires != j.Submitted.Add(week) {
@@ -164,7 +164,7 @@ func TestStatusTTLDoesNotOutliveTheRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		serve(t, s, echo, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		time.Sleep(20 * time.Minute)
 		if _, err := s.SetTTL(t.Context(), "alice", ref, 24*time.Hour); err != nil {
 			t.Fatal(err)
@@ -176,14 +176,14 @@ func TestStatusTTLDoesNotOutliveTheRetention(t *testing.T) {
 func TestStatusTTLOutOfBoundsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
-		before := look(t, s, ref).State
+		ref := submitEcho(t, s)
+		before := mustGet(t, s, ref).State
 		for _, d := range []time.Duration{-1, 0, time.Second - 1, 7*24*time.Hour + 1} {
 			if _, err := s.SetTTL(t.Context(), "alice", ref, d); problem.KindOf(err) != problem.Invalid {
 				t.Errorf("SetTTL of %v = %v, want 422", d, err)
 			}
 		}
-		if look(t, s, ref).State != before {
+		if mustGet(t, s, ref).State != before {
 			t.Error("a refused ttl changed the job")
 		}
 	})
@@ -198,7 +198,7 @@ func TestWorkerOfAJobWhoseTTLWasShortenedIsStopped(t *testing.T) {
 			cause <- context.Cause(ctx)
 			return nil, nil
 		}, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		synctest.Wait()
 		if _, err := s.SetTTL(t.Context(), "alice", ref, time.Second); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// The crew's mutex is everybody's: no worker may hold it for long by what it lists.
-func TestAPingThatListsManyForeignJobsHoldsNobodyUp(t *testing.T) {
+// Every worker needs the registry's mutex: none may hold it for long by what it lists.
+func TestAPingThatListsManyForeignJobsDelaysNobody(t *testing.T) {
 	ids := make([]serverless.JobID, 100_000)
 	for i := range ids {
 		ids[i] = serverless.JobID("none-" + strconv.Itoa(i))

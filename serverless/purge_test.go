@@ -13,10 +13,11 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// orderAs submits n jobs of a user.
-func orderAs(t *testing.T, s *serverless.Service, owner string, n int) (refs []serverless.Ref) {
+// submitAs submits n jobs of a user.
+func submitAs(t *testing.T, s *serverless.Service, owner string, n int) (refs []serverless.Ref) {
 	t.Helper()
 	for range n {
 		j, err := s.Submit(t.Context(), owner, "echo", serverless.Request{Input: []byte(`{}`)})
@@ -31,10 +32,10 @@ func orderAs(t *testing.T, s *serverless.Service, owner string, n int) (refs []s
 func TestPurgeCancelsTheQueuedJobsOfOneUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		running := order(t, s)
+		running := submitEcho(t, s)
 		takeOne(t, s, "w")
-		mine, theirs := orderAs(t, s, "alice", 2500), orderAs(t, s, "bob", 3)
-		w := waiter(t.Context(), s, mine[1234], time.Hour)
+		mine, theirs := submitAs(t, s, "alice", 2500), submitAs(t, s, "bob", 3)
+		w := waitAsync(t.Context(), s, mine[1234], time.Hour)
 		if n, err := s.Purge(t.Context(), "alice", "echo"); n != 2500 || err != nil {
 			t.Fatalf("Purge = %d, %v, want 2500: more than one step of it", n, err)
 		}
@@ -59,15 +60,15 @@ func TestPurgeCancelsTheQueuedJobsOfOneUser(t *testing.T) {
 	})
 }
 
-func TestPurgeOfEveryone(t *testing.T) {
+func TestPurgeOfAllOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serviceOn(t, memory.NewJobs(), nil)
-		orderAs(t, s, "alice", 3)
-		orderAs(t, s, "bob", 4)
+		submitAs(t, s, "alice", 3)
+		submitAs(t, s, "bob", 4)
 		if _, err := s.Submit(t.Context(), "alice", "other", serverless.Request{Input: []byte(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := s.Purge(t.Context(), serverless.Everyone, "echo"); n != 7 || err != nil {
+		if n, err := s.Purge(t.Context(), serverless.AllOwners, "echo"); n != 7 || err != nil {
 			t.Errorf("Purge of everyone = %d, %v, want 7", n, err)
 		}
 		if h, err := s.Health(t.Context(), "other"); err != nil || h.Jobs.Queued != 1 {
@@ -80,9 +81,9 @@ func TestJobsSubmittedDuringAPurgeStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &growing{Jobs: memory.NewJobs()}
 		s := serviceOn(t, q, nil)
-		orderAs(t, s, "alice", 1500)
+		submitAs(t, s, "alice", 1500)
 		var late []serverless.Ref
-		q.between = func() { late = append(late, orderAs(t, s, "alice", 1)...) }
+		q.between = func() { late = append(late, submitAs(t, s, "alice", 1)...) }
 		if n, err := s.Purge(t.Context(), "alice", "echo"); n != 1500 || err != nil {
 			t.Fatalf("Purge = %d, %v, want the 1500 that were there", n, err)
 		}
@@ -101,7 +102,7 @@ type growing struct {
 	between func()
 }
 
-func (q *growing) Purge(ctx context.Context, now serverless.Instant, p serverless.PurgeQuery) (int, uint64, error) {
+func (q *growing) Purge(ctx context.Context, now serverless.Instant, p queue.PurgeQuery) (int, uint64, error) {
 	q.between()
 	return q.Jobs.Purge(ctx, now, p)
 }
@@ -111,12 +112,12 @@ func TestRequestsAreNewestFirstAndInPages(t *testing.T) {
 		s := newService(t, nil)
 		var want []serverless.JobID
 		for i := range 25 {
-			want = append(want, order(t, s, withInput(fmt.Sprintf(`{"n":%d}`, i))).ID)
+			want = append(want, submitEcho(t, s, withInput(fmt.Sprintf(`{"n":%d}`, i))).ID)
 			if i%5 == 0 {
 				time.Sleep(time.Second)
 			}
 		}
-		orderAs(t, s, "bob", 2)
+		submitAs(t, s, "bob", 2)
 		slices.Reverse(want)
 		var got []serverless.JobID
 		for offset := 0; offset < 30; offset += 10 {
@@ -134,7 +135,7 @@ func TestRequestsAreNewestFirstAndInPages(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("ids (-want +got):\n%s", diff)
 		}
-		if p, err := s.Requests(t.Context(), serverless.Everyone, "echo", serverless.RequestsQuery{Limit: 1}); err != nil || p.Total != 27 || p.Jobs[0].Owner != "bob" {
+		if p, err := s.Requests(t.Context(), serverless.AllOwners, "echo", serverless.RequestsQuery{Limit: 1}); err != nil || p.Total != 27 || p.Jobs[0].Owner != "bob" {
 			t.Errorf("everyone's: total %d, %v, want 27 and the newest one bob's", p.Total, err)
 		}
 		if p, err := s.Requests(t.Context(), "carol", "echo", serverless.RequestsQuery{Limit: 10}); err != nil || p.Total != 0 || len(p.Jobs) != 0 {
@@ -149,14 +150,14 @@ func TestRequestsAreNewestFirstAndInPages(t *testing.T) {
 func TestRequestsByStatusAndWithPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		done := order(t, s, withInput(`{"n":1}`))
+		done := submitEcho(t, s, withInput(`{"n":1}`))
 		takeOne(t, s, "w")
 		if err := finish(t, s, done, "w", `{"out":1}`); err != nil {
 			t.Fatal(err)
 		}
-		running := order(t, s, withInput(`{"n":2}`))
+		running := submitEcho(t, s, withInput(`{"n":2}`))
 		takeOne(t, s, "w")
-		queued := order(t, s, withInput(`{"n":3}`))
+		queued := submitEcho(t, s, withInput(`{"n":3}`))
 		for _, tt := range []struct {
 			status []serverless.Status
 			want   []serverless.Ref
@@ -173,7 +174,7 @@ func TestRequestsByStatusAndWithPayloads(t *testing.T) {
 			var got []serverless.Ref
 			for _, j := range p.Jobs {
 				got = append(got, j.Ref)
-				if whole := look(t, s, j.Ref); !cmp.Equal(whole, j) || j.Input == nil {
+				if whole := mustGet(t, s, j.Ref); !cmp.Equal(whole, j) || j.Input == nil {
 					t.Errorf("full job (-want +got):\n%s", cmp.Diff(whole, j))
 				}
 			}
@@ -188,18 +189,18 @@ func TestRequestsByStatusAndWithPayloads(t *testing.T) {
 func TestAListingSaysWhyJobsFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		failed := order(t, s, withInput(`{"n":1}`))
+		failed := submitEcho(t, s, withInput(`{"n":1}`))
 		takeOne(t, s, "w")
-		op := serverless.Op{Ref: failed, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no luck", Payload: []byte(`{"half":1}`)}
+		op := queue.Op{Ref: failed, Kind: queue.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no luck", Payload: []byte(`{"half":1}`)}
 		if err := s.Report(t.Context(), op); err != nil {
 			t.Fatal(err)
 		}
-		order(t, s)
+		submitEcho(t, s)
 		p, err := s.Requests(t.Context(), "alice", "echo", serverless.RequestsQuery{Limit: 10})
 		if err != nil || len(p.Jobs) != 2 {
 			t.Fatalf("Requests = %d jobs, %v, want 2", len(p.Jobs), err)
 		}
-		want := look(t, s, failed)
+		want := mustGet(t, s, failed)
 		want.Input, want.Output = nil, nil
 		if diff := cmp.Diff(want, p.Jobs[1]); diff != "" || want.ErrorText() != "no luck" {
 			t.Errorf("the failed job (-want +got):\n%s", diff)
@@ -212,12 +213,12 @@ func TestAListingSaysWhyJobsFailed(t *testing.T) {
 
 func TestListingThatTheQueueBreaksOffIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, nil)
-		order(t, s)
+		submitEcho(t, s)
 		for _, method := range []string{"List", "Get"} {
-			q.refuse(method, 1)
-			if p, err := s.Requests(t.Context(), "alice", "echo", serverless.RequestsQuery{Limit: 10, Full: true}); !errors.Is(err, errShaky) {
+			q.failCalls(method, 1)
+			if p, err := s.Requests(t.Context(), "alice", "echo", serverless.RequestsQuery{Limit: 10, Full: true}); !errors.Is(err, errInjected) {
 				t.Errorf("Requests without %s = %d jobs, %v, want the queue's error", method, len(p.Jobs), err)
 			}
 		}

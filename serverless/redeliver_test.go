@@ -13,16 +13,17 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A postbox is a Sender that answers with the statuses it is told, and then with 200.
-type postbox struct {
+// A scriptedSender is a Sender that answers with the statuses it is told, and then with 200.
+type scriptedSender struct {
 	mu       sync.Mutex
 	statuses []int
 	log      []string // delivery ids
 }
 
-func (p *postbox) Send(_ context.Context, d *serverless.Delivery) (int, error) {
+func (p *scriptedSender) Send(_ context.Context, d *serverless.Delivery) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log = append(p.log, d.ID+" "+string(d.Job.Output))
@@ -34,7 +35,7 @@ func (p *postbox) Send(_ context.Context, d *serverless.Delivery) (int, error) {
 	return s, nil
 }
 
-func (p *postbox) sent() []string {
+func (p *scriptedSender) sent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.log)
@@ -43,15 +44,15 @@ func (p *postbox) sent() []string {
 func TestRedeliveryIsAMoveOfEndedJobsWithAWebhook(t *testing.T) {
 	const now = 1000
 	for st := serverless.InQueue; st <= serverless.TimedOut; st++ {
-		for _, flags := range []serverless.Flags{0, serverless.HasWebhook} {
-			s := serverless.State{Status: st, Flags: flags, Finished: 1, Retain: 5000, Expires: 9000, Run: 3}
+		for _, flags := range []queue.Flags{0, queue.HasWebhook} {
+			s := queue.State{Status: st, Flags: flags, Finished: 1, Retain: 5 * time.Second, Expires: 9000, Run: 3}
 			before := s
-			eff, err := s.Apply(now, &serverless.Op{Kind: serverless.OpRedeliver})
+			eff, err := s.Apply(now, &queue.Op{Kind: queue.OpRedeliver})
 			switch {
 			case s != before:
 				t.Errorf("%v: redelivery changed the state: %s", st, cmp.Diff(before, s))
 			case st.Terminal() && flags != 0:
-				if eff != serverless.PutOutbox || err != nil {
+				if eff != queue.PutOutbox || err != nil {
 					t.Errorf("%v with a webhook: %v, %v, want PutOutbox", st, eff, err)
 				}
 			case eff != 0 || !errors.Is(err, serverless.ErrStatus):
@@ -59,18 +60,18 @@ func TestRedeliveryIsAMoveOfEndedJobsWithAWebhook(t *testing.T) {
 			}
 		}
 	}
-	gone := serverless.State{Status: serverless.Completed, Flags: serverless.HasWebhook, Finished: 1, Retain: 10, Expires: 9000}
-	if _, err := gone.Apply(now, &serverless.Op{Kind: serverless.OpRedeliver}); !errors.Is(err, serverless.ErrNotFound) {
+	gone := queue.State{Status: serverless.Completed, Flags: queue.HasWebhook, Finished: 1, Retain: 10 * time.Millisecond, Expires: 9000}
+	if _, err := gone.Apply(now, &queue.Op{Kind: queue.OpRedeliver}); !errors.Is(err, serverless.ErrNotFound) {
 		t.Errorf("past its retention: %v, want ErrNotFound", err)
 	}
-	if !serverless.OpRedeliver.Durable() {
+	if !queue.OpRedeliver.Durable() {
 		t.Error("a redelivery that was promised is lost with power")
 	}
 }
 
 func TestSettledDeliveryIsSentAgainUnderItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		post := &postbox{statuses: []int{500, 500, 500, 503}}
+		post := &scriptedSender{statuses: []int{500, 500, 500, 503}}
 		s := newService(t, &serverless.Options{Sender: post})
 		serve(t, s, echo, nil)
 		j, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{"a":1}`), Webhook: "http://example.com/"})
@@ -79,7 +80,7 @@ func TestSettledDeliveryIsSentAgainUnderItsID(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // three attempts in vain
 		id, err := s.Redeliver(t.Context(), "alice", j.Ref)
-		if want := serverless.DeliveryID(j.Ref, 0); id != want || err != nil {
+		if want := queue.DeliveryID(j.Ref, 0); id != want || err != nil {
 			t.Fatalf("Redeliver = %q, %v, want %q", id, err, want)
 		}
 		if again, err := s.Redeliver(t.Context(), "alice", j.Ref); again != id || err != nil {
@@ -101,7 +102,7 @@ func TestSettledDeliveryIsSentAgainUnderItsID(t *testing.T) {
 	})
 }
 
-func TestRedeliveryNeedsAnEndedJobOfOnesOwnWithAWebhook(t *testing.T) {
+func TestRedeliveryNeedsAnOwnEndedJobWithAWebhook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		submit := func(hook string) serverless.Ref {

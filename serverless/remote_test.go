@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func wantRetried(t *testing.T, s *serverless.Service, want int64) {
@@ -23,20 +24,20 @@ func wantRetried(t *testing.T, s *serverless.Service, want int64) {
 	}
 }
 
-// taking is a Take that waits for at most d, and says what it got and when.
-type taken struct {
+// taking is a Take that waits for at most d and records what it got and when.
+type takeResult struct {
 	worker serverless.WorkerID
 	jobs   []serverless.Job
 	err    error
 	after  time.Duration
 }
 
-func taking(ctx context.Context, s *serverless.Service, w serverless.WorkerID, n int) <-chan taken {
-	ch := make(chan taken, 1)
+func takeAsync(ctx context.Context, s *serverless.Service, w serverless.WorkerID, n int) <-chan takeResult {
+	ch := make(chan takeResult, 1)
 	begin := time.Now()
 	go func() {
 		jobs, err := s.Take(ctx, "echo", w, n)
-		ch <- taken{w, jobs, err, time.Since(begin)}
+		ch <- takeResult{w, jobs, err, time.Since(begin)}
 	}()
 	synctest.Wait()
 	return ch
@@ -46,9 +47,9 @@ func TestWorkerThatNeverPingsLosesItsJobToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "silent")
-		same, other := taking(ctx, s, "silent", 1), taking(ctx, s, "other", 1)
+		same, other := takeAsync(ctx, s, "silent", 1), takeAsync(ctx, s, "other", 1)
 		until(30*time.Second, func() { wantStatus(t, s, ref, serverless.InProgress) }, func() {})
 		got := <-other
 		if len(got.jobs) != 1 || got.jobs[0].Ref != ref || got.jobs[0].Deliveries != 2 || got.after != 30*time.Second {
@@ -66,12 +67,12 @@ func TestLostJobDoesNotKeepItsLoserBusy(t *testing.T) {
 	// The worker that may not have the job waits with two calls, which must not wake each
 	// other over and over.
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "silent")
-		a, b := taking(ctx, s, "silent", 1), taking(ctx, s, "silent", 1)
+		a, b := takeAsync(ctx, s, "silent", 1), takeAsync(ctx, s, "silent", 1)
 		before := q.calls.Load()
 		time.Sleep(time.Minute)
 		wantStatus(t, s, ref, serverless.InQueue)
@@ -88,7 +89,7 @@ func TestLostJobDoesNotKeepItsLoserBusy(t *testing.T) {
 func TestThirdWorkerThatIsLostFailsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		for i, w := range []serverless.WorkerID{"a", "b", "c"} {
 			if j := takeOne(t, s, w); int(j.Deliveries) != i+1 {
 				t.Fatalf("delivery %d to %s is number %d", i+1, w, j.Deliveries)
@@ -112,7 +113,7 @@ func TestPingRenewsWhatItLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		day := 24 * time.Hour
-		ref := order(t, s, withTimeout(day), withTTL(2*day))
+		ref := submitEcho(t, s, withTimeout(day), withTTL(2*day))
 		takeOne(t, s, "w")
 		for range 1000 {
 			time.Sleep(29 * time.Second)
@@ -128,10 +129,10 @@ func TestPingRenewsWhatItLists(t *testing.T) {
 	})
 }
 
-func TestJobThatDidNotArriveIsHandedBackWithoutCharge(t *testing.T) {
+func TestJobThatDidNotArriveIsReleasedWithoutACountedDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
 		ping(t, s, "w") // it may be on its way
 		time.Sleep(10 * time.Second)
@@ -150,7 +151,7 @@ func TestJobThatDidNotArriveIsHandedBackWithoutCharge(t *testing.T) {
 func TestPingRenewsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		a, b := order(t, s), order(t, s)
+		a, b := submitEcho(t, s), submitEcho(t, s)
 		takeOne(t, s, "w")
 		takeOne(t, s, "w")
 		ping(t, s, "w", a.ID, b.ID)
@@ -165,22 +166,22 @@ func TestPingRenewsNothingElse(t *testing.T) {
 	})
 }
 
-func TestWorkerTakesUpAgainWhatNobodyElseHas(t *testing.T) {
+func TestWorkerAdoptsALostJobThatNobodyElseHas(t *testing.T) {
 	for name, again := range map[string]func(*testing.T, *serverless.Service, serverless.Ref) error{
 		"by a ping": func(t *testing.T, s *serverless.Service, ref serverless.Ref) error {
 			return s.Ping(t.Context(), "echo", "w", []serverless.JobID{ref.ID})
 		},
 		"by a chunk": func(t *testing.T, s *serverless.Service, ref serverless.Ref) error {
-			return s.Report(t.Context(), serverless.Op{Ref: ref, Kind: serverless.OpChunk, Worker: "w", Payload: []byte(`{"output":1}`)})
+			return s.Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpChunk, Worker: "w", Payload: []byte(`{"output":1}`)})
 		},
 		"by progress": func(t *testing.T, s *serverless.Service, ref serverless.Ref) error {
-			return s.Report(t.Context(), serverless.Op{Ref: ref, Kind: serverless.OpProgress, Worker: "w", Payload: []byte(`1`)})
+			return s.Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpProgress, Worker: "w", Payload: []byte(`1`)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newService(t, nil)
-				ref := order(t, s)
+				ref := submitEcho(t, s)
 				takeOne(t, s, "w")
 				time.Sleep(31 * time.Second)
 				synctest.Wait()
@@ -198,7 +199,7 @@ func TestWorkerTakesUpAgainWhatNobodyElseHas(t *testing.T) {
 				if err := finish(t, s, ref, "w", `"done"`); err != nil {
 					t.Fatalf("the result = %v, want nil", err)
 				}
-				if j := look(t, s, ref); j.Status != serverless.Completed || j.Worker != "w" || string(j.Output) != `"done"` {
+				if j := mustGet(t, s, ref); j.Status != serverless.Completed || j.Worker != "w" || string(j.Output) != `"done"` {
 					t.Errorf("job is %v by %s: %s", j.Status, j.Worker, j.Output)
 				}
 			})
@@ -209,7 +210,7 @@ func TestWorkerTakesUpAgainWhatNobodyElseHas(t *testing.T) {
 func TestResultOfALostJobCountsWhileNobodyElseHasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -224,12 +225,12 @@ func TestResultOfALostJobCountsWhileNobodyElseHasIt(t *testing.T) {
 }
 
 func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
-	kinds := map[string]serverless.Op{
-		"finish":   {Kind: serverless.OpFinish, Status: serverless.Completed, Payload: []byte(`"bad"`)},
-		"failure":  {Kind: serverless.OpFinish, Status: serverless.Failed, Error: "bad"},
-		"chunk":    {Kind: serverless.OpChunk, Payload: []byte(`{"output":"bad"}`)},
-		"progress": {Kind: serverless.OpProgress, Payload: []byte(`"bad"`)},
-		"release":  {Kind: serverless.OpRelease},
+	kinds := map[string]queue.Op{
+		"finish":   {Kind: queue.OpFinish, Status: serverless.Completed, Payload: []byte(`"bad"`)},
+		"failure":  {Kind: queue.OpFinish, Status: serverless.Failed, Error: "bad"},
+		"chunk":    {Kind: queue.OpChunk, Payload: []byte(`{"output":"bad"}`)},
+		"progress": {Kind: queue.OpProgress, Payload: []byte(`"bad"`)},
+		"release":  {Kind: queue.OpRelease},
 	}
 	for _, tt := range []struct {
 		name string
@@ -251,7 +252,7 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 		}},
 		{"that it handed back", func(t *testing.T, s *serverless.Service, ref serverless.Ref) {
 			takeOne(t, s, "w")
-			if err := s.Report(t.Context(), serverless.Op{Ref: ref, Kind: serverless.OpRelease, Worker: "w"}); err != nil {
+			if err := s.Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpRelease, Worker: "w"}); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -273,7 +274,7 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 		}},
 		{"that is retried and waits", func(t *testing.T, s *serverless.Service, ref serverless.Ref) {
 			takeOne(t, s, "w")
-			if err := s.Report(t.Context(), serverless.Op{Ref: ref, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no"}); err != nil {
+			if err := s.Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpFinish, Worker: "w", Status: serverless.Failed, Error: "no"}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Retry(t.Context(), "alice", ref); err != nil {
@@ -284,9 +285,9 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newService(t, nil)
-				ref := order(t, s)
+				ref := submitEcho(t, s)
 				tt.make(t, s, ref)
-				before := look(t, s, ref)
+				before := mustGet(t, s, ref)
 				for name, op := range kinds {
 					op.Ref, op.Worker = ref, "w"
 					if err := s.Report(t.Context(), op); !errors.Is(err, serverless.ErrLeaseLost) {
@@ -296,7 +297,7 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 						t.Errorf("%s of an unknown job is not ErrNotFound", name)
 					}
 				}
-				if diff := cmp.Diff(before, look(t, s, ref)); diff != "" {
+				if diff := cmp.Diff(before, mustGet(t, s, ref)); diff != "" {
 					t.Errorf("job after the reports (-before +after):\n%s", diff)
 				}
 			})
@@ -307,29 +308,29 @@ func TestReportOfAJobThatIsNotHeldChangesNothing(t *testing.T) {
 func TestResultOverTheLimitFailsTheJobNamingIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
 		big := make([]byte, serverless.MaxOutput+1)
 		if err := finish(t, s, ref, "w", string(big)); err != nil {
 			t.Fatal(err)
 		}
-		if j := look(t, s, ref); j.Status != serverless.Failed || j.Output != nil || j.Error != "the result is larger than 20971520 bytes (20 MB)" {
+		if j := mustGet(t, s, ref); j.Status != serverless.Failed || j.Output != nil || j.Error != "the result is larger than 20971520 bytes (20 MB)" {
 			t.Errorf("job is %v, %q", j.Status, j.Error)
 		}
 	})
 }
 
-func TestStopsTellsEachJobOnce(t *testing.T) {
+func TestWaitStopsReturnsEachJobOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		var refs []serverless.Ref
 		for range 3 {
-			refs = append(refs, order(t, s))
+			refs = append(refs, submitEcho(t, s))
 			takeOne(t, s, "w")
 		}
 		waits := make(chan []serverless.JobID, 1)
 		go func() {
-			got, err := s.Stops(t.Context(), "echo", "w")
+			got, err := s.WaitStops(t.Context(), "echo", "w")
 			if err != nil {
 				t.Error(err)
 			}
@@ -362,10 +363,10 @@ func TestStopsTellsEachJobOnce(t *testing.T) {
 	})
 }
 
-func TestStopsOfAnotherWorkerTellsNothing(t *testing.T) {
+func TestWaitStopsOfAnotherWorkerReturnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
 		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
 			t.Fatal(err)
@@ -376,12 +377,40 @@ func TestStopsOfAnotherWorkerTellsNothing(t *testing.T) {
 	})
 }
 
-func TestPingOfAJobThatIsAnothersShowsInStops(t *testing.T) {
+// The queue outlives a service: the job was leased by the previous one.
+func TestWorkerGetsAStopNoticeForAJobOfAnEarlierService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFaultyQueue()
+		ctx, stop := context.WithCancel(t.Context())
+		before := serverless.New(q, twoEndpoints(t), nil)
+		done := make(chan error, 1)
+		go func() { done <- before.Run(ctx) }()
+		ref := submitEcho(t, before)
+		takeOne(t, before, "w")
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s := serviceOn(t, q, nil)
+		if got := stops(t, s, "w"); len(got) != 0 {
+			t.Fatalf("told %v before anything was stopped", got)
+		}
+		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]serverless.JobID{ref.ID}, stops(t, s, "w")); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPingOfAnotherWorkersJobShowsInWaitStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "other")
-		before := look(t, s, ref)
+		before := mustGet(t, s, ref)
 		time.Sleep(time.Second)
 		pingLost(t, s, "w", ref.ID, "unknown")
 		want := []serverless.JobID{ref.ID, "unknown"}
@@ -389,16 +418,16 @@ func TestPingOfAJobThatIsAnothersShowsInStops(t *testing.T) {
 		if diff := cmp.Diff(want, stops(t, s, "w")); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(before, look(t, s, ref)); diff != "" {
+		if diff := cmp.Diff(before, mustGet(t, s, ref)); diff != "" {
 			t.Errorf("job after another worker's ping (-before +after):\n%s", diff)
 		}
 	})
 }
 
-func TestWorkerIsNotToldOfWhatItStoppedByItself(t *testing.T) {
+func TestWorkerGetsNoStopNoticeForAJobThatItStoppedItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
 		ping(t, s, "w", ref.ID)
 		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
@@ -414,26 +443,26 @@ func TestWorkerIsNotToldOfWhatItStoppedByItself(t *testing.T) {
 	})
 }
 
-func TestDismissedWorkerFinishesAndTakesNoMore(t *testing.T) {
+func TestDrainedWorkerFinishesAndTakesNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		takeOne(t, s, "w")
-		a, b, other := taking(t.Context(), s, "w", 1), taking(t.Context(), s, "w", 1), taking(t.Context(), s, "other", 1)
+		a, b, other := takeAsync(t.Context(), s, "w", 1), takeAsync(t.Context(), s, "w", 1), takeAsync(t.Context(), s, "other", 1)
 		time.Sleep(time.Second)
-		s.Dismiss("echo", "w")
-		s.Dismiss("echo", "unknown")
-		for _, ch := range []<-chan taken{a, b} {
+		s.DrainWorker("echo", "w")
+		s.DrainWorker("echo", "unknown")
+		for _, ch := range []<-chan takeResult{a, b} {
 			if got := <-ch; len(got.jobs) != 0 || got.err != nil || got.after != time.Second {
 				t.Errorf("Take = %d jobs, %v after %v, want none at once", len(got.jobs), got.err, got.after)
 			}
 		}
-		next := order(t, s)
+		next := submitEcho(t, s)
 		if got := <-other; len(got.jobs) != 1 || got.jobs[0].Ref != next {
 			t.Errorf("the other worker gets %d jobs, want the new one", len(got.jobs))
 		}
-		order(t, s)
-		if got := <-taking(t.Context(), s, "w", 1); len(got.jobs) != 0 || got.after != time.Second {
+		submitEcho(t, s)
+		if got := <-takeAsync(t.Context(), s, "w", 1); len(got.jobs) != 0 || got.after != time.Second {
 			t.Errorf("Take after that = %d jobs after %v, want none, and a pause", len(got.jobs), got.after)
 		}
 		if got := s.ReadyWorkers("echo"); !slices.Equal(got, []serverless.WorkerID{"other"}) {
@@ -445,13 +474,13 @@ func TestDismissedWorkerFinishesAndTakesNoMore(t *testing.T) {
 	})
 }
 
-func TestSickWorkersJobsAreGivenToOthers(t *testing.T) {
+func TestJobsOfAnUnhealthyWorkerAreGivenToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		a, b := order(t, s), order(t, s)
+		a, b := submitEcho(t, s), submitEcho(t, s)
 		takeOne(t, s, "sick")
 		takeOne(t, s, "sick")
-		if err := s.Sick(t.Context(), "echo", "sick", "xid 79"); err != nil {
+		if err := s.ReportUnhealthy(t.Context(), "echo", "sick", "xid 79"); err != nil {
 			t.Fatal(err)
 		}
 		wantRetried(t, s, 2)
@@ -465,8 +494,8 @@ func TestSickWorkersJobsAreGivenToOthers(t *testing.T) {
 				t.Errorf("the other worker takes %s, want %s: a lost job is at the front", j.ID, ref.ID)
 			}
 		}
-		order(t, s)
-		if jobs := <-taking(t.Context(), s, "sick", 1); len(jobs.jobs) != 0 {
+		submitEcho(t, s)
+		if jobs := <-takeAsync(t.Context(), s, "sick", 1); len(jobs.jobs) != 0 {
 			t.Error("a sick worker gets a job")
 		}
 		h, err := s.Health(t.Context(), "echo")
@@ -479,11 +508,11 @@ func TestSickWorkersJobsAreGivenToOthers(t *testing.T) {
 func TestHealthCountsWorkersThatAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		order(t, s)
+		submitEcho(t, s)
 		takeOne(t, s, "busy")
 		ping(t, s, "idle")
 		ctx, cancel := context.WithCancel(t.Context())
-		waits := taking(ctx, s, "waiting", 1)
+		waits := takeAsync(ctx, s, "waiting", 1)
 		count := func(want serverless.WorkerCounts) {
 			t.Helper()
 			if h, err := s.Health(t.Context(), "echo"); err != nil || h.Workers != want {
@@ -506,11 +535,11 @@ func TestHealthCountsWorkersThatAreHeardOf(t *testing.T) {
 	})
 }
 
-func TestWorkerIsForgottenALeaseAfterItsLastTake(t *testing.T) {
+func TestWorkerExpiresALeaseAfterItsLastTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		w := taking(ctx, s, "w", 1)
+		w := takeAsync(ctx, s, "w", 1)
 		time.Sleep(time.Hour)
 		cancel()
 		<-w
@@ -535,12 +564,12 @@ func TestTakesAreServedFirstComeFirst(t *testing.T) {
 		for i := range 20 {
 			w := serverless.WorkerID(fmt.Sprint(i))
 			want = append(want, w)
-			ch := taking(t.Context(), s, w, 1)
+			ch := takeAsync(t.Context(), s, w, 1)
 			go func() { got <- (<-ch).worker }()
 		}
 		var order20 []serverless.WorkerID
 		for range 20 {
-			order(t, s)
+			submitEcho(t, s)
 			order20 = append(order20, <-got)
 		}
 		if diff := cmp.Diff(want, order20); diff != "" {
@@ -551,15 +580,15 @@ func TestTakesAreServedFirstComeFirst(t *testing.T) {
 
 func TestJobWakesOneTaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		var all []<-chan taken
+		var all []<-chan takeResult
 		for i := range 100 {
-			all = append(all, taking(ctx, s, serverless.WorkerID(fmt.Sprint(i)), 1))
+			all = append(all, takeAsync(ctx, s, serverless.WorkerID(fmt.Sprint(i)), 1))
 		}
 		before := q.calls.Load()
-		orderAs(t, s, "alice", 7)
+		submitAs(t, s, "alice", 7)
 		synctest.Wait()
 		// An Enqueue and a Claim for each job, and nobody else looks.
 		if n := q.calls.Load() - before; n > 7*2+7 {
@@ -579,9 +608,9 @@ func TestJobWakesOneTaker(t *testing.T) {
 func TestTakeGivesAtMostWhatWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		refs := orderAs(t, s, "alice", 5)
+		refs := submitAs(t, s, "alice", 5)
 		for _, want := range [][]serverless.Ref{refs[:3], refs[3:]} {
-			got := <-taking(t.Context(), s, "w", 3)
+			got := <-takeAsync(t.Context(), s, "w", 3)
 			var had []serverless.Ref
 			for _, j := range got.jobs {
 				had = append(had, j.Ref)
@@ -623,7 +652,7 @@ func TestBurstOverManyTakersRunsEachJobOnce(t *testing.T) {
 		}
 		var submitters sync.WaitGroup
 		for range 10 {
-			submitters.Go(func() { orderAs(t, s, "alice", jobs/10) })
+			submitters.Go(func() { submitAs(t, s, "alice", jobs/10) })
 		}
 		submitters.Wait()
 		synctest.Wait()
@@ -641,7 +670,7 @@ func TestBurstOverManyTakersRunsEachJobOnce(t *testing.T) {
 	})
 }
 
-func TestTakerThatLeavesDoesNotTakeTheWakeAlong(t *testing.T) {
+func TestTakerThatLeavesPassesItsWakeOn(t *testing.T) {
 	// Submissions and takers that leave at the same moment: whoever stays must be woken.
 	seed := uint64(time.Now().UnixNano())
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -649,16 +678,16 @@ func TestTakerThatLeavesDoesNotTakeTheWakeAlong(t *testing.T) {
 		s := newService(t, nil)
 		for round := range 300 {
 			ctx, cancel := context.WithCancel(t.Context())
-			var leave []<-chan taken
+			var leave []<-chan takeResult
 			for i := range 1 + rnd.IntN(4) {
-				leave = append(leave, taking(ctx, s, serverless.WorkerID(fmt.Sprint("leaves", round, i)), 1))
+				leave = append(leave, takeAsync(ctx, s, serverless.WorkerID(fmt.Sprint("leaves", round, i)), 1))
 			}
 			stayCtx, stop := context.WithCancel(t.Context())
-			stay := taking(stayCtx, s, "stays", 1)
+			stay := takeAsync(stayCtx, s, "stays", 1)
 			go cancel()
-			ref := order(t, s)
+			ref := submitEcho(t, s)
 			synctest.Wait()
-			if look(t, s, ref).Status != serverless.InProgress {
+			if mustGet(t, s, ref).Status != serverless.InProgress {
 				t.Fatalf("round %d, seed %d: the job waits although a worker does", round, seed)
 			}
 			stop()
@@ -671,31 +700,31 @@ func TestTakerThatLeavesDoesNotTakeTheWakeAlong(t *testing.T) {
 
 // An interrupted queue has something happen during one of its claims.
 type interrupted struct {
-	*shakyQueue
+	*faultyQueue
 	claims int
 	second func()
 }
 
-func (q *interrupted) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+func (q *interrupted) Claim(ctx context.Context, now serverless.Instant, slots []queue.Slot, out []serverless.Job) ([]serverless.Job, error) {
 	if q.claims++; q.claims == 2 {
 		q.second()
 	}
-	return q.shakyQueue.Claim(ctx, now, slots, out)
+	return q.faultyQueue.Claim(ctx, now, slots, out)
 }
 
 func TestTakerThatFindsAnotherJobPassesItsWakeOn(t *testing.T) {
 	// While the first in line looks, it is woken for a second job and finds a first one,
 	// of which no hint had come. The second one is for the next in line.
 	synctest.Test(t, func(t *testing.T) {
-		q := &interrupted{shakyQueue: shaky()}
+		q := &interrupted{faultyQueue: newFaultyQueue()}
 		s := serviceOn(t, q, nil)
-		var next <-chan taken
+		var next <-chan takeResult
 		q.second = func() {
-			next = taking(t.Context(), s, "next", 1)
-			q.deaf = true
-			order(t, s)
-			q.deaf = false
-			order(t, s)
+			next = takeAsync(t.Context(), s, "next", 1)
+			q.muted = true
+			submitEcho(t, s)
+			q.muted = false
+			submitEcho(t, s)
 		}
 		if jobs, err := s.Take(t.Context(), "echo", "first", 1); len(jobs) != 1 || err != nil {
 			t.Fatalf("Take = %d jobs, %v, want the first", len(jobs), err)
@@ -709,7 +738,7 @@ func TestTakerThatFindsAnotherJobPassesItsWakeOn(t *testing.T) {
 func TestTakeOfACallerThatIsGoneLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if jobs, err := s.Take(ctx, "echo", "w", 1); len(jobs) != 0 || err != nil {
@@ -721,12 +750,12 @@ func TestTakeOfACallerThatIsGoneLeasesNothing(t *testing.T) {
 
 func TestWakeThatFailedGoesToTheNextTaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, nil)
-		a, b := taking(t.Context(), s, "a", 1), taking(t.Context(), s, "b", 1)
-		q.refuse("Claim", 1)
-		ref := order(t, s)
-		if got := <-a; !errors.Is(got.err, errShaky) {
+		a, b := takeAsync(t.Context(), s, "a", 1), takeAsync(t.Context(), s, "b", 1)
+		q.failCalls("Claim", 1)
+		ref := submitEcho(t, s)
+		if got := <-a; !errors.Is(got.err, errInjected) {
 			t.Errorf("first Take = %v, want the queue's error", got.err)
 		}
 		synctest.Wait()

@@ -7,62 +7,45 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Bounds and defaults of section 8.
-const (
-	DefaultExecTimeout = 600_000 * time.Millisecond
-	MinExecTimeout     = 5 * time.Second
-	MaxExecTimeout     = 7 * 24 * time.Hour
-
-	DefaultTTL = 24 * time.Hour
-	MinTTL     = 10 * time.Second
-	MaxTTL     = 7 * 24 * time.Hour
-	// MinStatusTTL is the smallest ttl that a status request can set.
-	MinStatusTTL = time.Second
-
-	DefaultWait = 90 * time.Second
-	MinWait     = time.Second
-	MaxWait     = 300 * time.Second
-
-	// Results of run are kept for RunRetention, those of runsync for the larger of
-	// MinSyncRetention and the wait that was asked for, MaxSyncRetention at most.
-	RunRetention     = 30 * time.Minute
-	MinSyncRetention = time.Minute
-	MaxSyncRetention = 5 * time.Minute
-)
-
-// A Request asks for a job (section 2.8).
+// A Request describes a job to submit (docs/interface.md 2.8).
 type Request struct {
-	Input   []byte // one JSON object; the queue's from Submit on
+	Input   []byte // one JSON object; owned by the queue after Submit
 	Webhook string // absolute http or https URL, or empty
 	Policy  Policy
 	Extra   []byte // a JSON object with members that only the worker sees (s3Config), or nil
 
-	// Sync makes it a runsync job, whose result is kept for as long as Wait, within the
-	// bounds.
+	// Sync submits the job as runsync does: its result is kept for the duration Wait, within
+	// MinSyncRetention and MaxSyncRetention.
 	Sync bool
 	Wait time.Duration
 
-	// Checked says that Input and Extra are known to be JSON objects.
+	// Endpoint is what CheckEndpoint has just returned for the owner and the endpoint of the
+	// call, so that Submit does not read it again. Nil: Submit reads it.
+	Endpoint *Endpoint
+
+	// Checked says that the caller has checked that Input and Extra are JSON objects.
 	Checked bool
-	// Faults are what a decoder found wrong; Submit reports them with its own findings.
-	Faults problem.Violations
+	// Violations are faults that a decoder found. Submit reports them with its own.
+	Violations problem.Violations
 }
 
-// A Policy is a request's own limits (section 8.1). Nil means the default.
+// A Policy holds the limits of one job (docs/interface.md 8.1). A nil
+// field means the default.
 type Policy struct {
-	ExecutionTimeout *time.Duration
-	TTL              *time.Duration
-	LowPriority      bool
+	ExecutionTimeout *time.Duration // default: that of the endpoint, else DefaultExecTimeout
+	TTL              *time.Duration // default DefaultTTL
+	LowPriority      bool           // the scaler starts no worker for the job
 }
 
-// requestFields is the documented order of a request's fields.
+// requestFields are the fields of a request in their documented order.
 var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl", "s3Config"}
 
-// check applies the rules of section 2.8 and 8.1 and reports everything that is wrong.
+// check returns all faults of the request in one error.
 func (r *Request) check() error {
-	v := &r.Faults
+	v := &r.Violations
 	if !v.Has("/input") {
 		switch {
 		case len(r.Input) == 0:
@@ -88,12 +71,13 @@ func checkBounds(v *problem.Violations, path string, d *time.Duration, lo, hi ti
 	}
 }
 
-// CheckWait is nil for a wait within the bounds of section 8.2.
+// CheckWait returns an error if d is not from MinWait to MaxWait.
 func CheckWait(d time.Duration) error {
 	return checkQuery("wait", d, MinWait, MaxWait)
 }
 
-// CheckTTL is nil for a ttl that a status request may set.
+// CheckTTL returns an error if d is not from MinStatusTTL to MaxTTL, the bounds of a status
+// request.
 func CheckTTL(d time.Duration) error {
 	return checkQuery("ttl", d, MinStatusTTL, MaxTTL)
 }
@@ -115,12 +99,13 @@ func isWebURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// job settles the limits of r into a State (so that nothing later depends on settings).
+// job returns the job of r. It writes all limits into the State, so that nothing later
+// depends on the settings of the endpoint.
 func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	j := Job{
 		Ref: Ref{Endpoint: ep.ID, ID: id}, Owner: owner,
 		Input: r.Input, Webhook: r.Webhook, Extra: r.Extra,
-		State: State{Submitted: now, Queued: now},
+		State: queue.State{Submitted: now, Queued: now},
 	}
 	exec, ttl := ep.ExecTimeout, DefaultTTL
 	if exec == 0 {
@@ -135,14 +120,14 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	keep := RunRetention
 	if r.Sync {
 		keep = min(max(r.Wait, MinSyncRetention), MaxSyncRetention)
-		j.Flags |= Sync
+		j.Flags |= queue.Sync
 	}
 	if r.Policy.LowPriority {
-		j.Flags |= LowPriority
+		j.Flags |= queue.LowPriority
 	}
 	if r.Webhook != "" {
-		j.Flags |= HasWebhook
+		j.Flags |= queue.HasWebhook
 	}
-	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Milliseconds(), keep.Milliseconds()
+	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Truncate(time.Millisecond), keep.Truncate(time.Millisecond)
 	return j
 }

@@ -8,27 +8,30 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
-// ServeOptions are the settings of an in-process worker. The zero value, and nil, work.
+// ServeOptions are the settings of an in-process worker. The zero value and nil work.
 type ServeOptions struct {
-	// ID names the worker. Default: "local-" and the endpoint.
+	// ID is the id of the worker. Default: "local-" followed by the endpoint.
 	ID WorkerID
-	// Concurrency is how many jobs run at once. Default 1.
+	// Concurrency is the most jobs that run at once. Default 1.
 	Concurrency int
-	// Drain is how long running jobs may go on when ctx has ended; then their contexts
-	// end and they are handed back unharmed. Default 10 s.
+	// Drain is how long running jobs may continue after ctx has ended. Then their contexts
+	// end and the jobs return to the queue, without a counted delivery. Default 10 s.
 	Drain time.Duration
 }
 
-// stuck is how long a worker may go on with a job after it was told to stop; then its
-// place is given to another job.
-const stuck = 10 * time.Second
+// stopTimeout is how long a worker may continue a job after its context has ended. Then its
+// slot is given to another job.
+const stopTimeout = 10 * time.Second
 
-// Serve runs the jobs of an endpoint with w, in this process, until ctx ends, and returns
-// when they have ended or were handed back. It returns nil then, and otherwise the error
-// that keeps it from starting: no such endpoint, or one that a worker of this id serves
-// already.
+// Serve runs the jobs of an endpoint with w, in this process, until ctx ends. It then drains:
+// it returns nil when every running job has ended or was returned to the queue. It returns an
+// error at once if the endpoint does not exist, or if a worker with this id serves it
+// already. w is called concurrently if Concurrency is more than 1.
 func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *ServeOptions) error {
 	o := ServeOptions{}
 	if opts != nil {
@@ -46,55 +49,55 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return fmt.Errorf("serverless: serve %q: %w", endpoint, err)
 	}
-	m, _ := s.crew.join(endpoint, o.ID, s.now(), 0)
-	if !s.crew.localize(m, o.Concurrency) {
+	m := s.registry.JoinLocal(endpoint, o.ID, s.now())
+	if m == nil {
 		return fmt.Errorf("serverless: serve %q: the worker id %q is taken", endpoint, o.ID)
 	}
-	l := &loop{s: s, m: m, w: w, log: o, free: o.Concurrency, freed: make(chan struct{}, 1), hands: make(chan func()), over: make(chan struct{})}
-	defer close(l.over)
-	s.rouse(endpoint)
+	l := &loop{s: s, in: m, w: w, opts: o, free: o.Concurrency, freed: make(chan struct{}, 1), idle: make(chan func()), done: make(chan struct{})}
+	defer close(l.done)
+	s.scaler.Wake(endpoint)
 	l.take(ctx)
 	l.drain(ctx, o.Drain)
-	s.crew.leave(m)
-	s.rouse(endpoint)
+	m.Leave()
+	s.scaler.Wake(endpoint)
 	l.stops.Wait()
 	return nil
 }
 
 // A loop takes jobs for one in-process worker and runs each in a goroutine.
 type loop struct {
-	s   *Service
-	m   *member
-	w   Worker
-	log ServeOptions
+	s    *Service
+	in   *workers.Worker // in the registry
+	w    Worker
+	opts ServeOptions
 
-	hands chan func()   // to goroutines that are done with a job
-	over  chan struct{} // closed when they are not needed any more
+	idle chan func()   // jobs for goroutines that have finished one
+	done chan struct{} // closed when those goroutines must end
 
-	mu    sync.Mutex
-	free  int
-	freed chan struct{} // signalled when free grows
-	live  map[*run]bool // by run: a job that is retried may come back before its last run is over
-	stops sync.WaitGroup
+	mu      sync.Mutex
+	free    int
+	freed   chan struct{} // signalled when free grows
+	running map[*run]bool // by run, because a retried job may be claimed before its last run has ended
+	stops   sync.WaitGroup
 }
 
-// A run is one job under way.
+// A run is one run of a job.
 type run struct {
 	job    Job
 	cancel context.CancelCauseFunc
-	once   sync.Once // gives the slot back
+	once   sync.Once // frees the slot
 }
 
 // take starts jobs until ctx ends.
 func (l *loop) take(ctx context.Context) {
 	for {
-		n := l.await(ctx)
+		n := l.waitForSlot(ctx)
 		if n == 0 {
 			return
 		}
-		jobs, err := l.s.take(ctx, l.m, n)
+		jobs, err := l.s.take(ctx, l.in, n)
 		if err != nil {
-			l.s.log.Error("take failed", "endpoint", l.m.endpoint, "err", err)
+			l.s.log.Error("take failed", "endpoint", l.in.Key().Endpoint, "err", err)
 			l.s.pause(ctx)
 			continue
 		}
@@ -104,8 +107,9 @@ func (l *loop) take(ctx context.Context) {
 	}
 }
 
-// await waits for a free slot and says how many there are; 0 when ctx has ended.
-func (l *loop) await(ctx context.Context) int {
+// waitForSlot waits for a free slot and returns the number of free slots. It returns 0 when
+// ctx has ended.
+func (l *loop) waitForSlot(ctx context.Context) int {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		n := l.free
@@ -126,23 +130,23 @@ func (l *loop) start(ctx context.Context, j Job) {
 	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.mu.Lock()
 	l.free--
-	if l.live == nil {
-		l.live = map[*run]bool{}
+	if l.running == nil {
+		l.running = map[*run]bool{}
 	}
-	l.live[r] = true
+	l.running[r] = true
 	l.mu.Unlock()
-	l.hand(func() { l.run(ctx, r) })
-	stop := func() { l.stop(r, l.s.why(ctx, r.job.Ref)) } // of j it would keep a copy
-	if !l.s.crew.attach(l.m, j.ID, func() { l.stops.Go(stop) }) {
-		stop() // it was to stop between the claim and now
+	l.spawn(func() { l.run(ctx, r) })
+	stop := func() { l.stop(r, l.s.stopCause(ctx, r.job.Ref)) } // r.job, because capturing j would keep a second copy
+	if !l.in.OnStop(j.ID, func() { l.stops.Go(stop) }) {
+		stop() // the job was stopped after the claim
 	}
 }
 
-// hand runs f in a goroutine. One that has run a job before has its stack already: growing
-// it takes longer than a short job does.
-func (l *loop) hand(f func()) {
+// spawn runs f in a goroutine. It prefers a goroutine that has run a job before: its stack is
+// grown already, and growing a stack takes longer than a short job.
+func (l *loop) spawn(f func()) {
 	select {
-	case l.hands <- f:
+	case l.idle <- f:
 		return
 	default:
 	}
@@ -150,29 +154,29 @@ func (l *loop) hand(f func()) {
 		for {
 			f()
 			select {
-			case f = <-l.hands:
-			case <-l.over:
+			case f = <-l.idle:
+			case <-l.done:
 				return
 			}
 		}
 	}()
 }
 
-// stop ends the job's context. A worker that does not care loses its slot after a while:
-// a goroutine cannot be killed, but others need not wait for it.
+// stop ends the context of a job. If the worker ignores it, stop frees the slot after
+// stopTimeout: a goroutine cannot be killed, but other jobs need not wait for it.
 func (l *loop) stop(r *run, cause error) {
 	r.cancel(cause)
-	l.s.clock.AfterFunc(l.s.clock.Now().Add(stuck), func() { l.release(r, true) })
+	l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
 }
 
 func (l *loop) release(r *run, late bool) {
 	r.once.Do(func() {
 		if late {
-			l.s.log.Warn("a worker goes on with a job it was told to stop", "endpoint", l.m.endpoint, "job", r.job.ID)
+			l.s.log.Warn("worker ignores the end of its context", "endpoint", l.in.Key().Endpoint, "job", r.job.ID)
 		}
 		l.mu.Lock()
 		l.free++
-		delete(l.live, r)
+		delete(l.running, r)
 		l.mu.Unlock()
 		signal(l.freed)
 	})
@@ -182,50 +186,50 @@ func (l *loop) run(ctx context.Context, r *run) {
 	defer l.release(r, false)
 	defer r.cancel(context.Canceled)
 	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Deliveries)}
-	t.emit = func(given context.Context, k OpKind, b []byte) error {
+	t.emit = func(given context.Context, k queue.OpKind, b []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return l.emit(given, r, k, b)
 	}
-	end := Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
-	defer func() { // deferred because a worker can end the goroutine
+	end := queue.Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
+	defer func() { // deferred, because the worker may call runtime.Goexit
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrDraining) {
-			return // stopped: nobody waits for the result
+			return // stopped: the result is dropped
 		}
 		l.report(ctx, l.finish(ctx, r, end))
 	}()
 	end = l.work(ctx, t)
 }
 
-// work calls the worker and returns its result as Status, Payload and Error. A panic, be it
-// of the error that is asked for its text, is a failure.
-func (l *loop) work(ctx context.Context, t *Task) (end Op) {
+// work calls the worker and returns its result as Status, Payload and Error. A panic fails
+// the job, also a panic of the Error method of the worker's error.
+func (l *loop) work(ctx context.Context, t *Task) (end queue.Op) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.s.log.Error("worker panicked", "endpoint", l.m.endpoint, "job", t.ID, "panic", p, "stack", string(debug.Stack()))
-			end = Op{Status: Failed, Error: fmt.Sprintf("the worker panicked: %v", p)}
+			l.s.log.Error("worker panicked", "endpoint", l.in.Key().Endpoint, "job", t.ID, "panic", p, "stack", string(debug.Stack()))
+			end = queue.Op{Status: Failed, Error: fmt.Sprintf("the worker panicked: %v", p)}
 		}
 	}()
 	out, err := l.w.Work(ctx, t)
 	if err == nil {
-		return Op{Status: Completed, Payload: out}
+		return queue.Op{Status: Completed, Payload: out}
 	}
-	end = Op{Status: Failed, Error: err.Error()}
+	end = queue.Op{Status: Failed, Error: err.Error()}
 	if f := (*Failure)(nil); errors.As(err, &f) {
 		end.Payload = f.Output
 	}
 	return end
 }
 
-// emit sends a chunk or progress.
-func (l *loop) emit(ctx context.Context, r *run, k OpKind, b []byte) error {
+// emit sends a chunk or a progress value to the queue.
+func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error {
 	if !json.Valid(b) {
 		return errors.New("serverless: a chunk or progress value must be JSON")
 	}
 	op := l.op(r, k, b)
-	op.Adopt, op.Until = true, l.s.now().Add(l.s.local)
-	if k == OpChunk {
+	op.Adopt, op.Until = true, l.s.now().Add(l.s.localLease)
+	if k == queue.OpChunk {
 		op.Payload = appendItem(b)
 		return l.s.addChunk(ctx, op)
 	}
@@ -233,17 +237,17 @@ func (l *loop) emit(ctx context.Context, r *run, k OpKind, b []byte) error {
 	return err
 }
 
-func (l *loop) op(r *run, k OpKind, b []byte) Op {
-	return Op{Ref: r.job.Ref, Kind: k, Worker: l.m.id, Token: r.job.Token, Payload: b}
+func (l *loop) op(r *run, k queue.OpKind, b []byte) queue.Op {
+	return queue.Op{Ref: r.job.Ref, Kind: k, Worker: l.in.Key().ID, Token: r.job.Token, Payload: b}
 }
 
-// finish makes the op of a worker's result. What fails because the worker is stopping goes
-// back to the queue.
-func (l *loop) finish(ctx context.Context, r *run, end Op) Op {
+// finish returns the op for the result of a worker. A failure while the worker drains
+// releases the job instead.
+func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 	if end.Status == Failed && errors.Is(context.Cause(ctx), ErrDraining) {
-		return l.op(r, OpRelease, nil)
+		return l.op(r, queue.OpRelease, nil)
 	}
-	op := l.op(r, OpFinish, end.Payload)
+	op := l.op(r, queue.OpFinish, end.Payload)
 	op.Adopt, op.Status, op.Error = true, end.Status, end.Error
 	if op.Payload != nil && !json.Valid(op.Payload) {
 		op.Status, op.Payload = Failed, nil
@@ -252,30 +256,30 @@ func (l *loop) finish(ctx context.Context, r *run, end Op) Op {
 	return op
 }
 
-// report repeats itself while the store fails: the result is not to be lost, and a
-// repeat of what had happened is answered with ErrLeaseLost.
-func (l *loop) report(ctx context.Context, op Op) {
+// report reports a result and repeats the report while the store fails, so that no result is
+// lost. A repeat of a report that had succeeded returns ErrLeaseLost.
+func (l *loop) report(ctx context.Context, op queue.Op) {
 	for {
 		err := l.s.Report(context.WithoutCancel(ctx), op)
 		switch {
 		case err == nil, errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrStatus):
 			return
 		}
-		l.s.log.Error("report failed", "endpoint", l.m.endpoint, "job", op.ID, "err", err)
+		l.s.log.Error("report failed", "endpoint", l.in.Key().Endpoint, "job", op.ID, "err", err)
 		if !l.s.pause(ctx) {
 			return
 		}
 	}
 }
 
-// drain waits for the jobs under way, then hands them back.
+// drain waits up to d for the running jobs, then releases them.
 func (l *loop) drain(ctx context.Context, d time.Duration) {
 	over := make(chan struct{})
 	stop := l.s.clock.AfterFunc(l.s.clock.Now().Add(d), func() { close(over) })
 	defer stop()
 	for {
 		l.mu.Lock()
-		n := len(l.live)
+		n := len(l.running)
 		l.mu.Unlock()
 		if n == 0 {
 			return
@@ -284,28 +288,28 @@ func (l *loop) drain(ctx context.Context, d time.Duration) {
 		case <-l.freed:
 		case <-over:
 			over = nil
-			l.handBack(context.WithoutCancel(ctx))
+			l.releaseAll(context.WithoutCancel(ctx))
 		}
 	}
 }
 
-// handBack ends what still runs and returns the jobs to the queue.
-func (l *loop) handBack(ctx context.Context) {
+// releaseAll stops the running jobs and returns them to the queue.
+func (l *loop) releaseAll(ctx context.Context) {
 	l.mu.Lock()
 	var rs []*run
-	for r := range l.live {
+	for r := range l.running {
 		rs = append(rs, r)
 	}
 	l.mu.Unlock()
 	for _, r := range rs {
 		l.stop(r, ErrDraining)
-		if err := l.s.Report(ctx, Op{Ref: r.job.Ref, Kind: OpRelease, Worker: l.m.id, Token: r.job.Token}); err != nil {
-			l.s.log.Warn("hand back failed", "endpoint", l.m.endpoint, "job", r.job.ID, "err", err)
+		if err := l.s.Report(ctx, queue.Op{Ref: r.job.Ref, Kind: queue.OpRelease, Worker: l.in.Key().ID, Token: r.job.Token}); err != nil {
+			l.s.log.Warn("hand back failed", "endpoint", l.in.Key().Endpoint, "job", r.job.ID, "err", err)
 		}
 	}
 }
 
-// pause waits a second by the service's clock; false when ctx ended first.
+// pause waits a second by the service's clock. It reports false when ctx ended first.
 func (s *Service) pause(ctx context.Context) bool {
 	over := make(chan struct{})
 	defer s.clock.AfterFunc(s.clock.Now().Add(time.Second), func() { close(over) })()

@@ -16,114 +16,121 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
-// A Clock tells the time.
+// A Clock tells the time and sets timers. It is safe for concurrent use.
 type Clock interface {
 	Now() time.Time
-	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
-	// whether it prevented the call.
+	// AfterFunc calls f once when Now has reached t. f must not block. stop reports whether
+	// it prevented the call.
 	AfterFunc(t time.Time, f func()) (stop func() bool)
 }
 
-// Options are what a Service can be told. The zero value, and nil, work.
+// Options configures a Service. The zero value and nil work.
 type Options struct {
-	// Clock is the time that every rule follows. Default: the system's.
+	// Clock is the only source of time. Default: the system clock.
 	Clock Clock
-	// Rand makes job ids. Default: crypto/rand.
+	// Rand is the source of job ids and worker ids. Default: crypto/rand.
 	Rand io.Reader
-	// Sender posts webhooks. Default: none, and deliveries stay in the outbox.
+	// Sender sends webhooks. Default: none; deliveries then stay in the outbox.
 	Sender Sender
-	// Lease is how long a worker has a job without renewing. Default 30 s, three pings of
-	// the worker protocol.
+	// Lease is how long a worker keeps a job without a renewal. A worker pings three times in
+	// this time. Default 30 s.
 	Lease time.Duration
-	// LocalLease is Lease for the workers of Serve, whose leases Step renews. Default: Lease.
-	// Where the queue ends with the process it may be longer than any job lives, and
-	// nothing has to be renewed.
+	// LocalLease is Lease for the workers of Serve, whose leases Step renews. If the queue
+	// lives in this process only, LocalLease may exceed MaxTTL, so that no lease needs a
+	// renewal. Default: Lease.
 	LocalLease time.Duration
-	// Catalog knows the ids that endpoints name. Default: none, and ids are not checked.
-	Catalog Catalog
-	// Registries finds the credentials that endpoints name. Default: none, and no credential
-	// exists.
-	Registries Registries
-	// Volumes finds the network volumes that endpoints name. Default: none, and no volume
-	// exists.
-	Volumes Volumes
-	// Templates finds what requests for endpoints start from. Default: none, and no
-	// template exists.
-	Templates Templates
-	// Deliveries is how many webhooks are posted at once. Default 256, with a sixteenth of
-	// it for each receiver: a slow one does not hold up the others.
+	// Catalog has the ids of machines and data centers that endpoints may use. Default: none;
+	// ids are then not checked.
+	Catalog endpoints.Catalog
+	// Registries finds the registry credentials that endpoints use. Default: none; no
+	// credential exists then.
+	Registries endpoints.Registries
+	// Volumes finds the network volumes that endpoints use. Default: none; no volume exists
+	// then.
+	Volumes endpoints.Volumes
+	// Templates finds the templates that requests for endpoints name. Default: none; no
+	// template exists then.
+	Templates endpoints.Templates
+	// Deliveries is the most webhooks that are sent at once. One host gets at most a sixteenth
+	// of it, so that a slow receiver does not delay the others. Default 256.
 	Deliveries int
-	// Fleet starts and stops the workers of endpoints with an image. Default: none, and
-	// such endpoints are served by whoever comes for their jobs.
+	// Fleet starts and stops the workers of endpoints with an image. Default: none; endpoints
+	// then need workers of Serve or workers that were started by somebody else. A fleet that
+	// implements endpoints.Admission judges what endpoints ask for.
 	Fleet Fleet
-	// WorkerURL is the base of the jobs API as the workers of Fleet reach it, with the
-	// path that endpoint ids follow (http://127.0.0.1:8080/v2). It is called for each
-	// worker; as long as it answers "", none is started. Default: always "".
+	// WorkerURL returns the base URL of the jobs API for the workers of Fleet, without the
+	// endpoint id (http://127.0.0.1:8080/v2). It is called for each worker. While it returns
+	// "", no worker is started. Default: always "".
 	WorkerURL func() string
-	// Lockstep is for a program that moves time itself, with a queue, endpoints and a Fleet
-	// in this process, which lose no event and whose calls do not wait: the fleet is called
-	// within Step, one call after another, and nothing is looked at only because time has
-	// passed. What the scaler does then follows from the calls and the clock alone.
-	Lockstep bool
-	// WorkerSecret is what the workers' keys are derived from. Default: random, and the
-	// workers of an earlier process are replaced because their keys are not known.
+	// Deterministic makes the scaler depend only on the order of calls and on the clock: Step
+	// calls the fleet itself, one call after another, and there are no periodic checks. It is
+	// for a program that moves the clock itself. Queue, endpoints and Fleet must be in this
+	// process, lose no event and not block.
+	Deterministic bool
+	// WorkerSecret is the secret from which the keys of workers are derived. Servers that share
+	// workers need the same secret. Default: random; the workers of an earlier process are
+	// then replaced, because their keys are not valid.
 	WorkerSecret []byte
-	// Meter is told which workers of Fleet there are. Default: nobody is.
-	Meter Meter
-	// Logger gets what nobody asked about: panics of workers, stores that fail. Default:
-	// none.
+	// Meter gets the use of the workers of Fleet, for billing. Default: none.
+	Meter fleet.Meter
+	// Logger gets what no caller sees, such as panics of workers and failures of stores.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// A Service runs jobs: it holds the rules of sections 2.8, 3.2, 4.2 and 8, on a queue and
-// endpoints that a backend keeps. It is safe for concurrent use.
+// A Service runs jobs. It has the rules of docs/interface.md 2.8, 3.2, 4.2 and 8 of
+// docs/interface.md, over a queue and a store of endpoints that a backend implements. It is
+// safe for concurrent use.
 //
-// Somebody must let it work: Run does, until its context ends; or Listen beside calls of
-// Step, for a program that moves time itself.
+// A Service does its background work in Run, which must run until the program ends. A program
+// that moves time itself calls Step instead, with Listen in a goroutine beside it.
 //
-// An owner is the user of the key that asks. Another user's job is not found.
+// The owner in the methods is the user who asks. The jobs and endpoints of another user are
+// not found.
 type Service struct {
-	queue     JobQueue
-	endpoints EndpointStore
-	clock     Clock
-	rand      io.Reader
-	sender    Sender
-	lease     time.Duration
-	local     time.Duration // the lease of a worker of Serve
-	secret    []byte
-	catalog   Catalog    // may be nil
-	secrets   Registries // may be nil
-	volumes   Volumes    // may be nil
-	templates Templates  // may be nil
-	log       *slog.Logger
+	queue        JobQueue
+	endpoints    EndpointStore
+	clock        Clock
+	rand         io.Reader
+	sender       Sender
+	lease        time.Duration
+	localLease   time.Duration
+	workerSecret []byte
+	eps          *endpoints.Service
+	log          *slog.Logger
 
-	hub     hub
-	crew    crew
-	force   workforce
-	post    postman
-	turns   turns
-	armed   atomic.Int64 // when Run will look again
-	renewed Instant      // of the jobs of in-process workers; Step's
-	kick    chan struct{}
-	runs    sync.WaitGroup // what Run waits for: Listen and the deliveries
+	hub           hub
+	registry      workers.Registry
+	scaler        *fleet.Scaler
+	deliveryLimit deliveryLimiter
+	readers       readerLocks
+	armed         atomic.Int64 // Instant at which Run calls Step again
+	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
+	wake          chan struct{}
+	goroutines    sync.WaitGroup // Listen and the deliveries; Run waits for them
 }
 
-// Everyone is the owner that, in a purge or a listing, selects the jobs of all users.
-const Everyone = "*"
+// AllOwners is the owner that selects the jobs of all users in Purge and Requests.
+const AllOwners = "*"
 
-// New returns a service over q and endpoints. opts may be nil.
-func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
+// New returns a Service over a queue and a store of endpoints. opts may be nil. New starts no
+// goroutine: see Run.
+func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	o := Options{}
 	if opts != nil {
 		o = *opts
 	}
 	s := &Service{
-		queue: q, endpoints: endpoints,
-		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, local: o.LocalLease, log: o.Logger,
-		secret: workerSecret(o.WorkerSecret), catalog: o.Catalog, secrets: o.Registries, volumes: o.Volumes, templates: o.Templates,
-		kick: make(chan struct{}, 1),
+		queue: q, endpoints: store,
+		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, localLease: o.LocalLease, log: o.Logger,
+		workerSecret: workerSecret(o.WorkerSecret),
+		wake:         make(chan struct{}, 1),
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -131,40 +138,48 @@ func New(q JobQueue, endpoints EndpointStore, opts *Options) *Service {
 	if s.rand == nil {
 		s.rand = rand.Reader
 	}
-	s.rand = id.Shared(s.rand)
+	s.rand = id.LockedReader(s.rand)
+	admission, _ := fleet.As[endpoints.Admission](o.Fleet)
+	s.eps = endpoints.New(store, &endpoints.Options{
+		Clock: s.clock, Rand: s.rand, Catalog: o.Catalog, Registries: o.Registries, Volumes: o.Volumes, Templates: o.Templates,
+		Admission: admission,
+	})
 	if s.lease == 0 {
 		s.lease = 30 * time.Second
 	}
-	if s.local == 0 {
-		s.local = s.lease
+	if s.localLease == 0 {
+		s.localLease = s.lease
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.post.init(o.Deliveries)
+	s.deliveryLimit.init(o.Deliveries)
 	s.hub.init(s.stop)
-	s.force.init(&o)
+	s.scaler = s.newScaler(&o)
 	s.armed.Store(math.MaxInt64)
 	return s
 }
 
-// Endpoints is the store that the service was given.
+// Endpoints returns the store that New got.
 func (s *Service) Endpoints() EndpointStore { return s.endpoints }
 
-// Endpoint returns the endpoint, or ErrNoEndpoint.
+// Endpoint returns the endpoint whoever owns it, or ErrNoEndpoint.
 func (s *Service) Endpoint(ctx context.Context, id string) (*Endpoint, error) {
 	return s.endpoints.Get(ctx, id)
 }
 
 func (s *Service) now() Instant { return At(s.clock.Now()) }
 
-// Submit queues a job and returns it. All faults of the request are reported together
-// (422); an unknown endpoint, and another user's, is ErrNoEndpoint. When Submit returns
-// nil the job is as durable as the queue makes it.
+// Submit queues a job and returns it. It reports all faults of the request together (422),
+// and returns ErrNoEndpoint for an unknown endpoint and for another user's. When Submit
+// returns nil, the job is stored as durably as the queue can.
 func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
-	ep, err := s.seen(ctx, owner, endpoint)
-	if err != nil {
-		return Job{}, err
+	ep := r.Endpoint
+	if ep == nil {
+		var err error
+		if ep, err = s.eps.Visible(ctx, owner, endpoint); err != nil {
+			return Job{}, err
+		}
 	}
 	if err := r.check(); err != nil {
 		return Job{}, err
@@ -181,7 +196,7 @@ func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request)
 	return jobs[0], nil
 }
 
-// SubmitAndWait is Submit with Sync set, and then Wait for r.Wait.
+// SubmitAndWait calls Submit with Sync set, then Wait for r.Wait (default DefaultWait).
 func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
 	r.Sync = true
 	if r.Wait == 0 {
@@ -194,7 +209,8 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	return s.Wait(ctx, owner, j.Ref, r.Wait)
 }
 
-// newID is a UUID version 4 with the suffix of the region, and the prefix of runsync.
+// newID returns a UUID version 4 with the suffix of the region, and with the prefix "sync-"
+// for runsync.
 func (s *Service) newID(sync bool) (JobID, error) {
 	var u [16]byte
 	if _, err := io.ReadFull(s.rand, u[:]); err != nil {
@@ -214,9 +230,9 @@ func (s *Service) newID(sync bool) (JobID, error) {
 	return JobID(append(b, "-u1"...)), nil
 }
 
-// Get returns the job with its payloads. ErrNotFound past its ttl or retention, for an
-// unknown id, and for another user's job; ErrNoEndpoint for an unknown endpoint; ErrDamaged
-// when its output can no longer be read.
+// Get returns the job with its payloads. It returns ErrNotFound for an unknown job, for a job
+// past its ttl or retention and for another user's job, ErrNoEndpoint for an unknown
+// endpoint, and ErrDamaged if the output can no longer be read.
 func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
 	j, err := s.find(ctx, owner, ref)
 	if err != nil {
@@ -225,7 +241,7 @@ func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
 	return j, nil
 }
 
-// find is Get that has the job, without its output, with ErrDamaged, too.
+// find is Get, but with ErrDamaged it also returns the job, without its output.
 func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) {
 	j, err := s.queue.Get(ctx, s.now(), ref)
 	if (err == nil || errors.Is(err, ErrDamaged)) && j.Owner != owner {
@@ -239,10 +255,11 @@ func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) 
 	return j, err
 }
 
-// Wait returns the job when it has ended, or as it is when d has passed by the service's
-// clock or ctx ends. Errors are those of Get, also when the job goes meanwhile.
+// Wait returns the job when it has ended. It returns the job as it is when d has passed by
+// the service's clock, or when ctx ends. Errors are those of Get, also if the job is deleted
+// meanwhile.
 func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
-	w := s.hub.watch(ref, EventDone)
+	w := s.hub.watch(ref, queue.EventDone)
 	defer s.hub.unwatch(w)
 	over := make(chan struct{})
 	defer s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(over) })()
@@ -261,8 +278,8 @@ func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Durati
 	}
 }
 
-// SetTTL moves the job's expiry to d from now, and at most MaxTTL after its submission
-// (decisions: `?ttl=` of status). d is within the bounds of CheckTTL.
+// SetTTL sets the expiry of the job to d from now, but at most to MaxTTL after its
+// submission. d must satisfy CheckTTL. Errors are those of CheckTTL and Get.
 func (s *Service) SetTTL(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
 	if err := CheckTTL(d); err != nil {
 		return Job{}, err
@@ -272,33 +289,34 @@ func (s *Service) SetTTL(ctx context.Context, owner string, ref Ref, d time.Dura
 		return Job{}, err
 	}
 	until := min(s.now().Add(d), j.Submitted.Add(MaxTTL))
-	return s.change(ctx, owner, Op{Ref: ref, Kind: OpSetTTL, Until: until})
+	return s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpSetTTL, Until: until})
 }
 
-// Cancel ends the job, queued or running, and returns it: CANCELLED, or with the status
-// it had when it had ended before. A worker that runs it is told to stop.
+// Cancel ends a queued or running job and returns it. A job that had ended before keeps its
+// status. A worker that runs the job is notified. Errors are those of Get.
 func (s *Service) Cancel(ctx context.Context, owner string, ref Ref) (Job, error) {
-	return s.change(ctx, owner, Op{Ref: ref, Kind: OpCancel})
+	return s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpCancel})
 }
 
-// Retry queues a FAILED or TIMED_OUT job again, with the same id and input: output,
-// error, chunks, timings and deliveries start anew and the ttl does not. ErrStatus for a
-// job in any other status, ErrInputLost for one whose input was damaged.
+// Retry queues a FAILED or TIMED_OUT job again, with the same id and input. Output, error,
+// chunks, timings and delivery count start again; the ttl does not. It returns ErrStatus for
+// a job in another status and ErrInputLost for a job whose input was damaged; other errors
+// are those of Get.
 func (s *Service) Retry(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.change(ctx, owner, Op{Ref: ref, Kind: OpRetry})
+	j, err := s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpRetry})
 	if errors.Is(err, ErrStatus) {
 		err = refused("only a FAILED or TIMED_OUT job can be retried")
 	}
 	return j, err
 }
 
-// refused is ErrStatus with what its user should know instead of its text.
+// refused returns ErrStatus with another text for the user.
 func refused(why string) error {
 	return &problem.Error{Kind: ErrStatus.Kind, Detail: why, Err: ErrStatus}
 }
 
-// change applies a user's op to a job of theirs.
-func (s *Service) change(ctx context.Context, owner string, op Op) (Job, error) {
+// change applies an op of a user to a job of that user.
+func (s *Service) change(ctx context.Context, owner string, op queue.Op) (Job, error) {
 	j, damaged := s.find(ctx, owner, op.Ref)
 	if damaged != nil && !errors.Is(damaged, ErrDamaged) {
 		return Job{}, damaged
@@ -310,22 +328,23 @@ func (s *Service) change(ctx context.Context, owner string, op Op) (Job, error) 
 	read := j.State
 	_, _ = read.Apply(s.now(), &op)
 	switch {
-	case r.Effect&DropOutput != 0:
+	case r.Effect&queue.DropOutput != 0:
 		j.Output, j.Error = nil, ""
 	case read.Status != r.State.Status || read.Run != r.State.Run || read.Token != r.State.Token:
-		// It moved after it was read, and has other payloads now.
+		// The job has moved since it was read, and has other payloads now.
 		if j, err = s.payloads(ctx, owner, op.Ref, &r.State); err != nil {
 			return Job{}, err
 		}
 	}
-	if j.State = r.State; damaged != nil && j.showsOutput() {
-		return Job{}, damaged // the move was made all the same
+	if j.State = r.State; damaged != nil && j.ShowsOutput() {
+		return Job{}, damaged // although the move was made
 	}
 	return j, nil
 }
 
-// payloads is the job in a state that it has just had, without output if it has moved on.
-func (s *Service) payloads(ctx context.Context, owner string, ref Ref, st *State) (Job, error) {
+// payloads returns the job with the payloads of state st. If the job has moved on since, the
+// result has no output.
+func (s *Service) payloads(ctx context.Context, owner string, ref Ref, st *queue.State) (Job, error) {
 	j, err := s.Get(ctx, owner, ref)
 	if j.Status != st.Status || j.Run != st.Run || j.Token != st.Token {
 		j.Output, j.Error = nil, ""
@@ -334,20 +353,20 @@ func (s *Service) payloads(ctx context.Context, owner string, ref Ref, st *State
 }
 
 // apply makes one move.
-func (s *Service) apply(ctx context.Context, op Op) (Result, error) {
-	ops, res := [1]Op{op}, [1]Result{}
+func (s *Service) apply(ctx context.Context, op queue.Op) (queue.Result, error) {
+	ops, res := [1]queue.Op{op}, [1]queue.Result{}
 	if err := s.queue.Apply(ctx, s.now(), ops[:], res[:]); err != nil {
-		return Result{}, fmt.Errorf("serverless: job %q: %w", op.ID, err)
+		return queue.Result{}, fmt.Errorf("serverless: job %q: %w", op.ID, err)
 	}
 	s.armFor(&res[0])
 	return res[0], res[0].Err
 }
 
-// addChunk is apply for an OpChunk, whose payload is an item: one that is too long goes
-// in several pieces. When the stream has no room for all of them, it has the first ones.
-func (s *Service) addChunk(ctx context.Context, op Op) error {
+// addChunk is apply for an OpChunk, whose payload is an item. It splits an item that is too
+// long. If the stream has no room for all pieces, it keeps the first ones.
+func (s *Service) addChunk(ctx context.Context, op queue.Op) error {
 	items := splitItem(op.Payload, maxItem)
-	ops, res := make([]Op, len(items)), make([]Result, len(items))
+	ops, res := make([]queue.Op, len(items)), make([]queue.Result, len(items))
 	for i, b := range items {
 		ops[i] = op
 		ops[i].Payload = b
@@ -364,21 +383,22 @@ func (s *Service) addChunk(ctx context.Context, op Op) error {
 	return nil
 }
 
-// armFor has Run see to what a move has made due.
-func (s *Service) armFor(r *Result) {
+// armFor makes Run call Step when the result of a move is due.
+func (s *Service) armFor(r *queue.Result) {
 	switch {
-	case r.Effect&PutOutbox != 0:
+	case r.Effect&queue.PutOutbox != 0:
 		s.arm(s.now())
-	case r.Err == nil && r.Effect&Delete == 0:
+	case r.Err == nil && r.Effect&queue.Delete == 0:
 		s.arm(r.State.Due())
 	}
 }
 
-// purgeStep is how many queued jobs one call of the queue looks at.
+// purgeStep is the most queued jobs that one call of the queue examines.
 const purgeStep = 1000
 
-// Purge cancels the queued jobs of owner, or of Everyone, and says how many there were.
-// Running jobs go on, and jobs submitted meanwhile stay.
+// Purge cancels the queued jobs of owner, or of AllOwners, and returns their number. Running
+// jobs and jobs that are submitted meanwhile stay. It returns ErrNoEndpoint for an unknown
+// endpoint.
 func (s *Service) Purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return 0, err
@@ -386,13 +406,13 @@ func (s *Service) Purge(ctx context.Context, owner, endpoint string) (removed in
 	return s.purge(ctx, owner, endpoint)
 }
 
-// purge is Purge of an endpoint that may be gone.
+// purge is Purge for an endpoint that may be deleted already.
 func (s *Service) purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
 	st, err := s.queue.Stats(ctx, s.now(), endpoint)
 	if err != nil {
 		return 0, fmt.Errorf("serverless: purge %q: %w", endpoint, err)
 	}
-	p := PurgeQuery{Endpoint: endpoint, Owner: everyone(owner), UpTo: st.LastSeq, Limit: purgeStep}
+	p := queue.PurgeQuery{Endpoint: endpoint, Owner: ownerFilter(owner), UpTo: st.LastSeq, Limit: purgeStep}
 	for {
 		n, next, err := s.queue.Purge(ctx, s.now(), p)
 		removed += n
@@ -407,31 +427,32 @@ func (s *Service) purge(ctx context.Context, owner, endpoint string) (removed in
 	}
 }
 
-// everyone turns an owner into the form of a query.
-func everyone(owner string) string {
-	if owner == Everyone {
+// ownerFilter returns the owner of a query: empty for AllOwners.
+func ownerFilter(owner string) string {
+	if owner == AllOwners {
 		return ""
 	}
 	return owner
 }
 
-// A Health is what the endpoint has had to do (section 2.8).
+// A Health has the counts of jobs and workers of an endpoint.
 type Health struct {
 	Jobs    Stats
 	Workers WorkerCounts
 }
 
-// WorkerCounts counts an endpoint's workers.
+// WorkerCounts are the numbers of an endpoint's workers by status. Ready counts workers of
+// any status.
 type WorkerCounts struct {
-	Idle         int // alive, without a job
-	Initializing int
-	Ready        int // could take a job now
+	Idle         int // without a job
+	Initializing int // started, but not seen yet
+	Ready        int // waiting for a job at this moment
 	Running      int // with a job
-	Throttled    int
+	Throttled    int // no capacity to start them
 	Unhealthy    int
 }
 
-// Health counts jobs and workers of an endpoint.
+// Health returns the counts of jobs and workers of an endpoint, or ErrNoEndpoint.
 func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return Health{}, err
@@ -443,30 +464,32 @@ func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	return Health{Jobs: st, Workers: countWorkers(s.workerList(endpoint))}, nil
 }
 
-// RunningWorkers is how many workers of the endpoint have a job.
-func (s *Service) RunningWorkers(endpoint string) int { return s.crew.running(endpoint) }
+// RunningWorkers returns the number of workers of the endpoint that have a job.
+func (s *Service) RunningWorkers(endpoint string) int { return s.registry.Running(endpoint) }
 
-// A Page is a piece of a listing.
+// A Page is a part of a listing.
 type Page struct {
 	Jobs  []Job
-	Total int // of all that were selected
+	Total int // number of jobs that match, on all pages
 }
 
-// A RequestsQuery selects jobs of an endpoint, newest first.
+// A RequestsQuery selects jobs of an endpoint for Requests.
 type RequestsQuery struct {
-	Status        []Status // none: all
+	Status        []Status // empty: any status
 	Offset, Limit int
 	Full          bool // with input and output
 }
 
-// Requests lists the jobs of owner, or of Everyone.
+// Requests lists the jobs of owner, or of AllOwners, newest first. Without q.Full, a job has
+// no payloads, except the error of a FAILED job. It returns ErrNoEndpoint for an unknown
+// endpoint.
 func (s *Service) Requests(ctx context.Context, owner, endpoint string, q RequestsQuery) (Page, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return Page{}, err
 	}
 	now := s.now()
 	var p Page
-	for j, err := range s.queue.List(ctx, now, ListQuery{Endpoint: endpoint, Owner: everyone(owner), Status: q.Status}) {
+	for j, err := range s.queue.List(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}) {
 		if err != nil {
 			return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
 		}
@@ -477,13 +500,13 @@ func (s *Service) Requests(ctx context.Context, owner, endpoint string, q Reques
 	}
 	full := p.Jobs[:0]
 	for _, j := range p.Jobs {
-		if !q.Full && j.Status != Failed { // the others' states say all that is shown of them
+		if !q.Full && j.Status != Failed { // the State has all that is shown
 			full = append(full, j)
 			continue
 		}
 		whole, err := s.queue.Get(ctx, now, j.Ref)
 		if errors.Is(err, ErrNotFound) {
-			continue // it went while we listed
+			continue // deleted since it was listed
 		}
 		if errors.Is(err, ErrDamaged) {
 			whole, err = j, nil // as it was listed

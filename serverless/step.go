@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// expireStep is how many jobs one call of the queue moves.
+// expireStep is the most jobs that one call of the queue moves.
 const expireStep = 1024
 
-// Step does everything that is due at now: leases of in-process workers are renewed,
-// jobs past a deadline are moved, the fleet is kept at what Decide says, webhooks go out. It returns the next instant at which
-// something will be due, zero when nothing is scheduled. Calling it too early or too often
-// is harmless; it is for one caller at a time. Deliveries and calls of the fleet run on in
-// goroutines that end with ctx.
+// Step does everything that is due at now. It renews the leases of in-process workers, moves
+// jobs past a deadline, lets the scaler start and stop workers, and sends webhooks. It
+// returns the next instant at which something is due, and the zero time if nothing is
+// scheduled. A call that is early or superfluous is harmless. Only one Step may run at a
+// time. Deliveries and calls of the fleet continue in goroutines that end with ctx.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	at := At(now)
 	due := s.renew(ctx, at)
@@ -24,74 +27,79 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 			return time.Time{}, fmt.Errorf("serverless: expire: %w", err)
 		}
 		if n == 0 || n > at {
-			due = sooner(due, n)
+			due = queue.Sooner(due, n)
 			break
 		}
 	}
-	due = sooner(due, s.staff(ctx, at))
+	due = queue.Sooner(due, s.scaler.Step(ctx, at))
 	n, err := s.deliver(ctx, at)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("serverless: deliver: %w", err)
 	}
-	return sooner(due, n).Time(), nil
+	return queue.Sooner(due, n).Time(), nil
 }
 
-// sooner is the earlier of two instants, where 0 is never.
-func sooner(a, b Instant) Instant {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// renew keeps the leases of in-process workers, three times a lease, and forgets remote
-// workers that have not been heard of.
+// renew extends the leases of in-process workers, three times per lease, and removes remote
+// workers whose time has run out.
 func (s *Service) renew(ctx context.Context, now Instant) (next Instant) {
-	next, left := s.crew.sweep(now)
+	next, left := s.registry.Expire(now)
 	for _, endpoint := range left {
-		s.rouse(endpoint)
+		s.scaler.Wake(endpoint)
 	}
-	if !s.crew.holdsLocally() {
+	if !s.registry.HasLocalLeases() {
 		return next
 	}
-	if due := s.renewed.Add(s.local / 3); s.renewed <= now && now < due {
-		return sooner(next, due) // steps come as often as there is anything to do
+	if due := s.renewed.Add(s.localLease / 3); s.renewed <= now && now < due {
+		return queue.Sooner(next, due) // Step is called more often than renewals are due
 	}
-	ops := s.crew.renewals(now.Add(s.local))
-	res := make([]Result, len(ops))
+	ops := s.registry.Renewals(now.Add(s.localLease))
+	res := make([]queue.Result, len(ops))
 	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
 		s.log.Error("renewal failed", "err", err)
-		return sooner(next, now.Add(time.Second))
+		return queue.Sooner(next, now.Add(time.Second))
 	}
 	for i := range res {
-		if res[i].Err != nil { // and the event that says so was lost
+		if res[i].Err != nil { // the lease is gone, and its EventStop was lost
 			s.stop(ops[i].Ref, ops[i].Worker)
 		}
 	}
 	s.renewed = now
-	return sooner(next, now.Add(s.local/3))
+	return queue.Sooner(next, now.Add(s.localLease/3))
 }
 
-// Listen passes the events of queue and fleet on to those who wait, until ctx ends; its error is
-// ctx's, or the queue's. Run does it; a program that calls Step itself does it beside.
+// Listen passes the events of the queue and the fleet on to the waiting calls. It returns nil
+// when ctx has ended, and otherwise the error of the queue. Run calls Listen; a program that
+// calls Step itself runs Listen in a goroutine.
 func (s *Service) Listen(ctx context.Context) error {
-	s.hub.events([]Event{{Kind: EventGap}})
-	defer s.listenToFleet(ctx)()
-	err := s.queue.Watch(ctx, func(evs []Event) {
+	s.hub.events([]queue.Event{{Kind: queue.EventGap}})
+	defer s.watchFleet(ctx)()
+	err := s.queue.Watch(ctx, func(evs []queue.Event) {
 		s.hub.events(evs)
-		s.staffEvents(evs)
+		s.scaler.Events(evs)
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serverless: watch the queue: %w", err)
 	}
-	return ctx.Err()
+	return nil
 }
 
-// Run lets the service work until ctx ends, and returns when every goroutine it started
-// has: it listens, and steps whenever something is due. A store that fails is asked again
-// after a second. It returns nil.
+// watchFleet watches the fleet until ctx ends or stop is called. stop waits for the end of
+// the watch.
+func (s *Service) watchFleet(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.scaler.Watch(ctx) })
+	return func() {
+		cancel()
+		watch.Wait()
+	}
+}
+
+// Run does the background work of the service until ctx ends: it calls Listen, and Step
+// whenever something is due. It repeats a failed call after a second. It returns nil when
+// every goroutine that it started has ended. Call it once.
 func (s *Service) Run(ctx context.Context) error {
-	s.runs.Go(func() {
+	s.goroutines.Go(func() {
 		for ctx.Err() == nil {
 			if err := s.Listen(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("listening failed", "err", err)
@@ -107,16 +115,17 @@ func (s *Service) Run(ctx context.Context) error {
 			next = s.clock.Now().Add(time.Second)
 		}
 		if !next.IsZero() {
-			s.lower(At(next))
+			s.armEarlier(At(next))
 		}
 		s.sleep(ctx)
 	}
-	s.runs.Wait()
-	s.tellMeter(context.WithoutCancel(ctx), true)
+	s.goroutines.Wait()
+	s.scaler.Close(context.WithoutCancel(ctx))
 	return nil
 }
 
-// sleep waits until the armed instant or an earlier one is asked for.
+// sleep waits until the armed instant, or until an earlier instant is armed, or until ctx
+// ends.
 func (s *Service) sleep(ctx context.Context) {
 	wake := make(chan struct{})
 	stop := func() bool { return true }
@@ -126,20 +135,21 @@ func (s *Service) sleep(ctx context.Context) {
 	defer stop()
 	select {
 	case <-wake:
-	case <-s.kick:
+	case <-s.wake:
 	case <-ctx.Done():
 	}
 }
 
-// arm has Run look at the latest at due.
+// arm makes Run call Step at due or earlier.
 func (s *Service) arm(due Instant) {
-	if s.lower(due) {
-		signal(s.kick)
+	if s.armEarlier(due) {
+		signal(s.wake)
 	}
 }
 
-// lower moves the armed instant earlier; it reports false when it was early enough.
-func (s *Service) lower(due Instant) bool {
+// armEarlier moves the armed instant to due. It reports false if the armed instant was not
+// later than due.
+func (s *Service) armEarlier(due Instant) bool {
 	for {
 		at := s.armed.Load()
 		if int64(due) >= at {

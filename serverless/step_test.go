@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // stepped is a service whose time the test moves, and how often it was stepped.
@@ -54,8 +55,8 @@ func TestServiceWithNothingToDoAsksForNoStep(t *testing.T) {
 func TestWeekOfSteppedTimeCostsAsManyStepsAsItHasEvents(t *testing.T) {
 	const day = 24 * time.Hour
 	s := newStepped(t, serverless.Options{})
-	week := order(t, s.Service, withTTL(7*day))
-	oneDay := order(t, s.Service)
+	week := submitEcho(t, s.Service, withTTL(7*day))
+	oneDay := submitEcho(t, s.Service)
 	if j := takeOne(t, s.Service, "w"); j.Ref != week {
 		t.Fatalf("took %s, want the first", j.ID)
 	}
@@ -72,12 +73,12 @@ func TestWeekOfSteppedTimeCostsAsManyStepsAsItHasEvents(t *testing.T) {
 	s.advance(t, time.Millisecond)
 	wantGone(t, s.Service, oneDay)
 
-	over := order(t, s.Service, withTimeout(5*time.Second), withTTL(7*day))
+	over := submitEcho(t, s.Service, withTimeout(5*time.Second), withTTL(7*day))
 	takeOne(t, s.Service, "w")
 	s.advance(t, 5*time.Second)
 	wantStatus(t, s.Service, over, serverless.TimedOut)
 
-	lost := order(t, s.Service, withTTL(7*day))
+	lost := submitEcho(t, s.Service, withTTL(7*day))
 	takeOne(t, s.Service, "w")
 	s.advance(t, 30*time.Second)
 	wantStatus(t, s.Service, lost, serverless.InQueue)
@@ -100,7 +101,7 @@ func TestLocalLeaseIsOfWorkersInThisProcess(t *testing.T) {
 	}{{0, int(days / (10 * time.Second)), 100_000}, {100 * days, 1, 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStepped(t, serverless.Options{LocalLease: tt.lease})
-			ref := order(t, s.Service, withTTL(7*days/2), withTimeout(3*days)) // first: nobody listens to tell a worker
+			ref := submitEcho(t, s.Service, withTTL(7*days/2), withTimeout(3*days)) // first: nobody listens to tell a worker
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
@@ -129,9 +130,9 @@ func TestLocalLeaseIsOfWorkersInThisProcess(t *testing.T) {
 
 func TestStepsThatComeTooOftenChangeNothing(t *testing.T) {
 	s := newStepped(t, serverless.Options{})
-	ref := order(t, s.Service)
+	ref := submitEcho(t, s.Service)
 	takeOne(t, s.Service, "w")
-	before := look(t, s.Service, ref)
+	before := mustGet(t, s.Service, ref)
 	want, err := s.Step(t.Context(), s.clock.Now())
 	if err != nil || !want.After(s.clock.Now()) || want.After(s.clock.Now().Add(30*time.Second)) {
 		t.Fatalf("Step asks for %v, %v, want an instant up to the end of the lease", want, err)
@@ -141,7 +142,7 @@ func TestStepsThatComeTooOftenChangeNothing(t *testing.T) {
 			t.Fatalf("Step asks for %v, %v, want %v again", next, err, want)
 		}
 	}
-	if now := look(t, s.Service, ref); now.State != before.State {
+	if now := mustGet(t, s.Service, ref); now.State != before.State {
 		t.Errorf("the job changed from %+v to %+v", before.State, now.State)
 	}
 }
@@ -156,7 +157,7 @@ func TestSteppedWebhooksFollowTheirSchedule(t *testing.T) {
 			return 503, nil
 		})})
 		begin = s.clock.Now()
-		ref := order(t, s.Service, withWebhook(hook))
+		ref := submitEcho(t, s.Service, withWebhook(hook))
 		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
 			t.Fatal(err)
 		}
@@ -172,12 +173,12 @@ func TestSteppedWebhooksFollowTheirSchedule(t *testing.T) {
 
 func TestSteppedWorkerKeepsItsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &renewing{Jobs: memory.NewJobs()}
+		q := &renewalCounter{Jobs: memory.NewJobs()}
 		s := steppedOn(t, q, serverless.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		let := make(chan struct{})
-		go func() { _ = s.Listen(ctx); done <- nil }()
+		go func() { done <- s.Listen(ctx) }()
 		go func() {
 			done <- s.Serve(ctx, "echo", serverless.WorkerFunc(func(_ context.Context, k *serverless.Task) ([]byte, error) {
 				<-let
@@ -185,7 +186,7 @@ func TestSteppedWorkerKeepsItsJob(t *testing.T) {
 			}), nil)
 		}()
 		synctest.Wait()
-		ref := order(t, s.Service, withTimeout(time.Hour))
+		ref := submitEcho(t, s.Service, withTimeout(time.Hour))
 		synctest.Wait()
 		for range 60 {
 			s.advance(t, time.Minute-time.Millisecond)
@@ -210,15 +211,15 @@ func TestSteppedWorkerKeepsItsJob(t *testing.T) {
 	})
 }
 
-// A renewing queue counts the renewals.
-type renewing struct {
+// A renewalCounter queue counts the renewals.
+type renewalCounter struct {
 	*memory.Jobs
 	renewals atomic.Int64
 }
 
-func (q *renewing) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+func (q *renewalCounter) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
 	for i := range ops {
-		if ops[i].Kind == serverless.OpRenew {
+		if ops[i].Kind == queue.OpRenew {
 			q.renewals.Add(1)
 		}
 	}
@@ -227,15 +228,15 @@ func (q *renewing) Apply(ctx context.Context, now serverless.Instant, ops []serv
 
 func TestWebhooksDoNotMakeRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &renewing{Jobs: memory.NewJobs()}
+		q := &renewalCounter{Jobs: memory.NewJobs()}
 		s := serviceOn(t, q, &serverless.Options{Sender: newSender(nil)})
 		serve(t, s, func(_ context.Context, k *serverless.Task) ([]byte, error) {
 			time.Sleep(15 * time.Second)
 			return k.Input, nil
 		}, &serverless.ServeOptions{Concurrency: 10})
-		orderAs(t, s, "alice", 10)
+		submitAs(t, s, "alice", 10)
 		for range 100 {
-			if _, err := s.Cancel(t.Context(), "alice", order(t, s, withWebhook(hook))); err != nil {
+			if _, err := s.Cancel(t.Context(), "alice", submitEcho(t, s, withWebhook(hook))); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -248,11 +249,11 @@ func TestWebhooksDoNotMakeRenewals(t *testing.T) {
 
 func TestServiceThatWaitsAsksItsQueueNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serviceOn(t, q, &serverless.Options{Sender: newSender(nil)})
 		serve(t, s, echo, nil)
-		ref := order(t, s)
-		w := waiter(t.Context(), s, order(t, s, func(r *serverless.Request) { r.Extra = []byte(`{}`) }), time.Hour)
+		ref := submitEcho(t, s)
+		w := waitAsync(t.Context(), s, submitEcho(t, s, func(r *serverless.Request) { r.Extra = []byte(`{}`) }), time.Hour)
 		<-w
 		wantStatus(t, s, ref, serverless.Completed)
 		time.Sleep(time.Hour)
@@ -267,18 +268,18 @@ func TestServiceThatWaitsAsksItsQueueNothing(t *testing.T) {
 func TestRunEndsWithAllItStarted(t *testing.T) {
 	// The bubble does not end while a goroutine of Run is left.
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		s := serverless.New(q, twoEndpoints(t), &serverless.Options{Sender: senderFunc(func(ctx context.Context, _ *serverless.Delivery) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})})
 		for round := range 3 {
-			q.refuse("Watch", round)
+			q.failCalls("Watch", round)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
 			for range 5 {
-				if _, err := s.Cancel(t.Context(), "alice", order(t, s, withWebhook(hook))); err != nil {
+				if _, err := s.Cancel(t.Context(), "alice", submitEcho(t, s, withWebhook(hook))); err != nil {
 					t.Fatal(err)
 				}
 			}

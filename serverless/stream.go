@@ -5,45 +5,45 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 const (
-	// MaxChunk is the most bytes of items in one part of a stream (section 8.2), and more
-	// than any item has, but for a value that cannot be split.
+	// MaxChunk is the most bytes of items in one part of a stream. Items are shorter, except
+	// those that cannot be split.
 	MaxChunk = 1 << 20
-	// maxItem leaves room for what an answer of MaxChunk has around its one item.
+	// maxItem leaves room for the JSON around a single item in an answer of MaxChunk bytes.
 	maxItem = MaxChunk - 64
-	// DefaultStreamWait is how long Stream waits for something (decisions: an empty poll is
-	// held).
+	// DefaultStreamWait is how long Stream waits for items.
 	DefaultStreamWait = 5 * time.Second
 )
 
 // A StreamQuery says how to read a stream. The zero value works.
 type StreamQuery struct {
-	Wait     time.Duration // how long to wait for something to tell; default DefaultStreamWait
-	MaxBytes int           // of items in the part, which has at least one if there is one; default MaxChunk
-	Overhead int           // bytes that count for each item besides its own
+	Wait     time.Duration // how long to wait for items; default DefaultStreamWait
+	MaxBytes int           // most bytes of items in a part, which may have one longer item; default MaxChunk
+	Overhead int           // bytes to add to the length of each item
 }
 
-// A StreamPart is what one call of Stream hands out.
+// A StreamPart is the result of one call of Stream.
 type StreamPart struct {
-	// Status is what the reader is told: IN_PROGRESS with items, and a terminal status only
-	// in the empty part after the last of them, because readers stop at it.
+	// Status is the status for the reader. It is IN_PROGRESS while there are items. It is
+	// terminal only in an empty part after the last item, because readers stop there.
 	Status Status
-	// Items are JSON objects with the member output, in the order they were made.
+	// Items are JSON objects with the member output, in the order of their creation.
 	Items [][]byte
 	// Job is the job at the same instant, without payloads.
 	Job Job
 }
 
-// Stream waits until the job has items that nobody has read or has ended, until q.Wait has
-// passed by the service's clock, or until ctx ends, and then calls write once with what
-// there is. Only when write returns nil are the items done with: the next call goes on
-// after them. Otherwise the next call gives the same again, and Stream returns write's
-// error.
+// Stream waits until the job has unread items or has ended, until q.Wait has passed by the
+// service's clock, or until ctx ends. Then it calls write once with what there is. If write
+// returns nil, the items are removed and the next call returns the items after them. If write
+// returns an error, Stream returns it, and the next call returns the same items again.
 //
-// Readers of one job take turns, so an item goes to one of them. Other errors are those of
-// Get; write was not called then, unless the queue failed to note what was read.
+// Readers of one job take turns, so each item goes to one reader. Other errors are those of
+// Get. With such an error write was not called, unless the queue failed to remove the items.
 func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQuery, write func(StreamPart) error) error {
 	if q.Wait <= 0 {
 		q.Wait = DefaultStreamWait
@@ -58,10 +58,10 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 		return err
 	}
 	j = Job{Ref: j.Ref, Owner: j.Owner, State: j.State}
-	if !s.turns.take(ctx, ref, over) {
-		return s.streamNothing(ctx, j, write)
+	if !s.readers.acquire(ctx, ref, over) {
+		return s.writeEmptyPart(ctx, j, write)
 	}
-	defer s.turns.pass(ref)
+	defer s.readers.release(ref)
 	part, err := s.awaitItems(ctx, j, &q, over)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	if err := write(part); err != nil || len(part.Items) == 0 {
 		return err
 	}
-	op := Op{Ref: ref, Kind: OpDrain, Token: part.Job.Token, From: part.Job.Drained, N: uint32(len(part.Items))}
+	op := queue.Op{Ref: ref, Kind: queue.OpDrain, Token: part.Job.Token, From: part.Job.Drained, N: uint32(len(part.Items))}
 	for _, b := range part.Items {
 		op.Bytes += int64(len(b))
 	}
@@ -77,8 +77,8 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	return err
 }
 
-// streamNothing answers a reader whose turn did not come in time.
-func (s *Service) streamNothing(ctx context.Context, j Job, write func(StreamPart) error) error {
+// writeEmptyPart answers a reader whose turn did not come in time.
+func (s *Service) writeEmptyPart(ctx context.Context, j Job, write func(StreamPart) error) error {
 	part, err := s.items(ctx, j, &StreamQuery{})
 	if err != nil {
 		return err
@@ -87,9 +87,9 @@ func (s *Service) streamNothing(ctx context.Context, j Job, write func(StreamPar
 	return write(part)
 }
 
-// awaitItems waits for something to hand out.
+// awaitItems waits for items or for the end of the job.
 func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-chan struct{}) (StreamPart, error) {
-	done, chunk := s.hub.watch(j.Ref, EventDone), s.hub.watch(j.Ref, EventChunk)
+	done, chunk := s.hub.watch(j.Ref, queue.EventDone), s.hub.watch(j.Ref, queue.EventChunk)
 	defer s.hub.unwatch(done)
 	defer s.hub.unwatch(chunk)
 	for last := false; ; {
@@ -108,7 +108,7 @@ func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-
 	}
 }
 
-// items is the part as it would be now.
+// items returns the part as it is now.
 func (s *Service) items(ctx context.Context, j Job, q *StreamQuery) (StreamPart, error) {
 	items, st, err := s.queue.Chunks(context.WithoutCancel(ctx), s.now(), j.Ref, q.MaxBytes)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) items(ctx context.Context, j Job, q *StreamQuery) (StreamPart,
 	return p, nil
 }
 
-// fitting is the first of items that fit into a part with their overhead: one at least.
+// fitting returns the first items that fit into a part, overhead included, but at least one.
 func (q *StreamQuery) fitting(items [][]byte) [][]byte {
 	size := 0
 	for i, b := range items {
@@ -133,58 +133,58 @@ func (q *StreamQuery) fitting(items [][]byte) [][]byte {
 	return items
 }
 
-// turns lets the readers of one job go one after another, first come first.
-type turns struct {
-	mu   sync.Mutex
-	jobs map[Ref]*turn
+// readerLocks has a lock per job for the readers of its stream.
+type readerLocks struct {
+	mu    sync.Mutex
+	locks map[Ref]*readerLock
 }
 
-// A turn is taken by whoever has put something into its channel.
-type turn struct {
-	taken chan struct{}
-	users int // those that have it or wait
+// A readerLock is locked while its channel is full.
+type readerLock struct {
+	held chan struct{}
+	refs int // readers that hold the lock or wait for it
 }
 
-// take waits for the turn; false when ctx ended or over was closed before it came.
-func (t *turns) take(ctx context.Context, ref Ref, over <-chan struct{}) bool {
+// acquire locks the job. It reports false if ctx ended or over was closed first.
+func (t *readerLocks) acquire(ctx context.Context, ref Ref, over <-chan struct{}) bool {
 	t.mu.Lock()
-	u := t.jobs[ref]
+	u := t.locks[ref]
 	if u == nil {
-		u = &turn{taken: make(chan struct{}, 1)}
-		if t.jobs == nil {
-			t.jobs = map[Ref]*turn{}
+		u = &readerLock{held: make(chan struct{}, 1)}
+		if t.locks == nil {
+			t.locks = map[Ref]*readerLock{}
 		}
-		t.jobs[ref] = u
+		t.locks[ref] = u
 	}
-	u.users++
+	u.refs++
 	t.mu.Unlock()
 	select {
-	case u.taken <- struct{}{}:
+	case u.held <- struct{}{}:
 		return true
 	default:
 	}
 	select {
-	case u.taken <- struct{}{}:
+	case u.held <- struct{}{}:
 		return true
 	case <-over:
 	case <-ctx.Done():
 	}
-	t.leave(ref)
+	t.unref(ref)
 	return false
 }
 
-func (t *turns) pass(ref Ref) {
+func (t *readerLocks) release(ref Ref) {
 	t.mu.Lock()
-	<-t.jobs[ref].taken
+	<-t.locks[ref].held
 	t.mu.Unlock()
-	t.leave(ref)
+	t.unref(ref)
 }
 
-func (t *turns) leave(ref Ref) {
+func (t *readerLocks) unref(ref Ref) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.jobs[ref]
-	if u.users--; u.users == 0 {
-		delete(t.jobs, ref)
+	u := t.locks[ref]
+	if u.refs--; u.refs == 0 {
+		delete(t.locks, ref)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 const (
@@ -37,7 +39,7 @@ func TestPolicyIsAcceptedUpToItsBounds(t *testing.T) {
 	} {
 		s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 		for _, d := range []time.Duration{tt.lo, tt.lo + time.Millisecond, tt.hi - time.Millisecond, tt.hi} {
-			order(t, s, tt.change(d))
+			submitEcho(t, s, tt.change(d))
 		}
 		for _, d := range []time.Duration{-time.Hour, 0, tt.lo - time.Millisecond, tt.lo - 1, tt.hi + 1, tt.hi + time.Millisecond} {
 			r := serverless.Request{Input: []byte(`{}`)}
@@ -53,8 +55,8 @@ func TestPolicyIsAcceptedUpToItsBounds(t *testing.T) {
 func TestInputIsOneJSONObject(t *testing.T) {
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 	for _, in := range []string{`{}`, " \r\n\t{\"a\":[1,{}]} ", `{"a":1,"a":2}`, `{"big":123456789012345678901234567890}`} {
-		ref := order(t, s, withInput(in))
-		if got := string(look(t, s, ref).Input); got != in {
+		ref := submitEcho(t, s, withInput(in))
+		if got := string(mustGet(t, s, ref).Input); got != in {
 			t.Errorf("input %q is kept as %q, want it byte by byte", in, got)
 		}
 	}
@@ -72,7 +74,7 @@ func TestInputIsOneJSONObject(t *testing.T) {
 func TestWebhookIsAnAbsoluteWebAddress(t *testing.T) {
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 	for _, u := range []string{"http://a", "https://a.example/x?y=z", "HTTPS://a.example", "http://user:pass@a.example:8080/", "http://[::1]:80/"} {
-		if j := look(t, s, order(t, s, withWebhook(u))); j.Webhook != u || j.Flags&serverless.HasWebhook == 0 {
+		if j := mustGet(t, s, submitEcho(t, s, withWebhook(u))); j.Webhook != u || j.Flags&queue.HasWebhook == 0 {
 			t.Errorf("webhook %q is kept as %q, flags %v", u, j.Webhook, j.Flags)
 		}
 	}
@@ -90,7 +92,7 @@ func TestAllFaultsOfARequestComeTogetherInTheDocumentedOrder(t *testing.T) {
 	r := serverless.Request{Input: []byte(`[]`), Webhook: "ftp://x", Extra: []byte(`7`)}
 	withTTL(time.Second)(&r)
 	withTimeout(time.Second)(&r)
-	r.Faults.Add(problem.Invalid, "/policy/lowPriority", "must be a boolean") // what a decoder found
+	r.Violations.Add(problem.Invalid, "/policy/lowPriority", "must be a boolean") // what a decoder found
 	_, err := s.Submit(t.Context(), "alice", "echo", r)
 	kind, list := faults(t, err)
 	want := []string{badInput, badWebhook, badTimeout, "/policy/lowPriority: must be a boolean", badTTL, "/s3Config: must be a JSON object"}
@@ -105,7 +107,7 @@ func TestAllFaultsOfARequestComeTogetherInTheDocumentedOrder(t *testing.T) {
 func TestDecoderFaultOfAPlaceHidesTheSecondOne(t *testing.T) {
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 	var r serverless.Request
-	r.Faults.Add(problem.Invalid, "/input", "must be an object, is a number")
+	r.Violations.Add(problem.Invalid, "/input", "must be an object, is a number")
 	_, err := s.Submit(t.Context(), "alice", "echo", r)
 	if _, list := faults(t, err); !cmp.Equal(list, []string{"/input: must be an object, is a number"}) {
 		t.Errorf("faults are %q, want only the decoder's", list)
@@ -116,15 +118,15 @@ func TestLimitsThatARequestLeavesOutAreTheDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		submitted := serverless.At(time.Now())
-		j := look(t, s, order(t, s))
-		if j.ExecTimeout != 600000 || j.Expires != submitted+86400000 || j.Retain != 1800000 || j.Flags != 0 {
-			t.Errorf("executionTimeout %d, ttl %d, retention %d, flags %v, want 600000, 86400000, 1800000, none", j.ExecTimeout, j.Expires-submitted, j.Retain, j.Flags)
+		j := mustGet(t, s, submitEcho(t, s))
+		if j.ExecTimeout != 10*time.Minute || j.Expires != submitted+86400000 || j.Retain != 30*time.Minute || j.Flags != 0 {
+			t.Errorf("executionTimeout %v, ttl %d, retention %v, flags %v, want 10m, 86400000, 30m, none", j.ExecTimeout, j.Expires-submitted, j.Retain, j.Flags)
 		}
 		if j.Submitted != submitted || j.Queued != submitted {
 			t.Errorf("submitted at %d, queued at %d, want %d", j.Submitted, j.Queued, submitted)
 		}
-		low := order(t, s, func(r *serverless.Request) { r.Policy.LowPriority = true })
-		if look(t, s, low).Flags != serverless.LowPriority {
+		low := submitEcho(t, s, func(r *serverless.Request) { r.Policy.LowPriority = true })
+		if mustGet(t, s, low).Flags != queue.LowPriority {
 			t.Error("lowPriority is not kept")
 		}
 	})
@@ -139,17 +141,17 @@ func TestRequestOverridesTheTimeoutOfItsEndpoint(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint string
 		change   func(*serverless.Request)
-		want     int64
+		want     time.Duration
 	}{
-		{"echo", func(*serverless.Request) {}, 600000},
-		{"slow", func(*serverless.Request) {}, 3600000},
-		{"slow", withTimeout(5 * time.Second), 5000},
+		{"echo", func(*serverless.Request) {}, 10 * time.Minute},
+		{"slow", func(*serverless.Request) {}, time.Hour},
+		{"slow", withTimeout(5 * time.Second), 5 * time.Second},
 	} {
 		r := serverless.Request{Input: []byte(`{}`)}
 		tt.change(&r)
 		j, err := s.Submit(t.Context(), "alice", tt.endpoint, r)
 		if err != nil || j.ExecTimeout != tt.want {
-			t.Errorf("%s: timeout is %d, %v, want %d", tt.endpoint, j.ExecTimeout, err, tt.want)
+			t.Errorf("%s: timeout is %v, %v, want %v", tt.endpoint, j.ExecTimeout, err, tt.want)
 		}
 	}
 }
@@ -159,7 +161,7 @@ func TestJobIDsAreUUIDsOfVersion4WithTheirAffixes(t *testing.T) {
 	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-u1$`)
 	seen := map[serverless.JobID]bool{}
 	for i := range 1000 {
-		ref := order(t, s, func(r *serverless.Request) { r.Sync = i%2 == 1 })
+		ref := submitEcho(t, s, func(r *serverless.Request) { r.Sync = i%2 == 1 })
 		uuid, sync := strings.CutPrefix(string(ref.ID), "sync-")
 		if sync != (i%2 == 1) || !form.MatchString(uuid) || seen[ref.ID] {
 			t.Fatalf("id of a job with Sync %v is %q (seen before: %v)", i%2 == 1, ref.ID, seen[ref.ID])
@@ -173,7 +175,7 @@ func TestSameRandomnessMakesTheSameIDs(t *testing.T) {
 	for i := range got {
 		s := serverless.New(memory.NewJobs(), twoEndpoints(t), &serverless.Options{Rand: rand.NewChaCha8([32]byte{7})})
 		for range 5 {
-			got[i] = append(got[i], order(t, s).ID)
+			got[i] = append(got[i], submitEcho(t, s).ID)
 		}
 	}
 	if diff := cmp.Diff(got[0], got[1]); diff != "" {
@@ -181,7 +183,7 @@ func TestSameRandomnessMakesTheSameIDs(t *testing.T) {
 	}
 }
 
-func TestNoRandomnessNoJob(t *testing.T) {
+func TestSubmitFailsWithoutRandomBytes(t *testing.T) {
 	q := memory.NewJobs()
 	s := serverless.New(q, twoEndpoints(t), &serverless.Options{Rand: bytes.NewReader(make([]byte, 15))})
 	if _, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{}`)}); err == nil || q.Len() != 0 {
@@ -192,16 +194,16 @@ func TestNoRandomnessNoJob(t *testing.T) {
 func TestTakenJobIDIsReportedAndKeepsTheFirstJob(t *testing.T) {
 	same := append(make([]byte, 16), make([]byte, 16)...)
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), &serverless.Options{Rand: bytes.NewReader(same)})
-	ref := order(t, s, withInput(`{"n":1}`))
-	if _, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{"n":2}`)}); !errors.Is(err, serverless.ErrExists) {
+	ref := submitEcho(t, s, withInput(`{"n":1}`))
+	if _, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{"n":2}`)}); !errors.Is(err, queue.ErrExists) {
 		t.Errorf("Submit under a taken id = %v, want ErrExists", err)
 	}
-	if got := string(look(t, s, ref).Input); got != `{"n":1}` {
+	if got := string(mustGet(t, s, ref).Input); got != `{"n":1}` {
 		t.Errorf("input of the first job is %s now", got)
 	}
 }
 
-func TestUnknownEndpointIsToldForEveryOperation(t *testing.T) {
+func TestEveryOperationReportsAnUnknownEndpoint(t *testing.T) {
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 	ctx, ref := t.Context(), serverless.Ref{Endpoint: "nope", ID: "x"}
 	for name, call := range map[string]func() error{
@@ -230,17 +232,17 @@ func TestUnknownEndpointIsToldForEveryOperation(t *testing.T) {
 
 func TestReservedWordsAreNoEndpointIDs(t *testing.T) {
 	for id := range strings.FieldsSeq("pods serverless templates network-volumes registries catalog billing clusters account openapi.json") {
-		if !serverless.IsReserved(id) || serverless.CheckEndpointID(id) == nil {
+		if !endpoints.IsReserved(id) || endpoints.CheckID(id) == nil {
 			t.Errorf("%q can be an endpoint id, want it reserved", id)
 		}
 	}
 	for _, id := range []string{"", "a/b", "a.b", "a b", "é", strings.Repeat("a", 64), "..", "%2e"} {
-		if serverless.CheckEndpointID(id) == nil {
+		if endpoints.CheckID(id) == nil {
 			t.Errorf("%q can be an endpoint id", id)
 		}
 	}
 	for _, id := range []string{"a", "Pods", "echo_1-x", strings.Repeat("a", 63)} {
-		if err := serverless.CheckEndpointID(id); err != nil {
+		if err := endpoints.CheckID(id); err != nil {
 			t.Errorf("%q is no endpoint id: %v", id, err)
 		}
 	}

@@ -4,47 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
-// Take waits until there is work for w or ctx ends, and leases at most n jobs to it, for
-// as long as a lease is. No job and no error means that ctx ended, or that the worker is
-// to stop. Workers that wait are served first come first; a new job wakes one of them.
+// Take waits until there are jobs for w or ctx ends, and leases at most n jobs to it. It
+// returns no job and no error when ctx has ended or the worker must take no more jobs.
+// Waiting workers are served in the order of arrival; a new job wakes one of them.
 //
-// In-process workers and the routes of the worker protocol call the same Take, Ping,
-// Report and Stops.
+// Take, Ping, Report and WaitStops are the worker protocol. In-process workers and the HTTP
+// routes call the same methods.
 func (s *Service) Take(ctx context.Context, endpoint string, w WorkerID, n int) ([]Job, error) {
-	return s.take(ctx, s.meet(endpoint, w), n)
+	return s.take(ctx, s.touchWorker(endpoint, w), n)
 }
 
-// take is Take for a member. One of this process stays the member that it is: it does not
-// become another when it has been taken from the crew.
-func (s *Service) take(ctx context.Context, m *member, n int) ([]Job, error) {
-	endpoint := m.endpoint
-	news, more := s.crew.enter(m)
-	defer s.lastHeard(m)
-	if !more {
-		s.pause(ctx) // it asks again at once
+// take is Take for a worker of the registry. It keeps using w, even after a local worker has
+// left the registry.
+func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
+	endpoint := w.Key().Endpoint
+	changed, takes := w.StartPoll()
+	defer s.endTake(w)
+	if !takes {
+		s.pause(ctx) // the worker would ask again at once
 		return nil, nil
 	}
 	if ctx.Err() != nil {
-		return nil, nil // nobody is there to have a job
+		return nil, nil // the caller is gone and must get no job
 	}
-	if jobs, err := s.claim(ctx, m, n); err != nil || len(jobs) > 0 {
+	if jobs, err := s.claim(ctx, w, n); err != nil || len(jobs) > 0 {
 		return jobs, err
 	}
-	t := &taker{endpoint: endpoint, worker: m.id, ch: make(chan struct{}, 1)}
+	t := &taker{endpoint: endpoint, worker: w.Key().ID, ch: make(chan struct{}, 1)}
 	for woken := false; ; {
 		s.hub.queue(t)
-		jobs, err := s.claim(ctx, m, n)
+		jobs, err := s.claim(ctx, w, n)
 		if err != nil || len(jobs) > 0 {
 			s.hub.leave(t)
 			if err != nil && woken {
-				s.hub.wakeNext(endpoint) // the job is still there, for another
+				s.hub.wakeNext(endpoint) // another worker can have the job
 			}
 			return jobs, err
 		}
 		if woken {
-			s.passOn(ctx, t)
+			s.wakeOtherWorker(ctx, t)
 		}
 		for woken = false; !woken; {
 			select {
@@ -54,8 +57,8 @@ func (s *Service) take(ctx context.Context, m *member, n int) ([]Job, error) {
 					return nil, nil
 				}
 				woken = true
-			case <-news:
-				if news, more = s.crew.news(m); !more {
+			case <-changed:
+				if changed, takes = w.Changed(); !takes {
 					s.hub.leave(t)
 					return nil, nil
 				}
@@ -67,42 +70,42 @@ func (s *Service) take(ctx context.Context, m *member, n int) ([]Job, error) {
 	}
 }
 
-// meet is the worker as a member, who has just been heard of.
-func (s *Service) meet(endpoint string, w WorkerID) *member {
+// touchWorker returns a remote worker of the registry and extends its time there. It adds an
+// unknown worker.
+func (s *Service) touchWorker(endpoint string, id WorkerID) *workers.Worker {
 	now := s.now()
-	m, fresh := s.crew.join(endpoint, w, now, now.Add(s.lease))
-	if fresh {
-		s.rouse(endpoint)
+	w, joined := s.registry.Join(endpoint, id, now, now.Add(s.lease))
+	if joined {
+		s.scaler.Wake(endpoint)
 	}
-	return m
+	return w
 }
 
-// lastHeard ends a call of Take: the worker counts for another lease.
-func (s *Service) lastHeard(m *member) {
+// endTake ends a call of Take: the worker stays in the registry for another lease.
+func (s *Service) endTake(w *workers.Worker) {
 	until := s.now().Add(s.lease)
-	s.crew.exit(m, until)
+	w.EndPoll(until)
 	s.arm(until)
 }
 
-// passOn wakes another worker when one was woken for a job that it may not have: the one it
-// lost.
-func (s *Service) passOn(ctx context.Context, t *taker) {
+// wakeOtherWorker wakes another worker if jobs are queued. It is for the case that t was
+// woken for a job that its worker has lost before and may not have again.
+func (s *Service) wakeOtherWorker(ctx context.Context, t *taker) {
 	st, err := s.queue.Stats(ctx, s.now(), t.endpoint)
 	if err == nil && st.Queued > 0 {
 		s.hub.wakeOther(t)
 	}
 }
 
-// stop has a worker drop a job that is no longer its own.
+// stop notifies a worker that it must stop a job.
 func (s *Service) stop(ref Ref, w WorkerID) {
-	now := s.now()
-	if s.crew.stop(ref, w, now) {
-		s.arm(now.Add(letGo)) // to see whether it did
+	if check := s.registry.Stop(ref, w, s.now()); check != 0 {
+		s.arm(check)
 	}
 }
 
-// why finds the cause of a stop.
-func (s *Service) why(ctx context.Context, ref Ref) error {
+// stopCause returns the cause with which the context of a stopped job ends.
+func (s *Service) stopCause(ctx context.Context, ref Ref) error {
 	j, err := s.queue.Get(context.WithoutCancel(ctx), s.now(), ref)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -110,28 +113,29 @@ func (s *Service) why(ctx context.Context, ref Ref) error {
 	case err == nil && j.Status == Cancelled:
 		return ErrCancelled
 	case err == nil && j.Status == TimedOut:
-		return ErrOverTime
+		return ErrExecutionTimeout
 	}
 	return ErrLeaseLost
 }
 
-// claim leases what is ready to m.
-func (s *Service) claim(ctx context.Context, m *member, n int) ([]Job, error) {
-	now := s.now()
-	lease := s.lease
-	if s.crew.isLocal(m) {
-		lease = s.local
+// claim leases jobs that are ready to w and returns them.
+func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
+	now, k := s.now(), w.Key()
+	lease, local := s.lease, w.IsLocal()
+	if local {
+		lease = s.localLease
 	}
-	slots := [1]Slot{{Endpoint: m.endpoint, Worker: m.id, N: n, Until: now.Add(lease)}}
+	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Until: now.Add(lease)}}
 	jobs, err := s.queue.Claim(ctx, now, slots[:], nil)
 	if err != nil {
-		return nil, fmt.Errorf("serverless: take from %q: %w", m.endpoint, err)
+		return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)
 	}
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	if s.crew.hold(m, jobs, now) {
-		s.arm(now.Add(lease / 3)) // to renew them
+	w.Lease(jobs, now)
+	if local {
+		s.arm(now.Add(lease / 3)) // to renew the leases
 	}
 	for i := range jobs {
 		s.arm(jobs[i].Due())
@@ -139,22 +143,22 @@ func (s *Service) claim(ctx context.Context, m *member, n int) ([]Job, error) {
 	return jobs, nil
 }
 
-// Ping keeps w alive for a lease and renews exactly the jobs it lists. A job that it was
-// given more than a third of a lease ago and never listed is handed back unharmed: it
-// did not arrive. A job that is no longer w's shows in Stops, and the answer is ErrLeaseLost
-// when one is listed; the others are renewed all the same.
+// Ping keeps w registered for another lease and renews the leases of exactly the jobs that it
+// lists. A job that was leased to w more than a third of a lease ago and never listed did not
+// arrive: Ping returns it to the queue without counting a delivery. If a listed job is no
+// longer leased to w, Ping returns ErrLeaseLost, and WaitStops returns the job; the other
+// jobs are renewed.
 func (s *Service) Ping(ctx context.Context, endpoint string, w WorkerID, lists []JobID) error {
 	now := s.now()
-	m := s.meet(endpoint, w)
-	ops, lost := s.crew.ping(m, lists, now, now.Add(s.lease), Instant((s.lease / 3).Milliseconds()))
-	res := make([]Result, len(ops))
+	ops, lost := s.touchWorker(endpoint, w).Ping(lists, now, now.Add(s.lease), s.lease/3)
+	res := make([]queue.Result, len(ops))
 	if len(ops) > 0 {
 		if err := s.queue.Apply(ctx, now, ops, res); err != nil {
 			return fmt.Errorf("serverless: ping of %q: %w", w, err)
 		}
 	}
 	for i := range res {
-		if res[i].Err != nil && ops[i].Kind == OpRenew {
+		if res[i].Err != nil && ops[i].Kind == queue.OpRenew {
 			s.stop(ops[i].Ref, w)
 			lost = true
 		}
@@ -165,69 +169,65 @@ func (s *Service) Ping(ctx context.Context, endpoint string, w WorkerID, lists [
 	return nil
 }
 
-// Sick is a worker's report that it is not healthy and about to end: it gets no more
-// jobs, and those it has are given to others.
-func (s *Service) Sick(ctx context.Context, endpoint string, w WorkerID, reason string) error {
-	m := s.meet(endpoint, w)
-	s.crew.mu.Lock()
-	m.sick = reason
-	s.crew.mu.Unlock()
-	s.crew.dismiss(m)
-	s.log.Warn("worker is not healthy", "endpoint", endpoint, "worker", w, "reason", reason)
-	return s.takeAway(ctx, m, OpLose)
+// ReportUnhealthy records that a worker is unhealthy and about to end. The worker gets no
+// more jobs, and its jobs are given to other workers.
+func (s *Service) ReportUnhealthy(ctx context.Context, endpoint string, id WorkerID, reason string) error {
+	w := s.touchWorker(endpoint, id)
+	w.Unhealthy(reason)
+	s.log.Warn("worker is not healthy", "endpoint", endpoint, "worker", id, "reason", reason)
+	return s.endLeases(ctx, w, queue.OpWorkerLost)
 }
 
-// Dismiss has w get no more jobs: what it has it may finish.
-func (s *Service) Dismiss(endpoint string, w WorkerID) {
-	if m := s.crew.find(endpoint, w); m != nil {
-		s.crew.dismiss(m)
-	}
+// DrainWorker has a worker get no more jobs: what it has it may finish.
+func (s *Service) DrainWorker(endpoint string, id WorkerID) {
+	s.registry.Drain(workers.Key{Endpoint: endpoint, ID: id})
 }
 
 // ReadyWorkers are the workers of an endpoint that take jobs, by id.
 func (s *Service) ReadyWorkers(endpoint string) (ids []WorkerID) {
-	for _, v := range s.crew.views(endpoint) {
-		if v.Sick == "" && !v.Leaving {
+	for _, v := range s.registry.List(endpoint) {
+		if v.Takes() {
 			ids = append(ids, v.ID)
 		}
 	}
 	return ids
 }
 
-// takeAway ends all leases of a member: OpLose for one that is gone, OpRelease for one
-// that is not to blame.
-func (s *Service) takeAway(ctx context.Context, m *member, k OpKind) error {
-	ops := s.crew.holds(m, k)
+// endLeases ends all leases of a worker. k is OpWorkerLost for a worker that is gone, and
+// OpRelease for a worker that is not at fault.
+func (s *Service) endLeases(ctx context.Context, w *workers.Worker, k queue.OpKind) error {
+	ops := w.LeaseOps(k)
 	if len(ops) == 0 {
 		return nil
 	}
 	now := s.now()
-	res := make([]Result, len(ops))
+	res := make([]queue.Result, len(ops))
 	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
-		return fmt.Errorf("serverless: take jobs from %q: %w", m.id, err)
+		return fmt.Errorf("serverless: take jobs from %q: %w", w.Key().ID, err)
 	}
 	for i := range ops {
-		if k == OpLose {
-			s.stop(ops[i].Ref, m.id) // it may well go on
+		if k == queue.OpWorkerLost {
+			s.stop(ops[i].Ref, w.Key().ID) // the worker may still run the job
 		} else {
-			s.crew.done(m, &ops[i], now, false)
+			w.Done(&ops[i], now, false)
 		}
 		s.armFor(&res[i])
 	}
 	return nil
 }
 
-// MaxOutput is the largest result of a job in bytes; a larger one fails the job.
+// MaxOutput is the largest output of a job in bytes. A larger output fails the job.
 const MaxOutput = 20 << 20
 
-// Report is what a worker says of a job it holds: OpFinish, OpChunk, OpProgress or
-// OpRelease. The payload of a chunk is an item: a JSON object with the member output and
-// what else readers of the stream get (metrics); a string that is too long for one item is
-// split. With Token 0 it means the lease that op.Worker holds or was the last to
-// lose. ErrLeaseLost and ErrNotFound answer a repeat or a latecomer, whose report is
-// dropped; ErrStreamFull a chunk too many.
-func (s *Service) Report(ctx context.Context, op Op) error {
-	if op.Kind == OpFinish && len(op.Payload) > MaxOutput {
+// Report applies what a worker reports of a job: OpFinish, OpChunk, OpProgress or OpRelease.
+// The payload of a chunk is an item: a JSON object with the member output and other members
+// for the readers of the stream (metrics). Report splits an item whose output is a string
+// that is too long. With Token 0 the op concerns the lease that op.Worker holds or lost last.
+//
+// It returns ErrLeaseLost or ErrNotFound for a repeated or late report, which is dropped, and
+// ErrStreamFull for a chunk that does not fit.
+func (s *Service) Report(ctx context.Context, op queue.Op) error {
+	if op.Kind == queue.OpFinish && len(op.Payload) > MaxOutput {
 		op.Status, op.Payload = Failed, nil
 		op.Error = fmt.Sprintf("the result is larger than %d bytes (20 MB)", MaxOutput)
 	}
@@ -235,34 +235,34 @@ func (s *Service) Report(ctx context.Context, op Op) error {
 		op.Adopt = true
 	}
 	if op.Adopt {
-		op.Until = max(op.Until, s.now().Add(s.lease)) // it is alive: what it takes up again lasts
+		op.Until = max(op.Until, s.now().Add(s.lease)) // the worker is alive, so an adopted lease is a full one
 	}
-	if op.Kind == OpChunk {
+	if op.Kind == queue.OpChunk {
 		return s.addChunk(ctx, op)
 	}
 	_, err := s.apply(ctx, op)
-	if op.Kind == OpFinish || op.Kind == OpRelease {
-		if m := s.crew.find(op.Endpoint, op.Worker); m != nil {
-			s.crew.done(m, &op, s.now(), op.Kind == OpFinish && err == nil)
+	if op.Kind == queue.OpFinish || op.Kind == queue.OpRelease {
+		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
+			w.Done(&op, s.now(), op.Kind == queue.OpFinish && err == nil)
 		}
 	}
 	return err
 }
 
-// Stops waits until w should stop jobs, and returns their ids, each once; none when ctx
-// ends or the worker is to stop.
-func (s *Service) Stops(ctx context.Context, endpoint string, w WorkerID) ([]JobID, error) {
-	m := s.meet(endpoint, w)
+// WaitStops waits until w must stop jobs, and returns their ids, each once. It returns no id
+// when ctx ends or the worker must take no more jobs.
+func (s *Service) WaitStops(ctx context.Context, endpoint string, id WorkerID) ([]JobID, error) {
+	w := s.touchWorker(endpoint, id)
 	for first := true; ; first = false {
-		ids, more, leaving := s.crew.tell(m)
+		ids, changed, draining := w.StopNotices()
 		if len(ids) > 0 {
 			return ids, nil
 		}
-		if leaving && !first {
+		if draining && !first {
 			return nil, nil
 		}
 		select {
-		case <-more:
+		case <-changed:
 		case <-ctx.Done():
 			return nil, nil
 		}

@@ -9,21 +9,22 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // waiter calls Wait in a goroutine and sends what it says, and when.
-type waited struct {
+type waitResult struct {
 	job   serverless.Job
 	err   error
 	after time.Duration
 }
 
-func waiter(ctx context.Context, s *serverless.Service, ref serverless.Ref, d time.Duration) <-chan waited {
-	ch := make(chan waited, 1)
+func waitAsync(ctx context.Context, s *serverless.Service, ref serverless.Ref, d time.Duration) <-chan waitResult {
+	ch := make(chan waitResult, 1)
 	begin := time.Now()
 	go func() {
 		j, err := s.Wait(ctx, "alice", ref, d)
-		ch <- waited{j, err, time.Since(begin)}
+		ch <- waitResult{j, err, time.Since(begin)}
 	}()
 	synctest.Wait()
 	return ch
@@ -36,17 +37,17 @@ func TestWaitEndsWithTheJob(t *testing.T) {
 			time.Sleep(17 * time.Second)
 			return k.Input, nil
 		}, nil)
-		ref := order(t, s)
-		var all []<-chan waited
+		ref := submitEcho(t, s)
+		var all []<-chan waitResult
 		for range 3 {
-			all = append(all, waiter(t.Context(), s, ref, time.Minute))
+			all = append(all, waitAsync(t.Context(), s, ref, time.Minute))
 		}
 		for _, ch := range all {
 			if w := <-ch; w.err != nil || w.job.Status != serverless.Completed || string(w.job.Output) != `{}` || w.after != 17*time.Second {
 				t.Errorf("Wait = %v %s, %v after %v, want COMPLETED after 17 s", w.job.Status, w.job.Output, w.err, w.after)
 			}
 		}
-		if w := <-waiter(t.Context(), s, ref, time.Minute); w.job.Status != serverless.Completed || w.after != 0 {
+		if w := <-waitAsync(t.Context(), s, ref, time.Minute); w.job.Status != serverless.Completed || w.after != 0 {
 			t.Errorf("Wait for an ended job = %v after %v, want COMPLETED at once", w.job.Status, w.after)
 		}
 	})
@@ -55,15 +56,15 @@ func TestWaitEndsWithTheJob(t *testing.T) {
 func TestWaitThatElapsesGivesTheJobAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
-		w := waiter(t.Context(), s, ref, 5*time.Second)
+		ref := submitEcho(t, s)
+		w := waitAsync(t.Context(), s, ref, 5*time.Second)
 		time.Sleep(time.Second)
 		takeOne(t, s, "w")
 		if got := <-w; got.err != nil || got.job.Status != serverless.InProgress || got.after != 5*time.Second {
 			t.Errorf("Wait = %v, %v after %v, want IN_PROGRESS after 5 s", got.job.Status, got.err, got.after)
 		}
 		for _, d := range []time.Duration{0, -time.Second} {
-			if got := <-waiter(t.Context(), s, ref, d); got.err != nil || got.job.Status != serverless.InProgress || got.after != 0 {
+			if got := <-waitAsync(t.Context(), s, ref, d); got.err != nil || got.job.Status != serverless.InProgress || got.after != 0 {
 				t.Errorf("Wait for %v = %v, %v after %v, want IN_PROGRESS at once", d, got.job.Status, got.err, got.after)
 			}
 		}
@@ -73,9 +74,9 @@ func TestWaitThatElapsesGivesTheJobAsItIs(t *testing.T) {
 func TestCallerThatLeavesCancelsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
-		w := waiter(ctx, s, ref, time.Minute)
+		w := waitAsync(ctx, s, ref, time.Minute)
 		cancel()
 		if got := <-w; got.err != nil || got.job.Status != serverless.InQueue || got.after != 0 {
 			t.Errorf("Wait = %v, %v after %v, want IN_QUEUE at once", got.job.Status, got.err, got.after)
@@ -85,11 +86,11 @@ func TestCallerThatLeavesCancelsNothing(t *testing.T) {
 	})
 }
 
-func TestWaitForAJobThatGoesMeanwhileIsNotFound(t *testing.T) {
+func TestWaitForAJobThatIsDeletedIsNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s, withTTL(10*time.Second))
-		if w := <-waiter(t.Context(), s, ref, time.Minute); !errors.Is(w.err, serverless.ErrNotFound) || w.after != 10*time.Second {
+		ref := submitEcho(t, s, withTTL(10*time.Second))
+		if w := <-waitAsync(t.Context(), s, ref, time.Minute); !errors.Is(w.err, serverless.ErrNotFound) || w.after != 10*time.Second {
 			t.Errorf("Wait = %v after %v, want ErrNotFound when the ttl has passed", w.err, w.after)
 		}
 	})
@@ -110,8 +111,8 @@ func TestRunsyncWaits90SecondsUnlessItSays(t *testing.T) {
 			if got := time.Since(begin); err != nil || got != tt.want || j.Status != serverless.InQueue {
 				t.Errorf("runsync with wait %v = %v, %v after %v, want IN_QUEUE after %v", tt.ask, j.Status, err, got, tt.want)
 			}
-			if j.ID[:5] != "sync-" || j.Flags&serverless.Sync == 0 || j.Retain != tt.keep.Milliseconds() {
-				t.Errorf("wait %v: job %s is kept for %d ms, want a sync- job kept for %v", tt.ask, j.ID, j.Retain, tt.keep)
+			if j.ID[:5] != "sync-" || j.Flags&queue.Sync == 0 || j.Retain != tt.keep {
+				t.Errorf("wait %v: job %s is kept for %v, want a sync- job kept for %v", tt.ask, j.ID, j.Retain, tt.keep)
 			}
 		})
 	}
@@ -136,10 +137,10 @@ func TestWaitsLeaveNothingBehind(t *testing.T) {
 	// Goroutines or timers that outlive their Wait would keep the bubble from ending here.
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		for range 100 {
 			ctx, cancel := context.WithCancel(t.Context())
-			w := waiter(ctx, s, ref, time.Hour)
+			w := waitAsync(ctx, s, ref, time.Hour)
 			cancel()
 			<-w
 		}

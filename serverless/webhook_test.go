@@ -14,6 +14,7 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A sender is a Sender that answers 200 unless it has an answer, and knows the times of
@@ -21,7 +22,7 @@ import (
 type sender struct {
 	answer func(ctx context.Context, d *serverless.Delivery, n int) (int, error) // n: of this delivery, from 1
 	begin  time.Time
-	log    journal // "<seconds> <delivery id> <try>: <job object>"
+	log    lineLog // "<seconds> <delivery id> <try>: <job object>"
 }
 
 func newSender(answer func(context.Context, *serverless.Delivery, int) (int, error)) *sender {
@@ -54,7 +55,7 @@ func (s *sender) times() string {
 
 const hook = "https://receiver.example/hook"
 
-func TestWebhookTellsEveryWayToEnd(t *testing.T) {
+func TestEveryEndOfAJobSendsItsWebhook(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		end  func(t *testing.T, s *serverless.Service, ref serverless.Ref)
@@ -68,7 +69,7 @@ func TestWebhookTellsEveryWayToEnd(t *testing.T) {
 		}, `{"delayTime":0,"executionTime":0,"id":"?","input":{"a":1},"output":{"out":1},"status":"COMPLETED","workerId":"w"}`},
 		{"failed", func(t *testing.T, s *serverless.Service, ref serverless.Ref) {
 			takeOne(t, s, "w")
-			op := serverless.Op{Ref: ref, Kind: serverless.OpFinish, Worker: "w", Status: serverless.Failed, Error: "a \"bad\" day"}
+			op := queue.Op{Ref: ref, Kind: queue.OpFinish, Worker: "w", Status: serverless.Failed, Error: "a \"bad\" day"}
 			if err := s.Report(t.Context(), op); err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +97,7 @@ func TestWebhookTellsEveryWayToEnd(t *testing.T) {
 		{"without workers", func(t *testing.T, s *serverless.Service, _ serverless.Ref) {
 			for _, w := range []serverless.WorkerID{"a", "b", "c"} {
 				takeOne(t, s, w)
-				if err := s.Sick(t.Context(), "echo", w, "broken"); err != nil {
+				if err := s.ReportUnhealthy(t.Context(), "echo", w, "broken"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -106,7 +107,7 @@ func TestWebhookTellsEveryWayToEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := newSender(nil)
 				s := newService(t, &serverless.Options{Sender: out})
-				ref := order(t, s, withInput(`{"a":1}`), withWebhook(hook), withTimeout(5*time.Second),
+				ref := submitEcho(t, s, withInput(`{"a":1}`), withWebhook(hook), withTimeout(5*time.Second),
 					func(r *serverless.Request) { r.Extra = []byte(`{"s3Config":{"accessSecret":"hush"}}`) })
 				synctest.Wait()
 				if out.log.all() != nil {
@@ -136,7 +137,7 @@ func TestDeletionByTTLSendsNothing(t *testing.T) {
 		out := newSender(nil)
 		s := newService(t, &serverless.Options{Sender: out})
 		for range 2 {
-			order(t, s, withWebhook(hook), withTTL(10*time.Second))
+			submitEcho(t, s, withWebhook(hook), withTTL(10*time.Second))
 		}
 		takeOne(t, s, "w")
 		time.Sleep(time.Hour)
@@ -151,7 +152,7 @@ func TestJobWithoutAWebhookSendsNothing(t *testing.T) {
 		out := newSender(nil)
 		s := newService(t, &serverless.Options{Sender: out})
 		serve(t, s, echo, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		time.Sleep(time.Minute)
 		wantStatus(t, s, ref, serverless.Completed)
 		if sent := out.log.all(); sent != nil {
@@ -192,7 +193,7 @@ func TestWebhookIsTriedThreeTimesTenSecondsApart(t *testing.T) {
 				out := newSender(tt.answer)
 				s := newService(t, &serverless.Options{Sender: out})
 				serve(t, s, echo, nil)
-				ref := order(t, s, withWebhook(hook))
+				ref := submitEcho(t, s, withWebhook(hook))
 				time.Sleep(20 * time.Minute)
 				if got := out.times(); got != tt.times {
 					t.Errorf("sent at %s s, want %s", got, tt.times)
@@ -215,7 +216,7 @@ func TestWebhookOutlivesItsJob(t *testing.T) {
 		out := newSender(func(_ context.Context, _ *serverless.Delivery, _ int) (int, error) { return 500, nil })
 		s := newService(t, &serverless.Options{Sender: out})
 		serve(t, s, echo, nil)
-		ref := order(t, s, withWebhook(hook), withInput(`{"keep":1}`))
+		ref := submitEcho(t, s, withWebhook(hook), withInput(`{"keep":1}`))
 		time.Sleep(5 * time.Second)
 		if _, err := s.SetTTL(t.Context(), "alice", ref, time.Second); err != nil {
 			t.Fatal(err)
@@ -240,7 +241,7 @@ func TestRetriedJobSendsItsWebhookAgain(t *testing.T) {
 			}
 			return []byte(`3`), nil
 		}, nil)
-		ref := order(t, s, withWebhook(hook))
+		ref := submitEcho(t, s, withWebhook(hook))
 		for range 2 {
 			synctest.Wait()
 			if _, err := s.Retry(t.Context(), "alice", ref); err != nil {
@@ -252,18 +253,18 @@ func TestRetriedJobSendsItsWebhookAgain(t *testing.T) {
 		for _, l := range out.log.all() {
 			got = append(got, strings.Split(l, " ")[1])
 		}
-		want := []string{serverless.DeliveryID(ref, 0), serverless.DeliveryID(ref, 1), serverless.DeliveryID(ref, 2)}
+		want := []string{queue.DeliveryID(ref, 0), queue.DeliveryID(ref, 1), queue.DeliveryID(ref, 2)}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("deliveries (-want +got): one of its own for each run\n%s", diff)
 		}
 	})
 }
 
-func TestSlowReceiverHoldsUpNoOther(t *testing.T) {
+func TestSlowReceiverDelaysNoOther(t *testing.T) {
 	const slow, host = 500, "https://slow.example/"
 	synctest.Test(t, func(t *testing.T) {
 		var atOnce gauge
-		var quick journal
+		var quick lineLog
 		begin := time.Now()
 		out := senderFunc(func(_ context.Context, d *serverless.Delivery) (int, error) {
 			if !strings.HasPrefix(d.Job.Webhook, host) {
@@ -277,11 +278,11 @@ func TestSlowReceiverHoldsUpNoOther(t *testing.T) {
 		s := newService(t, &serverless.Options{Sender: out})
 		serve(t, s, echo, &serverless.ServeOptions{Concurrency: 100})
 		for i := range slow {
-			order(t, s, withWebhook(fmt.Sprint(host, i)))
+			submitEcho(t, s, withWebhook(fmt.Sprint(host, i)))
 		}
 		synctest.Wait()
 		for i := range 10 {
-			order(t, s, withWebhook(fmt.Sprintf("https://quick%d.example/", i)))
+			submitEcho(t, s, withWebhook(fmt.Sprintf("https://quick%d.example/", i)))
 		}
 		time.Sleep(10 * time.Second)
 		if got := quick.all(); len(got) != 10 || slices.ContainsFunc(got, func(at string) bool { return at != "0s" }) {
@@ -300,7 +301,7 @@ func (f senderFunc) Send(ctx context.Context, d *serverless.Delivery) (int, erro
 func TestDeliveriesAreBoundedAndAllArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var atOnce gauge
-		var sent journal
+		var sent lineLog
 		out := senderFunc(func(_ context.Context, d *serverless.Delivery) (int, error) {
 			defer atOnce.enter()()
 			time.Sleep(time.Second)
@@ -309,7 +310,7 @@ func TestDeliveriesAreBoundedAndAllArrive(t *testing.T) {
 		})
 		s := newService(t, &serverless.Options{Sender: out, Deliveries: 32})
 		for i := range 400 {
-			order(t, s, withWebhook(fmt.Sprintf("https://r%d.example/", i%50)))
+			submitEcho(t, s, withWebhook(fmt.Sprintf("https://r%d.example/", i%50)))
 		}
 		if _, err := s.Purge(t.Context(), "alice", "echo"); err != nil {
 			t.Fatal(err)
@@ -325,12 +326,12 @@ func TestDeliveriesAreBoundedAndAllArrive(t *testing.T) {
 
 func TestAttemptThatCouldNotBeRecordedIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := shaky()
+		q := newFaultyQueue()
 		out := newSender(nil)
 		s := serviceOn(t, q, &serverless.Options{Sender: out})
 		serve(t, s, echo, nil)
-		q.refuse("Record", 1)
-		ref := order(t, s, withWebhook(hook))
+		q.failCalls("Record", 1)
+		ref := submitEcho(t, s, withWebhook(hook))
 		time.Sleep(10 * time.Minute)
 		if got := out.times(); got != "0 60" {
 			t.Errorf("sent at %s s, want again when the lease of the delivery is over", got)
@@ -339,7 +340,7 @@ func TestAttemptThatCouldNotBeRecordedIsMadeAgain(t *testing.T) {
 			t.Errorf("log has %d attempts, %v, want the recorded one", len(log), err)
 		}
 		q.loseAnswers("Record", 1)
-		ref = order(t, s, withWebhook(hook))
+		ref = submitEcho(t, s, withWebhook(hook))
 		time.Sleep(10 * time.Minute)
 		if log, err := s.Deliveries(t.Context(), "alice", ref); err != nil || len(log) != 1 {
 			t.Errorf("log has %d attempts, %v, want one: it was recorded although the answer was lost", len(log), err)
@@ -352,7 +353,7 @@ func TestWebhooksWaitForAServiceThatSends(t *testing.T) {
 		q := memory.NewJobs()
 		s := serviceOn(t, q, nil)
 		serve(t, s, echo, nil)
-		order(t, s, withWebhook(hook))
+		submitEcho(t, s, withWebhook(hook))
 		time.Sleep(25 * time.Hour)
 		out := newSender(nil)
 		serviceOn(t, q, &serverless.Options{Sender: out})
@@ -373,10 +374,10 @@ func TestTwoServicesSendAWebhookOnce(t *testing.T) {
 		a := serviceOn(t, q, &serverless.Options{Sender: out})
 		serviceOn(t, q, &serverless.Options{Sender: out})
 		serve(t, a, echo, nil)
-		order(t, a, withWebhook(hook))
+		submitEcho(t, a, withWebhook(hook))
 		for range 10 {
 			time.Sleep(5 * time.Second)
-			order(t, a) // both look
+			submitEcho(t, a) // both look
 		}
 		time.Sleep(10 * time.Minute)
 		if got := out.times(); got != "0" {
@@ -385,7 +386,7 @@ func TestTwoServicesSendAWebhookOnce(t *testing.T) {
 	})
 }
 
-func TestAttemptThatOurEndCutsShortIsNotCounted(t *testing.T) {
+func TestAttemptThatTheEndOfTheServiceCutsShortIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.NewJobs()
 		cut := newSender(func(ctx context.Context, _ *serverless.Delivery, _ int) (int, error) {
@@ -396,7 +397,7 @@ func TestAttemptThatOurEndCutsShortIsNotCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
-		ref := order(t, s, withWebhook(hook))
+		ref := submitEcho(t, s, withWebhook(hook))
 		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +409,7 @@ func TestAttemptThatOurEndCutsShortIsNotCounted(t *testing.T) {
 		out := newSender(nil)
 		serviceOn(t, q, &serverless.Options{Sender: out})
 		time.Sleep(2 * time.Minute)
-		if got := out.log.all(); len(got) != 1 || !strings.HasPrefix(got[0], "59 "+serverless.DeliveryID(ref, 0)+" 0:") {
+		if got := out.log.all(); len(got) != 1 || !strings.HasPrefix(got[0], "59 "+queue.DeliveryID(ref, 0)+" 0:") {
 			t.Errorf("sent %v, want the first try when the lease is over", got)
 		}
 	})

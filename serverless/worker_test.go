@@ -19,7 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// A gauge knows how many there were at once.
+// A gauge records the largest number at once.
 type gauge struct {
 	mu        sync.Mutex
 	now, peak int
@@ -53,7 +53,7 @@ func TestConcurrencyIsTheMostJobsAtOnce(t *testing.T) {
 				time.Sleep(time.Second)
 				return k.Input, nil
 			}, &serverless.ServeOptions{Concurrency: tt.set})
-			refs := orderAs(t, s, "alice", 12)
+			refs := submitAs(t, s, "alice", 12)
 			begin := time.Now()
 			for _, ref := range refs {
 				if _, err := s.Wait(t.Context(), "alice", ref, time.Minute); err != nil {
@@ -77,10 +77,10 @@ func TestWorkersOfOneEndpointShareItsJobs(t *testing.T) {
 			}, &serverless.ServeOptions{ID: id})
 		}
 		var got []string
-		for _, ref := range orderAs(t, s, "alice", 3) {
+		for _, ref := range submitAs(t, s, "alice", 3) {
 			j, err := s.Wait(t.Context(), "alice", ref, time.Minute)
-			if err != nil || j.ExecutionTime() != 1000 || j.DelayTime() != 0 {
-				t.Errorf("job waited %d ms and ran %d ms, %v, want 0 and 1000", j.DelayTime(), j.ExecutionTime(), err)
+			if err != nil || j.ExecutionTime() != time.Second || j.DelayTime() != 0 {
+				t.Errorf("job waited %v and ran %v, %v, want 0 and 1s", j.DelayTime(), j.ExecutionTime(), err)
 			}
 			got = append(got, string(j.Worker))
 		}
@@ -97,10 +97,10 @@ func TestJobsStartInTheOrderOfTheirSubmission(t *testing.T) {
 		var want []string
 		for i := range 50 {
 			in := fmt.Sprintf(`{"n":%d}`, i)
-			order(t, s, withInput(in), func(r *serverless.Request) { r.Policy.LowPriority = i%3 == 0 })
+			submitEcho(t, s, withInput(in), func(r *serverless.Request) { r.Policy.LowPriority = i%3 == 0 })
 			want = append(want, in)
 		}
-		var got journal
+		var got lineLog
 		serve(t, s, func(_ context.Context, k *serverless.Task) ([]byte, error) {
 			got.add(string(k.Input))
 			return nil, nil
@@ -124,7 +124,7 @@ func TestProgressIsTheOutputWhileTheJobRuns(t *testing.T) {
 			}
 			return nil, nil
 		}, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		time.Sleep(1500 * time.Millisecond)
 		if got, want := string(show(t, s, ref)), `{"delayTime":0,"id":"`+string(ref.ID)+`","output":{"step":1},"status":"IN_PROGRESS","workerId":"local-echo"}`; got != want {
 			t.Errorf("job = %s\nwant  %s", got, want)
@@ -136,7 +136,7 @@ func TestProgressIsTheOutputWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-func TestWhatAWorkerSaysMustBeJSON(t *testing.T) {
+func TestOutputOfAWorkerMustBeJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		serve(t, s, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
@@ -147,19 +147,19 @@ func TestWhatAWorkerSaysMustBeJSON(t *testing.T) {
 			}
 			return []byte(`{"a":`), nil
 		}, nil)
-		j, err := s.Wait(t.Context(), "alice", order(t, s), time.Minute)
+		j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), time.Minute)
 		if err != nil || j.Status != serverless.Failed || j.Output != nil || j.Error != "the worker's output is not JSON" {
 			t.Errorf("job = %v %s %q, %v, want FAILED because of its output", j.Status, j.Output, j.Error, err)
 		}
 	})
 }
 
-// A touchy error panics when it is asked for its text.
-type touchy struct{}
+// A panickingError panics in its method Error.
+type panickingError struct{}
 
-func (touchy) Error() string { panic("no text") }
+func (panickingError) Error() string { panic("no text") }
 
-func TestHowAWorkerEndsIsHowItsJobEnds(t *testing.T) {
+func TestResultOfAWorkerIsTheResultOfItsJob(t *testing.T) {
 	large := bytes.Repeat([]byte("1"), serverless.MaxOutput+1)
 	const tooLarge = "the result is larger than 20971520 bytes (20 MB)"
 	for _, tt := range []struct {
@@ -186,7 +186,7 @@ func TestHowAWorkerEndsIsHowItsJobEnds(t *testing.T) {
 		{"a failure that is nil", func(context.Context, *serverless.Task) ([]byte, error) {
 			return nil, (*serverless.Failure)(nil)
 		}, serverless.Failed, "", "the worker panicked: runtime error: invalid memory address or nil pointer dereference"},
-		{"an error that panics", func(context.Context, *serverless.Task) ([]byte, error) { return nil, touchy{} }, serverless.Failed, "", "the worker panicked: no text"},
+		{"an error that panics", func(context.Context, *serverless.Task) ([]byte, error) { return nil, panickingError{} }, serverless.Failed, "", "the worker panicked: no text"},
 		{"a panic", func(context.Context, *serverless.Task) ([]byte, error) { panic("out of cheese") }, serverless.Failed, "", "the worker panicked: out of cheese"},
 		{"the end of its goroutine", func(context.Context, *serverless.Task) ([]byte, error) { runtime.Goexit(); return nil, nil }, serverless.Failed, "", "the worker's goroutine ended without a result"},
 	} {
@@ -194,11 +194,11 @@ func TestHowAWorkerEndsIsHowItsJobEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newService(t, nil)
 				serve(t, s, tt.work, nil)
-				j, err := s.Wait(t.Context(), "alice", order(t, s), 20*time.Second)
+				j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), 20*time.Second)
 				if err != nil || j.Status != tt.status || string(j.Output) != tt.output || j.ErrorText() != tt.error {
 					t.Errorf("job = %v %.100s %q, %v\nwant  %v %.100s %q", j.Status, j.Output, j.ErrorText(), err, tt.status, tt.output, tt.error)
 				}
-				if next, err := s.Wait(t.Context(), "alice", order(t, s), 20*time.Second); err != nil || next.Status != tt.status {
+				if next, err := s.Wait(t.Context(), "alice", submitEcho(t, s), 20*time.Second); err != nil || next.Status != tt.status {
 					t.Errorf("the next job is %v, %v: the worker does not go on", next.Status, err)
 				}
 			})
@@ -218,9 +218,9 @@ func TestExecutionTimeoutStopsTheJob(t *testing.T) {
 			cause <- context.Cause(ctx)
 			return k.Input, nil
 		}, nil)
-		ref := order(t, s, withTimeout(5*time.Second))
+		ref := submitEcho(t, s, withTimeout(5*time.Second))
 		until(5*time.Second, func() { wantStatus(t, s, ref, serverless.InProgress) }, func() { wantStatus(t, s, ref, serverless.TimedOut) })
-		if err := <-cause; !errors.Is(err, serverless.ErrOverTime) {
+		if err := <-cause; !errors.Is(err, serverless.ErrExecutionTimeout) {
 			t.Errorf("cause is %v, want ErrOverTime", err)
 		}
 		if got, want := string(show(t, s, ref)), `{"delayTime":0,"error":"execution timeout: the job ran longer than 5000 ms","executionTime":5000,"id":"`+
@@ -236,24 +236,24 @@ func TestExecutionTimeoutStopsTheJob(t *testing.T) {
 func TestTimeInTheQueueIsNotExecutionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		ref := order(t, s, withTimeout(5*time.Second))
+		ref := submitEcho(t, s, withTimeout(5*time.Second))
 		time.Sleep(time.Hour)
 		serve(t, s, func(context.Context, *serverless.Task) ([]byte, error) {
 			time.Sleep(5*time.Second - time.Millisecond)
 			return nil, nil
 		}, nil)
 		j, err := s.Wait(t.Context(), "alice", ref, time.Minute)
-		if err != nil || j.Status != serverless.Completed || j.DelayTime() != 3600000 || j.ExecutionTime() != 4999 {
-			t.Errorf("job = %v after %d and %d ms, %v, want COMPLETED after 3600000 and 4999", j.Status, j.DelayTime(), j.ExecutionTime(), err)
+		if err != nil || j.Status != serverless.Completed || j.DelayTime() != time.Hour || j.ExecutionTime() != 4999*time.Millisecond {
+			t.Errorf("job = %v after %v and %v, %v, want COMPLETED after 1h and 4.999s", j.Status, j.DelayTime(), j.ExecutionTime(), err)
 		}
 	})
 }
 
-func TestWorkerThatWillNotStopLosesItsPlaceAfterTenSeconds(t *testing.T) {
+func TestWorkerThatDoesNotStopLosesItsSlotAfterTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		let := make(chan struct{})
-		var ran journal
+		var ran lineLog
 		serve(t, s, func(_ context.Context, k *serverless.Task) ([]byte, error) {
 			ran.add(string(k.Input))
 			if string(k.Input) == `{"stuck":1}` {
@@ -261,8 +261,8 @@ func TestWorkerThatWillNotStopLosesItsPlaceAfterTenSeconds(t *testing.T) {
 			}
 			return k.Input, nil
 		}, nil)
-		stuck := order(t, s, withInput(`{"stuck":1}`))
-		next := order(t, s)
+		stuck := submitEcho(t, s, withInput(`{"stuck":1}`))
+		next := submitEcho(t, s)
 		time.Sleep(time.Minute)
 		if _, err := s.Cancel(t.Context(), "alice", stuck); err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestWorkerThatWillNotStopLosesItsPlaceAfterTenSeconds(t *testing.T) {
 		close(let)
 		synctest.Wait()
 		wantStatus(t, s, stuck, serverless.Cancelled)
-		wantStatus(t, s, order(t, s), serverless.InQueue)
+		wantStatus(t, s, submitEcho(t, s), serverless.InQueue)
 		synctest.Wait()
 		if got := ran.all(); !slices.Equal(got, []string{`{"stuck":1}`, `{}`, `{}`}) {
 			t.Errorf("ran %v: the place of a stuck worker is not given away once", got)
@@ -279,7 +279,7 @@ func TestWorkerThatWillNotStopLosesItsPlaceAfterTenSeconds(t *testing.T) {
 	})
 }
 
-func TestPlaceOfAStuckWorkerIsGivenBackOnce(t *testing.T) {
+func TestSlotOfAStuckWorkerIsFreedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		let := make(chan struct{})
@@ -293,14 +293,14 @@ func TestPlaceOfAStuckWorkerIsGivenBackOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil, nil
 		}, nil)
-		stuck := order(t, s, withInput(`{"stuck":1}`))
+		stuck := submitEcho(t, s, withInput(`{"stuck":1}`))
 		synctest.Wait()
 		if _, err := s.Cancel(t.Context(), "alice", stuck); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(11 * time.Second)
 		close(let)
-		orderAs(t, s, "alice", 10)
+		submitAs(t, s, "alice", 10)
 		time.Sleep(time.Minute)
 		if most := g.most(); most != 1 {
 			t.Errorf("%d jobs ran at once afterwards, want 1", most)
@@ -316,7 +316,7 @@ func TestInProcessWorkerKeepsItsJobForHours(t *testing.T) {
 			return fmt.Appendf(nil, "%d", k.Attempt), nil
 		}, &serverless.ServeOptions{Concurrency: 2})
 		week := 7 * 24 * time.Hour
-		a, b := order(t, s, withTimeout(week), withTTL(week)), order(t, s, withTimeout(week), withTTL(week))
+		a, b := submitEcho(t, s, withTimeout(week), withTTL(week)), submitEcho(t, s, withTimeout(week), withTTL(week))
 		for _, ref := range []serverless.Ref{a, b} {
 			j, err := s.Wait(t.Context(), "alice", ref, week)
 			if err != nil || j.Status != serverless.Completed || string(j.Output) != `1` {
@@ -354,7 +354,7 @@ func TestServeLetsItsJobsFinishWithinDrain(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			return k.Input, nil
 		}, &serverless.ServeOptions{Concurrency: 3})
-		refs := orderAs(t, s, "alice", 4)
+		refs := submitAs(t, s, "alice", 4)
 		time.Sleep(time.Second)
 		if took := stop(); took != 7*time.Second {
 			t.Errorf("Serve took %v to end, want the 7 s of its jobs", took)
@@ -362,14 +362,14 @@ func TestServeLetsItsJobsFinishWithinDrain(t *testing.T) {
 		for _, ref := range refs[:3] {
 			wantStatus(t, s, ref, serverless.Completed)
 		}
-		wantStatus(t, s, refs[3], serverless.InQueue) // it takes nothing new
+		wantStatus(t, s, refs[3], serverless.InQueue) // it takes no new job
 		if h, err := s.Health(t.Context(), "echo"); err != nil || h.Workers != (serverless.WorkerCounts{}) {
 			t.Errorf("workers are %+v, %v, want none", h.Workers, err)
 		}
 	})
 }
 
-func TestServeHandsBackWhatOutlastsDrain(t *testing.T) {
+func TestServeReleasesJobsThatOutlastDrain(t *testing.T) {
 	for _, tt := range []struct{ set, want time.Duration }{{0, 10 * time.Second}, {time.Minute, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newService(t, nil)
@@ -380,7 +380,7 @@ func TestServeHandsBackWhatOutlastsDrain(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				return nil, ctx.Err()
 			}, &serverless.ServeOptions{Drain: tt.set})
-			ref := order(t, s)
+			ref := submitEcho(t, s)
 			synctest.Wait()
 			if took := stop(); took != tt.want+2*time.Second {
 				t.Errorf("Serve took %v to end, want its drain of %v and the 2 s that the worker took", took, tt.want)
@@ -403,13 +403,13 @@ func TestServeHandsBackWhatOutlastsDrain(t *testing.T) {
 	}
 }
 
-func TestServeReturnsAlthoughAWorkerWillNotStop(t *testing.T) {
+func TestServeReturnsAlthoughAWorkerDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
 		let := make(chan struct{})
 		defer close(let)
 		stop := serving(t, s, func(context.Context, *serverless.Task) ([]byte, error) { <-let; return nil, nil }, nil)
-		ref := order(t, s)
+		ref := submitEcho(t, s)
 		synctest.Wait()
 		if took := stop(); took != 20*time.Second {
 			t.Errorf("Serve took %v to end, want 10 s of drain and 10 s of patience", took)
@@ -418,7 +418,7 @@ func TestServeReturnsAlthoughAWorkerWillNotStop(t *testing.T) {
 	})
 }
 
-func TestRunEndsAlthoughAWorkerWillNotStop(t *testing.T) {
+func TestRunEndsAlthoughAWorkerDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -427,7 +427,7 @@ func TestRunEndsAlthoughAWorkerWillNotStop(t *testing.T) {
 		let := make(chan struct{})
 		defer close(let)
 		stop := serving(t, s, func(context.Context, *serverless.Task) ([]byte, error) { <-let; return nil, nil }, nil)
-		order(t, s)
+		submitEcho(t, s)
 		synctest.Wait()
 		begin := time.Now()
 		cancel()
@@ -480,12 +480,12 @@ func TestSecondServeUnderTheSameIDIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `"local-echo"`) {
 			t.Errorf("second Serve = %v, want an error that names the id", err)
 		}
-		if j, err := s.Wait(t.Context(), "alice", order(t, s), time.Minute); err != nil || j.Status != serverless.Completed {
+		if j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), time.Minute); err != nil || j.Status != serverless.Completed {
 			t.Errorf("job of the first one = %v, %v, want COMPLETED", j.Status, err)
 		}
 		stop()
 		serve(t, s, echo, nil) // the id is free again
-		if j, err := s.Wait(t.Context(), "alice", order(t, s), time.Minute); err != nil || j.Status != serverless.Completed {
+		if j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), time.Minute); err != nil || j.Status != serverless.Completed {
 			t.Errorf("job of its successor = %v, %v, want COMPLETED", j.Status, err)
 		}
 	})
@@ -506,7 +506,7 @@ func TestJobThatIsRetriedAtOnceMayRunBesideItsLastRun(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			return []byte(`"second"`), nil
 		}, &serverless.ServeOptions{Concurrency: 2})
-		ref := order(t, s, withTimeout(5*time.Second))
+		ref := submitEcho(t, s, withTimeout(5*time.Second))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		wantStatus(t, s, ref, serverless.TimedOut)
@@ -518,7 +518,7 @@ func TestJobThatIsRetriedAtOnceMayRunBesideItsLastRun(t *testing.T) {
 		if took := stop(); took != time.Second {
 			t.Errorf("Serve took %v to end, want the second that the second run has left", took)
 		}
-		if got := string(look(t, s, ref).Output); got != `"second"` {
+		if got := string(mustGet(t, s, ref).Output); got != `"second"` {
 			t.Errorf("output is %s, want that of the second run", got)
 		}
 	})
@@ -543,7 +543,7 @@ func TestRunIsStoppedAlthoughTheHintWasLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := shaky()
+				q := newFaultyQueue()
 				s := serviceOn(t, q, nil)
 				cause := make(chan error, 1)
 				serve(t, s, func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
@@ -551,9 +551,9 @@ func TestRunIsStoppedAlthoughTheHintWasLost(t *testing.T) {
 					cause <- context.Cause(ctx)
 					return nil, nil
 				}, nil)
-				ref := order(t, s)
+				ref := submitEcho(t, s)
 				synctest.Wait()
-				q.deafen(true)
+				q.mute(true)
 				begin := time.Now()
 				tt.end(t, s, ref)
 				if err := <-cause; !errors.Is(err, tt.want) || time.Since(begin) > 11*time.Second {

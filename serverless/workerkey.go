@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// keyPrefix begins every key of a worker, so that no other kind of key is taken for one.
+// keyPrefix begins every worker key, so that no other kind of key is mistaken for one.
 const keyPrefix = "wk_"
 
-// WorkerKey is what a worker of an endpoint authenticates with: it does the worker
-// protocol of that endpoint, in the name of that worker, and nothing else. Endpoint and
-// worker can be read in it; the rest is derived from Options.WorkerSecret, so that no key
-// is stored and every server with the same secret knows it.
+// WorkerKey returns the key with which a worker of an endpoint authenticates. The key allows
+// only the worker protocol of that endpoint, as that worker. It contains the ids of endpoint
+// and worker and a MAC that is derived from Options.WorkerSecret. No key is stored: every
+// server with the same secret accepts it.
 func (s *Service) WorkerKey(endpoint string, id WorkerID) string {
 	return keyPrefix + endpoint + "." + string(id) + "." + s.keyMAC(endpoint, id)
 }
 
-// CheckWorkerKey reports whose key it is. The time it takes tells nothing about the right
-// one.
+// CheckWorkerKey returns the endpoint and the worker of a key, and reports whether the key is
+// valid. It compares in constant time.
 func (s *Service) CheckWorkerKey(key string) (endpoint string, id WorkerID, ok bool) {
 	rest, ok := strings.CutPrefix(key, keyPrefix)
 	last := strings.LastIndexByte(rest, '.')
 	if !ok || last < 0 {
 		return "", "", false
 	}
-	// An endpoint id has no full stop: the first one ends it, whatever the worker's has.
+	// An endpoint id has no full stop, so the first one ends it. A worker id may have some.
 	endpoint, name, ok := strings.Cut(rest[:last], ".")
 	if !ok || endpoint == "" || name == "" {
 		return "", "", false
 	}
-	// Compared as text: decoding would take several texts for one code.
+	// Compare the text, because several base64 texts decode to the same MAC.
 	if !hmac.Equal([]byte(rest[last+1:]), []byte(s.keyMAC(endpoint, WorkerID(name)))) {
 		return "", "", false
 	}
@@ -40,14 +40,14 @@ func (s *Service) CheckWorkerKey(key string) (endpoint string, id WorkerID, ok b
 }
 
 func (s *Service) keyMAC(endpoint string, id WorkerID) string {
-	h := hmac.New(sha256.New, s.secret)
+	h := hmac.New(sha256.New, s.workerSecret)
 	h.Write([]byte(endpoint))
 	h.Write([]byte{0})
 	h.Write([]byte(id))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// workerSecret is secret, or one that ends with the process.
+// workerSecret returns a copy of secret, or a random secret if it is empty.
 func workerSecret(secret []byte) []byte {
 	if len(secret) > 0 {
 		return append([]byte(nil), secret...)

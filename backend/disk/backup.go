@@ -108,7 +108,7 @@ func Restore(ctx context.Context, backup, dir string, opts *Options) (err error)
 	if err := errors.Join(copyDir(ctx, fs, backup, dir+partial), markCopied(fs, dir+partial)); err != nil {
 		return fmt.Errorf("disk: restore %q to %q: %w", backup, dir, err)
 	}
-	o.Ballast, o.Gone = -1, nil
+	o.Ballast, o.WorkerGone = -1, nil
 	s, err := Open(ctx, dir+partial, &o)
 	if err != nil {
 		return fmt.Errorf("disk: restore %q: %w", backup, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A run of callers counts what they get done in a time.
@@ -59,10 +59,10 @@ func callers(b *testing.B, n int, d time.Duration, fn func(caller, i int) (time.
 	return all
 }
 
-// bare is what the database does alone: two synced writes of 1 KiB for each job.
-func bare(b *testing.B, n int, d time.Duration) rate {
+// pebbleOnly is what the database does alone: two synced writes of 1 KiB for each job.
+func pebbleOnly(b *testing.B, n int, d time.Duration) rate {
 	b.Helper()
-	db, err := pebble.Open(b.TempDir(), &pebble.Options{Logger: quiet{}, MemTableSize: memTable})
+	db, err := pebble.Open(b.TempDir(), &pebble.Options{Logger: pebbleLogger{}, MemTableSize: memTable})
 	must(b, err)
 	defer func() { must(b, db.Close()) }()
 	value := make([]byte, 1024)
@@ -80,7 +80,7 @@ func bare(b *testing.B, n int, d time.Duration) rate {
 
 var made atomic.Int64
 
-func benchJob(endpoint string, now serverless.Instant) serverless.Job {
+func benchJob(endpoint string, now queue.Instant) queue.Job {
 	n := made.Add(1)
 	j := newJob(fmt.Sprintf("%08x-0000-4000-8000-%012x-u1", n*2654435761&0xffffffff, n))
 	j.Endpoint, j.Input = endpoint, benchInput
@@ -103,25 +103,25 @@ func cycles(b *testing.B, q *Jobs, n int, d time.Duration) rate {
 	b.Helper()
 	ctx := b.Context()
 	return callers(b, n, d, func(c, _ int) (time.Duration, error) {
-		jobs := [1]serverless.Job{benchJob("echo", at)}
+		jobs := [1]queue.Job{benchJob("echo", at)}
 		begin := time.Now()
 		err := q.Enqueue(ctx, jobs[:])
 		took := time.Since(begin)
 		if err != nil {
 			return 0, err
 		}
-		return took, workOne(ctx, q, serverless.WorkerID(fmt.Sprint("w", c)))
+		return took, workOne(ctx, q, queue.WorkerID(fmt.Sprint("w", c)))
 	})
 }
 
-func workOne(ctx context.Context, q *Jobs, w serverless.WorkerID) error {
-	var room [1]serverless.Job
-	jobs, err := q.Claim(ctx, at+1, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1, Until: at + 60_000}}, room[:0])
+func workOne(ctx context.Context, q *Jobs, w queue.WorkerID) error {
+	var room [1]queue.Job
+	jobs, err := q.Claim(ctx, at+1, []queue.Slot{{Endpoint: "echo", Worker: w, N: 1, Until: at + 60_000}}, room[:0])
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
-	ops := [1]serverless.Op{{Ref: jobs[0].Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: w, Token: jobs[0].Token, Payload: benchInput}}
-	var res [1]serverless.Result
+	ops := [1]queue.Op{{Ref: jobs[0].Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: w, Token: jobs[0].Token, Payload: benchInput}}
+	var res [1]queue.Result
 	if err := q.Apply(ctx, at+2, ops[:], res[:]); err != nil {
 		return err
 	}
@@ -133,13 +133,13 @@ func workOne(ctx context.Context, q *Jobs, w serverless.WorkerID) error {
 func BenchmarkDurableCycle(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("callers=", n), func(b *testing.B) {
-			s := opened(b, b.TempDir(), &Options{Ballast: -1})
+			s := openForTest(b, b.TempDir(), &Options{Ballast: -1})
 			const part = 1500 * time.Millisecond
 			var ours, theirs rate
 			for b.Loop() {
 				// In turns, because the disk of a shared machine has its moods.
 				for range 2 {
-					theirs = plus(theirs, bare(b, n, part))
+					theirs = plus(theirs, pebbleOnly(b, n, part))
 					ours = plus(ours, cycles(b, s.Jobs(), n, part))
 				}
 			}
@@ -169,7 +169,7 @@ func heapMB() float64 {
 func fill(b *testing.B, q *Jobs, endpoint string, n int) {
 	b.Helper()
 	for n > 0 {
-		jobs := make([]serverless.Job, min(n, 1000))
+		jobs := make([]queue.Job, min(n, 1000))
 		for i := range jobs {
 			jobs[i] = benchJob(endpoint, at)
 		}
@@ -203,8 +203,8 @@ func BenchmarkMillionLive(b *testing.B) {
 func BenchmarkBacklog(b *testing.B) {
 	for b.Loop() {
 		const part = 1500 * time.Millisecond
-		empty := opened(b, b.TempDir(), &Options{Ballast: -1})
-		full := opened(b, b.TempDir(), &Options{Ballast: -1})
+		empty := openForTest(b, b.TempDir(), &Options{Ballast: -1})
+		full := openForTest(b, b.TempDir(), &Options{Ballast: -1})
 		fill(b, full.Jobs(), "echo", 1_000_000)
 		var none, many rate
 		for range 4 { // in turns
@@ -227,7 +227,7 @@ func BenchmarkTenMillionQueued(b *testing.B) {
 		b.Skip("long: set PODYARD_LONG")
 	}
 	for b.Loop() {
-		s := opened(b, b.TempDir(), &Options{Ballast: -1})
+		s := openForTest(b, b.TempDir(), &Options{Ballast: -1})
 		before := heapMB()
 		begin := time.Now()
 		fill(b, s.Jobs(), "echo", 10_000_000)
@@ -242,7 +242,7 @@ func BenchmarkTenMillionQueued(b *testing.B) {
 // while jobs of 20 MB come in beside them.
 func BenchmarkBigPayload(b *testing.B) {
 	for b.Loop() {
-		s := opened(b, b.TempDir(), &Options{Ballast: -1})
+		s := openForTest(b, b.TempDir(), &Options{Ballast: -1})
 		const part = 3 * time.Second
 		alone := cycles(b, s.Jobs(), 16, part)
 		stop := make(chan struct{})
@@ -260,7 +260,7 @@ func BenchmarkBigPayload(b *testing.B) {
 				for i := range j.Input {
 					j.Input[i] = byte(i * i >> 7)
 				}
-				if err := s.Jobs().Enqueue(b.Context(), []serverless.Job{j}); err != nil {
+				if err := s.Jobs().Enqueue(b.Context(), []queue.Job{j}); err != nil {
 					b.Error(err)
 					return
 				}

@@ -12,21 +12,21 @@ import (
 )
 
 // Billing is a billing.Store.
-type Billing struct{ o owned[pods.Use] }
+type Billing struct{ o owned[pods.Usage] }
 
 var _ billing.Store = (*Billing)(nil)
 
 // Billing is the store of what was used.
 func (s *Store) Billing() *Billing {
-	return &Billing{owned[pods.Use]{
-		s: s, kind: keyUse, of: func(e *engine) *table[pods.Use] { return &e.uses },
-		clone: func(u pods.Use) pods.Use { return u },
-		order: func(a, b pods.Use) int { return a.From.Compare(b.From) },
+	return &Billing{owned[pods.Usage]{
+		s: s, kind: keyUse, of: func(e *engine) *table[pods.Usage] { return &e.uses },
+		clone: func(u pods.Usage) pods.Usage { return u },
+		order: func(a, b pods.Usage) int { return a.From.Compare(b.From) },
 	}}
 }
 
 // Record implements billing.Store. The uses share a sync of the disk.
-func (s *Billing) Record(ctx context.Context, uses []pods.Use) error {
+func (s *Billing) Record(ctx context.Context, uses []pods.Usage) error {
 	errs := make([]error, len(uses))
 	var puts sync.WaitGroup
 	for i, u := range uses {
@@ -36,7 +36,7 @@ func (s *Billing) Record(ctx context.Context, uses []pods.Use) error {
 	return errors.Join(errs...)
 }
 
-func useName(u *pods.Use) string {
+func useName(u *pods.Usage) string {
 	of := string(u.Kind) + "/" + u.ID
 	if u.Part != "" {
 		of += "/" + u.Part
@@ -44,12 +44,12 @@ func useName(u *pods.Use) string {
 	return of + "/" + strconv.FormatInt(u.From.UnixNano(), 10)
 }
 
-// Uses implements billing.Store.
-func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
-	return s.o.list(func(u *pods.Use) bool { return u.Owner == owner && u.From.Before(to) && u.To.After(from) })
+// Usage implements billing.Store.
+func (s *Billing) Usage(_ context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
+	return s.o.list(func(u *pods.Usage) bool { return u.Owner == owner && u.From.Before(to) && u.To.After(from) })
 }
 
 // Open implements billing.Store.
-func (s *Billing) Open(_ context.Context, kind pods.UseKind) ([]pods.Use, error) {
-	return s.o.list(func(u *pods.Use) bool { return u.Open && u.Kind == kind })
+func (s *Billing) Open(_ context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
+	return s.o.list(func(u *pods.Usage) bool { return u.Open && u.Kind == kind })
 }

@@ -5,49 +5,63 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Report is what Check found.
+// A Report is what Check or Repair found.
 type Report struct {
-	Records int64 // that were looked at
-	Bytes   int64 // of their values
-	Faults  []Fault
+	Records  int64    // that were looked at
+	Bytes    int64    // of their values
+	Restored []string // files that were damaged, and of which nothing is lost
+	Faults   []Fault  // what is lost
 }
 
-// A Fault is a record that is not as it must be.
+// A Fault is something that is lost: a record, a part of one, or a part of a file.
 type Fault struct {
-	Key  string // in hexadecimal, behind what it is a record of
-	What string
+	Key  string // what it is, with its key, or the name of the file
+	Job  string // whose it is, endpoint/id, if it is known
+	What string // what has become of it
 }
 
-// faultsKept is how many faults a Report has at most.
-const faultsKept = 100
+// String is one line.
+func (f Fault) String() string {
+	if f.Job != "" {
+		return f.Key + ", of job " + f.Job + ": " + f.What
+	}
+	return f.Key + ": " + f.What
+}
 
 // Err is nil without faults, and otherwise says how many there are and what the first is.
 func (r *Report) Err() error {
 	if len(r.Faults) == 0 {
 		return nil
 	}
-	return problem.Newf(problem.Unavailable, "%w: %d faults, the first: %s: %s", ErrDamaged, len(r.Faults), r.Faults[0].Key, r.Faults[0].What)
+	return problem.Newf(problem.Unavailable, "%w: %d faults, the first: %s", ErrDamaged, len(r.Faults), r.Faults[0])
 }
 
-func (r *Report) add(key []byte, what string) {
-	if len(r.Faults) < faultsKept {
-		r.Faults = append(r.Faults, Fault{fmt.Sprintf("%s %x", kindNames[key[0]], key), what})
+// name is what a record is, with its key.
+func name(key []byte) string {
+	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent {
+		return fmt.Sprintf("%s %x", kindNames[key[0]], key)
 	}
+	return fmt.Sprintf("%s %q", kindNames[key[0]], key[1:])
 }
 
 // Check reads every record of the store, as of one instant and while it goes on working,
-// verifies its checksums and that records that belong together are there. It does not
-// change anything.
+// verifies its checksums and that records that belong together are there. It changes nothing;
+// tables that are damaged are restored, as by every read.
+//
+// The function [Check] is for a directory that no Store has.
 func (s *Store) Check(ctx context.Context) (r Report, err error) {
 	e, err := s.engine()
 	if err != nil {
@@ -60,121 +74,207 @@ func (s *Store) Check(ctx context.Context) (r Report, err error) {
 	}()
 	snap := e.db.NewSnapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	c := checker{e: e, r: &r, snap: snap}
-	return r, c.run(ctx)
+	i := inspection{e: e, from: snap, report: &r, found: func(finding) {}, told: map[string]bool{}}
+	return r, i.run(ctx)
 }
 
-// A checker goes through a snapshot once.
-type checker struct {
-	e    *engine
-	r    *Report
-	snap *pebble.Snapshot
+// A finding is a fault and what Repair does about it.
+type finding struct {
+	key  []byte
+	what repair
+	job  queue.Ref
 }
 
-func (c *checker) run(ctx context.Context) error {
-	it, err := c.snap.NewIter(nil)
-	if err != nil {
-		return unavailable("check", err)
-	}
-	for it.First(); it.Valid(); it.Next() {
-		if c.r.Records%1024 == 0 && ctx.Err() != nil {
-			return errors.Join(ctx.Err(), it.Close())
-		}
-		v, err := it.ValueAndErr()
-		if err != nil {
-			c.r.add(it.Key(), err.Error())
-			continue
-		}
-		c.r.Records++
-		c.r.Bytes += int64(len(v))
-		if err := c.record(it.Key(), v); err != nil {
-			c.r.add(it.Key(), err.Error())
-		}
-	}
-	if err := it.Error(); err != nil {
-		// A block that cannot be read ends the reading: what follows it is not known.
-		c.r.add([]byte{keyMeta}, err.Error())
-		_ = it.Close()
-		return nil
-	}
-	return it.Close()
+// A repair is what becomes of a record that is lost.
+type repair uint8
+
+const (
+	leave  repair = iota
+	remove        // the record
+	note          // that it is known to be lost
+	end           // the job, which nobody can be given
+)
+
+// An inspection goes through all records: through jobs and webhooks first, which say what
+// payloads there must be.
+type inspection struct {
+	e      *engine
+	from   pebble.Reader
+	report *Report
+	found  func(finding)
+	uids   []uint64        // of jobs and webhooks, in order
+	told   map[string]bool // payloads that are faults
 }
 
-func (c *checker) record(key, value []byte) error {
-	if key[0] == keyCount {
-		return (&sums{}).add(value)
-	}
-	v, err := open(key, value)
-	if err != nil {
-		return errors.New("the checksum is wrong")
-	}
-	switch key[0] {
-	case keyMeta, keyBody, keyIntent:
-		return nil
-	case keyEndpoint:
-		return json.Unmarshal(v, &serverless.Endpoint{})
-	case keyPod:
-		_, err := decodePod(c.e, key, v)
-		return err
-	case keyHold:
-		return json.Unmarshal(v, &pods.Hold{})
-	case keyVolume:
-		return json.Unmarshal(v, &volumes.Volume{})
-	case keyTemplate:
-		return json.Unmarshal(v, &templates.Template{})
-	case keyUse:
-		return json.Unmarshal(v, &pods.Use{})
-	case keySSHKeys:
-		return json.Unmarshal(v, new([]string))
-	case keyRegistry:
-		if c.e.seals.key == nil {
-			return nil
-		}
-		_, err := decodeCredential(c.e.seals, key, v)
-		return err
-	case keyAttempt:
-		return json.Unmarshal(v, &serverless.Attempt{})
-	case keyJob, keyEntry:
-		return c.job(key, v)
-	}
-	return errors.New("it is of an unknown kind")
-}
-
-// job checks that what a job or a webhook refers to is there.
-func (c *checker) job(key, value []byte) error {
-	var s stored
-	if err := s.decode(key, value); err != nil {
-		return err
-	}
-	uid := s.note.Tag
-	if s.state.Reason != serverless.Damaged { // such a job has none
-		if err := c.there(bodyKey(uid, bodyInput)); err != nil {
+func (i *inspection) run(ctx context.Context) error {
+	for _, kind := range []byte{keyGap, keyLoss, keyJob, keyEntry} {
+		if err := i.kind(ctx, kind); err != nil {
 			return err
 		}
 	}
-	if hasOutput(s.note.Output) {
-		if err := c.there(outputKey(uid, s.note.Output)); err != nil {
-			return err
-		}
-	}
-	if key[0] == keyEntry {
-		return nil
-	}
-	for n := s.state.Drained; n < s.state.Chunks; n++ {
-		if err := c.there(chunkKey(uid, s.note.Chunk, n)); err != nil {
+	slices.Sort(i.uids)
+	for _, kind := range []byte{
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyUse, keyCount,
+		keyBody, keyAttempt, keyIntent,
+	} {
+		if err := i.kind(ctx, kind); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *checker) there(key []byte) error {
-	_, closer, err := c.snap.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("%s %x is missing", kindNames[key[0]], key)
+// fault adds to the report, and has Repair do something.
+func (i *inspection) fault(key []byte, job queue.Ref, what string, do repair) {
+	f := Fault{Key: name(key), What: what}
+	if job != (queue.Ref{}) {
+		f.Job = job.Endpoint + "/" + string(job.ID)
 	}
-	if err != nil {
+	i.report.Faults = append(i.report.Faults, f)
+	i.found(finding{slices.Clone(key), do, job})
+}
+
+// kind looks at all records of a kind.
+func (i *inspection) kind(ctx context.Context, kind byte) error {
+	orphan := uint64(0) // the last one that was told of
+	err := eachRecord(i.from, []byte{kind}, func(key, value []byte, err error) error {
+		if i.report.Records++; i.report.Records%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		i.report.Bytes += int64(len(value))
+		uid, ok := uidOfKey(key)
+		switch {
+		case ok && (kind == keyBody || kind == keyAttempt) && !i.known(uid):
+			if orphan != uid {
+				orphan = uid
+				i.fault(key, queue.Ref{}, "the job is lost, and this is left of it", leave)
+			}
+			i.found(finding{key: slices.Clone(key), what: remove})
+		case err != nil && kind == keyBody:
+			i.found(finding{key: slices.Clone(key), what: remove}) // who needs it was told
+		case kind == keyGap, kind == keyLoss:
+			i.noted(key, value, err)
+		case err != nil:
+			i.fault(key, queue.Ref{}, "its checksum is wrong", remove)
+		default:
+			if err := i.record(key, value); err != nil {
+				i.fault(key, queue.Ref{}, err.Error(), remove)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, ErrDamaged) && i.e.err() == nil {
+		i.report.Faults = append(i.report.Faults, Fault{Key: kindNames[kind] + "s", What: "they cannot be read to their end: " + err.Error()})
+		return nil
+	}
+	return err
+}
+
+func (i *inspection) known(uid uint64) bool {
+	_, ok := slices.BinarySearch(i.uids, uid)
+	return ok
+}
+
+// noted is a gap or a loss that was noted earlier.
+func (i *inspection) noted(key, value []byte, err error) {
+	var g gap
+	var l loss
+	f := Fault{Key: name(key), What: "it cannot be read"}
+	switch {
+	case err != nil:
+	case key[0] == keyGap && json.Unmarshal(value, &g) == nil:
+		f = Fault{Key: g.Table, What: fmt.Sprintf("what it had of the keys from %x to %x could not be read", g.From, g.To)}
+	case key[0] == keyLoss && json.Unmarshal(value, &l) == nil:
+		if l.Known {
+			return
+		}
+		f = Fault{Key: name(key[1:]), Job: l.Job, What: l.What}
+	}
+	i.report.Faults = append(i.report.Faults, f)
+	i.found(finding{key: slices.Clone(key), what: remove})
+}
+
+// record verifies a record whose checksum is right.
+func (i *inspection) record(key, v []byte) error {
+	switch key[0] {
+	case keyCount:
+		return (&endpointCounters{}).add(v)
+	case keyMeta, keyBody, keyIntent:
+		return nil
+	case keyEndpoint:
+		return json.Unmarshal(v, &endpoints.Endpoint{})
+	case keyPod:
+		_, err := decodePod(i.e, key, v)
+		return err
+	case keyReservation:
+		return json.Unmarshal(v, &pods.Reservation{})
+	case keyVolume:
+		return json.Unmarshal(v, &volumes.Volume{})
+	case keyTemplate:
+		return json.Unmarshal(v, &templates.Template{})
+	case keyUse:
+		return json.Unmarshal(v, &pods.Usage{})
+	case keySSHKeys:
+		return json.Unmarshal(v, new([]string))
+	case keyRegistry:
+		if i.e.seals.key == nil {
+			return nil
+		}
+		_, err := decodeCredential(i.e.seals, key, v)
+		return err
+	case keyAttempt:
+		return json.Unmarshal(v, &queue.Attempt{})
+	}
+	return i.job(key, v)
+}
+
+// job verifies that what a job or a webhook refers to is there.
+func (i *inspection) job(key, value []byte) error {
+	var s stored
+	if err := s.decode(key, value); err != nil {
 		return err
 	}
-	return closer.Close()
+	uid := s.note.Tag
+	i.uids = append(i.uids, uid)
+	if s.state.Reason != queue.Damaged { // such a job has none
+		i.payload(&s, key, bodyKey(uid, bodyInput))
+	}
+	if s.marks&jobindex.HasExtra != 0 {
+		i.payload(&s, key, bodyKey(uid, bodyExtras))
+	}
+	if hasOutput(s.note.Output) {
+		i.payload(&s, key, outputKey(uid, s.note.Output))
+	}
+	if key[0] == keyEntry {
+		return nil
+	}
+	for n := s.state.Drained; n < s.state.Chunks; n++ {
+		i.payload(&s, key, chunkKey(uid, s.note.Chunk, n))
+	}
+	return nil
+}
+
+// payload verifies a payload of a job. One that is known to be lost is no fault any more.
+func (i *inspection) payload(s *stored, of, key []byte) {
+	record, closer, err := i.from.Get(key)
+	if err == nil {
+		_, err = verify(key, record)
+		err = errors.Join(err, closer.Close())
+	}
+	if err == nil {
+		return
+	}
+	if _, closer, err := i.from.Get(lossKey(key)); err == nil {
+		_ = closer.Close()
+		return
+	}
+	if i.told[string(key)] {
+		return
+	}
+	i.told[string(key)] = true
+	what, do := "it is lost", note
+	if of[0] == keyJob && s.state.Status == queue.InQueue {
+		what, do = "it is lost, and nobody can be given the job", end
+	}
+	i.fault(key, s.ref, what, do)
 }

@@ -6,25 +6,25 @@ import (
 	"slices"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Claim implements serverless.JobQueue.
-func (q *Jobs) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	e, err := q.s.admitJobs(ctx, underWay, 0)
 	if err != nil {
 		return out, err
 	}
 	out, evs, err := e.jobs.claim(now, slots, out)
 	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.tell(evs)
+		q.s.jobHub.notify(evs)
 	}
 	return out, err
 }
 
 // claim picks jobs, reads what their workers need, and commits the leases. In the place of
 // a job that can be given to nobody it picks another.
-func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []serverless.Job) (_ []serverless.Job, evs []serverless.Event, err error) {
+func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job) (_ []queue.Job, evs []queue.Event, err error) {
 	var later []uint32 // could not be read now, and perhaps can be another time
 	var cause error
 	had := len(out)
@@ -34,18 +34,18 @@ func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []ser
 			break
 		}
 		again = false
-		jobs, keep := make([]serverless.Job, 0, len(ms)), ms[:0]
+		jobs, keep := make([]queue.Job, 0, len(ms)), ms[:0]
 		for k := range ms {
 			m := &ms[k]
 			m.op = &ops[k]
 			if m.err == nil {
-				j := serverless.Job{Ref: m.ref, Owner: m.owner, State: m.after}
+				j := queue.Job{Ref: m.ref, Owner: m.owner, State: m.after}
 				if err := q.readForWorker(&j, m); err != nil {
 					if ended := q.e.err(); ended != nil {
 						return out[:had], nil, ended
 					}
 					if !again { // what is asked for now is what was not given
-						slots, again = none(slots), true
+						slots, again = emptySlots(slots), true
 					}
 					slots[m.slot].N++
 					if !errors.Is(err, ErrDamaged) {
@@ -63,7 +63,7 @@ func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []ser
 			return out[:had], nil, err
 		}
 		for k := range keep {
-			if keep[k].op.Kind != serverless.OpClaim || keep[k].err != nil { // it has ended now, and that is to be told
+			if keep[k].op.Kind != queue.OpClaim || keep[k].err != nil { // it has ended now, and that is to be told
 				evs = keep[k].eff.Events(evs, keep[k].ref, keep[k].before.Worker)
 			}
 		}
@@ -76,8 +76,8 @@ func (q *queue) claim(now serverless.Instant, slots []serverless.Slot, out []ser
 	return out, evs, cause
 }
 
-// none are slots for no job.
-func none(slots []serverless.Slot) []serverless.Slot {
+// emptySlots are slots for no job.
+func emptySlots(slots []queue.Slot) []queue.Slot {
 	slots = slices.Clone(slots)
 	for k := range slots {
 		slots[k].N = 0
@@ -87,7 +87,7 @@ func none(slots []serverless.Slot) []serverless.Slot {
 
 // readForWorker reads what a worker gets of a job: twice before it is taken for damaged,
 // which is the job's end.
-func (q *queue) readForWorker(j *serverless.Job, m *move) error {
+func (q *jobQueue) readForWorker(j *queue.Job, m *move) error {
 	err := q.e.payloads(j, m.note, m.marks)
 	if errors.Is(err, ErrDamaged) {
 		err = q.e.payloads(j, m.note, m.marks)
@@ -100,28 +100,28 @@ func (q *queue) readForWorker(j *serverless.Job, m *move) error {
 
 // damage makes the move of a job that was picked its end.
 func (m *move) damage() {
-	m.op = &serverless.Op{Ref: m.ref, Kind: serverless.OpDamage}
+	m.op = &queue.Op{Ref: m.ref, Kind: queue.OpDamage}
 	m.after = m.before
 	m.eff, m.err = m.after.Apply(m.now, m.op)
 }
 
 // putBack ends moves that are not made: the jobs are in front of their lines again.
-func (q *queue) putBack(list []uint32) {
+func (q *jobQueue) putBack(list []uint32) {
 	if len(list) == 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, i := range list {
-		q.x.Mark(i, 0, jobindex.Busy|jobindex.Passed)
-		q.x.PutBack(i)
-		q.rest(i)
+		q.x.Mark(i, 0, jobindex.Busy|jobindex.Skipped)
+		q.x.Requeue(i)
+		q.endMove(i)
 	}
 }
 
 // pick begins a claim of what is ready for each slot. A job that is busy is put back when
 // it is at rest, if it is queued then.
-func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move, ops []serverless.Op) {
+func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops []queue.Op) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range slots {
@@ -133,14 +133,14 @@ func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move
 				break
 			}
 			if q.x.Has(i, jobindex.Busy) {
-				q.x.Mark(i, jobindex.Passed, 0)
+				q.x.Mark(i, jobindex.Skipped, 0)
 				continue
 			}
 			if q.x.LostBy(i, s.Worker) {
 				kept = append(kept, i)
 				continue
 			}
-			op := serverless.Op{Kind: serverless.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
+			op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
 			m := q.begin(now, i, &op)
 			m.slot = k
 			if m.err == nil {
@@ -152,7 +152,7 @@ func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move
 			}
 		}
 		for _, i := range kept {
-			q.x.PutBack(i)
+			q.x.Requeue(i)
 		}
 	}
 	return ms, ops
@@ -160,33 +160,33 @@ func (q *queue) pick(now serverless.Instant, slots []serverless.Slot) (ms []move
 
 // payloads reads what a worker or a reader gets of a job. What cannot be read is an error
 // that wraps ErrDamaged.
-func (e *engine) payloads(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) error {
+func (e *engine) payloads(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) error {
 	if err := e.submitted(j, n, marks); err != nil {
 		return err
 	}
-	return e.putOut(j, n)
+	return e.readOutput(j, n)
 }
 
-// legible is payloads of a job that nobody will be given any more: it leaves out of what was
+// readablePayloads is payloads of a job that nobody will be given any more: it leaves out of what was
 // submitted what is damaged. Without its output a job would be another one.
-func (e *engine) legible(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) error {
+func (e *engine) readablePayloads(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) error {
 	if err := e.submitted(j, n, marks); err != nil {
 		if !errors.Is(err, ErrDamaged) {
 			return err
 		}
 		e.s.opts.Logger.Error("a job is read without what is damaged of it", "endpoint", j.Endpoint, "job", j.ID, "err", err)
 	}
-	return e.putOut(j, n)
+	return e.readOutput(j, n)
 }
 
 // submitted reads what a job was submitted with, as far as it can be read.
-func (e *engine) submitted(j *serverless.Job, n jobindex.Note, marks jobindex.Marks) (err error) {
-	if j.Reason != serverless.Damaged { // such a job has none
+func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) (err error) {
+	if j.Reason != queue.Damaged { // such a job has none
 		if j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput)); len(j.Input) == 0 {
 			j.Input = nil
 		}
 	}
-	if marks&jobindex.Extras == 0 {
+	if marks&jobindex.HasExtra == 0 {
 		return err
 	}
 	key := bodyKey(n.Tag, bodyExtras)
@@ -200,8 +200,8 @@ func (e *engine) submitted(j *serverless.Job, n jobindex.Note, marks jobindex.Ma
 	return err
 }
 
-// putOut reads the output of a job and its error.
-func (e *engine) putOut(j *serverless.Job, n jobindex.Note) error {
+// readOutput reads the output of a job and its error.
+func (e *engine) readOutput(j *queue.Job, n jobindex.Metadata) error {
 	if !hasOutput(n.Output) {
 		return nil
 	}

@@ -50,9 +50,9 @@ func (e *engine) commit(sync bool, write func(*pebble.Batch), publish func()) er
 
 // submit hands a commit over without waiting for it.
 func (e *engine) submit(c *commit) error {
-	e.quit.RLock()
-	defer e.quit.RUnlock()
-	if e.over {
+	e.sendMu.RLock()
+	defer e.sendMu.RUnlock()
+	if e.closed {
 		return ErrClosed
 	}
 	select {
@@ -63,11 +63,11 @@ func (e *engine) submit(c *commit) error {
 	}
 }
 
-// commits forms groups and writes them. It never waits for a sync, so that the next group
+// commitLoop forms groups and writes them. It never waits for a sync, so that the next group
 // is written while the disk is at the last one.
-func (e *engine) commits() {
+func (e *engine) commitLoop() {
 	defer close(e.sync)
-	defer e.noPanic()
+	defer e.recoverPanic()
 	for c := range e.queue {
 		g := &group{batch: e.db.NewBatch()}
 		g.add(c)
@@ -99,7 +99,7 @@ func (g *group) add(c *commit) {
 func (e *engine) write(g *group) bool {
 	synced := g.commits[:0:0]
 	for _, c := range g.commits {
-		if c.sync && !e.s.opts.mutants.ackUnsynced {
+		if c.sync {
 			synced = append(synced, c)
 		}
 	}
@@ -119,11 +119,8 @@ func (e *engine) write(g *group) bool {
 		return false
 	}
 	for _, c := range g.commits {
-		if !c.sync || e.s.opts.mutants.ackUnsynced {
+		if !c.sync {
 			c.finish()
-		} else if e.s.opts.mutants.earlyPublish && c.publish != nil {
-			c.publish()
-			c.publish = nil
 		}
 	}
 	if len(synced) == 0 {
@@ -142,6 +139,9 @@ func (e *engine) write(g *group) bool {
 	}
 }
 
+// wait returns when the disk has the group.
+func (g *group) wait() error { return g.batch.SyncWait() }
+
 func (c *commit) finish() {
 	if c.publish != nil {
 		c.publish()
@@ -149,18 +149,18 @@ func (c *commit) finish() {
 	close(c.done)
 }
 
-// finishes waits for syncs and publishes, in the order of the groups. A sync that failed
+// syncLoop waits for syncs and publishes, in the order of the groups. A sync that failed
 // is the end: what the disk has of the group is not known, and asking once more would not
 // tell.
-func (e *engine) finishes() {
+func (e *engine) syncLoop() {
 	defer close(e.done)
-	defer e.noPanic()
+	defer e.recoverPanic()
 	for g := range e.sync {
 		if e.err() != nil {
 			continue // drain, so that the committer ends
 		}
 		if !g.batch.Empty() {
-			if err := g.batch.SyncWait(); err != nil {
+			if err := e.s.opts.wait(g); err != nil {
 				e.fail(problem.Newf(problem.Unavailable, "the store failed: sync: %w", err))
 			}
 		}
@@ -176,9 +176,9 @@ func (e *engine) finishes() {
 	}
 }
 
-// noPanic takes a panic of the database, which is how it answers some failed writes, for
+// recoverPanic takes a panic of the database, which is how it answers some failed writes, for
 // the failure it is.
-func (e *engine) noPanic() {
+func (e *engine) recoverPanic() {
 	if r := recover(); r != nil {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %w", fmt.Errorf("%v", r)))
 	}
@@ -189,12 +189,12 @@ func (e *engine) noPanic() {
 func (e *engine) stop() error {
 	var err error
 	e.ending.Do(func() {
-		e.quit.Lock()
-		if !e.over {
-			e.over = true
+		e.sendMu.Lock()
+		if !e.closed {
+			e.closed = true
 			close(e.queue)
 		}
-		e.quit.Unlock()
+		e.sendMu.Unlock()
 		select {
 		case <-e.done:
 		case <-e.failed:

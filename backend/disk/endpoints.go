@@ -8,59 +8,59 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Endpoints is a serverless.EndpointStore.
+// Endpoints is a serverless.Store.
 type Endpoints struct{ s *Store }
 
-func storedEndpoint(v *serverless.Endpoint) (change[serverless.Endpoint], error) {
+func storedEndpoint(v *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return change[serverless.Endpoint]{}, fmt.Errorf("disk: encode endpoint %q: %w", v.ID, err)
+		return change[endpoints.Endpoint]{}, fmt.Errorf("disk: encode endpoint %q: %w", v.ID, err)
 	}
-	return change[serverless.Endpoint]{key: textKey(keyEndpoint, v.ID), value: b, v: v}, nil
+	return change[endpoints.Endpoint]{key: textKey(keyEndpoint, v.ID), value: b, v: v}, nil
 }
 
-// Create implements serverless.EndpointStore.
-func (s *Endpoints) Create(ctx context.Context, ep *serverless.Endpoint) error {
+// Create implements serverless.Store.
+func (s *Endpoints) Create(ctx context.Context, ep *endpoints.Endpoint) error {
 	e, err := s.s.admit(ctx, newWork)
 	if err != nil {
 		return err
 	}
 	v := ep.Clone()
-	return e.endpoints.change(ctx, e, v.ID, func(old *serverless.Endpoint) (change[serverless.Endpoint], error) {
+	return e.endpoints.change(ctx, e, v.ID, func(old *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 		if old != nil {
-			return change[serverless.Endpoint]{}, serverless.ErrEndpointExists
+			return change[endpoints.Endpoint]{}, endpoints.ErrExists
 		}
 		return storedEndpoint(v)
 	}, nil)
 }
 
-// Get implements serverless.EndpointStore.
-func (s *Endpoints) Get(_ context.Context, id string) (*serverless.Endpoint, error) {
+// Get implements serverless.Store.
+func (s *Endpoints) Get(_ context.Context, id string) (*endpoints.Endpoint, error) {
 	e, err := s.s.engine()
 	if err != nil {
 		return nil, err
 	}
 	v := e.endpoints.get(id)
 	if v == nil {
-		return nil, serverless.ErrNoEndpoint
+		return nil, e.missing(keyEndpoint, endpoints.ErrNotFound)
 	}
 	return v.Clone(), nil
 }
 
-// List implements serverless.EndpointStore. It yields the endpoints as they are when it
+// List implements serverless.Store. It yields the endpoints as they are when it
 // begins.
-func (s *Endpoints) List(context.Context) iter.Seq2[*serverless.Endpoint, error] {
-	return func(yield func(*serverless.Endpoint, error) bool) {
+func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] {
+	return func(yield func(*endpoints.Endpoint, error) bool) {
 		e, err := s.s.engine()
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		all := e.endpoints.all(func(*serverless.Endpoint) bool { return true })
-		slices.SortFunc(all, func(a, b *serverless.Endpoint) int {
+		all := e.endpoints.all(func(*endpoints.Endpoint) bool { return true })
+		slices.SortFunc(all, func(a, b *endpoints.Endpoint) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		for _, v := range all {
@@ -68,23 +68,26 @@ func (s *Endpoints) List(context.Context) iter.Seq2[*serverless.Endpoint, error]
 				return
 			}
 		}
+		if err := e.missing(keyEndpoint, nil); err != nil {
+			yield(nil, err)
+		}
 	}
 }
 
-// Update implements serverless.EndpointStore.
-func (s *Endpoints) Update(ctx context.Context, id string, fn func(*serverless.Endpoint) error) (*serverless.Endpoint, error) {
+// Update implements serverless.Store.
+func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
 	e, err := s.s.admit(ctx, underWay)
 	if err != nil {
 		return nil, err
 	}
-	var v *serverless.Endpoint
-	err = e.endpoints.change(ctx, e, id, func(old *serverless.Endpoint) (change[serverless.Endpoint], error) {
+	var v *endpoints.Endpoint
+	err = e.endpoints.change(ctx, e, id, func(old *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 		if old == nil {
-			return change[serverless.Endpoint]{}, serverless.ErrNoEndpoint
+			return change[endpoints.Endpoint]{}, e.missing(keyEndpoint, endpoints.ErrNotFound)
 		}
 		v = old.Clone()
 		if err := fn(v); err != nil {
-			return change[serverless.Endpoint]{}, err
+			return change[endpoints.Endpoint]{}, err
 		}
 		return storedEndpoint(v.Clone())
 	}, nil)
@@ -94,22 +97,22 @@ func (s *Endpoints) Update(ctx context.Context, id string, fn func(*serverless.E
 	return v, nil
 }
 
-// Delete implements serverless.EndpointStore.
+// Delete implements serverless.Store.
 func (s *Endpoints) Delete(ctx context.Context, id string) error {
 	e, err := s.s.admit(ctx, deletions)
 	if err != nil {
 		return err
 	}
-	return e.endpoints.change(ctx, e, id, func(old *serverless.Endpoint) (change[serverless.Endpoint], error) {
+	return e.endpoints.change(ctx, e, id, func(old *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 		if old == nil {
-			return change[serverless.Endpoint]{}, serverless.ErrNoEndpoint
+			return change[endpoints.Endpoint]{}, e.missing(keyEndpoint, endpoints.ErrNotFound)
 		}
-		return change[serverless.Endpoint]{key: textKey(keyEndpoint, id)}, nil
+		return change[endpoints.Endpoint]{key: textKey(keyEndpoint, id)}, nil
 	}, nil)
 }
 
 // admit is the engine for a change, if there is one, with room for it.
-func (s *Store) admit(ctx context.Context, what need) (*engine, error) {
+func (s *Store) admit(ctx context.Context, what priority) (*engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // An engine is one opened database with all that memory holds of it. The first write that
@@ -34,25 +34,63 @@ type engine struct {
 	failed chan struct{} // closed once cause is set
 	ending sync.Once
 
-	queue chan *commit // to the committer
-	sync  chan *group  // from the committer to the finisher
-	done  chan struct{}
-	quit  sync.RWMutex // held by those who send to queue
-	over  bool         // nothing is sent to queue any more
+	queue  chan *commit // to the committer
+	sync   chan *group  // from the committer to the finisher
+	done   chan struct{}
+	sendMu sync.RWMutex // held by those who send to queue
+	closed bool         // nothing is sent to queue any more
 
-	pods      podTable
-	holds     holdTable
-	endpoints table[serverless.Endpoint]
-	registers table[registries.Registry]
-	volumes   table[volumes.Volume]
-	templates table[templates.Template]
-	sshKeys   table[[]string]
-	uses      table[pods.Use]
-	jobs      queue
+	pods         podTable
+	reservations reservationTable
+	endpoints    table[endpoints.Endpoint]
+	registries   table[registries.Registry]
+	volumes      table[volumes.Volume]
+	templates    table[templates.Template]
+	sshKeys      table[[]string]
+	uses         table[pods.Usage]
+	jobs         jobQueue
+
+	lost         map[byte]bool   // kinds of records of which some cannot be read
+	lostPayloads map[uint64]bool // jobs that have lost payloads
 }
 
-// start opens the database and reads what memory holds of it.
-func (s *Store) start(ctx context.Context) (_ *engine, err error) {
+// start opens the database and reads what memory holds of it. Where it meets damage that can be
+// isolated it begins anew.
+func (s *Store) start(ctx context.Context) (*engine, error) {
+	isolated := false // it was tried
+	for {
+		changed := false
+		if len(s.suspected()) > 0 {
+			var err error
+			if changed, err = s.isolate(ctx); err != nil {
+				return nil, unavailable("isolate what is damaged", err)
+			}
+		}
+		e, err := s.startOnce(ctx)
+		if err == nil || len(s.suspected()) == 0 || !changed && isolated {
+			return e, err
+		}
+		isolated = true
+	}
+}
+
+func (s *Store) startOnce(ctx context.Context) (*engine, error) {
+	e, err := s.openDB(nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.begin(ctx); err != nil {
+		err = errors.Join(e.given(err), e.closeDB())
+		return nil, unavailable("open the store", err)
+	}
+	if err := e.jobs.recover(ctx); err != nil {
+		return nil, errors.Join(err, e.stop())
+	}
+	return e, e.err()
+}
+
+// openDB opens the database alone. change, which may be nil, changes its options.
+func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 	e := &engine{
 		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key},
 		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
@@ -60,7 +98,11 @@ func (s *Store) start(ctx context.Context) (_ *engine, err error) {
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
 	})
+	e.fs.restore = s.restoreTable
 	e.opts = s.pebbleOptions(e)
+	if change != nil {
+		change(e.opts)
+	}
 	defer func() {
 		// A database that cannot be read may also end in a panic of its reader.
 		if r := recover(); r != nil {
@@ -71,21 +113,38 @@ func (s *Store) start(ctx context.Context) (_ *engine, err error) {
 			err = unavailable("open the store", err)
 		}
 	}()
+	if err := errors.Join(e.sweepFiles(), s.mendLogs(), e.hideOptions()); err != nil {
+		return nil, err
+	}
 	if e.db, err = pebble.Open(s.dir, e.opts); err != nil {
 		return nil, e.given(err)
 	}
+	return e, nil
+}
+
+// closeDB closes a database that nobody uses.
+func (e *engine) closeDB() error {
+	err := e.db.Close()
+	e.fs.close()
+	return err
+}
+
+// begin loads what memory holds, and takes commits from then on.
+func (e *engine) begin(ctx context.Context) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("disk: open %q: %v", e.s.dir, r)
+		}
+	}()
 	if err := e.load(ctx); err != nil {
-		return nil, errors.Join(e.given(err), e.db.Close())
+		return err
 	}
 	if err := e.err(); err != nil {
-		return nil, errors.Join(err, e.db.Close())
+		return err
 	}
-	go e.commits()
-	go e.finishes()
-	if err := e.jobs.recover(ctx); err != nil {
-		return nil, errors.Join(err, e.stop())
-	}
-	return e, e.err()
+	go e.commitLoop()
+	go e.syncLoop()
+	return nil
 }
 
 // unavailable gives an error of the database a kind, unless it has one.
@@ -107,10 +166,11 @@ const (
 
 func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 	o := &pebble.Options{
-		FS: e.fs, Logger: quiet{e}, Merger: counterMerger(),
+		FS: e.fs, Logger: pebbleLogger{e}, Merger: counterMerger(),
 		MemTableSize: memTable, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 64, LBaseMaxBytes: 256 << 20,
-		FormatMajorVersion: format, MaxOpenFiles: 1000,
+		FormatMajorVersion: format, MaxOpenFiles: 1000, DisableAutomaticCompactions: s.dry,
+		EventListener: &pebble.EventListener{DataCorruption: e.damagedTable},
 	}
 	cache := s.opts.Cache
 	if _, inMemory := vfs.Root(s.opts.fs).(*vfs.MemFS); inMemory {
@@ -134,23 +194,25 @@ func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 
 // load reads everything but payloads.
 func (e *engine) load(ctx context.Context) error {
-	if err := e.loadMeta(); err != nil {
+	if err := errors.Join(e.loadGaps(), e.loadMeta()); err != nil {
 		return err
 	}
-	if err := e.sweepIntents(); err != nil {
+	if err := errors.Join(e.sweepIntents(), e.removeFiles(e.fs.hidden)); err != nil {
 		return err
 	}
-	claims := &ledger{sums: map[string]*claimed{}}
+	claims := &ledger{sums: map[string]*claimed{}, whole: func() error {
+		return e.missing(keyPod, e.missing(keyReservation, nil))
+	}}
 	if err := e.pods.load(e, claims); err != nil {
 		return err
 	}
-	if err := e.holds.load(e, claims); err != nil {
+	if err := e.reservations.load(e, claims); err != nil {
 		return err
 	}
-	if err := e.endpoints.load(e, keyEndpoint, decodeJSON[serverless.Endpoint]); err != nil {
+	if err := e.endpoints.load(e, keyEndpoint, decodeJSON[endpoints.Endpoint]); err != nil {
 		return err
 	}
-	if err := e.registers.load(e, keyRegistry, decodeRegistry); err != nil {
+	if err := e.registries.load(e, keyRegistry, decodeRegistry); err != nil {
 		return err
 	}
 	if err := e.volumes.load(e, keyVolume, decodeJSON[volumes.Volume]); err != nil {
@@ -159,7 +221,7 @@ func (e *engine) load(ctx context.Context) error {
 	if err := e.templates.load(e, keyTemplate, decodeJSON[templates.Template]); err != nil {
 		return err
 	}
-	if err := e.uses.load(e, keyUse, decodeJSON[pods.Use]); err != nil {
+	if err := e.uses.load(e, keyUse, decodeJSON[pods.Usage]); err != nil {
 		return err
 	}
 	if err := e.sshKeys.load(e, keySSHKeys, decodeJSON[[]string]); err != nil {
@@ -172,26 +234,36 @@ func (e *engine) load(ctx context.Context) error {
 }
 
 // each calls fn with every record of a kind.
-func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) (err error) {
+func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) error {
+	return eachRecord(r, prefix, func(key, value []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		return fn(key, value)
+	})
+}
+
+// eachRecord also calls fn with what its checksum refuses, and the error.
+func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err error) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = unavailable("read", fmt.Errorf("%v", p)) // the database was closed meanwhile
 		}
 	}()
-	from, to := span(prefix)
+	from, to := prefixRange(prefix)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return unavailable("read", err)
 	}
 	for it.First(); it.Valid(); it.Next() {
 		v, err := it.ValueAndErr()
-		if err == nil && prefix[0] != keyCount {
-			v, err = open(it.Key(), v)
-		}
-		if err == nil {
-			err = fn(it.Key(), v)
-		}
 		if err != nil {
+			return unavailable("read", errors.Join(err, it.Close()))
+		}
+		if prefix[0] != keyCount {
+			v, err = verify(it.Key(), v)
+		}
+		if err := fn(it.Key(), v, err); err != nil {
 			return unavailable("read", errors.Join(err, it.Close()))
 		}
 	}
@@ -215,7 +287,7 @@ func (e *engine) get(key []byte) (value []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, e.given(unavailable("read "+kindNames[key[0]], err))
 	}
-	plain, err := open(key, v)
+	plain, err := verify(key, v)
 	value = append([]byte{}, plain...)
 	if cerr := closer.Close(); err == nil && cerr != nil {
 		err = unavailable("read "+kindNames[key[0]], cerr)
@@ -256,18 +328,18 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// quiet is the database's logger. Fatalf is how the database says that it cannot go on:
+// pebbleLogger is the database's logger. Fatalf is how the database says that it cannot go on:
 // it would end the process, which is not ours to end.
-type quiet struct{ e *engine }
+type pebbleLogger struct{ e *engine }
 
-func (quiet) Infof(string, ...any) {}
+func (pebbleLogger) Infof(string, ...any) {}
 
-func (q quiet) Errorf(text string, args ...any) {
+func (q pebbleLogger) Errorf(text string, args ...any) {
 	if q.e.err() == nil {
 		q.e.s.opts.Logger.Error("database", "dir", q.e.s.dir, "err", strings.TrimSpace(fmt.Sprintf(text, args...)))
 	}
 }
 
-func (q quiet) Fatalf(text string, args ...any) {
+func (q pebbleLogger) Fatalf(text string, args ...any) {
 	q.e.fail(problem.Newf(problem.Unavailable, "the store failed: %s", fmt.Sprintf(text, args...)))
 }

@@ -6,72 +6,72 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Whatever a job has had, on whatever side of an opening, is removed with it.
 func TestADeletedJobLeavesNothing(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
-	apply := func(j *serverless.Job, kind serverless.OpKind, change func(*serverless.Op)) {
+	apply := func(j *queue.Job, kind queue.OpKind, change func(*queue.Op)) {
 		t.Helper()
-		op := serverless.Op{Ref: j.Ref, Kind: kind, Worker: "w", Token: j.Token, Payload: []byte("1")}
+		op := queue.Op{Ref: j.Ref, Kind: kind, Worker: "w", Token: j.Token, Payload: []byte("1")}
 		if change != nil {
 			change(&op)
 		}
 		must(t, applyOne(t, s.Jobs(), op).Err)
 	}
-	failed := func(op *serverless.Op) { op.Status = serverless.Failed }
-	attempt := func(next serverless.Instant) {
+	failed := func(op *queue.Op) { op.Status = queue.Failed }
+	attempt := func(next queue.Instant) {
 		t.Helper()
 		for _, d := range deliveries(t, s) {
-			must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next}}))
+			must(t, s.Jobs().Record(ctx, []queue.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next}}))
 		}
 	}
-	lives := []func(j *serverless.Job){
-		func(*serverless.Job) {},
-		func(j *serverless.Job) { apply(j, serverless.OpChunk, nil); apply(j, serverless.OpChunk, nil) },
-		func(j *serverless.Job) {
+	lives := []func(j *queue.Job){
+		func(*queue.Job) {},
+		func(j *queue.Job) { apply(j, queue.OpChunk, nil); apply(j, queue.OpChunk, nil) },
+		func(j *queue.Job) {
 			for range oneByOne + 1 {
-				apply(j, serverless.OpChunk, nil)
+				apply(j, queue.OpChunk, nil)
 			}
 		},
-		func(j *serverless.Job) {
-			apply(j, serverless.OpChunk, nil)
-			apply(j, serverless.OpDrain, func(op *serverless.Op) { op.N, op.Bytes = 1, 1 })
+		func(j *queue.Job) {
+			apply(j, queue.OpChunk, nil)
+			apply(j, queue.OpDrain, func(op *queue.Op) { op.N, op.Bytes = 1, 1 })
 		},
-		func(j *serverless.Job) { apply(j, serverless.OpProgress, nil); apply(j, serverless.OpProgress, nil) },
-		func(j *serverless.Job) {
+		func(j *queue.Job) { apply(j, queue.OpProgress, nil); apply(j, queue.OpProgress, nil) },
+		func(j *queue.Job) {
 			for range oneByOne {
-				apply(j, serverless.OpProgress, nil)
+				apply(j, queue.OpProgress, nil)
 			}
 		},
-		func(j *serverless.Job) { apply(j, serverless.OpChunk, nil); apply(j, serverless.OpRelease, nil) },
-		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed) },
-		func(j *serverless.Job) {
-			apply(j, serverless.OpFinish, failed)
+		func(j *queue.Job) { apply(j, queue.OpChunk, nil); apply(j, queue.OpRelease, nil) },
+		func(j *queue.Job) { apply(j, queue.OpFinish, failed) },
+		func(j *queue.Job) {
+			apply(j, queue.OpFinish, failed)
 			attempt(at + 10)
-			apply(j, serverless.OpRetry, nil)
+			apply(j, queue.OpRetry, nil)
 		},
-		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed); attempt(0) },
-		func(j *serverless.Job) { apply(j, serverless.OpFinish, failed); attempt(at + 10); attempt(0) },
-		func(j *serverless.Job) {
-			apply(j, serverless.OpFinish, failed)
+		func(j *queue.Job) { apply(j, queue.OpFinish, failed); attempt(0) },
+		func(j *queue.Job) { apply(j, queue.OpFinish, failed); attempt(at + 10); attempt(0) },
+		func(j *queue.Job) {
+			apply(j, queue.OpFinish, failed)
 			attempt(at + 10)
 			s = reopen(t, s)
 			attempt(0)
 		},
-		func(j *serverless.Job) {
-			apply(j, serverless.OpFinish, failed)
+		func(j *queue.Job) {
+			apply(j, queue.OpFinish, failed)
 			attempt(0)
-			apply(j, serverless.OpRedeliver, nil)
+			apply(j, queue.OpRedeliver, nil)
 			attempt(at + 10)
 		},
 	}
 	for i, live := range lives {
-		j := hookedJob(fmt.Sprint("job-", i))
-		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
-		for j = claimOne(t, s.Jobs(), "w"); j.ID != serverless.JobID(fmt.Sprint("job-", i)); j = claimOne(t, s.Jobs(), "w") {
+		j := jobWithWebhook(fmt.Sprint("job-", i))
+		must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
+		for j = claimOne(t, s.Jobs(), "w"); j.ID != queue.JobID(fmt.Sprint("job-", i)); j = claimOne(t, s.Jobs(), "w") {
 			continue // one of before that is queued again
 		}
 		live(&j)

@@ -4,16 +4,16 @@ import (
 	"context"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Expire implements serverless.JobQueue.
-func (q *Jobs) Expire(ctx context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
+func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.Instant, error) {
 	e, err := q.s.admitJobs(ctx, deletions, 0)
 	if err != nil {
 		return 0, err
 	}
-	var evs []serverless.Event
+	var evs []queue.Event
 	for limit > 0 {
 		ms, err := e.jobs.due(ctx, now, &limit)
 		if err != nil {
@@ -30,21 +30,21 @@ func (q *Jobs) Expire(ctx context.Context, now serverless.Instant, limit int) (s
 		}
 	}
 	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.tell(evs)
+		q.s.jobHub.notify(evs)
 	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
-	return e.jobs.x.Next(), nil
+	return e.jobs.x.NextDue(), nil
 }
 
 // due begins the ticks of what is due. It waits for a job that is busy only as long as it
 // keeps nobody waiting itself.
-func (q *queue) due(ctx context.Context, now serverless.Instant, limit *int) (ms []move, err error) {
+func (q *jobQueue) due(ctx context.Context, now queue.Instant, limit *int) (ms []move, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	op := serverless.Op{Kind: serverless.OpTick}
+	op := queue.Op{Kind: queue.OpTick}
 	for {
-		i := q.x.Due(now, limit)
+		i := q.x.TakeDue(now, limit)
 		if i == 0 {
 			return ms, nil
 		}
@@ -69,7 +69,7 @@ func (q *queue) due(ctx context.Context, now serverless.Instant, limit *int) (ms
 }
 
 // Purge implements serverless.JobQueue.
-func (q *Jobs) Purge(ctx context.Context, now serverless.Instant, p serverless.PurgeQuery) (removed int, next uint64, err error) {
+func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
 	e, err := q.s.admitJobs(ctx, underWay, 0)
 	if err != nil {
 		return 0, 0, err
@@ -81,7 +81,7 @@ func (q *Jobs) Purge(ctx context.Context, now serverless.Instant, p serverless.P
 	if err := e.jobs.commit(ms); err != nil {
 		return 0, 0, err
 	}
-	var evs []serverless.Event
+	var evs []queue.Event
 	for k := range ms {
 		if ms[k].err == nil {
 			removed++
@@ -89,17 +89,17 @@ func (q *Jobs) Purge(ctx context.Context, now serverless.Instant, p serverless.P
 		evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
 	}
 	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.tell(evs)
+		q.s.jobHub.notify(evs)
 	}
 	return removed, next, nil
 }
 
 // purge begins the purge of queued jobs. It stops at one that is busy, and waits for it if
 // it is the first.
-func (q *queue) purge(ctx context.Context, now serverless.Instant, p *serverless.PurgeQuery) (ms []move, next uint64, err error) {
+func (q *jobQueue) purge(ctx context.Context, now queue.Instant, p *queue.PurgeQuery) (ms []move, next uint64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	op := serverless.Op{Kind: serverless.OpPurge}
+	op := queue.Op{Kind: queue.OpPurge}
 	for after := p.After; ; {
 		busy := uint32(0)
 		next = q.x.Queued(p.Endpoint, p.Owner, after, p.UpTo, p.Limit, func(i uint32) bool {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,19 +14,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// failing is a disk that can be told to fail.
-type failing struct {
+// failingFS is a disk that can be told to fail.
+type failingFS struct {
 	vfs.FS
 	write atomic.Pointer[error] // what writes answer
 	sync  atomic.Pointer[error] // what syncs answer
 	free  atomic.Uint64
 }
 
-func failingDisk(under vfs.FS) *failing {
-	f := &failing{}
+func failingDisk(under vfs.FS) *failingFS {
+	f := &failingFS{}
 	f.free.Store(1 << 40)
 	f.FS = errorfs.Wrap(under, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {
@@ -44,7 +45,7 @@ func failingDisk(under vfs.FS) *failing {
 	return f
 }
 
-func (f *failing) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (f *failingFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: f.free.Load(), TotalBytes: 1 << 41}, nil
 }
 
@@ -65,20 +66,20 @@ func TestAFailedDiskIsAnsweredAndLeftBehind(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-		set  func(f *failing, err *error)
+		set  func(f *failingFS, err *error)
 	}{
-		{"full", syscall.ENOSPC, func(f *failing, err *error) { f.write.Store(err) }},
-		{"read-only", syscall.EROFS, func(f *failing, err *error) { f.write.Store(err) }},
-		{"sync fails", syscall.EIO, func(f *failing, err *error) { f.sync.Store(err) }},
+		{"full", syscall.ENOSPC, func(f *failingFS, err *error) { f.write.Store(err) }},
+		{"read-only", syscall.EROFS, func(f *failingFS, err *error) { f.write.Store(err) }},
+		{"sync fails", syscall.EIO, func(f *failingFS, err *error) { f.sync.Store(err) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := failingDisk(vfs.NewCrashableMem())
-			s := opened(t, "store", inMemory(f))
+			s := openForTest(t, "store", inMemory(f))
 			ctx := t.Context()
-			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("before")}))
+			must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("before")}))
 			claimed := claimOne(t, s.Jobs(), "w")
 			c.set(f, &c.err)
-			unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []serverless.Job{newJob("lost")}), "the store failed", c.err.Error())
+			unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []queue.Job{newJob("lost")}), "the store failed", c.err.Error())
 			_, err := s.Jobs().Get(ctx, at, newJob("lost").Ref)
 			unavailableError(t, "Get of what was not acknowledged", err)
 			_, err = s.Pods().Get(ctx, "p")
@@ -93,9 +94,9 @@ func TestAFailedDiskIsAnsweredAndLeftBehind(t *testing.T) {
 			c.set(f, nil)
 			must(t, s.Recover(ctx))
 			must(t, s.Err())
-			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("after")}))
+			must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("after")}))
 			// Claims are not synced: this one may be lost, and the job is queued again then.
-			if getJob(t, s.Jobs(), claimed.Ref).Status == serverless.InQueue {
+			if getJob(t, s.Jobs(), claimed.Ref).Status == queue.InQueue {
 				claimed = claimOne(t, s.Jobs(), "w")
 			}
 			finish(t, s.Jobs(), &claimed, "1")
@@ -108,14 +109,14 @@ func TestAFailedDiskIsAnsweredAndLeftBehind(t *testing.T) {
 
 func TestRunRecoversTheStore(t *testing.T) {
 	f := failingDisk(vfs.NewCrashableMem())
-	s := opened(t, "store", inMemory(f))
+	s := openForTest(t, "store", inMemory(f))
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
 	back := make(chan struct{}, 8)
-	go s.Jobs().Watch(ctx, func(evs []serverless.Event) {
+	go s.Jobs().Watch(ctx, func(evs []queue.Event) {
 		for _, e := range evs {
-			if e.Kind == serverless.EventGap {
+			if e.Kind == queue.EventGap {
 				back <- struct{}{}
 			}
 		}
@@ -123,12 +124,12 @@ func TestRunRecoversTheStore(t *testing.T) {
 	<-back // the first one says that the watch is there
 	eio := error(syscall.EIO)
 	f.sync.Store(&eio)
-	if err := s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a")}); err == nil {
+	if err := s.Jobs().Enqueue(ctx, []queue.Job{newJob("a")}); err == nil {
 		t.Fatal("Enqueue on a failing disk = nil")
 	}
 	f.sync.Store(nil)
 	<-back
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("b")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("b")}))
 	cancel()
 	must(t, <-ran)
 }
@@ -148,13 +149,13 @@ func TestAnyOneFailedWriteIsSurvived(t *testing.T) {
 		}))
 		opts := inMemory(fs)
 		opts.memTable = 64 << 10
-		s := opened(t, "store", opts)
+		s := openForTest(t, "store", opts)
 		left.Store(n)
-		var acked []serverless.Ref
+		var acked []queue.Ref
 		for i := range 60 {
 			j := newJob("j" + string(rune('0'+i/10)) + string(rune('0'+i%10)))
 			j.Input = append(j.Input, make([]byte, 4000)...)
-			if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); err != nil {
+			if err := s.Jobs().Enqueue(t.Context(), []queue.Job{j}); err != nil {
 				unavailableError(t, "Enqueue", err)
 				must(t, s.Recover(t.Context()))
 				continue
@@ -173,25 +174,25 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 	f := failingDisk(vfs.NewMem())
 	opts := inMemory(f)
 	opts.KeepFree = 100 << 20
-	s := opened(t, "store", opts)
+	s := openForTest(t, "store", opts)
 	ctx := t.Context()
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a"), newJob("b")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("a"), newJob("b")}))
 	low := func(mib uint64) {
 		f.free.Store(mib << 20)
 		s.space.budget.Store(0) // as after some writing
 	}
 	low(90)
-	unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []serverless.Job{newJob("c")}), "disk space", "90 MiB")
+	unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []queue.Job{newJob("c")}), "disk space", "90 MiB")
 	j := claimOne(t, s.Jobs(), "w")
 	finish(t, s.Jobs(), &j, "1") // what is under way goes on
 	low(40)
-	_, err := s.Jobs().Claim(ctx, at, []serverless.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 1000}}, nil)
+	_, err := s.Jobs().Claim(ctx, at, []queue.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 1000}}, nil)
 	unavailableError(t, "Claim", err, "40 MiB")
 	if _, err := s.Jobs().Expire(ctx, at+86_400_000, 100); err != nil {
 		t.Errorf("Expire = %v: it makes room", err)
 	}
 	low(200)
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("d")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("d")}))
 	must(t, s.Err())
 }
 
@@ -199,7 +200,7 @@ func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
 	f := failingDisk(vfs.NewMem())
 	opts := inMemory(f)
 	opts.Ballast, opts.KeepFree = 3<<20, 10<<20
-	s := opened(t, "store", opts)
+	s := openForTest(t, "store", opts)
 	size := func() int64 {
 		info, err := f.Stat("store/ballast")
 		if err != nil {
@@ -213,7 +214,7 @@ func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
 	full := error(syscall.ENOSPC)
 	f.write.Store(&full)
 	f.free.Store(0)
-	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a")}))
+	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
 	f.write.Store(nil) // room for a little
 	must(t, s.Recover(t.Context()))
 	if n := size(); n != 0 {
@@ -226,45 +227,81 @@ func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
 	}
 }
 
-// Bit rot in every table of the store, one byte at a time.
+// Bit rot in every table of the store, one byte at a time. With its parity file a table is
+// restored, and without it what is damaged is not served.
 func TestWhatRotsIsNeverServed(t *testing.T) {
+	for name, parity := range map[string]bool{"with parity": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			mem := rottingStore(t, parity)
+			found, flips := 0, 0
+			for _, name := range tablesIn(t, mem, "store") {
+				rotOneByOne(t, mem, name, func(at int) {
+					flips++
+					if servesWrong(t, mem, &found) {
+						t.Errorf("%s with byte %d changed: something else than what was stored was served", name, at)
+					}
+				})
+			}
+			if flips == 0 || (found > 0) == parity {
+				t.Errorf("%d bytes were changed, and %d times something could not be read", flips, found)
+			}
+			t.Logf("%d bytes changed, %d found", flips, found)
+		})
+	}
+}
+
+// rottingStore has three jobs in a table.
+func rottingStore(t *testing.T, parity bool) *vfs.MemFS {
 	mem := vfs.NewMem()
-	s := opened(t, "store", inMemory(mem))
-	ctx := t.Context()
+	s := openForTest(t, "store", inMemory(mem))
 	for _, id := range []string{"a", "b", "c"} {
 		j := newJob(id)
 		j.Input = append(j.Input, strings.Repeat(id, 2000)...)
-		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
 	}
 	s = reopen(t, s) // writes a table
 	must(t, s.Close())
-	names, err := mem.List("store")
+	if parity {
+		return mem
+	}
+	for _, name := range tablesIn(t, mem, "store") {
+		must(t, mem.Remove(name+paritySuffix))
+	}
+	return mem
+}
+
+func tablesIn(t *testing.T, fs vfs.FS, dir string) (tables []string) {
+	t.Helper()
+	names, err := fs.List(dir)
 	must(t, err)
-	found, flips := 0, 0
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".sst") {
-			continue
+		if strings.HasSuffix(name, ".sst") {
+			tables = append(tables, fs.PathJoin(dir, name))
 		}
-		whole := readFile(t, mem, "store/"+name)
-		step := 37
-		if budget() > 0 {
-			step = 1
-		}
-		for at := 0; at < len(whole); at += step {
-			flips++
-			rotten := append([]byte{}, whole...)
-			rotten[at] ^= 0x10
-			writeFile(t, mem, "store/"+name, rotten)
-			if servesWrong(t, mem, &found) {
-				t.Errorf("%s with byte %d changed: something else than what was stored was served", name, at)
-			}
-		}
-		writeFile(t, mem, "store/"+name, whole)
 	}
-	if flips == 0 || found == 0 {
-		t.Fatalf("%d bytes were changed and %d of them found", flips, found)
+	return tables
+}
+
+// rotOneByOne calls fn with one byte of a file changed, for some bytes or, in a long test, for
+// all of them.
+func rotOneByOne(t *testing.T, fs vfs.FS, name string, fn func(at int)) {
+	rotSome(t, fs, name, 1<<30, fn)
+}
+
+// rotSome is rotOneByOne for at most so many bytes in a short test.
+func rotSome(t *testing.T, fs vfs.FS, name string, most int, fn func(at int)) {
+	whole := readFile(t, fs, name)
+	step := max(37, len(whole)/most|1)
+	if budget() > 0 {
+		step = max(1, len(whole)/(50*most))
 	}
-	t.Logf("%d bytes changed, %d found", flips, found)
+	for at := 0; at < len(whole); at += step {
+		rotten := append([]byte{}, whole...)
+		rotten[at] ^= 0x10
+		writeFile(t, fs, name, rotten)
+		fn(at)
+	}
+	writeFile(t, fs, name, whole)
 }
 
 // servesWrong opens a copy of the store and looks at what it says.
@@ -283,13 +320,13 @@ func servesWrong(t *testing.T, mem *vfs.MemFS, found *int) bool {
 	defer s.Close()
 	wrong := false
 	for _, id := range []string{"a", "b", "c"} {
-		j, err := s.Jobs().Get(t.Context(), serverless.Instant(1_780_000_000_001), newJob(id).Ref)
+		j, err := s.Jobs().Get(t.Context(), queue.Instant(1_780_000_000_001), newJob(id).Ref)
 		if err != nil {
 			*found++
 			unavailableError(t, "Get", err)
 			continue
 		}
-		if j.Reason == serverless.Damaged && j.Input == nil {
+		if j.Reason == queue.Damaged && j.Input == nil {
 			*found++
 			continue
 		}
@@ -299,7 +336,7 @@ func servesWrong(t *testing.T, mem *vfs.MemFS, found *int) bool {
 	return wrong
 }
 
-func readFile(t *testing.T, fs vfs.FS, name string) []byte {
+func readFile(t testing.TB, fs vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := fs.Open(name)
 	must(t, err)
@@ -308,10 +345,10 @@ func readFile(t *testing.T, fs vfs.FS, name string) []byte {
 	return b
 }
 
-func writeFile(t *testing.T, fs vfs.FS, name string, b []byte) {
+func writeFile(t testing.TB, fs vfs.FS, name string, b []byte) {
 	t.Helper()
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	must(t, err)
-	_, err = f.Write(b)
+	_, err = f.Write(bytes.Clone(b)) // a file system may change what it is given
 	must(t, errors.Join(err, f.Sync(), f.Close()))
 }

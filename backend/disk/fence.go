@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,11 +24,13 @@ type fence struct {
 
 	changing sync.RWMutex // read by changes while they last
 	closed   atomic.Bool
-	void     *vfs.MemFS // what is written to a closed fence
+	void     *vfs.MemFS        // what is written to a closed fence
+	hidden   []string          // names of files that the database does not see
+	restore  func(name string) // called with a table that is damaged
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
-	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem()}
+	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}}
 }
 
 // close waits for the changes under way, which are the last ones.
@@ -83,15 +86,25 @@ func (f *fence) file(what, name string, fn func() (vfs.File, error)) (vfs.File, 
 		}
 		return f.void.Create(name, vfs.WriteCategoryUnspecified)
 	}
-	return &fencedFile{file, f, name}, nil
+	return &fencedFile{File: file, fence: f, name: name}, nil
 }
 
 // Create makes the name of a manifest durable at once: the database moves its marker to a
-// manifest without that, and a file system may keep the marker and lose the manifest.
+// manifest without that, and a file system may keep the marker and lose the manifest. A table
+// gets a parity file, and a log a mirror.
 func (f *fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.create(name, c)
+	if t, ok := file.(*fencedFile); ok {
+		t.protect()
+	}
+	return file, err
+}
+
+func (f *fence) create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.file("create", name, func() (vfs.File, error) {
+		f.unprotect(name)
 		file, err := f.FS.Create(name, c)
-		if err != nil || !strings.HasPrefix(f.PathBase(name), "MANIFEST-") {
+		if err != nil || !strings.HasPrefix(f.PathBase(name), manifestPrefix) {
 			return file, err
 		}
 		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
@@ -105,8 +118,17 @@ func (f *fence) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	return f.file("open", name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, opts...) })
 }
 
+// ReuseForWrite is for logs: the mirror is a new one.
 func (f *fence) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.file("reuse", to, func() (vfs.File, error) { return f.FS.ReuseForWrite(from, to, c) })
+	file, err := f.file("reuse", to, func() (vfs.File, error) {
+		f.unprotect(from)
+		f.unprotect(to)
+		return f.FS.ReuseForWrite(from, to, c)
+	})
+	if t, ok := file.(*fencedFile); ok {
+		t.protect()
+	}
+	return file, err
 }
 
 func (f *fence) OpenDir(name string) (vfs.File, error) {
@@ -114,7 +136,7 @@ func (f *fence) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{d, f, name}, nil
+	return &fencedFile{File: d, fence: f, name: name}, nil
 }
 
 // Open finds what was written to the closed fence, too.
@@ -124,7 +146,11 @@ func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 			return file, nil
 		}
 	}
-	return f.FS.Open(name, opts...)
+	file, err := f.FS.Open(name, opts...)
+	if err != nil || !isTable(f.PathBase(name)) {
+		return file, err
+	}
+	return f.openTable(name, file)
 }
 
 // Stat is like Open.
@@ -137,8 +163,24 @@ func (f *fence) Stat(name string) (vfs.FileInfo, error) {
 	return f.FS.Stat(name)
 }
 
+// List leaves out what is hidden.
+func (f *fence) List(dir string) ([]string, error) {
+	names, err := f.FS.List(dir)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(f.hidden, name) }), err
+}
+
+// Link links the parity file of a table, too.
 func (f *fence) Link(from, to string) error {
-	_, err := f.change("link", to, func() error { return f.FS.Link(from, to) })
+	_, err := f.change("link", to, func() error {
+		f.unprotect(to)
+		if err := f.FS.Link(from, to); err != nil {
+			return err
+		}
+		if isTable(f.PathBase(to)) {
+			_ = f.FS.Link(from+paritySuffix, to+paritySuffix) // without it the table is as good
+		}
+		return nil
+	})
 	return err
 }
 
@@ -159,7 +201,11 @@ func (f *fence) Remove(name string) error {
 	if f.closed.Load() {
 		return nil
 	}
-	return f.FS.Remove(name)
+	err := f.FS.Remove(name)
+	if err == nil {
+		f.unprotect(name)
+	}
+	return err
 }
 
 // RemoveAll is like Remove.
@@ -180,19 +226,71 @@ func (f *fence) Unwrap() vfs.FS { return f.FS }
 // A fencedFile is an open file behind a fence.
 type fencedFile struct {
 	vfs.File
-	fence *fence
-	name  string
+	fence  *fence
+	name   string
+	parity *parityWriter // of a table
+	mirror vfs.File      // of a log
+	copied []byte        // what is written to the mirror, its room used again
+}
+
+// protection is what the name of the file ends in from which a file can be restored; empty
+// for one that has none.
+func protection(base string) (suffix string) {
+	if isTable(base) {
+		return paritySuffix
+	}
+	if _, ok := isLog(base); ok {
+		return mirrorSuffix
+	}
+	return ""
+}
+
+// unprotect removes what a file could be restored from. It comes before a file is made: the
+// parity of another table that had the number would make that table of it.
+func (f *fence) unprotect(name string) {
+	if suffix := protection(f.PathBase(name)); suffix != "" {
+		_ = f.FS.Remove(name + suffix) // perhaps there is none
+	}
+}
+
+// protect begins what the file can be restored from.
+func (f *fencedFile) protect() {
+	switch protection(f.fence.PathBase(f.name)) {
+	case paritySuffix:
+		f.parity = &parityWriter{}
+	case mirrorSuffix:
+		// Without a mirror, on a disk that is full perhaps, the log is as good.
+		f.mirror, _ = f.fence.FS.Create(f.name+mirrorSuffix, vfs.WriteCategoryUnspecified)
+	}
 }
 
 func (f *fencedFile) Write(p []byte) (n int, err error) {
+	if f.parity != nil {
+		f.parity.write(p) // before a file system that may change p
+	}
 	done, err := f.fence.change("write", f.name, func() (err error) {
-		n, err = f.File.Write(p)
+		if f.mirror != nil {
+			f.copied = append(f.copied[:0], p...) // Write may change p
+		}
+		if n, err = f.File.Write(p); err == nil && f.mirror != nil {
+			f.writeMirror(f.copied)
+		}
 		return err
 	})
 	if !done {
 		n = len(p)
 	}
 	return n, err
+}
+
+// writeMirror gives the mirror up when it cannot be written: a part of it would be taken for
+// the whole.
+func (f *fencedFile) writeMirror(p []byte) {
+	if _, err := f.mirror.Write(p); err != nil {
+		_ = f.mirror.Close()
+		_ = f.fence.FS.Remove(f.name + mirrorSuffix)
+		f.mirror = nil
+	}
 }
 
 func (f *fencedFile) WriteAt(p []byte, at int64) (n int, err error) {
@@ -237,8 +335,23 @@ func (f *fencedFile) SyncTo(n int64) (full bool, err error) {
 // Close of a file whose writing is over has nothing more to lose.
 func (f *fencedFile) Close() error {
 	err := f.File.Close()
+	if f.parity != nil && err == nil {
+		f.saveParity()
+	}
+	if f.mirror != nil {
+		_ = f.mirror.Close()
+	}
 	if f.fence.closed.Load() {
 		return nil
 	}
 	return err
+}
+
+// saveParity does its best: a table without parity is as good.
+func (f *fencedFile) saveParity() {
+	f.fence.changing.RLock()
+	defer f.fence.changing.RUnlock()
+	if !f.fence.closed.Load() && f.parity.save(f.fence.FS, f.name) != nil {
+		_ = f.fence.FS.Remove(f.name + paritySuffix)
+	}
 }

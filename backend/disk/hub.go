@@ -35,7 +35,7 @@ func (h *hub[T]) watched() bool {
 	return len(h.watchers) > 0
 }
 
-func (h *hub[T]) tell(what []T) {
+func (h *hub[T]) notify(what []T) {
 	h.mu.RLock()
 	list := h.watchers
 	h.mu.RUnlock()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Jobs is a serverless.JobQueue: an index in memory, payloads and truth on disk.
@@ -21,16 +21,16 @@ import (
 // and the job is claimed once more then, under a token that was never issued.
 type Jobs struct{ s *Store }
 
-// A queue is the jobs of an engine.
-type queue struct {
+// A jobQueue is the jobs of an engine.
+type jobQueue struct {
 	e *engine
 
-	mu     sync.Mutex
-	x      *jobindex.Index
-	outbox outbox
-	token  serverless.Token // the last one that was issued
-	uid    atomic.Uint64    // the next one; behind mu but for the committer, who looks at it
-	waits  map[uint32]chan struct{}
+	mu      sync.Mutex
+	x       *jobindex.Index
+	outbox  outbox
+	token   queue.Token   // the last one that was issued
+	uid     atomic.Uint64 // the next one; behind mu but for the committer, who looks at it
+	waiters map[uint32]chan struct{}
 
 	// The committer's own: it writes one commit after the other.
 	seq       uint64 // the next one
@@ -43,17 +43,17 @@ type queue struct {
 // restart.
 const reserve = 1 << 20
 
-func (q *queue) init(e *engine) {
+func (q *jobQueue) init(e *engine) {
 	q.e, q.x = e, jobindex.New()
-	q.waits, q.pins = map[uint32]chan struct{}{}, map[uint64]*pin{}
-	q.token = serverless.Token(e.meta.epoch) << 32
+	q.waiters, q.pins = map[uint32]chan struct{}{}, map[uint64]*pin{}
+	q.token = queue.Token(e.meta.epoch) << 32
 	q.uid.Store(max(e.meta.uid, 1))
 	q.seq, q.uidStored, q.seqStored = max(e.meta.seq, 1), e.meta.uid, e.meta.seq
 	q.outbox.init(e.meta.epoch)
 }
 
 // numbers keeps what is reserved ahead of what is used. The committer calls it.
-func (q *queue) numbers(b *pebble.Batch) {
+func (q *jobQueue) numbers(b *pebble.Batch) {
 	if used := q.uid.Load(); used+reserve/2 > q.uidStored {
 		q.uidStored = used + reserve
 		putNumber(b, metaUID, q.uidStored)
@@ -66,11 +66,11 @@ func (q *queue) numbers(b *pebble.Batch) {
 
 // wait waits until the job's move under way has ended. It holds mu before and after and
 // not meanwhile: the job may be gone then.
-func (q *queue) wait(ctx context.Context, i uint32) error {
-	ch := q.waits[i]
+func (q *jobQueue) wait(ctx context.Context, i uint32) error {
+	ch := q.waiters[i]
 	if ch == nil {
 		ch = make(chan struct{})
-		q.waits[i] = ch
+		q.waiters[i] = ch
 	}
 	q.mu.Unlock()
 	defer q.mu.Lock()
@@ -84,16 +84,16 @@ func (q *queue) wait(ctx context.Context, i uint32) error {
 	}
 }
 
-// rest ends the job's move.
-func (q *queue) rest(i uint32) {
-	if ch := q.waits[i]; ch != nil {
+// endMove ends the job's move.
+func (q *jobQueue) endMove(i uint32) {
+	if ch := q.waiters[i]; ch != nil {
 		close(ch)
-		delete(q.waits, i)
+		delete(q.waiters, i)
 	}
 }
 
 // find is the job, at rest; 0 when there is none.
-func (q *queue) find(ctx context.Context, ref serverless.Ref) (uint32, error) {
+func (q *jobQueue) find(ctx context.Context, ref queue.Ref) (uint32, error) {
 	for {
 		i := q.x.Find(ref)
 		if i == 0 || !q.x.Has(i, jobindex.Busy) {
@@ -106,7 +106,7 @@ func (q *queue) find(ctx context.Context, ref serverless.Ref) (uint32, error) {
 }
 
 // Enqueue implements serverless.JobQueue.
-func (q *Jobs) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	size, err := measure(jobs)
 	if err != nil || len(jobs) == 0 {
 		return err
@@ -121,26 +121,26 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 	if !q.s.jobHub.watched() {
 		return nil
 	}
-	evs := make([]serverless.Event, len(jobs))
+	evs := make([]queue.Event, len(jobs))
 	for i := range jobs {
-		evs[i] = serverless.Event{Kind: serverless.EventReady, Ref: jobs[i].Ref}
+		evs[i] = queue.Event{Kind: queue.EventReady, Ref: jobs[i].Ref}
 	}
-	q.s.jobHub.tell(evs)
+	q.s.jobHub.notify(evs)
 	return nil
 }
 
 // measure looks at what can be said of the jobs without the queue.
-func measure(jobs []serverless.Job) (size int64, err error) {
+func measure(jobs []queue.Job) (size int64, err error) {
 	for i := range jobs {
-		if n := len(jobs[i].ID); n == 0 || n > serverless.MaxJobID {
-			return 0, problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", serverless.MaxJobID)
+		if n := len(jobs[i].ID); n == 0 || n > queue.MaxJobID {
+			return 0, problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", queue.MaxJobID)
 		}
 		size += int64(len(jobs[i].Input) + len(jobs[i].Output) + len(jobs[i].Extra))
 	}
 	return size, nil
 }
 
-func (s *Store) admitJobs(ctx context.Context, what need, size int64) (*engine, error) {
+func (s *Store) admitJobs(ctx context.Context, what priority, size int64) (*engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -151,21 +151,21 @@ func (s *Store) admitJobs(ctx context.Context, what need, size int64) (*engine, 
 	return e, s.space.check(size, what)
 }
 
-// A coming job is one on its way in.
-type coming struct {
-	i      uint32
-	uid    uint64
-	extras []byte
-	early  bool // its input is stored already
+// An insertion job is one on its way in.
+type insertion struct {
+	i           uint32
+	uid         uint64
+	extras      []byte
+	inputStored bool // its input is stored already
 }
 
-func (q *queue) enqueue(ctx context.Context, jobs []serverless.Job) error {
-	in := make([]coming, len(jobs))
-	if err := q.take(ctx, jobs, in); err != nil {
+func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
+	in := make([]insertion, len(jobs))
+	if err := q.addAll(ctx, jobs, in); err != nil {
 		return err
 	}
 	if err := q.prepare(ctx, jobs, in); err != nil {
-		q.untake(in)
+		q.removeAll(in)
 		return err
 	}
 	return q.e.commit(true, func(b *pebble.Batch) {
@@ -179,13 +179,13 @@ func (q *queue) enqueue(ctx context.Context, jobs []serverless.Job) error {
 		for k := range jobs {
 			q.x.Mark(in[k].i, 0, jobindex.Busy)
 			q.x.Show(in[k].i, &jobs[k].State)
-			q.rest(in[k].i)
+			q.endMove(in[k].i)
 		}
 	})
 }
 
-// take makes room in the index for all jobs or none.
-func (q *queue) take(ctx context.Context, jobs []serverless.Job, in []coming) error {
+// addAll makes room in the index for all jobs or none.
+func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range jobs {
@@ -195,45 +195,45 @@ func (q *queue) take(ctx context.Context, jobs []serverless.Job, in []coming) er
 			return err
 		}
 		if i != 0 {
-			return serverless.ErrExists
+			return queue.ErrExists
 		}
 	}
 	for k := range jobs {
 		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner)
 		if !ok { // twice among jobs, or find let somebody in
 			q.drop(in[:k])
-			return serverless.ErrExists
+			return queue.ErrExists
 		}
 		uid := q.uid.Add(1) - 1
-		note, marks := jobindex.Note{Tag: uid}, jobindex.Busy
+		note, marks := jobindex.Metadata{Tag: uid}, jobindex.Busy
 		if jobs[k].Output != nil || jobs[k].Error != "" {
 			note.Output = 1
 		}
 		if jobs[k].Webhook != "" || jobs[k].Extra != nil {
-			marks |= jobindex.Extras
+			marks |= jobindex.HasExtra
 		}
-		q.x.SetNote(i, note)
+		q.x.SetMetadata(i, note)
 		q.x.Mark(i, marks, 0)
-		in[k] = coming{i: i, uid: uid}
+		in[k] = insertion{i: i, uid: uid}
 	}
 	return nil
 }
 
-func (q *queue) untake(in []coming) {
+func (q *jobQueue) removeAll(in []insertion) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(in)
 }
 
-func (q *queue) drop(in []coming) {
+func (q *jobQueue) drop(in []insertion) {
 	for _, c := range in {
-		q.rest(c.i)
-		q.x.Drop(c.i)
+		q.endMove(c.i)
+		q.x.Discard(c.i)
 	}
 }
 
 // prepare does what can fail before the commit: sealing, and storing what is big.
-func (q *queue) prepare(ctx context.Context, jobs []serverless.Job, in []coming) (err error) {
+func (q *jobQueue) prepare(ctx context.Context, jobs []queue.Job, in []insertion) (err error) {
 	for k := range jobs {
 		j, c := &jobs[k], &in[k]
 		if j.Webhook != "" || j.Extra != nil {
@@ -241,31 +241,31 @@ func (q *queue) prepare(ctx context.Context, jobs []serverless.Job, in []coming)
 				return err
 			}
 		}
-		if len(j.Input) > bigBody {
+		if len(j.Input) > bigPayload {
 			if err := q.e.storeBig(ctx, bodyKey(c.uid, bodyInput), j.Input); err != nil {
 				return err
 			}
-			c.early = true
+			c.inputStored = true
 		}
 	}
 	return nil
 }
 
-func (q *queue) writeNew(b *pebble.Batch, j *serverless.Job, c *coming) {
+func (q *jobQueue) writeNew(b *pebble.Batch, j *queue.Job, c *insertion) {
 	j.Seq = q.seq
 	q.seq++
-	s := stored{ref: j.Ref, owner: j.Owner, state: j.State, note: jobindex.Note{Tag: c.uid}}
+	s := stored{ref: j.Ref, owner: j.Owner, state: j.State, note: jobindex.Metadata{Tag: c.uid}}
 	if c.extras != nil {
-		s.marks = jobindex.Extras
+		s.marks = jobindex.HasExtra
 		put(b, bodyKey(c.uid, bodyExtras), c.extras)
 	}
 	if j.Output != nil || j.Error != "" {
 		s.note.Output = 1
-		head, payload := outputParts(&serverless.Op{Payload: j.Output, Error: j.Error})
+		head, payload := outputParts(&queue.Op{Payload: j.Output, Error: j.Error})
 		put(b, outputKey(c.uid, 1), head, payload)
 	}
 	key := bodyKey(c.uid, bodyInput)
-	if c.early {
+	if c.inputStored {
 		bigStored(b, key)
 	} else {
 		put(b, key, j.Input)
@@ -273,21 +273,21 @@ func (q *queue) writeNew(b *pebble.Batch, j *serverless.Job, c *coming) {
 	q.writeJob(b, &s)
 }
 
-func (q *queue) writeJob(b *pebble.Batch, s *stored) {
+func (q *jobQueue) writeJob(b *pebble.Batch, s *stored) {
 	var room [256]byte
 	put(b, uidKey(keyJob, s.note.Tag), s.appendTo(room[:0]))
 }
 
 // load reads all jobs without their payloads.
-func (q *queue) load(ctx context.Context, e *engine) error {
+func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	q.init(e)
 	type at struct {
 		seq uint64
 		i   uint32
 	}
 	var order []at
-	var last serverless.Instant
-	err := each(e.db, []byte{keyJob}, func(key, value []byte) error {
+	var last queue.Instant
+	err := e.loadEach(keyJob, func(key, value []byte) error {
 		var s stored
 		if err := s.decode(key, value); err != nil {
 			return err
@@ -299,7 +299,7 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 		if !ok {
 			return fmt.Errorf("%w: two jobs of the same id", damaged(key))
 		}
-		q.x.SetNote(i, s.note)
+		q.x.SetMetadata(i, s.note)
 		q.x.Mark(i, s.marks, 0)
 		q.x.Load(i, &s.state)
 		order = append(order, at{s.state.Seq, i})
@@ -310,7 +310,7 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 		return err
 	}
 	// They are in the order of their uids yet.
-	uids := func(k int) (i uint32, uid uint64) { return order[k].i, q.x.Note(order[k].i).Tag }
+	uids := func(k int) (i uint32, uid uint64) { return order[k].i, q.x.Metadata(order[k].i).Tag }
 	if err := q.loadLogs(len(order), uids); err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 		}
 		return 0
 	})
-	q.x.Begin(last)
+	q.x.AdvanceTo(last)
 	for _, o := range order {
 		q.x.ShowLoaded(o.i)
 	}
@@ -333,13 +333,13 @@ func (q *queue) load(ctx context.Context, e *engine) error {
 	return q.loadEntries()
 }
 
-func (q *queue) loadCounts() error {
-	return each(q.e.db, []byte{keyCount}, func(key, value []byte) error {
-		var s sums
+func (q *jobQueue) loadCounts() error {
+	return q.e.loadEach(keyCount, func(key, value []byte) error {
+		var s endpointCounters
 		if err := s.add(value); err != nil {
 			return fmt.Errorf("%w: %w", damaged(key), err)
 		}
-		q.x.Count(string(key[1:]), s[0], s[1], s[2])
+		q.x.AddCounts(string(key[1:]), s[0], s[1], s[2])
 		return nil
 	})
 }
@@ -349,25 +349,25 @@ const recoverStep = 1000
 
 // recover hands back what was in progress when the store was left with workers that are
 // gone.
-func (q *queue) recover(ctx context.Context) error {
-	gone := q.e.s.opts.Gone
+func (q *jobQueue) recover(ctx context.Context) error {
+	gone := q.e.s.opts.WorkerGone
 	if gone == nil {
 		return nil
 	}
-	var running []serverless.Ref
+	var running []queue.Ref
 	q.x.All(func(i uint32) {
-		if s := q.x.State(i); s.Status == serverless.InProgress && gone(s.Worker) {
+		if s := q.x.State(i); s.Status == queue.InProgress && gone(s.Worker) {
 			running = append(running, q.x.Ref(i))
 		}
 	})
-	now := serverless.At(q.e.s.opts.Clock.Now())
+	now := queue.At(q.e.s.opts.Clock.Now())
 	for len(running) > 0 {
 		n := min(len(running), recoverStep)
-		ops, res := make([]serverless.Op, n), make([]serverless.Result, n)
+		ops, res := make([]queue.Op, n), make([]queue.Result, n)
 		for k := range ops {
-			ops[k] = serverless.Op{Ref: running[k], Kind: serverless.OpRecover}
+			ops[k] = queue.Op{Ref: running[k], Kind: queue.OpRecover}
 		}
-		if _, err := q.apply(ctx, now, ops, res, nil); err != nil {
+		if _, err := q.apply(ctx, now, ops, res); err != nil {
 			return err
 		}
 		running = running[n:]
@@ -376,8 +376,8 @@ func (q *queue) recover(ctx context.Context) error {
 }
 
 // Watch implements serverless.JobQueue.
-func (q *Jobs) Watch(ctx context.Context, f func([]serverless.Event)) error {
-	return q.s.jobHub.watch(ctx, f, func() { f([]serverless.Event{{Kind: serverless.EventGap}}) })
+func (q *Jobs) Watch(ctx context.Context, f func([]queue.Event)) error {
+	return q.s.jobHub.watch(ctx, f, func() { f([]queue.Event{{Kind: queue.EventGap}}) })
 }
 
 // Len is how many jobs there are, in whatever status.

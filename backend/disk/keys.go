@@ -13,21 +13,23 @@ import (
 // The first byte of a key says what it is. Numbers are big-endian, so that the order of
 // keys is theirs.
 const (
-	keyMeta     = 'm' // name
-	keyEndpoint = 'e' // id
-	keyPod      = 'p' // id
-	keyHold     = 'h' // holder
-	keyRegistry = 'r' // id
-	keyVolume   = 'v' // id
-	keyTemplate = 't' // id
-	keySSHKeys  = 'k' // user
-	keyUse      = 'u' // kind, id, part if there is one, start: what was used
-	keyJob      = 'j' // uid: what the index holds of a job
-	keyBody     = 'b' // uid, kind, more: its payloads
-	keyEntry    = 'o' // uid, run: a webhook that was not settled
-	keyAttempt  = 'a' // uid, number: the log of webhooks
-	keyCount    = 'c' // endpoint: counters of jobs that are gone, as sums
-	keyIntent   = 'i' // key of a body that is stored before its job is
+	keyMeta        = 'm' // name
+	keyEndpoint    = 'e' // id
+	keyPod         = 'p' // id
+	keyReservation = 'h' // holder
+	keyRegistry    = 'r' // id
+	keyVolume      = 'v' // id
+	keyTemplate    = 't' // id
+	keySSHKeys     = 'k' // user
+	keyUse         = 'u' // kind, id, part if there is one, start: what was used
+	keyJob         = 'j' // uid: what the index holds of a job
+	keyBody        = 'b' // uid, kind, more: its payloads
+	keyEntry       = 'o' // uid, run: a webhook that was not settled
+	keyAttempt     = 'a' // uid, number: the log of webhooks
+	keyCount       = 'c' // endpoint: counters of jobs that are gone, as sums
+	keyIntent      = 'i' // key of a body that is stored before its job is
+	keyGap         = 'g' // first key: keys that cannot be read
+	keyLoss        = 'l' // key: a record that was given up
 )
 
 // The kinds of bodies.
@@ -42,6 +44,17 @@ func textKey(kind byte, text string) []byte { return append([]byte{kind}, text..
 
 func uidKey(kind byte, uid uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), kind), uid)
+}
+
+// uidOfKey is the number of the job that a record belongs to, if it belongs to one.
+func uidOfKey(key []byte) (uid uint64, ok bool) {
+	switch key[0] {
+	case keyJob, keyBody, keyEntry, keyAttempt:
+		if len(key) >= 9 {
+			return binary.BigEndian.Uint64(key[1:]), true
+		}
+	}
+	return 0, false
 }
 
 func bodyKey(uid uint64, kind byte) []byte { return append(uidKey(keyBody, uid), kind) }
@@ -66,8 +79,8 @@ func attemptKey(uid, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(uidKey(keyAttempt, uid), n)
 }
 
-// span is all keys that begin with prefix.
-func span(prefix []byte) (from, to []byte) {
+// prefixRange is all keys that begin with prefix.
+func prefixRange(prefix []byte) (from, to []byte) {
 	to = append([]byte(nil), prefix...)
 	for i := len(to) - 1; i >= 0; i-- {
 		if to[i]++; to[i] != 0 {
@@ -77,19 +90,19 @@ func span(prefix []byte) (from, to []byte) {
 	return prefix, nil
 }
 
-// sumSize is how many bytes of a record are its checksum.
-const sumSize = 4
+// checksumSize is how many bytes of a record are its checksum.
+const checksumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func sum(key, value []byte) uint32 {
+func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
 // put adds a record to a batch: its value, which may come in parts, and a checksum over
 // key and value.
 func put(b *pebble.Batch, key []byte, value ...[]byte) {
-	n := sumSize
+	n := checksumSize
 	for _, v := range value {
 		n += len(v)
 	}
@@ -99,15 +112,15 @@ func put(b *pebble.Batch, key []byte, value ...[]byte) {
 	for _, v := range value {
 		at = at[copy(at, v):]
 	}
-	binary.LittleEndian.PutUint32(at, sum(key, op.Value[:n-sumSize]))
+	binary.LittleEndian.PutUint32(at, checksum(key, op.Value[:n-checksumSize]))
 	// A batch in memory takes every record.
 	_ = op.Finish()
 }
 
-// open is the inverse of put's checksum.
-func open(key, record []byte) ([]byte, error) {
-	n := len(record) - sumSize
-	if n < 0 || sum(key, record[:n]) != binary.LittleEndian.Uint32(record[n:]) {
+// verify is the inverse of put's checksum.
+func verify(key, record []byte) ([]byte, error) {
+	n := len(record) - checksumSize
+	if n < 0 || checksum(key, record[:n]) != binary.LittleEndian.Uint32(record[n:]) {
 		return nil, damaged(key)
 	}
 	return record[:n:n], nil
@@ -117,10 +130,10 @@ func open(key, record []byte) ([]byte, error) {
 var ErrDamaged = problem.New(problem.Unavailable, "a record of the store is damaged")
 
 var kindNames = map[byte]string{
-	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyHold: "what is held", keyRegistry: "a registry",
+	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
 	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyUse: "what was used",
 	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
-	keyCount: "a counter", keyIntent: "a payload on its way",
+	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }
 
 func damaged(key []byte) error {

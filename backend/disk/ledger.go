@@ -9,15 +9,16 @@ import (
 
 // A ledger is what pods and holds take of each resource together.
 type ledger struct {
-	mu   sync.Mutex
-	sums map[string]*claimed
+	mu    sync.Mutex
+	sums  map[string]*claimed
+	whole func() error // an error while there may be claims that cannot be read
 }
 
 // claimed is how much of a resource is taken: shown is what is durable, held what a change
 // under way takes besides; what one gives back is held until it is durable.
-type claimed struct{ shown, held int64 }
+type claimed struct{ committed, reserved int64 }
 
-func (l *ledger) of(resource string) *claimed {
+func (l *ledger) entry(resource string) *claimed {
 	c := l.sums[resource]
 	if c == nil {
 		c = &claimed{}
@@ -31,13 +32,13 @@ func (l *ledger) load(claims []pods.Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range claims {
-		sum := l.of(c.Resource)
-		sum.shown += c.Units
-		sum.held += c.Units
+		sum := l.entry(c.Resource)
+		sum.committed += c.Units
+		sum.reserved += c.Units
 	}
 }
 
-// reserve takes what a change needs more, or answers pods.ErrNoRoom and takes nothing.
+// reserve takes what a change needs more, or answers pods.ErrNoCapacity and takes nothing.
 func (l *ledger) reserve(old, now []pods.Claim) error {
 	if slices.Equal(old, now) {
 		return nil
@@ -46,13 +47,17 @@ func (l *ledger) reserve(old, now []pods.Claim) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range now {
-		if n := more[c.Resource]; n > 0 && l.of(c.Resource).held+n > c.Limit {
-			return pods.ErrNoRoom
+		n := more[c.Resource]
+		if n > 0 && l.entry(c.Resource).reserved+n > c.Limit {
+			return pods.ErrNoCapacity
+		}
+		if err := l.whole(); n > 0 && err != nil {
+			return err
 		}
 	}
 	for resource, n := range more {
 		if n > 0 {
-			l.of(resource).held += n
+			l.entry(resource).reserved += n
 		}
 	}
 	return nil
@@ -63,12 +68,12 @@ func (l *ledger) publish(old, now []pods.Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for resource, n := range difference(old, now) {
-		c := l.of(resource)
-		c.shown += n
+		c := l.entry(resource)
+		c.committed += n
 		if n < 0 {
-			c.held += n
+			c.reserved += n
 		}
-		if c.shown == 0 && c.held == 0 {
+		if c.committed == 0 && c.reserved == 0 {
 			delete(l.sums, resource)
 		}
 	}
@@ -78,7 +83,7 @@ func (l *ledger) used(resource string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.sums[resource]; c != nil {
-		return c.shown
+		return c.committed
 	}
 	return 0
 }

@@ -13,13 +13,6 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// formatVersion is what this program writes. It grows when a program that knows only the
-// last one could misread what it finds. Since version 2 a job can be in a run above 255.
-const (
-	formatVersion = 2
-	oldestFormat  = 1
-)
-
 // A meta is what the directory says of itself.
 type meta struct {
 	epoch uint32 // of tokens: one for each opening
@@ -42,42 +35,29 @@ func putNumber(b *pebble.Batch, name string, n uint64) {
 	put(b, textKey(keyMeta, name), binary.LittleEndian.AppendUint64(nil, n))
 }
 
-// number reads a setting, 0 when it is not there.
-func (e *engine) number(name string) (uint64, error) {
+// number reads a setting, 0 when it is not there. known is false when it may have been there.
+func (e *engine) number(name string) (n uint64, known bool, err error) {
 	v, ok, err := e.get(textKey(keyMeta, name))
-	if err != nil || !ok {
-		return 0, err
+	switch {
+	case errors.Is(err, ErrDamaged), ok && len(v) != 8:
+		return 0, false, nil
+	case err != nil:
+		return 0, false, err
+	case !ok:
+		return 0, !e.lost[keyMeta], nil
 	}
-	if len(v) != 8 {
-		return 0, damaged(textKey(keyMeta, name))
-	}
-	return binary.LittleEndian.Uint64(v), nil
+	return binary.LittleEndian.Uint64(v), true, nil
 }
 
 // loadMeta checks that the directory is one that this program can read, and makes a new
 // epoch durable: from here on no token of an earlier one is issued.
 func (e *engine) loadMeta() error {
-	version, err := e.number(metaFormat)
-	if err != nil {
-		return err
-	}
 	b := e.db.NewBatch()
 	defer func() { _ = b.Close() }()
-	switch {
-	case version > formatVersion:
-		return problem.Newf(problem.Unavailable, "%w: %s has version %d, this program knows %d", ErrFormat, e.s.dir, version, formatVersion)
-	case version < oldestFormat:
-		if err := e.mustBeEmpty(); err != nil {
-			return err
-		}
-	}
-	if version != formatVersion {
-		putNumber(b, metaFormat, formatVersion)
-	}
-	if err := e.checkKey(b); err != nil {
+	if err := errors.Join(e.checkFormat(b), e.checkKey(b)); err != nil {
 		return err
 	}
-	epoch, err := e.number(metaEpoch)
+	epoch, err := e.loadNumbers()
 	if err != nil {
 		return err
 	}
@@ -91,17 +71,9 @@ func (e *engine) loadMeta() error {
 	if epoch >= math.MaxUint32 {
 		return problem.Newf(problem.Unavailable, "%s was opened too often: there is no epoch left", e.s.dir)
 	}
-	if !e.s.opts.mutants.sameEpoch || epoch == 0 {
-		epoch++
-	}
+	epoch++
 	putNumber(b, metaEpoch, epoch)
 	e.meta.epoch = uint32(epoch)
-	if e.meta.uid, err = e.number(metaUID); err != nil {
-		return err
-	}
-	if e.meta.seq, err = e.number(metaSeq); err != nil {
-		return err
-	}
 	if err := e.db.Apply(b, pebble.Sync); err != nil {
 		return fmt.Errorf("disk: write the epoch: %w", err)
 	}
@@ -111,6 +83,85 @@ func (e *engine) loadMeta() error {
 		}
 	}
 	return e.err()
+}
+
+// checkFormat refuses a directory that this program does not know.
+func (e *engine) checkFormat(b *pebble.Batch) error {
+	version, known, err := e.number(metaFormat)
+	if err != nil {
+		return err
+	}
+	switch {
+	case version > formatVersion:
+		return problem.Newf(problem.Unavailable, "%w: %s has version %d, this program knows %d", ErrFormat, e.s.dir, version, formatVersion)
+	case version < oldestFormat && known:
+		if err := e.mustBeEmpty(); err != nil {
+			return err
+		}
+	}
+	if version != formatVersion {
+		putNumber(b, metaFormat, formatVersion)
+	}
+	return nil
+}
+
+// loadNumbers reads the epoch and the other numbers. One that is lost is replaced by one that
+// is beyond every number in use.
+func (e *engine) loadNumbers() (epoch uint64, err error) {
+	epoch, haveEpoch, err1 := e.number(metaEpoch)
+	uid, haveUID, err2 := e.number(metaUID)
+	seq, haveSeq, err3 := e.number(metaSeq)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return 0, err
+	}
+	if !haveEpoch || !haveUID || !haveSeq {
+		used, err := e.numbersInUse()
+		if err != nil {
+			return 0, err
+		}
+		e.s.opts.Logger.Error("settings of the store cannot be read, and are made anew", "dir", e.s.dir)
+		epoch = max(epoch, uint64(used.epoch)+copiedEpochs)
+		uid, seq = max(uid, used.uid+reserve), max(seq, used.seq+reserve)
+	}
+	e.meta.uid, e.meta.seq = uid, seq
+	return epoch, nil
+}
+
+// numbersInUse are the largest numbers in records that can be read.
+func (e *engine) numbersInUse() (m meta, err error) {
+	for _, kind := range []byte{keyJob, keyBody, keyEntry, keyAttempt} {
+		uid, err := e.lastUID(kind)
+		if err != nil {
+			return m, err
+		}
+		m.uid = max(m.uid, uid)
+	}
+	for _, kind := range []byte{keyJob, keyEntry} {
+		err := e.loadEach(kind, func(key, value []byte) error {
+			var s stored
+			err := s.decode(key, value)
+			m.epoch = max(m.epoch, uint32(s.state.Token>>32))
+			m.seq = max(m.seq, s.state.Seq)
+			return err
+		})
+		if err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+func (e *engine) lastUID(kind byte) (uint64, error) {
+	from, to := prefixRange([]byte{kind})
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return 0, err
+	}
+	uid := uint64(0)
+	if it.Last() {
+		uid, _ = uidOfKey(it.Key())
+	}
+	return uid, errors.Join(it.Error(), it.Close())
 }
 
 // mustBeEmpty refuses a database that somebody else made.
@@ -133,6 +184,9 @@ func (e *engine) mustBeEmpty() error {
 func (e *engine) checkKey(b *pebble.Batch) error {
 	key := textKey(keyMeta, metaKey)
 	sealed, ok, err := e.get(key)
+	if errors.Is(err, ErrDamaged) || err == nil && !ok && e.lost[keyMeta] {
+		ok, err = false, e.checkSecrets()
+	}
 	switch {
 	case err != nil:
 		return err
@@ -151,27 +205,68 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 	return nil
 }
 
+// checkSecrets refuses a key that opens nothing of what is sealed.
+func (e *engine) checkSecrets() error {
+	sealed, opened := 0, 0
+	err := e.loadEach(keyRegistry, func(key, value []byte) error {
+		sealed++
+		if _, err := decodeCredential(e.seals, key, value); err == nil {
+			opened++
+		}
+		return nil
+	})
+	if err == nil && sealed > 0 && opened == 0 {
+		err = problem.Newf(problem.Unavailable, "%w: %s", ErrKey, e.s.dir)
+	}
+	return err
+}
+
 // counterMerger adds up what deleted jobs have counted for: three numbers. Sums commute,
 // so that commits need not know of each other.
 func counterMerger() *pebble.Merger {
 	return &pebble.Merger{
 		Name: "podyard.sums.1",
 		Merge: func(_, value []byte) (pebble.ValueMerger, error) {
-			s := &sums{}
-			return s, s.add(value)
+			m := &counterMerge{}
+			return m, m.MergeNewer(value)
 		},
 	}
 }
 
-// sums are counters of an endpoint: completed, failed, retried.
-type sums [3]int64
+// counterMerge is a sum in the making. One that is damaged makes the sum damaged, and no
+// error, which would keep the compaction from going on.
+type counterMerge struct {
+	sums    endpointCounters
+	damaged bool
+}
 
-func (s *sums) add(value []byte) error {
-	if len(value) != len(s)*8+sumSize {
+// MergeNewer implements pebble.ValueMerger.
+func (m *counterMerge) MergeNewer(value []byte) error {
+	m.damaged = m.damaged || m.sums.add(value) != nil
+	return nil
+}
+
+// MergeOlder implements pebble.ValueMerger.
+func (m *counterMerge) MergeOlder(value []byte) error { return m.MergeNewer(value) }
+
+// Finish implements pebble.ValueMerger.
+func (m *counterMerge) Finish(bool) ([]byte, io.Closer, error) {
+	b := m.sums.bytes()
+	if m.damaged {
+		b[len(b)-1] ^= 0xff
+	}
+	return b, nil, nil
+}
+
+// endpointCounters are counters of an endpoint: completed, failed, retried.
+type endpointCounters [3]int64
+
+func (s *endpointCounters) add(value []byte) error {
+	if len(value) != len(s)*8+checksumSize {
 		return errors.New("disk: a counter of unknown size")
 	}
-	n := len(value) - sumSize
-	if sum(nil, value[:n]) != binary.LittleEndian.Uint32(value[n:]) {
+	n := len(value) - checksumSize
+	if checksum(nil, value[:n]) != binary.LittleEndian.Uint32(value[n:]) {
 		return ErrDamaged
 	}
 	for i := range s {
@@ -180,19 +275,10 @@ func (s *sums) add(value []byte) error {
 	return nil
 }
 
-func (s *sums) bytes() []byte {
-	b := make([]byte, 0, len(s)*8+sumSize)
+func (s *endpointCounters) bytes() []byte {
+	b := make([]byte, 0, len(s)*8+checksumSize)
 	for _, n := range s {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
-	return binary.LittleEndian.AppendUint32(b, sum(nil, b))
+	return binary.LittleEndian.AppendUint32(b, checksum(nil, b))
 }
-
-// MergeNewer implements pebble.ValueMerger.
-func (s *sums) MergeNewer(value []byte) error { return s.add(value) }
-
-// MergeOlder implements pebble.ValueMerger.
-func (s *sums) MergeOlder(value []byte) error { return s.add(value) }
-
-// Finish implements pebble.ValueMerger.
-func (s *sums) Finish(bool) ([]byte, io.Closer, error) { return s.bytes(), nil, nil }

@@ -8,12 +8,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
 // walk makes a seeded walk; its seed is printed when it fails.
-func walk(t *testing.T, seed uint64, steps int, q serverless.JobQueue) {
+func walk(t *testing.T, seed uint64, steps int, q queue.JobQueue) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	if err := (serverlesstest.Walk{Queue: q, Steps: steps, Draw: rng.IntN}).Run(t.Context()); err != nil {
@@ -37,7 +37,7 @@ func TestJobsAnswerAsTheModelDoes(t *testing.T) {
 
 func TestJobsAnswerAsTheModelDoesAcrossReopenings(t *testing.T) {
 	for seed := range seeds(10) {
-		q := &reopening{t: t, s: opened(t, "store", inMemory(vfs.NewMem())), rng: rand.New(rand.NewPCG(seed, 1))}
+		q := &reopening{t: t, s: openForTest(t, "store", inMemory(vfs.NewMem())), rng: rand.New(rand.NewPCG(seed, 1))}
 		walk(t, seed, 100, q)
 	}
 }
@@ -59,60 +59,60 @@ func (q *reopening) jobs() *Jobs {
 	return q.s.Jobs()
 }
 
-func (q *reopening) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+func (q *reopening) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return q.jobs().Enqueue(ctx, jobs)
 }
 
-func (q *reopening) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+func (q *reopening) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	return q.jobs().Claim(ctx, now, slots, out)
 }
 
-func (q *reopening) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+func (q *reopening) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
 	return q.jobs().Apply(ctx, now, ops, res)
 }
 
-func (q *reopening) Expire(ctx context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
+func (q *reopening) Expire(ctx context.Context, now queue.Instant, limit int) (queue.Instant, error) {
 	return q.jobs().Expire(ctx, now, limit)
 }
 
-func (q *reopening) Purge(ctx context.Context, now serverless.Instant, p serverless.PurgeQuery) (int, uint64, error) {
+func (q *reopening) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery) (int, uint64, error) {
 	return q.jobs().Purge(ctx, now, p)
 }
 
-func (q *reopening) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+func (q *reopening) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
 	return q.jobs().Get(ctx, now, ref)
 }
 
-func (q *reopening) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) ([][]byte, serverless.State, error) {
+func (q *reopening) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) ([][]byte, queue.State, error) {
 	return q.jobs().Chunks(ctx, now, ref, maxBytes)
 }
 
-func (q *reopening) List(ctx context.Context, now serverless.Instant, lq serverless.ListQuery) iter.Seq2[serverless.Job, error] {
+func (q *reopening) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
 	return q.jobs().List(ctx, now, lq)
 }
 
-func (q *reopening) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
+func (q *reopening) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
 	return q.jobs().Stats(ctx, now, endpoint)
 }
 
-func (q *reopening) Watch(ctx context.Context, f func([]serverless.Event)) error {
+func (q *reopening) Watch(ctx context.Context, f func([]queue.Event)) error {
 	return q.s.Jobs().Watch(ctx, f)
 }
 
-func (q *reopening) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+func (q *reopening) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	ds, err := q.jobs().Deliveries(ctx, now, until, limit)
 	q.sent = q.sent || len(ds) > 0
 	return ds, err
 }
 
-func (q *reopening) Record(ctx context.Context, a []serverless.Attempt) error {
+func (q *reopening) Record(ctx context.Context, a []queue.Attempt) error {
 	return q.jobs().Record(ctx, a)
 }
 
-func (q *reopening) NextDelivery(ctx context.Context) (serverless.Instant, error) {
+func (q *reopening) NextDelivery(ctx context.Context) (queue.Instant, error) {
 	return q.jobs().NextDelivery(ctx)
 }
 
-func (q *reopening) Attempts(ctx context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
+func (q *reopening) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	return q.jobs().Attempts(ctx, ref)
 }

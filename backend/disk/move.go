@@ -6,49 +6,44 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A move is one op on one job, from the moment that the job is busy with it.
 type move struct {
 	i             uint32
-	ref           serverless.Ref
+	ref           queue.Ref
 	owner         string
-	before, after serverless.State
-	was, note     jobindex.Note // before and after
+	before, after queue.State
+	was, note     jobindex.Metadata // before and after
 	marks         jobindex.Marks
-	eff           serverless.Effect
+	eff           queue.Effect
 	err           error
-	op            *serverless.Op
-	now           serverless.Instant
+	op            *queue.Op
+	now           queue.Instant
 	slot          int  // of a claim
-	early         bool // the payload is stored already
+	payloadStored bool // the payload is stored already
 	rearm         bool // it was taken out of the order of what is due
 }
 
 // begin decides a move of a job at rest, and makes the job busy if there is something to
 // do. The caller holds mu.
-func (q *queue) begin(now serverless.Instant, i uint32, op *serverless.Op) (m move) {
+func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	m = move{i: i, before: q.x.State(i), op: op, now: now}
 	m.after = m.before
-	if q.e.s.opts.mutants.skipToken && op.Kind > serverless.OpClaim && op.Kind <= serverless.OpProgress {
-		stale := *op
-		stale.Token, stale.Worker = m.before.Token, m.before.Worker
-		op = &stale
-	}
 	m.eff, m.err = m.after.Apply(now, op)
 	if m.eff == 0 {
 		return m
 	}
-	m.ref, m.owner, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Note(i)
+	m.ref, m.owner, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Metadata(i)
 	m.note = m.was
-	if q.x.Has(i, jobindex.Extras) {
-		m.marks = jobindex.Extras
+	if q.x.Has(i, jobindex.HasExtra) {
+		m.marks = jobindex.HasExtra
 	}
-	if m.eff&serverless.PutOutput != 0 {
+	if m.eff&queue.PutOutput != 0 {
 		m.note.Output = nextOutput(m.was.Output)
 	}
-	if m.eff&serverless.DropOutput != 0 {
+	if m.eff&queue.DropOutput != 0 {
 		// The chunks of the next run have keys of their own: those of this one can be
 		// removed when nobody can be reading them any more. So has its output.
 		m.note.Chunk++
@@ -67,46 +62,46 @@ func hasOutput(v uint32) bool    { return v&1 != 0 }
 // durable reports whether the move must be on disk before anybody sees it: what the user
 // or a worker was told, and every end, by whomever.
 func (m *move) durable() bool {
-	if m.eff&serverless.Delete != 0 {
+	if m.eff&queue.Delete != 0 {
 		return false // whoever finds the job again finds it past its time
 	}
 	return m.op.Kind.Durable() || m.after.Status.Terminal() && !m.before.Status.Terminal()
 }
 
 // write puts the move into a batch. The committer calls it.
-func (q *queue) write(b *pebble.Batch, m *move) {
+func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	q.count(b, m)
-	if m.eff&serverless.Delete != 0 {
+	if m.eff&queue.Delete != 0 {
 		q.erase(b, m)
 		return
 	}
-	if m.eff&serverless.NewSeq != 0 {
+	if m.eff&queue.NewSeq != 0 {
 		q.numbers(b)
 		m.after.Seq = q.seq
 		q.seq++
 	}
-	if m.eff&serverless.DropInput != 0 {
+	if m.eff&queue.DropInput != 0 {
 		drop(b, bodyKey(uid, bodyInput))
 	}
-	if m.eff&serverless.PutOutput != 0 {
+	if m.eff&queue.PutOutput != 0 {
 		key := outputKey(uid, m.note.Output)
-		if head, payload := outputParts(m.op); m.early {
+		if head, payload := outputParts(m.op); m.payloadStored {
 			bigStored(b, key)
 		} else {
 			put(b, key, head, payload)
 		}
 	}
-	if m.eff&serverless.AddChunk != 0 {
+	if m.eff&queue.AddChunk != 0 {
 		key := chunkKey(uid, m.note.Chunk, m.after.Chunks-1)
-		if m.early {
+		if m.payloadStored {
 			bigStored(b, key)
 		} else {
 			put(b, key, m.op.Payload)
 		}
 	}
 	s := stored{ref: m.ref, owner: m.owner, state: m.after, note: m.note, marks: m.marks}
-	if m.eff&serverless.PutOutbox != 0 && !q.e.s.opts.mutants.noOutbox && q.pin(uid, m.after.Run, m.note.Output) {
+	if m.eff&queue.PutOutbox != 0 && q.pin(uid, m.after.Run, m.note.Output) {
 		s.due = m.now
 		var room [256]byte
 		put(b, entryKey(uid, m.after.Run), s.appendTo(room[:0]))
@@ -116,41 +111,44 @@ func (q *queue) write(b *pebble.Batch, m *move) {
 }
 
 // count keeps what a job has counted for, when it can no longer be seen in its state.
-func (q *queue) count(b *pebble.Batch, m *move) {
-	var s sums
+func (q *jobQueue) count(b *pebble.Batch, m *move) {
+	var s endpointCounters
 	// A job that is gone, or runs again, has ended once all the same.
-	if m.eff&serverless.Delete != 0 || m.before.Status.Terminal() && !m.after.Status.Terminal() {
+	if m.eff&queue.Delete != 0 || m.before.Status.Terminal() && !m.after.Status.Terminal() {
 		switch m.before.Status {
-		case serverless.Completed:
+		case queue.Completed:
 			s[0] = 1
-		case serverless.Failed, serverless.TimedOut:
+		case queue.Failed, queue.TimedOut:
 			s[1] = 1
 		}
 	}
-	if m.eff&serverless.Requeued != 0 {
+	if m.eff&queue.Requeued != 0 {
 		s[2] = 1
 	}
-	if s != (sums{}) {
+	if s != (endpointCounters{}) {
 		_ = b.Merge(textKey(keyCount, m.ref.Endpoint), s.bytes(), nil) // a batch takes every record
 	}
 }
 
 // erase removes the job. A webhook that was not settled keeps the payloads.
-func (q *queue) erase(b *pebble.Batch, m *move) {
+func (q *jobQueue) erase(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	drop(b, uidKey(keyJob, uid))
+	if q.e.lostPayloads[uid] {
+		dropAll(b, lossKey(uidKey(keyBody, uid)))
+	}
 	if p := q.pins[uid]; p != nil {
 		p.gone = true
 	} else {
 		q.eraseBodies(b, m)
 	}
-	if m.before.Flags&serverless.HasWebhook != 0 {
+	if m.before.Flags&queue.HasWebhook != 0 {
 		q.eraseLog(b, m)
 	}
 }
 
 // eraseLog removes the log of webhooks, which may have grown since the move began.
-func (q *queue) eraseLog(b *pebble.Batch, m *move) {
+func (q *jobQueue) eraseLog(b *pebble.Batch, m *move) {
 	q.mu.Lock()
 	some, more := q.x.Has(m.i, jobindex.Logged), q.x.Has(m.i, jobindex.LoggedMore)
 	q.mu.Unlock()
@@ -168,7 +166,7 @@ const oneByOne = 32
 
 // eraseBodies removes all payloads of a job. Most jobs have few, by known keys; of an earlier
 // lease or run others may be left.
-func (q *queue) eraseBodies(b *pebble.Batch, m *move) {
+func (q *jobQueue) eraseBodies(b *pebble.Batch, m *move) {
 	uid, n := m.was.Tag, m.was
 	if n.Chunk > 0 || n.Output > oneByOne || m.before.Chunks > oneByOne {
 		dropAll(b, uidKey(keyBody, uid))
@@ -181,7 +179,7 @@ func (q *queue) eraseBodies(b *pebble.Batch, m *move) {
 	for k := range m.before.Chunks {
 		drop(b, chunkKey(uid, 0, k))
 	}
-	if m.marks&jobindex.Extras != 0 {
+	if m.marks&jobindex.HasExtra != 0 {
 		drop(b, bodyKey(uid, bodyExtras))
 	}
 }
@@ -190,68 +188,68 @@ func (q *queue) eraseBodies(b *pebble.Batch, m *move) {
 func drop(b *pebble.Batch, key []byte) { _ = b.Delete(key, nil) }
 
 func dropAll(b *pebble.Batch, prefix []byte) {
-	from, to := span(prefix)
+	from, to := prefixRange(prefix)
 	_ = b.DeleteRange(from, to, nil)
 }
 
 // clean removes what the move has made void. It is written once nobody can be reading it.
-func (q *queue) clean(b *pebble.Batch, m *move) {
+func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
-	if m.eff&serverless.DropOutput != 0 && m.before.Chunks > 0 {
+	if m.eff&queue.DropOutput != 0 && m.before.Chunks > 0 {
 		dropAll(b, chunkKey(uid, m.was.Chunk, 0)[:14])
 	}
 	if hasOutput(m.was.Output) && m.was.Output != m.note.Output && !q.keep(uid, m.was.Output) {
 		drop(b, outputKey(uid, m.was.Output))
 	}
-	if m.eff&serverless.DropChunks != 0 {
+	if m.eff&queue.DropChunks != 0 {
 		for n := m.before.Drained; n < m.after.Drained; n++ {
 			drop(b, chunkKey(uid, m.was.Chunk, n))
 		}
 	}
 }
 
-// messy reports whether clean has something to do.
-func (m *move) messy() bool {
-	if m.eff&serverless.Delete != 0 {
+// needsClean reports whether clean has something to do.
+func (m *move) needsClean() bool {
+	if m.eff&queue.Delete != 0 {
 		return false
 	}
-	return m.eff&serverless.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) ||
-		m.eff&serverless.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&serverless.DropChunks != 0
+	return m.eff&queue.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) ||
+		m.eff&queue.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&queue.DropChunks != 0
 }
 
 // publish makes the move visible and lets the next one of the job go on. The caller holds
 // mu.
-func (q *queue) publish(m *move) {
-	if m.eff&serverless.Delete != 0 {
-		q.x.Move(m.i, &m.before, &m.after, m.eff)
-		q.rest(m.i)
+func (q *jobQueue) publish(m *move) {
+	if m.eff&queue.Delete != 0 {
+		q.x.Commit(m.i, &m.before, &m.after, m.eff)
+		q.endMove(m.i)
 		return
 	}
-	q.x.Move(m.i, &m.before, &m.after, m.eff)
-	q.x.SetNote(m.i, m.note)
-	passed := q.x.Has(m.i, jobindex.Passed)
-	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Passed)
-	if passed && m.after.Status == serverless.InQueue && m.eff&serverless.EvReady == 0 {
-		q.x.PutBack(m.i)
+	q.x.Commit(m.i, &m.before, &m.after, m.eff)
+	q.x.SetMetadata(m.i, m.note)
+	passed := q.x.Has(m.i, jobindex.Skipped)
+	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Skipped)
+	if passed && m.after.Status == queue.InQueue && m.eff&queue.EvReady == 0 {
+		q.x.Requeue(m.i)
 	}
 	if m.rearm {
 		q.x.Rearm(m.i)
 	}
-	if m.eff&serverless.PutOutbox != 0 {
+	if m.eff&queue.PutOutbox != 0 {
 		q.outbox.add(m.was.Tag, m.after.Run, 0, m.now)
 	}
-	q.rest(m.i)
+	q.endMove(m.i)
 }
 
 // commit writes moves, publishes them, and cleans up after them.
-func (q *queue) commit(ms []move) error {
+func (q *jobQueue) commit(ms []move) error {
 	if len(ms) == 0 {
 		return nil
 	}
 	sync, messy := false, false
 	for k := range ms {
 		sync = sync || ms[k].durable()
-		messy = messy || ms[k].messy()
+		messy = messy || ms[k].needsClean()
 	}
 	err := q.e.commit(sync, func(b *pebble.Batch) {
 		for k := range ms {
@@ -269,7 +267,7 @@ func (q *queue) commit(ms []move) error {
 	}
 	return q.e.submit(&commit{write: func(b *pebble.Batch) {
 		for k := range ms {
-			if ms[k].messy() {
+			if ms[k].needsClean() {
 				q.clean(b, &ms[k])
 			}
 		}
@@ -278,25 +276,25 @@ func (q *queue) commit(ms []move) error {
 
 // storeEarly stores a big payload before the commit that needs it, which it would hold up.
 // The job is busy meanwhile.
-func (q *queue) storeEarly(ctx context.Context, m *move) (err error) {
-	if len(m.op.Payload) <= bigBody || m.eff&serverless.Delete != 0 {
+func (q *jobQueue) storeEarly(ctx context.Context, m *move) (err error) {
+	if len(m.op.Payload) <= bigPayload || m.eff&queue.Delete != 0 {
 		return nil
 	}
 	switch {
-	case m.eff&serverless.PutOutput != 0:
+	case m.eff&queue.PutOutput != 0:
 		head, payload := outputParts(m.op)
 		err = q.e.storeBig(ctx, outputKey(m.was.Tag, m.note.Output), head, payload)
-	case m.eff&serverless.AddChunk != 0:
+	case m.eff&queue.AddChunk != 0:
 		err = q.e.storeBig(ctx, chunkKey(m.was.Tag, m.note.Chunk, m.after.Chunks-1), m.op.Payload)
 	default:
 		return nil
 	}
-	m.early = err == nil
+	m.payloadStored = err == nil
 	return err
 }
 
 // Apply implements serverless.JobQueue.
-func (q *Jobs) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
 	size := int64(0)
 	for i := range ops {
 		size += int64(len(ops[i].Payload))
@@ -305,18 +303,17 @@ func (q *Jobs) Apply(ctx context.Context, now serverless.Instant, ops []serverle
 	if err != nil {
 		return err
 	}
-	var evs []serverless.Event
 	tell := q.s.jobHub.watched()
-	evs, err = e.jobs.apply(ctx, now, ops, res, evs)
+	evs, err := e.jobs.apply(ctx, now, ops, res)
 	if tell && len(evs) > 0 {
-		q.s.jobHub.tell(evs)
+		q.s.jobHub.notify(evs)
 	}
 	return err
 }
 
 // apply makes the moves: those that meet a job that is busy wait for it, after what was
 // begun so far is done.
-func (q *queue) apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result, evs []serverless.Event) ([]serverless.Event, error) {
+func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) (evs []queue.Event, err error) {
 	for done := 0; done < len(ops); {
 		ms, n, err := q.beginSome(ctx, now, ops[done:], res[done:])
 		if err != nil {
@@ -345,14 +342,14 @@ func (q *queue) apply(ctx context.Context, now serverless.Instant, ops []serverl
 }
 
 // beginSome begins as many of the ops as can go into one commit.
-func (q *queue) beginSome(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) (ms []move, n int, err error) {
+func (q *jobQueue) beginSome(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) (ms []move, n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n < len(ops) {
 		op := &ops[n]
 		i := q.x.Find(op.Ref)
 		if i == 0 {
-			res[n] = serverless.Result{Err: serverless.ErrNotFound}
+			res[n] = queue.Result{Err: q.e.missing(keyJob, queue.ErrNotFound)}
 			n++
 			continue
 		}
@@ -366,7 +363,7 @@ func (q *queue) beginSome(ctx context.Context, now serverless.Instant, ops []ser
 			continue
 		}
 		m := q.begin(now, i, op)
-		res[n] = serverless.Result{State: m.after, Effect: m.eff, Err: m.err}
+		res[n] = queue.Result{State: m.after, Effect: m.eff, Err: m.err}
 		if m.eff != 0 {
 			ms = append(ms, m)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/internal/clock"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A Clock tells the time.
@@ -32,7 +32,7 @@ type Options struct {
 	// back. Default: the system's.
 	Clock Clock
 	// Logger gets what nobody asked about: a disk that fails, and that it works again.
-	// Default: none.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 	// KeepFree is how many bytes of the file system stay free: when there are fewer, new
 	// work is refused, and below half of it everything but deletions. Default 256 MiB;
@@ -44,24 +44,16 @@ type Options struct {
 	// Cache is how many bytes of the database are kept in memory, besides those that were
 	// written last, which are 128 MiB as a rule. Default 64 MiB.
 	Cache int64
-	// Gone reports whether a worker that had a job when the store was left is known to be
+	// WorkerGone reports whether a worker that had a job when the store was left is known to be
 	// gone, as workers of this process are: its jobs are queued again at opening, and nobody
 	// is charged. Default: of none it is known. Their jobs stay with them until their leases
 	// end, so that a worker elsewhere goes on as if nothing had happened.
-	Gone func(serverless.WorkerID) bool
+	WorkerGone func(queue.WorkerID) bool
 
-	fs       vfs.FS  // of tests
-	memTable uint64  // of tests; 0: as much as is good
-	mutants  mutants // of tests that must fail
-}
-
-// mutants are mistakes that the crash test must find.
-type mutants struct {
-	skipToken    bool // a move is not fenced
-	ackUnsynced  bool // the answer does not wait for the sync
-	earlyPublish bool // what is written is seen before it is durable
-	sameEpoch    bool // tokens start anew at each opening
-	noOutbox     bool // the webhook is not in the commit of the end
+	// Only tests set these.
+	fs       vfs.FS             // default: the system's
+	memTable uint64             // bytes; default: as much as is good
+	wait     func(*group) error // for the sync of a group; default: its method
 }
 
 func (o *Options) settle() (Options, error) {
@@ -83,6 +75,9 @@ func (o *Options) settle() (Options, error) {
 	c.Cache = orDefault(c.Cache, 64<<20)
 	if c.fs == nil {
 		c.fs = vfs.Default
+	}
+	if c.wait == nil {
+		c.wait = (*group).wait
 	}
 	return c, nil
 }

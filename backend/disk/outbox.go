@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // attemptsKept is how many attempts the log of a job shows.
@@ -25,10 +25,10 @@ type outbox struct {
 	free   []uint32
 	heap   []uint32 // numbers in list
 	by     map[entryID]uint32
-	leased map[serverless.Token]lease
+	leased map[queue.Token]lease
 	// recording has the leases whose attempts are on their way to the disk.
-	recording map[serverless.Token]bool
-	token     serverless.Token
+	recording map[queue.Token]bool
+	token     queue.Token
 }
 
 type entryID struct {
@@ -38,8 +38,8 @@ type entryID struct {
 
 type entry struct {
 	entryID
-	token serverless.Token
-	due   serverless.Instant // next attempt, or end of the lease
+	token queue.Token
+	due   queue.Instant // next attempt, or end of the lease
 	tries uint32
 	pos   int // in the heap; -1: it is being recorded
 }
@@ -52,12 +52,12 @@ type lease struct {
 }
 
 func (o *outbox) init(epoch uint32) {
-	o.by, o.leased = map[entryID]uint32{}, map[serverless.Token]lease{}
-	o.recording = map[serverless.Token]bool{}
-	o.token = serverless.Token(epoch) << 32
+	o.by, o.leased = map[entryID]uint32{}, map[queue.Token]lease{}
+	o.recording = map[queue.Token]bool{}
+	o.token = queue.Token(epoch) << 32
 }
 
-func (o *outbox) add(uid uint64, run uint32, tries uint32, due serverless.Instant) {
+func (o *outbox) add(uid uint64, run uint32, tries uint32, due queue.Instant) {
 	id := entryID{uid, run}
 	if _, ok := o.by[id]; ok {
 		return
@@ -123,7 +123,7 @@ type pinned struct {
 
 // pin keeps the payloads of a run for its webhook. It reports false when the run has one
 // already.
-func (q *queue) pin(uid uint64, run, output uint32) bool {
+func (q *jobQueue) pin(uid uint64, run, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil {
 		p = &pin{}
@@ -137,7 +137,7 @@ func (q *queue) pin(uid uint64, run, output uint32) bool {
 }
 
 // keep reports whether a webhook needs this output of a job, which does not.
-func (q *queue) keep(uid uint64, output uint32) bool {
+func (q *jobQueue) keep(uid uint64, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil || !p.needs(output) {
 		return false
@@ -151,7 +151,7 @@ func (p *pin) needs(output uint32) bool {
 }
 
 // unpin removes what no webhook needs any more.
-func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint32) {
+func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 	p := q.pins[uid]
 	if p == nil {
 		return
@@ -173,8 +173,8 @@ func (q *queue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 }
 
 // loadLogs notes which of n jobs, in the order of their uids, have a log of webhooks.
-func (q *queue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err error) {
-	from, to := span([]byte{keyAttempt})
+func (q *jobQueue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err error) {
+	from, to := prefixRange([]byte{keyAttempt})
 	it, err := q.e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return unavailable("read", err)
@@ -182,10 +182,11 @@ func (q *queue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err err
 	k := 0
 	for it.First(); it.Valid(); it.Next() {
 		key := it.Key()
-		if len(key) != len(attemptKey(0, 0)) {
-			return errors.Join(damaged(key), it.Close())
+		uid, ok := uidOfKey(key)
+		if !ok || len(key) != len(attemptKey(0, 0)) {
+			continue
 		}
-		uid, number := binary.BigEndian.Uint64(key[1:]), binary.BigEndian.Uint64(key[9:])
+		number := binary.BigEndian.Uint64(key[9:])
 		for ; k < n; k++ {
 			i, u := job(k)
 			if u < uid {
@@ -207,8 +208,8 @@ func (q *queue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err err
 	return nil
 }
 
-func (q *queue) loadEntries() error {
-	return each(q.e.db, []byte{keyEntry}, func(key, value []byte) error {
+func (q *jobQueue) loadEntries() error {
+	return q.e.loadEach(keyEntry, func(key, value []byte) error {
 		var s stored
 		if err := s.decode(key, value); err != nil {
 			return err
@@ -217,9 +218,9 @@ func (q *queue) loadEntries() error {
 		q.outbox.add(uid, run, s.tries, s.due)
 		q.pin(uid, run, s.note.Output)
 		p := q.pins[uid]
-		if i := q.x.Find(s.ref); i == 0 || q.x.Note(i).Tag != uid {
+		if i := q.x.Find(s.ref); i == 0 || q.x.Metadata(i).Tag != uid {
 			p.gone = true
-		} else if out := q.x.Note(i).Output; out != s.note.Output && hasOutput(s.note.Output) {
+		} else if out := q.x.Metadata(i).Output; out != s.note.Output && hasOutput(s.note.Output) {
 			p.void = append(p.void, s.note.Output)
 		}
 		return nil
@@ -229,12 +230,12 @@ func (q *queue) loadEntries() error {
 // Deliveries implements serverless.Outbox. Leases are in memory: when the store is opened
 // again what was on its way is due at once, under tokens of another epoch, and what comes of
 // it under the old ones is not recorded.
-func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return nil, err
 	}
-	var ds []serverless.Delivery
+	var ds []queue.Delivery
 	for len(ds) < limit {
 		n, id, token, ok := e.jobs.lease(now, until)
 		if !ok {
@@ -258,7 +259,7 @@ func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limi
 }
 
 // lease takes the first entry that is due.
-func (q *queue) lease(now, until serverless.Instant) (n uint32, id entryID, t serverless.Token, ok bool) {
+func (q *jobQueue) lease(now, until queue.Instant) (n uint32, id entryID, t queue.Token, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := &q.outbox
@@ -275,7 +276,7 @@ func (q *queue) lease(now, until serverless.Instant) (n uint32, id entryID, t se
 }
 
 // handOut notes what a lease is for, unless it is lost by now.
-func (q *queue) handOut(d serverless.Delivery, l lease) bool {
+func (q *jobQueue) handOut(d queue.Delivery, l lease) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.outbox.list[l.n].token != d.Token {
@@ -286,7 +287,7 @@ func (q *queue) handOut(d serverless.Delivery, l lease) bool {
 }
 
 // delivery reads an entry and its payloads. One whose payloads are damaged has a Fault.
-func (e *engine) delivery(id entryID) (s stored, d serverless.Delivery, err error) {
+func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 	key := entryKey(id.uid, id.run)
 	v, err := e.mustGet(key)
 	if err != nil {
@@ -295,11 +296,11 @@ func (e *engine) delivery(id entryID) (s stored, d serverless.Delivery, err erro
 	if err := s.decode(key, v); err != nil {
 		return s, d, err
 	}
-	d = serverless.Delivery{
-		ID: serverless.DeliveryID(s.ref, id.run), Tries: int(s.tries),
-		Job: serverless.Job{Ref: s.ref, Owner: s.owner, State: s.state},
+	d = queue.Delivery{
+		ID: queue.DeliveryID(s.ref, id.run), Tries: int(s.tries),
+		Job: queue.Job{Ref: s.ref, Owner: s.owner, State: s.state},
 	}
-	err = e.legible(&d.Job, s.note, s.marks)
+	err = e.readablePayloads(&d.Job, s.note, s.marks)
 	switch {
 	case errors.Is(err, ErrDamaged):
 		d.Fault = "the output of the job is damaged"
@@ -312,11 +313,11 @@ func (e *engine) delivery(id entryID) (s stored, d serverless.Delivery, err erro
 	return s, d, nil
 }
 
-// A settling is what an attempt does to an entry.
-type settling struct {
+// A settlement is what an attempt does to an entry.
+type settlement struct {
 	n   uint32
 	id  entryID
-	a   *serverless.Attempt
+	a   *queue.Attempt
 	s   stored
 	log []byte // the attempt for the log of the job; nil: the job is not there
 	// first says that it is the only one of the log, under a key that is known without it.
@@ -328,7 +329,7 @@ type settling struct {
 const firstAttempt = 0
 
 // Record implements serverless.Outbox.
-func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
+func (q *Jobs) Record(ctx context.Context, as []queue.Attempt) error {
 	e, err := q.s.admitJobs(ctx, deletions, 0)
 	if err != nil {
 		return err
@@ -339,7 +340,7 @@ func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
 			return fmt.Errorf("disk: log an attempt: %w", err)
 		}
 	}
-	var list []settling
+	var list []settlement
 	for i := range as {
 		if s, ok := e.jobs.settle(&as[i], logs[i]); ok {
 			list = append(list, s)
@@ -350,20 +351,20 @@ func (q *Jobs) Record(ctx context.Context, as []serverless.Attempt) error {
 	}
 	return e.commit(true, func(b *pebble.Batch) {
 		for i := range list {
-			e.jobs.writeSettling(b, &list[i])
+			e.jobs.writeSettlement(b, &list[i])
 		}
 	}, func() {
 		e.jobs.mu.Lock()
 		defer e.jobs.mu.Unlock()
 		for i := range list {
-			e.jobs.publishSettling(&list[i])
+			e.jobs.publishSettlement(&list[i])
 		}
 	})
 }
 
 // settle takes the entry of an attempt out of the order of what is due; ok is false when
 // its lease was lost.
-func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok bool) {
+func (q *jobQueue) settle(a *queue.Attempt, logged []byte) (s settlement, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := &q.outbox
@@ -379,8 +380,8 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 	delete(o.leased, a.Token)
 	o.recording[a.Token] = true
 	i := q.x.Find(a.Ref)
-	s = settling{n: l.n, id: e.entryID, a: a, s: l.entry}
-	if !a.Postponed && i != 0 && q.x.Note(i).Tag == e.uid {
+	s = settlement{n: l.n, id: e.entryID, a: a, s: l.entry}
+	if !a.Postponed && i != 0 && q.x.Metadata(i).Tag == e.uid {
 		s.log, s.first = logged, !q.x.Has(i, jobindex.Logged)
 		if s.first {
 			q.x.Mark(i, jobindex.Logged, 0)
@@ -391,7 +392,7 @@ func (q *queue) settle(a *serverless.Attempt, logged []byte) (s settling, ok boo
 	return s, true
 }
 
-func (q *queue) writeSettling(b *pebble.Batch, s *settling) {
+func (q *jobQueue) writeSettlement(b *pebble.Batch, s *settlement) {
 	uid, run := s.id.uid, s.id.run
 	if s.log != nil {
 		n := uint64(firstAttempt)
@@ -415,7 +416,7 @@ func (q *queue) writeSettling(b *pebble.Batch, s *settling) {
 	put(b, entryKey(uid, run), s.s.appendTo(room[:0]))
 }
 
-func (q *queue) publishSettling(s *settling) {
+func (q *jobQueue) publishSettlement(s *settlement) {
 	o := &q.outbox
 	delete(o.recording, s.a.Token)
 	if s.a.Next == 0 {
@@ -428,7 +429,7 @@ func (q *queue) publishSettling(s *settling) {
 }
 
 // NextDelivery implements serverless.Outbox.
-func (q *Jobs) NextDelivery(context.Context) (serverless.Instant, error) {
+func (q *Jobs) NextDelivery(context.Context) (queue.Instant, error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return 0, err
@@ -442,18 +443,18 @@ func (q *Jobs) NextDelivery(context.Context) (serverless.Instant, error) {
 }
 
 // Attempts implements serverless.Outbox: the last ones, as long as the job is there.
-func (q *Jobs) Attempts(_ context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
+func (q *Jobs) Attempts(_ context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return nil, err
 	}
 	uid, ok := e.jobs.uidOf(ref)
 	if !ok {
-		return nil, nil
+		return nil, e.missing(keyJob, nil)
 	}
-	var as []serverless.Attempt
+	var as []queue.Attempt
 	err = each(e.db, uidKey(keyAttempt, uid), func(key, value []byte) error {
-		var a serverless.Attempt
+		var a queue.Attempt
 		if err := json.Unmarshal(value, &a); err != nil {
 			return damaged(key)
 		}
@@ -465,22 +466,22 @@ func (q *Jobs) Attempts(_ context.Context, ref serverless.Ref) ([]serverless.Att
 	if err != nil {
 		return nil, e.given(err)
 	}
-	return as[max(0, len(as)-attemptsKept):], nil
+	return as[max(0, len(as)-attemptsKept):], e.missing(keyAttempt, nil)
 }
 
-func (q *queue) uidOf(ref serverless.Ref) (uint64, bool) {
+func (q *jobQueue) uidOf(ref queue.Ref) (uint64, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.x.Find(ref)
 	if i == 0 {
 		return 0, false
 	}
-	return q.x.Note(i).Tag, true
+	return q.x.Metadata(i).Tag, true
 }
 
 // recorded reports whether an attempt is durable: one that is being recorded may be on
 // disk already and is not to be seen.
-func (q *queue) recorded(t serverless.Token) bool {
+func (q *jobQueue) recorded(t queue.Token) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.outbox.recording[t]

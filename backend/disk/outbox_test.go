@@ -6,7 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A webhook that was on its way when the store was left, or failed, is sent once more, under
@@ -14,13 +14,13 @@ import (
 func TestWebhooksOnTheirWayAreSentAgainAfterAnOpening(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		again func(t *testing.T, s *Store, f *failing) *Store
+		again func(t *testing.T, s *Store, f *failingFS) *Store
 	}{
-		{"opened again", func(t *testing.T, s *Store, _ *failing) *Store { return reopen(t, s) }},
-		{"recovered", func(t *testing.T, s *Store, f *failing) *Store {
+		{"opened again", func(t *testing.T, s *Store, _ *failingFS) *Store { return reopen(t, s) }},
+		{"recovered", func(t *testing.T, s *Store, f *failingFS) *Store {
 			eio := error(syscall.EIO)
 			f.sync.Store(&eio)
-			if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("lost")}); err == nil {
+			if err := s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("lost")}); err == nil {
 				t.Fatal("Enqueue on a failing disk = nil")
 			}
 			f.sync.Store(nil)
@@ -30,16 +30,16 @@ func TestWebhooksOnTheirWayAreSentAgainAfterAnOpening(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := failingDisk(vfs.NewCrashableMem())
-			s := opened(t, "store", inMemory(f))
+			s := openForTest(t, "store", inMemory(f))
 			ctx := t.Context()
-			must(t, s.Jobs().Enqueue(ctx, []serverless.Job{hookedJob("a")}))
+			must(t, s.Jobs().Enqueue(ctx, []queue.Job{jobWithWebhook("a")}))
 			j := claimOne(t, s.Jobs(), "w")
 			finish(t, s.Jobs(), &j, "1")
-			record := func(d serverless.Delivery, next serverless.Instant) {
+			record := func(d queue.Delivery, next queue.Instant) {
 				t.Helper()
-				must(t, s.Jobs().Record(ctx, []serverless.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next, Status: 500}}))
+				must(t, s.Jobs().Record(ctx, []queue.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: at + 10, Next: next, Status: 500}}))
 			}
-			lease := func() serverless.Delivery {
+			lease := func() queue.Delivery {
 				t.Helper()
 				ds := deliveries(t, s)
 				if len(ds) != 1 {

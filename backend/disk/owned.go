@@ -59,7 +59,7 @@ func (o *owned[T]) get(id string) (v T, err error) {
 	if p := o.of(e).get(id); p != nil {
 		return o.clone(*p), nil
 	}
-	return v, o.notFound
+	return v, e.missing(o.kind, o.notFound)
 }
 
 func (o *owned[T]) list(keep func(*T) bool) ([]T, error) {
@@ -72,7 +72,7 @@ func (o *owned[T]) list(keep func(*T) bool) ([]T, error) {
 		list = append(list, o.clone(*p))
 	}
 	slices.SortFunc(list, o.order)
-	return list, nil
+	return list, e.missing(o.kind, nil)
 }
 
 func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
@@ -82,7 +82,7 @@ func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v 
 	}
 	err = o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
 		if old == nil {
-			return change[T]{}, o.notFound
+			return change[T]{}, e.missing(o.kind, o.notFound)
 		}
 		v = o.clone(*old)
 		if err := fn(&v); err != nil {
@@ -100,7 +100,7 @@ func (o *owned[T]) delete(ctx context.Context, id string) error {
 	}
 	return o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
 		if old == nil {
-			return change[T]{}, o.notFound
+			return change[T]{}, e.missing(o.kind, o.notFound)
 		}
 		return change[T]{key: textKey(o.kind, id)}, nil
 	}, nil)

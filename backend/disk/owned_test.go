@@ -41,45 +41,45 @@ func TestSSHKeys(t *testing.T) {
 	})
 }
 
-// A reread is a store that is closed and opened again before each read.
-type reread struct {
+// A reopeningStore is a store that is closed and opened again before each read.
+type reopeningStore struct {
 	t  *testing.T
 	fs *vfs.MemFS
 	s  *Store
 }
 
-func newReread(t *testing.T) *reread {
+func newReread(t *testing.T) *reopeningStore {
 	fs := vfs.NewMem()
-	return &reread{t, fs, opened(t, "store", inMemory(fs))}
+	return &reopeningStore{t, fs, openForTest(t, "store", inMemory(fs))}
 }
 
-func (r *reread) again() *Store {
+func (r *reopeningStore) reopen() *Store {
 	r.t.Helper()
 	if err := r.s.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.s = opened(r.t, "store", inMemory(r.fs))
+	r.s = openForTest(r.t, "store", inMemory(r.fs))
 	return r.s
 }
 
-type reopenedBilling struct{ r *reread }
+type reopenedBilling struct{ r *reopeningStore }
 
-func (b reopenedBilling) Record(ctx context.Context, uses []pods.Use) error {
+func (b reopenedBilling) Record(ctx context.Context, uses []pods.Usage) error {
 	return b.r.s.Billing().Record(ctx, uses)
 }
 
-func (b reopenedBilling) Uses(ctx context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
-	return b.r.again().Billing().Uses(ctx, owner, from, to)
+func (b reopenedBilling) Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
+	return b.r.reopen().Billing().Usage(ctx, owner, from, to)
 }
 
-func (b reopenedBilling) Open(ctx context.Context, kind pods.UseKind) ([]pods.Use, error) {
-	return b.r.again().Billing().Open(ctx, kind)
+func (b reopenedBilling) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
+	return b.r.reopen().Billing().Open(ctx, kind)
 }
 
-type reopenedKeys struct{ r *reread }
+type reopenedKeys struct{ r *reopeningStore }
 
 func (k reopenedKeys) SSHKeys(ctx context.Context, owner string) ([]string, error) {
-	return k.r.again().SSHKeys().SSHKeys(ctx, owner)
+	return k.r.reopen().SSHKeys().SSHKeys(ctx, owner)
 }
 
 func (k reopenedKeys) SetSSHKeys(ctx context.Context, owner string, keys []string) error {
@@ -88,7 +88,7 @@ func (k reopenedKeys) SetSSHKeys(ctx context.Context, owner string, keys []strin
 
 func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
 	fs := vfs.NewMem()
-	s := opened(t, "store", inMemory(fs))
+	s := openForTest(t, "store", inMemory(fs))
 	v := volumes.Volume{ID: "v", Owner: "alice", Name: "n", Size: 10, DataCenter: "d", Type: "STANDARD", Created: time.Unix(1, 0).UTC()}
 	if err := s.Volumes().Create(t.Context(), v); err != nil {
 		t.Fatal(err)
@@ -97,9 +97,9 @@ func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
 	if err := s.Templates().Create(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	u := pods.Use{Owner: "alice", Kind: pods.PodUse, ID: "p", From: v.Created, To: v.Created.Add(time.Hour), GPU: 1}
+	u := pods.Usage{Owner: "alice", Kind: pods.PodUsage, ID: "p", From: v.Created, To: v.Created.Add(time.Hour), GPU: 1}
 	for range 2 {
-		if err := s.Billing().Record(t.Context(), []pods.Use{u}); err != nil {
+		if err := s.Billing().Record(t.Context(), []pods.Usage{u}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = opened(t, "store", inMemory(fs))
+	s = openForTest(t, "store", inMemory(fs))
 	if got, err := s.Volumes().Get(t.Context(), "v"); err != nil || !cmp.Equal(v, got) {
 		t.Errorf("after a reopening: %+v, %v; want %+v", got, err, v)
 	}
@@ -119,8 +119,8 @@ func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
 	if diff := cmp.Diff(p, got); diff != "" || err != nil {
 		t.Errorf("after a reopening: %v (-want +got):\n%s", err, diff)
 	}
-	uses, err := s.Billing().Uses(t.Context(), "alice", v.Created, v.Created.Add(time.Second))
-	if diff := cmp.Diff([]pods.Use{u}, uses); diff != "" || err != nil {
+	uses, err := s.Billing().Usage(t.Context(), "alice", v.Created, v.Created.Add(time.Second))
+	if diff := cmp.Diff([]pods.Usage{u}, uses); diff != "" || err != nil {
 		t.Errorf("what was used after a reopening: %v (-want +got):\n%s", err, diff)
 	}
 	keys, err := s.SSHKeys().SSHKeys(t.Context(), "alice")

@@ -10,28 +10,28 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// Pods is a pods.Store.
+// Pods is a pods.PodStore.
 type Pods struct{ s *Store }
 
 // A podTable is the pods with what is asked of all of them: their order and their claims.
 type podTable struct {
 	table[pods.Pod]
-	order  map[group3]*order // by owner, by host, and all
+	order  map[orderKey]*podOrder // by owner, by host, and all
 	claims *ledger
 }
 
-// A group3 names an order: of an owner's pods, of a host's, or (the zero value) of all.
-type group3 struct{ owner, host string }
+// An orderKey names an order: of an owner's pods, of a host's, or (the zero value) of all.
+type orderKey struct{ owner, host string }
 
-// An order is pods by Created and then ID.
-type order struct{ list []place }
+// A podOrder is pods by Created and then ID.
+type podOrder struct{ list []podPosition }
 
-type place struct {
+type podPosition struct {
 	created time.Time
 	id      string
 }
 
-func (a place) compare(b place) int {
+func (a podPosition) compare(b podPosition) int {
 	if c := a.created.Compare(b.created); c != 0 {
 		return c
 	}
@@ -39,13 +39,13 @@ func (a place) compare(b place) int {
 }
 
 func (t *podTable) load(e *engine, claims *ledger) error {
-	t.order, t.claims = map[group3]*order{}, claims
+	t.order, t.claims = map[orderKey]*podOrder{}, claims
 	if err := t.table.load(e, keyPod, decodePod); err != nil {
 		return err
 	}
 	for _, r := range t.rows {
 		claims.load(r.v.Placement.Claims)
-		t.arrange(nil, r.v)
+		t.reorder(nil, r.v)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (t *podTable) load(e *engine, claims *ledger) error {
 // publish moves claims and places when a change has become durable.
 func (t *podTable) publish(old, now *pods.Pod) {
 	t.claims.publish(podClaims(old), podClaims(now))
-	t.arrange(old, now)
+	t.reorder(old, now)
 }
 
 func podClaims(p *pods.Pod) []pods.Claim {
@@ -63,49 +63,49 @@ func podClaims(p *pods.Pod) []pods.Claim {
 	return p.Placement.Claims
 }
 
-// arrange moves a pod from its places to those that it now has.
-func (t *podTable) arrange(old, now *pods.Pod) {
-	was, is := groups(old), groups(now)
+// reorder moves a pod from its places to those that it now has.
+func (t *podTable) reorder(old, now *pods.Pod) {
+	was, is := orderKeys(old), orderKeys(now)
 	for _, g := range was {
 		if !slices.Contains(is, g) {
-			t.leave(g, old)
+			t.remove(g, old)
 		}
 	}
 	for _, g := range is {
 		if !slices.Contains(was, g) {
-			t.join(g, now)
+			t.insert(g, now)
 		}
 	}
 }
 
-func groups(p *pods.Pod) []group3 {
+func orderKeys(p *pods.Pod) []orderKey {
 	if p == nil {
 		return nil
 	}
-	g := []group3{{}}
+	g := []orderKey{{}}
 	if p.Owner != "" {
-		g = append(g, group3{owner: p.Owner})
+		g = append(g, orderKey{owner: p.Owner})
 	}
 	if p.Placement.Host != "" {
-		g = append(g, group3{host: p.Placement.Host})
+		g = append(g, orderKey{host: p.Placement.Host})
 	}
 	return g
 }
 
-func (t *podTable) join(g group3, p *pods.Pod) {
+func (t *podTable) insert(g orderKey, p *pods.Pod) {
 	o := t.order[g]
 	if o == nil {
-		o = &order{}
+		o = &podOrder{}
 		t.order[g] = o
 	}
-	at := place{p.Created, p.ID}
-	i, _ := slices.BinarySearchFunc(o.list, at, place.compare)
+	at := podPosition{p.Created, p.ID}
+	i, _ := slices.BinarySearchFunc(o.list, at, podPosition.compare)
 	o.list = slices.Insert(o.list, i, at)
 }
 
-func (t *podTable) leave(g group3, p *pods.Pod) {
+func (t *podTable) remove(g orderKey, p *pods.Pod) {
 	o := t.order[g]
-	i, ok := slices.BinarySearchFunc(o.list, place{p.Created, p.ID}, place.compare)
+	i, ok := slices.BinarySearchFunc(o.list, podPosition{p.Created, p.ID}, podPosition.compare)
 	if !ok {
 		return
 	}
@@ -116,7 +116,7 @@ func (t *podTable) leave(g group3, p *pods.Pod) {
 
 // list is the pods of a group, in order.
 func (t *podTable) list(f pods.Filter) []*pods.Pod {
-	g := group3{owner: f.Owner}
+	g := orderKey{owner: f.Owner}
 	if f.Owner == "" {
 		g.host = f.Host
 	}
@@ -137,7 +137,7 @@ func (t *podTable) list(f pods.Filter) []*pods.Pod {
 }
 
 // change is table.change, for a pod.
-func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podTable, old *pods.Pod) (*pods.Pod, error)) error {
+func (s *Pods) change(ctx context.Context, what priority, id string, fn func(e *engine, old *pods.Pod) (*pods.Pod, error)) error {
 	e, err := s.s.admit(ctx, what)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podT
 	t := &e.pods
 	err = t.change(ctx, e, id, func(old *pods.Pod) (c change[pods.Pod], err error) {
 		c.key = textKey(keyPod, id)
-		if c.v, err = fn(t, old); err != nil {
+		if c.v, err = fn(e, old); err != nil {
 			return c, err
 		}
 		if c.v != nil {
@@ -156,14 +156,14 @@ func (s *Pods) change(ctx context.Context, what need, id string, fn func(t *podT
 		return c, t.claims.reserve(podClaims(old), podClaims(c.v))
 	}, t.publish)
 	if err == nil {
-		s.s.podHub.tell([]string{id})
+		s.s.podHub.notify([]string{id})
 	}
 	return err
 }
 
-// Create implements pods.Store.
+// Create implements pods.PodStore.
 func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
-	return s.change(ctx, newWork, p.ID, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+	return s.change(ctx, newWork, p.ID, func(_ *engine, old *pods.Pod) (*pods.Pod, error) {
 		if old != nil {
 			return nil, pods.ErrExists
 		}
@@ -171,7 +171,7 @@ func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
 	})
 }
 
-// Get implements pods.Store.
+// Get implements pods.PodStore.
 func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -182,12 +182,12 @@ func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	}
 	p := e.pods.get(id)
 	if p == nil {
-		return nil, pods.ErrNotFound
+		return nil, e.missing(keyPod, pods.ErrNotFound)
 	}
 	return p.Clone(), nil
 }
 
-// List implements pods.Store. It yields the pods of the instant at which it began.
+// List implements pods.PodStore. It yields the pods of the instant at which it began.
 func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return func(yield func(*pods.Pod, error) bool) {
 		e, err := s.s.engine()
@@ -204,15 +204,18 @@ func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, err
 				return
 			}
 		}
+		if err := e.missing(keyPod, nil); err != nil {
+			yield(nil, err)
+		}
 	}
 }
 
-// Update implements pods.Store. fn runs once, while no other pod can be changed.
+// Update implements pods.PodStore. fn runs once, while no other pod can be changed.
 func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	var p *pods.Pod
-	err := s.change(ctx, underWay, id, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+	err := s.change(ctx, underWay, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
 		if old == nil {
-			return nil, pods.ErrNotFound
+			return nil, e.missing(keyPod, pods.ErrNotFound)
 		}
 		p = old.Clone()
 		if err := fn(p); err != nil {
@@ -226,18 +229,18 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 	return p, nil
 }
 
-// Delete implements pods.Store.
+// Delete implements pods.PodStore.
 func (s *Pods) Delete(ctx context.Context, id string) error {
-	return s.change(ctx, deletions, id, func(_ *podTable, old *pods.Pod) (*pods.Pod, error) {
+	return s.change(ctx, deletions, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
 		if old == nil {
-			return nil, pods.ErrNotFound
+			return nil, e.missing(keyPod, pods.ErrNotFound)
 		}
 		return nil, nil
 	})
 }
 
-// Used implements pods.Store.
-func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
+// Claimed implements pods.PodStore.
+func (s *Pods) Claimed(ctx context.Context, resource string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -245,10 +248,10 @@ func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return e.pods.claims.used(resource), nil
+	return e.pods.claims.used(resource), e.pods.claims.whole()
 }
 
-// Watch implements pods.Store.
+// Watch implements pods.PodStore.
 func (s *Pods) Watch(ctx context.Context, f func(ids []string)) error {
 	return s.s.podHub.watch(ctx, f, func() {})
 }

@@ -8,19 +8,19 @@ import (
 	"slices"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A view is what the index shows of a job at one instant.
 type view struct {
 	i     uint32
-	job   serverless.Job // without payloads
-	note  jobindex.Note
+	job   queue.Job // without payloads
+	note  jobindex.Metadata
 	marks jobindex.Marks
 }
 
-// look returns the job as it is seen; ok is false when it is not there.
-func (q *queue) look(now serverless.Instant, ref serverless.Ref) (v view, ok bool) {
+// lookup returns the job as it is seen; ok is false when it is not there.
+func (q *jobQueue) lookup(now queue.Instant, ref queue.Ref) (v view, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.x.Find(ref)
@@ -31,10 +31,10 @@ func (q *queue) look(now serverless.Instant, ref serverless.Ref) (v view, ok boo
 	return v, !v.job.Gone(now)
 }
 
-func (q *queue) view(i uint32) view {
-	v := view{i: i, note: q.x.Note(i), job: serverless.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: q.x.State(i)}}
-	if q.x.Has(i, jobindex.Extras) {
-		v.marks = jobindex.Extras
+func (q *jobQueue) view(i uint32) view {
+	v := view{i: i, note: q.x.Metadata(i), job: queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: q.x.State(i)}}
+	if q.x.Has(i, jobindex.HasExtra) {
+		v.marks = jobindex.HasExtra
 	}
 	return v
 }
@@ -42,13 +42,13 @@ func (q *queue) view(i uint32) view {
 // read calls fn with the job until what it reads on disk belongs to what it saw of the
 // index: a move may have come between. What is not there then is damage. A queued job ends by
 // that; with any other fn is called once more, to leave out what it can.
-func (q *queue) read(ctx context.Context, now serverless.Instant, ref serverless.Ref, fn func(v *view, legible bool) error) error {
+func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, fn func(v *view, legible bool) error) error {
 	for damages := 0; ; {
-		v, ok := q.look(now, ref)
+		v, ok := q.lookup(now, ref)
 		if !ok {
-			return serverless.ErrNotFound
+			return q.e.missing(keyJob, queue.ErrNotFound)
 		}
-		queued := v.job.Status == serverless.InQueue
+		queued := v.job.Status == queue.InQueue
 		err := fn(&v, damages > 0 && !queued)
 		if damages == 0 && err == nil || err != nil && !errors.Is(err, ErrDamaged) {
 			return err
@@ -71,17 +71,17 @@ func (q *queue) read(ctx context.Context, now serverless.Instant, ref serverless
 }
 
 // damage ends a queued job that cannot be read, unless it has moved on.
-func (q *queue) damage(ctx context.Context, now serverless.Instant, ref serverless.Ref, err error) error {
+func (q *jobQueue) damage(ctx context.Context, now queue.Instant, ref queue.Ref, err error) error {
 	q.e.s.opts.Logger.Error("a job cannot be read, and ends", "endpoint", ref.Endpoint, "job", ref.ID, "err", err)
-	evs, err := q.apply(ctx, now, []serverless.Op{{Ref: ref, Kind: serverless.OpDamage}}, make([]serverless.Result, 1), nil)
+	evs, err := q.apply(ctx, now, []queue.Op{{Ref: ref, Kind: queue.OpDamage}}, make([]queue.Result, 1))
 	if len(evs) > 0 && q.e.s.jobHub.watched() {
-		q.e.s.jobHub.tell(evs)
+		q.e.s.jobHub.notify(evs)
 	}
 	return err
 }
 
 // settled reports whether the job is what v saw, and at rest.
-func (q *queue) settled(ctx context.Context, ref serverless.Ref, v *view) (bool, error) {
+func (q *jobQueue) settled(ctx context.Context, ref queue.Ref, v *view) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	busy := q.x.Find(ref) == v.i && q.x.Has(v.i, jobindex.Busy)
@@ -89,32 +89,32 @@ func (q *queue) settled(ctx context.Context, ref serverless.Ref, v *view) (bool,
 	if err != nil {
 		return false, err
 	}
-	return !busy && i == v.i && q.x.Note(i) == v.note && q.x.State(i) == v.job.State, nil
+	return !busy && i == v.i && q.x.Metadata(i) == v.note && q.x.State(i) == v.job.State, nil
 }
 
 // Get implements serverless.JobQueue.
-func (q *Jobs) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (j serverless.Job, err error) {
+func (q *Jobs) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (j queue.Job, err error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return j, err
 	}
 	err = e.jobs.read(ctx, now, ref, func(v *view, legible bool) error {
 		if j = v.job; legible {
-			return e.legible(&j, v.note, v.marks)
+			return e.readablePayloads(&j, v.note, v.marks)
 		}
 		return e.payloads(&j, v.note, v.marks)
 	})
 	switch {
 	case errors.Is(err, ErrDamaged):
-		return j, fmt.Errorf("%w: %w", serverless.ErrDamaged, err)
+		return j, fmt.Errorf("%w: %w", queue.ErrDamaged, err)
 	case err != nil:
-		return serverless.Job{}, err
+		return queue.Job{}, err
 	}
 	return j, nil
 }
 
 // Chunks implements serverless.JobQueue.
-func (q *Jobs) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) (chunks [][]byte, s serverless.State, err error) {
+func (q *Jobs) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) (chunks [][]byte, s queue.State, err error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return nil, s, err
@@ -125,10 +125,10 @@ func (q *Jobs) Chunks(ctx context.Context, now serverless.Instant, ref serverles
 		return err
 	})
 	if errors.Is(err, ErrDamaged) {
-		err = fmt.Errorf("%w: %w", serverless.ErrDamaged, err)
+		err = fmt.Errorf("%w: %w", queue.ErrDamaged, err)
 	}
 	if err != nil {
-		return nil, serverless.State{}, err
+		return nil, queue.State{}, err
 	}
 	return chunks, s, nil
 }
@@ -152,10 +152,10 @@ func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 }
 
 // Stats implements serverless.JobQueue.
-func (q *Jobs) Stats(_ context.Context, _ serverless.Instant, endpoint string) (serverless.Stats, error) {
+func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
 	e, err := q.s.engine()
 	if err != nil {
-		return serverless.Stats{}, err
+		return queue.Stats{}, err
 	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
@@ -167,11 +167,11 @@ const listStep = 256
 
 // List implements serverless.JobQueue. It lets others in between, so a job that moves
 // meanwhile is seen as it was or as it is.
-func (q *Jobs) List(_ context.Context, now serverless.Instant, lq serverless.ListQuery) iter.Seq2[serverless.Job, error] {
-	return func(yield func(serverless.Job, error) bool) {
+func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return func(yield func(queue.Job, error) bool) {
 		e, err := q.s.engine()
 		if err != nil {
-			yield(serverless.Job{}, err)
+			yield(queue.Job{}, err)
 			return
 		}
 		for before := ^uint64(0); before > 0; {
@@ -183,10 +183,13 @@ func (q *Jobs) List(_ context.Context, now serverless.Instant, lq serverless.Lis
 				}
 			}
 		}
+		if err := e.missing(keyJob, nil); err != nil {
+			yield(queue.Job{}, err)
+		}
 	}
 }
 
-func (q *queue) list(now serverless.Instant, lq *serverless.ListQuery, before uint64) (vs []view, next uint64) {
+func (q *jobQueue) list(now queue.Instant, lq *queue.ListQuery, before uint64) (vs []view, next uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, before, listStep, func(i uint32) {

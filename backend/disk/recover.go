@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // The pauses of Run between attempts to recover.
 const (
-	firstPause = time.Second
-	lastPause  = 30 * time.Second
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
 )
 
 // Recover opens the directory again after a failure, and is nil when the store works.
@@ -25,17 +25,17 @@ func (s *Store) Recover(ctx context.Context) error {
 	if s.closed {
 		return ErrClosed
 	}
-	old := s.now.Load()
+	old := s.current.Load()
 	if old.err() == nil {
-		s.space.restore()
+		s.space.restoreBallast()
 		return nil
 	}
 	if err := old.stop(); err != nil {
 		return fmt.Errorf("disk: give %q up: %w", s.dir, err)
 	}
 	// A full disk has no room for the log of a new start.
-	if free, known := s.space.ask(); known && free < s.opts.KeepFree/2 {
-		if err := s.space.drop(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if free, known := s.space.measure(); known && free < s.opts.KeepFree/2 {
+		if err := s.space.dropBallast(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("disk: make room in %q: %w", s.dir, err)
 		}
 	}
@@ -43,25 +43,25 @@ func (s *Store) Recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("disk: recover %q: %w", s.dir, err)
 	}
-	s.now.Store(e)
-	s.space.restore()
+	s.current.Store(e)
+	s.space.restoreBallast()
 	s.opts.Logger.Info("the store works again", "dir", s.dir)
-	s.podHub.tell(nil)
-	s.jobHub.tell([]serverless.Event{{Kind: serverless.EventGap}})
+	s.podHub.notify(nil)
+	s.jobHub.notify([]queue.Event{{Kind: queue.EventGap}})
 	return nil
 }
 
 // Run recovers the store whenever it fails, with growing pauses, until ctx ends. It
 // returns nil.
 func (s *Store) Run(ctx context.Context) error {
-	pause := firstPause
+	pause := minBackoff
 	for {
 		if s.Err() == nil {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-s.failed:
-				pause = firstPause
+				pause = minBackoff
 			}
 		}
 		err := s.Recover(ctx)
@@ -80,6 +80,6 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		case <-wake:
 		}
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, maxBackoff)
 	}
 }

@@ -1,18 +1,27 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/podyard/podyard/registries"
 )
 
 // Registries is a registries.Store. Credentials are on disk only, sealed.
-type Registries struct{ s *Store }
+type Registries struct{ o owned[registries.Registry] }
+
+var _ registries.Store = (*Registries)(nil)
+
+// Registries is the store of registry credentials.
+func (s *Store) Registries() *Registries {
+	return &Registries{owned[registries.Registry]{
+		s: s, kind: keyRegistry, of: func(e *engine) *table[registries.Registry] { return &e.registries },
+		clone: func(r registries.Registry) registries.Registry { return r }, order: registries.Compare,
+		notFound: registries.ErrNotFound, exists: registries.ErrExists,
+	}}
+}
 
 // A registry is stored as its length, itself, and its sealed credential.
 func encodeRegistry(seals sealer, key []byte, r *registries.Registry, c registries.Credential) ([]byte, error) {
@@ -65,7 +74,7 @@ func decodeCredential(seals sealer, key, value []byte) (c registries.Credential,
 
 // Create implements registries.Store.
 func (s *Registries) Create(ctx context.Context, r registries.Registry, c registries.Credential) error {
-	e, err := s.s.admit(ctx, newWork)
+	e, err := s.o.s.admit(ctx, newWork)
 	if err != nil {
 		return err
 	}
@@ -74,7 +83,7 @@ func (s *Registries) Create(ctx context.Context, r registries.Registry, c regist
 	if err != nil {
 		return err
 	}
-	return e.registers.change(ctx, e, r.ID, func(old *registries.Registry) (change[registries.Registry], error) {
+	return e.registries.change(ctx, e, r.ID, func(old *registries.Registry) (change[registries.Registry], error) {
 		if old != nil {
 			return change[registries.Registry]{}, registries.ErrExists
 		}
@@ -84,13 +93,13 @@ func (s *Registries) Create(ctx context.Context, r registries.Registry, c regist
 
 // Get implements registries.Store.
 func (s *Registries) Get(_ context.Context, id string) (registries.Registry, registries.Credential, error) {
-	e, err := s.s.engine()
+	e, err := s.o.s.engine()
 	if err != nil {
 		return registries.Registry{}, registries.Credential{}, err
 	}
-	r := e.registers.get(id)
+	r := e.registries.get(id)
 	if r == nil {
-		return registries.Registry{}, registries.Credential{}, registries.ErrNotFound
+		return registries.Registry{}, registries.Credential{}, e.missing(keyRegistry, registries.ErrNotFound)
 	}
 	key := textKey(keyRegistry, id)
 	value, ok, err := e.get(key)
@@ -109,30 +118,8 @@ func (s *Registries) Get(_ context.Context, id string) (registries.Registry, reg
 
 // List implements registries.Store.
 func (s *Registries) List(_ context.Context, owner string) ([]registries.Registry, error) {
-	e, err := s.s.engine()
-	if err != nil {
-		return nil, err
-	}
-	var list []registries.Registry
-	for _, r := range e.registers.all(func(r *registries.Registry) bool { return r.Owner == owner }) {
-		list = append(list, *r)
-	}
-	slices.SortFunc(list, func(a, b registries.Registry) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
-	return list, nil
+	return s.o.list(func(r *registries.Registry) bool { return r.Owner == owner })
 }
 
 // Delete implements registries.Store.
-func (s *Registries) Delete(ctx context.Context, id string) error {
-	e, err := s.s.admit(ctx, deletions)
-	if err != nil {
-		return err
-	}
-	return e.registers.change(ctx, e, id, func(old *registries.Registry) (change[registries.Registry], error) {
-		if old == nil {
-			return change[registries.Registry]{}, registries.ErrNotFound
-		}
-		return change[registries.Registry]{key: textKey(keyRegistry, id)}, nil
-	}, nil)
-}
+func (s *Registries) Delete(ctx context.Context, id string) error { return s.o.delete(ctx, id) }

@@ -13,16 +13,17 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/registries"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-const at = serverless.Instant(1_780_000_000_000)
+const at = queue.Instant(1_780_000_000_000)
 
-func newJob(id string) serverless.Job {
-	return serverless.Job{
-		Ref: serverless.Ref{Endpoint: "echo", ID: serverless.JobID(id)}, Owner: "alice",
+func newJob(id string) queue.Job {
+	return queue.Job{
+		Ref: queue.Ref{Endpoint: "echo", ID: queue.JobID(id)}, Owner: "alice",
 		Input: []byte(`{"n":"` + id + `"}`),
-		State: serverless.State{Submitted: at, Queued: at, Expires: at + 86_400_000, ExecTimeout: 600_000, Retain: 1_800_000},
+		State: queue.State{Submitted: at, Queued: at, Expires: at + 86_400_000, ExecTimeout: 10 * time.Minute, Retain: 30 * time.Minute},
 	}
 }
 
@@ -37,12 +38,12 @@ func must(t testing.TB, err error) {
 func reopen(t testing.TB, s *Store) *Store {
 	t.Helper()
 	must(t, s.Close())
-	return opened(t, s.dir, &s.opts)
+	return openForTest(t, s.dir, &s.opts)
 }
 
-func claimOne(t testing.TB, q *Jobs, worker string) serverless.Job {
+func claimOne(t testing.TB, q *Jobs, worker string) queue.Job {
 	t.Helper()
-	jobs, err := q.Claim(t.Context(), at+1, []serverless.Slot{{Endpoint: "echo", Worker: serverless.WorkerID(worker), N: 1, Until: at + 30_000}}, nil)
+	jobs, err := q.Claim(t.Context(), at+1, []queue.Slot{{Endpoint: "echo", Worker: queue.WorkerID(worker), N: 1, Until: at + 30_000}}, nil)
 	must(t, err)
 	if len(jobs) != 1 {
 		t.Fatalf("Claim gave %d jobs, want 1", len(jobs))
@@ -50,20 +51,20 @@ func claimOne(t testing.TB, q *Jobs, worker string) serverless.Job {
 	return jobs[0]
 }
 
-func applyOne(t testing.TB, q *Jobs, op serverless.Op) serverless.Result {
+func applyOne(t testing.TB, q *Jobs, op queue.Op) queue.Result {
 	t.Helper()
-	res := make([]serverless.Result, 1)
-	must(t, q.Apply(t.Context(), at+2, []serverless.Op{op}, res))
+	res := make([]queue.Result, 1)
+	must(t, q.Apply(t.Context(), at+2, []queue.Op{op}, res))
 	return res[0]
 }
 
-func finish(t testing.TB, q *Jobs, j *serverless.Job, output string) {
+func finish(t testing.TB, q *Jobs, j *queue.Job, output string) {
 	t.Helper()
-	r := applyOne(t, q, serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Worker: j.Worker, Token: j.Token, Status: serverless.Completed, Payload: []byte(output)})
+	r := applyOne(t, q, queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: j.Worker, Token: j.Token, Status: queue.Completed, Payload: []byte(output)})
 	must(t, r.Err)
 }
 
-func getJob(t testing.TB, q *Jobs, ref serverless.Ref) serverless.Job {
+func getJob(t testing.TB, q *Jobs, ref queue.Ref) queue.Job {
 	t.Helper()
 	j, err := q.Get(t.Context(), at+3, ref)
 	must(t, err)
@@ -76,30 +77,30 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	made := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p1", Owner: "alice", Created: made, Placement: pods.Placement{Host: "h", Claims: []pods.Claim{{Resource: "gpu/1", Units: 1, Limit: 1}}}}))
 	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1", Owner: "alice", Name: "hub", Created: made}, registries.Credential{Username: "u", Password: "pw"}))
-	must(t, s.Endpoints().Create(ctx, &serverless.Endpoint{ID: "echo", Name: "Echo", Created: made}))
+	must(t, s.Endpoints().Create(ctx, &endpoints.Endpoint{ID: "echo", Name: "Echo", Created: made}))
 	queued, run, over, hooked := newJob("queued"), newJob("run"), newJob("over"), newJob("hooked")
-	hooked.Webhook, hooked.Flags, hooked.Extra = "https://example.org/hook", serverless.HasWebhook, []byte(`{"s3Config":{"accessSecret":"hush"}}`)
+	hooked.Webhook, hooked.Flags, hooked.Extra = "https://example.org/hook", queue.HasWebhook, []byte(`{"s3Config":{"accessSecret":"hush"}}`)
 	big := newJob("big")
-	big.Input = make([]byte, 3*bigBody)
-	for _, j := range []serverless.Job{over, hooked, run, queued, big} {
-		must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	big.Input = make([]byte, 3*bigPayload)
+	for _, j := range []queue.Job{over, hooked, run, queued, big} {
+		must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
 	}
 	for _, out := range []string{`"one"`, `"two"`} {
 		j := claimOne(t, s.Jobs(), "w")
 		finish(t, s.Jobs(), &j, out)
 	}
 	j := claimOne(t, s.Jobs(), "w")
-	must(t, applyOne(t, s.Jobs(), serverless.Op{Ref: j.Ref, Kind: serverless.OpChunk, Worker: "w", Token: j.Token, Payload: []byte("chunk")}).Err)
-	var before []serverless.Job
-	for _, j := range []serverless.Job{queued, run, over, hooked, big} {
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpChunk, Worker: "w", Token: j.Token, Payload: []byte("chunk")}).Err)
+	var before []queue.Job
+	for _, j := range []queue.Job{queued, run, over, hooked, big} {
 		before = append(before, getJob(t, s.Jobs(), j.Ref))
 	}
 	stats, err := s.Jobs().Stats(ctx, at, "echo")
 	must(t, err)
 
 	s = reopen(t, s)
-	var after []serverless.Job
-	for _, j := range []serverless.Job{queued, run, over, hooked, big} {
+	var after []queue.Job
+	for _, j := range []queue.Job{queued, run, over, hooked, big} {
 		after = append(after, getJob(t, s.Jobs(), j.Ref))
 	}
 	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
@@ -123,7 +124,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	if p, err := s.Pods().Get(ctx, "p1"); err != nil || p.Placement.Host != "h" {
 		t.Errorf("Get of a pod = %v, %v", p, err)
 	}
-	if err := s.Pods().Create(ctx, &pods.Pod{ID: "p2", Placement: pods.Placement{Claims: []pods.Claim{{Resource: "gpu/1", Units: 1, Limit: 1}}}}); !errors.Is(err, pods.ErrNoRoom) {
+	if err := s.Pods().Create(ctx, &pods.Pod{ID: "p2", Placement: pods.Placement{Claims: []pods.Claim{{Resource: "gpu/1", Units: 1, Limit: 1}}}}); !errors.Is(err, pods.ErrNoCapacity) {
 		t.Errorf("Create of a pod with a claim that is taken = %v, want ErrNoRoom", err)
 	}
 	if _, c, err := s.Registries().Get(ctx, "r1"); err != nil || c.Password != "pw" {
@@ -139,7 +140,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 
 func TestTokensOfAnEarlierOpeningAreNeverIssuedAgain(t *testing.T) {
 	s := memStore(t)
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a"), newJob("b")}))
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a"), newJob("b")}))
 	first := claimOne(t, s.Jobs(), "w")
 	s = reopen(t, s)
 	if second := claimOne(t, s.Jobs(), "w"); second.Token <= first.Token || second.Token>>32 == first.Token>>32 {
@@ -149,23 +150,23 @@ func TestTokensOfAnEarlierOpeningAreNeverIssuedAgain(t *testing.T) {
 
 func TestJobsOfWorkersThatAreGoneAreHandedBackAtOpening(t *testing.T) {
 	opts := inMemory(vfs.NewMem())
-	opts.Clock = fixed{at.Time().Add(5 * time.Millisecond)}
-	opts.Gone = func(w serverless.WorkerID) bool { return w == "local" }
-	s := opened(t, "store", opts)
-	must(t, s.Jobs().Enqueue(t.Context(), []serverless.Job{newJob("a"), newJob("b")}))
+	opts.Clock = frozenClock{at.Time().Add(5 * time.Millisecond)}
+	opts.WorkerGone = func(w queue.WorkerID) bool { return w == "local" }
+	s := openForTest(t, "store", opts)
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a"), newJob("b")}))
 	local, remote := claimOne(t, s.Jobs(), "local"), claimOne(t, s.Jobs(), "remote")
 	s = reopen(t, s)
-	if got := getJob(t, s.Jobs(), local.Ref); got.Status != serverless.InQueue || got.Restarts != 1 {
+	if got := getJob(t, s.Jobs(), local.Ref); got.Status != queue.InQueue || got.Restarts != 1 {
 		t.Errorf("the job of a worker of this process is %v with %d restarts, want IN_QUEUE with 1", got.Status, got.Restarts)
 	}
 	finish(t, s.Jobs(), &remote, "1") // one of a worker elsewhere goes on
 }
 
-// fixed is a clock that stands still.
-type fixed struct{ t time.Time }
+// frozenClock is a clock that stands still.
+type frozenClock struct{ t time.Time }
 
-func (f fixed) Now() time.Time                            { return f.t }
-func (fixed) AfterFunc(time.Time, func()) (s func() bool) { return func() bool { return true } }
+func (f frozenClock) Now() time.Time                            { return f.t }
+func (frozenClock) AfterFunc(time.Time, func()) (s func() bool) { return func() bool { return true } }
 
 func TestAnotherKeyIsRefused(t *testing.T) {
 	s := memStore(t)
@@ -183,7 +184,7 @@ func TestAnotherKeyIsRefused(t *testing.T) {
 
 func TestASecondStoreIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	opened(t, dir, &Options{Ballast: -1})
+	openForTest(t, dir, &Options{Ballast: -1})
 	_, err := Open(t.Context(), dir, &Options{Ballast: -1})
 	if !errors.Is(err, ErrLocked) {
 		t.Errorf("second Open = %v, want ErrLocked", err)
@@ -203,7 +204,7 @@ func TestAnUnknownFormatIsRefused(t *testing.T) {
 
 func TestADatabaseOfSomethingElseIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
-	db, err := pebble.Open("store", &pebble.Options{FS: fs, Merger: counterMerger(), Logger: quiet{}})
+	db, err := pebble.Open("store", &pebble.Options{FS: fs, Merger: counterMerger(), Logger: pebbleLogger{}})
 	must(t, err)
 	must(t, db.Set([]byte("x"), []byte("y"), pebble.Sync))
 	must(t, db.Close())
@@ -218,7 +219,7 @@ func TestSecretsAreNotOnDiskInClear(t *testing.T) {
 	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1"}, registries.Credential{Username: "secret-user", Password: "secret-word"}))
 	j := newJob("a")
 	j.Extra = []byte(`{"s3Config":{"accessSecret":"secret-s3"}}`)
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{j}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
 	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p", Injected: map[string]string{"JUPYTER_PASSWORD": "secret-jupyter"}}))
 	_, err := s.Pods().Update(ctx, "p", func(p *pods.Pod) error { p.Name = "renamed"; return nil })
 	must(t, err)
@@ -236,14 +237,14 @@ func TestSecretsAreNotOnDiskInClear(t *testing.T) {
 
 func TestWhatIsInjectedIntoAPodIsThereAfterAReopening(t *testing.T) {
 	fs := vfs.NewMem()
-	s := opened(t, "store", inMemory(fs))
+	s := openForTest(t, "store", inMemory(fs))
 	want := &pods.Pod{
 		ID: "p", Owner: "alice", Created: time.Unix(1, 0).UTC(), Config: pods.Config{Env: map[string]string{"A": "1"}},
 		Injected: map[string]string{"JUPYTER_PASSWORD": "secret", "PUBLIC_KEY": "ssh-rsa A\nssh-rsa B"},
 	}
 	must(t, s.Pods().Create(t.Context(), want))
 	must(t, s.Close())
-	s = opened(t, "store", inMemory(fs))
+	s = openForTest(t, "store", inMemory(fs))
 	got, err := s.Pods().Get(t.Context(), "p")
 	must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -257,7 +258,7 @@ func TestWhatIsInjectedIntoAPodIsThereAfterAReopening(t *testing.T) {
 func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 	opts := inMemory(vfs.NewMem())
 	opts.Key = nil
-	s := opened(t, "store", opts)
+	s := openForTest(t, "store", opts)
 	if err := s.Registries().Create(t.Context(), registries.Registry{ID: "r1"}, registries.Credential{}); !errors.Is(err, ErrNoKey) {
 		t.Errorf("Create of a registry = %v, want ErrNoKey", err)
 	}
@@ -267,11 +268,11 @@ func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 	must(t, s.Pods().Create(t.Context(), &pods.Pod{ID: "p"}))
 	j := newJob("a")
 	j.Extra = []byte(`{}`)
-	if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); !errors.Is(err, ErrNoKey) {
+	if err := s.Jobs().Enqueue(t.Context(), []queue.Job{j}); !errors.Is(err, ErrNoKey) {
 		t.Errorf("Enqueue with Extra = %v, want ErrNoKey", err)
 	}
 	j.Extra = nil
-	if err := s.Jobs().Enqueue(t.Context(), []serverless.Job{j}); err != nil {
+	if err := s.Jobs().Enqueue(t.Context(), []queue.Job{j}); err != nil {
 		t.Errorf("Enqueue of the same id without Extra = %v: the refused one must have left nothing", err)
 	}
 }
@@ -279,27 +280,27 @@ func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 func TestABackupIsAStoreOfItsOwn(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a"), newJob("b")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("a"), newJob("b")}))
 	token := claimOne(t, s.Jobs(), "w").Token
 	must(t, s.Backup(ctx, "backups/one"))
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("later")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("later")}))
 	if err := s.Backup(ctx, "backups/one"); err == nil {
 		t.Error("a second backup to the same directory must be refused")
 	}
 	must(t, Restore(ctx, "backups/one", "restored", &s.opts))
 	for _, dir := range []string{"restored", "backups/one"} {
-		r := opened(t, dir, &s.opts)
+		r := openForTest(t, dir, &s.opts)
 		if got := getJob(t, r.Jobs(), newJob("b").Ref); string(got.Input) != `{"n":"b"}` {
 			t.Errorf("%s: input of b = %s", dir, got.Input)
 		}
-		if _, err := r.Jobs().Get(ctx, at, newJob("later").Ref); !errors.Is(err, serverless.ErrNotFound) {
+		if _, err := r.Jobs().Get(ctx, at, newJob("later").Ref); !errors.Is(err, queue.ErrNotFound) {
 			t.Errorf("%s: Get of a job that came after the backup = %v, want ErrNotFound", dir, err)
 		}
 		next := claimOne(t, r.Jobs(), "w").Token
 		if next>>32 < token>>32+copiedEpochs {
 			t.Errorf("%s: token %x after %x: the first store goes on and may issue those between", dir, next, token)
 		}
-		must(t, r.Jobs().Enqueue(ctx, []serverless.Job{newJob("new")}))
+		must(t, r.Jobs().Enqueue(ctx, []queue.Job{newJob("new")}))
 		if again := claimOne(t, reopen(t, r).Jobs(), "w").Token; again>>32 != next>>32+1 {
 			t.Errorf("%s: token %x after %x, want one of the next epoch", dir, again, next)
 		}
@@ -310,14 +311,14 @@ func TestABackupIsAStoreOfItsOwn(t *testing.T) {
 func TestAClosedStoreSaysSo(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
-	must(t, s.Jobs().Enqueue(ctx, []serverless.Job{newJob("a")}))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("a")}))
 	must(t, s.Close())
 	must(t, s.Close())
 	_, get := s.Jobs().Get(ctx, at, newJob("a").Ref)
 	_, attempts := s.Jobs().Attempts(ctx, newJob("a").Ref)
 	_, check := s.Check(ctx)
 	for what, err := range map[string]error{
-		"Enqueue": s.Jobs().Enqueue(ctx, []serverless.Job{newJob("b")}), "Get": get, "Attempts": attempts, "Check": check,
+		"Enqueue": s.Jobs().Enqueue(ctx, []queue.Job{newJob("b")}), "Get": get, "Attempts": attempts, "Check": check,
 		"Create": s.Pods().Create(ctx, &pods.Pod{ID: "p"}), "Backup": s.Backup(ctx, "b"), "Recover": s.Recover(ctx), "Run": s.Run(ctx),
 	} {
 		if what == "Run" && err == nil {

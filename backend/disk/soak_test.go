@@ -18,19 +18,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
 // Many callers at once, time that passes, and a ledger that holds the store to what it
 // said, before and after it is opened again.
 func TestALoadKeepsTheInvariants(t *testing.T) {
-	s := opened(t, t.TempDir(), &Options{Ballast: -1, Key: testKey})
+	s := openForTest(t, t.TempDir(), &Options{Ballast: -1, Key: testKey})
 	l := serverlesstest.NewLedger(s.Jobs())
 	d := max(budget(), 400*time.Millisecond)
 	var now atomic.Int64
 	now.Store(int64(at))
-	load(t, l, &now, forSome(d), 16, 97)
+	load(t, l, &now, forDuration(d), 16, 97)
 	if err := l.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func TestALoadKeepsTheInvariants(t *testing.T) {
 	t.Logf("%d records, %d bytes", r.Records, r.Bytes)
 }
 
-// forSome says whether to go on until so much time has passed.
-func forSome(d time.Duration) (more func() bool) {
+// forDuration says whether to go on until so much time has passed.
+func forDuration(d time.Duration) (more func() bool) {
 	begin := time.Now()
 	return func() bool { return time.Since(begin) < d }
 }
@@ -57,7 +57,7 @@ func forJobs(n int64) (more func() bool) {
 
 // load has callers submit, work, cancel and read as long as there is more to do: each time
 // one job is submitted. One of big of them has a payload that is stored apart.
-func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, more func() bool, callers, big int) {
+func load(t *testing.T, q queue.JobQueue, now *atomic.Int64, more func() bool, callers, big int) {
 	t.Helper()
 	ctx := t.Context()
 	var wg sync.WaitGroup
@@ -65,7 +65,7 @@ func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, more func() bo
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(c), 9))
 			for i := 0; more(); i++ {
-				at := serverless.Instant(now.Add(int64(rng.IntN(3))))
+				at := queue.Instant(now.Add(int64(rng.IntN(3))))
 				if err := loadStep(ctx, q, rng, at, c, i, big); err != nil {
 					t.Error(err)
 					return
@@ -76,33 +76,33 @@ func load(t *testing.T, q serverless.JobQueue, now *atomic.Int64, more func() bo
 	wg.Wait()
 }
 
-func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now serverless.Instant, c, i, big int) error {
+func loadStep(ctx context.Context, q queue.JobQueue, rng *rand.Rand, now queue.Instant, c, i, big int) error {
 	j := newJob(fmt.Sprint("load-", made.Add(1)))
 	// The ttl ends a job's life, and not the retention: nobody sees when a tick ends a job,
 	// and the ledger would not know since when it is kept.
-	j.Submitted, j.Queued, j.Expires, j.Retain = now, now, now+serverless.Instant(5_000+rng.IntN(20_000)), 1<<40
+	j.Submitted, j.Queued, j.Expires, j.Retain = now, now, now+queue.Instant(5_000+rng.IntN(20_000)), 1<<40*time.Millisecond
 	if i%4 == 0 {
-		j.Webhook, j.Flags = "https://example.org/", serverless.HasWebhook
+		j.Webhook, j.Flags = "https://example.org/", queue.HasWebhook
 	}
 	if rng.IntN(big) == 0 {
-		j.Input = append(j.Input, make([]byte, 2*bigBody)...)
+		j.Input = append(j.Input, make([]byte, 2*bigPayload)...)
 	}
-	if err := q.Enqueue(ctx, []serverless.Job{j}); err != nil {
+	if err := q.Enqueue(ctx, []queue.Job{j}); err != nil {
 		return err
 	}
-	w := serverless.WorkerID(fmt.Sprint("w", c))
-	jobs, err := q.Claim(ctx, now, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1 + i%2, Until: now + 500}}, nil)
+	w := queue.WorkerID(fmt.Sprint("w", c))
+	jobs, err := q.Claim(ctx, now, []queue.Slot{{Endpoint: "echo", Worker: w, N: 1 + i%2, Until: now + 500}}, nil)
 	if err != nil {
 		return err
 	}
-	ops, res := make([]serverless.Op, len(jobs)), make([]serverless.Result, len(jobs))
+	ops, res := make([]queue.Op, len(jobs)), make([]queue.Result, len(jobs))
 	for k, j := range jobs {
-		ops[k] = serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: w, Token: j.Token, Payload: fmt.Appendf(nil, `"%x"`, uint64(j.Token))}
+		ops[k] = queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: w, Token: j.Token, Payload: fmt.Appendf(nil, `"%x"`, uint64(j.Token))}
 		switch rng.IntN(8) {
 		case 0: // the lease runs out
-			ops[k].Kind, ops[k].Until = serverless.OpRenew, now+500
+			ops[k].Kind, ops[k].Until = queue.OpRenew, now+500
 		case 1:
-			ops[k].Kind = serverless.OpCancel
+			ops[k].Kind = queue.OpCancel
 		}
 	}
 	if err := q.Apply(ctx, now, ops, res); err != nil {
@@ -119,14 +119,14 @@ func loadStep(ctx context.Context, q serverless.JobQueue, rng *rand.Rand, now se
 	return nil
 }
 
-func loadDeliver(ctx context.Context, q serverless.JobQueue, now serverless.Instant) error {
+func loadDeliver(ctx context.Context, q queue.JobQueue, now queue.Instant) error {
 	ds, err := q.Deliveries(ctx, now, now+1_000, 8)
 	if err != nil {
 		return err
 	}
-	as := make([]serverless.Attempt, len(ds))
+	as := make([]queue.Attempt, len(ds))
 	for k := range ds {
-		as[k] = serverless.Attempt{Ref: ds[k].Job.Ref, DeliveryID: ds[k].ID, Token: ds[k].Token, At: now, Status: 200}
+		as[k] = queue.Attempt{Ref: ds[k].Job.Ref, DeliveryID: ds[k].ID, Token: ds[k].Token, At: now, Status: 200}
 	}
 	return q.Record(ctx, as)
 }
@@ -158,13 +158,13 @@ func TestTheDirectoryStaysBounded(t *testing.T) {
 		t.Skip("a soak: set PODYARD_LONG to its seconds or PODYARD_SOAK_JOBS to its jobs")
 	}
 	dir := t.TempDir()
-	s := opened(t, dir, &Options{Ballast: -1})
+	s := openForTest(t, dir, &Options{Ballast: -1})
 	var now atomic.Int64
 	now.Store(int64(at))
 	begin, before := time.Now(), made.Load()
 	sizes := make([]int64, parts)
 	for k := range sizes {
-		more, callers, big := forSome(budget()/parts), 16, 97
+		more, callers, big := forDuration(budget()/parts), 16, 97
 		if jobs > 0 { // as many as the machine can do
 			more, callers, big = forJobs((jobs+parts-1)/parts), 256, 1000
 		}
@@ -215,7 +215,7 @@ const childDir = "PODYARD_DISK_CHILD"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
-		if err := child(context.Background(), dir); err != nil {
+		if err := runChild(context.Background(), dir); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}
@@ -223,15 +223,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child submits, claims and finishes jobs, and prints what was acknowledged.
-func child(ctx context.Context, dir string) error {
+// runChild submits, claims and finishes jobs, and prints what was acknowledged.
+func runChild(ctx context.Context, dir string) error {
 	s, err := Open(ctx, dir, &Options{Ballast: -1})
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	say := func(what string, j *serverless.Job) {
+	say := func(what string, j *queue.Job) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Printf("%s %s %d\n", what, j.ID, j.Token)
@@ -241,20 +241,20 @@ func child(ctx context.Context, dir string) error {
 		wg.Go(func() {
 			for i := 0; ; i++ {
 				j := newJob(fmt.Sprintf("kill-%d-%d-%d", os.Getpid(), c, i))
-				if err := s.Jobs().Enqueue(ctx, []serverless.Job{j}); err != nil {
+				if err := s.Jobs().Enqueue(ctx, []queue.Job{j}); err != nil {
 					errs <- err
 					return
 				}
 				say("submitted", &j)
-				w := serverless.WorkerID(fmt.Sprint("w", c))
-				jobs, err := s.Jobs().Claim(ctx, at+1, []serverless.Slot{{Endpoint: "echo", Worker: w, N: 1, Until: at + 60_000}}, nil)
+				w := queue.WorkerID(fmt.Sprint("w", c))
+				jobs, err := s.Jobs().Claim(ctx, at+1, []queue.Slot{{Endpoint: "echo", Worker: w, N: 1, Until: at + 60_000}}, nil)
 				if err != nil || len(jobs) == 0 {
 					continue
 				}
 				say("claimed", &jobs[0])
-				op := serverless.Op{Ref: jobs[0].Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: w, Token: jobs[0].Token, Payload: fmt.Appendf(nil, "%d", jobs[0].Token)}
-				res := make([]serverless.Result, 1)
-				if err := s.Jobs().Apply(ctx, at+2, []serverless.Op{op}, res); err == nil && res[0].Err == nil {
+				op := queue.Op{Ref: jobs[0].Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: w, Token: jobs[0].Token, Payload: fmt.Appendf(nil, "%d", jobs[0].Token)}
+				res := make([]queue.Result, 1)
+				if err := s.Jobs().Apply(ctx, at+2, []queue.Op{op}, res); err == nil && res[0].Err == nil {
 					say("finished", &jobs[0])
 				}
 			}
@@ -276,7 +276,7 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	tokens := map[string]bool{}
 	submitted, finished := map[string]bool{}, map[string]string{}
 	for round := range rounds {
-		for _, line := range killed(t, dir, 200+round*37) {
+		for _, line := range killChild(t, dir, 200+round*37) {
 			var what, id, token string
 			if n, _ := fmt.Sscan(line, &what, &id, &token); n != 3 {
 				t.Fatalf("the process said %q", line)
@@ -300,7 +300,7 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 			if err != nil {
 				t.Fatalf("round %d: Get(%q) = %v, it was acknowledged", round, id, err)
 			}
-			if want, ok := finished[id]; ok && (j.Status != serverless.Completed || string(j.Output) != want) {
+			if want, ok := finished[id]; ok && (j.Status != queue.Completed || string(j.Output) != want) {
 				t.Fatalf("round %d: %q is %v with output %s, it was finished with %s", round, id, j.Status, j.Output, want)
 			}
 		}
@@ -309,8 +309,8 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	t.Logf("%d rounds, %d submitted, %d finished", rounds, len(submitted), len(finished))
 }
 
-// killed runs the child until it has said so much, kills it, and returns what it said.
-func killed(t *testing.T, dir string, n int) (lines []string) {
+// killChild runs the child until it has said so much, kills it, and returns what it said.
+func killChild(t *testing.T, dir string, n int) (lines []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)

@@ -21,21 +21,21 @@ type space struct {
 	free atomic.Int64 // when it was last asked
 }
 
-// A need says how much a change matters when space is short.
-type need uint8
+// A priority says how much a change matters when space is short.
+type priority uint8
 
 const (
-	newWork   need = iota // refused first
-	underWay              // moves of what is there
-	deletions             // always taken: they make room
+	newWork   priority = iota // refused first
+	underWay                  // moves of what is there
+	deletions                 // always taken: they make room
 )
 
 const (
 	ballastName = "ballast"
-	// askEvery bounds how long space goes unasked. What is written grows in the database:
+	// measureEvery bounds how long space goes unasked. What is written grows in the database:
 	// a log, then a table, then a compaction.
-	askEvery = 8 << 20
-	growth   = 4
+	measureEvery = 8 << 20
+	growth       = 4
 )
 
 func (p *space) init(s *Store) { p.s = s }
@@ -44,7 +44,7 @@ func (p *space) init(s *Store) { p.s = s }
 func (p *space) spend(n int64) { p.budget.Add(-growth * n) }
 
 // check is nil if there is room for a change of n bytes.
-func (p *space) check(n int64, what need) error {
+func (p *space) check(n int64, what priority) error {
 	keep := p.s.opts.KeepFree
 	if keep == 0 || what == deletions {
 		return nil
@@ -55,15 +55,15 @@ func (p *space) check(n int64, what need) error {
 	if p.budget.Load() > 0 && p.free.Load()-growth*n >= keep {
 		return nil
 	}
-	free, known := p.ask()
+	free, known := p.measure()
 	if !known || free-growth*n >= keep {
 		return nil
 	}
 	return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
 }
 
-// ask asks the file system. Not every one knows.
-func (p *space) ask() (free int64, known bool) {
+// measure asks the file system. Not every one knows.
+func (p *space) measure() (free int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := p.s.opts.fs.GetDiskUsage(p.s.dir)
@@ -72,19 +72,19 @@ func (p *space) ask() (free int64, known bool) {
 			p.s.opts.Logger.Warn("disk space is not known", "dir", p.s.dir, "err", err)
 		}
 		p.free.Store(1 << 62)
-		p.budget.Store(askEvery)
+		p.budget.Store(measureEvery)
 		return 0, false
 	}
 	free = int64(min(u.AvailBytes, 1<<62))
 	p.free.Store(free)
-	p.budget.Store(askEvery)
+	p.budget.Store(measureEvery)
 	return free, true
 }
 
 func (p *space) ballast() string { return p.s.opts.fs.PathJoin(p.s.dir, ballastName) }
 
-// drop gives the ballast up.
-func (p *space) drop() error {
+// dropBallast gives the ballast up.
+func (p *space) dropBallast() error {
 	err := p.s.opts.fs.Remove(p.ballast())
 	if err == nil {
 		p.s.opts.Logger.Warn("the ballast was given up for space", "dir", p.s.dir)
@@ -92,14 +92,14 @@ func (p *space) drop() error {
 	return err
 }
 
-// restore writes the ballast if it is not there and room is plenty. It is only for bad
+// restoreBallast writes the ballast if it is not there and room is plenty. It is only for bad
 // times: without it the store works all the same.
-func (p *space) restore() {
+func (p *space) restoreBallast() {
 	size := p.s.opts.Ballast
 	if size == 0 || p.present(size) {
 		return
 	}
-	if free, known := p.ask(); !known || free < p.s.opts.KeepFree+2*size {
+	if free, known := p.measure(); !known || free < p.s.opts.KeepFree+2*size {
 		return
 	}
 	if err := p.write(size); err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/registries"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // What opening answers.
@@ -37,17 +37,23 @@ type Store struct {
 	opts Options
 	lock io.Closer
 
-	now     atomic.Pointer[engine] // the database in use
+	current atomic.Pointer[engine] // the database in use
 	failed  chan struct{}          // has one element when Run should look
 	mu      sync.Mutex             // one opening, closing or backup at a time
 	closed  bool
 	space   space
-	podHub  hub[string]
-	jobHub  hub[serverless.Event]
-	pods    Pods
-	places  Endpoints
-	secrets Registries
-	jobs    Jobs
+
+	restoring  sync.Mutex // one table at a time is restored
+	suspectsMu sync.Mutex
+	suspects   map[string]bool // paths of tables that could not be restored
+	report     *Report         // of a check or a repair of the directory
+	dry        bool            // it is a check
+
+	podHub    hub[string]
+	jobHub    hub[queue.Event]
+	pods      Pods
+	endpoints Endpoints
+	jobs      Jobs
 }
 
 // lockName is the file that is locked as long as a Store has the directory. It is the
@@ -57,26 +63,42 @@ const lockName = "LOCK"
 // Open opens the store in dir, which is made if it is not there; opts may be nil. ctx is
 // for the opening only. The caller closes the store.
 func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
-	o, err := opts.settle()
+	s, err := newStore(dir, opts)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opts: o, failed: make(chan struct{}, 1)}
-	s.pods.s, s.places.s, s.secrets.s, s.jobs.s = s, s, s, s
-	s.space.init(s)
-	if err := o.fs.MkdirAll(dir, 0o700); err != nil {
+	if err := s.opts.fs.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("disk: make %q: %w", dir, err)
 	}
-	if s.lock, err = o.fs.Lock(o.fs.PathJoin(dir, lockName)); err != nil {
-		return nil, problem.Newf(problem.Unavailable, "%w: %s: %v", ErrLocked, dir, err)
+	if err := s.acquire(); err != nil {
+		return nil, err
 	}
 	e, err := s.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
-	s.now.Store(e)
-	s.space.restore()
+	s.current.Store(e)
+	s.space.restoreBallast()
 	return s, nil
+}
+
+func newStore(dir string, opts *Options) (*Store, error) {
+	o, err := opts.settle()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, opts: o, failed: make(chan struct{}, 1)}
+	s.pods.s, s.endpoints.s, s.jobs.s = s, s, s
+	s.space.init(s)
+	return s, nil
+}
+
+// acquire locks the directory.
+func (s *Store) acquire() (err error) {
+	if s.lock, err = s.opts.fs.Lock(s.opts.fs.PathJoin(s.dir, lockName)); err != nil {
+		return problem.Newf(problem.Unavailable, "%w: %s: %v", ErrLocked, s.dir, err)
+	}
+	return nil
 }
 
 // Close waits for what is under way and closes the database. The answers that calls have
@@ -88,7 +110,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	e := s.now.Load()
+	e := s.current.Load()
 	err := e.stop()
 	e.fail(ErrClosed)
 	return errors.Join(err, s.lock.Close())
@@ -98,28 +120,24 @@ func (s *Store) Close() error {
 func (s *Store) Pods() *Pods { return &s.pods }
 
 // Endpoints is the store of endpoints.
-func (s *Store) Endpoints() *Endpoints { return &s.places }
-
-// Registries is the store of registry credentials.
-func (s *Store) Registries() *Registries { return &s.secrets }
+func (s *Store) Endpoints() *Endpoints { return &s.endpoints }
 
 // Jobs is the queue of jobs and the outbox of their webhooks.
 func (s *Store) Jobs() *Jobs { return &s.jobs }
 
 var (
-	_ pods.Store               = (*Pods)(nil)
-	_ serverless.EndpointStore = (*Endpoints)(nil)
-	_ registries.Store         = (*Registries)(nil)
-	_ serverless.JobQueue      = (*Jobs)(nil)
+	_ pods.PodStore   = (*Pods)(nil)
+	_ endpoints.Store = (*Endpoints)(nil)
+	_ queue.JobQueue  = (*Jobs)(nil)
 )
 
 // Err is nil while the store works, and otherwise what every call answers: an error of
 // kind problem.Unavailable that says what failed and where.
-func (s *Store) Err() error { return s.now.Load().err() }
+func (s *Store) Err() error { return s.current.Load().err() }
 
 // engine is the database in use, or why there is none.
 func (s *Store) engine() (*engine, error) {
-	e := s.now.Load()
+	e := s.current.Load()
 	if err := e.err(); err != nil {
 		return nil, err
 	}

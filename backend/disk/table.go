@@ -23,7 +23,7 @@ type row[T any] struct {
 
 func (t *table[T]) load(e *engine, kind byte, decode func(e *engine, key, value []byte) (*T, error)) error {
 	t.rows = map[string]*row[T]{}
-	return each(e.db, []byte{kind}, func(key, value []byte) error {
+	return e.loadEach(kind, func(key, value []byte) error {
 		v, err := decode(e, key, value)
 		if err != nil {
 			return fmt.Errorf("%w: %w", damaged(key), err)

@@ -17,8 +17,8 @@ import (
 // gpuKind is what CDI calls the devices of which pods.Spec has the names.
 const gpuKind = "nvidia.com/gpu"
 
-// qualified are the names of devices in CDI.
-func qualified(devices []string) []string {
+// qualifiedNames are the names of devices in CDI.
+func qualifiedNames(devices []string) []string {
 	names := make([]string, len(devices))
 	for i, d := range devices {
 		names[i] = gpuKind + "=" + d
@@ -45,7 +45,7 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 			err := fmt.Errorf("no CDI specification in %s has a device %s", strings.Join(dirs, ", "), name)
 			return nil, errors.Join(err, cache.Refresh())
 		}
-		if err := visible(d); err != nil {
+		if err := checkDeviceNodes(d); err != nil {
 			return nil, err
 		}
 		if s := d.GetSpec(); !known[s] {
@@ -57,24 +57,24 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 	return all, nil
 }
 
-// visible refuses a device without nodes of its own: by what would it be seen that it arrived?
-func visible(d *cdi.Device) error {
+// checkDeviceNodes refuses a device without nodes of its own: by what would it be seen that it arrived?
+func checkDeviceNodes(d *cdi.Device) error {
 	if len(d.ContainerEdits.DeviceNodes) == 0 {
 		return fmt.Errorf("the CDI specification of %s names no device nodes of its own", d.GetQualifiedName())
 	}
 	return nil
 }
 
-// allVisible is visible for devices that an engine resolves. One that is not in dirs is the
+// checkAllDeviceNodes is visible for devices that an engine resolves. One that is not in dirs is the
 // engine's to refuse, which may see other files there.
-func allVisible(dirs, names []string) error {
+func checkAllDeviceNodes(dirs, names []string) error {
 	cache, err := readCDI(dirs)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if d := cache.GetDevice(name); d != nil {
-			if err := visible(d); err != nil {
+			if err := checkDeviceNodes(d); err != nil {
 				return err
 			}
 		}
@@ -189,8 +189,8 @@ func bindMount(m *specs.Mount) (mount.Mount, error) {
 	return b, nil
 }
 
-// lists says whether the specifications in dirs have a GPU that can be handed over.
-func lists(dirs []string, usable func([]specs.ContainerEdits) bool) bool {
+// hasUsableGPU says whether the specifications in dirs have a GPU that can be handed over.
+func hasUsableGPU(dirs []string, usable func([]specs.ContainerEdits) bool) bool {
 	cache, err := readCDI(dirs)
 	if err != nil {
 		return false

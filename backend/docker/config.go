@@ -21,7 +21,7 @@ const gigabyte = 1 << 30
 func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
 	r := p.r
 	host := &container.HostConfig{
-		LogConfig: r.logConfig(), CapDrop: r.opts.Drop, ShmSize: r.opts.SharedMemory,
+		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.opts.ShmSize,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     r.resources(s),
 	}
@@ -38,14 +38,14 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}
-	err := r.insist(ctx, func() (err error) {
+	err := r.retry(ctx, func() (err error) {
 		host.Mounts, err = r.volumes(ctx, s)
 		return err
 	})
 	if err != nil {
 		return client.ContainerCreateOptions{}, fmt.Errorf("its volumes cannot be made: %w", err)
 	}
-	if p.rec.Check, err = r.ownCheck(ctx, s.Image); err != nil {
+	if p.rec.Check, err = r.podmanHealthCheck(ctx, s.Image); err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
 	if r.engine.podman {
@@ -54,9 +54,9 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 	return client.ContainerCreateOptions{Name: p.name(), Config: config, HostConfig: host}, nil
 }
 
-// bind finds public ports for the container.
-func (p *pod) bind(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
-	p.rec.Ports, err = p.r.take.Publish(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
+// allocatePorts finds public ports for the container.
+func (p *pod) allocatePorts(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
+	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (r *Runtime) resources(s pods.Spec) container.Resources {
 		res.Memory = int64(s.Memory) * gigabyte
 		res.MemorySwap = res.Memory
 	}
-	res.PidsLimit = &r.opts.Pids
+	res.PidsLimit = &r.opts.PidsLimit
 	return res
 }
 

@@ -1,118 +1,122 @@
-// Package docker runs pods as containers of an engine that speaks the Docker Engine HTTP
-// API: Docker from 20.10 (API 1.40), or the socket of Podman's service.
+// Package docker runs pods as containers of an engine that speaks the Docker Engine
+// HTTP API: Docker from 20.10 (API 1.40), or the socket of Podman's service.
 //
 // # What belongs to it
 //
-// A [Runtime] has a directory, and in it a name of its own, made at random. Every
-// container, volume and network bears that name in the label io.podyard.instance. Nothing without
-// it is ever looked at, stopped or removed.
+// A [Runtime] has a directory, and in it a random name of its own. Every container,
+// volume and network that it makes bears that name in the label io.podyard.instance.
+// Whatever does not bear it is never looked at, stopped or removed.
 //
 //	io.podyard.instance  the directory
 //	io.podyard.pod       the pod, on containers and on volumes that die with it
 //	io.podyard.gen       the generation, on containers
 //	io.podyard.run       the run that the container was made for
 //	io.podyard.volume    the network volume, on volumes
-//	io.podyard.gpus      on containers with GPUs, by what it is seen that they arrived
+//	io.podyard.gpus      on containers with GPUs: how to see that they arrived
 //	io.podyard.owner     the user, on networks
 //
-// The truth about a container is the engine's. The directory holds what an engine cannot
+// The engine has the truth about a container. The directory holds what an engine cannot
 // say: which run of the container is the last, whether its end was asked for, and the
 // public ports of the pod. A record that is lost is made again from the labels.
 //
 // # What a container gets
 //
-// Its environment is that of the image, then Spec.Env, then what is listed here.
+// Its environment is that of the image, then Spec.Env, then these variables.
 //
 //	PODYARD_POD_ID              the pod
 //	RUNPOD_PUBLIC_IP            the address that ports are published on, if there are any
 //	RUNPOD_TCP_PORT_<private>   the public number of a tcp or http port
 //	RUNPOD_UDP_PORT_<private>   the same for a udp port
 //
-// Args take the place of the image's CMD; its ENTRYPOINT stays. Ports are published on
-// free ports of Options.Host, which the pod keeps while it exists, unless another program
-// has taken one meanwhile. Memory is a limit without swap; a vCPU is a weight and a limit,
-// which never exceeds what the host has. Local mounts are named volumes that Remove
-// destroys; network volumes are named volumes that stay until [Runtime.RemoveVolume].
-// Their sizes are not enforced. The size of the container's disk is enforced where the
-// storage driver can: [pods.Capabilities] and the log at Open say whether it does. With
-// containerd's image store, the default of a new Docker 29, Docker takes a size and forgets it.
+// Args replace the CMD of the image; its ENTRYPOINT stays. Ports are published on free
+// ports of Options.Host. The pod keeps them as long as it exists, unless another
+// program has taken one meanwhile. Memory is a limit without swap. A vCPU is a weight
+// and a limit, which never exceeds what the host has. Local mounts are named volumes
+// that Remove destroys. Network volumes are named volumes that stay until
+// [Runtime.RemoveVolume]. Their sizes are not enforced. The size of the container's
+// disk is enforced where the storage driver can do that: [pods.Capabilities] and the
+// log at Open say whether it does. With containerd's image store, the default of a new
+// Docker 29, Docker accepts a size and ignores it.
 //
-// Container processes have the engine's default capabilities less Options.Drop. A container
-// keeps running when the server ends, and when it dies; the engine never starts one again
-// by itself.
+// Container processes have the engine's default capabilities without those of
+// Options.CapDrop. A container keeps running when the server ends, and when it crashes.
+// The engine never restarts one by itself.
 //
 // # Private networks
 //
-// A pod with Spec.Network is in the network of its owner and in no other. That network is
-// made with the first such pod and removed with the last; the engine's DNS knows the pod
-// there by Spec.Network. It leads out as the engine's default network does. Pods without
-// Spec.Network are in the default network of Docker, where they see each other. On Podman
-// they are in one of ours: its default network is not kept apart from others.
+// A pod with Spec.NetworkAlias is in the network of its owner and in no other. That
+// network is made with the first such pod and removed with the last. The engine's DNS
+// resolves Spec.NetworkAlias there. The network leads out as the engine's default
+// network does. Pods without Spec.NetworkAlias are in the default network of Docker,
+// where they see each other. On Podman they are in a network of this package, because
+// its default network is not isolated from others.
 //
-// Docker keeps networks apart by rules of iptables or nftables. One that is set to make none
-// (iptables false) keeps nothing apart, and does not say so. It has addresses for about
-// thirty networks unless it is set to have more. Podman takes netavark, and aardvark-dns for the
-// names; with another network backend there are no private networks. Netavark with iptables
-// (its only way before version 1.10) forgets to keep networks apart when the last container
-// of one of them ends, until the next one starts. A Runtime that sees the end of one of its
-// containers makes up for that within a second or so; of ends that are none of its own it
-// does not know. Netavark with nftables has no such gap.
+// Docker isolates networks by rules of iptables or nftables. A Docker that is set to
+// make none (iptables false) isolates nothing, and does not say so. It has addresses
+// for about thirty networks unless it is configured for more. Podman needs netavark,
+// and aardvark-dns for the names; with another network backend there are no private
+// networks. Netavark with iptables (its only way before version 1.10) loses the
+// isolation when the last container of a network ends, until the next one starts. A
+// Runtime that sees the end of one of its containers repairs that within about a
+// second. It does not see the ends of other containers. Netavark with nftables has no
+// such gap.
 //
 // # Health
 //
-// A container whose image has a HEALTHCHECK is Up once that succeeds; the engine runs it,
-// or this package where the engine does not (Podman leaves it to systemd). One without is
-// Up when it runs. A container that was Up stays so until it ends.
+// A container whose image has a HEALTHCHECK is healthy when that succeeds. The engine
+// runs the check, or this package where the engine does not (Podman leaves it to
+// systemd). A container without one is healthy when it runs. A container that was
+// healthy stays so until it ends.
 //
 // # The end
 //
-// A stop sends the image's stop signal to the first process, and SIGKILL after the grace.
-// Exit code 137 that nobody asked for is OOM when the engine says so. Podman 4 does not:
-// there it counts as OOM when the pod has a memory limit.
+// A stop sends the image's stop signal to the first process, and SIGKILL after the
+// grace. Exit code 137 that nobody asked for is out of memory when the engine says so.
+// Podman 4 does not say it: there it counts as out of memory when the pod has a memory
+// limit.
 //
 // # GPUs
 //
 // A device of pods.Spec is its UUID, and nvidia.com/gpu=UUID for the Container Device
-// Interface (CDI): a specification made by nvidia-ctk has to name devices by UUID, as its
-// newer versions do by default. GPUs that the host only counts are not handed over: an
-// engine that is told a number has the same ones for everybody. Which way a container gets
-// its GPUs follows from what the engine says of itself at Open.
+// Interface (CDI): a specification made by nvidia-ctk has to name devices by UUID, as
+// its newer versions do by default. GPUs that the host only counts are not handed over,
+// because an engine that is told a number gives the same GPUs to everybody. Which way a
+// container gets its GPUs follows from what the engine says of itself at Open.
 //
 //	Podman                               CDI, resolved by Podman: the container is made by
-//	                                     Podman's own API, because its Docker API has no
-//	                                     words for it and, as version 4, ignores requests
+//	                                     Podman's own API, because its Docker API cannot
+//	                                     express it and, in version 4, ignores requests
 //	Docker that knows CDI                CDI, resolved by Docker, unless NVIDIA's toolkit
 //	                                     is there and CDI has found no GPUs. Docker 25
-//	                                     knows it when it is told to, 28.5 by itself
+//	                                     knows it when it is configured, 28.5 by default
 //	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"
 //	Docker with neither, on this machine CDI, resolved here from Options.CDIDirs
 //
-// What is resolved here comes to device nodes, bind mounts, environment and groups. The
-// Docker API has no words for hooks, Intel RDT, network interfaces, and nodes with an owner
-// or a mode of their own: a specification that needs them is refused, and those that
-// nvidia-ctk makes do need hooks. So this way is for devices that are described without;
-// a machine that has nvidia-ctk has the toolkit, too.
+// What is resolved here becomes device nodes, bind mounts, environment and groups. The
+// Docker API cannot express hooks, Intel RDT, network interfaces, and nodes with an
+// owner or a mode of their own. A specification that needs them is refused, and those
+// that nvidia-ctk makes do need hooks. So this way is for devices that are described
+// without hooks; a machine that has nvidia-ctk has the toolkit, too.
 //
-// A pod whose GPUs did not arrive is Failed, with the reason, and does not run. What is
-// looked at is what the engine shows of the container: device requests and nodes before it
-// is started, and with Podman, which shows them then, the nodes once it is. Docker does not
-// start a container with a device that CDI does not know or whose nodes are not there; one
-// that CDI describes without nodes is refused here. Capabilities
-// say that there are GPUs when one of these ways led to any at Open. Where the engine has
-// NVIDIA's toolkit, pods that do not get their GPUs by it are kept from asking it for some in
-// their environment: as Docker's default runtime it would give them all that there are.
+// A pod whose GPUs did not arrive fails with the reason and does not run. The package
+// looks at what the engine shows of the container: device requests and nodes before the
+// start, and with Podman the nodes after it. Docker does not start a container with a
+// device that CDI does not know or whose nodes are missing; a device that CDI describes
+// without nodes is refused here. Capabilities report GPUs when one of these ways worked
+// at Open. Where the engine has NVIDIA's toolkit, pods that do not get their GPUs by it
+// cannot ask it for GPUs in their environment: as Docker's default runtime it would
+// give them all there are.
 //
 // # An engine that goes away
 //
-// While the engine does not answer List and Watch return errors, and what was accepted
-// waits. When it answers again every container is looked at. A call of the engine that
-// broke off is repeated, and does no harm: names of containers and volumes follow from the
-// pod.
+// While the engine does not answer, List and Watch return errors, and what was accepted
+// waits. When it answers again, every container is looked at. A call that broke off is
+// repeated, which does no harm: names of containers and volumes follow from the pod.
 //
-// # What it was run on
+// # Tested engines
 //
-// The tests of this package ran on these engines, on Linux 6 with control groups of the
-// first version:
+// The tests of this package ran on these engines, on Linux 6 with control groups
+// version 1:
 //
 //	Docker 20.10.24             API 1.41   overlay2; CDI resolved here
 //	Docker 25.0.6               API 1.44   overlay2; CDI resolved here, and by Docker
@@ -121,6 +125,6 @@
 //	moby/v2 v2.0.0-beta.24                 CDI resolved by Docker
 //	Podman 4.3.1, netavark 1.4             iptables; CDI resolved by Podman
 //
-// The first had containerd 1.6.20, the other Dockers 2.2.9; runc was 1.1.5 with the first
-// and with Podman, else 1.3.6. Docker 29.8 starts nothing with runc 1.1.5.
+// The first had containerd 1.6.20, the other Dockers 2.2.9; runc was 1.1.5 with the
+// first and with Podman, else 1.3.6. Docker 29.8 starts nothing with runc 1.1.5.
 package docker

@@ -20,16 +20,16 @@ import (
 
 // An engine is what was found out about the other side.
 type engine struct {
-	podman    bool
-	cores     int
-	memory    int64
-	gpus      gpuFacts
-	gives     bool // there are GPUs that it can be made to hand over
-	networks  bool // keeps networks of users apart, and finds containers by name in them
-	rootless  bool // a Podman whose networks this machine does not see
-	diskLimit bool
-	driver    string // of storage
-	snapshots bool   // driver is one of containerd, where Docker takes no notice of a size
+	podman          bool
+	cores           int
+	memory          int64
+	gpus            gpuSupport
+	hasGPUs         bool // there are GPUs that it can be made to hand over
+	networks        bool // keeps networks of users apart, and finds containers by name in them
+	rootless        bool // a Podman whose networks this machine does not see
+	diskLimit       bool
+	driver          string // of storage
+	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
 }
 
 // connect makes a client; it calls nobody yet.
@@ -41,8 +41,8 @@ func connect(addr string) (*client.Client, error) {
 	return client.New(opts...)
 }
 
-// Answers says whether an engine answers at the address, which is that of Options.Engine.
-func Answers(ctx context.Context, addr string) error {
+// Ping says whether an engine answers at the address, which is that of Options.Engine.
+func Ping(ctx context.Context, addr string) error {
 	c, err := connect(addr)
 	if err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -51,24 +51,25 @@ func Answers(ctx context.Context, addr string) error {
 	return errors.Join(err, c.Close())
 }
 
-func (r *Runtime) probe(ctx context.Context) error {
+func (r *Runtime) inspectEngine(ctx context.Context) error {
 	if _, err := r.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return err
 	}
-	err := r.askPodman(ctx)
+	e, err := r.readPodmanInfo(ctx)
 	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) { // it is none, or one before version 4
-		err = r.askDocker(ctx)
+		e, err = r.readDockerInfo(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	r.engine.gives = r.engine.gpus.gives(r.opts.CDIDirs)
-	r.engine.diskLimit = r.engine.limitsDisks(r.opts.DiskLimit)
-	if !r.engine.diskLimit {
+	e.hasGPUs = e.gpus.available(r.opts.CDIDirs)
+	e.diskLimit = e.limitsDisks(r.opts.DiskLimit)
+	r.engine = e
+	if !e.diskLimit {
 		r.opts.Logger.Info("docker: the size of container disks is not enforced",
-			"storage driver", r.engine.driver, "of containerd", r.engine.snapshots)
+			"driver", e.driver, "containerd", e.containerdStore)
 	}
-	if !r.engine.networks {
+	if !e.networks {
 		r.opts.Logger.Info("docker: pods have no private networks")
 	}
 	return nil
@@ -76,12 +77,12 @@ func (r *Runtime) probe(ctx context.Context) error {
 
 // limitsDisks says whether the size of a container's disk is a limit: told is Options.DiskLimit.
 func (e engine) limitsDisks(told bool) bool {
-	return !e.snapshots && (told || e.driver == "btrfs" || e.driver == "zfs")
+	return !e.containerdStore && (told || e.driver == "btrfs" || e.driver == "zfs")
 }
 
-// askPodman has Podman tell of itself in its own terms. That is one call, where the Docker
+// readPodmanInfo has Podman tell of itself in its own terms. That is one call, where the Docker
 // API takes two and does not say enough: each keeps Podman busy for a good part of a second.
-func (r *Runtime) askPodman(ctx context.Context) error {
+func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 	var info struct {
 		Host struct {
 			CPUs     int    `json:"cpus"`
@@ -96,37 +97,37 @@ func (r *Runtime) askPodman(ctx context.Context) error {
 		} `json:"store"`
 	}
 	if err := r.libpod(ctx, http.MethodGet, "/info", nil, &info); err != nil {
-		return err
+		return engine{}, err
 	}
-	r.engine.podman, r.engine.rootless = true, info.Host.Security.Rootless
-	r.engine.cores, r.engine.memory, r.engine.driver = info.Host.CPUs, info.Host.Memory, info.Store.Driver
-	r.engine.networks = info.Host.Backend == "netavark" // others do not keep networks apart
-	r.engine.gpus = r.gpuFacts(system.Info{})
-	return nil
+	return engine{
+		podman: true, rootless: info.Host.Security.Rootless,
+		cores: info.Host.CPUs, memory: info.Host.Memory, driver: info.Store.Driver,
+		networks: info.Host.Backend == "netavark", // others do not keep networks apart
+		gpus:     r.gpuSupport(true, system.Info{}),
+	}, nil
 }
 
-func (r *Runtime) askDocker(ctx context.Context) error {
+func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 	version, err := r.api.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
-		return err
-	}
-	for _, c := range version.Components {
-		r.engine.podman = r.engine.podman || strings.HasPrefix(c.Name, "Podman")
+		return engine{}, err
 	}
 	answer, err := r.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return err
+		return engine{}, err
 	}
+	podman := slices.ContainsFunc(version.Components, func(c system.ComponentVersion) bool { return strings.HasPrefix(c.Name, "Podman") })
 	info := answer.Info
-	r.engine.cores, r.engine.memory, r.engine.driver = info.NCPU, info.MemTotal, info.Driver
-	r.engine.snapshots = slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"})
-	r.engine.networks = !r.engine.podman
-	r.engine.gpus = r.gpuFacts(info)
-	return nil
+	return engine{
+		podman: podman, networks: !podman,
+		cores: info.NCPU, memory: info.MemTotal, driver: info.Driver,
+		containerdStore: slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}),
+		gpus:            r.gpuSupport(podman, info),
+	}, nil
 }
 
-// lost says whether err is about reaching the engine, rather than what it answered.
-func lost(err error) bool {
+// isConnectionError says whether err is about reaching the engine, rather than what it answered.
+func isConnectionError(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
@@ -136,9 +137,9 @@ func lost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// insist repeats f while the engine is not there. An engine that goes away may give
+// retry repeats f while the engine is not there. An engine that goes away may give
 // another error before it does: whether it is there is asked after any.
-func (r *Runtime) insist(ctx context.Context, f func() error) error {
+func (r *Runtime) retry(ctx context.Context, f func() error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	return backoff.Retry(func() error {
@@ -146,20 +147,20 @@ func (r *Runtime) insist(ctx context.Context, f func() error) error {
 		if err == nil {
 			return nil
 		}
-		if lost(err) || (errdefs.IsInternal(err) || errdefs.IsUnavailable(err)) && r.silent(ctx) {
+		if isConnectionError(err) || (errdefs.IsInternal(err) || errdefs.IsUnavailable(err)) && r.unreachable(ctx) {
 			return err
 		}
 		return backoff.Permanent(err)
 	}, backoff.WithContext(wait, ctx))
 }
 
-func (r *Runtime) silent(ctx context.Context) bool {
+func (r *Runtime) unreachable(ctx context.Context) bool {
 	_, err := r.api.Ping(ctx, client.PingOptions{})
-	return lost(err)
+	return isConnectionError(err)
 }
 
-// words is what the engine said, for the pod's user.
-func words(err error) string {
+// errorText is what the engine said, for the pod's user.
+func errorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
 	return strings.TrimSpace(strings.TrimPrefix(text, "Error: "))
 }

@@ -20,38 +20,38 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 
-// each runs a test on every engine, beside others: they spend their time on waiting for
+// forEachEngine runs a test on every engine, beside others: they spend their time on waiting for
 // engines. A test that does something to an engine itself runs alone, before these.
-func each(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
+func forEachEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
 	t.Parallel()
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			f(t, need(t, kind))
+			f(t, requireEngine(t, kind))
 		})
 	}
 }
 
-// alone runs a test on every engine, and beside no other: what such a test changes, as the
+// withEngine runs a test on every engine, and beside no other: what such a test changes, as the
 // CDI specifications of the machine, is everybody's.
-func alone(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
+func withEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
 	for _, kind := range enginetest.Kinds {
-		t.Run(kind, func(t *testing.T) { f(t, need(t, kind)) })
+		t.Run(kind, func(t *testing.T) { f(t, requireEngine(t, kind)) })
 	}
 }
 
-// need is an engine that has the images.
-func need(t testing.TB, kind string) *enginetest.Engine {
+// requireEngine is an engine that has the images.
+func requireEngine(t testing.TB, kind string) *enginetest.Engine {
 	t.Helper()
-	d := enginetest.Need(t, kind)
+	d := enginetest.Require(t, kind)
 	all, err := images()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for ref, img := range all {
-		d.Have(t, ref, img)
+		d.LoadImage(t, ref, img)
 	}
 	return d
 }

@@ -15,32 +15,32 @@ import (
 // becomes several.
 const lineLimit = 256 << 10
 
-// A frame is a line with the engine's time.
-type frame struct {
+// A logLine is a line with the engine's time.
+type logLine struct {
 	at   time.Time
 	text string
 }
 
-// frames reads an engine's log: pieces with a header that names stream and size, each with
+// readLog reads an engine's log: pieces with a header that names stream and size, each with
 // a time and a space before its text. An engine cuts long lines: a piece that does not end
 // a line is continued by the next of its stream. The lines end where r does.
-func frames(r io.Reader) iter.Seq2[frame, error] {
-	return func(yield func(frame, error) bool) {
+func readLog(r io.Reader) iter.Seq2[logLine, error] {
+	return func(yield func(logLine, error) bool) {
 		in := bufio.NewReaderSize(r, 64<<10)
-		var open [3]piece
+		var open [3]partialLine
 		var buf []byte
 		for {
 			var header [8]byte
 			if _, err := io.ReadFull(in, header[:]); err != nil {
 				if !errors.Is(err, io.EOF) {
-					yield(frame{}, err)
+					yield(logLine{}, err)
 					return
 				}
 				break
 			}
 			size := binary.BigEndian.Uint32(header[4:])
 			if header[0] > 2 || size > 16<<20 {
-				yield(frame{}, fmt.Errorf("docker: log is not in frames: stream %d, size %d", header[0], size))
+				yield(logLine{}, fmt.Errorf("docker: log is not in frames: stream %d, size %d", header[0], size))
 				return
 			}
 			if cap(buf) < int(size) {
@@ -48,12 +48,12 @@ func frames(r io.Reader) iter.Seq2[frame, error] {
 			}
 			buf = buf[:size]
 			if _, err := io.ReadFull(in, buf); err != nil {
-				yield(frame{}, err)
+				yield(logLine{}, err)
 				return
 			}
 			p := &open[header[0]]
 			if err := p.add(buf); err != nil {
-				yield(frame{}, err)
+				yield(logLine{}, err)
 				return
 			}
 			if f, ok := p.take(); ok && !yield(f, nil) {
@@ -68,14 +68,14 @@ func frames(r io.Reader) iter.Seq2[frame, error] {
 	}
 }
 
-// A piece is the beginning of a line.
-type piece struct {
+// A partialLine is the beginning of a line.
+type partialLine struct {
 	begun bool
 	at    time.Time
 	text  []byte
 }
 
-func (p *piece) add(b []byte) error {
+func (p *partialLine) add(b []byte) error {
 	stamp, text, found := bytes.Cut(b, []byte{' '})
 	if !found {
 		stamp, text = bytes.TrimRight(b, "\n"), []byte{'\n'}
@@ -92,16 +92,16 @@ func (p *piece) add(b []byte) error {
 }
 
 // take is the line, when it is whole.
-func (p *piece) take() (frame, bool) {
+func (p *partialLine) take() (logLine, bool) {
 	if bytes.HasSuffix(p.text, []byte{'\n'}) || len(p.text) >= lineLimit {
 		return p.end(), true
 	}
-	return frame{}, false
+	return logLine{}, false
 }
 
-func (p *piece) end() frame {
+func (p *partialLine) end() logLine {
 	text := bytes.TrimSuffix(bytes.TrimSuffix(p.text, []byte{'\n'}), []byte{'\r'})
-	f := frame{at: p.at, text: string(text)}
+	f := logLine{at: p.at, text: string(text)}
 	p.begun, p.text = false, p.text[:0]
 	return f
 }

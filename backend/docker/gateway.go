@@ -10,9 +10,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// holder uses the network of pods outside of private ones while the Runtime is open. It is
+// gatewayUser uses the network of pods outside of private ones while the Runtime is open. It is
 // no plain name, so no pod has it.
-const holder = "/"
+const gatewayUser = "/"
 
 // Gateway is an address of this machine that containers reach, those in private networks,
 // too: for a server that they are to call. It is that of the network which pods without a
@@ -27,8 +27,8 @@ func (r *Runtime) Gateway(ctx context.Context) (netip.Addr, error) {
 		name = "podman"
 	}
 	if r.engine.podman && r.engine.networks {
-		name = r.outside()
-		if err := r.join(ctx, bridge{name: name}, holder); err != nil {
+		name = r.defaultNetwork()
+		if err := r.join(ctx, bridge{name: name}, gatewayUser); err != nil {
 			return netip.Addr{}, fmt.Errorf("docker: gateway: %w", err)
 		}
 	}
@@ -65,12 +65,12 @@ func addressOf(bridge string) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("docker: gateway: %s has no address", bridge)
 }
 
-// freeGateway ends what Gateway began. It asks once: an engine that is away must not keep
+// releaseGateway ends what Gateway began. It asks once: an engine that is away must not keep
 // Close.
-func (r *Runtime) freeGateway(ctx context.Context) {
-	if !r.nets.leave(r.outside(), holder) {
+func (r *Runtime) releaseGateway(ctx context.Context) {
+	if !r.networks.leave(r.defaultNetwork(), gatewayUser) {
 		return
 	}
 	// What stays is removed by the next Open.
-	_, _ = r.api.NetworkRemove(ctx, r.outside(), client.NetworkRemoveOptions{})
+	_, _ = r.api.NetworkRemove(ctx, r.defaultNetwork(), client.NetworkRemoveOptions{})
 }

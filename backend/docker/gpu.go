@@ -22,18 +22,18 @@ const labelGPUs = "io.podyard.gpus"
 // nvidiaHook is the program by which Docker takes requests for the driver "nvidia".
 const nvidiaHook = "nvidia-container-runtime-hook"
 
-// A way is how a container is given GPUs.
-type way int
+// A gpuMethod is how a container is given GPUs.
+type gpuMethod int
 
 const (
-	byRequest way = iota // the engine is asked for the driver "nvidia"
-	byCDI                // the engine is asked for CDI devices
-	byPodman             // so is Podman, through its own API
-	byEdits              // CDI is read here, and the engine asked for nodes, mounts and environment
+	byRequest gpuMethod = iota // the engine is asked for the driver "nvidia"
+	byCDI                      // the engine is asked for CDI devices
+	byPodman                   // so is Podman, through its own API
+	byEdits                    // CDI is read here, and the engine asked for nodes, mounts and environment
 )
 
-// gpuFacts are what an engine says of the ways that it has.
-type gpuFacts struct {
+// gpuSupport are what an engine says of the ways that it has.
+type gpuSupport struct {
 	podman bool
 	local  bool     // it is on this machine, as far as the address tells
 	cdi    []string // the directories of its CDI specifications; none: it knows no CDI
@@ -41,9 +41,9 @@ type gpuFacts struct {
 	nvidia bool     // it has the driver "nvidia"
 }
 
-// gpuFacts looks at what the engine says of itself.
-func (r *Runtime) gpuFacts(info system.Info) gpuFacts {
-	f := gpuFacts{podman: r.engine.podman, local: strings.HasPrefix(r.api.DaemonHost(), "unix://")}
+// gpuSupport looks at what the engine says of itself.
+func (r *Runtime) gpuSupport(podman bool, info system.Info) gpuSupport {
+	f := gpuSupport{podman: podman, local: strings.HasPrefix(r.api.DaemonHost(), "unix://")}
 	_, f.nvidia = info.Runtimes["nvidia"]
 	if _, err := exec.LookPath(nvidiaHook); err == nil && f.local {
 		f.nvidia = true
@@ -55,8 +55,8 @@ func (r *Runtime) gpuFacts(info system.Info) gpuFacts {
 	return f
 }
 
-// way is how GPUs are handed over.
-func (f gpuFacts) way() way {
+// method is how GPUs are handed over.
+func (f gpuSupport) method() gpuMethod {
 	switch {
 	case f.podman:
 		return byPodman
@@ -68,69 +68,69 @@ func (f gpuFacts) way() way {
 	return byEdits
 }
 
-// gives says whether there are GPUs that can be handed over. The directories are those of
+// available says whether there are GPUs that can be handed over. The directories are those of
 // Options.CDIDirs.
-func (f gpuFacts) gives(dirs []string) bool {
-	switch f.way() {
+func (f gpuSupport) available(dirs []string) bool {
+	switch f.method() {
 	case byRequest:
 		return f.nvidia
 	case byCDI:
-		return f.found || f.local && lists(f.cdi, func([]specs.ContainerEdits) bool { return true })
+		return f.found || f.local && hasUsableGPU(f.cdi, func([]specs.ContainerEdits) bool { return true })
 	case byPodman:
-		return f.local && lists(dirs, func([]specs.ContainerEdits) bool { return true })
+		return f.local && hasUsableGPU(dirs, func([]specs.ContainerEdits) bool { return true })
 	default:
-		return lists(dirs, func(all []specs.ContainerEdits) bool {
+		return hasUsableGPU(dirs, func(all []specs.ContainerEdits) bool {
 			_, err := translate(all)
 			return err == nil
 		})
 	}
 }
 
-// A grant is how one container is given its GPUs. The zero value is none.
-type grant struct {
+// A gpuGrant is how one container is given its GPUs. The zero value is none.
+type gpuGrant struct {
 	requests []container.DeviceRequest
 	names    []string // of CDI, for Podman's own API
 	edits    edits
-	shows    []string // see labelGPUs
+	expected []string // see labelGPUs
 }
 
-// unseen keeps NVIDIA's runtime from showing GPUs to a container whose image or owner asks for
+// hideGPUsEnv keeps NVIDIA's runtime from showing GPUs to a container whose image or owner asks for
 // them in the environment: where it is Docker's default it does, and they may be another's.
-const unseen = "NVIDIA_VISIBLE_DEVICES=void"
+const hideGPUsEnv = "NVIDIA_VISIBLE_DEVICES=void"
 
-// unseen is the environment of a container that is to have no GPUs of NVIDIA's runtime.
-func (f gpuFacts) unseen() []string {
+// hideEnv is the environment of a container that is to have no GPUs of NVIDIA's runtime.
+func (f gpuSupport) hideEnv() []string {
 	if !f.nvidia {
 		return nil
 	}
-	return []string{unseen}
+	return []string{hideGPUsEnv}
 }
 
-// grant is how the container of s is given its GPUs.
-func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
+// gpuGrant is how the container of s is given its GPUs.
+func (r *Runtime) gpuGrant(s pods.Spec) (g gpuGrant, err error) {
 	facts := r.engine.gpus
 	if s.GPUs == 0 && len(s.Devices) == 0 {
-		g.edits.env = facts.unseen()
+		g.edits.env = facts.hideEnv()
 		return g, nil
 	}
 	if len(s.Devices) == 0 || len(s.Devices) != s.GPUs {
 		// An engine that is told how many has the same ones for everybody.
 		return g, fmt.Errorf("it is to have %d GPUs, and the host named %d", s.GPUs, len(s.Devices))
 	}
-	names := qualified(s.Devices)
-	switch facts.way() {
+	names := qualifiedNames(s.Devices)
+	switch facts.method() {
 	case byCDI:
 		if facts.local {
-			if err := allVisible(facts.cdi, names); err != nil {
+			if err := checkAllDeviceNodes(facts.cdi, names); err != nil {
 				return g, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 			}
 		}
-		g.requests, g.shows = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
-		g.edits.env = facts.unseen()
+		g.requests, g.expected = []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}, names
+		g.edits.env = facts.hideEnv()
 		return g, nil
 	case byRequest:
 		g.requests = []container.DeviceRequest{{Driver: "nvidia", Capabilities: [][]string{{"gpu"}}, DeviceIDs: s.Devices}}
-		g.shows = s.Devices
+		g.expected = s.Devices
 		return g, nil
 	}
 	all, err := resolve(r.opts.CDIDirs, names)
@@ -138,20 +138,20 @@ func (r *Runtime) grant(s pods.Spec) (g grant, err error) {
 		g.edits, err = translate(all)
 	}
 	if err != nil {
-		return grant{}, fmt.Errorf("its GPUs cannot be handed over: %w", err)
+		return gpuGrant{}, fmt.Errorf("its GPUs cannot be handed over: %w", err)
 	}
-	if g.shows = nodes(all); facts.podman {
-		g.names, g.edits.env = names, facts.unseen()
+	if g.expected = nodes(all); facts.podman {
+		g.names, g.edits.env = names, facts.hideEnv()
 	}
 	return g, nil
 }
 
 // apply has a container made with its GPUs. What c points to stays as it is.
-func (g grant) apply(c client.ContainerCreateOptions) client.ContainerCreateOptions {
+func (g gpuGrant) apply(c client.ContainerCreateOptions) client.ContainerCreateOptions {
 	config, host := *c.Config, *c.HostConfig
-	if len(g.shows) > 0 {
+	if len(g.expected) > 0 {
 		config.Labels = maps.Clone(config.Labels)
-		config.Labels[labelGPUs] = strings.Join(g.shows, ",")
+		config.Labels[labelGPUs] = strings.Join(g.expected, ",")
 	}
 	config.Env = slices.Concat(config.Env, g.edits.env)
 	host.DeviceRequests, host.Devices = g.requests, g.edits.devices
@@ -161,23 +161,23 @@ func (g grant) apply(c client.ContainerCreateOptions) client.ContainerCreateOpti
 	return c
 }
 
-// granted is arrived for a container that was not started. Podman does not know before.
-func (e engine) granted(c *container.InspectResponse) error {
+// checkCreatedGPUs is arrived for a container that was not started. Podman does not know before.
+func (e engine) checkCreatedGPUs(c *container.InspectResponse) error {
 	if e.podman {
 		return nil
 	}
-	return arrived(c)
+	return checkGPUs(c)
 }
 
-// arrived says what is wrong when a container has not got the GPUs that it was to have.
-func arrived(c *container.InspectResponse) error {
+// checkGPUs says what is wrong when a container has not got the GPUs that it was to have.
+func checkGPUs(c *container.InspectResponse) error {
 	wanted := c.Config.Labels[labelGPUs]
 	if wanted == "" {
 		return nil
 	}
 	var missing []string
 	for want := range strings.SplitSeq(wanted, ",") {
-		if c.HostConfig == nil || !shows(c.HostConfig, want) {
+		if c.HostConfig == nil || !hasDevice(c.HostConfig, want) {
 			missing = append(missing, want)
 		}
 	}
@@ -187,8 +187,8 @@ func arrived(c *container.InspectResponse) error {
 	return nil
 }
 
-// shows says whether a container has one of the things in labelGPUs.
-func shows(host *container.HostConfig, want string) bool {
+// hasDevice says whether a container has one of the things in labelGPUs.
+func hasDevice(host *container.HostConfig, want string) bool {
 	return slices.ContainsFunc(host.Devices, func(d container.DeviceMapping) bool { return d.PathInContainer == want }) ||
 		slices.ContainsFunc(host.DeviceRequests, func(q container.DeviceRequest) bool {
 			return slices.Contains(q.DeviceIDs, want)

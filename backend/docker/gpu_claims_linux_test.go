@@ -44,8 +44,8 @@ func newService(t *testing.T, rt *Runtime, devices ...string) *service {
 	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run = %v, want the end of its context", err)
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v, want nil", err)
 		}
 	})
 	return &service{s, t, rt}
@@ -90,7 +90,7 @@ func (s *service) next() (p *pods.Pod) {
 	s.t.Helper()
 	s.until("is there room for a pod", func() bool {
 		var err error
-		if p, err = s.create(); err != nil && !errors.Is(err, pods.ErrNoRoom) {
+		if p, err = s.create(); err != nil && !errors.Is(err, pods.ErrNoCapacity) {
 			s.t.Fatalf("Create = %v, want nil or no room", err)
 		}
 		return err == nil
@@ -108,9 +108,9 @@ func (s *service) finds() (id, node string) {
 
 func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
 	const zero, full = "/dev/nvidia0-test is 1:5", "/dev/nvidia1-test is 1:7"
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
-		b := newBench(t, d, has)
+		b := newCDIFixture(t, d, has)
 		s := newService(t, b.open(d), gpuName("a"), gpuName("b"))
 		first, node := s.finds()
 		second, other := s.finds()
@@ -118,7 +118,7 @@ func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
 			t.Errorf("two pods find %q, want one GPU each", got)
 		}
 		_, err := s.create()
-		if doc := problem.Of(err); !errors.Is(err, pods.ErrNoRoom) || doc.Status != 400 || !strings.Contains(doc.Detail, testGPU) {
+		if doc := problem.Of(err); !errors.Is(err, pods.ErrNoCapacity) || doc.Status != 400 || !strings.Contains(doc.Detail, testGPU) {
 			t.Errorf("a third Create = %v (%d %q), want a 400 that names the type", err, doc.Status, doc.Detail)
 		}
 		if err := s.Terminate(t.Context(), "alice", first); err != nil {

@@ -22,20 +22,20 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A bench is what GPUs are in a test: CDI devices that are harmless nodes of this machine.
-type bench struct {
+// A cdiFixture is what GPUs are in a test: CDI devices that are harmless nodes of this machine.
+type cdiFixture struct {
 	t    *testing.T
 	file string
 	dirs []string
 	own  bool // the engine resolves CDI itself
 }
 
-// newBench has its specification where the engine looks for it, if it does: Podman 4 cannot
+// newCDIFixture has its specification where the engine looks for it, if it does: Podman 4 cannot
 // be told of another directory.
-func newBench(t *testing.T, d *enginetest.Engine, has specs.Spec) *bench {
+func newCDIFixture(t *testing.T, d *enginetest.Engine, has specs.Spec) *cdiFixture {
 	t.Helper()
-	b := &bench{t: t, dirs: []string{t.TempDir()}}
-	if where := looksIn(t, d); where != "" {
+	b := &cdiFixture{t: t, dirs: []string{t.TempDir()}}
+	if where := inspectInside(t, d); where != "" {
 		b.dirs, b.own = []string{where}, true
 		if err := os.Mkdir(where, 0o755); err == nil {
 			t.Cleanup(func() { _ = os.Remove(where) }) // unless others use it by now
@@ -47,9 +47,9 @@ func newBench(t *testing.T, d *enginetest.Engine, has specs.Spec) *bench {
 	return b
 }
 
-// looksIn is a directory where the engine looks for CDI specifications. A Docker before 25
+// inspectInside is a directory where the engine looks for CDI specifications. A Docker before 25
 // knows of none.
-func looksIn(t *testing.T, d *enginetest.Engine) string {
+func inspectInside(t *testing.T, d *enginetest.Engine) string {
 	t.Helper()
 	if d.Kind == "podman" {
 		return cdi.DefaultDynamicDir
@@ -64,7 +64,7 @@ func looksIn(t *testing.T, d *enginetest.Engine) string {
 	return info.CDISpecDirs[len(info.CDISpecDirs)-1]
 }
 
-func (b *bench) write(has specs.Spec) {
+func (b *cdiFixture) write(has specs.Spec) {
 	b.t.Helper()
 	has.Version, has.Kind = "0.5.0", gpuKind
 	data, err := json.Marshal(has)
@@ -76,7 +76,7 @@ func (b *bench) write(has specs.Spec) {
 	}
 }
 
-func (b *bench) open(d *enginetest.Engine) *Runtime {
+func (b *cdiFixture) open(d *enginetest.Engine) *Runtime {
 	b.t.Helper()
 	return open(b.t, d, b.t.TempDir(), func(o *Options) { o.CDIDirs = b.dirs })
 }
@@ -117,8 +117,8 @@ func zeroAndFull(t *testing.T) specs.Spec {
 }
 
 func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
-		b := newBench(t, d, zeroAndFull(t))
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		b := newCDIFixture(t, d, zeroAndFull(t))
 		rt := b.open(d)
 		if !rt.Capabilities().GPUs {
 			t.Error("Capabilities say that there are no GPUs")
@@ -167,20 +167,20 @@ func wantRequested(t *testing.T, rt *Runtime, s pods.Spec) {
 	if err != nil || c == nil {
 		t.Fatalf("inspect = %v, %v", c, err)
 	}
-	want := []container.DeviceRequest{{Driver: "cdi", DeviceIDs: qualified(s.Devices)}}
+	want := []container.DeviceRequest{{Driver: "cdi", DeviceIDs: qualifiedNames(s.Devices)}}
 	if diff := cmp.Diff(want, c.HostConfig.DeviceRequests); diff != "" || len(c.HostConfig.Devices) > 0 {
 		t.Errorf("container has the nodes %v and requests (-want +got):\n%s", c.HostConfig.Devices, diff)
 	}
 }
 
 func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
-		rt := newBench(t, d, zeroAndFull(t)).open(d)
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := newCDIFixture(t, d, zeroAndFull(t)).open(d)
 		s := withGPUs("quick", "a")
 		s.Args = []string{"exit", "3"}
 		ensure(t, rt, s)
-		got := await(t, rt, "quick", "end", func(s pods.State) bool { return s.Phase >= pods.Down })
-		if got.Phase != pods.Down || got.ExitCode != 3 {
+		got := await(t, rt, "quick", "end", func(s pods.ContainerState) bool { return s.Phase >= pods.PhaseExited })
+		if got.Phase != pods.PhaseExited || got.ExitCode != 3 {
 			t.Errorf("pod is %+v, want it Down with code 3", got)
 		}
 	})
@@ -190,8 +190,8 @@ func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
 func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 	t.Helper()
 	ensure(t, rt, s)
-	got := await(t, rt, s.PodID, "failure", func(s pods.State) bool { return s.Phase >= pods.Up })
-	if got.Phase != pods.Failed {
+	got := await(t, rt, s.PodID, "failure", func(s pods.ContainerState) bool { return s.Phase >= pods.PhaseHealthy })
+	if got.Phase != pods.PhaseFailed {
 		t.Errorf("pod is %+v, want it Failed", got)
 	}
 	t.Log(got.Reason)
@@ -206,12 +206,12 @@ func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 }
 
 func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		lost := gpu("lost", specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node("/dev/nvidia2-test", "/dev/no-such-node")}})
 		empty := gpu("empty", specs.ContainerEdits{Env: []string{"TELL_GPU=empty"}})
 		has.Devices = append(has.Devices, lost)
-		b := newBench(t, d, has)
+		b := newCDIFixture(t, d, has)
 		rt := b.open(d)
 		where := b.dirs[0]
 		if d.Kind == "dockerd" && b.own {
@@ -236,19 +236,19 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 
 // What is known here need not be known to Podman, which looks for itself.
 func TestPodmanHasTheLastWordOnGPUs(t *testing.T) {
-	d := need(t, "podman")
+	d := requireEngine(t, "podman")
 	dir := t.TempDir()
-	b := &bench{t: t, file: filepath.Join(dir, "test.json"), dirs: []string{dir}}
+	b := &cdiFixture{t: t, file: filepath.Join(dir, "test.json"), dirs: []string{dir}}
 	b.write(zeroAndFull(t))
 	wantFailed(t, b.open(d), withGPUs("ours", "a"), "unresolvable CDI devices", gpuName("a"))
 }
 
 func TestHooksAreRunOrThePodFails(t *testing.T) {
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)
 		trace := filepath.Join(t.TempDir(), "trace")
 		has.ContainerEdits.Hooks = []*specs.Hook{{HookName: cdi.CreateRuntimeHook, Path: "/usr/bin/touch", Args: []string{"touch", trace}}}
-		b := newBench(t, d, has)
+		b := newCDIFixture(t, d, has)
 		rt := b.open(d)
 		if b.own {
 			up(t, rt, withGPUs("hooked", "a"))
@@ -267,8 +267,8 @@ func TestHooksAreRunOrThePodFails(t *testing.T) {
 // Podman's Docker API takes device requests and forgets them: that is an engine whose word
 // cannot be relied on.
 func TestAPodWhoseGPUsTheEngineForgotIsEnded(t *testing.T) {
-	rt := open(t, need(t, "podman"), t.TempDir())
-	rt.engine.gpus = gpuFacts{nvidia: true, local: true}
+	rt := open(t, requireEngine(t, "podman"), t.TempDir())
+	rt.engine.gpus = gpuSupport{nvidia: true, local: true}
 	wantFailed(t, rt, withGPUs("forgotten", "a"), "did not arrive", gpuName("a"))
 	again := withGPUs("forgotten", "a")
 	again.Run = 2
@@ -276,7 +276,7 @@ func TestAPodWhoseGPUsTheEngineForgotIsEnded(t *testing.T) {
 }
 
 func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
-	alone(t, func(t *testing.T, d *enginetest.Engine) {
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		p := first.newPod("cut")
@@ -295,7 +295,7 @@ func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := folder(dir).write(record{State: pods.State{PodID: "cut", Gen: 1, Run: 1}, Starting: true}); err != nil {
+		if err := stateDir(dir).write(record{State: pods.ContainerState{PodID: "cut", Gen: 1, Run: 1}, Starting: true}); err != nil {
 			t.Fatal(err)
 		}
 		wantFailed(t, open(t, d, dir), s, "did not arrive: the engine made a container without /dev/nvidia0-test")
@@ -304,9 +304,9 @@ func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
 
 // A container that is given GPUs must not differ from others in anything else.
 func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
-	d := need(t, "podman")
+	d := requireEngine(t, "podman")
 	rt := open(t, d, t.TempDir(), func(o *Options) {
-		o.NoNewPrivileges, o.SharedMemory, o.Pids = true, 32<<20, 77
+		o.NoNewPrivileges, o.ShmSize, o.PidsLimit = true, 32<<20, 77
 	})
 	s := spec("same", program("run", "now"))
 	s.Env = map[string]string{"A": "1", "EMPTY": "", "WITH": "a=b"}
@@ -314,9 +314,9 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 	s.Ports = []pods.Port{{Private: 8000, Protocol: "http"}, {Private: 53, Protocol: "udp"}}
 	s.Mounts = []pods.Mount{{Path: "/local"}, {Path: "/net", VolumeID: "shared"}}
 	t.Cleanup(func() { _ = rt.RemoveVolume(context.WithoutCancel(t.Context()), "shared") })
-	s.Network = "same.name"
+	s.NetworkAlias = "same.name"
 	p := rt.newPod("same")
-	n, err := p.enter(t.Context(), s)
+	n, err := p.attachNetwork(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.attach(s, &config)
-		if err := p.bind(s, &config); err != nil {
+		if err := p.allocatePorts(s, &config); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -346,7 +346,7 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		made[i] = seenByRunc(t, d, p)
-		if err := p.destroy(t.Context()); err != nil {
+		if err := p.removeContainer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

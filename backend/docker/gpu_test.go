@@ -20,19 +20,19 @@ func TestTheWayOfGPUsIsTheEnginesOwnWhereItHasOne(t *testing.T) {
 	dirs := []string{"/etc/cdi"}
 	for _, tt := range []struct {
 		name  string
-		facts gpuFacts
-		want  way
+		facts gpuSupport
+		want  gpuMethod
 	}{
-		{"Podman", gpuFacts{podman: true, local: true}, byPodman},
-		{"Docker with CDI that has found GPUs", gpuFacts{local: true, cdi: dirs, found: true}, byCDI},
-		{"Docker with CDI that does not say what it has found", gpuFacts{local: true, cdi: dirs}, byCDI},
-		{"Docker with both, and GPUs found by CDI", gpuFacts{local: true, cdi: dirs, found: true, nvidia: true}, byCDI},
-		{"Docker with both, and no GPUs found by CDI", gpuFacts{local: true, cdi: dirs, nvidia: true}, byRequest},
-		{"Docker with NVIDIA's toolkit", gpuFacts{local: true, nvidia: true}, byRequest},
-		{"Docker with neither", gpuFacts{local: true}, byEdits},
-		{"Docker with neither, elsewhere", gpuFacts{}, byRequest},
+		{"Podman", gpuSupport{podman: true, local: true}, byPodman},
+		{"Docker with CDI that has found GPUs", gpuSupport{local: true, cdi: dirs, found: true}, byCDI},
+		{"Docker with CDI that does not say what it has found", gpuSupport{local: true, cdi: dirs}, byCDI},
+		{"Docker with both, and GPUs found by CDI", gpuSupport{local: true, cdi: dirs, found: true, nvidia: true}, byCDI},
+		{"Docker with both, and no GPUs found by CDI", gpuSupport{local: true, cdi: dirs, nvidia: true}, byRequest},
+		{"Docker with NVIDIA's toolkit", gpuSupport{local: true, nvidia: true}, byRequest},
+		{"Docker with neither", gpuSupport{local: true}, byEdits},
+		{"Docker with neither, elsewhere", gpuSupport{}, byRequest},
 	} {
-		if got := tt.facts.way(); got != tt.want {
+		if got := tt.facts.method(); got != tt.want {
 			t.Errorf("%s: way is %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -58,25 +58,25 @@ func TestGPUsAreGivenWhereThereAreAny(t *testing.T) {
 	hooked := specification(t, gpuKind, &specs.Hook{HookName: "createContainer", Path: "/bin/hook"})
 	for _, tt := range []struct {
 		name  string
-		facts gpuFacts
+		facts gpuSupport
 		dir   string
 		want  bool
 	}{
-		{"Podman and a specification", gpuFacts{podman: true, local: true}, gpus, true},
-		{"Podman and one with hooks", gpuFacts{podman: true, local: true}, hooked, true},
-		{"Podman and none", gpuFacts{podman: true, local: true}, none, false},
-		{"Podman and one of other devices", gpuFacts{podman: true, local: true}, others, false},
-		{"Podman elsewhere", gpuFacts{podman: true}, gpus, false},
-		{"CDI that has found GPUs", gpuFacts{cdi: []string{none}, found: true}, none, true},
-		{"CDI that does not say so, and there are some", gpuFacts{local: true, cdi: []string{hooked}}, none, true},
-		{"CDI that does not say so, and there are none", gpuFacts{local: true, cdi: []string{none}}, gpus, false},
-		{"NVIDIA's toolkit", gpuFacts{nvidia: true}, none, true},
-		{"neither, and a specification", gpuFacts{local: true}, gpus, true},
-		{"neither, and one with hooks", gpuFacts{local: true}, hooked, false},
-		{"neither, and none", gpuFacts{local: true}, none, false},
-		{"neither, elsewhere", gpuFacts{}, gpus, false},
+		{"Podman and a specification", gpuSupport{podman: true, local: true}, gpus, true},
+		{"Podman and one with hooks", gpuSupport{podman: true, local: true}, hooked, true},
+		{"Podman and none", gpuSupport{podman: true, local: true}, none, false},
+		{"Podman and one of other devices", gpuSupport{podman: true, local: true}, others, false},
+		{"Podman elsewhere", gpuSupport{podman: true}, gpus, false},
+		{"CDI that has found GPUs", gpuSupport{cdi: []string{none}, found: true}, none, true},
+		{"CDI that does not say so, and there are some", gpuSupport{local: true, cdi: []string{hooked}}, none, true},
+		{"CDI that does not say so, and there are none", gpuSupport{local: true, cdi: []string{none}}, gpus, false},
+		{"NVIDIA's toolkit", gpuSupport{nvidia: true}, none, true},
+		{"neither, and a specification", gpuSupport{local: true}, gpus, true},
+		{"neither, and one with hooks", gpuSupport{local: true}, hooked, false},
+		{"neither, and none", gpuSupport{local: true}, none, false},
+		{"neither, elsewhere", gpuSupport{}, gpus, false},
 	} {
-		if got := tt.facts.gives([]string{tt.dir}); got != tt.want {
+		if got := tt.facts.available([]string{tt.dir}); got != tt.want {
 			t.Errorf("%s: gives = %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -86,21 +86,21 @@ func TestGPUsAreAskedForByTheirNames(t *testing.T) {
 	spec := pods.Spec{GPUs: 2, Devices: []string{"GPU-a", "GPU-b"}}
 	for _, tt := range []struct {
 		name  string
-		facts gpuFacts
+		facts gpuSupport
 		want  container.DeviceRequest
 		label string
 	}{
 		{
-			"by CDI", gpuFacts{cdi: []string{"/etc/cdi"}},
+			"by CDI", gpuSupport{cdi: []string{"/etc/cdi"}},
 			container.DeviceRequest{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"}}, "nvidia.com/gpu=GPU-a,nvidia.com/gpu=GPU-b",
 		},
 		{
-			"by request", gpuFacts{nvidia: true},
+			"by request", gpuSupport{nvidia: true},
 			container.DeviceRequest{Driver: "nvidia", DeviceIDs: []string{"GPU-a", "GPU-b"}, Capabilities: [][]string{{"gpu"}}}, "GPU-a,GPU-b",
 		},
 	} {
 		r := &Runtime{engine: engine{gpus: tt.facts}}
-		g, err := r.grant(spec)
+		g, err := r.gpuGrant(spec)
 		if err != nil {
 			t.Errorf("%s: grant = %v, want nil", tt.name, err)
 		}
@@ -111,21 +111,21 @@ func TestGPUsAreAskedForByTheirNames(t *testing.T) {
 		if got := made.Config.Labels[labelGPUs]; got != tt.label {
 			t.Errorf("%s: label %q, want %q", tt.name, got, tt.label)
 		}
-		if err := arrived(made); err != nil {
+		if err := checkGPUs(made); err != nil {
 			t.Errorf("%s: arrived = %v, want nil", tt.name, err)
 		}
 		made.HostConfig.DeviceRequests = nil
-		if err := arrived(made); err == nil || !strings.Contains(err.Error(), "did not arrive") {
+		if err := checkGPUs(made); err == nil || !strings.Contains(err.Error(), "did not arrive") {
 			t.Errorf("%s: arrived = %v of a container without, want an error", tt.name, err)
 		}
 	}
 }
 
 func TestGPUsWithoutNamesAreNotHandedOver(t *testing.T) {
-	for _, facts := range []gpuFacts{{podman: true, local: true}, {nvidia: true}, {cdi: []string{"/etc/cdi"}}, {local: true}} {
+	for _, facts := range []gpuSupport{{podman: true, local: true}, {nvidia: true}, {cdi: []string{"/etc/cdi"}}, {local: true}} {
 		for _, s := range []pods.Spec{{GPUs: 2}, {GPUs: 2, Devices: []string{"GPU-a"}}} {
 			r := &Runtime{engine: engine{gpus: facts}}
-			if g, err := r.grant(s); err == nil || !strings.Contains(err.Error(), "2 GPUs") {
+			if g, err := r.gpuGrant(s); err == nil || !strings.Contains(err.Error(), "2 GPUs") {
 				t.Errorf("%+v: grant to %+v = %+v, %v, want it refused", facts, s, g, err)
 			}
 		}
@@ -133,9 +133,9 @@ func TestGPUsWithoutNamesAreNotHandedOver(t *testing.T) {
 }
 
 func TestAPodWithoutGPUsCannotAskNVIDIAsRuntimeForSome(t *testing.T) {
-	for want, facts := range map[string]gpuFacts{unseen: {nvidia: true}, "": {local: true}} {
+	for want, facts := range map[string]gpuSupport{hideGPUsEnv: {nvidia: true}, "": {local: true}} {
 		r := &Runtime{engine: engine{gpus: facts}}
-		g, err := r.grant(pods.Spec{})
+		g, err := r.gpuGrant(pods.Spec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestAPodWithoutGPUsCannotAskNVIDIAsRuntimeForSome(t *testing.T) {
 		if got := strings.Join(c.Config.Env, " "); got != want {
 			t.Errorf("%+v: environment %q, want %q", facts, got, want)
 		}
-		if err := arrived(c); err != nil || len(c.HostConfig.DeviceRequests) > 0 {
+		if err := checkGPUs(c); err != nil || len(c.HostConfig.DeviceRequests) > 0 {
 			t.Errorf("%+v: the container has requests %v, and arrived = %v, want neither", facts, c.HostConfig.DeviceRequests, err)
 		}
 	}
@@ -151,20 +151,20 @@ func TestAPodWithoutGPUsCannotAskNVIDIAsRuntimeForSome(t *testing.T) {
 
 func TestAPodWithGPUsByCDICannotAskNVIDIAsRuntimeForMore(t *testing.T) {
 	dirs := []string{specification(t, gpuKind)}
-	for _, facts := range []gpuFacts{{local: true, cdi: dirs, found: true, nvidia: true}, {local: true, podman: true, nvidia: true}} {
+	for _, facts := range []gpuSupport{{local: true, cdi: dirs, found: true, nvidia: true}, {local: true, podman: true, nvidia: true}} {
 		r := &Runtime{engine: engine{gpus: facts}, opts: Options{CDIDirs: dirs}}
-		g, err := r.grant(pods.Spec{GPUs: 1, Devices: []string{"GPU-a"}})
+		g, err := r.gpuGrant(pods.Spec{GPUs: 1, Devices: []string{"GPU-a"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(made(g).Config.Env, " "); got != unseen {
-			t.Errorf("%+v: environment %q, want %q", facts, got, unseen)
+		if got := strings.Join(made(g).Config.Env, " "); got != hideGPUsEnv {
+			t.Errorf("%+v: environment %q, want %q", facts, got, hideGPUsEnv)
 		}
 	}
 }
 
 // made is a container as an engine shows one that it made with g.
-func made(g grant) *container.InspectResponse {
+func made(g gpuGrant) *container.InspectResponse {
 	c := g.apply(client.ContainerCreateOptions{
 		Config: &container.Config{Labels: map[string]string{}}, HostConfig: &container.HostConfig{},
 	})

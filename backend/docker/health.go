@@ -11,14 +11,14 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// ownCheck is the health check that we have to run, because the engine does not.
-func (r *Runtime) ownCheck(ctx context.Context, image string) (check *container.HealthConfig, err error) {
+// podmanHealthCheck is the health check that we have to run, because the engine does not.
+func (r *Runtime) podmanHealthCheck(ctx context.Context, image string) (check *container.HealthConfig, err error) {
 	if !r.engine.podman {
 		return nil, nil
 	}
-	err = r.insist(ctx, func() error {
+	err = r.retry(ctx, func() error {
 		answer, err := r.api.ImageInspect(ctx, image)
-		if err == nil && answer.Config != nil && command(answer.Config.Healthcheck) != nil {
+		if err == nil && answer.Config != nil && healthCommand(answer.Config.Healthcheck) != nil {
 			check = answer.Config.Healthcheck
 		}
 		return err
@@ -29,7 +29,7 @@ func (r *Runtime) ownCheck(ctx context.Context, image string) (check *container.
 // healthy says whether a container that runs is so.
 func (p *pod) healthy(c *container.InspectResponse) bool {
 	if p.rec.Check != nil {
-		if at := moment(c.State.StartedAt); !at.Equal(p.checked) {
+		if at := parseTime(c.State.StartedAt); !at.Equal(p.checked) {
 			p.checked = at
 			check := p.rec.Check
 			p.r.spawn(func(ctx context.Context) { p.check(ctx, check, at) })
@@ -40,8 +40,8 @@ func (p *pod) healthy(c *container.InspectResponse) bool {
 	return h == nil || h.Status == "" || h.Status == container.NoHealthcheck || h.Status == container.Healthy
 }
 
-// command is what a health check runs; nil: nothing.
-func command(h *container.HealthConfig) []string {
+// healthCommand is what a health check runs; nil: nothing.
+func healthCommand(h *container.HealthConfig) []string {
 	if h == nil || len(h.Test) < 2 {
 		return nil
 	}
@@ -72,14 +72,14 @@ func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time
 			t.Stop()
 			return
 		}
-		if s, ok := p.seen(); !ok || !s.Started.Equal(started) || s.Phase >= pods.Down {
+		if s, ok := p.currentState(); !ok || !s.Started.Equal(started) || s.Phase >= pods.PhaseExited {
 			return
 		}
-		if p.succeeds(ctx, command(h), limit) {
+		if p.execSucceeds(ctx, healthCommand(h), limit) {
 			p.do(func(ctx context.Context) {
 				if p.rec.State.Started.Equal(started) && !p.rec.Starting {
 					p.rec.Healthy = true
-					p.look(ctx)
+					p.refresh(ctx)
 				}
 			})
 			return
@@ -87,8 +87,8 @@ func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time
 	}
 }
 
-// succeeds runs a command in the container.
-func (p *pod) succeeds(ctx context.Context, argv []string, limit time.Duration) bool {
+// execSucceeds runs a command in the container.
+func (p *pod) execSucceeds(ctx context.Context, argv []string, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	made, err := p.r.api.ExecCreate(ctx, p.name(), client.ExecCreateOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})

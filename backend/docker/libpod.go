@@ -79,8 +79,8 @@ type libpodLimits struct {
 	} `json:"pids"`
 }
 
-// inLibpod says c in the terms of Podman, with devices by their names in CDI.
-func inLibpod(c client.ContainerCreateOptions, devices []string) (libpodContainer, error) {
+// toLibpod says c in the terms of Podman, with devices by their names in CDI.
+func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContainer, error) {
 	host := c.HostConfig
 	l := libpodContainer{
 		Name: c.Name, Image: c.Config.Image, Command: c.Config.Cmd, Labels: c.Config.Labels,
@@ -141,7 +141,7 @@ func inLibpod(c client.ContainerCreateOptions, devices []string) (libpodContaine
 
 // createByLibpod creates a container by Podman's own API.
 func (r *Runtime) createByLibpod(ctx context.Context, c client.ContainerCreateOptions, devices []string) error {
-	l, err := inLibpod(c, devices)
+	l, err := toLibpod(c, devices)
 	if err != nil {
 		return err
 	}

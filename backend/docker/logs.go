@@ -17,23 +17,23 @@ import (
 // joined: read from before, they come out the same.
 const overlap = time.Second
 
-// slack is how many lines more than asked for are read, for the same reason.
-const slack = 1000
+// extraLines is how many lines more than asked for are read, for the same reason.
+const extraLines = 1000
 
-// Logs implements pods.Logs: what the engine keeps of the present generation. Following
+// Logs implements pods.LogReader: what the engine keeps of the present generation. Following
 // goes on over a restart, and with the next generation. It ends with Close, too.
-func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.Line, error] {
-	return func(yield func(pods.Line, error) bool) {
+func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.LogLine, error] {
+	return func(yield func(pods.LogLine, error) bool) {
 		p := r.pods.Find(podID)
 		if p == nil {
 			return
 		}
-		last := pods.Line{At: q.After, Seq: q.AfterSeq}
+		last := pods.LogLine{At: q.After, Seq: q.AfterSeq}
 		if !p.backlog(ctx, q.Tail, &last, yield) || !q.Follow {
 			return
 		}
 		for ctx.Err() == nil {
-			changed, open := p.waiter()
+			changed, open := p.changes()
 			if !open || !p.stream(ctx, true, 0, &last, yield) {
 				return
 			}
@@ -46,13 +46,13 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 }
 
 // backlog yields what is there: all after last, or the end of it. It moves last.
-func (p *pod) backlog(ctx context.Context, tail int, last *pods.Line, yield func(pods.Line, error) bool) bool {
+func (p *pod) backlog(ctx context.Context, tail int, last *pods.LogLine, yield func(pods.LogLine, error) bool) bool {
 	if tail < 0 {
 		return p.stream(ctx, false, 0, last, yield)
 	}
 	ring := newRing(tail)
 	var failed error
-	p.stream(ctx, false, tail, last, func(l pods.Line, err error) bool {
+	p.stream(ctx, false, tail, last, func(l pods.LogLine, err error) bool {
 		if err != nil {
 			failed = err
 			return false
@@ -65,17 +65,17 @@ func (p *pod) backlog(ctx context.Context, tail int, last *pods.Line, yield func
 			return false
 		}
 	}
-	return failed == nil || yield(pods.Line{}, failed)
+	return failed == nil || yield(pods.LogLine{}, failed)
 }
 
 // stream reads the engine's log once; false when nobody wants more. With tail it may leave
 // out lines before the last ones.
-func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.Line, yield func(pods.Line, error) bool) bool {
+func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.LogLine, yield func(pods.LogLine, error) bool) bool {
 	opts := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow}
 	if !last.At.IsZero() {
 		opts.Since = since(last.At.Add(-overlap))
 	} else if tail > 0 && !p.r.engine.podman { // which tells whole seconds: no slack is enough
-		opts.Tail = strconv.Itoa(tail + slack)
+		opts.Tail = strconv.Itoa(tail + extraLines)
 	}
 	c, err := p.r.api.ContainerInspect(ctx, p.name(), client.ContainerInspectOptions{})
 	var body client.ContainerLogsResult
@@ -83,18 +83,18 @@ func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.Line
 		body, err = p.r.api.ContainerLogs(ctx, c.Container.ID, opts)
 	}
 	switch {
-	case errdefs.IsNotFound(err), errdefs.IsConflict(err), ctx.Err() != nil, lost(err) && follow:
+	case errdefs.IsNotFound(err), errdefs.IsConflict(err), ctx.Err() != nil, isConnectionError(err) && follow:
 		return ctx.Err() == nil // it may yet come, or is on its way out for the next one
 	case err != nil:
-		return yield(pods.Line{}, err)
+		return yield(pods.LogLine{}, err)
 	}
 	closeBody := func() { _ = body.Close() } // it is only read
 	defer closeBody()
-	defer p.whenGone(closeBody)()
-	count := countFrom(moment(c.Container.Created))
-	for f, err := range frames(body) {
+	defer p.onClosed(closeBody)()
+	count := newCounter(parseTime(c.Container.Created))
+	for f, err := range readLog(body) {
 		if err != nil {
-			return ctx.Err() == nil && (follow || yield(pods.Line{}, err))
+			return ctx.Err() == nil && (follow || yield(pods.LogLine{}, err))
 		}
 		line := count.number(f)
 		if !line.At.After(last.At) && (!line.At.Equal(last.At) || line.Seq <= last.Seq) {
@@ -111,12 +111,12 @@ func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.Line
 	return true
 }
 
-// whenGone calls f when the pod is removed or the Runtime closed.
-func (p *pod) whenGone(f func()) (stop func()) {
+// onClosed calls f when the pod is removed or the Runtime closed.
+func (p *pod) onClosed(f func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		for {
-			changed, open := p.waiter()
+			changed, open := p.changes()
 			if !open {
 				f()
 				return
@@ -139,34 +139,34 @@ func since(t time.Time) string {
 
 // A counter numbers lines by their time, so that a number says the same whenever it is
 // read: numbers grow, and times do not go back.
-type counter struct{ last pods.Line }
+type counter struct{ last pods.LogLine }
 
-// countFrom begins when the container was made. Podman 4 tells of times in whole seconds:
+// newCounter begins when the container was made. Podman 4 tells of times in whole seconds:
 // without that the lines of two generations in one second would have the same numbers.
-func countFrom(made time.Time) counter {
-	return counter{pods.Line{At: made, Seq: uint64(max(made.UnixNano(), 0))}}
+func newCounter(made time.Time) counter {
+	return counter{pods.LogLine{At: made, Seq: uint64(max(made.UnixNano(), 0))}}
 }
 
-func (c *counter) number(f frame) pods.Line {
-	l := pods.Line{At: f.at, Seq: uint64(max(f.at.UnixNano(), 1)), Text: f.text}
+func (c *counter) number(f logLine) pods.LogLine {
+	l := pods.LogLine{At: f.at, Seq: uint64(max(f.at.UnixNano(), 1)), Text: f.text}
 	if l.At.Before(c.last.At) {
 		l.At = c.last.At
 	}
 	l.Seq = max(l.Seq, c.last.Seq+1)
-	c.last = pods.Line{At: l.At, Seq: l.Seq}
+	c.last = pods.LogLine{At: l.At, Seq: l.Seq}
 	return l
 }
 
 // A ring keeps the last lines.
 type ring struct {
-	kept []pods.Line
+	kept []pods.LogLine
 	next int
 	size int
 }
 
 func newRing(size int) *ring { return &ring{size: size} }
 
-func (r *ring) add(l pods.Line) {
+func (r *ring) add(l pods.LogLine) {
 	switch {
 	case r.size == 0:
 	case len(r.kept) < r.size:
@@ -177,6 +177,6 @@ func (r *ring) add(l pods.Line) {
 	}
 }
 
-func (r *ring) lines() []pods.Line {
-	return append(append([]pods.Line(nil), r.kept[r.next:]...), r.kept[:r.next]...)
+func (r *ring) lines() []pods.LogLine {
+	return append(append([]pods.LogLine(nil), r.kept[r.next:]...), r.kept[:r.next]...)
 }

@@ -27,19 +27,19 @@ type bridge struct{ name, owner string }
 // pods that are in no private network have one of ours.
 func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
 	switch {
-	case s.Network != "" && !r.engine.networks:
+	case s.NetworkAlias != "" && !r.engine.networks:
 		return bridge{}, errNoNetworks
-	case s.Network != "":
+	case s.NetworkAlias != "":
 		sum := sha256.Sum256([]byte(s.Owner))
 		return bridge{"podyard-" + r.instance + "-user-" + hex.EncodeToString(sum[:8]), s.Owner}, nil
 	case r.engine.networks && r.engine.podman:
-		return bridge{name: r.outside()}, nil
+		return bridge{name: r.defaultNetwork()}, nil
 	}
 	return bridge{}, nil
 }
 
-// outside is the name of the network of pods that are in no private one.
-func (r *Runtime) outside() string { return "podyard-" + r.instance + "-outside" }
+// defaultNetwork is the name of the network of pods that are in no private one.
+func (r *Runtime) defaultNetwork() string { return "podyard-" + r.instance + "-outside" }
 
 // bridgeIn is the network of ours that a container is in, if it is in one.
 func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
@@ -62,14 +62,14 @@ func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {
 	c.NetworkingConfig = &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{n.name: endpoint(s)}}
 }
 
-// reattach has a container that is there already be in n. An engine knows networks by ids:
+// reattachNetwork has a container that is there already be in n. An engine knows networks by ids:
 // one that somebody removed, as Docker lets them when no container in it runs, is another
 // one when it is made again. Podman does not let them.
-func (p *pod) reattach(ctx context.Context, s pods.Spec, n bridge, c *container.InspectResponse) error {
+func (p *pod) reattachNetwork(ctx context.Context, s pods.Spec, n bridge, c *container.InspectResponse) error {
 	if n.name == "" || p.r.engine.podman {
 		return nil
 	}
-	return p.r.insist(ctx, func() error {
+	return p.r.retry(ctx, func() error {
 		found, err := p.r.api.NetworkInspect(ctx, n.name, client.NetworkInspectOptions{})
 		if err != nil {
 			return err
@@ -87,15 +87,15 @@ func (p *pod) reattach(ctx context.Context, s pods.Spec, n bridge, c *container.
 // endpoint is where the container of s is in its network.
 func endpoint(s pods.Spec) *network.EndpointSettings {
 	at := &network.EndpointSettings{}
-	if s.Network != "" {
-		at.Aliases = []string{s.Network}
+	if s.NetworkAlias != "" {
+		at.Aliases = []string{s.NetworkAlias}
 	}
 	return at
 }
 
 // address is that of a container in the private network that it is in, if it is in one.
 func (p *pod) address(c *container.InspectResponse) string {
-	if p.rec.Network == "" || p.rec.Network == p.r.outside() || c.NetworkSettings == nil {
+	if p.rec.Network == "" || p.rec.Network == p.r.defaultNetwork() || c.NetworkSettings == nil {
 		return ""
 	}
 	at := c.NetworkSettings.Networks[p.rec.Network]
@@ -105,9 +105,9 @@ func (p *pod) address(c *container.InspectResponse) string {
 	return at.IPAddress.String()
 }
 
-// enter has the pod use the network of s, which is there when enter returns, and no other
+// attachNetwork has the pod use the network of s, which is there when enter returns, and no other
 // one of ours.
-func (p *pod) enter(ctx context.Context, s pods.Spec) (bridge, error) {
+func (p *pod) attachNetwork(ctx context.Context, s pods.Spec) (bridge, error) {
 	n, err := p.r.bridgeOf(s)
 	if err != nil {
 		return n, err
@@ -127,21 +127,21 @@ func (p *pod) enter(ctx context.Context, s pods.Spec) (bridge, error) {
 
 // join makes n, unless it is there, and notes that a pod uses it.
 func (r *Runtime) join(ctx context.Context, n bridge, podID string) error {
-	if r.nets.join(n.name, podID, false) {
+	if r.networks.join(n.name, podID, false) {
 		return nil
 	}
-	done, err := r.nets.turn(ctx)
+	done, err := r.networks.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if r.nets.join(n.name, podID, false) {
+	if r.networks.join(n.name, podID, false) {
 		return nil
 	}
-	if err := r.insist(ctx, func() error { return r.makeBridge(ctx, n) }); err != nil {
+	if err := r.retry(ctx, func() error { return r.makeBridge(ctx, n) }); err != nil {
 		return err
 	}
-	r.nets.join(n.name, podID, true)
+	r.networks.join(n.name, podID, true)
 	return nil
 }
 
@@ -151,23 +151,23 @@ func (r *Runtime) leave(ctx context.Context, name, podID string) {
 	if name == "" {
 		return
 	}
-	done, err := r.nets.turn(ctx)
+	done, err := r.networks.acquire(ctx)
 	if err != nil {
 		return
 	}
 	defer done()
-	if r.nets.leave(name, podID) {
+	if r.networks.leave(name, podID) {
 		r.dropBridge(ctx, name)
 	}
 }
 
 func (r *Runtime) dropBridge(ctx context.Context, name string) {
-	err := r.insist(ctx, func() error {
+	err := r.retry(ctx, func() error {
 		_, err := r.api.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
 		return err
 	})
 	if err != nil && !errdefs.IsNotFound(err) && ctx.Err() == nil {
-		r.opts.Logger.Warn("docker: a network stays", "network", name, "error", err)
+		r.opts.Logger.Warn("docker: a network stays", "network", name, "err", err)
 	}
 }
 
@@ -194,12 +194,15 @@ func (r *Runtime) makeBridge(ctx context.Context, n bridge) error {
 // sweepBridges removes networks of ours that no pod uses: the server before this one ended
 // over that.
 func (r *Runtime) sweepBridges(ctx context.Context) error {
-	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{Filters: r.ours()})
+	if r.engine.podman && r.engine.networks {
+		r.removeRepairContainer(ctx) // Close or a crash may have cut a repair short
+	}
+	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{Filters: r.instanceFilters()})
 	if err != nil {
 		return err
 	}
 	for _, n := range list.Items {
-		if n.Labels[labelInstance] == r.instance && !r.nets.used(n.Name) {
+		if n.Labels[labelInstance] == r.instance && !r.networks.used(n.Name) {
 			r.dropBridge(ctx, n.Name)
 		}
 	}
@@ -208,78 +211,78 @@ func (r *Runtime) sweepBridges(ctx context.Context) error {
 
 var errNoNetworks = errors.New("this engine has no private networks: on Podman, they take netavark")
 
-// A netBook knows which pods use which network of ours. Who makes or removes one takes
+// A networkTable knows which pods use which network of ours. Who makes or removes one takes
 // turns: what one pod has looked up, the end of another must not take away.
-type netBook struct {
-	turns chan struct{} // holds a token while nobody has the turn
+type networkTable struct {
+	sem chan struct{} // holds a token while nobody has the turn
 
 	mu   sync.Mutex
-	nets map[string]*netUse
+	nets map[string]*networkUse
 }
 
-type netUse struct {
-	there bool // in the engine, as far as we know
-	pods  map[string]bool
+type networkUse struct {
+	exists bool // in the engine, as far as we know
+	pods   map[string]bool
 }
 
-func newNetBook() *netBook {
-	b := &netBook{turns: make(chan struct{}, 1), nets: map[string]*netUse{}}
-	b.turns <- struct{}{}
+func newNetworkTable() *networkTable {
+	b := &networkTable{sem: make(chan struct{}, 1), nets: map[string]*networkUse{}}
+	b.sem <- struct{}{}
 	return b
 }
 
-func (b *netBook) turn(ctx context.Context) (done func(), err error) {
+func (b *networkTable) acquire(ctx context.Context) (done func(), err error) {
 	select {
-	case <-b.turns:
-		return func() { b.turns <- struct{}{} }, nil
+	case <-b.sem:
+		return func() { b.sem <- struct{}{} }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// note is for a pod of which an earlier server said that it uses a network.
-func (b *netBook) note(name, podID string) {
+// restore is for a pod of which an earlier server said that it uses a network.
+func (b *networkTable) restore(name, podID string) {
 	if name == "" {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.use(name).pods[podID] = true
+	b.entry(name).pods[podID] = true
 }
 
-// use is the entry of a network, for who holds mu.
-func (b *netBook) use(name string) *netUse {
+// entry is the entry of a network, for who holds mu.
+func (b *networkTable) entry(name string) *networkUse {
 	u := b.nets[name]
 	if u == nil {
-		u = &netUse{pods: map[string]bool{}}
+		u = &networkUse{pods: map[string]bool{}}
 		b.nets[name] = u
 	}
 	return u
 }
 
 // join adds a pod if the network is there, or made just now.
-func (b *netBook) join(name, podID string, made bool) bool {
+func (b *networkTable) join(name, podID string, made bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.use(name)
-	u.there = u.there || made
-	if u.there {
+	u := b.entry(name)
+	u.exists = u.exists || made
+	if u.exists {
 		u.pods[podID] = true
 	}
-	return u.there
+	return u.exists
 }
 
-// doubt has the next pod look whether a network is there: somebody may have removed it.
-func (b *netBook) doubt(name string) {
+// invalidate has the next pod look whether a network is there: somebody may have removed it.
+func (b *networkTable) invalidate(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if u := b.nets[name]; u != nil {
-		u.there = false
+		u.exists = false
 	}
 }
 
 // leave takes a pod out and says whether it was the last one.
-func (b *netBook) leave(name, podID string) bool {
+func (b *networkTable) leave(name, podID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := b.nets[name]
@@ -293,7 +296,7 @@ func (b *netBook) leave(name, podID string) bool {
 	return true
 }
 
-func (b *netBook) used(name string) bool {
+func (b *networkTable) used(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.nets[name] != nil && len(b.nets[name].pods) > 0

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -17,12 +18,12 @@ import (
 // bridges are the networks of rt that the engine has.
 func bridges(t *testing.T, rt *Runtime) (names []string) {
 	t.Helper()
-	list, err := rt.api.NetworkList(t.Context(), client.NetworkListOptions{Filters: rt.ours()})
+	list, err := rt.api.NetworkList(t.Context(), client.NetworkListOptions{Filters: rt.instanceFilters()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range list.Items {
-		if n.Name != rt.outside() {
+		if n.Name != rt.defaultNetwork() {
 			names = append(names, n.Name)
 		}
 	}
@@ -32,12 +33,12 @@ func bridges(t *testing.T, rt *Runtime) (names []string) {
 
 func joined(id, owner string) pods.Spec {
 	s := spec(id, program("run"))
-	s.Owner, s.Network = owner, id+".podyard.internal"
+	s.Owner, s.NetworkAlias = owner, id+".podyard.internal"
 	return s
 }
 
 func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt := open(t, d, dir)
 		for _, s := range []pods.Spec{joined("one", "alice"), joined("two", "alice"), joined("three", "bob"), spec("four", program("run"))} {
@@ -62,7 +63,7 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 		if err := rt.Stop(t.Context(), "two", 0); err != nil {
 			t.Fatal(err)
 		}
-		await(t, rt, "two", "end", phase(pods.Down))
+		await(t, rt, "two", "end", phase(pods.PhaseExited))
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 			t.Errorf("pod is %+v, want it to have an address", got)
 		}
 		// One that does not join any more leaves at its next generation.
-		s.Gen, s.Network = 2, ""
+		s.Gen, s.NetworkAlias = 2, ""
 		if got := up(t, rt, s); got.IP != "" {
 			t.Errorf("pod is %+v, want it to have no address", got)
 		}
@@ -88,7 +89,7 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 
 // A server that dies may leave a network without pods, and somebody may remove one with.
 func TestNetworksComeToWhatPodsSay(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt, other := open(t, d, dir), open(t, d, t.TempDir())
 		up(t, other, joined("theirs", "alice"))
@@ -101,7 +102,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 		if err := rt.Stop(t.Context(), "mine", 0); err != nil {
 			t.Fatal(err)
 		}
-		await(t, rt, "mine", "end", phase(pods.Down))
+		await(t, rt, "mine", "end", phase(pods.PhaseExited))
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -126,8 +127,32 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 	})
 }
 
+// A server that ends in the middle of a repair leaves a container in a network of a user.
+func TestARepairThatWasCutShortKeepsNoNetwork(t *testing.T) {
+	d, dir := requireEngine(t, "podman"), t.TempDir()
+	rt := open(t, d, dir)
+	up(t, rt, joined("one", "alice"))
+	network, image := rt.runningNetwork(t.Context())
+	if err := rt.libpod(t.Context(), http.MethodPost, "/containers/create", map[string]any{
+		"name": rt.repairContainer(), "image": image, "labels": map[string]string{labelInstance: rt.instance},
+		"netns": map[string]string{"nsmode": "bridge"}, "networks": map[string]any{network: struct{}{}},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rt = open(t, d, dir)
+	if err := rt.Remove(t.Context(), "one", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := bridges(t, rt); len(got) != 0 {
+		t.Errorf("networks without a pod in one are %q", got)
+	}
+}
+
 func TestNetworksStayApartWhenOneGoes(t *testing.T) {
-	rt := open(t, need(t, "podman"), t.TempDir())
+	rt := open(t, requireEngine(t, "podman"), t.TempDir())
 	for _, owner := range []string{"alice", "bob", "carol"} {
 		up(t, rt, joined(owner, owner))
 	}
@@ -150,7 +175,7 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 			t.Fatal("nothing keeps the networks of alice and bob apart")
 		}
 	}
-	left, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
+	left, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.instanceFilters()})
 	if err != nil || len(left.Items) > 3 {
 		t.Errorf("containers are %+v, %v; want those of the pods", left.Items, err)
 	}

@@ -16,19 +16,19 @@ type Options struct {
 	Engine string
 	// Host is the address of this machine that ports are published on. Default 127.0.0.1.
 	Host netip.Addr
-	// Pids is how many processes and threads a container may have. Default 4096; -1 is no
+	// PidsLimit is how many processes and threads a container may have. Default 4096; -1 is no
 	// limit.
-	Pids int64
-	// Drop are capabilities that containers do not get of the engine's default. Default
+	PidsLimit int64
+	// CapDrop are capabilities that containers do not get of the engine's default. Default
 	// NET_RAW and MKNOD; an empty slice that is not nil drops none.
-	Drop []string
+	CapDrop []string
 	// NoNewPrivileges keeps programs from gaining rights, so sudo does not work.
 	NoNewPrivileges bool
 	// Init runs a small init as the first process. Default: the program of the image is the
 	// first process, and has to reap orphans and react to signals itself.
 	Init bool
-	// SharedMemory is the size of /dev/shm in bytes. Default: the engine's, 64 MiB.
-	SharedMemory int64
+	// ShmSize is the size of /dev/shm in bytes. Default: the engine's, 64 MiB.
+	ShmSize int64
 	// DiskLimit says that the storage driver enforces the size of a container's disk, where
 	// that cannot be found out: overlay2 on XFS mounted with pquota. Drivers btrfs and zfs
 	// are known to, and the image store of containerd is known not to, whatever this says.
@@ -45,7 +45,7 @@ type Options struct {
 	Grace time.Duration
 	// Resync is how often everything is looked at although no event told to. Default 30 s.
 	Resync time.Duration
-	// Logger hears of what no State can tell. Default: slog.Default.
+	// Logger hears of what no State can tell. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -57,11 +57,11 @@ func (o *Options) withDefaults() Options {
 	if !d.Host.IsValid() {
 		d.Host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	if d.Pids == 0 {
-		d.Pids = 4096
+	if d.PidsLimit == 0 {
+		d.PidsLimit = 4096
 	}
-	if d.Drop == nil {
-		d.Drop = []string{"NET_RAW", "MKNOD"}
+	if d.CapDrop == nil {
+		d.CapDrop = []string{"NET_RAW", "MKNOD"}
 	}
 	if len(d.CDIDirs) == 0 {
 		d.CDIDirs = []string{cdi.DefaultStaticDir, cdi.DefaultDynamicDir}
@@ -77,7 +77,7 @@ func (o *Options) withDefaults() Options {
 		d.Resync = 30 * time.Second
 	}
 	if d.Logger == nil {
-		d.Logger = slog.Default()
+		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	return d
 }

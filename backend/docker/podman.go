@@ -40,7 +40,7 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	}
 	defer func() { _ = answer.Body.Close() }() // it is only read
 	if answer.StatusCode >= http.StatusMultipleChoices {
-		return refusal(answer)
+		return libpodError(answer)
 	}
 	if out == nil {
 		return nil
@@ -51,8 +51,8 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 // nameTaken is what Podman 4 answers with 500.
 const nameTaken = "that name is already in use"
 
-// refusal is the error that an answer of Podman tells.
-func refusal(answer *http.Response) error {
+// libpodError is the error that an answer of Podman tells.
+func libpodError(answer *http.Response) error {
 	var said struct{ Cause, Message string }
 	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
 		return fmt.Errorf("podman answers %s: %w", answer.Status, err)

@@ -41,7 +41,7 @@ func ensure(t testing.TB, rt *Runtime, s pods.Spec) {
 }
 
 // await waits for a state, woken by each change.
-func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.State) bool) pods.State {
+func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.ContainerState) bool) pods.ContainerState {
 	t.Helper()
 	late := time.NewTimer(time.Minute)
 	defer late.Stop()
@@ -50,8 +50,8 @@ func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.State) bool)
 		if p == nil {
 			t.Fatalf("pod %s is not known", id)
 		}
-		changed, _ := p.waiter()
-		s, _ := p.seen()
+		changed, _ := p.changes()
+		s, _ := p.currentState()
 		if ok(s) {
 			return s
 		}
@@ -63,15 +63,15 @@ func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.State) bool)
 	}
 }
 
-func phase(p pods.Phase) func(pods.State) bool {
-	return func(s pods.State) bool { return s.Phase == p }
+func phase(p pods.Phase) func(pods.ContainerState) bool {
+	return func(s pods.ContainerState) bool { return s.Phase == p }
 }
 
-func up(t testing.TB, rt *Runtime, s pods.Spec) pods.State {
+func up(t testing.TB, rt *Runtime, s pods.Spec) pods.ContainerState {
 	t.Helper()
 	ensure(t, rt, s)
-	got := await(t, rt, s.PodID, "sign of health", func(s pods.State) bool { return s.Phase >= pods.Up })
-	if got.Phase != pods.Up {
+	got := await(t, rt, s.PodID, "sign of health", func(s pods.ContainerState) bool { return s.Phase >= pods.PhaseHealthy })
+	if got.Phase != pods.PhaseHealthy {
 		t.Fatalf("pod is %+v, want it Up", got)
 	}
 	return got
@@ -88,7 +88,7 @@ func calledOff(t *testing.T, rt *Runtime, id string) {
 }
 
 func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("twice", program("run")))
 		old := rt.pods.Find("twice")
@@ -131,7 +131,7 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close) // once the parallel tests in this one have ended
 	host := strings.TrimPrefix(srv.URL, "http://")
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		image := host + "/private/" + d.Kind + ":1"
 		ref, err := name.ParseReference(image)
 		if err != nil {
@@ -147,9 +147,9 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 			"none": {}, "wrong": {Username: user, Password: "guessed-password"}, "other": {Registry: "registry.test", Username: user, Password: password},
 		} {
 			s := spec(id, program("run"))
-			s.Image, s.Pull = image, c
+			s.Image, s.Credential = image, c
 			ensure(t, rt, s)
-			got := await(t, rt, id, "failure", phase(pods.Failed))
+			got := await(t, rt, id, "failure", phase(pods.PhaseFailed))
 			t.Logf("%s: %s", id, got.Reason)
 			want := "unauthorized"
 			if id == "none" {
@@ -168,21 +168,21 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 			}
 		}
 		s := spec("right", program("run"))
-		s.Image, s.Pull = image, pods.Credential{Registry: host, Username: user, Password: password}
+		s.Image, s.Credential = image, pods.Credential{Registry: host, Username: user, Password: password}
 		up(t, rt, s)
 		wantNoSecret(t, rt, dir, password)
 
 		// A pull asks again, and the engine has kept no password for it.
 		s = spec("again", program("run"))
-		s.Image, s.Repull = image, true
+		s.Image, s.AlwaysPull = image, true
 		ensure(t, rt, s)
-		await(t, rt, "again", "failure", phase(pods.Failed))
+		await(t, rt, "again", "failure", phase(pods.PhaseFailed))
 	})
 }
 
 func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
 	t.Helper()
-	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
+	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.instanceFilters()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,12 +195,12 @@ func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
 			t.Errorf("container %s shows the password", c.Names)
 		}
 	}
-	ids, err := folder(dir).ids()
+	ids, err := stateDir(dir).ids()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		rec, err := folder(dir).read(id)
+		rec, err := stateDir(dir).read(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,12 +211,12 @@ func wantNoSecret(t *testing.T, rt *Runtime, dir, secret string) {
 }
 
 func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		s := spec("eater", program("eat"))
 		s.Memory, s.VCPU = 1, 2
 		ensure(t, rt, s)
-		got := await(t, rt, "eater", "end", phase(pods.Down))
+		got := await(t, rt, "eater", "end", phase(pods.PhaseExited))
 		if !got.OOM || got.ExitCode != 137 || got.Stopped || !strings.Contains(got.Reason, "memory") {
 			t.Errorf("pod that takes all memory is %+v, want OOM with code 137", got)
 		}
@@ -224,8 +224,8 @@ func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
 }
 
 func TestContainersGetWhatTheirSpecSays(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
-		rt := open(t, d, t.TempDir(), func(o *Options) { o.Pids = 100; o.NoNewPrivileges = true })
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir(), func(o *Options) { o.PidsLimit = 100; o.NoNewPrivileges = true })
 		s := spec("limits", program("run"))
 		s.VCPU, s.Memory = 64, 2
 		up(t, rt, s)
@@ -259,13 +259,13 @@ func TestContainersGetWhatTheirSpecSays(t *testing.T) {
 
 // An engine may refuse a size that it cannot enforce, or forget it.
 func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir(), func(o *Options) { o.DiskLimit = true })
 		s := spec("disk", program("size"))
 		s.Disk = 1
 		ensure(t, rt, s)
-		got := await(t, rt, "disk", "end", func(s pods.State) bool { return s.Phase >= pods.Up })
-		if got.Phase == pods.Failed {
+		got := await(t, rt, "disk", "end", func(s pods.ContainerState) bool { return s.Phase >= pods.PhaseHealthy })
+		if got.Phase == pods.PhaseFailed {
 			t.Log(got.Reason)
 			return
 		}
@@ -279,7 +279,7 @@ func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
 // Another port is tried when one was taken under our hands: what an engine says then must be
 // known, whoever has the port.
 func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		begin := func(id string, public int) error {
 			p, s := rt.newPod(id), spec(id, program("run"))
@@ -291,7 +291,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 			if config.Config.ExposedPorts, config.HostConfig.PortBindings, err = bindings(rt.opts.Host, ports); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = p.destroy(context.WithoutCancel(t.Context())) })
+			t.Cleanup(func() { _ = p.removeContainer(context.WithoutCancel(t.Context())) })
 			if _, err := rt.api.ContainerCreate(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +303,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		port := in.Addr().(*net.TCPAddr).Port
-		if err := begin("beside-a-program", port); err == nil || !taken(err) {
+		if err := begin("beside-a-program", port); err == nil || !isPortTaken(err) {
 			t.Errorf("start with the port of a program = %v, want that it is taken", err)
 		}
 		if err := in.Close(); err != nil {
@@ -312,7 +312,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 		if err := begin("first", port); err != nil {
 			t.Fatalf("start with a free port = %v", err)
 		}
-		if err := begin("second", port); err == nil || !taken(err) {
+		if err := begin("second", port); err == nil || !isPortTaken(err) {
 			t.Errorf("start with the port of a container = %v, want that it is taken", err)
 		}
 	})
@@ -336,7 +336,7 @@ func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
 }
 
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
 		// It has the name that a pod of rt would have.
@@ -351,7 +351,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 			_, _ = rt.api.ContainerRemove(context.WithoutCancel(t.Context()), foreign.name(), client.ContainerRemoveOptions{Force: true})
 		})
 		ensure(t, rt, spec("taken", program("run")))
-		got := await(t, rt, "taken", "failure", phase(pods.Failed))
+		got := await(t, rt, "taken", "failure", phase(pods.PhaseFailed))
 		if !strings.Contains(got.Reason, "not of this server") {
 			t.Errorf("Reason = %q, want it to say that the container is another's", got.Reason)
 		}
@@ -359,7 +359,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 			t.Error("Remove of a container that is not ours = nil, want an error")
 		}
 		all, err := rt.List(t.Context())
-		if err != nil || slices.ContainsFunc(all, func(s pods.State) bool { return s.PodID == "theirs" }) {
+		if err != nil || slices.ContainsFunc(all, func(s pods.ContainerState) bool { return s.PodID == "theirs" }) {
 			t.Errorf("List = %+v, %v, want nothing of another server", all, err)
 		}
 		rt.pods.Forget("taken", rt.pods.Find("taken"))
@@ -370,7 +370,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		if rt.Capabilities().GPUs {
 			t.Skip("this engine has GPUs")
@@ -378,7 +378,7 @@ func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
 		s := spec("gpu", program("run"))
 		s.GPUs, s.Devices = 1, []string{"GPU-0"}
 		ensure(t, rt, s)
-		got := await(t, rt, "gpu", "failure", phase(pods.Failed))
+		got := await(t, rt, "gpu", "failure", phase(pods.PhaseFailed))
 		if got.Reason == "" {
 			t.Errorf("pod is %+v, want a Reason", got)
 		}
@@ -388,12 +388,12 @@ func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
 
 func TestManyLinesArriveOnceEach(t *testing.T) {
 	const n = 100_000
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("talker", program("print", fmt.Sprint(n))))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		var last pods.Line
+		var last pods.LogLine
 		seen := 0
 		// The reader goes away every so often and comes back where it was.
 		for seen < n && ctx.Err() == nil {
@@ -419,7 +419,7 @@ func TestManyLinesArriveOnceEach(t *testing.T) {
 // It runs alone: the heap is everybody's.
 func TestLinesAreNotHeldInMemory(t *testing.T) {
 	const n, bound = 100_000, 2 << 20 // all lines together would be more than 8 MiB
-	rt := open(t, need(t, "dockerd"), t.TempDir())
+	rt := open(t, requireEngine(t, "dockerd"), t.TempDir())
 	up(t, rt, spec("talker", program("print", fmt.Sprint(n))))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -460,7 +460,7 @@ func liveHeap() uint64 {
 }
 
 func TestALongLineIsOne(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("long", program("long", "50000")))
 		got := rt.lines(t, "long", 2)
@@ -472,14 +472,14 @@ func TestALongLineIsOne(t *testing.T) {
 }
 
 func TestFiftyPodsComeUpAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		began := time.Now()
 		for i := range 50 {
 			ensure(t, rt, spec(fmt.Sprintf("many-%d", i), program("run")))
 		}
 		for i := range 50 {
-			await(t, rt, fmt.Sprintf("many-%d", i), "Up", phase(pods.Up))
+			await(t, rt, fmt.Sprintf("many-%d", i), "Up", phase(pods.PhaseHealthy))
 		}
 		t.Logf("50 pods Up after %v", time.Since(began))
 	})

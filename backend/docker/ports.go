@@ -10,8 +10,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// taken says whether err means that a port was free when we looked and is no more.
-func taken(err error) bool {
+// isPortTaken says whether err means that a port was free when we looked and is no more.
+func isPortTaken(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
 }

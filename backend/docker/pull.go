@@ -16,19 +16,19 @@ import (
 
 // pull has the image here.
 func (r *Runtime) pull(ctx context.Context, s pods.Spec) error {
-	if !s.Repull {
+	if !s.AlwaysPull {
 		_, err := r.api.ImageInspect(ctx, s.Image)
 		if err == nil || !errdefs.IsNotFound(err) {
 			return err
 		}
 	}
-	auth, err := authHeader(s.Image, s.Pull)
+	auth, err := authHeader(s.Image, s.Credential)
 	if err != nil {
 		return err
 	}
 	stream, err := r.api.ImagePull(ctx, s.Image, client.ImagePullOptions{RegistryAuth: auth})
 	if err != nil {
-		return fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(err, s.Pull))
+		return fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(err, s.Credential))
 	}
 	// An engine may accept the call and tell of the failure at the end of its answer.
 	var failed error
@@ -42,7 +42,7 @@ func (r *Runtime) pull(ctx context.Context, s pods.Spec) error {
 		}
 	}
 	if failed != nil {
-		failed = fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(failed, s.Pull))
+		failed = fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(failed, s.Credential))
 	}
 	return errors.Join(failed, stream.Close())
 }
@@ -62,7 +62,7 @@ func authHeader(image string, c pods.Credential) (string, error) {
 		return "", nil
 	}
 	host := registryOf(image)
-	if c.Registry != "" && canonical(c.Registry) != host {
+	if c.Registry != "" && canonicalRegistry(c.Registry) != host {
 		return "", fmt.Errorf("image %q is not in registry %q, which the credential is for", image, c.Registry)
 	}
 	if host == "docker.io" {
@@ -80,11 +80,11 @@ func registryOf(image string) string {
 	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		return "docker.io"
 	}
-	return canonical(host)
+	return canonicalRegistry(host)
 }
 
-// canonical gives the names of the one registry with many names one.
-func canonical(registry string) string {
+// canonicalRegistry gives the names of the one registry with many names one.
+func canonicalRegistry(registry string) string {
 	host := strings.ToLower(registry)
 	host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")
 	host, _, _ = strings.Cut(host, "/")

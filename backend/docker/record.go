@@ -19,34 +19,34 @@ import (
 // A record is what the engine cannot say of a pod. It holds no environment and no
 // credential: the next Ensure brings them.
 type record struct {
-	Version int        `json:"version"`
-	State   pods.State `json:"state"`
+	Version int                 `json:"version"`
+	State   pods.ContainerState `json:"state"`
 	// Starting is set before the engine is asked to start a container, and Before is when
 	// that container was started last: after a crash it tells whether the start was made.
-	Starting bool   `json:"starting"`
-	Before   string `json:"before"`
-	Void     bool   `json:"void"`  // this run was stopped before it had a container
-	Asked    bool   `json:"asked"` // this run was asked to end
-	Healthy  bool   `json:"healthy"`
+	Starting      bool   `json:"starting"`
+	PreviousStart string `json:"before"`
+	StartCanceled bool   `json:"void"`  // this run was stopped before it had a container
+	StopRequested bool   `json:"asked"` // this run was asked to end
+	Healthy       bool   `json:"healthy"`
 	// Check is the health check of the image where we run it, not the engine.
-	Check  *container.HealthConfig `json:"check,omitempty"`
-	VCPU   int                     `json:"vcpu"`
-	Memory int                     `json:"memory"`
-	Wants  []pods.Port             `json:"wants"`
-	Ports  []podhost.Port          `json:"ports"`
+	Check          *container.HealthConfig `json:"check,omitempty"`
+	VCPU           int                     `json:"vcpu"`
+	Memory         int                     `json:"memory"`
+	RequestedPorts []pods.Port             `json:"wants"`
+	Ports          []podhost.Port          `json:"ports"`
 	// Network is the network of ours that its container is in, if it is in one.
 	Network string `json:"network,omitempty"`
 }
 
 const recordVersion = 1
 
-// A folder is the directory of a Runtime.
-type folder string
+// A stateDir is the directory of a Runtime.
+type stateDir string
 
-func (f folder) record(id string) string { return filepath.Join(string(f), "pods", id+".json") }
+func (f stateDir) record(id string) string { return filepath.Join(string(f), "pods", id+".json") }
 
 // instance makes the directory, and reads the name that its containers bear.
-func (f folder) instance() (string, error) {
+func (f stateDir) instance() (string, error) {
 	if err := os.MkdirAll(filepath.Join(string(f), "pods"), 0o700); err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func (f folder) instance() (string, error) {
 }
 
 // ids are the pods that have a record.
-func (f folder) ids() (ids []string, err error) {
+func (f stateDir) ids() (ids []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(string(f), "pods"))
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok {
@@ -77,7 +77,7 @@ func (f folder) ids() (ids []string, err error) {
 	return ids, err
 }
 
-func (f folder) read(id string) (rec record, err error) {
+func (f stateDir) read(id string) (rec record, err error) {
 	data, err := os.ReadFile(f.record(id))
 	if err != nil {
 		return rec, err
@@ -93,7 +93,7 @@ func (f folder) read(id string) (rec record, err error) {
 
 // write does not wait for the disk: what is lost with the power, the labels of the
 // container still say.
-func (f folder) write(rec record) error {
+func (f stateDir) write(rec record) error {
 	rec.Version = recordVersion
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f folder) write(rec record) error {
 	return podhost.ReplaceFile(f.record(rec.State.PodID), data, false)
 }
 
-func (f folder) forget(id string) error {
+func (f stateDir) forget(id string) error {
 	err := os.Remove(f.record(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
-	d := need(t, "dockerd")
+	d := requireEngine(t, "dockerd")
 	rt := open(t, d, t.TempDir())
 	up(t, rt, spec("stays", program("run")))
 	up(t, rt, spec("ends", program("run")))
@@ -22,7 +22,7 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := make(chan error, 1)
-	go func() { lost <- rt.Watch(t.Context(), func(pods.State) {}) }()
+	go func() { lost <- rt.Watch(t.Context(), func(pods.ContainerState) {}) }()
 
 	d.Kill()
 	if err := <-lost; err == nil {
@@ -34,32 +34,32 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	// What is asked for meanwhile waits; what happens meanwhile is seen afterwards.
 	ensure(t, rt, spec("waits", program("run")))
 	kill(t, c.State.Pid)
-	if err := d.Begin(); err != nil {
+	if err := d.Start(); err != nil {
 		t.Fatalf("%v\n%s", err, d.Log())
 	}
 
-	await(t, rt, "waits", "Up", phase(pods.Up))
-	got := await(t, rt, "ends", "end", phase(pods.Down))
+	await(t, rt, "waits", "Up", phase(pods.PhaseHealthy))
+	got := await(t, rt, "ends", "end", phase(pods.PhaseExited))
 	if got.Stopped {
 		t.Errorf("pod that was killed is %+v, want it not Stopped", got)
 	}
 	list := listOf(t, rt)
-	if list["stays"].Phase != pods.Up {
+	if list["stays"].Phase != pods.PhaseHealthy {
 		t.Errorf("pod is %+v, want it Up still", list["stays"])
 	}
 	wantOneEach(t, rt, "stays", "ends", "waits")
 	ensure(t, rt, func() pods.Spec { s := spec("stays", program("run")); s.Run = 2; return s }())
-	await(t, rt, "stays", "run 2", func(s pods.State) bool { return s.Run == 2 && s.Phase == pods.Up })
+	await(t, rt, "stays", "run 2", func(s pods.ContainerState) bool { return s.Run == 2 && s.Phase == pods.PhaseHealthy })
 }
 
 // listOf is List as soon as the engine answers.
-func listOf(t *testing.T, rt *Runtime) map[string]pods.State {
+func listOf(t *testing.T, rt *Runtime) map[string]pods.ContainerState {
 	t.Helper()
 	all, err := rt.List(t.Context())
 	if err != nil {
 		t.Fatalf("List = %v, want nil", err)
 	}
-	states := map[string]pods.State{}
+	states := map[string]pods.ContainerState{}
 	for _, s := range all {
 		states[s.PodID] = s
 	}
@@ -68,7 +68,7 @@ func listOf(t *testing.T, rt *Runtime) map[string]pods.State {
 
 func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
 	t.Helper()
-	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.ours()})
+	list, err := rt.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: rt.instanceFilters()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
 }
 
 func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		checkedUp := spec("checked", program("stubborn"))
@@ -102,15 +102,15 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		kill(t, c.State.Pid)
-		if err := folder(dir).forget("lost"); err != nil {
+		if err := stateDir(dir).forget("lost"); err != nil {
 			t.Fatal(err)
 		}
 
 		second := open(t, d, dir)
-		await(t, second, "exits", "end", phase(pods.Down))
+		await(t, second, "exits", "end", phase(pods.PhaseExited))
 		list := listOf(t, second)
 		for _, id := range []string{"checked", "runs", "lost"} {
-			if got := list[id]; got.Phase != pods.Up || got.Gen != 1 || got.Run != 1 {
+			if got := list[id]; got.Phase != pods.PhaseHealthy || got.Gen != 1 || got.Run != 1 {
 				t.Errorf("pod %s is %+v, want it Up as before", id, got)
 			}
 		}
@@ -127,15 +127,15 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 // A start that was on record and of which nobody knows whether it was made is repeated
 // when it was not.
 func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s := spec("cut", program("run"))
-		rec := record{State: pods.State{PodID: s.PodID, Gen: 1, Run: 1}, Starting: true}
-		if err := folder(dir).write(rec); err != nil {
+		rec := record{State: pods.ContainerState{PodID: s.PodID, Gen: 1, Run: 1}, Starting: true}
+		if err := stateDir(dir).write(rec); err != nil {
 			t.Fatal(err)
 		}
 		second := open(t, d, dir)
@@ -145,13 +145,13 @@ func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
 		}
 
 		// It was made, and the server died before it could note that.
-		rec, err := folder(dir).read("cut")
+		rec, err := stateDir(dir).read("cut")
 		if err != nil {
 			t.Fatal(err)
 		}
 		started := rec.State.Started
-		rec.State.Phase, rec.State.Started, rec.Starting, rec.Before = pods.Pulling, time.Time{}, true, ""
-		if err := folder(dir).write(rec); err != nil {
+		rec.State.Phase, rec.State.Started, rec.Starting, rec.PreviousStart = pods.PhasePulling, time.Time{}, true, ""
+		if err := stateDir(dir).write(rec); err != nil {
 			t.Fatal(err)
 		}
 		third := open(t, d, dir)
@@ -164,7 +164,7 @@ func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
 func BenchmarkCreateToUp(b *testing.B) {
 	for _, kind := range []string{"dockerd", "podman"} {
 		b.Run(kind, func(b *testing.B) {
-			d := need(b, kind)
+			d := requireEngine(b, kind)
 			rt := open(b, d, b.TempDir())
 			ctx := context.WithoutCancel(b.Context())
 			var ours, theirs []time.Duration

@@ -29,16 +29,16 @@ const (
 
 // A Runtime runs pods as containers. It is safe for concurrent use.
 type Runtime struct {
-	opts     Options
-	api      *client.Client
-	engine   engine
-	dir      folder
-	instance string
-	hub      podhost.Hub
-	take     podhost.PortBook
-	nets     *netBook
-	torn     atomic.Bool // see mend
-	work     sync.WaitGroup
+	opts            Options
+	api             *client.Client
+	engine          engine
+	dir             stateDir
+	instance        string
+	hub             podhost.Hub
+	ports           podhost.PortAllocator
+	networks        *networkTable
+	isolationBroken atomic.Bool // see mend
+	work            sync.WaitGroup
 	// lifetime gives f a context that Close ends.
 	lifetime func(f func(ctx context.Context)) func()
 	end      context.CancelFunc
@@ -46,16 +46,16 @@ type Runtime struct {
 }
 
 var (
-	_ pods.Runtime = (*Runtime)(nil)
-	_ pods.Logs    = (*Runtime)(nil)
-	_ pods.Sampler = (*Runtime)(nil)
+	_ pods.Runtime   = (*Runtime)(nil)
+	_ pods.LogReader = (*Runtime)(nil)
+	_ pods.Sampler   = (*Runtime)(nil)
 )
 
 // Open runs pods on an engine, which has to answer within ctx. It keeps what it has to
 // remember below dir, which it makes if need be and of which it must be the only user, in
 // this program or in another. Containers that a server before it left are taken over.
 func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
-	r := &Runtime{opts: opts.withDefaults(), dir: folder(dir), nets: newNetBook()}
+	r := &Runtime{opts: opts.withDefaults(), dir: stateDir(dir), networks: newNetworkTable()}
 	var err error
 	if r.instance, err = r.dir.instance(); err != nil {
 		return nil, fmt.Errorf("docker: open %q: %w", dir, err)
@@ -63,7 +63,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	if r.api, err = connect(r.opts.Engine); err != nil {
 		return nil, fmt.Errorf("docker: open: %w", err)
 	}
-	if err := r.probe(ctx); err != nil {
+	if err := r.inspectEngine(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.api.Close())
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -79,7 +79,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	if err := r.sweepBridges(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
-	r.spawn(r.follow)
+	r.spawn(r.watchEvents)
 	return r, nil
 }
 
@@ -93,15 +93,15 @@ func (r *Runtime) readPods() error {
 	for _, id := range ids {
 		rec, err := r.dir.read(id)
 		if err != nil {
-			r.opts.Logger.Warn("docker: the record of a pod cannot be read", "pod", id, "error", err)
+			r.opts.Logger.Warn("docker: the record of a pod cannot be read", "pod", id, "err", err)
 			continue
 		}
 		p := r.pods.Made(id, r.newPod)
-		p.rec, p.state, p.known, p.inherited = rec, rec.State, true, true
+		p.rec, p.state, p.unverified = rec, rec.State, true
 		for _, port := range rec.Ports {
-			r.take.Claim(port.UDP, port.Public)
+			r.ports.Reserve(port.UDP, port.Public)
 		}
-		r.nets.note(rec.Network, id)
+		r.networks.restore(rec.Network, id)
 	}
 	return nil
 }
@@ -109,8 +109,8 @@ func (r *Runtime) readPods() error {
 // Capabilities implements pods.Runtime.
 func (r *Runtime) Capabilities() pods.Capabilities {
 	return pods.Capabilities{
-		Pull: true, DiskLimit: r.engine.diskLimit, Networks: r.engine.networks,
-		GPUs: r.engine.gives,
+		Pull: true, DiskLimit: r.engine.diskLimit, PrivateNetworks: r.engine.networks,
+		GPUs: r.engine.hasGPUs,
 	}
 }
 
@@ -128,8 +128,8 @@ func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 // Stop implements pods.Runtime.
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
 	_, err := r.pods.Call(podID, func(p *pod) {
-		p.halt()
-		p.hasten(grace)
+		p.cancelStart()
+		p.shortenGrace(grace)
 		p.do(func(ctx context.Context) { p.stop(ctx, grace) })
 	})
 	if err != nil {
@@ -143,9 +143,9 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
 	found, err := r.pods.Call(podID, func(p *pod) {
-		p.halt()
-		p.hasten(grace)
-		p.leave(func(ctx context.Context) { done <- p.remove(ctx, grace) })
+		p.cancelStart()
+		p.shortenGrace(grace)
+		p.queueRemoval(func(ctx context.Context) { done <- p.remove(ctx, grace) })
 	})
 	if found {
 		select {
@@ -164,16 +164,16 @@ func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 func (r *Runtime) spawn(f func(ctx context.Context)) { r.work.Go(r.lifetime(f)) }
 
 // List implements pods.Runtime. It asks the engine: an error says that it does not answer.
-func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
+func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if err := r.pods.Closed(); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
 	if err := r.resync(ctx, false); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
-	var states []pods.State
+	var states []pods.ContainerState
 	for _, p := range r.pods.All() {
-		if s, ok := p.seen(); ok {
+		if s, ok := p.currentState(); ok {
 			states = append(states, s)
 		}
 	}
@@ -182,7 +182,7 @@ func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
 
 // Watch implements pods.Runtime. It returns ErrClosed after Close, an error while the
 // engine does not answer, and one when f is so slow that thousands of changes wait.
-func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
+func (r *Runtime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	return fmt.Errorf("docker: watch: %w", r.hub.Watch(ctx, f))
 }
 
@@ -195,9 +195,9 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.end()
 	r.work.Wait()
-	r.freeGateway(ctx)
+	r.releaseGateway(ctx)
 	for _, p := range r.pods.All() {
-		p.part()
+		p.closeWaiters()
 	}
 	r.hub.Close(ErrClosed)
 	if err := r.api.Close(); err != nil {

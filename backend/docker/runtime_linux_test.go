@@ -45,7 +45,7 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 }
 
 func TestRuntime(t *testing.T) {
-	each(t, func(t *testing.T, d *enginetest.Engine) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		for _, c := range podstest.RuntimeCases() {
 			if !aboutNetworks(c) {
 				t.Run(c.Name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestRuntime(t *testing.T) {
 func TestPrivateNetworks(t *testing.T) {
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			d := need(t, kind)
+			d := requireEngine(t, kind)
 			for _, c := range podstest.RuntimeCases() {
 				if aboutNetworks(c) {
 					t.Run(c.Name, func(t *testing.T) { c.Test(t, harness(t, d)) })
@@ -83,7 +83,7 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 	stubborn := program("stubborn")
 	stubborn.Image = checked
 	return podstest.Harness{
-		Runtime: counting{rt}, Ask: ask, Patience: time.Minute,
+		Runtime: counting{rt}, Dial: ask, Timeout: time.Minute,
 		Reopen: func(t *testing.T) pods.Runtime {
 			if err := rt.Close(t.Context()); err != nil {
 				t.Fatalf("Close = %v, want nil", err)
@@ -91,7 +91,7 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 			return open(t, d, dir)
 		},
 		Programs: podstest.Programs{
-			Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves, Asks: &asks,
+			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves, Dials: &asks,
 			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 		},

@@ -20,15 +20,15 @@ func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) 
 	if p == nil {
 		return pods.Sample{}, false
 	}
-	s, _ := p.seen()
-	if s.Phase != pods.Up && s.Phase != pods.Coming {
+	s, _ := p.currentState()
+	if s.Phase != pods.PhaseHealthy && s.Phase != pods.PhaseStarting {
 		return pods.Sample{}, false
 	}
 	st, err := p.stats(ctx)
 	if err != nil {
 		return pods.Sample{}, false
 	}
-	u := podhost.Usage{At: st.Read, CPU: time.Duration(st.CPUStats.CPUUsage.TotalUsage)}
+	u := podhost.CPUUsage{At: st.Read, CPU: time.Duration(st.CPUStats.CPUUsage.TotalUsage)}
 	if u.At.IsZero() {
 		u.At = time.Now()
 	}
@@ -43,7 +43,7 @@ func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) 
 	p.mu.Unlock()
 	got := pods.Sample{CPU: p.load.Sample(u, s.Started, max(cores, 1))}
 	if memory > 0 {
-		got.Memory = podhost.Percent(float64(working(st.MemoryStats)) / float64(memory))
+		got.Memory = podhost.Percent(float64(workingSet(st.MemoryStats)) / float64(memory))
 	}
 	return got, true
 }
@@ -57,9 +57,9 @@ func (p *pod) stats(ctx context.Context) (st container.StatsResponse, err error)
 	return st, json.NewDecoder(answer.Body).Decode(&st)
 }
 
-// working is memory without the cache, which control groups of the first and the second
+// workingSet is memory without the cache, which control groups of the first and the second
 // version count under different names.
-func working(m container.MemoryStats) uint64 {
+func workingSet(m container.MemoryStats) uint64 {
 	cache, ok := m.Stats["total_inactive_file"]
 	if !ok {
 		cache = m.Stats["inactive_file"]

@@ -13,8 +13,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// errHalted ends a start that nobody wants any more: the job that follows it decides.
-var errHalted = errors.New("halted")
+// errStartCanceled ends a start that nobody wants any more: the job that follows it decides.
+var errStartCanceled = errors.New("halted")
 
 // attempts is how often another port is tried when one was taken under our hands.
 const attempts = 5
@@ -25,7 +25,7 @@ func (p *pod) name() string { return "podyard-" + p.r.instance + "-" + p.id }
 
 // inspect asks the engine for the container; nil when there is none.
 func (p *pod) inspect(ctx context.Context) (c *container.InspectResponse, err error) {
-	err = p.r.insist(ctx, func() error {
+	err = p.r.retry(ctx, func() error {
 		c = nil
 		got, err := p.r.api.ContainerInspect(ctx, p.name(), client.ContainerInspectOptions{})
 		if errdefs.IsNotFound(err) {
@@ -48,20 +48,20 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	if p.superseded(s) {
 		return
 	}
-	p.rec.State = pods.State{PodID: p.id, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling}
-	p.rec.Starting, p.rec.Void, p.rec.Asked, p.rec.Healthy = true, false, false, false
-	p.rec.VCPU, p.rec.Memory, p.rec.Wants = s.VCPU, s.Memory, s.Ports
+	p.rec.State = pods.ContainerState{PodID: p.id, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling}
+	p.rec.Starting, p.rec.StartCanceled, p.rec.StopRequested, p.rec.Healthy = true, false, false, false
+	p.rec.VCPU, p.rec.Memory, p.rec.RequestedPorts = s.VCPU, s.Memory, s.Ports
 	p.save()
 	err := p.launch(ctx, s, halted)
 	switch {
-	case err == nil, ctx.Err() != nil, errors.Is(err, errHalted):
+	case err == nil, ctx.Err() != nil, errors.Is(err, errStartCanceled):
 		return // Starting is on record until it is known what became of it
 	}
-	p.r.nets.doubt(p.rec.Network)
+	p.r.networks.invalidate(p.rec.Network)
 	p.rec.Starting = false
 	failed := p.rec.State
-	failed.Phase, failed.Reason = pods.Failed, words(err)
-	p.show(failed)
+	failed.Phase, failed.Reason = pods.PhaseFailed, errorText(err)
+	p.publish(failed)
 }
 
 // launch leads to a container of s that was started.
@@ -70,38 +70,38 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 	if err != nil {
 		return err
 	}
-	if c, err = p.clear(ctx, c, s.Gen); err != nil {
+	if c, err = p.clearPrevious(ctx, c, s.Gen); err != nil {
 		return err
 	}
-	p.calm()
+	p.clearDeadline()
 	if isClosed(halted) {
-		return errHalted
+		return errStartCanceled
 	}
-	p.rec.Before = ""
+	p.rec.PreviousStart = ""
 	if c == nil {
-		if err := p.fetch(ctx, s, halted); err != nil {
+		if err := p.ensureImage(ctx, s, halted); err != nil {
 			return err
 		}
 		return p.create(ctx, s)
 	}
-	if err := p.r.engine.granted(c); err != nil {
+	if err := p.r.engine.checkCreatedGPUs(c); err != nil {
 		return err
 	}
-	n, err := p.enter(ctx, s)
+	n, err := p.attachNetwork(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := p.reattach(ctx, s, n, c); err != nil {
+	if err := p.reattachNetwork(ctx, s, n, c); err != nil {
 		return err
 	}
-	p.rec.Before = c.State.StartedAt
+	p.rec.PreviousStart = c.State.StartedAt
 	p.save()
-	return p.run(ctx)
+	return p.startContainer(ctx)
 }
 
-// clear ends the container of an earlier run, and removes it unless it is of the
+// clearPrevious ends the container of an earlier run, and removes it unless it is of the
 // generation.
-func (p *pod) clear(ctx context.Context, c *container.InspectResponse, gen uint64) (*container.InspectResponse, error) {
+func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, gen uint64) (*container.InspectResponse, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -113,11 +113,11 @@ func (p *pod) clear(ctx context.Context, c *container.InspectResponse, gen uint6
 	if c.Config.Labels[labelGen] == strconv.FormatUint(gen, 10) {
 		return c, nil
 	}
-	return nil, p.destroy(ctx)
+	return nil, p.removeContainer(ctx)
 }
 
-// fetch has the image here, unless the start is halted.
-func (p *pod) fetch(ctx context.Context, s pods.Spec, halted <-chan struct{}) error {
+// ensureImage has the image here, unless the start is halted.
+func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -127,16 +127,16 @@ func (p *pod) fetch(ctx context.Context, s pods.Spec, halted <-chan struct{}) er
 		case <-ctx.Done():
 		}
 	}()
-	err := p.r.insist(ctx, func() error { return p.r.pull(ctx, s) })
+	err := p.r.retry(ctx, func() error { return p.r.pull(ctx, s) })
 	if isClosed(halted) {
-		return errHalted
+		return errStartCanceled
 	}
 	return err
 }
 
 // create makes the container and starts it.
 func (p *pod) create(ctx context.Context, s pods.Spec) error {
-	gpus, err := p.r.grant(s)
+	gpus, err := p.r.gpuGrant(s)
 	if err != nil {
 		return err
 	}
@@ -144,35 +144,35 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	if err != nil {
 		return err
 	}
-	n, err := p.enter(ctx, s)
+	n, err := p.attachNetwork(ctx, s)
 	if err != nil {
 		return err
 	}
 	n.attach(s, &config)
 	for try := 1; ; try++ {
-		if err := p.bind(s, &config); err != nil {
+		if err := p.allocatePorts(s, &config); err != nil {
 			return err
 		}
 		p.save()
-		if err := p.make(ctx, s, gpus, config); err != nil {
+		if err := p.createContainer(ctx, s, gpus, config); err != nil {
 			return err
 		}
-		err := p.run(ctx)
-		if err == nil || !taken(err) || try == attempts {
+		err := p.startContainer(ctx)
+		if err == nil || !isPortTaken(err) || try == attempts {
 			return err
 		}
-		if err := p.destroy(ctx); err != nil {
+		if err := p.removeContainer(ctx); err != nil {
 			return err
 		}
-		p.r.take.Release(p.rec.Ports)
+		p.r.ports.Release(p.rec.Ports)
 		p.rec.Ports = nil
 	}
 }
 
-// make creates the container. One that is there was made by a call that broke off.
-func (p *pod) make(ctx context.Context, s pods.Spec, gpus grant, config client.ContainerCreateOptions) error {
+// createContainer creates the container. One that is there was made by a call that broke off.
+func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, config client.ContainerCreateOptions) error {
 	config = gpus.apply(config)
-	err := p.r.insist(ctx, func() error {
+	err := p.r.retry(ctx, func() error {
 		if len(gpus.names) > 0 {
 			return p.r.createByLibpod(ctx, config, gpus.names)
 		}
@@ -182,7 +182,7 @@ func (p *pod) make(ctx context.Context, s pods.Spec, gpus grant, config client.C
 	if err != nil && !errdefs.IsConflict(err) {
 		return err
 	}
-	if err == nil && len(gpus.shows) == 0 {
+	if err == nil && len(gpus.expected) == 0 {
 		return nil
 	}
 	c, looking := p.inspect(ctx)
@@ -192,14 +192,14 @@ func (p *pod) make(ctx context.Context, s pods.Spec, gpus grant, config client.C
 	case c == nil || c.Config.Labels[labelGen] != strconv.FormatUint(s.Gen, 10):
 		return errors.Join(err, errors.New("the engine has another container under its name"))
 	}
-	return p.r.engine.granted(c)
+	return p.r.engine.checkCreatedGPUs(c)
 }
 
-// run starts the container that is there, once: a start that broke off may have been
+// startContainer starts the container that is there, once: a start that broke off may have been
 // made.
-func (p *pod) run(ctx context.Context) error {
+func (p *pod) startContainer(ctx context.Context) error {
 	tried := false
-	err := p.r.insist(ctx, func() error {
+	err := p.r.retry(ctx, func() error {
 		if tried {
 			c, err := p.inspect(ctx)
 			if err == nil && c != nil && p.started(c) {
@@ -220,17 +220,17 @@ func (p *pod) run(ctx context.Context) error {
 	if c == nil {
 		return errors.New("its container was removed by somebody else")
 	}
-	if err := arrived(c); err != nil {
+	if err := checkGPUs(c); err != nil {
 		return errors.Join(err, p.terminate(ctx, c, 0))
 	}
 	p.rec.Starting = false
-	p.reflect(c)
+	p.updateFrom(c)
 	return nil
 }
 
 // started says whether the container was started since Before.
 func (p *pod) started(c *container.InspectResponse) bool {
-	return c.State.Running || c.State.Status != container.StateCreated && !moment(c.State.StartedAt).IsZero() && c.State.StartedAt != p.rec.Before
+	return c.State.Running || c.State.Status != container.StateCreated && !parseTime(c.State.StartedAt).IsZero() && c.State.StartedAt != p.rec.PreviousStart
 }
 
 func isClosed(c <-chan struct{}) bool {

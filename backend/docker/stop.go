@@ -15,44 +15,44 @@ import (
 func (p *pod) stop(ctx context.Context, grace time.Duration) {
 	c, err := p.inspect(ctx)
 	if err != nil {
-		p.complain(ctx, "cannot be stopped", err)
+		p.logError(ctx, "cannot be stopped", err)
 		return
 	}
 	if c != nil && c.State.Running {
-		p.rec.Asked = true
+		p.rec.StopRequested = true
 		p.save()
 		if err := p.terminate(ctx, c, grace); err != nil {
-			p.complain(ctx, "cannot be stopped", err)
+			p.logError(ctx, "cannot be stopped", err)
 			return
 		}
 	}
-	p.calm()
+	p.clearDeadline()
 	if p.rec.Starting {
-		p.rec.Starting, p.rec.Void = false, true
-		p.settle()
+		p.rec.Starting, p.rec.StartCanceled = false, true
+		p.clearInterrupted()
 		s := p.rec.State
-		s.Phase, s.Ports, s.IP, s.Stopped, s.Reason = pods.Down, nil, "", true, "it was stopped before it had started"
-		p.show(s)
+		s.Phase, s.Ports, s.IP, s.Stopped, s.Reason = pods.PhaseExited, nil, "", true, "it was stopped before it had started"
+		p.publish(s)
 		return
 	}
-	p.look(ctx)
+	p.refresh(ctx)
 }
 
-// complain is for what no State can tell.
-func (p *pod) complain(ctx context.Context, what string, err error) {
+// logError is for what no State can tell.
+func (p *pod) logError(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		p.r.opts.Logger.Error("docker: a pod "+what, "pod", p.id, "error", err)
+		p.r.opts.Logger.Error("docker: a pod "+what, "pod", p.id, "err", err)
 	}
 }
 
 // terminate returns when the container does not run any more.
 func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace time.Duration) error {
-	p.hasten(grace)
+	p.shortenGrace(grace)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- p.waitEnd(ctx) }()
-	if left, _ := p.patience(); left > 0 {
+	go func() { ended <- p.waitExit(ctx) }()
+	if left, _ := p.graceLeft(); left > 0 {
 		signal := c.Config.StopSignal
 		if signal == "" {
 			signal = "SIGTERM"
@@ -62,7 +62,7 @@ func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace
 		}
 	}
 	for {
-		left, hastened := p.patience()
+		left, hastened := p.graceLeft()
 		t := time.NewTimer(max(left, 0))
 		select {
 		case err := <-ended:
@@ -82,7 +82,7 @@ func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace
 
 // signal is no error for a container that has ended.
 func (p *pod) signal(ctx context.Context, signal string) error {
-	return p.r.insist(ctx, func() error {
+	return p.r.retry(ctx, func() error {
 		_, err := p.r.api.ContainerKill(ctx, p.name(), client.ContainerKillOptions{Signal: signal})
 		if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
 			return nil
@@ -95,9 +95,9 @@ func (p *pod) signal(ctx context.Context, signal string) error {
 	})
 }
 
-// waitEnd returns when the container does not run.
-func (p *pod) waitEnd(ctx context.Context) error {
-	return p.r.insist(ctx, func() error {
+// waitExit returns when the container does not run.
+func (p *pod) waitExit(ctx context.Context) error {
+	return p.r.retry(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		w := p.r.api.ContainerWait(ctx, p.name(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
@@ -113,9 +113,9 @@ func (p *pod) waitEnd(ctx context.Context) error {
 	})
 }
 
-// destroy removes the container, and volumes that its image made.
-func (p *pod) destroy(ctx context.Context) error {
-	return p.r.insist(ctx, func() error {
+// removeContainer removes the container, and volumes that its image made.
+func (p *pod) removeContainer(ctx context.Context) error {
+	return p.r.retry(ctx, func() error {
 		_, err := p.r.api.ContainerRemove(ctx, p.name(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if errdefs.IsNotFound(err) {
 			return nil
@@ -127,22 +127,22 @@ func (p *pod) destroy(ctx context.Context) error {
 // remove is the job of Remove. The record goes last: until then the next server knows
 // what there is to remove.
 func (p *pod) remove(ctx context.Context, grace time.Duration) error {
-	if _, open := p.waiter(); !open {
+	if _, open := p.changes(); !open {
 		return nil // an earlier call has: what bears the id now is another pod
 	}
-	if err := p.erase(ctx, grace); err != nil {
+	if err := p.removeAll(ctx, grace); err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.going--
+		p.removals--
 		return err
 	}
-	p.r.take.Release(p.rec.Ports)
+	p.r.ports.Release(p.rec.Ports)
 	p.r.pods.Forget(p.id, p)
-	p.part()
+	p.closeWaiters()
 	return nil
 }
 
-func (p *pod) erase(ctx context.Context, grace time.Duration) error {
+func (p *pod) removeAll(ctx context.Context, grace time.Duration) error {
 	c, err := p.inspect(ctx)
 	if err != nil {
 		return err
@@ -153,11 +153,11 @@ func (p *pod) erase(ctx context.Context, grace time.Duration) error {
 				return err
 			}
 		}
-		if err := p.destroy(ctx); err != nil {
+		if err := p.removeContainer(ctx); err != nil {
 			return err
 		}
 	}
-	if err := p.r.insist(ctx, func() error { return p.r.dropVolumes(ctx, p.id) }); err != nil {
+	if err := p.r.retry(ctx, func() error { return p.r.dropVolumes(ctx, p.id) }); err != nil {
 		return err
 	}
 	p.r.leave(ctx, p.rec.Network, p.id)

@@ -62,7 +62,7 @@ func (r *Runtime) makeVolume(ctx context.Context, name string, labels map[string
 
 // dropVolumes destroys the local volumes of a pod.
 func (r *Runtime) dropVolumes(ctx context.Context, podID string) error {
-	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.ours(labelPod + "=" + podID)})
+	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.instanceFilters(labelPod + "=" + podID)})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (r *Runtime) Purge(ctx context.Context) error {
 		})
 	}
 	work.Wait()
-	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.ours()})
+	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.instanceFilters()})
 	errs = append(errs, err)
 	for _, v := range list.Items {
 		if id := v.Labels[labelVolume]; id != "" && v.Labels[labelInstance] == r.instance {

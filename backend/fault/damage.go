@@ -4,73 +4,73 @@ import (
 	"context"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Damage has the input of a job be unreadable from now on, as that of a rotten disk is.
-func (f *JobQueue) Damage(ref serverless.Ref) {
+func (f *JobQueue) Damage(ref queue.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.damaged == nil {
-		f.damaged = map[serverless.Ref]bool{}
+		f.damaged = map[queue.Ref]bool{}
 	}
 	f.damaged[ref] = true
 }
 
-func (f *JobQueue) isDamaged(ref serverless.Ref) bool {
+func (f *JobQueue) isDamaged(ref queue.Ref) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.damaged[ref]
 }
 
-// hide leaves out what cannot be read of a job.
-func (f *JobQueue) hide(j *serverless.Job) {
+// hideDamaged leaves out what cannot be read of a job.
+func (f *JobQueue) hideDamaged(j *queue.Job) {
 	if f.isDamaged(j.Ref) {
 		j.Input = nil
 	}
 }
 
 // claim hands back and ends what is damaged, and claims others in its place.
-func (f *JobQueue) claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) (_ []serverless.Job, err error) {
+func (f *JobQueue) claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) (_ []queue.Job, err error) {
 	for {
 		had := len(out)
 		if out, err = f.q.Claim(ctx, now, slots, out); err != nil {
 			return out, err
 		}
-		if !slices.ContainsFunc(out[had:], func(j serverless.Job) bool { return f.isDamaged(j.Ref) }) {
+		if !slices.ContainsFunc(out[had:], func(j queue.Job) bool { return f.isDamaged(j.Ref) }) {
 			return out, nil
 		}
-		var ops []serverless.Op
+		var ops []queue.Op
 		slots = slices.Clone(slots)
 		for i := range slots {
 			slots[i].N = 0
 		}
-		out = append(out[:had], slices.DeleteFunc(slices.Clone(out[had:]), func(j serverless.Job) bool {
+		out = append(out[:had], slices.DeleteFunc(slices.Clone(out[had:]), func(j queue.Job) bool {
 			if !f.isDamaged(j.Ref) {
 				return false
 			}
 			ops = append(ops,
-				serverless.Op{Ref: j.Ref, Kind: serverless.OpRelease, Worker: j.Worker, Token: j.Token},
-				serverless.Op{Ref: j.Ref, Kind: serverless.OpDamage})
-			slots[slices.IndexFunc(slots, func(s serverless.Slot) bool { return s.Endpoint == j.Endpoint && s.Worker == j.Worker })].N++
+				queue.Op{Ref: j.Ref, Kind: queue.OpRelease, Worker: j.Worker, Token: j.Token},
+				queue.Op{Ref: j.Ref, Kind: queue.OpDamage})
+			slots[slices.IndexFunc(slots, func(s queue.Slot) bool { return s.Endpoint == j.Endpoint && s.Worker == j.Worker })].N++
 			return true
 		})...)
-		if err := f.q.Apply(ctx, now, ops, make([]serverless.Result, len(ops))); err != nil {
+		if err := f.q.Apply(ctx, now, ops, make([]queue.Result, len(ops))); err != nil {
 			return out[:had], err
 		}
 	}
 }
 
 // get ends a queued job that is damaged.
-func (f *JobQueue) get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+func (f *JobQueue) get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
 	j, err := f.q.Get(ctx, now, ref)
-	if err == nil && j.Status == serverless.InQueue && f.isDamaged(ref) {
-		op := serverless.Op{Ref: ref, Kind: serverless.OpDamage}
-		if err := f.q.Apply(ctx, now, []serverless.Op{op}, make([]serverless.Result, 1)); err != nil {
-			return serverless.Job{}, err
+	if err == nil && j.Status == queue.InQueue && f.isDamaged(ref) {
+		op := queue.Op{Ref: ref, Kind: queue.OpDamage}
+		if err := f.q.Apply(ctx, now, []queue.Op{op}, make([]queue.Result, 1)); err != nil {
+			return queue.Job{}, err
 		}
 		j, err = f.q.Get(ctx, now, ref)
 	}
-	f.hide(&j)
+	f.hideDamaged(&j)
 	return j, err
 }

@@ -1,8 +1,10 @@
 package fault_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +14,21 @@ import (
 	"github.com/podyard/podyard/backend/fault"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/billing/billingtest"
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/podstest"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/sshkeys/sshkeystest"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/templates/templatestest"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/pods/volumes/volumestest"
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/registries/registriestest"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
@@ -23,16 +36,28 @@ import (
 func TestWithoutRulesNothingFails(t *testing.T) {
 	p := fault.NewPlan(1)
 	t.Run("Pods", func(t *testing.T) {
-		podstest.TestStore(t, func(*testing.T) pods.Store { return fault.Pods(memory.NewPods(), p) })
+		podstest.TestStore(t, func(*testing.T) pods.PodStore { return fault.Pods(memory.NewPods(), p) })
 	})
 	t.Run("Registries", func(t *testing.T) {
 		registriestest.TestStore(t, func(*testing.T) registries.Store { return fault.Registries(memory.NewRegistries(), p) })
 	})
+	t.Run("Templates", func(t *testing.T) {
+		templatestest.TestStore(t, func(*testing.T) templates.Store { return fault.Templates(memory.NewTemplates(), p) })
+	})
+	t.Run("Volumes", func(t *testing.T) {
+		volumestest.TestStore(t, func(*testing.T) volumes.Store { return fault.Volumes(memory.NewVolumes(), p) })
+	})
+	t.Run("SSHKeys", func(t *testing.T) {
+		sshkeystest.TestStore(t, func(*testing.T) sshkeys.Store { return fault.SSHKeys(memory.NewSSHKeys(), p) })
+	})
+	t.Run("Billing", func(t *testing.T) {
+		billingtest.TestStore(t, func(*testing.T) billing.Store { return fault.Billing(memory.NewBilling(), p) })
+	})
 	t.Run("Endpoints", func(t *testing.T) {
-		serverlesstest.TestEndpointStore(t, func(*testing.T) serverless.EndpointStore { return fault.Endpoints(memory.NewEndpoints(), p) })
+		serverlesstest.TestEndpointStore(t, func(*testing.T) endpoints.Store { return fault.Endpoints(memory.NewEndpoints(), p) })
 	})
 	t.Run("Jobs", func(t *testing.T) {
-		serverlesstest.TestJobQueue(t, func(*testing.T) serverless.JobQueue { return fault.Jobs(memory.NewJobs(), p) })
+		serverlesstest.TestJobQueue(t, func(*testing.T) queue.JobQueue { return fault.Jobs(memory.NewJobs(), p) })
 	})
 }
 
@@ -82,7 +107,7 @@ func TestAfterACrashNothingAnswersUntilRestart(t *testing.T) {
 }
 
 func TestRulesCountAndAreTurnedOnAndOff(t *testing.T) {
-	p := fault.NewPlan(1, fault.Rule{Name: "slow death", Call: "pods.*", Skip: 1, Times: 2, Off: true})
+	p := fault.NewPlan(1, fault.Rule{Name: "slow death", Call: "pods.*", Skip: 1, Times: 2, Disabled: true})
 	s := fault.Pods(memory.NewPods(), p)
 	var got []bool
 	for i := range 6 {
@@ -101,9 +126,9 @@ func TestRulesCountAndAreTurnedOnAndOff(t *testing.T) {
 
 func TestASeedReplays(t *testing.T) {
 	draw := func(seed uint64) (got string) {
-		s := fault.Pods(memory.NewPods(), fault.NewPlan(seed, fault.Rule{Call: "*", Odds: 0.5}))
+		s := fault.Pods(memory.NewPods(), fault.NewPlan(seed, fault.Rule{Call: "*", Probability: 0.5}))
 		for range 64 {
-			if _, err := s.Used(t.Context(), "r"); err == nil {
+			if _, err := s.Claimed(t.Context(), "r"); err == nil {
 				got += "."
 			} else {
 				got += "x"
@@ -116,6 +141,62 @@ func TestASeedReplays(t *testing.T) {
 	}
 	if draw(3) == draw(4) {
 		t.Error("plans of two seeds are the same")
+	}
+}
+
+type tenant struct{}
+
+func TestWhenSaysWhichCallsARuleIsFor(t *testing.T) {
+	p := fault.NewPlan(1, fault.Rule{Call: "pods.*", Times: 1, When: func(ctx context.Context, resource string) bool {
+		return ctx.Value(tenant{}) == "alice" && resource != "spare"
+	}})
+	s := fault.Pods(memory.NewPods(), p)
+	alice := context.WithValue(t.Context(), tenant{}, "alice")
+	if err := s.Create(t.Context(), pod("a")); err != nil {
+		t.Errorf("Create for nobody = %v, want nil: the rule is for alice", err)
+	}
+	if _, err := s.Claimed(alice, "spare"); err != nil {
+		t.Errorf("Used of what the rule leaves out = %v, want nil", err)
+	}
+	if err := s.Create(alice, pod("b")); !errors.Is(err, fault.ErrInjected) {
+		t.Errorf("Create for alice = %v, want ErrInjected: the other calls did not count", err)
+	}
+}
+
+func TestAPlanTellsItsSeedAndWhatHappened(t *testing.T) {
+	p := fault.NewPlan(42, fault.Rule{Name: "full disk", Call: "pods.Create"}, fault.Rule{Call: "jobs.*"})
+	_ = fault.Pods(memory.NewPods(), p).Create(t.Context(), pod("a"))
+	if got, want := p.String(), "faults of seed 42: full disk 1 times, jobs.* 0 times"; got != want {
+		t.Errorf("plan = %q, want %q", got, want)
+	}
+}
+
+// Hosts that are full by a fault refuse a pod as full hosts do.
+func TestFullRefusesAPodAsFullHostsDo(t *testing.T) {
+	cat := catalog.Sample()
+	create := func(rules ...fault.Rule) (*pods.Pod, error) {
+		store := fault.Pods(memory.NewPods(), fault.NewPlan(1, rules...))
+		s, err := pods.New(store, cat, pods.SimulatedHosts(cat, memory.NewRuntime(nil)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Create(t.Context(), "alice", pods.CreateRequest{Name: "n", Image: "i", CPU: &pods.CPURequest{ID: "cpu3c", VCPU: 2}})
+	}
+	first, err := create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []fault.Rule{{Call: "pods.Used", Kind: fault.Full}, {Call: "pods.Used", Err: pods.ErrNoCapacity}} {
+		if _, err := create(rule); !errors.Is(err, pods.ErrNoCapacity) || problem.KindOf(err) != problem.BadRequest {
+			t.Errorf("Create with %+v = %v, want ErrNoRoom", rule, err)
+		}
+	}
+	// One host that is full leaves the others.
+	host := first.Placement.Host
+	full := func(_ context.Context, resource string) bool { return strings.Contains(resource, "/"+host+"/") }
+	p, err := create(fault.Rule{Call: "pods.Used", Kind: fault.Full, When: full})
+	if err != nil || p.Placement.Host == host {
+		t.Errorf("Create with %s full = %+v, %v, want it on another host", host, p, err)
 	}
 }
 
@@ -132,17 +213,17 @@ func TestDelayMakesACallLate(t *testing.T) {
 	})
 }
 
-// slowly is an optional power.
-type slowly interface{ Slowly() }
+// optional is an optional power.
+type optional interface{ Slowly() }
 
-type powerful struct{ pods.Runtime }
+type withOptional struct{ pods.Runtime }
 
-func (powerful) Slowly() {}
+func (withOptional) Slowly() {}
 
 func TestOptionalPowersAreFoundBehindAWrapper(t *testing.T) {
 	p := fault.NewPlan(1, fault.Rule{Call: "runtime.*"})
-	rt := fault.Containers(fault.Containers(powerful{}, p), p)
-	if _, ok := pods.As[slowly](rt); !ok {
+	rt := fault.Containers(fault.Containers(withOptional{}, p), p)
+	if _, ok := pods.As[optional](rt); !ok {
 		t.Error("the power is not found")
 	}
 	if err := rt.Ensure(t.Context(), pods.Spec{}); !errors.Is(err, fault.ErrInjected) {
@@ -153,21 +234,21 @@ func TestOptionalPowersAreFoundBehindAWrapper(t *testing.T) {
 // A fault of every call once: the ledger finds nothing that was acknowledged and lost.
 func TestALedgerAgreesWithAQueueThatFails(t *testing.T) {
 	under := memory.NewJobs()
-	q := fault.Jobs(under, fault.NewPlan(5, fault.Rule{Call: "jobs.*", Kind: fault.Before, Odds: 0.2}, fault.Rule{Call: "jobs.*", Kind: fault.After, Odds: 0.2}))
+	q := fault.Jobs(under, fault.NewPlan(5, fault.Rule{Call: "jobs.*", Kind: fault.Before, Probability: 0.2}, fault.Rule{Call: "jobs.*", Kind: fault.After, Probability: 0.2}))
 	l := serverlesstest.NewLedger(q)
 	ctx := t.Context()
 	for i := range 200 {
-		now := serverless.Instant(1_780_000_000_000 + i)
-		j := serverless.Job{Ref: serverless.Ref{Endpoint: "e", ID: serverless.JobID(fmt.Sprint("j", i))}, Input: []byte("{}")}
-		j.State = serverless.State{Submitted: now, Queued: now, Expires: now + 1e6, ExecTimeout: 1e5, Retain: 1e5}
-		_ = l.Enqueue(ctx, []serverless.Job{j})
-		jobs, err := l.Claim(ctx, now, []serverless.Slot{{Endpoint: "e", Worker: "w", N: 1, Until: now + 1000}}, nil)
+		now := queue.Instant(1_780_000_000_000 + i)
+		j := queue.Job{Ref: queue.Ref{Endpoint: "e", ID: queue.JobID(fmt.Sprint("j", i))}, Input: []byte("{}")}
+		j.State = queue.State{Submitted: now, Queued: now, Expires: now + 1e6, ExecTimeout: 1e5 * time.Millisecond, Retain: 1e5 * time.Millisecond}
+		_ = l.Enqueue(ctx, []queue.Job{j})
+		jobs, err := l.Claim(ctx, now, []queue.Slot{{Endpoint: "e", Worker: "w", N: 1, Until: now + 1000}}, nil)
 		if err != nil {
 			continue
 		}
 		for _, j := range jobs {
-			op := serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: "w", Token: j.Token, Payload: []byte(`1`)}
-			_ = l.Apply(ctx, now, []serverless.Op{op}, make([]serverless.Result, 1))
+			op := queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: "w", Token: j.Token, Payload: []byte(`1`)}
+			_ = l.Apply(ctx, now, []queue.Op{op}, make([]queue.Result, 1))
 		}
 	}
 	if err := l.Err(); err != nil {

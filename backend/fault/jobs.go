@@ -5,34 +5,34 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A JobQueue is a serverless.JobQueue that fails by a plan.
 type JobQueue struct {
-	q serverless.JobQueue
+	q queue.JobQueue
 	p *Plan
 
 	mu      sync.Mutex
-	damaged map[serverless.Ref]bool
+	damaged map[queue.Ref]bool
 }
 
-var _ serverless.JobQueue = (*JobQueue)(nil)
+var _ queue.JobQueue = (*JobQueue)(nil)
 
 // Jobs wraps a queue.
-func Jobs(q serverless.JobQueue, p *Plan) *JobQueue { return &JobQueue{q: q, p: p} }
+func Jobs(q queue.JobQueue, p *Plan) *JobQueue { return &JobQueue{q: q, p: p} }
 
 // Unwrap is the queue that was wrapped.
-func (f *JobQueue) Unwrap() serverless.JobQueue { return f.q }
+func (f *JobQueue) Unwrap() queue.JobQueue { return f.q }
 
 // Enqueue implements serverless.JobQueue.
-func (f *JobQueue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+func (f *JobQueue) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return run(ctx, f.p, "jobs.Enqueue", func() error { return f.q.Enqueue(ctx, jobs) })
 }
 
 // Claim implements serverless.JobQueue.
-func (f *JobQueue) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
-	got, err := do(ctx, f.p, "jobs.Claim", func() ([]serverless.Job, error) { return f.claim(ctx, now, slots, out) })
+func (f *JobQueue) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
+	got, err := do(ctx, f.p, "jobs.Claim", func() ([]queue.Job, error) { return f.claim(ctx, now, slots, out) })
 	if err != nil {
 		return out, err
 	}
@@ -40,17 +40,17 @@ func (f *JobQueue) Claim(ctx context.Context, now serverless.Instant, slots []se
 }
 
 // Apply implements serverless.JobQueue.
-func (f *JobQueue) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+func (f *JobQueue) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
 	return run(ctx, f.p, "jobs.Apply", func() error { return f.q.Apply(ctx, now, ops, res) })
 }
 
 // Expire implements serverless.JobQueue.
-func (f *JobQueue) Expire(ctx context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
-	return do(ctx, f.p, "jobs.Expire", func() (serverless.Instant, error) { return f.q.Expire(ctx, now, limit) })
+func (f *JobQueue) Expire(ctx context.Context, now queue.Instant, limit int) (queue.Instant, error) {
+	return do(ctx, f.p, "jobs.Expire", func() (queue.Instant, error) { return f.q.Expire(ctx, now, limit) })
 }
 
 // Purge implements serverless.JobQueue.
-func (f *JobQueue) Purge(ctx context.Context, now serverless.Instant, q serverless.PurgeQuery) (removed int, next uint64, err error) {
+func (f *JobQueue) Purge(ctx context.Context, now queue.Instant, q queue.PurgeQuery) (removed int, next uint64, err error) {
 	err = run(ctx, f.p, "jobs.Purge", func() (err error) {
 		removed, next, err = f.q.Purge(ctx, now, q)
 		return err
@@ -62,25 +62,25 @@ func (f *JobQueue) Purge(ctx context.Context, now serverless.Instant, q serverle
 }
 
 // Get implements serverless.JobQueue.
-func (f *JobQueue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
-	return do(ctx, f.p, "jobs.Get", func() (serverless.Job, error) { return f.get(ctx, now, ref) })
+func (f *JobQueue) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
+	return do(ctx, f.p, "jobs.Get", func() (queue.Job, error) { return f.get(ctx, now, ref) })
 }
 
 // Chunks implements serverless.JobQueue.
-func (f *JobQueue) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) (chunks [][]byte, s serverless.State, err error) {
+func (f *JobQueue) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) (chunks [][]byte, s queue.State, err error) {
 	err = run(ctx, f.p, "jobs.Chunks", func() (err error) {
 		chunks, s, err = f.q.Chunks(ctx, now, ref, maxBytes)
 		return err
 	})
 	if err != nil {
-		return nil, serverless.State{}, err
+		return nil, queue.State{}, err
 	}
 	return chunks, s, nil
 }
 
 // List implements serverless.JobQueue. It fails before the first job.
-func (f *JobQueue) List(ctx context.Context, now serverless.Instant, q serverless.ListQuery) iter.Seq2[serverless.Job, error] {
-	return list(ctx, f.p, "jobs.List", func() iter.Seq2[serverless.Job, error] { return f.q.List(ctx, now, q) })
+func (f *JobQueue) List(ctx context.Context, now queue.Instant, q queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return list(ctx, f.p, "jobs.List", func() iter.Seq2[queue.Job, error] { return f.q.List(ctx, now, q) })
 }
 
 // list is a listing that may fail before its first element.
@@ -97,37 +97,37 @@ func list[T any](ctx context.Context, p *Plan, call string, seq func() iter.Seq2
 }
 
 // Stats implements serverless.JobQueue.
-func (f *JobQueue) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
-	return do(ctx, f.p, "jobs.Stats", func() (serverless.Stats, error) { return f.q.Stats(ctx, now, endpoint) })
+func (f *JobQueue) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
+	return do(ctx, f.p, "jobs.Stats", func() (queue.Stats, error) { return f.q.Stats(ctx, now, endpoint) })
 }
 
 // Watch implements serverless.JobQueue.
-func (f *JobQueue) Watch(ctx context.Context, fn func([]serverless.Event)) error {
+func (f *JobQueue) Watch(ctx context.Context, fn func([]queue.Event)) error {
 	return run(ctx, f.p, "jobs.Watch", func() error { return f.q.Watch(ctx, fn) })
 }
 
 // Deliveries implements serverless.Outbox.
-func (f *JobQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
-	return do(ctx, f.p, "jobs.Deliveries", func() ([]serverless.Delivery, error) {
+func (f *JobQueue) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
+	return do(ctx, f.p, "jobs.Deliveries", func() ([]queue.Delivery, error) {
 		ds, err := f.q.Deliveries(ctx, now, until, limit)
 		for i := range ds {
-			f.hide(&ds[i].Job)
+			f.hideDamaged(&ds[i].Job)
 		}
 		return ds, err
 	})
 }
 
 // Record implements serverless.Outbox.
-func (f *JobQueue) Record(ctx context.Context, a []serverless.Attempt) error {
+func (f *JobQueue) Record(ctx context.Context, a []queue.Attempt) error {
 	return run(ctx, f.p, "jobs.Record", func() error { return f.q.Record(ctx, a) })
 }
 
 // NextDelivery implements serverless.Outbox.
-func (f *JobQueue) NextDelivery(ctx context.Context) (serverless.Instant, error) {
-	return do(ctx, f.p, "jobs.NextDelivery", func() (serverless.Instant, error) { return f.q.NextDelivery(ctx) })
+func (f *JobQueue) NextDelivery(ctx context.Context) (queue.Instant, error) {
+	return do(ctx, f.p, "jobs.NextDelivery", func() (queue.Instant, error) { return f.q.NextDelivery(ctx) })
 }
 
 // Attempts implements serverless.Outbox.
-func (f *JobQueue) Attempts(ctx context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
-	return do(ctx, f.p, "jobs.Attempts", func() ([]serverless.Attempt, error) { return f.q.Attempts(ctx, ref) })
+func (f *JobQueue) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
+	return do(ctx, f.p, "jobs.Attempts", func() ([]queue.Attempt, error) { return f.q.Attempts(ctx, ref) })
 }

@@ -2,12 +2,13 @@ package fault
 
 import (
 	"context"
-	"math/rand/v2"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/faultplan"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -23,6 +24,10 @@ const (
 	After
 	// Delay lets the call happen later.
 	Delay
+	// Full has pods.Used answer that everything is taken, so that nothing more is placed
+	// there: a pod that is made is refused as on hosts that are full. Other calls fail as
+	// with Before.
+	Full
 	// CrashBefore ends what is behind the plan before the effect: this call and every
 	// later one answer ErrCrashed, until Restart.
 	CrashBefore
@@ -30,7 +35,8 @@ const (
 	CrashAfter
 )
 
-// What calls that fail answer, unless their rule says otherwise.
+// What calls that fail answer, unless their rule says otherwise. Both are of the kind
+// problem.Unavailable, as the error of a store that really fails: over HTTP, 503.
 var (
 	ErrInjected = problem.New(problem.Unavailable, "injected fault")
 	ErrCrashed  = problem.New(problem.Unavailable, "injected crash")
@@ -38,15 +44,20 @@ var (
 
 // A Rule is one fault.
 type Rule struct {
-	Name  string        // for Enable and Count; default: Call
-	Call  string        // the calls that it is for: jobs.Enqueue, jobs.* or *
-	Kind  Kind          //
-	Err   error         // what Before and After answer; default ErrInjected
-	Delay time.Duration // of Delay
-	Odds  float64       // that a call has it; default 1, every call
-	Skip  int           // as many calls go well first
-	Times int           // and as many fail at most; default: no limit
-	Off   bool          // not before Enable
+	Name        string        // for Enable and Count; default: Call
+	Call        string        // the calls that it is for: jobs.Enqueue, jobs.* or *
+	Kind        Kind          //
+	Err         error         // what Before and After answer; default ErrInjected
+	Delay       time.Duration // of Delay
+	Probability float64       // that a call has it; default 1, every call
+	Skip        int           // as many calls go well first
+	Times       int           // and as many fail at most; default: no limit
+	Disabled    bool          // not before Enable
+
+	// When says which of these calls the rule is for, by their context and, of pods.Used,
+	// the resource asked for, which is empty otherwise. Others do not count. It must not
+	// call the plan. Default: all.
+	When func(ctx context.Context, resource string) bool
 }
 
 // A Clock tells the time.
@@ -58,28 +69,24 @@ type Clock interface {
 }
 
 // A Plan decides which calls fail. It is safe for concurrent use; with one caller at a time
-// the seed replays it.
+// the seed replays it. Printed, it tells its seed and what has happened: for the log of a
+// test that failed.
 type Plan struct {
 	// Clock is what delays go by. Default: the system's. It is not to be changed once a
 	// call was made.
 	Clock Clock
 
+	rules *faultplan.Plan[Rule]
+
 	mu      sync.Mutex
-	rng     *rand.Rand
-	rules   []*rule
 	crashed bool
 	calls   map[string]int
-}
-
-type rule struct {
-	Rule
-	seen, hit int
 }
 
 // NewPlan returns a plan with these rules. Of the rules that are for a call the first that
 // strikes does.
 func NewPlan(seed uint64, rules ...Rule) *Plan {
-	p := &Plan{Clock: clock.System{}, rng: rand.New(rand.NewPCG(seed, 0)), calls: map[string]int{}}
+	p := &Plan{Clock: clock.System{}, rules: faultplan.New[Rule](seed), calls: map[string]int{}}
 	for _, r := range rules {
 		p.Add(r)
 	}
@@ -94,35 +101,32 @@ func (p *Plan) Add(r Rule) {
 	if r.Err == nil {
 		r.Err = ErrInjected
 	}
-	if r.Odds == 0 {
-		r.Odds = 1
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rules = append(p.rules, &rule{Rule: r})
+	p.rules.Add(faultplan.Rule[Rule]{Fault: r, Odds: r.Probability, Skip: r.Skip, Times: r.Times, Off: r.Disabled})
 }
 
 // Enable turns the rules of a name on or off.
 func (p *Plan) Enable(name string, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.rules {
-		if r.Name == name {
-			r.Off = !on
-		}
-	}
+	p.rules.Turn(on, func(r *Rule) bool { return r.Name == name })
 }
 
 // Count is how often the rules of a name have struck.
 func (p *Plan) Count(name string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.rules {
-		if r.Name == name {
-			n += r.hit
+	for _, e := range p.rules.Entries() {
+		if e.Rule.Fault.Name == name {
+			n += e.Hits
 		}
 	}
 	return n
+}
+
+// String tells the seed, and of each rule how often it has struck.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "faults of seed %d:", p.rules.Seed())
+	for _, e := range p.rules.Entries() {
+		fmt.Fprintf(&b, " %s %d times,", e.Rule.Fault.Name, e.Hits)
+	}
+	return strings.TrimRight(b.String(), ":,")
 }
 
 // Calls is how often a call was made, whatever became of it.
@@ -146,45 +150,33 @@ func (p *Plan) Restart() {
 	p.crashed = false
 }
 
-func (r *Rule) matches(call string) bool {
-	prefix, all := strings.CutSuffix(r.Call, "*")
-	return call == r.Call || all && strings.HasPrefix(call, prefix)
-}
-
 // draw is the fault of a call; ok is false when it has none.
-func (p *Plan) draw(call string) (f Rule, ok bool) {
+func (p *Plan) draw(ctx context.Context, call, resource string) (f Rule, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[call]++
 	if p.crashed {
 		return Rule{Kind: Before, Err: ErrCrashed}, true
 	}
-	for _, r := range p.rules {
-		if r.Off || !r.matches(call) {
-			continue
-		}
-		if r.seen++; r.seen <= r.Skip || r.Times > 0 && r.hit >= r.Times {
-			continue
-		}
-		if r.Odds < 1 && p.rng.Float64() >= r.Odds {
-			continue
-		}
-		r.hit++
-		if r.Kind >= CrashBefore {
-			p.crashed = true
-		}
-		return r.Rule, true
-	}
-	return Rule{}, false
+	f, ok = p.rules.Draw(func(_ int, r *Rule) bool {
+		return faultplan.Like(r.Call, call) && (r.When == nil || r.When(ctx, resource))
+	})
+	p.crashed = ok && f.Kind >= CrashBefore
+	return f, ok
 }
 
 // do makes a call that may fail.
 func do[T any](ctx context.Context, p *Plan, call string, fn func() (T, error)) (T, error) {
-	var zero T
-	f, ok := p.draw(call)
+	f, ok := p.draw(ctx, call, "")
 	if !ok {
 		return fn()
 	}
+	return suffer(ctx, p, &f, fn)
+}
+
+// suffer makes a call that has a fault.
+func suffer[T any](ctx context.Context, p *Plan, f *Rule, fn func() (T, error)) (T, error) {
+	var zero T
 	switch f.Kind {
 	case After:
 		if _, err := fn(); err != nil {

@@ -41,11 +41,11 @@ func (f *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 }
 
 // List implements pods.Runtime.
-func (f *Runtime) List(ctx context.Context) ([]pods.State, error) {
-	return do(ctx, f.p, "runtime.List", func() ([]pods.State, error) { return f.rt.List(ctx) })
+func (f *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
+	return do(ctx, f.p, "runtime.List", func() ([]pods.ContainerState, error) { return f.rt.List(ctx) })
 }
 
 // Watch implements pods.Runtime.
-func (f *Runtime) Watch(ctx context.Context, fn func(pods.State)) error {
+func (f *Runtime) Watch(ctx context.Context, fn func(pods.ContainerState)) error {
 	return run(ctx, f.p, "runtime.Watch", func() error { return f.rt.Watch(ctx, fn) })
 }

@@ -3,21 +3,22 @@ package fault
 import (
 	"context"
 	"iter"
+	"math"
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/registries"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A PodStore is a pods.Store that fails by a plan.
+// A PodStore is a pods.PodStore that fails by a plan.
 type PodStore struct {
-	s pods.Store
+	s pods.PodStore
 	p *Plan
 }
 
-// An EndpointStore is a serverless.EndpointStore that fails by a plan.
+// An EndpointStore is a serverless.Store that fails by a plan.
 type EndpointStore struct {
-	s serverless.EndpointStore
+	s endpoints.Store
 	p *Plan
 }
 
@@ -28,100 +29,107 @@ type RegistryStore struct {
 }
 
 var (
-	_ pods.Store               = (*PodStore)(nil)
-	_ serverless.EndpointStore = (*EndpointStore)(nil)
-	_ registries.Store         = (*RegistryStore)(nil)
+	_ pods.PodStore    = (*PodStore)(nil)
+	_ endpoints.Store  = (*EndpointStore)(nil)
+	_ registries.Store = (*RegistryStore)(nil)
 )
 
 // Pods wraps a store of pods.
-func Pods(s pods.Store, p *Plan) *PodStore { return &PodStore{s, p} }
+func Pods(s pods.PodStore, p *Plan) *PodStore { return &PodStore{s, p} }
 
 // Endpoints wraps a store of endpoints.
-func Endpoints(s serverless.EndpointStore, p *Plan) *EndpointStore { return &EndpointStore{s, p} }
+func Endpoints(s endpoints.Store, p *Plan) *EndpointStore { return &EndpointStore{s, p} }
 
 // Registries wraps a store of registries.
 func Registries(s registries.Store, p *Plan) *RegistryStore { return &RegistryStore{s, p} }
 
 // Unwrap is the store that was wrapped.
-func (f *PodStore) Unwrap() pods.Store { return f.s }
+func (f *PodStore) Unwrap() pods.PodStore { return f.s }
 
 // Unwrap is the store that was wrapped.
-func (f *EndpointStore) Unwrap() serverless.EndpointStore { return f.s }
+func (f *EndpointStore) Unwrap() endpoints.Store { return f.s }
 
 // Unwrap is the store that was wrapped.
 func (f *RegistryStore) Unwrap() registries.Store { return f.s }
 
-// Create implements pods.Store.
+// Create implements pods.PodStore.
 func (f *PodStore) Create(ctx context.Context, p *pods.Pod) error {
 	return run(ctx, f.p, "pods.Create", func() error { return f.s.Create(ctx, p) })
 }
 
-// Get implements pods.Store.
+// Get implements pods.PodStore.
 func (f *PodStore) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	return do(ctx, f.p, "pods.Get", func() (*pods.Pod, error) { return f.s.Get(ctx, id) })
 }
 
-// List implements pods.Store. It fails before the first pod.
+// List implements pods.PodStore. It fails before the first pod.
 func (f *PodStore) List(ctx context.Context, q pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return list(ctx, f.p, "pods.List", func() iter.Seq2[*pods.Pod, error] { return f.s.List(ctx, q) })
 }
 
-// Update implements pods.Store.
+// Update implements pods.PodStore.
 func (f *PodStore) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	return do(ctx, f.p, "pods.Update", func() (*pods.Pod, error) { return f.s.Update(ctx, id, fn) })
 }
 
-// Delete implements pods.Store.
+// Delete implements pods.PodStore.
 func (f *PodStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
 }
 
-// Hold implements pods.Store.
-func (f *PodStore) Hold(ctx context.Context, h pods.Hold) error {
-	return run(ctx, f.p, "pods.Hold", func() error { return f.s.Hold(ctx, h) })
+// Reserve implements pods.PodStore.
+func (f *PodStore) Reserve(ctx context.Context, h pods.Reservation) error {
+	return run(ctx, f.p, "pods.Hold", func() error { return f.s.Reserve(ctx, h) })
 }
 
-// Release implements pods.Store.
+// Release implements pods.PodStore.
 func (f *PodStore) Release(ctx context.Context, holder string) error {
 	return run(ctx, f.p, "pods.Release", func() error { return f.s.Release(ctx, holder) })
 }
 
-// Holds implements pods.Store. It fails before the first hold.
-func (f *PodStore) Holds(ctx context.Context) iter.Seq2[pods.Hold, error] {
-	return list(ctx, f.p, "pods.Holds", func() iter.Seq2[pods.Hold, error] { return f.s.Holds(ctx) })
+// Reservations implements pods.PodStore. It fails before the first hold.
+func (f *PodStore) Reservations(ctx context.Context) iter.Seq2[pods.Reservation, error] {
+	return list(ctx, f.p, "pods.Holds", func() iter.Seq2[pods.Reservation, error] { return f.s.Reservations(ctx) })
 }
 
-// Used implements pods.Store.
-func (f *PodStore) Used(ctx context.Context, resource string) (int64, error) {
-	return do(ctx, f.p, "pods.Used", func() (int64, error) { return f.s.Used(ctx, resource) })
+// Claimed implements pods.PodStore.
+func (f *PodStore) Claimed(ctx context.Context, resource string) (int64, error) {
+	r, ok := f.p.draw(ctx, "pods.Used", resource)
+	switch {
+	case !ok:
+		return f.s.Claimed(ctx, resource)
+	case r.Kind == Full:
+		return math.MaxInt32, nil
+	}
+	return suffer(ctx, f.p, &r, func() (int64, error) { return f.s.Claimed(ctx, resource) })
 }
 
-// Watch implements pods.Store.
+// Watch implements pods.PodStore.
 func (f *PodStore) Watch(ctx context.Context, fn func(ids []string)) error {
 	return run(ctx, f.p, "pods.Watch", func() error { return f.s.Watch(ctx, fn) })
 }
 
-// Create implements serverless.EndpointStore.
-func (f *EndpointStore) Create(ctx context.Context, e *serverless.Endpoint) error {
+// Create implements serverless.Store.
+func (f *EndpointStore) Create(ctx context.Context, e *endpoints.Endpoint) error {
 	return run(ctx, f.p, "endpoints.Create", func() error { return f.s.Create(ctx, e) })
 }
 
-// Get implements serverless.EndpointStore.
-func (f *EndpointStore) Get(ctx context.Context, id string) (*serverless.Endpoint, error) {
-	return do(ctx, f.p, "endpoints.Get", func() (*serverless.Endpoint, error) { return f.s.Get(ctx, id) })
+// Get implements serverless.Store.
+func (f *EndpointStore) Get(ctx context.Context, id string) (*endpoints.Endpoint, error) {
+	return do(ctx, f.p, "endpoints.Get", func() (*endpoints.Endpoint, error) { return f.s.Get(ctx, id) })
 }
 
-// List implements serverless.EndpointStore. It fails before the first endpoint.
-func (f *EndpointStore) List(ctx context.Context) iter.Seq2[*serverless.Endpoint, error] {
-	return list(ctx, f.p, "endpoints.List", func() iter.Seq2[*serverless.Endpoint, error] { return f.s.List(ctx) })
+// List implements serverless.Store. It fails before the first endpoint.
+func (f *EndpointStore) List(ctx context.Context) iter.Seq2[*endpoints.Endpoint, error] {
+	return list(ctx, f.p, "endpoints.List", func() iter.Seq2[*endpoints.Endpoint, error] { return f.s.List(ctx) })
 }
 
-// Update implements serverless.EndpointStore.
-func (f *EndpointStore) Update(ctx context.Context, id string, fn func(*serverless.Endpoint) error) (*serverless.Endpoint, error) {
-	return do(ctx, f.p, "endpoints.Update", func() (*serverless.Endpoint, error) { return f.s.Update(ctx, id, fn) })
+// Update implements serverless.Store.
+func (f *EndpointStore) Update(ctx context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
+	return do(ctx, f.p, "endpoints.Update", func() (*endpoints.Endpoint, error) { return f.s.Update(ctx, id, fn) })
 }
 
-// Delete implements serverless.EndpointStore.
+// Delete implements serverless.Store.
 func (f *EndpointStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "endpoints.Delete", func() error { return f.s.Delete(ctx, id) })
 }

@@ -12,12 +12,12 @@ import (
 // Billing is a billing.Store. It is safe for concurrent use.
 type Billing struct {
 	mu   sync.Mutex
-	uses map[string]map[useName]pods.Use // by owner
+	uses map[string]map[useName]pods.Usage // by owner
 }
 
-// useName names a use.
+// useName identifies a use.
 type useName struct {
-	kind     pods.UseKind
+	kind     pods.UsageKind
 	id, part string
 	from     int64
 }
@@ -25,26 +25,26 @@ type useName struct {
 var _ billing.Store = (*Billing)(nil)
 
 // NewBilling returns an empty store.
-func NewBilling() *Billing { return &Billing{uses: make(map[string]map[useName]pods.Use)} }
+func NewBilling() *Billing { return &Billing{uses: make(map[string]map[useName]pods.Usage)} }
 
 // Record implements billing.Store.
-func (s *Billing) Record(_ context.Context, uses []pods.Use) error {
+func (s *Billing) Record(_ context.Context, uses []pods.Usage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range uses {
 		if s.uses[u.Owner] == nil {
-			s.uses[u.Owner] = make(map[useName]pods.Use)
+			s.uses[u.Owner] = make(map[useName]pods.Usage)
 		}
 		s.uses[u.Owner][useName{u.Kind, u.ID, u.Part, u.From.UnixNano()}] = u
 	}
 	return nil
 }
 
-// Uses implements billing.Store.
-func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]pods.Use, error) {
+// Usage implements billing.Store.
+func (s *Billing) Usage(_ context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []pods.Use
+	var list []pods.Usage
 	for _, u := range s.uses[owner] {
 		if u.From.Before(to) && u.To.After(from) {
 			list = append(list, u)
@@ -54,10 +54,10 @@ func (s *Billing) Uses(_ context.Context, owner string, from, to time.Time) ([]p
 }
 
 // Open implements billing.Store.
-func (s *Billing) Open(_ context.Context, kind pods.UseKind) ([]pods.Use, error) {
+func (s *Billing) Open(_ context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []pods.Use
+	var list []pods.Usage
 	for _, uses := range s.uses {
 		for _, u := range uses {
 			if u.Open && u.Kind == kind {

@@ -1,22 +1,24 @@
 package memory
 
-import "github.com/podyard/podyard/serverless"
+import (
+	"github.com/podyard/podyard/serverless/queue"
+)
 
-// A body is the payloads of a job.
+// A body has the payloads of a job.
 type body struct {
 	input, output []byte
 }
 
-// An extra is what few jobs have.
+// An extra has what few jobs have.
 type extra struct {
-	webhook  string
-	forWork  []byte // Job.Extra
-	err      string
-	chunks   [][]byte // those not drained
-	attempts []serverless.Attempt
+	webhook     string
+	workerExtra []byte // Job.Extra
+	err         string
+	chunks      [][]byte // chunks that are not drained
+	attempts    []queue.Attempt
 }
 
-// bodies are the payloads by the number of the job, apart from the index, which has no
+// bodies has the bodies by job number. They are outside the index, because the index has no
 // pointers.
 type bodies struct{ pages []*bodyPage }
 
@@ -27,10 +29,10 @@ type bodyPage struct {
 	bodies [bodiesInPage]body
 }
 
-// at is the body of a job that has one.
+// at returns the body of a job that has one.
 func (t *bodies) at(i uint32) *body { return &t.pages[i/bodiesInPage].bodies[i%bodiesInPage] }
 
-// put makes room for the body of a job that has none.
+// put makes room for the body of a new job and returns it.
 func (t *bodies) put(i uint32) *body {
 	n := int(i / bodiesInPage)
 	for n >= len(t.pages) {
@@ -43,7 +45,7 @@ func (t *bodies) put(i uint32) *body {
 	return t.at(i)
 }
 
-// drop gives the body of a job up, and a page with its last one.
+// drop removes the body of a job, and its page if it was the last one there.
 func (t *bodies) drop(i uint32) {
 	p := t.pages[i/bodiesInPage]
 	p.bodies[i%bodiesInPage] = body{}

@@ -1,4 +1,4 @@
-// Package memory keeps everything in memory: records on go-memdb, a purpose-built queue
-// of jobs, and a simulated runtime of pods. It is gone when the process ends: good for
-// tests, for trying things out, and for programs that can lose it.
+// Package memory implements every store in memory: records on go-memdb, a queue of jobs, and
+// a simulated runtime of pods. Everything is lost when the process ends. Use it for tests,
+// for trials, and for programs whose data may be lost.
 package memory

@@ -9,13 +9,13 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Endpoints is a serverless.EndpointStore in memory.
+// Endpoints is an endpoints.Store in memory. It is safe for concurrent use.
 type Endpoints struct{ db *memdb.MemDB }
 
-var _ serverless.EndpointStore = (*Endpoints)(nil)
+var _ endpoints.Store = (*Endpoints)(nil)
 
 const endpointTable = "endpoint"
 
@@ -27,40 +27,40 @@ func NewEndpoints() *Endpoints {
 		}},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("memory: the endpoint schema is wrong: %v", err)) // it is a constant
+		panic(fmt.Sprintf("memory: the endpoint schema is wrong: %v", err)) // the schema is a constant
 	}
 	return &Endpoints{db}
 }
 
-// Create adds e.
-func (s *Endpoints) Create(_ context.Context, e *serverless.Endpoint) error {
+// Create implements endpoints.Store.
+func (s *Endpoints) Create(_ context.Context, e *endpoints.Endpoint) error {
 	tx := s.db.Txn(true)
 	defer tx.Abort()
 	if old, err := tx.First(endpointTable, "id", e.ID); err != nil {
 		return fmt.Errorf("memory: create endpoint %q: %w", e.ID, err)
 	} else if old != nil {
-		return serverless.ErrEndpointExists
+		return endpoints.ErrExists
 	}
 	return commitEndpoint(tx, e)
 }
 
-// Get returns the endpoint.
-func (s *Endpoints) Get(_ context.Context, id string) (*serverless.Endpoint, error) {
+// Get implements endpoints.Store.
+func (s *Endpoints) Get(_ context.Context, id string) (*endpoints.Endpoint, error) {
 	return firstEndpoint(s.db.Txn(false), id)
 }
 
-func firstEndpoint(tx *memdb.Txn, id string) (*serverless.Endpoint, error) {
+func firstEndpoint(tx *memdb.Txn, id string) (*endpoints.Endpoint, error) {
 	v, err := tx.First(endpointTable, "id", id)
 	if err != nil {
 		return nil, fmt.Errorf("memory: endpoint %q: %w", id, err)
 	}
 	if v == nil {
-		return nil, serverless.ErrNoEndpoint
+		return nil, endpoints.ErrNotFound
 	}
-	return v.(*serverless.Endpoint).Clone(), nil
+	return v.(*endpoints.Endpoint).Clone(), nil
 }
 
-func commitEndpoint(tx *memdb.Txn, e *serverless.Endpoint) error {
+func commitEndpoint(tx *memdb.Txn, e *endpoints.Endpoint) error {
 	if err := tx.Insert(endpointTable, e.Clone()); err != nil {
 		return fmt.Errorf("memory: write endpoint %q: %w", e.ID, err)
 	}
@@ -68,19 +68,20 @@ func commitEndpoint(tx *memdb.Txn, e *serverless.Endpoint) error {
 	return nil
 }
 
-// List yields the endpoints as they are when it begins.
-func (s *Endpoints) List(context.Context) iter.Seq2[*serverless.Endpoint, error] {
-	return func(yield func(*serverless.Endpoint, error) bool) {
+// List implements endpoints.Store. It yields the endpoints as they were when the iteration
+// began.
+func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] {
+	return func(yield func(*endpoints.Endpoint, error) bool) {
 		it, err := s.db.Txn(false).Get(endpointTable, "id")
 		if err != nil {
 			yield(nil, fmt.Errorf("memory: list endpoints: %w", err))
 			return
 		}
-		var all []*serverless.Endpoint
+		var all []*endpoints.Endpoint
 		for v := it.Next(); v != nil; v = it.Next() {
-			all = append(all, v.(*serverless.Endpoint).Clone())
+			all = append(all, v.(*endpoints.Endpoint).Clone())
 		}
-		slices.SortFunc(all, func(a, b *serverless.Endpoint) int {
+		slices.SortFunc(all, func(a, b *endpoints.Endpoint) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		for _, e := range all {
@@ -91,8 +92,8 @@ func (s *Endpoints) List(context.Context) iter.Seq2[*serverless.Endpoint, error]
 	}
 }
 
-// Update stores what fn leaves.
-func (s *Endpoints) Update(_ context.Context, id string, fn func(*serverless.Endpoint) error) (*serverless.Endpoint, error) {
+// Update implements endpoints.Store. fn runs once, while no other endpoint can be changed.
+func (s *Endpoints) Update(_ context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
 	tx := s.db.Txn(true)
 	defer tx.Abort()
 	e, err := firstEndpoint(tx, id)
@@ -105,7 +106,7 @@ func (s *Endpoints) Update(_ context.Context, id string, fn func(*serverless.End
 	return e, commitEndpoint(tx, e)
 }
 
-// Delete removes the endpoint.
+// Delete implements endpoints.Store.
 func (s *Endpoints) Delete(_ context.Context, id string) error {
 	tx := s.db.Txn(true)
 	defer tx.Abort()

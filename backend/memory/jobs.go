@@ -7,14 +7,13 @@ import (
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Jobs is a serverless.JobQueue in memory. It keeps the payload slices it is given and
-// loses everything with the process. Make one with NewJobs; it is safe for concurrent
-// use.
+// Jobs is a queue.JobQueue in memory. It keeps the payload slices that it gets, and loses
+// everything when the process ends. Create one with NewJobs. It is safe for concurrent use.
 //
-// One mutex guards it: a move is a few hundred nanoseconds, and what happens under it
+// One mutex guards it. A move takes a few hundred nanoseconds, and the work under the mutex
 // does not grow with the number of jobs.
 type Jobs struct {
 	mu     sync.Mutex
@@ -23,13 +22,13 @@ type Jobs struct {
 	extras map[uint32]*extra // by job
 	outbox outbox
 	seq    uint64
-	token  serverless.Token
+	token  queue.Token
 
 	watchMu  sync.Mutex // guards changes of watchers
 	watchers atomic.Pointer[[]*watcher]
 }
 
-var _ serverless.JobQueue = (*Jobs)(nil)
+var _ queue.JobQueue = (*Jobs)(nil)
 
 // NewJobs returns an empty queue.
 func NewJobs() *Jobs {
@@ -39,33 +38,33 @@ func NewJobs() *Jobs {
 	return q
 }
 
-// Len is how many jobs there are, in whatever status.
+// Len returns the number of jobs of any status.
 func (q *Jobs) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.x.Len()
 }
 
-// Enqueue adds all jobs or none.
-func (q *Jobs) Enqueue(_ context.Context, jobs []serverless.Job) error {
+// Enqueue implements queue.JobQueue.
+func (q *Jobs) Enqueue(_ context.Context, jobs []queue.Job) error {
 	if err := q.enqueue(jobs); err != nil {
 		return err
 	}
 	if !q.watched() {
 		return nil
 	}
-	evs := make([]serverless.Event, len(jobs))
+	evs := make([]queue.Event, len(jobs))
 	for i := range jobs {
-		evs[i] = serverless.Event{Kind: serverless.EventReady, Ref: jobs[i].Ref}
+		evs[i] = queue.Event{Kind: queue.EventReady, Ref: jobs[i].Ref}
 	}
-	q.tell(evs)
+	q.notify(evs)
 	return nil
 }
 
-func (q *Jobs) enqueue(jobs []serverless.Job) error {
+func (q *Jobs) enqueue(jobs []queue.Job) error {
 	for i := range jobs {
-		if n := len(jobs[i].ID); n == 0 || n > serverless.MaxJobID {
-			return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", serverless.MaxJobID)
+		if n := len(jobs[i].ID); n == 0 || n > queue.MaxJobID {
+			return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", queue.MaxJobID)
 		}
 	}
 	var one [1]uint32
@@ -76,42 +75,42 @@ func (q *Jobs) enqueue(jobs []serverless.Job) error {
 		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner)
 		if !ok {
 			for _, rec := range recs {
-				q.x.Drop(rec)
+				q.x.Discard(rec)
 			}
-			return serverless.ErrExists
+			return queue.ErrExists
 		}
 		recs = append(recs, rec)
 	}
 	for i, rec := range recs {
-		q.show(rec, &jobs[i])
+		q.publish(rec, &jobs[i])
 	}
 	return nil
 }
 
-// show makes a job visible that was added.
-func (q *Jobs) show(i uint32, j *serverless.Job) {
+// publish makes an added job visible.
+func (q *Jobs) publish(i uint32, j *queue.Job) {
 	q.seq++
 	j.Seq = q.seq
 	*q.bodies.put(i) = body{input: j.Input, output: j.Output}
 	if j.Webhook != "" || j.Extra != nil {
-		q.extras[i] = &extra{webhook: j.Webhook, forWork: j.Extra}
+		q.extras[i] = &extra{webhook: j.Webhook, workerExtra: j.Extra}
 	}
 	q.x.Show(i, &j.State)
 }
 
-// job is the whole job.
-func (q *Jobs) job(i uint32) serverless.Job {
-	var j serverless.Job
+// job returns a job with its payloads.
+func (q *Jobs) job(i uint32) queue.Job {
+	var j queue.Job
 	q.fill(&j, i)
 	return j
 }
 
-// fill makes j the whole job.
-func (q *Jobs) fill(j *serverless.Job, i uint32) {
+// fill sets j to a job with its payloads.
+func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
 	j.Ref, j.Owner, j.State, j.Input, j.Output = q.x.Ref(i), q.x.Owner(i), q.x.State(i), b.input, b.output
 	if x := q.extras[i]; x != nil {
-		j.Webhook, j.Extra, j.Error = x.webhook, x.forWork, x.err
+		j.Webhook, j.Extra, j.Error = x.webhook, x.workerExtra, x.err
 	}
 }
 
@@ -124,33 +123,33 @@ func (q *Jobs) extra(i uint32) *extra {
 	return x
 }
 
-// Apply makes each move.
-func (q *Jobs) Apply(_ context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
-	var evs []serverless.Event
+// Apply implements queue.JobQueue.
+func (q *Jobs) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
+	var evs []queue.Event
 	q.mu.Lock()
 	for i := range ops {
 		rec := q.x.Find(ops[i].Ref)
 		if rec == 0 {
-			res[i] = serverless.Result{Err: serverless.ErrNotFound}
+			res[i] = queue.Result{Err: queue.ErrNotFound}
 			continue
 		}
 		res[i], evs = q.move(now, rec, &ops[i], evs)
 	}
 	q.mu.Unlock()
-	q.tell(evs)
+	q.notify(evs)
 	return nil
 }
 
-// tells are the effects that watchers hear of.
-const tells = serverless.EvReady | serverless.EvDone | serverless.EvStop | serverless.EvChunk
+// eventEffects are the effects that produce events.
+const eventEffects = queue.EvReady | queue.EvDone | queue.EvStop | queue.EvChunk
 
-// move applies one op to a job, and appends what it has to tell. Whoever begins to watch
-// from here on sees the job as the move leaves it.
-func (q *Jobs) move(now serverless.Instant, i uint32, op *serverless.Op, evs []serverless.Event) (serverless.Result, []serverless.Event) {
+// move applies one op to a job and appends the events of the move. It makes no events if
+// nobody watches: a watcher that starts later reads the job as the move left it.
+func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, evs []queue.Event) (queue.Result, []queue.Event) {
 	before := q.x.State(i)
-	res := serverless.Result{State: before}
+	res := queue.Result{State: before}
 	res.Effect, res.Err = res.State.Apply(now, op)
-	if res.Effect&tells != 0 && q.watched() {
+	if res.Effect&eventEffects != 0 && q.watched() {
 		ref := op.Ref
 		if ref.ID == "" {
 			ref = q.x.Ref(i)
@@ -158,55 +157,55 @@ func (q *Jobs) move(now serverless.Instant, i uint32, op *serverless.Op, evs []s
 		evs = res.Effect.Events(evs, ref, before.Worker)
 	}
 	if res.Effect != 0 {
-		q.carryOut(now, i, &before, &res.State, res.Effect, op)
+		q.applyEffect(now, i, &before, &res.State, res.Effect, op)
 	}
 	return res, evs
 }
 
-// carryOut does what an effect says.
-func (q *Jobs) carryOut(now serverless.Instant, i uint32, before, s *serverless.State, eff serverless.Effect, op *serverless.Op) {
-	if eff&serverless.Delete != 0 {
-		q.x.Move(i, before, s, eff)
+// applyEffect carries out the effects of a move.
+func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, eff queue.Effect, op *queue.Op) {
+	if eff&queue.Delete != 0 {
+		q.x.Commit(i, before, s, eff)
 		q.bodies.drop(i)
 		delete(q.extras, i)
 		return
 	}
-	if eff&serverless.NewSeq != 0 {
+	if eff&queue.NewSeq != 0 {
 		q.seq++
 		s.Seq = q.seq
 	}
 	q.payloads(i, eff, op)
-	if eff&serverless.DropInput != 0 {
-		q.outbox.void(q.x.Ref(i), s)
+	if eff&queue.DropInput != 0 {
+		q.outbox.dropInput(q.x.Ref(i), s)
 	}
-	q.x.Move(i, before, s, eff)
-	if eff&serverless.PutOutbox != 0 {
+	q.x.Commit(i, before, s, eff)
+	if eff&queue.PutOutbox != 0 {
 		q.outbox.add(q.job(i), now)
 	}
 }
 
-// payloads keeps what the op brought and drops what is void.
-func (q *Jobs) payloads(i uint32, eff serverless.Effect, op *serverless.Op) {
-	if eff&serverless.DropOutput != 0 {
+// payloads stores and removes payloads as the effects say.
+func (q *Jobs) payloads(i uint32, eff queue.Effect, op *queue.Op) {
+	if eff&queue.DropOutput != 0 {
 		q.bodies.at(i).output = nil
 		if x := q.extras[i]; x != nil {
 			x.err, x.chunks = "", nil
 		}
 	}
-	if eff&serverless.DropInput != 0 {
+	if eff&queue.DropInput != 0 {
 		q.bodies.at(i).input = nil
 	}
-	if eff&serverless.PutOutput != 0 {
+	if eff&queue.PutOutput != 0 {
 		q.bodies.at(i).output = op.Payload
 		if op.Error != "" {
 			q.extra(i).err = op.Error
 		}
 	}
-	if eff&serverless.AddChunk != 0 {
+	if eff&queue.AddChunk != 0 {
 		x := q.extra(i)
 		x.chunks = append(x.chunks, op.Payload)
 	}
-	if eff&serverless.DropChunks != 0 {
+	if eff&queue.DropChunks != 0 {
 		x := q.extra(i)
 		clear(x.chunks[:op.N])
 		x.chunks = x.chunks[op.N:]

@@ -11,9 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 const (
@@ -23,21 +24,21 @@ const (
 )
 
 // benchID is the n-th id, as long as the ids that a service makes.
-func benchID(n uint64) serverless.JobID {
+func benchID(n uint64) queue.JobID {
 	b := [39]byte([]byte("00000000-0000-4000-8000-000000000000-u1"))
 	var h [16]byte
 	binary.BigEndian.PutUint64(h[8:], n*0x9e3779b97f4a7c15)
 	hex.Encode(h[:], h[8:])
 	copy(b[:8], h[:8])
 	copy(b[24:], h[8:])
-	return serverless.JobID(b[:])
+	return queue.JobID(b[:])
 }
 
 // benchJob has a payload of its own: nobody else keeps it.
-func benchJob(n uint64, now serverless.Instant, payload []byte) serverless.Job {
-	return serverless.Job{
-		Ref: serverless.Ref{Endpoint: "echo", ID: benchID(n)}, Owner: "user", Input: bytes.Clone(payload),
-		State: serverless.State{Submitted: now, Queued: now, Expires: now + 86_400_000, ExecTimeout: 600_000, Retain: 500},
+func benchJob(n uint64, now queue.Instant, payload []byte) queue.Job {
+	return queue.Job{
+		Ref: queue.Ref{Endpoint: "echo", ID: benchID(n)}, Owner: "user", Input: bytes.Clone(payload),
+		State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, ExecTimeout: 10 * time.Minute, Retain: 500 * time.Millisecond},
 	}
 }
 
@@ -82,7 +83,7 @@ func BenchmarkCycle(b *testing.B) {
 
 func fill(ctx context.Context, q *memory.Jobs, n int, payload []byte) error {
 	for i := range n {
-		if err := q.Enqueue(ctx, []serverless.Job{benchJob(1<<40+uint64(i), 1, payload)}); err != nil {
+		if err := q.Enqueue(ctx, []queue.Job{benchJob(1<<40+uint64(i), 1, payload)}); err != nil {
 			return err
 		}
 	}
@@ -91,11 +92,11 @@ func fill(ctx context.Context, q *memory.Jobs, n int, payload []byte) error {
 
 // cycles is what one caller does until there are enough.
 func cycles(ctx context.Context, q *memory.Jobs, next func() (uint64, bool), payload []byte) error {
-	jobs, slots := make([]serverless.Job, 1), []serverless.Slot{{Endpoint: "echo", Worker: "worker", N: 1}}
-	ops, res := make([]serverless.Op, 1), make([]serverless.Result, 1)
-	var out []serverless.Job
+	jobs, slots := make([]queue.Job, 1), []queue.Slot{{Endpoint: "echo", Worker: "worker", N: 1}}
+	ops, res := make([]queue.Op, 1), make([]queue.Result, 1)
+	var out []queue.Job
 	for i, ok := next(); ok; i, ok = next() {
-		now := serverless.Instant(i/perMS + 1)
+		now := queue.Instant(i/perMS + 1)
 		jobs[0] = benchJob(i, now, payload)
 		if err := q.Enqueue(ctx, jobs); err != nil {
 			return err
@@ -109,7 +110,7 @@ func cycles(ctx context.Context, q *memory.Jobs, next func() (uint64, bool), pay
 			return fmt.Errorf("Claim gave %d jobs, want 1", len(out))
 		}
 		j := &out[0]
-		ops[0] = serverless.Op{Ref: j.Ref, Kind: serverless.OpFinish, Status: serverless.Completed, Worker: j.Worker, Token: j.Token, Payload: j.Input}
+		ops[0] = queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: j.Worker, Token: j.Token, Payload: j.Input}
 		if err := q.Apply(ctx, now, ops, res); err != nil || res[0].Err != nil {
 			return errors.Join(err, res[0].Err)
 		}
@@ -128,24 +129,24 @@ func cycles(ctx context.Context, q *memory.Jobs, next func() (uint64, bool), pay
 func BenchmarkCeiling(b *testing.B) {
 	payload := bytes.Repeat([]byte("x"), payloadSize)
 	var mu sync.Mutex
-	jobs := map[serverless.JobID]*serverless.Job{}
-	var queue []*serverless.Job
+	jobs := map[queue.JobID]*queue.Job{}
+	var fifo []*queue.Job
 	inParallel(b, func(next func() (uint64, bool)) error {
 		for i, ok := next(); ok; i, ok = next() {
-			j := benchJob(i, serverless.Instant(i/perMS+1), payload)
+			j := benchJob(i, queue.Instant(i/perMS+1), payload)
 			mu.Lock()
 			jobs[j.ID] = &j
-			queue = append(queue, &j)
+			fifo = append(fifo, &j)
 			mu.Unlock()
 
 			mu.Lock()
-			c := queue[0]
-			queue = queue[1:]
-			c.Status = serverless.InProgress
+			c := fifo[0]
+			fifo = fifo[1:]
+			c.Status = queue.InProgress
 			mu.Unlock()
 
 			mu.Lock()
-			c.Status, c.Output = serverless.Completed, c.Input
+			c.Status, c.Output = queue.Completed, c.Input
 			delete(jobs, c.ID)
 			mu.Unlock()
 		}

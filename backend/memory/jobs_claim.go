@@ -3,23 +3,23 @@ package memory
 import (
 	"context"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Claim leases what is ready.
-func (q *Jobs) Claim(_ context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
-	var evs []serverless.Event
+// Claim implements queue.JobQueue.
+func (q *Jobs) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
+	var evs []queue.Event
 	q.mu.Lock()
 	for i := range slots {
 		out, evs = q.claim(now, &slots[i], out, evs)
 	}
 	q.mu.Unlock()
-	q.tell(evs)
+	q.notify(evs)
 	return out, nil
 }
 
-// claim fills one slot: first from what was put back, then from the line.
-func (q *Jobs) claim(now serverless.Instant, s *serverless.Slot, out []serverless.Job, evs []serverless.Event) ([]serverless.Job, []serverless.Event) {
+// claim fills one slot. Requeued jobs come before the others.
+func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []queue.Event) ([]queue.Job, []queue.Event) {
 	var kept []uint32
 	for n := s.N; n > 0; {
 		i := q.x.NextReady(s.Endpoint)
@@ -30,18 +30,18 @@ func (q *Jobs) claim(now serverless.Instant, s *serverless.Slot, out []serverles
 			kept = append(kept, i)
 			continue
 		}
-		op := serverless.Op{Kind: serverless.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
-		var res serverless.Result
-		if res, evs = q.move(now, i, &op, evs); res.Err != nil { // past its ttl: it is deleted now
+		op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
+		var res queue.Result
+		if res, evs = q.move(now, i, &op, evs); res.Err != nil { // the job was past its ttl, and the move deleted it
 			continue
 		}
 		q.token++
-		out = append(out, serverless.Job{})
+		out = append(out, queue.Job{})
 		q.fill(&out[len(out)-1], i)
 		n--
 	}
 	for _, i := range kept {
-		q.x.PutBack(i)
+		q.x.Requeue(i)
 	}
 	return out, evs
 }

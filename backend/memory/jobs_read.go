@@ -5,35 +5,35 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Get returns the job.
-func (q *Jobs) Get(_ context.Context, now serverless.Instant, id serverless.Ref) (serverless.Job, error) {
+// Get implements queue.JobQueue.
+func (q *Jobs) Get(_ context.Context, now queue.Instant, id queue.Ref) (queue.Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.x.Find(id)
 	if i == 0 {
-		return serverless.Job{}, serverless.ErrNotFound
+		return queue.Job{}, queue.ErrNotFound
 	}
 	j := q.job(i)
 	if j.Gone(now) {
-		return serverless.Job{}, serverless.ErrNotFound
+		return queue.Job{}, queue.ErrNotFound
 	}
 	return j, nil
 }
 
-// Chunks returns what was not drained.
-func (q *Jobs) Chunks(_ context.Context, now serverless.Instant, id serverless.Ref, maxBytes int) ([][]byte, serverless.State, error) {
+// Chunks implements queue.JobQueue.
+func (q *Jobs) Chunks(_ context.Context, now queue.Instant, id queue.Ref, maxBytes int) ([][]byte, queue.State, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.x.Find(id)
 	if i == 0 {
-		return nil, serverless.State{}, serverless.ErrNotFound
+		return nil, queue.State{}, queue.ErrNotFound
 	}
 	s := q.x.State(i)
 	if s.Gone(now) {
-		return nil, serverless.State{}, serverless.ErrNotFound
+		return nil, queue.State{}, queue.ErrNotFound
 	}
 	x := q.extras[i]
 	if x == nil {
@@ -47,23 +47,23 @@ func (q *Jobs) Chunks(_ context.Context, now serverless.Instant, id serverless.R
 	return slices.Clone(x.chunks[:n]), s, nil
 }
 
-// Stats answers for one endpoint.
-func (q *Jobs) Stats(_ context.Context, _ serverless.Instant, endpoint string) (serverless.Stats, error) {
+// Stats implements queue.JobQueue.
+func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.x.Stats(endpoint), nil
 }
 
-// listStep is how many jobs List looks at under the lock.
+// listStep is the most jobs that List examines under one lock.
 const listStep = 256
 
-// List yields jobs, newest first. It lets others in between, so a job that moves
-// meanwhile is seen as it was or as it is.
-func (q *Jobs) List(_ context.Context, now serverless.Instant, lq serverless.ListQuery) iter.Seq2[serverless.Job, error] {
-	return func(yield func(serverless.Job, error) bool) {
+// List implements queue.JobQueue. It unlocks the queue between steps, so a job that moves
+// meanwhile is seen before or after the move.
+func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return func(yield func(queue.Job, error) bool) {
 		upTo := ^uint64(0)
 		for upTo > 0 {
-			var jobs []serverless.Job
+			var jobs []queue.Job
 			jobs, upTo = q.listSome(now, lq, upTo)
 			for _, j := range jobs {
 				if !yield(j, nil) {
@@ -74,8 +74,9 @@ func (q *Jobs) List(_ context.Context, now serverless.Instant, lq serverless.Lis
 	}
 }
 
-// listSome looks at some jobs with a Seq below upTo and says where to go on, 0 at the end.
-func (q *Jobs) listSome(now serverless.Instant, lq serverless.ListQuery, upTo uint64) (jobs []serverless.Job, next uint64) {
+// listSome examines some jobs with a Seq below upTo, newest first. next is the Seq at which
+// to continue; 0: done.
+func (q *Jobs) listSome(now queue.Instant, lq queue.ListQuery, upTo uint64) (jobs []queue.Job, next uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, upTo, listStep, func(i uint32) {
@@ -83,7 +84,7 @@ func (q *Jobs) listSome(now serverless.Instant, lq serverless.ListQuery, upTo ui
 		if s.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, s.Status) {
 			return
 		}
-		jobs = append(jobs, serverless.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: s})
+		jobs = append(jobs, queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: s})
 	})
 	return jobs, next
 }

@@ -3,44 +3,44 @@ package memory
 import (
 	"context"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Expire ticks what is due.
-func (q *Jobs) Expire(_ context.Context, now serverless.Instant, limit int) (serverless.Instant, error) {
-	var evs []serverless.Event
-	op := serverless.Op{Kind: serverless.OpTick}
+// Expire implements queue.JobQueue.
+func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.Instant, error) {
+	var evs []queue.Event
+	op := queue.Op{Kind: queue.OpTick}
 	q.mu.Lock()
 	for {
-		i := q.x.Due(now, &limit)
+		i := q.x.TakeDue(now, &limit)
 		if i == 0 {
 			break
 		}
-		var res serverless.Result
+		var res queue.Result
 		res, evs = q.move(now, i, &op, evs)
-		if res.Effect&serverless.Delete == 0 {
+		if res.Effect&queue.Delete == 0 {
 			q.x.Rearm(i)
 		}
 	}
-	next := q.x.Next()
+	next := q.x.NextDue()
 	q.mu.Unlock()
-	q.tell(evs)
+	q.notify(evs)
 	return next, nil
 }
 
-// Purge cancels queued jobs.
-func (q *Jobs) Purge(_ context.Context, now serverless.Instant, p serverless.PurgeQuery) (removed int, next uint64, err error) {
-	var evs []serverless.Event
+// Purge implements queue.JobQueue.
+func (q *Jobs) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
+	var evs []queue.Event
 	q.mu.Lock()
-	defer func() { q.mu.Unlock(); q.tell(evs) }()
+	defer func() { q.mu.Unlock(); q.notify(evs) }()
 	var queued []uint32
 	next = q.x.Queued(p.Endpoint, p.Owner, p.After, p.UpTo, p.Limit, func(i uint32) bool {
 		queued = append(queued, i)
 		return true
 	})
-	op := serverless.Op{Kind: serverless.OpPurge}
+	op := queue.Op{Kind: queue.OpPurge}
 	for _, i := range queued {
-		var res serverless.Result
+		var res queue.Result
 		res, evs = q.move(now, i, &op, evs)
 		if res.Err == nil {
 			removed++

@@ -4,25 +4,25 @@ import (
 	"context"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-type watcher struct{ f func([]serverless.Event) }
+type watcher struct{ f func([]queue.Event) }
 
-// Watch calls f until ctx ends. f may be called by several goroutines at once.
-func (q *Jobs) Watch(ctx context.Context, f func([]serverless.Event)) error {
+// Watch implements queue.JobQueue. f may be called by several goroutines at once.
+func (q *Jobs) Watch(ctx context.Context, f func([]queue.Event)) error {
 	w := &watcher{f}
-	q.rewatch(func(list []*watcher) []*watcher { return append(list, w) })
-	f([]serverless.Event{{Kind: serverless.EventGap}})
+	q.updateWatchers(func(list []*watcher) []*watcher { return append(list, w) })
+	f([]queue.Event{{Kind: queue.EventGap}})
 	<-ctx.Done()
-	q.rewatch(func(list []*watcher) []*watcher {
+	q.updateWatchers(func(list []*watcher) []*watcher {
 		return slices.DeleteFunc(list, func(o *watcher) bool { return o == w })
 	})
 	return ctx.Err()
 }
 
-// rewatch puts what change makes of a copy of the watchers in their place.
-func (q *Jobs) rewatch(change func([]*watcher) []*watcher) {
+// updateWatchers replaces the list of watchers by the result of change on a copy.
+func (q *Jobs) updateWatchers(change func([]*watcher) []*watcher) {
 	q.watchMu.Lock()
 	defer q.watchMu.Unlock()
 	list := change(slices.Clone(*q.watchers.Load()))
@@ -31,7 +31,7 @@ func (q *Jobs) rewatch(change func([]*watcher) []*watcher) {
 
 func (q *Jobs) watched() bool { return len(*q.watchers.Load()) > 0 }
 
-func (q *Jobs) tell(evs []serverless.Event) {
+func (q *Jobs) notify(evs []queue.Event) {
 	if len(evs) == 0 {
 		return
 	}

@@ -4,34 +4,34 @@ import (
 	"container/heap"
 	"context"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// attemptsKept is how many attempts the log of a job keeps.
+// attemptsKept is the number of attempts that the log of a job keeps.
 const attemptsKept = 100
 
-// An entry is one webhook that was not settled.
+// An entry is a webhook that is not settled.
 type entry struct {
 	id    string
-	job   serverless.Job
+	job   queue.Job
 	tries int
-	token serverless.Token
-	due   serverless.Instant // next attempt, or end of the lease
+	token queue.Token
+	due   queue.Instant // next attempt, or end of the lease
 	pos   int
 }
 
-// An entryKey names an entry: a DeliveryID is unique within its endpoint.
+// An entryKey identifies an entry. A DeliveryID is unique within its endpoint.
 type entryKey struct{ endpoint, id string }
 
-// outbox is the entries by the instant at which they are due.
+// An outbox has the entries, ordered by the instant at which they are due.
 type outbox struct {
 	entries map[entryKey]*entry
 	heap    entryHeap
-	token   serverless.Token
+	token   queue.Token
 }
 
-func (o *outbox) add(j serverless.Job, now serverless.Instant) {
-	e := &entry{id: serverless.DeliveryID(j.Ref, j.Run), job: j, due: now}
+func (o *outbox) add(j queue.Job, now queue.Instant) {
+	e := &entry{id: queue.DeliveryID(j.Ref, j.Run), job: j, due: now}
 	k := entryKey{j.Endpoint, e.id}
 	if o.entries[k] != nil {
 		return
@@ -40,18 +40,18 @@ func (o *outbox) add(j serverless.Job, now serverless.Instant) {
 	heap.Push(&o.heap, e)
 }
 
-// void takes the input out of the entries of a job's earlier runs.
-func (o *outbox) void(ref serverless.Ref, s *serverless.State) {
+// dropInput removes the input from the entries of a job's earlier runs.
+func (o *outbox) dropInput(ref queue.Ref, s *queue.State) {
 	for run := range s.Run {
-		e := o.entries[entryKey{ref.Endpoint, serverless.DeliveryID(ref, run)}]
-		if e != nil && e.job.Submitted == s.Submitted { // not another job that had this id
+		e := o.entries[entryKey{ref.Endpoint, queue.DeliveryID(ref, run)}]
+		if e != nil && e.job.Submitted == s.Submitted { // an earlier job with this id is not meant
 			e.job.Input = nil
 		}
 	}
 }
 
-// Deliveries leases what is due.
-func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limit int) (ds []serverless.Delivery, _ error) {
+// Deliveries implements queue.Outbox.
+func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int) (ds []queue.Delivery, _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := &q.outbox
@@ -60,13 +60,13 @@ func (q *Jobs) Deliveries(_ context.Context, now, until serverless.Instant, limi
 		o.token++
 		e.token, e.due = o.token, until
 		heap.Fix(&o.heap, 0)
-		ds = append(ds, serverless.Delivery{ID: e.id, Token: e.token, Tries: e.tries, Job: e.job})
+		ds = append(ds, queue.Delivery{ID: e.id, Token: e.token, Tries: e.tries, Job: e.job})
 	}
 	return ds, nil
 }
 
-// Record settles entries or schedules them anew.
-func (q *Jobs) Record(_ context.Context, as []serverless.Attempt) error {
+// Record implements queue.Outbox.
+func (q *Jobs) Record(_ context.Context, as []queue.Attempt) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := &q.outbox
@@ -91,7 +91,7 @@ func (q *Jobs) Record(_ context.Context, as []serverless.Attempt) error {
 	return nil
 }
 
-func (q *Jobs) logAttempt(a *serverless.Attempt) {
+func (q *Jobs) logAttempt(a *queue.Attempt) {
 	i := q.x.Find(a.Ref)
 	if i == 0 {
 		return
@@ -99,12 +99,12 @@ func (q *Jobs) logAttempt(a *serverless.Attempt) {
 	x := q.extra(i)
 	x.attempts = append(x.attempts, *a)
 	if n := len(x.attempts); n > attemptsKept {
-		x.attempts = append([]serverless.Attempt(nil), x.attempts[n-attemptsKept:]...)
+		x.attempts = append([]queue.Attempt(nil), x.attempts[n-attemptsKept:]...)
 	}
 }
 
-// NextDelivery is when the first entry is due.
-func (q *Jobs) NextDelivery(context.Context) (serverless.Instant, error) {
+// NextDelivery implements queue.Outbox.
+func (q *Jobs) NextDelivery(context.Context) (queue.Instant, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.outbox.heap) == 0 {
@@ -113,15 +113,15 @@ func (q *Jobs) NextDelivery(context.Context) (serverless.Instant, error) {
 	return q.outbox.heap[0].due, nil
 }
 
-// Attempts is the log of a job, as long as the job is there.
-func (q *Jobs) Attempts(_ context.Context, id serverless.Ref) ([]serverless.Attempt, error) {
+// Attempts implements queue.Outbox. It keeps the log of a job as long as the job.
+func (q *Jobs) Attempts(_ context.Context, id queue.Ref) ([]queue.Attempt, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	x := q.extras[q.x.Find(id)]
 	if x == nil {
 		return nil, nil
 	}
-	return append([]serverless.Attempt(nil), x.attempts...), nil
+	return append([]queue.Attempt(nil), x.attempts...), nil
 }
 
 // entryHeap implements heap.Interface.

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// owned is a table of records that belong to users. What it holds is never handed out and
-// never changed: clone copies on the way in and out.
+// An owned is a table of records that belong to users. clone copies records on the way in and
+// out, so that a stored record is never shared or changed.
 type owned[T any] struct {
 	db       *memdb.MemDB
 	clone    func(T) T
@@ -17,7 +17,7 @@ type owned[T any] struct {
 	exists   error
 }
 
-// ownedRow is what the table holds.
+// An ownedRow is a row of the table.
 type ownedRow[T any] struct {
 	ID    string
 	Owner string
@@ -76,12 +76,12 @@ func (s *owned[T]) get(id string) (v T, err error) {
 	return s.clone(row.Value), nil
 }
 
-// list is the records of owner, in order.
+// list returns the records of owner, in order.
 func (s *owned[T]) list(owner string) ([]T, error) {
 	return s.collect(func(*T) bool { return true }, "owner", owner)
 }
 
-// all is the records that keep selects, in order.
+// all returns the records that keep selects, in order.
 func (s *owned[T]) all(keep func(*T) bool) ([]T, error) { return s.collect(keep, "id") }
 
 func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list []T, err error) {

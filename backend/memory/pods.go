@@ -15,7 +15,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// Pods is a pods.Store. It is safe for concurrent use.
+// Pods is a pods.PodStore. It is safe for concurrent use.
 type Pods struct {
 	db *memdb.MemDB
 
@@ -23,7 +23,7 @@ type Pods struct {
 	watchers map[*podWatcher]bool
 }
 
-var _ pods.Store = (*Pods)(nil)
+var _ pods.PodStore = (*Pods)(nil)
 
 type podWatcher struct{ f func([]string) }
 
@@ -36,7 +36,7 @@ func NewPods() *Pods {
 	return &Pods{db: db, watchers: make(map[*podWatcher]bool)}
 }
 
-// Create implements pods.Store.
+// Create implements pods.PodStore.
 func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
 	err := s.write(ctx, func(txn *memdb.Txn) error {
 		old, err := txn.First(podTable, "id", p.ID)
@@ -57,7 +57,7 @@ func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
 	return s.done("create", p.ID, err)
 }
 
-// Get implements pods.Store.
+// Get implements pods.PodStore.
 func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func podFirst(txn *memdb.Txn, id string) (*pods.Pod, error) {
 	return v.(*pods.Pod), nil
 }
 
-// List implements pods.Store. It yields the pods of the instant at which it began.
+// List implements pods.PodStore. It yields the pods of the instant at which it began.
 func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return func(yield func(*pods.Pod, error) bool) {
 		list, err := s.list(f)
@@ -100,7 +100,7 @@ func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, err
 	}
 }
 
-// list is the pods that f selects, in order, which are not to be changed.
+// list returns the pods that f selects, in order. The caller must not change them.
 func (s *Pods) list(f pods.Filter) (list []*pods.Pod, err error) {
 	txn := s.db.Txn(false)
 	table, prefix := podTable, ""
@@ -128,7 +128,7 @@ func (s *Pods) list(f pods.Filter) (list []*pods.Pod, err error) {
 	return list, nil
 }
 
-// Update implements pods.Store. fn runs once, while no other pod can be changed.
+// Update implements pods.PodStore. fn runs once, while no other pod can be changed.
 func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (p *pods.Pod, err error) {
 	err = s.write(ctx, func(txn *memdb.Txn) error {
 		old, err := podFirst(txn, id)
@@ -150,7 +150,7 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 	return p, nil
 }
 
-// Delete implements pods.Store.
+// Delete implements pods.PodStore.
 func (s *Pods) Delete(ctx context.Context, id string) error {
 	err := s.write(ctx, func(txn *memdb.Txn) error {
 		old, err := podFirst(txn, id)
@@ -168,8 +168,8 @@ func (s *Pods) Delete(ctx context.Context, id string) error {
 	return s.done("delete", id, err)
 }
 
-// Used implements pods.Store.
-func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
+// Claimed implements pods.PodStore.
+func (s *Pods) Claimed(ctx context.Context, resource string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -183,7 +183,7 @@ func (s *Pods) Used(ctx context.Context, resource string) (int64, error) {
 	return v.(*podClaimed).units, nil
 }
 
-// Watch implements pods.Store.
+// Watch implements pods.PodStore.
 func (s *Pods) Watch(ctx context.Context, f func(ids []string)) error {
 	w := &podWatcher{f}
 	s.mu.Lock()
@@ -210,16 +210,16 @@ func (s *Pods) write(ctx context.Context, fn func(*memdb.Txn) error) error {
 	return nil
 }
 
-// done tells the watchers of a change that was made.
+// done tells the watchers of a successful change, or returns its error.
 func (s *Pods) done(what, id string, err error) error {
 	if err != nil {
 		return podError(what, id, err)
 	}
-	s.tell(id)
+	s.notify(id)
 	return nil
 }
 
-func (s *Pods) tell(id string) {
+func (s *Pods) notify(id string) {
 	s.mu.Lock()
 	list := make([]*podWatcher, 0, len(s.watchers))
 	for w := range s.watchers {
@@ -231,16 +231,16 @@ func (s *Pods) tell(id string) {
 	}
 }
 
-// podError names the pod where an error does not say enough by itself.
+// podError adds the operation and the pod to errors other than the sentinels.
 func podError(what, id string, err error) error {
-	if errors.Is(err, pods.ErrNotFound) || errors.Is(err, pods.ErrExists) || errors.Is(err, pods.ErrNoRoom) {
+	if errors.Is(err, pods.ErrNotFound) || errors.Is(err, pods.ErrExists) || errors.Is(err, pods.ErrNoCapacity) {
 		return err
 	}
 	return fmt.Errorf("memory: %s pod %q: %w", what, id, err)
 }
 
-// podClaim moves the sums from the claims old to the claims now, or returns ErrNoRoom
-// and leaves the transaction to be aborted.
+// podClaim replaces the claims old by the claims now in the sums. It returns ErrNoCapacity if
+// a sum exceeds its limit; the caller then aborts the transaction.
 func podClaim(txn *memdb.Txn, old, now []pods.Claim) error {
 	if slices.Equal(old, now) {
 		return nil
@@ -274,7 +274,7 @@ func podClaimOne(txn *memdb.Txn, resource string, n int64, now []pods.Claim) err
 	}
 	for _, c := range now {
 		if c.Resource == resource && n > 0 && sum.units > c.Limit {
-			return pods.ErrNoRoom
+			return pods.ErrNoCapacity
 		}
 	}
 	if sum.units == 0 {

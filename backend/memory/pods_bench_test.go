@@ -21,9 +21,9 @@ import (
 func BenchmarkSimulatedPods(b *testing.B) {
 	store := memory.NewPods()
 	rt := memory.NewRuntime(&memory.RuntimeOptions{Scripts: []memory.Script{{Image: "*", Stages: []memory.Stage{
-		{Phase: pods.Pulling},
-		{Phase: pods.Coming, After: 10 * time.Millisecond},
-		{Phase: pods.Up, After: 10 * time.Millisecond},
+		{Phase: pods.PhasePulling},
+		{Phase: pods.PhaseStarting, After: 10 * time.Millisecond},
+		{Phase: pods.PhaseHealthy, After: 10 * time.Millisecond},
 	}}}})
 	c := catalog.Local(1<<20, 1<<30)
 	host := pods.Host{ID: "big", DataCenter: catalog.LocalDataCenter, Runtime: rt, VCPU: map[string]int{catalog.HostFlavor: 1 << 24}}
@@ -38,10 +38,10 @@ func BenchmarkSimulatedPods(b *testing.B) {
 	defer cancel()
 	var mu sync.Mutex
 	up, all := make(map[string]bool), make(chan struct{})
-	rt.Notify(func(st pods.State) {
+	rt.Notify(func(st pods.ContainerState) {
 		mu.Lock()
 		defer mu.Unlock()
-		if st.Phase == pods.Up && !up[st.PodID] {
+		if st.Phase == pods.PhaseHealthy && !up[st.PodID] {
 			up[st.PodID] = true
 			if len(up) == b.N {
 				close(all)

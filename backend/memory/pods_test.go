@@ -9,5 +9,5 @@ import (
 )
 
 func TestPods(t *testing.T) {
-	podstest.TestStore(t, func(*testing.T) pods.Store { return memory.NewPods() })
+	podstest.TestStore(t, func(*testing.T) pods.PodStore { return memory.NewPods() })
 }

@@ -11,54 +11,54 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// RuntimeOptions are what a simulated runtime can do without.
+// RuntimeOptions configures a simulated runtime. The zero value and nil work.
 type RuntimeOptions struct {
 	Clock   pods.Clock // default: the system's
-	Seed    uint64     // of all jitter: the same seed, the same delays
-	Scripts []Script   // tried in order; DefaultScript comes last
+	Seed    uint64     // seed of all delays; the same seed gives the same delays
+	Scripts []Script   // the first that matches an image applies, else DefaultScript
 	// CUDA is the version that hosts report for pods with GPUs, other than AMD's. Default
 	// "12.8".
 	CUDA string
 }
 
-// Runtime is a pods.Runtime whose containers exist in name only: they go through the
-// stages of their script. It has the powers pods.Logs, pods.Sampler and pods.Notifier. It
-// is safe for concurrent use and has no goroutines: everything happens in calls and in
-// functions of its clock.
+// Runtime is a pods.Runtime that simulates containers: they go through the stages of their
+// script. It also implements pods.LogReader, pods.Sampler and pods.Notifier. It is safe for
+// concurrent use. It has no goroutines: everything happens in calls and in timer functions of
+// its clock.
 type Runtime struct {
 	clock   pods.Clock
 	seed    uint64
 	scripts []Script
 	cuda    string
 
-	mu         sync.Mutex
-	containers map[string]*simContainer
-	listeners  map[*simListener]bool
-	news       []pods.State // not delivered yet
-	delivering bool
-	ports      int // published so far
-	addresses  int // given out so far
+	mu          sync.Mutex
+	containers  map[string]*simContainer
+	listeners   map[*simListener]bool
+	undelivered []pods.ContainerState
+	delivering  bool
+	ports       int // published so far
+	addresses   int // given out so far
 }
 
 var (
-	_ pods.Runtime  = (*Runtime)(nil)
-	_ pods.Logs     = (*Runtime)(nil)
-	_ pods.Sampler  = (*Runtime)(nil)
-	_ pods.Notifier = (*Runtime)(nil)
+	_ pods.Runtime   = (*Runtime)(nil)
+	_ pods.LogReader = (*Runtime)(nil)
+	_ pods.Sampler   = (*Runtime)(nil)
+	_ pods.Notifier  = (*Runtime)(nil)
 )
 
-type simListener struct{ f func(pods.State) }
+type simListener struct{ f func(pods.ContainerState) }
 
 // simContainer is one container.
 type simContainer struct {
-	spec   pods.Spec
-	script *Script
-	state  pods.State
-	stage  int         // index of the present stage
-	epoch  uint64      // grows with each order, so that timers of older ones do nothing
-	stop   func() bool // the timer of the next stage
-	endBy  time.Time   // when a stop that is under way ends it; zero: there is none
-	log    simLog
+	spec         pods.Spec
+	script       *Script
+	state        pods.ContainerState
+	stage        int         // index of the current stage
+	epoch        uint64      // grows with each command, so that timers of earlier commands do nothing
+	stop         func() bool // the timer of the next stage
+	stopDeadline time.Time   // when a stop in progress ends the container; zero: no stop
+	log          simLog
 
 	// What the pod keeps over runs and generations.
 	public map[pods.Port]int
@@ -82,12 +82,12 @@ func NewRuntime(o *RuntimeOptions) *Runtime {
 	return r
 }
 
-// CUDAVersion implements pods.CUDAHost.
+// CUDAVersion implements pods.CUDAVersioner.
 func (r *Runtime) CUDAVersion() string { return r.cuda }
 
 // Capabilities implements pods.Runtime.
 func (r *Runtime) Capabilities() pods.Capabilities {
-	return pods.Capabilities{GPUs: true, DiskLimit: true, Networks: true, Pull: true}
+	return pods.Capabilities{GPUs: true, DiskLimit: true, PrivateNetworks: true, Pull: true}
 }
 
 // Ensure implements pods.Runtime.
@@ -104,16 +104,16 @@ func (r *Runtime) Ensure(ctx context.Context, s pods.Spec) error {
 	case c.spec.Gen == s.Gen && c.spec.Run >= s.Run:
 		r.mu.Unlock()
 		return nil
-	case c.state.Phase < pods.Down:
-		r.end(c, pods.State{Phase: pods.Down, Stopped: true, Reason: "replaced"})
+	case c.state.Phase < pods.PhaseExited:
+		r.end(c, pods.ContainerState{Phase: pods.PhaseExited, Stopped: true, Reason: "replaced"})
 	}
-	again := c.spec.Gen == s.Gen && c.state.Phase != pods.Failed
+	again := c.spec.Gen == s.Gen && c.state.Phase != pods.PhaseFailed
 	c.spec, c.script = s, r.scriptOf(s.Image)
 	c.cancel()
-	c.state = pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling, At: r.clock.Now()}
+	c.state = pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: r.clock.Now()}
 	c.stage = 0
 	if again {
-		for c.stage < len(c.script.Stages)-1 && c.script.Stages[c.stage].Phase == pods.Pulling {
+		for c.stage < len(c.script.Stages)-1 && c.script.Stages[c.stage].Phase == pods.PhasePulling {
 			c.stage++
 		}
 	}
@@ -126,41 +126,41 @@ func (r *Runtime) scriptOf(image string) *Script {
 	return &r.scripts[i] // the last one matches everything
 }
 
-// AddScript has containers that are made from now on behave by s, before the scripts
-// there are.
+// AddScript adds a script before the existing ones. It applies to containers that are created
+// afterwards.
 func (r *Runtime) AddScript(s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.scripts = append([]Script{s}, r.scripts...)
 }
 
-// Kill ends a container by itself, as a crash does. One that is not there: nothing.
+// Kill ends a container as a crash does. It does nothing if there is no such container.
 func (r *Runtime) Kill(podID string, exitCode int, reason string) {
 	r.mu.Lock()
-	if c := r.containers[podID]; c != nil && c.state.Phase < pods.Down {
-		r.end(c, pods.State{Phase: pods.Down, ExitCode: exitCode, Reason: reason})
+	if c := r.containers[podID]; c != nil && c.state.Phase < pods.PhaseExited {
+		r.end(c, pods.ContainerState{Phase: pods.PhaseExited, ExitCode: exitCode, Reason: reason})
 	}
 	r.mu.Unlock()
 	r.deliver()
 }
 
-// cancel makes the timer of the next stage do nothing.
+// cancel stops the timer of the next stage.
 func (c *simContainer) cancel() {
 	c.epoch++
-	c.endBy = time.Time{}
+	c.stopDeadline = time.Time{}
 	if c.stop != nil {
 		c.stop()
 		c.stop = nil
 	}
 }
 
-// end makes c what st says of its end.
-func (r *Runtime) end(c *simContainer, st pods.State) {
+// end ends c with the exit code and reason of st.
+func (r *Runtime) end(c *simContainer, st pods.ContainerState) {
 	c.cancel()
 	c.state.Phase, c.state.At = st.Phase, r.clock.Now()
 	c.state.ExitCode, c.state.Stopped, c.state.Reason = st.ExitCode, st.Stopped, st.Reason
 	c.state.Ports, c.state.IP = nil, ""
-	r.news = append(r.news, simCopy(c.state))
+	r.undelivered = append(r.undelivered, simCopy(c.state))
 }
 
 // Stop implements pods.Runtime.
@@ -170,7 +170,7 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 	}
 	r.mu.Lock()
 	c := r.containers[podID]
-	if c == nil || c.state.Phase >= pods.Down {
+	if c == nil || c.state.Phase >= pods.PhaseExited {
 		r.mu.Unlock()
 		return nil
 	}
@@ -179,20 +179,20 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 		wait, code = grace, 137
 	}
 	at := r.clock.Now().Add(wait)
-	if !c.endBy.IsZero() && !at.Before(c.endBy) {
+	if !c.stopDeadline.IsZero() && !at.Before(c.stopDeadline) {
 		r.mu.Unlock()
 		return nil // it ends before that: a later call does not give it more time
 	}
 	c.cancel()
-	ended := pods.State{Phase: pods.Down, Stopped: true, ExitCode: code}
-	if wait <= 0 || c.state.Phase == pods.Pulling {
+	ended := pods.ContainerState{Phase: pods.PhaseExited, Stopped: true, ExitCode: code}
+	if wait <= 0 || c.state.Phase == pods.PhasePulling {
 		r.end(c, ended)
 		r.mu.Unlock()
 		r.deliver()
 		return nil
 	}
 	epoch := c.epoch
-	c.endBy = at
+	c.stopDeadline = at
 	r.mu.Unlock()
 	r.clock.AfterFunc(at, func() {
 		r.mu.Lock()
@@ -205,7 +205,7 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 	return nil
 }
 
-// Remove implements pods.Runtime. It does not wait: nothing has to end.
+// Remove implements pods.Runtime. It does not wait, because no process has to end.
 func (r *Runtime) Remove(ctx context.Context, podID string, _ time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -213,8 +213,8 @@ func (r *Runtime) Remove(ctx context.Context, podID string, _ time.Duration) err
 	r.mu.Lock()
 	c := r.containers[podID]
 	if c != nil {
-		if c.state.Phase < pods.Down {
-			r.end(c, pods.State{Phase: pods.Down, Stopped: true, Reason: "removed"})
+		if c.state.Phase < pods.PhaseExited {
+			r.end(c, pods.ContainerState{Phase: pods.PhaseExited, Stopped: true, Reason: "removed"})
 		}
 		c.cancel()
 		delete(r.containers, podID)
@@ -225,27 +225,27 @@ func (r *Runtime) Remove(ctx context.Context, podID string, _ time.Duration) err
 	return nil
 }
 
-// List implements pods.Runtime. Its order is that of the ids.
-func (r *Runtime) List(ctx context.Context) ([]pods.State, error) {
+// List implements pods.Runtime. The result is ordered by id.
+func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]pods.State, 0, len(r.containers))
+	list := make([]pods.ContainerState, 0, len(r.containers))
 	for _, c := range r.containers {
 		list = append(list, simCopy(c.state))
 	}
-	slices.SortFunc(list, func(a, b pods.State) int { return cmp.Compare(a.PodID, b.PodID) })
+	slices.SortFunc(list, func(a, b pods.ContainerState) int { return cmp.Compare(a.PodID, b.PodID) })
 	return list, ctx.Err()
 }
 
 // Watch implements pods.Runtime.
-func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
+func (r *Runtime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	defer r.Notify(f)()
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // Notify implements pods.Notifier.
-func (r *Runtime) Notify(f func(pods.State)) (stop func()) {
+func (r *Runtime) Notify(f func(pods.ContainerState)) (stop func()) {
 	l := &simListener{f}
 	r.mu.Lock()
 	r.listeners[l] = true
@@ -257,8 +257,8 @@ func (r *Runtime) Notify(f func(pods.State)) (stop func()) {
 	}
 }
 
-// deliver tells the listeners what is new, in order, from one caller at a time: others
-// leave what they have to the one who is at it.
+// deliver passes new states to the listeners, in order. Only one caller delivers at a time;
+// it also delivers the states of the others.
 func (r *Runtime) deliver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -266,9 +266,9 @@ func (r *Runtime) deliver() {
 		return
 	}
 	r.delivering = true
-	for len(r.news) > 0 {
-		news := r.news
-		r.news = nil
+	for len(r.undelivered) > 0 {
+		news := r.undelivered
+		r.undelivered = nil
 		list := make([]*simListener, 0, len(r.listeners))
 		for l := range r.listeners {
 			list = append(list, l)

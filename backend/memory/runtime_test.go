@@ -20,12 +20,12 @@ func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
 	scripts := []memory.Script{
 		{Image: "stubborn", StopAfter: time.Hour, Stages: memory.DefaultScript().Stages},
 		{Image: "missing", Stages: []memory.Stage{
-			{Phase: pods.Pulling}, {Phase: pods.Failed, After: time.Second, Reason: "no such image"},
+			{Phase: pods.PhasePulling}, {Phase: pods.PhaseFailed, After: time.Second, Reason: "no such image"},
 		}},
 	}
 	for _, code := range []int{0, 1, 3, 7, 42} {
 		scripts = append(scripts, memory.Script{Image: fmt.Sprint("exits/", code), Stages: []memory.Stage{
-			{Phase: pods.Coming}, {Phase: pods.Up}, {Phase: pods.Down, After: time.Millisecond, ExitCode: code},
+			{Phase: pods.PhaseStarting}, {Phase: pods.PhaseHealthy}, {Phase: pods.PhaseExited, After: time.Millisecond, ExitCode: code},
 		}})
 	}
 	for _, n := range []int{1, 3, 200} {
@@ -34,18 +34,18 @@ func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
 			lines = append(lines, fmt.Sprint("line ", i+1))
 		}
 		scripts = append(scripts, memory.Script{Image: fmt.Sprint("prints/", n), Stages: []memory.Stage{
-			{Phase: pods.Coming}, {Phase: pods.Up, After: time.Millisecond, Lines: lines},
+			{Phase: pods.PhaseStarting}, {Phase: pods.PhaseHealthy, After: time.Millisecond, Lines: lines},
 		}})
 	}
 	return podstest.Harness{
 		Runtime: memory.NewRuntime(&memory.RuntimeOptions{Clock: c, Scripts: scripts}),
-		Pause:   pause,
+		Sleep:   pause,
 		Programs: podstest.Programs{
-			Runs:     &pods.Spec{Image: "any"},
-			Stubborn: &pods.Spec{Image: "stubborn"},
-			Missing:  &pods.Spec{Image: "missing"},
-			Exits:    func(code int) pods.Spec { return pods.Spec{Image: fmt.Sprint("exits/", code)} },
-			Prints:   func(n int) pods.Spec { return pods.Spec{Image: fmt.Sprint("prints/", n)} },
+			Runs:        &pods.Spec{Image: "any"},
+			IgnoresStop: &pods.Spec{Image: "stubborn"},
+			Missing:     &pods.Spec{Image: "missing"},
+			Exits:       func(code int) pods.Spec { return pods.Spec{Image: fmt.Sprint("exits/", code)} },
+			Prints:      func(n int) pods.Spec { return pods.Spec{Image: fmt.Sprint("prints/", n)} },
 		},
 	}
 }
@@ -79,9 +79,9 @@ func TestJitterIsDecidedByTheSeed(t *testing.T) {
 	delays := func(seed uint64) (list []time.Duration) {
 		m := clock.NewManual(began)
 		r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m, Seed: seed, Scripts: []memory.Script{{
-			Image: "a/*:b*", Stages: []memory.Stage{{Phase: pods.Up, After: time.Second, Jitter: time.Second}},
+			Image: "a/*:b*", Stages: []memory.Stage{{Phase: pods.PhaseHealthy, After: time.Second, Jitter: time.Second}},
 		}}})
-		defer r.Notify(func(st pods.State) { list = append(list, st.At.Sub(began)) })()
+		defer r.Notify(func(st pods.ContainerState) { list = append(list, st.At.Sub(began)) })()
 		for i := range 20 {
 			if err := r.Ensure(t.Context(), pods.Spec{PodID: fmt.Sprint("p", i), Gen: 1, Run: 1, Image: "a/x:bc"}); err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestJitterIsDecidedByTheSeed(t *testing.T) {
 }
 
 func TestACurveStaysAPercentage(t *testing.T) {
-	c := memory.Curve{Base: 90, Swing: 50, Period: time.Minute}
+	c := memory.Curve{Base: 90, Amplitude: 50, Period: time.Minute}
 	low, high := 100, 0
 	for d := time.Duration(0); d < time.Minute; d += time.Second {
 		v := c.At(d, 0.25)
@@ -122,7 +122,7 @@ func TestACurveStaysAPercentage(t *testing.T) {
 func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 	m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m})
-	up := func(s pods.Spec) (st pods.State) {
+	up := func(s pods.Spec) (st pods.ContainerState) {
 		t.Helper()
 		if err := r.Ensure(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, st := range list {
-			if st.PodID == s.PodID && st.Phase == pods.Up && st.Gen == s.Gen {
+			if st.PodID == s.PodID && st.Phase == pods.PhaseHealthy && st.Gen == s.Gen {
 				return st
 			}
 		}
@@ -143,7 +143,7 @@ func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 		return st
 	}
 	s := pods.Spec{
-		PodID: "a", Gen: 1, Run: 1, Image: "any", Network: "net",
+		PodID: "a", Gen: 1, Run: 1, Image: "any", NetworkAlias: "net",
 		Ports: []pods.Port{{Private: 80, Protocol: "http"}, {Private: 80, Protocol: "tcp"}},
 	}
 	first := up(s)
@@ -155,7 +155,7 @@ func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 	s.Gen, s.Run = 2, 3
 	s.Ports = append(s.Ports, pods.Port{Private: 22, Protocol: "tcp"})
 	wiped := up(s)
-	for name, st := range map[string]pods.State{"the same container": again, "another one": wiped} {
+	for name, st := range map[string]pods.ContainerState{"the same container": again, "another one": wiped} {
 		if diff := cmp.Diff(first.Ports, st.Ports[:len(first.Ports)]); diff != "" || st.IP != first.IP {
 			t.Errorf("started as %s the pod has the address %s, want %s, and ports (-want +got):\n%s", name, st.IP, first.IP, diff)
 		}
@@ -165,7 +165,7 @@ func TestAPodKeepsItsAddressesOverRunsAndGenerations(t *testing.T) {
 func TestALaterStopGivesNoMoreTime(t *testing.T) {
 	m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	r := memory.NewRuntime(&memory.RuntimeOptions{Clock: m, Scripts: []memory.Script{{
-		Image: "stubborn", StopAfter: time.Hour, Stages: []memory.Stage{{Phase: pods.Up}},
+		Image: "stubborn", StopAfter: time.Hour, Stages: []memory.Stage{{Phase: pods.PhaseHealthy}},
 	}}})
 	if err := r.Ensure(t.Context(), pods.Spec{PodID: "p", Image: "stubborn", Gen: 1, Run: 1}); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestALaterStopGivesNoMoreTime(t *testing.T) {
 		}
 	}
 	list, err := r.List(t.Context())
-	if err != nil || len(list) != 1 || list[0].Phase != pods.Down {
+	if err != nil || len(list) != 1 || list[0].Phase != pods.PhaseExited {
 		t.Errorf("10 s after a stop with a grace of 10 s the pod is %+v, %v; want it Down", list, err)
 	}
 }

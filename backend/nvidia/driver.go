@@ -66,7 +66,7 @@ func Open(o *Options) (*Driver, error) {
 	}
 	lib, err := openLibrary(opts.Library)
 	if errors.Is(err, ErrMissing) {
-		lib, err = openTool(err)
+		lib, err = openSMI(err)
 	}
 	if errors.Is(err, ErrMissing) {
 		return nil, err
@@ -154,8 +154,8 @@ func (d *Driver) call(f func(library) error) error {
 	return f(d.lib)
 }
 
-// share is how much of the whole a part is, in percent.
-func share(part, whole uint64) int {
+// percent is how much of the whole a part is, in percent.
+func percent(part, whole uint64) int {
 	if whole == 0 {
 		return 0
 	}

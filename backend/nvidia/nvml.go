@@ -150,7 +150,7 @@ func (l *nvmlLibrary) load(uuid string) (s pods.GPUSample, err error) {
 	if ret != nvml.SUCCESS {
 		return s, refused("memory", ret)
 	}
-	s.MemoryUtil = share(m.Used, m.Total)
+	s.MemoryUtil = percent(m.Used, m.Total)
 	return s, nil
 }
 

@@ -10,73 +10,73 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// MeasureOptions are what Measure can do without.
-type MeasureOptions struct {
+// MetricsOptions are what Measure can do without.
+type MetricsOptions struct {
 	// Devices are the devices of a pod whose container is older than this process, so that
 	// it was not made here. It is called from List, Watch and Sample, has to be quick, and
 	// returns an error while it cannot tell. Default: they are not known until the pod is
 	// started again.
 	Devices func(ctx context.Context, podID string) ([]string, error)
-	// Logger hears of a GPU that cannot be read. Default: slog.Default.
+	// Logger hears of a GPU that cannot be read. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// measured is what Measure returns.
-type measured struct {
+// metricsRuntime is what Measure returns.
+type metricsRuntime struct {
 	pods.Runtime
 
-	driver *Driver
-	ask    func(ctx context.Context, podID string) ([]string, error)
-	log    *slog.Logger
+	driver        *Driver
+	lookUpDevices func(ctx context.Context, podID string) ([]string, error)
+	log           *slog.Logger
 
 	mu      sync.Mutex
 	devices map[string][]string // by pod; without an entry they are not known
-	dark    map[string]bool     // devices whose last measurement failed
+	failing map[string]bool     // devices whose last measurement failed
 }
 
-// notifying is measured on a runtime with the power pods.Notifier.
-type notifying struct {
-	*measured
+// notifierRuntime is measured on a runtime with the power pods.Notifier.
+type notifierRuntime struct {
+	*metricsRuntime
 
-	within pods.Notifier
+	inner pods.Notifier
 }
 
 var (
-	_ pods.Runtime  = (*measured)(nil)
-	_ pods.Sampler  = (*measured)(nil)
-	_ pods.Notifier = (*notifying)(nil)
+	_ pods.Runtime  = (*metricsRuntime)(nil)
+	_ pods.Sampler  = (*metricsRuntime)(nil)
+	_ pods.Notifier = (*notifierRuntime)(nil)
 )
 
-// Measure adds to rt, the Runtime of this machine, what its GPUs do: the Sample of a pod
+// WithMetrics adds to rt, the Runtime of this machine, what its GPUs do: the Sample of a pod
 // has the load of each device of its Spec, in that order, and the State of one with
 // devices the driver's CUDA version. All else is done by rt, whose powers pods.As finds.
 // The driver stays the caller's; once it is closed, loads are 0. o may be nil.
-func Measure(rt pods.Runtime, d *Driver, o *MeasureOptions) pods.Runtime {
-	var opts MeasureOptions
+func WithMetrics(rt pods.Runtime, d *Driver, o *MetricsOptions) pods.Runtime {
+	var opts MetricsOptions
 	if o != nil {
 		opts = *o
 	}
-	r := &measured{
-		Runtime: rt, driver: d, ask: opts.Devices, log: opts.Logger,
-		devices: make(map[string][]string), dark: make(map[string]bool),
+	r := &metricsRuntime{
+		Runtime: rt, driver: d, lookUpDevices: opts.Devices, log: opts.Logger,
+		devices: make(map[string][]string), failing: make(map[string]bool),
 	}
 	if r.log == nil {
-		r.log = slog.Default()
+		r.log = slog.New(slog.DiscardHandler)
 	}
 	if n, ok := pods.As[pods.Notifier](rt); ok {
-		return &notifying{r, n}
+		return &notifierRuntime{r, n}
 	}
 	return r
 }
 
 // Unwrap is the runtime that was wrapped.
-func (r *measured) Unwrap() pods.Runtime { return r.Runtime }
+func (r *metricsRuntime) Unwrap() pods.Runtime { return r.Runtime }
 
 // CUDAVersion is the driver's: what a pod that is particular about it may ask for.
-func (r *measured) CUDAVersion() string { return r.driver.Version().CUDA }
+func (r *metricsRuntime) CUDAVersion() string { return r.driver.Version().CUDA }
 
 // Ensure implements pods.Runtime.
-func (r *measured) Ensure(ctx context.Context, s pods.Spec) error {
+func (r *metricsRuntime) Ensure(ctx context.Context, s pods.Spec) error {
 	r.mu.Lock()
 	r.devices[s.PodID] = s.Devices
 	r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *measured) Ensure(ctx context.Context, s pods.Spec) error {
 }
 
 // Remove implements pods.Runtime.
-func (r *measured) Remove(ctx context.Context, podID string, grace time.Duration) error {
+func (r *metricsRuntime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	err := r.Runtime.Remove(ctx, podID, grace)
 	if err == nil {
 		r.mu.Lock()
@@ -95,60 +95,60 @@ func (r *measured) Remove(ctx context.Context, podID string, grace time.Duration
 }
 
 // List implements pods.Runtime.
-func (r *measured) List(ctx context.Context) ([]pods.State, error) {
+func (r *metricsRuntime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	list, err := r.Runtime.List(ctx)
 	for i := range list {
-		r.stamp(ctx, &list[i])
+		r.setCUDAIfRunning(ctx, &list[i])
 	}
 	return list, err
 }
 
 // Watch implements pods.Runtime.
-func (r *measured) Watch(ctx context.Context, f func(pods.State)) error {
-	return r.Runtime.Watch(ctx, func(st pods.State) {
-		r.stamp(ctx, &st)
+func (r *metricsRuntime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
+	return r.Runtime.Watch(ctx, func(st pods.ContainerState) {
+		r.setCUDAIfRunning(ctx, &st)
 		f(st)
 	})
 }
 
 // Notify implements pods.Notifier. A runtime that calls back at the instant of a change
 // has no containers that are older than this process.
-func (n *notifying) Notify(f func(pods.State)) (stop func()) {
-	return n.within.Notify(func(st pods.State) {
-		if list, known := n.known(st.PodID); known {
-			n.mark(&st, list)
+func (n *notifierRuntime) Notify(f func(pods.ContainerState)) (stop func()) {
+	return n.inner.Notify(func(st pods.ContainerState) {
+		if list, known := n.cachedDevices(st.PodID); known {
+			n.setCUDA(&st, list)
 		}
 		f(st)
 	})
 }
 
-func (r *measured) stamp(ctx context.Context, st *pods.State) {
-	if st.Phase == pods.Coming || st.Phase == pods.Up {
-		r.mark(st, r.of(ctx, st.PodID))
+func (r *metricsRuntime) setCUDAIfRunning(ctx context.Context, st *pods.ContainerState) {
+	if st.Phase == pods.PhaseStarting || st.Phase == pods.PhaseHealthy {
+		r.setCUDA(st, r.podDevices(ctx, st.PodID))
 	}
 }
 
-// mark sets the CUDA version of a container that has devices.
-func (r *measured) mark(st *pods.State, devices []string) {
+// setCUDA sets the CUDA version of a container that has devices.
+func (r *metricsRuntime) setCUDA(st *pods.ContainerState, devices []string) {
 	if len(devices) > 0 {
 		st.CUDA = r.CUDAVersion()
 	}
 }
 
-func (r *measured) known(podID string) (list []string, known bool) {
+func (r *metricsRuntime) cachedDevices(podID string) (list []string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, known = r.devices[podID]
 	return list, known
 }
 
-// of are the devices of a pod, as far as they are known.
-func (r *measured) of(ctx context.Context, podID string) []string {
-	list, known := r.known(podID)
-	if known || r.ask == nil {
+// podDevices are the devices of a pod, as far as they are known.
+func (r *metricsRuntime) podDevices(ctx context.Context, podID string) []string {
+	list, known := r.cachedDevices(podID)
+	if known || r.lookUpDevices == nil {
 		return list
 	}
-	list, err := r.ask(ctx, podID)
+	list, err := r.lookUpDevices(ctx, podID)
 	if err != nil {
 		return nil
 	}
@@ -163,14 +163,14 @@ func (r *measured) of(ctx context.Context, podID string) []string {
 
 // Sample implements pods.Sampler. What the runtime within measures stays as it is but for
 // the GPUs; without a runtime that measures, there are the GPUs alone.
-func (r *measured) Sample(ctx context.Context, podID string) (s pods.Sample, ok bool) {
+func (r *metricsRuntime) Sample(ctx context.Context, podID string) (s pods.Sample, ok bool) {
 	within, measures := pods.As[pods.Sampler](r.Runtime)
 	if measures {
 		if s, ok = within.Sample(ctx, podID); !ok {
 			return s, false
 		}
 	}
-	devices := r.of(ctx, podID)
+	devices := r.podDevices(ctx, podID)
 	if len(devices) == 0 {
 		return s, measures
 	}
@@ -182,11 +182,11 @@ func (r *measured) Sample(ctx context.Context, podID string) (s pods.Sample, ok 
 }
 
 // load is 0 of a GPU that cannot be read, of which the log hears once.
-func (r *measured) load(ctx context.Context, uuid string) pods.GPUSample {
+func (r *metricsRuntime) load(ctx context.Context, uuid string) pods.GPUSample {
 	s, err := r.driver.Load(uuid)
 	r.mu.Lock()
-	was := r.dark[uuid]
-	r.dark[uuid] = err != nil
+	was := r.failing[uuid]
+	r.failing[uuid] = err != nil
 	r.mu.Unlock()
 	if err != nil && !was && !errors.Is(err, ErrClosed) {
 		r.log.WarnContext(ctx, "nvidia: a GPU cannot be read", "gpu", uuid, "err", err)

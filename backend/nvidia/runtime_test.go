@@ -37,11 +37,11 @@ func newService(t *testing.T, d *nvidia.Driver) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, gpus := nvidia.Offer(devices)
+	types, gpus := nvidia.Inventory(devices)
 	c := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	s, err := pods.New(memory.NewPods(), catalog.Local(4, 8, types...), []pods.Host{{
 		ID: "local", DataCenter: catalog.LocalDataCenter,
-		Runtime: nvidia.Measure(memory.NewRuntime(&memory.RuntimeOptions{Clock: c, CUDA: "1.0"}), d, nil),
+		Runtime: nvidia.WithMetrics(memory.NewRuntime(&memory.RuntimeOptions{Clock: c, CUDA: "1.0"}), d, nil),
 		GPUs:    gpus, VCPU: map[string]int{catalog.HostFlavor: 4}, Memory: 8,
 	}}, &pods.Options{Clock: c, Rand: rand.NewChaCha8([32]byte{1})})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestTwoPodsNeverShareAGPUAndTheThirdWaitsForItsTurn(t *testing.T) {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 	_, err := s.Create(t.Context(), alice, wantGPUs(rtx4090, 1))
-	if doc := problem.Of(err); !errors.Is(err, pods.ErrNoRoom) || doc.Status != 400 || !strings.Contains(doc.Detail, "1 x "+rtx4090) {
+	if doc := problem.Of(err); !errors.Is(err, pods.ErrNoCapacity) || doc.Status != 400 || !strings.Contains(doc.Detail, "1 x "+rtx4090) {
 		t.Errorf("a third Create = %v (%d %q), want a 400 that names the type", err, doc.Status, doc.Detail)
 	}
 	if err := s.Terminate(t.Context(), alice, a.ID); err != nil {
@@ -102,37 +102,37 @@ func TestAPodHasTheLoadsOfItsDevicesAndTheCUDAVersion(t *testing.T) {
 		t.Errorf("CUDA = %q, want the driver's", p.Seen.CUDA)
 	}
 	m.set("gpu 0|GPU-a|"+rtx4090+"|1000|1|1|0", "gpu 0|GPU-b|"+h200+"|1000|200|20|0", "gpu 0|GPU-c|"+h200+"|1000|300|30|0")
-	live, ok := s.Live(t.Context(), p)
+	live, ok := s.RuntimeInfo(t.Context(), p)
 	want := []pods.GPUSample{{Util: 20, MemoryUtil: 20}, {Util: 30, MemoryUtil: 30}}
 	if diff := cmp.Diff(want, live.GPUs); !ok || diff != "" {
 		t.Errorf("loads (-want +got):\n%s", diff)
 	}
 	cpu := s.running(pods.CreateRequest{Name: "c", Image: "img", CPU: &pods.CPURequest{ID: catalog.HostFlavor, VCPU: 2}})
-	if live, ok := s.Live(t.Context(), cpu); !ok || cpu.Seen.CUDA != "" || len(live.GPUs) > 0 {
+	if live, ok := s.RuntimeInfo(t.Context(), cpu); !ok || cpu.Seen.CUDA != "" || len(live.GPUs) > 0 {
 		t.Errorf("a CPU pod has CUDA %q and loads %v, want neither", cpu.Seen.CUDA, live.GPUs)
 	}
 }
 
-// adopted is a runtime with one container that it has had since before the test. It can
+// adoptedRuntime is a runtime with one container that it has had since before the test. It can
 // do nothing but that.
-type adopted struct{ pods.Runtime }
+type adoptedRuntime struct{ pods.Runtime }
 
-func (adopted) List(context.Context) ([]pods.State, error) {
-	return []pods.State{{PodID: "old", Phase: pods.Up}, {PodID: "ended", Phase: pods.Down}}, nil
+func (adoptedRuntime) List(context.Context) ([]pods.ContainerState, error) {
+	return []pods.ContainerState{{PodID: "old", Phase: pods.PhaseHealthy}, {PodID: "ended", Phase: pods.PhaseExited}}, nil
 }
 
-func (adopted) Watch(_ context.Context, f func(pods.State)) error {
-	f(pods.State{PodID: "old", Phase: pods.Up})
+func (adoptedRuntime) Watch(_ context.Context, f func(pods.ContainerState)) error {
+	f(pods.ContainerState{PodID: "old", Phase: pods.PhaseHealthy})
 	return nil
 }
 
-func (adopted) Ensure(context.Context, pods.Spec) error             { return nil }
-func (adopted) Remove(context.Context, string, time.Duration) error { return nil }
+func (adoptedRuntime) Ensure(context.Context, pods.Spec) error             { return nil }
+func (adoptedRuntime) Remove(context.Context, string, time.Duration) error { return nil }
 
 func TestDevicesOfAContainerThatIsOlderAreAskedForUntilTheyAreKnown(t *testing.T) {
 	d := newMachine(t, gpu("GPU-a", rtx4090, 1000), "gpu 0|GPU-b|"+rtx4090+"|1000|500|9|0").open()
 	asked, fails := 0, true
-	rt := nvidia.Measure(adopted{}, d, &nvidia.MeasureOptions{Devices: func(_ context.Context, podID string) ([]string, error) {
+	rt := nvidia.WithMetrics(adoptedRuntime{}, d, &nvidia.MetricsOptions{Devices: func(_ context.Context, podID string) ([]string, error) {
 		asked++
 		if fails || podID != "old" {
 			return nil, errors.New("not now")
@@ -154,7 +154,7 @@ func TestDevicesOfAContainerThatIsOlderAreAskedForUntilTheyAreKnown(t *testing.T
 	if got := list(); got != "12.8" {
 		t.Errorf("CUDA = %q, want the driver's", got)
 	}
-	if err := rt.Watch(t.Context(), func(st pods.State) {
+	if err := rt.Watch(t.Context(), func(st pods.ContainerState) {
 		if st.CUDA != "12.8" {
 			t.Errorf("CUDA = %q from Watch, want the driver's", st.CUDA)
 		}
@@ -189,7 +189,7 @@ func TestAGPUThatCannotBeReadIsZeroAndTheLogHearsOnce(t *testing.T) {
 	m := newMachine(t, gpu("GPU-a", rtx4090, 1000))
 	d := m.open()
 	var log strings.Builder
-	rt := nvidia.Measure(adopted{}, d, &nvidia.MeasureOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	rt := nvidia.WithMetrics(adoptedRuntime{}, d, &nvidia.MetricsOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err := rt.Ensure(t.Context(), pods.Spec{PodID: "p", Devices: []string{"GPU-a"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -220,14 +220,14 @@ func TestAGPUThatCannotBeReadIsZeroAndTheLogHearsOnce(t *testing.T) {
 func TestPowersOfTheRuntimeWithinAreFound(t *testing.T) {
 	d := newMachine(t, gpu("GPU-a", rtx4090, 1000)).open()
 	within := memory.NewRuntime(nil)
-	rt := nvidia.Measure(within, d, nil)
-	if logs, ok := pods.As[pods.Logs](rt); !ok || logs != pods.Logs(within) {
+	rt := nvidia.WithMetrics(within, d, nil)
+	if logs, ok := pods.As[pods.LogReader](rt); !ok || logs != pods.LogReader(within) {
 		t.Error("the logs of the runtime within are not found")
 	}
 	if n, ok := pods.As[pods.Notifier](rt); !ok || n == pods.Notifier(within) {
 		t.Error("changes are told by the runtime within, want them with the CUDA version")
 	}
-	if _, ok := pods.As[pods.Notifier](nvidia.Measure(adopted{}, d, nil)); ok {
+	if _, ok := pods.As[pods.Notifier](nvidia.WithMetrics(adoptedRuntime{}, d, nil)); ok {
 		t.Error("there is a power that the runtime within has not")
 	}
 	if rt.Capabilities() != within.Capabilities() {

@@ -2,15 +2,15 @@ package podfleet
 
 import (
 	"github.com/podyard/podyard/pods/catalog"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Catalog is what endpoints may ask for, from a catalog of pods.
-func Catalog(c catalog.Catalog) serverless.Catalog { return offers{c} }
+func Catalog(c catalog.Catalog) endpoints.Catalog { return serverlessCatalog{c} }
 
-type offers struct{ c catalog.Catalog }
+type serverlessCatalog struct{ c catalog.Catalog }
 
-func (o offers) Flavor(id string, vcpus int) (memoryGB int, ok bool) {
+func (o serverlessCatalog) Flavor(id string, vcpus int) (memoryGB int, ok bool) {
 	f, ok := o.c.CPU(id)
 	if !ok || vcpus < f.VCPU.Min || vcpus > f.VCPU.Max {
 		return 0, ok
@@ -18,9 +18,9 @@ func (o offers) Flavor(id string, vcpus int) (memoryGB int, ok bool) {
 	return f.Memory(vcpus), true
 }
 
-func (o offers) Pool(id string) []string { return gpuTypes(o.c, id) }
+func (o serverlessCatalog) Pool(id string) []string { return gpuTypes(o.c, id) }
 
-func (o offers) DataCenter(id string) bool {
+func (o serverlessCatalog) DataCenter(id string) bool {
 	_, ok := o.c.DataCenter(id)
 	return ok
 }

@@ -1,27 +1,30 @@
-// Package podfleet makes workers of serverless endpoints out of containers: a
-// serverless.Fleet on the hosts of package pods. It is the one place that knows both.
+// Package podfleet starts workers of serverless endpoints as containers: it is a
+// serverless.Fleet on the hosts of package pods, and the only place that knows both
+// domains.
 //
-// A worker is a container of its host's Runtime under an id of its own, "worker.", the
-// endpoint, a full stop, the worker. A pods.Service on the same Runtime leaves such
-// containers alone when its Options.Foreign is IsWorker.
+// A worker is a container of its host's Runtime. Its id is "worker.", the endpoint, a
+// full stop, and the worker's id. A pods.Service on the same Runtime leaves such
+// containers alone when its Options.Foreign is [IsWorker].
 //
-// # What a worker is given
+// # Where a worker goes
 //
-// The first host with room gets it, hosts in the endpoint's data centers before others,
-// and of the machines and GPU types of its endpoint the first that fits. Room is what
-// package pods says it is: workers are placed by a pods.Placer, and what they take is in
-// the store of pods, as holds. So a GPU is a pod's or a worker's and never both's,
-// whatever they share of a host: names, counts, memory, vCPUs.
+// A worker goes to the first host with room. Hosts in the endpoint's data centers come
+// before others, and of the endpoint's machines and GPU types the first that fits is
+// taken. A pods.Placer places workers, as it places pods, and what they take is in the
+// store of pods, as reservations. So a GPU belongs to a pod or to a worker and never to
+// both. The same holds for everything that they share on a host: named GPUs, counts,
+// memory, vCPUs.
 //
-// A hold is there before its container and goes after it: it is written before the
-// runtime is asked for the container, and released when the runtime has said that nothing
-// is left. A fleet takes over those of an earlier process; one whose container is not
-// there any more is released with the first list. A container without a hold, such as one
-// whose creation outlived its server, has no right to what it uses: it is listed as ended,
-// for the scaler to remove.
+// A reservation exists as long as its container may: it is written before the runtime
+// is asked for the container, and released when the runtime has said that nothing is
+// left. A fleet takes over the reservations of an earlier process. A reservation whose
+// container is gone is released with the first list. A container without a reservation
+// (its creation outlived its server) has no right to what it uses: it is listed as
+// ended, and the scaler removes it.
 //
-// Of its endpoint's network volumes a worker mounts the one of its host's data center, at
-// /runpod-volume; it goes only where there is one.
+// A worker mounts the network volume of its endpoint that is in its host's data center,
+// at /runpod-volume. An endpoint with volumes gets workers only in data centers where
+// it has one.
 package podfleet
 
 import (
@@ -39,7 +42,9 @@ import (
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Options are what a Fleet can be told. The zero value, and nil, work.
@@ -55,24 +60,26 @@ type Options struct {
 
 // A Fleet is a serverless.Fleet. It is safe for concurrent use.
 type Fleet struct {
-	store   pods.Store
+	store   pods.PodStore
 	placer  *pods.Placer
 	secrets pods.PullSecrets // may be nil
 	volumes pods.Volumes     // may be nil
 
-	mu     sync.Mutex
-	heir   bool              // places has those of an earlier process
-	places map[string]*place // by pod id
+	mu           sync.Mutex
+	adopted      bool                          // places has those of an earlier process
+	reservations map[string]*workerReservation // by pod id
 }
 
 var (
-	_ serverless.Fleet      = (*Fleet)(nil)
-	_ serverless.WorkerLogs = (*Fleet)(nil)
+	_ fleet.Fleet      = (*Fleet)(nil)
+	_ fleet.WorkerLogs = (*Fleet)(nil)
+
+	_ endpoints.Admission = (*Fleet)(nil)
 )
 
 // New returns a fleet on hosts, whose GPUs and CPU flavors are of c; store is that of the
 // pods on them. An error says what is wrong with the hosts. o may be nil.
-func New(store pods.Store, c catalog.Catalog, hosts []pods.Host, o *Options) (*Fleet, error) {
+func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) (*Fleet, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -80,34 +87,34 @@ func New(store pods.Store, c catalog.Catalog, hosts []pods.Host, o *Options) (*F
 	if err != nil {
 		return nil, fmt.Errorf("podfleet: %w", err)
 	}
-	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, places: map[string]*place{}}, nil
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, reservations: map[string]*workerReservation{}}, nil
 }
 
-const prefix = "worker."
+const podIDPrefix = "worker."
 
 // volumePath is where images for workers look for a network volume.
 const volumePath = "/runpod-volume"
 
 // PodID is the id that a worker has as a container.
-func PodID(endpoint string, id serverless.WorkerID) string {
-	return prefix + endpoint + "." + string(id)
+func PodID(endpoint string, id queue.WorkerID) string {
+	return podIDPrefix + endpoint + "." + string(id)
 }
 
 // IsWorker reports whether a container is a worker. It is for pods.Options.Foreign.
 func IsWorker(podID string) bool {
-	_, _, ok := worker(podID)
+	_, _, ok := parsePodID(podID)
 	return ok
 }
 
-// worker is the inverse of PodID: an endpoint's id has no full stop.
-func worker(podID string) (endpoint string, id serverless.WorkerID, ok bool) {
-	rest, ok := strings.CutPrefix(podID, prefix)
+// parsePodID is the inverse of PodID: an endpoint's id has no full stop.
+func parsePodID(podID string) (endpoint string, id queue.WorkerID, ok bool) {
+	rest, ok := strings.CutPrefix(podID, podIDPrefix)
 	endpoint, name, two := strings.Cut(rest, ".")
-	return endpoint, serverless.WorkerID(name), ok && two && endpoint != "" && name != ""
+	return endpoint, queue.WorkerID(name), ok && two && endpoint != "" && name != ""
 }
 
 // Start implements serverless.Fleet.
-func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
+func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	podID := PodID(w.Endpoint, w.ID)
 	spec := pods.Spec{
 		PodID: podID, Owner: w.Owner, Gen: uint64(w.Release), Run: 1,
@@ -124,14 +131,14 @@ func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
 		}
 		spec.Ports = append(spec.Ports, pods.Port{Private: number, Protocol: protocol})
 	}
-	if spec.Pull, err = f.credential(ctx, w); err != nil {
+	if spec.Credential, err = f.credential(ctx, w); err != nil {
 		return err
 	}
 	volumes, err := f.volumesOf(ctx, &w)
 	if err != nil {
 		return err
 	}
-	h, err := f.take(ctx, podID, &w, volumes)
+	h, err := f.reserve(ctx, podID, &w, volumes)
 	if err != nil {
 		return err
 	}
@@ -143,7 +150,7 @@ func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
 	} else {
 		spec.VCPU, spec.Memory = h.CPU.VCPU, h.CPU.Memory
 	}
-	spec.Env = environ(&w, h)
+	spec.Env, spec.PlatformEnv = environ(&w, h)
 	host, _ := f.placer.Host(h.Placement.Host)
 	if err := host.Runtime.Ensure(ctx, spec); err != nil {
 		// Whether it is there is not known: the place is free when Stop has said so.
@@ -152,7 +159,7 @@ func (f *Fleet) Start(ctx context.Context, w serverless.WorkerSpec) error {
 	return nil
 }
 
-func (f *Fleet) credential(ctx context.Context, w serverless.WorkerSpec) (pods.Credential, error) {
+func (f *Fleet) credential(ctx context.Context, w fleet.WorkerSpec) (pods.Credential, error) {
 	if w.Container.Registry == "" {
 		return pods.Credential{}, nil
 	}
@@ -168,7 +175,7 @@ func (f *Fleet) credential(ctx context.Context, w serverless.WorkerSpec) (pods.C
 
 // volumesOf is the network volumes of an endpoint by data center, of several in one the
 // first; nil for none.
-func (f *Fleet) volumesOf(ctx context.Context, w *serverless.WorkerSpec) (map[string]string, error) {
+func (f *Fleet) volumesOf(ctx context.Context, w *fleet.WorkerSpec) (map[string]string, error) {
 	if len(w.NetworkVolumes) == 0 {
 		return nil, nil
 	}
@@ -189,26 +196,27 @@ func (f *Fleet) volumesOf(ctx context.Context, w *serverless.WorkerSpec) (map[st
 }
 
 // environ is what a worker finds in its environment: the user's variables, those of every
-// pod, and those of the worker protocol.
-func environ(w *serverless.WorkerSpec, h *pods.Hold) map[string]string {
-	env := make(map[string]string, len(w.Container.Env)+len(w.Env)+4)
-	maps.Copy(env, w.Container.Env)
-	env["RUNPOD_DC_ID"] = h.Placement.DataCenter
+// pod, and those of the worker protocol. fixed names those that are not the user's, in order.
+func environ(w *fleet.WorkerSpec, h *pods.Reservation) (all map[string]string, fixed []string) {
+	platform := map[string]string{"RUNPOD_DC_ID": h.Placement.DataCenter}
 	if h.GPU != nil {
-		env["RUNPOD_GPU_COUNT"] = strconv.Itoa(h.GPU.Count)
+		platform["RUNPOD_GPU_COUNT"] = strconv.Itoa(h.GPU.Count)
 	} else {
-		env["RUNPOD_CPU_COUNT"] = strconv.Itoa(h.CPU.VCPU)
+		platform["RUNPOD_CPU_COUNT"] = strconv.Itoa(h.CPU.VCPU)
 	}
 	for _, id := range h.Volumes { // one at most
-		env["RUNPOD_VOLUME_ID"] = id
+		platform["RUNPOD_VOLUME_ID"] = id
 	}
-	maps.Copy(env, w.Env)
-	return env
+	maps.Copy(platform, w.Env)
+	all = make(map[string]string, len(w.Container.Env)+len(platform))
+	maps.Copy(all, w.Container.Env)
+	maps.Copy(all, platform)
+	return all, slices.Sorted(maps.Keys(platform))
 }
 
 // Stop implements serverless.Fleet. It returns when nothing of the worker is left, or
 // with ctx; then it goes on or is to be repeated.
-func (f *Fleet) Stop(ctx context.Context, endpoint string, id serverless.WorkerID, grace time.Duration) error {
+func (f *Fleet) Stop(ctx context.Context, endpoint string, id queue.WorkerID, grace time.Duration) error {
 	podID := PodID(endpoint, id)
 	var errs []error
 	for _, rt := range f.runtimesOf(podID) {
@@ -222,7 +230,7 @@ func (f *Fleet) Stop(ctx context.Context, endpoint string, id serverless.WorkerI
 
 // runtimesOf is where a worker is, or may be.
 func (f *Fleet) runtimesOf(podID string) []pods.Runtime {
-	if h, ok := f.held(podID); ok {
+	if h, ok := f.reservationOf(podID); ok {
 		host, _ := f.placer.Host(h.Placement.Host)
 		return []pods.Runtime{host.Runtime}
 	}
@@ -243,8 +251,8 @@ func (f *Fleet) runtimes() (list []pods.Runtime) {
 
 // Workers implements serverless.Fleet. An error of one host is an error of the call: what
 // it does not list would be taken for gone.
-func (f *Fleet) Workers(ctx context.Context) (list []serverless.FleetWorker, err error) {
-	left, err := f.inherit(ctx) // first: what is started meanwhile is not missed in the lists
+func (f *Fleet) Workers(ctx context.Context) (list []fleet.Instance, err error) {
+	left, err := f.adoptReservations(ctx) // first: what is started meanwhile is not missed in the lists
 	if err != nil {
 		return nil, err
 	}
@@ -255,20 +263,20 @@ func (f *Fleet) Workers(ctx context.Context) (list []serverless.FleetWorker, err
 		}
 		for i := range states {
 			delete(left, states[i].PodID)
-			if w, ok := f.show(&states[i], rt); ok {
+			if w, ok := f.fleetWorker(&states[i], rt); ok {
 				list = append(list, w)
 			}
 		}
 	}
-	if err := f.disinherit(ctx, left); err != nil {
+	if err := f.releaseOrphans(ctx, left); err != nil {
 		return nil, err
 	}
 	return list, nil
 }
 
 // Watch implements serverless.Fleet.
-func (f *Fleet) Watch(ctx context.Context, fn func(serverless.FleetWorker)) error {
-	if _, err := f.inherit(ctx); err != nil {
+func (f *Fleet) Watch(ctx context.Context, fn func(fleet.Instance)) error {
+	if _, err := f.adoptReservations(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -276,8 +284,8 @@ func (f *Fleet) Watch(ctx context.Context, fn func(serverless.FleetWorker)) erro
 	var watches sync.WaitGroup
 	for _, rt := range f.runtimes() {
 		watches.Go(func() {
-			cancel(rt.Watch(ctx, func(st pods.State) {
-				if w, ok := f.show(&st, rt); ok {
+			cancel(rt.Watch(ctx, func(st pods.ContainerState) {
+				if w, ok := f.fleetWorker(&st, rt); ok {
 					fn(w)
 				}
 			}))
@@ -287,24 +295,24 @@ func (f *Fleet) Watch(ctx context.Context, fn func(serverless.FleetWorker)) erro
 	return context.Cause(ctx)
 }
 
-// show is a container as a worker; ok is false for one that is none.
-func (f *Fleet) show(st *pods.State, rt pods.Runtime) (w serverless.FleetWorker, ok bool) {
-	endpoint, id, ok := worker(st.PodID)
+// fleetWorker is a container as a worker; ok is false for one that is none.
+func (f *Fleet) fleetWorker(st *pods.ContainerState, rt pods.Runtime) (w fleet.Instance, ok bool) {
+	endpoint, id, ok := parsePodID(st.PodID)
 	if !ok {
 		return w, false
 	}
-	w = serverless.FleetWorker{Endpoint: endpoint, ID: id, Release: int(st.Gen), Started: st.Started}
+	w = fleet.Instance{Endpoint: endpoint, ID: id, Release: int(st.Gen), Started: st.Started}
 	switch st.Phase {
-	case pods.Coming, pods.Up:
-		w.State = serverless.FleetUp
-	case pods.Down, pods.Failed:
-		w.State, w.Exit, w.Stopped = serverless.FleetEnded, ending(st), st.Stopped
+	case pods.PhaseStarting, pods.PhaseHealthy:
+		w.State = fleet.InstanceRunning
+	case pods.PhaseExited, pods.PhaseFailed:
+		w.State, w.Exit, w.Stopped = fleet.InstanceEnded, exitReason(st), st.Stopped
 	}
-	h, held := f.held(st.PodID)
+	h, held := f.reservationOf(st.PodID)
 	if !held {
 		// On its way out, or a stranger.
-		if w.State != serverless.FleetEnded {
-			w.State, w.Exit, w.Stopped = serverless.FleetEnded, "it holds nothing of its host", true
+		if w.State != fleet.InstanceEnded {
+			w.State, w.Exit, w.Stopped = fleet.InstanceEnded, "it holds nothing of its host", true
 		}
 		w.DataCenter = f.dataCenterOf(rt)
 		return w, true
@@ -328,8 +336,8 @@ func (f *Fleet) dataCenterOf(rt pods.Runtime) (dc string) {
 	return ""
 }
 
-// ending is how a container ended, for people.
-func ending(st *pods.State) string {
+// exitReason is how a container ended, for people.
+func exitReason(st *pods.ContainerState) string {
 	switch {
 	case st.OOM:
 		return "killed for its memory"
@@ -340,16 +348,16 @@ func ending(st *pods.State) string {
 }
 
 // WorkerLogs implements serverless.WorkerLogs, where the host's Runtime keeps output.
-func (f *Fleet) WorkerLogs(ctx context.Context, endpoint string, id serverless.WorkerID, q serverless.LogQuery) iter.Seq2[serverless.LogLine, error] {
-	return func(yield func(serverless.LogLine, error) bool) {
+func (f *Fleet) WorkerLogs(ctx context.Context, endpoint string, id queue.WorkerID, q fleet.LogQuery) iter.Seq2[fleet.LogLine, error] {
+	return func(yield func(fleet.LogLine, error) bool) {
 		podID := PodID(endpoint, id)
 		for _, rt := range f.runtimesOf(podID) {
-			logs, ok := pods.As[pods.Logs](rt)
+			logs, ok := pods.As[pods.LogReader](rt)
 			if !ok {
 				continue
 			}
 			for line, err := range logs.Logs(ctx, podID, pods.LogQuery(q)) {
-				if !yield(serverless.LogLine(line), err) {
+				if !yield(fleet.LogLine(line), err) {
 					return
 				}
 			}

@@ -16,7 +16,9 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // listing is a catalog of two GPU types in one pool, a flavor and two places.
@@ -70,7 +72,7 @@ func (r *recorder) Remove(ctx context.Context, podID string, grace time.Duration
 	return r.Runtime.Remove(ctx, podID, grace)
 }
 
-func (r *recorder) List(ctx context.Context) ([]pods.State, error) {
+func (r *recorder) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if err := r.refused(); err != nil {
 		return nil, err
 	}
@@ -87,11 +89,11 @@ func cpuHost(rt pods.Runtime) pods.Host {
 	return pods.Host{ID: "h", DataCenter: "EU", Runtime: rt, VCPU: map[string]int{"cpu": 4}, Memory: 16}
 }
 
-func worker(id string) serverless.WorkerSpec {
-	return serverless.WorkerSpec{
-		Endpoint: "ep", Owner: "alice", ID: serverless.WorkerID(id), Release: 3,
-		Container: serverless.Container{Image: "img", Disk: 5},
-		CPU:       []serverless.EndpointCPU{{ID: "cpu", VCPU: 2, Memory: 4}},
+func worker(id string) fleet.WorkerSpec {
+	return fleet.WorkerSpec{
+		Endpoint: "ep", Owner: "alice", ID: queue.WorkerID(id), Release: 3,
+		Container: endpoints.Container{Image: "img", Disk: 5},
+		CPU:       []endpoints.CPU{{ID: "cpu", VCPU: 2, Memory: 4}},
 	}
 }
 
@@ -101,7 +103,7 @@ func newFleet(t *testing.T, hosts []pods.Host, o *podfleet.Options) *podfleet.Fl
 	return fleetOn(t, memory.NewPods(), hosts, o)
 }
 
-func fleetOn(t *testing.T, s pods.Store, hosts []pods.Host, o *podfleet.Options) *podfleet.Fleet {
+func fleetOn(t *testing.T, s pods.PodStore, hosts []pods.Host, o *podfleet.Options) *podfleet.Fleet {
 	t.Helper()
 	f, err := podfleet.New(s, listing, hosts, o)
 	if err != nil {
@@ -145,7 +147,7 @@ func TestWorkerIsAContainerWithAllThatItsEndpointSays(t *testing.T) {
 	rt := newRecorder()
 	f := newFleet(t, []pods.Host{cpuHost(rt)}, &podfleet.Options{Secrets: secrets{}, Volumes: volumes{}})
 	w := worker("w1")
-	w.Container = serverless.Container{
+	w.Container = endpoints.Container{
 		Image: "img", Args: `python -u 'my handler.py'`, Disk: 5, Ports: []string{"8000/http", "22/tcp"},
 		Env: map[string]string{"MODEL": "small", "RUNPOD_POD_ID": "mine"}, Registry: "cred",
 	}
@@ -161,9 +163,10 @@ func TestWorkerIsAContainerWithAllThatItsEndpointSays(t *testing.T) {
 		Env: map[string]string{
 			"MODEL": "small", "RUNPOD_POD_ID": "w1", "RUNPOD_DC_ID": "EU", "RUNPOD_CPU_COUNT": "2", "RUNPOD_VOLUME_ID": "vol1",
 		},
-		Mounts: []pods.Mount{{VolumeID: "vol1", Path: "/runpod-volume"}},
-		VCPU:   2, Memory: 4,
-		Pull: pods.Credential{Registry: "registry.example", Username: "alice", Password: "s3cret"},
+		PlatformEnv: []string{"RUNPOD_CPU_COUNT", "RUNPOD_DC_ID", "RUNPOD_POD_ID", "RUNPOD_VOLUME_ID"},
+		Mounts:      []pods.Mount{{VolumeID: "vol1", Path: "/runpod-volume"}},
+		VCPU:        2, Memory: 4,
+		Credential: pods.Credential{Registry: "registry.example", Username: "alice", Password: "s3cret"},
 	}
 	if diff := cmp.Diff(want, rt.specs["worker.ep.w1"]); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -173,16 +176,16 @@ func TestWorkerIsAContainerWithAllThatItsEndpointSays(t *testing.T) {
 func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRecorder(memory.Script{Image: "bad", Stages: []memory.Stage{
-			{Phase: pods.Coming, Lines: []string{"boom"}},
-			{Phase: pods.Down, After: time.Second, ExitCode: 3},
+			{Phase: pods.PhaseStarting, Lines: []string{"boom"}},
+			{Phase: pods.PhaseExited, After: time.Second, ExitCode: 3},
 		}})
 		f := newFleet(t, []pods.Host{cpuHost(rt)}, nil)
 		var mu sync.Mutex
-		var seen []serverless.FleetState
+		var seen []fleet.InstanceState
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- f.Watch(ctx, func(w serverless.FleetWorker) {
+			done <- f.Watch(ctx, func(w fleet.Instance) {
 				mu.Lock()
 				defer mu.Unlock()
 				if w.ID == "w1" && (len(seen) == 0 || seen[len(seen)-1] != w.State) {
@@ -196,7 +199,7 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 		}
 		bad := worker("w2")
 		bad.Container.Image = "bad"
-		for _, w := range []serverless.WorkerSpec{worker("w1"), bad, worker("w1")} {
+		for _, w := range []fleet.WorkerSpec{worker("w1"), bad, worker("w1")} {
 			if err := f.Start(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
@@ -209,15 +212,15 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 		for i := range list {
 			list[i].Started = time.Time{}
 		}
-		want := []serverless.FleetWorker{
-			{Endpoint: "ep", ID: "w1", Release: 3, Image: "img", State: serverless.FleetUp, DataCenter: "EU", CPU: "cpu", VCPUs: 2},
-			{Endpoint: "ep", ID: "w2", Release: 3, Image: "bad", State: serverless.FleetEnded, Exit: "exit code 3", DataCenter: "EU", CPU: "cpu", VCPUs: 2},
+		want := []fleet.Instance{
+			{Endpoint: "ep", ID: "w1", Release: 3, Image: "img", State: fleet.InstanceRunning, DataCenter: "EU", CPU: "cpu", VCPUs: 2},
+			{Endpoint: "ep", ID: "w2", Release: 3, Image: "bad", State: fleet.InstanceEnded, Exit: "exit code 3", DataCenter: "EU", CPU: "cpu", VCPUs: 2},
 		}
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Errorf("Workers (-want +got):\n%s", diff)
 		}
 		var lines []string
-		for line, err := range f.WorkerLogs(t.Context(), "ep", "w2", serverless.LogQuery{Tail: -1}) {
+		for line, err := range f.WorkerLogs(t.Context(), "ep", "w2", fleet.LogQuery{Tail: -1}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +241,7 @@ func TestLifeOfAWorkerShowsInWatchAndWorkers(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Watch = %v, want the context's error", err)
 		}
-		states := []serverless.FleetState{serverless.FleetStarting, serverless.FleetUp, serverless.FleetEnded}
+		states := []fleet.InstanceState{fleet.InstanceStarting, fleet.InstanceRunning, fleet.InstanceEnded}
 		if diff := cmp.Diff(states, seen); diff != "" {
 			t.Errorf("states of w1 (-want +got):\n%s", diff)
 		}
@@ -252,7 +255,7 @@ func TestHostThatIsFullHasNoRoomUntilAWorkerStops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Start(t.Context(), worker("c")); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := f.Start(t.Context(), worker("c")); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start on a full host = %v, want ErrNoRoom", err)
 	}
 	if err := f.Start(t.Context(), worker("a")); err != nil {
@@ -270,7 +273,7 @@ func TestWorkerGetsTheFirstMachineThatFits(t *testing.T) {
 	rt := newRecorder()
 	f := newFleet(t, []pods.Host{cpuHost(rt)}, &podfleet.Options{Overcommit: 1})
 	w := worker("w")
-	w.CPU = []serverless.EndpointCPU{{ID: "cpu", VCPU: 8, Memory: 16}, {ID: "other", VCPU: 1, Memory: 1}, {ID: "cpu", VCPU: 4, Memory: 8}, {ID: "cpu", VCPU: 1, Memory: 2}}
+	w.CPU = []endpoints.CPU{{ID: "cpu", VCPU: 8, Memory: 16}, {ID: "other", VCPU: 1, Memory: 1}, {ID: "cpu", VCPU: 4, Memory: 8}, {ID: "cpu", VCPU: 1, Memory: 2}}
 	if err := f.Start(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +290,7 @@ func TestEveryGPUHasOneWorkerAndPreferredPlacesComeFirst(t *testing.T) {
 	}, nil)
 	start := func(id string, count int, excluded, places []string) error {
 		w := worker(id)
-		w.CPU, w.GPU = nil, &serverless.EndpointGPU{Pools: []string{"NONE", "POOL"}, Count: count, ExcludedTypes: excluded}
+		w.CPU, w.GPU = nil, &endpoints.GPU{Pools: []string{"NONE", "POOL"}, Count: count, ExcludedTypes: excluded}
 		w.DataCenterIDs = places
 		return f.Start(t.Context(), w)
 	}
@@ -296,7 +299,7 @@ func TestEveryGPUHasOneWorkerAndPreferredPlacesComeFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := start("e", 1, nil, nil); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := start("e", 1, nil, nil); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start without a free GPU = %v, want ErrNoRoom", err)
 	}
 	a, b := eu.specs["worker.ep.a"], eu.specs["worker.ep.b"]
@@ -315,7 +318,7 @@ func TestWorkerOfWhichSomethingIsGoneDoesNotStartAndTakesNoPlace(t *testing.T) {
 	f := newFleet(t, []pods.Host{cpuHost(newRecorder())}, &podfleet.Options{Secrets: secrets{}, Volumes: volumes{}, Overcommit: 0.5})
 	credential, volume := worker("w"), worker("w")
 	credential.Container.Registry, volume.NetworkVolumes = "gone", []string{"vol1", "gone"}
-	for what, w := range map[string]serverless.WorkerSpec{"credential": credential, "volume": volume} {
+	for what, w := range map[string]fleet.WorkerSpec{"credential": credential, "volume": volume} {
 		if err := f.Start(t.Context(), w); problem.KindOf(err) != problem.NotFound {
 			t.Errorf("Start = %v, want that the %s is not found", err, what)
 		}
@@ -346,7 +349,7 @@ func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 	if a.Env["RUNPOD_VOLUME_ID"] != "vol2" || b.Env["RUNPOD_VOLUME_ID"] != "vol1" {
 		t.Errorf("RUNPOD_VOLUME_ID = %q and %q, want that of each", a.Env["RUNPOD_VOLUME_ID"], b.Env["RUNPOD_VOLUME_ID"])
 	}
-	used := podfleet.References{Pods: pods.References{Pods: store}, Endpoints: serverless.References{Endpoints: memory.NewEndpoints()}}
+	used := podfleet.References{Pods: pods.References{Pods: store}, Endpoints: endpoints.References{Endpoints: memory.NewEndpoints()}}
 	inUse := func(want bool) {
 		t.Helper()
 		if got, err := used.VolumeInUse(t.Context(), "alice", "vol2"); err != nil || got != want {
@@ -358,7 +361,7 @@ func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	inUse(false)
-	if err := start("c", "vol1"); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := start("c", "vol1"); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start where the volume is not = %v, want ErrNoRoom", err)
 	}
 }
@@ -369,16 +372,16 @@ func TestGPUsAreThoseOfADriverThatTheEndpointAccepts(t *testing.T) {
 		return pods.Host{ID: id, DataCenter: "EU", Runtime: rt, CUDA: cuda, GPUs: []pods.HostGPUs{{Type: "Small", Devices: []string{"gpu of " + id}}}}
 	}
 	f := newFleet(t, []pods.Host{host("old", "12.4"), host("new", "12.8")}, nil)
-	start := func(id string, g serverless.EndpointGPU) error {
+	start := func(id string, g endpoints.GPU) error {
 		w := worker(id)
 		g.Pools, g.Count = []string{"POOL"}, 1
 		w.CPU, w.GPU = nil, &g
 		return f.Start(t.Context(), w)
 	}
-	if err := start("a", serverless.EndpointGPU{MinCUDAVersion: "12.5"}); err != nil {
+	if err := start("a", endpoints.GPU{MinCUDAVersion: "12.5"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := start("b", serverless.EndpointGPU{AllowedCUDAVersions: []string{"12.8"}}); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := start("b", endpoints.GPU{AllowedCUDAVersions: []string{"12.8"}}); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start with a version that is taken = %v, want ErrNoRoom", err)
 	}
 	if got := rt.specs["worker.ep.a"].Devices; !slices.Equal(got, []string{"gpu of new"}) {

@@ -7,28 +7,28 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 // Meter has b keep what workers take, at the serverless prices of c: a worker counts for
 // its endpoint, with its GPUs or vCPUs and its disk. What c does not list costs nothing.
-func Meter(c catalog.Catalog, b *billing.Service) serverless.Meter { return meter{c, b} }
+func Meter(c catalog.Catalog, b *billing.Service) fleet.Meter { return meter{c, b} }
 
 type meter struct {
 	catalog catalog.Catalog
 	billing *billing.Service
 }
 
-func (m meter) Observe(ctx context.Context, at time.Time, uses []serverless.WorkerUse) error {
-	list := make([]pods.Use, len(uses))
+func (m meter) Observe(ctx context.Context, at time.Time, uses []fleet.WorkerUse) error {
+	list := make([]pods.Usage, len(uses))
 	for i := range uses {
 		list[i] = m.priced(&uses[i])
 	}
-	return m.billing.Observe(ctx, pods.WorkerUse, at, list)
+	return m.billing.Observe(ctx, pods.WorkerUsage, at, list)
 }
 
-func (m meter) priced(w *serverless.WorkerUse) pods.Use {
-	u := pods.Use{
+func (m meter) priced(w *fleet.WorkerUse) pods.Usage {
+	u := pods.Usage{
 		Owner: w.Owner, ID: w.Endpoint, Part: string(w.Worker), From: w.From, To: w.To,
 		Disk: m.catalog.Storage.Disk.Hourly(w.Disk),
 	}

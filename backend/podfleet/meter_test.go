@@ -15,16 +15,18 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A works is all that one process after another has: stores and a host.
-type works struct {
+// A billingEnv is all that one process after another has: stores and a host.
+type billingEnv struct {
 	*testing.T
 	runtime   *memory.Runtime
-	pods      pods.Store
+	pods      pods.PodStore
 	bills     billing.Store
-	jobs      serverless.JobQueue
-	endpoints serverless.EndpointStore
+	jobs      queue.JobQueue
+	endpoints endpoints.Store
 }
 
 var prices = catalog.Catalog{
@@ -35,7 +37,7 @@ var prices = catalog.Catalog{
 }
 
 // open runs the services of one process until stop.
-func (w *works) open() (bills *billing.Service, stop func()) {
+func (w *billingEnv) open() (bills *billing.Service, stop func()) {
 	w.Helper()
 	bills = billing.New(w.bills, nil)
 	hosts := []pods.Host{{
@@ -63,9 +65,9 @@ func (w *works) open() (bills *billing.Service, stop func()) {
 }
 
 // sums are what an endpoint cost in each hour.
-func (w *works) sums(bills *billing.Service, endpoint string) (list []billing.Amounts) {
+func (w *billingEnv) sums(bills *billing.Service, endpoint string) (list []billing.Amounts) {
 	w.Helper()
-	r, err := bills.Report(w.Context(), "alice", billing.Query{Kind: pods.WorkerUse, ID: endpoint, Size: billing.Hour})
+	r, err := bills.Report(w.Context(), "alice", billing.Query{Kind: pods.WorkerUsage, ID: endpoint, Size: billing.Hour})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -75,7 +77,7 @@ func (w *works) sums(bills *billing.Service, endpoint string) (list []billing.Am
 	return list
 }
 
-func (w *works) want(what string, bills *billing.Service, endpoint string, want ...billing.Amounts) {
+func (w *billingEnv) want(what string, bills *billing.Service, endpoint string, want ...billing.Amounts) {
 	w.Helper()
 	if diff := cmp.Diff(want, w.sums(bills, endpoint)); diff != "" {
 		w.Errorf("%s, %s (-want +got):\n%s", endpoint, what, diff)
@@ -84,12 +86,12 @@ func (w *works) want(what string, bills *billing.Service, endpoint string, want 
 
 func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &works{t, memory.NewRuntime(nil), memory.NewPods(), memory.NewBilling(), memory.NewJobs(), memory.NewEndpoints()}
-		endpoint := func(id, owner string, change func(*serverless.Endpoint)) {
-			e := &serverless.Endpoint{
-				ID: id, Owner: owner, Created: time.Now(), Version: 1, Container: serverless.Container{Image: "img", Disk: 10},
-				Workers: serverless.WorkerLimits{Min: 1, Max: 1, Idle: time.Second},
-				Scaling: serverless.Scaling{Type: serverless.QueueDelay, Delay: time.Second},
+		w := &billingEnv{t, memory.NewRuntime(nil), memory.NewPods(), memory.NewBilling(), memory.NewJobs(), memory.NewEndpoints()}
+		endpoint := func(id, owner string, change func(*endpoints.Endpoint)) {
+			e := &endpoints.Endpoint{
+				ID: id, Owner: owner, Created: time.Now(), Version: 1, Container: endpoints.Container{Image: "img", Disk: 10},
+				Workers: endpoints.WorkerLimits{Min: 1, Max: 1, Idle: time.Second},
+				Scaling: endpoints.Scaling{Type: endpoints.QueueDelay, Delay: time.Second},
 			}
 			e.Container.Env = map[string]string{"RUNPOD_INIT_TIMEOUT": "86400"} // nobody comes for jobs here
 			change(e)
@@ -97,10 +99,10 @@ func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		endpoint("gpu", "alice", func(e *serverless.Endpoint) { e.GPU = &serverless.EndpointGPU{Pools: []string{"POOL"}, Count: 2} })
-		cpu := []serverless.EndpointCPU{{ID: "cpu", VCPU: 2}}
-		endpoint("cpu", "alice", func(e *serverless.Endpoint) { e.CPU = cpu })
-		endpoint("shared", "", func(e *serverless.Endpoint) { e.CPU = cpu })
+		endpoint("gpu", "alice", func(e *endpoints.Endpoint) { e.GPU = &endpoints.GPU{Pools: []string{"POOL"}, Count: 2} })
+		cpu := []endpoints.CPU{{ID: "cpu", VCPU: 2}}
+		endpoint("cpu", "alice", func(e *endpoints.Endpoint) { e.CPU = cpu })
+		endpoint("shared", "", func(e *endpoints.Endpoint) { e.CPU = cpu })
 
 		bills, stop := w.open()
 		time.Sleep(90*time.Minute - time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
@@ -124,7 +126,7 @@ func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 }
 
 // remove takes the workers of an endpoint from their host.
-func (w *works) remove(endpoint string) {
+func (w *billingEnv) remove(endpoint string) {
 	w.Helper()
 	list, err := w.runtime.List(w.Context())
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/pods"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 func gpuHost(rt pods.Runtime) pods.Host {
@@ -23,17 +24,17 @@ func gpuHost(rt pods.Runtime) pods.Host {
 }
 
 // gpuWorker is one that wants so many GPUs.
-func gpuWorker(id string, count int) serverless.WorkerSpec {
+func gpuWorker(id string, count int) fleet.WorkerSpec {
 	w := worker(id)
-	w.CPU, w.GPU = nil, &serverless.EndpointGPU{Pools: []string{"POOL"}, Count: count}
+	w.CPU, w.GPU = nil, &endpoints.GPU{Pools: []string{"POOL"}, Count: count}
 	return w
 }
 
 // holders are who holds something, in order.
-func holders(t *testing.T, s pods.Store) []string {
+func holders(t *testing.T, s pods.PodStore) []string {
 	t.Helper()
 	list := []string{}
-	for h, err := range s.Holds(t.Context()) {
+	for h, err := range s.Reservations(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func holders(t *testing.T, s pods.Store) []string {
 	return list
 }
 
-func wantHolders(t *testing.T, when string, s pods.Store, want ...string) {
+func wantHolders(t *testing.T, when string, s pods.PodStore, want ...string) {
 	t.Helper()
 	if got := holders(t, s); !slices.Equal(got, want) {
 		t.Errorf("%s: holders are %q, want %q", when, got, want)
@@ -61,9 +62,9 @@ func TestAWorkersPlaceIsThereAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range list {
-		list[i].Started, list[i].State = time.Time{}, serverless.FleetStarting
+		list[i].Started, list[i].State = time.Time{}, fleet.InstanceStarting
 	}
-	want := []serverless.FleetWorker{{Endpoint: "ep", ID: "a", Release: 3, Image: "img", DataCenter: "EU", GPUType: "Small", GPUs: 1}}
+	want := []fleet.Instance{{Endpoint: "ep", ID: "a", Release: 3, Image: "img", DataCenter: "EU", GPUType: "Small", GPUs: 1}}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("Workers after a restart (-want +got):\n%s", diff)
 	}
@@ -73,7 +74,7 @@ func TestAWorkersPlaceIsThereAfterARestart(t *testing.T) {
 	if got := rt.specs["worker.ep.b"].Devices; !slices.Equal(got, []string{"g1"}) {
 		t.Errorf("devices of the next worker = %q, want the other one", got)
 	}
-	if err := f.Start(t.Context(), gpuWorker("c", 1)); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := f.Start(t.Context(), gpuWorker("c", 1)); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start without a free GPU = %v, want ErrNoRoom", err)
 	}
 	if err := errors.Join(f.Stop(t.Context(), "ep", "a", 0), f.Start(t.Context(), gpuWorker("c", 1))); err != nil {
@@ -112,11 +113,11 @@ func TestWhatAWorkerHeldThatDidNotSurviveIsReleasedOnceItsHostSaysSo(t *testing.
 	if err := first.Start(t.Context(), gpuWorker("gone", 1)); !errors.Is(err, errRefused) {
 		t.Fatalf("Start = %v, want the host's refusal", err)
 	}
-	for _, h := range []pods.Hold{
+	for _, h := range []pods.Reservation{
 		{Holder: "somebody else", Placement: pods.Placement{Host: "h"}},
 		{Holder: "worker.ep.far", Placement: pods.Placement{Host: "a host of another server"}},
 	} {
-		if err := store.Hold(t.Context(), h); err != nil {
+		if err := store.Reserve(t.Context(), h); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestAWorkerThatHoldsNothingIsListedAsEnded(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("Workers = %+v, %v, want one", list, err)
 	}
-	if w := list[0]; w.State != serverless.FleetEnded || !w.Stopped || w.DataCenter != "EU" {
+	if w := list[0]; w.State != fleet.InstanceEnded || !w.Stopped || w.DataCenter != "EU" {
 		t.Errorf("%+v, want one that has ended, and nobody is to blame", w)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/pods"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func TestAWorkerAndAPodNeverHaveOneGPU(t *testing.T) {
@@ -34,10 +35,10 @@ func TestAWorkerAndAPodNeverHaveOneGPU(t *testing.T) {
 	if err != nil || !slices.Equal(p.Placement.Devices, []string{"g1"}) {
 		t.Fatalf("Create = %+v, %v, want the GPU that the worker has not", p, err)
 	}
-	if _, err := s.Create(t.Context(), "alice", pod); !errors.Is(err, pods.ErrNoRoom) {
+	if _, err := s.Create(t.Context(), "alice", pod); !errors.Is(err, pods.ErrNoCapacity) {
 		t.Errorf("Create without a free GPU = %v, want ErrNoRoom", err)
 	}
-	if err := f.Start(t.Context(), gpuWorker("b", 1)); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := f.Start(t.Context(), gpuWorker("b", 1)); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start without a free GPU = %v, want ErrNoRoom", err)
 	}
 	if err := f.Stop(t.Context(), "ep", "a", 0); err != nil {
@@ -61,14 +62,14 @@ func TestAWorkerAndAPodShareTheMemoryOfTheirHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := pods.CreateRequest{Name: "p", Image: "img", CPU: &pods.CPURequest{ID: "cpu", VCPU: 4}} // 8 GB
-	if _, err := s.Create(t.Context(), "alice", pod); !errors.Is(err, pods.ErrNoRoom) {
+	if _, err := s.Create(t.Context(), "alice", pod); !errors.Is(err, pods.ErrNoCapacity) {
 		t.Errorf("Create of a pod for which memory is missing = %v, want ErrNoRoom", err)
 	}
 	pod.CPU.VCPU = 2
 	if _, err := s.Create(t.Context(), "alice", pod); err != nil {
 		t.Errorf("Create of one that fits = %v, want nil", err)
 	}
-	if err := f.Start(t.Context(), worker("b")); !errors.Is(err, serverless.ErrNoRoom) {
+	if err := f.Start(t.Context(), worker("b")); !errors.Is(err, fleet.ErrNoCapacity) {
 		t.Errorf("Start without free memory = %v, want ErrNoRoom", err)
 	}
 }
@@ -81,7 +82,7 @@ func TestWhateverHappensPodsAndWorkersShareTheirHost(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				y := newShared(t, seed)
+				y := newRandomTest(t, seed)
 				for range 120 {
 					y.step()
 					y.check()
@@ -92,8 +93,8 @@ func TestWhateverHappensPodsAndWorkersShareTheirHost(t *testing.T) {
 	}
 }
 
-// shared is one host with two GPUs, and a server that may die.
-type shared struct {
+// randomTest is one host with two GPUs, and a server that may die.
+type randomTest struct {
 	t     *testing.T
 	rand  *rand.Rand
 	rt    *recorder
@@ -106,33 +107,33 @@ type shared struct {
 
 	mu      sync.Mutex
 	pod     []string
-	workers map[serverless.WorkerID]bool // that are to be stopped
+	workers map[queue.WorkerID]bool // that are to be stopped
 	made    int
 }
 
 var endings = []memory.Script{
 	{Image: "ends", Stages: []memory.Stage{
-		{Phase: pods.Pulling}, {Phase: pods.Coming, After: time.Second}, {Phase: pods.Down, After: time.Second, ExitCode: 3},
+		{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: time.Second}, {Phase: pods.PhaseExited, After: time.Second, ExitCode: 3},
 	}},
 	{Image: "slow", StopAfter: time.Second, Stages: []memory.Stage{
-		{Phase: pods.Pulling}, {Phase: pods.Coming, After: 3 * time.Second}, {Phase: pods.Up, After: time.Second},
+		{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: 3 * time.Second}, {Phase: pods.PhaseHealthy, After: time.Second},
 	}},
 }
 
-func newShared(t *testing.T, seed uint64) *shared {
-	y := &shared{
+func newRandomTest(t *testing.T, seed uint64) *randomTest {
+	y := &randomTest{
 		t: t, rand: rand.New(rand.NewPCG(seed, 5)), rt: newRecorder(endings...), store: memory.NewPods(),
-		queue: seed%2 == 0, workers: map[serverless.WorkerID]bool{},
+		queue: seed%2 == 0, workers: map[queue.WorkerID]bool{},
 	}
 	y.boot()
 	return y
 }
 
 // boot starts a server, which finds what the last one has left.
-func (y *shared) boot() {
+func (y *randomTest) boot() {
 	y.t.Helper()
 	hosts := []pods.Host{gpuHost(y.rt)}
-	s, err := pods.New(y.store, listing, hosts, &pods.Options{Foreign: podfleet.IsWorker, Queue: y.queue})
+	s, err := pods.New(y.store, listing, hosts, &pods.Options{Foreign: podfleet.IsWorker, WaitForCapacity: y.queue})
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func (y *shared) boot() {
 }
 
 // adopt learns of the workers there are, as a scaler does.
-func (y *shared) adopt() bool {
+func (y *randomTest) adopt() bool {
 	list, err := y.fleet.Workers(y.t.Context())
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -158,7 +159,7 @@ func (y *shared) adopt() bool {
 	return err == nil
 }
 
-func (y *shared) step() {
+func (y *randomTest) step() {
 	switch n := y.rand.IntN(24); {
 	case n < 16:
 		var wg sync.WaitGroup
@@ -185,7 +186,7 @@ func (y *shared) step() {
 }
 
 // act is one thing that somebody does, decided now.
-func (y *shared) act() func() {
+func (y *randomTest) act() func() {
 	ctx, image := y.t.Context(), []string{"img", "img", "ends", "slow"}[y.rand.IntN(4)]
 	count, gpu := 1+y.rand.IntN(2), y.rand.IntN(4) > 0
 	y.mu.Lock()
@@ -224,7 +225,7 @@ func (y *shared) act() func() {
 		return func() {
 			err := y.fleet.Start(ctx, w)
 			y.ok("start a worker", err)
-			if !errors.Is(err, serverless.ErrNoRoom) {
+			if !errors.Is(err, fleet.ErrNoCapacity) {
 				y.mu.Lock()
 				defer y.mu.Unlock()
 				y.workers[w.ID] = true
@@ -240,7 +241,7 @@ func (y *shared) act() func() {
 	}
 }
 
-func (y *shared) stop(id serverless.WorkerID) {
+func (y *randomTest) stop(id queue.WorkerID) {
 	err := y.fleet.Stop(y.t.Context(), "ep", id, time.Second)
 	y.ok("stop a worker", err)
 	if err != nil {
@@ -251,8 +252,8 @@ func (y *shared) stop(id serverless.WorkerID) {
 }
 
 // ok lets pass what may come out of a call at any time.
-func (y *shared) ok(what string, err error) {
-	for _, allowed := range []error{nil, pods.ErrNoRoom, pods.ErrStatus, pods.ErrNotFound, serverless.ErrNoRoom, errRefused} {
+func (y *randomTest) ok(what string, err error) {
+	for _, allowed := range []error{nil, pods.ErrNoCapacity, pods.ErrInvalidStatus, pods.ErrNotFound, fleet.ErrNoCapacity, errRefused} {
 		if errors.Is(err, allowed) {
 			return
 		}
@@ -261,7 +262,7 @@ func (y *shared) ok(what string, err error) {
 }
 
 // check looks at what must hold at every instant.
-func (y *shared) check() {
+func (y *randomTest) check() {
 	y.t.Helper()
 	ctx := y.t.Context()
 	sums, limits, devices := map[string]int64{}, map[string]int64{}, map[string][]string{}
@@ -278,14 +279,14 @@ func (y *shared) check() {
 		}
 		add(p.ID, p.Placement)
 	}
-	for h, err := range y.store.Holds(ctx) {
+	for h, err := range y.store.Reservations(ctx) {
 		if err != nil {
 			y.t.Fatal(err)
 		}
 		add(h.Holder, h.Placement)
 	}
 	for resource, n := range sums {
-		if used, err := y.store.Used(ctx, resource); err != nil || used != n || n > limits[resource] {
+		if used, err := y.store.Claimed(ctx, resource); err != nil || used != n || n > limits[resource] {
 			y.t.Errorf("%s: %d are used of %d, %v, and %d are claimed", resource, used, limits[resource], err, n)
 		}
 	}
@@ -297,7 +298,7 @@ func (y *shared) check() {
 	y.rt.mu.Lock()
 	defer y.rt.mu.Unlock()
 	for _, st := range states {
-		if st.Phase >= pods.Down {
+		if st.Phase >= pods.PhaseExited {
 			continue
 		}
 		for _, d := range y.rt.specs[st.PodID].Devices {
@@ -313,7 +314,7 @@ func (y *shared) check() {
 }
 
 // end stops everything, and then nothing may be left.
-func (y *shared) end() {
+func (y *randomTest) end() {
 	y.t.Helper()
 	y.rt.away(false)
 	time.Sleep(time.Minute)
@@ -331,7 +332,7 @@ func (y *shared) end() {
 	y.check()
 	wantHolders(y.t, "in the end", y.store)
 	for _, resource := range []string{"gpu/h/g0", "gpu/h/g1", "vcpu/h/cpu", "memory/h"} {
-		if n, err := y.store.Used(y.t.Context(), resource); err != nil || n != 0 {
+		if n, err := y.store.Claimed(y.t.Context(), resource); err != nil || n != 0 {
 			y.t.Errorf("%s: %d are used, %v, want none", resource, n, err)
 		}
 	}

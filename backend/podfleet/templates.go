@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"github.com/podyard/podyard/pods"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Templates is what endpoints may be made from, from the templates of pods.
-func Templates(t pods.Templates) serverless.Templates { return presets{t} }
+func Templates(t pods.Templates) endpoints.Templates { return serverlessTemplates{t} }
 
-type presets struct{ t pods.Templates }
+type serverlessTemplates struct{ t pods.Templates }
 
-func (p presets) EndpointTemplate(ctx context.Context, owner, id string) (serverless.Template, error) {
+func (p serverlessTemplates) EndpointTemplate(ctx context.Context, owner, id string) (endpoints.Template, error) {
 	t, err := p.t.PodTemplate(ctx, owner, id)
 	if err != nil {
-		return serverless.Template{}, err
+		return endpoints.Template{}, err
 	}
-	return serverless.Template{
+	return endpoints.Template{
 		Image: t.Image, Args: t.Args, Disk: t.Disk, Ports: t.Ports, Env: t.Env, Registry: t.Registry,
 		AllowedCUDAVersions: t.AllowedCUDAVersions, Serverless: t.Serverless,
 	}, nil

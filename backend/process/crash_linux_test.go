@@ -32,7 +32,7 @@ func TestAStartThatAServerDiedOverCanBeStopped(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	if err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAStartThatAServerDiedOverCanBeStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.State = pods.State{PodID: "a", Gen: rec.State.Gen, Run: 2, Phase: pods.Pulling}
+	rec.State = pods.ContainerState{PodID: "a", Gen: rec.State.Gen, Run: 2, Phase: pods.PhasePulling}
 	rec.Starting = true
 	if err := rec.write(rt.root.record("a")); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestAStartThatAServerDiedOverCanBeStopped(t *testing.T) {
 	if err := again.Stop(t.Context(), "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, again, "a", "its end", phase(pods.Down)); got.Run != 2 || !got.Stopped {
+	if got := await(t, again, "a", "its end", phase(pods.PhaseExited)); got.Run != 2 || !got.Stopped {
 		t.Errorf("pod is %+v, want run 2 stopped", got)
 	}
 }

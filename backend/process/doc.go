@@ -1,9 +1,79 @@
 // Package process runs pods as processes of this machine: an image is a name that the
-// configuration gives to a command. It needs no container engine and gives no isolation
-// either: a pod runs as the user of the server, sees its files and its network, and what
-// it is kept from is kept from it by that user's rights alone. It is for development,
-// for tests, and for hosts whose pods are all one's own. A pods.Host with a Runtime of
-// this package, and a catalog like that of catalog.Local, make a pods.Service of it.
+// configuration gives to a command. It needs no container engine. A pods.Host with a Runtime
+// of this package, and a catalog like that of catalog.Local, make a pods.Service of it.
+//
+// An image here is a program that the operator of the host has chosen, and not a user. It
+// runs with the host's files, libraries and network. Two things decide what a user can do
+// with it: what users may set (Image.AllowEnv, Image.AllowArgs), and what the process is kept
+// from (Options.Isolation). Without the second a pod runs as the user of the server and sees
+// all that this user sees: that is for development, for tests, and for hosts whose pods are
+// all one's own.
+//
+// # What users may set
+//
+// Nothing, unless the image allows it: neither variables nor args. A Runtime is a
+// pods.Admitter, so that the request for a pod or an endpoint is refused and names the
+// variable; a pod that was stored before the rule fails when it starts. Variables that decide
+// what loaders, shells, interpreters and common libraries do (LD_PRELOAD, PYTHONPATH,
+// NODE_OPTIONS, HTTPS_PROXY, ...) are never a user's, whatever AllowEnv says. The owner "",
+// which is the program itself, and those of Options.Trusted are free.
+//
+// What a program does with an argument or a variable that it is given, this package does not
+// know. AllowArgs for a shell lets users run any command.
+//
+// # Isolation
+//
+// With Options.Isolation this program is started again for each pod, by Isolation.Launch, and
+// the main function calls [LaunchPod]: it gives up what a pod is not to have and then becomes
+// the pod's program, under the same process id. What it gives up depends on the host; Open
+// tries that, and logs once what cannot be had ([Runtime.Missing]). What can be had when the
+// Runtime is opened and fails for a pod fails that pod: it never runs with less.
+//
+// On every Linux host:
+//
+//   - The pod and all that it starts gain no privileges, by setuid programs or by
+//     capabilities of files (no_new_privs), have no capabilities and leave no core files.
+//   - Its disk, its TMPDIR and its mounts with a size are measured every 5 seconds, more
+//     rarely where that takes long. A pod that holds more than Spec.Disk, or in a mount more
+//     than its size, is ended and Failed. Files that were removed and are still open are not
+//     counted. Until the next measurement the disk of the host is what limits it.
+//
+// Where the kernel has Landlock (5.13 and later), root or not:
+//
+//   - It reads nothing of the directory of the Runtime and of Isolation.Hide but its own
+//     disk, TMPDIR and mounts.
+//   - It writes to these, to devices and to Isolation.Writable only. What it reads elsewhere
+//     is what its user may read. Where no mounts hide what is hidden, directories on the way
+//     to that cannot be listed, and what was made in them after the start of the pod cannot
+//     be read.
+//   - It sees the memory and the environment of no process but its own (ptrace), and from
+//     kernel 6.12 on it signals no other and reaches no abstract socket of others.
+//
+// Where the server is root:
+//
+//   - With Isolation.UIDs each owner has a user and a group of its own, on record in the
+//     directory of the Runtime before a process has them. A number is another owner's only
+//     when all others are taken, no process, disk or volume of it is left, and it never ran
+//     without Landlock. Pods of one owner have the same user.
+//   - A pod of an image with User runs as that user, which is then of one owner only.
+//   - Its mounts are its own: what is hidden is not there, and /proc has the processes of its
+//     own only. A data directory in a place that is closed to others, as below /root, is no
+//     obstacle.
+//   - Without UIDs a pod is root without any capability: it owns what root owns, and Landlock
+//     alone keeps it from that. Strangers need UIDs.
+//
+// Where the server may make cgroups, as root or in a delegated one (Isolation.Cgroup):
+//
+//   - Everything that a pod starts ends with it, by cgroup.kill, whatever it did to hide.
+//   - It has at most Isolation.Processes processes and threads, and Spec.Memory of memory:
+//     beyond that it is killed, and its State says OOM. Of version 1 the same controllers are
+//     used where version 2 does not have them. Where there are none but UIDs, an owner has at
+//     most Isolation.Processes in all its pods (RLIMIT_NPROC), and memory has no limit.
+//
+// A pod is not kept from the network of the host: it reaches what the server's machine
+// reaches, services on loopback and metadata addresses among them. It may read what every
+// user of the host may read. CPU and bandwidth are shared as the system shares them. Use
+// containers where that is too much.
 //
 // # What a pod sees
 //
@@ -27,7 +97,7 @@
 // program has taken one meanwhile: then that one changes at the next start.
 //
 // Its disk is a directory, which is its working directory (unless the image has one) and
-// its HOME. It is wiped for another generation. Sizes are not enforced.
+// its HOME. It is wiped for another generation. Sizes are enforced with Isolation only.
 //
 // # GPUs
 //
@@ -44,8 +114,8 @@
 // # Health
 //
 // A pod with tcp or http ports is Up when the first of them accepts a connection, or
-// after Options.Ready in any case: a program may open its port late or never. A pod
-// without is Up once it has run for Options.Settle.
+// after Options.ReadyTimeout in any case: a program may open its port late or never. A pod
+// without is Up once it has run for Options.MinReadyTime.
 //
 // # The end
 //
@@ -54,7 +124,7 @@
 // killed at once; when the grace is over it is killed too. What belongs to a pod is found
 // by its session, by PODYARD_MARK in the environment, and as a descendant of either. A
 // program that leaves the session, clears its environment and loses its parent is not
-// found: holding such a one takes a control group, hence a container engine.
+// found, unless the pod has a cgroup: see Isolation.
 //
 // The library does not make the server a child subreaper (PR_SET_CHILD_SUBREAPER): that
 // holds for the whole embedding program, which would have to reap children that are none
@@ -75,9 +145,9 @@
 //
 // # Systems
 //
-// All of this holds on Linux. On other systems descendants are found by process group
-// only, pods that outlived their server are not recognised (they are Down, and running
-// processes are left alone), nothing is measured, and output is given back to the file
-// system only at the next start of the pod. On Windows a stop is a kill, of the first
-// process only.
+// All of this holds on Linux. On other systems nothing isolates pods but the limits of
+// disks, descendants are found by process group only, pods that outlived their server are
+// not recognised (they are Down, and running processes are left alone), nothing is measured,
+// and output is given back to the file system only at the next start of the pod. On Windows
+// a stop is a kill, of the first process only.
 package process

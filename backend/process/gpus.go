@@ -7,9 +7,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// arrived is nil when the pod gets the GPUs that it is to have. Where they have no names
+// checkGPUs is nil when the pod gets the GPUs that it is to have. Where they have no names
 // there is nothing to look for.
-func (r *Runtime) arrived(s pods.Spec) error {
+func (r *Runtime) checkGPUs(s pods.Spec) error {
 	if len(s.Devices) == 0 && r.opts.GPUs == nil {
 		return nil
 	}

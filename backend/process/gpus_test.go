@@ -71,7 +71,7 @@ func TestAPodWhoseGPUsDidNotArriveFailsAndIsNotStarted(t *testing.T) {
 			rt := open(t, t.TempDir(), func(o *Options) { o.GPUs = tt.gpus })
 			tt.spec.Image, tt.spec.Args = "self", []string{"run"}
 			ensure(t, rt, spec("gpus", tt.spec))
-			got := await(t, rt, "gpus", "failure", phase(pods.Failed))
+			got := await(t, rt, "gpus", "failure", phase(pods.PhaseFailed))
 			if !strings.Contains(got.Reason, tt.want) || !got.Started.IsZero() {
 				t.Errorf("started %v, Reason = %q, want it never started and %q", got.Started, got.Reason, tt.want)
 			}

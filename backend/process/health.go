@@ -12,23 +12,23 @@ import (
 func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
 	i := firstTCP(ports)
 	if i < 0 {
-		return x.outlives(r.opts.Settle)
+		return x.runsFor(r.opts.MinReadyTime)
 	}
 	addr := net.JoinHostPort(ports[i].IP, strconv.Itoa(ports[i].Public))
-	deadline := time.Now().Add(r.opts.Ready)
+	deadline := time.Now().Add(r.opts.ReadyTimeout)
 	for pause := 5 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 100*time.Millisecond) {
 		if accepts(addr) {
 			return !x.ended()
 		}
-		if !x.outlives(min(pause, time.Until(deadline))) {
+		if !x.runsFor(min(pause, time.Until(deadline))) {
 			return false
 		}
 	}
 	return !x.ended()
 }
 
-// outlives waits for d, or until x has ended.
-func (x *proc) outlives(d time.Duration) bool {
+// runsFor waits for d, or until x has ended.
+func (x *proc) runsFor(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -16,6 +16,7 @@ import (
 // a Spec are checked by plainName before they become part of a path.
 //
 //	lock
+//	users.json              which owner has which user of this host
 //	pods/<id>/state.json    what is known of the pod
 //	pods/<id>/disk          its container disk
 //	pods/<id>/tmp           its TMPDIR, as short-lived as the disk
@@ -30,6 +31,7 @@ func (l layout) at(elem ...string) string {
 }
 
 func (l layout) lock() string             { return l.at("lock") }
+func (l layout) users() string            { return l.at("users.json") }
 func (l layout) pod(id string) string     { return l.at("pods", id) }
 func (l layout) record(id string) string  { return l.at("pods", id, "state.json") }
 func (l layout) disk(id string) string    { return l.at("pods", id, "disk") }
@@ -45,6 +47,21 @@ func (l layout) make() error {
 		return err
 	}
 	return os.MkdirAll(l.at("volumes"), 0o700)
+}
+
+// makePassable has everybody pass through directories that nobody else may list: below them
+// are some that users of pods own.
+func (l layout) makePassable() error {
+	pods, err := readDirs(l.at("pods"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range append(pods, l.at(), l.at("pods"), l.at("volumes")) {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l layout) podIDs() ([]string, error) {
@@ -131,4 +148,9 @@ func plainName(s string) bool {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 		return !letter && c != '-' && c != '_' && c != '.'
 	})
+}
+
+// below reports whether path is dir or lies in it. Both are clean.
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// Logs implements pods.Logs. The lines of all generations of the pod are kept, up to
+// Logs implements pods.LogReader. The lines of all generations of the pod are kept, up to
 // Options.LogSize; a reader that is slower than the pod by more than that misses the
 // lines between. Following ends with Close, too.
-func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.Line, error] {
-	return func(yield func(pods.Line, error) bool) {
+func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.LogLine, error] {
+	return func(yield func(pods.LogLine, error) bool) {
 		p := r.pods.Find(podID)
 		if p == nil {
 			return
@@ -25,7 +25,7 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 		c, selected := o.seek(q)
 		buf := make([]byte, readBuffer)
 		for {
-			changed, open := o.waiter()
+			changed, open := o.changes()
 			lines, next, err := o.read(c, buf)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
@@ -33,10 +33,10 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 				if !open {
 					return
 				}
-				c = o.pass(next)
+				c = o.nextFile(next)
 				continue
 			case err != nil:
-				yield(pods.Line{}, err)
+				yield(pods.LogLine{}, err)
 				return
 			}
 			c = next
@@ -63,7 +63,7 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 
 // yieldLines yields the lines of b from seq on that are selected, and returns the seq
 // after them; 0 when nobody wants more.
-func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods.Line, error) bool) uint64 {
+func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods.LogLine, error) bool) uint64 {
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte{'\n'})
 		b = rest
@@ -72,7 +72,7 @@ func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods
 			continue
 		}
 		seq = f.seq + 1
-		if selected(f) && !yield(pods.Line{At: f.at, Seq: f.seq, Text: string(f.text)}, nil) {
+		if selected(f) && !yield(pods.LogLine{At: f.at, Seq: f.seq, Text: string(f.text)}, nil) {
 			return 0
 		}
 	}
@@ -105,8 +105,8 @@ func (o *output) seek(q pods.LogQuery) (c cursor, selected func(frame) bool) {
 	}
 }
 
-// waiter returns what is closed at the next change, and whether one can come.
-func (o *output) waiter() (changed <-chan struct{}, open bool) {
+// changes returns what is closed at the next change, and whether one can come.
+func (o *output) changes() (changed <-chan struct{}, open bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.changed, !o.closed
@@ -119,8 +119,8 @@ type cursor struct {
 	offset int64
 }
 
-// pass is where a reader goes on whose file is not there: behind that, if it should be.
-func (o *output) pass(c cursor) cursor {
+// nextFile is where a reader goes on whose file is not there: behind that, if it should be.
+func (o *output) nextFile(c cursor) cursor {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	i := slices.IndexFunc(o.files, func(f logFile) bool { return f.first == c.file })

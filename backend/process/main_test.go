@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,14 @@ import (
 // asProgram makes the test binary be one of the programs that pods run here.
 const asProgram = "PODYARD_TEST_PROGRAM"
 
+// launchArg makes it the launcher of pods that are isolated.
+const launchArg = "podyard-test-launch"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == launchArg {
+		fmt.Fprintln(os.Stderr, LaunchPod())
+		os.Exit(125)
+	}
 	if os.Getenv(asProgram) != "" {
 		runProgram(os.Args[1], os.Args[2:])
 		return
@@ -41,10 +47,10 @@ func images(t *testing.T) map[string]Image {
 		t.Fatal(err)
 	}
 	return map[string]Image{
-		"self":    {Command: []string{self}, Env: map[string]string{asProgram: "1"}},
+		"self":    {Command: []string{self}, Env: map[string]string{asProgram: "1"}, AllowArgs: true, AllowEnv: []string{"TELL_*"}},
 		"nothing": {Command: []string{"/nonexistent/program"}},
 		"lost":    {Command: []string{self}, Dir: "/nonexistent"},
-		"args":    {},
+		"args":    {AllowArgs: true},
 	}
 }
 
@@ -90,9 +96,10 @@ func runProgram(name string, args []string) {
 		}
 	case "family":
 		family(args)
-	case "server":
-		serverProgram()
 	default:
+		if runOnLinux(name, args) {
+			break
+		}
 		fmt.Fprintln(os.Stderr, "no such program:", name)
 		os.Exit(99)
 	}
@@ -168,18 +175,21 @@ func serve() {
 func family(how []string) {
 	for _, h := range how {
 		self, _ := os.Executable()
+		if selfPath != "" {
+			self = selfPath // its directory may be closed to this user
+		}
 		c := exec.Command(self, "run")
 		c.Stdout = os.Stdout
 		c.Env = os.Environ()
 		switch h {
 		case "child":
 		case "session": // of its own, known by its mark
-			c.SysProcAttr = ownSession()
+			c.SysProcAttr = newSession()
 		case "clean": // without the mark, known by the session
 			c.Env = []string{asProgram + "=1"}
 		case "cleansession": // with neither, known by its parent
 			c.Env = []string{asProgram + "=1"}
-			c.SysProcAttr = ownSession()
+			c.SysProcAttr = newSession()
 		case "exit":
 			fmt.Println("ready")
 			os.Exit(5)
@@ -190,32 +200,6 @@ func family(how []string) {
 		fmt.Println("child", c.Process.Pid)
 	}
 	fmt.Println("ready")
-}
-
-// serverProgram has a Runtime with pods in its working directory, until it is killed.
-func serverProgram() {
-	self, _ := os.Executable()
-	rt, err := Open(".", &Options{
-		Images: map[string]Image{"self": {Command: []string{self}, Env: map[string]string{asProgram: "1"}}},
-	})
-	if err != nil {
-		panic(err)
-	}
-	for _, s := range serverPods() {
-		if err := rt.Ensure(context.Background(), s); err != nil {
-			panic(err)
-		}
-	}
-	for _, s := range serverPods() {
-		p := rt.pods.Find(s.PodID)
-		for {
-			if got, _ := p.seen(); got.Phase == pods.Up {
-				break
-			}
-			runtime.Gosched()
-		}
-		fmt.Println("up", s.PodID)
-	}
 }
 
 // open opens a Runtime that is closed at the end, after which no process bears a mark of
@@ -240,11 +224,11 @@ func open(t *testing.T, dir string, change ...func(*Options)) *Runtime {
 }
 
 // await waits for a state of a pod as List has it, woken by Watch.
-func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.State) bool) pods.State {
+func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.ContainerState) bool) pods.ContainerState {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var got, last pods.State
+	var got, last pods.ContainerState
 	look := func() bool {
 		all, err := rt.List(ctx)
 		if err != nil {
@@ -268,7 +252,7 @@ func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.State) bool)
 	defer stop()
 	changed := make(chan struct{}, 1)
 	go func() {
-		_ = rt.Watch(wake, func(pods.State) {
+		_ = rt.Watch(wake, func(pods.ContainerState) {
 			select {
 			case changed <- struct{}{}:
 			default:
@@ -287,8 +271,8 @@ func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.State) bool)
 	return got
 }
 
-func phase(p pods.Phase) func(pods.State) bool {
-	return func(s pods.State) bool { return s.Phase == p }
+func phase(p pods.Phase) func(pods.ContainerState) bool {
+	return func(s pods.ContainerState) bool { return s.Phase == p }
 }
 
 // awaitLine follows the output of a pod up to a line and returns what came before.

@@ -24,9 +24,9 @@ import (
 //
 // One tail writes; any number of readers read.
 type output struct {
-	dir  string
-	size int64 // of one file, in bytes, about
-	keep int64 // of all files
+	dir      string
+	fileSize int64 // of one file, in bytes, about
+	maxSize  int64 // of all files
 
 	mu      sync.Mutex
 	files   []logFile // oldest first
@@ -51,7 +51,7 @@ type position struct {
 }
 
 func newOutput(dir string, keep int64) *output {
-	return &output{dir: dir, size: keep / 8, keep: keep, next: 1, changed: make(chan struct{})}
+	return &output{dir: dir, fileSize: keep / 8, maxSize: keep, next: 1, changed: make(chan struct{})}
 }
 
 func (o *output) path(first uint64) string {
@@ -174,7 +174,7 @@ func (o *output) append(start uint64, texts [][]byte, ends []int64) error {
 	if at.Before(o.last) {
 		at = o.last
 	}
-	fresh := files == 0 || o.files[files-1].size >= o.size
+	fresh := files == 0 || o.files[files-1].size >= o.fileSize
 	f := logFile{first: seq, at: at}
 	if !fresh {
 		f = o.files[files-1]
@@ -201,7 +201,7 @@ func (o *output) append(start uint64, texts [][]byte, ends []int64) error {
 	}
 	o.next, o.last = seq+uint64(len(texts)), at
 	o.pos = position{start, ends[len(ends)-1]}
-	o.announce()
+	o.notifyLocked()
 	o.mu.Unlock()
 	return nil
 }
@@ -231,7 +231,7 @@ func (o *output) trim() error {
 		total += f.size
 	}
 	var old []logFile
-	for total > o.keep-o.size && len(o.files) > 1 {
+	for total > o.maxSize-o.fileSize && len(o.files) > 1 {
 		old = append(old, o.files[0])
 		total -= o.files[0].size
 		o.files = slices.Clone(o.files[1:])
@@ -244,8 +244,8 @@ func (o *output) trim() error {
 	return errors.Join(errs...)
 }
 
-// announce wakes the readers, for who holds mu.
-func (o *output) announce() {
+// notifyLocked wakes the readers, for who holds mu.
+func (o *output) notifyLocked() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
@@ -255,5 +255,5 @@ func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	o.announce()
+	o.notifyLocked()
 }

@@ -217,7 +217,7 @@ func TestAReaderThatIsOvertakenGoesOnWithTheOldestLine(t *testing.T) {
 func TestReadersPassFilesThatSomebodyRemoved(t *testing.T) {
 	rt := open(t, t.TempDir(), func(o *Options) { o.LogSize = 256 << 10 })
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	o := rt.pods.Find("a").out
 	write(t, o, 1, 100, 1000) // three files and more
 	for _, f := range []logFile{o.files[1], o.files[len(o.files)-1]} {

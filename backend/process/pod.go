@@ -21,12 +21,12 @@ type pod struct {
 
 	jobs podhost.Queue
 
-	mu    sync.Mutex
-	state pods.State // as List shows it; its Gen and Run are the last that were asked for
-	known bool       // there is a state
-	again bool       // the state's Gen and Run were never started: the server died over it
-	going int        // calls of Remove that wait for their turn, or have removed it
-	live  *proc      // proc, for readers
+	mu               sync.Mutex
+	state            pods.ContainerState // as List shows it; its Gen and Run are the last that were asked for
+	known            bool                // there is a state
+	startInterrupted bool                // the state's Gen and Run were never started: the server died over it
+	removals         int                 // calls of Remove that wait for their turn, or have removed it
+	published        *proc               // proc, for readers
 
 	// What only jobs use.
 	rec  record
@@ -37,17 +37,17 @@ func (r *Runtime) newPod(id string) *pod {
 	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize), jobs: podhost.Queue{Go: r.start}}
 }
 
-func (p *pod) seen() (pods.State, bool) {
+func (p *pod) currentState() (pods.ContainerState, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return podhost.CopyState(p.state), p.known
 }
 
-// leave queues the removal; from now on Ensure is refused.
-func (p *pod) leave(job func()) {
+// queueRemoval queues the removal; from now on Ensure is refused.
+func (p *pod) queueRemoval(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.going++
+	p.removals++
 	p.jobs.Do(job)
 }
 
@@ -56,38 +56,38 @@ func (p *pod) leave(job func()) {
 func (p *pod) ensure(s pods.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.going > 0 {
+	if p.removals > 0 {
 		return errors.New("it is being removed")
 	}
-	if p.known && p.state.Gen == s.Gen && s.Run <= p.state.Run && !p.again {
+	if p.known && p.state.Gen == s.Gen && s.Run <= p.state.Run && !p.startInterrupted {
 		return nil
 	}
-	p.again = false
-	if p.live != nil {
-		p.live.hasten(p.r.opts.Grace)
+	p.startInterrupted = false
+	if p.published != nil {
+		p.published.shortenGrace(p.r.opts.Grace)
 	}
-	p.set(pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling, At: time.Now()})
+	p.setLocked(pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: time.Now()})
 	p.jobs.Do(func() { p.start(s) })
 	return nil
 }
 
-// set shows a state, for who holds mu. The hub is told under the lock so that watchers
+// setLocked shows a state, for who holds mu. The hub is told under the lock so that watchers
 // see the order in which states were set.
-func (p *pod) set(s pods.State) {
+func (p *pod) setLocked(s pods.ContainerState) {
 	p.state, p.known = s, true
 	p.r.hub.Send(s)
 }
 
-// show records a state and shows it, unless something else was asked for meanwhile: then
+// publish records a state and shows it, unless something else was asked for meanwhile: then
 // it is history.
-func (p *pod) show(s pods.State) {
+func (p *pod) publish(s pods.ContainerState) {
 	s.At = time.Now()
 	p.rec.State = s
 	p.save()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Gen == s.Gen && p.state.Run == s.Run {
-		p.set(s)
+		p.setLocked(s)
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *pod) show(s pods.State) {
 // last change, and this one nothing.
 func (p *pod) save() {
 	if err := p.rec.write(p.r.root.record(p.id)); err != nil {
-		p.r.opts.Logger.Error("process: state of a pod cannot be written", "pod", p.id, "error", err)
+		p.r.opts.Logger.Error("process: state of a pod cannot be written", "pod", p.id, "err", err)
 	}
 }
 
@@ -103,57 +103,57 @@ func (p *pod) setProc(x *proc) {
 	p.proc = x
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.live = x
+	p.published = x
 }
 
 // stop is the job of Stop. A reason replaces the account of how it ended.
 func (p *pod) stop(grace time.Duration, reason string) {
 	x := p.proc
 	if x == nil {
-		p.giveUp(reason)
+		p.cancelStart(reason)
 		return
 	}
 	if !x.ended() {
-		x.asked, x.reason = true, reason
+		x.stopRequested, x.reason = true, reason
 		p.terminate(x, grace)
 	}
-	p.settle(x)
+	p.recordExit(x)
 }
 
-// giveUp is the stop of a start that a server died over: nobody will repeat it.
-func (p *pod) giveUp(reason string) {
+// cancelStart is the stop of a start that a server died over: nobody will repeat it.
+func (p *pod) cancelStart(reason string) {
 	p.mu.Lock()
-	again := p.again
-	p.again = false
+	again := p.startInterrupted
+	p.startInterrupted = false
 	p.mu.Unlock()
 	if again {
 		s := p.rec.State
-		s.Phase, s.Stopped, s.Reason = pods.Down, true, cmp.Or(reason, "stopped before it was started")
-		p.show(s)
+		s.Phase, s.Stopped, s.Reason = pods.PhaseExited, true, cmp.Or(reason, "stopped before it was started")
+		p.publish(s)
 	}
 }
 
 // terminate returns when nothing of x is left.
 func (p *pod) terminate(x *proc, grace time.Duration) {
-	x.hasten(grace)
-	x.remember()
-	if x.patience() > 0 {
+	x.shortenGrace(grace)
+	x.recordDescendants()
+	if x.graceLeft() > 0 {
 		x.signal()
 	}
 	p.waitExit(x)
 	x.kill()
-	<-x.gone
+	<-x.done
 }
 
 // waitExit waits for the end of x, as long as its patience lasts.
 func (p *pod) waitExit(x *proc) {
-	for d := x.patience(); d > 0; d = x.patience() {
+	for d := x.graceLeft(); d > 0; d = x.graceLeft() {
 		t := time.NewTimer(d)
 		select {
 		case <-x.exited:
 		case <-t.C:
-		case <-p.r.hurry:
-		case <-x.hastened:
+		case <-p.r.killNow:
+		case <-x.deadlineChanged:
 			t.Stop()
 			continue
 		}
@@ -162,49 +162,52 @@ func (p *pod) waitExit(x *proc) {
 	}
 }
 
-// hasten makes a job that waits for the end of the pod's process wait no longer than
+// shortenGrace makes a job that waits for the end of the pod's process wait no longer than
 // grace: the call at hand will not wait longer for its turn.
-func (p *pod) hasten(grace time.Duration) {
+func (p *pod) shortenGrace(grace time.Duration) {
 	p.mu.Lock()
-	x := p.live
+	x := p.published
 	p.mu.Unlock()
 	if x != nil {
-		x.hasten(grace)
+		x.shortenGrace(grace)
 	}
 }
 
-// settle is the job that follows an end, whoever noticed it first.
-func (p *pod) settle(x *proc) {
-	<-x.gone
+// recordExit is the job that follows an end, whoever noticed it first.
+func (p *pod) recordExit(x *proc) {
+	<-x.done
 	if p.proc != x {
 		return
 	}
 	p.setProc(nil)
 	p.rec.PID = 0
 	s := p.rec.State
-	s.Phase, s.Ports = pods.Down, nil
-	s.ExitCode, s.Reason = x.exit.code, x.exit.how
-	s.Stopped = x.asked
-	if x.exit.killed && !x.asked && p.r.oom.since(x.oom) {
+	s.Phase, s.Ports = pods.PhaseExited, nil
+	s.ExitCode, s.Reason = x.exit.code, x.exit.reason
+	s.Stopped = x.stopRequested
+	if x.exit.killed && !x.stopRequested && p.r.oom.since(x.oom) {
 		s.OOM, s.Reason = true, "killed, as it seems for want of memory"
 	}
 	if x.reason != "" {
 		s.Reason = x.reason
 	}
-	if x.left != nil {
-		s.Reason += "; " + x.left.Error()
+	if x.failure != "" {
+		s.Phase, s.Stopped, s.Reason = pods.PhaseFailed, false, x.failure
 	}
-	p.show(s)
+	if x.killErr != nil {
+		s.Reason += "; " + x.killErr.Error()
+	}
+	p.publish(s)
 }
 
-// up is the job that follows a sign of health.
-func (p *pod) up(x *proc) {
-	if p.proc != x || x.ended() || p.rec.State.Phase != pods.Coming {
+// markHealthy is the job that follows a sign of health.
+func (p *pod) markHealthy(x *proc) {
+	if p.proc != x || x.ended() || p.rec.State.Phase != pods.PhaseStarting {
 		return
 	}
 	s := p.rec.State
-	s.Phase = pods.Up
-	p.show(s)
+	s.Phase = pods.PhaseHealthy
+	p.publish(s)
 }
 
 // remove is the job of Remove. The record goes first: a directory without one is garbage
@@ -217,7 +220,7 @@ func (p *pod) remove(grace time.Duration) error {
 	p.stop(grace, "")
 	var err error
 	if x != nil {
-		err = x.left
+		err = x.killErr
 	}
 	if err == nil {
 		err = p.destroy()
@@ -225,10 +228,10 @@ func (p *pod) remove(grace time.Duration) error {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.going--
+		p.removals--
 		return err
 	}
-	p.r.take.Release(p.rec.Ports)
+	p.r.ports.Release(p.rec.Ports)
 	p.rec = record{}
 	p.r.pods.Forget(p.id, p)
 	return nil

@@ -12,18 +12,20 @@ import (
 // A record is what has to be known of a pod after the server died. It holds no
 // environment: that may hold secrets, and the next Ensure brings it.
 type record struct {
-	Version int        `json:"version"`
-	State   pods.State `json:"state"`
-	Disk    *uint64    `json:"disk"`   // the generation the disk was wiped for
-	Starts  uint64     `json:"starts"` // numbers the raw files
-	Mark    string     `json:"mark"`   // of the last start
+	Version int                 `json:"version"`
+	State   pods.ContainerState `json:"state"`
+	Disk    *uint64             `json:"disk"`   // the generation the disk was wiped for
+	Starts  uint64              `json:"starts"` // numbers the raw files
+	Mark    string              `json:"mark"`   // of the last start
 	// Starting is set from before a process is made until PID is known.
-	Starting bool           `json:"starting"`
-	PID      int            `json:"pid"`  // 0: none
-	Born     string         `json:"born"` // tells PID from a later process of that number
-	VCPU     int            `json:"vcpu"`
-	Memory   int            `json:"memory"`
-	Ports    []podhost.Port `json:"ports"`
+	Starting  bool           `json:"starting"`
+	PID       int            `json:"pid"`  // 0: none
+	StartTime string         `json:"born"` // tells PID from a later process of that number
+	VCPU      int            `json:"vcpu"`
+	Memory    int            `json:"memory"`
+	Cgroups   []string       `json:"cgroups,omitempty"` // of the last start
+	Limits    []diskLimit    `json:"limits,omitempty"`
+	Ports     []podhost.Port `json:"ports"`
 }
 
 const recordVersion = 1

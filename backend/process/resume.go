@@ -11,26 +11,27 @@ import (
 // resume brings a pod of an earlier server to what has become of it meanwhile.
 func (p *pod) resume(rec record) {
 	p.rec = rec
-	p.state, p.known, p.again = rec.State, true, rec.Starting
+	p.state, p.known, p.startInterrupted = rec.State, true, rec.Starting
 	for _, port := range rec.Ports {
-		p.r.take.Claim(port.UDP, port.Public)
+		p.r.ports.Reserve(port.UDP, port.Public)
 	}
-	x := newProc(rec.PID, rec.Born, rec.Mark)
+	x := newProc(rec.PID, rec.StartTime, rec.Mark)
+	x.cgroups, x.limits = rec.Cgroups, rec.Limits
 	switch {
 	case rec.Starting:
 		// Nobody knows how far that start came: it is undone, and the next Ensure repeats
 		// it.
-		p.clear(x)
+		p.cleanUp(x)
 		p.rec.Starting = false
 	case rec.PID != 0 && x.alive():
 		p.adopt(x)
 	case rec.PID != 0:
-		p.clear(x)
+		p.cleanUp(x)
 		p.rec.PID = 0
 		s := rec.State
-		s.Phase, s.Ports = pods.Down, nil
+		s.Phase, s.Ports = pods.PhaseExited, nil
 		s.ExitCode, s.Reason = unknownExit.code, "it ended while no server watched it: its exit code is not known"
-		p.show(s)
+		p.publish(s)
 	}
 }
 
@@ -39,23 +40,23 @@ func (p *pod) adopt(x *proc) {
 	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
 	if err != nil {
 		// It runs, and nobody will see its output: the lesser evil.
-		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "error", err)
+		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "err", err)
 	}
 	x.oom = p.r.oom.count()
-	p.attend(x, raw, p.out.position(p.rec.Starts), p.rec.State, x.orphanExit)
+	p.supervise(x, raw, p.out.position(p.rec.Starts), p.rec.State, x.orphanExit)
 }
 
-// clear ends what is left of a pod whose first process is gone, and keeps its output.
-func (p *pod) clear(x *proc) {
+// cleanUp ends what is left of a pod whose first process is gone, and keeps its output.
+func (p *pod) cleanUp(x *proc) {
 	if err := x.sweep(); err != nil {
-		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "error", err)
+		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", err)
 	}
 	raw, err := os.OpenFile(p.r.root.raw(p.id, p.rec.Starts), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "error", err)
+		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "err", err)
 		return
 	}
 	ended := make(chan struct{})
@@ -65,4 +66,4 @@ func (p *pod) clear(x *proc) {
 }
 
 // unknownExit is the end of a process that is not our child.
-var unknownExit = exit{code: -1, how: "it ended; it was started before the server was, so its exit code is not known"}
+var unknownExit = exit{code: -1, reason: "it ended; it was started before the server was, so its exit code is not known"}

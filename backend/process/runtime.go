@@ -18,23 +18,27 @@ var ErrClosed = errors.New("process: runtime is closed")
 
 // A Runtime runs pods as processes. It is safe for concurrent use.
 type Runtime struct {
-	opts Options
-	root layout
-	lock *os.File
-	hub  podhost.Hub
-	take podhost.PortBook
-	oom  oomCounter
-	load sampler
-	work sync.WaitGroup // everything that runs, see start
-	// hurry is closed when Close has no more time for anybody's grace.
-	hurry chan struct{}
-	pods  podhost.Table[*pod]
+	opts  Options
+	root  layout
+	lock  *os.File
+	hub   podhost.Hub
+	ports podhost.PortAllocator
+	oom   oomCounter
+	load  sampler
+	users users
+	// isolator is nil without Options.Isolation.
+	isolator *isolator
+	work     sync.WaitGroup // everything that runs, see start
+	// killNow is closed when Close has no more time for anybody's grace.
+	killNow chan struct{}
+	pods    podhost.Table[*pod]
 }
 
 var (
-	_ pods.Runtime = (*Runtime)(nil)
-	_ pods.Logs    = (*Runtime)(nil)
-	_ pods.Sampler = (*Runtime)(nil)
+	_ pods.Runtime   = (*Runtime)(nil)
+	_ pods.LogReader = (*Runtime)(nil)
+	_ pods.Sampler   = (*Runtime)(nil)
+	_ pods.Admitter  = (*Runtime)(nil)
 )
 
 // Open runs pods below dir, which it makes if need be and of which it must be the only
@@ -46,7 +50,7 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
-	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), hurry: make(chan struct{})}
+	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), killNow: make(chan struct{})}
 	if err := r.root.make(); err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
@@ -55,13 +59,57 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	}
 	// What cannot be read must not be lost: everything is read before anything is done.
 	recs, err := r.readPods()
+	if err == nil {
+		err = r.isolate()
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("process: open %q: %w", dir, err), r.lock.Close())
 	}
+	r.logMissing()
+	r.endLeftovers(recs)
 	for p, rec := range recs {
 		p.resume(rec)
 	}
 	return r, nil
+}
+
+// isolate finds out how pods are kept apart here, and as whom they run.
+func (r *Runtime) isolate() (err error) {
+	if err := checkImages(r.opts.Images); err != nil {
+		return err
+	}
+	var numbers UIDRange
+	if r.opts.Isolation != nil {
+		numbers = r.opts.Isolation.UIDs
+	}
+	if err := r.users.open(r.root, numbers, r.opts.Images); err != nil {
+		return err
+	}
+	r.isolator, err = newIsolator(r.opts.Isolation, r.root, len(r.users.names) > 0)
+	if err != nil {
+		return err
+	}
+	r.users.confined = r.isolator.confines()
+	if r.isolator.passable() {
+		return r.root.makePassable()
+	}
+	return nil
+}
+
+// endLeftovers ends what is in cgroups of starts that are not on record: a server died
+// before it removed them.
+func (r *Runtime) endLeftovers(recs map[*pod]record) {
+	if r.isolator == nil {
+		return
+	}
+	var keep []string
+	for _, rec := range recs {
+		keep = append(keep, rec.Cgroups...)
+	}
+	left := r.isolator.groups.leftovers(keep)
+	if err := (&proc{cgroups: left}).endCgroups(); err != nil {
+		r.opts.Logger.Error("process: cgroups of an earlier server cannot be removed", "err", err)
+	}
 }
 
 // readPods makes the pods of an earlier server known.
@@ -103,7 +151,7 @@ func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 // Stop implements pods.Runtime.
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
 	_, err := r.pods.Call(podID, func(p *pod) {
-		p.hasten(grace)
+		p.shortenGrace(grace)
 		p.jobs.Do(func() { p.stop(grace, "") })
 	})
 	if err != nil {
@@ -117,8 +165,8 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
 	found, err := r.pods.Call(podID, func(p *pod) {
-		p.hasten(grace)
-		p.leave(func() { done <- p.remove(grace) })
+		p.shortenGrace(grace)
+		p.queueRemoval(func() { done <- p.remove(grace) })
 	})
 	if found {
 		select {
@@ -139,13 +187,13 @@ func (r *Runtime) start(f func()) {
 }
 
 // List implements pods.Runtime.
-func (r *Runtime) List(context.Context) ([]pods.State, error) {
+func (r *Runtime) List(context.Context) ([]pods.ContainerState, error) {
 	if err := r.pods.Closed(); err != nil {
 		return nil, fmt.Errorf("process: list: %w", err)
 	}
-	var states []pods.State
+	var states []pods.ContainerState
 	for _, p := range r.pods.All() {
-		if s, ok := p.seen(); ok {
+		if s, ok := p.currentState(); ok {
 			states = append(states, s)
 		}
 	}
@@ -154,7 +202,7 @@ func (r *Runtime) List(context.Context) ([]pods.State, error) {
 
 // Watch implements pods.Runtime. It returns ErrClosed after Close, and an error when f is
 // so slow that thousands of changes wait.
-func (r *Runtime) Watch(ctx context.Context, f func(pods.State)) error {
+func (r *Runtime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	return fmt.Errorf("process: watch: %w", r.hub.Watch(ctx, f))
 }
 
@@ -166,9 +214,9 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if !r.pods.Close(ErrClosed) {
 		return nil
 	}
-	defer context.AfterFunc(ctx, func() { close(r.hurry) })()
+	defer context.AfterFunc(ctx, func() { close(r.killNow) })()
 	for _, p := range r.pods.All() {
-		p.hasten(r.opts.Grace)
+		p.shortenGrace(r.opts.Grace)
 		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()

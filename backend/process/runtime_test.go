@@ -27,24 +27,30 @@ func TestRuntime(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs of the suite end by a signal")
 	}
+	testRuntime(t)
+}
+
+// testRuntime runs the suite with options.
+func testRuntime(t *testing.T, change ...func(*Options)) {
+	t.Helper()
 	podstest.TestRuntime(t, func(t *testing.T) podstest.Harness {
 		dir := t.TempDir()
-		rt := open(t, dir)
+		rt := open(t, dir, change...)
 		runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
 		stubborn := program("stubborn")
 		// Its port says when it is deaf.
 		stubborn.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 		return podstest.Harness{
 			Runtime: rt,
-			Ask:     ask,
+			Dial:    ask,
 			Reopen: func(t *testing.T) pods.Runtime {
 				if err := rt.Close(t.Context()); err != nil {
 					t.Fatalf("Close = %v, want nil", err)
 				}
-				return open(t, dir)
+				return open(t, dir, change...)
 			},
 			Programs: podstest.Programs{
-				Runs: &runs, Stubborn: &stubborn, Missing: &missing, Tells: &tells, Counts: &counts, Serves: &serves,
+				Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves,
 				Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 				Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 			},
@@ -87,7 +93,7 @@ func TestFailuresNameTheirCause(t *testing.T) {
 		"a command that does not exist":           {pods.Spec{Image: "nothing"}, []string{"no such file"}},
 		"a working directory that does not exist": {pods.Spec{Image: "lost"}, []string{"working directory", "no such file"}},
 		"no command at all":                       {pods.Spec{Image: "args"}, []string{"no command"}},
-		"a private network of the owner":          {pods.Spec{Image: "self", Network: "a.podyard.internal"}, []string{"private network"}},
+		"a private network of the owner":          {pods.Spec{Image: "self", NetworkAlias: "a.podyard.internal"}, []string{"private network"}},
 		"a volume id that is a path": {
 			pods.Spec{Image: "self", Mounts: []pods.Mount{{VolumeID: "../../etc", Path: "/x"}}}, []string{"../../etc", "plain name"}},
 		"a volume id that is dots": {
@@ -96,7 +102,7 @@ func TestFailuresNameTheirCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := spec("pod-"+strconv.Itoa(len(name)), tt.spec)
 			ensure(t, rt, s)
-			got := await(t, rt, s.PodID, "failure", phase(pods.Failed))
+			got := await(t, rt, s.PodID, "failure", phase(pods.PhaseFailed))
 			for _, want := range tt.want {
 				if !strings.Contains(got.Reason, want) {
 					t.Errorf("Reason = %q, want it to name %q", got.Reason, want)
@@ -127,13 +133,13 @@ func TestPathsOfTheHostAreForItsLogAndNotForThePodsUser(t *testing.T) {
 		"volume":    {inVolume, filepath.Join(dir, "volumes")},
 	} {
 		ensure(t, rt, spec(id, tt.spec))
-		got := await(t, rt, id, "failure", phase(pods.Failed))
+		got := await(t, rt, id, "failure", phase(pods.PhaseFailed))
 		if strings.Contains(got.Reason, tt.path) {
 			t.Errorf("Reason = %q, want it without the path %s", got.Reason, tt.path)
 		}
 	}
 	ensure(t, rt, spec("unknown", pods.Spec{Image: "no/such:image"}))
-	await(t, rt, "unknown", "failure", phase(pods.Failed))
+	await(t, rt, "unknown", "failure", phase(pods.PhaseFailed))
 	if err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -184,16 +190,16 @@ func TestAnImageWithoutACommandRunsTheArgs(t *testing.T) {
 	rt := open(t, t.TempDir())
 	s := spec("args", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "echo hello $0", "you"}})
 	ensure(t, rt, s)
-	await(t, rt, "args", "end", phase(pods.Down))
+	await(t, rt, "args", "end", phase(pods.PhaseExited))
 	awaitLine(t, rt, "args", "hello you")
 }
 
 func TestAPodThatOpensNoPortIsUpAllTheSame(t *testing.T) {
-	rt := open(t, t.TempDir(), func(o *Options) { o.Ready = 50 * time.Millisecond })
+	rt := open(t, t.TempDir(), func(o *Options) { o.ReadyTimeout = 50 * time.Millisecond })
 	s := spec("late", program("run"))
 	s.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 	ensure(t, rt, s)
-	await(t, rt, "late", "health", phase(pods.Up))
+	await(t, rt, "late", "health", phase(pods.PhaseHealthy))
 }
 
 func TestAPortTakenByAnotherProgramChanges(t *testing.T) {
@@ -201,11 +207,11 @@ func TestAPortTakenByAnotherProgramChanges(t *testing.T) {
 	s := spec("ports", program("serve"))
 	s.Ports = []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}}
 	ensure(t, rt, s)
-	first := await(t, rt, "ports", "health", phase(pods.Up))
+	first := await(t, rt, "ports", "health", phase(pods.PhaseHealthy))
 	if err := rt.Stop(t.Context(), "ports", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	await(t, rt, "ports", "end", phase(pods.Down))
+	await(t, rt, "ports", "end", phase(pods.PhaseExited))
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first.Ports[0].Public)))
 	if err != nil {
 		t.Skipf("somebody else was quicker: %v", err)
@@ -213,7 +219,7 @@ func TestAPortTakenByAnotherProgramChanges(t *testing.T) {
 	defer l.Close()
 	s.Run = 2
 	ensure(t, rt, s)
-	second := await(t, rt, "ports", "health", phase(pods.Up))
+	second := await(t, rt, "ports", "health", phase(pods.PhaseHealthy))
 	if second.Ports[0].Public == first.Ports[0].Public {
 		t.Errorf("port %d is another program's and still published", first.Ports[0].Public)
 	}
@@ -225,7 +231,7 @@ func TestAPortTakenByAnotherProgramChanges(t *testing.T) {
 func TestExitBySignalIs128AndMore(t *testing.T) {
 	rt := open(t, t.TempDir())
 	ensure(t, rt, spec("sig", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "kill -KILL $$"}}))
-	got := await(t, rt, "sig", "end", phase(pods.Down))
+	got := await(t, rt, "sig", "end", phase(pods.PhaseExited))
 	if got.ExitCode != 137 || got.Stopped || got.OOM {
 		t.Errorf("pod is %+v, want code 137, neither Stopped nor OOM", got)
 	}
@@ -235,10 +241,10 @@ func TestCloseStopsPodsAndSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
-	var last pods.State
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
+	var last pods.ContainerState
 	watched := make(chan error, 1)
-	go func() { watched <- rt.Watch(t.Context(), func(s pods.State) { last = s }) }()
+	go func() { watched <- rt.Watch(t.Context(), func(s pods.ContainerState) { last = s }) }()
 	if err := rt.Close(t.Context()); err != nil {
 		t.Fatalf("Close = %v, want nil", err)
 	}
@@ -251,7 +257,7 @@ func TestCloseStopsPodsAndSaysSo(t *testing.T) {
 	}
 	_ = last // it may have begun to watch after the end
 	again := open(t, dir)
-	got := await(t, again, "a", "end", phase(pods.Down))
+	got := await(t, again, "a", "end", phase(pods.PhaseExited))
 	if !got.Stopped || got.Reason != "server stopped" {
 		t.Errorf("after reopening the pod is %+v, want Stopped with the reason %q", got, "server stopped")
 	}
@@ -259,7 +265,7 @@ func TestCloseStopsPodsAndSaysSo(t *testing.T) {
 
 func TestAHurriedCloseWaitsForNobodysGrace(t *testing.T) {
 	rt := open(t, t.TempDir(), func(o *Options) { o.Grace = time.Hour })
-	deaf(t, rt)
+	ignoresSigterm(t, rt)
 	if err := rt.Stop(t.Context(), "deaf", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +289,7 @@ func TestALaterCallCanShortenTheGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := open(t, t.TempDir(), func(o *Options) { o.Grace = 10 * time.Millisecond })
-			deaf(t, rt)
+			ignoresSigterm(t, rt)
 			if err := rt.Stop(t.Context(), "deaf", time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -292,26 +298,26 @@ func TestALaterCallCanShortenTheGrace(t *testing.T) {
 			}
 			switch name {
 			case "a stop":
-				await(t, rt, "deaf", "end", phase(pods.Down))
+				await(t, rt, "deaf", "end", phase(pods.PhaseExited))
 			case "a start":
-				await(t, rt, "deaf", "health", func(s pods.State) bool { return s.Gen == 2 && s.Phase == pods.Up })
+				await(t, rt, "deaf", "health", func(s pods.ContainerState) bool { return s.Gen == 2 && s.Phase == pods.PhaseHealthy })
 			}
 		})
 	}
 }
 
-// deaf starts a pod that has to be killed.
-func deaf(t *testing.T, rt *Runtime) {
+// ignoresSigterm starts a pod that has to be killed.
+func ignoresSigterm(t *testing.T, rt *Runtime) {
 	t.Helper()
 	s := spec("deaf", program("stubborn"))
 	s.Ports = []pods.Port{{Private: 80, Protocol: "tcp"}}
 	ensure(t, rt, s)
-	await(t, rt, "deaf", "health", phase(pods.Up))
+	await(t, rt, "deaf", "health", phase(pods.PhaseHealthy))
 }
 
 func TestARemovalGoesOnWhenItsCallerGoes(t *testing.T) {
 	rt := open(t, t.TempDir())
-	deaf(t, rt)
+	ignoresSigterm(t, rt)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := rt.Remove(ctx, "deaf", time.Hour); !errors.Is(err, context.Canceled) {
@@ -360,7 +366,7 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 	first()
 	<-removed
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	close(second)
 	<-over
 	if _, err := readRecord(rt.root.record("a")); err != nil {
@@ -371,7 +377,7 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	rt := open(t, t.TempDir())
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	if err := rt.Stop(t.Context(), "a", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -379,9 +385,9 @@ func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	first := stall(p)
 	p.jobs.Do(func() { // the first removal meets a process that cannot be ended
 		x := newProc(0, "", "")
-		x.left = errors.New("1 of its processes cannot be ended")
+		x.killErr = errors.New("1 of its processes cannot be ended")
 		close(x.exited)
-		close(x.gone)
+		close(x.done)
 		p.setProc(x)
 	})
 	calledOff(t, rt, "a")
@@ -428,7 +434,7 @@ func TestAStateThatCannotBeReadIsNotPassedOver(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
 	ensure(t, rt, spec("a", program("exit", "0")))
-	await(t, rt, "a", "end", phase(pods.Down))
+	await(t, rt, "a", "end", phase(pods.PhaseExited))
 	if err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

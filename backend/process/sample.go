@@ -24,7 +24,7 @@ func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 		return pods.Sample{}, false
 	}
 	p.mu.Lock()
-	x, started := p.live, p.state.Started
+	x, started := p.published, p.state.Started
 	p.mu.Unlock()
 	if x == nil || x.ended() {
 		return pods.Sample{}, false
@@ -40,7 +40,7 @@ func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 	if x.memory > 0 {
 		limit = int64(x.memory) * gigabyte
 	}
-	s := pods.Sample{CPU: x.busy.Sample(u, started, cores)}
+	s := pods.Sample{CPU: x.cpuLoad.Sample(u, started, cores)}
 	if limit > 0 {
 		s.Memory = podhost.Percent(float64(memory) / float64(limit))
 	}

@@ -23,7 +23,7 @@ type sampler struct {
 	all []task
 }
 
-func (s *sampler) measure(x *proc) (u podhost.Usage, memory int64, ok bool) {
+func (s *sampler) measure(x *proc) (u podhost.CPUUsage, memory int64, ok bool) {
 	at, all, err := s.list()
 	if err != nil {
 		return u, 0, false
@@ -49,11 +49,6 @@ func (s *sampler) list() (time.Time, []task, error) {
 		s.at, s.all = time.Now(), all
 	}
 	return s.at, s.all, nil
-}
-
-// machineMemory is 0 when it is not known.
-func machineMemory() int64 {
-	return int64(field("/proc/meminfo", "MemTotal:")) << 10
 }
 
 // An oomCounter tells how often the kernel killed for want of memory. It counts for the

@@ -6,9 +6,7 @@ import "github.com/podyard/podyard/internal/podhost"
 
 type sampler struct{}
 
-func (sampler) measure(*proc) (u podhost.Usage, memory int64, ok bool) { return u, 0, false }
-
-func machineMemory() int64 { return 0 }
+func (sampler) measure(*proc) (u podhost.CPUUsage, memory int64, ok bool) { return u, 0, false }
 
 type oomCounter struct{}
 

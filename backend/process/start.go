@@ -23,16 +23,16 @@ func (p *pod) start(s pods.Spec) {
 	if p.superseded(s) || p.r.pods.Closed() != nil {
 		return
 	}
-	p.rec.State = pods.State{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.Pulling}
+	p.rec.State = pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling}
 	p.rec.VCPU, p.rec.Memory = s.VCPU, s.Memory
 	if err := p.launch(s); err != nil {
 		p.rec.Starting = false
 		failed := p.rec.State
-		failed.Phase, failed.Reason = pods.Failed, reason(err)
+		failed.Phase, failed.Reason = pods.PhaseFailed, reason(err)
 		if failed.Reason != err.Error() {
-			p.r.opts.Logger.Warn("process: a pod cannot be started", "pod", p.id, "image", s.Image, "error", err)
+			p.r.opts.Logger.Warn("process: a pod cannot be started", "pod", p.id, "image", s.Image, "err", err)
 		}
-		p.show(failed)
+		p.publish(failed)
 	}
 }
 
@@ -44,51 +44,136 @@ func (p *pod) superseded(s pods.Spec) bool {
 }
 
 func (p *pod) launch(s pods.Spec) error {
-	if err := os.MkdirAll(p.r.root.pod(p.id), 0o700); err != nil {
+	if err := p.makeDir(); err != nil {
 		return fmt.Errorf("its directory cannot be made: %w", err)
 	}
 	if err := p.wipe(s.Gen); err != nil {
 		return fmt.Errorf("its disk cannot be made: %w", err)
 	}
 	image, err := p.r.image(s)
+	if err == nil {
+		err = p.r.check(s, image)
+	}
 	if err != nil {
 		return err
-	}
-	argv := append(slices.Clone(image.Command), s.Args...)
-	if len(argv) == 0 {
-		return fmt.Errorf("image %q has no command of its own, and no args say what to run", s.Image)
-	}
-	if err := p.r.arrived(s); err != nil {
-		return err
-	}
-	if s.Network != "" {
-		return errors.New("processes join no private network: global networking needs an image that runs in a container")
 	}
 	mounts, err := p.r.root.mounts(p.id, s.Mounts)
 	if err != nil {
 		return fmt.Errorf("a mount cannot be made: %w", err)
 	}
-	p.rec.Ports, err = p.r.take.Publish(p.r.opts.Host, s.Ports, p.rec.Ports)
+	prog := programSpec{argv: slices.Concat(image.Command, s.Args), dir: image.Dir, self: image.Self}
+	if err := p.give(s.Owner, image, &prog, mounts); err != nil {
+		return err
+	}
+	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, p.rec.Ports)
 	if err != nil {
 		return err
 	}
 	ports := podhost.Mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
+	if err := p.recordStart(s, mounts); err != nil {
+		return err
+	}
+	prog.mark, prog.env = p.rec.Mark, p.environ(s, image, mounts, ports)
+	if err := p.spawn(prog, ports); err != nil {
+		return errors.Join(err, removeCgroups(p.rec.Cgroups))
+	}
+	return nil
+}
 
-	// The mark is on record before a process can bear it: if the server dies in between,
-	// the next one finds the process by it.
+// check is nil for a pod that may run here.
+func (r *Runtime) check(s pods.Spec, image Image) error {
+	if err := r.checkAdmitted(s); err != nil {
+		return err
+	}
+	if len(image.Command)+len(s.Args) == 0 {
+		return fmt.Errorf("image %q has no command of its own, and no args say what to run", s.Image)
+	}
+	if s.NetworkAlias != "" {
+		return errors.New("processes join no private network: global networking needs an image that runs in a container")
+	}
+	return r.checkGPUs(s)
+}
+
+// recordStart puts on record how a process will be known before there is one: if the server
+// dies in between, the next one finds it by its mark, or in its cgroup.
+func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	p.rec.Starts++
-	p.rec.Mark, p.rec.PID, p.rec.Born, p.rec.Starting = rand.Text(), 0, "", true
+	p.rec.Mark, p.rec.PID, p.rec.StartTime, p.rec.Starting = rand.Text(), 0, "", true
+	p.rec.Limits = p.r.isolator.limits(s, []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts)
+	p.rec.Cgroups, err = p.r.isolator.group(p.id+"."+strconv.FormatUint(p.rec.Starts, 10), s.Memory)
+	if err != nil {
+		return err
+	}
 	if err := p.rec.write(p.r.root.record(p.id)); err != nil {
-		return fmt.Errorf("its state cannot be written: %w", err)
+		return errors.Join(fmt.Errorf("its state cannot be written: %w", err), removeCgroups(p.rec.Cgroups))
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = image.Dir
-	if cmd.Dir == "" {
-		cmd.Dir = p.r.root.disk(p.id)
+	return nil
+}
+
+// A programSpec is what a pod runs.
+type programSpec struct {
+	argv []string
+	env  []string
+	dir  string
+	self bool // this program, whatever argv says
+	mark string
+	user *identity // nil: the server's
+	own  []string  // the directories of the pod
+}
+
+// command is prog as the server would run it itself.
+func (prog *programSpec) command() *exec.Cmd {
+	cmd := exec.Command(prog.argv[0], prog.argv[1:]...)
+	if prog.self {
+		cmd.Path, cmd.Err = selfPath, nil
+		if selfPath == "" {
+			cmd.Path, cmd.Err = os.Executable()
+		}
 	}
-	cmd.Env = p.environ(s, image, mounts, ports)
-	cmd.SysProcAttr = ownSession()
-	return p.spawn(cmd, ports)
+	cmd.Dir, cmd.Env = prog.dir, prog.env
+	cmd.SysProcAttr = newSession()
+	return cmd
+}
+
+// makeDir makes the directory of the pod. Its user goes through it where nothing is hidden
+// from it by mounts.
+func (p *pod) makeDir() error {
+	dir := p.r.root.pod(p.id)
+	if err := os.MkdirAll(dir, 0o700); err != nil || !p.r.isolator.passable() {
+		return err
+	}
+	return os.Chmod(dir, 0o711)
+}
+
+// give has the directories of the pod be its user's, and notes both in prog. A volume that
+// another user of its owner has already stays that one's.
+func (p *pod) give(owner string, image Image, prog *programSpec, mounts []string) error {
+	prog.own = append([]string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts...)
+	if prog.dir == "" {
+		prog.dir = p.r.root.disk(p.id)
+	}
+	return p.r.users.use(owner, image, func(id *identity) error {
+		prog.user = id
+		if id == nil {
+			return nil
+		}
+		for _, dir := range prog.own {
+			if err := p.r.giveDir(dir, *id); err != nil {
+				return fmt.Errorf("a directory cannot be given to its user: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+func (r *Runtime) giveDir(dir string, id identity) error {
+	if below(dir, r.root.at("volumes")) {
+		info, err := os.Lstat(dir)
+		if err != nil || ownerOf(info) != uint32(max(os.Getuid(), 0)) {
+			return err
+		}
+	}
+	return give(dir, id)
 }
 
 // wipe empties the disk unless it is of this generation.
@@ -139,8 +224,9 @@ func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.Po
 	return append(env, markName+p.rec.Mark)
 }
 
-// spawn starts cmd and everything that looks after it.
-func (p *pod) spawn(cmd *exec.Cmd, ports []pods.PortMapping) error {
+// spawn starts a program and everything that looks after it.
+func (p *pod) spawn(prog programSpec, ports []pods.PortMapping) error {
+	cmd := prog.command()
 	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
 	if err != nil {
 		return fmt.Errorf("its output cannot be kept: %w", err)
@@ -151,27 +237,40 @@ func (p *pod) spawn(cmd *exec.Cmd, ports []pods.PortMapping) error {
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	oom := p.r.oom.count()
-	err = cmd.Start()
+	err = p.begin(cmd, prog, raw)
 	if closing := out.Close(); closing != nil { // the process has its own
-		p.r.opts.Logger.Error("process: raw output cannot be closed", "pod", p.id, "error", closing)
+		p.r.opts.Logger.Error("process: raw output cannot be closed", "pod", p.id, "err", closing)
 	}
 	if err != nil {
-		return errors.Join(notStarted(cmd, err), raw.Close(), os.Remove(raw.Name()))
+		return errors.Join(notStarted(prog.dir, err), raw.Close(), os.Remove(raw.Name()))
 	}
-	x := newProc(cmd.Process.Pid, born(cmd.Process.Pid), p.rec.Mark)
-	x.oom = oom
-	p.rec.PID, p.rec.Born, p.rec.Starting = x.pid, x.born, false
+	x := newProc(cmd.Process.Pid, startTimeOf(cmd.Process.Pid), p.rec.Mark)
+	x.oom, x.cgroups, x.limits = oom, p.rec.Cgroups, p.rec.Limits
+	p.rec.PID, p.rec.StartTime, p.rec.Starting = x.pid, x.startTime, false
 	s := p.rec.State
-	s.Phase, s.Started, s.Ports = pods.Coming, time.Now(), ports
-	p.attend(x, raw, position{start: p.rec.Starts}, s, func() exit { return childExit(cmd) })
+	s.Phase, s.Started, s.Ports = pods.PhaseStarting, time.Now(), ports
+	p.supervise(x, raw, position{start: p.rec.Starts}, s, func() exit { return childExit(cmd) })
 	return nil
 }
 
-// attend looks after a process that runs: its end, its output, its health.
-func (p *pod) attend(x *proc, raw *os.File, from position, s pods.State, wait func() exit) {
+// begin starts cmd, isolated where that was asked for.
+func (p *pod) begin(cmd *exec.Cmd, prog programSpec, raw *os.File) error {
+	if prog.user != nil { // who opens /dev/stdout opens this file
+		if err := raw.Chown(int(prog.user.UID), int(prog.user.GID)); err != nil {
+			return err
+		}
+	}
+	if p.r.isolator == nil || !canIsolate {
+		return cmd.Start()
+	}
+	return p.r.isolator.run(cmd, prog, p.rec.Cgroups)
+}
+
+// supervise looks after a process that runs: its end, its output, its health.
+func (p *pod) supervise(x *proc, raw *os.File, from position, s pods.ContainerState, wait func() exit) {
 	x.vcpu, x.memory = p.rec.VCPU, p.rec.Memory
 	p.setProc(x)
-	p.show(s)
+	p.publish(s)
 	ended, drained := make(chan struct{}), make(chan struct{})
 	p.r.start(func() {
 		defer close(drained)
@@ -181,16 +280,17 @@ func (p *pod) attend(x *proc, raw *os.File, from position, s pods.State, wait fu
 	p.r.start(func() {
 		x.exit = wait()
 		close(x.exited)
-		x.left = x.sweep()
+		x.killErr = x.sweep()
 		close(ended)
 		<-drained
-		close(x.gone)
-		p.jobs.Do(func() { p.settle(x) })
+		close(x.done)
+		p.jobs.Do(func() { p.recordExit(x) })
 	})
-	if s.Phase == pods.Coming {
+	p.r.start(func() { p.watchDisk(x) })
+	if s.Phase == pods.PhaseStarting {
 		p.r.start(func() {
 			if p.r.healthy(x, s.Ports) {
-				p.jobs.Do(func() { p.up(x) })
+				p.jobs.Do(func() { p.markHealthy(x) })
 			}
 		})
 	}
@@ -198,8 +298,8 @@ func (p *pod) attend(x *proc, raw *os.File, from position, s pods.State, wait fu
 
 // notStarted is why cmd did not start: the system names the command, also when it is the
 // directory that is missing.
-func notStarted(cmd *exec.Cmd, err error) error {
-	if _, wrong := os.Stat(cmd.Dir); wrong != nil {
+func notStarted(dir string, err error) error {
+	if _, wrong := os.Stat(dir); wrong != nil {
 		return fmt.Errorf("its command cannot be started: its working directory cannot be used: %w", wrong)
 	}
 	return fmt.Errorf("its command cannot be started: %w", err)

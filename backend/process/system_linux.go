@@ -100,10 +100,10 @@ func readMark(pid int) string {
 // those that were its members before, and the descendants of them all.
 func (x *proc) members(all []task) []task {
 	in := map[int]bool{}
-	seen := x.kin.known()
-	foreign := !thisBoot(x.born) // the session's number may be another's by now
+	seen := x.descendants.list()
+	foreign := !thisBoot(x.startTime) // the session's number may be another's by now
 	for _, t := range all {
-		if t.pid == x.pid && bornAs(t) != x.born {
+		if t.pid == x.pid && taskStartTime(t) != x.startTime {
 			foreign = true
 		}
 		in[t.pid] = slices.ContainsFunc(seen, func(s task) bool { return s.pid == t.pid && s.start == t.start })
@@ -127,36 +127,36 @@ func (x *proc) members(all []task) []task {
 	return found
 }
 
-// remember notes the members while the first process lives. One that is known by its
+// recordDescendants notes the members while the first process lives. One that is known by its
 // parent alone would be lost when that ends first.
-func (x *proc) remember() {
+func (x *proc) recordDescendants() {
 	all, err := tasks()
 	if err != nil {
 		return // sweep will meet it again, and say so
 	}
-	x.kin.note(x.members(all))
+	x.descendants.set(x.members(all))
 }
 
-// A kin is the members of a proc as they were before its end.
-type kin struct {
-	mu   sync.Mutex
-	seen []task
+// A descendants is the members of a proc as they were before its end.
+type descendants struct {
+	mu    sync.Mutex
+	tasks []task
 }
 
-func (k *kin) known() []task {
+func (k *descendants) list() []task {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.seen
+	return k.tasks
 }
 
-func (k *kin) note(members []task) {
+func (k *descendants) set(members []task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.seen = members
+	k.tasks = members
 }
 
-// killRest kills all members and says how many there were.
-func (x *proc) killRest() (found int, err error) {
+// killDescendants kills all members and says how many there were.
+func (x *proc) killDescendants() (found int, err error) {
 	all, err := tasks()
 	if err != nil {
 		return 0, err
@@ -181,17 +181,17 @@ func killTask(t task) {
 	}
 }
 
-// born tells the process pid from any other that has or had its number; empty when there
+// startTimeOf tells the process pid from any other that has or had its number; empty when there
 // is none.
-func born(pid int) string {
+func startTimeOf(pid int) string {
 	if t, ok := readTask(pid); ok {
-		return bornAs(t)
+		return taskStartTime(t)
 	}
 	return ""
 }
 
-// bornAs names the boot too, because ticks and numbers begin anew with it.
-func bornAs(t task) string {
+// taskStartTime names the boot too, because ticks and numbers begin anew with it.
+func taskStartTime(t task) string {
 	boot := bootID()
 	if boot == "" {
 		return ""
@@ -217,16 +217,16 @@ func bootID() string {
 // alive says whether the first process runs.
 func (x *proc) alive() bool {
 	t, ok := readTask(x.pid)
-	return ok && !t.dead() && x.born != "" && bornAs(t) == x.born
+	return ok && !t.dead() && x.startTime != "" && taskStartTime(t) == x.startTime
 }
 
-// orphanLook is how often the process of another server is looked at. Its end is no
+// orphanPollInterval is how often the process of another server is looked at. Its end is no
 // signal to us; looking costs the reading of one small file.
-const orphanLook = 50 * time.Millisecond
+const orphanPollInterval = 50 * time.Millisecond
 
 // orphanExit waits for the end of a process that is not our child.
 func (x *proc) orphanExit() exit {
-	t := time.NewTicker(orphanLook)
+	t := time.NewTicker(orphanPollInterval)
 	defer t.Stop()
 	first, ok := readTask(x.pid)
 	if !ok || !x.alive() {
@@ -238,8 +238,8 @@ func (x *proc) orphanExit() exit {
 	return unknownExit
 }
 
-// punch gives a part of a file back to the file system and leaves the file's length.
-func punch(f *os.File, offset, length int64) error {
+// punchFile gives a part of a file back to the file system and leaves the file's length.
+func punchFile(f *os.File, offset, length int64) error {
 	const keepSize, punchHole = 1, 2
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -2,10 +2,12 @@ package process
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,24 @@ import (
 
 	"github.com/podyard/podyard/pods"
 )
+
+// runOnLinux is runProgram for programs that need Linux.
+func runOnLinux(name string, args []string) bool {
+	switch name {
+	case "server":
+		serverProgram(args)
+	case "attack":
+		attack(args)
+	case "daemon":
+		daemon()
+	case "euid":
+		fmt.Println(os.Geteuid())
+		os.Exit(0)
+	default:
+		return false
+	}
+	return true
+}
 
 // wantNoProcesses fails if a process with a pod of dir in its environment is left.
 func wantNoProcesses(t *testing.T, dir string) {
@@ -73,7 +93,7 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.name != "when it is removed" {
-				await(t, rt, "family", "end", phase(pods.Down))
+				await(t, rt, "family", "end", phase(pods.PhaseExited))
 			}
 			wantDead(t, pids)
 		})
@@ -82,7 +102,7 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 
 // A session and a process group are numbers, and numbers come again.
 func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
-	x := newProc(100, bornAs(task{start: 1}), "mark")
+	x := newProc(100, taskStartTime(task{start: 1}), "mark")
 	all := []task{
 		{pid: 100, session: 100, state: 'S', start: 2}, // has the number of our first process now
 		{pid: 101, parent: 100, session: 100, state: 'S'},
@@ -102,7 +122,7 @@ func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
 // Daemons are commonly in a session whose first process has ended.
 func TestASessionOfAnEarlierBootIsLeftAlone(t *testing.T) {
 	daemon := []task{{pid: 101, parent: 1, session: 100, state: 'S', start: 5}}
-	if got := newProc(100, bornAs(task{start: 1}), "mark").members(daemon); len(got) != 1 {
+	if got := newProc(100, taskStartTime(task{start: 1}), "mark").members(daemon); len(got) != 1 {
 		t.Errorf("%d members of a session of this boot, want 1", len(got))
 	}
 	if got := newProc(100, "earlier/1", "mark").members(daemon); len(got) != 0 {
@@ -125,28 +145,59 @@ func serverPods() []pods.Spec {
 	run, chatty, family := spec("run", program("serve")), spec("chatty", program("print", "1000")), spec("family", program("family", "session", "clean"))
 	run.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 	drip := spec("drip", program("drip", strconv.Itoa(dripLines)))
+	run.Disk = 1 // which is measured, also by the next server
 	return []pods.Spec{run, chatty, family, drip}
 }
 
 // dripLines take some hundred milliseconds: longer than it takes to be Up.
 const dripLines = 50_000
 
+// serverProgram has a Runtime with pods in its working directory, until it is killed.
+func serverProgram(args []string) {
+	self, _ := os.Executable()
+	opts := &Options{
+		Images: map[string]Image{"self": {Command: []string{self}, Env: map[string]string{asProgram: "1"}}},
+	}
+	if len(args) > 0 {
+		isolated(os.Geteuid() == 0)(opts)
+	}
+	rt, err := Open(".", opts)
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range serverPods() {
+		if err := rt.Ensure(context.Background(), s); err != nil {
+			panic(err)
+		}
+	}
+	for _, s := range serverPods() {
+		p := rt.pods.Find(s.PodID)
+		for {
+			if got, _ := p.currentState(); got.Phase == pods.PhaseHealthy {
+				break
+			}
+			runtime.Gosched()
+		}
+		fmt.Println("up", s.PodID)
+	}
+}
+
 // crash runs a server in another process, kills it with no chance to tidy up when its
 // pods are Up, and returns the directory.
-func crash(t *testing.T) string {
+func crash(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	crashIn(t, dir)
+	crashIn(t, dir, args...)
 	return dir
 }
 
-func crashIn(t *testing.T, dir string) {
+func crashIn(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(self, "server")
+	server := exec.Command(self, append([]string{"server"}, args...)...)
 	server.Env = append(os.Environ(), asProgram+"=1")
 	server.Dir, server.Stderr = dir, os.Stderr
 	out, err := server.StdoutPipe()
@@ -187,24 +238,41 @@ func TestNoLineIsLostOrTwiceOverCrashes(t *testing.T) {
 }
 
 func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
-	dir := crash(t)
-	rt := open(t, dir)
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		change []func(*Options)
+	}{
+		{name: "which did not isolate them"},
+		{"which isolated them", []string{"isolated"}, []func(*Options){isolated(os.Geteuid() == 0)}},
+		{"which isolated them, and the next one does not", []string{"isolated"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := crash(t, tt.args...)
+			wantPodsAdopted(t, open(t, dir, tt.change...))
+		})
+	}
+}
+
+// wantPodsAdopted wants the pods of a server that died to go on.
+func wantPodsAdopted(t *testing.T, rt *Runtime) {
+	t.Helper()
 	states, err := rt.List(t.Context())
 	if err != nil || len(states) != len(serverPods()) {
 		t.Fatalf("List = %+v, %v, want the pods of the server that died", states, err)
 	}
 	for _, s := range states {
-		if s.Phase != pods.Up || s.Gen != 1 || s.Run != 1 || s.Started.IsZero() {
+		if s.Phase != pods.PhaseHealthy || s.Gen != 1 || s.Run != 1 || s.Started.IsZero() {
 			t.Errorf("after the crash pod is %+v, want it Up", s)
 		}
 	}
 	// Its port, its output and the idempotence of Ensure go on.
-	run := await(t, rt, "run", "health", phase(pods.Up))
+	run := await(t, rt, "run", "health", phase(pods.PhaseHealthy))
 	if got, err := ask(run.Ports[0]); err != nil || got != "port 80" {
 		t.Errorf("its port answers %q, %v", got, err)
 	}
 	ensure(t, rt, serverPods()[0])
-	if again := await(t, rt, "run", "health", phase(pods.Up)); !again.Started.Equal(run.Started) {
+	if again := await(t, rt, "run", "health", phase(pods.PhaseHealthy)); !again.Started.Equal(run.Started) {
 		t.Errorf("Ensure after the crash started the pod again")
 	}
 	if got := awaitLine(t, rt, "chatty", "line 1000"); len(got) != 999 {
@@ -218,7 +286,7 @@ func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
 	if err := rt.Stop(t.Context(), "family", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, rt, "family", "end", phase(pods.Down)); !got.Stopped {
+	if got := await(t, rt, "family", "end", phase(pods.PhaseExited)); !got.Stopped {
 		t.Errorf("stopped pod is %+v, want Stopped", got)
 	}
 	wantDead(t, pids)
@@ -232,14 +300,14 @@ func TestTheEndOfAnAdoptedPodIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	killPID(t, rec)
-	got := await(t, rt, "chatty", "end", phase(pods.Down))
+	got := await(t, rt, "chatty", "end", phase(pods.PhaseExited))
 	if got.Stopped || got.ExitCode != -1 || !strings.Contains(got.Reason, "not known") {
 		t.Errorf("pod is %+v, want an end with an unknown code", got)
 	}
 	s := serverPods()[1]
 	s.Run = 2
 	ensure(t, rt, s)
-	if got := await(t, rt, "chatty", "health", phase(pods.Up)); got.Run != 2 {
+	if got := await(t, rt, "chatty", "health", phase(pods.PhaseHealthy)); got.Run != 2 {
 		t.Errorf("pod is %+v, want run 2", got)
 	}
 }
@@ -255,7 +323,7 @@ func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
 	}
 	rt := open(t, dir)
 	for _, id := range []string{"chatty", "family"} {
-		if got := await(t, rt, id, "end", phase(pods.Down)); got.Stopped || got.ExitCode != -1 || len(got.Ports) > 0 {
+		if got := await(t, rt, id, "end", phase(pods.PhaseExited)); got.Stopped || got.ExitCode != -1 || len(got.Ports) > 0 {
 			t.Errorf("pod is %+v, want an end with an unknown code", got)
 		}
 	}
@@ -268,11 +336,11 @@ func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
 // killPID kills the first process of a record and waits for its end.
 func killPID(t *testing.T, rec record) {
 	t.Helper()
-	x := newProc(rec.PID, rec.Born, rec.Mark)
+	x := newProc(rec.PID, rec.StartTime, rec.Mark)
 	if !x.alive() {
 		t.Fatalf("process of %s does not run", rec.State.PodID)
 	}
-	hardKill(rec.PID)
+	killGroup(rec.PID)
 	x.orphanExit()
 }
 
@@ -281,7 +349,7 @@ func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	rec, err := readRecord(rt.root.record("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -292,13 +360,13 @@ func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
 	self, _ := os.Executable()
 	lost := exec.Command(self, "run")
 	lost.Env = []string{asProgram + "=1", markName + rec.Mark}
-	lost.SysProcAttr = ownSession()
+	lost.SysProcAttr = newSession()
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
 	reaped := make(chan error, 1)
 	go func() { reaped <- lost.Wait() }()
-	rec.State.Run, rec.State.Phase, rec.Starting, rec.PID = 2, pods.Pulling, true, 0
+	rec.State.Run, rec.State.Phase, rec.Starting, rec.PID = 2, pods.PhasePulling, true, 0
 	if err := rec.write(rt.root.record("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +379,7 @@ func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
 	s := spec("a", program("run"))
 	s.Run = 2
 	ensure(t, again, s)
-	if got := await(t, again, "a", "health", phase(pods.Up)); got.Run != 2 {
+	if got := await(t, again, "a", "health", phase(pods.PhaseHealthy)); got.Run != 2 {
 		t.Errorf("pod is %+v, want run 2", got)
 	}
 }
@@ -321,7 +389,7 @@ func TestABusyPodIsSeenToBeBusy(t *testing.T) {
 	s := spec("spin", program("spin"))
 	s.VCPU, s.Memory = 1, 1
 	ensure(t, rt, s)
-	await(t, rt, "spin", "health", phase(pods.Up))
+	await(t, rt, "spin", "health", phase(pods.PhaseHealthy))
 	deadline := time.After(30 * time.Second)
 	for {
 		got, ok := rt.Sample(t.Context(), "spin")
@@ -342,22 +410,22 @@ func TestReadOutputIsGivenBackToTheFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.Write(make([]byte, 3*punchStep)); err != nil {
+	if _, err := f.Write(make([]byte, 3*punchHoleSize)); err != nil {
 		t.Fatal(err)
 	}
-	if err := punch(f, 0, 2*punchStep); err != nil {
+	if err := punchFile(f, 0, 2*punchHoleSize); err != nil {
 		t.Skipf("this file system cannot: %v", err)
 	}
 	info, err := f.Stat()
-	if err != nil || info.Size() != 3*punchStep {
+	if err != nil || info.Size() != 3*punchHoleSize {
 		t.Errorf("size is %d, %v, want it unchanged", info.Size(), err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		t.Fatalf("Stat yields %T", info.Sys())
 	}
-	if got := st.Blocks * 512; got > 2*punchStep {
-		t.Errorf("it still takes %d bytes, want about %d", got, punchStep)
+	if got := st.Blocks * 512; got > 2*punchHoleSize {
+		t.Errorf("it still takes %d bytes, want about %d", got, punchHoleSize)
 	}
 }
 
@@ -365,7 +433,7 @@ func TestAPodThatCouldNotBeRemovedKeepsItsOutput(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)
 	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.Up))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
 	if err := rt.Stop(t.Context(), "a", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +448,7 @@ func TestAPodThatCouldNotBeRemovedKeepsItsOutput(t *testing.T) {
 	if rt.pods.Find("a") != p {
 		t.Fatal("the pod was removed, want that it could not be")
 	}
-	if _, can := p.out.waiter(); !can {
+	if _, can := p.out.changes(); !can {
 		t.Error("the output is closed, want that it goes on with the pod")
 	}
 }
@@ -396,8 +464,8 @@ func TestADiskOfWhichAPodTookItsOwnRightsIsWiped(t *testing.T) {
 	awaitLine(t, rt, "shut", "done")
 	s.Gen, s.Run = 2, 2
 	ensure(t, rt, s)
-	got := await(t, rt, "shut", "end", func(s pods.State) bool { return s.Gen == 2 && s.Phase >= pods.Down })
-	if got.Phase != pods.Down || got.ExitCode != 0 {
+	got := await(t, rt, "shut", "end", func(s pods.ContainerState) bool { return s.Gen == 2 && s.Phase >= pods.PhaseExited })
+	if got.Phase != pods.PhaseExited || got.ExitCode != 0 {
 		t.Errorf("generation 2 is %+v, want it to have found an empty disk", got)
 	}
 	if err := rt.Remove(t.Context(), "shut", 0); err != nil {

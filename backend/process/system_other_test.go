@@ -4,10 +4,8 @@ package process
 
 import (
 	"testing"
-
-	"github.com/podyard/podyard/pods"
 )
 
 func wantNoProcesses(*testing.T, string) {}
 
-func serverPods() []pods.Spec { return nil }
+func runOnLinux(string, []string) bool { return false }

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ownSession puts a process at the head of a session and a group of its own.
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+// newSession puts a process at the head of a session and a group of its own.
+func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // The group of pid has its number. That it has ended already is what is wanted.
 
-func softKill(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
+func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
 
-func hardKill(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
 func signalOf(ps *os.ProcessState) (int, bool) {
 	ws, ok := ps.Sys().(syscall.WaitStatus)

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-func ownSession() *syscall.SysProcAttr {
+func newSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// softKill does nothing: there is no signal that every program understands, so a stop
+// terminateGroup does nothing: there is no signal that every program understands, so a stop
 // waits for the grace and then kills.
-func softKill(int) {}
+func terminateGroup(int) {}
 
-func hardKill(pid int) {
+func killGroup(pid int) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return

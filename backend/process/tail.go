@@ -14,8 +14,8 @@ import (
 // The tail looks at the raw file in these intervals: the shorter one while there is
 // output. A file has no wait for more that works on every system.
 const (
-	tailSoon = 5 * time.Millisecond
-	tailIdle = 160 * time.Millisecond
+	tailBusyInterval = 5 * time.Millisecond
+	tailIdleInterval = 160 * time.Millisecond
 )
 
 // A longer line is kept as several.
@@ -24,17 +24,17 @@ const maxLine = 16 << 10
 // tailBuffer is all the memory the output of a pod takes, however much it is.
 const tailBuffer = 64 << 10
 
-// punchStep is how much of a raw file is given back at a time.
-const punchStep = 1 << 20
+// punchHoleSize is how much of a raw file is given back at a time.
+const punchHoleSize = 1 << 20
 
 // A tail moves what the processes of one start write from their raw file to the output
 // of the pod. It holds nothing between two looks: an unfinished line is read again.
 type tail struct {
-	out   *output
-	raw   *os.File // nil: there is nothing to read
-	pos   position // what is moved
-	log   *slog.Logger
-	freed int64 // what is given back
+	out     *output
+	raw     *os.File // nil: there is nothing to read
+	pos     position // what is moved
+	log     *slog.Logger
+	punched int64 // what is given back
 }
 
 // openRaw opens a raw file for reading, and for giving it back.
@@ -49,7 +49,7 @@ func (t *tail) run(ended <-chan struct{}) {
 		return
 	}
 	buf := make([]byte, tailBuffer)
-	pause, failed := tailSoon, false
+	pause, failed := tailBusyInterval, false
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for final := false; !final; {
@@ -60,17 +60,17 @@ func (t *tail) run(ended <-chan struct{}) {
 		}
 		moved, err := t.drain(buf, final)
 		if err != nil && !failed {
-			t.log.Error("process: output of a pod cannot be kept", "error", err)
+			t.log.Error("process: output of a pod cannot be kept", "err", err)
 		}
 		failed = err != nil
-		pause = min(2*pause, tailIdle)
+		pause = min(2*pause, tailIdleInterval)
 		if moved {
-			pause = tailSoon
+			pause = tailBusyInterval
 		}
 		timer.Reset(pause)
 	}
 	if err := errors.Join(t.raw.Close(), os.Remove(t.raw.Name())); err != nil {
-		t.log.Error("process: raw output cannot be removed", "error", err)
+		t.log.Error("process: raw output cannot be removed", "err", err)
 	}
 }
 
@@ -99,18 +99,18 @@ func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
 			return moved, err
 		}
 		t.pos.offset, moved = ends[len(ends)-1], true
-		t.free()
+		t.punchRead()
 		if err := t.out.trim(); err != nil {
 			return moved, err
 		}
 	}
 }
 
-// free gives what is moved back to the file system, where it can do that under a
+// punchRead gives what is moved back to the file system, where it can do that under a
 // writer's feet. Cutting the file off instead would lose what is written meanwhile.
-func (t *tail) free() {
-	if upTo := t.pos.offset &^ (punchStep - 1); upTo > t.freed && punch(t.raw, t.freed, upTo-t.freed) == nil {
-		t.freed = upTo
+func (t *tail) punchRead() {
+	if upTo := t.pos.offset &^ (punchHoleSize - 1); upTo > t.punched && punchFile(t.raw, t.punched, upTo-t.punched) == nil {
+		t.punched = upTo
 	}
 }
 

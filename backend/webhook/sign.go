@@ -35,14 +35,14 @@ func (s *Sender) sign(h http.Header, id string, body []byte) {
 	at := strconv.FormatInt(s.clock.Now().Unix(), 10)
 	sigs := make([]string, 0, len(s.secrets))
 	for _, secret := range s.secrets {
-		sigs = append(sigs, "v1,"+base64.StdEncoding.EncodeToString(sum(secret, id, at, body)))
+		sigs = append(sigs, "v1,"+base64.StdEncoding.EncodeToString(mac(secret, id, at, body)))
 	}
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", at)
 	h.Set("Webhook-Signature", strings.Join(sigs, " "))
 }
 
-func sum(secret []byte, id, at string, body []byte) []byte {
+func mac(secret []byte, id, at string, body []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte(id + "." + at + "."))
 	m.Write(body)

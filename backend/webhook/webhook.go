@@ -1,10 +1,11 @@
-// Package webhook posts webhooks over HTTP: one attempt at a time, to addresses that may
-// be asked for, signed if there are secrets. When to try again is the service's business.
+// Package webhook posts webhooks over HTTP: one attempt at a time, only to addresses
+// that are allowed, and signed if there are secrets. The service decides when to try
+// again.
 //
-// A webhook's URL comes from a user, and the server stands where users do not. So an
-// address is checked when it is dialed, after every name has been resolved: what a name
-// meant earlier does not count. Redirects are not followed, no proxy is used, and little
-// of an answer is read.
+// The URL of a webhook comes from a user, and the server stands where users do not. So
+// the address is checked when the connection is made, after the name was resolved: what
+// the name meant earlier does not count. Redirects are not followed, no proxy is used,
+// and only the beginning of an answer is read.
 package webhook
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Options of a Sender. The zero value, and nil, work.
@@ -83,7 +85,7 @@ func New(o *Options) (*Sender, error) {
 	}
 	d := &net.Dialer{Timeout: timeout}
 	if !o.AllowPrivate {
-		d.Control = guard
+		d.Control = refusePrivate
 	}
 	s.client = &http.Client{
 		Timeout:       timeout,
@@ -103,8 +105,8 @@ func New(o *Options) (*Sender, error) {
 // errPrivate says no more than that: what a name resolves to inside is nobody's business.
 var errPrivate = errors.New("the address of the webhook is not public")
 
-// guard refuses to dial what is not public. It sees the address that is dialed.
-func guard(_, address string, _ syscall.RawConn) error {
+// refusePrivate refuses to dial what is not public. It sees the address that is dialed.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !IsPublic(ap.Addr()) {
 		return errPrivate
@@ -113,7 +115,7 @@ func guard(_, address string, _ syscall.RawConn) error {
 }
 
 // Send posts the job object with its input and returns the status of the answer.
-func (s *Sender) Send(ctx context.Context, d *serverless.Delivery) (status int, err error) {
+func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err error) {
 	u, err := url.Parse(d.Job.Webhook)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return 0, errors.New("the URL of the webhook is not http or https")

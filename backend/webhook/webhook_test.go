@@ -17,7 +17,7 @@ import (
 
 	"github.com/podyard/podyard/backend/webhook"
 	"github.com/podyard/podyard/internal/clock"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func TestIsPublicKnowsEveryKindOfAddress(t *testing.T) {
@@ -58,11 +58,11 @@ func TestIsPublicKnowsEveryKindOfAddress(t *testing.T) {
 	}
 }
 
-func delivery(url string) *serverless.Delivery {
-	return &serverless.Delivery{ID: "msg_j1_0", Job: serverless.Job{
-		Ref: serverless.Ref{Endpoint: "e", ID: "j1"}, Webhook: url,
+func delivery(url string) *queue.Delivery {
+	return &queue.Delivery{ID: "msg_j1_0", Job: queue.Job{
+		Ref: queue.Ref{Endpoint: "e", ID: "j1"}, Webhook: url,
 		Input: []byte(`{"a":1}`), Output: []byte(`2`), Extra: []byte(`{"s3Config":{"accessSecret":"hush"}}`),
-		State: serverless.State{Status: serverless.Completed, Worker: "w", Queued: 1, Started: 3, Finished: 7},
+		State: queue.State{Status: queue.Completed, Worker: "w", Queued: 1, Started: 3, Finished: 7},
 	}}
 }
 
@@ -184,15 +184,15 @@ func TestNewRefusesASecretThatIsNoneAndDoesNotShowIt(t *testing.T) {
 	}
 }
 
-type elsewhere struct{ requests chan *http.Request }
+type recordingTransport struct{ requests chan *http.Request }
 
-func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
+func (e recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.requests <- r
 	return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: r}, nil
 }
 
 func TestTransportOfTheProgramGetsTheSignedRequest(t *testing.T) {
-	e := elsewhere{make(chan *http.Request, 1)}
+	e := recordingTransport{make(chan *http.Request, 1)}
 	s, err := webhook.New(&webhook.Options{
 		Transport: e, Secrets: []string{"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24))},
 	})

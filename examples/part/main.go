@@ -1,44 +1,60 @@
-// Command part is a program with an interface of its own that offers pods besides: the
-// control API alone, under a prefix, so that its /v2/pods is not in the way of anything.
+// Command part is a program with an HTTP interface of its own that also offers pods. It
+// mounts the control API alone, under a prefix, so that its own /v2 paths stay free.
 // The pods are simulated, on a catalog of made-up stock.
 package main
 
 import (
 	"context"
-	"fmt"
 	"log"
+	"net"
 	"net/http"
-	"time"
+	"os"
+	"os/signal"
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 )
 
 func main() {
-	h, err := handler(context.Background())
-	if err != nil {
-		log.Fatal(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Print(err)
+		os.Exit(1) //nolint:gocritic // stop has nothing left to do
 	}
-	srv := &http.Server{Addr: "127.0.0.1:8082", Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	log.Fatal(srv.ListenAndServe())
 }
 
-// handler is the whole program. Pods are looked after until ctx ends.
-func handler(ctx context.Context) (http.Handler, error) {
-	cat := catalog.Sample()
-	service, err := pods.New(memory.NewPods(), cat, pods.Hosts(cat, memory.NewRuntime(nil)), nil)
+func run(ctx context.Context) error {
+	srv, err := open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("part: %w", err)
+		return err
 	}
-	go func() { log.Print("pods: ", service.Run(ctx)) }()
-	control := httpapi.NewControl(httpapi.Services{Pods: service}, &httpapi.Options{Auth: accounts{"ann-session": "ann"}})
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:8082")
+	if err != nil {
+		return err
+	}
+	return srv.Run(ctx, server.On(l, handler(srv)))
+}
 
+// open makes the service of pods. It has no other stores, so it has nothing else.
+func open(ctx context.Context) (*server.Server, error) {
+	cat := catalog.Sample()
+	return server.New(ctx, &server.Options{
+		Stores:  server.Stores{Pods: memory.NewPods()},
+		Catalog: cat, Hosts: pods.SimulatedHosts(cat, memory.NewRuntime(nil)),
+		API: httpapi.Options{Auth: accounts{"ann-session": "ann"}},
+	})
+}
+
+// handler is all that the program serves.
+func handler(srv *server.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v2/orders", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.Handle("/gpu/", http.StripPrefix("/gpu", control))
-	return mux, nil
+	mux.Handle("/gpu/", http.StripPrefix("/gpu", srv.Control()))
+	return mux
 }
 
 // accounts know who a key belongs to, where a real program asks its own user database.

@@ -13,12 +13,13 @@ import (
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	h, err := handler(ctx)
+	part, err := open(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	srv := httptest.NewServer(h)
+	go func() { _ = part.Run(ctx) }()
+	srv := httptest.NewServer(handler(part))
 	defer srv.Close()
 	ask := func(method, path, key, body string) {
 		req, _ := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(body))

@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // slack is what the server's milliseconds may differ from the client's time.
 const slack = 5 * time.Millisecond
 
-// An order is a job whose submission was acknowledged, and what its client knows of it.
-type order struct {
+// A trackedJob is a job whose submission was acknowledged, and what its client knows of it.
+type trackedJob struct {
 	history
 	endpoint, id string
 	want         string // the output, when it completes
@@ -43,7 +44,7 @@ type order struct {
 }
 
 // last is how it was seen last, for counting.
-func (o *order) last() string {
+func (o *trackedJob) last() string {
 	switch {
 	case o.gone:
 		return "gone"
@@ -55,23 +56,23 @@ func (o *order) last() string {
 
 // A crashClient submits jobs and does things with those it has.
 type crashClient struct {
-	*crashes
-	name   string
-	rng    *rand.Rand
-	orders []*order
-	made   int
+	*crashTest
+	name string
+	rng  *rand.Rand
+	jobs []*trackedJob
+	made int
 }
 
 // step does one thing. It reports false when there was no answer.
 func (k *crashClient) step(ctx context.Context) bool {
 	n := k.rng.IntN(100)
-	if len(k.orders) == 0 || n < 50 {
+	if len(k.jobs) == 0 || n < 50 {
 		return k.submit(ctx)
 	}
 	// Mostly one of the latest: it may still run.
-	o := k.orders[len(k.orders)-1-k.rng.IntN(min(len(k.orders), 6))]
+	o := k.jobs[len(k.jobs)-1-k.rng.IntN(min(len(k.jobs), 6))]
 	if n%5 == 0 {
-		o = k.orders[k.rng.IntN(len(k.orders))]
+		o = k.jobs[k.rng.IntN(len(k.jobs))]
 	}
 	switch {
 	case n < 70:
@@ -86,10 +87,10 @@ func (k *crashClient) step(ctx context.Context) bool {
 }
 
 // draw makes up a job, and the body of its submission.
-func (k *crashClient) draw() (o *order, body string) {
+func (k *crashClient) draw() (o *trackedJob, body string) {
 	k.made++
 	key := fmt.Sprintf("%s-%d", k.name, k.made)
-	o = &order{endpoint: echoEndpoint, round: k.round}
+	o = &trackedJob{endpoint: demo.EchoEndpoint, round: k.round}
 	input := fmt.Sprintf(`{"key":%q}`, key)
 	switch n := k.rng.IntN(20); {
 	case n < 6:
@@ -100,7 +101,7 @@ func (k *crashClient) draw() (o *order, body string) {
 	case n < 12:
 		input, o.want = fmt.Sprintf(`{"chunks":2,"key":%q}`, key), `[{"chunk":0},{"chunk":1}]`
 	case n < 14:
-		o.endpoint, input, o.want = helloEndpoint, fmt.Sprintf(`{"name":%q}`, key), fmt.Sprintf(`{"greeting":"hello, %s"}`, key)
+		o.endpoint, input, o.want = demo.HelloEndpoint, fmt.Sprintf(`{"name":%q}`, key), fmt.Sprintf(`{"greeting":"hello, %s"}`, key)
 	}
 	if o.want == "" {
 		o.want = input
@@ -134,19 +135,19 @@ func (k *crashClient) submit(ctx context.Context) bool {
 	}
 	var j job
 	if err := json.Unmarshal(b, &j); err != nil || code != http.StatusOK || j.ID == "" {
-		k.broken(o, "%s is answered with %d %s", path, code, b)
+		k.violation(o, "%s is answered with %d %s", path, code, b)
 		return true
 	}
 	o.id = j.ID
 	o.note(k.round, "%s %s: %s", path, body, b)
-	k.orders = append(k.orders, o)
+	k.jobs = append(k.jobs, o)
 	if o.sync {
 		k.saw(o, b)
 	}
 	return true
 }
 
-func (k *crashClient) cancel(ctx context.Context, o *order) bool {
+func (k *crashClient) cancel(ctx context.Context, o *trackedJob) bool {
 	o.cancelled = true
 	code, b, err := k.do(ctx, "POST", "/v2/"+o.endpoint+"/cancel/"+o.id, "")
 	o.note(k.round, "cancel: %d %s %v", code, b, err)
@@ -157,9 +158,9 @@ func (k *crashClient) cancel(ctx context.Context, o *order) bool {
 	case code == http.StatusNotFound:
 		k.lacks(o, time.Now())
 	case json.Unmarshal(b, &j) != nil || code != http.StatusOK:
-		k.broken(o, "cancel is answered with %d %s", code, b)
+		k.violation(o, "cancel is answered with %d %s", code, b)
 	case o.status != "" && j.Status != o.status:
-		k.broken(o, "it was %s, and cancel says it is %s", o.status, j.Status)
+		k.violation(o, "it was %s, and cancel says it is %s", o.status, j.Status)
 	default:
 		o.status = j.Status
 	}
@@ -167,7 +168,7 @@ func (k *crashClient) cancel(ctx context.Context, o *order) bool {
 }
 
 // retry runs a job that failed once more. What was known of its end is not so any more.
-func (k *crashClient) retry(ctx context.Context, o *order) bool {
+func (k *crashClient) retry(ctx context.Context, o *trackedJob) bool {
 	if o.status != "FAILED" || o.sync || o.retried > 100 {
 		return k.look(ctx, o)
 	}
@@ -181,13 +182,13 @@ func (k *crashClient) retry(ctx context.Context, o *order) bool {
 	case code == http.StatusNotFound:
 		k.lacks(o, time.Now())
 	case code != http.StatusOK:
-		k.broken(o, "retry of a FAILED job is answered with %d %s", code, b)
+		k.violation(o, "retry of a FAILED job is answered with %d %s", code, b)
 	}
 	return true
 }
 
 // shorten lets a job end its life in a second.
-func (k *crashClient) shorten(ctx context.Context, o *order) bool {
+func (k *crashClient) shorten(ctx context.Context, o *trackedJob) bool {
 	if o.ttl != 0 || o.sync || !o.shortened.IsZero() {
 		return k.look(ctx, o)
 	}
@@ -199,7 +200,7 @@ func (k *crashClient) shorten(ctx context.Context, o *order) bool {
 	}
 	o.short = time.Now()
 	if code != http.StatusOK {
-		k.broken(o, "status?ttl=1000 is answered with %d %s", code, b)
+		k.violation(o, "status?ttl=1000 is answered with %d %s", code, b)
 		return true
 	}
 	k.saw(o, b)
@@ -207,7 +208,7 @@ func (k *crashClient) shorten(ctx context.Context, o *order) bool {
 }
 
 // look asks for the status and holds it to what is known.
-func (k *crashClient) look(ctx context.Context, o *order) bool {
+func (k *crashClient) look(ctx context.Context, o *trackedJob) bool {
 	asked := time.Now()
 	code, b, err := k.do(ctx, "GET", "/v2/"+o.endpoint+"/status/"+o.id, "")
 	switch {
@@ -216,11 +217,11 @@ func (k *crashClient) look(ctx context.Context, o *order) bool {
 	case code == http.StatusNotFound:
 		k.lacks(o, time.Now())
 	case code != http.StatusOK:
-		k.broken(o, "status is answered with %d %s", code, b)
+		k.violation(o, "status is answered with %d %s", code, b)
 	case o.gone:
-		k.broken(o, "it was gone and is back: %s", b)
+		k.violation(o, "it was gone and is back: %s", b)
 	case o.over(asked):
-		k.broken(o, "its time was over at %v and it is there: %s", asked, b)
+		k.violation(o, "its time was over at %v and it is there: %s", asked, b)
 	default:
 		k.saw(o, b)
 	}
@@ -228,35 +229,35 @@ func (k *crashClient) look(ctx context.Context, o *order) bool {
 }
 
 // lacks is a 404 at an instant.
-func (k *crashClient) lacks(o *order, at time.Time) {
+func (k *crashClient) lacks(o *trackedJob, at time.Time) {
 	if !o.gone && !o.mayEnd(at) {
-		k.broken(o, "it is lost: its time was not over at %v", at)
+		k.violation(o, "it is lost: its time was not over at %v", at)
 	}
 	o.gone = true
 }
 
 // mayEnd reports whether its ttl or retention may be over.
-func (o *order) mayEnd(at time.Time) bool {
+func (o *trackedJob) mayEnd(at time.Time) bool {
 	return o.ttl != 0 && !at.Before(o.called.Add(o.ttl-slack)) ||
 		o.sync && !at.Before(o.called.Add(time.Minute-slack)) ||
 		!o.shortened.IsZero() && !at.Before(o.shortened.Add(time.Second-slack))
 }
 
 // over reports whether one of them is.
-func (o *order) over(at time.Time) bool {
+func (o *trackedJob) over(at time.Time) bool {
 	return o.ttl != 0 && at.After(o.had.Add(o.ttl+slack)) ||
 		o.sync && !o.ended.IsZero() && at.After(o.ended.Add(time.Minute+slack)) ||
 		!o.short.IsZero() && at.After(o.short.Add(time.Second+slack))
 }
 
 // saw notes the job object, which may be no other than before when it had ended.
-func (k *crashClient) saw(o *order, object []byte) {
+func (k *crashClient) saw(o *trackedJob, object []byte) {
 	var j struct {
 		ID, Status, Error string
 		Output            json.RawMessage
 	}
 	if err := json.Unmarshal(object, &j); err != nil || j.ID != o.id {
-		k.broken(o, "not its job object: %s: %v", object, err)
+		k.violation(o, "not its job object: %s: %v", object, err)
 		return
 	}
 	ended := j.Status != "IN_QUEUE" && j.Status != "IN_PROGRESS"
@@ -265,14 +266,14 @@ func (k *crashClient) saw(o *order, object []byte) {
 		return
 	case o.status != "" && j.Status != o.status, o.result != "" && plain(object) != o.result:
 		o.note(k.round, "was %s %s", o.status, o.result)
-		k.broken(o, "it had ended, and is another now: %s", object)
+		k.violation(o, "it had ended, and is another now: %s", object)
 		return
 	case j.Status == "COMPLETED" && string(j.Output) == o.want && o.fails == "":
 	case j.Status == "FAILED" && j.Error == o.fails && o.fails != "":
 	case j.Status == "CANCELLED" && o.cancelled:
-	case j.Status == "FAILED" && strings.HasPrefix(j.Error, "harmful: ") && k.round-o.round >= serverless.MaxRestarts-1:
+	case j.Status == "FAILED" && strings.HasPrefix(j.Error, "harmful: ") && k.round-o.round >= queue.MaxRestarts-1:
 	default:
-		k.broken(o, "nothing makes it end so: %s", object)
+		k.violation(o, "nothing makes it end so: %s", object)
 		return
 	}
 	if o.result == "" {
@@ -283,12 +284,12 @@ func (k *crashClient) saw(o *order, object []byte) {
 }
 
 // count holds an order to one result, and another one for each retry.
-func (c *crashes) count(o *order, result string) {
+func (c *crashTest) count(o *trackedJob, result string) {
 	if slices.Contains(o.results, result) {
 		return
 	}
 	if o.results = append(o.results, result); len(o.results) > 1+o.retried {
-		c.broken(o, "it has %d results: %v", len(o.results), o.results)
+		c.violation(o, "it has %d results: %v", len(o.results), o.results)
 	}
 }
 
@@ -308,9 +309,9 @@ func plain(object []byte) string {
 
 // audit looks at the latest jobs and some of the others.
 func (k *crashClient) audit(some int) {
-	for i, o := range k.orders {
-		if o.round >= k.round-1 || some >= len(k.orders) || k.rng.IntN(len(k.orders)) < some {
-			if !k.look(k.t.Context(), k.orders[i]) {
+	for i, o := range k.jobs {
+		if o.round >= k.round-1 || some >= len(k.jobs) || k.rng.IntN(len(k.jobs)) < some {
+			if !k.look(k.t.Context(), k.jobs[i]) {
 				k.t.Errorf("the server does not answer")
 				return
 			}
@@ -320,11 +321,11 @@ func (k *crashClient) audit(some int) {
 
 // open is an order that has not ended, or whose webhook has not come. A worker of hello may
 // have been given a job without hearing of it: unless all is asked for, such a job is left.
-func (k *crashClient) open(all bool) *order {
-	for _, o := range k.orders {
+func (k *crashClient) open(all bool) *trackedJob {
+	for _, o := range k.jobs {
 		if o.status == "" && !o.gone {
 			k.look(k.t.Context(), o)
-			if o.status == "" && !o.gone && (all || o.endpoint != helloEndpoint) {
+			if o.status == "" && !o.gone && (all || o.endpoint != demo.HelloEndpoint) {
 				return o
 			}
 		}
@@ -335,22 +336,22 @@ func (k *crashClient) open(all bool) *order {
 	return nil
 }
 
-// A mailbox gets webhooks, at several addresses: of one, few come at once.
-type mailbox struct {
+// A webhookReceiver gets webhooks, at several addresses: of one, few come at once.
+type webhookReceiver struct {
 	urls    []string
 	mu      sync.Mutex
-	letters map[string]*letter // by job
+	records map[string]*webhookRecord // by job
 }
 
-// A letter is what came for a job.
-type letter struct {
+// A webhookRecord is what came for a job.
+type webhookRecord struct {
 	count   int
 	objects []string // as plain makes them, each once
 	status  map[string]bool
 }
 
-func newMailbox(t *testing.T) *mailbox {
-	m := &mailbox{letters: map[string]*letter{}}
+func newMailbox(t *testing.T) *webhookReceiver {
+	m := &webhookReceiver{records: map[string]*webhookRecord{}}
 	for range 4 {
 		srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if b, err := io.ReadAll(r.Body); err == nil {
@@ -363,7 +364,7 @@ func newMailbox(t *testing.T) *mailbox {
 	return m
 }
 
-func (m *mailbox) put(t *testing.T, object []byte) {
+func (m *webhookReceiver) put(t *testing.T, object []byte) {
 	var j job
 	if err := json.Unmarshal(object, &j); err != nil {
 		t.Errorf("a webhook brings %s: %v", object, err)
@@ -371,10 +372,10 @@ func (m *mailbox) put(t *testing.T, object []byte) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.letters[j.ID]
+	l := m.records[j.ID]
 	if l == nil {
-		l = &letter{status: map[string]bool{}}
-		m.letters[j.ID] = l
+		l = &webhookRecord{status: map[string]bool{}}
+		m.records[j.ID] = l
 	}
 	l.count++
 	l.status[j.Status] = true
@@ -384,31 +385,31 @@ func (m *mailbox) put(t *testing.T, object []byte) {
 }
 
 // has reports whether the end of a job, as its client knows it, was posted.
-func (m *mailbox) has(o *order) bool {
+func (m *webhookReceiver) has(o *trackedJob) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.letters[o.id]
+	l := m.records[o.id]
 	return l != nil && (o.result != "" && slices.Contains(l.objects, o.result) || o.result == "" && l.status[o.status])
 }
 
 // check holds what was posted to what clients know: no job ended twice.
-func (m *mailbox) check(c *crashes) {
+func (m *webhookReceiver) check(c *crashTest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := map[string]bool{}
 	for _, k := range c.clients {
-		for _, o := range k.orders {
+		for _, o := range k.jobs {
 			known[o.id] = true
-			if l := m.letters[o.id]; l != nil {
+			if l := m.records[o.id]; l != nil {
 				for _, s := range l.objects {
 					c.count(o, s)
 				}
 			}
 		}
 	}
-	for id, l := range m.letters {
+	for id, l := range m.records {
 		if !known[id] && len(l.objects) > 1 { // its submission had no answer, and nothing was done with it
-			c.broken(history(l.objects), "job %s ended more than once", id)
+			c.violation(history(l.objects), "job %s ended more than once", id)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestCrashesLoseNothingThatWasAcknowledged(t *testing.T) {
 	if os.Getenv("PODYARD_LONG") != "" {
 		rounds = 200
 	}
-	c := newCrashes(t)
+	c := newCrashTest(t)
 	for range rounds {
 		c.load()
 		if c.restart(); t.Failed() {
@@ -56,12 +56,12 @@ func TestCrashesLoseNothingThatWasAcknowledged(t *testing.T) {
 	c.rest(rounds > 3)
 	c.audit(1 << 30)
 	c.in.stop()
-	eventually(t, "no process is left", func() bool { return len(inhabitants(t, c.data)) == 0 })
+	eventually(t, "no process is left", func() bool { return len(processesIn(t, c.data)) == 0 })
 	c.summary()
 }
 
 // Crashes are servers on one directory, and what their clients remember.
-type crashes struct {
+type crashTest struct {
 	t     *testing.T
 	seed  uint64
 	rng   *rand.Rand
@@ -71,23 +71,23 @@ type crashes struct {
 	http  *http.Client
 	round int
 
-	mail    *mailbox
+	mail    *webhookReceiver
 	clients []*crashClient
-	tenant  *tenant
+	tenant  *podClient
 	left    atomic.Int64 // deeds until the next crash
 	slowest time.Duration
 	kept    bool // a violation was reported: the rest may follow from it
 	mu      sync.Mutex
 }
 
-func newCrashes(t *testing.T) *crashes {
+func newCrashTest(t *testing.T) *crashTest {
 	t.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
 	if err != nil {
 		seed = rand.Uint64()
 	}
 	t.Logf("PODYARD_SEED=%d", seed)
-	c := &crashes{
+	c := &crashTest{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), data: t.TempDir(), mail: newMailbox(t),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * crashClients}, Timeout: patience},
 	}
@@ -95,15 +95,15 @@ func newCrashes(t *testing.T) *crashes {
 		"-addr", steadyAddress(t, c.rng), "-data", c.data,
 		"-config", file(t, `{"keys":[{"key":"`+crashKey+`","user":"crash","scopes":["*"],"exempt":true}]}`),
 	}
-	c.tenant = &tenant{crashes: c, rng: rand.New(rand.NewPCG(seed, 1))}
+	c.tenant = &podClient{crashTest: c, rng: rand.New(rand.NewPCG(seed, 1))}
 	for i := range crashClients {
-		c.clients = append(c.clients, &crashClient{crashes: c, name: fmt.Sprint("c", i), rng: rand.New(rand.NewPCG(seed, uint64(2+i)))})
+		c.clients = append(c.clients, &crashClient{crashTest: c, name: fmt.Sprint("c", i), rng: rand.New(rand.NewPCG(seed, uint64(2+i)))})
 	}
 	c.in = start(t, c.args...)
 	// Pods outlive a server that is killed, and the test must not leave any.
 	t.Cleanup(func() {
 		c.http.CloseIdleConnections()
-		for _, pid := range inhabitants(t, c.data) {
+		for _, pid := range processesIn(t, c.data) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
@@ -126,7 +126,7 @@ func steadyAddress(t *testing.T, rng *rand.Rand) string {
 }
 
 // load has everybody work, and kills the server in the middle of it.
-func (c *crashes) load() {
+func (c *crashTest) load() {
 	c.round++
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
@@ -154,7 +154,7 @@ func (c *crashes) load() {
 	c.http.CloseIdleConnections()
 }
 
-func (c *crashes) restart() {
+func (c *crashTest) restart() {
 	began := time.Now()
 	c.in = start(c.t, c.args...)
 	c.slowest = max(c.slowest, time.Since(began))
@@ -162,7 +162,7 @@ func (c *crashes) restart() {
 
 // audit holds the server to what was answered: of each client the jobs of the last two
 // rounds and some of the others, and all pods.
-func (c *crashes) audit(some int) {
+func (c *crashTest) audit(some int) {
 	var wg sync.WaitGroup
 	for _, k := range c.clients {
 		wg.Go(func() { k.audit(some) })
@@ -173,7 +173,7 @@ func (c *crashes) audit(some int) {
 }
 
 // rest waits until every job has ended and every webhook has come.
-func (c *crashes) rest(all bool) {
+func (c *crashTest) rest(all bool) {
 	c.t.Helper()
 	deadline := time.After(crashLease)
 	look := time.NewTicker(50 * time.Millisecond)
@@ -197,25 +197,25 @@ func (c *crashes) rest(all bool) {
 	}
 }
 
-func (c *crashes) summary() {
+func (c *crashTest) summary() {
 	jobs, posts := 0, 0
 	counts := map[string]int{}
 	for _, k := range c.clients {
-		jobs += len(k.orders)
-		for _, o := range k.orders {
+		jobs += len(k.jobs)
+		for _, o := range k.jobs {
 			counts[o.last()]++
 		}
 	}
 	c.mail.mu.Lock()
 	defer c.mail.mu.Unlock()
-	for _, l := range c.mail.letters {
+	for _, l := range c.mail.records {
 		posts += l.count
 	}
-	c.t.Logf("%d crashes, %d jobs %v, %d webhooks, %d pods; the slowest start took %v", c.round, jobs, counts, posts, len(c.tenant.flats), c.slowest)
+	c.t.Logf("%d crashes, %d jobs %v, %d webhooks, %d pods; the slowest start took %v", c.round, jobs, counts, posts, len(c.tenant.pods), c.slowest)
 }
 
-// broken reports a violation.
-func (c *crashes) broken(of fmt.Stringer, format string, args ...any) {
+// violation reports a violation.
+func (c *crashTest) violation(of fmt.Stringer, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept {
@@ -226,7 +226,7 @@ func (c *crashes) broken(of fmt.Stringer, format string, args ...any) {
 }
 
 // do makes a request. An error means that there was no answer.
-func (c *crashes) do(ctx context.Context, method, path, body string) (int, []byte, error) {
+func (c *crashTest) do(ctx context.Context, method, path, body string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.in.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -247,8 +247,8 @@ func (c *crashes) do(ctx context.Context, method, path, body string) (int, []byt
 	return resp.StatusCode, b, err
 }
 
-// inhabitants are the processes that live in a directory.
-func inhabitants(t *testing.T, dir string) (pids []int) {
+// processesIn are the processes that live in a directory.
+func processesIn(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {

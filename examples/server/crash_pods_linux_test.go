@@ -10,35 +10,35 @@ import (
 	"strings"
 )
 
-// A flat is a pod, and how its user left it: RUNNING, EXITED or TERMINATED. More than one
+// A trackedPod is a pod, and how its user left it: RUNNING, EXITED or TERMINATED. More than one
 // is possible when there was no answer.
-type flat struct {
+type trackedPod struct {
 	history
 	id    string
 	left  []string
 	round int // in which something was done with it last
 }
 
-// A tenant creates, stops, starts and terminates pods of podyard/web.
-type tenant struct {
-	*crashes
+// A podClient creates, stops, starts and terminates pods of podyard/web.
+type podClient struct {
+	*crashTest
 	rng     *rand.Rand
-	flats   []*flat
+	pods    []*trackedPod
 	unheard int // creations without an answer
 }
 
-const mostFlats = 3
+const maxPods = 3
 
 // step does one thing. It reports false when there was no answer.
-func (n *tenant) step(ctx context.Context) bool {
-	var rented []*flat
-	for _, f := range n.flats {
+func (n *podClient) step(ctx context.Context) bool {
+	var rented []*trackedPod
+	for _, f := range n.pods {
 		if !slices.Equal(f.left, []string{"TERMINATED"}) {
 			rented = append(rented, f)
 		}
 	}
-	if len(rented) < mostFlats {
-		return n.rent(ctx)
+	if len(rented) < maxPods {
+		return n.create(ctx)
 	}
 	f := rented[n.rng.IntN(len(rented))]
 	switch a := n.rng.IntN(4); {
@@ -51,30 +51,30 @@ func (n *tenant) step(ctx context.Context) bool {
 	}
 }
 
-func (n *tenant) rent(ctx context.Context) bool {
+func (n *podClient) create(ctx context.Context) bool {
 	code, b, err := n.do(ctx, "POST", "/v2/pods", `{"name":"crash","image":"podyard/web","cpu":{"id":"host","vcpuCount":2},"ports":["8000/http"]}`)
 	if err != nil {
 		n.unheard++
 		return false
 	}
 	var p pod
-	f := &flat{left: []string{"RUNNING"}, round: n.round}
+	f := &trackedPod{left: []string{"RUNNING"}, round: n.round}
 	f.note(n.round, "create: %d %s", code, b)
 	if code == http.StatusBadRequest && strings.Contains(string(b), "no capacity") {
 		return true // until what was terminated is gone
 	}
 	if err := json.Unmarshal(b, &p); err != nil || code != http.StatusCreated {
-		n.broken(f, "create is answered with %d", code)
+		n.violation(f, "create is answered with %d", code)
 		return true
 	}
 	f.id = p.ID
-	n.flats = append(n.flats, f)
+	n.pods = append(n.pods, f)
 	return true
 }
 
 // act asks for an action, which is refused while the pod is in between (409), and while
 // others have what it needs (400).
-func (n *tenant) act(ctx context.Context, f *flat, action, then string) bool {
+func (n *podClient) act(ctx context.Context, f *trackedPod, action, then string) bool {
 	code, b, err := n.do(ctx, "POST", "/v2/pods/"+f.id+"/action", `{"action":"`+action+`"}`)
 	f.round = n.round
 	f.note(n.round, "%s: %d %v", action, code, err)
@@ -86,33 +86,33 @@ func (n *tenant) act(ctx context.Context, f *flat, action, then string) bool {
 		f.left = []string{then}
 	case code == http.StatusBadRequest && strings.Contains(string(b), "no capacity"):
 	case code != http.StatusConflict:
-		n.broken(f, "%s is answered with %d %s", action, code, b)
+		n.violation(f, "%s is answered with %d %s", action, code, b)
 	}
 	return true
 }
 
 // audit waits until the pods are as they were left.
-func (n *tenant) audit() {
+func (n *podClient) audit() {
 	for id := range n.list() {
-		if !slices.ContainsFunc(n.flats, func(f *flat) bool { return f.id == id }) {
-			f := &flat{id: id, left: []string{"RUNNING"}, round: n.round}
+		if !slices.ContainsFunc(n.pods, func(f *trackedPod) bool { return f.id == id }) {
+			f := &trackedPod{id: id, left: []string{"RUNNING"}, round: n.round}
 			f.note(n.round, "found")
 			if n.unheard--; n.unheard < 0 {
-				n.broken(f, "nobody has created pod %s", id)
+				n.violation(f, "nobody has created pod %s", id)
 			}
-			n.flats = append(n.flats, f)
+			n.pods = append(n.pods, f)
 		}
 	}
 	n.unheard = 0
 	listed := n.list()
-	for _, f := range n.flats {
+	for _, f := range n.pods {
 		p, there := listed[f.id]
 		gone := slices.Contains(f.left, "TERMINATED")
 		switch {
 		case !there && !gone:
-			n.broken(f, "pod %s is lost", f.id)
+			n.violation(f, "pod %s is lost", f.id)
 		case there && gone && len(f.left) == 1:
-			n.broken(f, "pod %s is back: it is %s", f.id, p.Status)
+			n.violation(f, "pod %s is back: it is %s", f.id, p.Status)
 		case !there:
 			f.left = []string{"TERMINATED"}
 		}
@@ -125,7 +125,7 @@ func (n *tenant) audit() {
 	}
 }
 
-func (n *tenant) list() map[string]pod {
+func (n *podClient) list() map[string]pod {
 	code, b, err := n.do(n.t.Context(), "GET", "/v2/pods", "")
 	var all struct{ Pods []pod }
 	if err != nil || code != http.StatusOK || json.Unmarshal(b, &all) != nil {
@@ -139,7 +139,7 @@ func (n *tenant) list() map[string]pod {
 }
 
 // settle waits until a pod is what it was left as, and its process likewise.
-func (n *tenant) settle(f *flat) {
+func (n *podClient) settle(f *trackedPod) {
 	n.t.Helper()
 	seen, why := "", ""
 	defer func() {
@@ -155,7 +155,7 @@ func (n *tenant) settle(f *flat) {
 }
 
 // compare says how a pod is, and in what this is not what its user or the machine says.
-func (n *tenant) compare(f *flat) (seen, why string) {
+func (n *podClient) compare(f *trackedPod) (seen, why string) {
 	code, b, err := n.do(n.t.Context(), "GET", "/v2/pods/"+f.id, "")
 	p := pod{Status: "TERMINATED"}
 	if err == nil && code != http.StatusNotFound {

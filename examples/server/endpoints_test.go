@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/examples/server/demo"
 )
 
 // A health is what the tests look at of an endpoint's.
@@ -54,8 +56,8 @@ func helloIsScaled(t *testing.T, in *instance) {
 		}
 	}
 	list := get[listing](in, "GET", "/v2/serverless/hello/workers", "", http.StatusOK)
-	if len(list.Workers) != 1 || list.Workers[0].Version != 1 || list.Workers[0].Image != helloImage {
-		t.Errorf("workers %+v, want one of image %s and version 1", list.Workers, helloImage)
+	if len(list.Workers) != 1 || list.Workers[0].Version != 1 || list.Workers[0].Image != demo.HelloImage {
+		t.Errorf("workers %+v, want one of image %s and version 1", list.Workers, demo.HelloImage)
 	}
 	eventually(t, "the worker without a job ends", func() bool {
 		return get[health](in, "GET", "/v2/hello/health", "", http.StatusOK).workers() == 0
@@ -64,7 +66,7 @@ func helloIsScaled(t *testing.T, in *instance) {
 
 func TestEndpointsOfTheConfigurationAreShared(t *testing.T) {
 	t.Parallel()
-	image := `"images":{"local/greet":{"command":[` + strconv.Quote(program) + `,"` + helloCommand + `"]}}`
+	image := `"images":{"local/greet":{"command":[` + strconv.Quote(program) + `,"` + demo.HelloCommand + `"]}}`
 	keys := `"keys":[{"key":"bobs","user":"bob","scopes":["endpoints:write","endpoint:*:run"]}]`
 	in := start(t, "-public-url", "https://api.example.com/gpu/", "-config", file(t, `{`+image+`,`+keys+
 		`,"endpoints":[{"id":"greet","image":"local/greet","cpu":[{"id":"host","vcpuCount":2}],"workers":{"min":1},"env":{"TOKEN":"s3cret"}}]}`))
@@ -94,7 +96,7 @@ func TestEndpointOfAUserHasWorkersUntilItIsDeleted(t *testing.T) {
 	in := start(t)
 	id := get[struct {
 		ID string `json:"id"`
-	}](in, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":"`+helloImage+`","cpu":[{"id":"host","vcpuCount":2}],`+
+	}](in, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":"`+demo.HelloImage+`","cpu":[{"id":"host","vcpuCount":2}],`+
 		`"workers":{"min":1,"max":1},"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`, http.StatusCreated).ID
 	if j := get[job](in, "POST", "/v2/"+id+"/runsync", `{"input":{}}`, http.StatusOK); j.Status != "COMPLETED" {
 		t.Errorf("a job of the new endpoint is %s %s, want COMPLETED", j.Status, j.Error)
@@ -112,9 +114,9 @@ func TestEndpointOfAUserHasWorkersUntilItIsDeleted(t *testing.T) {
 func TestOnTheSimulatedRuntimeWorkersOfNamedImagesAreProcessesAndPodsAreNot(t *testing.T) {
 	t.Parallel()
 	in := start(t, "-runtime", "sim", "-config", file(t, `{"catalog":"sample",
-		"images":{"local/greet":{"command":[`+strconv.Quote(program)+`,"`+helloCommand+`"]}},
+		"images":{"local/greet":{"command":[`+strconv.Quote(program)+`,"`+demo.HelloCommand+`"]}},
 		"endpoints":[{"id":"greet","image":"local/greet","gpu":{"pools":["ADA_24"]}}]}`))
-	for _, endpoint := range []string{"greet", helloEndpoint} {
+	for _, endpoint := range []string{"greet", demo.HelloEndpoint} {
 		if j := get[job](in, "POST", "/v2/"+endpoint+"/runsync", `{"input":{"name":"you"}}`, http.StatusOK); string(j.Output) != `{"greeting":"hello, you"}` {
 			t.Errorf("%s answers %s with %s %s", endpoint, j.Status, j.Output, j.Error)
 		}

@@ -35,12 +35,12 @@ func onEngines(t *testing.T, ref string, img func() (v1.Image, error), f func(t 
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			e := enginetest.Need(t, kind)
+			e := enginetest.Require(t, kind)
 			i, err := img()
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.Have(t, ref, i)
+			e.LoadImage(t, ref, i)
 			f(t, e)
 		})
 	}
@@ -104,7 +104,7 @@ func TestAPodOfALocalImageIsAContainer(t *testing.T) {
 // A server with an engine does all that the README says of one without.
 func TestTheCommandsOfTheREADMEAnswerBesideAnEngine(t *testing.T) {
 	onEngines(t, siteImage, ofSite, func(t *testing.T, e *enginetest.Engine) {
-		runREADME(t, startOn(t, e, "-data", t.TempDir()))
+		runPage(t, startOn(t, e, "-data", t.TempDir()), readme, 8)
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,10 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/backend/nvidia"
-	"github.com/podyard/podyard/pods"
 )
 
 const rtx4090 = "NVIDIA GeForce RTX 4090"
@@ -26,6 +21,7 @@ type gpuHost struct {
 	t            *testing.T
 	lib, machine string // the directory of the library, the file
 	data, config string
+	shared       string // a directory that pods may write to
 	addr         string
 }
 
@@ -38,8 +34,8 @@ func newGPUHost(t *testing.T) *gpuHost {
 	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
 		missing(t, "the server is built without cgo")
 	}
-	h := &gpuHost{t: t, lib: t.TempDir(), machine: filepath.Join(t.TempDir(), "machine"), data: t.TempDir(), addr: "127.0.0.1:0"}
-	h.config = file(t, `{"catalog":"host","images":{"shell":{"command":["/bin/sh","-c"]}}}`)
+	h := &gpuHost{t: t, lib: t.TempDir(), machine: filepath.Join(t.TempDir(), "machine"), data: t.TempDir(), shared: t.TempDir(), addr: "127.0.0.1:0"}
+	h.config = file(t, `{"catalog":"host","images":{"shell":{"command":["/bin/sh","-c"]}},"processes":{"writable":["`+h.shared+`"]}}`)
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(h.lib, "libnvidia-ml.so.1"),
 		filepath.FromSlash("../../backend/nvidia/testdata/nvml.c")).CombinedOutput()
 	if err != nil {
@@ -203,24 +199,5 @@ func TestADriverThatCannotBeUsedIsToldAndTheServerServes(t *testing.T) {
 	in.stop()
 	if log := in.stderr.String(); !strings.Contains(log, "not offered") || !strings.Contains(log, "Driver Not Loaded") {
 		t.Errorf("the log is\n%swant why there are no GPUs", log)
-	}
-}
-
-// withoutGPUs is an engine that hands out none.
-type withoutGPUs struct{ pods.Runtime }
-
-func (withoutGPUs) Capabilities() pods.Capabilities { return pods.Capabilities{} }
-
-func TestGPUsThatNoPodCouldGetAreNotOffered(t *testing.T) {
-	t.Parallel()
-	var log buffer
-	v := &server{settings: &settings{config: config{Catalog: "host"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
-	v.gpus.types, v.gpus.devices = nvidia.Offer([]nvidia.Device{{UUID: "GPU-a", Name: rtx4090, Memory: 24 << 30}})
-	cat, hosts := v.hosts(withoutGPUs{})
-	if len(cat.GPUs) > 0 || len(hosts[0].GPUs) > 0 || !strings.Contains(log.String(), "not offered") {
-		t.Errorf("types %v, devices %v, log %q; want neither, and why", cat.GPUs, hosts[0].GPUs, log.String())
-	}
-	if cat, hosts := v.hosts(memory.NewRuntime(nil)); len(cat.GPUs) != 1 || len(hosts[0].GPUs) != 1 {
-		t.Errorf("types %v, devices %v of a runtime that hands them out, want one", cat.GPUs, hosts[0].GPUs)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/examples/server/demo"
 )
 
 // gpuEndpoint is a request for one whose workers need one GPU each, and add what they are
@@ -20,7 +22,7 @@ import (
 func gpuEndpoint(shown string) string {
 	return fmt.Sprintf(`{"name":"g","type":"QUEUE","image":"shell","args":"'echo cuda=$CUDA_VISIBLE_DEVICES nvidia=$NVIDIA_VISIBLE_DEVICES count=$RUNPOD_GPU_COUNT >>%s; exec %s %s'",`+
 		`"gpu":{"pools":["ADA_24"],"count":1,"minCudaVersion":"12.0"},"workers":{"min":1,"max":2},"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`,
-		shown, program, helloCommand)
+		shown, program, demo.HelloCommand)
 }
 
 // A gpuWorker is what the interface says of a worker.
@@ -52,7 +54,7 @@ func TestAGPUIsAWorkersOrAPodsAlsoOverTheServersDeath(t *testing.T) {
 	h := newGPUHost(t)
 	h.addr = steadyAddress(t, rand.New(rand.NewPCG(uint64(os.Getpid()), 6)))
 	in := h.start()
-	shown := filepath.Join(t.TempDir(), "shown")
+	shown := filepath.Join(h.shared, "shown")
 	endpoint := get[struct{ ID string }](in, "POST", "/v2/serverless", gpuEndpoint(shown), http.StatusCreated).ID
 	greet := func() {
 		t.Helper()
@@ -105,10 +107,11 @@ func TestAGPUIsAWorkersOrAPodsAlsoOverTheServersDeath(t *testing.T) {
 
 func TestAWorkerWaitsForTheGPUThatAPodHas(t *testing.T) {
 	t.Parallel()
-	in := newGPUHost(t).start()
+	h := newGPUHost(t)
+	in := h.start()
 	a := in.gpuPod(oneGPU(), "GPU-a nvidia=GPU-a")
 	in.gpuPod(oneGPU(), "GPU-b nvidia=GPU-b")
-	shown := filepath.Join(t.TempDir(), "shown")
+	shown := filepath.Join(h.shared, "shown")
 	endpoint := get[struct{ ID string }](in, "POST", "/v2/serverless", gpuEndpoint(shown), http.StatusCreated).ID
 	eventually(t, "the worker is throttled", func() bool {
 		list := in.workersOf(endpoint)

@@ -1,6 +1,6 @@
-// Command server is podyard as a service: the library wired to a listener, with an
-// endpoint and an image to try it with. Its flags and its start line are a contract that
-// scripts rely on.
+// Command server is podyard as a service, with an endpoint and an image to try it with.
+// Scripts may rely on its flags and on its first line of output. docs/operating.md is
+// the page for operators.
 //
 //	go run ./examples/server -help
 package main
@@ -16,26 +16,35 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/podyard/podyard/backend/process"
+	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/examples/server/testdouble"
+	"github.com/podyard/podyard/httpapi/server/config"
 )
 
+// launchCommand has this program become a pod, see process.Isolation.
+const launchCommand = "podyard-launch"
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == launchCommand {
+		printLine(os.Stderr, "server:", process.LaunchPod())
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal does not wait for what the first began
 	err := run(ctx, os.Args, os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		say(os.Stderr, "server:", err)
+		printLine(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
 }
 
 // run is main with its surroundings as arguments. It returns nil when it was asked to end.
 func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) error {
-	if len(args) > 1 && args[1] == webCommand {
-		return serveWeb(ctx, env)
-	}
-	if len(args) > 1 && args[1] == helloCommand {
-		return workHello(ctx, env)
+	if image := demo.Command(args); image != nil {
+		return image(ctx, env)
 	}
 	s, err := parse(args, env, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -45,25 +54,39 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 		return err
 	}
 	if s.version {
-		say(stdout, "podyard", version())
+		printLine(stdout, "podyard", version())
 		return nil
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	if s.check || s.backup != "" {
+	switch {
+	case s.check || s.backup != "":
 		return maintain(ctx, s, log, stdout)
+	case s.test != "":
+		return testdouble.Serve(ctx, s.double(log), stdout)
 	}
-	if s.test != "" {
-		return beDouble(ctx, s, log, stdout)
-	}
-	srv, err := open(ctx, s, log)
-	if err != nil {
-		return err
-	}
-	return srv.serve(ctx, stdout)
+	return serve(ctx, s, log, stdout)
 }
 
-// say writes a line to somebody who may have gone: there is nobody else to tell.
-func say(w io.Writer, a ...any) { _, _ = fmt.Fprintln(w, a...) }
+// maintain verifies or copies the store.
+func maintain(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer) error {
+	o := &config.Options{Data: s.data, Logger: log}
+	if s.check {
+		if err := config.Check(ctx, s.config, o, stdout); err != nil {
+			return byFlag(fmt.Errorf("-check: %w", err))
+		}
+	}
+	if s.backup == "" {
+		return nil
+	}
+	if err := config.Backup(ctx, s.config, o, s.backup); err != nil {
+		return byFlag(fmt.Errorf("-backup: %w", err))
+	}
+	printLine(stdout, "copied to "+s.backup)
+	return nil
+}
+
+// printLine writes a line to somebody who may have gone: there is nobody else to tell.
+func printLine(w io.Writer, a ...any) { _, _ = fmt.Fprintln(w, a...) }
 
 func version() string {
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {

@@ -15,13 +15,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/examples/server/demo"
 )
 
 // mcpPackages are the versions of the npm packages that are tried.
 var mcpPackages = map[string]string{"@runpod/mcp-server": "4.0.0", "@modelcontextprotocol/sdk": "1.32.2"}
 
-// An agent calls tools of the public MCP server, which runs over stdio and calls ours.
-type agent struct {
+// An mcpClient calls tools of the public MCP server, which runs over stdio and calls ours.
+type mcpClient struct {
 	t     *testing.T
 	in    io.WriteCloser
 	out   *bufio.Scanner
@@ -29,8 +31,8 @@ type agent struct {
 	used  map[string]bool
 }
 
-// hire starts the MCP server for an agent. Nothing it asks leaves the machine.
-func hire(t *testing.T, in *instance) *agent {
+// startMCP starts the MCP server for an agent. Nothing it asks leaves the machine.
+func startMCP(t *testing.T, in *instance) *mcpClient {
 	t.Helper()
 	path, modules := node(t, mcpPackages)
 	cmd := exec.Command(path, filepath.Join("testdata", "mcp.cjs"))
@@ -50,7 +52,7 @@ func hire(t *testing.T, in *instance) *agent {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{t: t, in: stdin, out: bufio.NewScanner(stdout), used: map[string]bool{}}
+	a := &mcpClient{t: t, in: stdin, out: bufio.NewScanner(stdout), used: map[string]bool{}}
 	a.out.Buffer(nil, 16<<20)
 	t.Cleanup(func() {
 		_ = stdin.Close()
@@ -62,7 +64,7 @@ func hire(t *testing.T, in *instance) *agent {
 	return a
 }
 
-func (a *agent) read(v any) {
+func (a *mcpClient) read(v any) {
 	a.t.Helper()
 	if !a.out.Scan() {
 		a.t.Fatalf("the client ended: %v", a.out.Err())
@@ -73,7 +75,7 @@ func (a *agent) read(v any) {
 }
 
 // call calls a tool and returns what it answers, and whether as an error.
-func (a *agent) call(tool string, args obj) (payload obj, failed bool) {
+func (a *mcpClient) call(tool string, args obj) (payload obj, failed bool) {
 	a.t.Helper()
 	a.used[tool] = true
 	if args == nil {
@@ -91,7 +93,7 @@ func (a *agent) call(tool string, args obj) (payload obj, failed bool) {
 }
 
 // must is call for a tool that has to succeed.
-func (a *agent) must(tool string, args obj) obj {
+func (a *mcpClient) must(tool string, args obj) obj {
 	a.t.Helper()
 	payload, failed := a.call(tool, args)
 	if failed {
@@ -101,7 +103,7 @@ func (a *agent) must(tool string, args obj) obj {
 }
 
 // gives compares members of what a tool answers.
-func (a *agent) gives(tool string, args, want obj) obj {
+func (a *mcpClient) gives(tool string, args, want obj) obj {
 	a.t.Helper()
 	got := a.must(tool, args)
 	seen := obj{}
@@ -115,7 +117,7 @@ func (a *agent) gives(tool string, args, want obj) obj {
 }
 
 // refuses calls a tool whose answer has to be an error that says why.
-func (a *agent) refuses(tool string, args obj, why string) {
+func (a *mcpClient) refuses(tool string, args obj, why string) {
 	a.t.Helper()
 	payload, failed := a.call(tool, args)
 	b, err := json.Marshal(payload)
@@ -140,7 +142,7 @@ func each(list any, member string) (out []string) {
 }
 
 // lists compares one member of every object that a tool lists, in order of the alphabet.
-func (a *agent) lists(tool string, args obj, member, key string, want ...string) {
+func (a *mcpClient) lists(tool string, args obj, member, key string, want ...string) {
 	a.t.Helper()
 	if diff := cmp.Diff(want, each(a.must(tool, args)[member], key)); diff != "" {
 		a.t.Errorf("%s (-want +got):\n%s", tool, diff)
@@ -176,8 +178,8 @@ var elsewhere = []struct {
 
 func TestTheMCPServersToolsWorkUnchanged(t *testing.T) {
 	t.Parallel()
-	worker := `["/bin/sh","-c","echo ready to greet; exec \"$0\" ` + helloCommand + `",` + strconv.Quote(program) + `]`
-	a := hire(t, start(t, "-config", file(t, `{"catalog":"sample","images":{"local/greet":{"command":`+worker+`}}}`)))
+	worker := `["/bin/sh","-c","echo ready to greet; exec \"$0\" ` + demo.HelloCommand + `",` + strconv.Quote(program) + `]`
+	a := startMCP(t, start(t, "-config", file(t, `{"catalog":"sample","images":{"local/greet":{"command":`+worker+`}}}`)))
 	a.catalog()
 	a.registries()
 	a.volumes()
@@ -204,7 +206,7 @@ func TestTheMCPServersToolsWorkUnchanged(t *testing.T) {
 	}
 }
 
-func (a *agent) catalog() {
+func (a *mcpClient) catalog() {
 	a.t.Helper()
 	const gpu = "NVIDIA GeForce RTX 4090"
 	if list := each(a.must("list-gpu-types", nil)["gpus"], "id"); !slices.Contains(list, gpu) {
@@ -226,7 +228,7 @@ func (a *agent) catalog() {
 	}
 }
 
-func (a *agent) registries() {
+func (a *mcpClient) registries() {
 	a.t.Helper()
 	made := a.gives("create-registry", obj{"body": obj{"name": "mine", "username": "u", "password": "p"}}, obj{"name": "mine"})
 	a.gives("get-registry", obj{"id": id(made)}, obj{"id": id(made), "name": "mine"})
@@ -236,7 +238,7 @@ func (a *agent) registries() {
 	a.refuses("create-registry", obj{"body": obj{"name": ""}}, "password")
 }
 
-func (a *agent) volumes() {
+func (a *mcpClient) volumes() {
 	a.t.Helper()
 	made := a.gives("create-network-volume", obj{"body": obj{"name": "data", "size": 10, "dataCenter": "US-KS-2"}},
 		obj{"name": "data", "size": 10.0, "dataCenter": "US-KS-2", "type": "STANDARD"})
@@ -249,7 +251,7 @@ func (a *agent) volumes() {
 	a.refuses("get-network-volume", volume, "not found")
 }
 
-func (a *agent) templates() {
+func (a *mcpClient) templates() {
 	a.t.Helper()
 	if list := each(a.must("list-public-templates", nil)["templates"], "id"); !slices.Contains(list, "podyard-web") {
 		a.t.Errorf("public templates %v, want podyard-web among them", list)
@@ -267,7 +269,7 @@ func (a *agent) templates() {
 }
 
 // billing comes after pods, volumes and workers.
-func (a *agent) billing() {
+func (a *mcpClient) billing() {
 	a.t.Helper()
 	for _, tool := range []string{"list-billing", "list-pod-billing", "list-network-volume-billing", "list-serverless-billing"} {
 		if list, ok := a.must(tool, obj{"bucketSize": "hour", "lastN": 2})["records"].([]any); !ok || len(list) == 0 {
@@ -276,7 +278,7 @@ func (a *agent) billing() {
 	}
 }
 
-func (a *agent) pods() {
+func (a *mcpClient) pods() {
 	a.t.Helper()
 	made := a.gives("create-pod", obj{"body": obj{
 		"name": "web", "image": "podyard/web", "cpu": obj{"id": "cpu3c", "vcpuCount": 2}, "ports": []any{"8000/http"}, "env": obj{"A": "1"},
@@ -309,7 +311,7 @@ func (a *agent) pods() {
 }
 
 // endpoints makes one whose worker is a process, and returns its id.
-func (a *agent) endpoints() string {
+func (a *mcpClient) endpoints() string {
 	a.t.Helper()
 	onGPUs := id(a.must("create-endpoint", obj{"body": obj{
 		"name": "gpus", "type": "QUEUE", "image": "podyard/hello", "gpu": obj{"pools": []any{"ADA_24"}, "count": 1},
@@ -347,7 +349,7 @@ func (a *agent) endpoints() string {
 	return made
 }
 
-func (a *agent) jobs(idle string) {
+func (a *mcpClient) jobs(idle string) {
 	a.t.Helper()
 	echo := func(more obj) obj {
 		more["endpointId"] = "echo"

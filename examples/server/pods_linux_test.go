@@ -107,8 +107,8 @@ func TestAPodOfPodyardWebIsVisitedStoppedStartedAndTerminated(t *testing.T) {
 	}
 }
 
-// diary is the configuration of images that say what they see.
-func diary(t *testing.T) string {
+// loggingImages is the configuration of images that say what they see.
+func loggingImages(t *testing.T) string {
 	t.Helper()
 	return file(t, `{"images":{
 		"local/diary": {"command":["sh","-c","test -e mark && echo kept || echo empty; : >mark; exec sleep 1000"]},
@@ -120,7 +120,7 @@ func diary(t *testing.T) string {
 
 func TestStartKeepsTheDiskRestartAndResetWipeIt(t *testing.T) {
 	t.Parallel()
-	in := start(t, "-config", diary(t))
+	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/diary", "")
 	log := in.follow(p.ID)
 	log.await("container: empty")
@@ -161,7 +161,7 @@ func TestALockedPodIsNotStoppedRestartedOrResetButTerminated(t *testing.T) {
 
 func TestAnExitIsExitedAFailureIsErrorAndTheSystemLogSaysWhy(t *testing.T) {
 	t.Parallel()
-	in := start(t, "-config", diary(t))
+	in := start(t, "-config", loggingImages(t))
 	for _, tt := range []struct{ image, env, status, line string }{
 		{"local/ends", `{"CODE":"0"}`, "EXITED", "exited with code 0"},
 		{"local/ends", `{"CODE":"3"}`, "ERROR", "exited with code 3"},
@@ -177,7 +177,7 @@ func TestAnExitIsExitedAFailureIsErrorAndTheSystemLogSaysWhy(t *testing.T) {
 
 func TestAPodThatIgnoresSIGTERMIsGoneSoonAfterTerminate(t *testing.T) {
 	t.Parallel()
-	in := start(t, "-config", diary(t))
+	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/stubborn", "")
 	in.follow(p.ID).await("container: deaf")
 	in.act(p.ID, "terminate")
@@ -186,7 +186,7 @@ func TestAPodThatIgnoresSIGTERMIsGoneSoonAfterTerminate(t *testing.T) {
 
 func TestAPodSeesItsOwnEnvironmentAndNothingOfTheServers(t *testing.T) {
 	t.Parallel()
-	in := start(t, "-config", diary(t))
+	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/env", `,"env":{"MINE":"1"}`)
 	log := in.follow(p.ID)
 	log.await("exited with code 0")

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -13,16 +15,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/httpapi/server/config"
 )
 
-const readme = "../../README.md"
+// The pages whose commands are run.
+const (
+	readme    = "../../README.md"
+	operating = "../../docs/operating.md"
+	doubles   = "../../docs/testing.md"
+)
 
-// A block is a fenced block of the README.
+// A block is a fenced block of a page.
 type block struct{ kind, text string }
 
-func blocks(t *testing.T) (list []block) {
+func blocks(t *testing.T, page string) (list []block) {
 	t.Helper()
-	b, err := os.ReadFile(readme)
+	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,103 +41,176 @@ func blocks(t *testing.T) (list []block) {
 	return list
 }
 
-// TestTheCommandsOfTheREADMEAnswerAsItSays runs the commands in their order, with the
-// address and the variables of this run, and compares each answer with the block after
-// the command.
 func TestTheCommandsOfTheREADMEAnswerAsItSays(t *testing.T) {
 	t.Parallel()
-	runREADME(t, start(t))
+	runPage(t, start(t), readme, 8)
 }
 
-func runREADME(t *testing.T, in *instance) {
+func TestTheCommandsForOperatorsAnswerAsThePageSays(t *testing.T) {
+	t.Parallel()
+	runPage(t, start(t, "-runtime", "process"), operating, 12)
+}
+
+func TestTheCommandsOfTheTestDoubleAnswerAsThePageSays(t *testing.T) {
+	t.Parallel()
+	in := start(t, "-test", "127.0.0.1:0")
+	area, found := strings.CutPrefix(in.line(), "test area: ")
+	if !found {
+		t.Fatal("the second line does not name the area of the tests")
+	}
+	p := &pageRun{t: t, in: in, area: area, vars: map[string]string{"KEY": in.key}}
+	p.run(doubles, 6)
+}
+
+// A pageRun runs the commands of a page in their order, with the addresses and variables of
+// this run, and compares each answer with the block after the command.
+type pageRun struct {
+	t    *testing.T
+	in   *instance
+	area string            // of the test double
+	vars map[string]string // what the commands export
+}
+
+func runPage(t *testing.T, in *instance, page string, atLeast int) {
 	t.Helper()
+	p := &pageRun{t: t, in: in, vars: map[string]string{"KEY": in.key}}
+	p.run(page, atLeast)
+}
+
+func (p *pageRun) run(page string, atLeast int) {
+	p.t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, "there is no "+tool)
+			missing(p.t, "there is no "+tool)
 		}
 	}
-	vars := map[string]string{"KEY": in.key}
-	list := blocks(t)
+	list := append(blocks(p.t, page), block{})
 	ran := 0
 	for i, b := range list {
-		if b.kind != "sh" {
+		if b.kind == "sh" {
+			ran++
+			p.captureVars(p.answer(b.text, list[i+1]))
+		}
+	}
+	if ran < atLeast {
+		p.t.Errorf("only %d blocks of commands were found", ran)
+	}
+}
+
+// answer runs a block of commands and compares what they print with the block after it. A
+// command that only reads is repeated for a while: what it reads may take a moment.
+func (p *pageRun) answer(command string, want block) string {
+	p.t.Helper()
+	reads := !strings.Contains(command, " -d ") && !strings.Contains(command, " -X ")
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		got := p.shell(command)
+		diffs := compare(want, got)
+		if len(diffs) > 0 && reads && time.Since(began) < patience {
 			continue
 		}
-		ran++
-		got := shell(t, in, vars, b.text)
-		if i+1 < len(list) {
-			switch next := list[i+1]; next.kind {
-			case "json":
-				alike(t, b.text, next.text, got)
-			case "text":
-				alikeText(t, b.text, next.text, got)
-			}
+		for _, d := range diffs {
+			p.t.Errorf("%s%s", command, d)
 		}
-		learn(in, vars, got)
-	}
-	if ran < 8 {
-		t.Errorf("only %d blocks of commands were found", ran)
+		return got
 	}
 }
 
 // shell runs a block. Its exports have the values of this run instead of those printed.
-func shell(t *testing.T, in *instance, vars map[string]string, text string) string {
-	t.Helper()
+func (p *pageRun) shell(text string) string {
+	p.t.Helper()
 	script := "set -eu\n"
-	for name, v := range vars {
+	for name, v := range p.vars {
 		script += fmt.Sprintf("export %s='%s'\n", name, v)
 	}
 	for line := range strings.Lines(text) {
 		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "export "), "="); ok && strings.HasPrefix(line, "export ") {
-			if vars[name] == "" {
-				t.Fatalf("the README exports %s, and no answer before told its value", name)
+			if p.vars[name] == "" {
+				p.t.Fatalf("the page exports %s, and no answer before told its value", name)
 			}
 			continue
 		}
-		line = strings.ReplaceAll(line, "http://127.0.0.1:8080", in.url)
-		line = strings.Replace(line, "curl ", "curl -sS ", 1)
-		if strings.Contains(line, " -N ") { // it would follow for ever
-			line = strings.TrimSpace(line) + " --max-time 2 2>/dev/null || true\n"
-		}
-		script += line
+		script += p.adapt(line)
 	}
-	cmd := exec.Command("bash", "-c", script)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.Command("bash", "-c", script).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s%v: %s", text, err, out)
+		p.t.Fatalf("%s%v: %s", text, err, out)
 	}
 	return string(out)
 }
 
-// learn takes from an answer what the commands after it need. A pod is waited for.
-func learn(in *instance, vars map[string]string, answer string) {
-	var a struct{ ID, Status string }
+// adapt has a line find the servers of this run. One that follows a log ends after a while.
+func (p *pageRun) adapt(line string) string {
+	line = strings.ReplaceAll(line, "http://127.0.0.1:8081/_test", p.area)
+	line = strings.ReplaceAll(line, "http://127.0.0.1:8080", p.in.url)
+	line = strings.Replace(line, "curl ", "curl -sS ", 1)
+	if strings.Contains(line, " -N ") {
+		line = strings.TrimSpace(line) + " --max-time 2 2>/dev/null || true\n"
+	}
+	return line
+}
+
+// captureVars takes from an answer what the commands after it need. A pod is waited for.
+func (p *pageRun) captureVars(answer string) {
+	var a struct {
+		ID, Status  string
+		RequestURLs any `json:"requestUrls"`
+	}
+	var list struct{ Workers []struct{ ID string } }
+	if json.Unmarshal([]byte(answer), &list) == nil && len(list.Workers) > 0 {
+		p.vars["WORKER"] = list.Workers[0].ID
+	}
 	if json.Unmarshal([]byte(answer), &a) != nil || a.ID == "" {
 		return
 	}
-	if a.Status != "PROVISIONING" {
-		vars["JOB"] = a.ID
-		return
+	switch {
+	case a.RequestURLs != nil:
+		p.vars["ENDPOINT"] = a.ID
+	case a.Status == "PROVISIONING":
+		p.vars["POD"] = a.ID
+		p.in.follow(a.ID).await("container is healthy")
+		port, _ := url.Parse(p.in.pod(a.ID).address())
+		p.vars["PORT"] = port.Port()
+	case a.Status != "":
+		p.vars["JOB"] = a.ID
 	}
-	vars["POD"] = a.ID
-	in.follow(a.ID).await("container is healthy")
-	port, _ := url.Parse(in.pod(a.ID).address())
-	vars["PORT"] = port.Port()
 }
 
-// alike compares answers: the same members, and the same values of texts and truths.
-// Numbers and times are of the moment, and so is what has an ellipsis in it.
-func alike(t *testing.T, command, want, got string) {
-	t.Helper()
-	var w, g any
-	if err := json.Unmarshal([]byte(want), &w); err != nil {
-		t.Fatalf("the answer that the README shows after\n%sis no JSON: %v", command, err)
+// compare says how an answer differs from the one that a page shows.
+func compare(want block, got string) []string {
+	switch want.kind {
+	case "json":
+		return compareJSON(want.text, got)
+	case "text":
+		return compareText(want.text, got)
 	}
-	if err := json.Unmarshal([]byte(got), &g); err != nil {
-		t.Fatalf("%sanswers %s: %v", command, got, err)
+	return nil
+}
+
+// compareJSON wants the same members, and the same values of strings and booleans. Numbers
+// and times are of the moment, and so is a string with an ellipsis in it.
+func compareJSON(want, got string) []string {
+	w, err := values(want)
+	if err != nil {
+		return []string{fmt.Sprintf("the page shows %s, which is not JSON: %v", want, err)}
 	}
-	for _, diff := range differences("", w, g) {
-		t.Errorf("%s%s", command, diff)
+	g, err := values(got)
+	if err != nil {
+		return []string{fmt.Sprintf("answers %s: %v", got, err)}
+	}
+	return differences("", w, g)
+}
+
+// values are the JSON values of a text, one after another.
+func values(text string) (list []any, err error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	for {
+		var v any
+		if err := dec.Decode(&v); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
 	}
 }
 
@@ -137,7 +219,7 @@ func differences(path string, want, got any) (diffs []string) {
 	case map[string]any:
 		g, _ := got.(map[string]any)
 		if a, b := names(w), names(g); a != b {
-			return []string{fmt.Sprintf("%s: the README shows members %s, the answer has %s", path, a, b)}
+			return []string{fmt.Sprintf("%s: the page shows members %s, the answer has %s", path, a, b)}
 		}
 		for k := range w {
 			diffs = append(diffs, differences(path+"/"+k, w[k], g[k])...)
@@ -146,7 +228,7 @@ func differences(path string, want, got any) (diffs []string) {
 	case []any:
 		g, _ := got.([]any)
 		if len(g) != len(w) {
-			return []string{fmt.Sprintf("%s: the README shows %d elements, the answer has %d", path, len(w), len(g))}
+			return []string{fmt.Sprintf("%s: the page shows %d elements, the answer has %d", path, len(w), len(g))}
 		}
 		for i := range w {
 			diffs = append(diffs, differences(fmt.Sprintf("%s/%d", path, i), w[i], g[i])...)
@@ -162,7 +244,7 @@ func differences(path string, want, got any) (diffs []string) {
 		}
 	}
 	if want != got {
-		return []string{fmt.Sprintf("%s: the README shows %v, the answer has %v", path, want, got)}
+		return []string{fmt.Sprintf("%s: the page shows %v, the answer has %v", path, want, got)}
 	}
 	return nil
 }
@@ -181,35 +263,96 @@ func names(o map[string]any) string {
 	return strings.Join(list, " ")
 }
 
-// alikeText compares lines up to their first digit: ids, times and ports follow.
-func alikeText(t *testing.T, command, want, got string) {
-	t.Helper()
-	begin := regexp.MustCompile(`^[^0-9]*`)
+// compareText compares lines up to their first digit: ids, times and ports follow.
+func compareText(want, got string) []string {
+	begin := regexp.MustCompile(`^[^0-9…]*`)
 	w, g := strings.Split(strings.TrimSpace(want), "\n"), strings.Split(strings.TrimSpace(got), "\n")
 	for i := range max(len(w), len(g)) {
 		if i >= len(w) || i >= len(g) || !strings.HasPrefix(g[i], begin.FindString(w[i])) {
-			t.Errorf("%sanswers\n%s\nwhere the README shows\n%s", command, got, want)
-			return
+			return []string{fmt.Sprintf("answers\n%s\nwhere the page shows\n%s", got, want)}
 		}
 	}
+	return nil
 }
 
-func TestTheServerTakesTheConfigurationOfTheREADME(t *testing.T) {
+// The page shows every field of the configuration, with comments.
+func TestTheServerTakesTheConfigurationOfThePage(t *testing.T) {
 	t.Parallel()
-	for _, b := range blocks(t) {
+	for _, b := range blocks(t, operating) {
 		if b.kind != "jsonc" {
 			continue
 		}
-		s, err := parse([]string{"server", "-config", file(t, b.text)}, func(string) string { return "" }, io.Discard)
+		c, err := config.Parse("operating.md", []byte(b.text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Keys) != 2 || len(s.Images) != 1 || len(s.Endpoints) != 1 {
-			t.Errorf("it reads %+v", s.config)
+		if len(c.Keys) != 3 || len(c.Images) != 1 || len(c.Endpoints) != 1 {
+			t.Errorf("it reads %+v", c)
 		}
 		return
 	}
-	t.Error("the README shows no configuration")
+	t.Error("the page shows no configuration")
+}
+
+// The shell lines of the page make a key, and copy, verify and restore a store: a job of
+// before is there afterwards, and the key still fits.
+func TestTheShellLinesForOperatorsKeepJobsAndKeys(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		missing(t, "there is no bash")
+	}
+	dir := t.TempDir()
+	in := startIn(t, filepath.Join(dir, "podyard-data"))
+	j := get[job](in, "POST", "/v2/echo/runsync", `{"input":{"kept":"yes"}}`, http.StatusOK)
+	in.stop()
+
+	if err := os.Symlink(program, filepath.Join(dir, "podyard-server")); err != nil {
+		t.Skip("no symbolic links here:", err)
+	}
+	out := ""
+	for _, b := range blocks(t, operating) {
+		if b.kind == "bash" {
+			out += shellIn(t, dir, b.text)
+		}
+	}
+	for _, want := range []string{"sha256:", " 0 faults", "copied to ./backup"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the lines print no %q:\n%s", want, out)
+		}
+	}
+
+	again := startIn(t, filepath.Join(dir, "restored"))
+	if again.key != in.key {
+		t.Errorf("the restored server has the key %q, want %q", again.key, in.key)
+	}
+	if got := get[job](again, "GET", "/v2/echo/status/"+j.ID, "", http.StatusOK); got.Status != "COMPLETED" {
+		t.Errorf("the job of before is %+v, want COMPLETED", got)
+	}
+}
+
+// startIn starts a server on a data directory, with the key that is kept there.
+func startIn(t *testing.T, data string) *instance {
+	t.Helper()
+	in := startCommand(t, command(t, nil, "-addr", "127.0.0.1:0", "-data", data, "-runtime", "process"))
+	b, err := os.ReadFile(filepath.Join(data, "api-key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.key = strings.TrimSpace(string(b))
+	return in
+}
+
+// shellIn runs lines in a directory whose programs come first.
+func shellIn(t *testing.T, dir, text string) string {
+	t.Helper()
+	cmd := exec.Command("bash", "-c", "set -euo pipefail\n"+text)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s%v: %s", text, err, out)
+	}
+	return string(out)
 }
 
 func TestTheProgramOfTheREADMEIsTheExample(t *testing.T) {
@@ -219,26 +362,10 @@ func TestTheProgramOfTheREADMEIsTheExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, program, _ := strings.Cut(string(b), "\npackage main\n")
-	for _, b := range blocks(t) {
+	for _, b := range blocks(t, readme) {
 		if b.kind == "go" && b.text == "package main\n"+program {
 			return
 		}
 	}
 	t.Error("no block of the README is the program examples/embed")
-}
-
-func TestTheREADMEsLinksLead(t *testing.T) {
-	t.Parallel()
-	b, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(b), -1) {
-		if strings.HasPrefix(m[1], "http") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join("..", "..", m[1])); err != nil {
-			t.Errorf("link to %s: %v", m[1], err)
-		}
-	}
 }

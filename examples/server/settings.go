@@ -5,14 +5,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/podyard/podyard/httpapi"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/examples/server/testdouble"
+	"github.com/podyard/podyard/httpapi/server/config"
 )
 
 // settings are the command line, the environment and the configuration file together.
@@ -21,10 +23,8 @@ type settings struct {
 	backup, test                               string
 	check, version                             bool
 	apiKey                                     string
-	webhooks                                   serverless.Sender
 	given                                      map[string]bool // flags, or what stands in for them
-	config
-	source []byte // of the configuration
+	config                                     *config.Config
 }
 
 // parse reads flags, for which the environment stands in, and the file they name. Help
@@ -50,10 +50,10 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.BoolVar(&s.version, "version", false, "print the version and exit")
 	err := f.Parse(args[1:])
 	if errors.Is(err, flag.ErrHelp) {
-		say(w, "Usage: server [flags]")
+		printLine(w, "Usage: server [flags]")
 		f.SetOutput(w)
 		f.PrintDefaults()
-		say(w, "PODYARD_API_KEY sets a key with full access. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG\nand PODYARD_RUNTIME stand in for the flags.")
+		printLine(w, "PODYARD_API_KEY sets a key with full access. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG\nand PODYARD_RUNTIME stand in for the flags.")
 		return nil, err
 	}
 	if err != nil {
@@ -67,18 +67,16 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
 	}
-	if err := s.load(); err != nil {
-		return nil, s.inConfig(err)
+	if s.config, err = config.Read(s.configFile); err != nil {
+		return nil, byFlag(err)
 	}
 	return s, s.validate()
 }
 
 // validate refuses what is wrong and, by name, what this server does not offer.
 func (s *settings) validate() error {
-	switch s.runtime {
-	case "auto", "process", "docker", "sim":
-	default:
-		return fmt.Errorf("-runtime %q: must be process, docker, sim or auto", s.runtime)
+	if err := config.CheckRuntime(s.runtime); err != nil {
+		return fmt.Errorf("-runtime %q: %w", s.runtime, err)
 	}
 	switch {
 	case s.data == "" && (s.backup != "" || s.check):
@@ -98,18 +96,27 @@ func (s *settings) validate() error {
 	if err := checkAddr(s.addr); err != nil {
 		return fmt.Errorf("-addr %q: %w", s.addr, err)
 	}
-	err := s.config.validate()
-	if err == nil {
-		s.webhooks, err = s.sender()
-	}
-	if err != nil {
-		return s.inConfig(err)
-	}
 	if s.apiKey == "" {
 		return nil
 	}
-	_, err = s.authenticator(s.apiKey)
-	return err
+	return byFlag(s.config.CheckKey(s.apiKey))
+}
+
+// double are the settings of the test double. Where others can ask, its webhooks go no
+// further than its inbox.
+func (s *settings) double(log *slog.Logger) *testdouble.Options {
+	o := &testdouble.Options{Addr: s.addr, Area: s.test, Key: s.apiKey, Forward: isLoopback(s.addr), Config: s.config, Logger: log}
+	for flag, set := range map[string]bool{
+		"-data":       s.given["data"] && s.data != "",
+		"-runtime":    s.given["runtime"] && (s.runtime == "process" || s.runtime == "docker"),
+		"-public-url": s.publicURL != "",
+	} {
+		if set {
+			o.Unused = append(o.Unused, flag)
+		}
+	}
+	slices.Sort(o.Unused)
+	return o
 }
 
 // checkAddr finds what is wrong with an address before anything is made.
@@ -124,15 +131,12 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// authenticator knows the keys of the configuration, and the one with full access.
-func (s *settings) authenticator(admin string) (*httpapi.Keys, error) {
-	keys, err := httpapi.NewKeys(append(s.keys(), httpapi.Key{Secret: admin, User: "admin", Scopes: []string{"*"}}), time.Now)
-	wrong := (*httpapi.KeyError)(nil)
-	switch {
-	case !errors.As(err, &wrong):
-		return keys, err
-	case s.apiKey != "":
-		return nil, fmt.Errorf("PODYARD_API_KEY: %w", wrong.Err)
+// isLoopback reports whether only this machine reaches a listen address.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
 	}
-	return nil, fmt.Errorf("-data: the file api-key: %w", wrong.Err)
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }

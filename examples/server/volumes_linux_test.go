@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/podyard/podyard/examples/server/demo"
 )
 
-// diarist is the configuration of an image that adds its pod to a file in its mount, and
+// loggingVolumeImage is the configuration of an image that adds its pod to a file in its mount, and
 // prints the file.
-func diarist(t *testing.T) string {
+func loggingVolumeImage(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("needs a shell: ", err)
@@ -20,7 +22,7 @@ func diarist(t *testing.T) string {
 }
 
 func TestANetworkVolumeOutlivesItsPodsAndTheServer(t *testing.T) {
-	config, data := diarist(t), t.TempDir()
+	config, data := loggingVolumeImage(t), t.TempDir()
 	in := start(t, "-data", data, "-config", config)
 	type volume struct {
 		ID, DataCenter, Type string
@@ -56,7 +58,7 @@ func TestWorkersOfAnEndpointShareItsNetworkVolumeWithPods(t *testing.T) {
 	v := get[struct{ ID string }](in, "POST", "/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"LOCAL-1"}`, http.StatusCreated).ID
 	request := func(volumes string) string {
 		return `{"name":"e","type":"QUEUE","image":"local/sh","cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":1},"scaling":{"type":"REQUEST_COUNT","requestCount":1},` +
-			`"args":"'echo $RUNPOD_VOLUME_ID at $PODYARD_MOUNT_0_PATH >$PODYARD_MOUNT_0/file; exec ` + program + ` ` + helloCommand + `'","networkVolumes":` + volumes + `}`
+			`"args":"'echo $RUNPOD_VOLUME_ID at $PODYARD_MOUNT_0_PATH >$PODYARD_MOUNT_0/file; exec ` + program + ` ` + demo.HelloCommand + `'","networkVolumes":` + volumes + `}`
 	}
 	if status, body := in.do("POST", "/v2/serverless", request(`["none"]`)); status != http.StatusBadRequest || !strings.Contains(string(body), `network volume \"none\" does not exist`) {
 		t.Errorf("an endpoint with a volume that does not exist: %d %s, want a 400 that says so", status, body)

@@ -1,18 +1,19 @@
-// Command worker is a worker's image: a Go function and the worker protocol, and nothing
-// else. It counts the words of {"text": "..."}.
+// Command worker is the image of a worker: a Go function and the worker protocol, and
+// nothing else. It counts the words of {"text": "..."}.
 //
 //	CGO_ENABLED=0 go build -o worker ./examples/worker
 //	printf 'FROM scratch\nCOPY worker /worker\nENTRYPOINT ["/worker"]\n' >Dockerfile
 //	docker build -t example.test/words:1 .
 //
-// A server with a container engine starts it for an endpoint like this one of its
-// configuration, as many times as the jobs take, and ends it when there are none:
+// A server with a container engine runs it for an endpoint like this one of its
+// configuration. The server starts as many workers as the jobs need, and ends them when
+// there are no jobs:
 //
 //	{"id": "words", "image": "example.test/words:1", "cpu": [{"id": "host", "vcpuCount": 2}],
 //	 "workers": {"min": 0, "max": 2, "idleTimeout": 5}}
 //
-// An image with one of the stock SDKs is served in the same way. Where it takes jobs, and
-// with which key, a worker finds in its environment.
+// An image with one of the stock SDKs works the same way. A worker finds in its
+// environment where it takes jobs, and with which key.
 package main
 
 import (

@@ -6,8 +6,9 @@
 //	... // the code under test
 //	srv.RequireJob(t, apitest.JobMatch{Endpoint: "captions", Status: "COMPLETED"})
 //
-// Nothing happens by itself: srv.Advance(d) moves the clock on, srv.RunUntilIdle ends what
-// is under way. It is the product on memory, not an imitation: see package double for
-// time, faults, scripts and the journal, and examples/testdouble for a project with such
-// tests in Go, Python and JavaScript.
+// The clock stands still until the test moves it: srv.Advance(d) moves it by d, and
+// srv.RunUntilIdle moves it until nothing is under way. The server is the product on
+// memory and not an imitation. Package double describes time, faults, scripts and the
+// journal. examples/testdouble is a project with such tests in Go, Python and
+// JavaScript.
 package apitest

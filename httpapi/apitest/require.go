@@ -20,7 +20,7 @@ type (
 // for, saying what came nearest. It returns the first.
 func (s *Server) RequireRequest(t testing.TB, m RequestMatch) double.Entry {
 	t.Helper()
-	s.rest(t)
+	s.settle(t)
 	f, err := s.Double.FindRequests(m)
 	return require(t, f, err)
 }
@@ -28,7 +28,7 @@ func (s *Server) RequireRequest(t testing.TB, m RequestMatch) double.Entry {
 // RequireJob is RequireRequest for jobs.
 func (s *Server) RequireJob(t testing.TB, m JobMatch) double.JobRecord {
 	t.Helper()
-	s.rest(t)
+	s.settle(t)
 	f, err := s.Double.FindJobs(m)
 	return require(t, f, err)
 }
@@ -37,15 +37,15 @@ func (s *Server) RequireJob(t testing.TB, m JobMatch) double.JobRecord {
 // otherwise.
 func (s *Server) RequireWebhook(t testing.TB, m WebhookMatch) double.Delivered {
 	t.Helper()
-	s.rest(t)
+	s.settle(t)
 	f, err := s.Double.FindWebhooks(m)
 	return require(t, f, err)
 }
 
-// rest lets what is due now be done: what a test asks for may be on its way.
-func (s *Server) rest(t testing.TB) {
+// settle lets what is due now be done: what a test asks for may be on its way.
+func (s *Server) settle(t testing.TB) {
 	t.Helper()
-	if err := s.Double.Rest(s.ctx); err != nil {
+	if err := s.Double.Settle(s.ctx); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -47,6 +47,9 @@ func StartWith(t testing.TB, o *double.Options) *Server {
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("apitest: seed %d", d.Seed())
+		}
 		if s.http != nil {
 			_ = s.http.Close()
 		}

@@ -83,19 +83,19 @@ func adminRoutes() []adminRoute {
 			return map[string]any{"requests": s.Requests()}, nil
 		}},
 		{"POST", "/_test/requests/find", "select requests, and say what came near", "RequestMatch", "Found", func(s *Server, r *http.Request) (any, error) {
-			return found(r, s.rested, s.FindRequests)
+			return found(r, s.settled, s.FindRequests)
 		}},
 		{"GET", "/_test/jobs", "all jobs that were submitted", "", "Jobs", func(s *Server, _ *http.Request) (any, error) {
 			return map[string]any{"jobs": s.Jobs()}, nil
 		}},
 		{"POST", "/_test/jobs/find", "select jobs, and say what came near", "JobMatch", "Found", func(s *Server, r *http.Request) (any, error) {
-			return found(r, s.rested, s.FindJobs)
+			return found(r, s.settled, s.FindJobs)
 		}},
 		{"GET", "/_test/webhooks", "all attempts to deliver a webhook", "", "Webhooks", func(s *Server, _ *http.Request) (any, error) {
 			return map[string]any{"webhooks": s.Webhooks()}, nil
 		}},
 		{"POST", "/_test/webhooks/find", "select webhooks with a right signature, and say what came near", "WebhookMatch", "Found", func(s *Server, r *http.Request) (any, error) {
-			return found(r, s.rested, s.FindWebhooks)
+			return found(r, s.settled, s.FindWebhooks)
 		}},
 		{"DELETE", "/_test/journal", "forget requests and webhooks", "", "OK", func(s *Server, _ *http.Request) (any, error) { s.ClearJournal(); return done, nil }},
 	}
@@ -134,7 +134,7 @@ func read(r *http.Request, v any) error {
 		return misread(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return problem.New(problem.Malformed, "the body: there is something after the value")
+		return problem.New(problem.BadRequest, "the body: there is something after the value")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (s *Server) adminInfo(*http.Request) (any, error) {
 func misread(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
 	if !errors.As(err, &wrong) {
-		return problem.Newf(problem.Malformed, "the body: %.500s", strings.TrimPrefix(err.Error(), "json: "))
+		return problem.Newf(problem.BadRequest, "the body: %.500s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	place := "the body"
 	if wrong.Field != "" {
@@ -170,7 +170,7 @@ func misread(err error) error {
 	if want == "" {
 		want = "an object"
 	}
-	return problem.Newf(problem.Malformed, "%s: must be %s and not a JSON %s", place, want, wrong.Value)
+	return problem.Newf(problem.BadRequest, "%s: must be %s and not a JSON %s", place, want, wrong.Value)
 }
 
 func (s *Server) adminReset(r *http.Request) (any, error) {
@@ -381,7 +381,7 @@ func addOutcomes(list []outcomeBody, find func() (*Script, error)) (any, error) 
 	pages := make([]Outcome, len(list))
 	for i := range list {
 		pages[i] = list[i].outcome()
-		if _, err := open(pages[i]); err != nil {
+		if _, err := checkOutcome(pages[i]); err != nil {
 			return nil, problem.New(problem.Invalid, fmt.Sprintf("/outcomes/%d: %v", i, err))
 		}
 	}
@@ -414,12 +414,12 @@ func (s *Server) adminDeclare(r *http.Request) (any, error) {
 
 func (s *Server) adminClearScript(r *http.Request) (any, error) {
 	s.mu.Lock()
-	b := s.books[r.PathValue("endpoint")]
+	b := s.scripts[r.PathValue("endpoint")]
 	s.mu.Unlock()
 	if b == nil {
 		return nil, problem.New(problem.NotFound, "the endpoint has no script")
 	}
-	(&Script{b: b}).Clear()
+	(&Script{outcomes: b}).Clear()
 	return done, nil
 }
 
@@ -430,8 +430,8 @@ func (s *Server) adminQueue(r *http.Request) (any, error) {
 	return done, nil
 }
 
-// rested lets what is due be done before somebody looks.
-func (s *Server) rested(r *http.Request) error { return s.Rest(r.Context()) }
+// settled lets what is due be done before somebody looks.
+func (s *Server) settled(r *http.Request) error { return s.Settle(r.Context()) }
 
 // found answers a match: 200 whether there is something or not, for the test to decide.
 func found[M, T any](r *http.Request, rest func(*http.Request) error, find func(M) (*Found[T], error)) (any, error) {

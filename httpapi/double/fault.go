@@ -2,12 +2,12 @@ package double
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/faultplan"
 )
 
 // The faults by name. Those of requests are decided for each request, first come first:
@@ -27,7 +27,7 @@ const (
 	FaultTruncated       = "truncated-body"       // it is done, and Bytes of the answer arrive, by default half of it
 	FaultGarbage         = "garbage-body"         // it is done, and the answer is not JSON
 	FaultLostAnswer      = "lost-acknowledgement" // it is done, and the answer is lost with the connection
-	FaultStore           = "store-unavailable"    // the store fails beneath the handler
+	FaultStore           = "store-unavailable"    // every store fails beneath the handler: 503, as when the real one fails
 	FaultNoCapacity      = "no-capacity"          // hosts in DataCenter are full; empty: all are
 	FaultPull            = "pull-failure"         // a container of Image cannot be pulled
 	FaultUnhealthy       = "never-healthy"        // a container of Image starts and never becomes healthy
@@ -61,8 +61,8 @@ var faultNames = [...]FaultName{
 	{FaultTruncated, "it is done, and bytes (half by default) of the body of the answer arrive"},
 	{FaultGarbage, "it is done, and the body of the answer is not JSON"},
 	{FaultLostAnswer, "it is done, and the connection is closed without an answer"},
-	{FaultStore, "the store fails beneath the handler: 500"},
-	{FaultNoCapacity, "the hosts in dataCenter (all by default) are full"},
+	{FaultStore, "every store fails beneath the handler: 503, as when the real one fails"},
+	{FaultNoCapacity, "the hosts in dataCenter (all by default) are full for whatever needs room: a pod that is made, started or reset (400), a worker"},
 	{FaultPull, "containers of image (all by default) cannot be pulled: the pod ends in ERROR"},
 	{FaultUnhealthy, "containers of image never become healthy: the pod stays STARTING"},
 	{FaultCrash, "containers of image end with exit status 1 after a second of being up"},
@@ -80,13 +80,15 @@ func FaultNames() []FaultName { return slices.Clone(faultNames[:]) }
 // not use are ignored.
 type Fault struct {
 	Name string
-	// Count is how often it happens; then it is gone. 0: until it is cleared.
+	// Count is how often it happens; then it is gone. 0: until it is cleared. It counts
+	// where it changes something: FaultStore for a request that comes to a store,
+	// FaultNoCapacity for one that looks for room.
 	Count int
 	// Probability that it happens where it could, by the seed. 0 is always.
 	Probability float64
 
 	// What it matches; empty: everything.
-	Operation  string // of requests: an Operation's name
+	Operation  string // of requests: the name of an httpapi.Operation
 	Endpoint   string
 	Key        string // of requests: the key that they carry
 	DataCenter string // of FaultNoCapacity
@@ -113,7 +115,7 @@ func (f *Fault) check() error {
 		return fmt.Errorf("double: fault %q: count must not be negative", f.Name)
 	case f.Probability < 0 || f.Probability > 1:
 		return fmt.Errorf("double: fault %q: probability must be from 0 to 1", f.Name)
-	case f.Operation != "" && !isOperation(f.Operation):
+	case f.Operation != "" && httpapi.Operations().Named(f.Operation) == nil:
 		return fmt.Errorf("double: fault %q: there is no operation %.100q", f.Name, f.Operation)
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("double: fault %q: status must be from 200 to 599", f.Name)
@@ -145,77 +147,40 @@ type ActiveFault struct {
 	Hits  int // how often it happened
 }
 
-// faults are those of a server.
-type faults struct {
-	mu   sync.Mutex
-	last int
-	list []*ActiveFault
-	rand *rand.Rand
-}
+// faults are those of a server, decided by the engine that backend/fault has, too.
+type faults struct{ plan *faultplan.Plan[Fault] }
 
-func (f *faults) reset(seed uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list, f.last = nil, 0
-	f.seed(seed)
-}
-
-// reseed leaves the faults as they are.
-func (f *faults) reseed(seed uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seed(seed)
-}
-
-// seed is called with the lock.
-func (f *faults) seed(seed uint64) { f.rand = rand.New(rand.NewPCG(seed, 0xfa17)) }
+func newFaults(seed uint64) *faults { return &faults{faultplan.New[Fault](seed)} }
 
 func (f *faults) add(x Fault) (id int, err error) {
 	if err := x.check(); err != nil {
 		return 0, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last++
-	f.list = append(f.list, &ActiveFault{ID: f.last, Fault: x})
-	return f.last, nil
+	return f.plan.Add(faultplan.Rule[Fault]{Fault: x, Odds: x.Probability, Times: x.Count}), nil
 }
 
-// remove clears one fault, or all with id 0; it reports false when there is none.
-func (f *faults) remove(id int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := len(f.list)
-	f.list = slices.DeleteFunc(f.list, func(a *ActiveFault) bool { return id == 0 || a.ID == id })
-	return len(f.list) < n
-}
-
+// active are those that are not used up.
 func (f *faults) active() []ActiveFault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := make([]ActiveFault, 0, len(f.list))
-	for _, a := range f.list {
-		list = append(list, *a)
+	list := []ActiveFault{}
+	for _, e := range f.plan.Entries() {
+		if !e.Spent() {
+			list = append(list, ActiveFault{e.ID, e.Rule.Fault, e.Hits})
+		}
 	}
 	return list
 }
 
-// hit is the first fault that is wanted and has its way; nil: all goes well.
+// hit is the first fault that is wanted and happens; nil: all goes well.
 func (f *faults) hit(wanted func(*Fault) bool) *Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, a := range f.list {
-		if !wanted(&a.Fault) || a.Fault.Probability > 0 && f.rand.Float64() >= a.Fault.Probability {
-			continue
-		}
-		a.Hits++
-		if a.Hits == a.Fault.Count {
-			f.list = slices.Delete(f.list, i, i+1)
-		}
-		x := a.Fault
-		return &x
+	return f.draw(func(_ int, x *Fault) bool { return wanted(x) })
+}
+
+func (f *faults) draw(wanted func(id int, f *Fault) bool) *Fault {
+	x, ok := f.plan.Draw(wanted)
+	if !ok {
+		return nil
 	}
-	return nil
+	return &x
 }
 
 // of is hit for one name that happens to an endpoint.
@@ -229,37 +194,4 @@ func (f *faults) of(name, endpoint string) *Fault {
 func (f *Fault) matches(x *exchange) bool {
 	return (f.Operation == "" || f.Operation == x.name()) &&
 		(f.Endpoint == "" || f.Endpoint == x.endpoint) && (f.Key == "" || f.Key == x.key)
-}
-
-func orStatus(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
-}
-
-// starts reports whether a request looks for room for a pod.
-func (x *exchange) starts() bool {
-	return x.name() == "createPod" || x.name() == "podAction" && x.r.Method == http.MethodPost
-}
-
-// like compares with a pattern in which '*' stands for any characters, also none.
-func like(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	last := parts[len(parts)-1]
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(s, p)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(p):]
-	}
-	return strings.HasSuffix(s, last)
 }

@@ -2,6 +2,7 @@ package double
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,43 +10,37 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
 )
 
-// faultOf decides what goes wrong with a request. What happens below the handler is noted
-// in x; what is returned happens around it.
+// faultOf decides what happens around the handler of a request.
 func (f *faults) faultOf(x *exchange) *Fault {
-	if s := f.hit(func(a *Fault) bool { return a.Name == FaultStore && a.matches(x) }); s != nil {
-		x.storeDown, x.entry.Fault = true, s.Name
-	}
-	if x.starts() {
-		full := f.hit(func(a *Fault) bool { return a.Name == FaultNoCapacity && a.matches(x) })
-		if full != nil {
-			x.full, x.entry.Fault = []string{full.DataCenter}, full.Name
-		}
-	}
 	around := f.hit(func(a *Fault) bool { return a.isOfRequest() && a.matches(x) })
 	if around != nil {
-		x.entry.Fault = around.Name
-		x.losesAnswer = around.Name == FaultLostAnswer || around.Name == FaultTruncated || around.Name == FaultGarbage
+		x.entry.Fault, x.around = around.Name, around.Name
 	}
 	return around
 }
 
-// through serves a request around which f happens.
-func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
+// losesAnswer reports whether the request has its effect, and its client does not learn of it.
+func (x *exchange) losesAnswer() bool {
+	return x.around == FaultLostAnswer || x.around == FaultTruncated || x.around == FaultGarbage
+}
+
+// serveFault serves a request around which f happens.
+func (w *instance) serveFault(f *Fault, out *recorder, x *exchange, r *http.Request) {
 	switch f.Name {
 	case FaultStatus:
-		refuse(out, x, orStatus(f.Status, http.StatusInternalServerError), "a fault of the test double")
+		refuse(out, x, cmp.Or(f.Status, http.StatusInternalServerError), "a fault of the test double")
 	case FaultRateLimited:
-		limit(out, x, orStatus(f.RetryAfter, 1))
+		w.limit(out, x, cmp.Or(f.RetryAfter, 1))
 	case FaultExpiredKey:
 		out.Header().Set("WWW-Authenticate", "Bearer")
 		refuse(out, x, http.StatusUnauthorized, "invalid or expired token")
@@ -55,7 +50,7 @@ func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
 		w.delay(r.Context(), x, f.Delay)
 		w.api.ServeHTTP(out, r)
 	case FaultGateway:
-		htmlPage(out, orStatus(f.Status, http.StatusBadGateway))
+		htmlPage(out, cmp.Or(f.Status, http.StatusBadGateway))
 	case FaultReset:
 		out.cut(true)
 	case FaultEmpty:
@@ -64,7 +59,7 @@ func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
 		w.delay(r.Context(), x, f.Delay)
 		out.cut(false)
 	case FaultNoHTTP:
-		out.babble()
+		out.writeGarbage()
 	case FaultSlowBody:
 		w.api.ServeHTTP(&trickle{recorder: out, bytes: max(f.Bytes, 1), wait: func() { w.delay(r.Context(), x, f.Delay) }}, r)
 	case FaultLostAnswer:
@@ -85,7 +80,7 @@ func (w *world) through(f *Fault, out *recorder, x *exchange, r *http.Request) {
 }
 
 // delay waits by virtual or wall time, whichever passes first.
-func (w *world) delay(ctx context.Context, x *exchange, d time.Duration) {
+func (w *instance) delay(ctx context.Context, x *exchange, d time.Duration) {
 	w.act.waits(x, true)
 	defer w.act.waits(x, false)
 	over := make(chan struct{})
@@ -133,13 +128,38 @@ func htmlPage(out http.ResponseWriter, status int) {
 	_, _ = out.Write([]byte(body))
 }
 
-func limit(out http.ResponseWriter, x *exchange, seconds int) {
+// limit refuses a request as the product does whose limit for it is reached, and that may
+// come again after so many seconds.
+func (w *instance) limit(out http.ResponseWriter, x *exchange, seconds int) {
+	d := w.reached(x, seconds)
 	h := out.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
-	t := strconv.Itoa(seconds)
-	h.Set("RateLimit", `"minute";r=0;t=`+t)
-	h.Set("RateLimit-Policy", `"minute";q=600;w=60`)
-	refuse(out, x, problem.Limited.Status(), "rate limit exceeded for the minute window")
+	if len(d.States) > 0 {
+		h.Set("RateLimit", d.RateLimit())
+		h.Set("RateLimit-Policy", d.RateLimitPolicy())
+	}
+	refuse(out, x, problem.TooManyRequests.Status(), d.Detail)
+}
+
+// reached is the decision of the limit of an operation once it is reached.
+func (w *instance) reached(x *exchange, seconds int) (d ratelimit.Decision) {
+	switch {
+	case x.op != nil && x.op.Limit == httpapi.LimitRate:
+		r := ratelimit.NewRates(0)
+		for d.OK = true; d.OK; {
+			var pass *ratelimit.Permit
+			pass, d = r.Acquire(w.clock.Now(), ratelimit.Key{Operation: x.op.Rate}, 0)
+			pass.Release()
+		}
+	case x.op != nil && x.op.Limit == httpapi.LimitWindows:
+		d = ratelimit.NewWindows(w.quotas).Take(w.clock.Now(), User)
+		d.States[0].Remaining = 0
+		d.Detail = "rate limit exceeded for the minute window"
+	default:
+		return ratelimit.Decision{Detail: "rate limit exceeded"}
+	}
+	d.States[0].Reset = seconds
+	return d
 }
 
 // A buffer is an answer that does not go out as it is.
@@ -260,8 +280,8 @@ func (w *recorder) cut(reset bool) {
 	_ = conn.Close()
 }
 
-// babble sends what is not HTTP, and ends the connection.
-func (w *recorder) babble() {
+// writeGarbage sends what is not HTTP, and ends the connection.
+func (w *recorder) writeGarbage() {
 	w.broken = true
 	if c, ok := w.ResponseWriter.(cutter); ok {
 		c.cut(errNoHTTP)
@@ -298,7 +318,7 @@ func (b *bodyTap) Read(p []byte) (int, error) {
 }
 
 // serve is the way of every request.
-func (w *world) serve(out http.ResponseWriter, r *http.Request) {
+func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	select {
 	case <-w.ready:
 	case <-w.retired:
@@ -307,13 +327,14 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	if op, _ := operationOf(r.Method, r.URL.Path); op == nil || op.Area != "workers" {
+	x := w.newExchange(r)
+	if x.area() != httpapi.AreaWorkers {
 		w.act.before(r.Context())
 	}
-	if op, _ := operationOf(r.Method, r.URL.Path); op != nil && op.Area == "billing" {
+	if x.area() == httpapi.AreaBilling {
 		w.measure(r.Context()) // bills are up to date whenever somebody looks
 	}
-	x := newExchange(r, w.clock.Now())
+	x.arrives(w.clock.Now())
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel()
 	x.cancel = cancel
@@ -322,30 +343,31 @@ func (w *world) serve(out http.ResponseWriter, r *http.Request) {
 	r.Body = tap
 	rec := &recorder{ResponseWriter: out, whole: true}
 
+	w.aim(x)
 	w.act.enter(x)
 	defer w.act.leave(x)
 	fault := w.faults.faultOf(x)
 	w.journal.add(x.entry)
 	defer w.record(x, tap, rec)
-	if x.op != nil && x.op.Area == "endpoints" && r.Method != http.MethodGet {
-		defer w.kick() // the scaler looks at what has become of the endpoint
+	if x.area() == httpapi.AreaEndpoints && r.Method != http.MethodGet {
+		defer w.wake() // the scaler looks at what has become of the endpoint
 	}
 	if fault == nil {
 		w.api.ServeHTTP(rec, r)
 		return
 	}
-	w.through(fault, rec, x, r)
+	w.serveFault(fault, rec, x, r)
 }
 
 // measure has the bills of workers go up to now.
-func (w *world) measure(ctx context.Context) {
+func (w *instance) measure(ctx context.Context) {
 	w.step.Lock()
 	defer w.step.Unlock()
 	w.services.Jobs.Measure(context.WithoutCancel(ctx))
 }
 
 // record completes the entry of a request.
-func (w *world) record(x *exchange, tap *bodyTap, rec *recorder) {
+func (w *instance) record(x *exchange, tap *bodyTap, rec *recorder) {
 	tap.mu.Lock()
 	body := x.redact(tap.kept, tap.whole)
 	tap.mu.Unlock()
@@ -367,13 +389,5 @@ func (w *world) record(x *exchange, tap *bodyTap, rec *recorder) {
 		if e.Job == "" {
 			e.Job = job
 		}
-	})
-}
-
-// isFull reports whether a fault says that a resource of a host is taken.
-func (x *exchange) isFull(resource string) bool {
-	_, host, ok := strings.Cut(resource, "/")
-	return ok && slices.ContainsFunc(x.full, func(dc string) bool {
-		return dc == "" || strings.HasPrefix(host, strings.ToLower(dc)+"-")
 	})
 }

@@ -2,54 +2,39 @@ package double
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/internal/faultplan"
 	"github.com/podyard/podyard/pods"
 )
 
-// A podStore is the product's store of pods, watched, and with the faults that happen to
-// it.
+// A podStore is the product's store of pods, watched.
 type podStore struct {
-	pods.Store
-	act    *activity
-	faults *faults
-	kick   func()
+	pods.PodStore
+	act  *activity
+	wake func()
 }
 
 // Unwrap gives the powers of the store inside.
-func (s *podStore) Unwrap() pods.Store { return s.Store }
+func (s *podStore) Unwrap() pods.PodStore { return s.PodStore }
 
 func (s *podStore) changed() {
 	s.act.bump()
-	s.kick()
+	s.wake()
 }
 
 func (s *podStore) Create(ctx context.Context, p *pods.Pod) error {
-	if down(ctx) {
-		return errStore
-	}
-	err := s.Store.Create(ctx, p)
+	err := s.PodStore.Create(ctx, p)
 	if err == nil {
 		s.changed()
 	}
 	return err
 }
 
-func (s *podStore) Get(ctx context.Context, id string) (*pods.Pod, error) {
-	if down(ctx) {
-		return nil, errStore
-	}
-	return s.Store.Get(ctx, id)
-}
-
 func (s *podStore) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
-	if down(ctx) {
-		return nil, errStore
-	}
-	p, err := s.Store.Update(ctx, id, fn)
+	p, err := s.PodStore.Update(ctx, id, fn)
 	if err == nil {
 		s.changed()
 	}
@@ -57,23 +42,11 @@ func (s *podStore) Update(ctx context.Context, id string, fn func(*pods.Pod) err
 }
 
 func (s *podStore) Delete(ctx context.Context, id string) error {
-	err := s.Store.Delete(ctx, id)
+	err := s.PodStore.Delete(ctx, id)
 	if err == nil {
 		s.changed()
 	}
 	return err
-}
-
-// Used says that everything is taken where a fault says so: a store whose Create refused
-// instead would look like a race that somebody else won, and be asked again.
-func (s *podStore) Used(ctx context.Context, resource string) (int64, error) {
-	if down(ctx) {
-		return 0, errStore
-	}
-	if x := exchangeOf(ctx); x != nil && x.isFull(resource) {
-		return math.MaxInt32, nil
-	}
-	return s.Store.Used(ctx, resource)
 }
 
 // Images that faults put in the place of others: the simulation has scripts for them.
@@ -91,20 +64,20 @@ var imageOfFault = map[string]string{
 // faultScripts are how containers behave that a fault has found.
 func faultScripts() []memory.Script {
 	begin := func(rest ...memory.Stage) []memory.Stage {
-		return append([]memory.Stage{{Phase: pods.Pulling}}, rest...)
+		return append([]memory.Stage{{Phase: pods.PhasePulling}}, rest...)
 	}
-	coming := memory.Stage{Phase: pods.Coming, After: 500 * time.Millisecond}
-	up := memory.Stage{Phase: pods.Up, After: 500 * time.Millisecond, Lines: []string{"ready"}}
+	coming := memory.Stage{Phase: pods.PhaseStarting, After: 500 * time.Millisecond}
+	up := memory.Stage{Phase: pods.PhaseHealthy, After: 500 * time.Millisecond, Lines: []string{"ready"}}
 	return []memory.Script{
 		{Image: imageUnpullable, Stages: begin(memory.Stage{
-			Phase: pods.Failed, After: 500 * time.Millisecond, Reason: "the image could not be pulled",
+			Phase: pods.PhaseFailed, After: 500 * time.Millisecond, Reason: "the image could not be pulled",
 		})},
 		{Image: imageUnhealthy, Stages: begin(coming)},
 		{Image: imageCrashing, Stages: begin(coming, up, memory.Stage{
-			Phase: pods.Down, After: time.Second, ExitCode: 1, Lines: []string{"panic: a fault of the test double"},
+			Phase: pods.PhaseExited, After: time.Second, ExitCode: 1, Lines: []string{"panic: a fault of the test double"},
 		})},
 		{Image: imageOOM, Stages: begin(coming, up, memory.Stage{
-			Phase: pods.Down, After: time.Second, ExitCode: 137, OOM: true,
+			Phase: pods.PhaseExited, After: time.Second, ExitCode: 137, OOM: true,
 		})},
 	}
 }
@@ -113,15 +86,15 @@ func faultScripts() []memory.Script {
 type podRuntime struct {
 	pods.Runtime
 	faults  *faults
-	watched func() // called once, when somebody watches
+	onWatch func() // called once, when somebody watches
 
-	once  sync.Once
-	mu    sync.Mutex
-	found map[string]taken // by pod
+	once    sync.Once
+	mu      sync.Mutex
+	decided map[string]faultDecision // by pod
 }
 
-// taken is what was decided for a run of a pod: a repeated call must not decide anew.
-type taken struct {
+// faultDecision is what was decided for a run of a pod: a repeated call must not decide anew.
+type faultDecision struct {
 	gen, run uint64
 	image    string // in place of the pod's; empty: none
 }
@@ -131,17 +104,17 @@ func (r *podRuntime) Unwrap() pods.Runtime { return r.Runtime }
 
 func (r *podRuntime) Ensure(ctx context.Context, s pods.Spec) error {
 	r.mu.Lock()
-	t, ok := r.found[s.PodID]
+	t, ok := r.decided[s.PodID]
 	if !ok || t.gen != s.Gen || t.run != s.Run {
-		t = taken{gen: s.Gen, run: s.Run}
+		t = faultDecision{gen: s.Gen, run: s.Run}
 		f := r.faults.hit(func(f *Fault) bool {
 			_, ours := imageOfFault[f.Name]
-			return ours && (f.Image == "" || like(f.Image, s.Image))
+			return ours && (f.Image == "" || faultplan.Like(f.Image, s.Image))
 		})
 		if f != nil {
 			t.image = imageOfFault[f.Name]
 		}
-		r.found[s.PodID] = t
+		r.decided[s.PodID] = t
 	}
 	r.mu.Unlock()
 	if t.image != "" {
@@ -154,24 +127,24 @@ func (r *podRuntime) Ensure(ctx context.Context, s pods.Spec) error {
 func (r *podRuntime) faulty(podID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.found[podID].image != ""
+	return r.decided[podID].image != ""
 }
 
 // Watch says when it has begun: what happens before that is not told.
-func (r *podRuntime) Watch(ctx context.Context, f func(pods.State)) error {
+func (r *podRuntime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	n, ok := pods.As[pods.Notifier](r.Runtime)
 	if !ok {
 		return r.Runtime.Watch(ctx, f)
 	}
 	defer n.Notify(f)()
-	r.once.Do(r.watched)
+	r.once.Do(r.onWatch)
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 func (r *podRuntime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	r.mu.Lock()
-	delete(r.found, podID)
+	delete(r.decided, podID)
 	r.mu.Unlock()
 	return r.Runtime.Remove(ctx, podID, grace)
 }

@@ -3,53 +3,42 @@ package double
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-var errStore = errors.New("double: the store is not available: a fault")
-
-// A queue is the product's queue, watched, and with the faults that happen to it.
-type queue struct {
+// A jobQueue is the product's jobQueue, watched, and with the workers that die of a fault.
+type jobQueue struct {
 	serverless.JobQueue
 	act    *activity
 	faults *faults
 	jobs   *jobLog
 	now    func() serverless.Instant
-	kick   func() // has the services look
+	wake   func() // has the services look
 
-	mortal  sync.Mutex // held for one move at a time while workers may die
-	listens func()     // called once events come
+	deathMu sync.Mutex // held for one move at a time while workers may die
+	onWatch func()     // called once events come
 	once    sync.Once
 }
 
 // Unwrap gives the powers of the queue inside.
-func (q *queue) Unwrap() serverless.JobQueue { return q.JobQueue }
+func (q *jobQueue) Unwrap() serverless.JobQueue { return q.JobQueue }
 
 // Watch tells the double first: what a worker does about an event is then known to come.
-func (q *queue) Watch(ctx context.Context, f func([]serverless.Event)) error {
-	return q.JobQueue.Watch(ctx, func(evs []serverless.Event) {
+func (q *jobQueue) Watch(ctx context.Context, f func([]queue.Event)) error {
+	return q.JobQueue.Watch(ctx, func(evs []queue.Event) {
 		q.act.events(evs)
 		q.jobs.events(ctx, evs)
 		f(evs)
-		q.once.Do(q.listens)
-		q.kick()
+		q.once.Do(q.onWatch)
+		q.wake()
 	})
 }
 
-// down reports whether the store fails for this request.
-func down(ctx context.Context) bool {
-	x := exchangeOf(ctx)
-	return x != nil && x.storeDown
-}
-
-func (q *queue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
-	if down(ctx) {
-		return errStore
-	}
+func (q *jobQueue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 	q.jobs.add(jobs) // before there are events of them
 	if err := q.JobQueue.Enqueue(ctx, jobs); err != nil {
 		q.jobs.remove(jobs)
@@ -58,39 +47,30 @@ func (q *queue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 	// Not before workers have been told: as long as its job is not known the request counts
 	// as busy.
 	if x := exchangeOf(ctx); x != nil && len(jobs) > 0 {
-		q.act.holdsFor(x, jobs[0].Ref)
+		q.act.waitsFor(x, jobs[0].Ref)
 	}
 	return nil
 }
 
-func (q *queue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
-	if down(ctx) {
-		return serverless.Job{}, errStore
-	}
+func (q *jobQueue) Get(ctx context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
 	j, err := q.JobQueue.Get(ctx, now, ref)
 	if x := exchangeOf(ctx); x != nil {
-		q.act.looked(x, ref)
+		q.act.sawJob(x, ref)
 	}
 	return j, err
 }
 
-func (q *queue) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
-	if down(ctx) {
-		return serverless.Stats{}, errStore
-	}
-	return q.JobQueue.Stats(ctx, now, endpoint)
-}
-
-func (q *queue) Claim(ctx context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
-	if down(ctx) {
-		return out, errStore
-	}
-	before := q.act.lookAt(slots)
+func (q *jobQueue) Claim(ctx context.Context, now serverless.Instant, slots []queue.Slot, out []serverless.Job) ([]serverless.Job, error) {
+	before := q.act.readyCounts(slots)
 	// The worker read the clock when it began to look, which may be a while ago: the clock
 	// does not wait for one that has nothing.
 	now = max(now, q.now())
 	n := len(out)
 	out, err := q.JobQueue.Claim(ctx, now, slots, out)
+	if err != nil {
+		q.act.claimFailed()
+		return out, err
+	}
 	q.act.claimed(slots, before, out[n:], exchangeOf(ctx), func(endpoint string) int {
 		if f := q.faults.of(FaultWorkerDies, endpoint); f != nil {
 			return f.Chunks
@@ -98,15 +78,12 @@ func (q *queue) Claim(ctx context.Context, now serverless.Instant, slots []serve
 		return -1
 	})
 	for i := range out[n:] {
-		q.jobs.look(ctx, out[n+i].Ref)
+		q.jobs.refresh(ctx, out[n+i].Ref)
 	}
-	return out, err
+	return out, nil
 }
 
-func (q *queue) Apply(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
-	if down(ctx) {
-		return errStore
-	}
+func (q *jobQueue) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
 	if !q.act.someDie() {
 		err := q.JobQueue.Apply(ctx, now, ops, res)
 		q.act.applied(ops, res, err)
@@ -121,17 +98,17 @@ func (q *queue) Apply(ctx context.Context, now serverless.Instant, ops []serverl
 }
 
 // applyOne is Apply where a worker may be dead, or die of it.
-func (q *queue) applyOne(ctx context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
-	q.mortal.Lock() // a renewal that was about to be made would bring the dead back
-	defer q.mortal.Unlock()
-	lost, die := q.act.fate(&ops[0])
+func (q *jobQueue) applyOne(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
+	q.deathMu.Lock() // a renewal that was about to be made would bring the dead back
+	defer q.deathMu.Unlock()
+	lost, die := q.act.deathOf(&ops[0])
 	if die {
 		if err := q.die(ctx, &ops[0]); err != nil {
 			return err
 		}
 	}
 	if lost || die {
-		res[0] = serverless.Result{Err: serverless.ErrLeaseLost}
+		res[0] = queue.Result{Err: serverless.ErrLeaseLost}
 		return nil
 	}
 	err := q.JobQueue.Apply(ctx, now, ops, res)
@@ -141,7 +118,7 @@ func (q *queue) applyOne(ctx context.Context, now serverless.Instant, ops []serv
 
 // die ends a worker as if its process had: all its jobs are lost. One of this process is
 // followed by another with a new id.
-func (q *queue) die(ctx context.Context, op *serverless.Op) error {
+func (q *jobQueue) die(ctx context.Context, op *queue.Op) error {
 	lost, end := q.act.kill(runKey{op.Ref, op.Worker})
 	err := q.lose(ctx, op.Worker, lost)
 	if end != nil {
@@ -151,12 +128,12 @@ func (q *queue) die(ctx context.Context, op *serverless.Op) error {
 }
 
 // lose takes jobs from a worker that is dead.
-func (q *queue) lose(ctx context.Context, w serverless.WorkerID, lost []serverless.Ref) error {
-	ops := make([]serverless.Op, len(lost))
+func (q *jobQueue) lose(ctx context.Context, w serverless.WorkerID, lost []serverless.Ref) error {
+	ops := make([]queue.Op, len(lost))
 	for i, ref := range lost {
-		ops[i] = serverless.Op{Ref: ref, Kind: serverless.OpLose, Worker: w}
+		ops[i] = queue.Op{Ref: ref, Kind: queue.OpWorkerLost, Worker: w}
 	}
-	return q.JobQueue.Apply(ctx, q.now(), ops, make([]serverless.Result, len(ops)))
+	return q.JobQueue.Apply(ctx, q.now(), ops, make([]queue.Result, len(ops)))
 }
 
 func sortRefs(refs []serverless.Ref) {
@@ -165,13 +142,13 @@ func sortRefs(refs []serverless.Ref) {
 	})
 }
 
-func (q *queue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+func (q *jobQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
 	ds, err := q.JobQueue.Deliveries(ctx, now, until, limit)
 	q.act.posted(len(ds))
 	return ds, err
 }
 
-func (q *queue) Record(ctx context.Context, as []serverless.Attempt) error {
+func (q *jobQueue) Record(ctx context.Context, as []serverless.Attempt) error {
 	err := q.JobQueue.Record(ctx, as)
 	q.act.posted(-len(as))
 	return err
@@ -190,26 +167,26 @@ func (a *activity) posted(n int) {
 	a.changed()
 }
 
-// holdsFor notes the job that a request has made.
-func (a *activity) holdsFor(x *exchange, ref serverless.Ref) {
+// waitsFor notes the job that a request has made.
+func (a *activity) waitsFor(x *exchange, ref serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.ref = ref
 }
 
-// looked notes that a request has looked at the job it is held for. Who waits for a job sets
+// sawJob notes that a request has sawJob at the job it is held for. Who waits for a job sets
 // a timer first and then looks: from now on the clock can bring the hold to its end.
-func (a *activity) looked(x *exchange, ref serverless.Ref) {
+func (a *activity) sawJob(x *exchange, ref serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x.ref == ref && !x.held {
-		x.held = true
+	if x.ref == ref && !x.waitsForJob {
+		x.waitsForJob = true
 		a.changed()
 	}
 }
 
-// lookAt is how often jobs of the endpoints have become ready, before a claim.
-func (a *activity) lookAt(slots []serverless.Slot) []uint64 {
+// readyCounts is how often jobs of the endpoints have become ready, before a claim.
+func (a *activity) readyCounts(slots []queue.Slot) []uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.claiming++
@@ -220,19 +197,27 @@ func (a *activity) lookAt(slots []serverless.Slot) []uint64 {
 	return ready
 }
 
+// claimFailed notes that nobody has looked.
+func (a *activity) claimFailed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.claiming--
+	a.changed()
+}
+
 // claimed notes who has got what, and who has looked in vain.
-func (a *activity) claimed(slots []serverless.Slot, ready []uint64, jobs []serverless.Job, x *exchange, dies func(endpoint string) int) {
+func (a *activity) claimed(slots []queue.Slot, ready []uint64, jobs []serverless.Job, x *exchange, dies func(endpoint string) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.claiming--
 	for i, s := range slots {
-		seat, n := a.seatOf(seatKey{s.Endpoint, s.Worker}), 0
+		seat, n := a.workerOf(workerKey{s.Endpoint, s.Worker}), 0
 		for j := range jobs {
 			job := &jobs[j]
 			if job.Endpoint != s.Endpoint || job.Worker != s.Worker {
 				continue
 			}
-			r := &run{runKey: runKey{job.Ref, job.Worker}, seat: seat, dieAfter: dies(job.Endpoint), lost: x != nil && x.losesAnswer}
+			r := &run{runKey: runKey{job.Ref, job.Worker}, holder: seat, dieAfter: dies(job.Endpoint), lost: x != nil && x.losesAnswer()}
 			if old := a.runs[r.runKey]; old != nil {
 				seat.running--
 			}
@@ -255,12 +240,12 @@ func (a *activity) claimed(slots []serverless.Slot, ready []uint64, jobs []serve
 }
 
 // applied notes what moves mean for those who made them.
-func (a *activity) applied(ops []serverless.Op, res []serverless.Result, err error) {
+func (a *activity) applied(ops []queue.Op, res []queue.Result, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range ops {
 		op := &ops[i]
-		if op.Kind == serverless.OpRenew || err != nil {
+		if op.Kind == queue.OpRenew || err != nil {
 			continue
 		}
 		if res[i].Err == nil || res[i].Effect != 0 {
@@ -271,9 +256,9 @@ func (a *activity) applied(ops []serverless.Op, res []serverless.Result, err err
 			continue
 		}
 		switch op.Kind {
-		case serverless.OpChunk:
+		case queue.OpChunk:
 			r.chunks++
-		case serverless.OpFinish, serverless.OpRelease:
+		case queue.OpFinish, queue.OpRelease:
 			a.drop(r)
 		default:
 		}
@@ -293,24 +278,24 @@ func (a *activity) someDie() bool {
 	return len(a.dead) > 0
 }
 
-// fate says whether a move is one of a dead worker, or the one it dies at.
-func (a *activity) fate(op *serverless.Op) (lost, die bool) {
+// deathOf says whether a move is one of a dead worker, or the one it dies at.
+func (a *activity) deathOf(op *queue.Op) (lost, die bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := runKey{op.Ref, op.Worker}
 	r := a.runs[k]
 	switch {
-	case op.Kind == serverless.OpLose:
+	case op.Kind == queue.OpWorkerLost:
 		return false, false
 	case a.dead[k]:
-		if r != nil && (op.Kind == serverless.OpFinish || op.Kind == serverless.OpRelease) {
+		if r != nil && (op.Kind == queue.OpFinish || op.Kind == queue.OpRelease) {
 			a.drop(r)
 		}
 		return true, false
 	case r == nil:
 		return false, false
 	}
-	says := op.Kind == serverless.OpChunk || op.Kind == serverless.OpFinish || op.Kind == serverless.OpProgress
+	says := op.Kind == queue.OpChunk || op.Kind == queue.OpFinish || op.Kind == queue.OpProgress
 	return false, says && r.dieAfter >= 0 && r.chunks >= r.dieAfter
 }
 
@@ -323,24 +308,24 @@ func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 	if one == nil {
 		return nil, nil
 	}
-	if one.seat.hired { // its container ends, and the scaler takes its jobs from it
+	if one.holder.inContainer { // its container ends, and the scaler takes its jobs from it
 		a.dead[k] = true
-		return nil, one.seat.end
+		return nil, one.holder.end
 	}
-	if !one.seat.local {
+	if !one.holder.local {
 		a.dead[k] = true
 		return []serverless.Ref{k.Ref}, nil
 	}
 	for _, r := range a.runs {
-		if r.seat == one.seat && !a.dead[r.runKey] {
+		if r.holder == one.holder && !a.dead[r.runKey] {
 			a.dead[r.runKey] = true
 			lost = append(lost, r.Ref)
 		}
 	}
 	// Its successor is waited for from now on: the job is for it.
-	next := &seat{seatKey: seatKey{k.Endpoint, workerID(k.Endpoint, one.seat.nth+1)}, local: true, nth: one.seat.nth + 1, capacity: one.seat.capacity}
-	a.seats[next.seatKey] = next
-	one.seat.capacity = 0
+	next := &workerState{workerKey: workerKey{k.Endpoint, workerID(k.Endpoint, one.holder.generation+1)}, local: true, generation: one.holder.generation + 1, capacity: one.holder.capacity}
+	a.workers[next.workerKey] = next
+	one.holder.capacity = 0
 	sortRefs(lost)
-	return lost, one.seat.end
+	return lost, one.holder.end
 }

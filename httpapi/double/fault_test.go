@@ -19,8 +19,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// faulty has every kind of thing that can go wrong.
-func faulty(t *testing.T) *apitest.Server {
+// startFaulty has every kind of thing that can go wrong.
+func startFaulty(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := apitest.StartWith(t, &double.Options{Keys: []httpapi.Key{{Secret: "other", User: "tester", Scopes: []string{"*"}}}})
 	s.Handle("echo", echo)
@@ -63,11 +63,11 @@ func TestFaultsOfRequests(t *testing.T) {
 		{fault: double.Fault{Name: double.FaultTruncated}, err: io.ErrUnexpectedEOF, done: true},
 		{fault: double.Fault{Name: double.FaultGarbage}, code: 200, done: true},
 		{fault: double.Fault{Name: double.FaultLostAnswer}, err: io.EOF, done: true},
-		{fault: double.Fault{Name: double.FaultStore}, code: 500},
+		{fault: double.Fault{Name: double.FaultStore}, code: 503},
 	} {
 		for _, over := range []string{"in process", "socket"} {
 			t.Run(tt.fault.Name+" "+over, func(t *testing.T) {
-				s := faulty(t)
+				s := startFaulty(t)
 				tt.fault.Count, tt.fault.Operation, tt.fault.Endpoint = 1, "run", "echo"
 				s.Fault(tt.fault)
 				c, url := s.Client(), double.BaseURL
@@ -115,7 +115,7 @@ func TestFaultMatchesOperationEndpointAndKey(t *testing.T) {
 		{double.Fault{Key: "other"}, "other"},
 		{double.Fault{Endpoint: "chunks"}, ""},
 	} {
-		s := faulty(t)
+		s := startFaulty(t)
 		tt.fault.Name, tt.fault.Status = double.FaultStatus, 418
 		s.Fault(tt.fault)
 		var hits []string
@@ -159,7 +159,7 @@ func TestFaultHasCountAndProbabilityBySeed(t *testing.T) {
 }
 
 func TestFaultLatencyIsOfVirtualOrWallTime(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultLatency, Delay: time.Hour, Count: 1})
 	got := make(chan answer, 1)
 	go func() {
@@ -179,7 +179,7 @@ func TestFaultLatencyIsOfVirtualOrWallTime(t *testing.T) {
 
 // A body of four pieces takes three delays, of virtual time here.
 func TestFaultSlowBodyArrivesInPieces(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	body := want(t, s, 200, "GET", "/v2/echo/health", "").body
 	s.Fault(double.Fault{Name: double.FaultSlowBody, Delay: time.Hour, Bytes: (len(body) + 3) / 4, Count: 1})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, double.BaseURL+"/v2/echo/health", http.NoBody)
@@ -214,7 +214,7 @@ func TestFaultSlowBodyArrivesInPieces(t *testing.T) {
 
 func TestFaultSlowBodyEndsByWallTimeSoThatOneThreadNeverHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := faulty(t)
+		s := startFaulty(t)
 		whole := want(t, s, 200, "GET", "/v2/echo/health", "")
 		s.Fault(double.Fault{Name: double.FaultSlowBody, Delay: time.Second, Bytes: 1, Count: 1})
 		began := time.Now()
@@ -228,7 +228,7 @@ func TestFaultSlowBodyEndsByWallTimeSoThatOneThreadNeverHangs(t *testing.T) {
 }
 
 func TestFaultTruncatedLeavesAsManyBytesAsItSays(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultTruncated, Bytes: 3, Count: 1})
 	a, err := try(t, s.Client(), "GET", double.BaseURL+"/v2/echo/health", "")
 	if len(a.body) != 3 || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -245,7 +245,7 @@ func TestFaultsOfPods(t *testing.T) {
 		{double.FaultCrash, "ERROR"}, {double.FaultOOM, "ERROR"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := faulty(t)
+			s := startFaulty(t)
 			s.Fault(double.Fault{Name: tt.name, Image: "we*", Count: 1})
 			id := want(t, s, 201, "POST", "/v2/pods", pod).field("id")
 			s.RunUntilIdle()
@@ -263,7 +263,7 @@ func TestFaultsOfPods(t *testing.T) {
 }
 
 func TestFaultNoCapacityIsOfADataCenter(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	in := func(dc string) string { return strings.TrimSuffix(pod, "}") + `,"dataCenterIds":["` + dc + `"]}` }
 	first := want(t, s, 201, "POST", "/v2/pods", pod).field("dataCenterId")
 	s.Fault(double.Fault{Name: double.FaultNoCapacity, DataCenter: first})
@@ -278,7 +278,7 @@ func TestFaultNoCapacityIsOfADataCenter(t *testing.T) {
 }
 
 func TestFaultWorkerDiesAfterChunksAndAnotherGoesOn(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultWorkerDies, Endpoint: "chunks", Chunks: 3, Count: 1})
 	job := run(t, s, "chunks", `{"input":{}}`)
 	s.Advance(0)
@@ -295,14 +295,14 @@ func TestFaultWorkerDiesAfterChunksAndAnotherGoesOn(t *testing.T) {
 }
 
 func TestFaultWorkerDiesUntilTheJobFails(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultWorkerDies, Endpoint: "echo"})
 	job := run(t, s, "echo", `{"input":{}}`)
 	s.RequireJob(t, apitest.JobMatch{ID: job, Status: "FAILED", Error: "worker lost*"})
 }
 
 func TestFaultsOfWebhooks(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultWebhookStatus, Status: 503, Count: 1, Endpoint: "echo"})
 	s.Fault(double.Fault{Name: double.FaultWebhookDown})
 	run(t, s, "echo", `{"input":{},"webhook":"http://client.test/"}`)
@@ -337,7 +337,7 @@ func (f receiver) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestFaultThatCannotBeIsRefused(t *testing.T) {
-	s := faulty(t)
+	s := startFaulty(t)
 	for _, f := range []double.Fault{
 		{}, {Name: "nonsense"}, {Name: double.FaultStatus, Count: -1}, {Name: double.FaultStatus, Probability: 1.5},
 		{Name: double.FaultStatus, Operation: "nonsense"}, {Name: double.FaultStatus, Status: 42}, {Name: double.FaultLatency},

@@ -7,6 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/podyard/podyard/httpapi"
+
+	"github.com/podyard/podyard/internal/faultplan"
 )
 
 // A RequestMatch selects requests. Empty fields match everything.
@@ -128,7 +132,7 @@ func (c *checklist) text(name, want, got string) {
 }
 
 func (c *checklist) like(name, want, got string) {
-	if want != "" && !like(want, got) {
+	if want != "" && !faultplan.Like(want, got) {
 		*c = append(*c, fmt.Sprintf("%s: want %q, got %q", name, want, got))
 	}
 }
@@ -150,7 +154,7 @@ func describe(kind string, m any) string {
 
 // FindRequests selects among Requests. An error says that m is no match.
 func (s *Server) FindRequests(m RequestMatch) (*Found[Entry], error) {
-	if m.Operation != "" && !isOperation(m.Operation) {
+	if m.Operation != "" && httpapi.Operations().Named(m.Operation) == nil {
 		return nil, fmt.Errorf("double: there is no operation %.100q", m.Operation)
 	}
 	body, err := patternOf(m.Body)
@@ -228,7 +232,7 @@ func (s *Server) FindWebhooks(m WebhookMatch) (*Found[Delivered], error) {
 	}
 	return find(describe("webhook", m), m.Times, s.Webhooks(), name, func(d *Delivered) []string {
 		var c checklist
-		if !like(m.URL, d.target) { // asked for as it is, or as it is shown
+		if !faultplan.Like(m.URL, d.target) { // asked for as it is, or as it is shown
 			c.like("url", m.URL, d.URL)
 		}
 		c.text("endpoint", m.Endpoint, d.Endpoint)

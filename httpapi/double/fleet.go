@@ -13,8 +13,11 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/faultplan"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 // ImageOptions say how workers of an image are. The zero value, and nil, work.
@@ -47,126 +50,134 @@ func newImage(name string, worker serverless.Worker, o *ImageOptions) (*image, e
 	return i, nil
 }
 
-// teach adds an image, in the place of one with the same pattern.
-func (w *world) teach(i *image) {
+// addImage adds an image, in the place of one with the same pattern.
+func (w *instance) addImage(i *image) {
 	w.mu.Lock()
 	w.images = slices.DeleteFunc(w.images, func(old *image) bool { return old.pattern == i.pattern })
 	w.images = append(w.images, i)
 	w.mu.Unlock()
 	if i.o.ColdStart > 0 {
 		w.containers.AddScript(memory.Script{Image: i.pattern, Load: memory.DefaultScript().Load, Stages: []memory.Stage{
-			{Phase: pods.Pulling},
-			{Phase: pods.Coming, After: i.o.ColdStart},
-			{Phase: pods.Up, Lines: []string{"ready"}},
+			{Phase: pods.PhasePulling},
+			{Phase: pods.PhaseStarting, After: i.o.ColdStart},
+			{Phase: pods.PhaseHealthy, Lines: []string{"ready"}},
 		}})
 	}
-	w.services.Jobs.Restaff()
-	w.kick()
+	w.services.Jobs.Resync()
+	w.wake()
 }
 
 // imageOf is what workers of an image run, nil if nobody has said so. The one that was set
 // last comes first.
-func (w *world) imageOf(name string) *image {
+func (w *instance) imageOf(name string) *image {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, i := range slices.Backward(w.images) {
-		if like(i.pattern, name) {
+		if faultplan.Like(i.pattern, name) {
 			return i
 		}
 	}
 	return nil
 }
 
-// A fleet is the product's fleet on the product's simulation of containers: those of images
+// A workerFleet is the product's fleet on the product's simulation of containers: those of images
 // that are known run their workers in this process.
-type fleet struct {
+type workerFleet struct {
 	*podfleet.Fleet
-	world *world
+	instance *instance
 }
 
 var (
-	_ serverless.Fleet        = (*fleet)(nil)
-	_ serverless.WorkerImages = (*fleet)(nil)
-	_ serverless.WorkerLogs   = (*fleet)(nil)
+	_ serverless.Fleet   = (*workerFleet)(nil)
+	_ fleet.WorkerImages = (*workerFleet)(nil)
+	_ fleet.WorkerLogs   = (*workerFleet)(nil)
 )
 
 // RunsImage implements serverless.WorkerImages.
-func (f *fleet) RunsImage(name string) bool { return f.world.imageOf(name) != nil }
+func (f *workerFleet) RunsImage(name string) bool { return f.instance.imageOf(name) != nil }
 
 // Start implements serverless.Fleet, where FaultNoCapacity leaves it room.
-func (f *fleet) Start(ctx context.Context, s serverless.WorkerSpec) error {
-	full := f.world.faults.hit(func(a *Fault) bool {
-		return a.Name == FaultNoCapacity && a.Operation == "" && a.Key == "" && (a.Endpoint == "" || a.Endpoint == s.Endpoint) &&
-			(a.DataCenter == "" || len(s.DataCenterIDs) == 1 && s.DataCenterIDs[0] == a.DataCenter)
-	})
-	if full != nil {
-		return serverless.ErrNoRoom
+func (f *workerFleet) Start(ctx context.Context, s fleet.WorkerSpec) error {
+	t := &target{faults: f.instance.faults, struck: func(*Fault) {}, could: func(a *Fault) bool {
+		return a.Name == FaultNoCapacity && a.Operation == "" && a.Key == "" && (a.Endpoint == "" || a.Endpoint == s.Endpoint)
+	}}
+	podID := podfleet.PodID(s.Endpoint, s.ID)
+	f.instance.workers.order(podID, &s)
+	err := f.Fleet.Start(context.WithValue(ctx, targetKey{}, t), s)
+	if errors.Is(err, fleet.ErrNoCapacity) {
+		f.instance.workers.forget(podID)
 	}
-	f.world.crews.order(podfleet.PodID(s.Endpoint, s.ID), &s)
-	return f.Fleet.Start(ctx, s)
+	return err
 }
 
-// crews are the workers in containers.
-type crews struct {
-	world *world
+// containerWorkers are the workers in containers.
+type containerWorkers struct {
+	instance *instance
 
 	mu   sync.Mutex
-	list map[string]*hired // by container
+	list map[string]*containerWorker // by container
 }
 
-// A hired worker serves as long as its container is up.
-type hired struct {
-	spec serverless.WorkerSpec
-	seat *seat  // nil: it has not come yet
-	end  func() // ends its life; nil: it has not begun
-	gone bool
+// A containerWorker worker serves as long as its container is up.
+type containerWorker struct {
+	spec  fleet.WorkerSpec
+	state *workerState // nil: it has not come yet
+	end   func()       // ends its life; nil: it has not begun
+	gone  bool
 }
 
-func (c *crews) order(podID string, s *serverless.WorkerSpec) {
+func (c *containerWorkers) order(podID string, s *fleet.WorkerSpec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.list[podID] == nil {
-		c.list[podID] = &hired{spec: *s}
+		c.list[podID] = &containerWorker{spec: *s}
 	}
 }
 
-// heard is what the simulation says of a container. What a fault has put in the place of an
+// forget drops a worker that was ordered and has no place.
+func (c *containerWorkers) forget(podID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.list, podID)
+}
+
+// onState is what the simulation says of a container. What a fault has put in the place of an
 // image runs no worker: faulty says so.
-func (c *crews) heard(st pods.State, faulty bool) {
+func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.list[st.PodID]
 	switch {
 	case h == nil:
-	case st.Phase == pods.Up && h.seat == nil && !faulty:
-		if i := c.world.imageOf(h.spec.Container.Image); i != nil {
-			c.come(st.PodID, h, i)
+	case st.Phase == pods.PhaseHealthy && h.state == nil && !faulty:
+		if i := c.instance.imageOf(h.spec.Container.Image); i != nil {
+			c.begin(st.PodID, h, i)
 		}
-	case st.Phase >= pods.Down:
+	case st.Phase >= pods.PhaseExited:
 		delete(c.list, st.PodID)
 		h.gone = true
-		if h.seat != nil {
+		if h.state != nil {
 			c.leave(h, !st.Stopped)
 		}
 	}
 }
 
-// come has a worker begin, after those that came before it at this instant.
-func (c *crews) come(podID string, h *hired, i *image) {
-	w := c.world
-	l := &local{h.spec.Endpoint, i.worker, max(i.o.Concurrency, 1)}
-	h.seat = w.act.reserve(seatKey{l.endpoint, h.spec.ID}, l.concurrency, func() {
+// begin has a worker begin, after those that came before it at this instant.
+func (c *containerWorkers) begin(podID string, h *containerWorker, i *image) {
+	w := c.instance
+	l := &localWorker{h.spec.Endpoint, i.worker, max(i.o.Concurrency, 1)}
+	h.state = w.act.reserve(workerKey{l.endpoint, h.spec.ID}, l.concurrency, func() {
 		w.containers.Kill(podID, 137, "signal 9")
 	})
-	w.soon(func(context.Context) {
-		w.act.seated(h.seat)
-		w.start(func(ctx context.Context) { w.employ(ctx, l, h) })
+	w.schedule(func(context.Context) {
+		w.act.beginWorker(h.state)
+		w.start(func(ctx context.Context) { w.runWorker(ctx, l, h) })
 	})
 }
 
 // leave has a worker end whose container has. What it has after a crash is lost.
-func (c *crews) leave(h *hired, crashed bool) {
-	lost := c.world.act.leaves(h.seat, crashed)
+func (c *containerWorkers) leave(h *containerWorker, crashed bool) {
+	lost := c.instance.act.removeEnded(h.state, crashed)
 	end := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -180,54 +191,54 @@ func (c *crews) leave(h *hired, crashed bool) {
 		}
 		return
 	}
-	c.world.soon(func(ctx context.Context) {
-		_ = c.world.queue.lose(ctx, h.seat.worker, lost) // the store is in memory
+	c.instance.schedule(func(ctx context.Context) {
+		_ = c.instance.queue.lose(ctx, h.state.worker, lost) // the store is in memory
 		end()
 	})
 }
 
-// employ is the life of a worker in a container.
-func (w *world) employ(ctx context.Context, l *local, h *hired) {
+// runWorker is the life of a worker in a container.
+func (w *instance) runWorker(ctx context.Context, l *localWorker, h *containerWorker) {
 	life, end := context.WithCancel(ctx)
 	defer end()
-	w.crews.mu.Lock()
+	w.workers.mu.Lock()
 	if h.end = end; h.gone {
 		end()
 	}
-	w.crews.mu.Unlock()
+	w.workers.mu.Unlock()
 	// An error says that it never began: the scaler sees that it does not come.
-	_ = w.services.Jobs.Serve(life, l.endpoint, &watched{l.worker, w, h.seat}, &serverless.ServeOptions{
-		ID: h.seat.worker, Concurrency: l.concurrency, Drain: -1,
+	_ = w.services.Jobs.Serve(life, l.endpoint, &trackedWorker{l.worker, w, h.state}, &serverless.ServeOptions{
+		ID: h.state.worker, Concurrency: l.concurrency, Drain: -1,
 	})
-	w.act.rise(h.seat)
+	w.act.removeWorker(h.state)
 }
 
 // reserve adds a worker that is about to begin.
-func (a *activity) reserve(k seatKey, capacity int, kill func()) *seat {
+func (a *activity) reserve(k workerKey, capacity int, kill func()) *workerState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &seat{seatKey: k, local: true, hired: true, capacity: capacity, waits: true, looked: a.ready[k.endpoint], end: kill}
-	a.seats[k] = s
+	s := &workerState{workerKey: k, local: true, inContainer: true, capacity: capacity, waits: true, looked: a.ready[k.endpoint], end: kill}
+	a.workers[k] = s
 	return s
 }
 
-// seated has a worker waited for: it has begun.
-func (a *activity) seated(s *seat) {
+// beginWorker has a worker waited for: it has begun.
+func (a *activity) beginWorker(s *workerState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.waits = false
 	a.changed()
 }
 
-// leaves takes a worker whose container has ended from those who are waited for. What it
+// removeEnded takes a worker whose container has ended from those who are waited for. What it
 // says of its jobs after a crash, which are lost, is not heard.
-func (a *activity) leaves(s *seat, crashed bool) (lost []serverless.Ref) {
+func (a *activity) removeEnded(s *workerState, crashed bool) (lost []serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.capacity = 0
 	for _, r := range a.runs {
 		switch {
-		case r.seat != s:
+		case r.holder != s:
 		case crashed:
 			a.dead[r.runKey] = true
 			lost = append(lost, r.Ref)
@@ -242,13 +253,13 @@ func (a *activity) leaves(s *seat, crashed bool) (lost []serverless.Ref) {
 }
 
 // takes reports whether a hired worker is one that takes jobs: one that is to end does not.
-func (w *world) takes(s *seat) bool {
+func (w *instance) takes(s *workerState) bool {
 	return slices.Contains(w.services.Jobs.ReadyWorkers(s.endpoint), s.worker)
 }
 
 // declare is Server.Declare.
-func (w *world) declare(ctx context.Context, id string, settings any) error {
-	members := map[string]any{"name": id, "type": serverless.QueueType, "scaling": map[string]any{"type": serverless.QueueDelay, "queueDelay": 4}}
+func (w *instance) declare(ctx context.Context, id string, settings any) error {
+	members := map[string]any{"name": id, "type": endpoints.QueueType, "scaling": map[string]any{"type": endpoints.QueueDelay, "queueDelay": 4}}
 	text, err := json.Marshal(settings)
 	if err != nil {
 		return fmt.Errorf("the settings: %w", err)

@@ -2,6 +2,7 @@ package double
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -110,7 +111,7 @@ func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Respon
 		}
 		return nil, syscall.ECONNRESET
 	default:
-		d.Fault, status = f.Name, orStatus(f.Status, http.StatusInternalServerError)
+		d.Fault, status = f.Name, cmp.Or(f.Status, http.StatusInternalServerError)
 	}
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A JobRecord is what became of a job. It stays when the job is deleted.
@@ -75,9 +76,9 @@ func (l *jobLog) remove(jobs []serverless.Job) {
 	}
 }
 
-// look notes how a job is now. The lock is held meanwhile: of two who look, the later one
+// refresh notes how a job is now. The lock is held meanwhile: of two who look, the later one
 // must not write first.
-func (l *jobLog) look(ctx context.Context, ref serverless.Ref) {
+func (l *jobLog) refresh(ctx context.Context, ref serverless.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.byID[ref]
@@ -93,10 +94,10 @@ func (l *jobLog) look(ctx context.Context, ref serverless.Ref) {
 }
 
 // events looks at the jobs that something has happened to.
-func (l *jobLog) events(ctx context.Context, evs []serverless.Event) {
+func (l *jobLog) events(ctx context.Context, evs []queue.Event) {
 	for i := range evs {
-		if e := &evs[i]; e.Kind == serverless.EventDone || e.Kind == serverless.EventReady {
-			l.look(ctx, e.Ref)
+		if e := &evs[i]; e.Kind == queue.EventDone || e.Kind == queue.EventReady {
+			l.refresh(ctx, e.Ref)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -80,7 +81,7 @@ func (j *journal) clear() {
 // An exchange is a request on its way through the double.
 type exchange struct {
 	r        *http.Request
-	op       *Operation // nil: none
+	op       *httpapi.Operation // nil: none
 	endpoint string
 	job      string
 	pod      string
@@ -88,18 +89,16 @@ type exchange struct {
 	key      string
 	entry    *Entry
 
-	// Of faults; written before the handler is called.
-	storeDown   bool
-	full        []string // data centers without capacity; "" is all
-	losesAnswer bool
+	around string // the name of the fault around the handler; written before that is called
+	target target // of faults beneath the handler
 
 	// Guarded by the activity's mutex.
-	ref     serverless.Ref // the job it is held for
-	held    bool           // it waits for the job, or is about to
-	until   time.Time      // the end of the hold by the clock; zero: none
-	waiting bool           // by a fault
-	resting bool           // given up on, or waiting
-	cancel  context.CancelFunc
+	ref         serverless.Ref // the job it is held for
+	waitsForJob bool           // it waits for the job, or is about to
+	until       time.Time      // the end of the hold by the clock; zero: none
+	waiting     bool           // by a fault
+	resting     bool           // given up on, or waiting
+	cancel      context.CancelFunc
 }
 
 type exchangeKey struct{}
@@ -116,35 +115,47 @@ func (x *exchange) name() string {
 	return x.op.Name
 }
 
+// area is what the request is about; empty: the path is no operation's.
+func (x *exchange) area() httpapi.Area {
+	if x.op == nil {
+		return ""
+	}
+	return x.op.Area
+}
+
 // newExchange reads what the request line says.
-func newExchange(r *http.Request, now time.Time) *exchange {
-	op, names := operationOf(r.Method, r.URL.Path)
+func (w *instance) newExchange(r *http.Request) *exchange {
+	op, names := w.table.Find(r.Method, r.URL)
 	x := &exchange{r: r, op: op, endpoint: names["endpoint"], job: names["job"], key: keyOf(r)}
-	switch {
-	case op == nil:
-	case op.Area == "workers":
+	switch x.area() {
+	case httpapi.AreaWorkers:
 		x.worker = serverless.WorkerID(names["worker"])
-	case op.Area == "endpoints":
+	case httpapi.AreaEndpoints:
 		x.endpoint = names["id"]
-	case op.Area == "pods":
+	case httpapi.AreaPods:
 		x.pod = names["id"] + names["podId"]
 	}
+	x.entry = &Entry{
+		Operation: x.name(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
+		Endpoint: x.endpoint, Job: x.job, Pod: x.pod, Header: redactHeader(r.Header),
+	}
+	return x
+}
+
+// arrives notes when a request came, and until when it may be held.
+func (x *exchange) arrives(now time.Time) {
+	x.entry.At = now
 	switch x.name() {
 	case "runSync":
-		x.until = now.Add(waitOf(r, serverless.DefaultWait))
+		x.until = now.Add(waitOf(x.r, serverless.DefaultWait))
 	case "statusSync":
-		x.until = now.Add(waitOf(r, serverless.DefaultWait))
+		x.until = now.Add(waitOf(x.r, serverless.DefaultWait))
 	case "stream":
-		x.until = now.Add(waitOf(r, serverless.DefaultStreamWait))
+		x.until = now.Add(waitOf(x.r, serverless.DefaultStreamWait))
 	}
 	if x.name() == "statusSync" || x.name() == "stream" {
 		x.ref = serverless.Ref{Endpoint: x.endpoint, ID: serverless.JobID(x.job)}
 	}
-	x.entry = &Entry{
-		At: now, Operation: x.name(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
-		Endpoint: x.endpoint, Job: x.job, Pod: x.pod, Header: redactHeader(r.Header),
-	}
-	return x
 }
 
 // waitOf is how long the handler will hold the request. What it refuses it does not hold.

@@ -44,15 +44,15 @@ func TestJournalShowsNoSecret(t *testing.T) {
 	s.RequireRequest(t, apitest.RequestMatch{Operation: "createRegistry", Body: obj{"name": "r", "password": "[redacted]"}, Status: 201})
 }
 
-// A failing test that a Require method ends.
-type failing struct {
+// A failingTB test that a Require method ends.
+type failingTB struct {
 	testing.TB
 	text string
 }
 
-func (f *failing) Helper() {}
+func (f *failingTB) Helper() {}
 
-func (f *failing) Fatal(args ...any) {
+func (f *failingTB) Fatal(args ...any) {
 	f.text = fmt.Sprint(args...)
 	panic(f)
 }
@@ -60,7 +60,7 @@ func (f *failing) Fatal(args ...any) {
 // failure is the text with which f ends its test; empty if it does not.
 func failure(t *testing.T, f func(testing.TB)) (text string) {
 	t.Helper()
-	tb := &failing{TB: t}
+	tb := &failingTB{TB: t}
 	defer func() {
 		if p := recover(); p != nil && p != tb {
 			panic(p)

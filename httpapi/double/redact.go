@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 const redacted = "[redacted]"
@@ -121,12 +123,12 @@ func (x *exchange) secretsOf() secrets {
 	case name == "run", name == "runSync", name == "jobTake", name == "jobTakeBatch":
 		return secretsOfJobs
 	}
-	switch x.op.Area {
-	case "pods", "templates", "endpoints":
+	switch x.area() {
+	case httpapi.AreaPods, httpapi.AreaTemplates, httpapi.AreaEndpoints:
 		return secretsOfContainers
-	case "registries":
+	case httpapi.AreaRegistries:
 		return secretsOfRegistries
-	case "account":
+	case httpapi.AreaSSHKeys:
 		return secretsOfAccounts
 	}
 	return nil

@@ -33,8 +33,8 @@ type Outcome struct {
 // Outcomes are used in their order: the first one that matches the input and is not used
 // up. What When, After, Times and Every say is for the next outcome.
 type Script struct {
-	b    *book
-	next Outcome
+	outcomes *outcomeList
+	next     Outcome
 }
 
 // When has the next outcome be only for inputs that match: an object matches one that has
@@ -73,26 +73,26 @@ func (s *Script) Stream(chunks ...any) *Script { s.next.Stream = chunks; return 
 
 // Clear forgets all outcomes: jobs fail, because none is left.
 func (s *Script) Clear() *Script {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.b.list = nil
+	s.outcomes.mu.Lock()
+	defer s.outcomes.mu.Unlock()
+	s.outcomes.list = nil
 	s.next = Outcome{}
 	return s
 }
 
 // Add is for outcomes as data. Its error says what is wrong with the outcome.
-func (s *Script) Add(o Outcome) error { return s.b.add(o) }
+func (s *Script) Add(o Outcome) error { return s.outcomes.add(o) }
 
 func (s *Script) add() *Script {
-	if err := s.b.add(s.next); err != nil {
-		s.b.wrong(err)
+	if err := s.outcomes.add(s.next); err != nil {
+		s.outcomes.wrong(err)
 	}
 	s.next = Outcome{}
 	return s
 }
 
-// A book is the outcomes of one endpoint; it is its worker.
-type book struct {
+// An outcomeList is the outcomes of one endpoint; it is its worker.
+type outcomeList struct {
 	endpoint string
 	sleep    func(ctx context.Context, d time.Duration) error
 	hang     func(ctx context.Context)
@@ -111,14 +111,14 @@ type page struct {
 	used   int
 }
 
-func (b *book) wrong(err error) {
+func (b *outcomeList) wrong(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bad = err
 }
 
-func (b *book) add(o Outcome) error {
-	p, err := open(o)
+func (b *outcomeList) add(o Outcome) error {
+	p, err := checkOutcome(o)
 	if err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", b.endpoint, err)
 	}
@@ -128,7 +128,7 @@ func (b *book) add(o Outcome) error {
 	return nil
 }
 
-func open(o Outcome) (p *page, err error) {
+func checkOutcome(o Outcome) (p *page, err error) {
 	kinds := 0
 	for _, is := range [...]bool{o.Reply != nil, o.Fail != "", o.Hang, o.Stream != nil} {
 		if is {
@@ -167,8 +167,8 @@ func open(o Outcome) (p *page, err error) {
 	return p, nil
 }
 
-// turn is the outcome for an input.
-func (b *book) turn(input []byte) (*page, error) {
+// next is the outcome for an input.
+func (b *outcomeList) next(input []byte) (*page, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.bad != nil {
@@ -202,8 +202,8 @@ func (b *book) turn(input []byte) (*page, error) {
 }
 
 // Work does what the script says.
-func (b *book) Work(ctx context.Context, t *serverless.Task) ([]byte, error) {
-	p, err := b.turn(t.Input)
+func (b *outcomeList) Work(ctx context.Context, t *serverless.Task) ([]byte, error) {
+	p, err := b.next(t.Input)
 	if err != nil {
 		return nil, err
 	}

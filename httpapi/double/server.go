@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // What a server has unless its Options say otherwise.
@@ -54,7 +55,7 @@ type Options struct {
 	// Settle is how long of wall time the clock waits for a worker or request that neither
 	// ends nor waits for the clock. Default DefaultSettle.
 	Settle time.Duration
-	// Logger gets what the services log. Default: nothing is kept.
+	// Logger gets what the services log. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -63,21 +64,21 @@ type Options struct {
 // calls that move time are made one after another.
 type Server struct {
 	o       Options
-	faults  faults
+	faults  *faults
 	swapped chan struct{} // there is a new world to run
 
-	mu      sync.Mutex
-	world   *world
-	running bool
-	served  map[string]*local // by Handle: they survive a reset
-	images  []*image          // by Image: so do they
-	books   map[string]*book  // by Endpoint and ImageScript: they do not
+	mu       sync.Mutex
+	instance *instance
+	running  bool
+	served   map[string]*localWorker // by Handle: they survive a reset
+	images   []*image                // by Image: so do they
+	scripts  map[string]*outcomeList // by Endpoint and ImageScript: they do not
 }
 
 // New returns a server whose clock stands at Options.Start. It starts nothing. o may be
 // nil.
 func New(o *Options) (*Server, error) {
-	s := &Server{swapped: make(chan struct{}, 1), served: map[string]*local{}, books: map[string]*book{}}
+	s := &Server{swapped: make(chan struct{}, 1), served: map[string]*localWorker{}, scripts: map[string]*outcomeList{}}
 	if o != nil {
 		s.o = *o
 	}
@@ -94,12 +95,12 @@ func New(o *Options) (*Server, error) {
 	if s.o.Settle <= 0 {
 		s.o.Settle = DefaultSettle
 	}
-	s.faults.reset(s.o.Seed)
-	w, err := newWorld(&s.o, &s.faults, s.o.Seed)
+	s.faults = newFaults(s.o.Seed)
+	w, err := newInstance(&s.o, s.faults, s.o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	s.world = w
+	s.instance = w
 	return s, nil
 }
 
@@ -126,10 +127,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Server) current() *world {
+func (s *Server) current() *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.world
+	return s.instance
 }
 
 // Ready is closed when requests are answered: soon after Run was called.
@@ -153,14 +154,14 @@ func (s *Server) Services() httpapi.Services { return s.current().services }
 // Reset makes everything as it was after New, with another seed: the clock, all records,
 // faults, scripts and the journal. What Handle has set stays. Requests under way end.
 func (s *Server) Reset(ctx context.Context, seed uint64) error {
-	s.faults.reset(seed)
-	w, err := newWorld(&s.o, &s.faults, seed)
+	s.faults.plan.Reset(seed)
+	w, err := newInstance(&s.o, s.faults, seed)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	old, running := s.world, s.running
-	s.o.Seed, s.world, s.books = seed, w, map[string]*book{}
+	old, running := s.instance, s.running
+	s.o.Seed, s.instance, s.scripts = seed, w, map[string]*outcomeList{}
 	for _, l := range s.served {
 		if err := w.join(ctx, l); err != nil {
 			s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *Server) Reset(ctx context.Context, seed uint64) error {
 		}
 	}
 	for _, i := range s.images {
-		w.teach(i)
+		w.addImage(i)
 	}
 	s.mu.Unlock()
 	old.retire()
@@ -201,18 +202,18 @@ func (s *Server) Seed() uint64 {
 func (s *Server) SetSeed(seed uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.world.chance.reseed(seed); err != nil {
+	if err := s.instance.random.reseed(seed); err != nil {
 		return err
 	}
 	s.o.Seed = seed
-	s.faults.reseed(seed)
+	s.faults.plan.Reseed(seed)
 	return nil
 }
 
 // Handle has a worker in this process run the jobs of an endpoint, DefaultConcurrency at
 // once, and makes the endpoint if there is none. A worker that waits does so with Sleep:
 // the clock does not know of other ways to wait, and moves only when those who do
-// something else have come to rest, or Options.Settle has passed.
+// something else have come to rest, or Options.MinReadyTime has passed.
 func (s *Server) Handle(ctx context.Context, endpoint string, w serverless.Worker) error {
 	return s.HandleN(ctx, endpoint, w, DefaultConcurrency)
 }
@@ -224,11 +225,11 @@ func (s *Server) HandleN(ctx context.Context, endpoint string, w serverless.Work
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served[endpoint] != nil || s.books[endpoint] != nil {
+	if s.served[endpoint] != nil || s.scripts[endpoint] != nil {
 		return fmt.Errorf("double: endpoint %q has a worker or a script already", endpoint)
 	}
-	l := &local{endpoint, w, n}
-	if err := s.world.join(ctx, l); err != nil {
+	l := &localWorker{endpoint, w, n}
+	if err := s.instance.join(ctx, l); err != nil {
 		return err
 	}
 	s.served[endpoint] = l
@@ -249,7 +250,7 @@ func (s *Server) Image(name string, w serverless.Worker, o *ImageOptions) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.images = append(slices.DeleteFunc(s.images, func(old *image) bool { return old.pattern == name }), i)
-	s.world.teach(i)
+	s.instance.addImage(i)
 	return nil
 }
 
@@ -259,17 +260,17 @@ func (s *Server) ImageScript(name string, o *ImageOptions) (*Script, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := "image " + name // no endpoint has such an id
-	if b := s.books[key]; b != nil {
-		return &Script{b: b}, nil
+	if b := s.scripts[key]; b != nil {
+		return &Script{outcomes: b}, nil
 	}
-	b := &book{endpoint: name, sleep: s.world.sleep, hang: hang}
+	b := &outcomeList{endpoint: name, sleep: s.instance.sleep, hang: hang}
 	i, err := newImage(name, b, o)
 	if err != nil {
 		return nil, err
 	}
-	s.books[key] = b
-	s.world.teach(i)
-	return &Script{b: b}, nil
+	s.scripts[key] = b
+	s.instance.addImage(i)
+	return &Script{outcomes: b}, nil
 }
 
 // Declare makes an endpoint with an id of one's own, which every key may use, or changes
@@ -281,7 +282,7 @@ func (s *Server) Declare(ctx context.Context, id string, settings any) error {
 	if err := w.declare(ctx, id, settings); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", id, err)
 	}
-	w.kick()
+	w.wake()
 	return nil
 }
 
@@ -289,24 +290,24 @@ func (s *Server) Declare(ctx context.Context, id string, settings any) error {
 func (s *Server) Endpoint(ctx context.Context, id string) (*Script, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.books[id]; b != nil {
-		return &Script{b: b}, nil
+	if b := s.scripts[id]; b != nil {
+		return &Script{outcomes: b}, nil
 	}
 	if s.served[id] != nil {
 		return nil, fmt.Errorf("double: endpoint %q has a worker and no script", id)
 	}
-	b := &book{endpoint: id, sleep: s.world.sleep, hang: hang}
-	if err := s.world.join(ctx, &local{id, b, DefaultConcurrency}); err != nil {
+	b := &outcomeList{endpoint: id, sleep: s.instance.sleep, hang: hang}
+	if err := s.instance.join(ctx, &localWorker{id, b, DefaultConcurrency}); err != nil {
 		return nil, err
 	}
-	s.books[id] = b
-	return &Script{b: b}, nil
+	s.scripts[id] = b
+	return &Script{outcomes: b}, nil
 }
 
 // Queue makes an endpoint without a worker, if there is none: its jobs wait for a remote
 // one.
 func (s *Server) Queue(ctx context.Context, id string) error {
-	if err := serverless.CheckEndpointID(id); err != nil {
+	if err := endpoints.CheckID(id); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", id, err)
 	}
 	return s.current().endpoint(ctx, id)
@@ -328,8 +329,8 @@ func (s *Server) SetTime(ctx context.Context, t time.Time) error {
 	return w.advance(ctx, t.Sub(w.clock.Now()))
 }
 
-// Rest waits until everything that is due now has been done.
-func (s *Server) Rest(ctx context.Context) error { return s.Advance(ctx, 0) }
+// Settle waits until everything that is due now has been done.
+func (s *Server) Settle(ctx context.Context) error { return s.Advance(ctx, 0) }
 
 // RunUntilIdle moves the clock on as long as time alone brings something to an end: a job
 // that a worker of this process has, a webhook that is to be tried again, and for an hour at
@@ -344,7 +345,7 @@ func (s *Server) RunUntilIdle(ctx context.Context) (time.Duration, error) {
 // In a worker that Handle has set it lets time pass meanwhile.
 func (s *Server) Sleep(ctx context.Context, d time.Duration) error {
 	if t, _ := ctx.Value(taskKey{}).(*task); t != nil {
-		return t.world.sleep(ctx, d)
+		return t.instance.sleep(ctx, d)
 	}
 	return s.current().sleep(ctx, d)
 }
@@ -353,10 +354,10 @@ func (s *Server) Sleep(ctx context.Context, d time.Duration) error {
 func (s *Server) Fault(f Fault) (id int, err error) { return s.faults.add(f) }
 
 // ClearFault ends one fault, and reports false when there is none of this id.
-func (s *Server) ClearFault(id int) bool { return id > 0 && s.faults.remove(id) }
+func (s *Server) ClearFault(id int) bool { return s.faults.plan.Remove(id) }
 
 // ClearFaults ends all of them.
-func (s *Server) ClearFaults() { s.faults.remove(0) }
+func (s *Server) ClearFaults() { s.faults.plan.Clear() }
 
 // Faults are those that were set and are not used up.
 func (s *Server) Faults() []ActiveFault { return s.faults.active() }

@@ -15,21 +15,21 @@ const maxRounds = 10_000
 
 // Step is everything that is due at now and what follows from it at the same instant,
 // until all is at rest.
-func (w *world) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+func (w *instance) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	w.steps++
 	for range maxRounds {
-		if err := w.release(ctx, now); err != nil {
+		if err := w.runScheduled(ctx, now); err != nil {
 			return next, err
 		}
 		v := w.act.at()
 		var more bool
-		if next, more, err = w.once(ctx, now); err != nil {
+		if next, more, err = w.stepServices(ctx, now); err != nil {
 			return next, err
 		}
 		if err := w.act.wait(ctx, now, w.settle); err != nil {
 			return next, err
 		}
-		if !more && w.act.at() == v && !w.hasSoon() {
+		if !more && w.act.at() == v && !w.hasScheduled() {
 			w.next = next
 			return next, nil
 		}
@@ -37,32 +37,32 @@ func (w *world) Step(ctx context.Context, now time.Time) (next time.Time, err er
 	return next, fmt.Errorf("double: it does not come to rest at %s", now.Format(time.RFC3339Nano))
 }
 
-// soon has f called at this instant, when those before it have come to rest: what happens
+// schedule has f called at this instant, when those before it have come to rest: what happens
 // at one instant happens in the same order every time.
-func (w *world) soon(f func(ctx context.Context)) {
+func (w *instance) schedule(f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queued = append(w.queued, f)
+	w.scheduled = append(w.scheduled, f)
 }
 
-func (w *world) hasSoon() bool {
+func (w *instance) hasScheduled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.queued) > 0
+	return len(w.scheduled) > 0
 }
 
 // pop is the first of what is to happen soon; nil: nothing.
-func (w *world) pop() (f func(ctx context.Context)) {
+func (w *instance) pop() (f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queued) > 0 {
-		f, w.queued = w.queued[0], w.queued[1:]
+	if len(w.scheduled) > 0 {
+		f, w.scheduled = w.scheduled[0], w.scheduled[1:]
 	}
 	return f
 }
 
-// release has what is to happen soon happen, one after another.
-func (w *world) release(ctx context.Context, now time.Time) error {
+// runScheduled has what is to happen soon happen, one after another.
+func (w *instance) runScheduled(ctx context.Context, now time.Time) error {
 	for f := w.pop(); f != nil; f = w.pop() {
 		f(ctx)
 		if err := w.act.wait(ctx, now, w.settle); err != nil {
@@ -72,22 +72,22 @@ func (w *world) release(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// releaseAll does not wait: for the end, and where nobody holds the clock.
-func (w *world) releaseAll(ctx context.Context) {
+// runAllScheduled does not wait: for the end, and where nobody holds the clock.
+func (w *instance) runAllScheduled(ctx context.Context) {
 	for f := w.pop(); f != nil; f = w.pop() {
 		f(ctx)
 	}
 }
 
-// once has each service do what is due, and reports whether they have more to do now. What
+// stepServices has each service do what is due, and reports whether they have more to do now. What
 // they start ends with the world and not with the one who asks.
-func (w *world) once(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
+func (w *instance) stepServices(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	a, err := w.services.Pods.Step(ctx, now)
 	if err != nil {
 		return next, false, err
 	}
-	b, err := w.keep(ctx, now)
+	b, err := w.pingRemote(ctx, now)
 	if err != nil {
 		return next, false, err
 	}
@@ -111,9 +111,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// keep pings for the remote workers that were heard of lately by the wall's time: they
+// pingRemote pings for the remote workers that were heard of lately by the wall's time: they
 // live there, and cannot know how fast the clock goes here.
-func (w *world) keep(ctx context.Context, now time.Time) (next time.Time, err error) {
+func (w *instance) pingRemote(ctx context.Context, now time.Time) (next time.Time, err error) {
 	alive := w.act.remote(time.Now())
 	if len(alive) == 0 {
 		return time.Time{}, nil
@@ -131,25 +131,25 @@ func (w *world) keep(ctx context.Context, now time.Time) (next time.Time, err er
 	return now.Add(lease / 3), nil
 }
 
-// An alive is a remote worker with the jobs that it knows it has.
-type alive struct {
-	seatKey
+// A remoteWorker is a remote worker with the jobs that it knows it has.
+type remoteWorker struct {
+	workerKey
 	holds []serverless.JobID
 }
 
-func (a *activity) remote(wall time.Time) (list []alive) {
+func (a *activity) remote(wall time.Time) (list []remoteWorker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for k, s := range a.seats {
+	for k, s := range a.workers {
 		if s.local {
 			continue
 		}
-		if wall.Sub(s.seen) > lease && !a.asks(k) {
+		if wall.Sub(s.seen) > lease && !a.hasRequest(k) {
 			continue
 		}
-		x := alive{seatKey: k}
+		x := remoteWorker{workerKey: k}
 		for _, r := range a.runs {
-			if r.seat == s && !r.lost {
+			if r.holder == s && !r.lost {
 				x.holds = append(x.holds, r.ID)
 			}
 		}
@@ -158,8 +158,8 @@ func (a *activity) remote(wall time.Time) (list []alive) {
 	return list
 }
 
-// asks reports whether a worker has a request under way. It is called with the lock.
-func (a *activity) asks(k seatKey) bool {
+// hasRequest reports whether a worker has a request under way. It is called with the lock.
+func (a *activity) hasRequest(k workerKey) bool {
 	for x := range a.requests {
 		if x.endpoint == k.endpoint && x.worker == k.worker {
 			return true
@@ -169,7 +169,7 @@ func (a *activity) asks(k seatKey) bool {
 }
 
 // advance moves the clock on.
-func (w *world) advance(ctx context.Context, d time.Duration) error {
+func (w *instance) advance(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("double: advance by %v: time does not go back", d)
 	}
@@ -186,7 +186,7 @@ const (
 )
 
 // untilIdle moves from due instant to due instant while something is under way.
-func (w *world) untilIdle(ctx context.Context) (time.Duration, error) {
+func (w *instance) untilIdle(ctx context.Context) (time.Duration, error) {
 	w.step.Lock()
 	defer w.step.Unlock()
 	start := w.clock.Now()
@@ -208,12 +208,12 @@ func (w *world) untilIdle(ctx context.Context) (time.Duration, error) {
 
 // underWay reports whether time alone will bring something to an end: a job that a worker
 // here has, a webhook, a pod on its way.
-func (w *world) underWay(ctx context.Context, since time.Duration) (bool, error) {
+func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, error) {
 	if w.act.working() {
 		return true, nil
 	}
 	if since <= podLimit {
-		if staffing, err := w.staffing(ctx); err != nil || staffing {
+		if staffing, err := w.scaling(ctx); err != nil || staffing {
 			return err == nil, err
 		}
 	}
@@ -227,17 +227,17 @@ func (w *world) underWay(ctx context.Context, since time.Duration) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		if p.Seen.Status == pods.Provisioning || p.Seen.Status == pods.Starting || p.Want.Power == pods.Gone ||
-			p.Want.Power == pods.Off && p.Seen.Status == pods.Running {
+		if p.Seen.Status == pods.Provisioning || p.Seen.Status == pods.Starting || p.Want.Power == pods.PowerTerminated ||
+			p.Want.Power == pods.PowerOff && p.Seen.Status == pods.Running {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// staffing reports whether a worker of an image that is known is on its way, or jobs wait
+// scaling reports whether a worker of an image that is known is on its way, or jobs wait
 // for one that will be.
-func (w *world) staffing(ctx context.Context) (bool, error) {
+func (w *instance) scaling(ctx context.Context) (bool, error) {
 	for e, err := range w.services.Jobs.Endpoints().List(ctx) {
 		if err != nil {
 			return false, err
@@ -262,7 +262,7 @@ func (a *activity) working() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.runs {
-		if (r.seat.local || r.lost) && !a.dead[r.runKey] {
+		if (r.holder.local || r.lost) && !a.dead[r.runKey] {
 			return true
 		}
 	}

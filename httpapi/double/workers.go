@@ -2,78 +2,77 @@ package double
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A local is a worker of this process. When it dies of a fault, another follows.
-type local struct {
+// A localWorker is a worker of this process. When it dies of a fault, another follows.
+type localWorker struct {
 	endpoint    string
 	worker      serverless.Worker
 	concurrency int
 }
 
 // join makes an endpoint and has it served. One that exists is only served.
-func (w *world) join(ctx context.Context, l *local) error {
-	if err := serverless.CheckEndpointID(l.endpoint); err != nil {
+func (w *instance) join(ctx context.Context, l *localWorker) error {
+	if err := endpoints.CheckID(l.endpoint); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", l.endpoint, err)
 	}
 	if err := w.endpoint(ctx, l.endpoint); err != nil {
 		return err
 	}
 	// It is waited for from now on, though its goroutine has not begun.
-	w.act.sit(l, 1, nil)
-	w.start(func(ctx context.Context) { w.live(ctx, l) })
+	w.act.addLocal(l, 1, nil)
+	w.start(func(ctx context.Context) { w.serveLocal(ctx, l) })
 	return nil
 }
 
 // start has f run as long as the world lives, at most.
-func (w *world) start(f func(ctx context.Context)) {
+func (w *instance) start(f func(ctx context.Context)) {
 	w.mu.Lock()
 	w.starts = append(w.starts, f)
 	w.mu.Unlock()
 	select {
-	case w.news <- struct{}{}:
+	case w.changes <- struct{}{}:
 	default:
 	}
 }
 
 // endpoint makes a shared endpoint, unless there is one.
-func (w *world) endpoint(ctx context.Context, id string) error {
-	err := w.services.Jobs.Endpoints().Create(ctx, &serverless.Endpoint{ID: id, Name: id, Created: w.clock.Now()})
-	if err != nil && !errors.Is(err, serverless.ErrEndpointExists) {
-		return fmt.Errorf("double: endpoint %q: %w", id, err)
+func (w *instance) endpoint(ctx context.Context, id string) error {
+	if err := w.services.Jobs.EnsureEndpoint(ctx, id); err != nil {
+		return fmt.Errorf("double: %w", err)
 	}
 	return nil
 }
 
-// live serves an endpoint, one worker after another.
-func (w *world) live(ctx context.Context, l *local) {
+// serveLocal serves an endpoint, one worker after another.
+func (w *instance) serveLocal(ctx context.Context, l *localWorker) {
 	ended := make(chan struct{}, 1)
 	lives := 0
 	for n := 1; ctx.Err() == nil; n++ {
 		life, end := context.WithCancel(ctx)
-		s := w.act.sit(l, n, end)
+		s := w.act.addLocal(l, n, end)
 		lives++
 		go func() {
 			// What it has when it ends is handed back at once: the clock stands still, and
 			// nothing would come to its end by waiting.
-			err := w.services.Jobs.Serve(life, l.endpoint, &watched{l.worker, w, s}, &serverless.ServeOptions{
+			err := w.services.Jobs.Serve(life, l.endpoint, &trackedWorker{l.worker, w, s}, &serverless.ServeOptions{
 				ID: s.worker, Concurrency: l.concurrency, Drain: -1,
 			})
 			if err != nil {
 				end()
 			}
-			w.act.rise(s)
+			w.act.removeWorker(s)
 			ended <- struct{}{}
 		}()
 		<-life.Done()
 		end()
-		w.act.gone(s)
+		w.act.removeDead(s)
 	}
 	for range lives {
 		<-ended
@@ -89,38 +88,38 @@ func workerID(endpoint string, n int) serverless.WorkerID {
 	return serverless.WorkerID(id)
 }
 
-// gone takes a worker that has died from those who are waited for.
-func (a *activity) gone(s *seat) {
+// removeDead takes a worker that has died from those who are waited for.
+func (a *activity) removeDead(s *workerState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.capacity = 0
 	a.changed()
 }
 
-// A watched worker is one whose rest and work the double knows.
-type watched struct {
+// A trackedWorker worker is one whose rest and work the double knows.
+type trackedWorker struct {
 	serverless.Worker
-	world *world
-	seat  *seat
+	instance *instance
+	state    *workerState
 }
 
 // A task is what the context of a worker leads to.
 type task struct {
-	world *world
-	run   *run
+	instance *instance
+	run      *run
 }
 
 type taskKey struct{}
 
 // Work runs the job.
-func (x *watched) Work(ctx context.Context, t *serverless.Task) ([]byte, error) {
-	r := x.world.act.runOf(runKey{serverless.Ref{Endpoint: x.seat.endpoint, ID: t.ID}, x.seat.worker})
+func (x *trackedWorker) Work(ctx context.Context, t *serverless.Task) ([]byte, error) {
+	r := x.instance.act.runOf(runKey{serverless.Ref{Endpoint: x.state.endpoint, ID: t.ID}, x.state.worker})
 	if r == nil {
 		return x.Worker.Work(ctx, t)
 	}
 	// The loop ends ctx when it has reported. A job that was stopped is not reported.
-	defer context.AfterFunc(ctx, func() { x.world.act.forget(r) }) //nolint:staticcheck // it is to begin at the end
-	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.world, r}), t)
+	defer context.AfterFunc(ctx, func() { x.instance.act.forget(r) }) //nolint:staticcheck // it is to begin at the end
+	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.instance, r}), t)
 }
 
 func (a *activity) runOf(k runKey) *run {
@@ -136,7 +135,7 @@ func (a *activity) forget(r *run) {
 }
 
 // sleep waits by the clock. In a worker of the double time can pass meanwhile.
-func (w *world) sleep(ctx context.Context, d time.Duration) error {
+func (w *instance) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -145,8 +144,8 @@ func (w *world) sleep(ctx context.Context, d time.Duration) error {
 	wake := func() { close(over) }
 	if t != nil {
 		wake = func() {
-			w.soon(func(context.Context) {
-				w.act.rest(t.run, false) // before the clock goes on
+			w.schedule(func(context.Context) {
+				w.act.setResting(t.run, false) // before the clock goes on
 				close(over)
 			})
 		}
@@ -154,7 +153,7 @@ func (w *world) sleep(ctx context.Context, d time.Duration) error {
 	stop := w.clock.AfterFunc(w.clock.Now().Add(d), wake)
 	defer stop()
 	if t != nil {
-		w.act.rest(t.run, true)
+		w.act.setResting(t.run, true)
 	}
 	select {
 	case <-over:
@@ -167,7 +166,7 @@ func (w *world) sleep(ctx context.Context, d time.Duration) error {
 // hang waits until the job is stopped.
 func hang(ctx context.Context) {
 	if t, _ := ctx.Value(taskKey{}).(*task); t != nil {
-		t.world.act.rest(t.run, true)
+		t.instance.act.setResting(t.run, true)
 	}
 	<-ctx.Done()
 }

@@ -9,15 +9,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/backend/fault"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/backend/webhook"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
-	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
-	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
@@ -25,13 +25,14 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// A world is the product on memory from one reset to the next.
-type world struct {
-	chance   *chance
+// An instance is the product on memory from one reset to the next.
+type instance struct {
+	random   *randomSource
 	clock    *clock.Manual
 	services httpapi.Services
 	api      http.Handler
-	queue    *queue
+	table    httpapi.OperationTable
+	queue    *jobQueue
 	pods     *podStore
 	act      *activity
 	faults   *faults
@@ -40,37 +41,38 @@ type world struct {
 	jobs     *jobLog
 	secret   string // of webhooks
 	settle   time.Duration
+	quotas   ratelimit.Quotas
 	catalog  catalog.Catalog
 
 	containers *memory.Runtime // of pods and of workers
-	crews      *crews
+	workers    *containerWorkers
 
 	steps  int           // made; guarded by step
-	step   turn          // for one caller of Step at a time
+	step   chanMutex     // for one caller of Step at a time
 	next   time.Time     // what the last Step said; guarded by step
 	pinged time.Time     // when keep last did something; guarded by step
-	kicked chan struct{} // there may be something to do now
+	woken  chan struct{} // there may be something to do now
 
 	ready   chan struct{} // closed when events reach who waits
 	retired chan struct{} // closed when the world is to end
 
-	mu     sync.Mutex
-	images []*image                    // that workers are made of, the last one first
-	starts []func(ctx context.Context) // goroutines to be started
-	queued []func(ctx context.Context) // to happen at this instant, one after another
-	news   chan struct{}
-	heard  int // sources of events that are listened to
+	mu           sync.Mutex
+	images       []*image                    // that workers are made of, the last one first
+	starts       []func(ctx context.Context) // goroutines to be started
+	scheduled    []func(ctx context.Context) // to happen at this instant, one after another
+	changes      chan struct{}
+	sourcesReady int // sources of events that are listened to
 }
 
-// A turn is a mutex that is waited for as a channel is: one that is held while the clock
+// A chanMutex is a mutex that is waited for as a channel is: one that is held while the clock
 // moves would keep the time of a testing/synctest bubble from moving.
-type turn chan struct{}
+type chanMutex chan struct{}
 
 // Lock waits for the turn.
-func (t turn) Lock() { t <- struct{}{} }
+func (t chanMutex) Lock() { t <- struct{}{} }
 
 // Unlock ends it.
-func (t turn) Unlock() { <-t }
+func (t chanMutex) Unlock() { <-t }
 
 // lease is how long a remote worker has a job without renewing: the product's default. One
 // of this process has it for good: the store ends with the process, too.
@@ -79,55 +81,47 @@ const (
 	localLease = 100 * 365 * 24 * time.Hour
 )
 
-// newWorld wires the product.
-func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
-	w := &world{
-		chance: newChance(seed), clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle,
-		step: make(turn, 1), kicked: make(chan struct{}, 1), ready: make(chan struct{}), retired: make(chan struct{}), news: make(chan struct{}, 1),
+// newInstance wires the product.
+func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
+	w := &instance{
+		random: newRandomSource(seed), clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle, quotas: o.Quotas,
+		step: make(chanMutex, 1), woken: make(chan struct{}, 1), ready: make(chan struct{}), retired: make(chan struct{}), changes: make(chan struct{}, 1),
 	}
-	stock := memory.NewJobs()
+	stock, failing := memory.NewJobs(), storeFaults(seed)
 	w.act = newActivity(stock)
 	w.act.takes = w.takes
 	now := func() serverless.Instant { return serverless.At(w.clock.Now()) }
 	w.jobs = newJobLog(stock, now)
-	w.queue = &queue{JobQueue: stock, act: w.act, faults: f, jobs: w.jobs, now: now, kick: w.kick, listens: w.listens}
-	w.pods = &podStore{Store: memory.NewPods(), act: w.act, faults: f, kick: w.kick}
-	endpoints := memory.NewEndpoints()
-	refs := pods.References{Pods: w.pods}
-	used := podfleet.References{Pods: refs, Endpoints: serverless.References{Endpoints: endpoints}}
-	regs := registries.New(memory.NewRegistries(), &registries.Options{
-		Clock: w.clock, Rand: w.chance.source("registries"), InUse: used,
-	})
-	sender, err := w.postman(o, seed)
+	w.queue = &jobQueue{JobQueue: fault.Jobs(stock, failing), act: w.act, faults: f, jobs: w.jobs, now: now, wake: w.wake, onWatch: w.sourceReady}
+	w.pods = &podStore{PodStore: fault.Pods(memory.NewPods(), failing), act: w.act, wake: w.wake}
+	eps := fault.Endpoints(memory.NewEndpoints(), failing)
+	sender, err := w.newSender(o, seed)
 	if err != nil {
 		return nil, err
 	}
 	cat := *o.Catalog
 	w.catalog = cat
-	bills := billing.New(memory.NewBilling(), w.clock)
-	vols := volumes.New(memory.NewVolumes(), cat, &volumes.Options{
-		Clock: w.clock, Rand: w.chance.source("volumes"), InUse: used, Meter: bills,
-	})
-	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
-		Clock: w.clock, Rand: w.chance.source("templates"), InUse: refs, Secrets: regs,
-	})
-	keyring := sshkeys.New(memory.NewSSHKeys())
 	w.containers = memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Seed: seed, Scripts: append(faultScripts(), o.Images...)})
-	rt := &podRuntime{Runtime: w.containers, faults: f, found: map[string]taken{}, watched: w.listens}
-	w.crews = &crews{world: w, list: map[string]*hired{}}
-	w.containers.Notify(func(st pods.State) { w.crews.heard(st, rt.faulty(st.PodID)) })
-	workers, err := podfleet.New(w.pods, cat, pods.Hosts(cat, rt), &podfleet.Options{Secrets: regs, Volumes: vols})
-	if err != nil {
-		return nil, fmt.Errorf("double: %w", err)
-	}
-	jobs := serverless.New(w.queue, endpoints, &serverless.Options{
-		Clock: w.clock, Rand: w.chance.source("jobs"), Sender: sender, Lease: lease, Registries: regs, Volumes: vols,
-		WorkerSecret: bytesOf(seed, "workers"), Logger: o.Logger, Catalog: podfleet.Catalog(cat), Templates: podfleet.Templates(tmpl),
-		LocalLease: localLease, Fleet: &fleet{workers, w}, Meter: podfleet.Meter(cat, bills), Lockstep: true, WorkerURL: func() string { return BaseURL + "/v2" },
-	})
-	p, err := pods.New(w.pods, cat, pods.Hosts(cat, rt), &pods.Options{
-		Clock: w.clock, Rand: w.chance.source("pods"), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring,
-		Meter: bills, Log: o.Logger, Foreign: podfleet.IsWorker,
+	rt := &podRuntime{Runtime: w.containers, faults: f, decided: map[string]faultDecision{}, onWatch: w.sourceReady}
+	w.workers = &containerWorkers{instance: w, list: map[string]*containerWorker{}}
+	w.containers.Notify(func(st pods.ContainerState) { w.workers.onState(st, rt.faulty(st.PodID)) })
+	srv, err := server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
+		Stores: server.Stores{
+			Pods: w.pods, Endpoints: eps, Jobs: w.queue,
+			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
+			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
+			Billing: fault.Billing(memory.NewBilling(), failing),
+		},
+		Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Clock: w.clock, Logger: o.Logger,
+		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
+		Pods:  pods.Options{Rand: w.random.source("pods")},
+		Jobs: serverless.Options{
+			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
+			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
+		},
+		Registries: registries.Options{Rand: w.random.source("registries")},
+		Volumes:    volumes.Options{Rand: w.random.source("volumes")},
+		Templates:  templates.Options{Rand: w.random.source("templates")},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
@@ -136,17 +130,16 @@ func newWorld(o *Options, f *faults, seed uint64) (*world, error) {
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
 	}
-	w.services = httpapi.Services{
-		Pods: p, Registries: regs, Jobs: jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills,
-	}
+	w.services = srv.Services()
+	w.table = httpapi.Operations()
 	w.api = httpapi.New(w.services, &httpapi.Options{
 		Auth: keys, Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
 	})
 	return w, nil
 }
 
-// postman has the product's sender post to the inbox.
-func (w *world) postman(o *Options, seed uint64) (*webhook.Sender, error) {
+// newSender has the product's sender post to the inbox.
+func (w *instance) newSender(o *Options, seed uint64) (*webhook.Sender, error) {
 	w.secret = o.WebhookSecret
 	if w.secret == "" {
 		w.secret = "whsec_" + base64.StdEncoding.EncodeToString(bytesOf(seed, "webhooks"))
@@ -159,27 +152,27 @@ func (w *world) postman(o *Options, seed uint64) (*webhook.Sender, error) {
 	return s, nil
 }
 
-// listens notes that one of the two sources of events is listened to: queue and fleet.
-func (w *world) listens() {
+// sourceReady notes that one of the two sources of events is listened to: queue and fleet.
+func (w *instance) sourceReady() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.heard++; w.heard == 2 {
+	if w.sourcesReady++; w.sourcesReady == 2 {
 		close(w.ready)
 	}
 }
 
-// kick has the services look at what is due now.
-func (w *world) kick() {
-	w.act.kick()
+// wake has the services look at what is due now.
+func (w *instance) wake() {
+	w.act.wake()
 	select {
-	case w.kicked <- struct{}{}:
+	case w.woken <- struct{}{}:
 	default:
 	}
 }
 
 // run lets the world live until ctx ends or it is retired. It returns when everything it
 // started has.
-func (w *world) run(ctx context.Context) error {
+func (w *instance) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
@@ -195,7 +188,7 @@ func (w *world) run(ctx context.Context) error {
 			all.Go(func() { f(ctx) })
 		}
 		select {
-		case <-w.news:
+		case <-w.changes:
 			continue
 		case <-ctx.Done():
 			w.retire()
@@ -210,14 +203,14 @@ func (w *world) run(ctx context.Context) error {
 	if err := w.await(context.WithoutCancel(ctx), ended); err != nil {
 		return err
 	}
-	if err := <-errs; err != nil && !errors.Is(err, context.Canceled) {
+	if err := <-errs; err != nil {
 		return fmt.Errorf("double: %w", err)
 	}
 	return nil
 }
 
 // retire ends the world, once.
-func (w *world) retire() {
+func (w *instance) retire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -229,7 +222,7 @@ func (w *world) retire() {
 
 // await gives a worker that does not care for its context what it has in the product: so
 // much of the clock, and then nobody waits for it.
-func (w *world) await(ctx context.Context, ended <-chan struct{}) error {
+func (w *instance) await(ctx context.Context, ended <-chan struct{}) error {
 	patience := time.NewTimer(w.settle)
 	defer patience.Stop()
 	select {
@@ -242,7 +235,7 @@ func (w *world) await(ctx context.Context, ended <-chan struct{}) error {
 		// Timers only: nothing is to happen any more but the end.
 		w.step.Lock()
 		err := w.clock.Advance(ctx, time.Minute)
-		w.releaseAll(ctx)
+		w.runAllScheduled(ctx)
 		w.step.Unlock()
 		if err != nil {
 			return err
@@ -270,10 +263,10 @@ func (a *activity) cancelAll() {
 }
 
 // pump has the services do at once what has become due at the present instant.
-func (w *world) pump(ctx context.Context) {
+func (w *instance) pump(ctx context.Context) {
 	for {
 		select {
-		case <-w.kicked:
+		case <-w.woken:
 		case <-ctx.Done():
 			return
 		}
@@ -282,14 +275,14 @@ func (w *world) pump(ctx context.Context) {
 		kicks := w.act.kicks()
 		for {
 			v := w.act.at()
-			_, more, err := w.once(ctx, now)
-			w.releaseAll(ctx)
+			_, more, err := w.stepServices(ctx, now)
+			w.runAllScheduled(ctx)
 			if err != nil || !more && w.act.at() == v {
 				break
 			}
 			kicks = w.act.kicks()
 		}
 		w.step.Unlock()
-		w.act.pump(kicks)
+		w.act.handledUpTo(kicks)
 	}
 }

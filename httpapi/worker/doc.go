@@ -1,4 +1,4 @@
-// Package worker runs jobs of an endpoint somewhere else: a program with a
+// Package worker runs jobs of an endpoint in another program: a program with a
 // serverless.Worker and this package is a remote worker, as an image with one of the
 // stock SDKs is.
 //
@@ -6,9 +6,10 @@
 //		URL: "https://gpu.example.com/v2", Endpoint: "resize", Key: key, Concurrency: 4,
 //	})
 //
-// A program that a fleet starts as its image finds all of it in its environment: see
-// FromEnv.
+// A program that a fleet starts as its image finds these options in its environment:
+// see [FromEnv].
 //
-// It is a client of the worker protocol: it waits for jobs in a request that the service
-// holds, tells every few seconds which jobs it has, and drops those that it is told to.
+// The package is a client of the worker protocol (docs/interface.md 4.3). It waits for
+// jobs in a request that the service holds, tells the service every few seconds which
+// jobs it has, and stops those that it is told to stop.
 package worker

@@ -31,7 +31,7 @@ type Options struct {
 	// Client makes the requests. It must not have a Timeout below 90 s, because requests
 	// are held. Default: one with a transport of its own.
 	Client *http.Client
-	// Logger hears of a service that cannot be reached. Default: none.
+	// Logger hears of a service that cannot be reached. Default: nothing is logged.
 	Logger *slog.Logger
 
 	// URL templates, when a fleet has given them.
@@ -85,9 +85,9 @@ func (o *Options) urls() error {
 	return nil
 }
 
-// of fills a template for a worker, and for a job unless that is empty. In the URL of
+// fillURL fills a template for a worker, and for a job unless that is empty. In the URL of
 // take, $ID is the worker.
-func of(template, worker, job string) string {
+func fillURL(template, worker, job string) string {
 	if job == "" {
 		job = worker
 	}

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // errKey is a key that the service does not take: asking again would not help.
 var errKey = errors.New("worker: the service refuses the key")
 
-// held is longer than the service holds any request of a worker.
-const held = 90 * time.Second
+// pollTimeout is longer than the service holds any request of a worker.
+const pollTimeout = 90 * time.Second
 
 // maxAnswer bounds what is read of an answer: a batch of jobs with large inputs.
 const maxAnswer = 1 << 30
@@ -59,7 +60,7 @@ func (j *job) extra() []byte {
 
 // do makes a request and returns what was answered. A nil body is a GET.
 func (r *runner) do(ctx context.Context, target string, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, held)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	method, content := http.MethodGet, io.Reader(http.NoBody)
 	if body != nil {
@@ -95,10 +96,10 @@ const (
 	maxChunk = 20<<20 - 256
 )
 
-// ask waits for at most n jobs.
-func (r *runner) ask(ctx context.Context, n int) ([]job, error) {
+// takeJobs waits for at most n jobs.
+func (r *runner) takeJobs(ctx context.Context, n int) ([]job, error) {
 	n = min(n, maxBatch)
-	target := of(r.takeURL, r.ID, "") + "&job_in_progress=" + strconv.Itoa(min(r.Concurrency-n, 1))
+	target := fillURL(r.takeURL, r.ID, "") + "&job_in_progress=" + strconv.Itoa(min(r.Concurrency-n, 1))
 	if n > 1 {
 		target = strings.Replace(target, "/job-take/", "/job-take-batch/", 1) + "&batch_size=" + strconv.Itoa(n)
 	}
@@ -119,33 +120,33 @@ func (r *runner) ask(ctx context.Context, n int) ([]job, error) {
 	return jobs, nil
 }
 
-// hear asks which jobs to stop, until ctx ends.
-func (r *runner) hear(ctx context.Context) {
-	target := strings.Replace(of(r.takeURL, r.ID, ""), "/job-take/", "/job-stop/", 1)
-	for wait := (pause{}); ctx.Err() == nil; {
+// stopLoop asks which jobs to stop, until ctx ends.
+func (r *runner) stopLoop(ctx context.Context) {
+	target := strings.Replace(fillURL(r.takeURL, r.ID, ""), "/job-take/", "/job-stop/", 1)
+	for wait := (backoff{}); ctx.Err() == nil; {
 		status, body, err := r.do(ctx, target, nil)
 		if err != nil {
 			wait.sleep(ctx)
 			continue
 		}
-		wait = pause{}
+		wait = backoff{}
 		var stop struct {
 			IDs []string `json:"jobsToStop"`
 		}
 		if status == http.StatusOK && json.Unmarshal(body, &stop) == nil {
 			for _, id := range stop.IDs {
-				r.drop(id)
+				r.stopJob(id)
 			}
 		}
 	}
 }
 
-// pings says which jobs are under way, until ctx ends.
-func (r *runner) pings(ctx context.Context) {
+// pingLoop says which jobs are under way, until ctx ends.
+func (r *runner) pingLoop(ctx context.Context) {
 	every := time.NewTicker(r.Ping)
 	defer every.Stop()
 	for {
-		target := of(r.pingURL, r.ID, "")
+		target := fillURL(r.pingURL, r.ID, "")
 		if ids := r.ids(); len(ids) > 0 {
 			target += "&job_id=" + url.QueryEscape(strings.Join(ids, ","))
 		}
@@ -180,8 +181,8 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	if merr != nil {
 		b = []byte(`{"error":"the worker's output is not JSON"}`)
 	}
-	target := of(r.doneURL, r.ID, id) + "&isStream=false"
-	for wait := (pause{}); ctx.Err() == nil; {
+	target := fillURL(r.doneURL, r.ID, id) + "&isStream=false"
+	for wait := (backoff{}); ctx.Err() == nil; {
 		status, _, err := r.do(ctx, target, b)
 		if err == nil || errors.Is(err, errKey) || final(status) {
 			if err != nil {
@@ -200,16 +201,16 @@ func final(status int) bool {
 }
 
 // emit posts a chunk or progress.
-func (r *runner) emit(ctx context.Context, id string, k serverless.OpKind, b []byte) error {
+func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) error {
 	if len(b) > maxChunk {
 		return fmt.Errorf("worker: a chunk or progress value has at most %d bytes", maxChunk)
 	}
 	if !json.Valid(b) {
 		return errors.New("worker: a chunk or progress value must be JSON")
 	}
-	target, head := of(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
-	if k == serverless.OpProgress {
-		target, head = of(r.doneURL, r.ID, id)+"&isStream=false", `{"status":"IN_PROGRESS","output":`
+	target, head := fillURL(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
+	if k == queue.OpProgress {
+		target, head = fillURL(r.doneURL, r.ID, id)+"&isStream=false", `{"status":"IN_PROGRESS","output":`
 	}
 	_, answer, err := r.do(ctx, target, append(append([]byte(head), b...), '}'))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Run takes jobs and runs them with w until ctx ends or the service says that the key is
@@ -28,7 +29,7 @@ func Run(ctx context.Context, w serverless.Worker, opts *Options) error {
 		return err
 	}
 	o.defaults()
-	r := &runner{Options: o, w: w, live: map[string]*run{}, freed: make(chan struct{}, 1)}
+	r := &runner{Options: o, w: w, running: map[string]*run{}, freed: make(chan struct{}, 1)}
 	return r.run(ctx)
 }
 
@@ -60,10 +61,10 @@ type runner struct {
 	Options
 	w serverless.Worker
 
-	mu    sync.Mutex
-	live  map[string]*run
-	freed chan struct{} // signalled when a job has ended
-	jobs  sync.WaitGroup
+	mu      sync.Mutex
+	running map[string]*run
+	freed   chan struct{} // signalled when a job has ended
+	jobs    sync.WaitGroup
 }
 
 // A run is one job under way.
@@ -80,8 +81,8 @@ func (r *runner) run(ctx context.Context) error {
 	taking, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
 	var loops sync.WaitGroup
-	loops.Go(func() { r.hear(beside) })
-	loops.Go(func() { r.pings(beside) })
+	loops.Go(func() { r.stopLoop(beside) })
+	loops.Go(func() { r.pingLoop(beside) })
 	err := r.take(taking, beside)
 	r.drain()
 	stop(nil)
@@ -91,13 +92,13 @@ func (r *runner) run(ctx context.Context) error {
 
 // take asks for jobs until ctx ends. Jobs run on when it has.
 func (r *runner) take(ctx, jobs context.Context) error {
-	wait := pause{}
+	wait := backoff{}
 	for {
-		free := r.await(ctx)
+		free := r.waitForSlot(ctx)
 		if free == 0 {
 			return nil
 		}
-		got, err := r.ask(ctx, free)
+		got, err := r.takeJobs(ctx, free)
 		switch {
 		case ctx.Err() != nil: // whatever became of the request
 			return nil //nolint:nilerr // it was to end
@@ -108,18 +109,18 @@ func (r *runner) take(ctx, jobs context.Context) error {
 			wait.sleep(ctx)
 			continue
 		}
-		wait = pause{}
+		wait = backoff{}
 		for _, j := range got {
 			r.start(jobs, j)
 		}
 	}
 }
 
-// await waits for a free slot and says how many there are; 0 when ctx has ended.
-func (r *runner) await(ctx context.Context) int {
+// waitForSlot waits for a free slot and says how many there are; 0 when ctx has ended.
+func (r *runner) waitForSlot(ctx context.Context) int {
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		n := r.Concurrency - len(r.live)
+		n := r.Concurrency - len(r.running)
 		r.mu.Unlock()
 		if n > 0 {
 			return n
@@ -136,9 +137,9 @@ func (r *runner) start(ctx context.Context, j job) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	one := &run{job: j, cancel: cancel}
 	r.mu.Lock()
-	_, twice := r.live[j.ID]
+	_, twice := r.running[j.ID]
 	if !twice {
-		r.live[j.ID] = one
+		r.running[j.ID] = one
 	}
 	r.mu.Unlock()
 	if twice {
@@ -157,7 +158,7 @@ func (r *runner) start(ctx context.Context, j job) {
 
 func (r *runner) end(one *run) {
 	r.mu.Lock()
-	delete(r.live, one.job.ID)
+	delete(r.running, one.job.ID)
 	r.mu.Unlock()
 	select {
 	case r.freed <- struct{}{}:
@@ -173,7 +174,7 @@ func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 			err = fmt.Errorf("the worker panicked: %v", p)
 		}
 	}()
-	emit := func(ctx context.Context, k serverless.OpKind, b []byte) error {
+	emit := func(ctx context.Context, k queue.OpKind, b []byte) error {
 		err := r.emit(ctx, one.job.ID, k, b)
 		if errors.Is(err, serverless.ErrLeaseLost) {
 			one.cancel(err)
@@ -195,17 +196,17 @@ func (r *runner) drain() {
 	case <-over.C:
 	}
 	r.mu.Lock()
-	for _, one := range r.live {
+	for _, one := range r.running {
 		one.cancel(serverless.ErrDraining)
 	}
 	r.mu.Unlock()
 	<-done
 }
 
-// drop stops a job that the service does not want any more.
-func (r *runner) drop(id string) {
+// stopJob stops a job that the service does not want any more.
+func (r *runner) stopJob(id string) {
 	r.mu.Lock()
-	one := r.live[id]
+	one := r.running[id]
 	r.mu.Unlock()
 	if one != nil {
 		one.cancel(serverless.ErrCancelled)
@@ -215,17 +216,17 @@ func (r *runner) drop(id string) {
 func (r *runner) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]string, 0, len(r.live))
-	for id := range r.live {
+	ids := make([]string, 0, len(r.running))
+	for id := range r.running {
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// A pause grows from half a second to 30.
-type pause struct{ d time.Duration }
+// A backoff grows from half a second to 30.
+type backoff struct{ d time.Duration }
 
-func (p *pause) sleep(ctx context.Context) {
+func (p *backoff) sleep(ctx context.Context) {
 	p.d = min(max(2*p.d, 500*time.Millisecond), 30*time.Second)
 	t := time.NewTimer(p.d)
 	defer t.Stop()

@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/worker"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // start serves the jobs API with an endpoint "e" on a loopback port until the test ends.
@@ -275,7 +276,7 @@ func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
 	piece := `"` + strings.Repeat("x", 1<<20-100) + `"`
 	said := make(chan [2]error, 3)
 	work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
-		op := serverless.Op{Ref: serverless.Ref{Endpoint: "e", ID: k.ID}, Kind: serverless.OpChunk, Worker: "w1", Payload: []byte(`{"output":` + piece + `}`)}
+		op := queue.Op{Ref: serverless.Ref{Endpoint: "e", ID: k.ID}, Kind: queue.OpChunk, Worker: "w1", Payload: []byte(`{"output":` + piece + `}`)}
 		for s.Report(ctx, op) == nil {
 		}
 		said <- [2]error{k.Emit(ctx, []byte(piece)), k.Emit(ctx, make([]byte, 21<<20))}

@@ -1,6 +1,6 @@
-// Package clock is the time that services live by: the system's, or a manual one that
-// stands still until told. The services declare the two-method interface they take;
-// what is here satisfies all of them.
+// Package clock has the clocks that services follow: the system's, and a manual one
+// that stands still until it is told to move. The services declare the interface of two
+// methods that they need; the clocks here satisfy all of them.
 package clock
 
 import (

@@ -9,7 +9,7 @@ import (
 // and backslashes protect them. Nothing is expanded: dollars, globs and operators are
 // ordinary characters.
 func SplitArgs(s string) ([]string, error) {
-	w := words{rest: s}
+	w := shellSplitter{rest: s}
 	for w.rest != "" {
 		c := w.rest[0]
 		w.rest = w.rest[1:]
@@ -36,20 +36,20 @@ func SplitArgs(s string) ([]string, error) {
 	return w.list, nil
 }
 
-// words collects the words of a string.
-type words struct {
+// shellSplitter collects the words of a string.
+type shellSplitter struct {
 	rest string
 	list []string
 	word strings.Builder
 	open bool // a word has begun; it may be empty: ''
 }
 
-func (w *words) add(c byte) {
+func (w *shellSplitter) add(c byte) {
 	w.word.WriteByte(c)
 	w.open = true
 }
 
-func (w *words) end() {
+func (w *shellSplitter) end() {
 	if w.open {
 		w.list = append(w.list, w.word.String())
 	}
@@ -58,7 +58,7 @@ func (w *words) end() {
 }
 
 // single reads up to the closing quote: every character stands for itself.
-func (w *words) single() error {
+func (w *shellSplitter) single() error {
 	text, rest, ok := strings.Cut(w.rest, "'")
 	if !ok {
 		return errors.New("has a single quote that is not closed")
@@ -73,7 +73,7 @@ func (w *words) single() error {
 
 // double reads up to the closing quote. A backslash protects only what would otherwise
 // mean something there, and before anything else it stays.
-func (w *words) double() error {
+func (w *shellSplitter) double() error {
 	w.open = true
 	for w.rest != "" {
 		c := w.rest[0]
@@ -96,7 +96,7 @@ func (w *words) double() error {
 }
 
 // escape reads the character after a backslash; a line break there is no character.
-func (w *words) escape() error {
+func (w *shellSplitter) escape() error {
 	switch {
 	case w.rest == "":
 		return errors.New("ends with a backslash")

@@ -25,7 +25,7 @@ func (v Rules) Registry(ctx context.Context, secrets Secrets, owner, id string) 
 	switch {
 	case err == nil:
 	case problem.KindOf(err) == problem.NotFound:
-		v.Malformed("/registry", "registry credential %q does not exist", id)
+		v.BadRequest("/registry", "registry credential %q does not exist", id)
 	default:
 		return fmt.Errorf("find registry credential %q: %w", id, err)
 	}

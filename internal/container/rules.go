@@ -1,5 +1,5 @@
-// Package container judges what a request says of a container: the settings that pods and
-// the workers of an endpoint share.
+// Package container checks the container settings of a request, which pods and the
+// workers of an endpoint share.
 package container
 
 import (
@@ -24,13 +24,13 @@ func (v Rules) Invalid(path, format string, args ...any) {
 	v.Add(problem.Invalid, path, format, args...)
 }
 
-// Malformed records a rule across fields that is broken (400).
-func (v Rules) Malformed(path, format string, args ...any) {
-	v.Add(problem.Malformed, path, format, args...)
+// BadRequest records a rule across fields that is broken (400).
+func (v Rules) BadRequest(path, format string, args ...any) {
+	v.Add(problem.BadRequest, path, format, args...)
 }
 
-// Given judges the settings of a request that may leave them out: nil asks for nothing.
-func (v Rules) Given(name, image, args *string, disk *int) {
+// SetFields judges the settings of a request that may leave them out: nil asks for nothing.
+func (v Rules) SetFields(name, image, args *string, disk *int) {
 	if name != nil {
 		v.Name(*name)
 	}
@@ -48,7 +48,7 @@ func (v Rules) Given(name, image, args *string, disk *int) {
 // Name asks for a name.
 func (v Rules) Name(s string) {
 	if s == "" {
-		v.Invalid("/name", "is required and must not be empty")
+		v.Invalid("/name", "must not be empty")
 	}
 }
 
@@ -56,7 +56,7 @@ func (v Rules) Name(s string) {
 func (v Rules) Image(s string) {
 	switch {
 	case s == "":
-		v.Invalid("/image", "is required and must not be empty")
+		v.Invalid("/image", "must not be empty")
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		v.Invalid("/image", "must have no white space and no control characters")
 	}
@@ -73,6 +73,21 @@ func (v Rules) Args(s string) {
 func (v Rules) Disk(gb int) {
 	if gb < 1 || gb > MaxDisk {
 		v.Invalid("/disk", "must be 1 to %d GB", MaxDisk)
+	}
+}
+
+// MaxCount is the largest number of things that a request can ask for. The schema sets no
+// bound; this one keeps products within an int64, and a number that was sent is the number
+// that is stored and told.
+const MaxCount = 1<<31 - 1
+
+// Count asks for 1 to MaxCount.
+func (v Rules) Count(place string, n int) {
+	switch {
+	case n < 1:
+		v.Invalid(place, "must be at least 1")
+	case n > MaxCount:
+		v.Invalid(place, "must be at most %d", MaxCount)
 	}
 }
 

@@ -16,14 +16,14 @@ func TestEverySettingIsJudgedAtItsPlace(t *testing.T) {
 	v.Env(map[string]string{"": "x", "A=B": "x", "a/b": "\x00", "OK": "any = thing"})
 	v.Ports([]string{"80/http", "0/tcp", "080/tcp", "80/http", "80/tcp", "65536/udp", "80/sctp", "80"})
 	name, image, args, disk := "", "a b", `a "b`, 0
-	v.Given(nil, nil, nil, nil)
-	v.Given(&name, &image, &args, &disk)
+	v.SetFields(nil, nil, nil, nil)
+	v.SetFields(&name, &image, &args, &disk)
 	var got []string
 	if e, ok := faults.Err([]string{"name", "image", "args", "disk", "ports", "env"}).(*problem.Error); ok {
 		got = e.Errors
 	}
 	want := []string{
-		"/name: is required and must not be empty",
+		"/name: must not be empty",
 		"/image: must have no white space and no control characters",
 		"/args: has a double quote that is not closed",
 		"/disk: must be 1 to 1048576 GB",

@@ -30,14 +30,14 @@ var Kinds = []string{"dockerd", "podman"}
 type Engine struct {
 	Kind string
 
-	dir  string
-	argv []string
-	env  []string
-	cmd  *exec.Cmd
-	gone chan struct{}
+	dir    string
+	argv   []string
+	env    []string
+	cmd    *exec.Cmd
+	exited chan struct{}
 
-	mu  sync.Mutex
-	has map[string]bool // images
+	mu     sync.Mutex
+	images map[string]bool // images
 }
 
 // Address is that of the engine, as DOCKER_HOST has it.
@@ -52,22 +52,22 @@ func (e *Engine) socket() string { return filepath.Join(e.dir, "sock") }
 var running struct {
 	sync.Mutex
 	engines  map[string]*Engine
-	keeper   *keeper
+	keeper   *reaper
 	together error // why this process shares its network with the machine
 }
 
-// Need starts an engine, once, or skips. In continuous integration it fails instead of that,
+// Require starts an engine, once, or skips. In continuous integration it fails instead of that,
 // and elsewhere the first of Kinds that there is stands for all: each takes minutes.
-func Need(t testing.TB, kind string) *Engine {
+func Require(t testing.TB, kind string) *Engine {
 	t.Helper()
 	ci := os.Getenv("PODYARD_CI") == "1"
-	if err := lacking(kind); err != nil && ci {
+	if err := unavailable(kind); err != nil && ci {
 		t.Fatalf("needs %s: %v", kind, err)
 	} else if err != nil {
 		t.Skipf("needs %s: %v", kind, err)
 	}
 	for _, other := range Kinds[:slices.Index(Kinds, kind)] {
-		if !ci && lacking(other) == nil {
+		if !ci && unavailable(other) == nil {
 			t.Skipf("%s stands for %s here: with PODYARD_CI=1 tests run on both", other, kind)
 		}
 	}
@@ -78,7 +78,7 @@ func Need(t testing.TB, kind string) *Engine {
 	}
 	e, err := newEngine(kind)
 	if err == nil {
-		err = e.Begin()
+		err = e.Start()
 	}
 	if err != nil {
 		t.Fatalf("start %s: %v\n%s", kind, err, e.Log())
@@ -90,8 +90,8 @@ func Need(t testing.TB, kind string) *Engine {
 	return e
 }
 
-// lacking says why an engine cannot be started here.
-func lacking(kind string) error {
+// unavailable says why an engine cannot be started here.
+func unavailable(kind string) error {
 	for _, tool := range []string{kind, "runc", "ip", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return err
@@ -109,7 +109,7 @@ func lacking(kind string) error {
 // newEngine makes a directory with a short name: that of a socket has 108 bytes at most.
 func newEngine(kind string) (*Engine, error) {
 	if running.keeper == nil {
-		k, err := startKeeper()
+		k, err := startReaper()
 		if err != nil {
 			return nil, err
 		}
@@ -119,9 +119,9 @@ func newEngine(kind string) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{Kind: kind, dir: dir, has: map[string]bool{}}
+	e := &Engine{Kind: kind, dir: dir, images: map[string]bool{}}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := running.keeper.keep(dir); err != nil {
+	if err := running.keeper.register(dir); err != nil {
 		return e, err
 	}
 	bridge, space, err := newBridge()
@@ -164,8 +164,8 @@ func newBridge() (name, space string, err error) {
 	return "", "", fmt.Errorf("no network bridge: %w", err)
 }
 
-// Begin starts the engine, which does not run, and returns when it answers.
-func (e *Engine) Begin() error {
+// Start starts the engine, which does not run, and returns when it answers.
+func (e *Engine) Start() error {
 	out, err := os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -180,11 +180,11 @@ func (e *Engine) Begin() error {
 		return err
 	}
 	gone := make(chan struct{})
-	e.gone = gone
+	e.exited = gone
 	go func() { _ = e.cmd.Wait(); close(gone) }()
 	late := time.After(time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		if _, err := e.ask(http.MethodGet, "/_ping", nil, http.StatusOK); err == nil {
+		if _, err := e.request(http.MethodGet, "/_ping", nil, http.StatusOK); err == nil {
 			return nil
 		}
 		select {
@@ -197,8 +197,8 @@ func (e *Engine) Begin() error {
 	}
 }
 
-// ask makes a request of the engine, whose answer must be of a status.
-func (e *Engine) ask(method, path string, body io.Reader, status int) ([]byte, error) {
+// request makes a request of the engine, whose answer must be of a status.
+func (e *Engine) request(method, path string, body io.Reader, status int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, body)
@@ -224,18 +224,18 @@ func (e *Engine) ask(method, path string, body io.Reader, status int) ([]byte, e
 	return said, err
 }
 
-// Have gives an image to the engine under a name with a tag, once: no registry is at hand.
-func (e *Engine) Have(t testing.TB, ref string, img v1.Image) {
+// LoadImage gives an image to the engine under a name with a tag, once: no registry is at hand.
+func (e *Engine) LoadImage(t testing.TB, ref string, img v1.Image) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.has[ref] {
+	if e.images[ref] {
 		return
 	}
 	if err := e.load(ref, img); err != nil {
 		t.Fatalf("load %s: %v\n%s", ref, err, e.Log())
 	}
-	e.has[ref] = true
+	e.images[ref] = true
 }
 
 func (e *Engine) load(ref string, img v1.Image) error {
@@ -245,7 +245,7 @@ func (e *Engine) load(ref string, img v1.Image) error {
 	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(tarball.Write(tag, img, w)) }()
-	said, err := e.ask(http.MethodPost, "/images/load", r, http.StatusOK)
+	said, err := e.request(http.MethodPost, "/images/load", r, http.StatusOK)
 	if err == nil && strings.Contains(string(said), `"error"`) {
 		err = fmt.Errorf("%s", said)
 	}
@@ -255,7 +255,7 @@ func (e *Engine) load(ref string, img v1.Image) error {
 // Get is the answer of the engine to a request.
 func (e *Engine) Get(t testing.TB, path string) []byte {
 	t.Helper()
-	said, err := e.ask(http.MethodGet, path, nil, http.StatusOK)
+	said, err := e.request(http.MethodGet, path, nil, http.StatusOK)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func (e *Engine) Log() string {
 // Kill ends the engine as a crash would. Begin starts it again.
 func (e *Engine) Kill() {
 	_ = e.cmd.Process.Kill()
-	<-e.gone
+	<-e.exited
 	if e.Kind != "dockerd" {
 		return
 	}
@@ -287,11 +287,11 @@ func (e *Engine) Kill() {
 	_ = os.Remove(filepath.Join(e.dir, "pid"))
 }
 
-// end stops the engine in order. What it leaves is the keeper's.
-func (e *Engine) end() {
+// stop stops the engine in order. What it leaves is the keeper's.
+func (e *Engine) stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-e.gone:
+	case <-e.exited:
 	case <-time.After(15 * time.Second):
 	}
 }

@@ -1,8 +1,8 @@
-// Package jobindex is what a queue keeps of its jobs in memory: their states without
-// payloads, the line of each endpoint, the order of what is due, the counters. Nothing in
-// it is proportional to the number of jobs but the room it takes, and that has no
-// pointers: a million jobs cost the garbage collector nothing.
+// Package jobindex keeps the jobs of a queue in memory, without their payloads: the states,
+// the list of jobs of each endpoint, the deadlines and the counters. The time of an operation
+// does not depend on the number of jobs. The memory has no pointers, so a million jobs cost
+// the garbage collector nothing.
 //
-// It decides nothing: serverless.State.Apply does. The queue in memory and the one on
-// disk keep their jobs in it.
+// The package decides nothing; queue.State.Apply does. backend/memory and backend/disk use
+// it.
 package jobindex

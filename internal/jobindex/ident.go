@@ -1,16 +1,18 @@
 package jobindex
 
-import "github.com/podyard/podyard/serverless"
+import (
+	"github.com/podyard/podyard/serverless/queue"
+)
 
-// An ident is a job's id in little room: one that a service makes (a UUID with a suffix,
-// and the prefix of runsync perhaps) as the 16 bytes it stands for, any other as a name.
+// An ident is a compact job id. An id that a Service made (a UUID with a suffix, and for
+// runsync a prefix) is stored as 16 bytes, any other id as the number of an interned string.
 type ident struct {
 	form uint8
 	bits [16]byte
 }
 
 const (
-	formName uint8 = iota // the first 4 bytes are a number of names
+	formName uint8 = iota // the first 4 bytes are a number of the interner
 	formUUID
 	formSync
 )
@@ -21,8 +23,8 @@ const (
 	uuidLen    = 36
 )
 
-// pack returns the ident of an id that a service made; ok is false for any other.
-func pack(id serverless.JobID) (d ident, ok bool) {
+// pack returns the ident of an id that a Service made. ok is false for any other id.
+func pack(id queue.JobID) (d ident, ok bool) {
 	s := string(id)
 	d.form = formUUID
 	if len(s) > len(syncPrefix) && s[:len(syncPrefix)] == syncPrefix {
@@ -43,10 +45,10 @@ func pack(id serverless.JobID) (d ident, ok bool) {
 	return d, bad < 16
 }
 
-// places is where in a UUID the two digits of each byte stand.
+// places are the positions of the two digits of each byte in a UUID.
 var places = [16]uint8{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
-// digits are the values of lower-case hexadecimal digits, 255 for anything else.
+// digits has the values of lower-case hexadecimal digits, and 255 for any other byte.
 var digits = digitTable()
 
 func digitTable() (t [256]byte) {
@@ -64,7 +66,7 @@ func digitTable() (t [256]byte) {
 }
 
 // unpack is the inverse of pack.
-func (d *ident) unpack() serverless.JobID {
+func (d *ident) unpack() queue.JobID {
 	b := [len(syncPrefix) + uuidLen + len(suffix)]byte{}
 	copy(b[:], "sync-00000000-0000-0000-0000-000000000000-u1")
 	for n, at := range &places {
@@ -72,9 +74,9 @@ func (d *ident) unpack() serverless.JobID {
 		b[len(syncPrefix)+int(at)+1] = hexDigits[d.bits[n]&15]
 	}
 	if d.form == formSync {
-		return serverless.JobID(b[:])
+		return queue.JobID(b[:])
 	}
-	return serverless.JobID(b[len(syncPrefix):])
+	return queue.JobID(b[len(syncPrefix):])
 }
 
 const hexDigits = "0123456789abcdef"

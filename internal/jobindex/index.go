@@ -3,18 +3,15 @@ package jobindex
 import (
 	"math"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// An Index is the jobs of a queue by their refs, their lines and their deadlines. It is
-// for one caller at a time. A job is named by a number, above 0, for as long as it is
-// there.
-//
-// Make one with New.
+// An Index has the jobs of a queue by id, by endpoint and by deadline. It is not safe for
+// concurrent use. A job has a number above 0 while it exists. Create an Index with New.
 type Index struct {
 	t     records
-	names names
-	lines []*line // by the endpoint's number; nil where the number is none's
+	names interner
+	lists []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel wheel
 }
 
@@ -26,11 +23,11 @@ func New() *Index {
 	return x
 }
 
-// Len is how many jobs there are, hidden ones too.
+// Len returns the number of jobs, including hidden ones.
 func (x *Index) Len() int { return x.t.count }
 
-// Find is the job with this ref, hidden or not, or 0.
-func (x *Index) Find(ref serverless.Ref) uint32 {
+// Find returns the number of a job, hidden or not, or 0.
+func (x *Index) Find(ref queue.Ref) uint32 {
 	ep, ok := x.names.find(ref.Endpoint)
 	if !ok {
 		return 0
@@ -41,12 +38,12 @@ func (x *Index) Find(ref serverless.Ref) uint32 {
 		if !known {
 			return 0
 		}
-		d = named(n)
+		d = internedIdent(n)
 	}
 	return x.t.find(ep, &d)
 }
 
-func named(n uint32) ident {
+func internedIdent(n uint32) ident {
 	return ident{bits: [16]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}}
 }
 
@@ -54,58 +51,59 @@ func (d *ident) name() uint32 {
 	return uint32(d.bits[0]) | uint32(d.bits[1])<<8 | uint32(d.bits[2])<<16 | uint32(d.bits[3])<<24
 }
 
-// Add makes room for a job, hidden until Show; ok is false if there is one of this name.
-func (x *Index) Add(ref serverless.Ref, owner string) (i uint32, ok bool) {
+// Add adds a job, which is hidden until Show. ok is false if the id is in use.
+func (x *Index) Add(ref queue.Ref, owner string) (i uint32, ok bool) {
 	d, packed := pack(ref.ID)
 	if !packed {
-		d = named(x.names.hold(string(ref.ID)))
+		d = internedIdent(x.names.intern(string(ref.ID)))
 	}
-	ep := x.names.hold(ref.Endpoint)
+	ep := x.names.intern(ref.Endpoint)
 	if i, ok = x.t.add(ep, &d); !ok {
-		x.unname(ep, &d)
+		x.releaseNames(ep, &d)
 		return 0, false
 	}
 	r := x.t.at(i)
-	r.owner = x.names.hold(owner)
+	r.owner = x.names.intern(owner)
 	r.marks = Hidden
 	r.prev, r.next = i, i
 	return i, true
 }
 
-// unname drops the names of a ref.
-func (x *Index) unname(endpoint uint32, d *ident) {
-	x.names.drop(endpoint)
+// releaseNames releases the interned strings of a ref.
+func (x *Index) releaseNames(endpoint uint32, d *ident) {
+	x.names.release(endpoint)
 	if d.form == formName {
-		x.names.drop(d.name())
+		x.names.release(d.name())
 	}
 }
 
-// Load gives a hidden job a state without showing it: what is read in any order is shown in
-// the order of Seq, by ShowLoaded.
-func (x *Index) Load(i uint32, s *serverless.State) { x.store(x.t.at(i), s) }
+// Load sets the state of a hidden job without showing it. A store loads jobs in any order,
+// and then calls ShowLoaded in the order of Seq.
+func (x *Index) Load(i uint32, s *queue.State) { x.store(x.t.at(i), s) }
 
-// ShowLoaded makes a loaded job visible. One that has ended counts as one that did.
+// ShowLoaded makes a loaded job visible. It counts a job that has ended in Completed or
+// Failed.
 func (x *Index) ShowLoaded(i uint32) {
 	s := x.State(i)
 	x.Show(i, &s)
-	switch st := &x.lines[x.t.at(i).endpoint].stats; s.Status {
-	case serverless.Completed:
+	switch st := &x.lists[x.t.at(i).endpoint].stats; s.Status {
+	case queue.Completed:
 		st.Completed++
-	case serverless.Failed, serverless.TimedOut:
+	case queue.Failed, queue.TimedOut:
 		st.Failed++
 	}
 }
 
-// Show makes a job visible, with the state that it begins with. Its Seq is above that of
-// every job of the endpoint that was shown before.
-func (x *Index) Show(i uint32, s *serverless.State) {
+// Show makes a job visible with its first state. s.Seq must be greater than the Seq of every
+// job of the endpoint that was shown before.
+func (x *Index) Show(i uint32, s *queue.State) {
 	r := x.t.at(i)
 	x.store(r, s)
 	r.marks &^= Hidden
-	l := x.line(r.endpoint)
+	l := x.ensureList(r.endpoint)
 	l.append(s.Seq, i)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
-	l.stats.Note(nil, s, serverless.Put)
+	l.stats.Count(nil, s, queue.Put)
 	if x.t.count == 1 {
 		x.wheel.now = max(x.wheel.now, s.Submitted)
 	}
@@ -113,92 +111,69 @@ func (x *Index) Show(i uint32, s *serverless.State) {
 	x.wheel.add(i)
 }
 
-func (x *Index) line(ep uint32) *line {
-	l := x.lineOf(ep)
+func (x *Index) ensureList(ep uint32) *jobList {
+	l := x.listAt(ep)
 	if l == nil {
-		// An endpoint's line, and its number, stay: its counters are kept.
-		x.names.hold(x.names.text(ep))
-		for len(x.lines) <= int(ep) {
-			x.lines = append(x.lines, nil)
+		// The list of an endpoint, and its number, stay for good, because it has the counters.
+		x.names.intern(x.names.text(ep))
+		for len(x.lists) <= int(ep) {
+			x.lists = append(x.lists, nil)
 		}
-		l = &line{}
-		x.lines[ep] = l
+		l = &jobList{}
+		x.lists[ep] = l
 	}
 	return l
 }
 
-// lineOf is the line of an endpoint, nil if it has had no job.
-func (x *Index) lineOf(ep uint32) *line {
-	if int(ep) >= len(x.lines) {
+// listAt returns the list of an endpoint, or nil if it has had no job.
+func (x *Index) listAt(ep uint32) *jobList {
+	if int(ep) >= len(x.lists) {
 		return nil
 	}
-	return x.lines[ep]
+	return x.lists[ep]
 }
 
-// known is the same by name.
-func (x *Index) known(endpoint string) *line {
+// listOf is listAt by the name of the endpoint.
+func (x *Index) listOf(endpoint string) *jobList {
 	ep, ok := x.names.find(endpoint)
 	if !ok {
 		return nil
 	}
-	return x.lineOf(ep)
+	return x.listAt(ep)
 }
 
-// Ref is the job's name.
-func (x *Index) Ref(i uint32) serverless.Ref {
+// Ref returns the ref of a job.
+func (x *Index) Ref(i uint32) queue.Ref {
 	r := x.t.at(i)
 	endpoint := x.names.text(r.endpoint)
 	if r.id.form == formName {
-		return serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(x.names.text(r.id.name()))}
+		return queue.Ref{Endpoint: endpoint, ID: queue.JobID(x.names.text(r.id.name()))}
 	}
-	return serverless.Ref{Endpoint: endpoint, ID: r.id.unpack()}
+	return queue.Ref{Endpoint: endpoint, ID: r.id.unpack()}
 }
 
-// Owner is the user whose job it is.
+// Owner returns the owner of a job.
 func (x *Index) Owner(i uint32) string { return x.names.text(x.t.at(i).owner) }
 
-// State is the job as the rules see it.
-func (x *Index) State(i uint32) serverless.State {
-	r := x.t.at(i)
-	return serverless.State{
-		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
-		Seq: r.seq, Token: r.token, Worker: serverless.WorkerID(x.names.text(r.worker)), Lost: serverless.WorkerID(x.names.text(r.lost)),
-		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
-		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
-		ExecTimeout: r.execTimeout, Retain: r.retain, Chunks: r.chunks, Drained: r.drained, Stream: r.stream,
-	}
-}
-
-// store is the inverse of State.
-func (x *Index) store(r *record, s *serverless.State) {
-	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
-	r.seq, r.token = s.Seq, s.Token
-	x.names.swap(&r.worker, string(s.Worker))
-	x.names.swap(&r.lost, string(s.Lost))
-	r.submitted, r.queued, r.started, r.finished = s.Submitted, s.Queued, s.Started, s.Finished
-	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
-	r.execTimeout, r.retain, r.chunks, r.drained, r.stream = s.ExecTimeout, s.Retain, s.Chunks, s.Drained, s.Stream
-}
-
-// A Note is what a queue keeps of a job for itself.
-type Note struct {
+// Metadata is what a queue stores with a job for its own use.
+type Metadata struct {
 	Tag           uint64
 	Output, Chunk uint32
 }
 
-// Note is what was last given to SetNote.
-func (x *Index) Note(i uint32) Note {
+// Metadata returns the last argument of SetMetadata.
+func (x *Index) Metadata(i uint32) Metadata {
 	r := x.t.at(i)
-	return Note{r.tag, r.output, r.chunk}
+	return Metadata{r.tag, r.output, r.chunk}
 }
 
-// SetNote keeps n with the job.
-func (x *Index) SetNote(i uint32, n Note) {
+// SetMetadata stores n with the job.
+func (x *Index) SetMetadata(i uint32, n Metadata) {
 	r := x.t.at(i)
 	r.tag, r.output, r.chunk = n.Tag, n.Output, n.Chunk
 }
 
-// Has reports whether the job has one of the marks.
+// Has reports whether the job has one of the marks m.
 func (x *Index) Has(i uint32, m Marks) bool { return x.t.at(i).marks&m != 0 }
 
 // Mark sets and clears marks.
@@ -207,27 +182,27 @@ func (x *Index) Mark(i uint32, set, unset Marks) {
 	r.marks = r.marks&^unset | set
 }
 
-// Move makes a move visible that Apply decided: after is what it left of before, e its
-// effect. With serverless.NewSeq after has its new Seq. With serverless.Delete the job is
-// gone, and its number free.
-func (x *Index) Move(i uint32, before, after *serverless.State, e serverless.Effect) {
+// Commit makes a move visible. before is the state before, after the state after State.Apply,
+// and e its effect. With queue.NewSeq, after has its new Seq. With queue.Delete, Commit
+// removes the job, and its number may be reused.
+func (x *Index) Commit(i uint32, before, after *queue.State, e queue.Effect) {
 	r := x.t.at(i)
-	l := x.lines[r.endpoint]
-	l.stats.Note(before, after, e)
-	if e&serverless.Delete != 0 {
+	l := x.lists[r.endpoint]
+	l.stats.Count(before, after, e)
+	if e&queue.Delete != 0 {
 		x.delete(i)
 		return
 	}
-	ready := e&serverless.EvReady != 0
-	if e&serverless.NewSeq != 0 {
-		l.forget(r.seq)
+	ready := e&queue.EvReady != 0
+	if e&queue.NewSeq != 0 {
+		l.remove(r.seq)
 		l.append(after.Seq, i)
 		l.stats.LastSeq = max(l.stats.LastSeq, after.Seq)
 		ready = false
 	}
 	x.store(r, after)
 	if ready {
-		l.putBack(ref{after.Seq, i})
+		l.requeue(ref{after.Seq, i})
 	}
 	if due := after.Due(); due < r.armed {
 		x.wheel.remove(i)
@@ -236,62 +211,62 @@ func (x *Index) Move(i uint32, before, after *serverless.State, e serverless.Eff
 	}
 }
 
-// PutBack puts a queued job in front of its line, where NextReady found it.
-func (x *Index) PutBack(i uint32) {
+// Requeue puts a job that NextReady returned back at the front of its endpoint.
+func (x *Index) Requeue(i uint32) {
 	r := x.t.at(i)
-	x.lines[r.endpoint].putBack(ref{r.seq, i})
+	x.lists[r.endpoint].requeue(ref{r.seq, i})
 }
 
 func (x *Index) delete(i uint32) {
 	r := x.t.at(i)
-	l := x.lines[r.endpoint]
+	l := x.lists[r.endpoint]
 	x.wheel.remove(i)
-	seq, sparse := r.seq, l.forget(r.seq)
+	seq, sparse := r.seq, l.remove(r.seq)
 	for _, n := range [...]uint32{r.owner, r.worker, r.lost} {
-		x.names.drop(n)
+		x.names.release(n)
 	}
 	endpoint, id := r.endpoint, r.id
 	x.t.remove(i)
-	x.unname(endpoint, &id)
+	x.releaseNames(endpoint, &id)
 	if sparse {
-		l.thin(seq, x.current)
+		l.compact(seq, x.current)
 	}
 }
 
-// Drop forgets a job that was never shown.
-func (x *Index) Drop(i uint32) {
+// Discard removes a job that was never shown.
+func (x *Index) Discard(i uint32) {
 	r := x.t.at(i)
 	endpoint, id, owner := r.endpoint, r.id, r.owner
 	x.t.remove(i)
-	x.names.drop(owner)
-	x.unname(endpoint, &id)
+	x.names.release(owner)
+	x.releaseNames(endpoint, &id)
 }
 
-// current reports whether a ref still means its record.
+// current reports whether a ref still refers to its record.
 func (x *Index) current(r ref) bool {
 	return r.rec != 0 && x.t.exists(r.rec) && x.t.at(r.rec).marks&unused == 0 && x.t.at(r.rec).seq == r.seq
 }
 
 func (x *Index) isQueued(r ref) bool {
-	return x.current(r) && x.t.at(r.rec).status == serverless.InQueue
+	return x.current(r) && x.t.at(r.rec).status == queue.InQueue
 }
 
-// NextReady takes the oldest queued job out of the line of an endpoint, busy ones too: who
-// does not claim it puts it back. It is 0 when there is none.
+// NextReady removes the oldest queued job from the ready jobs of an endpoint and returns it,
+// also if it is Busy; 0: none. A caller that does not claim the job must call Requeue.
 func (x *Index) NextReady(endpoint string) uint32 {
-	l := x.known(endpoint)
+	l := x.listOf(endpoint)
 	if l == nil {
 		return 0
 	}
-	x.trimFront(l)
+	x.trimRequeued(l)
 	r, ok := l.peek(&l.ready)
 	for ok && !x.isQueued(r) {
 		l.ready.i++
 		r, ok = l.peek(&l.ready)
 	}
-	// After a restart the line may have what is older than a job in front of it.
-	if len(l.front) > 0 && (!ok || l.front[0].seq <= r.seq) {
-		return l.popFront().rec
+	// After a restart the list may have jobs that are older than a requeued one.
+	if len(l.requeued) > 0 && (!ok || l.requeued[0].seq <= r.seq) {
+		return l.popRequeued().rec
 	}
 	if !ok {
 		return 0
@@ -300,29 +275,29 @@ func (x *Index) NextReady(endpoint string) uint32 {
 	return r.rec
 }
 
-// trimFront drops what is no longer queued from the head of those in front.
-func (x *Index) trimFront(l *line) {
-	for len(l.front) > 0 && !x.isQueued(l.front[0]) {
-		l.popFront()
+// trimRequeued removes jobs that are no longer queued from the head of the requeued jobs.
+func (x *Index) trimRequeued(l *jobList) {
+	for len(l.requeued) > 0 && !x.isQueued(l.requeued[0]) {
+		l.popRequeued()
 	}
 }
 
-// LostBy reports whether the worker is the one that lost the job.
-func (x *Index) LostBy(i uint32, w serverless.WorkerID) bool {
+// LostBy reports whether worker w lost the job last.
+func (x *Index) LostBy(i uint32, w queue.WorkerID) bool {
 	r := x.t.at(i)
 	return r.lost != 0 && x.names.text(r.lost) == string(w)
 }
 
-// backwards is how many milliseconds the time of Due may go back before the wheel follows:
-// calls that are under way at once have not quite the same, and to put all jobs anew takes
-// a while.
-const backwards = 60_000
+// maxClockStepBack is how many milliseconds the now of TakeDue may go back before the wheel
+// follows. Concurrent calls have slightly different times, and a rewind moves all jobs, which
+// takes a while.
+const maxClockStepBack = 60_000
 
-// Due takes out a job that has something due at now: the caller gives it back with Rearm
-// unless it deletes it. It looks at no more than *budget jobs, which it counts down, and is
-// 0 when there is none or the budget is spent.
-func (x *Index) Due(now serverless.Instant, budget *int) uint32 {
-	if x.wheel.now-now > backwards { // the clock was put back: nothing would be due until then
+// TakeDue returns a job that is due at now and removes it from the wheel; the caller calls
+// Rearm unless it deletes the job. It returns 0 if no job is due or the budget is spent. It
+// subtracts the number of examined jobs from *budget.
+func (x *Index) TakeDue(now queue.Instant, budget *int) uint32 {
+	if x.wheel.now-now > maxClockStepBack { // the clock was set back: nothing would be due for that time
 		x.wheel.rewind(now)
 	}
 	for ; *budget > 0 && now >= x.wheel.now; *budget-- {
@@ -331,7 +306,7 @@ func (x *Index) Due(now serverless.Instant, budget *int) uint32 {
 			return 0
 		}
 		r := x.t.at(i)
-		r.prev, r.next = i, i // so that it can be removed while it is out
+		r.prev, r.next = i, i // so that wheel.remove works on a job that is not in the wheel
 		if r.armed <= now {
 			*budget--
 			return i
@@ -341,11 +316,10 @@ func (x *Index) Due(now serverless.Instant, budget *int) uint32 {
 	return 0
 }
 
-// Begin tells an index that is being filled that this instant has been reached: what is
-// due is sorted from there on.
-func (x *Index) Begin(now serverless.Instant) { x.wheel.now = max(x.wheel.now, now) }
+// AdvanceTo moves the wheel of an index that is being filled to now.
+func (x *Index) AdvanceTo(now queue.Instant) { x.wheel.now = max(x.wheel.now, now) }
 
-// Rearm puts a job where its state is due.
+// Rearm puts a job into the wheel at the instant at which its state is due.
 func (x *Index) Rearm(i uint32) {
 	x.wheel.remove(i)
 	s := x.State(i)
@@ -353,14 +327,14 @@ func (x *Index) Rearm(i uint32) {
 	x.wheel.add(i)
 }
 
-// Next is a lower bound of the instant at which Due has something, 0 for never.
-func (x *Index) Next() serverless.Instant { return x.wheel.next() }
+// NextDue returns a lower bound of the instant at which TakeDue returns a job; 0: never.
+func (x *Index) NextDue() queue.Instant { return x.wheel.next() }
 
-// Queued calls fn with the queued jobs of an endpoint whose Seq is above after and not
-// above upTo, in order, looks at no more than limit, and says where to go on (0: done). fn
-// moves nothing, and reports whether to go on.
+// Queued calls fn, in order, with the queued jobs of an endpoint whose Seq is above after and
+// at most upTo. An empty owner means any owner. It examines at most limit jobs, and returns
+// the Seq to continue after; 0: done. fn must not move jobs; it returns whether to continue.
 func (x *Index) Queued(endpoint, owner string, after, upTo uint64, limit int, fn func(i uint32) bool) (next uint64) {
-	l := x.known(endpoint)
+	l := x.listOf(endpoint)
 	who, ok := x.names.find(owner)
 	if l == nil || !ok {
 		return 0
@@ -381,16 +355,17 @@ func (x *Index) Queued(endpoint, owner string, after, upTo uint64, limit int, fn
 	return next
 }
 
-// Newest calls fn with jobs of an endpoint with a Seq below before, newest first, looks at
-// about limit of them, and says where to go on (0: done).
+// Newest calls fn with the jobs of an endpoint with a Seq below before, newest first. An
+// empty owner means any owner. It examines about limit jobs, and returns the Seq to continue
+// before; 0: done.
 func (x *Index) Newest(endpoint, owner string, before uint64, limit int, fn func(i uint32)) (next uint64) {
-	l := x.known(endpoint)
+	l := x.listOf(endpoint)
 	who, ok := x.names.find(owner)
 	if l == nil || !ok {
 		return 0
 	}
-	for k := l.where(before); k >= 0 && k < len(l.pieces); k-- {
-		p := l.pieces[k]
+	for k := l.chunkOf(before); k >= 0 && k < len(l.chunks); k-- {
+		p := l.chunks[k]
 		for i := p.n - 1; i >= 0; i-- {
 			r := p.refs[i]
 			if r.seq >= before || !x.current(r) {
@@ -409,50 +384,50 @@ func (x *Index) Newest(endpoint, owner string, before uint64, limit int, fn func
 	return 0
 }
 
-// Stats counts for one endpoint.
-func (x *Index) Stats(endpoint string) serverless.Stats {
-	l := x.known(endpoint)
+// Stats returns the counts of one endpoint.
+func (x *Index) Stats(endpoint string) queue.Stats {
+	l := x.listOf(endpoint)
 	if l == nil {
-		return serverless.Stats{}
+		return queue.Stats{}
 	}
 	st := l.stats
 	st.Oldest = x.oldest(l)
 	return st
 }
 
-// Count adds to what was ever counted of an endpoint: what a queue remembers of jobs that
-// are gone.
-func (x *Index) Count(endpoint string, completed, failed, retried int64) {
-	n := x.names.hold(endpoint)
-	l := x.line(n)
-	x.names.drop(n)
+// AddCounts adds to the totals of an endpoint. A store uses it for jobs that were deleted in
+// an earlier process.
+func (x *Index) AddCounts(endpoint string, completed, failed, retried int64) {
+	n := x.names.intern(endpoint)
+	l := x.ensureList(n)
+	x.names.release(n)
 	l.stats.Completed += completed
 	l.stats.Failed += failed
 	l.stats.Retried += retried
 }
 
-// Saw notes that a Seq of the endpoint was given, whatever became of the job.
-func (x *Index) Saw(endpoint string, seq uint64) {
-	n := x.names.hold(endpoint)
-	l := x.line(n)
-	x.names.drop(n)
+// ObserveSeq records that a Seq of the endpoint was assigned, even if the job is gone.
+func (x *Index) ObserveSeq(endpoint string, seq uint64) {
+	n := x.names.intern(endpoint)
+	l := x.ensureList(n)
+	x.names.release(n)
 	l.stats.LastSeq = max(l.stats.LastSeq, seq)
 }
 
-// oldest is when the oldest queued job of normal priority was queued. The cursor moves
-// over each job once, so the cost is shared by all calls.
-func (x *Index) oldest(l *line) (at serverless.Instant) {
+// oldest returns when the oldest queued job of normal priority was queued. The cursor passes
+// each job once, so the cost is shared by all calls.
+func (x *Index) oldest(l *jobList) (at queue.Instant) {
 	if l.stats.Queued == l.stats.QueuedLow {
 		return 0
 	}
 	normal := func(r ref) bool {
-		return x.isQueued(r) && x.t.at(r.rec).flags&serverless.LowPriority == 0
+		return x.isQueued(r) && x.t.at(r.rec).flags&queue.LowPriority == 0
 	}
 	oldest := ref{seq: math.MaxUint64}
-	x.trimFront(l)
-	front := l.front
+	x.trimRequeued(l)
+	front := l.requeued
 	if len(front) > 0 && normal(front[0]) {
-		front = front[:1] // the head of the heap is the oldest of what may be many
+		front = front[:1] // the head of the heap is the oldest
 	}
 	for _, r := range front {
 		if r.seq < oldest.seq && normal(r) {
@@ -473,7 +448,7 @@ func (x *Index) oldest(l *line) (at serverless.Instant) {
 	return x.t.at(oldest.rec).queued
 }
 
-// All calls fn with the number of every job, hidden ones too, in no order.
+// All calls fn with the number of every job, including hidden ones, in no particular order.
 func (x *Index) All(fn func(i uint32)) {
 	for n, p := range x.t.pages {
 		if n == 0 || p.records == nil {

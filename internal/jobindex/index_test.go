@@ -3,26 +3,26 @@ package jobindex
 import (
 	"testing"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-func TestWhatIsDueIsDueAlthoughTheClockWasPutBack(t *testing.T) {
-	const start, hour = serverless.Instant(1_780_000_000_000), serverless.Instant(3_600_000)
+func TestDueJobsAreFoundAfterTheClockWasSetBack(t *testing.T) {
+	const start, hour = queue.Instant(1_780_000_000_000), queue.Instant(3_600_000)
 	x := New()
-	add := func(id serverless.JobID, seq uint64, submitted serverless.Instant) uint32 {
-		i, ok := x.Add(serverless.Ref{Endpoint: "e", ID: id}, "user")
+	add := func(id queue.JobID, seq uint64, submitted queue.Instant) uint32 {
+		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: id}, "user")
 		if !ok {
 			t.Fatalf("Add of %q failed", id)
 		}
-		x.Show(i, &serverless.State{Seq: seq, Submitted: submitted, Expires: submitted + hour})
+		x.Show(i, &queue.State{Seq: seq, Submitted: submitted, Expires: submitted + hour})
 		return i
 	}
 	// due is the job that is due, which is gone then; 0 for none.
-	due := func(now serverless.Instant) uint32 {
+	due := func(now queue.Instant) uint32 {
 		budget := 10
-		i := x.Due(now, &budget)
+		i := x.TakeDue(now, &budget)
 		if i != 0 {
-			x.Move(i, &serverless.State{}, &serverless.State{}, serverless.Delete)
+			x.Commit(i, &queue.State{}, &queue.State{}, queue.Delete)
 		}
 		return i
 	}
@@ -37,7 +37,7 @@ func TestWhatIsDueIsDueAlthoughTheClockWasPutBack(t *testing.T) {
 	if got := due(start + hour); got != 0 {
 		t.Errorf("job %d is due before its time, want none", got)
 	}
-	if got := x.Next(); got > start+2*hour || got <= start+hour {
+	if got := x.NextDue(); got > start+2*hour || got <= start+hour {
 		t.Errorf("Next = %d, want one up to %d", got, start+2*hour)
 	}
 	for _, want := range []uint32{next, 0} {

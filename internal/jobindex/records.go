@@ -3,51 +3,75 @@ package jobindex
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A record is a job without its payloads. It has no pointers.
 type record struct {
 	id ident
 
-	status     serverless.Status
-	flags      serverless.Flags
-	reason     serverless.Reason
+	status     queue.Status
+	flags      queue.Flags
+	reason     queue.Reason
 	deliveries uint8
 	restarts   uint8
 	marks      Marks
 
-	endpoint, owner, worker, lost uint32 // names
+	endpoint, owner, worker, lost uint32 // interned strings
 
 	seq   uint64
-	token serverless.Token
+	token queue.Token
 	submitted, queued, started, finished,
-	leaseUntil, runUntil, expires serverless.Instant
-	execTimeout, retain int64
+	leaseUntil, runUntil, expires queue.Instant
+	execTimeout, retain time.Duration
 	chunks, drained     uint32
 	stream              int64
 
-	armed      serverless.Instant // when the wheel has it
-	prev, next uint32             // in a list of the wheel
+	armed      queue.Instant // the instant at which it is in the wheel
+	prev, next uint32        // neighbours in a list of the wheel
 
 	tag           uint64
 	output, chunk uint32
 	hash          uint32 // of endpoint and id
-	run           uint32 // here, where there is room for it
+	run           uint32 // here, to avoid padding
 }
 
-// Marks are what a queue notes of a job besides its state.
+// State returns the state of a job.
+func (x *Index) State(i uint32) queue.State {
+	r := x.t.at(i)
+	return queue.State{
+		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
+		Seq: r.seq, Token: r.token, Worker: queue.WorkerID(x.names.text(r.worker)), Lost: queue.WorkerID(x.names.text(r.lost)),
+		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
+		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
+		ExecTimeout: r.execTimeout, Retain: r.retain, Chunks: r.chunks, Drained: r.drained, Stream: r.stream,
+	}
+}
+
+// store is the inverse of State.
+func (x *Index) store(r *record, s *queue.State) {
+	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
+	r.seq, r.token = s.Seq, s.Token
+	x.names.replace(&r.worker, string(s.Worker))
+	x.names.replace(&r.lost, string(s.Lost))
+	r.submitted, r.queued, r.started, r.finished = s.Submitted, s.Queued, s.Started, s.Finished
+	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
+	r.execTimeout, r.retain, r.chunks, r.drained, r.stream = s.ExecTimeout, s.Retain, s.Chunks, s.Drained, s.Stream
+}
+
+// Marks are what a queue records about a job besides its state.
 type Marks uint8
 
 // The marks.
 const (
-	Busy       Marks = 1 << iota // a move is under way
-	Hidden                       // it is not there yet
-	Passed                       // a claim came by while it was busy
-	Extras                       // the queue has more of it elsewhere
-	Logged                       // likewise a first line about it
-	LoggedMore                   // and others
+	Busy       Marks = 1 << iota // a move is in progress
+	Hidden                       // added, but not visible yet
+	Skipped                      // a claim skipped it because it was busy
+	HasExtra                     // the queue has more data of it elsewhere
+	Logged                       // the queue has a first log line of it elsewhere
+	LoggedMore                   // and more log lines
 	unused                       // the record is free
 )
 
@@ -62,16 +86,16 @@ type page struct {
 	free    []uint16 // unused slots
 }
 
-// records is a table of jobs that grows and shrinks by pages. Index 0 is no record; the
-// first page belongs to the wheel's list heads.
+// records is a table of jobs that grows and shrinks by pages. Index 0 is no record. The first
+// page has the list heads of the wheel.
 type records struct {
-	seed  maphash.Seed
-	index segments // by hash of endpoint and id
-	pages []page
-	open  []uint32 // pages with unused slots
-	spare int      // empty pages that are kept
-	gone  []uint32 // numbers of pages that were given up
-	count int
+	seed         maphash.Seed
+	index        segments // by hash of endpoint and id
+	pages        []page
+	partialPages []uint32 // pages with unused slots
+	emptyPages   int      // empty pages that are kept in reserve
+	freedPages   []uint32 // numbers of pages that were freed
+	count        int
 }
 
 func (t *records) init() {
@@ -83,7 +107,7 @@ func (t *records) at(i uint32) *record {
 	return &t.pages[i>>pageBits].records[i&(pageSize-1)]
 }
 
-// exists reports whether the page of record i is there.
+// exists reports whether the page of record i exists.
 func (t *records) exists(i uint32) bool { return t.pages[i>>pageBits].records != nil }
 
 func (t *records) hash(endpoint uint32, d *ident) uint32 {
@@ -94,7 +118,7 @@ func (t *records) hash(endpoint uint32, d *ident) uint32 {
 	return uint32(maphash.Bytes(t.seed, b[:]))
 }
 
-// find is the index of a job, 0 when there is none.
+// find returns the index of a job, or 0.
 func (t *records) find(endpoint uint32, d *ident) uint32 {
 	h := t.hash(endpoint, d)
 	return t.search(t.index.of(h), h, endpoint, d)
@@ -117,7 +141,7 @@ func (t *records) search(s *segment, h, endpoint uint32, d *ident) uint32 {
 	return 0
 }
 
-// add makes an empty record for a job; ok is false if there is one already.
+// add adds an empty record for a job. ok is false if the job has one already.
 func (t *records) add(endpoint uint32, d *ident) (i uint32, ok bool) {
 	h := t.hash(endpoint, d)
 	s := t.index.of(h)
@@ -132,44 +156,44 @@ func (t *records) add(endpoint uint32, d *ident) (i uint32, ok bool) {
 }
 
 func (t *records) alloc() uint32 {
-	if len(t.open) == 0 {
+	if len(t.partialPages) == 0 {
 		t.grow()
 	}
-	n := t.open[len(t.open)-1]
+	n := t.partialPages[len(t.partialPages)-1]
 	p := &t.pages[n]
 	if len(p.free) == pageSize {
-		t.spare--
+		t.emptyPages--
 	}
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	if len(p.free) == 0 {
-		p.free = nil // most pages are full: their list goes
-		t.open = t.open[:len(t.open)-1]
+		p.free = nil // most pages are full and need no list
+		t.partialPages = t.partialPages[:len(t.partialPages)-1]
 	}
 	return n<<pageBits | uint32(slot)
 }
 
-// grow adds a page, in the place of one that was given up if there is one.
+// grow adds a page. It reuses the number of a freed page if there is one.
 func (t *records) grow() {
 	p := page{records: new([pageSize]record), free: make([]uint16, pageSize)}
 	for i := range p.free {
 		p.free[i] = uint16(pageSize - 1 - i)
 		p.records[i].marks = unused
 	}
-	t.spare++
-	if k := len(t.gone); k > 0 {
-		n := t.gone[k-1]
-		t.gone = t.gone[:k-1]
+	t.emptyPages++
+	if k := len(t.freedPages); k > 0 {
+		n := t.freedPages[k-1]
+		t.freedPages = t.freedPages[:k-1]
 		t.pages[n] = p
-		t.open = append(t.open, n)
+		t.partialPages = append(t.partialPages, n)
 		return
 	}
 	t.pages = append(t.pages, p)
-	t.open = append(t.open, uint32(len(t.pages)-1))
+	t.partialPages = append(t.partialPages, uint32(len(t.pages)-1))
 }
 
-// remove gives the record up. A page that becomes empty goes back to the garbage
-// collector, but for a few in reserve.
+// remove frees a record. An empty page is left to the garbage collector, except a few in
+// reserve.
 func (t *records) remove(i uint32) {
 	h := t.at(i).hash
 	t.index.of(h).remove(h, i)
@@ -180,23 +204,23 @@ func (t *records) remove(i uint32) {
 	p.free = append(p.free, uint16(i&(pageSize-1)))
 	switch len(p.free) {
 	case 1:
-		t.open = append(t.open, n)
+		t.partialPages = append(t.partialPages, n)
 	case pageSize:
-		t.retire(n)
+		t.freePage(n)
 	}
 }
 
-func (t *records) retire(n uint32) {
-	if t.spare < 4 {
-		t.spare++
+func (t *records) freePage(n uint32) {
+	if t.emptyPages < 4 {
+		t.emptyPages++
 		return
 	}
 	t.pages[n] = page{}
-	t.gone = append(t.gone, n)
-	for i, o := range t.open {
+	t.freedPages = append(t.freedPages, n)
+	for i, o := range t.partialPages {
 		if o == n {
-			t.open[i] = t.open[len(t.open)-1]
-			t.open = t.open[:len(t.open)-1]
+			t.partialPages[i] = t.partialPages[len(t.partialPages)-1]
+			t.partialPages = t.partialPages[:len(t.partialPages)-1]
 			return
 		}
 	}

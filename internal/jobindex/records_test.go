@@ -6,16 +6,16 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A key is how a job is looked up.
+// A key identifies a job in records.
 type key struct {
 	endpoint uint32
 	id       ident
 }
 
-// anyID is one that a service could have made.
+// anyID returns an id that a Service could have made.
 func anyID(random *rand.Rand) (d ident) {
 	d.form = formUUID
 	for i := range d.bits {
@@ -82,16 +82,16 @@ func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
 	}
 }
 
-// Every id comes back as it was, those that look almost like a service's too.
+// Every id is returned unchanged, also an id that looks almost like one of a Service.
 func TestIDsAreKept(t *testing.T) {
 	x := New()
-	for n, id := range []serverless.JobID{
+	for n, id := range []queue.JobID{
 		"0123abcd-0123-4000-8000-0123456789ab-u1", "sync-0123abcd-0123-4000-8000-0123456789ab-u1",
 		"0123ABCD-0123-4000-8000-0123456789ab-u1", "0123abcd-0123-4000-8000-0123456789ab-u2", "0123abcd-0123-4000-8000-0123456789ab",
 		"sync-0123abcd-0123-4000-8000-0123456789ab", "0123abcd+0123-4000-8000-0123456789ab-u1", "sync-", "x", "0123abcd-0123-4000-8000-0123456789a-u1",
 		"0123abcd-0123-4000-8000-0123456789abc-u", "gggggggg-0123-4000-8000-0123456789ab-u1",
 	} {
-		ref := serverless.Ref{Endpoint: "e", ID: id}
+		ref := queue.Ref{Endpoint: "e", ID: id}
 		i, _ := x.Add(ref, "o")
 		if got := x.Ref(i); got != ref || x.Find(ref) != i {
 			t.Errorf("%q is kept as %q, found as %d, want %d", id, got.ID, x.Find(ref), i)
@@ -105,24 +105,23 @@ func TestIDsAreKept(t *testing.T) {
 	}
 }
 
-// Names keep their numbers while they are held, and a number that is free again is
-// somebody else's.
-func TestNamesAreHeld(t *testing.T) {
+// A string keeps its number while it has references. Then the number may be reused.
+func TestInternedStringsAreReferenceCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 0))
-	var n names
+	var n interner
 	held, number := map[string]int{}, map[string]uint32{}
 	for range 20_000 {
 		s := fmt.Sprint("name-", random.IntN(60))
 		switch {
 		case random.IntN(2) == 0:
-			i := n.hold(s)
+			i := n.intern(s)
 			if held[s] > 0 && number[s] != i {
 				t.Fatalf("hold(%q) = %d, want %d as before", s, i, number[s])
 			}
 			number[s] = i
 			held[s]++
 		case held[s] > 0:
-			n.drop(number[s])
+			n.release(number[s])
 			held[s]--
 		}
 		i, ok := n.find(s)

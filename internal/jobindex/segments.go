@@ -5,24 +5,23 @@ const (
 	minSlots    = 8
 )
 
-// segments find records by a hash of 32 bits, in open addressing. They are one table that
-// is cut by the hash; its pieces grow and shrink one by one: none is so large that it holds anybody
-// up while it moves.
+// segments is a hash table from a hash of 32 bits to a record, with open addressing. It is
+// divided by the high bits of the hash into segments that grow and shrink one by one, so that
+// no resize takes long.
 type segments [1 << segmentBits]segment
 
-// A segment has a power of two of slots: hash<<32 | record, or 0 for none.
+// A segment has a power of two of slots. A slot is hash<<32 | record, or 0 if empty.
 type segment struct {
 	slots []uint64
 	n     int
 }
 
-// of is the segment of a hash. Its slots are chosen by the low bits, segments by the high
-// ones.
+// of returns the segment of a hash. The high bits choose the segment, the low bits the slot.
 func (x *segments) of(hash uint32) *segment { return &x[hash>>(32-segmentBits)] }
 
 func (s *segment) mask() uint32 { return uint32(len(s.slots) - 1) }
 
-// add puts in a record that is not there.
+// add adds a record that the segment does not have.
 func (s *segment) add(hash, rec uint32) {
 	if 4*(s.n+1) > 3*len(s.slots) {
 		s.resize(max(2*len(s.slots), minSlots))
@@ -39,8 +38,8 @@ func (s *segment) place(e uint64) {
 	s.slots[p] = e
 }
 
-// remove takes out a record that is there, and moves those behind it up, so that no search
-// ends early.
+// remove removes a record that the segment has. It moves later entries up, so that no search
+// ends too early.
 func (s *segment) remove(hash, rec uint32) {
 	mask := s.mask()
 	p := hash & mask

@@ -3,24 +3,23 @@ package jobindex
 import (
 	"math/bits"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// The wheel orders records by the instant at which something is due, in constant time
-// for every insertion and removal: level l has 64 lists, each 64^l ms wide, and a record
-// is in the list of the highest 6-bit group in which its instant differs from now.
-// Lists are rings through the records themselves; their heads are records of the first
-// page.
+// A wheel is a hierarchical timing wheel: it orders records by the instant at which they are
+// due, with constant time for each insertion and removal. Level l has 64 lists, each 64^l ms
+// wide. A record is in the list of the highest 6-bit group in which its instant differs from
+// now. Lists are rings through the records; their heads are records of the first page.
 type wheel struct {
 	t    *records
-	now  serverless.Instant
-	used [levels]uint64 // which lists may have something
+	now  queue.Instant
+	used [levels]uint64 // bit set: the list may have records
 }
 
 const (
-	levels  = 11 // 66 bits: every instant has a place
+	levels  = 11 // 66 bits, enough for every instant
 	slots   = 64
-	pending = levels*slots + 1 // head of the list of what is due
+	pending = levels*slots + 1 // head of the list of due records
 )
 
 func (w *wheel) init(t *records) {
@@ -31,7 +30,7 @@ func (w *wheel) init(t *records) {
 	}
 }
 
-// add puts record i, whose instant is armed.
+// add inserts record i at its instant armed.
 func (w *wheel) add(i uint32) {
 	r := w.t.at(i)
 	head := uint32(pending)
@@ -53,9 +52,9 @@ func (w *wheel) remove(i uint32) {
 	w.t.at(r.next).prev = r.prev
 }
 
-// due takes out one record whose list has been reached by now, 0 when there is none. Its
-// own instant may still lie ahead: then it goes back in with add.
-func (w *wheel) due(now serverless.Instant) uint32 {
+// due removes and returns a record whose list has been reached at now; 0: none. The instant
+// of the record may still be later; the caller then inserts it again.
+func (w *wheel) due(now queue.Instant) uint32 {
 	for {
 		if i := w.t.at(pending).next; i != pending {
 			w.remove(i)
@@ -72,8 +71,8 @@ func (w *wheel) due(now serverless.Instant) uint32 {
 	}
 }
 
-// rewind takes the wheel back to now, before its own: every record is put anew.
-func (w *wheel) rewind(now serverless.Instant) {
+// rewind sets the wheel back to now and inserts every record again.
+func (w *wheel) rewind(now queue.Instant) {
 	for l := range levels {
 		for ; w.used[l] != 0; w.used[l] &= w.used[l] - 1 {
 			w.splice(uint32(l*slots+bits.TrailingZeros64(w.used[l])) + 1)
@@ -90,9 +89,9 @@ func (w *wheel) rewind(now serverless.Instant) {
 	}
 }
 
-// next is a lower bound of the instant at which due has something; 0 when nothing is in
-// the wheel.
-func (w *wheel) next() serverless.Instant {
+// next returns a lower bound of the instant at which due returns a record; 0 if the wheel is
+// empty.
+func (w *wheel) next() queue.Instant {
 	if w.t.at(pending).next != pending {
 		return w.now
 	}
@@ -103,9 +102,9 @@ func (w *wheel) next() serverless.Instant {
 	return start
 }
 
-// first is the earliest list that has something. Lists that have become empty are
-// forgotten on the way.
-func (w *wheel) first() (level, slot int, start serverless.Instant) {
+// first returns the earliest list with records. It clears the bits of empty lists that it
+// passes.
+func (w *wheel) first() (level, slot int, start queue.Instant) {
 	for l := range levels {
 		for w.used[l] != 0 {
 			s := bits.TrailingZeros64(w.used[l])
@@ -113,7 +112,7 @@ func (w *wheel) first() (level, slot int, start serverless.Instant) {
 			if w.t.at(head).next != head {
 				shift := 6 * (l + 1)
 				base := uint64(w.now) >> shift << shift
-				return l, s, serverless.Instant(base | uint64(s)<<(6*l))
+				return l, s, queue.Instant(base | uint64(s)<<(6*l))
 			}
 			w.used[l] &^= 1 << s
 		}
@@ -121,7 +120,7 @@ func (w *wheel) first() (level, slot int, start serverless.Instant) {
 	return -1, 0, 0
 }
 
-// splice moves a whole list to the pending one.
+// splice moves a whole list to the pending list.
 func (w *wheel) splice(head uint32) {
 	h, p := w.t.at(head), w.t.at(pending)
 	first, last := h.next, h.prev

@@ -7,14 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A wheelModel is a wheel as a map with linear scans.
-type wheelModel map[uint32]serverless.Instant
+type wheelModel map[uint32]queue.Instant
 
-// due is what is due at now, in ascending order of records.
-func (m wheelModel) due(now serverless.Instant) (list []uint32) {
+// due returns the records that are due at now, in ascending order.
+func (m wheelModel) due(now queue.Instant) (list []uint32) {
 	for i, at := range m {
 		if at <= now {
 			list = append(list, i)
@@ -24,7 +24,7 @@ func (m wheelModel) due(now serverless.Instant) (list []uint32) {
 	return list
 }
 
-func (m wheelModel) next() (next serverless.Instant) {
+func (m wheelModel) next() (next queue.Instant) {
 	for _, at := range m {
 		if next == 0 || at < next {
 			next = at
@@ -33,8 +33,8 @@ func (m wheelModel) next() (next serverless.Instant) {
 	return next
 }
 
-// turn takes out of the wheel all that is due at now, as Expire does.
-func turn(w *wheel, now serverless.Instant) (list []uint32) {
+// turn removes all records that are due at now from the wheel, as Expire does.
+func turn(w *wheel, now queue.Instant) (list []uint32) {
 	for now >= w.now {
 		i := w.due(now)
 		if i == 0 {
@@ -74,16 +74,16 @@ func spin(t fatal, steps int, n func(int) int) {
 	records.init()
 	var w wheel
 	w.init(records)
-	now := serverless.Instant(1_780_000_000_000)
+	now := queue.Instant(1_780_000_000_000)
 	m := wheelModel{}
 	var in []uint32
 	for range steps {
 		// From a millisecond to past the year 2109, where 42 bits end.
-		span := serverless.Instant(n(1 << (1 + n(44))))
+		span := queue.Instant(n(1 << (1 + n(44))))
 		switch n(9) {
 		case 0, 1, 2:
 			i := records.alloc()
-			records.at(i).armed = now + span - serverless.Instant(n(3))
+			records.at(i).armed = now + span - queue.Instant(n(3))
 			w.add(i)
 			m[i] = records.at(i).armed
 			in = append(in, i)

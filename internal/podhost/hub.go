@@ -9,12 +9,12 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// backlog is how many changes may wait for one watcher before it is told to List again.
-const backlog = 1 << 14
+// maxQueued is how many changes may wait for one watcher before it is told to List again.
+const maxQueued = 1 << 14
 
-// ErrBehind is what Watch returns when its function is so slow that thousands of changes
+// ErrSlowWatcher is what Watch returns when its function is so slow that thousands of changes
 // wait.
-var ErrBehind = errors.New("too many changes wait, list again")
+var ErrSlowWatcher = errors.New("too many changes wait, list again")
 
 // A Hub hands changes to watchers, to each in the order of Send. The zero value has none.
 // It is safe for concurrent use.
@@ -26,18 +26,18 @@ type Hub struct {
 }
 
 type watcher struct {
-	queue []pods.State // guarded by Hub.mu
+	queue []pods.ContainerState // guarded by Hub.mu
 	lost  error
 	wake  chan struct{} // holds one token while there is something to look at
 }
 
 // Send never waits: each watcher has a queue. Watchers get copies of s.
-func (h *Hub) Send(s pods.State) {
+func (h *Hub) Send(s pods.ContainerState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.watchers {
-		if len(w.queue) >= backlog {
-			w.queue, w.lost = nil, ErrBehind
+		if len(w.queue) >= maxQueued {
+			w.queue, w.lost = nil, ErrSlowWatcher
 		}
 		if w.lost == nil {
 			w.queue = append(w.queue, CopyState(s))
@@ -55,17 +55,17 @@ func (w *watcher) signal() {
 
 // Watch calls f, one call at a time, with every change that is sent from now on. It
 // returns the error of ctx, of Close or of Lose, the latter two after f was called with
-// what was sent before; or ErrBehind.
-func (h *Hub) Watch(ctx context.Context, f func(pods.State)) error {
-	w := h.join()
-	defer h.drop(w)
+// what was sent before; or ErrSlowWatcher.
+func (h *Hub) Watch(ctx context.Context, f func(pods.ContainerState)) error {
+	w := h.addWatcher()
+	defer h.removeWatcher(w)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.wake:
 		}
-		queue, err := h.next(w)
+		queue, err := h.takeQueue(w)
 		for _, s := range queue {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -78,7 +78,7 @@ func (h *Hub) Watch(ctx context.Context, f func(pods.State)) error {
 	}
 }
 
-func (h *Hub) join() *watcher {
+func (h *Hub) addWatcher() *watcher {
 	w := &watcher{wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,8 +90,8 @@ func (h *Hub) join() *watcher {
 	return w
 }
 
-// next is what waits for w, and the error after it that ends the watch.
-func (h *Hub) next(w *watcher) ([]pods.State, error) {
+// takeQueue is what waits for w, and the error after it that ends the watch.
+func (h *Hub) takeQueue(w *watcher) ([]pods.ContainerState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	queue := w.queue
@@ -102,14 +102,14 @@ func (h *Hub) next(w *watcher) ([]pods.State, error) {
 	return queue, h.closed
 }
 
-func (h *Hub) drop(w *watcher) {
+func (h *Hub) removeWatcher(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = slices.DeleteFunc(h.watchers, func(o *watcher) bool { return o == w })
 }
 
-// Lose ends every Watch with err, and those to come until Found: changes may be missed.
-func (h *Hub) Lose(err error) {
+// Disconnect ends every Watch with err, and those to come until Found: changes may be missed.
+func (h *Hub) Disconnect(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lost = err
@@ -119,8 +119,8 @@ func (h *Hub) Lose(err error) {
 	}
 }
 
-// Found takes back Lose, for every Watch that begins from now on.
-func (h *Hub) Found() {
+// Reconnect takes back Lose, for every Watch that begins from now on.
+func (h *Hub) Reconnect() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lost = nil
@@ -137,7 +137,7 @@ func (h *Hub) Close(err error) {
 }
 
 // CopyState keeps a receiver from sharing what another one may change.
-func CopyState(s pods.State) pods.State {
+func CopyState(s pods.ContainerState) pods.ContainerState {
 	s.Ports = slices.Clone(s.Ports)
 	return s
 }

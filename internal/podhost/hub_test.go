@@ -21,7 +21,7 @@ type watched struct {
 func watch(ctx context.Context, h *Hub, hold <-chan struct{}) *watched {
 	w := &watched{err: make(chan error, 1)}
 	go func() {
-		w.err <- h.Watch(ctx, func(s pods.State) {
+		w.err <- h.Watch(ctx, func(s pods.ContainerState) {
 			w.runs = append(w.runs, s.Run)
 			<-hold
 		})
@@ -30,7 +30,7 @@ func watch(ctx context.Context, h *Hub, hold <-chan struct{}) *watched {
 	return w
 }
 
-func nothing() <-chan struct{} {
+func ignore() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -57,16 +57,16 @@ func TestEveryWatcherHearsEverythingInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Hub
 		hold := make(chan struct{})
-		quick, slow := watch(t.Context(), &h, nothing()), watch(t.Context(), &h, hold)
+		quick, slow := watch(t.Context(), &h, ignore()), watch(t.Context(), &h, hold)
 		for run := range uint64(3) {
-			h.Send(pods.State{Run: run})
+			h.Send(pods.ContainerState{Run: run})
 		}
 		closed := errors.New("closed")
 		h.Close(closed)
 		quick.ends(t, closed, 0, 1, 2)
 		close(hold)
 		slow.ends(t, closed, 0, 1, 2)
-		watch(t.Context(), &h, nothing()).ends(t, closed)
+		watch(t.Context(), &h, ignore()).ends(t, closed)
 	})
 }
 
@@ -75,10 +75,10 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		var h Hub
 		ctx, cancel := context.WithCancel(t.Context())
 		hold := make(chan struct{})
-		idle, busy := watch(ctx, &h, nothing()), watch(ctx, &h, hold)
-		h.Send(pods.State{Run: 1})
+		idle, busy := watch(ctx, &h, ignore()), watch(ctx, &h, hold)
+		h.Send(pods.ContainerState{Run: 1})
 		synctest.Wait()
-		h.Send(pods.State{Run: 2})
+		h.Send(pods.ContainerState{Run: 2})
 		synctest.Wait()
 		cancel()
 		idle.ends(t, context.Canceled, 1, 2)
@@ -95,28 +95,28 @@ func TestAWatcherThatDoesNotKeepUpIsTold(t *testing.T) {
 		var h Hub
 		hold := make(chan struct{})
 		w := watch(t.Context(), &h, hold)
-		h.Send(pods.State{Run: 1})
+		h.Send(pods.ContainerState{Run: 1})
 		synctest.Wait()
-		for range backlog + 1 {
-			h.Send(pods.State{Run: 2})
+		for range maxQueued + 1 {
+			h.Send(pods.ContainerState{Run: 2})
 		}
 		close(hold)
-		w.ends(t, ErrBehind, 1)
+		w.ends(t, ErrSlowWatcher, 1)
 	})
 }
 
 func TestWhatIsLostEndsEveryWatchUntilItIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Hub
-		w := watch(t.Context(), &h, nothing())
-		h.Send(pods.State{Run: 1})
+		w := watch(t.Context(), &h, ignore())
+		h.Send(pods.ContainerState{Run: 1})
 		lost := errors.New("lost")
-		h.Lose(lost)
+		h.Disconnect(lost)
 		w.ends(t, lost, 1)
-		watch(t.Context(), &h, nothing()).ends(t, lost)
-		h.Found()
-		w = watch(t.Context(), &h, nothing())
-		h.Send(pods.State{Run: 2})
+		watch(t.Context(), &h, ignore()).ends(t, lost)
+		h.Reconnect()
+		w = watch(t.Context(), &h, ignore())
+		h.Send(pods.ContainerState{Run: 2})
 		closed := errors.New("closed")
 		h.Close(closed)
 		w.ends(t, closed, 2)
@@ -129,7 +129,7 @@ func TestWatchersShareNothing(t *testing.T) {
 		closed := errors.New("closed")
 		for range 2 {
 			go func() {
-				_ = h.Watch(t.Context(), func(s pods.State) { // it ends with Close
+				_ = h.Watch(t.Context(), func(s pods.ContainerState) { // it ends with Close
 					if s.Ports[0].Public != 1 {
 						t.Error("another watcher changed what this one was told")
 					}
@@ -138,7 +138,7 @@ func TestWatchersShareNothing(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		s := pods.State{Ports: []pods.PortMapping{{Public: 1}}}
+		s := pods.ContainerState{Ports: []pods.PortMapping{{Public: 1}}}
 		h.Send(s)
 		h.Close(closed)
 		synctest.Wait()

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// nearest is how near two samples may be to tell a load.
-const nearest = 125 * time.Millisecond
+// minSampleInterval is how near two samples may be to tell a load.
+const minSampleInterval = 125 * time.Millisecond
 
-// A Usage is the processor time that a pod has used at an instant, since its start.
-type Usage struct {
+// A CPUUsage is the processor time that a pod has used at an instant, since its start.
+type CPUUsage struct {
 	At  time.Time
 	CPU time.Duration
 }
 
-// A Load is how busy a pod keeps the processor between its two latest samples. The zero
+// A CPULoad is how busy a pod keeps the processor between its two latest samples. The zero
 // value has had none. It is safe for concurrent use.
-type Load struct {
+type CPULoad struct {
 	mu      sync.Mutex
-	last    Usage
+	last    CPUUsage
 	percent int
 }
 
 // Sample takes u of a pod that was started then, and returns the load as Percent of cores,
 // at least 1, since the sample before, or since the start.
-func (l *Load) Sample(u Usage, started time.Time, cores int) int {
+func (l *CPULoad) Sample(u CPUUsage, started time.Time, cores int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last.At.Before(started) {
-		l.last = Usage{At: started}
+		l.last = CPUUsage{At: started}
 	}
 	wall := u.At.Sub(l.last.At)
-	if wall < nearest {
+	if wall < minSampleInterval {
 		return l.percent // too little to tell from
 	}
 	l.percent = Percent(float64(u.CPU-l.last.CPU) / float64(wall) / float64(cores))

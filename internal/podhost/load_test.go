@@ -7,7 +7,7 @@ import (
 
 func TestALoadIsThatSinceTheSampleBefore(t *testing.T) {
 	start := time.Unix(1000, 0)
-	var l Load
+	var l CPULoad
 	for _, row := range []struct {
 		what    string
 		at      time.Duration
@@ -24,7 +24,7 @@ func TestALoadIsThatSinceTheSampleBefore(t *testing.T) {
 		{"more than there is", 14 * time.Second, 17 * time.Second, start, 2, 100},
 		{"another start counts anew", 22 * time.Second, time.Second, start.Add(20 * time.Second), 1, 50},
 	} {
-		if got := l.Sample(Usage{At: start.Add(row.at), CPU: row.cpu}, row.started, row.cores); got != row.want {
+		if got := l.Sample(CPUUsage{At: start.Add(row.at), CPU: row.cpu}, row.started, row.cores); got != row.want {
 			t.Errorf("%s: load = %d, want %d", row.what, got, row.want)
 		}
 	}

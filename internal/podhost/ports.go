@@ -20,15 +20,15 @@ type Port struct {
 
 var errNoPort = errors.New("the pods of this host have all its public ports")
 
-// A PortBook knows the public ports that pods have, running or not, so that no two get the
+// A PortAllocator knows the public ports that pods have, running or not, so that no two get the
 // same. The zero value is empty. It is safe for concurrent use.
-type PortBook struct {
+type PortAllocator struct {
 	mu    sync.Mutex
 	taken map[Port]bool // Private is 0
 }
 
-// Claim takes a public port, and says whether it was free of pods.
-func (b *PortBook) Claim(udp bool, port int) bool {
+// Reserve takes a public port, and says whether it was free of pods.
+func (b *PortAllocator) Reserve(udp bool, port int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := Port{UDP: udp, Public: port}
@@ -43,7 +43,7 @@ func (b *PortBook) Claim(udp bool, port int) bool {
 }
 
 // Release gives ports back.
-func (b *PortBook) Release(ports []Port) {
+func (b *PortAllocator) Release(ports []Port) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range ports {
@@ -51,16 +51,16 @@ func (b *PortBook) Release(ports []Port) {
 	}
 }
 
-// Publish finds a public port at an address of this machine for each of want: the one in
+// Allocate finds a public port at an address of this machine for each of want: the one in
 // had when no other program has taken it meanwhile. Ports of had that are not wanted stay
 // with the pod, so that an update there and back changes nothing. What it returns is the
 // pod's also when there is an error.
-func (b *PortBook) Publish(host string, want []pods.Port, had []Port) ([]Port, error) {
+func (b *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]Port, error) {
 	all := append([]Port(nil), had...)
 	for _, w := range want {
 		udp := w.Protocol == "udp"
 		i := indexPort(all, w.Private, udp)
-		if i >= 0 && free(host, udp, all[i].Public) {
+		if i >= 0 && isFree(host, udp, all[i].Public) {
 			continue
 		}
 		public, err := b.find(host, udp)
@@ -86,32 +86,32 @@ func indexPort(ports []Port, private int, udp bool) int {
 	return -1
 }
 
-// probes is how many ports of the system's choice are tried: with as many in vain, nearly
+// maxProbes is how many ports of the system's choice are tried: with as many in vain, nearly
 // all that it chooses from are pods'.
-const probes = 1000
+const maxProbes = 1000
 
 // find claims a port that nobody listens on now.
-func (b *PortBook) find(host string, udp bool) (int, error) {
-	for range probes {
-		port, err := probe(host, udp, 0)
+func (b *PortAllocator) find(host string, udp bool) (int, error) {
+	for range maxProbes {
+		port, err := tryListen(host, udp, 0)
 		if err != nil {
 			return 0, err
 		}
-		if b.Claim(udp, port) {
+		if b.Reserve(udp, port) {
 			return port, nil
 		}
 	}
 	return 0, errNoPort
 }
 
-func free(host string, udp bool, port int) bool {
-	_, err := probe(host, udp, port)
+func isFree(host string, udp bool, port int) bool {
+	_, err := tryListen(host, udp, port)
 	return err == nil
 }
 
-// probe listens for a moment, on a port of the system's choice if port is 0, and says
+// tryListen listens for a moment, on a port of the system's choice if port is 0, and says
 // where.
-func probe(host string, udp bool, port int) (int, error) {
+func tryListen(host string, udp bool, port int) (int, error) {
 	name := net.JoinHostPort(host, strconv.Itoa(port))
 	if udp {
 		addr, err := net.ResolveUDPAddr("udp", name)

@@ -13,9 +13,9 @@ import (
 
 const loopback = "127.0.0.1"
 
-func publish(t *testing.T, b *PortBook, had []Port, want ...pods.Port) []Port {
+func publish(t *testing.T, b *PortAllocator, had []Port, want ...pods.Port) []Port {
 	t.Helper()
-	got, err := b.Publish(loopback, want, had)
+	got, err := b.Allocate(loopback, want, had)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func publish(t *testing.T, b *PortBook, had []Port, want ...pods.Port) []Port {
 }
 
 func TestAPodKeepsItsPorts(t *testing.T) {
-	var b PortBook
+	var b PortAllocator
 	web, dns := pods.Port{Private: 80, Protocol: "http"}, pods.Port{Private: 53, Protocol: "udp"}
 	first := publish(t, &b, nil, web, dns)
 	if diff := cmp.Diff(first, publish(t, &b, first, dns)); diff != "" {
@@ -44,7 +44,7 @@ func TestAPodKeepsItsPorts(t *testing.T) {
 func TestAPortThatAnotherProgramTookIsReplaced(t *testing.T) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		t.Run(protocol, func(t *testing.T) {
-			var b PortBook
+			var b PortAllocator
 			want := pods.Port{Private: 80, Protocol: protocol}
 			had := publish(t, &b, nil, want)
 			listen(t, protocol, had[0].Public)
@@ -52,7 +52,7 @@ func TestAPortThatAnotherProgramTookIsReplaced(t *testing.T) {
 			if len(got) != 1 || got[0].Public == had[0].Public {
 				t.Errorf("ports = %v after %v, want another public one", got, had)
 			}
-			if !b.Claim(protocol == "udp", had[0].Public) {
+			if !b.Reserve(protocol == "udp", had[0].Public) {
 				t.Error("the port that the pod has no more is still claimed")
 			}
 		})
@@ -76,7 +76,7 @@ func listen(t *testing.T, protocol string, port int) {
 }
 
 func TestNoTwoPodsHaveOnePort(t *testing.T) {
-	var b PortBook
+	var b PortAllocator
 	var taken []Port
 	for private := range 50 {
 		taken = append(taken, publish(t, &b, nil, pods.Port{Private: private, Protocol: "tcp"})...)
@@ -85,22 +85,22 @@ func TestNoTwoPodsHaveOnePort(t *testing.T) {
 	if u := slices.CompactFunc(slices.Clone(taken), func(x, y Port) bool { return x.Public == y.Public }); len(u) != len(taken) {
 		t.Errorf("%d different ports of %d", len(u), len(taken))
 	}
-	if b.Claim(false, taken[0].Public) {
+	if b.Reserve(false, taken[0].Public) {
 		t.Error("Claim of a port that a pod has = true, want false")
 	}
-	if !b.Claim(true, taken[0].Public) {
+	if !b.Reserve(true, taken[0].Public) {
 		t.Error("Claim of the same port of the other protocol = false, want true")
 	}
 	b.Release(taken[:1])
-	if !b.Claim(false, taken[0].Public) {
+	if !b.Reserve(false, taken[0].Public) {
 		t.Error("Claim of a port that was given back = false, want true")
 	}
 }
 
 func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
-	var b PortBook
+	var b PortAllocator
 	had := publish(t, &b, nil, pods.Port{Private: 80, Protocol: "tcp"})
-	got, err := b.Publish("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
+	got, err := b.Allocate("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
 	if err == nil {
 		t.Skip("this machine has an address of the block for documentation")
 	}
@@ -110,11 +110,11 @@ func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
 }
 
 func TestAHostWithoutAFreePortSaysSo(t *testing.T) {
-	var b PortBook
+	var b PortAllocator
 	for port := range 1 << 16 {
-		b.Claim(false, port)
+		b.Reserve(false, port)
 	}
-	if got, err := b.Publish(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
+	if got, err := b.Allocate(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
 		t.Errorf("Publish with all ports taken = %v, want an error", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Package suite is what the suites of rules that backends run have in common.
+// Package suite has what the suites for backends share.
 package suite
 
 import "testing"

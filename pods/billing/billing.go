@@ -1,15 +1,16 @@
-// Package billing says what was used and what that costs, in buckets of time.
+// Package billing says what was used and what it costs, in buckets of time.
 //
-// Pods and volumes are asked what goes on: they keep since when in their own records. Of
-// workers nobody has a record that outlives them, so that [Service.Observe] is told which
-// there are, and keeps in the [Store] until when each was there. What has ended is there,
-// too. So a restart loses nothing and counts nothing twice: what went on before it and is
-// gone after it counts up to the last time that it was seen.
+// Pods and volumes keep in their own records since when they use what they use, and the
+// report asks them. Workers have no record that outlives them. So [Service.Observe] is
+// told which workers there are, and keeps in the [Store] until when each of them was
+// there. Usage that has ended is in the store too. So a restart loses nothing and
+// counts nothing twice. What ran before the restart and is gone after it counts up to
+// the last time that it was seen.
 //
-// Where the interface is silent, we chose: a pod that is stopped is billed for its
-// persistent mount, as on the hosted service, and not for its container's disk; buckets begin in UTC, weeks on Monday; a bucket
-// in which nothing was used has no record; a month of a price is 730 hours; a window has at
-// most [MaxBuckets] buckets.
+// Where the interface is silent, we chose: a stopped pod is billed for its persistent
+// mount, as on the hosted service, and not for the disk of its container; buckets begin
+// in UTC, and weeks on Monday; a bucket without usage has no record; a month of a price
+// has 730 hours; a window has at most [MaxBuckets] buckets.
 package billing
 
 import (
@@ -31,17 +32,17 @@ import (
 type Store interface {
 	// Record adds uses; one with the Kind, ID, Part and From of another replaces it. Of
 	// several, after an error, some may be kept: the call is repeated then.
-	Record(ctx context.Context, uses []pods.Use) error
-	// Uses returns those of owner that overlap [from, to), in any order.
-	Uses(ctx context.Context, owner string, from, to time.Time) ([]pods.Use, error)
+	Record(ctx context.Context, uses []pods.Usage) error
+	// Usage returns those of owner that overlap [from, to), in any order.
+	Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error)
 	// Open returns the uses of a kind that are Open, whoever's they are, in any order.
-	Open(ctx context.Context, kind pods.UseKind) ([]pods.Use, error)
+	Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error)
 }
 
-// A Source knows what goes on. pods.Service and volumes.Service are ones.
-type Source interface {
-	// Uses returns what owner uses now, with a zero To, and what the meter may not have.
-	Uses(ctx context.Context, owner string) ([]pods.Use, error)
+// A UsageSource knows what goes on. pods.Service and volumes.Service are ones.
+type UsageSource interface {
+	// Usage returns what owner uses now, with a zero To, and what the meter may not have.
+	Usage(ctx context.Context, owner string) ([]pods.Usage, error)
 }
 
 // A Clock tells the time.
@@ -55,7 +56,7 @@ type Service struct {
 	clock Clock
 
 	mu   sync.Mutex
-	open map[pods.UseKind]watch
+	open map[pods.UsageKind]watch
 }
 
 var _ pods.Meter = (*Service)(nil)
@@ -65,11 +66,11 @@ func New(store Store, c Clock) *Service {
 	if c == nil {
 		c = clock.System{}
 	}
-	return &Service{store: store, clock: c, open: make(map[pods.UseKind]watch)}
+	return &Service{store: store, clock: c, open: make(map[pods.UsageKind]watch)}
 }
 
 // Record keeps uses that have ended.
-func (s *Service) Record(ctx context.Context, uses []pods.Use) error {
+func (s *Service) Record(ctx context.Context, uses []pods.Usage) error {
 	if err := s.store.Record(ctx, uses); err != nil {
 		return fmt.Errorf("billing: record: %w", err)
 	}
@@ -90,7 +91,7 @@ func (a Amounts) Add(b Amounts) Amounts {
 // A Record is what one thing cost in one bucket.
 type Record struct {
 	Start, End time.Time
-	Kind       pods.UseKind
+	Kind       pods.UsageKind
 	ID         string
 	Amounts    Amounts
 }
@@ -103,13 +104,13 @@ type Report struct {
 }
 
 // Report adds up what owner used, as the query says. sources say what goes on.
-func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...Source) (Report, error) {
+func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...UsageSource) (Report, error) {
 	now := s.clock.Now().UTC()
 	r, err := q.window(now)
 	if err != nil {
 		return r, err
 	}
-	uses, err := s.uses(ctx, owner, r.Start, r.End, sources)
+	uses, err := s.usage(ctx, owner, r.Start, r.End, sources)
 	if err != nil {
 		return r, err
 	}
@@ -128,16 +129,16 @@ func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...
 	return r, nil
 }
 
-// uses joins what goes on and what has ended. What both answers have counts once, as the
+// usage joins what goes on and what has ended. What both answers have counts once, as the
 // sources say: they know best whether it has ended.
-func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, sources []Source) ([]pods.Use, error) {
+func (s *Service) usage(ctx context.Context, owner string, from, to time.Time, sources []UsageSource) ([]pods.Usage, error) {
 	type name struct {
-		kind     pods.UseKind
+		kind     pods.UsageKind
 		id, part string
 		from     int64
 	}
-	found := make(map[name]pods.Use)
-	add := func(list []pods.Use) {
+	found := make(map[name]pods.Usage)
+	add := func(list []pods.Usage) {
 		for _, u := range list {
 			n := name{u.Kind, u.ID, u.Part, u.From.UnixNano()}
 			if _, ok := found[n]; !ok {
@@ -146,14 +147,14 @@ func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, so
 		}
 	}
 	for _, src := range sources { // first: what ends meanwhile is recorded by then
-		list, err := src.Uses(ctx, owner)
+		list, err := src.Usage(ctx, owner)
 		if err != nil {
 			return nil, fmt.Errorf("billing: ask what is used: %w", err)
 		}
 		add(list)
 	}
 	add(s.watched(owner))
-	list, err := s.store.Uses(ctx, owner, from, to)
+	list, err := s.store.Usage(ctx, owner, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("billing: look up what was used: %w", err)
 	}
@@ -163,12 +164,12 @@ func (s *Service) uses(ctx context.Context, owner string, from, to time.Time, so
 
 type recordKey struct {
 	start time.Time
-	kind  pods.UseKind
+	kind  pods.UsageKind
 	id    string
 }
 
 // spread adds what u costs to each bucket that it is in.
-func (r *Report) spread(sums map[recordKey]Amounts, u pods.Use, now time.Time) {
+func (r *Report) spread(sums map[recordKey]Amounts, u pods.Usage, now time.Time) {
 	from, to := u.From.UTC(), u.To.UTC()
 	if u.To.IsZero() {
 		to = now

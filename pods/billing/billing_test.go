@@ -27,14 +27,14 @@ func at(s string) time.Time {
 var close9 = cmpopts.EquateApprox(0, 1e-9)
 
 // live is what goes on.
-type live []pods.Use
+type live []pods.Usage
 
-func (l live) Uses(context.Context, string) ([]pods.Use, error) { return l, nil }
+func (l live) Usage(context.Context, string) ([]pods.Usage, error) { return l, nil }
 
 func TestUseIsSpreadOverBucketsOfEverySize(t *testing.T) {
 	s := billing.New(memory.NewBilling(), clock.NewManual(at("2026-03-05T12:00:00Z"))) // a Thursday
-	u := pods.Use{Owner: "alice", Kind: pods.PodUse, ID: "p", From: at("2025-12-31T22:30:00Z"), To: at("2026-03-02T01:30:00Z"), GPU: 2, Disk: 1}
-	if err := s.Record(t.Context(), []pods.Use{u}); err != nil {
+	u := pods.Usage{Owner: "alice", Kind: pods.PodUsage, ID: "p", From: at("2025-12-31T22:30:00Z"), To: at("2026-03-02T01:30:00Z"), GPU: 2, Disk: 1}
+	if err := s.Record(t.Context(), []pods.Usage{u}); err != nil {
 		t.Fatal(err)
 	}
 	hours := u.To.Sub(u.From).Hours()
@@ -58,7 +58,7 @@ func TestUseIsSpreadOverBucketsOfEverySize(t *testing.T) {
 			continue
 		}
 		first := billing.Record{
-			Start: at(want.start), End: at(want.end), Kind: pods.PodUse, ID: "p",
+			Start: at(want.start), End: at(want.end), Kind: pods.PodUsage, ID: "p",
 			Amounts: billing.Amounts{GPU: 2 * want.first, Disk: want.first},
 		}
 		if diff := cmp.Diff(first, r.Records[0], close9); diff != "" {
@@ -117,18 +117,18 @@ func TestAWindowBeginsAndEndsWithABucket(t *testing.T) {
 
 func TestWhatGoesOnCountsUntilNowAndOnce(t *testing.T) {
 	s := billing.New(memory.NewBilling(), clock.NewManual(at("2026-03-05T12:00:00Z")))
-	ended := pods.Use{Owner: "alice", Kind: pods.PodUse, ID: "p", From: at("2026-03-05T01:00:00Z"), To: at("2026-03-05T02:00:00Z"), CPU: 1}
+	ended := pods.Usage{Owner: "alice", Kind: pods.PodUsage, ID: "p", From: at("2026-03-05T01:00:00Z"), To: at("2026-03-05T02:00:00Z"), CPU: 1}
 	others := ended
 	others.Owner = "bob"
-	volume := pods.Use{Owner: "alice", Kind: pods.VolumeUse, ID: "v", From: at("2026-03-05T10:00:00Z"), Standard: 1}
+	volume := pods.Usage{Owner: "alice", Kind: pods.VolumeUsage, ID: "v", From: at("2026-03-05T10:00:00Z"), Standard: 1}
 	for range 2 { // nothing is counted twice
-		if err := s.Record(t.Context(), []pods.Use{ended, others}); err != nil {
+		if err := s.Record(t.Context(), []pods.Usage{ended, others}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	on := ended
 	on.From, on.To = at("2026-03-05T11:00:00Z"), time.Time{}
-	sources := []billing.Source{live{ended, on}, live{volume}}
+	sources := []billing.UsageSource{live{ended, on}, live{volume}}
 	sum := func(q billing.Query) (a billing.Amounts) {
 		t.Helper()
 		r, err := s.Report(t.Context(), "alice", q, sources...)
@@ -145,9 +145,9 @@ func TestWhatGoesOnCountsUntilNowAndOnce(t *testing.T) {
 		want billing.Amounts
 	}{
 		"all":            {billing.Query{}, billing.Amounts{CPU: 2, Standard: 2}},
-		"pods":           {billing.Query{Kind: pods.PodUse}, billing.Amounts{CPU: 2}},
-		"another pod":    {billing.Query{Kind: pods.PodUse, ID: "q"}, billing.Amounts{}},
-		"one volume":     {billing.Query{Kind: pods.VolumeUse, ID: "v"}, billing.Amounts{Standard: 2}},
+		"pods":           {billing.Query{Kind: pods.PodUsage}, billing.Amounts{CPU: 2}},
+		"another pod":    {billing.Query{Kind: pods.PodUsage, ID: "q"}, billing.Amounts{}},
+		"one volume":     {billing.Query{Kind: pods.VolumeUsage, ID: "v"}, billing.Amounts{Standard: 2}},
 		"the last hour":  {billing.Query{LastN: 1, Size: billing.Hour}, billing.Amounts{}},
 		"two hours more": {billing.Query{LastN: 2, Size: billing.Hour}, billing.Amounts{CPU: 1, Standard: 1}},
 	} {

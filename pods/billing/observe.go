@@ -10,7 +10,7 @@ import (
 )
 
 // A watch is what goes on of one kind, as Observe was told last.
-type watch map[part]pods.Use
+type watch map[part]pods.Usage
 
 type part struct{ id, part string }
 
@@ -24,13 +24,13 @@ type part struct{ id, part string }
 //
 // Each kind is for one caller at a time. A call that fails has changed nothing that the
 // next one does not mend.
-func (s *Service) Observe(ctx context.Context, kind pods.UseKind, at time.Time, uses []pods.Use) error {
+func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time, uses []pods.Usage) error {
 	was, err := s.before(ctx, kind)
 	if err != nil {
 		return err
 	}
 	now := make(watch, len(uses))
-	var kept []pods.Use
+	var kept []pods.Usage
 	for _, u := range uses {
 		k := part{u.ID, u.Part}
 		if old, known := was[k]; known {
@@ -64,7 +64,7 @@ func (s *Service) Observe(ctx context.Context, kind pods.UseKind, at time.Time, 
 
 // before is what the last call of Observe was told, or an earlier process left. It is the
 // caller's.
-func (s *Service) before(ctx context.Context, kind pods.UseKind) (watch, error) {
+func (s *Service) before(ctx context.Context, kind pods.UsageKind) (watch, error) {
 	s.mu.Lock()
 	w := s.open[kind]
 	s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Service) before(ctx context.Context, kind pods.UseKind) (watch, error) 
 }
 
 // watched is what of owner's goes on, as Observe was told, up to now.
-func (s *Service) watched(owner string) (list []pods.Use) {
+func (s *Service) watched(owner string) (list []pods.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.open {

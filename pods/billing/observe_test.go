@@ -31,12 +31,12 @@ func newLedger(t *testing.T, store billing.Store, now string) *ledger {
 func (l *ledger) restart(now string) *ledger { return newLedger(l.t, l.store, now) }
 
 // see tells the ledger, at an instant, of workers of endpoint e.
-func (l *ledger) see(now string, uses ...pods.Use) {
+func (l *ledger) see(now string, uses ...pods.Usage) {
 	l.t.Helper()
 	if err := l.clock.Advance(l.t.Context(), at(now).Sub(l.clock.Now())); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := l.Observe(l.t.Context(), pods.WorkerUse, at(now), uses); err != nil {
+	if err := l.Observe(l.t.Context(), pods.WorkerUsage, at(now), uses); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -44,7 +44,7 @@ func (l *ledger) see(now string, uses ...pods.Use) {
 // hours are the sums of each bucket of an hour that has any, by its start.
 func (l *ledger) hours(owner string) map[string]float64 {
 	l.t.Helper()
-	r, err := l.Report(l.t.Context(), owner, billing.Query{Size: billing.Hour, Kind: pods.WorkerUse, ID: "e", Start: at("2026-03-05T00:00:00Z")})
+	r, err := l.Report(l.t.Context(), owner, billing.Query{Size: billing.Hour, Kind: pods.WorkerUsage, ID: "e", Start: at("2026-03-05T00:00:00Z")})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func (l *ledger) want(what string, want map[string]float64) {
 }
 
 // on is a worker of alice's endpoint e since an instant: a GPU for 3.6 USD an hour.
-func on(worker, from string) pods.Use {
-	return pods.Use{Owner: "alice", ID: "e", Part: worker, From: at(from), GPU: 3.6}
+func on(worker, from string) pods.Usage {
+	return pods.Usage{Owner: "alice", ID: "e", Part: worker, From: at(from), GPU: 3.6}
 }
 
-func until(u pods.Use, to string) pods.Use {
+func until(u pods.Usage, to string) pods.Usage {
 	u.To = at(to)
 	return u
 }
@@ -103,7 +103,7 @@ func TestWhatWentOnAtACrashCountsAsFarAsItWasSeen(t *testing.T) {
 
 	l = l.restart("2026-03-05T12:00:00Z")
 	l.want("before anybody has looked", map[string]float64{"10:00": 2 * 3.6 * 1770 / 3600})
-	found := pods.Use{ID: "e", Part: "stays", From: at("2026-03-05T12:00:00Z"), GPU: 99}
+	found := pods.Usage{ID: "e", Part: "stays", From: at("2026-03-05T12:00:00Z"), GPU: 99}
 	fresh := on("fresh", "2026-03-05T12:00:00Z")
 	l.see("2026-03-05T12:00:00Z", found, fresh)
 	l.want("after it", map[string]float64{"10:00": 3.6 + 3.6*1770/3600, "11:00": 3.6})
@@ -113,7 +113,7 @@ func TestWhatWentOnAtACrashCountsAsFarAsItWasSeen(t *testing.T) {
 	l = l.restart("2026-03-05T13:30:00Z")
 	l.see("2026-03-05T13:30:00Z")
 	l.want("after another one", map[string]float64{"10:00": 3.6 + 3.6*1770/3600, "11:00": 3.6, "12:00": 3.6})
-	if list, err := l.store.Open(t.Context(), pods.WorkerUse); err != nil || len(list) != 0 {
+	if list, err := l.store.Open(t.Context(), pods.WorkerUsage); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v are open when nothing goes on", list, err)
 	}
 }
@@ -135,7 +135,7 @@ type full struct {
 	err error
 }
 
-func (s *full) Record(ctx context.Context, uses []pods.Use) error {
+func (s *full) Record(ctx context.Context, uses []pods.Usage) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -149,7 +149,7 @@ func TestACallOfObserveThatFailsIsMendedByTheNext(t *testing.T) {
 	l.see("2026-03-05T10:00:00Z", w)
 	store.err = errors.New("the disk is full")
 	ended := until(w, "2026-03-05T10:30:00Z")
-	if err := l.Observe(t.Context(), pods.WorkerUse, at("2026-03-05T10:30:00Z"), []pods.Use{ended}); !errors.Is(err, store.err) {
+	if err := l.Observe(t.Context(), pods.WorkerUsage, at("2026-03-05T10:30:00Z"), []pods.Usage{ended}); !errors.Is(err, store.err) {
 		t.Errorf("Observe = %v, want the store's error", err)
 	}
 	store.err = nil

@@ -62,14 +62,14 @@ type Query struct {
 	End   time.Time  // zero: now
 	Size  BucketSize // empty: Day
 	LastN int        // not 0: so many buckets, 1 to MaxBuckets, up to the present one, instead of Start and End
-	Kind  pods.UseKind
+	Kind  pods.UsageKind
 	ID    string // empty: all
 }
 
 // What a query is refused with.
 var (
-	errBoth  = problem.New(problem.Malformed, "lastN and startTime or endTime exclude each other")
-	errOrder = problem.New(problem.Malformed, "startTime must be before endTime")
+	errBoth  = problem.New(problem.BadRequest, "lastN and startTime or endTime exclude each other")
+	errOrder = problem.New(problem.BadRequest, "startTime must be before endTime")
 	errSize  = problem.New(problem.Invalid, "bucketSize must be one of hour, day, week, month, year")
 	errLastN = problem.Newf(problem.Invalid, "lastN must be from 1 to %d", MaxBuckets)
 	errYears = problem.New(problem.Invalid, "the window must begin and end within the years 1 to 9999")

@@ -1,8 +1,8 @@
 // Package catalog describes what can be rented: GPU types, CPU flavors and data
 // centers, with their prices, bounds and stock.
 //
-// A [Catalog] is data. Whoever wires a program takes [Sample], [Local] or one of its
-// own, and does not change it once it was handed to a service.
+// A [Catalog] is data. A program uses [Sample], [Local] or a catalog of its own, and
+// does not change it after it was handed to a service.
 package catalog
 
 import "slices"
@@ -109,6 +109,15 @@ const (
 // Regions are all regions.
 func Regions() []Region {
 	return []Region{NorthAmerica, SouthAmerica, Europe, Asia, MiddleEast, Africa, Oceania, Antarctica, UnknownRegion}
+}
+
+// Certifications are the names of the published interface for what a data center is certified
+// for. A catalog may have others.
+func Certifications() []string {
+	return []string{
+		"GDPR", "ISO_IEC_27001", "ISO_14001", "PCI_DSS", "HITRUST", "SOC_1_TYPE_2", "SOC_2_TYPE_2", "SOC_3_TYPE_2",
+		"ITAR", "FISMA_HIGH", "HIPAA", "RENEWABLE",
+	}
 }
 
 // A VolumeType is a tier of network storage.

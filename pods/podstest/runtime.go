@@ -1,5 +1,5 @@
-// Package podstest has the rules that stores and runtimes of pods keep, as suites that
-// every backend runs.
+// Package podstest has the rules that every [pods.PodStore] and every [pods.Runtime]
+// keeps, as suites of tests for backends.
 package podstest
 
 import (
@@ -21,17 +21,17 @@ type Harness struct {
 	// closes it, in a t.Cleanup.
 	Runtime  pods.Runtime
 	Programs Programs
-	// Pause lets up to d pass: for a Runtime on a clock that stands still, it moves that
+	// Sleep lets up to d pass: for a Runtime on a clock that stands still, it moves that
 	// clock. Default: waiting, which is also right inside a testing/synctest bubble.
-	Pause func(d time.Duration)
-	// Patience is how long the suite waits for what has to happen. Default 30 s.
-	Patience time.Duration
+	Sleep func(d time.Duration)
+	// Timeout is how long the suite waits for what has to happen. Default 30 s.
+	Timeout time.Duration
 	// Seed replays random calls, as a failure prints it. Default: another one each time.
 	Seed uint64
 	// Reopen closes Runtime in an orderly way and opens another on the same containers.
 	Reopen func(t *testing.T) pods.Runtime
-	// Ask connects to a published port and returns the first line that comes back.
-	Ask func(m pods.PortMapping) (string, error)
+	// Dial connects to a published port and returns the first line that comes back.
+	Dial func(m pods.PortMapping) (string, error)
 }
 
 // Programs are what containers can do, each as a Spec with what makes it do so: image,
@@ -39,29 +39,29 @@ type Harness struct {
 type Programs struct {
 	// Runs runs until it is asked to end, and ends then. Required.
 	Runs *pods.Spec
-	// Stubborn runs, and does not end when it is asked to. It must be so by the time it is
+	// IgnoresStop runs, and does not end when it is asked to. It must be so by the time it is
 	// Up.
-	Stubborn *pods.Spec
+	IgnoresStop *pods.Spec
 	// Missing has an image that is not to be had.
 	Missing *pods.Spec
 	// Exits ends at once with a code from 0 to 255.
 	Exits func(code int) pods.Spec
 	// Prints prints "line 1" to "line <n>" and runs on.
 	Prints func(n int) pods.Spec
-	// Tells prints `arg "<value>"` for each arg added, then `env <NAME>="<value>"` for each
+	// PrintsArgs prints `arg "<value>"` for each arg added, then `env <NAME>="<value>"` for each
 	// variable whose name begins with TELL_, by name, values quoted as Go does; then "told",
 	// and runs on.
-	Tells *pods.Spec
+	PrintsArgs *pods.Spec
 	// Counts adds one to a number in a file of its disk and prints "disk <n>"; does the
 	// same with one in each mount and prints "mount <n>"; then "counted", and runs on.
 	Counts *pods.Spec
 	// Serves answers every connection to a tcp port of its Spec with "port <private>" and
 	// a new line.
 	Serves *pods.Spec
-	// Asks connects to each address host:port that is added as an arg, again and again. It
+	// Dials connects to each address host:port that is added as an arg, again and again. It
 	// prints "reached <address> <line>" when one answers for the first time, the line being
 	// the first one of the answer; and "tried" when each was tried three times. It runs on.
-	Asks *pods.Spec
+	Dials *pods.Spec
 }
 
 // A RuntimeCase is one rule of pods.Runtime.
@@ -91,32 +91,32 @@ func (c RuntimeCase) Test(t *testing.T, h Harness) {
 	if h.Programs.Runs == nil {
 		t.Fatal("Harness.Programs.Runs is required")
 	}
-	if h.Patience == 0 {
-		h.Patience = 30 * time.Second
+	if h.Timeout == 0 {
+		h.Timeout = 30 * time.Second
 	}
 	c.Run(t, h)
 }
 
-// tick is how often the suite looks again.
-const tick = 10 * time.Millisecond
+// pollInterval is how often the suite looks again.
+const pollInterval = 10 * time.Millisecond
 
-func (h Harness) pause() {
-	if h.Pause != nil {
-		h.Pause(tick)
+func (h Harness) poll() {
+	if h.Sleep != nil {
+		h.Sleep(pollInterval)
 		return
 	}
-	t := time.NewTimer(tick)
+	t := time.NewTimer(pollInterval)
 	<-t.C
 }
 
 // until waits for what has to happen.
 func (h Harness) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for waited := time.Duration(0); !done(); waited += tick {
-		if waited > h.Patience {
-			t.Fatalf("waited %s: %s", h.Patience, what)
+	for waited := time.Duration(0); !done(); waited += pollInterval {
+		if waited > h.Timeout {
+			t.Fatalf("waited %s: %s", h.Timeout, what)
 		}
-		h.pause()
+		h.poll()
 	}
 }
 
@@ -174,7 +174,7 @@ func (h Harness) remove(t *testing.T, id string) {
 }
 
 // listed returns the state of a pod, if it is listed, and at most once.
-func (h Harness) listed(t *testing.T, id string) (state pods.State, ok bool) {
+func (h Harness) listed(t *testing.T, id string) (state pods.ContainerState, ok bool) {
 	t.Helper()
 	all, err := h.Runtime.List(t.Context())
 	if err != nil {
@@ -194,16 +194,16 @@ func (h Harness) listed(t *testing.T, id string) (state pods.State, ok bool) {
 
 // await waits until the generation and run of s are in a phase. Another end than the one
 // that is waited for is final.
-func (h Harness) await(t *testing.T, s pods.Spec, phase pods.Phase) pods.State {
+func (h Harness) await(t *testing.T, s pods.Spec, phase pods.Phase) pods.ContainerState {
 	t.Helper()
-	var last pods.State
+	var last pods.ContainerState
 	h.until(t, "for phase "+phaseNames[phase], func() bool {
 		var ok bool
 		last, ok = h.listed(t, s.PodID)
 		if !ok || last.Gen != s.Gen || last.Run != s.Run {
 			return false
 		}
-		if last.Phase != phase && last.Phase >= pods.Down {
+		if last.Phase != phase && last.Phase >= pods.PhaseExited {
 			t.Fatalf("pod is %s, want %s: %+v", phaseNames[last.Phase], phaseNames[phase], last)
 		}
 		return last.Phase == phase
@@ -212,12 +212,12 @@ func (h Harness) await(t *testing.T, s pods.Spec, phase pods.Phase) pods.State {
 }
 
 var phaseNames = [...]string{
-	pods.Pulling: "Pulling", pods.Coming: "Coming", pods.Up: "Up", pods.Down: "Down", pods.Failed: "Failed",
+	pods.PhasePulling: "Pulling", pods.PhaseStarting: "Coming", pods.PhaseHealthy: "Up", pods.PhaseExited: "Down", pods.PhaseFailed: "Failed",
 }
 
 // up ensures s and waits until it is Up.
-func (h Harness) up(t *testing.T, s pods.Spec) pods.State {
+func (h Harness) up(t *testing.T, s pods.Spec) pods.ContainerState {
 	t.Helper()
 	h.ensure(t, s)
-	return h.await(t, s, pods.Up)
+	return h.await(t, s, pods.PhaseHealthy)
 }

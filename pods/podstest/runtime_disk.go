@@ -19,7 +19,7 @@ func diskCases() []RuntimeCase {
 			s := h.pod(t, h.Programs.Counts)
 			h.wantCounts(t, s, "disk 1")
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			s.Run = 2
 			h.wantCounts(t, s, "disk 2")
 			s.Run = 3 // while it runs
@@ -36,7 +36,7 @@ func diskCases() []RuntimeCase {
 			s.Gen, s.Run = 2, 2
 			h.wantCounts(t, s, "disk 1", "mount 2")
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			s.Gen, s.Run = 3, 3
 			h.wantCounts(t, s, "disk 1", "mount 3")
 		},
@@ -69,7 +69,7 @@ func diskCases() []RuntimeCase {
 		"ArgsAndEnvironmentArrive",
 		"args and environment reach the program byte for byte",
 		func(t *testing.T, h Harness) {
-			s := h.pod(t, h.Programs.Tells, func(s *pods.Spec) {
+			s := h.pod(t, h.Programs.PrintsArgs, func(s *pods.Spec) {
 				s.Args = append(s.Args, "plain", "two words", "", `"quoted" $HOME *`, "grüße")
 				env := map[string]string{"TELL_A": "1", "TELL_EMPTY": "", "TELL_ODD": "a=b; $(c) 'd'\ne"}
 				maps.Copy(env, s.Env)
@@ -103,7 +103,7 @@ func diskCases() []RuntimeCase {
 				t.Errorf("ports of run 2 (-run 1 +run 2):\n%s", diff)
 			}
 			h.stop(t, s.PodID, time.Second)
-			if got := h.await(t, s, pods.Down); len(got.Ports) != 0 {
+			if got := h.await(t, s, pods.PhaseExited); len(got.Ports) != 0 {
 				t.Errorf("stopped pod has live ports: %+v", got.Ports)
 			}
 			s.Gen, s.Run = 2, 3
@@ -119,7 +119,7 @@ func diskCases() []RuntimeCase {
 // wantCounts starts s and compares what Programs.Counts prints in this run.
 func (h Harness) wantCounts(t *testing.T, s pods.Spec, want ...string) {
 	t.Helper()
-	var seen pods.Line // the last line of earlier runs
+	var seen pods.LogLine // the last line of earlier runs
 	if lines := h.lines(t, s.PodID, pods.LogQuery{Tail: 1}); len(lines) > 0 {
 		seen = lines[0]
 	}
@@ -137,7 +137,7 @@ func (h Harness) wantCounts(t *testing.T, s pods.Spec, want ...string) {
 
 func (h Harness) served(t *testing.T) pods.Spec {
 	t.Helper()
-	if h.Ask == nil {
+	if h.Dial == nil {
 		t.Skip("the ports of this runtime cannot be reached")
 	}
 	return h.pod(t, h.Programs.Serves, func(s *pods.Spec) {
@@ -145,7 +145,7 @@ func (h Harness) served(t *testing.T) pods.Spec {
 	})
 }
 
-func (h Harness) wantAnswers(t *testing.T, s pods.Spec, got pods.State) {
+func (h Harness) wantAnswers(t *testing.T, s pods.Spec, got pods.ContainerState) {
 	t.Helper()
 	for _, want := range []struct {
 		port   pods.Port
@@ -162,7 +162,7 @@ func (h Harness) wantAnswers(t *testing.T, s pods.Spec, got pods.State) {
 		var err error
 		// Up is about the first port; the second may open a moment later.
 		h.until(t, "for an answer of "+want.answer, func() bool {
-			answer, err = h.Ask(got.Ports[i])
+			answer, err = h.Dial(got.Ports[i])
 			return err == nil
 		})
 		if answer != want.answer {

@@ -20,7 +20,7 @@ func lifeCases() []RuntimeCase {
 			if s, ok := h.listed(t, id); ok {
 				t.Errorf("List has a pod that never was: %+v", s)
 			}
-			if logs, ok := pods.As[pods.Logs](h.Runtime); ok {
+			if logs, ok := pods.As[pods.LogReader](h.Runtime); ok {
 				for line, err := range logs.Logs(t.Context(), id, pods.LogQuery{Tail: -1, Follow: true}) {
 					t.Errorf("Logs yields %+v, %v, want nothing", line, err)
 				}
@@ -60,14 +60,14 @@ func lifeCases() []RuntimeCase {
 			before := h.up(t, s)
 			h.ensure(t, s)
 			h.up(t, h.pod(t, h.Programs.Runs)) // so much time has passed
-			if after := h.await(t, s, pods.Up); !after.Started.Equal(before.Started) {
+			if after := h.await(t, s, pods.PhaseHealthy); !after.Started.Equal(before.Started) {
 				t.Errorf("started again at %v, first at %v", after.Started, before.Started)
 			}
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			h.ensure(t, s)
 			h.up(t, h.pod(t, h.Programs.Runs))
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 		},
 	}, {
 		"ASmallerRunDoesNothing",
@@ -78,7 +78,7 @@ func lifeCases() []RuntimeCase {
 			old := s
 			old.Run = 4
 			h.ensure(t, old)
-			if after := h.await(t, s, pods.Up); !after.Started.Equal(before.Started) {
+			if after := h.await(t, s, pods.PhaseHealthy); !after.Started.Equal(before.Started) {
 				t.Errorf("run 4 restarted run 5")
 			}
 		},
@@ -94,7 +94,7 @@ func lifeCases() []RuntimeCase {
 				t.Errorf("run 2 started at %v, run 1 at %v", second.Started, first.Started)
 			}
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			s.Run = 3
 			third := h.up(t, s)
 			if !third.Started.After(second.Started) || third.Stopped {
@@ -109,7 +109,7 @@ func lifeCases() []RuntimeCase {
 			h.up(t, s)
 			for range 2 {
 				h.stop(t, s.PodID, 10*time.Second)
-				if got := h.await(t, s, pods.Down); !got.Stopped || got.OOM {
+				if got := h.await(t, s, pods.PhaseExited); !got.Stopped || got.OOM {
 					t.Errorf("stopped pod is %+v, want Stopped", got)
 				}
 			}
@@ -121,10 +121,10 @@ func lifeCases() []RuntimeCase {
 			s := h.pod(t, h.Programs.Runs)
 			h.ensure(t, s)
 			h.stop(t, s.PodID, time.Second)
-			var got pods.State
+			var got pods.ContainerState
 			h.until(t, "for the end of the pod", func() bool {
 				got, _ = h.listed(t, s.PodID)
-				return got.Phase == pods.Down
+				return got.Phase == pods.PhaseExited
 			})
 			if !got.Stopped {
 				t.Errorf("stopped pod is %+v, want Stopped", got)
@@ -144,10 +144,10 @@ func lifeCases() []RuntimeCase {
 		"GraceEndsInAKill",
 		"a container that does not end when it is asked to is killed after the grace",
 		func(t *testing.T, h Harness) {
-			s := h.pod(t, h.Programs.Stubborn)
+			s := h.pod(t, h.Programs.IgnoresStop)
 			h.up(t, s)
 			h.stop(t, s.PodID, 100*time.Millisecond)
-			got := h.await(t, s, pods.Down)
+			got := h.await(t, s, pods.PhaseExited)
 			if !got.Stopped || got.OOM || got.ExitCode != 137 {
 				t.Errorf("killed pod is %+v, want Stopped with code 137", got)
 			}
@@ -156,18 +156,18 @@ func lifeCases() []RuntimeCase {
 		"ALaterCallShortensTheGrace",
 		"a Stop or a Remove that comes within the grace of an earlier Stop does not wait for that to be over",
 		func(t *testing.T, h Harness) {
-			s := h.pod(t, h.Programs.Stubborn)
+			s := h.pod(t, h.Programs.IgnoresStop)
 			h.up(t, s)
 			h.stop(t, s.PodID, 24*time.Hour)
 			h.stop(t, s.PodID, 0)
-			if got := h.await(t, s, pods.Down); !got.Stopped {
+			if got := h.await(t, s, pods.PhaseExited); !got.Stopped {
 				t.Errorf("killed pod is %+v, want Stopped", got)
 			}
 			s.Run = 2
 			h.up(t, s)
 			h.stop(t, s.PodID, 24*time.Hour)
 			done := make(chan error, 1)
-			go func() { done <- h.Runtime.Remove(t.Context(), s.PodID, tick) }()
+			go func() { done <- h.Runtime.Remove(t.Context(), s.PodID, pollInterval) }()
 			h.until(t, "for Remove", func() bool {
 				select {
 				case err := <-done:
@@ -190,7 +190,7 @@ func lifeCases() []RuntimeCase {
 			for _, code := range []int{0, 1, 42} {
 				s := h.exits(t, code)
 				h.ensure(t, s)
-				got := h.await(t, s, pods.Down)
+				got := h.await(t, s, pods.PhaseExited)
 				if got.ExitCode != code || got.Stopped {
 					t.Errorf("pod is %+v, want code %d and not Stopped", got, code)
 				}
@@ -202,10 +202,10 @@ func lifeCases() []RuntimeCase {
 		func(t *testing.T, h Harness) {
 			s := h.exits(t, 3)
 			h.ensure(t, s)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			h.stop(t, s.PodID, time.Second)
 			h.up(t, h.pod(t, h.Programs.Runs))
-			if got := h.await(t, s, pods.Down); got.ExitCode != 3 || got.Stopped {
+			if got := h.await(t, s, pods.PhaseExited); got.ExitCode != 3 || got.Stopped {
 				t.Errorf("pod is %+v, want code 3 and not Stopped", got)
 			}
 		},
@@ -215,7 +215,7 @@ func lifeCases() []RuntimeCase {
 		func(t *testing.T, h Harness) {
 			s := h.pod(t, h.Programs.Missing)
 			h.ensure(t, s)
-			if got := h.await(t, s, pods.Failed); got.Reason == "" {
+			if got := h.await(t, s, pods.PhaseFailed); got.Reason == "" {
 				t.Errorf("failed pod is %+v, want a Reason", got)
 			}
 			h.stop(t, s.PodID, time.Second)
@@ -251,7 +251,7 @@ func lifeCases() []RuntimeCase {
 			if h.Programs.Missing != nil {
 				failed := h.pod(t, h.Programs.Missing)
 				h.ensure(t, failed)
-				h.await(t, failed, pods.Failed)
+				h.await(t, failed, pods.PhaseFailed)
 				all = append(all, failed)
 			}
 			for _, s := range all {
@@ -282,11 +282,11 @@ func lifeCases() []RuntimeCase {
 			}
 			each(func(s pods.Spec) error { return h.Runtime.Ensure(t.Context(), s) })
 			for _, s := range specs {
-				h.await(t, s, pods.Up)
+				h.await(t, s, pods.PhaseHealthy)
 			}
 			each(func(s pods.Spec) error { return h.Runtime.Stop(t.Context(), s.PodID, time.Second) })
 			for _, s := range specs {
-				h.await(t, s, pods.Down)
+				h.await(t, s, pods.PhaseExited)
 			}
 			each(func(s pods.Spec) error { return h.Runtime.Remove(t.Context(), s.PodID, time.Second) })
 			for _, s := range specs {
@@ -324,7 +324,7 @@ func lifeCases() []RuntimeCase {
 				t.Errorf("Sample = %+v, %t, want percentages", got, ok)
 			}
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			if got, ok := sampler.Sample(t.Context(), s.PodID); ok {
 				t.Errorf("Sample of a stopped pod = %+v, want none", got)
 			}
@@ -340,13 +340,13 @@ func lifeCases() []RuntimeCase {
 			h.up(t, s)
 			h.up(t, ended)
 			h.stop(t, ended.PodID, time.Second)
-			was := h.await(t, ended, pods.Down)
+			was := h.await(t, ended, pods.PhaseExited)
 			h.Runtime = h.Reopen(t)
 			got, ok := h.listed(t, s.PodID)
-			if !ok || got.Gen != 1 || got.Run != 1 || got.Phase != pods.Up && (got.Phase != pods.Down || !got.Stopped) {
+			if !ok || got.Gen != 1 || got.Run != 1 || got.Phase != pods.PhaseHealthy && (got.Phase != pods.PhaseExited || !got.Stopped) {
 				t.Errorf("List after reopening has %+v, %t, want it Up or Down and Stopped", got, ok)
 			}
-			if got := h.await(t, ended, pods.Down); got.ExitCode != was.ExitCode || !got.Stopped {
+			if got := h.await(t, ended, pods.PhaseExited); got.ExitCode != was.ExitCode || !got.Stopped {
 				t.Errorf("stopped pod is %+v after reopening, was %+v", got, was)
 			}
 			s.Run = 2
@@ -384,11 +384,11 @@ func (h Harness) randomCalls(t *testing.T, r *rand.Rand) {
 	}
 	switch last {
 	case "ensure":
-		h.await(t, s, pods.Up)
+		h.await(t, s, pods.PhaseHealthy)
 	case "stop":
 		h.until(t, "for the end of the pod", func() bool {
 			got, _ := h.listed(t, s.PodID)
-			return got.Gen == s.Gen && got.Run == s.Run && got.Phase == pods.Down && got.Stopped
+			return got.Gen == s.Gen && got.Run == s.Run && got.Phase == pods.PhaseExited && got.Stopped
 		})
 	default:
 		if got, ok := h.listed(t, s.PodID); ok {

@@ -66,7 +66,7 @@ func logCases() []RuntimeCase {
 		func(t *testing.T, h Harness) {
 			s := h.prints(t, 3)
 			got := make(chan string, 100)
-			logs, _ := pods.As[pods.Logs](h.Runtime)
+			logs, _ := pods.As[pods.LogReader](h.Runtime)
 			go func() {
 				defer close(got)
 				for line, err := range logs.Logs(t.Context(), s.PodID, pods.LogQuery{Tail: 2, Follow: true}) {
@@ -95,7 +95,7 @@ func logCases() []RuntimeCase {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			got := make(chan string, 100)
-			logs, _ := pods.As[pods.Logs](h.Runtime)
+			logs, _ := pods.As[pods.LogReader](h.Runtime)
 			go func() {
 				defer close(got)
 				for line, err := range logs.Logs(ctx, s.PodID, pods.LogQuery{Tail: -1, Follow: true}) {
@@ -114,7 +114,7 @@ func logCases() []RuntimeCase {
 		"a reader that has enough gets no more",
 		func(t *testing.T, h Harness) {
 			s := h.prints(t, n)
-			logs, _ := pods.As[pods.Logs](h.Runtime)
+			logs, _ := pods.As[pods.LogReader](h.Runtime)
 			got := 0
 			for _, err := range logs.Logs(t.Context(), s.PodID, pods.LogQuery{Tail: -1, Follow: true}) {
 				if err != nil {
@@ -134,7 +134,7 @@ func logCases() []RuntimeCase {
 // prints starts Programs.Prints and waits for its last line.
 func (h Harness) prints(t *testing.T, n int) pods.Spec {
 	t.Helper()
-	if _, ok := pods.As[pods.Logs](h.Runtime); !ok {
+	if _, ok := pods.As[pods.LogReader](h.Runtime); !ok {
 		t.Skip("this runtime keeps no output")
 	}
 	if h.Programs.Prints == nil {
@@ -147,13 +147,13 @@ func (h Harness) prints(t *testing.T, n int) pods.Spec {
 	return s
 }
 
-func (h Harness) lines(t *testing.T, id string, q pods.LogQuery) []pods.Line {
+func (h Harness) lines(t *testing.T, id string, q pods.LogQuery) []pods.LogLine {
 	t.Helper()
-	logs, ok := pods.As[pods.Logs](h.Runtime)
+	logs, ok := pods.As[pods.LogReader](h.Runtime)
 	if !ok {
 		t.Skip("this runtime keeps no output")
 	}
-	var lines []pods.Line
+	var lines []pods.LogLine
 	for line, err := range logs.Logs(t.Context(), id, q) {
 		if err != nil {
 			t.Fatalf("Logs yields %v", err)
@@ -221,7 +221,7 @@ func numbered(from, to int) (lines []string) {
 	return lines
 }
 
-func texts(lines []pods.Line) (texts []string) {
+func texts(lines []pods.LogLine) (texts []string) {
 	for _, l := range lines {
 		texts = append(texts, l.Text)
 	}

@@ -24,7 +24,7 @@ func networkCases() []RuntimeCase {
 				t.Errorf("a pod outside of every network has the address %q", ip)
 			}
 			h.stop(t, one.PodID, time.Second)
-			if ip := h.await(t, one, pods.Down).IP; ip != "" {
+			if ip := h.await(t, one, pods.PhaseExited).IP; ip != "" {
 				t.Errorf("a pod that is Down has the address %q", ip)
 			}
 		},
@@ -36,7 +36,7 @@ func networkCases() []RuntimeCase {
 			for range 2 {
 				served := h.pod(t, h.Programs.Serves, joins, publishes)
 				h.up(t, served)
-				asks := h.pod(t, h.Programs.Asks, joins, toAsk(addressOf(served)))
+				asks := h.pod(t, h.Programs.Dials, joins, dialArgs(addressOf(served)))
 				h.up(t, asks)
 				h.wantReached(t, asks, addressOf(served))
 				served.Run++
@@ -56,19 +56,19 @@ func networkCases() []RuntimeCase {
 			served := h.pod(t, h.Programs.Serves, joins, publishes)
 			name, address := addressOf(served), h.up(t, served).IP+":8888"
 			// The address is one that answers, to who may ask.
-			friend := h.pod(t, h.Programs.Asks, joins, toAsk(address))
+			friend := h.pod(t, h.Programs.Dials, joins, dialArgs(address))
 			h.up(t, friend)
 			h.wantReached(t, friend, address)
 			var strangers []pods.Spec
 			for _, change := range []func(*pods.Spec){joins, func(*pods.Spec) {}} {
-				s := h.pod(t, h.Programs.Asks, change, toAsk(name, address), func(s *pods.Spec) { s.Owner = "user-2" })
+				s := h.pod(t, h.Programs.Dials, change, dialArgs(name, address), func(s *pods.Spec) { s.Owner = "user-2" })
 				h.up(t, s)
 				strangers = append(strangers, s)
 			}
 			for _, s := range strangers {
 				for _, l := range h.answers(t, s, "tried") {
 					if strings.HasPrefix(l, "reached ") {
-						t.Errorf("a pod of another owner, network %q: %s", s.Network, l)
+						t.Errorf("a pod of another owner, network %q: %s", s.NetworkAlias, l)
 					}
 				}
 			}
@@ -84,10 +84,10 @@ func networkCases() []RuntimeCase {
 			served := h.pod(t, h.Programs.Serves, joins, publishes)
 			before := h.up(t, served)
 			h.Runtime = h.Reopen(t)
-			if after := h.await(t, served, pods.Up); after.IP != before.IP {
+			if after := h.await(t, served, pods.PhaseHealthy); after.IP != before.IP {
 				t.Errorf("the address is %q, was %q before the restart", after.IP, before.IP)
 			}
-			asks := h.pod(t, h.Programs.Asks, joins, toAsk(addressOf(served)))
+			asks := h.pod(t, h.Programs.Dials, joins, dialArgs(addressOf(served)))
 			h.up(t, asks)
 			h.wantReached(t, asks, addressOf(served))
 		},
@@ -96,29 +96,29 @@ func networkCases() []RuntimeCase {
 
 func (h Harness) needNetworks(t *testing.T) {
 	t.Helper()
-	if !h.Runtime.Capabilities().Networks {
+	if !h.Runtime.Capabilities().PrivateNetworks {
 		t.Skip("this runtime joins pods in no private network")
 	}
 }
 
 // joins has a pod join the network of its owner.
-func joins(s *pods.Spec) { s.Network = s.PodID + ".podstest.internal" }
+func joins(s *pods.Spec) { s.NetworkAlias = s.PodID + ".podstest.internal" }
 
 func publishes(s *pods.Spec) { s.Ports = []pods.Port{{Private: 8888, Protocol: "tcp"}} }
 
-func toAsk(addresses ...string) func(*pods.Spec) {
+func dialArgs(addresses ...string) func(*pods.Spec) {
 	return func(s *pods.Spec) { s.Args = append(s.Args, addresses...) }
 }
 
 // addressOf is where s, which publishes, is found by its name.
-func addressOf(s pods.Spec) string { return s.Network + ":8888" }
+func addressOf(s pods.Spec) string { return s.NetworkAlias + ":8888" }
 
 func (h Harness) wantReached(t *testing.T, s pods.Spec, address string) {
 	t.Helper()
 	h.answers(t, s, "reached "+address+" port 8888")
 }
 
-// answers waits for a line of a pod of Programs.Asks, in its present generation, and
+// answers waits for a line of a pod of Programs.Dials, in its present generation, and
 // returns what it has printed.
 func (h Harness) answers(t *testing.T, s pods.Spec, line string) (got []string) {
 	t.Helper()

@@ -20,7 +20,7 @@ func watchCases() []RuntimeCase {
 			s := h.pod(t, h.Programs.Runs)
 			h.up(t, s)
 			h.stop(t, s.PodID, time.Second)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			s.Run = 2
 			h.up(t, s)
 			s.Gen, s.Run = 2, 3
@@ -36,10 +36,10 @@ func watchCases() []RuntimeCase {
 				for _, c := range w.of(s.PodID) {
 					steps = append(steps, step{c.Gen, c.Run, c.Phase})
 				}
-				return slices.Contains(steps, step{2, 3, pods.Up})
+				return slices.Contains(steps, step{2, 3, pods.PhaseHealthy})
 			})
 			at := 0
-			for _, want := range []step{{1, 1, pods.Up}, {1, 1, pods.Down}, {1, 2, pods.Up}, {2, 3, pods.Up}} {
+			for _, want := range []step{{1, 1, pods.PhaseHealthy}, {1, 1, pods.PhaseExited}, {1, 2, pods.PhaseHealthy}, {2, 3, pods.PhaseHealthy}} {
 				i := slices.Index(steps[at:], want)
 				if i < 0 {
 					t.Fatalf("no %+v among the changes %+v", want, steps[at:])
@@ -63,10 +63,10 @@ func watchCases() []RuntimeCase {
 			w := h.watch(t)
 			s := h.exits(t, 7)
 			h.ensure(t, s)
-			h.await(t, s, pods.Down)
+			h.await(t, s, pods.PhaseExited)
 			h.until(t, "for the watcher to see the exit", func() bool {
-				return slices.ContainsFunc(w.of(s.PodID), func(c pods.State) bool {
-					return c.Phase == pods.Down && c.ExitCode == 7 && !c.Stopped
+				return slices.ContainsFunc(w.of(s.PodID), func(c pods.ContainerState) bool {
+					return c.Phase == pods.PhaseExited && c.ExitCode == 7 && !c.Stopped
 				})
 			})
 			if h.Programs.Missing == nil {
@@ -75,8 +75,8 @@ func watchCases() []RuntimeCase {
 			m := h.pod(t, h.Programs.Missing)
 			h.ensure(t, m)
 			h.until(t, "for the watcher to see the failure", func() bool {
-				return slices.ContainsFunc(w.of(m.PodID), func(c pods.State) bool {
-					return c.Phase == pods.Failed && c.Reason != ""
+				return slices.ContainsFunc(w.of(m.PodID), func(c pods.ContainerState) bool {
+					return c.Phase == pods.PhaseFailed && c.Reason != ""
 				})
 			})
 		},
@@ -89,7 +89,7 @@ func watchCases() []RuntimeCase {
 			s := h.pod(t, h.Programs.Runs)
 			h.up(t, s)
 			h.until(t, "for the other watcher to see the pod Up", func() bool {
-				return slices.ContainsFunc(second.of(s.PodID), func(c pods.State) bool { return c.Phase == pods.Up })
+				return slices.ContainsFunc(second.of(s.PodID), func(c pods.ContainerState) bool { return c.Phase == pods.PhaseHealthy })
 			})
 			if got := first.of(s.PodID); len(got) > 0 {
 				t.Errorf("a watcher that has ended was told %+v", got)
@@ -102,33 +102,33 @@ func watchCases() []RuntimeCase {
 			h.watch(t).end(t, h)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := h.Runtime.Watch(ctx, func(pods.State) {}); !errors.Is(err, context.Canceled) {
+			if err := h.Runtime.Watch(ctx, func(pods.ContainerState) {}); !errors.Is(err, context.Canceled) {
 				t.Errorf("Watch with an ended context = %v, want context.Canceled", err)
 			}
 		},
 	}}
 }
 
-// A watching is a Watch and what it was told.
-type watching struct {
+// A watchRecorder is a Watch and what it was told.
+type watchRecorder struct {
 	cancel context.CancelFunc
 	err    chan error
 
-	mu   sync.Mutex
-	told []pods.State
+	mu     sync.Mutex
+	states []pods.ContainerState
 }
 
 // watch starts a Watch and returns when it is known to watch: it has been told of a pod
 // that was made for that.
-func (h Harness) watch(t *testing.T) *watching {
+func (h Harness) watch(t *testing.T) *watchRecorder {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &watching{cancel: cancel, err: make(chan error, 1)}
+	w := &watchRecorder{cancel: cancel, err: make(chan error, 1)}
 	go func() {
-		w.err <- h.Runtime.Watch(ctx, func(s pods.State) {
+		w.err <- h.Runtime.Watch(ctx, func(s pods.ContainerState) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told = append(w.told, s)
+			w.states = append(w.states, s)
 		})
 	}()
 	t.Cleanup(cancel)
@@ -141,10 +141,10 @@ func (h Harness) watch(t *testing.T) *watching {
 	return w
 }
 
-func (w *watching) of(id string) (told []pods.State) {
+func (w *watchRecorder) of(id string) (told []pods.ContainerState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.told {
+	for _, s := range w.states {
 		if s.PodID == id {
 			told = append(told, s)
 		}
@@ -152,7 +152,7 @@ func (w *watching) of(id string) (told []pods.State) {
 	return told
 }
 
-func (w *watching) end(t *testing.T, h Harness) {
+func (w *watchRecorder) end(t *testing.T, h Harness) {
 	t.Helper()
 	w.cancel()
 	h.until(t, "for Watch to end with its context", func() bool {

@@ -15,15 +15,15 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A StoreCase is one rule of pods.Store.
+// A StoreCase is one rule of pods.PodStore.
 type StoreCase struct {
 	Name string
 	Why  string // the rule, printed when it is broken
-	Run  func(t *testing.T, s pods.Store)
+	Run  func(t *testing.T, s pods.PodStore)
 }
 
 // TestStore runs every case on a store of its own, which is empty.
-func TestStore(t *testing.T, store func(t *testing.T) pods.Store) {
+func TestStore(t *testing.T, store func(t *testing.T) pods.PodStore) {
 	for _, c := range StoreCases() {
 		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, store(t)) })
 	}
@@ -31,19 +31,19 @@ func TestStore(t *testing.T, store func(t *testing.T) pods.Store) {
 
 // StoreCases are the rules.
 func StoreCases() []StoreCase {
-	return slices.Concat(recordCases(), listCases(), claimCases(), holdCases(), hintCases())
+	return slices.Concat(recordCases(), listCases(), claimCases(), reservationCases(), hintCases())
 }
 
-// born is when the pods of the suite are made: in a precision that every store has.
-var born = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
+// created is when the pods of the suite are made: in a precision that every store has.
+var created = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
 
-// bare is a pod with as little in it as there can be.
-func bare(id, owner string, age time.Duration) *pods.Pod {
-	return &pods.Pod{ID: id, Owner: owner, Created: born.Add(age)}
+// minimalPod is a pod with as little in it as there can be.
+func minimalPod(id, owner string, age time.Duration) *pods.Pod {
+	return &pods.Pod{ID: id, Owner: owner, Created: created.Add(age)}
 }
 
-// full is a pod with something in every field.
-func full(id string) *pods.Pod {
+// fullPod is a pod with something in every field.
+func fullPod(id string) *pods.Pod {
 	config := func(image string) pods.Config {
 		return pods.Config{
 			Image: image, Args: "a 'b c'", Disk: 7, Ports: []string{"80/http", "22/tcp"},
@@ -58,18 +58,18 @@ func full(id string) *pods.Pod {
 	return &pods.Pod{
 		ID: id, Owner: "owner", Name: "näme", Cloud: pods.Community, Template: "t",
 		GPU: &pods.GPU{ID: "gpu", Count: 2}, CPU: &pods.CPU{ID: "cpu", VCPU: 4, Memory: 8},
-		Locked: true, Created: born, Config: config("new"), DataCenters: []string{"D1", "D2"},
+		Locked: true, Created: created, Config: config("new"), DataCenters: []string{"D1", "D2"},
 		Placement: pods.Placement{
 			Host: "host", DataCenter: "D1", Claims: []pods.Claim{claim("gpu/host/a", 1, 1), claim("memory/host", 8, 64)},
 			Devices: []string{"a"}, Price: 1.25,
 		},
-		Want: pods.Want{Power: pods.On, Gen: 3, Run: 4, Pull: true, Grace: time.Second, Applied: config("old")},
-		Seen: pods.Seen{
-			Status: pods.Running, Gen: 2, Run: 3, Phase: pods.Up, Started: born.Add(time.Second), Reason: "why",
+		Want: pods.DesiredState{Power: pods.PowerOn, Gen: 3, Run: 4, Pull: true, Grace: time.Second, Applied: config("old")},
+		Seen: pods.ObservedState{
+			Status: pods.Running, Gen: 2, Run: 3, Phase: pods.PhaseHealthy, Started: created.Add(time.Second), Reason: "why",
 			Ports: []pods.PortMapping{{Private: 80, Public: 10001, Protocol: "http", IP: "192.0.2.1"}}, CUDA: "12.8", IP: "10.0.0.1",
-			Tries: 2, RetryAt: born.Add(time.Minute),
+			Tries: 2, RetryAt: created.Add(time.Minute),
 		},
-		Journal: []pods.Line{{At: born, Seq: 1, Text: "one"}, {At: born, Seq: 2, Text: "two"}},
+		Journal: []pods.LogLine{{At: created, Seq: 1, Text: "one"}, {At: created, Seq: 2, Text: "two"}},
 	}
 }
 
@@ -81,7 +81,7 @@ func equal(t *testing.T, what string, want, got *pods.Pod) {
 	}
 }
 
-func create(t *testing.T, s pods.Store, list ...*pods.Pod) {
+func create(t *testing.T, s pods.PodStore, list ...*pods.Pod) {
 	t.Helper()
 	for _, p := range list {
 		if err := s.Create(t.Context(), p); err != nil {
@@ -90,7 +90,7 @@ func create(t *testing.T, s pods.Store, list ...*pods.Pod) {
 	}
 }
 
-func get(t *testing.T, s pods.Store, id string) *pods.Pod {
+func get(t *testing.T, s pods.PodStore, id string) *pods.Pod {
 	t.Helper()
 	p, err := s.Get(t.Context(), id)
 	if err != nil {
@@ -103,8 +103,8 @@ func recordCases() []StoreCase {
 	return []StoreCase{{
 		"WhatWasCreatedIsRead",
 		"Get returns every field of the pod that Create was given",
-		func(t *testing.T, s pods.Store) {
-			for _, p := range []*pods.Pod{full("full"), bare("bare", "o", 0)} {
+		func(t *testing.T, s pods.PodStore) {
+			for _, p := range []*pods.Pod{fullPod("full"), minimalPod("bare", "o", 0)} {
 				create(t, s, p.Clone())
 				equal(t, "Get", p, get(t, s, p.ID))
 			}
@@ -112,46 +112,46 @@ func recordCases() []StoreCase {
 	}, {
 		"PodsAreCopied",
 		"what a caller does with a pod that it gave or was given changes nothing in the store",
-		func(t *testing.T, s pods.Store) {
-			p := full("a")
+		func(t *testing.T, s pods.PodStore) {
+			p := fullPod("a")
 			create(t, s, p)
-			scribble(p)
-			equal(t, "after changing what Create was given", full("a"), get(t, s, "a"))
-			scribble(get(t, s, "a"))
-			equal(t, "after changing what Get returned", full("a"), get(t, s, "a"))
+			mutate(p)
+			equal(t, "after changing what Create was given", fullPod("a"), get(t, s, "a"))
+			mutate(get(t, s, "a"))
+			equal(t, "after changing what Get returned", fullPod("a"), get(t, s, "a"))
 			for p, err := range s.List(t.Context(), pods.Filter{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				scribble(p)
+				mutate(p)
 			}
-			equal(t, "after changing what List yielded", full("a"), get(t, s, "a"))
+			equal(t, "after changing what List yielded", fullPod("a"), get(t, s, "a"))
 			var kept *pods.Pod
 			p, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { kept = p; return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
-			scribble(p)
-			scribble(kept)
-			equal(t, "after changing what Update returned", full("a"), get(t, s, "a"))
+			mutate(p)
+			mutate(kept)
+			equal(t, "after changing what Update returned", fullPod("a"), get(t, s, "a"))
 		},
 	}, {
 		"AnIDIsTakenOnce",
 		"Create of an ID that is there is ErrExists and changes nothing, claims included",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, bare("a", "o", 0))
-			if err := s.Create(t.Context(), full("a")); !errors.Is(err, pods.ErrExists) {
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, minimalPod("a", "o", 0))
+			if err := s.Create(t.Context(), fullPod("a")); !errors.Is(err, pods.ErrExists) {
 				t.Errorf("second Create = %v, want ErrExists", err)
 			}
-			equal(t, "Get", bare("a", "o", 0), get(t, s, "a"))
-			used(t, s, "memory/host", 0)
+			equal(t, "Get", minimalPod("a", "o", 0), get(t, s, "a"))
+			wantClaimed(t, s, "memory/host", 0)
 		},
 	}, {
 		"AbsentPodsAreNotFound",
 		"Get, Update and Delete of a pod that is not there are ErrNotFound, also after Delete",
-		func(t *testing.T, s pods.Store) {
+		func(t *testing.T, s pods.PodStore) {
 			ctx := t.Context()
-			create(t, s, bare("a", "o", 0))
+			create(t, s, minimalPod("a", "o", 0))
 			if err := s.Delete(ctx, "a"); err != nil {
 				t.Fatalf("Delete = %v, want nil", err)
 			}
@@ -168,15 +168,15 @@ func recordCases() []StoreCase {
 					t.Errorf("Delete(%q) = %v, want ErrNotFound", id, err)
 				}
 			}
-			create(t, s, bare("a", "o", 0))
+			create(t, s, minimalPod("a", "o", 0))
 		},
 	}, {
 		"UpdateStoresWhatIsLeft",
 		"Update stores what fn leaves and returns it",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, bare("a", "owner", 0))
-			want := full("a")
-			got, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { *p = *full("a"); return nil })
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, minimalPod("a", "owner", 0))
+			want := fullPod("a")
+			got, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { *p = *fullPod("a"); return nil })
 			if err != nil {
 				t.Fatalf("Update = %v, want nil", err)
 			}
@@ -186,21 +186,21 @@ func recordCases() []StoreCase {
 	}, {
 		"AnErrorOfAnUpdateChangesNothing",
 		"what fn returns comes out of Update, and then nothing was changed",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, full("a"))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, fullPod("a"))
 			mine := errors.New("mine")
-			_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { scribble(p); p.Placement.Claims = nil; return mine })
+			_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { mutate(p); p.Placement.Claims = nil; return mine })
 			if !errors.Is(err, mine) {
 				t.Errorf("Update = %v, want the error of fn", err)
 			}
-			equal(t, "Get", full("a"), get(t, s, "a"))
-			used(t, s, "memory/host", 8)
+			equal(t, "Get", fullPod("a"), get(t, s, "a"))
+			wantClaimed(t, s, "memory/host", 8)
 		},
 	}, {
 		"UpdatesOfOnePodFollowEachOther",
 		"updates at once are as if one came after the other: none is lost",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, bare("a", "o", 0))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, minimalPod("a", "o", 0))
 			const callers, each = 8, 10
 			var wg sync.WaitGroup
 			for range callers {
@@ -220,36 +220,36 @@ func recordCases() []StoreCase {
 	}, {
 		"AContextThatHasEndedChangesNothing",
 		"a call with a context that has ended returns its error and changes nothing",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, full("a"))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, fullPod("a"))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			calls := map[string]func() error{
-				"Create": func() error { return s.Create(ctx, bare("b", "o", 0)) },
+				"Create": func() error { return s.Create(ctx, minimalPod("b", "o", 0)) },
 				"Update": func() error {
 					_, err := s.Update(ctx, "a", func(p *pods.Pod) error { p.Name = "other"; return nil })
 					return err
 				},
 				"Delete": func() error { return s.Delete(ctx, "a") },
 				"Get":    func() error { _, err := s.Get(ctx, "a"); return err },
-				"Hold":   func() error { return s.Hold(ctx, held("w", claim("r", 1, 1))) },
+				"Hold":   func() error { return s.Reserve(ctx, newReservation("w", claim("r", 1, 1))) },
 			}
 			for name, call := range calls {
 				if err := call(); !errors.Is(err, context.Canceled) {
 					t.Errorf("%s = %v, want context.Canceled", name, err)
 				}
 			}
-			equal(t, "Get", full("a"), get(t, s, "a"))
+			equal(t, "Get", fullPod("a"), get(t, s, "a"))
 			if _, err := s.Get(t.Context(), "b"); !errors.Is(err, pods.ErrNotFound) {
 				t.Errorf("Get of a pod whose Create was called off = %v, want ErrNotFound", err)
 			}
-			used(t, s, "r", 0)
+			wantClaimed(t, s, "r", 0)
 		},
 	}}
 }
 
-// scribble changes everything that a shallow copy shares.
-func scribble(p *pods.Pod) {
+// mutate changes everything that a shallow copy shares.
+func mutate(p *pods.Pod) {
 	p.Name = "scribbled"
 	for _, c := range []*pods.Config{&p.Config, &p.Want.Applied} {
 		for i := range c.Ports {

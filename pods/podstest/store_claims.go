@@ -10,9 +10,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-func used(t *testing.T, s pods.Store, resource string, want int64) {
+func wantClaimed(t *testing.T, s pods.PodStore, resource string, want int64) {
 	t.Helper()
-	got, err := s.Used(t.Context(), resource)
+	got, err := s.Claimed(t.Context(), resource)
 	if err != nil || got != want {
 		t.Errorf("Used(%q) = %d, %v, want %d", resource, got, err, want)
 	}
@@ -22,9 +22,9 @@ func claim(resource string, units, limit int64) pods.Claim {
 	return pods.Claim{Resource: resource, Units: units, Limit: limit}
 }
 
-// holding is a pod that claims units of a resource of which there are four.
-func holding(id string, resource string, units int64) *pods.Pod {
-	p := bare(id, "o", 0)
+// podClaiming is a pod that claims units of a resource of which there are four.
+func podClaiming(id string, resource string, units int64) *pods.Pod {
+	p := minimalPod(id, "o", 0)
 	p.Placement.Claims = []pods.Claim{claim(resource, units, 4)}
 	return p
 }
@@ -33,52 +33,52 @@ func claimCases() []StoreCase {
 	return []StoreCase{{
 		"ClaimsAddUpOverPods",
 		"Used is the sum of the claims of all pods; a resource that nobody claims has 0",
-		func(t *testing.T, s pods.Store) {
-			used(t, s, "r", 0)
-			two := holding("c", "r", 1)
+		func(t *testing.T, s pods.PodStore) {
+			wantClaimed(t, s, "r", 0)
+			two := podClaiming("c", "r", 1)
 			two.Placement.Claims = append(two.Placement.Claims, claim("r2", 2, 9), claim("r", 1, 4))
-			create(t, s, holding("a", "r", 1), holding("b", "r", 1), two)
-			used(t, s, "r", 4)
-			used(t, s, "r2", 2)
-			used(t, s, "r1", 0)
+			create(t, s, podClaiming("a", "r", 1), podClaiming("b", "r", 1), two)
+			wantClaimed(t, s, "r", 4)
+			wantClaimed(t, s, "r2", 2)
+			wantClaimed(t, s, "r1", 0)
 		},
 	}, {
 		"CreateOverALimitIsNoRoom",
 		"Create that would exceed a limit is ErrNoRoom and changes nothing, other claims of the pod included",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, holding("a", "r", 3))
-			p := holding("b", "r", 2)
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 3))
+			p := podClaiming("b", "r", 2)
 			p.Placement.Claims = append([]pods.Claim{claim("first", 1, 1)}, p.Placement.Claims...)
-			if err := s.Create(t.Context(), p); !errors.Is(err, pods.ErrNoRoom) {
+			if err := s.Create(t.Context(), p); !errors.Is(err, pods.ErrNoCapacity) {
 				t.Errorf("Create = %v, want ErrNoRoom", err)
 			}
 			if _, err := s.Get(t.Context(), "b"); !errors.Is(err, pods.ErrNotFound) {
 				t.Errorf("Get = %v, want ErrNotFound", err)
 			}
-			used(t, s, "r", 3)
-			used(t, s, "first", 0)
-			create(t, s, holding("b", "r", 1))
+			wantClaimed(t, s, "r", 3)
+			wantClaimed(t, s, "first", 0)
+			create(t, s, podClaiming("b", "r", 1))
 		},
 	}, {
 		"UpdateOverALimitIsNoRoom",
 		"Update that would exceed a limit is ErrNoRoom and changes nothing",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, holding("a", "r", 3), bare("b", "o", 0))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 3), minimalPod("b", "o", 0))
 			_, err := s.Update(t.Context(), "b", func(p *pods.Pod) error {
-				p.Name, p.Placement = "new", holding("b", "r", 2).Placement
+				p.Name, p.Placement = "new", podClaiming("b", "r", 2).Placement
 				return nil
 			})
-			if !errors.Is(err, pods.ErrNoRoom) {
+			if !errors.Is(err, pods.ErrNoCapacity) {
 				t.Errorf("Update = %v, want ErrNoRoom", err)
 			}
-			equal(t, "Get", bare("b", "o", 0), get(t, s, "b"))
-			used(t, s, "r", 3)
+			equal(t, "Get", minimalPod("b", "o", 0), get(t, s, "b"))
+			wantClaimed(t, s, "r", 3)
 		},
 	}, {
 		"UpdateMovesClaims",
 		"a pod's own claims do not stand in the way of what replaces them, and claims that are dropped are free",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, holding("a", "r", 4))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 4))
 			set := func(c ...pods.Claim) {
 				t.Helper()
 				_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { p.Placement.Claims = c; return nil })
@@ -88,17 +88,17 @@ func claimCases() []StoreCase {
 			}
 			set(claim("r", 4, 4), claim("r2", 1, 1))
 			set(claim("r", 2, 4))
-			used(t, s, "r", 2)
-			used(t, s, "r2", 0)
+			wantClaimed(t, s, "r", 2)
+			wantClaimed(t, s, "r2", 0)
 			set()
-			used(t, s, "r", 0)
-			create(t, s, holding("b", "r", 4))
+			wantClaimed(t, s, "r", 0)
+			create(t, s, podClaiming("b", "r", 4))
 		},
 	}, {
 		"AChangeElsewhereKeepsClaims",
 		"a pod over a limit that has shrunk since can be changed and can give up claims",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, holding("a", "r", 4))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 4))
 			_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { p.Name = "new"; return nil })
 			if err != nil {
 				t.Fatalf("Update of another field = %v, want nil", err)
@@ -110,31 +110,31 @@ func claimCases() []StoreCase {
 			if err != nil {
 				t.Fatalf("Update to fewer units = %v, want nil", err)
 			}
-			used(t, s, "r", 3)
+			wantClaimed(t, s, "r", 3)
 		},
 	}, {
 		"DeleteFreesClaims",
 		"a deleted pod claims nothing",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, holding("a", "r", 4))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 4))
 			if err := s.Delete(t.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			used(t, s, "r", 0)
-			create(t, s, holding("b", "r", 4))
+			wantClaimed(t, s, "r", 0)
+			create(t, s, podClaiming("b", "r", 4))
 		},
 	}, {
 		"OneUnitGoesToOnePod",
 		"of pods that are created at once no more get a unit than there are units",
-		func(t *testing.T, s pods.Store) {
+		func(t *testing.T, s pods.PodStore) {
 			var got atomic.Int64
 			var wg sync.WaitGroup
 			for i := range 16 {
 				wg.Go(func() {
-					switch err := s.Create(t.Context(), holding(fmt.Sprint(i), "r", 1)); {
+					switch err := s.Create(t.Context(), podClaiming(fmt.Sprint(i), "r", 1)); {
 					case err == nil:
 						got.Add(1)
-					case !errors.Is(err, pods.ErrNoRoom):
+					case !errors.Is(err, pods.ErrNoCapacity):
 						t.Errorf("Create = %v, want nil or ErrNoRoom", err)
 					}
 				})
@@ -143,7 +143,7 @@ func claimCases() []StoreCase {
 			if got.Load() != 4 {
 				t.Errorf("%d pods got one of 4 units", got.Load())
 			}
-			used(t, s, "r", 4)
+			wantClaimed(t, s, "r", 4)
 		},
 	}}
 }

@@ -14,18 +14,18 @@ func listCases() []StoreCase {
 	return []StoreCase{{
 		"ListIsInOrder",
 		"List yields by Created, then ID",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, bare("c", "o", 0), bare("b", "o", time.Hour), bare("a", "o", time.Millisecond),
-				bare("d", "o", -100*365*24*time.Hour), bare("aa", "o", 0))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, minimalPod("c", "o", 0), minimalPod("b", "o", time.Hour), minimalPod("a", "o", time.Millisecond),
+				minimalPod("d", "o", -100*365*24*time.Hour), minimalPod("aa", "o", 0))
 			list(t, s, pods.Filter{}, "d", "aa", "c", "a", "b")
 			list(t, s, pods.Filter{Owner: "o"}, "d", "aa", "c", "a", "b")
 		},
 	}, {
 		"ListFilters",
 		"a filter selects the pods of one owner, of one host, of both; an owner is not the beginning of another's name",
-		func(t *testing.T, s pods.Store) {
+		func(t *testing.T, s pods.PodStore) {
 			at := func(p *pods.Pod, host string) *pods.Pod { p.Placement.Host = host; return p }
-			create(t, s, at(bare("a", "u", 0), "h"), at(bare("b", "u", 1e6), "h2"), at(bare("c", "u2", 2e6), "h"), bare("d", "u", 3e6))
+			create(t, s, at(minimalPod("a", "u", 0), "h"), at(minimalPod("b", "u", 1e6), "h2"), at(minimalPod("c", "u2", 2e6), "h"), minimalPod("d", "u", 3e6))
 			list(t, s, pods.Filter{}, "a", "b", "c", "d")
 			list(t, s, pods.Filter{Owner: "u"}, "a", "b", "d")
 			list(t, s, pods.Filter{Owner: "u2"}, "c")
@@ -37,8 +37,8 @@ func listCases() []StoreCase {
 	}, {
 		"ListFollowsChanges",
 		"a pod that got a host is listed there, one that lost it is not, and one that was deleted is nowhere",
-		func(t *testing.T, s pods.Store) {
-			create(t, s, bare("a", "u", 0), bare("b", "u", 1e6))
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, minimalPod("a", "u", 0), minimalPod("b", "u", 1e6))
 			for _, host := range []string{"h", "h2", ""} {
 				_, err := s.Update(t.Context(), "a", func(p *pods.Pod) error { p.Placement.Host = host; return nil })
 				if err != nil {
@@ -62,9 +62,9 @@ func listCases() []StoreCase {
 	}, {
 		"ListEndsWithItsReader",
 		"a reader that has enough gets no more, and may change pods while it reads",
-		func(t *testing.T, s pods.Store) {
+		func(t *testing.T, s pods.PodStore) {
 			for i := range 5 {
-				create(t, s, bare(fmt.Sprint(i), "u", time.Duration(i)*time.Millisecond))
+				create(t, s, minimalPod(fmt.Sprint(i), "u", time.Duration(i)*time.Millisecond))
 			}
 			n := 0
 			for p, err := range s.List(t.Context(), pods.Filter{}) {
@@ -85,7 +85,7 @@ func listCases() []StoreCase {
 	}}
 }
 
-func list(t *testing.T, s pods.Store, f pods.Filter, want ...string) {
+func list(t *testing.T, s pods.PodStore, f pods.Filter, want ...string) {
 	t.Helper()
 	var got []string
 	for p, err := range s.List(t.Context(), f) {

@@ -1,5 +1,6 @@
-// Package sshkeys keeps the SSH public keys of users: what a pod made with startSsh lets
-// in. Keys count for pods that are made after they were set.
+// Package sshkeys keeps the SSH public keys of users. A pod that is created with
+// startSsh lets these keys in. Keys count for pods that are created after they were
+// set.
 package sshkeys
 
 import (
@@ -44,9 +45,9 @@ func (s *Service) PublicKeys(ctx context.Context, owner string) ([]string, error
 type ReplaceRequest struct {
 	Keys []string // nil: it is absent, which is a fault
 
-	// Faults are what a decoder found. They are reported together with the faults of the
+	// Violations are what a decoder found. They are reported together with the faults of the
 	// values, and a field with a fault gets no second one.
-	Faults problem.Violations
+	Violations problem.Violations
 }
 
 // line is the published form of a key: a type, the key, and a comment if there is one. It
@@ -57,14 +58,14 @@ var line = regexp.MustCompile(`^(ssh|ecdsa|sk)-[^\s[:cntrl:]]+ [^\s[:cntrl:]]+([
 // the rules gets one error with all faults, and changes nothing.
 func (s *Service) Replace(ctx context.Context, owner string, r ReplaceRequest) ([]string, error) {
 	if r.Keys == nil {
-		r.Faults.Add(problem.Invalid, "/keys", "is required")
+		r.Violations.Add(problem.Invalid, "/keys", "is required")
 	}
 	for i, k := range r.Keys {
 		if !line.MatchString(k) {
-			r.Faults.Add(problem.Invalid, "/keys/"+strconv.Itoa(i), "must be a public key as in authorized_keys: type, key, and a comment if you like")
+			r.Violations.Add(problem.Invalid, "/keys/"+strconv.Itoa(i), "must be a public key as in authorized_keys: type, key, and a comment if you like")
 		}
 	}
-	if err := r.Faults.Err([]string{"keys"}); err != nil {
+	if err := r.Violations.Err([]string{"keys"}); err != nil {
 		return nil, err
 	}
 	if err := s.store.SetSSHKeys(ctx, owner, r.Keys); err != nil {

@@ -7,18 +7,17 @@ import (
 
 // check judges the values of s. A new template has a name and an image.
 func (s *Settings) check(v container.Rules, isNew bool) {
-	none := ""
 	if isNew && s.Name == nil {
-		s.Name = &none
+		v.Invalid("/name", "is required")
 	}
 	if isNew && s.Image == nil {
-		s.Image = &none
+		v.Invalid("/image", "is required")
 	}
-	v.Given(s.Name, s.Image, s.Args, s.Disk)
+	v.SetFields(s.Name, s.Image, s.Args, s.Disk)
 	v.Ports(s.Ports)
 	v.Env(s.Env)
 	if m := s.Persistent; m != nil {
-		v.Persistent(m.Size, m.Path)
+		v.PersistentMount(m.Size, m.Path)
 	}
 	if c := s.Category; c != nil && *c != CPU && *c != NVIDIA && *c != AMD {
 		v.Add(problem.Invalid, "/category", "must be one of %s, %s, %s", CPU, NVIDIA, AMD)

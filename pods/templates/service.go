@@ -58,7 +58,7 @@ func New(store Store, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
-	s.o.Rand = id.Shared(s.o.Rand)
+	s.o.Rand = id.LockedReader(s.o.Rand)
 	if s.o.Official == nil {
 		s.o.Official = Official()
 	}
@@ -76,7 +76,7 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 		Template: pods.Template{Disk: pods.DefaultDisk, StartSSH: true, StartJupyter: true},
 	}
 	r.apply(&t)
-	err := id.Claim(s.o.Rand, ErrExists, func(made string) error {
+	err := id.NewUnique(s.o.Rand, ErrExists, func(made string) error {
 		t.ID = made
 		return s.store.Create(ctx, t)
 	})
@@ -88,14 +88,14 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 
 // check judges a request of owner.
 func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bool) error {
-	v := container.Rules{Violations: &r.Faults}
+	v := container.Rules{Violations: &r.Violations}
 	r.check(v, isNew)
 	if r.Registry != nil {
 		if err := v.Registry(ctx, s.o.Secrets, owner, *r.Registry); err != nil {
 			return fmt.Errorf("templates: %w", err)
 		}
 	}
-	return r.Faults.Err(Fields())
+	return r.Violations.Err(Fields())
 }
 
 // Get returns a template that user may read: an own one, a public one or one of the
@@ -111,20 +111,20 @@ func (s *Service) Get(ctx context.Context, user, id string) (Template, error) {
 	if err != nil {
 		return Template{}, fmt.Errorf("templates: get %q: %w", id, err)
 	}
-	return t.shownTo(user), nil
+	return t.visibleTo(user), nil
 }
 
-// shownTo hides the credential of another user, which nobody else could pull with.
-func (t Template) shownTo(user string) Template {
+// visibleTo hides the credential of another user, which nobody else could pull with.
+func (t Template) visibleTo(user string) Template {
 	if t.Owner != user {
 		t.Registry = ""
 	}
 	return t
 }
 
-// Own returns a template that owner may change: ErrNotFound for any other, also one that
+// GetOwned returns a template that owner may change: ErrNotFound for any other, also one that
 // can be read.
-func (s *Service) Own(ctx context.Context, owner, id string) (Template, error) {
+func (s *Service) GetOwned(ctx context.Context, owner, id string) (Template, error) {
 	t, err := s.store.Get(ctx, id)
 	if err == nil && t.Owner != owner {
 		err = ErrNotFound
@@ -160,8 +160,8 @@ const (
 	FromCommunity Source = "community" // of other users
 )
 
-// Listed is how many templates a slice of the catalog has at most.
-const Listed = 100
+// MaxCatalog is how many templates a slice of the catalog has at most.
+const MaxCatalog = 100
 
 // Catalog returns a slice of the public templates as user sees it.
 func (s *Service) Catalog(ctx context.Context, user string, from Source) ([]Template, error) {
@@ -178,17 +178,17 @@ func (s *Service) Catalog(ctx context.Context, user string, from Source) ([]Temp
 		}
 		for i := range public {
 			if public[i].Owner != user {
-				list = append(list, public[i].shownTo(user))
+				list = append(list, public[i].visibleTo(user))
 			}
 		}
 	}
-	return list[:min(len(list), Listed)], nil
+	return list[:min(len(list), MaxCatalog)], nil
 }
 
 // Update changes a template of owner: ErrNotFound without it, and one error with all
 // faults of r.
 func (s *Service) Update(ctx context.Context, owner, id string, r Settings) (Template, error) {
-	if _, err := s.Own(ctx, owner, id); err != nil {
+	if _, err := s.GetOwned(ctx, owner, id); err != nil {
 		return Template{}, err
 	}
 	if err := s.check(ctx, owner, &r, false); err != nil {
@@ -207,7 +207,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r Settings) (Tem
 // Delete removes a template of owner: ErrNotFound without it, ErrInUse while a pod of
 // owner was made from it.
 func (s *Service) Delete(ctx context.Context, owner, id string) error {
-	if _, err := s.Own(ctx, owner, id); err != nil {
+	if _, err := s.GetOwned(ctx, owner, id); err != nil {
 		return err
 	}
 	if s.o.InUse != nil {

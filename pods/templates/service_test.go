@@ -35,7 +35,7 @@ func (secrets) PullSecret(_ context.Context, owner, id string) (registry, userna
 	return "", "u", "p", nil
 }
 
-func made(t *testing.T, s *templates.Service, owner string, r templates.Settings) templates.Template {
+func mustCreate(t *testing.T, s *templates.Service, owner string, r templates.Settings) templates.Template {
 	t.Helper()
 	v, err := s.Create(t.Context(), owner, r)
 	if err != nil {
@@ -46,7 +46,7 @@ func made(t *testing.T, s *templates.Service, owner string, r templates.Settings
 
 func TestAbsentSettingsHaveTheirDefaults(t *testing.T) {
 	s := templates.New(memory.NewTemplates(), &templates.Options{Clock: clock.NewManual(start)})
-	got := made(t, s, "alice", good())
+	got := mustCreate(t, s, "alice", good())
 	want := templates.Template{
 		ID: got.ID, Owner: "alice", Name: "t", Category: templates.NVIDIA, Created: start,
 		Template: pods.Template{Image: "org/image", Disk: 50, StartSSH: true, StartJupyter: true},
@@ -60,7 +60,7 @@ func TestAnUpdateChangesWhatItNames(t *testing.T) {
 	s := templates.New(memory.NewTemplates(), &templates.Options{Secrets: secrets{}})
 	r := good()
 	r.Env, r.Registry, r.AllowedCUDAVersions = map[string]string{"A": "1"}, new("reg"), []string{"12.8"}
-	want := made(t, s, "alice", r)
+	want := mustCreate(t, s, "alice", r)
 	got, err := s.Update(t.Context(), "alice", want.ID, templates.Settings{
 		Image: new("org/image:2"), Registry: new(""), AllowedCUDAVersions: []string{}, StartSSH: new(false),
 		Persistent: &pods.PersistentMount{Size: 10, Path: "/w"},
@@ -79,7 +79,7 @@ func TestFaultsOfARequestAreReportedTogetherAndChangeNothing(t *testing.T) {
 	s := templates.New(memory.NewTemplates(), &templates.Options{Secrets: secrets{}})
 	_, err := s.Create(t.Context(), "alice", templates.Settings{Disk: new(0), Category: ptr(templates.Category("TPU")), AllowedCUDAVersions: []string{"x"}})
 	want := []string{
-		"/name: is required and must not be empty", "/image: is required and must not be empty", "/disk: must be 1 to 1048576 GB",
+		"/name: is required", "/image: is required", "/disk: must be 1 to 1048576 GB",
 		"/category: must be one of CPU, NVIDIA, AMD", "/allowedCudaVersions/0: must be a CUDA version, major.minor",
 	}
 	if diff := cmp.Diff(want, problem.Of(err).Errors); diff != "" || problem.Of(err).Status != 422 {
@@ -101,7 +101,7 @@ func TestAPublicTemplateCanBeReadAndUsedByEverybodyButChangedByItsOwnerOnly(t *t
 	s, ctx := templates.New(memory.NewTemplates(), &templates.Options{Secrets: secrets{}}), t.Context()
 	r := good()
 	r.Public, r.Registry = new(true), new("reg")
-	public, private := made(t, s, "alice", r), made(t, s, "alice", good())
+	public, private := mustCreate(t, s, "alice", r), mustCreate(t, s, "alice", good())
 	got, err := s.Get(ctx, "bob", public.ID)
 	if err != nil || got.Registry != "" || got.Image != "org/image" {
 		t.Errorf("Get by bob = %+v, %v; want it without the credential", got, err)
@@ -132,11 +132,11 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	s := templates.New(memory.NewTemplates(), nil)
 	r := good()
 	r.Public = new(true)
-	for range templates.Listed + 1 {
-		made(t, s, "alice", r)
+	for range templates.MaxCatalog + 1 {
+		mustCreate(t, s, "alice", r)
 	}
-	if list, err := s.Catalog(t.Context(), "bob", templates.FromCommunity); err != nil || len(list) != templates.Listed {
-		t.Errorf("the catalog has %d templates, %v; want %d", len(list), err, templates.Listed)
+	if list, err := s.Catalog(t.Context(), "bob", templates.FromCommunity); err != nil || len(list) != templates.MaxCatalog {
+		t.Errorf("the catalog has %d templates, %v; want %d", len(list), err, templates.MaxCatalog)
 	}
 	if list, err := s.Catalog(t.Context(), "bob", templates.FromVerified); err != nil || len(list) != 0 {
 		t.Errorf("the verified templates are %v, %v; want none", list, err)
@@ -154,7 +154,7 @@ func TestOfficialTemplatesKeepTheRulesOfPods(t *testing.T) {
 		v.Ports(o.Ports)
 		v.Env(o.Env)
 		if m := o.Persistent; m != nil {
-			v.Persistent(m.Size, m.Path)
+			v.PersistentMount(m.Size, m.Path)
 		}
 		if err := faults.Err(nil); err != nil || o.ID == "" || !o.Public {
 			t.Errorf("%s: %v", o.ID, err)
@@ -170,7 +170,7 @@ func TestATemplateInUseIsNotDeleted(t *testing.T) {
 	used := new(inUse)
 	s := templates.New(memory.NewTemplates(), &templates.Options{InUse: used})
 	*used = true
-	v := made(t, s, "alice", good())
+	v := mustCreate(t, s, "alice", good())
 	if err := s.Delete(t.Context(), "alice", v.ID); !errors.Is(err, templates.ErrInUse) || problem.Of(err).Status != 400 {
 		t.Errorf("Delete while a pod was made from it = %v, want ErrInUse, a 400", err)
 	}

@@ -46,7 +46,7 @@ func (t Template) Clone() Template {
 var (
 	ErrNotFound = problem.New(problem.NotFound, "template not found")
 	ErrExists   = problem.New(problem.Conflict, "template id is taken")
-	ErrInUse    = problem.New(problem.Malformed, "template is in use by a pod")
+	ErrInUse    = problem.New(problem.BadRequest, "template is in use by a pod")
 )
 
 // Settings are what a request can say of a template. What is nil is absent; of a slice or
@@ -67,9 +67,9 @@ type Settings struct {
 	StartJupyter        *bool     // default true
 	AllowedCUDAVersions []string
 
-	// Faults are what a decoder found. They are reported together with the faults of the
+	// Violations are what a decoder found. They are reported together with the faults of the
 	// values, and a field with a fault gets no second one.
-	Faults problem.Violations
+	Violations problem.Violations
 }
 
 // Fields are the documented fields: faults are reported in this order.
@@ -83,16 +83,16 @@ func Fields() []string {
 
 // apply writes what s says into t. What it writes is t's own.
 func (s *Settings) apply(t *Template) {
-	set(&t.Name, s.Name)
-	set(&t.Image, s.Image)
-	set(&t.Args, s.Args)
-	set(&t.Disk, s.Disk)
-	set(&t.Registry, s.Registry)
-	set(&t.Serverless, s.Serverless)
-	set(&t.Public, s.Public)
-	set(&t.Category, s.Category)
-	set(&t.StartSSH, s.StartSSH)
-	set(&t.StartJupyter, s.StartJupyter)
+	setIfGiven(&t.Name, s.Name)
+	setIfGiven(&t.Image, s.Image)
+	setIfGiven(&t.Args, s.Args)
+	setIfGiven(&t.Disk, s.Disk)
+	setIfGiven(&t.Registry, s.Registry)
+	setIfGiven(&t.Serverless, s.Serverless)
+	setIfGiven(&t.Public, s.Public)
+	setIfGiven(&t.Category, s.Category)
+	setIfGiven(&t.StartSSH, s.StartSSH)
+	setIfGiven(&t.StartJupyter, s.StartJupyter)
 	if s.Ports != nil {
 		t.Ports = slices.Clone(s.Ports)
 	}
@@ -108,7 +108,7 @@ func (s *Settings) apply(t *Template) {
 	}
 }
 
-func set[T any](to, from *T) {
+func setIfGiven[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

@@ -62,7 +62,7 @@ func New(store Store, c catalog.Catalog, o *Options) *Service {
 	if s.o.Rand == nil {
 		s.o.Rand = rand.Reader
 	}
-	s.o.Rand = id.Shared(s.o.Rand)
+	s.o.Rand = id.LockedReader(s.o.Rand)
 	return s
 }
 
@@ -80,8 +80,8 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Vo
 		d, _ := s.catalog.DataCenter(r.DataCenter)
 		v.Type = d.Volumes[0] // check has asked for one
 	}
-	v.Sizes = []Sized{{v.Created, v.Size}}
-	err := id.Claim(s.o.Rand, ErrExists, func(made string) error {
+	v.Sizes = []SizeSpan{{v.Created, v.Size}}
+	err := id.NewUnique(s.o.Rand, ErrExists, func(made string) error {
 		v.ID = made
 		return s.store.Create(ctx, v)
 	})
@@ -154,7 +154,7 @@ func (s *Service) Delete(ctx context.Context, owner, id string) error {
 	}
 	// First: a delete that fails then is no end, and what goes on counts over it.
 	if s.o.Meter != nil {
-		if err := s.o.Meter.Record(ctx, s.uses(v, s.o.Clock.Now().UTC())); err != nil {
+		if err := s.o.Meter.Record(ctx, s.usageOf(v, s.o.Clock.Now().UTC())); err != nil {
 			return fmt.Errorf("volumes: meter %q: %w", id, err)
 		}
 	}

@@ -22,7 +22,7 @@ func good() volumes.CreateRequest {
 	return volumes.CreateRequest{Name: "v", Size: 10, DataCenter: "EU-RO-1"}
 }
 
-func make1(t *testing.T, s *volumes.Service, owner string) volumes.Volume {
+func mustCreate(t *testing.T, s *volumes.Service, owner string) volumes.Volume {
 	t.Helper()
 	v, err := s.Create(t.Context(), owner, good())
 	if err != nil {
@@ -33,10 +33,10 @@ func make1(t *testing.T, s *volumes.Service, owner string) volumes.Volume {
 
 func TestAVolumeHasTheFirstTypeOfItsDataCenterUnlessItNamesOne(t *testing.T) {
 	s := volumes.New(memory.NewVolumes(), catalog.Sample(), &volumes.Options{Clock: clock.NewManual(start)})
-	v := make1(t, s, "alice")
+	v := mustCreate(t, s, "alice")
 	want := volumes.Volume{
 		ID: v.ID, Owner: "alice", Name: "v", Size: 10, DataCenter: "EU-RO-1", Type: catalog.Standard, Created: start,
-		Sizes: []volumes.Sized{{From: start, Size: 10}},
+		Sizes: []volumes.SizeSpan{{From: start, Size: 10}},
 	}
 	if diff := cmp.Diff(want, v); diff != "" || len(v.ID) != 14 {
 		t.Errorf("Create (-want +got):\n%s", diff)
@@ -55,8 +55,8 @@ func TestFaultsOfARequestAreReportedTogether(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"nothing":          {volumes.CreateRequest{}, 422, []string{"/name: is required and must not be empty", "/size: is required and must be 10 to 4096 GB", "/dataCenter: is required and must not be empty"}},
-		"too large":        {volumes.CreateRequest{Name: "v", Size: 4097, DataCenter: "EU-RO-1", Type: "TAPE"}, 422, []string{"/size: is required and must be 10 to 4096 GB", "/type: must be one of STANDARD, HIGH_PERFORMANCE"}},
+		"nothing":          {volumes.CreateRequest{}, 422, []string{"/name: must not be empty", "/size: must be 10 to 4096 GB", "/dataCenter: must not be empty"}},
+		"too large":        {volumes.CreateRequest{Name: "v", Size: 4097, DataCenter: "EU-RO-1", Type: "TAPE"}, 422, []string{"/size: must be 10 to 4096 GB", "/type: must be one of STANDARD, HIGH_PERFORMANCE"}},
 		"nowhere":          {volumes.CreateRequest{Name: "v", Size: 10, DataCenter: "MARS-1"}, 422, []string{`/dataCenter: unknown data center "MARS-1"`}},
 		"no storage there": {volumes.CreateRequest{Name: "v", Size: 10, DataCenter: "EU-NL-1"}, 400, []string{"/dataCenter: data center EU-NL-1 has no network volumes"}},
 		"not fast there":   {volumes.CreateRequest{Name: "v", Size: 10, DataCenter: "US-TX-3", Type: catalog.HighPerformance}, 400, []string{"/type: data center US-TX-3 has no volumes of type HIGH_PERFORMANCE"}},
@@ -74,7 +74,7 @@ func TestFaultsOfARequestAreReportedTogether(t *testing.T) {
 
 func TestAVolumeOnlyGrows(t *testing.T) {
 	s := volumes.New(memory.NewVolumes(), catalog.Sample(), nil)
-	v := make1(t, s, "alice")
+	v := mustCreate(t, s, "alice")
 	set := func(name string, size int) error {
 		_, err := s.Update(t.Context(), "alice", v.ID, volumes.UpdateRequest{Name: &name, Size: &size})
 		return err
@@ -96,7 +96,7 @@ func TestAVolumeOnlyGrows(t *testing.T) {
 
 func TestAVolumeOfAnotherUserIsNotFound(t *testing.T) {
 	s := volumes.New(memory.NewVolumes(), catalog.Sample(), nil)
-	v, ctx := make1(t, s, "alice"), t.Context()
+	v, ctx := mustCreate(t, s, "alice"), t.Context()
 	_, get := s.Get(ctx, "bob", v.ID)
 	_, where := s.Volume(ctx, "bob", v.ID)
 	_, update := s.Update(ctx, "bob", v.ID, volumes.UpdateRequest{Name: &v.Name})
@@ -110,24 +110,26 @@ func TestAVolumeOfAnotherUserIsNotFound(t *testing.T) {
 	}
 }
 
-// neighbours say what is in use, and remember what was released.
-type neighbours struct {
+// dependencies say what is in use, and remember what was released.
+type dependencies struct {
 	used     bool
 	err      error
 	released []string
 }
 
-func (n *neighbours) VolumeInUse(context.Context, string, string) (bool, error) { return n.used, n.err }
+func (n *dependencies) VolumeInUse(context.Context, string, string) (bool, error) {
+	return n.used, n.err
+}
 
-func (n *neighbours) RemoveVolume(_ context.Context, id string) error {
+func (n *dependencies) RemoveVolume(_ context.Context, id string) error {
 	n.released = append(n.released, id)
 	return n.err
 }
 
 func TestADeleteReleasesWhatIsInAVolumeThatNoPodMounts(t *testing.T) {
-	n := &neighbours{used: true}
+	n := &dependencies{used: true}
 	s := volumes.New(memory.NewVolumes(), catalog.Sample(), &volumes.Options{InUse: n, Storage: n})
-	v := make1(t, s, "alice")
+	v := mustCreate(t, s, "alice")
 	if err := s.Delete(t.Context(), "alice", v.ID); !errors.Is(err, volumes.ErrInUse) || problem.Of(err).Status != 400 {
 		t.Errorf("Delete while a pod mounts it = %v, want ErrInUse, a 400", err)
 	}

@@ -18,11 +18,11 @@ type Volume struct {
 	Type       catalog.VolumeType
 	Created    time.Time
 	// Sizes is how large it has been since when, the present size last.
-	Sizes []Sized
+	Sizes []SizeSpan
 }
 
-// Sized is a size from an instant on.
-type Sized struct {
+// SizeSpan is a size from an instant on.
+type SizeSpan struct {
 	From time.Time
 	Size int // GB
 }
@@ -43,7 +43,7 @@ const (
 var (
 	ErrNotFound = problem.New(problem.NotFound, "network volume not found")
 	ErrExists   = problem.New(problem.Conflict, "network volume id is taken")
-	ErrInUse    = problem.New(problem.Malformed, "network volume is in use by a pod or an endpoint")
+	ErrInUse    = problem.New(problem.BadRequest, "network volume is in use by a pod or an endpoint")
 )
 
 // A CreateRequest asks for a volume: all but Type are required.
@@ -53,9 +53,9 @@ type CreateRequest struct {
 	DataCenter string
 	Type       catalog.VolumeType // empty: the first one of the data center
 
-	// Faults are what a decoder found. They are reported together with the faults of the
+	// Violations are what a decoder found. They are reported together with the faults of the
 	// values, and a field with a fault gets no second one.
-	Faults problem.Violations
+	Violations problem.Violations
 }
 
 // An UpdateRequest changes what it names, at least one of the two.
@@ -63,8 +63,8 @@ type UpdateRequest struct {
 	Name *string
 	Size *int // GB, not below the present one
 
-	// Faults are what a decoder found, as in [CreateRequest].
-	Faults problem.Violations
+	// Violations are what a decoder found, as in [CreateRequest].
+	Violations problem.Violations
 }
 
 // Fields are the documented fields: faults are reported in this order.

@@ -12,61 +12,61 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// An EndpointCase is one rule of serverless.EndpointStore.
+// An EndpointCase is one rule of endpoints.Store.
 type EndpointCase struct {
 	Name string
 	Why  string // the rule, printed when it is broken
-	Run  func(t *testing.T, s serverless.EndpointStore)
+	Run  func(t *testing.T, s endpoints.Store)
 }
 
-// TestEndpointStore runs every case on a store of its own, which is empty.
-func TestEndpointStore(t *testing.T, store func(t *testing.T) serverless.EndpointStore) {
+// TestEndpointStore runs every case on an empty store of its own. store returns a new one.
+func TestEndpointStore(t *testing.T, store func(t *testing.T) endpoints.Store) {
 	for _, c := range EndpointCases() {
 		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, store(t)) })
 	}
 }
 
-// born is when the endpoints of the suite are made: in a precision that every store has.
-var born = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
+// createdAt is when the endpoints of the suite are made: in a precision that every store has.
+var createdAt = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
 
-// bareEndpoint is an endpoint with as little in it as there can be.
-func bareEndpoint(id string, age time.Duration) *serverless.Endpoint {
-	return &serverless.Endpoint{ID: id, Created: born.Add(age)}
+// bareEndpoint returns an endpoint with as few fields set as possible.
+func bareEndpoint(id string, age time.Duration) *endpoints.Endpoint {
+	return &endpoints.Endpoint{ID: id, Created: createdAt.Add(age)}
 }
 
-// fullEndpoint is an endpoint with something in every field.
-func fullEndpoint(id string) *serverless.Endpoint {
-	return &serverless.Endpoint{
-		ID: id, Owner: "owner", Name: "näme", Created: born,
-		Container: serverless.Container{
+// fullEndpoint returns an endpoint with every field set.
+func fullEndpoint(id string) *endpoints.Endpoint {
+	return &endpoints.Endpoint{
+		ID: id, Owner: "owner", Name: "näme", Created: createdAt,
+		Container: endpoints.Container{
 			Image: "image", Args: "a 'b c'", Disk: 7, Ports: []string{"80/http", "22/tcp"},
 			Env: map[string]string{"A": "1", "Ü": "\t=\""}, Registry: "r1",
 		},
-		GPU:           &serverless.EndpointGPU{Pools: []string{"p"}, ExcludedTypes: []string{"x"}, Count: 2, AllowedCUDAVersions: []string{"12.8"}, MinCUDAVersion: "12.4"},
-		CPU:           []serverless.EndpointCPU{{ID: "cpu", VCPU: 4, Memory: 8}},
+		GPU:           &endpoints.GPU{Pools: []string{"p"}, ExcludedTypes: []string{"x"}, Count: 2, AllowedCUDAVersions: []string{"12.8"}, MinCUDAVersion: "12.4"},
+		CPU:           []endpoints.CPU{{ID: "cpu", VCPU: 4, Memory: 8}},
 		DataCenterIDs: []string{"D1", "D2"}, NetworkVolumes: []string{"v"},
-		Workers:     serverless.WorkerLimits{Min: 1, Max: 3, Idle: 5 * time.Second},
-		Scaling:     serverless.Scaling{Type: serverless.QueueDelay, Delay: 1500 * time.Millisecond, Count: 4},
-		ExecTimeout: 90 * time.Second, FlashBoot: serverless.FlashBootOn, Version: 2,
-		Releases: []serverless.Release{
-			{ID: "1", Version: 1, Created: born},
-			{ID: "2", Version: 2, User: "u", Created: born.Add(time.Hour), Diff: []serverless.Change{{Field: "name", Old: []byte(`"a"`), New: []byte(`{ "b": 1.0 }`)}, {Field: "new", New: []byte("1")}}},
+		Workers:     endpoints.WorkerLimits{Min: 1, Max: 3, Idle: 5 * time.Second},
+		Scaling:     endpoints.Scaling{Type: endpoints.QueueDelay, Delay: 1500 * time.Millisecond, Count: 4},
+		ExecTimeout: 90 * time.Second, FlashBoot: endpoints.FlashBootOn, Version: 2,
+		Releases: []endpoints.Release{
+			{ID: "1", Version: 1, Created: createdAt},
+			{ID: "2", Version: 2, User: "u", Created: createdAt.Add(time.Hour), Diff: []endpoints.Change{{Field: "name", Old: []byte(`"a"`), New: []byte(`{ "b": 1.0 }`)}, {Field: "new", New: []byte("1")}}},
 		},
 	}
 }
 
-// sameEndpoint compares; a store need not tell an empty list from none.
-func sameEndpoint(t *testing.T, what string, want, got *serverless.Endpoint) {
+// sameEndpoint compares two endpoints. A store may return an empty list as nil.
+func sameEndpoint(t *testing.T, what string, want, got *endpoints.Endpoint) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func createEndpoints(t *testing.T, s serverless.EndpointStore, list ...*serverless.Endpoint) {
+func createEndpoints(t *testing.T, s endpoints.Store, list ...*endpoints.Endpoint) {
 	t.Helper()
 	for _, e := range list {
 		if err := s.Create(t.Context(), e); err != nil {
@@ -75,7 +75,7 @@ func createEndpoints(t *testing.T, s serverless.EndpointStore, list ...*serverle
 	}
 }
 
-func getEndpoint(t *testing.T, s serverless.EndpointStore, id string) *serverless.Endpoint {
+func getEndpoint(t *testing.T, s endpoints.Store, id string) *endpoints.Endpoint {
 	t.Helper()
 	e, err := s.Get(t.Context(), id)
 	if err != nil {
@@ -84,7 +84,7 @@ func getEndpoint(t *testing.T, s serverless.EndpointStore, id string) *serverles
 	return e
 }
 
-func endpointIDs(t *testing.T, s serverless.EndpointStore) (ids []string) {
+func endpointIDs(t *testing.T, s endpoints.Store) (ids []string) {
 	t.Helper()
 	for e, err := range s.List(t.Context()) {
 		if err != nil {
@@ -95,8 +95,8 @@ func endpointIDs(t *testing.T, s serverless.EndpointStore) (ids []string) {
 	return ids
 }
 
-// spoil changes what an endpoint refers to.
-func spoil(e *serverless.Endpoint) {
+// mutate changes what the fields of an endpoint refer to.
+func mutate(e *endpoints.Endpoint) {
 	e.Name = "spoilt"
 	e.Container.Ports[0], e.Container.Env["A"] = "spoilt", "spoilt"
 	e.GPU.Pools[0], e.GPU.Count = "spoilt", 99
@@ -105,7 +105,7 @@ func spoil(e *serverless.Endpoint) {
 	e.Releases[0].User = "spoilt"
 }
 
-// EndpointCases are the rules.
+// EndpointCases returns the rules of an endpoint store.
 func EndpointCases() []EndpointCase {
 	return slices.Concat(endpointRecordCases(), endpointUpdateCases())
 }
@@ -114,60 +114,60 @@ func endpointRecordCases() []EndpointCase {
 	return []EndpointCase{{
 		"WhatWasCreatedIsRead",
 		"Get returns every field of the endpoint that Create was given",
-		func(t *testing.T, s serverless.EndpointStore) {
-			for _, e := range []*serverless.Endpoint{fullEndpoint("full"), bareEndpoint("bare", 0)} {
+		func(t *testing.T, s endpoints.Store) {
+			for _, e := range []*endpoints.Endpoint{fullEndpoint("full"), bareEndpoint("bare", 0)} {
 				createEndpoints(t, s, e.Clone())
 				sameEndpoint(t, "Get", e, getEndpoint(t, s, e.ID))
 			}
 		},
 	}, {
 		"EndpointsAreCopied",
-		"what a caller does with an endpoint that it gave or was given changes nothing in the store",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"a change of an endpoint that was passed to the store, or returned by it, changes nothing in the store",
+		func(t *testing.T, s endpoints.Store) {
 			given := fullEndpoint("e")
 			createEndpoints(t, s, given)
-			spoil(given)
-			spoil(getEndpoint(t, s, "e"))
+			mutate(given)
+			mutate(getEndpoint(t, s, "e"))
 			for e, err := range s.List(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				spoil(e)
+				mutate(e)
 			}
-			var kept *serverless.Endpoint
-			e, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { kept = e; return nil })
+			var kept *endpoints.Endpoint
+			e, err := s.Update(t.Context(), "e", func(e *endpoints.Endpoint) error { kept = e; return nil })
 			if err != nil {
 				t.Fatalf("Update = %v, want nil", err)
 			}
-			spoil(e)
+			mutate(e)
 			if kept != e {
-				spoil(kept)
+				mutate(kept)
 			}
 			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
 		},
 	}, {
 		"AnIdIsTakenOnce",
-		"Create of an id that is there answers ErrEndpointExists and changes nothing",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"Create of an id that is in use returns ErrExists and changes nothing",
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, fullEndpoint("e"))
-			if err := s.Create(t.Context(), bareEndpoint("e", time.Hour)); !errors.Is(err, serverless.ErrEndpointExists) {
+			if err := s.Create(t.Context(), bareEndpoint("e", time.Hour)); !errors.Is(err, endpoints.ErrExists) {
 				t.Errorf("second Create = %v, want ErrEndpointExists", err)
 			}
 			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
 		},
 	}, {
 		"OneIdOneEndpoint",
-		"of callers that create the same id at once, one succeeds",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"when several callers create the same id at once, one succeeds",
+		func(t *testing.T, s endpoints.Store) {
 			var mu sync.Mutex
 			created := 0
-			together(16, func(int) {
+			inParallel(16, func(int) {
 				err := s.Create(t.Context(), bareEndpoint("e", 0))
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
 					created++
-				} else if !errors.Is(err, serverless.ErrEndpointExists) {
+				} else if !errors.Is(err, endpoints.ErrExists) {
 					t.Errorf("Create = %v, want nil or ErrEndpointExists", err)
 				}
 			})
@@ -177,17 +177,17 @@ func endpointRecordCases() []EndpointCase {
 		},
 	}, {
 		"UnknownEndpoints",
-		"Get, Update and Delete of an unknown id answer ErrNoEndpoint; fn is not called",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"Get, Update and Delete of an unknown id return ErrNotFound; fn is not called",
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, bareEndpoint("known", 0))
 			for _, id := range []string{"unknown", "know", "known2", "KNOWN", ""} {
 				_, get := s.Get(t.Context(), id)
-				_, update := s.Update(t.Context(), id, func(*serverless.Endpoint) error {
+				_, update := s.Update(t.Context(), id, func(*endpoints.Endpoint) error {
 					t.Errorf("Update(%q) called fn", id)
 					return nil
 				})
 				for what, err := range map[string]error{"Get": get, "Update": update, "Delete": s.Delete(t.Context(), id)} {
-					if !errors.Is(err, serverless.ErrNoEndpoint) {
+					if !errors.Is(err, endpoints.ErrNotFound) {
 						t.Errorf("%s(%q) = %v, want ErrNoEndpoint", what, id, err)
 					}
 				}
@@ -196,7 +196,7 @@ func endpointRecordCases() []EndpointCase {
 	}, {
 		"ListIsByCreatedAndId",
 		"List yields every endpoint once, by Created and then ID, as Get does",
-		func(t *testing.T, s serverless.EndpointStore) {
+		func(t *testing.T, s endpoints.Store) {
 			if ids := endpointIDs(t, s); len(ids) != 0 {
 				t.Errorf("List of an empty store = %q, want nothing", ids)
 			}
@@ -214,7 +214,7 @@ func endpointRecordCases() []EndpointCase {
 	}, {
 		"ListMayBeLeft",
 		"a caller may stop listing after any endpoint, and change the store while it lists",
-		func(t *testing.T, s serverless.EndpointStore) {
+		func(t *testing.T, s endpoints.Store) {
 			for i := range 10 {
 				createEndpoints(t, s, bareEndpoint(fmt.Sprint("e", i), time.Duration(i)*time.Hour))
 			}
@@ -237,12 +237,12 @@ func endpointRecordCases() []EndpointCase {
 	}, {
 		"DeletedIsGone",
 		"a deleted endpoint is not found, and its id is free",
-		func(t *testing.T, s serverless.EndpointStore) {
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, fullEndpoint("e"), bareEndpoint("other", 0))
 			if err := s.Delete(t.Context(), "e"); err != nil {
 				t.Fatalf("Delete = %v, want nil", err)
 			}
-			if _, err := s.Get(t.Context(), "e"); !errors.Is(err, serverless.ErrNoEndpoint) {
+			if _, err := s.Get(t.Context(), "e"); !errors.Is(err, endpoints.ErrNotFound) {
 				t.Errorf("Get after Delete = %v, want ErrNoEndpoint", err)
 			}
 			if diff := cmp.Diff([]string{"other"}, endpointIDs(t, s)); diff != "" {
@@ -257,12 +257,12 @@ func endpointRecordCases() []EndpointCase {
 func endpointUpdateCases() []EndpointCase {
 	return []EndpointCase{{
 		"UpdateStoresWhatFnLeaves",
-		"Update gives fn the endpoint as it is, stores what fn leaves and returns it",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"Update calls fn with the current endpoint, stores the result and returns it",
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, fullEndpoint("e"))
 			want := bareEndpoint("e", time.Hour)
 			want.Workers.Max = 7
-			got, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error {
+			got, err := s.Update(t.Context(), "e", func(e *endpoints.Endpoint) error {
 				sameEndpoint(t, "what fn is given", fullEndpoint("e"), e)
 				*e = *want.Clone()
 				return nil
@@ -276,23 +276,23 @@ func endpointUpdateCases() []EndpointCase {
 	}, {
 		"AnErrorOfFnChangesNothing",
 		"when fn returns an error, Update returns it and stores nothing",
-		func(t *testing.T, s serverless.EndpointStore) {
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, fullEndpoint("e"))
 			no := errors.New("no")
-			if _, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { spoil(e); return no }); !errors.Is(err, no) {
+			if _, err := s.Update(t.Context(), "e", func(e *endpoints.Endpoint) error { mutate(e); return no }); !errors.Is(err, no) {
 				t.Errorf("Update = %v, want the error of fn", err)
 			}
 			sameEndpoint(t, "Get", fullEndpoint("e"), getEndpoint(t, s, "e"))
 		},
 	}, {
 		"UpdatesAreAtomic",
-		"of updates at once none is lost",
-		func(t *testing.T, s serverless.EndpointStore) {
+		"concurrent updates are all kept",
+		func(t *testing.T, s endpoints.Store) {
 			createEndpoints(t, s, bareEndpoint("e", 0))
 			const callers, each = 16, 10
-			together(callers, func(int) {
+			inParallel(callers, func(int) {
 				for range each {
-					if _, err := s.Update(t.Context(), "e", func(e *serverless.Endpoint) error { e.Version++; return nil }); err != nil {
+					if _, err := s.Update(t.Context(), "e", func(e *endpoints.Endpoint) error { e.Version++; return nil }); err != nil {
 						t.Errorf("Update = %v, want nil", err)
 					}
 				}

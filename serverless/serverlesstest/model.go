@@ -6,42 +6,42 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Model is a serverless.JobQueue so plain that it is right at a glance: a map, State.Apply
-// and linear scans. It says what a backend has to answer. It is not safe for concurrent
-// use, and Watch tells nothing. The zero value is empty.
+// A Model is the simplest possible queue.JobQueue: a map, State.Apply and linear scans. It
+// defines what a backend must answer. It is not safe for concurrent use, and its Watch sends
+// no events. The zero value is an empty queue.
 type Model struct {
-	jobs   map[serverless.Ref]*modelJob
-	stats  map[string]*serverless.Stats
+	jobs   map[queue.Ref]*modelJob
+	stats  map[string]*queue.Stats
 	outbox []*modelEntry
 	seq    uint64
-	token  serverless.Token
+	token  queue.Token
 }
 
 type modelJob struct {
-	serverless.Job
+	queue.Job
 	chunks   [][]byte
-	attempts []serverless.Attempt
+	attempts []queue.Attempt
 }
 
 type modelEntry struct {
-	serverless.Delivery
-	due serverless.Instant
+	queue.Delivery
+	due queue.Instant
 }
 
-var _ serverless.JobQueue = (*Model)(nil)
+var _ queue.JobQueue = (*Model)(nil)
 
-// Enqueue adds all jobs or none.
-func (m *Model) Enqueue(_ context.Context, jobs []serverless.Job) error {
+// Enqueue implements queue.JobQueue.
+func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 	if m.jobs == nil {
-		m.jobs, m.stats = map[serverless.Ref]*modelJob{}, map[string]*serverless.Stats{}
+		m.jobs, m.stats = map[queue.Ref]*modelJob{}, map[string]*queue.Stats{}
 	}
-	taken := map[serverless.Ref]bool{}
+	taken := map[queue.Ref]bool{}
 	for _, j := range jobs {
 		if m.jobs[j.Ref] != nil || taken[j.Ref] {
-			return serverless.ErrExists
+			return queue.ErrExists
 		}
 		taken[j.Ref] = true
 	}
@@ -51,15 +51,15 @@ func (m *Model) Enqueue(_ context.Context, jobs []serverless.Job) error {
 		j := &modelJob{Job: jobs[i]}
 		m.jobs[j.Ref] = j
 		if m.stats[j.Endpoint] == nil {
-			m.stats[j.Endpoint] = &serverless.Stats{}
+			m.stats[j.Endpoint] = &queue.Stats{}
 		}
-		m.stats[j.Endpoint].Note(nil, &j.State, serverless.Put)
+		m.stats[j.Endpoint].Count(nil, &j.State, queue.Put)
 		m.stats[j.Endpoint].LastSeq = m.seq
 	}
 	return nil
 }
 
-// inOrder are the jobs that ok selects, by Seq.
+// inOrder returns the jobs that ok selects, ordered by Seq.
 func (m *Model) inOrder(ok func(*modelJob) bool) (list []*modelJob) {
 	for _, j := range m.jobs {
 		if ok(j) {
@@ -70,15 +70,15 @@ func (m *Model) inOrder(ok func(*modelJob) bool) (list []*modelJob) {
 	return list
 }
 
-// Claim tries the queued jobs one after another.
-func (m *Model) Claim(_ context.Context, now serverless.Instant, slots []serverless.Slot, out []serverless.Job) ([]serverless.Job, error) {
+// Claim implements queue.JobQueue. It tries the queued jobs one after another.
+func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	for _, s := range slots {
 		n := s.N
-		for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == s.Endpoint && j.Status == serverless.InQueue }) {
+		for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == s.Endpoint && j.Status == queue.InQueue }) {
 			if n == 0 {
 				break
 			}
-			r := m.move(now, j, &serverless.Op{Kind: serverless.OpClaim, Worker: s.Worker, Token: m.token + 1, Until: s.Until})
+			r := m.move(now, j, &queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: m.token + 1, Until: s.Until})
 			if r.Err == nil {
 				m.token++
 				out = append(out, j.Job)
@@ -89,10 +89,10 @@ func (m *Model) Claim(_ context.Context, now serverless.Instant, slots []serverl
 	return out, nil
 }
 
-// Apply makes each move.
-func (m *Model) Apply(_ context.Context, now serverless.Instant, ops []serverless.Op, res []serverless.Result) error {
+// Apply implements queue.JobQueue.
+func (m *Model) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
 	for i := range ops {
-		res[i] = serverless.Result{Err: serverless.ErrNotFound}
+		res[i] = queue.Result{Err: queue.ErrNotFound}
 		if j := m.jobs[ops[i].Ref]; j != nil {
 			res[i] = m.move(now, j, &ops[i])
 		}
@@ -100,22 +100,22 @@ func (m *Model) Apply(_ context.Context, now serverless.Instant, ops []serverles
 	return nil
 }
 
-// move applies one op and does what its effect says.
-func (m *Model) move(now serverless.Instant, j *modelJob, op *serverless.Op) serverless.Result {
+// move applies one op and carries out its effects.
+func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result {
 	before := j.State
 	eff, err := j.State.Apply(now, op)
 	st := m.stats[j.Endpoint]
-	if eff&serverless.NewSeq != 0 {
+	if eff&queue.NewSeq != 0 {
 		m.seq++
 		j.Seq, st.LastSeq = m.seq, m.seq
 	}
 	if eff != 0 {
-		st.Note(&before, &j.State, eff)
+		st.Count(&before, &j.State, eff)
 	}
-	if eff&serverless.DropOutput != 0 {
+	if eff&queue.DropOutput != 0 {
 		j.Output, j.Error, j.chunks = nil, "", nil
 	}
-	if eff&serverless.DropInput != 0 {
+	if eff&queue.DropInput != 0 {
 		j.Input = nil
 		for _, e := range m.outbox {
 			if e.Job.Ref == j.Ref && e.Job.Submitted == j.Submitted {
@@ -123,36 +123,36 @@ func (m *Model) move(now serverless.Instant, j *modelJob, op *serverless.Op) ser
 			}
 		}
 	}
-	if eff&serverless.PutOutput != 0 {
+	if eff&queue.PutOutput != 0 {
 		j.Output, j.Error = op.Payload, op.Error
 	}
-	if eff&serverless.AddChunk != 0 {
+	if eff&queue.AddChunk != 0 {
 		j.chunks = append(j.chunks, op.Payload)
 	}
-	if eff&serverless.DropChunks != 0 {
+	if eff&queue.DropChunks != 0 {
 		j.chunks = j.chunks[op.N:]
 	}
-	if eff&serverless.Delete != 0 {
+	if eff&queue.Delete != 0 {
 		delete(m.jobs, j.Ref)
 	}
-	if eff&serverless.PutOutbox != 0 {
+	if eff&queue.PutOutbox != 0 {
 		m.deliver(now, j.Job)
 	}
-	return serverless.Result{State: j.State, Effect: eff, Err: err}
+	return queue.Result{State: j.State, Effect: eff, Err: err}
 }
 
-func (m *Model) deliver(now serverless.Instant, j serverless.Job) {
-	d := serverless.Delivery{ID: serverless.DeliveryID(j.Ref, j.Run), Job: j}
+func (m *Model) deliver(now queue.Instant, j queue.Job) {
+	d := queue.Delivery{ID: queue.DeliveryID(j.Ref, j.Run), Job: j}
 	if !slices.ContainsFunc(m.outbox, func(e *modelEntry) bool { return e.ID == d.ID && e.Job.Endpoint == j.Endpoint }) {
 		m.outbox = append(m.outbox, &modelEntry{d, now})
 	}
 }
 
-// Expire ticks what is due, in the order of Seq.
-func (m *Model) Expire(_ context.Context, now serverless.Instant, limit int) (next serverless.Instant, _ error) {
+// Expire implements queue.JobQueue. It handles due jobs in the order of Seq.
+func (m *Model) Expire(_ context.Context, now queue.Instant, limit int) (next queue.Instant, _ error) {
 	due := m.inOrder(func(j *modelJob) bool { return j.Due() <= now })
 	for _, j := range due[:min(limit, len(due))] {
-		m.move(now, j, &serverless.Op{Kind: serverless.OpTick})
+		m.move(now, j, &queue.Op{Kind: queue.OpTick})
 	}
 	for _, j := range m.jobs {
 		if next == 0 || j.Due() < next {
@@ -162,11 +162,11 @@ func (m *Model) Expire(_ context.Context, now serverless.Instant, limit int) (ne
 	return next, nil
 }
 
-// Purge cancels queued jobs.
-func (m *Model) Purge(_ context.Context, now serverless.Instant, p serverless.PurgeQuery) (removed int, next uint64, err error) {
+// Purge implements queue.JobQueue.
+func (m *Model) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
 	left := p.Limit
 	for _, j := range m.inOrder(func(j *modelJob) bool {
-		return j.Endpoint == p.Endpoint && j.Status == serverless.InQueue && j.Seq > p.After && j.Seq <= p.UpTo
+		return j.Endpoint == p.Endpoint && j.Status == queue.InQueue && j.Seq > p.After && j.Seq <= p.UpTo
 	}) {
 		if left == 0 {
 			return removed, next, nil
@@ -175,27 +175,27 @@ func (m *Model) Purge(_ context.Context, now serverless.Instant, p serverless.Pu
 		if p.Owner != "" && p.Owner != j.Owner {
 			continue
 		}
-		if r := m.move(now, j, &serverless.Op{Kind: serverless.OpPurge}); r.Err == nil {
+		if r := m.move(now, j, &queue.Op{Kind: queue.OpPurge}); r.Err == nil {
 			removed++
 		}
 	}
 	return removed, 0, nil
 }
 
-// Get returns the job.
-func (m *Model) Get(_ context.Context, now serverless.Instant, ref serverless.Ref) (serverless.Job, error) {
+// Get implements queue.JobQueue.
+func (m *Model) Get(_ context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
 	j := m.jobs[ref]
 	if j == nil || j.Gone(now) {
-		return serverless.Job{}, serverless.ErrNotFound
+		return queue.Job{}, queue.ErrNotFound
 	}
 	return j.Job, nil
 }
 
-// Chunks returns what was not drained.
-func (m *Model) Chunks(ctx context.Context, now serverless.Instant, ref serverless.Ref, maxBytes int) ([][]byte, serverless.State, error) {
+// Chunks implements queue.JobQueue.
+func (m *Model) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) ([][]byte, queue.State, error) {
 	j, err := m.Get(ctx, now, ref)
 	if err != nil {
-		return nil, serverless.State{}, err
+		return nil, queue.State{}, err
 	}
 	chunks := m.jobs[ref].chunks
 	for i, c := range chunks {
@@ -206,29 +206,29 @@ func (m *Model) Chunks(ctx context.Context, now serverless.Instant, ref serverle
 	return chunks, j.State, nil
 }
 
-// List yields jobs, newest first.
-func (m *Model) List(_ context.Context, now serverless.Instant, q serverless.ListQuery) iter.Seq2[serverless.Job, error] {
+// List implements queue.JobQueue.
+func (m *Model) List(_ context.Context, now queue.Instant, q queue.ListQuery) iter.Seq2[queue.Job, error] {
 	list := m.inOrder(func(j *modelJob) bool {
 		return j.Endpoint == q.Endpoint && (q.Owner == "" || q.Owner == j.Owner) &&
 			(len(q.Status) == 0 || slices.Contains(q.Status, j.Status)) && !j.Gone(now)
 	})
-	return func(yield func(serverless.Job, error) bool) {
+	return func(yield func(queue.Job, error) bool) {
 		for _, j := range slices.Backward(list) {
-			if !yield(serverless.Job{Ref: j.Ref, Owner: j.Owner, State: j.State}, nil) {
+			if !yield(queue.Job{Ref: j.Ref, Owner: j.Owner, State: j.State}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// Stats answers for one endpoint.
-func (m *Model) Stats(_ context.Context, _ serverless.Instant, endpoint string) (serverless.Stats, error) {
+// Stats implements queue.JobQueue.
+func (m *Model) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
 	if m.stats[endpoint] == nil {
-		return serverless.Stats{}, nil
+		return queue.Stats{}, nil
 	}
 	s := *m.stats[endpoint]
-	for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == endpoint && j.Status == serverless.InQueue }) {
-		if j.Flags&serverless.LowPriority == 0 {
+	for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == endpoint && j.Status == queue.InQueue }) {
+		if j.Flags&queue.LowPriority == 0 {
 			s.Oldest = j.Queued
 			break
 		}
@@ -236,14 +236,14 @@ func (m *Model) Stats(_ context.Context, _ serverless.Instant, endpoint string) 
 	return s, nil
 }
 
-// Watch waits for ctx to end.
-func (m *Model) Watch(ctx context.Context, _ func([]serverless.Event)) error {
+// Watch implements queue.JobQueue. It waits for ctx to end.
+func (m *Model) Watch(ctx context.Context, _ func([]queue.Event)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Deliveries leases what is due.
-func (m *Model) Deliveries(_ context.Context, now, until serverless.Instant, limit int) (ds []serverless.Delivery, _ error) {
+// Deliveries implements queue.Outbox.
+func (m *Model) Deliveries(_ context.Context, now, until queue.Instant, limit int) (ds []queue.Delivery, _ error) {
 	slices.SortStableFunc(m.outbox, func(a, b *modelEntry) int { return cmp.Compare(a.due, b.due) })
 	for _, e := range m.outbox {
 		if e.due <= now && len(ds) < limit {
@@ -255,8 +255,8 @@ func (m *Model) Deliveries(_ context.Context, now, until serverless.Instant, lim
 	return ds, nil
 }
 
-// Record settles entries or schedules them anew.
-func (m *Model) Record(_ context.Context, as []serverless.Attempt) error {
+// Record implements queue.Outbox.
+func (m *Model) Record(_ context.Context, as []queue.Attempt) error {
 	for _, a := range as {
 		i := slices.IndexFunc(m.outbox, func(e *modelEntry) bool {
 			return e.ID == a.DeliveryID && e.Job.Endpoint == a.Endpoint && e.Token == a.Token
@@ -279,8 +279,8 @@ func (m *Model) Record(_ context.Context, as []serverless.Attempt) error {
 	return nil
 }
 
-// NextDelivery is when the first entry is due.
-func (m *Model) NextDelivery(context.Context) (next serverless.Instant, _ error) {
+// NextDelivery implements queue.Outbox.
+func (m *Model) NextDelivery(context.Context) (next queue.Instant, _ error) {
 	for _, e := range m.outbox {
 		if next == 0 || e.due < next {
 			next = e.due
@@ -289,8 +289,8 @@ func (m *Model) NextDelivery(context.Context) (next serverless.Instant, _ error)
 	return next, nil
 }
 
-// Attempts is the log of a job, as long as the job is there.
-func (m *Model) Attempts(_ context.Context, ref serverless.Ref) ([]serverless.Attempt, error) {
+// Attempts implements queue.Outbox.
+func (m *Model) Attempts(_ context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	if j := m.jobs[ref]; j != nil {
 		return slices.Clone(j.attempts), nil
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
@@ -19,4 +19,4 @@ func TestTheModelKeepsTheRules(t *testing.T) {
 	}
 }
 
-var _ serverless.JobQueue = (*serverlesstest.Model)(nil)
+var _ queue.JobQueue = (*serverlesstest.Model)(nil)

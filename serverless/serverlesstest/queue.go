@@ -1,6 +1,6 @@
-// Package serverlesstest has the rules that job queues and endpoint stores keep, as suites
-// that every backend runs, and Model, a queue so plain that it is right at a glance, to
-// compare a backend with.
+// Package serverlesstest has the test suites of job queues and endpoint stores, which every
+// backend runs. It also has Model, the simplest possible queue, to compare a backend with,
+// and Ledger, which checks a queue over restarts.
 package serverlesstest
 
 import (
@@ -14,68 +14,68 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A QueueCase is one rule of serverless.JobQueue.
+// A QueueCase is one rule of queue.JobQueue.
 type QueueCase struct {
 	Name string
 	Why  string // the rule, printed when it is broken
-	Run  func(t *testing.T, q serverless.JobQueue)
+	Run  func(t *testing.T, q queue.JobQueue)
 }
 
-// TestJobQueue runs every case on a queue of its own, which is empty. Instants are the
-// suite's own: a queue reads no clock.
-func TestJobQueue(t *testing.T, queue func(t *testing.T) serverless.JobQueue) {
+// TestJobQueue runs every case on an empty queue of its own. queue returns a new one. The
+// suite sets all instants, because a queue reads no clock.
+func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 	for _, c := range QueueCases() {
 		suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, queue(t)) })
 	}
 }
 
-// QueueCases are the rules.
+// QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
 		retryCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
 }
 
-// rule makes a case of what is written with a kit.
-func rule(name, why string, run func(k *kit)) QueueCase {
-	return QueueCase{name, why, func(t *testing.T, q serverless.JobQueue) {
-		run(&kit{T: t, q: q, now: start})
+// rule makes a case from a function over a fixture.
+func rule(name, why string, run func(k *fixture)) QueueCase {
+	return QueueCase{name, why, func(t *testing.T, q queue.JobQueue) {
+		run(&fixture{T: t, q: q, now: start})
 	}}
 }
 
 const (
-	start = serverless.Instant(1_780_000_000_000)
+	start = queue.Instant(1_780_000_000_000)
 
-	echo  = "echo"  // the endpoint of a case that needs one
+	echo  = "echo"  // the endpoint of most cases
 	lease = 30_000  // ms
 	exec  = 600_000 // ms, the execution timeout
 	keep  = 1_800_000
 	ttl   = 86_400_000
 
-	lastOp = serverless.OpDamage // the kinds of ops are those from OpClaim to it
+	lastOp = queue.OpDamage // the last kind of op
 )
 
-// A kit is a queue under test at an instant that the case moves on.
-type kit struct {
+// A fixture is a queue under test at an instant that the case advances.
+type fixture struct {
 	*testing.T
-	q    serverless.JobQueue
-	now  serverless.Instant
+	q    queue.JobQueue
+	now  queue.Instant
 	made int
 }
 
-// wait moves the instant on.
-func (k *kit) wait(d time.Duration) { k.now = k.now.Add(d) }
+// wait advances the instant.
+func (k *fixture) wait(d time.Duration) { k.now = k.now.Add(d) }
 
-// job makes a job that was submitted now.
-func (k *kit) job(change ...func(*serverless.Job)) serverless.Job {
+// job returns a job that is submitted now.
+func (k *fixture) job(change ...func(*queue.Job)) queue.Job {
 	k.made++
-	j := serverless.Job{
-		Ref:   serverless.Ref{Endpoint: echo, ID: serverless.JobID(fmt.Sprintf("job-%04d", k.made))},
+	j := queue.Job{
+		Ref:   queue.Ref{Endpoint: echo, ID: queue.JobID(fmt.Sprintf("job-%04d", k.made))},
 		Owner: "user-1",
 		Input: fmt.Appendf(nil, `{"n":%d}`, k.made),
-		State: serverless.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec, Retain: keep},
+		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
 	}
 	for _, f := range change {
 		f(&j)
@@ -83,23 +83,23 @@ func (k *kit) job(change ...func(*serverless.Job)) serverless.Job {
 	return j
 }
 
-func on(endpoint string) func(*serverless.Job) {
-	return func(j *serverless.Job) { j.Endpoint = endpoint }
+func onEndpoint(endpoint string) func(*queue.Job) {
+	return func(j *queue.Job) { j.Endpoint = endpoint }
 }
 
-func of(owner string) func(*serverless.Job) {
-	return func(j *serverless.Job) { j.Owner = owner }
+func ownedBy(owner string) func(*queue.Job) {
+	return func(j *queue.Job) { j.Owner = owner }
 }
 
-func low(j *serverless.Job) { j.Flags |= serverless.LowPriority }
+func lowPriority(j *queue.Job) { j.Flags |= queue.LowPriority }
 
-func hooked(j *serverless.Job) {
-	j.Flags |= serverless.HasWebhook
+func withWebhook(j *queue.Job) {
+	j.Flags |= queue.HasWebhook
 	j.Webhook = "https://example.com/hook"
 }
 
 // enqueue submits jobs together and returns them with their Seq.
-func (k *kit) enqueue(jobs ...serverless.Job) []serverless.Job {
+func (k *fixture) enqueue(jobs ...queue.Job) []queue.Job {
 	k.Helper()
 	if err := k.q.Enqueue(k.Context(), jobs); err != nil {
 		k.Fatalf("Enqueue of %d jobs = %v, want nil", len(jobs), err)
@@ -108,27 +108,27 @@ func (k *kit) enqueue(jobs ...serverless.Job) []serverless.Job {
 }
 
 // add submits one job.
-func (k *kit) add(change ...func(*serverless.Job)) serverless.Job {
+func (k *fixture) add(change ...func(*queue.Job)) queue.Job {
 	k.Helper()
 	return k.enqueue(k.job(change...))[0]
 }
 
 // addN submits n jobs, one after another.
-func (k *kit) addN(n int, change ...func(*serverless.Job)) []serverless.Job {
+func (k *fixture) addN(n int, change ...func(*queue.Job)) []queue.Job {
 	k.Helper()
-	jobs := make([]serverless.Job, n)
+	jobs := make([]queue.Job, n)
 	for i := range jobs {
 		jobs[i] = k.add(change...)
 	}
 	return jobs
 }
 
-// slot asks for n jobs of the endpoint echo under a lease of the usual length.
-func (k *kit) slot(worker serverless.WorkerID, n int) serverless.Slot {
-	return serverless.Slot{Endpoint: echo, Worker: worker, N: n, Until: k.now + lease}
+// slot asks for n jobs of the endpoint echo with a lease of the usual length.
+func (k *fixture) slot(worker queue.WorkerID, n int) queue.Slot {
+	return queue.Slot{Endpoint: echo, Worker: worker, N: n, Until: k.now + lease}
 }
 
-func (k *kit) claim(slots ...serverless.Slot) []serverless.Job {
+func (k *fixture) claim(slots ...queue.Slot) []queue.Job {
 	k.Helper()
 	jobs, err := k.q.Claim(k.Context(), k.now, slots, nil)
 	if err != nil {
@@ -138,7 +138,7 @@ func (k *kit) claim(slots ...serverless.Slot) []serverless.Job {
 }
 
 // take claims exactly one job of echo.
-func (k *kit) take(worker serverless.WorkerID) serverless.Job {
+func (k *fixture) take(worker queue.WorkerID) queue.Job {
 	k.Helper()
 	jobs := k.claim(k.slot(worker, 1))
 	if len(jobs) != 1 {
@@ -147,8 +147,8 @@ func (k *kit) take(worker serverless.WorkerID) serverless.Job {
 	return jobs[0]
 }
 
-// run submits a job and has worker w take it.
-func (k *kit) run(change ...func(*serverless.Job)) serverless.Job {
+// run submits a job and claims it for worker w.
+func (k *fixture) run(change ...func(*queue.Job)) queue.Job {
 	k.Helper()
 	want := k.add(change...)
 	got := k.take("w")
@@ -158,50 +158,50 @@ func (k *kit) run(change ...func(*serverless.Job)) serverless.Job {
 	return got
 }
 
-// as is an op of the worker that claimed j, under its lease.
-func as(j serverless.Job, kind serverless.OpKind, change ...func(*serverless.Op)) serverless.Op {
-	op := serverless.Op{Ref: j.Ref, Kind: kind, Worker: j.Worker, Token: j.Token}
+// workerOp returns an op of the worker that claimed j, with its lease.
+func workerOp(j queue.Job, kind queue.OpKind, change ...func(*queue.Op)) queue.Op {
+	op := queue.Op{Ref: j.Ref, Kind: kind, Worker: j.Worker, Token: j.Token}
 	for _, f := range change {
 		f(&op)
 	}
 	return op
 }
 
-// user is an op without a worker.
-func user(j serverless.Job, kind serverless.OpKind) serverless.Op {
-	return serverless.Op{Ref: j.Ref, Kind: kind}
+// userOp returns an op without a worker.
+func userOp(j queue.Job, kind queue.OpKind) queue.Op {
+	return queue.Op{Ref: j.Ref, Kind: kind}
 }
 
-func done(j serverless.Job, output string) serverless.Op {
-	return as(j, serverless.OpFinish, func(op *serverless.Op) {
-		op.Status, op.Payload = serverless.Completed, []byte(output)
+func finishOp(j queue.Job, output string) queue.Op {
+	return workerOp(j, queue.OpFinish, func(op *queue.Op) {
+		op.Status, op.Payload = queue.Completed, []byte(output)
 	})
 }
 
-func failed(j serverless.Job, text string) serverless.Op {
-	return as(j, serverless.OpFinish, func(op *serverless.Op) { op.Status, op.Error = serverless.Failed, text })
+func failOp(j queue.Job, text string) queue.Op {
+	return workerOp(j, queue.OpFinish, func(op *queue.Op) { op.Status, op.Error = queue.Failed, text })
 }
 
-func chunk(j serverless.Job, text string) serverless.Op {
-	return as(j, serverless.OpChunk, func(op *serverless.Op) { op.Payload = []byte(text) })
+func chunk(j queue.Job, text string) queue.Op {
+	return workerOp(j, queue.OpChunk, func(op *queue.Op) { op.Payload = []byte(text) })
 }
 
-func adopting(op serverless.Op) serverless.Op {
+func withAdopt(op queue.Op) queue.Op {
 	op.Adopt = true
 	return op
 }
 
-func (k *kit) apply(ops ...serverless.Op) []serverless.Result {
+func (k *fixture) apply(ops ...queue.Op) []queue.Result {
 	k.Helper()
-	res := make([]serverless.Result, len(ops))
+	res := make([]queue.Result, len(ops))
 	if err := k.q.Apply(k.Context(), k.now, ops, res); err != nil {
 		k.Fatalf("Apply of %d ops = %v, want nil", len(ops), err)
 	}
 	return res
 }
 
-// must applies ops that are allowed and returns the state after the last.
-func (k *kit) must(ops ...serverless.Op) serverless.State {
+// mustApply applies ops that are allowed and returns the state after the last one.
+func (k *fixture) mustApply(ops ...queue.Op) queue.State {
 	k.Helper()
 	res := k.apply(ops...)
 	for i, r := range res {
@@ -212,8 +212,8 @@ func (k *kit) must(ops ...serverless.Op) serverless.State {
 	return res[len(res)-1].State
 }
 
-// refuse applies an op that is not allowed, and checks that it changes nothing.
-func (k *kit) refuse(op serverless.Op, want error) {
+// mustRefuse applies an op that is not allowed and checks that it changes nothing.
+func (k *fixture) mustRefuse(op queue.Op, want error) {
 	k.Helper()
 	before, errBefore := k.q.Get(k.Context(), k.now, op.Ref)
 	if r := k.apply(op)[0]; !errors.Is(r.Err, want) {
@@ -223,11 +223,11 @@ func (k *kit) refuse(op serverless.Op, want error) {
 	if !errors.Is(errAfter, errBefore) {
 		k.Errorf("Get after a refused op = %v, want %v as before", errAfter, errBefore)
 	}
-	k.equal("the job after a refused op", before, after)
+	k.wantEqual("the job after a refused op", before, after)
 }
 
-// expire sweeps until nothing is due and returns when to come again.
-func (k *kit) expire() serverless.Instant {
+// expire sweeps until nothing is due and returns the instant of the next sweep.
+func (k *fixture) expire() queue.Instant {
 	k.Helper()
 	for range 10_000 {
 		next, err := k.q.Expire(k.Context(), k.now, 100)
@@ -242,7 +242,7 @@ func (k *kit) expire() serverless.Instant {
 	return 0
 }
 
-func (k *kit) get(j serverless.Job) serverless.Job {
+func (k *fixture) get(j queue.Job) queue.Job {
 	k.Helper()
 	got, err := k.q.Get(k.Context(), k.now, j.Ref)
 	if err != nil {
@@ -251,8 +251,8 @@ func (k *kit) get(j serverless.Job) serverless.Job {
 	return got
 }
 
-// status checks the status of a job and returns the job.
-func (k *kit) status(j serverless.Job, want serverless.Status) serverless.Job {
+// wantStatus checks the status of a job and returns the job.
+func (k *fixture) wantStatus(j queue.Job, want queue.Status) queue.Job {
 	k.Helper()
 	got := k.get(j)
 	if got.Status != want {
@@ -261,21 +261,21 @@ func (k *kit) status(j serverless.Job, want serverless.Status) serverless.Job {
 	return got
 }
 
-// gone checks that nothing finds the job.
-func (k *kit) gone(j serverless.Job) {
+// wantGone checks that nothing finds the job.
+func (k *fixture) wantGone(j queue.Job) {
 	k.Helper()
-	if got, err := k.q.Get(k.Context(), k.now, j.Ref); !errors.Is(err, serverless.ErrNotFound) {
+	if got, err := k.q.Get(k.Context(), k.now, j.Ref); !errors.Is(err, queue.ErrNotFound) {
 		k.Errorf("Get(%q) = %v, %v, want ErrNotFound", j.ID, got.Status, err)
 	}
-	if _, _, err := k.q.Chunks(k.Context(), k.now, j.Ref, 1<<20); !errors.Is(err, serverless.ErrNotFound) {
+	if _, _, err := k.q.Chunks(k.Context(), k.now, j.Ref, 1<<20); !errors.Is(err, queue.ErrNotFound) {
 		k.Errorf("Chunks(%q) = %v, want ErrNotFound", j.ID, err)
 	}
-	if ids := k.list(serverless.ListQuery{Endpoint: j.Endpoint}); slices.Contains(ids, j.ID) {
+	if ids := k.list(queue.ListQuery{Endpoint: j.Endpoint}); slices.Contains(ids, j.ID) {
 		k.Errorf("List has %q, which is gone", j.ID)
 	}
 }
 
-func (k *kit) list(q serverless.ListQuery) (ids []serverless.JobID) {
+func (k *fixture) list(q queue.ListQuery) (ids []queue.JobID) {
 	k.Helper()
 	for j, err := range k.q.List(k.Context(), k.now, q) {
 		if err != nil {
@@ -286,7 +286,7 @@ func (k *kit) list(q serverless.ListQuery) (ids []serverless.JobID) {
 	return ids
 }
 
-func (k *kit) stats(endpoint string) serverless.Stats {
+func (k *fixture) stats(endpoint string) queue.Stats {
 	k.Helper()
 	s, err := k.q.Stats(k.Context(), k.now, endpoint)
 	if err != nil {
@@ -295,8 +295,8 @@ func (k *kit) stats(endpoint string) serverless.Stats {
 	return s
 }
 
-// chunks are the chunks that nobody drained.
-func (k *kit) chunks(j serverless.Job, maxBytes int) ([]string, serverless.State) {
+// chunks returns the chunks that are not drained.
+func (k *fixture) chunks(j queue.Job, maxBytes int) ([]string, queue.State) {
 	k.Helper()
 	bs, s, err := k.q.Chunks(k.Context(), k.now, j.Ref, maxBytes)
 	if err != nil {
@@ -309,16 +309,16 @@ func (k *kit) chunks(j serverless.Job, maxBytes int) ([]string, serverless.State
 	return list, s
 }
 
-// equal compares; a queue need not tell an empty payload from none.
-func (k *kit) equal(what string, want, got any) {
+// wantEqual compares two values. A queue may return an empty payload as nil.
+func (k *fixture) wantEqual(what string, want, got any) {
 	k.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		k.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func ids(jobs []serverless.Job) []serverless.JobID {
-	list := make([]serverless.JobID, len(jobs))
+func ids(jobs []queue.Job) []queue.JobID {
+	list := make([]queue.JobID, len(jobs))
 	for i := range jobs {
 		list[i] = jobs[i].ID
 	}

@@ -3,84 +3,84 @@ package serverlesstest
 import (
 	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-func until(i serverless.Instant) func(*serverless.Op) {
-	return func(op *serverless.Op) { op.Until = i }
+func withUntil(i queue.Instant) func(*queue.Op) {
+	return func(op *queue.Op) { op.Until = i }
 }
 
 func leaseCases() []QueueCase {
 	return []QueueCase{
 		rule("ALeaseEnds",
 			"a job whose lease ended is queued again by Expire, counted as retried, and its worker refused",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease - 1
 				k.expire()
-				k.status(j, serverless.InProgress)
+				k.wantStatus(j, queue.InProgress)
 				k.now++
 				k.expire()
-				got := k.status(j, serverless.InQueue)
+				got := k.wantStatus(j, queue.InQueue)
 				want := j
-				want.Status, want.Worker, want.Lost = serverless.InQueue, "", "w"
+				want.Status, want.Worker, want.Lost = queue.InQueue, "", "w"
 				want.Started, want.LeaseUntil, want.RunUntil = 0, 0, 0
-				k.equal("the job", want, got)
-				k.equal("Retried", int64(1), k.stats(echo).Retried)
-				k.refuse(done(j, "1"), serverless.ErrLeaseLost)
+				k.wantEqual("the job", want, got)
+				k.wantEqual("Retried", int64(1), k.stats(echo).Retried)
+				k.mustRefuse(finishOp(j, "1"), queue.ErrLeaseLost)
 			}),
 		rule("ALeaseThatEndedIsLostAtOnce",
-			"a worker whose lease ended cannot act under it, also when nobody has swept",
-			func(k *kit) {
+			"a worker cannot use a lease that has ended, also before a sweep",
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease
-				for _, op := range []serverless.Op{done(j, "1"), chunk(j, "1"), as(j, serverless.OpRenew, until(k.now+lease)), as(j, serverless.OpRelease)} {
-					k.refuse(op, serverless.ErrLeaseLost)
+				for _, op := range []queue.Op{finishOp(j, "1"), chunk(j, "1"), workerOp(j, queue.OpRenew, withUntil(k.now+lease)), workerOp(j, queue.OpRelease)} {
+					k.mustRefuse(op, queue.ErrLeaseLost)
 				}
 			}),
 		rule("RenewMovesTheLease",
 			"a renewed lease lasts until the later instant, however often it is renewed",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
 				for range 20 {
 					k.wait(20 * time.Second)
-					s := k.must(as(j, serverless.OpRenew, until(k.now+lease)))
-					k.equal("LeaseUntil", k.now+lease, s.LeaseUntil)
+					s := k.mustApply(workerOp(j, queue.OpRenew, withUntil(k.now+lease)))
+					k.wantEqual("LeaseUntil", k.now+lease, s.LeaseUntil)
 					k.expire()
-					k.status(j, serverless.InProgress)
+					k.wantStatus(j, queue.InProgress)
 				}
 				k.now += lease
 				k.expire()
-				k.status(j, serverless.InQueue)
+				k.wantStatus(j, queue.InQueue)
 			}),
 		rule("RenewNeverShortens",
 			"a renewal until an earlier instant leaves the lease as it is",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
-				k.must(as(j, serverless.OpRenew, until(k.now+10)))
+				k.mustApply(workerOp(j, queue.OpRenew, withUntil(k.now+10)))
 				k.now += lease - 1
 				k.expire()
-				k.status(j, serverless.InProgress)
+				k.wantStatus(j, queue.InProgress)
 			}),
 		rule("ChunksAndProgressRenew",
-			"what a worker reports moves its lease as well",
-			func(k *kit) {
+			"a report of a worker renews its lease too",
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease - 1
 				op := chunk(j, "1")
 				op.Until = k.now + lease
-				k.must(op)
+				k.mustApply(op)
 				k.now += lease - 1
 				k.expire()
-				k.must(as(j, serverless.OpProgress, until(k.now+lease)))
+				k.mustApply(workerOp(j, queue.OpProgress, withUntil(k.now+lease)))
 				k.now += lease - 1
 				k.expire()
-				k.status(j, serverless.InProgress)
+				k.wantStatus(j, queue.InProgress)
 			}),
 		rule("ExpireSaysWhenNext",
 			"Expire returns an instant that is not later than the next thing that is due, 0 when nothing is scheduled",
-			func(k *kit) {
-				k.equal("next of an empty queue", serverless.Instant(0), k.expire())
+			func(k *fixture) {
+				k.wantEqual("next of an empty queue", queue.Instant(0), k.expire())
 				j := k.run()
 				for range 1000 {
 					next := k.expire()
@@ -88,17 +88,17 @@ func leaseCases() []QueueCase {
 						k.Fatalf("next = %d, want at most %d, the end of the lease", next, j.LeaseUntil)
 					}
 					k.now = next
-					if k.get(j).Status == serverless.InQueue || next == j.LeaseUntil {
+					if k.get(j).Status == queue.InQueue || next == j.LeaseUntil {
 						k.expire()
-						k.status(j, serverless.InQueue)
+						k.wantStatus(j, queue.InQueue)
 						return
 					}
 				}
 				k.Errorf("Expire was called 1000 times before the lease ended")
 			}),
 		rule("ExpireDoesAsMuchAsItIsTold",
-			"Expire ticks limit jobs at most and says that there is more",
-			func(k *kit) {
+			"Expire handles at most limit jobs and returns that there are more",
+			func(k *fixture) {
 				k.addN(10)
 				k.claim(k.slot("w", 10))
 				k.now += lease
@@ -113,7 +113,7 @@ func leaseCases() []QueueCase {
 						k.Errorf("Expire with limit 3 moved %d jobs", queued-before)
 					}
 					if next == 0 || next > k.now {
-						k.equal("jobs queued when Expire says that nothing is due", int64(10), queued)
+						k.wantEqual("jobs queued when Expire says that nothing is due", int64(10), queued)
 						return
 					}
 					if round > 1000 {
@@ -122,153 +122,153 @@ func leaseCases() []QueueCase {
 				}
 			}),
 		rule("ReleaseIsNotCounted",
-			"a job that is handed back is no delivery and not retried, and its worker may have it again",
-			func(k *kit) {
+			"a released job counts no delivery and no retry, and its worker may get it again",
+			func(k *fixture) {
 				first := k.add()
-				for range 2 * serverless.MaxDeliveries {
+				for range 2 * queue.MaxDeliveries {
 					j := k.take("w")
-					k.equal("Deliveries", uint8(1), j.Deliveries)
-					s := k.must(as(j, serverless.OpRelease))
-					k.equal("Deliveries", uint8(0), s.Deliveries)
+					k.wantEqual("Deliveries", uint8(1), j.Deliveries)
+					s := k.mustApply(workerOp(j, queue.OpRelease))
+					k.wantEqual("Deliveries", uint8(0), s.Deliveries)
 				}
-				k.status(first, serverless.InQueue)
-				k.equal("Retried", int64(0), k.stats(echo).Retried)
+				k.wantStatus(first, queue.InQueue)
+				k.wantEqual("Retried", int64(0), k.stats(echo).Retried)
 			}),
 		rule("ThreeDeliveries",
 			"a job that MaxDeliveries workers lost is FAILED and says why; two losses are not enough",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.add()
-				for i := range serverless.MaxDeliveries {
-					k.status(j, serverless.InQueue)
-					k.equal("Deliveries", uint8(i+1), k.take(serverless.WorkerID(rune('a'+i))).Deliveries)
+				for i := range queue.MaxDeliveries {
+					k.wantStatus(j, queue.InQueue)
+					k.wantEqual("Deliveries", uint8(i+1), k.take(queue.WorkerID(rune('a'+i))).Deliveries)
 					k.now += lease
 					k.expire()
 				}
-				got := k.status(j, serverless.Failed)
-				k.equal("Reason, Finished", []any{serverless.WorkersLost, k.now}, []any{got.Reason, got.Finished})
+				got := k.wantStatus(j, queue.Failed)
+				k.wantEqual("Reason, Finished", []any{queue.WorkersLost, k.now}, []any{got.Reason, got.Finished})
 				if got.ErrorText() == "" {
 					k.Errorf("ErrorText is empty, want what happened")
 				}
 				st := k.stats(echo)
-				k.equal("Failed, Retried", []int64{1, serverless.MaxDeliveries - 1}, []int64{st.Failed, st.Retried})
+				k.wantEqual("Failed, Retried", []int64{1, queue.MaxDeliveries - 1}, []int64{st.Failed, st.Retried})
 			}),
 		rule("AWorkerThatIsGoneLoses",
-			"OpLose ends the lease of the worker it names at once, as if its time were over, and no other lease",
-			func(k *kit) {
+			"OpWorkerLost ends the lease of its worker at once, as if the lease had expired, and no other lease",
+			func(k *fixture) {
 				j := k.run()
-				k.refuse(serverless.Op{Ref: j.Ref, Kind: serverless.OpLose, Worker: "other"}, serverless.ErrLeaseLost)
-				k.must(serverless.Op{Ref: j.Ref, Kind: serverless.OpLose, Worker: "w"})
-				got := k.status(j, serverless.InQueue)
-				k.equal("Lost", serverless.WorkerID("w"), got.Lost)
-				k.equal("Retried", int64(1), k.stats(echo).Retried)
-				k.refuse(done(j, "1"), serverless.ErrLeaseLost)
+				k.mustRefuse(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: "other"}, queue.ErrLeaseLost)
+				k.mustApply(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: "w"})
+				got := k.wantStatus(j, queue.InQueue)
+				k.wantEqual("Lost", queue.WorkerID("w"), got.Lost)
+				k.wantEqual("Retried", int64(1), k.stats(echo).Retried)
+				k.mustRefuse(finishOp(j, "1"), queue.ErrLeaseLost)
 			}),
 		rule("TheLoserAdopts",
-			"the worker that lost a job may finish it, if it says so, while nobody else has it",
-			func(k *kit) {
+			"the worker that lost a job may finish it with Adopt while nobody else has it",
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease
 				k.expire()
-				k.refuse(done(j, "1"), serverless.ErrLeaseLost)
-				other := adopting(done(j, "2"))
+				k.mustRefuse(finishOp(j, "1"), queue.ErrLeaseLost)
+				other := withAdopt(finishOp(j, "2"))
 				other.Worker, other.Token = "other", 0
-				k.refuse(other, serverless.ErrLeaseLost)
-				k.must(adopting(done(j, "3")))
-				k.equal("Output", `3`, string(k.status(j, serverless.Completed).Output))
-				k.equal("Claim", 0, len(k.claim(k.slot("w", 1), k.slot("other", 1))))
+				k.mustRefuse(other, queue.ErrLeaseLost)
+				k.mustApply(withAdopt(finishOp(j, "3")))
+				k.wantEqual("Output", `3`, string(k.wantStatus(j, queue.Completed).Output))
+				k.wantEqual("Claim", 0, len(k.claim(k.slot("w", 1), k.slot("other", 1))))
 			}),
 		rule("NobodyAdoptsWhatAnotherHas",
 			"the worker that lost a job is refused when another one has it or has ended it",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease
 				k.expire()
 				second := k.take("second")
-				op := adopting(done(j, "1"))
-				k.refuse(op, serverless.ErrLeaseLost)
+				op := withAdopt(finishOp(j, "1"))
+				k.mustRefuse(op, queue.ErrLeaseLost)
 				op.Token = 0
-				k.refuse(op, serverless.ErrLeaseLost)
-				k.must(done(second, "2"))
-				k.refuse(op, serverless.ErrLeaseLost)
+				k.mustRefuse(op, queue.ErrLeaseLost)
+				k.mustApply(finishOp(second, "2"))
+				k.mustRefuse(op, queue.ErrLeaseLost)
 			}),
 		rule("AdoptedIsInProgress",
 			"a renewal that adopts puts the job in progress again: nobody claims it and its lease can end anew",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
 				k.now += lease
 				k.expire()
-				s := k.must(adopting(as(j, serverless.OpRenew, until(k.now+lease))))
-				k.equal("Status, Worker, Deliveries", []any{serverless.InProgress, serverless.WorkerID("w"), uint8(1)}, []any{s.Status, s.Worker, s.Deliveries})
-				k.equal("Claim", 0, len(k.claim(k.slot("other", 1))))
+				s := k.mustApply(withAdopt(workerOp(j, queue.OpRenew, withUntil(k.now+lease))))
+				k.wantEqual("Status, Worker, Deliveries", []any{queue.InProgress, queue.WorkerID("w"), uint8(1)}, []any{s.Status, s.Worker, s.Deliveries})
+				k.wantEqual("Claim", 0, len(k.claim(k.slot("other", 1))))
 				k.now += lease
 				k.expire()
-				k.status(j, serverless.InQueue)
+				k.wantStatus(j, queue.InQueue)
 				k.take("other")
 			}),
 		rule("AdoptedManyTimes",
-			"a job that is lost and adopted again and again is claimed once when it is queued at last",
-			func(k *kit) {
+			"a job that is lost and adopted many times is claimed once when it is finally queued",
+			func(k *fixture) {
 				j := k.run()
 				for range 50 {
-					k.must(serverless.Op{Ref: j.Ref, Kind: serverless.OpLose, Worker: "w"})
-					k.must(adopting(as(j, serverless.OpRenew, until(k.now+lease))))
+					k.mustApply(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: "w"})
+					k.mustApply(withAdopt(workerOp(j, queue.OpRenew, withUntil(k.now+lease))))
 				}
-				k.must(as(j, serverless.OpRelease))
-				k.equal("Claim", []serverless.JobID{j.ID}, ids(k.claim(k.slot("x", 10), k.slot("y", 10))))
+				k.mustApply(workerOp(j, queue.OpRelease))
+				k.wantEqual("Claim", []queue.JobID{j.ID}, ids(k.claim(k.slot("x", 10), k.slot("y", 10))))
 			}),
 		rule("AServersStopIsNotCharged",
 			"OpRecover queues a running job again without counting a delivery, and leaves others alone",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
 				queued := k.add()
-				k.must(user(j, serverless.OpRecover), user(queued, serverless.OpRecover))
-				got := k.status(j, serverless.InQueue)
-				k.equal("Deliveries, Restarts, Lost", []any{uint8(0), uint8(1), serverless.WorkerID("")}, []any{got.Deliveries, got.Restarts, got.Lost})
-				k.equal("Retried", int64(0), k.stats(echo).Retried)
-				k.equal("Claim", []serverless.JobID{j.ID, queued.ID}, ids(k.claim(k.slot("w", 2))))
+				k.mustApply(userOp(j, queue.OpRecover), userOp(queued, queue.OpRecover))
+				got := k.wantStatus(j, queue.InQueue)
+				k.wantEqual("Deliveries, Restarts, Lost", []any{uint8(0), uint8(1), queue.WorkerID("")}, []any{got.Deliveries, got.Restarts, got.Lost})
+				k.wantEqual("Retried", int64(0), k.stats(echo).Retried)
+				k.wantEqual("Claim", []queue.JobID{j.ID, queued.ID}, ids(k.claim(k.slot("w", 2))))
 			}),
 		rule("AHarmfulJobFails",
-			"a job that was running at MaxRestarts restarts of the server is FAILED",
-			func(k *kit) {
+			"a job that was running at MaxRestarts crashes of the server is FAILED",
+			func(k *fixture) {
 				j := k.add()
-				for range serverless.MaxRestarts {
-					k.status(j, serverless.InQueue)
+				for range queue.MaxRestarts {
+					k.wantStatus(j, queue.InQueue)
 					k.take("w")
-					k.must(user(j, serverless.OpRecover))
+					k.mustApply(userOp(j, queue.OpRecover))
 				}
-				k.equal("Reason", serverless.TooManyCrash, k.status(j, serverless.Failed).Reason)
+				k.wantEqual("Reason", queue.TooManyRestarts, k.wantStatus(j, queue.Failed).Reason)
 			}),
 		rule("TheExecutionTimeoutWins",
 			"a job that runs longer than its execution timeout is TIMED_OUT, however often it is renewed",
-			func(k *kit) {
-				j := k.run(func(j *serverless.Job) { j.ExecTimeout = 5000 })
-				k.must(as(j, serverless.OpRenew, until(k.now+ttl)))
+			func(k *fixture) {
+				j := k.run(func(j *queue.Job) { j.ExecTimeout = 5 * time.Second })
+				k.mustApply(workerOp(j, queue.OpRenew, withUntil(k.now+ttl)))
 				k.now += 4999
 				k.expire()
-				k.status(j, serverless.InProgress)
+				k.wantStatus(j, queue.InProgress)
 				k.now++
-				k.refuse(adopting(done(j, "1")), serverless.ErrLeaseLost)
+				k.mustRefuse(withAdopt(finishOp(j, "1")), queue.ErrLeaseLost)
 				k.expire()
-				got := k.status(j, serverless.TimedOut)
-				k.equal("Reason, Finished", []any{serverless.OverTime, k.now}, []any{got.Reason, got.Finished})
-				k.equal("Failed", int64(1), k.stats(echo).Failed)
-				k.refuse(adopting(done(j, "1")), serverless.ErrLeaseLost)
+				got := k.wantStatus(j, queue.TimedOut)
+				k.wantEqual("Reason, Finished", []any{queue.ExecutionTimedOut, k.now}, []any{got.Reason, got.Finished})
+				k.wantEqual("Failed", int64(1), k.stats(echo).Failed)
+				k.mustRefuse(withAdopt(finishOp(j, "1")), queue.ErrLeaseLost)
 			}),
 		rule("TheTimeoutCountsFromTheClaim",
 			"the execution timeout counts from the claim, not from the submit, and anew for each delivery",
-			func(k *kit) {
-				j := k.add(func(j *serverless.Job) { j.ExecTimeout = 5000 })
+			func(k *fixture) {
+				j := k.add(func(j *queue.Job) { j.ExecTimeout = 5 * time.Second })
 				k.wait(time.Minute)
 				k.take("w")
 				k.wait(4 * time.Second)
-				k.must(serverless.Op{Ref: j.Ref, Kind: serverless.OpLose, Worker: "w"})
+				k.mustApply(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: "w"})
 				k.take("other")
 				k.wait(4 * time.Second)
 				k.expire()
-				k.status(j, serverless.InProgress)
+				k.wantStatus(j, queue.InProgress)
 				k.wait(time.Second)
 				k.expire()
-				k.status(j, serverless.TimedOut)
+				k.wantStatus(j, queue.TimedOut)
 			}),
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// together runs f in n goroutines at once and waits for them.
-func together(n int, f func(i int)) {
+// inParallel runs f in n goroutines at once and waits for them.
+func inParallel(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { f(i) })
@@ -22,13 +23,13 @@ func raceCases() []QueueCase {
 	return []QueueCase{
 		rule("EachJobHasOneClaim",
 			"callers that submit and claim at once get each job once, under tokens that differ",
-			func(k *kit) {
+			func(k *fixture) {
 				const each = 20
 				var mu sync.Mutex
-				got := map[serverless.JobID]int{}
-				tokens := map[serverless.Token]bool{}
-				claim := func(worker serverless.WorkerID, n int) int {
-					jobs, err := k.q.Claim(k.Context(), k.now, []serverless.Slot{k.slot(worker, n)}, nil)
+				got := map[queue.JobID]int{}
+				tokens := map[queue.Token]bool{}
+				claim := func(worker queue.WorkerID, n int) int {
+					jobs, err := k.q.Claim(k.Context(), k.now, []queue.Slot{k.slot(worker, n)}, nil)
 					if err != nil {
 						k.Errorf("Claim = %v, want nil", err)
 					}
@@ -43,39 +44,39 @@ func raceCases() []QueueCase {
 					}
 					return len(jobs)
 				}
-				together(callers, func(i int) {
+				inParallel(callers, func(i int) {
 					for n := range each {
-						j := serverless.Job{
-							Ref:   serverless.Ref{Endpoint: echo, ID: serverless.JobID(fmt.Sprintf("%d-%d", i, n))},
+						j := queue.Job{
+							Ref:   queue.Ref{Endpoint: echo, ID: queue.JobID(fmt.Sprintf("%d-%d", i, n))},
 							Input: []byte(`{}`),
-							State: serverless.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec, Retain: keep},
+							State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
 						}
-						if err := k.q.Enqueue(k.Context(), []serverless.Job{j}); err != nil {
+						if err := k.q.Enqueue(k.Context(), []queue.Job{j}); err != nil {
 							k.Errorf("Enqueue = %v, want nil", err)
 						}
-						claim(serverless.WorkerID(fmt.Sprint("w", i)), 1+n%3)
+						claim(queue.WorkerID(fmt.Sprint("w", i)), 1+n%3)
 					}
 				})
 				for claim("last", 1000) > 0 {
 				}
-				k.equal("jobs, tokens", []int{callers * each, callers * each}, []int{len(got), len(tokens)})
+				k.wantEqual("jobs, tokens", []int{callers * each, callers * each}, []int{len(got), len(tokens)})
 				for id, n := range got {
 					if n != 1 {
 						k.Errorf("%q was claimed %d times, want once", id, n)
 					}
 				}
-				k.equal("Running", int64(callers*each), k.stats(echo).Running)
+				k.wantEqual("Running", int64(callers*each), k.stats(echo).Running)
 			}),
 		rule("DeliverersShareTheWork",
 			"callers that lease and record deliveries at once have each one once, and settle all",
-			func(k *kit) {
+			func(k *fixture) {
 				const n = 200
 				for range n {
-					k.must(done(k.run(hooked), "1"))
+					k.mustApply(finishOp(k.run(withWebhook), "1"))
 				}
 				var mu sync.Mutex
 				got := map[string]int{}
-				together(8, func(int) {
+				inParallel(8, func(int) {
 					for {
 						ds, err := k.q.Deliveries(k.Context(), k.now, k.now+sendLease, 3)
 						if err != nil {
@@ -84,7 +85,7 @@ func raceCases() []QueueCase {
 						if len(ds) == 0 {
 							return
 						}
-						var as []serverless.Attempt
+						var as []queue.Attempt
 						mu.Lock()
 						for _, d := range ds {
 							got[d.ID]++
@@ -96,47 +97,47 @@ func raceCases() []QueueCase {
 						}
 					}
 				})
-				k.equal("deliveries", n, len(got))
+				k.wantEqual("deliveries", n, len(got))
 				for id, n := range got {
 					if n != 1 {
 						k.Errorf("%q was given %d times, want once", id, n)
 					}
 				}
-				k.equal("NextDelivery", serverless.Instant(0), k.nextDelivery())
+				k.wantEqual("NextDelivery", queue.Instant(0), k.nextDelivery())
 			}),
 		rule("OneIdOneJob",
-			"of callers that submit the same id at once, one succeeds",
-			func(k *kit) {
-				jobs := make([]serverless.Job, callers)
+			"when several callers submit the same id at once, one succeeds",
+			func(k *fixture) {
+				jobs := make([]queue.Job, callers)
 				for i := range jobs {
-					jobs[i] = k.job(func(j *serverless.Job) { j.ID = serverless.JobID(fmt.Sprint("same-", i%4)) })
+					jobs[i] = k.job(func(j *queue.Job) { j.ID = queue.JobID(fmt.Sprint("same-", i%4)) })
 				}
 				var mu sync.Mutex
 				added := 0
-				together(callers, func(i int) {
+				inParallel(callers, func(i int) {
 					err := k.q.Enqueue(k.Context(), jobs[i:i+1])
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
 					case err == nil:
 						added++
-					case !errors.Is(err, serverless.ErrExists):
+					case !errors.Is(err, queue.ErrExists):
 						k.Errorf("Enqueue = %v, want nil or ErrExists", err)
 					}
 				})
-				k.equal("jobs added", 4, added)
-				k.equal("jobs listed", 4, len(k.list(serverless.ListQuery{Endpoint: echo})))
+				k.wantEqual("jobs added", 4, added)
+				k.wantEqual("jobs listed", 4, len(k.list(queue.ListQuery{Endpoint: echo})))
 			}),
 		rule("OneEnd",
-			"of callers that finish, fail, cancel and lose one job at once, one ends it, and it is counted once",
-			func(k *kit) {
+			"when several callers finish, fail, cancel and lose one job at once, one ends it, and it is counted once",
+			func(k *fixture) {
 				for range 10 {
-					j := k.run(hooked)
-					ops := []serverless.Op{done(j, "1"), failed(j, "no")}
+					j := k.run(withWebhook)
+					ops := []queue.Op{finishOp(j, "1"), failOp(j, "no")}
 					var mu sync.Mutex
 					ends := 0
-					together(16, func(i int) {
-						res := make([]serverless.Result, 1)
+					inParallel(16, func(i int) {
+						res := make([]queue.Result, 1)
 						if err := k.q.Apply(k.Context(), k.now, ops[i%2:i%2+1], res); err != nil {
 							k.Errorf("Apply = %v, want nil", err)
 						}
@@ -144,25 +145,25 @@ func raceCases() []QueueCase {
 						defer mu.Unlock()
 						if res[0].Err == nil {
 							ends++
-						} else if !errors.Is(res[0].Err, serverless.ErrLeaseLost) {
+						} else if !errors.Is(res[0].Err, queue.ErrLeaseLost) {
 							k.Errorf("a second report = %v, want ErrLeaseLost", res[0].Err)
 						}
 					})
-					k.equal("reports that were accepted", 1, ends)
+					k.wantEqual("reports that were accepted", 1, ends)
 				}
 				st := k.stats(echo)
-				k.equal("Running, ended", []int64{0, 10}, []int64{st.Running, st.Completed + st.Failed})
-				k.equal("Deliveries", 10, len(k.deliveries(100)))
+				k.wantEqual("Running, ended", []int64{0, 10}, []int64{st.Running, st.Completed + st.Failed})
+				k.wantEqual("Deliveries", 10, len(k.deliveries(100)))
 			}),
 		rule("ChunksOfManyWorkers",
 			"chunks that many workers add at once are all there, those of each in order",
-			func(k *kit) {
+			func(k *fixture) {
 				k.addN(8)
 				held := k.claim(k.slot("w", 8))
-				together(8, func(i int) {
+				inParallel(8, func(i int) {
 					for n := range 30 {
-						res := make([]serverless.Result, 1)
-						if err := k.q.Apply(k.Context(), k.now, []serverless.Op{chunk(held[i], fmt.Sprint(n))}, res); err != nil || res[0].Err != nil {
+						res := make([]queue.Result, 1)
+						if err := k.q.Apply(k.Context(), k.now, []queue.Op{chunk(held[i], fmt.Sprint(n))}, res); err != nil || res[0].Err != nil {
 							k.Errorf("chunk = %v, %v, want nil", err, res[0].Err)
 						}
 					}
@@ -173,21 +174,21 @@ func raceCases() []QueueCase {
 					for n := range want {
 						want[n] = fmt.Sprint(n)
 					}
-					k.equal("chunks", want, got)
+					k.wantEqual("chunks", want, got)
 				}
 			}),
 		rule("SweepersShareTheWork",
-			"callers that sweep at once lose each job once",
-			func(k *kit) {
+			"concurrent sweeps requeue each lost job once",
+			func(k *fixture) {
 				const n = 500
-				jobs := make([]serverless.Job, n)
+				jobs := make([]queue.Job, n)
 				for i := range jobs {
 					jobs[i] = k.job()
 				}
 				k.enqueue(jobs...)
 				k.claim(k.slot("w", n))
 				k.now += lease
-				together(8, func(int) {
+				inParallel(8, func(int) {
 					for range 10_000 {
 						next, err := k.q.Expire(k.Context(), k.now, 10)
 						if err != nil {
@@ -199,8 +200,8 @@ func raceCases() []QueueCase {
 					}
 				})
 				st := k.stats(echo)
-				k.equal("Queued, Retried", []int64{n, n}, []int64{st.Queued, st.Retried})
-				k.equal("Claim", ids(jobs), ids(k.claim(k.slot("other", n))))
+				k.wantEqual("Queued, Retried", []int64{n, n}, []int64{st.Queued, st.Retried})
+				k.wantEqual("Claim", ids(jobs), ids(k.claim(k.slot("other", n))))
 			}),
 	}
 }

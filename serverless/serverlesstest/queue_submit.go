@@ -4,33 +4,33 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func submitCases() []QueueCase {
 	return []QueueCase{
 		rule("WhatWasSubmittedIsRead",
 			"Get returns every field that Enqueue was given, payloads byte for byte",
-			func(k *kit) {
-				full := k.job(hooked, low, of("someone else"))
-				full.Flags |= serverless.Sync
+			func(k *fixture) {
+				full := k.job(withWebhook, lowPriority, ownedBy("someone else"))
+				full.Flags |= queue.Sync
 				full.Input = []byte("{ \"a\" : 1.0e2,\n\"a\":\"\\u0041\xf0\x9f\x8e\x88\", \"b\":[ ] }")
 				full.Extra = []byte(`{"s3Config": {"accessSecret":"x"} }`)
 				bare := k.job()
 				bare.Owner = ""
 				for _, want := range k.enqueue(full, bare) {
-					k.equal("Get", want, k.get(want))
+					k.wantEqual("Get", want, k.get(want))
 				}
 			}),
 		rule("IdsHaveUpTo63Bytes",
 			"an id of 1 to MaxJobID bytes names a job, and no other",
-			func(k *kit) {
-				long := strings.Repeat("x", serverless.MaxJobID)
+			func(k *fixture) {
+				long := strings.Repeat("x", queue.MaxJobID)
 				for _, id := range []string{"x", "X", "x0", long, long[1:], "a/b", "ä"} {
-					k.add(func(j *serverless.Job) { j.ID = serverless.JobID(id) })
+					k.add(func(j *queue.Job) { j.ID = queue.JobID(id) })
 				}
 				for _, id := range []string{"x", "X", "x0", long, long[1:], "a/b", "ä"} {
-					j := k.get(serverless.Job{Ref: serverless.Ref{Endpoint: echo, ID: serverless.JobID(id)}})
+					j := k.get(queue.Job{Ref: queue.Ref{Endpoint: echo, ID: queue.JobID(id)}})
 					if string(j.ID) != id {
 						k.Errorf("Get(%q) is the job %q", id, j.ID)
 					}
@@ -38,66 +38,66 @@ func submitCases() []QueueCase {
 			}),
 		rule("EndpointsAreApart",
 			"a job is found under its endpoint only: the same id may be used by another one",
-			func(k *kit) {
-				same := func(j *serverless.Job) { j.ID = "same" }
-				a := k.add(same, on("a"), of("A"))
-				k.gone(serverless.Job{Ref: serverless.Ref{Endpoint: "b", ID: "same"}})
-				b := k.add(same, on("b"), of("B"))
-				k.must(user(a, serverless.OpCancel))
-				k.status(a, serverless.Cancelled)
-				if j := k.status(b, serverless.InQueue); j.Owner != "B" {
+			func(k *fixture) {
+				same := func(j *queue.Job) { j.ID = "same" }
+				a := k.add(same, onEndpoint("a"), ownedBy("A"))
+				k.wantGone(queue.Job{Ref: queue.Ref{Endpoint: "b", ID: "same"}})
+				b := k.add(same, onEndpoint("b"), ownedBy("B"))
+				k.mustApply(userOp(a, queue.OpCancel))
+				k.wantStatus(a, queue.Cancelled)
+				if j := k.wantStatus(b, queue.InQueue); j.Owner != "B" {
 					k.Errorf("Get of endpoint b has the job of %q, want that of B", j.Owner)
 				}
 			}),
 		rule("AnIdIsTakenOnce",
 			"Enqueue of an id that the endpoint has answers ErrExists and leaves the first job as it is",
-			func(k *kit) {
+			func(k *fixture) {
 				first := k.add()
-				second := k.job(func(j *serverless.Job) { j.ID, j.Input = first.ID, []byte(`{"other":true}`) })
-				if err := k.q.Enqueue(k.Context(), []serverless.Job{second}); !errors.Is(err, serverless.ErrExists) {
+				second := k.job(func(j *queue.Job) { j.ID, j.Input = first.ID, []byte(`{"other":true}`) })
+				if err := k.q.Enqueue(k.Context(), []queue.Job{second}); !errors.Is(err, queue.ErrExists) {
 					k.Errorf("second Enqueue = %v, want ErrExists", err)
 				}
-				k.equal("the first job", first, k.get(first))
-				k.equal("Queued", int64(1), k.stats(echo).Queued)
+				k.wantEqual("the first job", first, k.get(first))
+				k.wantEqual("Queued", int64(1), k.stats(echo).Queued)
 			}),
 		rule("AnIdIsTakenWhileTheJobIsThere",
 			"an id is taken in whatever status its job is, and free when the job is deleted",
-			func(k *kit) {
+			func(k *fixture) {
 				j := k.run()
-				k.must(done(j, "1"))
-				if err := k.q.Enqueue(k.Context(), []serverless.Job{j}); !errors.Is(err, serverless.ErrExists) {
+				k.mustApply(finishOp(j, "1"))
+				if err := k.q.Enqueue(k.Context(), []queue.Job{j}); !errors.Is(err, queue.ErrExists) {
 					k.Errorf("Enqueue of a finished job's id = %v, want ErrExists", err)
 				}
 				k.now += ttl
 				k.expire()
-				k.add(func(n *serverless.Job) { n.ID = j.ID })
+				k.add(func(n *queue.Job) { n.ID = j.ID })
 			}),
 		rule("AllJobsOrNone",
 			"when one id of an Enqueue is taken, no job of it is there afterwards",
-			func(k *kit) {
+			func(k *fixture) {
 				taken := k.add()
 				a, b := k.job(), k.job()
-				if err := k.q.Enqueue(k.Context(), []serverless.Job{a, taken, b}); !errors.Is(err, serverless.ErrExists) {
+				if err := k.q.Enqueue(k.Context(), []queue.Job{a, taken, b}); !errors.Is(err, queue.ErrExists) {
 					k.Errorf("Enqueue = %v, want ErrExists", err)
 				}
-				k.gone(a)
-				k.gone(b)
-				k.equal("Claim", []serverless.JobID{taken.ID}, ids(k.claim(k.slot("w", 10))))
+				k.wantGone(a)
+				k.wantGone(b)
+				k.wantEqual("Claim", []queue.JobID{taken.ID}, ids(k.claim(k.slot("w", 10))))
 				k.enqueue(a, b)
 			}),
 		rule("NoIdTwiceInOneEnqueue",
 			"an Enqueue with the same id twice answers ErrExists and adds nothing",
-			func(k *kit) {
+			func(k *fixture) {
 				a := k.job()
-				if err := k.q.Enqueue(k.Context(), []serverless.Job{a, k.job(), a}); !errors.Is(err, serverless.ErrExists) {
+				if err := k.q.Enqueue(k.Context(), []queue.Job{a, k.job(), a}); !errors.Is(err, queue.ErrExists) {
 					k.Errorf("Enqueue = %v, want ErrExists", err)
 				}
-				k.equal("List", []serverless.JobID(nil), k.list(serverless.ListQuery{Endpoint: echo}))
+				k.wantEqual("List", []queue.JobID(nil), k.list(queue.ListQuery{Endpoint: echo}))
 			}),
 		rule("ManyJobsAtOnce",
 			"an Enqueue has room for thousands of jobs, of several endpoints",
-			func(k *kit) {
-				jobs := make([]serverless.Job, 3000)
+			func(k *fixture) {
+				jobs := make([]queue.Job, 3000)
 				for i := range jobs {
 					jobs[i] = k.job()
 					if i%3 == 0 {
@@ -105,11 +105,11 @@ func submitCases() []QueueCase {
 					}
 				}
 				k.enqueue(jobs...)
-				k.equal("Queued", []int64{2000, 1000}, []int64{k.stats(echo).Queued, k.stats("other").Queued})
+				k.wantEqual("Queued", []int64{2000, 1000}, []int64{k.stats(echo).Queued, k.stats("other").Queued})
 			}),
 		rule("SeqGrows",
 			"Enqueue assigns Seq, not zero, in the order of the jobs and of the calls",
-			func(k *kit) {
+			func(k *fixture) {
 				jobs := append(k.enqueue(k.job(), k.job(), k.job()), k.addN(2)...)
 				last := uint64(0)
 				for _, j := range jobs {
@@ -127,19 +127,19 @@ func submitCases() []QueueCase {
 			}),
 		rule("NothingIsNoJob",
 			"an Enqueue without jobs is no error and adds nothing",
-			func(k *kit) {
+			func(k *fixture) {
 				k.enqueue()
-				k.equal("Stats", serverless.Stats{}, k.stats(echo))
+				k.wantEqual("Stats", queue.Stats{}, k.stats(echo))
 			}),
 		rule("PayloadsMayBeLarge",
 			"inputs and outputs of some megabytes come back byte for byte",
-			func(k *kit) {
+			func(k *fixture) {
 				big := []byte(`{"s":"` + strings.Repeat("0123456789abcdef", 3<<16) + `"}`)
-				j := k.run(func(j *serverless.Job) { j.Input = big })
+				j := k.run(func(j *queue.Job) { j.Input = big })
 				if string(j.Input) != string(big) {
 					k.Errorf("Claim gave %d bytes of input, want the %d that were submitted", len(j.Input), len(big))
 				}
-				k.must(done(j, string(big)))
+				k.mustApply(finishOp(j, string(big)))
 				if got := k.get(j); string(got.Output) != string(big) {
 					k.Errorf("Get gave %d bytes of output, want the %d that were reported", len(got.Output), len(big))
 				}

@@ -5,134 +5,134 @@ import (
 	"errors"
 	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 const (
-	patience = 30 * time.Second      // how long the suite waits for a hint
-	tick     = 10 * time.Millisecond // how often it looks again
+	eventTimeout = 30 * time.Second      // how long the suite waits for a hint
+	tick         = 10 * time.Millisecond // time between two checks
 )
 
-// hints are what a Watch told.
-type hints struct {
-	k    *kit
-	told chan serverless.Event
-	err  chan error
-	stop context.CancelFunc
+// An eventReader has the events of a Watch.
+type eventReader struct {
+	k      *fixture
+	events chan queue.Event
+	err    chan error
+	stop   context.CancelFunc
 }
 
 // watch starts a Watch and returns when it is known to watch: it was told of something.
-func (k *kit) watch() *hints {
+func (k *fixture) watch() *eventReader {
 	k.Helper()
 	ctx, cancel := context.WithCancel(k.Context())
-	h := &hints{k: k, told: make(chan serverless.Event, 10_000), err: make(chan error, 1), stop: cancel}
+	h := &eventReader{k: k, events: make(chan queue.Event, 10_000), err: make(chan error, 1), stop: cancel}
 	go func() {
-		h.err <- k.q.Watch(ctx, func(evs []serverless.Event) {
+		h.err <- k.q.Watch(ctx, func(evs []queue.Event) {
 			for _, e := range evs {
-				h.told <- e
+				h.events <- e
 			}
 		})
 	}()
 	k.Cleanup(cancel)
-	for waited := time.Duration(0); waited < patience; waited += tick {
-		k.add(on("probe"))
+	for waited := time.Duration(0); waited < eventTimeout; waited += tick {
+		k.add(onEndpoint("probe"))
 		again := time.NewTimer(tick)
 		select {
-		case <-h.told:
+		case <-h.events:
 			again.Stop()
 			return h
 		case <-again.C:
 		}
 	}
-	k.Fatalf("waited %s for Watch to tell of anything", patience)
+	k.Fatalf("waited %s for Watch to tell of anything", eventTimeout)
 	return nil
 }
 
-// until waits for a hint; a gap stands for any.
-func (h *hints) until(what string, want serverless.Event) {
+// await waits for a hint; a gap stands for any.
+func (h *eventReader) await(what string, want queue.Event) {
 	h.k.Helper()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(eventTimeout)
 	defer late.Stop()
 	for {
 		select {
-		case e := <-h.told:
-			if e.Kind == serverless.EventReady {
+		case e := <-h.events:
+			if e.Kind == queue.EventReady {
 				e.ID = "" // it is a hint at the endpoint
 			}
-			if e == want || e.Kind == serverless.EventGap {
+			if e == want || e.Kind == queue.EventGap {
 				return
 			}
 		case <-late.C:
-			h.k.Fatalf("waited %s for %+v after %s", patience, want, what)
+			h.k.Fatalf("waited %s for %+v after %s", eventTimeout, want, what)
 		}
 	}
 }
 
-func (h *hints) ready(what string) {
+func (h *eventReader) ready(what string) {
 	h.k.Helper()
-	h.until(what, serverless.Event{Kind: serverless.EventReady, Ref: serverless.Ref{Endpoint: echo}})
+	h.await(what, queue.Event{Kind: queue.EventReady, Ref: queue.Ref{Endpoint: echo}})
 }
 
-func (h *hints) done(what string, j serverless.Job) {
+func (h *eventReader) done(what string, j queue.Job) {
 	h.k.Helper()
-	h.until(what, serverless.Event{Kind: serverless.EventDone, Ref: j.Ref})
+	h.await(what, queue.Event{Kind: queue.EventDone, Ref: j.Ref})
 }
 
-func (h *hints) stopped(what string, j serverless.Job) {
+func (h *eventReader) stopped(what string, j queue.Job) {
 	h.k.Helper()
-	h.until(what, serverless.Event{Kind: serverless.EventStop, Ref: j.Ref, Worker: j.Worker})
+	h.await(what, queue.Event{Kind: queue.EventStop, Ref: j.Ref, Worker: j.Worker})
 }
 
 func watchCases() []QueueCase {
 	return []QueueCase{
 		rule("WatchTellsThatAJobIsReady",
-			"Watch tells that an endpoint has a job to claim: after submit, release, loss, retry",
-			func(k *kit) {
+			"Watch reports that a job of an endpoint can be claimed: after submit, release, loss, retry",
+			func(k *fixture) {
 				h := k.watch()
 				j := k.add()
 				h.ready("Enqueue")
-				k.must(as(k.take("w"), serverless.OpRelease))
+				k.mustApply(workerOp(k.take("w"), queue.OpRelease))
 				h.ready("OpRelease")
 				k.take("w")
 				k.now += lease
 				k.expire()
 				h.ready("the end of a lease")
-				k.must(failed(k.take("x"), "no"))
-				k.must(user(j, serverless.OpRetry))
+				k.mustApply(failOp(k.take("x"), "no"))
+				k.mustApply(userOp(j, queue.OpRetry))
 				h.ready("OpRetry")
 			}),
 		rule("WatchTellsThatAJobIsDone",
-			"Watch tells that a job has ended or is gone: after a report, cancel, purge, timeout, ttl",
-			func(k *kit) {
+			"Watch reports that a job has ended or is gone: after a report, cancel, purge, timeout, ttl",
+			func(k *fixture) {
 				h := k.watch()
 				j := k.run()
-				k.must(done(j, "1"))
+				k.mustApply(finishOp(j, "1"))
 				h.done("OpFinish", j)
 				j = k.add()
-				k.must(user(j, serverless.OpCancel))
+				k.mustApply(userOp(j, queue.OpCancel))
 				h.done("OpCancel", j)
 				j = k.add()
-				k.purge(serverless.PurgeQuery{Endpoint: echo, UpTo: 1<<63 - 1, Limit: 10})
+				k.purge(queue.PurgeQuery{Endpoint: echo, UpTo: 1<<63 - 1, Limit: 10})
 				h.done("Purge", j)
-				j = k.run(func(j *serverless.Job) { j.ExecTimeout = 5000 })
+				j = k.run(func(j *queue.Job) { j.ExecTimeout = 5 * time.Second })
 				k.wait(5 * time.Second)
 				k.expire()
 				h.done("the execution timeout", j)
-				j = k.add(func(j *serverless.Job) { j.Expires = k.now + 1000 })
+				j = k.add(func(j *queue.Job) { j.Expires = k.now + 1000 })
 				k.wait(time.Second)
 				k.expire()
 				h.done("the ttl", j)
 			}),
 		rule("WatchTellsWhoeverFindsItGone",
-			"a job past its ttl that an op or a claim finds first is told of as well",
-			func(k *kit) {
+			"Watch reports a job past its ttl also when an op or a claim finds it first",
+			func(k *fixture) {
 				h := k.watch()
-				for _, find := range []func(j serverless.Job){
-					func(j serverless.Job) { k.refuse(user(j, serverless.OpCancel), serverless.ErrNotFound) },
-					func(serverless.Job) { k.claim(k.slot("w", 1)) },
-					func(serverless.Job) { k.purge(serverless.PurgeQuery{Endpoint: echo, UpTo: 1<<63 - 1, Limit: 10}) },
+				for _, find := range []func(j queue.Job){
+					func(j queue.Job) { k.mustRefuse(userOp(j, queue.OpCancel), queue.ErrNotFound) },
+					func(queue.Job) { k.claim(k.slot("w", 1)) },
+					func(queue.Job) { k.purge(queue.PurgeQuery{Endpoint: echo, UpTo: 1<<63 - 1, Limit: 10}) },
 				} {
-					j := k.add(func(j *serverless.Job) { j.Expires = k.now + 1000 })
+					j := k.add(func(j *queue.Job) { j.Expires = k.now + 1000 })
 					k.wait(time.Second)
 					find(j)
 					k.expire() // a queue may leave it to the sweep
@@ -140,17 +140,17 @@ func watchCases() []QueueCase {
 				}
 			}),
 		rule("WatchTellsWorkersToStop",
-			"Watch names the worker that should drop the job: after cancel, timeout, loss, ttl",
-			func(k *kit) {
+			"Watch names the worker that must stop the job: after cancel, timeout, loss, ttl",
+			func(k *fixture) {
 				h := k.watch()
 				j := k.run()
-				k.must(user(j, serverless.OpCancel))
+				k.mustApply(userOp(j, queue.OpCancel))
 				h.stopped("OpCancel", j)
-				j = k.run(func(j *serverless.Job) { j.ExecTimeout = 5000 })
+				j = k.run(func(j *queue.Job) { j.ExecTimeout = 5 * time.Second })
 				k.wait(5 * time.Second)
 				k.expire()
 				h.stopped("the execution timeout", j)
-				j = k.run(func(j *serverless.Job) { j.Expires = k.now + 1000 })
+				j = k.run(func(j *queue.Job) { j.Expires = k.now + 1000 })
 				k.wait(time.Second)
 				k.expire()
 				h.stopped("the ttl", j)
@@ -160,23 +160,23 @@ func watchCases() []QueueCase {
 				h.stopped("the end of the lease", j)
 			}),
 		rule("WatchTellsOfChunks",
-			"Watch tells that a job has something to drain",
-			func(k *kit) {
+			"Watch reports that a job has a new chunk",
+			func(k *fixture) {
 				h := k.watch()
 				j := k.run()
-				k.must(chunk(j, "1"))
-				h.until("OpChunk", serverless.Event{Kind: serverless.EventChunk, Ref: j.Ref})
+				k.mustApply(chunk(j, "1"))
+				h.await("OpChunk", queue.Event{Kind: queue.EventChunk, Ref: j.Ref})
 			}),
 		rule("WhatIsToldIsThere",
-			"hints are sent after the commit: who looks finds what is told of; f may call the queue",
-			func(k *kit) {
+			"events are sent after the commit, so a reader sees the change; f may call the queue",
+			func(k *fixture) {
 				ctx, cancel := context.WithCancel(k.Context())
 				defer cancel()
 				seen := make(chan error, 10_000)
 				go func() {
-					_ = k.q.Watch(ctx, func(evs []serverless.Event) {
+					_ = k.q.Watch(ctx, func(evs []queue.Event) {
 						for _, e := range evs {
-							if e.Kind != serverless.EventReady {
+							if e.Kind != queue.EventReady {
 								continue
 							}
 							s, err := k.q.Stats(ctx, start, e.Endpoint)
@@ -187,7 +187,7 @@ func watchCases() []QueueCase {
 						}
 					})
 				}()
-				late := time.NewTimer(patience)
+				late := time.NewTimer(eventTimeout)
 				defer late.Stop()
 				for n := 0; n < 10; {
 					k.add()
@@ -200,23 +200,23 @@ func watchCases() []QueueCase {
 						}
 					case <-again.C:
 					case <-late.C:
-						k.Fatalf("waited %s for Watch to tell of jobs", patience)
+						k.Fatalf("waited %s for Watch to tell of jobs", eventTimeout)
 					}
 					again.Stop()
 				}
 			}),
 		rule("WatchEndsWithItsContext",
 			"Watch returns when its context ends, and others go on",
-			func(k *kit) {
+			func(k *fixture) {
 				first, second := k.watch(), k.watch()
 				first.stop()
-				late := time.NewTimer(patience)
+				late := time.NewTimer(eventTimeout)
 				defer late.Stop()
 				select {
 				case err := <-first.err:
-					k.equal("Watch ended because of its context", true, err != nil)
+					k.wantEqual("Watch ended because of its context", true, err != nil)
 				case <-late.C:
-					k.Fatalf("waited %s for Watch to return", patience)
+					k.Fatalf("waited %s for Watch to return", eventTimeout)
 				}
 				k.add()
 				second.ready("Enqueue")

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Walk makes random moves on a queue and on a Model and compares what they answer.
+// A Walk makes random moves on a queue and on a Model and compares their answers.
 type Walk struct {
-	Queue serverless.JobQueue // empty
+	Queue queue.JobQueue // empty
 	Steps int
 	// Batch is the most jobs that a step submits, claims or ends at once. Default 8.
 	Batch int
@@ -24,7 +24,7 @@ type Walk struct {
 
 // Run makes the walk. An error says at which step the queue and the model differ, and how.
 func (c Walk) Run(ctx context.Context) error {
-	w := &walker{Walk: c, now: start, tokens: map[serverless.Token]bool{}}
+	w := &walker{Walk: c, now: start, tokens: map[queue.Token]bool{}}
 	if w.Batch == 0 {
 		w.Batch = 8
 	}
@@ -40,21 +40,21 @@ func (c Walk) Run(ctx context.Context) error {
 	return nil
 }
 
-// A walker is a walk under way.
+// A walker is a walk in progress.
 type walker struct {
 	Walk
 	model  Model
-	now    serverless.Instant
+	now    queue.Instant
 	made   int
-	refs   []serverless.Ref // of jobs that were there when they were last looked at
-	tokens map[serverless.Token]bool
-	sent   []sent
+	refs   []queue.Ref // of jobs that were there when they were last looked at
+	tokens map[queue.Token]bool
+	sent   []leasedDelivery
 }
 
-// A sent is a delivery as the queue and the model leased it.
-type sent struct{ queue, model serverless.Delivery }
+// A leasedDelivery is a delivery as the queue and the model leased it.
+type leasedDelivery struct{ queue, model queue.Delivery }
 
-// A walkStep is something that a walk does, as often as its weight says.
+// A walkStep is a kind of step. weight says how often the walk takes it.
 type walkStep struct {
 	name   string
 	weight int
@@ -88,7 +88,7 @@ func walkSteps() []walkStep {
 		{"deliver", 2, (*walker).deliver},
 		{"record", 2, (*walker).record},
 		{"read", 2, (*walker).read},
-		{"pass time", 6, (*walker).pass},
+		{"pass time", 6, (*walker).advance},
 		{"sweep", 2, (*walker).sweep},
 		{"compare all", 2, (*walker).compareAll},
 	}
@@ -97,28 +97,28 @@ func walkSteps() []walkStep {
 // compared leaves out what a queue may choose: tokens, and Seq but for its order.
 var compared = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateErrors(),
-	cmpopts.IgnoreFields(serverless.State{}, "Token", "Seq"),
-	cmpopts.IgnoreFields(serverless.Stats{}, "LastSeq"),
-	cmpopts.IgnoreFields(serverless.Delivery{}, "Token"),
-	cmpopts.IgnoreFields(serverless.Attempt{}, "Token"),
+	cmpopts.IgnoreFields(queue.State{}, "Token", "Seq"),
+	cmpopts.IgnoreFields(queue.Stats{}, "LastSeq"),
+	cmpopts.IgnoreFields(queue.Delivery{}, "Token"),
+	cmpopts.IgnoreFields(queue.Attempt{}, "Token"),
 }
 
-func differ(what string, model, queue any) error {
+func mismatch(what string, model, queue any) error {
 	if d := cmp.Diff(model, queue, compared); d != "" {
 		return fmt.Errorf("%s (-model +queue):\n%s", what, d)
 	}
 	return nil
 }
 
-// both asks the queue and the model and compares their answers. A lookup that fails must
+// compareBoth asks the queue and the model and compares their answers. A lookup that fails must
 // fail alike.
-func both[T any](w *walker, what string, ask func(q serverless.JobQueue) (T, error)) (queue, model T, err error) {
+func compareBoth[T any](w *walker, what string, ask func(q queue.JobQueue) (T, error)) (queue, model T, err error) {
 	queue, qe := ask(w.Queue)
 	model, me := ask(&w.model)
 	if (qe == nil) != (me == nil) || qe != nil && !errors.Is(qe, me) {
 		return queue, model, fmt.Errorf("%s = %w, want %w as of the model", what, orNone(qe), orNone(me))
 	}
-	return queue, model, differ(what, model, queue)
+	return queue, model, mismatch(what, model, queue)
 }
 
 var errNone = errors.New("no error")
@@ -131,7 +131,7 @@ func orNone(err error) error {
 }
 
 // pick is a job that is there, by the model.
-func (w *walker) pick(ctx context.Context) (j serverless.Job, ok bool) {
+func (w *walker) pick(ctx context.Context) (j queue.Job, ok bool) {
 	for len(w.refs) > 0 {
 		i := w.Draw(len(w.refs))
 		if j, err := w.model.Get(ctx, w.now, w.refs[i]); err == nil {
@@ -140,11 +140,11 @@ func (w *walker) pick(ctx context.Context) (j serverless.Job, ok bool) {
 		w.refs[i] = w.refs[len(w.refs)-1]
 		w.refs = w.refs[:len(w.refs)-1]
 	}
-	return serverless.Job{}, false
+	return queue.Job{}, false
 }
 
-// some draws a number from 1 to Batch, mostly a small one.
-func (w *walker) some() int {
+// drawCount draws a number from 1 to Batch, mostly a small one.
+func (w *walker) drawCount() int {
 	if w.Draw(3) > 0 {
 		return 1 + w.Draw(min(w.Batch, 4))
 	}
@@ -154,12 +154,12 @@ func (w *walker) some() int {
 func (w *walker) endpoint() string { return [...]string{"a", "b", "c"}[w.Draw(3)] }
 func (w *walker) owner() string    { return [...]string{"", "x", "y"}[w.Draw(3)] }
 
-func (w *walker) worker() serverless.WorkerID {
-	return [...]serverless.WorkerID{"v", "w"}[w.Draw(2)]
+func (w *walker) worker() queue.WorkerID {
+	return [...]queue.WorkerID{"v", "w"}[w.Draw(2)]
 }
 
-// span draws a time in ms: none to some days.
-func (w *walker) span() serverless.Instant {
+// drawSpan draws a time in ms: none to some days.
+func (w *walker) drawSpan() queue.Instant {
 	widest := [...]int{1, 5, 100, lease, 2 * lease, exec, keep, ttl, 7 * ttl}
-	return serverless.Instant(w.Draw(widest[w.Draw(len(widest))] + 1))
+	return queue.Instant(w.Draw(widest[w.Draw(len(widest))] + 1))
 }

@@ -4,25 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func (w *walker) submit(ctx context.Context) error {
-	jobs := make([]serverless.Job, w.some())
+	jobs := make([]queue.Job, w.drawCount())
 	for i := range jobs {
 		w.made++
 		j := &jobs[i]
-		j.Ref = serverless.Ref{Endpoint: w.endpoint(), ID: serverless.JobID(fmt.Sprint("job-", w.made))}
+		j.Ref = queue.Ref{Endpoint: w.endpoint(), ID: queue.JobID(fmt.Sprint("job-", w.made))}
 		j.Owner = w.owner()
 		j.Input = fmt.Appendf(nil, `{"n":%d}`, w.made)
-		j.Submitted, j.Queued, j.ExecTimeout, j.Retain = w.now, w.now, 1+int64(w.Draw(exec)), int64(w.Draw(keep))
-		j.Expires = w.now + 1 + w.span()
+		j.Submitted, j.Queued, j.ExecTimeout, j.Retain = w.now, w.now, time.Duration(1+w.Draw(exec))*time.Millisecond, time.Duration(w.Draw(keep))*time.Millisecond
+		j.Expires = w.now + 1 + w.drawSpan()
 		if w.Draw(4) == 0 {
-			j.Flags |= serverless.LowPriority
+			j.Flags |= queue.LowPriority
 		}
 		if w.Draw(4) == 0 {
-			hooked(j)
+			withWebhook(j)
 		}
 		if w.Draw(8) == 0 {
 			j.Extra = []byte(`{}`)
@@ -32,9 +33,9 @@ func (w *walker) submit(ctx context.Context) error {
 	return w.enqueue(ctx, jobs)
 }
 
-func (w *walker) enqueue(ctx context.Context, jobs []serverless.Job) error {
-	_, _, err := both(w, "Enqueue", func(q serverless.JobQueue) ([]serverless.Job, error) {
-		mine := append([]serverless.Job(nil), jobs...)
+func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
+	_, _, err := compareBoth(w, "Enqueue", func(q queue.JobQueue) ([]queue.Job, error) {
+		mine := append([]queue.Job(nil), jobs...)
 		err := q.Enqueue(ctx, mine)
 		for i := 1; i < len(mine) && err == nil; i++ {
 			if mine[i].Seq <= mine[i-1].Seq {
@@ -54,16 +55,16 @@ func (w *walker) submitAgain(ctx context.Context) error {
 	}
 	w.made++
 	fresh := j
-	fresh.ID = serverless.JobID(fmt.Sprint("job-", w.made))
-	return w.enqueue(ctx, []serverless.Job{fresh, j})
+	fresh.ID = queue.JobID(fmt.Sprint("job-", w.made))
+	return w.enqueue(ctx, []queue.Job{fresh, j})
 }
 
 func (w *walker) claim(ctx context.Context) error {
-	slots := make([]serverless.Slot, 1+w.Draw(3))
+	slots := make([]queue.Slot, 1+w.Draw(3))
 	for i := range slots {
-		slots[i] = serverless.Slot{Endpoint: w.endpoint(), Worker: w.worker(), N: w.some(), Until: w.now + 1 + w.span()%lease}
+		slots[i] = queue.Slot{Endpoint: w.endpoint(), Worker: w.worker(), N: w.drawCount(), Until: w.now + 1 + w.drawSpan()%lease}
 	}
-	got, _, err := both(w, "Claim", func(q serverless.JobQueue) ([]serverless.Job, error) {
+	got, _, err := compareBoth(w, "Claim", func(q queue.JobQueue) ([]queue.Job, error) {
 		return q.Claim(ctx, w.now, slots, nil)
 	})
 	if err != nil {
@@ -80,12 +81,12 @@ func (w *walker) claim(ctx context.Context) error {
 
 // apply makes the ops on both sides, each under the token that its own job has: as asks
 // for the one of the lease, none or a wrong one.
-func (w *walker) apply(ctx context.Context, ops []serverless.Op, as []int) error {
-	_, _, err := both(w, "Apply", func(q serverless.JobQueue) ([]serverless.Result, error) {
-		mine := append([]serverless.Op(nil), ops...)
+func (w *walker) apply(ctx context.Context, ops []queue.Op, as []int) error {
+	_, _, err := compareBoth(w, "Apply", func(q queue.JobQueue) ([]queue.Result, error) {
+		mine := append([]queue.Op(nil), ops...)
 		for i := range mine {
 			j, err := q.Get(ctx, w.now, mine[i].Ref)
-			if err != nil && !errors.Is(err, serverless.ErrNotFound) {
+			if err != nil && !errors.Is(err, queue.ErrNotFound) {
 				return nil, err
 			}
 			switch as[i] {
@@ -95,11 +96,11 @@ func (w *walker) apply(ctx context.Context, ops []serverless.Op, as []int) error
 				mine[i].Token = j.Token + 1<<40
 			}
 		}
-		res := make([]serverless.Result, len(ops))
+		res := make([]queue.Result, len(ops))
 		err := q.Apply(ctx, w.now, mine, res)
 		for i := range res {
-			if errors.Is(res[i].Err, serverless.ErrNotFound) { // swept or not: the queue's choice
-				res[i] = serverless.Result{Err: serverless.ErrNotFound}
+			if errors.Is(res[i].Err, queue.ErrNotFound) { // swept or not: the queue's choice
+				res[i] = queue.Result{Err: queue.ErrNotFound}
 			}
 		}
 		return res, err
@@ -111,23 +112,23 @@ func (w *walker) apply(ctx context.Context, ops []serverless.Op, as []int) error
 }
 
 // draw makes an op on j that may or may not be allowed.
-func (w *walker) draw(j *serverless.Job) (op serverless.Op, as int) {
-	kinds := [...]serverless.OpKind{
-		serverless.OpRenew, serverless.OpFinish, serverless.OpFinish, serverless.OpRelease, serverless.OpChunk, serverless.OpChunk,
-		serverless.OpProgress, serverless.OpCancel, serverless.OpPurge, serverless.OpRetry, serverless.OpSetTTL, serverless.OpTick,
-		serverless.OpRecover, serverless.OpLose, serverless.OpLose, serverless.OpRedeliver,
-		serverless.OpDamage,
+func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
+	kinds := [...]queue.OpKind{
+		queue.OpRenew, queue.OpFinish, queue.OpFinish, queue.OpRelease, queue.OpChunk, queue.OpChunk,
+		queue.OpProgress, queue.OpCancel, queue.OpPurge, queue.OpRetry, queue.OpSetTTL, queue.OpTick,
+		queue.OpRecover, queue.OpWorkerLost, queue.OpWorkerLost, queue.OpRedeliver,
+		queue.OpDamage,
 	}
-	op = serverless.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: serverless.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
+	op = queue.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: queue.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
 	switch {
 	case w.Draw(8) == 0:
 		op.Worker = w.worker()
 	case op.Worker == "":
 		op.Worker = j.Lost
 	}
-	op.Until = w.now + 1 + w.span()
-	if op.Kind == serverless.OpFinish && w.Draw(2) == 0 {
-		op.Status, op.Error = serverless.Failed, "no"
+	op.Until = w.now + 1 + w.drawSpan()
+	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
+		op.Status, op.Error = queue.Failed, "no"
 	}
 	if w.Draw(4) > 0 {
 		op.Payload = fmt.Appendf(nil, "%d.%d", w.now, w.Draw(1000))
@@ -141,12 +142,12 @@ func (w *walker) op(ctx context.Context) error {
 		return nil
 	}
 	op, as := w.draw(&j)
-	return w.apply(ctx, []serverless.Op{op}, []int{as})
+	return w.apply(ctx, []queue.Op{op}, []int{as})
 }
 
 // ops are many at once, several of one job among them.
 func (w *walker) ops(ctx context.Context) error {
-	ops, as := make([]serverless.Op, w.some()), []int(nil)
+	ops, as := make([]queue.Op, w.drawCount()), []int(nil)
 	for i := range ops {
 		j, ok := w.pick(ctx)
 		if !ok {
@@ -154,7 +155,7 @@ func (w *walker) ops(ctx context.Context) error {
 		}
 		op, a := w.draw(&j)
 		if w.Draw(2) == 0 { // so that many get on
-			op.Kind = serverless.OpFinish
+			op.Kind = queue.OpFinish
 		}
 		ops[i], as = op, append(as, a)
 	}
@@ -169,34 +170,34 @@ func (w *walker) drain(ctx context.Context) error {
 	size := w.Draw(60)
 	type look struct {
 		Chunks [][]byte
-		State  serverless.State
+		State  queue.State
 	}
-	_, seen, err := both(w, "Chunks", func(q serverless.JobQueue) (look, error) {
+	_, seen, err := compareBoth(w, "Chunks", func(q queue.JobQueue) (look, error) {
 		list, s, err := q.Chunks(ctx, w.now, j.Ref, size)
 		return look{list, s}, err
 	})
 	if err != nil {
 		return err
 	}
-	op := serverless.Op{Ref: j.Ref, Kind: serverless.OpDrain, From: seen.State.Drained, N: uint32(len(seen.Chunks))}
+	op := queue.Op{Ref: j.Ref, Kind: queue.OpDrain, From: seen.State.Drained, N: uint32(len(seen.Chunks))}
 	for _, c := range seen.Chunks {
 		op.Bytes += int64(len(c))
 	}
 	if w.Draw(8) == 0 {
 		op.From++
 	}
-	return w.apply(ctx, []serverless.Op{op}, []int{w.Draw(8) / 7})
+	return w.apply(ctx, []queue.Op{op}, []int{w.Draw(8) / 7})
 }
 
 func (w *walker) purge(ctx context.Context) error {
 	after, okAfter := w.pick(ctx)
 	upTo, okUpTo := w.pick(ctx)
 	okAfter, okUpTo = okAfter && w.Draw(3) == 0, okUpTo && w.Draw(3) > 0
-	p := serverless.PurgeQuery{Endpoint: w.endpoint(), Owner: w.owner(), Limit: w.some(), UpTo: 1<<63 - 1}
-	_, _, err := both(w, "jobs that Purge removed", func(q serverless.JobQueue) (removed int, err error) {
+	p := queue.PurgeQuery{Endpoint: w.endpoint(), Owner: w.owner(), Limit: w.drawCount(), UpTo: 1<<63 - 1}
+	_, _, err := compareBoth(w, "jobs that Purge removed", func(q queue.JobQueue) (removed int, err error) {
 		p := p
 		for _, bound := range []struct {
-			of *serverless.Job
+			of *queue.Job
 			to *uint64
 			ok bool
 		}{{&after, &p.After, okAfter}, {&upTo, &p.UpTo, okUpTo}} {

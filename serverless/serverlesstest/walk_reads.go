@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func (w *walker) deliver(ctx context.Context) error {
-	lease := 1 + w.span()
-	queue, model, err := both(w, "Deliveries", func(q serverless.JobQueue) ([]serverless.Delivery, error) {
+	lease := 1 + w.drawSpan()
+	queue, model, err := compareBoth(w, "Deliveries", func(q queue.JobQueue) ([]queue.Delivery, error) {
 		list, err := q.Deliveries(ctx, w.now, w.now+lease, 1<<20)
-		slices.SortFunc(list, func(a, b serverless.Delivery) int {
+		slices.SortFunc(list, func(a, b queue.Delivery) int {
 			return cmp.Or(cmp.Compare(a.Job.Endpoint, b.Job.Endpoint), cmp.Compare(a.ID, b.ID))
 		})
 		return list, err
@@ -22,36 +22,36 @@ func (w *walker) deliver(ctx context.Context) error {
 		return err
 	}
 	for i := range queue {
-		w.sent = append(w.sent, sent{queue[i], model[i]})
+		w.sent = append(w.sent, leasedDelivery{queue[i], model[i]})
 	}
 	return w.compareOutbox(ctx)
 }
 
 func (w *walker) compareOutbox(ctx context.Context) error {
-	_, _, err := both(w, "NextDelivery", func(q serverless.JobQueue) (serverless.Instant, error) { return q.NextDelivery(ctx) })
+	_, _, err := compareBoth(w, "NextDelivery", func(q queue.JobQueue) (queue.Instant, error) { return q.NextDelivery(ctx) })
 	return err
 }
 
 // record reports deliveries, some of them under a lease that is lost by now.
 func (w *walker) record(ctx context.Context) error {
-	for range min(w.some(), len(w.sent)) {
+	for range min(w.drawCount(), len(w.sent)) {
 		i := w.Draw(len(w.sent))
 		s := w.sent[i]
-		a := serverless.Attempt{Ref: s.queue.Job.Ref, DeliveryID: s.queue.ID, At: w.now, Status: 500, Err: "no"}
+		a := queue.Attempt{Ref: s.queue.Job.Ref, DeliveryID: s.queue.ID, At: w.now, Status: 500, Err: "no"}
 		switch w.Draw(4) {
 		case 0:
-			a.Next, a.Postponed = w.now+1+w.span(), true
+			a.Next, a.Postponed = w.now+1+w.drawSpan(), true
 		case 1:
-			a.Next = w.now + 1 + w.span()
+			a.Next = w.now + 1 + w.drawSpan()
 		}
 		if w.Draw(4) > 0 {
 			w.sent = slices.Delete(w.sent, i, i+1)
 		}
-		_, _, err := both(w, "Record", func(q serverless.JobQueue) ([]serverless.Attempt, error) {
-			if a.Token = s.queue.Token; q == serverless.JobQueue(&w.model) {
+		_, _, err := compareBoth(w, "Record", func(q queue.JobQueue) ([]queue.Attempt, error) {
+			if a.Token = s.queue.Token; q == queue.JobQueue(&w.model) {
 				a.Token = s.model.Token
 			}
-			if err := q.Record(ctx, []serverless.Attempt{a}); err != nil {
+			if err := q.Record(ctx, []queue.Attempt{a}); err != nil {
 				return nil, err
 			}
 			if _, err := q.Get(ctx, w.now, a.Ref); err != nil {
@@ -74,41 +74,41 @@ func (w *walker) read(ctx context.Context) error {
 	return w.compareJob(ctx, j.Ref)
 }
 
-func (w *walker) compareJob(ctx context.Context, ref serverless.Ref) error {
-	_, _, err := both(w, "Get", func(q serverless.JobQueue) (serverless.Job, error) { return q.Get(ctx, w.now, ref) })
+func (w *walker) compareJob(ctx context.Context, ref queue.Ref) error {
+	_, _, err := compareBoth(w, "Get", func(q queue.JobQueue) (queue.Job, error) { return q.Get(ctx, w.now, ref) })
 	if err != nil {
 		return fmt.Errorf("of %v: %w", ref, err)
 	}
 	return nil
 }
 
-func (w *walker) pass(context.Context) error {
-	w.now += w.span()
+func (w *walker) advance(context.Context) error {
+	w.now += w.drawSpan()
 	return nil
 }
 
 // sweep expires what is due on both sides. How many calls that takes is the queue's
 // choice; when to call again is a lower bound.
 func (w *walker) sweep(ctx context.Context) error {
-	limit := w.some()
-	queue, model, err := w.expire(ctx, limit)
+	limit := w.drawCount()
+	got, model, err := w.expire(ctx, limit)
 	switch {
 	case err != nil:
 		return err
-	case model != 0 && (queue == 0 || queue > model):
-		return fmt.Errorf("Expire says to call again at %d, want no later than %d", queue, model)
+	case model != 0 && (got == 0 || got > model):
+		return fmt.Errorf("Expire says to call again at %d, want no later than %d", got, model)
 	}
 	if model == 0 || w.Draw(2) == 0 {
 		return nil
 	}
-	w.now = queue // from due instant to due instant
+	w.now = got // from due instant to due instant
 	_, _, err = w.expire(ctx, limit)
 	return err
 }
 
-func (w *walker) expire(ctx context.Context, limit int) (queue, model serverless.Instant, err error) {
-	var next [2]serverless.Instant
-	for i, q := range []serverless.JobQueue{w.Queue, &w.model} {
+func (w *walker) expire(ctx context.Context, limit int) (got, model queue.Instant, err error) {
+	var next [2]queue.Instant
+	for i, q := range []queue.JobQueue{w.Queue, &w.model} {
 		for calls := 0; ; calls++ {
 			if next[i], err = q.Expire(ctx, w.now, limit); err != nil {
 				return 0, 0, err
@@ -146,24 +146,24 @@ func (w *walker) compareAll(ctx context.Context) error {
 }
 
 func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
-	stats, _, err := both(w, "Stats", func(q serverless.JobQueue) (serverless.Stats, error) { return q.Stats(ctx, w.now, endpoint) })
+	stats, _, err := compareBoth(w, "Stats", func(q queue.JobQueue) (queue.Stats, error) { return q.Stats(ctx, w.now, endpoint) })
 	if err != nil {
 		return err
 	}
-	all, err := w.compareList(ctx, serverless.ListQuery{Endpoint: endpoint})
+	all, err := w.compareList(ctx, queue.ListQuery{Endpoint: endpoint})
 	if err != nil {
 		return err
 	}
-	var count serverless.Stats
+	var count queue.Stats
 	for _, j := range all {
-		count.Note(nil, &j.State, serverless.Put)
+		count.Count(nil, &j.State, queue.Put)
 	}
-	now := serverless.Stats{Queued: stats.Queued, QueuedLow: stats.QueuedLow, Running: stats.Running}
-	if err := differ("Stats and a recount", count, now); err != nil {
+	now := queue.Stats{Queued: stats.Queued, QueuedLow: stats.QueuedLow, Running: stats.Running}
+	if err := mismatch("Stats and a recount", count, now); err != nil {
 		return err
 	}
-	q := serverless.ListQuery{Endpoint: endpoint, Owner: w.owner()}
-	for s := serverless.InQueue; s <= serverless.TimedOut; s++ {
+	q := queue.ListQuery{Endpoint: endpoint, Owner: w.owner()}
+	for s := queue.InQueue; s <= queue.TimedOut; s++ {
 		if w.Draw(3) == 0 {
 			q.Status = append(q.Status, s)
 		}
@@ -172,8 +172,8 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 	return err
 }
 
-func (w *walker) compareList(ctx context.Context, lq serverless.ListQuery) ([]serverless.Job, error) {
-	jobs, _, err := both(w, "List", func(q serverless.JobQueue) (jobs []serverless.Job, _ error) {
+func (w *walker) compareList(ctx context.Context, lq queue.ListQuery) ([]queue.Job, error) {
+	jobs, _, err := compareBoth(w, "List", func(q queue.JobQueue) (jobs []queue.Job, _ error) {
 		last := ^uint64(0)
 		for j, err := range q.List(ctx, w.now, lq) {
 			if err != nil {
@@ -199,8 +199,8 @@ func (w *walker) end(ctx context.Context) error {
 		return err
 	}
 	for _, endpoint := range []string{"a", "b", "c"} {
-		slots := []serverless.Slot{{Endpoint: endpoint, Worker: "last", N: 1 << 20, Until: w.now + lease}}
-		if _, _, err := both(w, "Claim of all", func(q serverless.JobQueue) ([]serverless.Job, error) {
+		slots := []queue.Slot{{Endpoint: endpoint, Worker: "last", N: 1 << 20, Until: w.now + lease}}
+		if _, _, err := compareBoth(w, "Claim of all", func(q queue.JobQueue) ([]queue.Job, error) {
 			return q.Claim(ctx, w.now, slots, nil)
 		}); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (w *walker) end(ctx context.Context) error {
 		return err
 	}
 	for _, endpoint := range []string{"a", "b", "c"} {
-		jobs, err := w.compareList(ctx, serverless.ListQuery{Endpoint: endpoint})
+		jobs, err := w.compareList(ctx, queue.ListQuery{Endpoint: endpoint})
 		if err != nil || len(jobs) > 0 {
 			return fmt.Errorf("%d jobs are left when every ttl has passed: %w", len(jobs), orNone(err))
 		}

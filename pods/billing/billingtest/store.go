@@ -1,12 +1,10 @@
-// Package billingtest is what every billing.Store must do, as a table of rules.
+// Package billingtest is what every billing.Store must do.
 package billingtest
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,64 +15,52 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 )
 
-// A Rule is one thing that a store must do.
-type Rule struct {
-	Name string
-	Why  string // printed when it is broken
-	Run  func(t *testing.T, s billing.Store)
-}
-
 // TestStore runs every rule on a store of its own that open returns: empty, and closed
 // by a cleanup of t if it must be.
 func TestStore(t *testing.T, open func(t *testing.T) billing.Store) {
-	for _, r := range Rules() {
-		suite.Run(t, r.Name, r.Why, func(t *testing.T) { r.Run(t, open(t)) })
-	}
+	suite.Test(t, rules, open)
 }
 
-// Rules are the rules of a store.
-func Rules() []Rule {
-	return []Rule{
-		{"RecordedIsReadBackWhole", "what was used is billed at the price of its day", recordedIsReadBack},
-		{"RecordingAgainReplaces", "whoever is not sure records again, and nothing is billed twice", recordingAgain},
-		{"KindIDPartAndFromNameAUse", "a use must not take the place of another", namesDiffer},
-		{"UsesAreThoseOfOneOwner", "a user is billed for no other", usesOfOneOwner},
-		{"UsesOverlapAHalfOpenWindow", "what ends where a window begins is not in it", usesOverlap},
-		{"OpenIsOfOneKindAndOfAllOwners", "what a crash left open is closed, whoever's it is", openOfAll},
-		{"RecordsAtOnceAllCount", "a use must not be lost to another", recordsAtOnce},
-		{"ListsAreTheCallers", "callers change what they get", listsAreTheCallers},
-	}
+var rules = []suite.Rule[billing.Store]{
+	{Name: "RecordedIsReadBackWhole", Why: "what was used is billed at the price of its day", Run: recordedIsReadBack},
+	{Name: "RecordingAgainReplaces", Why: "whoever is not sure records again, and nothing is billed twice", Run: recordingAgain},
+	{Name: "KindIDPartAndFromNameAUse", Why: "a use must not take the place of another", Run: namesDiffer},
+	{Name: "UsesAreThoseOfOneOwner", Why: "a user is billed for no other", Run: usesOfOneOwner},
+	{Name: "UsesOverlapAHalfOpenWindow", Why: "what ends where a window begins is not in it", Run: usesOverlap},
+	{Name: "OpenIsOfOneKindAndOfAllOwners", Why: "what a crash left open is closed, whoever's it is", Run: openOfAll},
+	{Name: "RecordsAtOnceAllCount", Why: "a use must not be lost to another", Run: recordsAtOnce},
+	{Name: "ListsAreTheCallers", Why: "callers change what they get", Run: listsAreTheCallers},
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
 
 // use is an hour of something, n hours after the start.
-func use(n int) pods.Use {
+func use(n int) pods.Usage {
 	from := start.Add(time.Duration(n) * time.Hour)
-	return pods.Use{Owner: "alice", Kind: pods.WorkerUse, ID: "e", Part: "w", From: from, To: from.Add(time.Hour), GPU: 1.1}
+	return pods.Usage{Owner: "alice", Kind: pods.WorkerUsage, ID: "e", Part: "w", From: from, To: from.Add(time.Hour), GPU: 1.1}
 }
 
-func with(u pods.Use, change func(*pods.Use)) pods.Use {
+func with(u pods.Usage, change func(*pods.Usage)) pods.Usage {
 	change(&u)
 	return u
 }
 
-func record(t *testing.T, s billing.Store, uses ...pods.Use) {
+func record(t testing.TB, s billing.Store, uses ...pods.Usage) {
 	t.Helper()
 	if err := s.Record(t.Context(), uses); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func sorted(list []pods.Use) []pods.Use {
-	list = append([]pods.Use{}, list...)
-	slices.SortFunc(list, func(a, b pods.Use) int {
+func sorted(list []pods.Usage) []pods.Usage {
+	list = append([]pods.Usage{}, list...)
+	slices.SortFunc(list, func(a, b pods.Usage) int {
 		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Part, b.Part))
 	})
 	return list
 }
 
-func want(t *testing.T, what string, got []pods.Use, err error, want ...pods.Use) {
+func want(t testing.TB, what string, got []pods.Usage, err error, want ...pods.Usage) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -85,32 +71,32 @@ func want(t *testing.T, what string, got []pods.Use, err error, want ...pods.Use
 }
 
 // wantAll compares everything that owner used.
-func wantAll(t *testing.T, s billing.Store, owner string, uses ...pods.Use) {
+func wantAll(t testing.TB, s billing.Store, owner string, uses ...pods.Usage) {
 	t.Helper()
-	got, err := s.Uses(t.Context(), owner, start.Add(-time.Hour), start.AddDate(100, 0, 0))
+	got, err := s.Usage(t.Context(), owner, start.Add(-time.Hour), start.AddDate(100, 0, 0))
 	want(t, fmt.Sprintf("Uses of %q", owner), got, err, uses...)
 }
 
-func wantOpen(t *testing.T, s billing.Store, kind pods.UseKind, uses ...pods.Use) {
+func wantOpen(t testing.TB, s billing.Store, kind pods.UsageKind, uses ...pods.Usage) {
 	t.Helper()
 	got, err := s.Open(t.Context(), kind)
 	want(t, fmt.Sprintf("Open %q", kind), got, err, uses...)
 }
 
-func recordedIsReadBack(t *testing.T, s billing.Store) {
+func recordedIsReadBack(t testing.TB, s billing.Store) {
 	wantAll(t, s, "alice")
 	record(t, s)
-	whole := pods.Use{
-		Owner: "alice", Kind: pods.PodUse, ID: "p", Part: "ä \" part", From: start, To: start.Add(1), Open: true,
+	whole := pods.Usage{
+		Owner: "alice", Kind: pods.PodUsage, ID: "p", Part: "ä \" part", From: start, To: start.Add(1), Open: true,
 		GPU: 0.1, CPU: 0.2, Disk: 1.0 / 3, Standard: 1e-9, HighPerformance: 4,
 	}
-	bare := pods.Use{Owner: "alice", Kind: pods.VolumeUse, ID: "v", From: start, To: start.Add(1)}
+	bare := pods.Usage{Owner: "alice", Kind: pods.VolumeUsage, ID: "v", From: start, To: start.Add(1)}
 	record(t, s, whole, bare)
 	wantAll(t, s, "alice", whole, bare)
 }
 
-func recordingAgain(t *testing.T, s billing.Store) {
-	u := with(use(1), func(u *pods.Use) { u.Open = true })
+func recordingAgain(t testing.TB, s billing.Store) {
+	u := with(use(1), func(u *pods.Usage) { u.Open = true })
 	record(t, s, u)
 	record(t, s, u, use(2))
 	u.To = u.To.Add(time.Hour)
@@ -122,15 +108,15 @@ func recordingAgain(t *testing.T, s billing.Store) {
 	wantAll(t, s, "alice", u, use(2))
 }
 
-func namesDiffer(t *testing.T, s billing.Store) {
-	list := []pods.Use{
+func namesDiffer(t testing.TB, s billing.Store) {
+	list := []pods.Usage{
 		use(1),
-		with(use(1), func(u *pods.Use) { u.Kind = pods.PodUse }),
-		with(use(1), func(u *pods.Use) { u.ID = "ew" }),
-		with(use(1), func(u *pods.Use) { u.ID, u.Part = "ew", "" }),
-		with(use(1), func(u *pods.Use) { u.Part = "" }),
-		with(use(1), func(u *pods.Use) { u.Part = "w2" }),
-		with(use(1), func(u *pods.Use) { u.From = u.From.Add(1) }),
+		with(use(1), func(u *pods.Usage) { u.Kind = pods.PodUsage }),
+		with(use(1), func(u *pods.Usage) { u.ID = "ew" }),
+		with(use(1), func(u *pods.Usage) { u.ID, u.Part = "ew", "" }),
+		with(use(1), func(u *pods.Usage) { u.Part = "" }),
+		with(use(1), func(u *pods.Usage) { u.Part = "w2" }),
+		with(use(1), func(u *pods.Usage) { u.From = u.From.Add(1) }),
 	}
 	for _, u := range list {
 		record(t, s, u)
@@ -138,8 +124,8 @@ func namesDiffer(t *testing.T, s billing.Store) {
 	wantAll(t, s, "alice", list...)
 }
 
-func usesOfOneOwner(t *testing.T, s billing.Store) {
-	al := with(use(1), func(u *pods.Use) { u.Owner, u.ID = "al", "e2" })
+func usesOfOneOwner(t testing.TB, s billing.Store) {
+	al := with(use(1), func(u *pods.Usage) { u.Owner, u.ID = "al", "e2" })
 	record(t, s, use(1), al)
 	wantAll(t, s, "alice", use(1))
 	wantAll(t, s, "al", al)
@@ -147,7 +133,7 @@ func usesOfOneOwner(t *testing.T, s billing.Store) {
 	wantAll(t, s, "bob")
 }
 
-func usesOverlap(t *testing.T, s billing.Store) {
+func usesOverlap(t testing.TB, s billing.Store) {
 	u := use(0)
 	record(t, s, u)
 	for _, row := range []struct {
@@ -162,56 +148,53 @@ func usesOverlap(t *testing.T, s billing.Store) {
 		{u.From.Add(time.Minute), u.From.Add(2 * time.Minute), true},
 		{u.From.AddDate(-1, 0, 0), u.To.AddDate(1, 0, 0), true},
 	} {
-		got, err := s.Uses(t.Context(), "alice", row.from, row.to)
+		got, err := s.Usage(t.Context(), "alice", row.from, row.to)
 		if err != nil || (len(got) == 1) != row.in || len(got) > 1 {
 			t.Errorf("Uses from %v to %v = %v, %v; want one: %t", row.from, row.to, got, err, row.in)
 		}
 	}
 }
 
-func openOfAll(t *testing.T, s billing.Store) {
-	wantOpen(t, s, pods.WorkerUse)
-	open := func(u *pods.Use) { u.Open = true }
+func openOfAll(t testing.TB, s billing.Store) {
+	wantOpen(t, s, pods.WorkerUsage)
+	open := func(u *pods.Usage) { u.Open = true }
 	alices, bobs := with(use(1), open), with(use(2), open)
 	bobs.Owner, bobs.ID = "bob", "e2"
-	another := with(alices, func(u *pods.Use) { u.Kind = pods.PodUse })
+	another := with(alices, func(u *pods.Usage) { u.Kind = pods.PodUsage })
 	record(t, s, alices, bobs, another, use(3))
-	wantOpen(t, s, pods.WorkerUse, alices, bobs)
-	wantOpen(t, s, pods.PodUse, another)
-	wantOpen(t, s, pods.VolumeUse)
+	wantOpen(t, s, pods.WorkerUsage, alices, bobs)
+	wantOpen(t, s, pods.PodUsage, another)
+	wantOpen(t, s, pods.VolumeUsage)
 	alices.Open = false
 	record(t, s, alices)
-	wantOpen(t, s, pods.WorkerUse, bobs)
+	wantOpen(t, s, pods.WorkerUsage, bobs)
 	wantAll(t, s, "alice", alices, another, use(3))
 }
 
-func recordsAtOnce(t *testing.T, s billing.Store) {
-	var all []pods.Use
-	var wg sync.WaitGroup
-	for i := range 16 {
-		two := []pods.Use{use(2 * i), use(2*i + 1)}
-		all = append(all, two...)
-		for range 2 {
-			wg.Go(func() {
-				if err := s.Record(context.WithoutCancel(t.Context()), two); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+func recordsAtOnce(t testing.TB, s billing.Store) {
+	var all []pods.Usage
+	for i := range 32 {
+		all = append(all, use(i))
 	}
-	wg.Wait()
+	// Each of the uses is recorded by two callers at once.
+	suite.Together(32, func(i int) {
+		two := all[i/2*2 : i/2*2+2]
+		if err := s.Record(t.Context(), two); err != nil {
+			t.Error(err)
+		}
+	})
 	wantAll(t, s, "alice", all...)
 }
 
-func listsAreTheCallers(t *testing.T, s billing.Store) {
-	u := with(use(1), func(u *pods.Use) { u.Open = true })
-	given := []pods.Use{u}
+func listsAreTheCallers(t testing.TB, s billing.Store) {
+	u := with(use(1), func(u *pods.Usage) { u.Open = true })
+	given := []pods.Usage{u}
 	record(t, s, given...)
 	clear(given)
 	for range 2 {
-		uses, err := s.Uses(t.Context(), "alice", start, start.AddDate(1, 0, 0))
+		uses, err := s.Usage(t.Context(), "alice", start, start.AddDate(1, 0, 0))
 		want(t, "Uses", uses, err, u)
-		open, err := s.Open(t.Context(), pods.WorkerUse)
+		open, err := s.Open(t.Context(), pods.WorkerUsage)
 		want(t, "Open", open, err, u)
 		clear(uses)
 		clear(open)

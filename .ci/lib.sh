@@ -1,0 +1,218 @@
+# What .ci/run and .ci/long have in common. Both source it.
+# shellcheck shell=bash disable=SC2034 # what is set here is used there
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit 1
+tmp=$root/.tmp
+mkdir -p "$tmp/bin"
+
+lint_version=v2.15.0
+# The clients that the tests run, each of exactly this version.
+npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2)
+python_clients=(runpod==1.12.0 runpod-flash==1.21.0 pytest==9.2.0)
+
+# Without this a test that needs something and does not have it is skipped.
+export PODYARD_CI=1
+export PODYARD_NODE_MODULES=$tmp/npm/node_modules
+export PODYARD_PYTHON=$tmp/python/bin/python
+export PATH=$PATH:$tmp/proxies/usr/sbin:$tmp/proxies/usr/bin
+if [[ -d $root/../shared/spec ]]; then
+	PODYARD_SPEC=$(cd "$root/../shared/spec" && pwd)
+	export PODYARD_SPEC
+fi
+# The go line of go.mod is what is needed; a newer patch release is not fetched.
+export GOTOOLCHAIN=${GOTOOLCHAIN:-local}
+
+# skip notes something that was left out, for the end.
+skip() { printf 'skipped: %s\n' "$*" | tee -a "$tmp/skipped"; }
+
+# npm_have prints npm_clients with the versions that are there.
+npm_have() {
+	node -p 'process.argv.slice(1).map((client) => {
+		const name = client.slice(0, client.lastIndexOf("@"))
+		return name + "@" + require(`${process.env.PODYARD_NODE_MODULES}/${name}/package.json`).version
+	}).join(" ")' "${npm_clients[@]}" 2>/dev/null || true
+}
+
+# python_have does the same for python_clients.
+python_have() {
+	"$PODYARD_PYTHON" -c '
+import importlib.metadata as m, sys
+names = [client.split("==")[0] for client in sys.argv[1:]]
+print(*(name + "==" + m.version(name) for name in names))' "${python_clients[@]}" 2>/dev/null || true
+}
+
+# unpack_proxies gets the proxies of docs/operating.md. They are not installed, because the
+# packages would start them.
+unpack_proxies() {
+	mkdir -p "$tmp/proxies"
+	apt-get update -qq
+	(
+		cd "$tmp/proxies"
+		apt-get download -qq nginx caddy
+		for package in *.deb; do dpkg -x "$package" .; done
+		rm -f -- *.deb
+	)
+}
+
+# prepare installs what is missing. Packages of the system take root.
+prepare() {
+	go version
+	local packages=()
+	command -v cc >/dev/null || packages+=(gcc libc6-dev)
+	command -v node >/dev/null || packages+=(nodejs)
+	command -v npm >/dev/null || packages+=(npm)
+	python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+	# The engines that tests start and end themselves; nothing of them runs otherwise.
+	command -v dockerd >/dev/null || packages+=(docker.io containerd)
+	command -v podman >/dev/null || packages+=(podman netavark aardvark-dns nftables)
+	command -v runc >/dev/null || packages+=(runc)
+	command -v iptables >/dev/null || packages+=(iptables)
+	command -v ip >/dev/null || packages+=(iproute2)
+	if ((${#packages[@]})); then
+		export DEBIAN_FRONTEND=noninteractive
+		apt-get update -qq
+		apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+	fi
+	if ! command -v nginx >/dev/null || ! command -v caddy >/dev/null; then
+		unpack_proxies
+	fi
+	if [[ $(npm_have) != "${npm_clients[*]}" ]]; then
+		npm install --prefix "$tmp/npm" --no-save --no-audit --no-fund --ignore-scripts --loglevel error \
+			"${npm_clients[@]}"
+	fi
+	if [[ $(python_have) != "${python_clients[*]}" ]]; then
+		rm -rf "$tmp/python"
+		python3 -m venv "$tmp/python"
+		"$PODYARD_PYTHON" -m pip install --quiet --disable-pip-version-check "${python_clients[@]}"
+	fi
+	if [[ $("$tmp/bin/golangci-lint" version --short 2>/dev/null || true) != "${lint_version#v}" ]]; then
+		GOBIN=$tmp/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$lint_version" ||
+			rm -f "$tmp/bin/golangci-lint"
+	fi
+	go mod download
+}
+
+# brief leaves of what go test -v prints a line for each package, and all of one that failed.
+brief() {
+	awk '
+		/^=== / || /^ *--- PASS/ { next }
+		/^(ok|\?) *\t/           { print; fflush(); held = ""; next }
+		/^FAIL\t/                { printf "%s%s\n", held, $0; fflush(); held = ""; next }
+		                         { held = held $0 "\n" }
+		END                      { printf "%s", held }'
+}
+
+# flakes prints the entries of .ci/flakes.
+flakes() { grep -vE '^(#| *$)' .ci/flakes || true; }
+
+# check_flakes fails for an entry that is too old, or that is not one.
+check_flakes() {
+	local day package name why bad=0 oldest
+	oldest=$(date -u -d '14 days ago' +%F)
+	while read -r day package name why; do
+		if [[ ! $day =~ ^[0-9]{4}-[0-9]{2}-[0-9]{2}$ || $package != .?(/*) || $name != Test* || -z $why ]]; then
+			echo ".ci/flakes: no entry: $day $package $name $why"
+			bad=1
+		elif [[ $day < $oldest ]]; then
+			echo ".ci/flakes: $package $name fails now and then since $day: find its cause"
+			bad=1
+		fi
+	done < <(flakes)
+	return $bad
+}
+
+# failures prints package and name of each test that failed in a log of go test -v, and
+# "package -" for a package that failed in another way: it was not built, it panicked, its
+# time was over.
+failures() { # LOG
+	awk -v module="$(go list -m)" '
+		/^--- FAIL: /  { name[n++] = $3 }
+		/^panic: /     { panicked = 1 }
+		/^(ok|\?) *\t/ { n = panicked = 0 }
+		/^FAIL\t/ {
+			sub("^" module, ".", $2)
+			if (!n || panicked) print $2, "-"
+			else for (i = 0; i < n; i++) print $2, name[i]
+			n = panicked = 0
+		}' "$1"
+}
+
+# only_flakes succeeds if tests failed in a log, and all of them are in .ci/flakes.
+only_flakes() { # LOG
+	local package name bad=0 some=0
+	while read -r package name; do
+		some=1
+		if flakes | awk -v p="$package" -v t="$name" '$2 == p && $3 == t { found = 1 } END { exit !found }'; then
+			echo "in .ci/flakes: $package $name"
+		else
+			echo "failed: $package $name"
+			bad=1
+		fi
+	done < <(failures "$1")
+	((some && !bad))
+}
+
+# fuzz_all runs every fuzz target for as many inputs. A number of inputs, and no time: the go
+# command now and then takes the end of a time for a failure.
+fuzz_all() { # INPUTS
+	go test -list '^Fuzz' ./... | awk '
+		/^Fuzz/ { name[n++] = $1 }
+		/^ok/   { for (i = 0; i < n; i++) print $2, name[i]; n = 0 }' >"$tmp/fuzz"
+	local package target bad=0
+	while read -r package target; do
+		echo "$package $target"
+		if go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" "$package" </dev/null >"$tmp/fuzz.log" 2>&1; then
+			tail -n 1 "$tmp/fuzz.log"
+		else
+			cat "$tmp/fuzz.log"
+			bad=1
+		fi
+	done <"$tmp/fuzz"
+	return $bad
+}
+
+# skipped_tests prints of each test of a log that was skipped the last thing it said.
+skipped_tests() {
+	awk '
+		/^=== (RUN|NAME|CONT) / { name = $3 }
+		/^ +[^ ]+\.go:[0-9]+: / { sub(/^ +/, ""); said[name] = $0 }
+		/^ *--- SKIP: /         { print $3 ": " said[$3] }' "$@"
+}
+
+# main runs the steps named as arguments, or all, after prepare. Each is a process of its
+# own, so that set -e holds in it while the others go on.
+main() { # SCRIPT ARGUMENT...
+	local script=$1 step began failed=() todo=()
+	shift
+	if [[ ${1-} == --step ]]; then
+		if [[ " prepare ${steps[*]} " != *" $2 "* ]]; then
+			echo "no step $2; there are: ${steps[*]}" >&2
+			exit 2
+		fi
+		"step_$2"
+		return
+	fi
+	todo=("$@")
+	(($#)) || todo=("${steps[@]}")
+	: >"$tmp/skipped"
+	rm -f "$tmp"/*.test.log
+	for step in prepare "${todo[@]}"; do
+		printf '\n== %s\n' "$step"
+		began=$SECONDS
+		"$script" --step "$step" || failed+=("$step")
+		printf -- '-- %s: %d s\n' "$step" $((SECONDS - began))
+		[[ ${failed[*]-} == prepare ]] && break
+	done
+	printf '\n== skipped\n'
+	cat "$tmp/skipped"
+	compgen -G "$tmp/*.test.log" >/dev/null && skipped_tests "$tmp"/*.test.log
+	printf '\n== %d s\n' "$SECONDS"
+	if ((${#failed[@]})); then
+		printf 'failed: %s\n' "${failed[*]}"
+		exit 1
+	fi
+	echo "all passed"
+}
+
+step_prepare() { prepare; }

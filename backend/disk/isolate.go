@@ -1,0 +1,276 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A table with a part that can neither be read nor restored would end every compaction that
+// meets it. So the keys of that part are taken out of the database, of this table and of all
+// others: what an older table has of them may be outdated. What is newer is put back. A gap
+// says from then on that something is lost there, and a loss for each record that an older
+// table had. The file is kept aside until Repair.
+
+// asideName is the directory that keeps files of which a part was given up.
+const asideName = "damaged"
+
+// suspect notes that a table is damaged beyond what its parity restores.
+func (s *Store) suspect(path string) {
+	s.suspectsMu.Lock()
+	defer s.suspectsMu.Unlock()
+	if s.suspects == nil {
+		s.suspects = map[string]bool{}
+	}
+	s.suspects[path] = true
+}
+
+func (s *Store) suspected() map[string]bool {
+	s.suspectsMu.Lock()
+	defer s.suspectsMu.Unlock()
+	return maps.Clone(s.suspects)
+}
+
+// isolate takes out what cannot be read of the tables that are suspected. It reports whether
+// that has changed anything.
+func (s *Store) isolate(ctx context.Context) (changed bool, err error) {
+	for known := 0; ; known = len(s.suspected()) {
+		done, err := s.isolateOnce(ctx)
+		changed = changed || done
+		// Of a table beside a gap something is read, too, and may be found to be damaged.
+		if err == nil || len(s.suspected()) == known {
+			s.suspectsMu.Lock()
+			clear(s.suspects)
+			s.suspectsMu.Unlock()
+			return changed, err
+		}
+	}
+}
+
+func (s *Store) isolateOnce(ctx context.Context) (changed bool, err error) {
+	for _, filters := range []bool{true, false} {
+		done, err := s.isolateBy(ctx, filters)
+		if changed = changed || done; err != nil {
+			return changed, fmt.Errorf("disk: isolate a part of %q: %w", s.dir, err)
+		}
+	}
+	return changed, nil
+}
+
+// isolateBy takes out what is lost, or, without the use of filters, tables of which nothing but
+// the filter is.
+func (s *Store) isolateBy(ctx context.Context, filters bool) (changed bool, err error) {
+	e, err := s.openDB(func(o *pebble.Options) {
+		o.DisableAutomaticCompactions = true
+		o.EventListener.DataCorruption = func(info pebble.DataCorruptionInfo) { s.suspect(info.Path) }
+		for i := range o.Levels {
+			if !filters {
+				o.Levels[i].FilterPolicy = pebble.NoFilterPolicy
+			}
+		}
+		if !filters {
+			o.Filters = nil
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, e.closeDB()) }()
+	i := isolation{e: e}
+	defer i.close()
+	if err := i.load(ctx); err != nil {
+		return false, err
+	}
+	for _, g := range i.gaps(filters) {
+		if err := i.takeOut(ctx, &g, filters); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// An isolation takes gaps out of a database that nobody else uses.
+type isolation struct {
+	e      *engine
+	tables []*liveTable
+}
+
+// gaps are those of all tables, or else those that have only lost their filters.
+func (i *isolation) gaps(lost bool) []gap {
+	var gaps []gap
+	for _, t := range i.tables {
+		switch {
+		case lost:
+			gaps = append(gaps, t.gaps...)
+		case t.filter:
+			gaps = append(gaps, t.whole())
+		}
+	}
+	return joined(gaps)
+}
+
+// joined are the gaps with those that overlap or touch made one.
+func joined(gaps []gap) (list []gap) {
+	slices.SortFunc(gaps, func(a, b gap) int { return bytes.Compare(a.From, b.From) })
+	for _, g := range gaps {
+		if n := len(list); n > 0 && bytes.Compare(g.From, list[n-1].To) <= 0 {
+			if bytes.Compare(g.To, list[n-1].To) > 0 {
+				list[n-1].To = g.To
+			}
+			continue
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// load lists the tables of the database as it is now, and what is damaged of them.
+func (i *isolation) load(ctx context.Context) error {
+	i.close()
+	levels, err := i.e.db.SSTables()
+	if err != nil {
+		return err
+	}
+	suspects := i.e.s.suspected()
+	for _, infos := range levels {
+		for _, info := range infos {
+			t := &liveTable{SSTableInfo: info, path: i.e.fs.PathJoin(i.e.s.dir, fmt.Sprintf("%s.sst", info.BackingSSTNum))}
+			if suspects[t.path] {
+				t.findGaps(ctx, i.e)
+			}
+			i.tables = append(i.tables, t)
+		}
+	}
+	return nil
+}
+
+func (i *isolation) close() {
+	for _, t := range i.tables {
+		t.close()
+	}
+	i.tables = nil
+}
+
+// takeOut takes a gap out of the database, at once, and leaves what is newer than it.
+func (i *isolation) takeOut(ctx context.Context, g *gap, lost bool) error {
+	e := i.e
+	if lost {
+		e.s.opts.Logger.Error("a part of a table cannot be read, and is given up; check the store", "dir", e.s.dir, "file", g.Table)
+		if err := errors.Join(i.keepAside(g.Table), i.note(ctx, g)); err != nil {
+			return err
+		}
+	}
+	name := e.fs.PathJoin(e.s.dir, stagePrefix+"newer")
+	n, err := i.writeNewer(ctx, g, name)
+	if err != nil {
+		return err
+	}
+	keys := pebble.KeyRange{Start: g.From, End: g.To}
+	if n == 0 {
+		err = errors.Join(e.fs.Remove(name), e.db.Excise(ctx, keys))
+	} else {
+		_, err = e.db.IngestAndExcise(ctx, []string{name}, nil, nil, keys)
+	}
+	return errors.Join(err, i.load(ctx))
+}
+
+// keepAside gives a table a second name, under which it stays.
+func (i *isolation) keepAside(table string) error {
+	disk, dir := i.e.s.opts.fs, i.e.fs.PathJoin(i.e.s.dir, asideName)
+	if err := disk.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	err := disk.Link(disk.PathJoin(i.e.s.dir, table), disk.PathJoin(dir, table))
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return nil // it was kept before, or is gone
+	}
+	return err
+}
+
+// note writes down the gap, and what is lost in it as far as an older table has it.
+func (i *isolation) note(ctx context.Context, g *gap) error {
+	b := i.e.db.NewBatch()
+	defer func() { _ = b.Close() }()
+	putJSON(b, gapKey(g.From), g)
+	err := i.each(ctx, g, func(key, value []byte, lost bool) error {
+		if lost {
+			putJSON(b, lossKey(key), i.e.lossOf(key, value))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// What is written must be in a table to be found there.
+	return errors.Join(i.e.db.Apply(b, pebble.Sync), i.e.db.Flush(), i.load(ctx))
+}
+
+// writeNewer writes a table of all that stays in the place of the gap, and says of how many
+// records.
+func (i *isolation) writeNewer(ctx context.Context, g *gap, name string) (n int, err error) {
+	f, err := i.e.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return 0, err
+	}
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), i.e.opts.MakeWriterOptions(0, i.e.db.TableFormat()))
+	defer func() { err = errors.Join(err, w.Close()) }() // syncs
+	return n, i.each(ctx, g, func(key, value []byte, lost bool) error {
+		if lost {
+			return nil
+		}
+		n++
+		return w.Set(key, value)
+	})
+}
+
+// each calls fn with every key of a gap that is there, in order: with the newest value of it,
+// or with an older one when the newest is lost.
+func (i *isolation) each(ctx context.Context, g *gap, fn func(key, value []byte, lost bool) error) error {
+	keys := map[string]*liveTable{}
+	for _, t := range i.tables {
+		if err := t.keys(ctx, i.e, g, keys); err != nil {
+			return err
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		key := []byte(k)
+		value, err := i.newest(key)
+		lost := pebble.IsCorruptionError(err)
+		if lost {
+			if value, err = keys[k].value(ctx, i.e, key); err == nil {
+				_, err := verify(key, value)
+				// A payload is never written twice, so an older one is the one.
+				lost = err != nil || key[0] != keyBody && key[0] != keyAttempt
+			}
+		}
+		if errors.Is(err, pebble.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			err = fn(key, value, lost)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *isolation) newest(key []byte) ([]byte, error) {
+	v, closer, err := i.e.db.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	v = bytes.Clone(v)
+	return v, closer.Close()
+}

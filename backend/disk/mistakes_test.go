@@ -1,0 +1,148 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A mistake makes the store do what a wrong one would do. It is planted around the store,
+// or in one of its hooks: the store itself has no branch for it.
+type mistake struct {
+	name   string
+	queue  func(queue.JobQueue, *engine) queue.JobQueue // in the place of the store's
+	fs     func(vfs.FS) vfs.FS                          // in the place of the disk
+	before func(vfs.FS) error                           // done before each opening
+	wait   func(*group) error                           // Options.wait
+}
+
+// around is the queue that has the mistake, if it is one of the queue.
+func (m *mistake) around(q queue.JobQueue, e *engine) queue.JobQueue {
+	if m.queue == nil {
+		return q
+	}
+	return m.queue(q, e)
+}
+
+var mistakes = []mistake{{
+	name:  "a move is not fenced",
+	queue: func(q queue.JobQueue, e *engine) queue.JobQueue { return &unfenced{q, e} },
+}, {
+	name: "the answer does not wait for the sync",
+	fs:   func(fs vfs.FS) vfs.FS { return unsynced{fs} },
+}, {
+	name: "what is written is seen before it is durable",
+	wait: func(g *group) error {
+		for _, c := range g.commits {
+			if c.publish != nil {
+				c.publish()
+				c.publish = nil
+			}
+		}
+		return g.wait()
+	},
+}, {
+	name: "tokens start anew at each opening",
+	before: func(fs vfs.FS) error {
+		return edit(fs, func(e *engine, b *pebble.Batch) error {
+			epoch, _, err := e.number(metaEpoch)
+			if epoch > 0 {
+				putNumber(b, metaEpoch, epoch-1)
+			}
+			return err
+		})
+	},
+}, {
+	name: "the webhook is not in the commit of the end",
+	before: func(fs vfs.FS) error {
+		return edit(fs, func(_ *engine, b *pebble.Batch) error {
+			from, to := prefixRange([]byte{keyEntry})
+			return b.DeleteRange(from, to, nil)
+		})
+	},
+}}
+
+// The test of crashes must be able to fail.
+func TestTheCrashTestFindsMistakes(t *testing.T) {
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			points := 0
+			for seed := range uint64(40) {
+				n, err := crash(t.Context(), seed, m)
+				points += n
+				if err != nil {
+					t.Logf("found after %d points: %v", points, err)
+					return
+				}
+			}
+			t.Errorf("%d crash points have not found it", points)
+		})
+	}
+}
+
+// An unfenced queue takes every op of a worker for one of the worker that has the job.
+type unfenced struct {
+	queue.JobQueue
+	e *engine
+}
+
+func (u *unfenced) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		op := &ops[i]
+		v, ok := u.e.jobs.lookup(now, op.Ref)
+		if ok && op.Kind > queue.OpClaim && op.Kind <= queue.OpProgress {
+			op.Token, op.Worker = v.job.Token, v.job.Worker
+		}
+	}
+	return u.JobQueue.Apply(ctx, now, ops, res)
+}
+
+// An unsynced file system says that it has synced the log of the database, and has not.
+type unsynced struct{ vfs.FS }
+
+func (u unsynced) Unwrap() vfs.FS { return u.FS }
+
+func (u unsynced) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return notSynced(name)(u.FS.Create(name, category))
+}
+
+func (u unsynced) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return notSynced(newname)(u.FS.ReuseForWrite(oldname, newname, category))
+}
+
+func notSynced(name string) func(vfs.File, error) (vfs.File, error) {
+	return func(f vfs.File, err error) (vfs.File, error) {
+		if err != nil || !strings.HasSuffix(name, ".log") {
+			return f, err
+		}
+		return unsyncedFile{f}, nil
+	}
+}
+
+type unsyncedFile struct{ vfs.File }
+
+func (unsyncedFile) Sync() error                { return nil }
+func (unsyncedFile) SyncData() error            { return nil }
+func (unsyncedFile) SyncTo(int64) (bool, error) { return true, nil }
+
+// edit changes a store that is closed.
+func edit(fs vfs.FS, change func(*engine, *pebble.Batch) error) (err error) {
+	db, err := pebble.Open("store", &pebble.Options{FS: fs, Merger: counterMerger(), Logger: pebbleLogger{}, FormatMajorVersion: format})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	b := db.NewBatch()
+	if err := change(&engine{db: db}, b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return b.Commit(pebble.Sync)
+}

@@ -1,0 +1,123 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// bigPayload is the length in bytes from which a payload does not go through the log, where
+// the commits of others would wait behind it, but into a table of its own.
+const bigPayload = 64 << 10
+
+const stagePrefix = "stage-"
+
+// storeBig makes a payload durable before the commit that refers to it. The intent, which
+// that commit removes, has it removed at the next opening if the commit is never made.
+func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err error) {
+	intent := append([]byte{keyIntent}, key...)
+	err = e.commit(true, func(b *pebble.Batch) {
+		e.jobs.numbers(b)
+		put(b, intent)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+		if err != nil {
+			// What was begun cannot be taken back: the job would stay busy for ever.
+			e.fail(unavailable("store a payload", err))
+			err = e.err()
+		}
+	}()
+	name := e.fs.PathJoin(e.s.dir, fmt.Sprintf("%s%x", stagePrefix, key))
+	if err := e.stage(name, key, value); err != nil {
+		return err
+	}
+	n := int64(0)
+	for _, v := range value {
+		n += int64(len(v))
+	}
+	e.s.space.spend(n)
+	return e.db.Ingest(context.WithoutCancel(ctx), []string{name})
+}
+
+// bigStored notes in a commit that it refers to the payload.
+func bigStored(b *pebble.Batch, key []byte) { drop(b, append([]byte{keyIntent}, key...)) }
+
+// stage writes a table with one record.
+func (e *engine) stage(name string, key []byte, value [][]byte) error {
+	f, err := e.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	total := checksumSize
+	for _, v := range value {
+		total += len(v)
+	}
+	record := make([]byte, 0, total)
+	crc := crc32.Checksum(key, castagnoli)
+	for _, v := range value {
+		record = append(record, v...)
+		crc = crc32.Update(crc, castagnoli, v)
+	}
+	record = binary.LittleEndian.AppendUint32(record, crc)
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), e.opts.MakeWriterOptions(0, e.db.TableFormat()))
+	if err := w.Set(key, record); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	return w.Close() // syncs
+}
+
+// sweepIntents removes payloads whose commit was never made.
+func (e *engine) sweepIntents() error {
+	b := e.db.NewBatch()
+	err := each(e.db, []byte{keyIntent}, func(key, _ []byte) error {
+		drop(b, key[1:])
+		drop(b, key)
+		return nil
+	})
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return errors.Join(e.db.Apply(b, pebble.NoSync), b.Close())
+}
+
+// sweepFiles removes half-written tables, and the parity files and mirrors of files that are
+// gone: the database gives their numbers to others.
+func (e *engine) sweepFiles() error {
+	names, err := e.fs.List(e.s.dir)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
+	return e.removeFiles(slices.DeleteFunc(names, func(name string) bool {
+		of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
+		return !strings.HasPrefix(name, stagePrefix) && there[of]
+	}))
+}
+
+func (e *engine) removeFiles(names []string) error {
+	for _, name := range names {
+		if err := e.s.opts.fs.Remove(e.fs.PathJoin(e.s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

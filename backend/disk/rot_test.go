@@ -1,0 +1,277 @@
+package disk
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Facts are what is in a store: of each record the lines that say so.
+type facts map[string][]string
+
+// factsOf takes a state apart. What a line says behind a colon is a fact of what stands before
+// it; templates that are listed twice are one.
+func factsOf(text string) facts {
+	f, of := facts{}, ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "  ") {
+			f[of] = append(f[of], line)
+			continue
+		}
+		words := strings.SplitN(line, " ", 3)
+		switch {
+		case words[0] == "webhook":
+			of, line = words[0]+" "+words[1], "  "+words[2]
+		case strings.Contains(line, ": "):
+			of, line, _ = strings.Cut(line, ": ")
+		case strings.HasPrefix(line, "the next webhook"):
+			continue // webhooks say when they are due
+		default:
+			of, line = line, ""
+		}
+		f[of] = append(f[of][:0:0], line)
+	}
+	return f
+}
+
+func lenientFacts(t *testing.T, s *Store) facts {
+	w := &state{t: t, s: s, lenient: true}
+	w.all()
+	return factsOf(w.b.String())
+}
+
+// A verdict is what is wrong with the answers of a store that was damaged.
+type verdict []string
+
+func (v *verdict) wrong(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
+
+// judge holds what a damaged store answers to what is in it: what it says is right, and what
+// it does not say it says it cannot say.
+func judge(want, got facts) (v verdict) {
+	for of, lines := range got {
+		if strings.HasSuffix(of, " are not all") {
+			continue
+		}
+		v.record(of, want[of], lines, got)
+	}
+	for of := range want {
+		if _, ok := got[of]; !ok && !got.incomplete(of) {
+			v.wrong("%s is gone", of)
+		}
+	}
+	return v
+}
+
+// incomplete reports whether the store says that there may be more records like this one.
+func (f facts) incomplete(of string) bool {
+	list := map[string]string{
+		"pod": "pods", "hold": "holds", "used": "pods holds", "endpoint": "endpoints", "registry": "registries", "volume": "volumes",
+		"template": "templates", "ssh": "ssh keys", "use": "uses", "job": "jobs", "jobs": "jobs", "webhook": "jobs webhooks",
+	}[strings.Fields(of)[0]]
+	for l := range strings.FieldsSeq(list) {
+		if f[l+" are not all"] != nil {
+			return true
+		}
+	}
+	return f[list+" are not all"] != nil
+}
+
+func (v *verdict) record(of string, want, got []string, all facts) {
+	if want == nil {
+		// A job that ends as damaged sends its webhook.
+		if id, ok := strings.CutPrefix(of, "webhook msg_"); ok && all.ended(id[:strings.LastIndexByte(id, '_')]) {
+			return
+		}
+		v.wrong("%s was never there: %q", of, got)
+		return
+	}
+	if damagedJob(got) && slices.Contains(want, "  status: IN_QUEUE") {
+		return
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) && !strings.HasPrefix(line, "  damaged") && !strings.HasPrefix(line, "  fault") && !strings.HasPrefix(of, "jobs of") {
+			v.wrong("%s: %q is not so", of, line)
+		}
+	}
+	for _, line := range want {
+		if !slices.Contains(got, line) && !mayBeLeftOut(of, line, got) {
+			v.wrong("%s: %q is left out", of, line)
+		}
+	}
+}
+
+// damagedJob reports whether a job has ended because it was damaged.
+func damagedJob(lines []string) bool {
+	return slices.Contains(lines, "  status: FAILED") && slices.Contains(lines, "  reason: 4")
+}
+
+func (f facts) ended(id string) bool {
+	for of, lines := range f {
+		if strings.HasPrefix(of, "job ") && strings.Contains(of, "/"+id+" ") && damagedJob(lines) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeLeftOut reports whether a record may lack a line: what was submitted, and what it says
+// to be damaged.
+func mayBeLeftOut(of, line string, got []string) bool {
+	what := strings.Fields(line)[0]
+	switch {
+	case strings.HasPrefix(of, "jobs of"):
+		return true // counted again below, where nothing is lost
+	case strings.HasPrefix(of, "job ") && (strings.HasPrefix(what, "input") || strings.HasPrefix(what, "webhook") || strings.HasPrefix(what, "extra")):
+		return true
+	case strings.HasPrefix(of, "webhook "):
+		return slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "  fault") })
+	}
+	if what = strings.TrimSuffix(what, ":"); what == "error" {
+		what = "output"
+	}
+	return slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "  damaged: "+what) || l == "  damaged" })
+}
+
+// Whatever is damaged of tables that have no parity, the store opens, and nothing that it says
+// is wrong; Check says what is lost, Repair drops just that, and says the same.
+func TestADamagedTableThatCannotBeRestoredIsIsolated(t *testing.T) {
+	mem, text := furnished(t, true)
+	for _, name := range tablesIn(t, mem, "store") {
+		must(t, mem.Remove(name+paritySuffix))
+	}
+	rots(t, mem, factsOf(text), 20, func(rng *rand.Rand, fs *vfs.MemFS, n int) string {
+		return flip(t, rng, fs, pick(rng, tablesIn(t, fs, "store")), 1+n%3)
+	})
+}
+
+// rots makes trials: rot damages a copy of the directory, and says what it did.
+func rots(t *testing.T, mem *vfs.MemFS, want facts, trials int, rot func(rng *rand.Rand, fs *vfs.MemFS, n int) string) {
+	t.Helper()
+	if budget() > 0 {
+		trials = 2000
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(trials)))
+	var sum rotting
+	for n := range trials {
+		fs := cloned(t, mem)
+		did := rot(rng, fs, n)
+		if v := sum.trial(t, fs, want); len(v) > 0 {
+			t.Fatalf("trial %d, %s:\n%s", n, did, strings.Join(v, "\n"))
+		}
+	}
+	t.Logf("%d trials: nothing was lost in %d of them, %d of %d records in the others", trials, sum.whole, sum.lost, (trials-sum.whole)*len(want))
+}
+
+// rotting sums up trials.
+type rotting struct{ whole, lost int }
+
+// trial opens a damaged directory and repairs it.
+func (r *rotting) trial(t *testing.T, fs *vfs.MemFS, want facts) (v verdict) {
+	// A directory that was only checked is as it was.
+	before, err := Check(t.Context(), "store", inMemory(fs))
+	if err != nil {
+		v.wrong("Check = %v", err)
+	}
+	s, err := Open(t.Context(), "store", inMemory(cloned(t, fs)))
+	if err != nil {
+		v.wrong("Open = %v", err)
+		return v
+	}
+	v = append(v, judge(want, settledFacts(t, s))...)
+	must(t, s.Close())
+
+	report, err := Repair(t.Context(), "store", inMemory(fs))
+	if err != nil {
+		v.wrong("Repair = %v", err)
+		return v
+	}
+	if diff := cmp.Diff(before, report); diff != "" {
+		v.wrong("Check and Repair do not say the same (-Check +Repair):\n%s", diff)
+	}
+	return append(v, r.repaired(t, fs, want, &report)...)
+}
+
+// repaired holds a repaired directory to what was in it and what Repair has named.
+func (r *rotting) repaired(t *testing.T, fs *vfs.MemFS, want facts, report *Report) (v verdict) {
+	s, err := Open(t.Context(), "store", inMemory(fs))
+	if err != nil {
+		v.wrong("Open after Repair = %v", err)
+		return v
+	}
+	got := settledFacts(t, s)
+	missing := 0
+	for of := range want {
+		if got[of] == nil {
+			missing++
+			if !report.names(of) {
+				v.wrong("%s is gone, and not named in %q", of, report.Faults)
+			}
+		}
+		if got.incomplete(of) {
+			v.wrong("%s: after Repair the list of them does not end well", of)
+		}
+	}
+	for of, lines := range got {
+		v.record(of, want[of], lines, got)
+	}
+	after, err := s.Check(t.Context())
+	if must(t, err); after.Err() != nil {
+		v.wrong("after Repair %q", after.Faults)
+	}
+	must(t, s.Close())
+	if r.lost += missing; len(report.Faults) == 0 {
+		r.whole++
+		for of, lines := range want {
+			if diff := cmp.Diff(lines, got[of]); diff != "" {
+				v.wrong("%s, and nothing is said to be lost (-want +got):\n%s", of, diff)
+			}
+		}
+	}
+	return v
+}
+
+// names reports whether the loss of something is in the report: by its name, by that of its
+// job, or as a part of a table of which nobody can say what it had.
+func (r *Report) names(of string) bool {
+	what := strings.Fields(strings.TrimSuffix(of, ": "))
+	return slices.ContainsFunc(r.Faults, func(f Fault) bool {
+		return strings.HasSuffix(f.Key, ".sst") || strings.Contains(f.String(), what[len(what)-1]) || len(what) > 1 && strings.Contains(f.String(), what[1])
+	})
+}
+
+// settledFacts reads and merges everything, and begins anew where the store has met damage and
+// ended.
+func settledFacts(t *testing.T, s *Store) facts {
+	t.Helper()
+	for range 10 {
+		got := lenientFacts(t, s)
+		if e, err := s.engine(); err == nil && e.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false) == nil && s.Err() == nil {
+			return got
+		}
+		must(t, s.Recover(t.Context()))
+	}
+	t.Fatal("the store meets damage again and again")
+	return nil
+}
+
+func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
+
+// flip changes random bits of a file, and says which.
+func flip(t *testing.T, rng *rand.Rand, fs vfs.FS, name string, bits int) string {
+	t.Helper()
+	b := readFile(t, fs, name)
+	said := name
+	for range bits {
+		at := rng.IntN(8 * len(b))
+		b[at/8] ^= 1 << (at % 8)
+		said += fmt.Sprintf(" bit %d", at)
+	}
+	writeFile(t, fs, name, b)
+	return said
+}

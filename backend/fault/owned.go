@@ -1,0 +1,136 @@
+package fault
+
+import (
+	"context"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+)
+
+// A TemplateStore is a templates.Store that fails by a plan.
+type TemplateStore struct {
+	records[templates.Template, templates.Store]
+}
+
+// A VolumeStore is a volumes.Store that fails by a plan.
+type VolumeStore struct {
+	records[volumes.Volume, volumes.Store]
+}
+
+// An SSHKeyStore is an sshkeys.Store that fails by a plan.
+type SSHKeyStore struct {
+	s sshkeys.Store
+	p *Plan
+}
+
+// A BillingStore is a billing.Store that fails by a plan.
+type BillingStore struct {
+	s billing.Store
+	p *Plan
+}
+
+var (
+	_ templates.Store = (*TemplateStore)(nil)
+	_ volumes.Store   = (*VolumeStore)(nil)
+	_ sshkeys.Store   = (*SSHKeyStore)(nil)
+	_ billing.Store   = (*BillingStore)(nil)
+)
+
+// Templates wraps a store of templates.
+func Templates(s templates.Store, p *Plan) *TemplateStore {
+	return &TemplateStore{records[templates.Template, templates.Store]{s, p, "templates."}}
+}
+
+// Volumes wraps a store of network volumes.
+func Volumes(s volumes.Store, p *Plan) *VolumeStore {
+	return &VolumeStore{records[volumes.Volume, volumes.Store]{s, p, "volumes."}}
+}
+
+// SSHKeys wraps a store of SSH keys.
+func SSHKeys(s sshkeys.Store, p *Plan) *SSHKeyStore { return &SSHKeyStore{s, p} }
+
+// Billing wraps a store of what was used.
+func Billing(s billing.Store, p *Plan) *BillingStore { return &BillingStore{s, p} }
+
+// records fails the calls that stores of records have in common.
+type records[R any, S recordStore[R]] struct {
+	s    S
+	p    *Plan
+	kind string // of records, what the names of calls begin with
+}
+
+type recordStore[R any] interface {
+	Create(ctx context.Context, r R) error
+	Get(ctx context.Context, id string) (R, error)
+	List(ctx context.Context, owner string) ([]R, error)
+	Update(ctx context.Context, id string, fn func(*R) error) (R, error)
+	Delete(ctx context.Context, id string) error
+}
+
+// Unwrap is the store that was wrapped.
+func (f *records[R, S]) Unwrap() S { return f.s }
+
+// Create adds a record.
+func (f *records[R, S]) Create(ctx context.Context, r R) error {
+	return run(ctx, f.p, f.kind+"Create", func() error { return f.s.Create(ctx, r) })
+}
+
+// Get returns a record.
+func (f *records[R, S]) Get(ctx context.Context, id string) (R, error) {
+	return do(ctx, f.p, f.kind+"Get", func() (R, error) { return f.s.Get(ctx, id) })
+}
+
+// List returns the records of an owner.
+func (f *records[R, S]) List(ctx context.Context, owner string) ([]R, error) {
+	return do(ctx, f.p, f.kind+"List", func() ([]R, error) { return f.s.List(ctx, owner) })
+}
+
+// Update changes a record.
+func (f *records[R, S]) Update(ctx context.Context, id string, fn func(*R) error) (R, error) {
+	return do(ctx, f.p, f.kind+"Update", func() (R, error) { return f.s.Update(ctx, id, fn) })
+}
+
+// Delete removes a record.
+func (f *records[R, S]) Delete(ctx context.Context, id string) error {
+	return run(ctx, f.p, f.kind+"Delete", func() error { return f.s.Delete(ctx, id) })
+}
+
+// Public implements templates.Store.
+func (f *TemplateStore) Public(ctx context.Context) ([]templates.Template, error) {
+	return do(ctx, f.p, "templates.Public", func() ([]templates.Template, error) { return f.s.Public(ctx) })
+}
+
+// Unwrap is the store that was wrapped.
+func (f *SSHKeyStore) Unwrap() sshkeys.Store { return f.s }
+
+// SSHKeys implements sshkeys.Store.
+func (f *SSHKeyStore) SSHKeys(ctx context.Context, owner string) ([]string, error) {
+	return do(ctx, f.p, "sshkeys.SSHKeys", func() ([]string, error) { return f.s.SSHKeys(ctx, owner) })
+}
+
+// SetSSHKeys implements sshkeys.Store.
+func (f *SSHKeyStore) SetSSHKeys(ctx context.Context, owner string, keys []string) error {
+	return run(ctx, f.p, "sshkeys.SetSSHKeys", func() error { return f.s.SetSSHKeys(ctx, owner, keys) })
+}
+
+// Unwrap is the store that was wrapped.
+func (f *BillingStore) Unwrap() billing.Store { return f.s }
+
+// Record implements billing.Store.
+func (f *BillingStore) Record(ctx context.Context, uses []pods.Usage) error {
+	return run(ctx, f.p, "billing.Record", func() error { return f.s.Record(ctx, uses) })
+}
+
+// Usage implements billing.Store.
+func (f *BillingStore) Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
+	return do(ctx, f.p, "billing.Uses", func() ([]pods.Usage, error) { return f.s.Usage(ctx, owner, from, to) })
+}
+
+// Open implements billing.Store.
+func (f *BillingStore) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
+	return do(ctx, f.p, "billing.Open", func() ([]pods.Usage, error) { return f.s.Open(ctx, kind) })
+}

@@ -1,0 +1,42 @@
+package nvidia
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+const gibibyte = 1 << 30
+
+// Inventory is what a host with these devices has: the types for its catalog, in the order in
+// which they first appear, and the devices of each. Types cost nothing, are of both tiers
+// and in the pool that catalog.HostPool says. Partitioned GPUs are left out.
+func Inventory(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs) {
+	for _, d := range devices {
+		if d.MIG {
+			continue
+		}
+		memory := int((d.Memory + gibibyte/2) / gibibyte)
+		i := slices.IndexFunc(types, func(t catalog.GPUType) bool { return t.ID == d.Name })
+		if i < 0 {
+			i = len(types)
+			types = append(types, catalog.GPUType{
+				ID: d.Name, Name: shortName(d.Name), Pool: catalog.HostPool(d.Name), Manufacturer: catalog.NVIDIA,
+				Memory: memory, Secure: true, Community: true,
+			})
+			host = append(host, pods.HostGPUs{Type: d.Name})
+		}
+		host[i].Devices = append(host[i].Devices, d.UUID)
+		n := len(host[i].Devices)
+		types[i].MaxCount = catalog.MaxCount{Secure: n, Community: n}
+		types[i].Memory = min(types[i].Memory, memory) // what any of them has
+	}
+	return types, host
+}
+
+// shortName is a name without what all have: "RTX 4090".
+func shortName(name string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "GeForce ")
+}

@@ -1,0 +1,188 @@
+package podfleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/fleet"
+)
+
+// A workerReservation is what a worker has of a host, as the store has it.
+type workerReservation struct {
+	reservation pods.Reservation
+	// unverified from an earlier process, and not seen on its host yet.
+	unverified bool
+}
+
+// reserve finds a place for w and has the store hold it until release. A worker that has one
+// keeps it.
+func (f *Fleet) reserve(ctx context.Context, podID string, w *fleet.WorkerSpec, volumes map[string]string) (*pods.Reservation, error) {
+	if h, ok := f.reuseReservation(podID); ok {
+		return h, nil
+	}
+	hold := pods.Reservation{Holder: podID, Image: w.Container.Image}
+	err := f.placer.Place(ctx, f.placementRequest(w, volumes), func(d pods.Requirements, pl pods.Placement) error {
+		hold.Placement = pl
+		hold.GPU, hold.CPU, hold.Volumes = nil, nil, nil
+		if v := volumes[pl.DataCenter]; v != "" {
+			hold.Volumes = []string{v}
+		}
+		if d.GPU != "" {
+			hold.GPU = &pods.GPU{ID: d.GPU, Count: d.Count}
+		} else {
+			hold.CPU = &pods.CPU{ID: d.CPU, VCPU: d.VCPU, Memory: d.Memory}
+		}
+		return f.store.Reserve(ctx, hold)
+	})
+	if errors.Is(err, pods.ErrNoCapacity) {
+		return nil, fleet.ErrNoCapacity
+	}
+	if err != nil {
+		// Whether it is held is not known: it is free when Stop has said so.
+		return nil, fmt.Errorf("podfleet: place worker %q of %q: %w", w.ID, w.Endpoint, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reservations[podID] = &workerReservation{reservation: hold}
+	return &hold, nil
+}
+
+// reuseReservation is the place that a worker has. Who asks for it is about to start the worker, if
+// it is not there: a place is inherited no longer.
+func (f *Fleet) reuseReservation(podID string) (*pods.Reservation, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.reservations[podID]
+	if p == nil {
+		return nil, false
+	}
+	p.unverified = false
+	return &p.reservation, true
+}
+
+// reservationOf is what a worker has; it is not changed.
+func (f *Fleet) reservationOf(podID string) (*pods.Reservation, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.reservations[podID]; p != nil {
+		return &p.reservation, true
+	}
+	return nil, false
+}
+
+// release is called when nothing is left of a worker.
+func (f *Fleet) release(ctx context.Context, podID string) error {
+	if err := f.store.Release(ctx, podID); err != nil {
+		return fmt.Errorf("podfleet: release what %q holds: %w", podID, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.reservations, podID)
+	return nil
+}
+
+// adoptReservations takes over what workers of an earlier process hold on these hosts, once, and
+// returns the holders that have not been seen since.
+func (f *Fleet) adoptReservations(ctx context.Context) (left map[string]bool, err error) {
+	f.mu.Lock()
+	heir := f.adopted
+	f.mu.Unlock()
+	var found []pods.Reservation
+	if !heir {
+		for h, err := range f.store.Reservations(ctx) {
+			if err != nil {
+				return nil, fmt.Errorf("podfleet: find what workers hold: %w", err)
+			}
+			if _, ours := f.placer.Host(h.Placement.Host); ours && IsWorker(h.Holder) {
+				found = append(found, h)
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.adopted {
+		for _, h := range found {
+			if f.reservations[h.Holder] == nil {
+				f.reservations[h.Holder] = &workerReservation{reservation: h, unverified: true}
+			}
+		}
+		f.adopted = true
+	}
+	left = map[string]bool{}
+	for podID, p := range f.reservations {
+		if p.unverified {
+			left[podID] = true
+		}
+	}
+	return left, nil
+}
+
+// releaseOrphans releases what was inherited and is held by nobody: all hosts were asked, and
+// gone are not there. The others are there, and are stopped like any.
+func (f *Fleet) releaseOrphans(ctx context.Context, gone map[string]bool) error {
+	f.mu.Lock()
+	for podID, p := range f.reservations {
+		if !p.unverified {
+			delete(gone, podID)
+		} else if !gone[podID] {
+			p.unverified = false
+		}
+	}
+	f.mu.Unlock()
+	for podID := range gone {
+		if err := f.release(ctx, podID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placementRequest is what w needs, and where: with network volumes only where one of them is.
+func (f *Fleet) placementRequest(w *fleet.WorkerSpec, volumes map[string]string) pods.PlacementRequest {
+	wish := pods.PlacementRequest{DataCenters: w.DataCenterIDs, PreferDataCenters: true}
+	if len(volumes) > 0 {
+		wish.PreferDataCenters = false
+		wish.DataCenters = slices.SortedFunc(maps.Keys(volumes), func(a, b string) int {
+			return cmp.Or(rank(w.DataCenterIDs, a)-rank(w.DataCenterIDs, b), cmp.Compare(a, b))
+		})
+	}
+	if w.GPU == nil {
+		for _, c := range w.CPU {
+			wish.Alternatives = append(wish.Alternatives, pods.Requirements{CPU: c.ID, VCPU: c.VCPU, Memory: c.Memory})
+		}
+		return wish
+	}
+	cuda := pods.CUDAVersions{Allowed: w.GPU.AllowedCUDAVersions, Min: w.GPU.MinCUDAVersion}
+	for _, typ := range selectedGPUTypes(f.placer.Catalog(), w.GPU) {
+		wish.Alternatives = append(wish.Alternatives, pods.Requirements{GPU: typ, Count: max(w.GPU.Count, 1), CUDA: cuda})
+	}
+	return wish
+}
+
+// selectedGPUTypes is the GPU types of the pools, in their order and each once, without those that
+// are excluded.
+func selectedGPUTypes(c catalog.Catalog, g *endpoints.GPU) (types []string) {
+	for _, pool := range g.Pools {
+		for _, typ := range gpuTypes(c, pool) {
+			if !slices.Contains(types, typ) && !slices.Contains(g.ExcludedTypes, typ) {
+				types = append(types, typ)
+			}
+		}
+	}
+	return types
+}
+
+// rank is where a data center stands in a list; after the last if it does not.
+func rank(list []string, dataCenter string) int {
+	if i := slices.Index(list, dataCenter); i >= 0 {
+		return i
+	}
+	return len(list)
+}

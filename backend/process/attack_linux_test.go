@@ -1,0 +1,159 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// attack tries each of what it is told, "name=value", and prints "name: " and what came of
+// it: "ok", or an error. At the end it prints "tried".
+func attack(args []string) {
+	for _, a := range args {
+		name, value, _ := strings.Cut(a, "=")
+		fmt.Printf("%s: %s\n", a, attacks[name](value))
+	}
+	fmt.Println("tried")
+}
+
+var attacks = map[string]func(string) string{
+	"uid": func(string) string { return strconv.Itoa(os.Getuid()) + " " + strconv.Itoa(os.Getgid()) },
+	"read": func(path string) string {
+		_, err := os.ReadFile(path)
+		return outcome(err)
+	},
+	"list": func(value string) string { // a directory, and something in it
+		path, name, _ := strings.Cut(value, ",")
+		list, err := os.ReadDir(path)
+		if err == nil && !slices.ContainsFunc(list, func(e os.DirEntry) bool { return e.Name() == name }) {
+			return "it is not there"
+		}
+		return outcome(err)
+	},
+	"write": func(path string) string { return outcome(os.WriteFile(path, []byte("x"), 0o600)) },
+	"see": func(pid string) string {
+		_, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		return outcome(err)
+	},
+	"environ": func(pid string) string {
+		_, err := os.ReadFile("/proc/" + pid + "/environ")
+		return outcome(err)
+	},
+	"root": func(value string) string { // of a process, and a file
+		pid, path, _ := strings.Cut(value, ",")
+		_, err := os.ReadFile("/proc/" + pid + "/root" + path)
+		return outcome(err)
+	},
+	"signal": func(pid string) string {
+		n, _ := strconv.Atoi(pid)
+		return outcome(syscall.Kill(n, 0))
+	},
+	"ptrace":  func(pid string) string { n, _ := strconv.Atoi(pid); return outcome(unix.PtraceSeize(n)) },
+	"unmount": func(path string) string { return outcome(unix.Unmount(path, unix.MNT_DETACH)) },
+	"mount": func(path string) string {
+		err := unix.Mount("none", path, "tmpfs", 0, "")
+		if err == nil {
+			err = unix.Unmount(path, 0)
+		}
+		return outcome(err)
+	},
+	"setuid": func(string) string { return outcome(syscall.Setuid(0)) },
+	"limit": func(string) string {
+		return outcome(unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}))
+	},
+	"run": func(path string) string { // a program that would run as its owner
+		out, err := exec.Command(path, "euid").CombinedOutput()
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(string(out))
+	},
+	"unshare": func(path string) string { // root of a user namespace looks below a mount
+		cmd := exec.Command(selfPath, "attack", "unmount="+path, "list="+path+",secret-key")
+		cmd.Env = os.Environ()
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return err.Error()
+		}
+		var said []string
+		for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "tried"; {
+			said = append(said, lines.Text())
+		}
+		_ = cmd.Process.Kill()
+		return strings.Join(said, ", ")
+	},
+	"daemon": func(string) string { // of a session of its own, with an empty environment and no parent
+		cmd := exec.Command(selfPath, "daemon")
+		cmd.Env = []string{asProgram + "=1"}
+		cmd.SysProcAttr = newSession()
+		out, err := cmd.Output()
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(string(out))
+	},
+	"memory": func(mb string) string {
+		n, _ := strconv.Atoi(mb)
+		b := make([]byte, n<<20)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		return "ok"
+	},
+	"processes": func(count string) string {
+		n, _ := strconv.Atoi(count)
+		for i := range n {
+			cmd := exec.Command(selfPath, "run")
+			cmd.Env = os.Environ()
+			if err := cmd.Start(); err != nil {
+				return "only " + strconv.Itoa(i)
+			}
+		}
+		return "ok"
+	},
+	"fill":      func(mb string) string { return fill(".", mb) },
+	"mountfill": func(mb string) string { return fill(os.Getenv("PODYARD_MOUNT_0"), mb) },
+}
+
+func fill(dir, mb string) string {
+	n, _ := strconv.Atoi(mb)
+	dir = filepath.Join(dir, "below")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err.Error()
+	}
+	return outcome(os.WriteFile(filepath.Join(dir, "file"), make([]byte, n<<20), 0o600))
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return err.Error()
+}
+
+// daemon leaves a child and ends.
+func daemon() {
+	cmd := exec.Command(selfPath, "run")
+	cmd.Env = []string{asProgram + "=1"}
+	cmd.SysProcAttr = newSession()
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	fmt.Println(cmd.Process.Pid)
+	os.Exit(0)
+}

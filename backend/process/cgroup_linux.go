@@ -1,0 +1,282 @@
+package process
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// cgroups are where this host lets us make groups of processes: below one directory of
+// version 2, and below one of version 1 for each controller that is there.
+type cgroups struct {
+	prefix string // of the names of groups of this Runtime
+	v2     string // empty: none
+	pids   string // where a group has a limit of processes; empty: nowhere
+	memory string
+}
+
+// openCgroups finds and tries them. What is missing is noted in l.
+func openCgroups(o *Isolation, root string, l lacks) cgroups {
+	sum := sha256.Sum256([]byte(root))
+	c := cgroups{prefix: "podyard." + hex.EncodeToString(sum[:6]) + "."}
+	places, err := cgroupPlaces()
+	if o.Cgroup != "" {
+		places["2"], err = o.Cgroup, nil
+	}
+	if err == nil {
+		c.v2, err = places["2"], c.try(places["2"], "cgroup.kill")
+	}
+	if err != nil {
+		l[lacksKill], c.v2 = err.Error(), ""
+	}
+	if c.pids, err = c.place("pids", places); err != nil {
+		l[lacksPIDs] = err.Error()
+	}
+	if c.memory, err = c.place("memory", places); err != nil {
+		l[lacksMemory] = err.Error()
+	}
+	return c
+}
+
+// limitPIDs reports whether a group has a limit of processes.
+func (c *cgroups) limitPIDs() bool { return c.pids != "" }
+
+// try makes a group in dir, looks for a file in it, and removes it.
+func (c *cgroups) try(dir, file string) error {
+	if dir == "" {
+		return errors.New("there is no cgroup to make others in")
+	}
+	probe := filepath.Join(dir, c.prefix+"probe")
+	if err := makeGroup(probe); err != nil {
+		return err
+	}
+	_, err := os.Stat(filepath.Join(probe, file))
+	return errors.Join(err, os.Remove(probe))
+}
+
+// makeGroup makes a cgroup, in which programs may read what they may use.
+func makeGroup(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // see above
+		return err
+	}
+	return nil
+}
+
+// place is the directory in which groups with a controller can be made.
+func (c *cgroups) place(controller string, places map[string]string) (dir string, err error) {
+	if dir = places[controller]; dir != "" {
+		err = c.try(dir, "cgroup.procs")
+	} else if dir = c.v2; dir != "" {
+		err = enable(dir, controller)
+	} else {
+		err = errors.New("there is no cgroup to make others in")
+	}
+	if err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// enable has the groups in dir, of version 2, have a controller.
+func enable(dir, controller string) error {
+	if has, err := cgroupHas(dir, "cgroup.subtree_control", controller); has || err != nil {
+		return err
+	}
+	if has, err := cgroupHas(dir, "cgroup.controllers", controller); !has || err != nil {
+		return firstError(err, fmt.Errorf("the cgroup %s does not have this controller", dir))
+	}
+	err := writeCgroup(dir, "cgroup.subtree_control", "+"+controller)
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("the cgroup %s has processes of its own: one without is to be named", dir)
+	}
+	return err
+}
+
+// cgroupHas reports whether a list of controllers has one.
+func cgroupHas(dir, list, controller string) (bool, error) {
+	data, err := os.ReadFile(filepath.Join(dir, list))
+	return slices.Contains(strings.Fields(string(data)), controller), err
+}
+
+// cgroupPlaces is the cgroups of this process that are mounted: by controller of version 1,
+// and "2".
+func cgroupPlaces() (map[string]string, error) {
+	places := map[string]string{}
+	paths, err := ownCgroups()
+	if err != nil {
+		return places, err
+	}
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(data)) {
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if len(f) < 5 || len(g) < 3 {
+			continue
+		}
+		root, point := f[3], f[4]
+		switch g[0] {
+		case "cgroup2":
+			addPlace(places, "2", root, point, paths[""])
+		case "cgroup":
+			for controller := range strings.SplitSeq(g[2], ",") {
+				if path, ours := paths[controller]; ours {
+					addPlace(places, controller, root, point, path)
+				}
+			}
+		}
+	}
+	return places, err
+}
+
+// ownCgroups is the paths of the cgroups of this process, by controller of version 1; that
+// of version 2 has none.
+func ownCgroups() (map[string]string, error) {
+	paths := map[string]string{}
+	data, err := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		for controller := range strings.SplitSeq(f[1], ",") {
+			paths[controller] = f[2]
+		}
+	}
+	return paths, err
+}
+
+// addPlace notes the directory of a cgroup in a mount that shows it.
+func addPlace(places map[string]string, key, root, point, path string) {
+	rel, err := filepath.Rel(root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return
+	}
+	dir := filepath.Join(point, rel)
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil {
+		places[key] = dir
+	}
+}
+
+// make makes the group of one start of a pod and returns its directories.
+func (c *cgroups) make(name string, processes int, memory int64) (dirs []string, err error) {
+	for _, place := range []string{c.v2, c.pids, c.memory} {
+		dir := filepath.Join(place, c.prefix+name)
+		if place == "" || slices.Contains(dirs, dir) {
+			continue
+		}
+		if err := makeGroup(dir); err != nil {
+			return dirs, err
+		}
+		dirs = append(dirs, dir)
+	}
+	if c.pids != "" {
+		err = writeCgroup(filepath.Join(c.pids, c.prefix+name), "pids.max", strconv.Itoa(processes))
+	}
+	if c.memory != "" && memory > 0 {
+		err = errors.Join(err, limitMemory(filepath.Join(c.memory, c.prefix+name), memory))
+	}
+	return dirs, err
+}
+
+// limitMemory knows the names of both versions. Swap is not to be had beyond the limit,
+// where the kernel counts it.
+func limitMemory(dir string, bytes int64) error {
+	n := strconv.FormatInt(bytes, 10)
+	err := writeCgroup(dir, "memory.max", n)
+	if errors.Is(err, fs.ErrNotExist) {
+		_ = writeCgroup(dir, "memory.swappiness", "0")
+		return writeCgroup(dir, "memory.limit_in_bytes", n)
+	}
+	_ = writeCgroup(dir, "memory.swap.max", "0")
+	return err
+}
+
+func writeCgroup(dir, name, text string) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// killCgroups kills what is in the groups of a start, and reports how many that were. A
+// group that is gone has nothing in it.
+func killCgroups(dirs []string) (found int) {
+	for _, dir := range dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || len(bytes.TrimSpace(data)) == 0 {
+			continue
+		}
+		if writeCgroup(dir, "cgroup.kill", "1") == nil {
+			found += len(bytes.Fields(data))
+			continue
+		}
+		for word := range bytes.FieldsSeq(data) {
+			pid, err := strconv.Atoi(string(word))
+			if err != nil {
+				continue
+			}
+			if t, ok := readTask(pid); ok && !t.dead() {
+				found++
+				killTask(t)
+			}
+		}
+	}
+	return found
+}
+
+// removeCgroups removes groups that nothing is in.
+func removeCgroups(dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leftovers is the groups of this Runtime's directory but those of keep.
+func (c *cgroups) leftovers(keep []string) (dirs []string) {
+	for _, place := range []string{c.v2, c.pids, c.memory} {
+		if place == "" {
+			continue
+		}
+		entries, err := os.ReadDir(place)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			dir := filepath.Join(place, e.Name())
+			if e.IsDir() && strings.HasPrefix(e.Name(), c.prefix) && !slices.Contains(keep, dir) && !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// runningUsers is the users of all processes that live.
+func runningUsers() (map[uint32]bool, error) {
+	all, err := tasks()
+	if err != nil {
+		return nil, err
+	}
+	users := map[uint32]bool{}
+	for _, t := range all {
+		if info, err := os.Stat("/proc/" + strconv.Itoa(t.pid)); err == nil && !t.dead() {
+			users[ownerOf(info)] = true
+		}
+	}
+	return users, nil
+}

@@ -1,0 +1,300 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/pods"
+)
+
+// An isolator is what Open made of Options.Isolation on this host. A nil one isolates
+// nothing.
+type isolator struct {
+	opts   Isolation
+	groups cgroups
+	lacks  lacks
+	plan   plan // what all plans have in common
+	// otherUsers says that pods run as other users than the server.
+	otherUsers bool
+}
+
+func (i *isolator) missing() lacks {
+	if i == nil {
+		return nil
+	}
+	return i.lacks
+}
+
+// launchVariable tells a program that it was started as a launcher, also one whose main
+// function does not know.
+const launchVariable = "PODYARD_LAUNCH"
+
+// newIsolator tries what this host permits. otherUsers says that images name users.
+func newIsolator(o *Isolation, root layout, otherUsers bool) (*isolator, error) {
+	if o == nil {
+		if otherUsers {
+			return nil, errors.New("images run as users of their own with Isolation only")
+		}
+		return nil, nil
+	}
+	if os.Getenv(launchVariable) != "" {
+		return nil, errors.New("this program was started to launch a pod: its main function is to call LaunchPod before anything else")
+	}
+	opts := o.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	i := &isolator{opts: opts, lacks: lacks{}, otherUsers: otherUsers || opts.UIDs.Count > 0}
+	if !canIsolate {
+		i.lacks[lacksAll] = "it needs Linux"
+		if i.otherUsers {
+			return nil, errors.New("users for pods need Linux")
+		}
+		return i, nil
+	}
+	if err := i.cover(root); err != nil {
+		return nil, err
+	}
+	if err := i.probe(); err != nil {
+		return nil, err
+	}
+	i.groups = openCgroups(&i.opts, string(root), i.lacks)
+	if !i.groups.limitPIDs() && i.otherUsers {
+		i.plan.Processes = i.opts.Processes // a limit of the user's
+	}
+	return i, i.checkUsers(root)
+}
+
+// cover lists what is hidden, by real paths, and begins the plan of all launches.
+func (i *isolator) cover(root layout) error {
+	place, err := filepath.EvalSymlinks(string(root))
+	if err != nil {
+		return err
+	}
+	hide := []string{place}
+	if i.otherUsers {
+		closed, err := firstClosed(place)
+		if err != nil {
+			return err
+		}
+		hide = append(hide, closed)
+	}
+	for _, path := range i.opts.Hide {
+		path, err := realPath(path)
+		if err != nil {
+			return err
+		}
+		hide = append(hide, path)
+	}
+	i.plan = plan{Hide: hide, Writable: i.opts.Writable}
+	return nil
+}
+
+// realPath is the absolute path without links. One that is not there yet stays as it is.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	found, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return abs, nil
+	}
+	return found, err
+}
+
+// firstClosed is the first directory on the way to path that not everybody may pass, or
+// path. What lies in it, no user of a pod could reach anyway.
+func firstClosed(path string) (string, error) {
+	for dir := range ways(path) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return "", err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return dir, nil
+		}
+	}
+	return path, nil
+}
+
+// ways yields the directories on the way to path, from the root on, and path.
+func ways(path string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		var list []string
+		for dir := path; ; dir = filepath.Dir(dir) {
+			list = append(list, dir)
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+		for _, dir := range slices.Backward(list) {
+			if !yield(dir) {
+				return
+			}
+		}
+	}
+}
+
+// launchTime is how long a launcher may take. It takes some milliseconds.
+const launchTime = time.Minute
+
+// probe has a launcher say what this host permits, and notes it in the plan.
+func (i *isolator) probe() error {
+	p := i.plan
+	p.Probe = true
+	if i.otherUsers {
+		uid := max(i.opts.UIDs.First, 1)
+		p.User = &identity{UID: uid, GID: uid}
+	}
+	cmd := i.launcher("")
+	a, err := i.begin(cmd, p)
+	if err == nil && !a.Probed {
+		err = firstError(a.err(), errors.New("it does not know that it is one"))
+	}
+	if cmd.Process != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was asked, or killed
+	}
+	if err != nil {
+		return fmt.Errorf("start this program with %q as a launcher of pods: %w", i.opts.Launch, err)
+	}
+	if why, not := a.Lacks[lacksUser]; not {
+		return fmt.Errorf("pods cannot run as other users than the server: %s", why)
+	}
+	if a.Lacks == nil {
+		a.Lacks = lacks{}
+	}
+	for _, name := range i.opts.without {
+		a.Lacks[name] = "a test does without"
+	}
+	has := func(name string) bool { _, lacks := a.Lacks[name]; return !lacks }
+	i.lacks = a.Lacks
+	i.plan.Mounts, i.plan.HiddenPIDs = has(lacksMounts), has(lacksHiddenPIDs)
+	i.plan.DropCaps = has(lacksCaps) && os.Geteuid() == 0
+	if has(lacksLandlock) {
+		i.plan.Landlock = a.Landlock
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkUsers refuses users that could not reach their own directories, or who are root's.
+func (i *isolator) checkUsers(root layout) error {
+	if !i.otherUsers || i.plan.Mounts {
+		return nil
+	}
+	closed, err := firstClosed(string(root))
+	if err == nil && closed != string(root) {
+		err = fmt.Errorf("%s is closed to users of pods, and %s is missing: %s", closed, lacksMounts, i.lacks[lacksMounts])
+	}
+	return err
+}
+
+// launcher is the command that becomes a pod. Its environment has nothing of anybody's.
+func (i *isolator) launcher(mark string) *exec.Cmd {
+	cmd := exec.Command(selfPath, i.opts.Launch...)
+	cmd.Args[0] = "podyard-launch"
+	cmd.Env = []string{markName + mark, launchVariable + "=1"}
+	cmd.SysProcAttr = newSession()
+	return cmd
+}
+
+// begin starts a launcher and returns when it has become the program or has failed.
+func (i *isolator) begin(cmd *exec.Cmd, p plan) (answer, error) {
+	l, err := prepareLaunch(cmd)
+	if err != nil {
+		return answer{}, err
+	}
+	err = cmd.Start()
+	l.started()
+	if err != nil {
+		l.abandon()
+		return answer{}, err
+	}
+	return l.run(p)
+}
+
+// passable reports whether users of pods have to go through the directory of the Runtime to
+// reach their own.
+func (i *isolator) passable() bool { return i != nil && i.otherUsers && !i.plan.Mounts }
+
+// confines reports whether a pod can write to its own directories only.
+func (i *isolator) confines() bool { return i != nil && i.plan.Landlock > 0 }
+
+// group makes the cgroups of one start of a pod that may have so much memory.
+func (i *isolator) group(name string, memory int) ([]string, error) {
+	if i == nil {
+		return nil, nil
+	}
+	dirs, err := i.groups.make(name, i.opts.Processes, int64(memory)*i.opts.unit)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("its cgroup cannot be made: %w", err), removeCgroups(dirs))
+	}
+	return dirs, err
+}
+
+// limits is how much the directories of a pod may hold.
+func (i *isolator) limits(s pods.Spec, disk []string, mounts []string) (list []diskLimit) {
+	if i == nil {
+		return nil
+	}
+	if s.Disk > 0 {
+		list = append(list, diskLimit{"disk", disk, int64(s.Disk) * i.opts.unit})
+	}
+	for n, m := range s.Mounts {
+		if m.VolumeID == "" && m.Size > 0 {
+			list = append(list, diskLimit{"persistent mount", mounts[n : n+1], int64(m.Size) * i.opts.unit})
+		}
+	}
+	return list
+}
+
+// diskCheck is how often disks are measured at most: those of a pod that another server
+// isolated are, too.
+func (i *isolator) diskCheck() time.Duration {
+	if i == nil {
+		return defaultDiskCheck
+	}
+	return i.opts.diskCheck
+}
+
+// run makes cmd, which is prog without isolation, run as prog with it. It returns when the
+// program runs or has failed.
+func (i *isolator) run(cmd *exec.Cmd, prog programSpec, groups []string) error {
+	p := i.plan
+	p.Argv, p.Env, p.Dir, p.User = prog.argv, prog.env, prog.dir, prog.user
+	p.Own, p.Cgroups = prog.own, groups
+	if !prog.self {
+		p.Program = cmd.Path
+	}
+	if cmd.Err != nil {
+		return cmd.Err
+	}
+	stdout := cmd.Stdout
+	*cmd = *i.launcher(prog.mark)
+	cmd.Stdout, cmd.Stderr = stdout, stdout
+	a, err := i.begin(cmd, p)
+	if err == nil {
+		err = a.err()
+	}
+	if err != nil && cmd.Process != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it has said what there is to say
+	}
+	return err
+}

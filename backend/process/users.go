@@ -1,0 +1,293 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/podyard/podyard/internal/podhost"
+)
+
+// An identity is the user and the group that a pod runs as.
+type identity struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// A userEntry is what is on record of the user of an owner.
+type userEntry struct {
+	identity
+
+	Owner string `json:"owner"`
+	// Loose says that it ran where nothing bounded what it writes: it may have files
+	// anywhere, so its number is never another owner's.
+	Loose bool `json:"loose,omitempty"`
+}
+
+// users says which owner has which user of this host. What it says is on disk before a
+// process runs as that user. The zero value knows no user and gives none.
+type users struct {
+	path     string
+	numbers  UIDRange
+	layout   layout
+	confined bool // pods write to their own directories only
+	names    map[string]identity
+
+	mu      sync.Mutex
+	entries []userEntry
+}
+
+const usersVersion = 1
+
+type usersFile struct {
+	Version int         `json:"version"`
+	Users   []userEntry `json:"users"`
+}
+
+// open reads what an earlier server has given, and finds the users that images name.
+func (u *users) open(root layout, numbers UIDRange, images map[string]Image) error {
+	u.path, u.layout, u.numbers, u.names = root.users(), root, numbers, map[string]identity{}
+	for name, image := range images {
+		if image.User == "" {
+			continue
+		}
+		id, err := lookUpUser(image.User)
+		if err == nil && numbers.has(id.UID) {
+			err = fmt.Errorf("it is one of the UIDs of owners")
+		}
+		if err != nil {
+			return fmt.Errorf("image %q: user %q: %w", name, image.User, err)
+		}
+		u.names[image.User] = id
+	}
+	data, err := os.ReadFile(u.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var file usersFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return fmt.Errorf("read %s: %w", u.path, err)
+	}
+	if file.Version != usersVersion {
+		return fmt.Errorf("read %s: version %d, want %d", u.path, file.Version, usersVersion)
+	}
+	u.entries = file.Users
+	return nil
+}
+
+// lookUpUser finds a user by name or number. Root is none that a pod may be.
+func lookUpUser(name string) (identity, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		if _, wrong := strconv.ParseUint(name, 10, 32); wrong != nil {
+			return identity{}, err
+		}
+		if found, err = user.LookupId(name); err != nil { // a number without a name
+			found = &user.User{Uid: name, Gid: name}
+		}
+	}
+	uid, wrongUID := strconv.ParseUint(found.Uid, 10, 32)
+	gid, wrongGID := strconv.ParseUint(found.Gid, 10, 32)
+	if err := errors.Join(wrongUID, wrongGID); err != nil {
+		return identity{}, err
+	}
+	if uid == 0 || uid == 1<<32-1 {
+		return identity{}, errors.New("no pod runs as this user")
+	}
+	return identity{UID: uint32(uid), GID: uint32(gid)}, nil
+}
+
+// mayBe is nil where an owner may run pods as the user that an image names: the first
+// owner that does, and no other.
+func (u *users) mayBe(name, owner string) error {
+	id, ok := u.names[name]
+	if !ok {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.mayBeLocked(id, owner)
+}
+
+func (u *users) mayBeLocked(id identity, owner string) error {
+	if i := u.byUID(id.UID); i >= 0 && u.entries[i].Owner != owner {
+		return errors.New("the image runs as a user of the host that another owner has already")
+	}
+	return nil
+}
+
+func (u *users) byUID(uid uint32) int {
+	return slices.IndexFunc(u.entries, func(e userEntry) bool { return e.UID == uid })
+}
+
+// use calls f with the user that pods of an owner and image run as; with nil where they run
+// as the server's. Until f has returned the user is nobody else's: f gives it files, which
+// hold it from then on.
+func (u *users) use(owner string, image Image, f func(*identity) error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if image.User == "" && u.numbers.Count == 0 {
+		return f(nil)
+	}
+	id, err := u.giveLocked(owner, image)
+	if err != nil {
+		return err
+	}
+	return f(&id)
+}
+
+func (u *users) giveLocked(owner string, image Image) (identity, error) {
+	if image.User != "" {
+		id := u.names[image.User]
+		if err := u.mayBeLocked(id, owner); err != nil {
+			return identity{}, err
+		}
+		return id, u.keepLocked(userEntry{identity: id, Owner: owner})
+	}
+	i := slices.IndexFunc(u.entries, func(e userEntry) bool { return e.Owner == owner && u.numbers.has(e.UID) })
+	if i >= 0 {
+		return u.entries[i].identity, u.keepLocked(u.entries[i])
+	}
+	uid, err := u.freeLocked()
+	if err != nil {
+		return identity{}, err
+	}
+	id := identity{UID: uid, GID: uid}
+	return id, u.keepLocked(userEntry{identity: id, Owner: owner})
+}
+
+// keepLocked puts e on record, in the place of any other entry of its number.
+func (u *users) keepLocked(e userEntry) error {
+	i := u.byUID(e.UID)
+	if i >= 0 && u.entries[i].Owner == e.Owner {
+		e.Loose = e.Loose || u.entries[i].Loose
+	}
+	e.Loose = e.Loose || !u.confined
+	if i >= 0 && u.entries[i] == e {
+		return nil
+	}
+	next := slices.Clone(u.entries)
+	if i >= 0 {
+		next[i] = e
+	} else {
+		next = append(next, e)
+	}
+	data, err := json.Marshal(usersFile{Version: usersVersion, Users: next})
+	if err == nil {
+		err = podhost.ReplaceFile(u.path, data, true)
+	}
+	if err != nil {
+		return fmt.Errorf("its user cannot be put on record: %w", err)
+	}
+	u.entries = next
+	return nil
+}
+
+// freeLocked finds a number that no owner has, or else one that nothing is left of.
+func (u *users) freeLocked() (uint32, error) {
+	taken := make(map[uint32]bool, len(u.entries))
+	for _, e := range u.entries {
+		taken[e.UID] = true
+	}
+	for uid := u.numbers.First; u.numbers.has(uid); uid++ {
+		if !taken[uid] {
+			return uid, nil
+		}
+	}
+	used, err := u.layout.owners()
+	if err != nil {
+		return 0, fmt.Errorf("the users that still have files cannot be found: %w", err)
+	}
+	running, err := runningUsers()
+	if err != nil {
+		return 0, fmt.Errorf("the users that still have processes cannot be found: %w", err)
+	}
+	for _, e := range u.entries {
+		if u.numbers.has(e.UID) && !e.Loose && !used[e.UID] && !running[e.UID] {
+			return e.UID, nil
+		}
+	}
+	return 0, fmt.Errorf("all %d users of this host's pods are taken", u.numbers.Count)
+}
+
+// owners is the users that have a directory of a pod, or a volume.
+func (l layout) owners() (map[uint32]bool, error) {
+	pods, err := readDirs(l.at("pods"))
+	if err != nil {
+		return nil, err
+	}
+	used := map[uint32]bool{}
+	for _, dir := range append(pods, l.at("volumes")) {
+		inner, err := readDirs(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range inner {
+			info, err := os.Lstat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			used[ownerOf(info)] = true
+		}
+	}
+	return used, nil
+}
+
+// readDirs is the directories in dir; none if it is gone.
+func readDirs(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+// give makes a tree the user's. One that is the user's already is left as it is: its root
+// becomes so last.
+func give(dir string, id identity) error {
+	info, err := os.Lstat(dir)
+	if err != nil || ownerOf(info) == id.UID {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	top := filepath.Base(dir)
+	err = fs.WalkDir(root.FS(), top, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == top {
+			return err
+		}
+		info, err := root.Lstat(path)
+		if err != nil {
+			return err
+		}
+		// A second name may be in a directory that is not the pod's.
+		if info.Mode().IsRegular() && linksOf(info) > 1 {
+			return nil
+		}
+		return root.Lchown(path, int(id.UID), int(id.GID))
+	})
+	if err == nil {
+		err = root.Lchown(top, int(id.UID), int(id.GID))
+	}
+	return errors.Join(err, root.Close())
+}

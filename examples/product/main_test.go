@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/webhook"
+)
+
+func TestUsersOfTheProgramSignInAndRunJobs(t *testing.T) {
+	hooks := make(chan http.Header, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hooks <- r.Header }))
+	defer receiver.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- serve(ctx, l, filepath.Join(t.TempDir(), "data"), &webhook.Options{
+			Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, AllowPrivate: true,
+		})
+	}()
+	url := "http://" + l.Addr().String()
+	ask := func(method, path, body string, sign func(*http.Request)) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sign(req)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	password := func(p string) func(*http.Request) { return func(r *http.Request) { r.SetBasicAuth("ann", p) } }
+	bearer := func(key string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+key) }
+	}
+
+	if status, _ := ask("POST", "/login", "", password("guessed")); status != http.StatusUnauthorized {
+		t.Errorf("a wrong password signs in with %d, want 401", status)
+	}
+	status, key := ask("POST", "/login", "", password("correct horse"))
+	if status != http.StatusOK {
+		t.Fatalf("the right password signs in with %d, want 200", status)
+	}
+	const run = "/v2/area/runsync"
+	if status, body := ask("POST", run, `{"input":{}}`, bearer("stolen")); status != http.StatusUnauthorized {
+		t.Errorf("a job without a session: %d %s, want 401", status, body)
+	}
+	_, body := ask("POST", run, `{"input":{"width":3,"height":4},"webhook":"`+receiver.URL+`"}`, bearer(key))
+	var job struct {
+		Status string
+		Output int
+	}
+	if err := json.Unmarshal([]byte(body), &job); err != nil || job.Status != "COMPLETED" || job.Output != 12 {
+		t.Errorf("the job is %s (%v), want COMPLETED with 12", body, err)
+	}
+	select {
+	case h := <-hooks:
+		if !strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") {
+			t.Errorf("the webhook has the headers %v, want a signature", h)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("no webhook came")
+	}
+	if _, text := ask("GET", "/metrics", "", func(*http.Request) {}); !strings.Contains(text, "jobs_completed_total 1\n") {
+		t.Errorf("metrics %q, want one job completed", text)
+	}
+	if status, body := ask("GET", "/v2/serverless", "", bearer(key)); status != http.StatusForbidden {
+		t.Errorf("the list of endpoints: %d %s, want 403 for users who run jobs only", status, body)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("the program ends with %v, want nil", err)
+	}
+}

@@ -1,0 +1,34 @@
+// Package demo is what a newcomer tries: the endpoint echo, which is a Go function; the
+// endpoint hello, whose workers are processes; and the image podyard/web of a pod. The
+// processes are the program itself, started with another argument.
+package demo
+
+import (
+	"context"
+
+	"github.com/podyard/podyard/backend/process"
+)
+
+// The arguments that have the program be an image.
+const (
+	HelloCommand = "podyard-hello"
+	webCommand   = "podyard-web"
+)
+
+// Images are commands of this program.
+func Images() map[string]process.Image {
+	return map[string]process.Image{
+		WebImage:   {Command: []string{"podyard", webCommand}, Self: true},
+		HelloImage: {Command: []string{"podyard", HelloCommand}, Self: true},
+	}
+}
+
+// Command is the image that the arguments of the program ask for; nil for none.
+func Command(args []string) func(ctx context.Context, env func(string) string) error {
+	if len(args) < 2 {
+		return nil
+	}
+	return map[string]func(context.Context, func(string) string) error{
+		HelloCommand: workHello, webCommand: serveWeb,
+	}[args[1]]
+}

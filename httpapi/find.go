@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/serverless/endpoints"
+)
+
+// Operations returns the table of operations, for programs that describe, journal or count
+// requests. It has every operation of the published description, those that are not offered
+// too, and those of ours. The table is the caller's.
+func Operations() OperationTable {
+	rows := table()
+	list := make(OperationTable, len(rows))
+	for i := range rows {
+		list[i] = rows[i].Operation
+	}
+	return list
+}
+
+// An OperationTable is a list of operations.
+type OperationTable []Operation
+
+// Find returns the operation of a request and the values of the placeholders in its path, or
+// nil where there is none. It decides as New does with every service.
+func (t OperationTable) Find(method string, u *url.URL) (o *Operation, values map[string]string) {
+	if !isClean(u.Path) {
+		return nil, nil
+	}
+	part, path := apiOf(u.Path), ""
+	for i := range t {
+		o := &t[i]
+		if o.API != part && (o.API != APIWorkers || part != APIJobs) || path != "" && path != o.Path {
+			continue
+		}
+		v, ok := matchPath(o.Path, u.EscapedPath())
+		if !ok {
+			continue
+		}
+		if slices.Contains(o.methodsServed(), method) {
+			return o, v
+		}
+		path = o.Path // other operations of this path may have the method
+	}
+	return nil, nil
+}
+
+// Named returns the operation of that name, or nil.
+func (t OperationTable) Named(name string) *Operation {
+	i := slices.IndexFunc(t, func(o Operation) bool { return o.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &t[i]
+}
+
+// methodsServed are the methods with HEAD, where it is served.
+func (o *Operation) methodsServed() []string {
+	if o.SideEffects || !slices.Contains(o.Methods, http.MethodGet) {
+		return o.Methods
+	}
+	return append([]string{http.MethodHead}, o.Methods...)
+}
+
+// apiOf is the part of the interface that a path belongs to. Paths of the worker protocol
+// belong to APIJobs, and so does what no part has.
+func apiOf(path string) API {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	second, _, _ := strings.Cut(rest, "/")
+	switch {
+	case first == "v1":
+		return APILegacy
+	case first == "v2" && endpoints.IsReserved(second):
+		return APIControl
+	case isOpenAI(path):
+		return APIOpenAI
+	}
+	return APIJobs
+}
+
+// isOpenAI reports whether a path of the jobs API is one whose errors have OpenAI's form.
+func isOpenAI(path string) bool {
+	parts := strings.SplitN(path, "/", 5)
+	return len(parts) == 5 && parts[1] == "v2" && parts[3] == "openai"
+}
+
+// matchPath compares a path, as it was escaped, with a pattern, segment by segment.
+func matchPath(pattern, path string) (values map[string]string, ok bool) {
+	values = map[string]string{}
+	for {
+		p, restP, moreP := strings.Cut(strings.TrimPrefix(pattern, "/"), "/")
+		path = strings.TrimPrefix(path, "/")
+		if name, multi := strings.CutSuffix(p, "...}"); multi {
+			values[name[1:]] = unescape(path)
+			return values, true
+		}
+		s, rest, more := strings.Cut(path, "/")
+		if !matchSegment(p, unescape(s), values) {
+			return nil, false
+		}
+		if !moreP || !more {
+			return values, moreP == more
+		}
+		pattern, path = restP, rest
+	}
+}
+
+func matchSegment(pattern, s string, values map[string]string) bool {
+	name, placeholder := strings.CutPrefix(pattern, "{")
+	if !placeholder {
+		return pattern == s
+	}
+	values[strings.TrimSuffix(name, "}")] = s
+	return s != ""
+}
+
+func unescape(s string) string {
+	if u, err := url.PathUnescape(s); err == nil {
+		return u
+	}
+	return s
+}

@@ -1,0 +1,25 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/podyard/podyard/internal/clock"
+)
+
+// waitContext returns the context of a request that a service holds for d by its own clock. Where
+// that clock is not the system's, the context ends after d of wall time at the latest: a
+// clock that stands still must not hold a client for ever.
+func (c *call) waitContext(d time.Duration) (context.Context, context.CancelFunc) {
+	if c.clock == (clock.System{}) {
+		return c.r.Context(), func() {}
+	}
+	return context.WithTimeout(c.r.Context(), d)
+}
+
+// clockWaitContext is hold for a call of a service that waits for as long as its context lets it.
+func (c *call) clockWaitContext(d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := c.waitContext(d)
+	ctx, stop := clock.WithDeadline(ctx, c.clock, c.clock.Now().Add(d))
+	return ctx, func() { stop(); cancel() }
+}

@@ -1,0 +1,261 @@
+package httpapi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+)
+
+// An Operation is one operation of the interface. The routes, the scopes, the limits and
+// the test double are all made from one table of operations: see Operations. A path that is
+// not in the table cannot be served.
+type Operation struct {
+	// Name is unique. It is the operationId of the published description, or a name of ours
+	// where the description does not have the operation.
+	Name string
+	// API is the part of the interface that has the operation.
+	API API
+	// Area is what the operation is about. It decides which service must be there.
+	Area Area
+	// Methods are its methods without HEAD. HEAD is served like GET, unless SideEffects.
+	Methods []string
+	// Path is a pattern: {x} stands for one segment, {x...} for the rest of the path.
+	Path string
+	// Scope is what a key must allow.
+	Scope Scope
+	// Limit is how requests are limited.
+	Limit Limit
+	// Rate is the limit that applies where Limit is LimitRate.
+	Rate ratelimit.Operation
+	// SideEffects says that a GET changes something, so HEAD is not served.
+	SideEffects bool
+	// Added says that the operation is an addition of this service: the hosted service does
+	// not have it, and its clients do not call it.
+	Added bool
+	// NotOffered answers an operation that the published description has and this service
+	// does not. It is empty where the operation is offered.
+	NotOffered string
+}
+
+// An API is a part of the interface with its own form of keys and errors.
+type API string
+
+// The parts of the interface, and the functions that serve them. New serves all of them.
+const (
+	APIControl API = "control" // NewControl
+	APIJobs    API = "jobs"    // NewJobs
+	APIOpenAI  API = "openai"  // NewJobs; errors have OpenAI's form
+	APIWorkers API = "workers" // the worker protocol: NewWorkers, and NewJobs
+	APILegacy  API = "legacy"  // NewLegacy
+)
+
+// An Area is what operations are about.
+type Area string
+
+// The areas. An area is served when Services has the service that it needs.
+const (
+	AreaPods       Area = "pods"
+	AreaVolumes    Area = "volumes"
+	AreaTemplates  Area = "templates"
+	AreaSSHKeys    Area = "ssh-keys"
+	AreaBilling    Area = "billing"
+	AreaClusters   Area = "clusters"
+	AreaRegistries Area = "registries"
+	AreaEndpoints  Area = "endpoints"
+	AreaCatalog    Area = "catalog"
+	AreaJobs       Area = "jobs"
+	AreaWorkers    Area = "workers"
+)
+
+// A Scope is what an operation needs: one of the scopes that ParseScope reads, where
+// {endpoint} stands for the endpoint in the path, or ScopeAny or ScopeWorker.
+type Scope string
+
+// The scopes of operations.
+const (
+	ScopeAny             Scope = "any"    // any valid key
+	ScopeWorker          Scope = "worker" // the key of the worker in the path, or a user's key with endpoints:write
+	ScopePodsRead        Scope = "pods:read"
+	ScopePodsWrite       Scope = "pods:write"
+	ScopeRegistriesRead  Scope = "registries:read"
+	ScopeRegistriesWrite Scope = "registries:write"
+	ScopeEndpointsRead   Scope = "endpoints:read"
+	ScopeEndpointsWrite  Scope = "endpoints:write"
+	ScopeEndpointRead    Scope = "endpoint:{endpoint}:read"
+	ScopeEndpointRun     Scope = "endpoint:{endpoint}:run"
+)
+
+// A Limit is how the requests of a user to an operation are limited.
+type Limit string
+
+// The limits.
+const (
+	LimitWindows Limit = "windows" // counted by minute, hour and day, with all operations of this limit together
+	LimitRate    Limit = "rate"    // by rate and concurrency, for each endpoint and operation
+	LimitNone    Limit = "none"
+)
+
+// An operation is a row of the table: what everybody may read, and the handler.
+type operation struct {
+	Operation
+	need Permission // what Scope means; not for ScopeAny and ScopeWorker
+	do   func(*call) error
+}
+
+// table is every operation. A path with a name comes before one with a placeholder in its
+// place: Find takes the first that matches.
+//
+// A new operation needs its rule in a service of the domain, a handler in the file of its
+// area here, a row below, and a row in docs/interface.md. Tests ask for the last two, for a
+// request to the double, and for refusals.
+func table() []operation {
+	return slices.Concat(
+		group(APIControl, AreaPods,
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods),
+			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod),
+			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
+			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
+			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
+			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod),
+			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs),
+		),
+		group(APILegacy, AreaPods,
+			op("resetPod", "POST /v1/pods/{podId}/reset", ScopePodsWrite, resetPod),
+		),
+		group(APIControl, AreaVolumes,
+			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes),
+			op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume),
+			op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
+			op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
+			op("deleteNetworkVolume", "DELETE /v2/network-volumes/{id}", ScopePodsWrite, deleteVolume),
+		),
+		group(APIControl, AreaTemplates,
+			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates),
+			op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate),
+			op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
+			op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
+			op("deleteTemplate", "DELETE /v2/templates/{id}", ScopePodsWrite, deleteTemplate),
+			op("listPublicTemplates", "GET /v2/catalog/templates", ScopeAny, listCatalogTemplates),
+		),
+		group(APIControl, AreaSSHKeys,
+			op("getSshKeys", "GET /v2/account/ssh-keys", ScopePodsRead, listSSHKeys),
+			op("updateSshKeys", "PUT /v2/account/ssh-keys", ScopePodsWrite, replaceSSHKeys),
+		),
+		group(APIControl, AreaBilling,
+			op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling),
+			op("listPodBilling", "GET /v2/billing/pods", ScopePodsRead, podBilling),
+			op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling),
+			op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling),
+			absent("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, noPublicEndpoints),
+			absent("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, noClusters),
+		),
+		group(APIControl, AreaClusters,
+			absent("listClusters", "GET /v2/clusters", ScopePodsRead, noClusters),
+			absent("createCluster", "POST /v2/clusters", ScopePodsWrite, noClusters),
+			absent("getCluster", "GET /v2/clusters/{id}", ScopePodsRead, noClusters),
+			absent("updateCluster", "PATCH /v2/clusters/{id}", ScopePodsWrite, noClusters),
+			absent("deleteCluster", "DELETE /v2/clusters/{id}", ScopePodsWrite, noClusters),
+			absent("listClusterPods", "GET /v2/clusters/{id}/pods", ScopePodsRead, noClusters),
+		),
+		group(APIControl, AreaRegistries,
+			absent("listDelegations", "GET /v2/registries/delegations", ScopeRegistriesRead, noDelegations),
+			absent("createDelegation", "POST /v2/registries/delegations", ScopeRegistriesWrite, noDelegations),
+			absent("revokeDelegation", "DELETE /v2/registries/delegations/{id}", ScopeRegistriesWrite, noDelegations),
+			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries),
+			op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry),
+			op("getRegistry", "GET /v2/registries/{id}", ScopeRegistriesRead, getRegistry),
+			op("deleteRegistry", "DELETE /v2/registries/{id}", ScopeRegistriesWrite, deleteRegistry),
+		),
+		group(APIControl, AreaEndpoints,
+			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints),
+			op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint),
+			op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
+			op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
+			op("deleteEndpoint", "DELETE /v2/serverless/{id}", ScopeEndpointsWrite, deleteEndpoint),
+			op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases),
+			op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
+			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{worker}/logs", ScopeEndpointsRead, workerLogs),
+			op("listDecisions", "GET /v2/serverless/{id}/decisions", ScopeEndpointsRead, listDecisions, added),
+			op("listDeliveries", "GET /v2/serverless/{id}/deliveries/{job}", ScopeEndpointsRead, listDeliveries, added),
+			op("redeliver", "POST /v2/serverless/{id}/deliveries/{job}/redeliver", ScopeEndpointsWrite, redeliver, added),
+		),
+		group(APIControl, AreaCatalog,
+			op("listGpuTypes", "GET /v2/catalog/gpus", ScopeAny, listGPUs),
+			op("getGpuType", "GET /v2/catalog/gpus/{id}", ScopeAny, getGPU),
+			op("listCpuTypes", "GET /v2/catalog/cpus", ScopeAny, listCPUs),
+			op("getCpuType", "GET /v2/catalog/cpus/{id}", ScopeAny, getCPU),
+			op("listDataCenters", "GET /v2/catalog/datacenters", ScopeAny, listDataCenters),
+			op("getDataCenter", "GET /v2/catalog/datacenters/{id}", ScopeAny, getDataCenter),
+		),
+		group(APIJobs, AreaJobs,
+			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run)),
+			op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync)),
+			op("status", "GET,POST /v2/{endpoint}/status/{job}", ScopeEndpointRead, jobStatus, rate(ratelimit.Status)),
+			op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects),
+			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
+			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel)),
+			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited),
+			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, rate(ratelimit.PurgeQueue)),
+			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
+			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, rate(ratelimit.Requests)),
+			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
+		),
+		group(APIOpenAI, AreaJobs,
+			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects),
+		),
+		group(APIWorkers, AreaWorkers,
+			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects),
+			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects),
+			op("jobStop", "GET /v2/{endpoint}/job-stop/{worker}", ScopeWorker, stopJobs, unlimited, sideEffects),
+			op("ping", "GET /v2/{endpoint}/ping/{worker}", ScopeWorker, pingWorker, unlimited, sideEffects),
+			op("jobDone", "POST /v2/{endpoint}/job-done/{worker}/{job}", ScopeWorker, jobDone, unlimited),
+			op("jobStream", "POST /v2/{endpoint}/job-stream/{worker}/{job}", ScopeWorker, jobChunk, unlimited),
+		),
+	)
+}
+
+// op is a row. request is the methods, a blank, and the path.
+func op(name, request string, s Scope, do func(*call) error, set ...func(*operation)) operation {
+	methods, path, _ := strings.Cut(request, " ")
+	o := operation{Operation: Operation{Name: name, Methods: strings.Split(methods, ","), Path: path, Scope: s}, do: do}
+	o.need, _ = parseScope(string(s)) // what does not parse is covered by no scope but *
+	for _, f := range set {
+		f(&o)
+	}
+	return o
+}
+
+// absent is a row for an operation that is published and not offered here. Without it the
+// answer would not tell the operation from a wrong path.
+func absent(name, request string, s Scope, p *problem.Error) operation {
+	o := op(name, request, s, func(*call) error { return p })
+	o.NotOffered = p.Detail
+	return o
+}
+
+func added(o *operation)       { o.Added = true }
+func sideEffects(o *operation) { o.SideEffects = true }
+func unlimited(o *operation)   { o.Limit = LimitNone }
+
+func rate(r ratelimit.Operation) func(*operation) {
+	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }
+}
+
+// group sets what rows have in common.
+func group(a API, about Area, rows ...operation) []operation {
+	for i := range rows {
+		rows[i].API, rows[i].Area = a, about
+		if a.conventions().counted {
+			rows[i].Limit = LimitWindows
+		}
+	}
+	return rows
+}
+
+var (
+	noClusters        = problem.New(problem.NotFound, "Clusters are not offered by this service.")
+	noDelegations     = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
+	noPublicEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
+)

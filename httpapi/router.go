@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
+)
+
+// conventions are how a part of the interface differs from the others on the wire.
+type conventions struct {
+	bareKeys bool // a key needs no scheme
+	counted  bool // requests are counted in windows
+	form     errorForm
+}
+
+func (a API) conventions() conventions {
+	switch a {
+	case APIControl, APILegacy:
+		return conventions{counted: true}
+	case APIOpenAI:
+		return conventions{bareKeys: true, form: openAIForm}
+	}
+	return conventions{bareKeys: true, form: sdkForm}
+}
+
+// A router serves operations of one part of the interface. Its mux is made from the table
+// of operations and from nothing else.
+type router struct {
+	*api
+	conventions
+	mux *http.ServeMux
+}
+
+// router serves the operations of the APIs, which share the conventions of the first. An
+// operation without its service has no route.
+func (a *api) router(first API, more ...API) *router {
+	x := &router{api: a, conventions: first.conventions(), mux: http.NewServeMux()}
+	x.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		x.unrouted(w, r, errNoRoute)
+	})
+	paths := map[string]map[string]*operation{}
+	for _, o := range table() {
+		if !a.has(o.Area) || o.API != first && !slices.Contains(more, o.API) {
+			continue
+		}
+		if paths[o.Path] == nil {
+			paths[o.Path] = map[string]*operation{}
+		}
+		for _, m := range o.methodsServed() {
+			paths[o.Path][m] = &o
+		}
+	}
+	for path, methods := range paths {
+		x.handle(path, methods)
+	}
+	return x
+}
+
+// handle serves a path. A method that it does not have is answered with a 405 that lists
+// those it has.
+func (x *router) handle(path string, methods map[string]*operation) {
+	var has []string
+	for _, m := range [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+		if methods[m] != nil {
+			has = append(has, m)
+		}
+	}
+	allow := strings.Join(has, ", ")
+	x.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		o := methods[r.Method]
+		if o == nil {
+			w.Header().Set("Allow", allow)
+			x.unrouted(w, r, errNoMethod)
+			return
+		}
+		x.serve(&call{router: x, op: o, w: w, r: r})
+	})
+}
+
+var (
+	errNoRoute  = problem.New(problem.NotFound, "The requested path was not found.")
+	errNoMethod = problem.New(problem.MethodNotAllowed, "The requested method is not allowed for this path.")
+)
+
+// ServeHTTP routes. The mux would redirect a path that is not clean; here such a path
+// does not exist.
+func (x *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x.limitBody(w, r)
+	if !isClean(r.URL.Path) {
+		x.unrouted(w, r, errNoRoute)
+		return
+	}
+	x.mux.ServeHTTP(w, r)
+}
+
+// unrouted answers a request that is for no operation. The route is checked before the key
+// (docs/decisions.md 8). A caller with a valid key is still counted, and told its quota, as on
+// any other answer (docs/decisions.md 9); a full window does not change this answer.
+func (x *router) unrouted(w http.ResponseWriter, r *http.Request, err error) {
+	c := &call{router: x, w: w, r: r}
+	if x.counted && x.identify(c) == nil {
+		_ = x.count(c)
+		w.Header().Del("Retry-After")
+	}
+	x.write(w, err)
+}
+
+func isClean(path string) bool {
+	if path == "" || path[0] != '/' || strings.Contains(path, "//") {
+		return false
+	}
+	for seg := range strings.SplitSeq(path, "/") {
+		if seg == "." || seg == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// A call is one request to an operation.
+type call struct {
+	*router
+	op *operation
+	w  http.ResponseWriter
+	r  *http.Request
+	id Identity
+
+	jobsEndpoint *serverless.Endpoint // of an operation on jobs: what the path names
+	checked      time.Time            // when endpoint was read
+	parsed       url.Values           // the query, once somebody asked for it
+}
+
+// serve does an operation and answers its error.
+func (x *router) serve(c *call) {
+	defer x.recovered(c)
+	if err := x.do(c); err != nil {
+		x.fail(c, err)
+	}
+}
+
+// recovered answers for a handler that panicked.
+func (x *router) recovered(c *call) {
+	p := recover()
+	switch {
+	case p == nil:
+		return
+	case p == http.ErrAbortHandler: //nolint:errorlint // net/http compares it the same way
+		panic(p)
+	}
+	x.log.Error("handler panicked", "method", c.r.Method, "path", c.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+	x.write(c.w, problem.New(problem.Internal, "panic"))
+}
+
+// do does the operation if the key, its scopes and the limits allow it.
+func (x *router) do(c *call) error {
+	if err := x.admit(c); err != nil {
+		return err
+	}
+	pass, err := x.enter(c)
+	if err != nil {
+		return err
+	}
+	defer pass.Release()
+	return c.op.do(c)
+}
+
+// admit checks the key, the quota and the scope.
+func (x *router) admit(c *call) error {
+	if c.op.Scope == ScopeWorker {
+		return x.admitWorker(c)
+	}
+	if err := x.identify(c); err != nil {
+		return err
+	}
+	if err := x.count(c); err != nil {
+		return err
+	}
+	if c.op.Scope != ScopeAny && !c.id.Can(c.needs(c.op.need)) {
+		return errForbidden
+	}
+	return nil
+}
+
+// needs is p for the endpoint that the path names.
+func (c *call) needs(p Permission) Permission {
+	if p.Endpoint != "" {
+		p.Endpoint = c.r.PathValue("endpoint")
+	}
+	return p
+}
+
+// identify finds out whose key the request has.
+func (x *router) identify(c *call) error {
+	key, err := keyOf(c.r.Header.Get("Authorization"), x.bareKeys)
+	if err != nil {
+		return err
+	}
+	c.id, err = x.auth.Authenticate(c.r.Context(), key)
+	return err
+}
+
+// count charges the request to its user, where requests are counted.
+func (x *router) count(c *call) error {
+	if !x.counted || c.id.Exempt {
+		return nil
+	}
+	d := x.quotas.Take(x.clock.Now(), c.id.User)
+	setLimits(c.w.Header(), d)
+	if !d.OK {
+		return limited(d)
+	}
+	return nil
+}
+
+// enter checks that the endpoint of a job exists, which is the caller's or shared, and
+// keeps to the rate and the concurrency of the operation (docs/interface.md 8.3). The pass may be nil.
+func (x *router) enter(c *call) (*ratelimit.Permit, error) {
+	if c.op.Area != AreaJobs {
+		return nil, nil
+	}
+	id := c.r.PathValue("endpoint")
+	var err error
+	if c.jobsEndpoint, err = x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, id); err != nil {
+		return nil, err
+	}
+	c.checked = time.Now()
+	if c.op.Limit != LimitRate || c.id.Exempt {
+		return nil, nil
+	}
+	who := ratelimit.Key{User: c.id.User, Endpoint: id, Operation: c.op.Rate}
+	pass, d := x.rates.Acquire(x.clock.Now(), who, x.Jobs.RunningWorkers(id))
+	if !d.OK {
+		setLimits(c.w.Header(), d)
+		return nil, limited(d)
+	}
+	return pass, nil
+}
+
+// fail answers an error and logs what the client is not told.
+func (x *router) fail(c *call, err error) {
+	if problem.KindOf(err) == problem.Internal && c.r.Context().Err() == nil {
+		x.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "err", err)
+	}
+	if problem.KindOf(err) == problem.Unauthorized {
+		c.w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	x.write(c.w, err)
+}

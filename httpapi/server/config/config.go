@@ -1,0 +1,255 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/podyard/podyard/backend/disk"
+	"github.com/podyard/podyard/backend/process"
+	"github.com/podyard/podyard/httpapi"
+)
+
+// A Config is a configuration. Default, Read and Parse make valid ones.
+type Config struct {
+	// Keys are those of users, beside the one with full access.
+	Keys []Key `json:"keys"`
+	// Images are commands of this host: pods with the name of one are processes.
+	Images map[string]Image `json:"images"`
+	// Processes is how the processes of pods are kept apart.
+	Processes Processes `json:"processes"`
+	// Endpoints are what POST /v2/serverless takes, each with an id. Every user may use them.
+	Endpoints []jsontext.Value `json:"endpoints"`
+	// Catalog is "host", this machine, or "sample", a realistic one with simulated stock.
+	Catalog string  `json:"catalog"`
+	Quotas  Quotas  `json:"quotas"`
+	Limits  Limits  `json:"limits"`
+	Webhook Webhook `json:"webhook"`
+	// ServiceDomain is the end of the names that pods have in private networks.
+	ServiceDomain string `json:"serviceDomain"`
+	// SecretKey is the base64 of the 32 bytes that secrets are sealed with. Default: made at
+	// the first start and kept in the data directory.
+	SecretKey string `json:"secretKey"`
+
+	file   string // where it is from; empty: there is no file
+	source []byte // the file, without comments
+	shared []sharedEndpoint
+}
+
+// A Key is an entry of Config.Keys, as httpapi.Key is.
+type Key struct {
+	Key     string    `json:"key"` // as it is sent, or "sha256:" and its digest
+	User    string    `json:"user"`
+	Scopes  []string  `json:"scopes"`
+	Expires time.Time `json:"expires"`
+	Exempt  bool      `json:"exempt"` // no quotas, rates and concurrency limits
+}
+
+// An Image is an entry of Config.Images, as process.Image is.
+type Image struct {
+	Command []string          `json:"command"`
+	Dir     string            `json:"dir"`
+	Env     map[string]string `json:"env"`
+	// What users may set, and the user of the host that it runs as.
+	AllowEnv  []string `json:"allowEnv"`
+	AllowArgs bool     `json:"allowArgs"`
+	User      string   `json:"user"`
+}
+
+// Processes is process.Isolation.
+type Processes struct {
+	// Isolation says whether they are kept apart at all. Default: where the program has
+	// Options.Launch.
+	Isolation *bool    `json:"isolation"`
+	UIDs      UIDs     `json:"uids"`     // a user for each owner, where the server is root; default none
+	Writable  []string `json:"writable"` // besides their own directories, as far as their user may
+	Limit     int      `json:"limit"`    // of processes and threads of a pod; 0 is the default
+	Cgroup    string   `json:"cgroup"`   // in which those of pods are made; default the server's
+}
+
+// UIDs are numbers of users that nobody else on the host has.
+type UIDs struct {
+	First uint32 `json:"first"`
+	Count uint32 `json:"count"`
+}
+
+// Quotas are requests of a user to the control API in a window of time; 0 is the default.
+type Quotas struct {
+	Minute int `json:"minute"`
+	Hour   int `json:"hour"`
+	Day    int `json:"day"`
+}
+
+// Limits bound what users do to the jobs of endpoints.
+type Limits struct {
+	PerWorkerRate int `json:"perWorkerRate"` // requests in 10 s for each running worker; 0 is the default
+}
+
+// A Webhook is how webhooks are sent.
+type Webhook struct {
+	Secrets []string `json:"secrets"` // the first one signs
+	// AllowPrivate lets webhooks go to addresses that are not public. Default: where the
+	// server listens on loopback only.
+	AllowPrivate *bool `json:"allowPrivate"`
+}
+
+// Default is the configuration of a server without a file.
+func Default() *Config { return &Config{Catalog: "host", ServiceDomain: "podyard"} }
+
+// Read reads a configuration file. An empty name is Default. What is wrong with the file is
+// an *Error.
+func Read(file string) (*Config, error) {
+	if file == "" {
+		return Default(), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &Error{File: file, Err: err}
+	}
+	return Parse(file, text)
+}
+
+// Parse reads the text of a configuration; file is its name in errors, which are of type
+// *Error.
+func Parse(file string, text []byte) (*Config, error) {
+	c := Default()
+	c.file, c.source = file, withoutComments(text)
+	err := explain(json.Unmarshal(c.source, c, json.RejectUnknownMembers(true)))
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return nil, c.located(err)
+	}
+	return c, nil
+}
+
+// Fields are those that the file has, in the order of their names.
+func (c *Config) Fields() []string {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(c.source, &members) != nil { // there is no file
+		return nil
+	}
+	return slices.Sorted(maps.Keys(members))
+}
+
+func (c *Config) validate() error {
+	for _, check := range []func() error{
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkWebhook,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkCatalog() error {
+	if c.Catalog != "host" && c.Catalog != "sample" {
+		return errorAt("/catalog", "must be host or sample, not %q", c.Catalog)
+	}
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	for _, n := range []struct {
+		at    jsontext.Pointer
+		value int
+	}{
+		{"/quotas/minute", c.Quotas.Minute}, {"/quotas/hour", c.Quotas.Hour}, {"/quotas/day", c.Quotas.Day},
+		{"/limits/perWorkerRate", c.Limits.PerWorkerRate},
+	} {
+		if n.value < 0 {
+			return errorAt(n.at, "must not be negative")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkSecretKey() error {
+	if c.SecretKey == "" {
+		return nil
+	}
+	if b, err := base64.StdEncoding.DecodeString(c.SecretKey); err != nil || len(b) != disk.KeySize {
+		return errorAt("/secretKey", "must be the base64 of %d bytes", disk.KeySize)
+	}
+	return nil
+}
+
+func (c *Config) checkDomain() error {
+	if !isDomain(c.ServiceDomain) {
+		return errorAt("/serviceDomain", "must be labels of letters, digits and '-' with dots between, not %q", c.ServiceDomain)
+	}
+	return nil
+}
+
+func (c *Config) checkKeys() error {
+	_, err := httpapi.NewKeys(c.APIKeys(), time.Now)
+	wrong := (*httpapi.KeyError)(nil)
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field := map[string]string{"Secret": "key", "User": "user", "Scopes": "scopes"}[wrong.Field]
+	return errorAt(elementAt("/keys", wrong.Index).AppendToken(field), "%w", wrong.Err)
+}
+
+func (c *Config) checkImages() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Images)) {
+		img, place := c.Images[name], imageAt(name)
+		if len(img.Command) == 0 {
+			return errorAt(place, "command is missing")
+		}
+		if img.Dir != "" && !filepath.IsAbs(img.Dir) {
+			return errorAt(place.AppendToken("dir"), "must be absolute, not %q", img.Dir)
+		}
+		for i, entry := range img.AllowEnv {
+			if err := process.CheckAllowEnv(entry); err != nil {
+				return errorAt(elementAt(place.AppendToken("allowEnv"), i), "%w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkProcesses() error {
+	const at = jsontext.Pointer("/processes")
+	if err := process.UIDRange(c.Processes.UIDs).Check(); err != nil {
+		return errorAt(at.AppendToken("uids"), "%w", err)
+	}
+	if c.Processes.Limit < 0 {
+		return errorAt(at.AppendToken("limit"), "must not be negative")
+	}
+	for i, path := range c.Processes.Writable {
+		if !filepath.IsAbs(path) {
+			return errorAt(elementAt(at.AppendToken("writable"), i), "must be absolute, not %q", path)
+		}
+	}
+	if path := c.Processes.Cgroup; path != "" && !filepath.IsAbs(path) {
+		return errorAt(at.AppendToken("cgroup"), "must be absolute, not %q", path)
+	}
+	return nil
+}
+
+func imageAt(name string) jsontext.Pointer { return jsontext.Pointer("/images").AppendToken(name) }
+
+// isDomain reports whether s can be the end of the name of a pod.
+func isDomain(s string) bool {
+	return len(s) <= 200 && regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`).MatchString(s)
+}
+
+// APIKeys are the keys of the configuration, in its order.
+func (c *Config) APIKeys() []httpapi.Key {
+	var keys []httpapi.Key
+	for _, k := range c.Keys {
+		keys = append(keys, httpapi.Key{Secret: k.Key, User: k.User, Scopes: k.Scopes, Expires: k.Expires, Exempt: k.Exempt})
+	}
+	return keys
+}

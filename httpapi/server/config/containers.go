@@ -1,0 +1,96 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/backend/docker"
+	"github.com/podyard/podyard/backend/podfleet"
+	"github.com/podyard/podyard/pods"
+)
+
+// answerTime is how long an engine may take to say that it is there.
+const answerTime = 2 * time.Second
+
+// engine says whether pods run in containers: with the runtime docker an engine must answer,
+// with auto it may. It asks where DOCKER_HOST says, or at the default socket of Docker.
+func (p *Parts) engine(ctx context.Context) (bool, error) {
+	must := p.own.Runtime == "docker"
+	if !must && p.own.Runtime != "auto" && p.own.Runtime != "" {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := docker.Ping(ctx, "")
+	if err != nil && must {
+		return false, p.own.wrong("Runtime", fmt.Errorf("no engine answers: %w", err))
+	}
+	return err == nil, nil
+}
+
+// openContainers is the runtime of images that are no commands of this host. Containers of a
+// server that keeps nothing end with it; the others go on, and the next server finds them.
+func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, error) {
+	keeps := p.own.Data != ""
+	if keeps {
+		dir = p.own.Data
+	}
+	rt, err := docker.Open(ctx, filepath.Join(dir, "docker"), &docker.Options{Logger: p.log})
+	if err != nil {
+		return nil, p.own.wrong("Runtime", err)
+	}
+	if keeps {
+		p.Options.Runtimes = append(p.Options.Runtimes, rt)
+	} else {
+		p.Options.Runtimes = append(p.Options.Runtimes, purged{rt})
+	}
+	gateway, err := rt.Gateway(ctx)
+	if err != nil {
+		p.log.Warn("workers in containers do not reach this server", "err", err)
+		return rt, nil
+	}
+	tcp, ok := p.own.Addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
+		return rt, nil // they are sent to the address itself
+	}
+	at := netip.AddrPortFrom(gateway, uint16(tcp.Port))
+	if tcp.IP.IsLoopback() {
+		p.ContainerAddr = at
+	}
+	return workerURLRewriter{rt, urlOf(tcp), "http://" + at.String()}, nil
+}
+
+// purged is a runtime whose containers end with it.
+type purged struct{ *docker.Runtime }
+
+// Close removes all containers first.
+func (r purged) Close(ctx context.Context) error {
+	return errors.Join(r.Purge(ctx), r.Runtime.Close(ctx))
+}
+
+// A workerURLRewriter has workers in containers find the server: they do not reach the
+// loopback address of the host, which is what the fleet gives them.
+type workerURLRewriter struct {
+	*docker.Runtime
+	from, to string
+}
+
+// Ensure implements pods.Runtime.
+func (r workerURLRewriter) Ensure(ctx context.Context, s pods.Spec) error {
+	if podfleet.IsWorker(s.PodID) {
+		s.Env = maps.Clone(s.Env)
+		for name, value := range s.Env {
+			if rest, ok := strings.CutPrefix(value, r.from+"/"); ok && strings.HasPrefix(name, "RUNPOD_WEBHOOK_") {
+				s.Env[name] = r.to + "/" + rest
+			}
+		}
+	}
+	return r.Runtime.Ensure(ctx, s)
+}

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"context"
+
+	"github.com/podyard/podyard/backend/machine"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+// openStorage opens the runtime and the stores. A store that is there comes first: with a key
+// that is not its own nothing else is made. The key of a new one is made under the lock of
+// the runtime, which is that of the data directory, so that two servers do not make two.
+func (p *Parts) openStorage(ctx context.Context) (pods.Runtime, error) {
+	if hasStore(p.own) {
+		if err := p.openStores(ctx); err != nil {
+			return nil, err
+		}
+		return p.openRuntime(ctx)
+	}
+	rt, err := p.openRuntime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rt, p.openStores(ctx)
+}
+
+// hosts are this machine, or the made-up stock of the sample catalog.
+func (p *Parts) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
+	if p.config.Catalog == "sample" {
+		cat := catalog.Sample()
+		return cat, pods.SimulatedHosts(cat, rt)
+	}
+	gpus := p.offered(rt)
+	cat, host := machine.Host(rt, &machine.Options{GPUTypes: gpus.types, GPUs: gpus.devices, CUDA: gpus.cuda()})
+	return cat, []pods.Host{host}
+}

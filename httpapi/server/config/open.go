@@ -1,0 +1,240 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/podyard/podyard/backend/process"
+	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Options are what a server is told beside its configuration.
+type Options struct {
+	// Data is the directory in which everything is kept; it is made if need be. Empty:
+	// everything is in memory, and pods end with the server.
+	Data string
+	// Runtime is what runs pods: "process"; "docker" for containers; "sim" for pods in name
+	// only; "auto" for containers where an engine answers and processes elsewhere. Default
+	// "auto". Images of the configuration and of Images are processes in any case, but with
+	// "sim" only those of workers.
+	Runtime string
+	// Addr is where the server listens. Workers are sent there, and those in containers to
+	// the gateway of their network instead of a loopback address. Default: no worker is
+	// started.
+	Addr net.Addr
+	// PublicURL is what clients reach the server by. Default: Addr, and for a server that
+	// listens everywhere what the client has used.
+	PublicURL string
+	// Key is a key with full access, of the user admin. Default: the one that is kept in
+	// Data, or else a new one.
+	Key string
+	// Images are the program's own. The configuration must not name them.
+	Images map[string]process.Image
+	// Launch is the arguments by which the program's main function knows that it is to call
+	// process.LaunchPod. Default: none, and processes of pods are not kept apart.
+	Launch []string
+	// Endpoints are the ids of the program's own endpoints. The configuration must not have
+	// them.
+	Endpoints []string
+	// Workers are the ids of workers in this process: at the next start it is known that
+	// they are gone.
+	Workers []serverless.WorkerID
+	// Logger gets what nobody asked about. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// CheckRuntime says what is wrong with Options.Runtime.
+func CheckRuntime(name string) error {
+	switch name {
+	case "", "auto", "process", "docker", "sim":
+		return nil
+	}
+	return errors.New("must be process, docker, sim or auto")
+}
+
+// An OptionError is an option that cannot be had.
+type OptionError struct {
+	Option string // the name of a field of Options
+	Value  string // what it is; empty for a secret
+	Err    error
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("config: %s %q: %v", strings.ToLower(e.Option), e.Value, e.Err)
+}
+
+// Unwrap is what is wrong.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// wrong is an OptionError.
+func (o *Options) wrong(option string, err error) error {
+	value := map[string]string{"Data": o.Data, "Runtime": o.Runtime}[option]
+	return &OptionError{option, value, err}
+}
+
+// Parts are what a server is made of.
+type Parts struct {
+	// Options are for server.New. They may be changed before Server is called.
+	Options server.Options
+	// Key is the key with full access, and NewKey says that it was made just now.
+	Key    string
+	NewKey bool
+	// ContainerAddr is where workers in containers look for the server, if nobody listens
+	// there yet: the program listens there too, and serves server.Server.Workers. The
+	// address may come later than the listener (IP_FREEBIND on Linux). It is invalid where
+	// there is nothing to do.
+	ContainerAddr netip.AddrPort
+
+	config *Config
+	own    *Options
+	log    *slog.Logger
+	gpus   gpus
+	last   []func() error // what closes after everything else, last first
+}
+
+// Open opens the stores, the runtimes and the GPUs of this machine. The caller goes on with
+// Parts.Server, or calls Parts.Close. An error is an *Error, an *OptionError, or one of the
+// system's; nothing is open then.
+func Open(ctx context.Context, c *Config, o *Options) (*Parts, error) {
+	p := &Parts{config: c, own: o, log: o.Logger}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if err := p.open(ctx); err != nil {
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	return p, nil
+}
+
+func (p *Parts) open(ctx context.Context) error {
+	if err := CheckRuntime(p.own.Runtime); err != nil {
+		return p.own.wrong("Runtime", err)
+	}
+	if err := cmp.Or(p.config.checkOwn(p.own), p.config.checkLaunch(p.own)); err != nil {
+		return p.config.located(err)
+	}
+	p.findGPUs()
+	rt, err := p.openStorage(ctx)
+	if err != nil {
+		return err
+	}
+	o := &p.Options
+	o.Logger = p.log
+	o.Catalog, o.Hosts = p.hosts(rt)
+	o.Pods.Domain = p.config.ServiceDomain
+	o.API.PublicURL = p.publicURL()
+	o.API.Quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
+	o.API.Rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
+	if p.own.Addr != nil {
+		o.Jobs.WorkerURL = func() string { return urlOf(p.own.Addr) + "/v2" }
+	}
+	if o.Jobs.Sender, err = p.config.sender(p.own.Addr); err != nil {
+		return err
+	}
+	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
+		return err
+	}
+	o.API.Auth, err = p.config.authenticator(p.own, p.Key)
+	p.warnOfKeys()
+	return err
+}
+
+// checkOwn refuses what the program has itself.
+func (c *Config) checkOwn(o *Options) error {
+	for name := range c.Images {
+		if _, own := o.Images[name]; own {
+			return errorAt(imageAt(name), "is this program's own, choose another name")
+		}
+	}
+	for _, e := range c.shared {
+		if slices.Contains(o.Endpoints, e.id) {
+			return errTaken(e)
+		}
+	}
+	return nil
+}
+
+// checkLaunch refuses a configuration that the program cannot do.
+func (c *Config) checkLaunch(o *Options) error {
+	demanded := c.Processes.Isolation != nil && *c.Processes.Isolation || c.Processes.UIDs.Count > 0
+	if demanded && len(o.Launch) == 0 {
+		return errorAt("/processes", "this program does not keep processes apart")
+	}
+	return nil
+}
+
+// warnOfKeys tells of keys that are good for nearly nothing.
+func (p *Parts) warnOfKeys() {
+	for i, k := range p.config.Keys {
+		if len(k.Scopes) == 0 {
+			p.log.Warn("a key without scopes reads the catalog and the health of endpoints, and nothing else", "key", formatPath(elementAt("/keys", i)), "user", k.User)
+		}
+	}
+}
+
+// publicURL is what clients reach the server by. A server that listens everywhere is where
+// the client found it.
+func (p *Parts) publicURL() string {
+	if p.own.PublicURL != "" || p.own.Addr == nil {
+		return p.own.PublicURL
+	}
+	if tcp, ok := p.own.Addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return "http://" + p.own.Addr.String()
+}
+
+// urlOf is where a process on this host reaches a server that listens on addr.
+func urlOf(addr net.Addr) string {
+	host, port := "127.0.0.1", 0
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		port = tcp.Port
+		if !tcp.IP.IsUnspecified() {
+			host = tcp.IP.String()
+		}
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// Server makes the server and the endpoints of the configuration. From then on the server
+// closes everything; after an error all is closed.
+func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
+	s, err := server.New(ctx, &p.Options)
+	if err != nil {
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	if err := p.config.declare(ctx, s.Services().Jobs); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	return s, nil
+}
+
+// Close closes what Open has opened, for a program that does not come to call Server.
+func (p *Parts) Close(ctx context.Context) error {
+	var errs []error
+	for _, rt := range p.Options.Runtimes {
+		errs = append(errs, rt.Close(ctx))
+	}
+	p.Options.Runtimes = nil
+	return errors.Join(append(errs, p.closeLast())...)
+}
+
+// closeLast closes what is below everything else.
+func (p *Parts) closeLast() error {
+	var errs []error
+	for _, f := range slices.Backward(p.last) {
+		errs = append(errs, f())
+	}
+	p.last = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/backend/podfleet"
+	"github.com/podyard/podyard/backend/process"
+	"github.com/podyard/podyard/backend/router"
+	"github.com/podyard/podyard/pods"
+)
+
+// openRuntime opens what runs pods. Processes have a directory even when pods are simulated:
+// its lock keeps a second server off the data directory, and processes that a server before
+// this one left there are ended.
+func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
+	contained, err := p.engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := p.runtimeDir(ctx, contained)
+	if err != nil {
+		return nil, err
+	}
+	images := p.images()
+	rt, err := process.Open(dir, &process.Options{
+		Images: images, GPUs: p.gpus.check(), Logger: p.log,
+		Trusted:   func(owner string) bool { return owner == adminUser },
+		Isolation: p.isolation(dir),
+	})
+	if err != nil {
+		return nil, p.own.wrong("Data", err)
+	}
+	p.Options.Runtimes = append(p.Options.Runtimes, rt)
+	if p.own.Runtime == "sim" {
+		return simulated(rt, images), removeAll(ctx, rt)
+	}
+	if !contained {
+		return p.measured(rt), nil
+	}
+	containers, err := p.openContainers(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return p.measured(router.New(containers, router.Rule{Match: hasImage(images), Runtime: rt})), nil
+}
+
+// simulated is the runtime of a server whose pods exist in name only. Workers whose image is
+// a command are processes all the same: a simulated worker takes no jobs.
+func simulated(processes *process.Runtime, images map[string]process.Image) pods.Runtime {
+	has := hasImage(images)
+	return router.New(memory.NewRuntime(nil), router.Rule{
+		Match:   func(s pods.Spec) bool { return has(s) && podfleet.IsWorker(s.PodID) },
+		Runtime: processes,
+	})
+}
+
+// hasImage says of which pods the image is a command of this host.
+func hasImage(images map[string]process.Image) func(pods.Spec) bool {
+	return func(s pods.Spec) bool {
+		_, ok := images[s.Image]
+		return ok
+	}
+}
+
+// runtimeDir is where processes have their files: below the data directory, or in one that is
+// removed at the end.
+func (p *Parts) runtimeDir(ctx context.Context, contained bool) (string, error) {
+	if p.own.Data == "" {
+		dir, err := tempDir(ctx, contained, p.log)
+		if err != nil {
+			return "", p.own.wrong("Data", err)
+		}
+		p.last = append(p.last, func() error { return os.RemoveAll(dir) })
+		return dir, nil
+	}
+	if err := os.MkdirAll(p.own.Data, 0o700); err != nil {
+		return "", p.own.wrong("Data", err)
+	}
+	return filepath.Join(p.own.Data, "process"), nil
+}
+
+// images are those of the configuration and the program's own.
+func (p *Parts) images() map[string]process.Image {
+	images := maps.Clone(p.own.Images)
+	if images == nil {
+		images = map[string]process.Image{}
+	}
+	for name, img := range p.config.Images {
+		images[name] = process.Image{
+			Command: img.Command, Dir: img.Dir, Env: img.Env,
+			AllowEnv: img.AllowEnv, AllowArgs: img.AllowArgs, User: img.User,
+		}
+	}
+	return images
+}
+
+// isolation is how processes whose files are in dir are kept apart; nil where they are not.
+func (p *Parts) isolation(dir string) *process.Isolation {
+	c := &p.config.Processes
+	if len(p.own.Launch) == 0 || c.Isolation != nil && !*c.Isolation {
+		return nil
+	}
+	hide := append(engineSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
+	if p.config.file != "" {
+		hide = append(hide, p.config.file)
+	}
+	return &process.Isolation{
+		Launch: p.own.Launch, UIDs: process.UIDRange(c.UIDs), Hide: hide,
+		Writable: c.Writable, Processes: c.Limit, Cgroup: c.Cgroup,
+	}
+}
+
+// engineSockets are where an engine listens that would give a pod the whole host.
+func engineSockets() []string {
+	list := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
+	if path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
+		list = append(list, path)
+	}
+	return list
+}
+
+// removeAll ends what an earlier server left.
+func removeAll(ctx context.Context, rt *process.Runtime) error {
+	left, err := rt.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, st := range left {
+		if err := rt.Remove(ctx, st.PodID, time.Second); err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+	}
+	return nil
+}

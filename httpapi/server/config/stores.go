@@ -1,0 +1,141 @@
+package config
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/backend/disk"
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/serverless"
+)
+
+// openStores opens the stores on disk, or those in memory where nothing is kept.
+func (p *Parts) openStores(ctx context.Context) error {
+	if p.own.Data == "" {
+		p.Options.Stores = inMemory()
+		p.Options.Stores.Close = p.closeLast
+		return nil
+	}
+	key, err := secretKey(p.config, p.own)
+	if err != nil {
+		return err
+	}
+	d, err := openDisk(ctx, p.own, key, p.log)
+	if err != nil {
+		return err
+	}
+	p.last = append(p.last, d.Close)
+	p.Options.Stores = onDisk(d)
+	p.Options.Stores.Close = p.closeLast
+	same, err := sameAddress(p.own)
+	if same {
+		p.Options.Jobs.WorkerSecret = workerSecret(key)
+	}
+	return err
+}
+
+func inMemory() server.Stores {
+	return server.Stores{
+		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
+		SSHKeys: memory.NewSSHKeys(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
+	}
+}
+
+func onDisk(d *disk.Store) server.Stores {
+	return server.Stores{
+		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
+		SSHKeys: d.SSHKeys(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
+		Run: d.Run,
+	}
+}
+
+// workerSecret is what the keys of workers are made of, so that workers of an earlier server
+// go on. It cannot be told from the key of the store.
+func workerSecret(key []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("keys of workers"))
+	return mac.Sum(nil)
+}
+
+// sameAddress reports whether workers that an earlier server started find this one, and
+// keeps the address for the next. A port that is picked is another one every time.
+func sameAddress(o *Options) (bool, error) {
+	if o.Addr == nil {
+		return false, nil
+	}
+	file, addr := filepath.Join(o.Data, "address"), o.Addr.String()
+	b, err := os.ReadFile(file)
+	switch {
+	case err == nil && string(b) == addr:
+		return true, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false, o.wrong("Data", fmt.Errorf("read the address: %w", err))
+	}
+	if err := writeSecret(file, addr); err != nil {
+		return false, o.wrong("Data", fmt.Errorf("keep the address: %w", err))
+	}
+	return errors.Is(err, fs.ErrNotExist), nil
+}
+
+func openDisk(ctx context.Context, o *Options, key []byte, log *slog.Logger) (*disk.Store, error) {
+	// A worker that is a function of this process ends with it. Others go on.
+	gone := func(id serverless.WorkerID) bool { return slices.Contains(o.Workers, id) }
+	d, err := disk.Open(ctx, filepath.Join(o.Data, "store"), &disk.Options{Key: key, Logger: log, WorkerGone: gone})
+	if errors.Is(err, disk.ErrLocked) {
+		return nil, o.wrong("Data", errors.New("another server uses this directory"))
+	}
+	if err != nil {
+		return nil, o.wrong("Data", err)
+	}
+	return d, nil
+}
+
+// hasStore reports whether a server has kept something in the data directory.
+func hasStore(o *Options) bool {
+	if o.Data == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(o.Data, "store"))
+	return err == nil
+}
+
+// secretKey seals secrets on disk: the configuration's, or one that is made at the first
+// start and kept in the data directory.
+func secretKey(c *Config, o *Options) ([]byte, error) {
+	if c.SecretKey != "" {
+		return base64.StdEncoding.DecodeString(c.SecretKey)
+	}
+	file := filepath.Join(o.Data, "secret-key")
+	b, err := os.ReadFile(file)
+	if err == nil {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+		if err != nil || len(key) != disk.KeySize {
+			return nil, o.wrong("Data", fmt.Errorf("%s is not the base64 of %d bytes", file, disk.KeySize))
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, o.wrong("Data", fmt.Errorf("read the secret key: %w", err))
+	}
+	if hasStore(o) {
+		return nil, o.wrong("Data", errors.New("there is a store, and not the key that it was made with: put back the file secret-key, or the secretKey of the configuration"))
+	}
+	key := make([]byte, disk.KeySize)
+	rand.Read(key)
+	if err := writeSecret(file, base64.StdEncoding.EncodeToString(key)); err != nil {
+		return nil, o.wrong("Data", fmt.Errorf("keep the secret key: %w", err))
+	}
+	return key, nil
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods"
+)
+
+// A Server is the whole service. It is safe for concurrent use.
+type Server struct {
+	stores   Stores
+	runtimes []Closer
+	api      httpapi.Options
+	clock    pods.Clock
+	drain    time.Duration
+	log      *slog.Logger
+	services httpapi.Services
+	gate     gate
+	end      end
+
+	workers []Worker
+	begun   atomic.Bool // by Run or Close
+}
+
+// New makes the services and the endpoints of Options.Workers, and starts nothing. ctx is for
+// the call only. An error says what is wrong with hosts, catalog, keys or workers, or is that
+// of a store; then stores and runtimes are still the caller's. Else they are the server's:
+// Run closes them, or Close where Run is never called.
+func New(ctx context.Context, o *Options) (*Server, error) {
+	o = o.withDefaults()
+	s := &Server{
+		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
+		clock: o.Clock, drain: o.Drain, log: o.Logger, workers: slices.Clone(o.Workers),
+	}
+	o.Hosts = s.end.wrap(o.Hosts)
+	if url := o.Jobs.WorkerURL; url != nil {
+		o.Jobs.WorkerURL = func() string {
+			if s.gate.open() {
+				return url()
+			}
+			return "" // a worker that is started now would find nobody
+		}
+	}
+	var err error
+	if s.services, err = wire(o); err != nil {
+		return nil, err
+	}
+	if s.api.Auth == nil && len(o.Keys) > 0 {
+		if s.api.Auth, err = httpapi.NewKeys(o.Keys, o.Clock.Now); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	if err := o.checkWorkers(); err != nil {
+		return nil, err
+	}
+	for _, w := range s.workers {
+		if err := s.services.Jobs.EnsureEndpoint(ctx, w.Endpoint); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Services are those behind the handlers. One that has no store is nil.
+func (s *Server) Services() httpapi.Services { return s.services }
+
+// Handler serves the whole interface, as httpapi.New does, and two paths that take no key:
+//
+//   - GET /healthz is 200 as long as the server lives.
+//   - GET /readyz is 200 as long as new work is taken, and 503 from the beginning of the end.
+func (s *Server) Handler() http.Handler {
+	return s.probes(s.gate.guard(httpapi.New(s.services, &s.api)))
+}
+
+// Control serves the control API alone, as httpapi.NewControl does.
+func (s *Server) Control() http.Handler {
+	return s.gate.guard(httpapi.NewControl(s.services, &s.api))
+}
+
+// Jobs serves the jobs API and the worker protocol alone, as httpapi.NewJobs does.
+func (s *Server) Jobs() http.Handler {
+	return s.gate.guard(httpapi.NewJobs(s.services.Jobs, &s.api))
+}
+
+// Workers serves the worker protocol alone, as httpapi.NewWorkers does.
+func (s *Server) Workers() http.Handler {
+	return s.gate.guard(httpapi.NewWorkers(s.services.Jobs, &s.api))
+}
+
+// probes adds the paths that take no key. A mux with both would redirect paths that are not
+// clean, where api says that they do not exist.
+func (s *Server) probes(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch get := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+		case get && r.URL.Path == "/readyz" && !s.gate.open():
+			refuse(w)
+		case get && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz"):
+			_, _ = io.WriteString(w, "ok\n") // to somebody who may have gone
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
+var errBegun = errors.New("server: it runs already, or has ended")
+
+// Close ends a server that never ran: runtimes first, then stores. ctx bounds the end of
+// the runtimes. After Run it does nothing.
+func (s *Server) Close(ctx context.Context) error {
+	if s.begun.Swap(true) {
+		return nil
+	}
+	s.gate.close()
+	s.end.begin()
+	return errors.Join(s.closeRuntimes(ctx), s.closeStores())
+}
+
+func (s *Server) closeRuntimes(ctx context.Context) error {
+	var errs []error
+	for _, rt := range s.runtimes {
+		errs = append(errs, rt.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) closeStores() error {
+	if s.stores.Close == nil {
+		return nil
+	}
+	return s.stores.Close()
+}

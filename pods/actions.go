@@ -1,0 +1,122 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// Act does a to a pod of owner and returns the pod as it then is.
+//
+// Errors: ErrNotFound; ErrInvalidStatus and ErrLocked when a cannot be done now; ErrNoCapacity when
+// the pod cannot start, on its own host, for lack of capacity. On an error nothing was
+// changed.
+func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
+	for {
+		p, err := s.Get(ctx, owner, id)
+		if err != nil {
+			return nil, err
+		}
+		order, ok := actionEffects[a]
+		if !ok {
+			return nil, problem.Newf(problem.Invalid, "unknown action %q", string(a))
+		}
+		if err := checkAction(p, a); err != nil {
+			return nil, err
+		}
+		q, err := s.applyAction(ctx, p, a, order)
+		if !errors.Is(err, errReleased) {
+			return q, err
+		}
+	}
+}
+
+// errReleased says that a pod which was seen with compute has none any more.
+var errReleased = errors.New("pods: the compute was released meanwhile")
+
+// applyAction stores what an action makes of p. One that starts a pod without compute claims it
+// in the same write: nothing runs on what nobody holds.
+func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(*Pod)) (*Pod, error) {
+	starts := a == Start || a == Reset
+	do := func(pl *Placement) (*Pod, error) {
+		return s.change(ctx, p.Owner, p.ID, func(p *Pod) error {
+			if err := checkAction(p, a); err != nil {
+				return err
+			}
+			switch {
+			case !starts || len(p.Placement.Claims) > 0:
+			case pl != nil:
+				p.closeUsage(pl.Since)
+				p.Placement = *pl
+			case p.Placement.Host != "":
+				return errReleased // its container has ended since p was read
+			}
+			order(p)
+			// A new order does not wait for the retries of an old one.
+			p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
+			p.appendJournal(s.clock.Now(), string(a)+" was asked for")
+			return nil
+		})
+	}
+	if starts && len(p.Placement.Claims) == 0 {
+		return s.claimCompute(ctx, p, do)
+	}
+	return do(nil)
+}
+
+// claimCompute is do with new compute for p; if there is none and pods may wait, without.
+func (s *Service) claimCompute(ctx context.Context, p *Pod, do func(*Placement) (*Pod, error)) (q *Pod, err error) {
+	err = s.place(ctx, p, func(pl Placement) error {
+		q, err = do(&pl)
+		return err
+	})
+	if errors.Is(err, ErrNoCapacity) && s.queue && p.Placement.Host == "" {
+		return do(nil)
+	}
+	return q, err
+}
+
+// Reset makes the container of a pod anew, from an image pulled again, on the same host
+// and with the same mounts (docs/decisions.md 18 and 19).
+func (s *Service) Reset(ctx context.Context, owner, id string) (*Pod, error) {
+	return s.Act(ctx, owner, id, Reset)
+}
+
+// Terminate deletes a pod for good. It is in no listing at once; its compute is free
+// when its host has confirmed that nothing of it is left.
+func (s *Service) Terminate(ctx context.Context, owner, id string) error {
+	_, err := s.Act(ctx, owner, id, Terminate)
+	return err
+}
+
+// actionEffects are what the actions make a pod want.
+var actionEffects = map[Action]func(*Pod){
+	Start: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = PowerOn, false
+		p.Want.Run++
+		// The same container again, if there is one that is as the user wants it.
+		if p.Seen.Started.IsZero() || !p.Config.Equal(p.Want.Applied) {
+			p.newGeneration()
+		}
+	},
+	Stop: func(p *Pod) { p.Want.Power = PowerOff },
+	Restart: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = PowerOn, false
+		p.Want.Run++
+		p.newGeneration()
+	},
+	Reset: func(p *Pod) {
+		p.Want.Power, p.Want.Pull = PowerOn, true
+		p.Want.Run++
+		p.newGeneration()
+	},
+	Terminate: func(p *Pod) { p.Want.Power = PowerTerminated },
+}
+
+// newGeneration wants another container, of the present configuration.
+func (p *Pod) newGeneration() {
+	p.Want.Gen++
+	p.Want.Applied = p.Config.Clone()
+}

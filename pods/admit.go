@@ -1,0 +1,36 @@
+package pods
+
+import (
+	"slices"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// admit asks the runtimes that p may run on whether they run c for its owner. Faults of c
+// are left to others: args that cannot be split are not shown to a runtime.
+func (s *Service) admit(p *Pod, c Config, faults *problem.Violations) {
+	args, err := SplitArgs(c.Args)
+	if err != nil {
+		return
+	}
+	spec := Spec{PodID: p.ID, Owner: p.Owner, Image: c.Image, Args: args, Env: c.Env}
+	var asked []Runtime
+	for _, h := range s.order {
+		rt := h.Runtime
+		if !p.mayRunOn(h) || slices.ContainsFunc(asked, func(other Runtime) bool { return sameRuntime(rt, other) }) {
+			continue
+		}
+		asked = append(asked, rt)
+		if a, ok := As[Admitter](rt); ok {
+			a.Admit(spec, faults)
+		}
+	}
+}
+
+// mayRunOn reports whether p is on h, or may come there when it has no host yet.
+func (p *Pod) mayRunOn(h *Host) bool {
+	if p.Placement.Host != "" {
+		return p.Placement.Host == h.ID
+	}
+	return len(p.DataCenters) == 0 || slices.Contains(p.DataCenters, h.DataCenter)
+}

@@ -1,0 +1,87 @@
+package pods_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+)
+
+// simulated returns a service whose pods are simulated.
+func simulated(ctx context.Context) *pods.Service {
+	c := catalog.Sample()
+	s, err := pods.New(memory.NewPods(), c, pods.SimulatedHosts(c, memory.NewRuntime(nil)), nil)
+	if err != nil {
+		panic(err)
+	}
+	go s.Run(ctx)
+	return s
+}
+
+// The compute that a pod claims is its own: what a host has not is refused.
+func ExampleService_Create() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	s := simulated(ctx)
+	p, err := s.Create(ctx, "alice", pods.CreateRequest{Name: "web", Image: "nginx", CPU: &pods.CPURequest{ID: "cpu3c", VCPU: 2}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.Status(), p.Config.Disk, "GB")
+	count := 1000
+	_, err = s.Create(ctx, "alice", pods.CreateRequest{Name: "huge", Image: "nginx", GPU: &pods.GPURequest{ID: "NVIDIA GeForce RTX 4090", Count: &count}})
+	fmt.Println(err != nil)
+	// Output:
+	// PROVISIONING 50 GB
+	// true
+}
+
+// A pod of another user does not exist.
+func ExampleService_Get() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	s := simulated(ctx)
+	p, err := s.Create(ctx, "alice", pods.CreateRequest{Name: "web", Image: "nginx", CPU: &pods.CPURequest{ID: "cpu3c", VCPU: 2}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = s.Get(ctx, "bob", p.ID)
+	fmt.Println(errors.Is(err, pods.ErrNotFound))
+	// Output: true
+}
+
+// Terminate is the end: the pod is in no listing any more.
+func ExampleService_Terminate() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	s := simulated(ctx)
+	p, err := s.Create(ctx, "alice", pods.CreateRequest{Name: "web", Image: "nginx", CPU: &pods.CPURequest{ID: "cpu3c", VCPU: 2}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := s.Terminate(ctx, "alice", p.ID); err != nil {
+		fmt.Println(err)
+		return
+	}
+	list, err := s.List(ctx, "alice")
+	fmt.Println(len(list), err)
+	// Output: 0 <nil>
+}
+
+// The arguments of a container are split as a shell splits words, without a shell.
+func ExampleSplitArgs() {
+	args, err := pods.SplitArgs(`serve --name "my model" --port 8000`)
+	fmt.Printf("%q %v\n", args, err)
+	// Output: ["serve" "--name" "my model" "--port" "8000"] <nil>
+}
+
+func ExampleCompareCUDA() {
+	fmt.Println(pods.CompareCUDA("12.8", "12.10"), pods.CompareCUDA("12.8", "12.8"))
+	// Output: -1 0
+}

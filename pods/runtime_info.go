@@ -1,0 +1,54 @@
+package pods
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// RuntimeInfo is the runtime block of a pod (docs/interface.md 2.6): what it does right
+// now. Loads are percentages, 0 where they are not known.
+type RuntimeInfo struct {
+	Uptime time.Duration
+	GPUs   []GPUSample // one for each GPU of the pod
+	CPU    int
+	Memory int
+	Ports  []PortMapping // one for each port asked for
+}
+
+// RuntimeInfo measures p; ok is false unless it is RUNNING.
+func (s *Service) RuntimeInfo(ctx context.Context, p *Pod) (l RuntimeInfo, ok bool) {
+	if p.Status() != Running {
+		return RuntimeInfo{}, false
+	}
+	l = RuntimeInfo{GPUs: []GPUSample{}, Ports: []PortMapping{}}
+	l.Uptime = max(0, s.clock.Now().Sub(p.Seen.Started))
+	if p.GPU != nil {
+		l.GPUs = make([]GPUSample, p.GPU.Count)
+	}
+	if h, ours := s.hosts[p.Placement.Host]; ours {
+		if m, ok := As[Sampler](h.Runtime); ok {
+			if sample, ok := m.Sample(ctx, p.ID); ok {
+				l.CPU, l.Memory = sample.CPU, sample.Memory
+				copy(l.GPUs, sample.GPUs)
+			}
+		}
+	}
+	for _, text := range p.Want.Applied.Ports {
+		port := parsePort(text)
+		l.Ports = append(l.Ports, p.portMapping(port))
+	}
+	return l, true
+}
+
+// portMapping is where a port is reachable; one that the host says nothing of is not
+// published.
+func (p *Pod) portMapping(port Port) PortMapping {
+	i := slices.IndexFunc(p.Seen.Ports, func(m PortMapping) bool {
+		return m.Private == port.Private && m.Protocol == port.Protocol
+	})
+	if i < 0 {
+		return PortMapping{Private: port.Private, Protocol: port.Protocol}
+	}
+	return p.Seen.Ports[i]
+}

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
+)
+
+// maxDecisions is the number of decisions that are kept for an endpoint.
+const maxDecisions = 100
+
+// endpointWorkers has the fleet's workers of one endpoint and the decisions about them. The
+// mutex of the table guards it.
+type endpointWorkers struct {
+	endpoint  string
+	unmanaged bool // the fleet must have no workers of the endpoint
+	version   int
+	workers   map[queue.WorkerID]*worker
+	shared    *shared
+	backoff   Backoff
+	warned    int // failures in a row that were logged
+	spare     lowerBounds
+	decisions []Decision // recent decisions, oldest first
+	lastEnd   string     // why the last worker ended that ended by itself
+	lastEndAt queue.Instant
+
+	reconciled queue.Instant // time of the last reconcile
+	next       queue.Instant // time of the next reconcile; 0: when something happens
+}
+
+// shared is the state that the workers of all endpoints share.
+type shared struct {
+	ledger     ledger
+	impossible []surprise // to be logged
+}
+
+// A surprise is an event that the state of a worker does not allow.
+type surprise struct {
+	worker workers.Key
+	state  State
+	event  event
+}
+
+// byID returns the workers ordered by id, so that every run handles them in the same order.
+func (q *endpointWorkers) byID() []*worker {
+	return slices.SortedFunc(maps.Values(q.workers), func(a, b *worker) int { return cmp.Compare(a.id(), b.id()) })
+}
+
+// apply makes a transition of a worker; every transition passes here. It returns the effects
+// that the caller must carry out.
+func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) effect {
+	from := w.current()
+	do, ok := w.apply(e, now)
+	if !ok {
+		q.shared.impossible = append(q.shared.impossible, surprise{w.name(), from, e})
+	}
+	q.shared.ledger.note(w, do, now)
+	if do&doBlame != 0 {
+		q.lastEnd, q.lastEndAt = c.end, now
+	}
+	if do&doFail != 0 || do&doBlame != 0 && !w.isProven(now) {
+		q.backoff = q.backoff.After(now, w.requestedAt(), e == evRefused, c.reason)
+	}
+	return do
+}
+
+// wake schedules the next reconcile, at now or after the pause since the last one, and
+// returns its time.
+func (q *endpointWorkers) wake(now queue.Instant, pause time.Duration) queue.Instant {
+	at := max(now, q.reconciled.Add(pause))
+	q.next = queue.Sooner(q.next, at)
+	return at
+}
+
+// follow records the current release of e.
+func (q *endpointWorkers) follow(e *endpoints.Endpoint) {
+	q.unmanaged = false
+	if q.version != e.Version {
+		q.version, q.backoff, q.warned = e.Version, Backoff{}, 0 // the new release may fix the failure
+	}
+	for _, w := range q.workers {
+		w.belong(e)
+	}
+}
+
+// observe applies what the registry knows to the workers. It returns the workers that the
+// registry should drain.
+func (q *endpointWorkers) observe(now queue.Instant, views map[queue.WorkerID]*workers.View, limit time.Duration) (forgot []workers.Key) {
+	for _, w := range q.byID() {
+		if w.isObserved() {
+			if e, c, ok := w.see(views[w.id()], now, limit); ok && q.apply(w, e, c, now)&doDrain != 0 {
+				forgot = append(forgot, w.name())
+			}
+		}
+		if w.provesAfter(&q.backoff, now) {
+			q.backoff, q.warned = Backoff{}, 0
+		}
+	}
+	return forgot
+}
+
+// A jobsEnd is a worker whose jobs must be taken from it, and the operation for it.
+type jobsEnd struct {
+	worker workers.Key
+	kind   queue.OpKind
+}
+
+// jobsEnd returns the workers that have ended and whose jobs must be taken from them.
+func (q *endpointWorkers) jobsEnd() (list []jobsEnd) {
+	for _, w := range q.byID() {
+		if k, ok := w.jobsEnd(); ok {
+			list = append(list, jobsEnd{w.name(), k})
+		}
+	}
+	return list
+}
+
+// reap removes workers of done, whose jobs were taken from them. It makes the fleet forget
+// workers that ended by themselves, and forgets workers that the fleet does not have. It
+// keeps the last failed worker for keepFailed, because its log says why it failed.
+func (q *endpointWorkers) reap(now queue.Instant, done []jobsEnd) {
+	last := q.lastFailed()
+	for _, d := range done {
+		w := q.workers[d.worker.ID]
+		if w == nil {
+			continue
+		}
+		switch s := w.current(); {
+		case s == Gone:
+			delete(q.workers, d.worker.ID)
+		case s == Lost, s == Failed && (w != last || w.exitedAt().Add(keepFailed) <= now):
+			q.apply(w, evReap, cause{}, now)
+		}
+	}
+}
+
+func (q *endpointWorkers) lastFailed() (last *worker) {
+	for _, w := range q.byID() {
+		if w.current() == Failed && (last == nil || w.exitedAt() > last.exitedAt()) {
+			last = w
+		}
+	}
+	return last
+}
+
+// views returns the workers as input of Decide.
+func (q *endpointWorkers) views(known map[queue.WorkerID]*workers.View) []WorkerView {
+	list := make([]WorkerView, 0, len(q.workers))
+	for _, w := range q.byID() {
+		list = append(list, w.view(known[w.id()], q.version))
+	}
+	return list
+}
+
+// decided creates the workers that d starts: fresh are their ids, with makes their specs.
+// Workers that wait for capacity are started first. Throttled workers that are no longer
+// wanted are removed.
+func (q *endpointWorkers) decided(d Decision, fresh []queue.WorkerID, with func(queue.WorkerID) WorkerSpec) {
+	if len(d.Stop) > 0 {
+		q.spare = nil // the stopped workers were among the spare ones
+	}
+	waiting := d.Want - q.live() - d.Start
+	for _, w := range q.byID() {
+		switch {
+		case w.current() != Throttled:
+		case len(fresh) > 0:
+			fresh = fresh[1:]
+			q.apply(w, evAgain, cause{}, d.At)
+			w.request(with(w.id()), d.At)
+		case waiting > 0:
+			waiting--
+		default:
+			delete(q.workers, w.id())
+		}
+	}
+	for _, id := range fresh {
+		q.workers[id] = newWorker(workers.Key{Endpoint: q.endpoint, ID: id}, with(id), d.At)
+	}
+	q.note(d)
+}
+
+// live returns the number of workers that run or will run.
+func (q *endpointWorkers) live() (n int) {
+	for _, w := range q.workers {
+		if w.isLive() {
+			n++
+		}
+	}
+	return n
+}
+
+// note keeps d if it differs from the last decision.
+func (q *endpointWorkers) note(d Decision) {
+	if n := len(q.decisions); n > 0 {
+		last := q.decisions[n-1]
+		if len(d.Stop)+len(d.Drain)+d.Start == 0 && d.Want == last.Want && d.Reason == last.Reason {
+			return
+		}
+		if n == maxDecisions {
+			q.decisions = append(q.decisions[:0], q.decisions[1:]...)
+		}
+	}
+	q.decisions = append(q.decisions, d)
+}
+
+// due returns when a worker must be checked although nothing has happened to it; 0: never.
+func (q *endpointWorkers) due(now queue.Instant, limit time.Duration) (next queue.Instant) {
+	for _, w := range q.workers {
+		if at := w.due(limit, q.backoff.Fails > 0); at > now {
+			next = queue.Sooner(next, at)
+		}
+	}
+	return next
+}
+
+// release stops all workers, because the fleet must have none of this endpoint. done are the
+// workers whose jobs were taken from them. It reports whether some workers are gone already.
+func (q *endpointWorkers) release(now queue.Instant, done []jobsEnd) (gone bool) {
+	q.unmanaged, q.reconciled = true, now
+	q.decisions, q.backoff, q.warned, q.lastEnd = nil, Backoff{}, 0, ""
+	for _, d := range done {
+		if w := q.workers[d.worker.ID]; w != nil && w.current() == Failed {
+			q.apply(w, evReap, cause{}, now)
+		}
+	}
+	for _, w := range q.byID() {
+		q.apply(w, evKill, cause{}, now)
+		gone = gone || w.current() == Gone
+	}
+	return gone
+}
+
+// explain returns what the scaler knows about why a job has waited since the given instant.
+func (q *endpointWorkers) explain(since queue.Instant) (why []string) {
+	if len(q.decisions) == 0 || q.reconciled < since {
+		return []string{"the scaler is about to look at it"}
+	}
+	last := q.decisions[len(q.decisions)-1].Reason
+	why = append(why, last)
+	if q.lastEnd != "" && q.lastEndAt >= since && !strings.Contains(last, q.lastEnd) {
+		why = append(why, "the last worker that ended by itself: "+q.lastEnd)
+	}
+	return why
+}

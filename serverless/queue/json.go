@@ -1,0 +1,135 @@
+package queue
+
+import (
+	"strconv"
+	"time"
+)
+
+// AppendJSON appends the job object that clients and webhooks read
+// (docs/interface.md 2.8) to b. The object always has id and status. It has delayTime from
+// the first claim on, executionTime once the job has ended, workerId once a worker has run
+// the job, and output and error where there is one. It has the input only if withInput is
+// set. It never has Extra.
+func (j *Job) AppendJSON(b []byte, withInput bool) []byte {
+	if j.Input == nil {
+		withInput = false
+	}
+	b = append(b, '{')
+	if j.Status == InProgress || j.Status.Terminal() {
+		b = append(b, `"delayTime":`...)
+		b = strconv.AppendInt(b, j.DelayTime().Milliseconds(), 10)
+		b = append(b, ',')
+	}
+	if e := j.ErrorText(); e != "" {
+		b = append(b, `"error":`...)
+		b = appendString(b, e)
+		b = append(b, ',')
+	}
+	if j.Status.Terminal() {
+		b = append(b, `"executionTime":`...)
+		b = strconv.AppendInt(b, j.ExecutionTime().Milliseconds(), 10)
+		b = append(b, ',')
+	}
+	b = append(b, `"id":`...)
+	b = appendString(b, string(j.ID))
+	if withInput {
+		b = append(b, `,"input":`...)
+		b = append(b, j.Input...)
+	}
+	if j.Output != nil && j.ShowsOutput() {
+		b = append(b, `,"output":`...)
+		b = append(b, j.Output...)
+	}
+	b = append(b, `,"status":"`...)
+	b = append(b, j.Status.String()...)
+	b = append(b, '"')
+	if j.Worker != "" {
+		b = append(b, `,"workerId":`...)
+		b = appendString(b, string(j.Worker))
+	}
+	return append(b, '}')
+}
+
+// ShowsOutput reports whether clients may see Output: a result, the output of a failure, or
+// the last progress value of a running job. The last progress value of a cancelled or
+// timed-out job is not shown.
+func (j *Job) ShowsOutput() bool {
+	return j.Status == InProgress || j.Status == Completed || j.Status == Failed
+}
+
+// DelayTime returns the time from submit, or from the last retry, to the start of the run.
+// For a job that ended without a run it is the time to the end. It is 0 while the job is
+// queued.
+func (j *Job) DelayTime() time.Duration {
+	switch {
+	case j.Started != 0:
+		return max(j.Started.Sub(j.Queued), 0)
+	case j.Finished != 0:
+		return max(j.Finished.Sub(j.Queued), 0)
+	}
+	return 0
+}
+
+// ExecutionTime returns the time from the start of the run to its end. It is 0 for a job that
+// never started or has not ended.
+func (j *Job) ExecutionTime() time.Duration {
+	if j.Started == 0 || j.Finished == 0 {
+		return 0
+	}
+	return max(j.Finished.Sub(j.Started), 0)
+}
+
+// ErrorText returns why a FAILED or TIMED_OUT job did not complete. It is empty for any other
+// job.
+func (j *Job) ErrorText() string {
+	if j.Status != Failed && j.Status != TimedOut {
+		return ""
+	}
+	if t := j.reasonText(); t != "" {
+		return t
+	}
+	if j.Error == "" {
+		return "the worker reported a failure without a reason"
+	}
+	return j.Error
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString quotes s as JSON. Bytes that are not UTF-8 become U+FFFD.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	if isPlain(s) {
+		return append(append(b, s...), '"')
+	}
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, '\\', 'n')
+		case r < 0x20 || r == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&15])
+		default:
+			b = appendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
+
+// isPlain reports whether s needs no escape in JSON. Ids and most names need none.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func appendRune(b []byte, r rune) []byte {
+	if r < 0x80 {
+		return append(b, byte(r))
+	}
+	return append(b, string(r)...)
+}

@@ -1,0 +1,29 @@
+package queue
+
+import "time"
+
+// Limits and defaults of a job (docs/interface.md 8).
+const (
+	// An execution timeout bounds one run of a job.
+	DefaultExecTimeout = 600_000 * time.Millisecond
+	MinExecTimeout     = 5 * time.Second
+	MaxExecTimeout     = 7 * 24 * time.Hour
+
+	// A ttl counts from the submission of a job.
+	DefaultTTL = 24 * time.Hour
+	MinTTL     = 10 * time.Second
+	MaxTTL     = 7 * 24 * time.Hour
+	// MinStatusTTL is the smallest ttl that a status request may set.
+	MinStatusTTL = time.Second
+
+	// A wait bounds how long a client waits for the result of a job.
+	DefaultWait = 90 * time.Second
+	MinWait     = time.Second
+	MaxWait     = 300 * time.Second
+
+	// The result of run is kept for RunRetention. The result of runsync is kept for the
+	// requested wait, but at least MinSyncRetention and at most MaxSyncRetention.
+	RunRetention     = 30 * time.Minute
+	MinSyncRetention = time.Minute
+	MaxSyncRetention = 5 * time.Minute
+)

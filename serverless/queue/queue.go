@@ -1,0 +1,201 @@
+package queue
+
+import (
+	"context"
+	"iter"
+)
+
+// A Job is a State with its payloads. Payload bytes are immutable: a queue may keep the
+// slices that it gets and may return the slices that it keeps. Everything else is copied.
+type Job struct {
+	Ref
+	Owner string // the user who submitted it
+	State
+	Input   []byte // one JSON object, as submitted
+	Output  []byte // JSON; while the job runs, its last progress value; nil: none
+	Error   string // the worker's text of a failure
+	Webhook string // URL; empty: none
+	Extra   []byte // a JSON object that only the worker sees (s3Config); encrypted at rest
+}
+
+// A Slot asks for up to N jobs of one endpoint for one worker.
+type Slot struct {
+	Endpoint string
+	Worker   WorkerID
+	N        int
+	Until    Instant // end of the first lease
+}
+
+// A Result is the answer to an Op.
+type Result struct {
+	State  State // after the move; unchanged if Err is set
+	Effect Effect
+	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost
+}
+
+// A JobQueue is what a backend implements. It is safe for concurrent use. A call may be
+// delayed a little to share a commit with other calls: the backend merges calls, so callers
+// pass slices only when they have several items anyway.
+//
+// No method reads a clock or decides a rule. State.Apply decides, inside the backend's own
+// atomic section. Nobody may see a State before its write is as durable as OpKind.Durable
+// asks for.
+//
+// A queue whose stored payloads can be damaged must detect damage and return no damaged
+// bytes:
+//
+//   - A queued job whose input, webhook or Extra is damaged cannot be given to a worker. Claim or
+//     Get, whichever finds the damage, ends the job with OpDamage.
+//   - For a running or ended job, a damaged input, webhook or Extra is left out.
+//   - A read of a damaged output or chunk returns ErrDamaged.
+//
+// Damage of one job does not affect other jobs.
+//
+// An error of a whole call means that the outcome is unknown. The caller may repeat the call.
+// A repeated Enqueue that had succeeded before returns ErrExists.
+type JobQueue interface {
+	// Enqueue adds all jobs in order, durably, or none of them. It assigns State.Seq. It
+	// returns ErrExists if one of the ids is in use.
+	Enqueue(ctx context.Context, jobs []Job) error
+	// Claim leases the jobs that are ready, appends them to out and returns at once. Within
+	// an endpoint it gives jobs in the order of Seq, and serves slots in the order given. It
+	// never gives a job to the worker that lost it (State.Lost). It returns no error when
+	// nothing is ready.
+	Claim(ctx context.Context, now Instant, slots []Slot, out []Job) ([]Job, error)
+	// Apply makes each move independently; several moves of one job are made in order. res[i]
+	// is the result of ops[i]. All effects of one op (state, output, chunk, outbox entry) are
+	// one commit.
+	Apply(ctx context.Context, now Instant, ops []Op, res []Result) error
+	// Expire applies OpTick to at most limit jobs whose Due has passed. It returns the
+	// instant of the next call; 0 means that nothing is scheduled. Several servers may call
+	// it at once.
+	Expire(ctx context.Context, now Instant, limit int) (next Instant, err error)
+	// Purge applies OpPurge to the queued jobs that p selects. It examines at most p.Limit
+	// jobs, and returns the Seq from which the caller continues (PurgeQuery.After); 0 means
+	// that Purge is done. It must not block other calls for longer than that takes.
+	Purge(ctx context.Context, now Instant, p PurgeQuery) (removed int, next uint64, err error)
+
+	// Get returns the job. It returns ErrNotFound for an unknown job and for a job that is
+	// Gone. With ErrDamaged it returns the job without its output.
+	Get(ctx context.Context, now Instant, ref Ref) (Job, error)
+	// Chunks returns the chunks that are not drained, in order: at most maxBytes, but at
+	// least one chunk if there is any. A chunk is a JSON object with the member output; a
+	// queue need not know that. The State is of the same instant: State.Drained is the number
+	// of the first chunk, and the result has all chunks if State.Chunks-State.Drained of them
+	// are returned. Chunks does not move the cursor; OpDrain does.
+	Chunks(ctx context.Context, now Instant, ref Ref, maxBytes int) ([][]byte, State, error)
+	// List yields the jobs that q selects, newest first. It fills only Ref, Owner and State.
+	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
+	// Stats returns the counts of one endpoint; all are zero for an endpoint that never had a
+	// job. Its cost does not depend on the number of jobs.
+	Stats(ctx context.Context, now Instant, endpoint string) (Stats, error)
+
+	// Watch calls f with the events of this store, from any server, until ctx ends. Events
+	// are hints: they are sent after the commit, and may be repeated or lost (EventGap
+	// reports a loss). f must not block and must not keep the slice; f may call the queue. A
+	// Service calls Watch once and passes the events on.
+	Watch(ctx context.Context, f func([]Event)) error
+
+	// Outbox is part of the queue because its entries are written in the same commit.
+	Outbox
+}
+
+// An EventKind is the kind of an Event.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	EventReady EventKind = iota // a job of the endpoint can be claimed
+	EventDone                   // the job has ended or was deleted
+	EventStop                   // Worker must stop the job
+	EventChunk                  // the job has a new chunk
+	EventGap                    // events were lost: check everything that you wait for
+)
+
+// An Event is a hint that a job has changed. EventReady concerns only the endpoint of Ref.
+// Only EventStop has a Worker. EventGap has neither.
+type Event struct {
+	Kind EventKind
+	Ref
+	Worker WorkerID
+}
+
+// Events appends the events of an effect to to. ref is the job, worker the worker that held
+// its lease before the move.
+func (e Effect) Events(to []Event, ref Ref, worker WorkerID) []Event {
+	if e&EvReady != 0 {
+		to = append(to, Event{Kind: EventReady, Ref: ref})
+	}
+	if e&EvDone != 0 {
+		to = append(to, Event{Kind: EventDone, Ref: ref})
+	}
+	if e&EvStop != 0 && worker != "" {
+		to = append(to, Event{Kind: EventStop, Ref: ref, Worker: worker})
+	}
+	if e&EvChunk != 0 {
+		to = append(to, Event{Kind: EventChunk, Ref: ref})
+	}
+	return to
+}
+
+// A PurgeQuery selects queued jobs.
+type PurgeQuery struct {
+	Endpoint string
+	Owner    string // empty: any owner
+	After    uint64 // only jobs with a greater Seq
+	UpTo     uint64 // only jobs with at most this Seq, so that jobs submitted later survive
+	Limit    int    // the most jobs that one call examines
+}
+
+// A ListQuery selects jobs.
+type ListQuery struct {
+	Endpoint string
+	Owner    string   // empty: any owner
+	Status   []Status // empty: any status
+}
+
+// Stats are the counts of one endpoint. Health, the scaler and purge use them.
+type Stats struct {
+	Queued    int64
+	QueuedLow int64 // the part of Queued that has low priority
+	Running   int64
+	Completed int64   // Completed, Failed and Retried are totals and include deleted jobs
+	Failed    int64   // FAILED and TIMED_OUT
+	Retried   int64   // queued again because a worker was lost
+	Oldest    Instant // State.Queued of the oldest queued job without low priority; 0: none
+	LastSeq   uint64  // the greatest Seq that was assigned
+}
+
+// Count updates c for the move of a job from before to after with effect e. before is nil for
+// a new job. A backend calls Count in the commit of the move.
+func (c *Stats) Count(before, after *State, e Effect) {
+	if before != nil {
+		c.add(before, -1)
+	}
+	if e&Delete == 0 {
+		c.add(after, 1)
+		if before != nil && before.Status != after.Status {
+			switch after.Status {
+			case Completed:
+				c.Completed++
+			case Failed, TimedOut:
+				c.Failed++
+			}
+		}
+	}
+	if e&Requeued != 0 {
+		c.Retried++
+	}
+}
+
+func (c *Stats) add(s *State, n int64) {
+	switch s.Status {
+	case InQueue:
+		c.Queued += n
+		if s.Flags&LowPriority != 0 {
+			c.QueuedLow += n
+		}
+	case InProgress:
+		c.Running += n
+	}
+}

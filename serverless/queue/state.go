@@ -1,0 +1,491 @@
+package queue
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// An Instant is a point in time in Unix milliseconds; 0 is never. It has 8 bytes where a
+// time.Time has 24, because a queue holds millions of jobs. Durations are time.Durations;
+// stored durations are whole milliseconds.
+type Instant int64
+
+// At returns the instant of t, rounded down to the millisecond.
+func At(t time.Time) Instant { return Instant(t.UnixMilli()) }
+
+// Time returns i as a time in UTC. It returns the zero time for 0.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(i)).UTC()
+}
+
+// Add returns the instant d after i. It ignores the part of d below a millisecond.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Milliseconds()) }
+
+// Sub returns the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i-j) * time.Millisecond }
+
+// Sooner returns the earlier of two instants, where 0 is never.
+func Sooner(a, b Instant) Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// A Status is the status of a job (docs/interface.md 3.2).
+type Status uint8
+
+// The statuses of a job. Those from Completed on are terminal.
+const (
+	InQueue Status = iota
+	InProgress
+	Completed
+	Failed
+	Cancelled
+	TimedOut
+)
+
+var statusNames = [...]string{"IN_QUEUE", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"}
+
+// String returns the name on the wire, such as IN_QUEUE. s must be one of the statuses above.
+func (s Status) String() string { return statusNames[s] }
+
+// Terminal reports whether a job in this status has ended.
+func (s Status) Terminal() bool { return s >= Completed }
+
+// ParseStatus is the inverse of Status.String. It reports false for an unknown name.
+func ParseStatus(s string) (Status, bool) {
+	for i, n := range statusNames {
+		if n == s {
+			return Status(i), true
+		}
+	}
+	return 0, false
+}
+
+// A Token is the fencing token of a lease: epoch<<32 | counter. A store makes a new epoch
+// durable when it is opened, so that it never issues a token twice, even where claims are not
+// synced.
+type Token uint64
+
+type (
+	// A WorkerID is the id of a worker. It is unique within the endpoint while the worker lives.
+	WorkerID string
+	// A JobID is the id of a job within its endpoint. It has 1 to MaxJobID bytes.
+	JobID string
+	// A Ref identifies a job. Every lookup has the endpoint, because the endpoint is the
+	// shard, the partition and the boundary of authorisation.
+	Ref struct {
+		Endpoint string
+		ID       JobID
+	}
+)
+
+// MaxJobID is the longest job id in bytes.
+const MaxJobID = 63
+
+// Flags are properties of a job that are set at submit and never change.
+type Flags uint8
+
+// The flags of a job.
+const (
+	LowPriority Flags = 1 << iota // the scaler starts no worker for the job; its place in the queue is the same
+	Sync                          // submitted by runsync
+	HasWebhook                    // the end of the job writes an outbox entry
+)
+
+// A Reason says why the service ended a job without a report of a worker. Job.ErrorText
+// turns it into the text that clients read.
+type Reason uint8
+
+// The reasons for which the service ends a job.
+const (
+	NoReason          Reason = iota
+	WorkersLost              // MaxDeliveries workers claimed the job and were lost
+	ExecutionTimedOut        // it ran longer than its execution timeout
+	TooManyRestarts          // it was running at MaxRestarts crashes of its server
+	Damaged                  // its stored input, webhook or Extra can no longer be read
+)
+
+// reasonText returns the text of s.Reason that clients read.
+func (s *State) reasonText() string {
+	switch s.Reason {
+	case WorkersLost:
+		return fmt.Sprintf("worker lost: the job was given to %d workers and none of them reported a result", MaxDeliveries)
+	case ExecutionTimedOut:
+		return fmt.Sprintf("execution timeout: the job ran longer than %d ms", s.ExecTimeout.Milliseconds())
+	case TooManyRestarts:
+		return fmt.Sprintf("harmful: the job was running at %d restarts of the service and is not run again", MaxRestarts)
+	case Damaged:
+		return "damaged: the input of the job can no longer be read, and no worker can have it; submit it again"
+	}
+	return ""
+}
+
+// Limits of a job.
+const (
+	// MaxDeliveries is the number of lost leases after which a job fails.
+	MaxDeliveries = 3
+	// MaxRestarts is the number of server crashes during its runs after which a job fails.
+	MaxRestarts = 10
+	// MaxStream is the most bytes of chunks that a job keeps until they are read.
+	MaxStream = 64 << 20
+)
+
+// State is everything that the rules read or write of a job. It has no payload and is
+// comparable. A backend stores it and changes it only by Apply, except Seq.
+type State struct {
+	Status     Status
+	Flags      Flags
+	Reason     Reason
+	Deliveries uint8    // claims of this run, without those that were released
+	Restarts   uint8    // server crashes while this run was in progress
+	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
+	Seq        uint64   // place in the queue; assigned by the queue
+	Token      Token    // of the last claim
+	Worker     WorkerID // the worker that holds the lease; after the end, the last one
+	Lost       WorkerID // the last worker that lost the lease; it does not get this job again
+	Submitted,
+	Queued, // at submit or retry; delayTime starts here
+	Started,
+	Finished,
+	LeaseUntil,
+	RunUntil,
+	Expires Instant
+	// ExecTimeout is how long a run may take, Retain how long the job is kept after its end.
+	// They are set at submit, so that Apply needs no configuration. They are whole
+	// milliseconds, and a backend may store them as such.
+	ExecTimeout, Retain time.Duration
+	Chunks, Drained     uint32 // chunks of this run, and how many of them were read
+	Stream              int64  // bytes of chunks not drained
+}
+
+// Due returns a lower bound of the next instant at which OpTick changes s. A renewal moves
+// the lease later and need not move an index entry: the tick then changes nothing and the
+// caller asks for Due again.
+func (s *State) Due() Instant {
+	d := s.Expires
+	switch {
+	case s.Status == InProgress:
+		d = min(d, s.LeaseUntil, s.RunUntil)
+	case s.Status.Terminal():
+		d = min(d, s.Finished.Add(s.Retain))
+	}
+	return d
+}
+
+// Gone reports whether the ttl or the retention of the job has passed at now. A reader must
+// not find such a job, even if no sweep has deleted it yet.
+func (s *State) Gone(now Instant) bool {
+	return s.Expires <= now || s.Status.Terminal() && s.Finished.Add(s.Retain) <= now
+}
+
+// An OpKind is the kind of a move.
+type OpKind uint8
+
+// The moves of a job.
+const (
+	OpClaim      OpKind = iota // Worker leases the job until Until, with Token
+	OpRenew                    // Worker extends its lease to Until
+	OpFinish                   // Worker ends the job with Status, Payload (the output) and Error
+	OpRelease                  // Worker returns the job to the queue; the delivery is not counted
+	OpChunk                    // Worker adds Payload to the stream
+	OpProgress                 // Worker replaces the interim output with Payload
+	OpDrain                    // a reader got the chunks From to From+N of lease Token, Bytes in total
+	OpCancel                   // the user ends the job
+	OpPurge                    // the user ends the job if it is queued
+	OpRetry                    // the user queues a failed job again
+	OpSetTTL                   // the user sets Expires to Until
+	OpTick                     // time has passed: end, requeue or delete what is due
+	OpRecover                  // the server that ran the job is gone
+	OpWorkerLost               // Worker is gone: its lease ends now
+	OpRedeliver                // the user has the webhook of an ended job sent again
+	OpDamage                   // the stored input, webhook or Extra of a queued job can no longer be read
+)
+
+// Durable reports whether the effect of the move must be on disk before the call returns. The
+// other moves can be lost in a power failure; the job is then claimed or reported again.
+func (k OpKind) Durable() bool {
+	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage
+}
+
+// An Op asks for one move of one job. It is plain data, so that a backend can merge ops into
+// one commit, send them in one statement or replay them.
+type Op struct {
+	Ref
+	Kind   OpKind
+	Status Status // of OpFinish: Completed or Failed
+	Worker WorkerID
+	// Token is the fencing token. Zero with a Worker means the lease that this worker holds:
+	// the worker protocol has no tokens, only job and worker ids.
+	Token Token
+	// Adopt gives the job back to Worker if Worker lost its lease and nobody has claimed the
+	// job since, so that finished work is not thrown away.
+	Adopt   bool
+	Until   Instant
+	Payload []byte // owned by the queue from the call on
+	Error   string
+	From, N uint32
+	Bytes   int64
+}
+
+// An Effect is a set of things that the backend must do in the same commit as the new State,
+// and of events that it must send afterwards.
+type Effect uint16
+
+// The effects.
+const (
+	Put        Effect = 1 << iota // write State
+	Delete                        // remove job, payloads and chunks; an outbox entry keeps its own
+	NewSeq                        // give State a new Seq, which is the end of the queue
+	PutOutput                     // store Op.Payload as the output and Op.Error as the error
+	DropOutput                    // remove output, error and chunks
+	DropInput                     // remove the input, also from the outbox entries of earlier runs
+	AddChunk                      // store Op.Payload as chunk State.Chunks-1
+	DropChunks                    // remove the chunks before State.Drained
+	PutOutbox                     // add a webhook entry for (job, run), unless there is one
+	Requeued                      // count in Stats.Retried: a worker lost the job, which is queued again
+	EvReady                       // send EventReady: a job of the endpoint can be claimed
+	EvDone                        // send EventDone: the job has ended or is deleted
+	EvStop                        // send EventStop: the worker that held the lease must stop the job
+	EvChunk                       // send EventChunk: the job has a new chunk
+)
+
+// Errors of Apply and of queues.
+var (
+	ErrNotFound   = problem.New(problem.NotFound, "job not found")
+	ErrLeaseLost  = problem.New(problem.Conflict, "the lease is no longer held")
+	ErrStatus     = problem.New(problem.Conflict, "the job's status does not allow this")
+	ErrExists     = problem.New(problem.Conflict, "job id is taken")
+	ErrStreamFull = problem.New(problem.TooLarge, "the stream is full: too many of its bytes were not read")
+	ErrInputLost  = problem.New(problem.Conflict, "the input of the job was damaged: it cannot be run again")
+	ErrDamaged    = problem.New(problem.Unavailable, "the output of the job is damaged and can no longer be read")
+)
+
+// Apply makes one move. It is the whole state machine: it needs no clock and no
+// configuration, and has an answer for every op in every state. If it returns an error, s is
+// unchanged, but the backend must still carry out the effects: a job found past its ttl is
+// deleted by any op.
+//
+// A memory or disk backend calls Apply under the lock of the job. A database backend calls it
+// between reading the row for update and writing it.
+func (s *State) Apply(now Instant, op *Op) (Effect, error) {
+	if s.Gone(now) {
+		return s.gone(op)
+	}
+	switch op.Kind {
+	case OpClaim:
+		return s.claim(now, op)
+	case OpRenew, OpProgress, OpChunk, OpRelease, OpFinish:
+		return s.held(now, op)
+	case OpDrain:
+		return s.drain(op), nil
+	case OpCancel:
+		if s.Status.Terminal() {
+			return 0, nil // the caller reads the status in Result.State
+		}
+		return s.end(now, Cancelled), nil
+	case OpPurge:
+		if s.Status != InQueue {
+			return 0, ErrStatus
+		}
+		return s.end(now, Cancelled), nil
+	case OpRetry:
+		return s.retry(now)
+	case OpSetTTL:
+		s.Expires = op.Until
+		return Put, nil
+	case OpTick:
+		return s.tick(now), nil
+	case OpRecover:
+		return s.recover(now), nil
+	case OpWorkerLost:
+		if s.Status != InProgress || s.Worker != op.Worker {
+			return 0, ErrLeaseLost
+		}
+		return s.lose(now), nil
+	case OpRedeliver:
+		return s.redeliver()
+	case OpDamage:
+		return s.damage(now)
+	}
+	return 0, ErrStatus
+}
+
+// gone is the move of a job past its ttl or retention. The ttl is absolute: a job past it is
+// deleted even while it runs, and its worker is stopped.
+func (s *State) gone(op *Op) (Effect, error) {
+	e := Delete
+	if !s.Status.Terminal() {
+		e |= EvDone
+	}
+	if s.Status == InProgress {
+		e |= EvStop
+	}
+	if op.Kind == OpTick || op.Kind == OpRecover {
+		return e, nil
+	}
+	return e, ErrNotFound
+}
+
+func (s *State) claim(now Instant, op *Op) (Effect, error) {
+	if s.Status != InQueue || s.Lost != "" && s.Lost == op.Worker {
+		return 0, ErrStatus
+	}
+	s.Status, s.Worker, s.Token = InProgress, op.Worker, op.Token
+	s.Deliveries++
+	s.Started, s.LeaseUntil, s.RunUntil = now, op.Until, now.Add(s.ExecTimeout)
+	return Put, nil
+}
+
+// held is a move of the worker that holds the lease. An expired lease is lost, also before a
+// tick, unless op.Adopt is set and nobody else has claimed the job.
+func (s *State) held(now Instant, op *Op) (Effect, error) {
+	mine := op.Token == 0 || op.Token == s.Token
+	full := op.Kind == OpChunk && s.Stream+int64(len(op.Payload)) > MaxStream
+	if op.Kind == OpFinish && op.Status != Completed && op.Status != Failed {
+		return 0, ErrStatus
+	}
+	switch {
+	case s.Status == InProgress && s.Worker == op.Worker && mine && now < s.RunUntil && (now < s.LeaseUntil || op.Adopt):
+	case s.Status == InQueue && op.Adopt && op.Worker != "" && s.Lost == op.Worker && mine && !full:
+		s.adopt(now, op)
+	default:
+		return 0, ErrLeaseLost
+	}
+	if full {
+		return 0, ErrStreamFull
+	}
+	s.LeaseUntil = max(s.LeaseUntil, op.Until)
+	switch op.Kind {
+	case OpChunk:
+		s.Chunks++
+		s.Stream += int64(len(op.Payload))
+		return Put | AddChunk | EvChunk, nil
+	case OpProgress:
+		return Put | PutOutput, nil
+	case OpRelease:
+		s.Deliveries--
+		return s.requeue(), nil
+	case OpFinish:
+		return s.end(now, op.Status) | PutOutput, nil
+	}
+	return Put, nil
+}
+
+// adopt gives a queued job back to the worker that lost it and kept working. The execution
+// timeout starts again, because the first start was lost with the lease.
+func (s *State) adopt(now Instant, op *Op) {
+	s.Status, s.Worker, s.Lost = InProgress, op.Worker, ""
+	s.Started = now
+	s.LeaseUntil, s.RunUntil = op.Until, now.Add(s.ExecTimeout)
+}
+
+// drain moves the cursor of the stream. It does nothing if another reader has moved the
+// cursor, or if the chunks that were read came from an earlier lease.
+func (s *State) drain(op *Op) Effect {
+	if op.From != s.Drained || op.N == 0 || op.N > s.Chunks-s.Drained || op.Token != s.Token {
+		return 0
+	}
+	s.Drained += op.N
+	s.Stream -= op.Bytes
+	return Put | DropChunks
+}
+
+// requeue puts the job back at the front: it keeps its Seq, which is lower than those of
+// later jobs. It drops everything that the run produced, because the next run starts over.
+func (s *State) requeue() Effect {
+	s.Status, s.Worker = InQueue, ""
+	s.Started, s.LeaseUntil, s.RunUntil = 0, 0, 0
+	s.Chunks, s.Drained, s.Stream = 0, 0, 0
+	return Put | DropOutput | EvReady
+}
+
+func (s *State) retry(now Instant) (Effect, error) {
+	if s.Status != Failed && s.Status != TimedOut {
+		return 0, ErrStatus
+	}
+	if s.Reason == Damaged {
+		return 0, ErrInputLost
+	}
+	s.Run++
+	s.Deliveries, s.Restarts, s.Reason, s.Lost = 0, 0, NoReason, ""
+	s.Queued, s.Finished = now, 0
+	return s.requeue() | NewSeq, nil
+}
+
+// redeliver creates the outbox entry again, with the delivery id of the run.
+func (s *State) redeliver() (Effect, error) {
+	if !s.Status.Terminal() || s.Flags&HasWebhook == 0 {
+		return 0, ErrStatus
+	}
+	return PutOutbox, nil
+}
+
+// damage ends a queued job that cannot be given to a worker. A running job goes on, because
+// its worker has the input.
+func (s *State) damage(now Instant) (Effect, error) {
+	if s.Status != InQueue {
+		return 0, ErrStatus
+	}
+	s.Reason = Damaged
+	return s.end(now, Failed) | DropInput, nil
+}
+
+func (s *State) tick(now Instant) Effect {
+	if s.Status != InProgress {
+		return 0
+	}
+	switch {
+	case s.RunUntil <= now:
+		s.Reason = ExecutionTimedOut
+		return s.end(now, TimedOut)
+	case s.LeaseUntil <= now:
+		return s.lose(now)
+	}
+	return 0
+}
+
+// lose takes the job from a lost worker. The job is queued again, or fails after
+// MaxDeliveries losses.
+func (s *State) lose(now Instant) Effect {
+	if s.Deliveries >= MaxDeliveries {
+		s.Reason = WorkersLost
+		return s.end(now, Failed) | EvStop
+	}
+	s.Lost = s.Worker
+	return s.requeue() | Requeued | EvStop
+}
+
+// recover queues a job again whose server is gone. The delivery is not counted, because the
+// worker is not at fault. A job that was running at MaxRestarts crashes fails, because it is
+// probably their cause.
+func (s *State) recover(now Instant) Effect {
+	if s.Status != InProgress {
+		return 0
+	}
+	s.Restarts++
+	if s.Restarts >= MaxRestarts {
+		s.Reason = TooManyRestarts
+		return s.end(now, Failed)
+	}
+	s.Deliveries--
+	return s.requeue()
+}
+
+func (s *State) end(now Instant, st Status) Effect {
+	e := Put | EvDone
+	if s.Status == InProgress && st != Completed && st != Failed {
+		e |= EvStop
+	}
+	if s.Flags&HasWebhook != 0 {
+		e |= PutOutbox
+	}
+	s.Status, s.Finished = st, now
+	return e
+}

@@ -1,0 +1,466 @@
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// The life of the job that the table below asks about: submitted at 1000, taken by "w"
+// under token 7 at 2000 until 5000, to be run until 12000, kept until 101000 or, when it
+// has ended, for 50000 more.
+const (
+	submitted queue.Instant = 1_000
+	started   queue.Instant = 2_000
+	during    queue.Instant = 3_000
+	leaseEnd  queue.Instant = 5_000
+	overtime  queue.Instant = 12_000
+	ended     queue.Instant = 3_000
+	expires   queue.Instant = 101_000
+)
+
+// stateIn is that job in a status: as it is after the shortest way there.
+func stateIn(s queue.Status) queue.State {
+	j := queue.State{
+		Status: s, Flags: queue.HasWebhook, Seq: 1, Submitted: submitted, Queued: submitted,
+		Expires: expires, ExecTimeout: overtime.Sub(started), Retain: 50 * time.Second,
+	}
+	if s != queue.InQueue {
+		j.Worker, j.Token, j.Deliveries = "w", 7, 1
+		j.Started, j.LeaseUntil, j.RunUntil = started, leaseEnd, overtime
+		j.Chunks, j.Drained, j.Stream = 3, 1, 20
+	}
+	if s.Terminal() {
+		j.Finished = ended
+	}
+	return j
+}
+
+// stateLost is that job queued again because "w" lost it.
+func stateLost() queue.State {
+	j := stateIn(queue.InQueue)
+	j.Lost, j.Token, j.Deliveries = "w", 7, 1
+	return j
+}
+
+func deliveredTimes(j queue.State, n uint8) queue.State {
+	j.Deliveries = n
+	return j
+}
+
+// Effects that come together.
+const (
+	ends     = queue.Put | queue.EvDone | queue.PutOutbox
+	endsStop = ends | queue.EvStop
+	requeue  = queue.Put | queue.DropOutput | queue.EvReady
+	loss     = requeue | queue.Requeued | queue.EvStop
+	stays    = queue.Effect(0)
+)
+
+var (
+	errLease  error = queue.ErrLeaseLost
+	errStatus error = queue.ErrStatus
+	errGone   error = queue.ErrNotFound
+)
+
+// An answer is what one op does to the job in one status.
+type answer struct {
+	status queue.Status
+	effect queue.Effect
+	err    error
+}
+
+const (
+	sQueued    = queue.InQueue
+	sRunning   = queue.InProgress
+	sCompleted = queue.Completed
+	sFailed    = queue.Failed
+	sCancelled = queue.Cancelled
+	sTimedOut  = queue.TimedOut
+)
+
+// everywhere is the answer that leaves a job in any status as it is.
+func everywhere(eff queue.Effect, err error) [6]answer {
+	var list [6]answer
+	for s := range list {
+		list[s] = answer{queue.Status(s), eff, err}
+	}
+	return list
+}
+
+// except is list with other answers in some statuses.
+func except(list [6]answer, other map[queue.Status]answer) [6]answer {
+	for s, a := range other {
+		list[s] = a
+	}
+	return list
+}
+
+// heldOnly is an op that only the worker with the lease may do.
+func heldOnly(a answer) [6]answer {
+	return except(everywhere(stays, errLease), map[queue.Status]answer{sRunning: a})
+}
+
+func newOp(k queue.OpKind, change ...func(*queue.Op)) queue.Op {
+	o := queue.Op{Kind: k, Worker: "w", Token: 7, Until: 9_000, Status: sCompleted, Payload: []byte("12345")}
+	for _, f := range change {
+		f(&o)
+	}
+	return o
+}
+
+// TestEveryOpInEveryStatus is the state machine as a table (docs/interface.md 3.2,
+// docs/decisions.md 26 to 28): for every move the answer in IN_QUEUE, IN_PROGRESS,
+// COMPLETED, FAILED, CANCELLED and TIMED_OUT, at an instant at which the lease holds and
+// nothing is over.
+func TestEveryOpInEveryStatus(t *testing.T) {
+	const put = queue.Put
+	for _, c := range []struct {
+		name string
+		op   queue.Op
+		want [6]answer
+	}{
+		{"claim", newOp(queue.OpClaim, func(o *queue.Op) { o.Token = 8 }),
+			except(everywhere(stays, errStatus), map[queue.Status]answer{sQueued: {sRunning, put, nil}})},
+		{"renew", newOp(queue.OpRenew), heldOnly(answer{sRunning, put, nil})},
+		{"renew without a token", newOp(queue.OpRenew, func(o *queue.Op) { o.Token = 0 }), heldOnly(answer{sRunning, put, nil})},
+		{"renew under another token", newOp(queue.OpRenew, func(o *queue.Op) { o.Token = 6 }), everywhere(stays, errLease)},
+		{"renew of another worker", newOp(queue.OpRenew, func(o *queue.Op) { o.Worker = "x" }), everywhere(stays, errLease)},
+		{"renew of nobody", newOp(queue.OpRenew, func(o *queue.Op) { o.Worker, o.Token = "", 0 }), everywhere(stays, errLease)},
+		{"renew that may adopt", newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt = true }), heldOnly(answer{sRunning, put, nil})},
+		{"complete", newOp(queue.OpFinish), heldOnly(answer{sCompleted, ends | queue.PutOutput, nil})},
+		{"fail", newOp(queue.OpFinish, func(o *queue.Op) { o.Status = sFailed }), heldOnly(answer{sFailed, ends | queue.PutOutput, nil})},
+		{"finish as something else", newOp(queue.OpFinish, func(o *queue.Op) { o.Status = sQueued }), everywhere(stays, errStatus)},
+		{"release", newOp(queue.OpRelease), heldOnly(answer{sQueued, requeue, nil})},
+		{"chunk", newOp(queue.OpChunk), heldOnly(answer{sRunning, put | queue.AddChunk | queue.EvChunk, nil})},
+		{"chunk too many", newOp(queue.OpChunk, func(o *queue.Op) { o.Payload = make([]byte, queue.MaxStream) }),
+			heldOnly(answer{sRunning, stays, queue.ErrStreamFull})},
+		{"progress", newOp(queue.OpProgress), heldOnly(answer{sRunning, put | queue.PutOutput, nil})},
+		{"drain", newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N, o.Bytes = 1, 2, 20 }),
+			except(everywhere(put|queue.DropChunks, nil), map[queue.Status]answer{sQueued: {sQueued, stays, nil}})},
+		{"drain from elsewhere", newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N = 0, 1 }), everywhere(stays, nil)},
+		{"drain of too many", newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N = 1, 3 }), everywhere(stays, nil)},
+		{"drain of another lease", newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N, o.Token = 1, 1, 6 }), everywhere(stays, nil)},
+		{"cancel", newOp(queue.OpCancel),
+			except(everywhere(stays, nil), map[queue.Status]answer{sQueued: {sCancelled, ends, nil}, sRunning: {sCancelled, endsStop, nil}})},
+		{"purge", newOp(queue.OpPurge),
+			except(everywhere(stays, errStatus), map[queue.Status]answer{sQueued: {sCancelled, ends, nil}})},
+		{"retry", newOp(queue.OpRetry),
+			except(everywhere(stays, errStatus), map[queue.Status]answer{
+				sFailed: {sQueued, requeue | queue.NewSeq, nil}, sTimedOut: {sQueued, requeue | queue.NewSeq, nil}})},
+		{"set ttl", newOp(queue.OpSetTTL), everywhere(put, nil)},
+		{"tick", newOp(queue.OpTick), everywhere(stays, nil)},
+		{"recover", newOp(queue.OpRecover),
+			except(everywhere(stays, nil), map[queue.Status]answer{sRunning: {sQueued, requeue, nil}})},
+		{"lose", newOp(queue.OpWorkerLost), heldOnly(answer{sQueued, loss, nil})},
+		{"lose of another worker", newOp(queue.OpWorkerLost, func(o *queue.Op) { o.Worker = "x" }), everywhere(stays, errLease)},
+		{"redeliver", newOp(queue.OpRedeliver),
+			except(everywhere(queue.PutOutbox, nil), map[queue.Status]answer{sQueued: {sQueued, stays, errStatus}, sRunning: {sRunning, stays, errStatus}})},
+		{"damage", newOp(queue.OpDamage),
+			except(everywhere(stays, errStatus), map[queue.Status]answer{sQueued: {sFailed, ends | queue.DropInput, nil}})},
+		{"an unknown op", newOp(200), everywhere(stays, errStatus)},
+	} {
+		for s, want := range c.want {
+			checkMove(t, c.name, stateIn(queue.Status(s)), during, c.op, want)
+		}
+	}
+}
+
+// TestOpsAtTheEdges is what the table leaves out: when something is over, and what a job
+// remembers.
+func TestOpsAtTheEdges(t *testing.T) {
+	adopt := func(o *queue.Op) { o.Adopt = true }
+	third := deliveredTimes(stateIn(sRunning), queue.MaxDeliveries)
+	ninth := stateIn(sRunning)
+	ninth.Restarts = queue.MaxRestarts - 1
+	plain := stateIn(sRunning)
+	plain.Flags = 0
+	damaged := stateIn(sFailed)
+	damaged.Reason = queue.Damaged
+	for _, c := range []struct {
+		name string
+		s    queue.State
+		now  queue.Instant
+		op   queue.Op
+		want answer
+	}{
+		{"no webhook, no entry", plain, during, newOp(queue.OpFinish), answer{sCompleted, queue.Put | queue.EvDone | queue.PutOutput, nil}},
+		{"the lease holds to its last ms", stateIn(sRunning), leaseEnd - 1, newOp(queue.OpFinish), answer{sCompleted, ends | queue.PutOutput, nil}},
+		{"the lease is over, unswept", stateIn(sRunning), leaseEnd, newOp(queue.OpFinish), answer{sRunning, stays, errLease}},
+		{"the lease is over, adopted", stateIn(sRunning), leaseEnd, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
+		{"the run is over, adopted", stateIn(sRunning), overtime, newOp(queue.OpFinish, adopt), answer{sRunning, stays, errLease}},
+		{"tick before the lease is over", stateIn(sRunning), leaseEnd - 1, newOp(queue.OpTick), answer{sRunning, stays, nil}},
+		{"tick when the lease is over", stateIn(sRunning), leaseEnd, newOp(queue.OpTick), answer{sQueued, loss, nil}},
+		{"tick when the last lease is over", third, leaseEnd, newOp(queue.OpTick), answer{sFailed, ends | queue.EvStop, nil}},
+		{"tick when the run is over", stateIn(sRunning), overtime, newOp(queue.OpTick), answer{sTimedOut, endsStop, nil}},
+		{"tick when the last run is over", third, overtime, newOp(queue.OpTick), answer{sTimedOut, endsStop, nil}},
+		{"the third worker is lost", third, during, newOp(queue.OpWorkerLost), answer{sFailed, ends | queue.EvStop, nil}},
+		{"the tenth restart", ninth, during, newOp(queue.OpRecover), answer{sFailed, ends, nil}},
+		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
+		{"the loser claims", stateLost(), during, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
+		{"another claims", stateLost(), during, newOp(queue.OpClaim, func(o *queue.Op) { o.Worker = "x" }), answer{sRunning, queue.Put, nil}},
+		{"the loser goes on", stateLost(), during, newOp(queue.OpRenew), answer{sQueued, stays, errLease}},
+		{"the loser adopts", stateLost(), during, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
+		{"the loser adopts and ends", stateLost(), during, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
+		{"the loser adopts and hands back", stateLost(), during, newOp(queue.OpRelease, adopt), answer{sQueued, requeue, nil}},
+		{"another adopts", stateLost(), during, newOp(queue.OpRenew, adopt, func(o *queue.Op) { o.Worker = "x" }), answer{sQueued, stays, errLease}},
+		{"nobody adopts", stateIn(sQueued), during, newOp(queue.OpRenew, adopt, func(o *queue.Op) { o.Worker, o.Token = "", 0 }), answer{sQueued, stays, errLease}},
+		{"the retention is over", stateIn(sCompleted), ended + 50_000, newOp(queue.OpCancel), answer{sCompleted, queue.Delete, errGone}},
+		{"the retention is over: tick", stateIn(sCompleted), ended + 50_000, newOp(queue.OpTick), answer{sCompleted, queue.Delete, nil}},
+		{"the retention lasts to its last ms", stateIn(sCompleted), ended + 49_999, newOp(queue.OpTick), answer{sCompleted, stays, nil}},
+	} {
+		checkMove(t, c.name, c.s, c.now, c.op, c.want)
+	}
+}
+
+// TestPastItsTTLNothingIsFound: every op but tick and recover answers ErrNotFound, and all
+// delete; who waits is told, and the worker too.
+func TestPastItsTTLNothingIsFound(t *testing.T) {
+	effects := [6]queue.Effect{queue.Delete | queue.EvDone, queue.Delete | queue.EvDone | queue.EvStop,
+		queue.Delete, queue.Delete, queue.Delete, queue.Delete}
+	for s, eff := range effects {
+		for k := queue.OpClaim; k <= queue.OpDamage; k++ {
+			want := answer{queue.Status(s), eff, errGone}
+			if k == queue.OpTick || k == queue.OpRecover {
+				want.err = nil
+			}
+			checkMove(t, fmt.Sprintf("op %d", k), stateIn(queue.Status(s)), expires, newOp(k), want)
+		}
+	}
+}
+
+func checkMove(t *testing.T, name string, s queue.State, now queue.Instant, o queue.Op, want answer) {
+	t.Helper()
+	before := s
+	eff, err := s.Apply(now, &o)
+	got := answer{s.Status, eff, err}
+	if got.status != want.status || got.effect != want.effect || !errors.Is(err, want.err) || (err == nil) != (want.err == nil) {
+		t.Errorf("%s, %v at %d = %v, effects %b, %v; want %v, effects %b, %v",
+			name, before.Status, now, got.status, got.effect, got.err, want.status, want.effect, want.err)
+	}
+	if err != nil && s != before {
+		t.Errorf("%s, %v at %d = %v, and the state is another (-before +after):\n%s", name, before.Status, now, err, cmp.Diff(before, s))
+	}
+}
+
+// TestWhatAMoveLeaves compares whole states after the moves that change more than one
+// thing.
+func TestWhatAMoveLeaves(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		s      queue.State
+		now    queue.Instant
+		op     queue.Op
+		change func(*queue.State)
+	}{
+		{"claim", stateIn(sQueued), during, newOp(queue.OpClaim, func(o *queue.Op) { o.Token = 8 }), func(s *queue.State) {
+			s.Status, s.Worker, s.Token, s.Deliveries = sRunning, "w", 8, 1
+			s.Started, s.LeaseUntil, s.RunUntil = during, 9_000, during+10_000
+		}},
+		{"renew", stateIn(sRunning), during, newOp(queue.OpRenew), func(s *queue.State) { s.LeaseUntil = 9_000 }},
+		{"renew until earlier", stateIn(sRunning), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Until = 4_000 }), func(*queue.State) {}},
+		{"chunk", stateIn(sRunning), during, newOp(queue.OpChunk), func(s *queue.State) {
+			s.LeaseUntil, s.Chunks, s.Stream = 9_000, 4, 25
+		}},
+		{"drain", stateIn(sRunning), during, newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N, o.Bytes = 1, 1, 15 }), func(s *queue.State) {
+			s.Drained, s.Stream = 2, 5
+		}},
+		{"finish", stateIn(sRunning), during, newOp(queue.OpFinish), func(s *queue.State) {
+			s.Status, s.Finished, s.LeaseUntil = sCompleted, during, 9_000
+		}},
+		{"release", stateIn(sRunning), during, newOp(queue.OpRelease), func(s *queue.State) {
+			*s = stateIn(sQueued)
+			s.Token = 7
+		}},
+		{"loss", stateIn(sRunning), leaseEnd, newOp(queue.OpTick), func(s *queue.State) {
+			*s = stateIn(sQueued)
+			s.Token, s.Deliveries, s.Lost = 7, 1, "w"
+		}},
+		{"overtime", stateIn(sRunning), overtime, newOp(queue.OpTick), func(s *queue.State) {
+			s.Status, s.Finished, s.Reason = sTimedOut, overtime, queue.ExecutionTimedOut
+		}},
+		{"adoption", stateLost(), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt = true }), func(s *queue.State) {
+			s.Status, s.Worker, s.Lost = sRunning, "w", ""
+			s.Started, s.LeaseUntil, s.RunUntil = during, 9_000, during+10_000
+		}},
+		{"recover", stateIn(sRunning), during, newOp(queue.OpRecover), func(s *queue.State) {
+			*s = stateIn(sQueued)
+			s.Token, s.Restarts = 7, 1
+		}},
+		{"retry", stateIn(sFailed), during + 1_000, newOp(queue.OpRetry), func(s *queue.State) {
+			*s = stateIn(sQueued)
+			s.Token, s.Run, s.Queued = 7, 1, during+1_000
+		}},
+		{"damage", stateIn(sQueued), during, newOp(queue.OpDamage), func(s *queue.State) {
+			s.Status, s.Finished, s.Reason = sFailed, during, queue.Damaged
+		}},
+		{"set ttl", stateIn(sQueued), during, newOp(queue.OpSetTTL), func(s *queue.State) { s.Expires = 9_000 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := c.s
+			c.change(&want)
+			if _, err := c.s.Apply(c.now, &c.op); err != nil {
+				t.Fatalf("Apply = %v, want nil", err)
+			}
+			if diff := cmp.Diff(want, c.s); diff != "" {
+				t.Errorf("State (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// drawOp makes any op, sensible or not.
+func drawOp(n func(int) int, now queue.Instant) queue.Op {
+	return queue.Op{
+		Kind: queue.OpKind(n(int(queue.OpDamage) + 2)), Status: queue.Status(n(8)),
+		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0,
+		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)),
+		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
+	}
+}
+
+// TestAnyLifeKeepsTheRules makes random moves on one job and holds what must always hold.
+func TestAnyLifeKeepsTheRules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		if err := randomLife(200, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "draw") }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for seed := range uint64(2_000) {
+		if err := randomLife(200, rand.New(rand.NewPCG(seed, 0)).IntN); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// randomLife makes moves on a job, and on a new one when it is deleted, and returns the first rule that is broken.
+func randomLife(moves int, n func(int) int) error {
+	now := submitted
+	var s queue.State
+	for range moves {
+		if s.Expires == 0 { // none yet, or deleted
+			s = stateIn(sQueued)
+			s.Submitted, s.Queued = now, now
+			s.Expires = now + 1 + queue.Instant(n(500_000))
+			s.Retain, s.ExecTimeout = time.Duration(n(50_000))*time.Millisecond, time.Duration(n(30_000))*time.Millisecond
+		}
+		if n(4) == 0 {
+			now += queue.Instant(n([...]int{2_000, 20_000, 2}[n(3)]))
+		}
+		before := s
+		o := drawOp(n, now)
+		eff, err := s.Apply(now, &o)
+		if broken := brokenRule(now, &before, &s, &o, eff, err); broken != "" {
+			return fmt.Errorf("%s: at %d, op %+v on\n%+v\nleaves, with effects %b and error %v,\n%+v", broken, now, o, before, eff, err, s)
+		}
+		if eff&queue.Delete != 0 {
+			s = queue.State{}
+		}
+	}
+	return nil
+}
+
+// brokenRule names the rule that a move broke; empty for none.
+func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queue.Effect, err error) string {
+	tick := queue.Op{Kind: queue.OpTick}
+	probe := *s
+	probeEffect, _ := probe.Apply(s.Due()-1, &tick)
+	ticked := *s
+	tickedEffect, _ := ticked.Apply(now, &tick)
+	retried := o.Kind == queue.OpRetry && err == nil && eff&queue.Delete == 0
+	switch {
+	case err != nil && *s != *before:
+		return "an error changes nothing"
+	case err != nil && eff&^(queue.Delete|queue.EvDone|queue.EvStop) != 0:
+		return "an error writes nothing"
+	case *s != *before && eff&queue.Put == 0:
+		return "a changed state is written"
+	case eff&queue.Delete != 0 && (!before.Gone(now) || *s != *before):
+		return "only what is gone is deleted, as it is"
+	case before.Gone(now) && eff&queue.Delete == 0:
+		return "what is gone is deleted by whoever finds it"
+	case before.Status.Terminal() && s.Status != before.Status && !retried:
+		return "a job that has ended stays as it is but for a retry"
+	case retried && (s.Status != queue.InQueue || s.Run != before.Run+1 || s.Expires != before.Expires || eff&queue.NewSeq == 0):
+		return "a retry queues another run at the end, with the same ttl"
+	case eff&queue.NewSeq != 0 && !retried:
+		return "only a retry has a new place in the queue"
+	case eff&queue.DropInput != 0 && s.Reason != queue.Damaged, s.Reason == queue.Damaged && s.Status != queue.Failed:
+		return "a job without an input has failed, and says why"
+	case s.Status > queue.TimedOut:
+		return "the statuses are six"
+	case s.Status.Terminal() != (s.Finished != 0):
+		return "a job has a time of its end when it has ended, and only then"
+	case s.Status == queue.InQueue && (s.Worker != "" || s.Started != 0 || s.Chunks != 0 || s.Stream != 0):
+		return "a queued job has no worker and nothing of a run"
+	case s.Status == queue.InProgress && (s.Started == 0 || s.RunUntil != s.Started.Add(s.ExecTimeout)):
+		return "a running job has a worker, a start and an end of its time"
+	case s.Deliveries > queue.MaxDeliveries || s.Status == queue.InProgress && s.Deliveries == 0:
+		return "a running job was delivered 1 to MaxDeliveries times"
+	case s.Drained > s.Chunks:
+		return "no more is drained than there is"
+	case s.Status.Terminal() && !before.Status.Terminal() && (eff&queue.EvDone == 0 || eff&queue.PutOutbox == 0):
+		return "an end is told, and its webhook is written with it"
+	case s.Status == queue.InQueue && before.Status != queue.InQueue && (eff&queue.EvReady == 0 || eff&queue.DropOutput == 0):
+		return "a job that is queued again is told, and its output void"
+	case probeEffect != 0 || probe != *s:
+		return "Due is a lower bound of the next instant at which a tick does something"
+	case eff&queue.Delete == 0 && s.Due() <= now && tickedEffect == 0:
+		return "at Due a tick does something, so that a sweep gets on"
+	}
+	return ""
+}
+
+// FuzzApplyIsTotal: whatever a state holds and whatever is asked of it, there is an answer.
+func FuzzApplyIsTotal(f *testing.F) {
+	f.Add(uint64(1), uint8(0), int64(1000))
+	f.Add(uint64(2), uint8(200), int64(-1))
+	f.Fuzz(func(t *testing.T, seed uint64, kind uint8, now int64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := queue.State{
+			Status: queue.Status(r.IntN(7)), Flags: queue.Flags(r.IntN(8)), Deliveries: uint8(r.Uint32()), Restarts: uint8(r.Uint32()),
+			Token: queue.Token(r.IntN(3)), Worker: [...]queue.WorkerID{"", "w"}[r.IntN(2)], Lost: [...]queue.WorkerID{"", "w"}[r.IntN(2)],
+			Finished: queue.Instant(r.Int64()), LeaseUntil: queue.Instant(r.Int64()), RunUntil: queue.Instant(r.Int64()),
+			Expires: queue.Instant(r.Int64()), ExecTimeout: time.Duration(r.Int64()), Retain: time.Duration(r.Int64()), Chunks: r.Uint32(), Drained: r.Uint32(), Stream: r.Int64(),
+		}
+		before := s
+		o := drawOp(r.IntN, queue.Instant(now))
+		o.Kind = queue.OpKind(kind)
+		if _, err := s.Apply(queue.Instant(now), &o); err != nil && s != before {
+			t.Errorf("op %+v = %v, and the state is another (-before +after):\n%s", o, err, cmp.Diff(before, s))
+		}
+	})
+}
+
+// A point in time and a span are two types, and what a span has below the millisecond
+// does not count.
+func TestInstantsAndSpans(t *testing.T) {
+	if got := started.Add(1999 * time.Microsecond); got != started+1 {
+		t.Errorf("1.999 ms after %d is %d, want %d", started, got, started+1)
+	}
+	if got := overtime.Sub(started); got != 10*time.Second {
+		t.Errorf("from %d to %d there are %v, want 10s", started, overtime, got)
+	}
+	for name, c := range map[string]struct {
+		state     queue.State
+		wait, run time.Duration
+	}{
+		"queued":           {queue.State{Queued: 1000}, 0, 0},
+		"running":          {queue.State{Queued: 1000, Started: 1500}, 500 * time.Millisecond, 0},
+		"ended":            {queue.State{Queued: 1000, Started: 1500, Finished: 4000}, 500 * time.Millisecond, 2500 * time.Millisecond},
+		"cancelled queued": {queue.State{Queued: 1000, Finished: 4000}, 3 * time.Second, 0},
+		"clock set back":   {queue.State{Queued: 1000, Started: 900, Finished: 800}, 0, 0},
+	} {
+		j := queue.Job{State: c.state}
+		if j.DelayTime() != c.wait || j.ExecutionTime() != c.run {
+			t.Errorf("%s: waited %v, ran %v, want %v, %v", name, j.DelayTime(), j.ExecutionTime(), c.wait, c.run)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package serverless
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
+)
+
+// newScaler returns the scaler of s, over its queue, endpoints and workers.
+func (s *Service) newScaler(o *Options) *fleet.Scaler {
+	at := o.WorkerURL
+	if at == nil {
+		at = func() string { return "" }
+	}
+	return fleet.New(fleet.Options{
+		Fleet: o.Fleet, Queue: s.queue, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
+		Clock: s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
+		Adopt: len(o.WorkerSecret) > 0, // the keys of earlier workers are valid
+		Meter: o.Meter, Deterministic: o.Deterministic, Logger: s.log,
+	})
+}
+
+// A scalerRegistry is the worker registry for the scaler. Its Release also ends the leases of
+// the worker in the queue.
+type scalerRegistry struct {
+	*workers.Registry
+	service *Service
+}
+
+// Release implements fleet.Registry.
+func (r scalerRegistry) Release(ctx context.Context, k workers.Key, kind queue.OpKind) error {
+	w := r.Find(k)
+	if w == nil {
+		return nil
+	}
+	r.Drain(k)
+	return r.service.endLeases(ctx, w, kind)
+}
+
+func (s *Service) newWorkerID() (WorkerID, error) {
+	w, err := id.New(s.rand)
+	return WorkerID(w), err
+}
+
+// Resync makes the scaler check all endpoints soon. Call it after an endpoint, or what the
+// fleet can run, has changed outside this Service.
+func (s *Service) Resync() {
+	s.scaler.Resync()
+	s.arm(s.now())
+}
+
+// Measure reports the workers that exist now to the meter, in addition to the reports of
+// changes. It is for a program that sets Options.Deterministic and calls Step itself; it must
+// not be called during Step.
+func (s *Service) Measure(ctx context.Context) { s.scaler.Measure(ctx) }
+
+// workerEnv returns the environment variables of the worker protocol. The SDK replaces
+// $RUNPOD_POD_ID and $ID by ids and appends parameters with a bare &, so every address has a
+// query.
+func (s *Service) workerEnv(e *Endpoint, w WorkerID, api string) map[string]string {
+	base := strings.TrimSuffix(api, "/") + "/" + e.ID
+	machine := "cpu"
+	if e.GPU != nil && len(e.GPU.Pools) > 0 {
+		machine = e.GPU.Pools[0]
+	}
+	query := "?gpu=" + url.QueryEscape(machine)
+	// The SDK rounds the interval down to whole seconds; below one second it would not wait.
+	ping := max(s.lease/3, time.Second)
+	return map[string]string{
+		"RUNPOD_WEBHOOK_GET_JOB":         base + "/job-take/$ID" + query,
+		"RUNPOD_WEBHOOK_POST_OUTPUT":     base + "/job-done/$RUNPOD_POD_ID/$ID" + query,
+		"RUNPOD_WEBHOOK_POST_STREAM":     base + "/job-stream/$RUNPOD_POD_ID/$ID" + query,
+		"RUNPOD_WEBHOOK_PING":            base + "/ping/$RUNPOD_POD_ID" + query,
+		"RUNPOD_PING_INTERVAL":           strconv.FormatInt(ping.Milliseconds(), 10),
+		"RUNPOD_POD_ID":                  string(w),
+		"RUNPOD_POD_HOSTNAME":            string(w),
+		"RUNPOD_AI_API_KEY":              s.WorkerKey(e.ID, w),
+		"RUNPOD_ENDPOINT_ID":             e.ID,
+		"RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
+		"RUNPOD_SKIP_GPU_CHECK":          "true",
+	}
+}

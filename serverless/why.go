@@ -1,0 +1,77 @@
+package serverless
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// Decisions returns the recent decisions of the scaler for an endpoint, oldest first: at most
+// 100, one for each change. It returns ErrNoEndpoint for an unknown endpoint.
+func (s *Service) Decisions(ctx context.Context, endpoint string) ([]fleet.Decision, error) {
+	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
+		return nil, err
+	}
+	return s.scaler.Decisions(endpoint), nil
+}
+
+// Why returns a text for users that says what a job waits for. Errors are those of Get.
+func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error) {
+	j, err := s.Get(ctx, owner, ref)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case j.Status == InProgress:
+		return fmt.Sprintf("it does not wait: worker %s has it", j.Worker), nil
+	case j.Status.Terminal():
+		return fmt.Sprintf("it does not wait: it is %v", j.Status), nil
+	}
+	e, err := s.endpoints.Get(ctx, ref.Endpoint)
+	if err != nil {
+		return "", err
+	}
+	why := []string{"it waits for a worker", s.present(ref.Endpoint)}
+	if j.Deliveries > 0 {
+		why = append(why, lostBy(j.Deliveries))
+	}
+	if !s.scaler.Manages(e) {
+		return strings.Join(append(why, "the service starts none for this endpoint"), "; "), nil
+	}
+	if j.Flags&queue.LowPriority != 0 {
+		why = append(why, "it is of low priority, for which none is started")
+	}
+	return strings.Join(append(why, s.scaler.Explain(ref.Endpoint, j.Queued)...), "; "), nil
+}
+
+// present describes the workers of an endpoint in words.
+func (s *Service) present(endpoint string) string {
+	list := s.workerList(endpoint)
+	n := countWorkers(list)
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(n.Running, "busy")
+	add(n.Idle, "idle")
+	add(n.Initializing, "starting")
+	add(n.Throttled, "without capacity")
+	add(n.Unhealthy, "not healthy")
+	if len(parts) == 0 {
+		return "there is none"
+	}
+	return "its workers: " + strings.Join(parts, ", ")
+}
+
+// lostBy says how many workers have lost a job.
+func lostBy(n uint8) string {
+	if n == 1 {
+		return "1 worker had it and lost it"
+	}
+	return fmt.Sprintf("%d workers had it and lost it", n)
+}

@@ -1,0 +1,377 @@
+package workers
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// stopGrace is how long a remote worker may keep running a job that it must stop.
+const stopGrace = 10 * time.Second
+
+// A Registry has the workers that this process knows. The zero value is empty and ready. It
+// is safe for concurrent use, and its methods do not block.
+//
+// It keeps counters, so that the calls of every request cost the same for any number of
+// workers.
+type Registry struct {
+	mu        sync.Mutex
+	endpoints map[string]*endpoint
+	local     map[*Worker]struct{}
+	noticed   map[*Worker]struct{} // workers that have stop notices
+	expiry    expiry               // remote workers that do not poll
+}
+
+// A Worker is a worker of an endpoint, in the registry that created it. A Worker that has
+// left the registry keeps its leases and is not counted. Its methods are safe for concurrent
+// use.
+type Worker struct {
+	registry *Registry
+	record   record
+}
+
+// Key returns the identity of the worker.
+func (w *Worker) Key() Key { return w.record.name() }
+
+// An endpoint has the workers of one endpoint.
+type endpoint struct {
+	workers map[queue.WorkerID]*Worker
+	busy    int // number of workers that have a job
+}
+
+// Join returns a remote worker and adds it if it is unknown; joined reports that it was
+// added. A worker that does not poll stays until aliveUntil, or until a later instant of an
+// earlier call.
+func (r *Registry) Join(endpoint string, id queue.WorkerID, now, aliveUntil queue.Instant) (w *Worker, joined bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, joined = r.join(Key{endpoint, id}, now)
+	w.record.heard(aliveUntil)
+	r.schedule(w)
+	return w, joined
+}
+
+// JoinLocal adds a worker of this process, which stays until Leave. It returns nil if the
+// endpoint has a local worker with this id.
+func (r *Registry) JoinLocal(endpoint string, id queue.WorkerID, now queue.Instant) *Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, _ := r.join(Key{endpoint, id}, now)
+	if w.record.isLocal() {
+		return nil
+	}
+	w.record.makeLocal()
+	if r.local == nil {
+		r.local = map[*Worker]struct{}{}
+	}
+	r.local[w] = struct{}{}
+	r.schedule(w)
+	return w
+}
+
+func (r *Registry) join(k Key, now queue.Instant) (w *Worker, joined bool) {
+	e := r.endpoints[k.Endpoint]
+	if e == nil {
+		e = &endpoint{workers: map[queue.WorkerID]*Worker{}}
+		if r.endpoints == nil {
+			r.endpoints = map[string]*endpoint{}
+		}
+		r.endpoints[k.Endpoint] = e
+	}
+	if w = e.workers[k.ID]; w != nil {
+		return w, false
+	}
+	w = &Worker{registry: r, record: newRecord(k, now)}
+	w.record.enter(&e.busy)
+	e.workers[k.ID] = w
+	return w, true
+}
+
+// Leave removes w from the registry. Functions given to OnStop are no longer called.
+func (w *Worker) Leave() {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	w.registry.remove(w)
+}
+
+func (r *Registry) remove(w *Worker) {
+	if !w.record.isRegistered() {
+		return
+	}
+	w.record.exit()
+	e := r.endpoints[w.Key().Endpoint]
+	if delete(e.workers, w.Key().ID); len(e.workers) == 0 {
+		delete(r.endpoints, w.Key().Endpoint)
+	}
+	delete(r.local, w)
+	delete(r.noticed, w)
+	r.schedule(w)
+}
+
+// schedule updates the place of w in the expiry heap.
+func (r *Registry) schedule(w *Worker) {
+	switch at := w.record.place(); {
+	case w.record.expires() && at < 0:
+		heap.Push(&r.expiry, w)
+	case w.record.expires():
+		heap.Fix(&r.expiry, at)
+	case at >= 0:
+		heap.Remove(&r.expiry, at)
+	}
+}
+
+// track updates the set of workers that have notices.
+func (r *Registry) track(w *Worker) {
+	if !w.record.isRegistered() || !w.record.hasNotices() {
+		delete(r.noticed, w)
+		return
+	}
+	if r.noticed == nil {
+		r.noticed = map[*Worker]struct{}{}
+	}
+	r.noticed[w] = struct{}{}
+}
+
+// Find returns the worker, or nil.
+func (r *Registry) Find(k Key) *Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.find(k)
+}
+
+func (r *Registry) find(k Key) *Worker {
+	if e := r.endpoints[k.Endpoint]; e != nil {
+		return e.workers[k.ID]
+	}
+	return nil
+}
+
+// Drain makes a worker get no more jobs and ends its waits for jobs. It reports false for an
+// unknown worker.
+func (r *Registry) Drain(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.find(k)
+	if w != nil {
+		w.record.drain()
+	}
+	return w != nil
+}
+
+// Remove removes a worker, if it is known.
+func (r *Registry) Remove(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.find(k); w != nil {
+		r.remove(w)
+	}
+}
+
+// Running returns the number of workers of an endpoint that have a job.
+func (r *Registry) Running(endpoint string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.endpoints[endpoint]; e != nil {
+		return e.busy
+	}
+	return 0
+}
+
+// List returns the workers of an endpoint, ordered by id.
+func (r *Registry) List(endpoint string) []View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.endpoints[endpoint]
+	if e == nil {
+		return nil
+	}
+	list := make([]View, 0, len(e.workers))
+	for _, w := range e.workers {
+		list = append(list, w.record.view())
+	}
+	slices.SortFunc(list, func(a, b View) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Stop makes a worker stop a job that is no longer leased to it: a local worker at once, a
+// remote worker by a notice. check is the instant at which Unresponsive can tell whether a
+// remote worker obeyed; 0: nothing to check.
+func (r *Registry) Stop(ref queue.Ref, id queue.WorkerID, now queue.Instant) (check queue.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.find(Key{ref.Endpoint, id})
+	if w == nil || !w.record.stop(ref.ID, now) {
+		return 0
+	}
+	r.track(w)
+	return now.Add(stopGrace)
+}
+
+// Unresponsive returns the remote workers that keep running a job that they must stop.
+func (r *Registry) Unresponsive(now queue.Instant) (list []Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.noticed {
+		if w.record.ignoresStop(now) {
+			list = append(list, w.record.name())
+		}
+	}
+	slices.SortFunc(list, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// HasLocalLeases reports whether a local worker has a job.
+func (r *Registry) HasLocalLeases() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.local {
+		if w.record.hasLeases() {
+			return true
+		}
+	}
+	return false
+}
+
+// View returns a snapshot of a worker. It reports false for an unknown worker.
+func (r *Registry) View(k Key) (View, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.find(k)
+	if w == nil {
+		return View{}, false
+	}
+	return w.record.view(), true
+}
+
+// Renewals returns the operations that renew the leases of all local workers.
+func (r *Registry) Renewals(until queue.Instant) (ops []queue.Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.local {
+		ops = w.record.renewals(ops, until)
+	}
+	return ops
+}
+
+// Expire removes the remote workers whose time is over, and returns their endpoints. next is
+// the instant of the next call; 0: nothing is scheduled.
+func (r *Registry) Expire(now queue.Instant) (next queue.Instant, left []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.noticed {
+		next = queue.Sooner(next, w.record.nextCheck(now))
+	}
+	for len(r.expiry) > 0 {
+		w := r.expiry[0]
+		if at := w.record.aliveUntil(); at > now {
+			return queue.Sooner(next, at), left
+		}
+		left = append(left, w.Key().Endpoint)
+		r.remove(w)
+	}
+	return next, left
+}
+
+// IsLocal reports whether w runs in this process.
+func (w *Worker) IsLocal() bool {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.isLocal()
+}
+
+// StartPoll begins a wait for a job. w does not expire until EndPoll. changed is closed when
+// there is a new stop notice or takes may have changed. takes is false for a worker that gets
+// no more jobs.
+func (w *Worker) StartPoll() (changed <-chan struct{}, takes bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	w.record.startPoll()
+	w.registry.schedule(w)
+	return w.record.watch()
+}
+
+// EndPoll ends a wait for a job. w stays until aliveUntil.
+func (w *Worker) EndPoll(aliveUntil queue.Instant) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	w.record.endPoll()
+	w.record.heard(aliveUntil)
+	w.registry.schedule(w)
+}
+
+// Changed returns the current results of StartPoll.
+func (w *Worker) Changed() (changed <-chan struct{}, takes bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.watch()
+}
+
+// Lease records the jobs that were leased to w.
+func (w *Worker) Lease(jobs []queue.Job, now queue.Instant) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	for i := range jobs {
+		w.record.hold(jobs[i].ID, &lease{token: jobs[i].Token, since: now})
+	}
+	w.registry.track(w)
+}
+
+// OnStop sets the function that stops a job of a local worker. It reports false when w does
+// not hold the job any more. stop must not block and must not call the registry.
+func (w *Worker) OnStop(id queue.JobID, stop func()) bool {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.onStop(id, stop)
+}
+
+// Done records that w reported the end of a job with op. It ignores an op with the token of
+// an earlier lease. finished says that the job has a result.
+func (w *Worker) Done(op *queue.Op, now queue.Instant, finished bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	w.record.done(op, now, finished)
+	w.registry.track(w)
+}
+
+// Ping records the jobs that a remote worker has. It returns operations that renew their
+// leases until the given instant. It also returns operations that release the jobs that were
+// leased to w more than grace ago and never listed, because they did not arrive. ignored
+// reports whether w lists a job that it must stop; such a job is not renewed.
+func (w *Worker) Ping(lists []queue.JobID, now, until queue.Instant, grace time.Duration) (ops []queue.Op, ignored bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	ops, ignored = w.record.ping(lists, now, until, grace)
+	w.registry.track(w)
+	return ops, ignored
+}
+
+// StopNotices returns the jobs that w must stop, ordered by id, each job once. changed is
+// closed when there may be more. draining reports that w gets no more jobs.
+func (w *Worker) StopNotices() (ids []queue.JobID, changed <-chan struct{}, draining bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	changed, takes := w.record.watch()
+	return w.record.deliver(), changed, !takes
+}
+
+// Unhealthy records that w reported itself unhealthy, and drains it.
+func (w *Worker) Unhealthy(reason string) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	w.record.setUnhealthy(reason)
+	w.record.drain()
+}
+
+// LeaseOps returns operations of one kind for every job of w, ordered by job id. k is
+// OpWorkerLost for a worker that is gone, and OpRelease for a worker that is not at fault.
+func (w *Worker) LeaseOps(k queue.OpKind) []queue.Op {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.leaseOps(k)
+}

@@ -1,0 +1,277 @@
+package workers_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
+)
+
+const grace = 10 * time.Second
+
+func jobs(ids ...queue.JobID) (list []queue.Job) {
+	for i, id := range ids {
+		j := queue.Job{Ref: queue.Ref{Endpoint: "e", ID: id}}
+		j.Token = queue.Token(i + 1)
+		list = append(list, j)
+	}
+	return list
+}
+
+func ref(id queue.JobID) queue.Ref { return queue.Ref{Endpoint: "e", ID: id} }
+
+func ids(ops []queue.Op) (list []string) {
+	for i := range ops {
+		list = append(list, fmt.Sprintf("%d %s", ops[i].Kind, ops[i].ID))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func op(k queue.OpKind, id queue.JobID) string { return fmt.Sprintf("%d %s", k, id) }
+
+func want[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestJoinFindsTheWorkerThatIsThere(t *testing.T) {
+	var r workers.Registry
+	w, joined := r.Join("e", "w", 1, 100)
+	again, second := r.Join("e", "w", 2, 50)
+	if !joined || second || again != w {
+		t.Errorf("joined = %v and %v, the same worker: %v; want one worker that joined once", joined, second, again == w)
+	}
+	if next, left := r.Expire(60); next != 100 || left != nil {
+		t.Errorf("Expire = %d, %v, want 100: a shorter promise does not replace a longer one", next, left)
+	}
+	if r.Find(workers.Key{Endpoint: "e", ID: "w"}) != w || r.Find(workers.Key{Endpoint: "f", ID: "w"}) != nil {
+		t.Error("Find does not tell the workers of two endpoints apart")
+	}
+}
+
+func TestEndpointHasOneLocalWorkerOfAnID(t *testing.T) {
+	var r workers.Registry
+	remote, _ := r.Join("e", "w", 1, 100)
+	w := r.JoinLocal("e", "w", 2)
+	if w != remote || !w.IsLocal() {
+		t.Error("a remote worker does not become the local one of its id")
+	}
+	if r.JoinLocal("e", "w", 3) != nil {
+		t.Error("a second local worker got the id of the first")
+	}
+	if next, left := r.Expire(1000); next != 0 || left != nil {
+		t.Errorf("Expire = %d, %v: a local worker expired", next, left)
+	}
+	w.Leave()
+	if w2 := r.JoinLocal("e", "w", 4); w2 == nil || w2 == w {
+		t.Error("an id is not free after its worker has left")
+	}
+}
+
+func TestRemoteWorkerExpiresUnlessItWaitsForAJob(t *testing.T) {
+	var r workers.Registry
+	a, _ := r.Join("e", "a", 0, 30)
+	r.Join("f", "b", 0, 20)
+	a.StartPoll()
+	a.StartPoll()
+	if next, left := r.Expire(20); next != 0 || !slices.Equal(left, []string{"f"}) {
+		t.Errorf("Expire = %d, %v, want f: b's time is over, and a waits", next, left)
+	}
+	a.EndPoll(40)
+	if next, _ := r.Expire(35); next != 0 {
+		t.Errorf("Expire = %d while another call of a waits, want 0", next)
+	}
+	a.EndPoll(50)
+	if next, left := r.Expire(49); next != 50 || left != nil {
+		t.Errorf("Expire = %d, %v, want 50", next, left)
+	}
+	if _, left := r.Expire(50); !slices.Equal(left, []string{"e"}) || len(r.List("e")) != 0 {
+		t.Errorf("Expire forgets %v, want a of e", left)
+	}
+}
+
+func TestStopOfALocalWorkerCallsItsFunction(t *testing.T) {
+	var r workers.Registry
+	w := r.JoinLocal("e", "w", 0)
+	w.Lease(jobs("j", "k"), 1)
+	stopped := 0
+	if !w.OnStop("j", func() { stopped++ }) {
+		t.Fatal("OnStop = false for a job that is held")
+	}
+	if at := r.Stop(ref("j"), "w", 2); at != 0 || stopped != 1 {
+		t.Errorf("Stop = %d after %d calls, want 0 after one", at, stopped)
+	}
+	r.Stop(ref("j"), "w", 3)
+	if w.OnStop("j", func() { stopped++ }) || stopped != 1 {
+		t.Errorf("the job is still held, or was stopped %d times", stopped)
+	}
+	w.OnStop("k", func() { stopped++ })
+	w.Leave()
+	if r.Stop(ref("k"), "w", 4); stopped != 1 {
+		t.Error("a worker that has left was told to stop a job")
+	}
+}
+
+func TestRemoteWorkerGetsEachStopNoticeOnce(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("j", "k"), 1)
+	_, changed, _ := w.StopNotices()
+	at := queue.Instant(1000)
+	if check := r.Stop(ref("j"), "w", at); check != at.Add(grace) {
+		t.Errorf("Stop = %d, want to look again at %d", check, at.Add(grace))
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("the worker was not woken")
+	}
+	got, _, _ := w.StopNotices()
+	want(t, "notices", []queue.JobID{"j"}, got)
+	if got, _, _ := w.StopNotices(); got != nil {
+		t.Errorf("notices again: %v, want none", got)
+	}
+	if r.Stop(ref("j"), "w", at+1) != 0 {
+		t.Error("a second stop of a job made a second notice")
+	}
+}
+
+// A job may have been taken at another server, or before this process began.
+func TestStopNoticeNeedsNoLeaseInTheRegistry(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	if r.Stop(ref("j"), "w", 1) == 0 {
+		t.Error("no notice")
+	}
+	got, _, _ := w.StopNotices()
+	want(t, "notices", []queue.JobID{"j"}, got)
+	if r.Stop(ref("j"), "unknown", 1) != 0 {
+		t.Error("a notice for a worker that is not here")
+	}
+}
+
+func TestPingRenewsListedJobsAndReleasesThoseThatDidNotArrive(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("a", "b"), 0)
+	ops, ignored := w.Ping([]queue.JobID{"a", "c"}, 5000, 9000, grace)
+	want(t, "first ping", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "c")}, ids(ops))
+	ops, _ = w.Ping([]queue.JobID{"a"}, 10001, 20000, grace)
+	want(t, "past the grace", []string{op(queue.OpRenew, "a"), op(queue.OpRelease, "b")}, ids(ops))
+	if ignored || len(r.List("e")[0].Jobs) != 2 {
+		t.Errorf("ignored = %v, jobs = %v, want a and c: c was listed once", ignored, r.List("e")[0].Jobs)
+	}
+}
+
+func TestWorkerThatListsAJobItShouldStopIsUnresponsiveAfterAGrace(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 1_000_000)
+	w.Lease(jobs("j"), 0)
+	r.Stop(ref("j"), "w", 0)
+	w.StopNotices()
+	for _, at := range []queue.Instant{4000, 8000} {
+		if ops, ignored := w.Ping([]queue.JobID{"j"}, at, at+30000, grace); !ignored || len(ops) != 0 {
+			t.Errorf("ping at %d = %v, %v: a job to stop was renewed", at, ops, ignored)
+		}
+	}
+	if next, _ := r.Expire(9000); next != 10000 {
+		t.Errorf("Expire = %d, want a look at the end of the grace", next)
+	}
+	if list := r.Unresponsive(9999); list != nil {
+		t.Errorf("unresponsive before the grace is over: %v", list)
+	}
+	want(t, "unresponsive", []workers.Key{{Endpoint: "e", ID: "w"}}, r.Unresponsive(10000))
+	w.Ping(nil, 12000, 42000, grace)
+	if list := r.Unresponsive(12000); list != nil {
+		t.Errorf("unresponsive after it has stopped: %v", list)
+	}
+}
+
+func TestReportOfAnEarlierLeaseEndsNothing(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("j"), 1) // token 1
+	w.Done(&queue.Op{Ref: ref("j"), Token: 9}, 2, true)
+	if v := r.List("e")[0]; len(v.Jobs) != 1 || v.Served {
+		t.Errorf("after a report of another lease: %+v", v)
+	}
+	w.Done(&queue.Op{Ref: ref("j"), Token: 1}, 3, true)
+	if v := r.List("e")[0]; len(v.Jobs) != 0 || !v.Served || v.IdleSince != 3 {
+		t.Errorf("after its own report: %+v", v)
+	}
+}
+
+func TestDrainedAndUnhealthyWorkersTakeNothing(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	changed, takes := w.StartPoll()
+	if !takes || !r.Drain(w.Key()) || r.Drain(workers.Key{Endpoint: "e", ID: "unknown"}) {
+		t.Error("Drain does not say whether the worker is here")
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("a poll was not woken")
+	}
+	if _, takes := w.Changed(); takes {
+		t.Error("a drained worker takes jobs")
+	}
+	if v := r.List("e")[0]; v.Takes() || !v.Polling {
+		t.Errorf("view = %+v", v)
+	}
+	u, _ := r.Join("e", "u", 0, 100)
+	u.Unhealthy("gpu: 79 C")
+	if v := r.List("e")[0]; v.Takes() || v.Unhealthy != "gpu: 79 C" {
+		t.Errorf("view = %+v", v)
+	}
+}
+
+func TestWorkerThatIsHeardOfLaterExpiresLater(t *testing.T) {
+	var r workers.Registry
+	r.Join("e", "a", 0, 30)
+	r.Join("f", "b", 0, 40)
+	r.Join("e", "a", 20, 100)
+	if next, left := r.Expire(50); next != 100 || !slices.Equal(left, []string{"f"}) {
+		t.Errorf("Expire = %d, %v, want 100 and b of f", next, left)
+	}
+}
+
+func TestNoticeWaitsForAPingThatWasOnItsWay(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 1_000_000)
+	w.Lease(jobs("j"), 0)
+	r.Stop(ref("j"), "w", 1000)
+	w.Ping(nil, 2000, 32000, grace) // the job had not arrived when it was sent
+	got, _, _ := w.StopNotices()
+	want(t, "notices", []queue.JobID{"j"}, got)
+}
+
+func TestJobThatComesBackIsNotStopped(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 1_000_000)
+	w.Lease(jobs("j"), 0)
+	r.Stop(ref("j"), "w", 1000)
+	w.Lease(jobs("j"), 2000)
+	if got, _, _ := w.StopNotices(); got != nil {
+		t.Errorf("told to stop %v, which it was given again", got)
+	}
+}
+
+func TestWorkerThatIsSlowToStopIsNotUnresponsive(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 1_000_000)
+	w.Lease(jobs("j"), 0)
+	r.Stop(ref("j"), "w", 0)
+	w.Ping([]queue.JobID{"j"}, 4000, 34000, grace)
+	if list := r.Unresponsive(20000); list != nil {
+		t.Errorf("%v is unresponsive, and has not listed the job since", list)
+	}
+}
