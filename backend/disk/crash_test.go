@@ -27,7 +27,7 @@ type crashRun struct {
 	mistake mistake
 
 	ledger *serverlesstest.Ledger
-	now    queue.Instant
+	now    queue.Instant // written under mu: a write of the database may be at any time
 	stale  []queue.Op // ends by workers that have lost their leases, or have them
 	made   int
 
@@ -218,7 +218,9 @@ func (c *crashRun) deliver(ctx context.Context) error {
 
 // advance lets time go by, and looks at what has become of the jobs.
 func (c *crashRun) advance(ctx context.Context) error {
+	c.mu.Lock()
 	c.now += queue.Instant(c.rng.IntN(4_000))
+	c.mu.Unlock()
 	if _, err := c.ledger.Expire(ctx, c.now, 100); err != nil {
 		return err
 	}
