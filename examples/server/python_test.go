@@ -36,8 +36,9 @@ func python(t *testing.T) string {
 }
 
 // startPython runs a server with an endpoint for each kind of handler in
-// testdata/worker.py, whose workers the server starts as processes.
-func startPython(t *testing.T, modes ...string) *instance {
+// testdata/worker.py, whose workers the server starts as processes. They may write to dir,
+// where handlers leave marks for the test.
+func startPython(t *testing.T, dir string, modes ...string) *instance {
 	t.Helper()
 	interpreter := python(t)
 	script, err := filepath.Abs("testdata/worker.py")
@@ -53,7 +54,9 @@ func startPython(t *testing.T, modes ...string) *instance {
 			"scaling": map[string]any{"type": "QUEUE_DELAY", "queueDelay": 0.5},
 		})
 	}
-	config, err := json.Marshal(map[string]any{"images": images, "endpoints": endpoints})
+	config, err := json.Marshal(map[string]any{
+		"images": images, "endpoints": endpoints, "processes": map[string]any{"writable": []string{dir}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,8 @@ func exists(path string) bool {
 
 func TestAnUnmodifiedPythonWorkerServesSyncHandlers(t *testing.T) {
 	t.Parallel()
-	in, dir := startPython(t, "sync"), t.TempDir()
+	dir := t.TempDir()
+	in := startPython(t, dir, "sync")
 
 	input := map[string]any{"a": 1.0, "text": "ünï"}
 	j := get[pyJob](in, "POST", "/v2/sync/runsync?wait=60000", `{"input":{"a":1,"text":"ünï"},"s3Config":{"bucketName":"b"}}`, http.StatusOK)
@@ -143,8 +147,9 @@ func TestAnUnmodifiedPythonWorkerServesSyncHandlers(t *testing.T) {
 
 func TestAPythonWorkerKilledInTheMiddleOfAJobLosesItToAnotherThatCompletesIt(t *testing.T) {
 	t.Parallel()
-	in := startPython(t, "sync")
-	j := in.runsync("sync", map[string]any{"act": "die", "mark": filepath.Join(t.TempDir(), "died")})
+	dir := t.TempDir()
+	in := startPython(t, dir, "sync")
+	j := in.runsync("sync", map[string]any{"act": "die", "mark": filepath.Join(dir, "died")})
 	if j.Status != "COMPLETED" {
 		t.Errorf("job is %s %s, want COMPLETED by the second worker", j.Status, j.Error)
 	}
@@ -158,7 +163,8 @@ func TestAPythonWorkerKilledInTheMiddleOfAJobLosesItToAnotherThatCompletesIt(t *
 
 func TestABlockedPythonHandlerIsReplacedWhenItsJobIsCancelled(t *testing.T) {
 	t.Parallel()
-	in, mark := startPython(t, "sync"), filepath.Join(t.TempDir(), "began")
+	dir := t.TempDir()
+	in, mark := startPython(t, dir, "sync"), filepath.Join(dir, "began")
 	id := in.run("sync", map[string]any{"act": "block", "mark": mark})
 	eventually(t, "the handler blocks", func() bool { return exists(mark) })
 	blocked := in.status("sync", id).WorkerID
@@ -172,7 +178,8 @@ func TestABlockedPythonHandlerIsReplacedWhenItsJobIsCancelled(t *testing.T) {
 
 func TestAPythonWorkerRunsFourJobsAtOnceAndStopsACancelledOne(t *testing.T) {
 	t.Parallel()
-	in, dir := startPython(t, "async"), t.TempDir()
+	dir := t.TempDir()
+	in := startPython(t, dir, "async")
 	var ids []string
 	for range 4 {
 		ids = append(ids, in.run("async", map[string]any{"together": 4}))
@@ -194,7 +201,7 @@ func TestAPythonWorkerRunsFourJobsAtOnceAndStopsACancelledOne(t *testing.T) {
 
 func TestAPythonWorkersStreamIsReadItemByItem(t *testing.T) {
 	t.Parallel()
-	in := startPython(t, "generator", "aggregate")
+	in := startPython(t, t.TempDir(), "generator", "aggregate")
 	for mode, output := range map[string]any{"generator": []any{}, "aggregate": tokens(5)} {
 		id := in.run(mode, map[string]any{"n": 5})
 		var got []any
@@ -229,7 +236,7 @@ func tokens(n int) any {
 
 func TestAPythonWorkerThatIsReplacedFinishesItsJobFirst(t *testing.T) {
 	t.Parallel()
-	in, release := startPython(t, "sync"), filepath.Join(t.TempDir(), "go")
+	in, release := startPython(t, t.TempDir(), "sync"), filepath.Join(t.TempDir(), "go")
 	image := get[struct{ ID, Image string }](in, "GET", "/v2/serverless/sync", "", http.StatusOK).Image
 	id := get[struct{ ID string }](in, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":`+strconv.Quote(image)+
 		`,"cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":1},"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`, http.StatusCreated).ID
