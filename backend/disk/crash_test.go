@@ -28,7 +28,7 @@ type crashRun struct {
 
 	ledger *serverlesstest.Ledger
 	now    queue.Instant // written under mu: a write of the database may be at any time
-	stale  []queue.Op // ends by workers that have lost their leases, or have them
+	stale  []queue.Op    // ends by workers that have lost their leases, or have them
 	made   int
 
 	mu     sync.Mutex
