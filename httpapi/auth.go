@@ -48,13 +48,25 @@ func (id Identity) Can(p Permission) bool {
 	return false
 }
 
+// Operator reports whether the identity is an operator's: it sees the records and jobs of
+// every user, and may do the acts of an operator (docs/decisions.md 35).
+func (id Identity) Operator() bool { return id.Can(Permission{Area: areaOperator}) }
+
 // A Permission is an area of the interface and what may be done there (docs/interface.md 5;
 // docs/decisions.md 14).
 type Permission struct {
-	Area     string // pods, registries, endpoints, endpoint; "*" is everything
-	Endpoint string // of area endpoint: its id, "*" is any
+	// Area is pods, registries, endpoints, endpoint, worker or operator. "*" is all of them
+	// but worker and operator.
+	Area     string
+	Endpoint string // of the areas endpoint and worker: the endpoint's id, "*" is any
 	Level    Level
 }
+
+// The areas that "*" does not include.
+const (
+	areaOperator = "operator"
+	areaWorker   = "worker" // the worker protocol of an endpoint
+)
 
 // A Level is what may be done. Each includes those before it.
 type Level uint8
@@ -68,14 +80,15 @@ const (
 
 func (p Permission) covers(q Permission) bool {
 	if p.Area == "*" {
-		return true
+		return q.Area != areaOperator && q.Area != areaWorker
 	}
 	return p.Area == q.Area && p.Level >= q.Level && (p.Endpoint == "*" || p.Endpoint == q.Endpoint)
 }
 
-// ParseScope reads a scope of a key: "*", "pods:read", "pods:write", the same for
-// registries and endpoints, "endpoint:<id>:run" and "endpoint:<id>:read". Volumes,
-// templates, SSH keys and billing go by the scopes of pods.
+// ParseScope reads a scope of a key: "*", "operator", "pods:read", "pods:write", the same
+// for registries and endpoints, "endpoint:<id>:run", "endpoint:<id>:read" and
+// "endpoint:<id>:work". Volumes, templates, SSH keys and billing go by the scopes of pods.
+// "*" includes neither operator nor work (docs/decisions.md 14).
 func ParseScope(s string) (Permission, error) {
 	p, err := parseScope(s)
 	if err != nil {
@@ -90,16 +103,21 @@ func parseScope(s string) (Permission, error) {
 	}
 	parts := strings.Split(s, ":")
 	switch {
+	case s == areaOperator:
+		return Permission{Area: areaOperator}, nil
 	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "endpoints"):
 		if l, ok := map[string]Level{"read": Read, "write": Write}[parts[1]]; ok {
 			return Permission{Area: parts[0], Level: l}, nil
 		}
 	case len(parts) == 3 && parts[0] == "endpoint" && parts[1] != "":
+		if parts[2] == "work" {
+			return Permission{Area: areaWorker, Endpoint: parts[1]}, nil
+		}
 		if l, ok := map[string]Level{"read": Read, "run": Run}[parts[2]]; ok {
 			return Permission{Area: "endpoint", Endpoint: parts[1], Level: l}, nil
 		}
 	}
-	return Permission{}, fmt.Errorf("unknown scope %q: must be *, read or write of pods, registries or endpoints (pods:read), or endpoint:ID:run, endpoint:ID:read", s)
+	return Permission{}, fmt.Errorf("unknown scope %q: must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)", s)
 }
 
 // A Key is an entry of Keys.

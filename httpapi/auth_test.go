@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,6 +107,32 @@ func TestKeysMayBeGivenAsDigests(t *testing.T) {
 	if _, err := ks.Authenticate(t.Context(), "sha256:"+hex.EncodeToString(d[:])); !errors.Is(err, httpapi.ErrKey) {
 		t.Errorf("Authenticate by the digest = %v, want ErrKey", err)
 	}
+}
+
+func TestOnlyTheirOwnScopesAllowTheActsOfOperatorsAndTheWorkOfAnEndpoint(t *testing.T) {
+	all := []string{"*", "operator", "endpoint:*:run", "endpoint:e1:work", "endpoint:*:work", "endpoints:write"}
+	for need, allowed := range map[string][]string{
+		"operator":         {"operator"},
+		"endpoint:e1:work": {"endpoint:e1:work", "endpoint:*:work"},
+		"endpoint:e2:work": {"endpoint:*:work"},
+		"endpoint:e1:run":  {"*", "endpoint:*:run"},
+	} {
+		for _, has := range all {
+			id := httpapi.Identity{Scopes: []httpapi.Permission{parseScope(t, has)}}
+			if got, want := id.Can(parseScope(t, need)), slices.Contains(allowed, has); got != want {
+				t.Errorf("a key with %s can %s: %v, want %v", has, need, got, want)
+			}
+		}
+	}
+}
+
+func parseScope(t *testing.T, s string) httpapi.Permission {
+	t.Helper()
+	p, err := httpapi.ParseScope(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestWrongKeysAreNamedByTheirPlaceAndNeverShown(t *testing.T) {

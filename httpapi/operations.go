@@ -85,6 +85,7 @@ const (
 	ScopeEndpointsWrite  Scope = "endpoints:write"
 	ScopeEndpointRead    Scope = "endpoint:{endpoint}:read"
 	ScopeEndpointRun     Scope = "endpoint:{endpoint}:run"
+	ScopeOperator        Scope = "operator" // an operator's key; "*" does not include it
 )
 
 // A Limit is how the requests of a user to an operation are limited.

@@ -47,7 +47,7 @@ func adminKey(o *Options) (key string, isNew bool, err error) {
 
 // authenticator knows the keys of the configuration, and the one with full access.
 func (c *Config) authenticator(o *Options, admin string) (*httpapi.Keys, error) {
-	keys, err := httpapi.NewKeys(append(c.APIKeys(), httpapi.Key{Secret: admin, User: adminUser, Scopes: []string{"*"}}), time.Now)
+	keys, err := httpapi.NewKeys(append(c.APIKeys(), httpapi.Key{Secret: admin, User: adminUser, Scopes: []string{"*", "operator"}}), time.Now)
 	wrong := (*httpapi.KeyError)(nil)
 	switch {
 	case !errors.As(err, &wrong):
