@@ -106,15 +106,20 @@ func parseScope(s string) (Permission, error) {
 	case s == areaOperator:
 		return Permission{Area: areaOperator}, nil
 	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "endpoints"):
-		if l, ok := map[string]Level{"read": Read, "write": Write}[parts[1]]; ok {
-			return Permission{Area: parts[0], Level: l}, nil
+		switch parts[1] {
+		case "read":
+			return Permission{Area: parts[0], Level: Read}, nil
+		case "write":
+			return Permission{Area: parts[0], Level: Write}, nil
 		}
 	case len(parts) == 3 && parts[0] == "endpoint" && parts[1] != "":
-		if parts[2] == "work" {
+		switch parts[2] {
+		case "read":
+			return Permission{Area: "endpoint", Endpoint: parts[1], Level: Read}, nil
+		case "run":
+			return Permission{Area: "endpoint", Endpoint: parts[1], Level: Run}, nil
+		case "work":
 			return Permission{Area: areaWorker, Endpoint: parts[1]}, nil
-		}
-		if l, ok := map[string]Level{"read": Read, "run": Run}[parts[2]]; ok {
-			return Permission{Area: "endpoint", Endpoint: parts[1], Level: l}, nil
 		}
 	}
 	return Permission{}, fmt.Errorf("unknown scope %q: must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)", s)

@@ -17,6 +17,7 @@ func Operations() OperationTable {
 	list := make(OperationTable, len(rows))
 	for i := range rows {
 		list[i] = rows[i].Operation
+		list[i].Methods = slices.Clone(list[i].Methods)
 	}
 	return list
 }

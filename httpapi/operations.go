@@ -3,6 +3,7 @@ package httpapi
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
@@ -111,7 +112,10 @@ type operation struct {
 // A new operation needs its rule in a service of the domain, a handler in the file of its
 // area here, a row below, and a row in docs/interface.md. Tests ask for the last two, for a
 // request to the double, and for refusals.
-func table() []operation {
+//
+// It is made once, because programs that start many servers, as tests do, would notice.
+// Nobody changes it.
+var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
 			op("listPods", "GET /v2/pods", ScopePodsRead, listPods),
@@ -215,7 +219,7 @@ func table() []operation {
 			op("jobStream", "POST /v2/{endpoint}/job-stream/{worker}/{job}", ScopeWorker, jobChunk, unlimited),
 		),
 	)
-}
+})
 
 // op is a row. request is the methods, a blank, and the path.
 func op(name, request string, s Scope, do func(*call) error, set ...func(*operation)) operation {

@@ -144,21 +144,15 @@ func (p *Plan[F]) lucky(odds float64) bool {
 
 // Like compares text with a pattern in which '*' stands for any characters, also none.
 func Like(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
+	part, pattern, more := strings.Cut(pattern, "*")
+	if !more {
+		return part == text
 	}
-	text, ok := strings.CutPrefix(text, parts[0])
-	if !ok {
-		return false
-	}
-	last := parts[len(parts)-1]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
+	text, ok := strings.CutPrefix(text, part)
+	for ok && more {
+		if part, pattern, more = strings.Cut(pattern, "*"); more {
+			_, text, ok = strings.Cut(text, part)
 		}
-		text = text[i+len(part):]
 	}
-	return strings.HasSuffix(text, last)
+	return ok && strings.HasSuffix(text, part)
 }
