@@ -112,19 +112,19 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	}
 }
 
-// send makes one attempt and records it. It does not record an attempt that the end of ctx
-// cut short: the lease ends and the attempt is made again.
+// send makes one attempt and records it. An attempt that the end of ctx cut short does not
+// count: its lease is given back, so that the next service makes it again at once.
 func (s *Service) send(ctx context.Context, d *Delivery) {
 	status, err := s.attempt(ctx, d)
-	if ctx.Err() != nil && err != nil {
-		return
-	}
 	now := s.now()
 	a := Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Status: status}
 	if err != nil {
 		a.Err = err.Error()
 	}
-	if ok := err == nil && status >= 200 && status < 300; !ok && d.Tries+1 < WebhookTries {
+	switch ok := err == nil && status >= 200 && status < 300; {
+	case err != nil && ctx.Err() != nil:
+		a = Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Next: now, Postponed: true}
+	case !ok && d.Tries+1 < WebhookTries:
 		a.Next = now.Add(WebhookDelay)
 	}
 	if err := s.queue.Record(context.WithoutCancel(ctx), []Attempt{a}); err != nil {

@@ -386,7 +386,7 @@ func TestTwoServicesSendAWebhookOnce(t *testing.T) {
 	})
 }
 
-func TestAttemptThatTheEndOfTheServiceCutsShortIsNotCounted(t *testing.T) {
+func TestAttemptThatTheEndOfTheServiceCutsShortIsMadeAtOnceByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.NewJobs()
 		cut := newSender(func(ctx context.Context, _ *serverless.Delivery, _ int) (int, error) {
@@ -409,8 +409,8 @@ func TestAttemptThatTheEndOfTheServiceCutsShortIsNotCounted(t *testing.T) {
 		out := newSender(nil)
 		serviceOn(t, q, &serverless.Options{Sender: out})
 		time.Sleep(2 * time.Minute)
-		if got := out.log.all(); len(got) != 1 || !strings.HasPrefix(got[0], "59 "+queue.DeliveryID(ref, 0)+" 0:") {
-			t.Errorf("sent %v, want the first try when the lease is over", got)
+		if got := out.log.all(); len(got) != 1 || !strings.HasPrefix(got[0], "0 "+queue.DeliveryID(ref, 0)+" 0:") {
+			t.Errorf("sent %v, want the first try at once, with the same id", got)
 		}
 	})
 }

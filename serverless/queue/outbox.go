@@ -47,7 +47,7 @@ type Attempt struct {
 	Token      Token
 	At         Instant
 	Next       Instant // when to try again; 0: no more, the delivery is settled
-	Postponed  bool    // nothing was sent, because too many deliveries to this receiver were in flight
+	Postponed  bool    // does not count as an attempt: the receiver was at its limit, or the service stopped
 	Status     int     // HTTP status of the answer; 0: no answer
 	Err        string
 }
