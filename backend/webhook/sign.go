@@ -27,7 +27,7 @@ func parseSecret(s string) ([]byte, error) {
 }
 
 // sign sets the headers of the Standard Webhooks scheme: an HMAC-SHA256 over id, time and
-// body for each secret, the current one first. The id is the same for every attempt.
+// body for each secret, the current one first.
 func (s *Sender) sign(h http.Header, id string, body []byte) {
 	if len(s.secrets) == 0 {
 		return
@@ -37,7 +37,6 @@ func (s *Sender) sign(h http.Header, id string, body []byte) {
 	for _, secret := range s.secrets {
 		sigs = append(sigs, "v1,"+base64.StdEncoding.EncodeToString(mac(secret, id, at, body)))
 	}
-	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", at)
 	h.Set("Webhook-Signature", strings.Join(sigs, " "))
 }

@@ -10,13 +10,13 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"syscall"
 	"time"
@@ -31,9 +31,15 @@ type Options struct {
 	// AllowPrivate lets webhooks go to addresses that are not public: loopback, private
 	// networks, this host's link. It is for tests and laptops.
 	AllowPrivate bool
+	// Deny are receivers that are refused even where AllowPrivate is set: host names, in
+	// ASCII and any letter case; "*.example.com" for all names below example.com, and not
+	// itself; IP addresses; CIDR blocks. A block or address of IPv4 covers its mapped, NAT64
+	// and 6to4 forms. Addresses are compared after the name was resolved. Default: none.
+	Deny []string
 	// Secrets sign by the Standard Webhooks scheme: "whsec_" and the base64 of 24 to 64
 	// bytes. The first is the current one; all are sent as signatures, so that receivers
-	// can change over. Default: none, and nothing is signed.
+	// can change over. Default: none, and nothing is signed; the header webhook-id is sent
+	// all the same.
 	Secrets []string
 	// Timeout of an attempt. Default 30 s.
 	Timeout time.Duration
@@ -42,8 +48,8 @@ type Options struct {
 	// UserAgent. Default "podyard-webhook".
 	UserAgent string
 	// Transport makes the requests, for a program that receives its own webhooks or sends
-	// them by ways of its own. It decides what may be reached: AllowPrivate is not looked
-	// at. Default: connections of the Sender's own.
+	// them by ways of its own. It decides what may be reached: AllowPrivate has no effect,
+	// and Deny must be empty. Default: connections of the Sender's own.
 	Transport http.RoundTripper
 }
 
@@ -60,12 +66,22 @@ type Sender struct {
 
 var _ serverless.Sender = (*Sender)(nil)
 
-// New returns a sender, or an error about a secret, which it does not show.
+// New returns a sender. Errors are about an entry of Secrets, which they do not show, or of
+// Deny, or that there are both Deny and Transport.
 func New(o *Options) (*Sender, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Sender{clock: o.Clock, agent: o.UserAgent}
+	if o.Transport != nil && len(o.Deny) > 0 {
+		return nil, errors.New("webhook: deny has no effect with a transport of the program")
+	}
+	timeout := cmp.Or(o.Timeout, 30*time.Second)
+	g := &guard{allowPrivate: o.AllowPrivate, dialer: net.Dialer{Timeout: timeout}}
+	g.dialer.Control = g.control
+	s := &Sender{clock: o.Clock, agent: cmp.Or(o.UserAgent, "podyard-webhook"), client: newClient(o.Transport, g, timeout)}
+	if s.clock == nil {
+		s.clock = clock.System{}
+	}
 	for i, text := range o.Secrets {
 		secret, err := parseSecret(text)
 		if err != nil {
@@ -73,45 +89,27 @@ func New(o *Options) (*Sender, error) {
 		}
 		s.secrets = append(s.secrets, secret)
 	}
-	if s.clock == nil {
-		s.clock = clock.System{}
-	}
-	if s.agent == "" {
-		s.agent = "podyard-webhook"
-	}
-	timeout := o.Timeout
-	if timeout == 0 {
-		timeout = 30 * time.Second
-	}
-	d := &net.Dialer{Timeout: timeout}
-	if !o.AllowPrivate {
-		d.Control = refusePrivate
-	}
-	s.client = &http.Client{
-		Timeout:       timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     o.Transport,
-	}
-	if o.Transport == nil {
-		s.client.Transport = &http.Transport{
-			DialContext: d.DialContext, ForceAttemptHTTP2: true,
-			MaxIdleConns: 256, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
-			MaxResponseHeaderBytes: maxAnswer,
+	for i, entry := range o.Deny {
+		if err := g.deny(entry); err != nil {
+			return nil, fmt.Errorf("webhook: deny %d: %w", i, err)
 		}
 	}
 	return s, nil
 }
 
-// errPrivate says no more than that: what a name resolves to inside is nobody's business.
-var errPrivate = errors.New("the address of the webhook is not public")
-
-// refusePrivate refuses to dial what is not public. It sees the address that is dialed.
-func refusePrivate(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil || !IsPublic(ap.Addr()) {
-		return errPrivate
+func newClient(t http.RoundTripper, g *guard, timeout time.Duration) *http.Client {
+	if t == nil {
+		t = &http.Transport{
+			DialContext: g.dial, ForceAttemptHTTP2: true,
+			MaxIdleConns: 256, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+			MaxResponseHeaderBytes: maxAnswer,
+		}
 	}
-	return nil
+	return &http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     t,
+	}
 }
 
 // Send posts the job object with its input and returns the status of the answer.
@@ -130,6 +128,7 @@ func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err e
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.agent)
+	r.Header.Set("Webhook-Id", d.ID)
 	s.sign(r.Header, d.ID, body)
 	answer, err := s.client.Do(r)
 	if err != nil {
@@ -146,6 +145,8 @@ func explain(err error) error {
 	var dns *net.DNSError
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.Is(err, errDenied):
+		return errDenied
 	case errors.Is(err, errPrivate):
 		return errPrivate
 	case errors.Is(err, context.Canceled):

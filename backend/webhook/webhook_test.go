@@ -176,6 +176,21 @@ func TestSendSignsWithEverySecretCurrentFirst(t *testing.T) {
 	}
 }
 
+func TestSendWithoutSecretsHasTheIDAndNoSignature(t *testing.T) {
+	var h http.Header
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { h = r.Header }))
+	defer srv.Close()
+	s := sender(t, webhook.Options{AllowPrivate: true})
+	for range 2 {
+		if _, err := s.Send(t.Context(), delivery(srv.URL)); err != nil {
+			t.Fatal(err)
+		}
+		if id, sig := h.Get("webhook-id"), h.Get("webhook-signature"); id != "msg_j1_0" || sig != "" {
+			t.Errorf("webhook-id, webhook-signature = %q, %q, want msg_j1_0 at each attempt, and none", id, sig)
+		}
+	}
+}
+
 func TestNewRefusesASecretThatIsNoneAndDoesNotShowIt(t *testing.T) {
 	for _, s := range []string{"hush", "whsec_", "whsec_!!", "whsec_aHVzaA=="} {
 		if _, err := webhook.New(&webhook.Options{Secrets: []string{s}}); err == nil || strings.Contains(err.Error(), "aHVzaA") || strings.Contains(err.Error(), "hush") {

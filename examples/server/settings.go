@@ -105,7 +105,7 @@ func (s *settings) validate() error {
 // double are the settings of the test double. Where others can ask, its webhooks go no
 // further than its inbox.
 func (s *settings) double(log *slog.Logger) *testdouble.Options {
-	o := &testdouble.Options{Addr: s.addr, Area: s.test, Key: s.apiKey, Forward: isLoopback(s.addr), Config: s.config, Logger: log}
+	o := &testdouble.Options{Addr: s.addr, Area: s.test, Key: s.apiKey, Forward: isLoopback(s.addr) && s.publicURL == "", Config: s.config, Logger: log}
 	for flag, set := range map[string]bool{
 		"-data":       s.given["data"] && s.data != "",
 		"-runtime":    s.given["runtime"] && (s.runtime == "process" || s.runtime == "docker"),

@@ -66,15 +66,24 @@ func TestAWebhookOfThisMachineIsPostedSignedByTheFirstSecret(t *testing.T) {
 	}
 }
 
-func TestAWebhookToAPrivateAddressIsRefusedWhereTheConfigurationSaysSo(t *testing.T) {
+func TestAWebhookToAPrivateAddressIsRefusedWhereTheConfigurationOrAPublicURLSaySo(t *testing.T) {
 	t.Parallel()
-	url, posts := receiver(t)
-	in := start(t, "-config", file(t, `{"webhook":{"allowPrivate":false}}`))
-	get[job](in, "POST", "/v2/echo/runsync", `{"input":{},"webhook":"`+url+`"}`, http.StatusOK)
-	select {
-	case p := <-posts:
-		t.Errorf("it was posted: %s", p.body)
-	case <-time.After(500 * time.Millisecond): // of a post that is allowed it takes a few
+	for name, args := range map[string][]string{
+		"not public":  {"-config", file(t, `{"webhook":{"allowPrivate":false}}`)},
+		"not allowed": {"-config", file(t, `{"webhook":{"allowPrivate":true,"deny":["127.0.0.1"]}}`)},
+		"public URL":  {"-public-url", "https://pods.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, posts := receiver(t)
+			in := start(t, args...)
+			get[job](in, "POST", "/v2/echo/runsync", `{"input":{},"webhook":"`+url+`"}`, http.StatusOK)
+			select {
+			case p := <-posts:
+				t.Errorf("it was posted: %s", p.body)
+			case <-time.After(500 * time.Millisecond): // of a post that is allowed it takes a few
+			}
+		})
 	}
 }
 

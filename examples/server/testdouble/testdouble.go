@@ -113,6 +113,9 @@ func unusedFields(c *config.Config) (list []string) {
 	if c.Webhook.AllowPrivate != nil {
 		list = append(list, "webhook.allowPrivate of the configuration")
 	}
+	if len(c.Webhook.Deny) > 0 {
+		list = append(list, "webhook.deny of the configuration")
+	}
 	return list
 }
 

@@ -97,8 +97,10 @@ type Limits struct {
 type Webhook struct {
 	Secrets []string `json:"secrets"` // the first one signs
 	// AllowPrivate lets webhooks go to addresses that are not public. Default: where the
-	// server listens on loopback only.
+	// server listens on loopback and has no Options.PublicURL (docs/decisions.md 31).
 	AllowPrivate *bool `json:"allowPrivate"`
+	// Deny are receivers that are refused in any case, as webhook.Options.Deny.
+	Deny []string `json:"deny"`
 }
 
 // Default is the configuration of a server without a file.

@@ -46,6 +46,8 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{`{"processes":{"writable":["here"]}}`, 1, 27, "processes.writable[0]", `must be absolute, not "here"`},
 		{`{"processes":{"limit":-1}}`, 1, 15, "processes.limit", "must not be negative"},
 		{`{"processes":{"cgroup":"x"}}`, 1, 15, "processes.cgroup", `must be absolute, not "x"`},
+		{`{"webhook":{"deny":["a.example","10.0.0.1/8"]}}`, 1, 33, "webhook.deny[1]", "has bits after its prefix: 10.0.0.0/8 is the block"},
+		{`{"webhook":{"deny":["http://a.example"]}}`, 1, 21, "webhook.deny[0]", "must be a host name, *.suffix, an IP address or a CIDR block"},
 		{"{\n\t\"serviceDomain\": \"ü\", x\n}", 2, 24, "", "invalid character 'x' at start of value"},
 		{`[]`, 1, 1, "", "must be a JSON object"},
 		{`{"keys":[{"key":"k","user":"u"},{"key":"k","user":"v"}]}`, 1, 34, "keys[1].key", "key is there twice"},

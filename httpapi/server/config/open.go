@@ -138,7 +138,7 @@ func (p *Parts) open(ctx context.Context) error {
 	if p.own.Addr != nil {
 		o.Jobs.WorkerURL = func() string { return urlOf(p.own.Addr) + "/v2" }
 	}
-	if o.Jobs.Sender, err = p.config.sender(p.own.Addr); err != nil {
+	if o.Jobs.Sender, err = p.config.sender(p.own); err != nil {
 		return err
 	}
 	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
