@@ -11,6 +11,7 @@ import (
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
@@ -114,7 +115,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyUse, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keyUse, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -216,6 +217,8 @@ func (i *inspection) record(key, v []byte) error {
 		return json.Unmarshal(v, &pods.Usage{})
 	case keySSHKeys:
 		return json.Unmarshal(v, new([]string))
+	case keyAccount:
+		return json.Unmarshal(v, &accounts.Key{})
 	case keyRegistry:
 		if i.e.seals.key == nil {
 			return nil

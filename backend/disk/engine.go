@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
@@ -47,6 +48,7 @@ type engine struct {
 	volumes      table[volumes.Volume]
 	templates    table[templates.Template]
 	sshKeys      table[[]string]
+	accounts     table[accounts.Key]
 	uses         table[pods.Usage]
 	jobs         jobQueue
 
@@ -225,6 +227,9 @@ func (e *engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.sshKeys.load(e, keySSHKeys, decodeJSON[[]string]); err != nil {
+		return err
+	}
+	if err := e.accounts.load(e, keyAccount, decodeJSON[accounts.Key]); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

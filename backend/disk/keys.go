@@ -21,6 +21,7 @@ const (
 	keyVolume      = 'v' // id
 	keyTemplate    = 't' // id
 	keySSHKeys     = 'k' // user
+	keyAccount     = 'y' // id: an API key
 	keyUse         = 'u' // kind, id, part if there is one, start: what was used
 	keyJob         = 'j' // uid: what the index holds of a job
 	keyBody        = 'b' // uid, kind, more: its payloads
@@ -131,7 +132,7 @@ var ErrDamaged = problem.New(problem.Unavailable, "a record of the store is dama
 
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
-	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyUse: "what was used",
+	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keyUse: "what was used",
 	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
 	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }

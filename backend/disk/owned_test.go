@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/accounts/accountstest"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/billing/billingtest"
 	"github.com/podyard/podyard/pods/sshkeys"
@@ -25,6 +27,10 @@ func TestVolumes(t *testing.T) {
 
 func TestTemplates(t *testing.T) {
 	templatestest.TestStore(t, func(t *testing.T) templates.Store { return memStore(t).Templates() })
+}
+
+func TestAccounts(t *testing.T) {
+	accountstest.TestStore(t, func(t *testing.T) accounts.Store { return memStore(t).Accounts() })
 }
 
 func TestBilling(t *testing.T) {
@@ -108,10 +114,17 @@ func TestRecordsOfUsersAreThereAfterAReopeningAndPassTheCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	k := accounts.Key{ID: "k", User: "alice", Scopes: []string{"*"}, Created: v.Created, Digest: accounts.DigestOf("s")}
+	if err := s.Accounts().Create(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = openForTest(t, "store", inMemory(fs))
+	if got, err := s.Accounts().All(t.Context()); err != nil || !cmp.Equal([]accounts.Key{k}, got) {
+		t.Errorf("keys after a reopening: %+v, %v; want %+v", got, err, k)
+	}
 	if got, err := s.Volumes().Get(t.Context(), "v"); err != nil || !cmp.Equal(v, got) {
 		t.Errorf("after a reopening: %+v, %v; want %+v", got, err, v)
 	}

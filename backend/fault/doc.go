@@ -5,7 +5,7 @@
 //	queue := fault.Jobs(memory.NewJobs(), plan)
 //
 // A call is named after what is wrapped and its method: jobs.Claim, pods.Create,
-// endpoints.Get, registries.List, templates.Public, volumes.Update, sshkeys.SetSSHKeys,
+// endpoints.Get, registries.List, templates.Public, volumes.Update, accounts.All, sshkeys.SetSSHKeys,
 // billing.Record, runtime.Ensure. In a rule's Call, '*' stands for any characters.
 //
 // [JobQueue.Damage] makes the input of one job unreadable.

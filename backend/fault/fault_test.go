@@ -14,6 +14,8 @@ import (
 	"github.com/podyard/podyard/backend/fault"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/accounts/accountstest"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/billing/billingtest"
 	"github.com/podyard/podyard/pods/catalog"
@@ -46,6 +48,9 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 	t.Run("Volumes", func(t *testing.T) {
 		volumestest.TestStore(t, func(*testing.T) volumes.Store { return fault.Volumes(memory.NewVolumes(), p) })
+	})
+	t.Run("Accounts", func(t *testing.T) {
+		accountstest.TestStore(t, func(*testing.T) accounts.Store { return fault.Accounts(memory.NewAccounts(), p) })
 	})
 	t.Run("SSHKeys", func(t *testing.T) {
 		sshkeystest.TestStore(t, func(*testing.T) sshkeys.Store { return fault.SSHKeys(memory.NewSSHKeys(), p) })

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
@@ -19,6 +20,11 @@ type TemplateStore struct {
 // A VolumeStore is a volumes.Store that fails by a plan.
 type VolumeStore struct {
 	records[volumes.Volume, volumes.Store]
+}
+
+// An AccountStore is an accounts.Store that fails by a plan.
+type AccountStore struct {
+	records[accounts.Key, accounts.Store]
 }
 
 // An SSHKeyStore is an sshkeys.Store that fails by a plan.
@@ -36,6 +42,7 @@ type BillingStore struct {
 var (
 	_ templates.Store = (*TemplateStore)(nil)
 	_ volumes.Store   = (*VolumeStore)(nil)
+	_ accounts.Store  = (*AccountStore)(nil)
 	_ sshkeys.Store   = (*SSHKeyStore)(nil)
 	_ billing.Store   = (*BillingStore)(nil)
 )
@@ -48,6 +55,11 @@ func Templates(s templates.Store, p *Plan) *TemplateStore {
 // Volumes wraps a store of network volumes.
 func Volumes(s volumes.Store, p *Plan) *VolumeStore {
 	return &VolumeStore{records[volumes.Volume, volumes.Store]{s, p, "volumes."}}
+}
+
+// Accounts wraps a store of API keys.
+func Accounts(s accounts.Store, p *Plan) *AccountStore {
+	return &AccountStore{records[accounts.Key, accounts.Store]{s, p, "accounts."}}
 }
 
 // SSHKeys wraps a store of SSH keys.
@@ -102,6 +114,11 @@ func (f *records[R, S]) Delete(ctx context.Context, id string) error {
 // Public implements templates.Store.
 func (f *TemplateStore) Public(ctx context.Context) ([]templates.Template, error) {
 	return do(ctx, f.p, "templates.Public", func() ([]templates.Template, error) { return f.s.Public(ctx) })
+}
+
+// All implements accounts.Store.
+func (f *AccountStore) All(ctx context.Context) ([]accounts.Key, error) {
+	return do(ctx, f.p, "accounts.All", func() ([]accounts.Key, error) { return f.s.All(ctx) })
 }
 
 // Unwrap is the store that was wrapped.

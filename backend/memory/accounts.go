@@ -1,0 +1,46 @@
+package memory
+
+import (
+	"context"
+
+	"github.com/podyard/podyard/pods/accounts"
+)
+
+// Accounts is an accounts.Store. It is safe for concurrent use.
+type Accounts struct{ t *owned[accounts.Key] }
+
+var _ accounts.Store = (*Accounts)(nil)
+
+// NewAccounts returns an empty store.
+func NewAccounts() *Accounts {
+	return &Accounts{newOwned(owned[accounts.Key]{
+		clone: accounts.Key.Clone, order: accounts.Compare,
+		notFound: accounts.ErrNotFound, exists: accounts.ErrExists,
+	})}
+}
+
+// Create implements accounts.Store.
+func (s *Accounts) Create(_ context.Context, k accounts.Key) error {
+	return s.t.create(k.ID, k.User, k)
+}
+
+// Get implements accounts.Store.
+func (s *Accounts) Get(_ context.Context, id string) (accounts.Key, error) { return s.t.get(id) }
+
+// List implements accounts.Store.
+func (s *Accounts) List(_ context.Context, user string) ([]accounts.Key, error) {
+	return s.t.list(user)
+}
+
+// All implements accounts.Store.
+func (s *Accounts) All(context.Context) ([]accounts.Key, error) {
+	return s.t.all(func(*accounts.Key) bool { return true })
+}
+
+// Update implements accounts.Store.
+func (s *Accounts) Update(_ context.Context, id string, fn func(*accounts.Key) error) (accounts.Key, error) {
+	return s.t.update(id, fn)
+}
+
+// Delete implements accounts.Store.
+func (s *Accounts) Delete(_ context.Context, id string) error { return s.t.delete(id) }

@@ -1,0 +1,68 @@
+package accounts
+
+import (
+	"maps"
+	"time"
+)
+
+// An index finds keys by their digests. It is never changed, only replaced.
+type index struct {
+	byDigest map[Digest]*entry
+	byID     map[string]*entry
+}
+
+// An entry is a key with what it stands for.
+type entry struct {
+	Key
+	grant Grant
+}
+
+func newIndex(list []Key) *index {
+	x := &index{map[Digest]*entry{}, map[string]*entry{}}
+	for i := range list {
+		x.add(&list[i])
+	}
+	return x
+}
+
+func (x *index) add(k *Key) {
+	e := &entry{k.Clone(), Grant{k.ID, k.User, permissions(k.Scopes)}}
+	x.byID[k.ID] = e
+	x.byDigest[k.Digest] = e
+	if k.Old != (Digest{}) {
+		x.byDigest[k.Old] = e
+	}
+}
+
+// with is the index after old has become k; each may be nil.
+func (x *index) with(old, k *Key) *index {
+	next := &index{maps.Clone(x.byDigest), maps.Clone(x.byID)}
+	if old != nil {
+		delete(next.byID, old.ID)
+		delete(next.byDigest, old.Digest)
+		delete(next.byDigest, old.Old)
+	}
+	if k != nil {
+		next.add(k)
+	}
+	return next
+}
+
+// count is how many keys a user has.
+func (x *index) count(user string) (n int) {
+	for _, e := range x.byID {
+		if e.User == user {
+			n++
+		}
+	}
+	return n
+}
+
+func (x *index) hasOperator(at time.Time) bool {
+	for _, e := range x.byID {
+		if e.operator() && e.valid(at) {
+			return true
+		}
+	}
+	return false
+}
