@@ -14,6 +14,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
+// noNewPrivileges is an option of both engines.
+const noNewPrivileges = "no-new-privileges"
+
 // gigabyte is what Spec.Memory and Spec.Disk count.
 const gigabyte = 1 << 30
 
@@ -21,12 +24,9 @@ const gigabyte = 1 << 30
 func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
 	r := p.r
 	host := &container.HostConfig{
-		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.opts.ShmSize,
+		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.opts.ShmSize, SecurityOpt: r.securityOptions(),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     r.resources(s),
-	}
-	if r.opts.NoNewPrivileges {
-		host.SecurityOpt = []string{"no-new-privileges"}
 	}
 	if r.opts.Init {
 		host.Init = &r.opts.Init
@@ -52,6 +52,18 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		config.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
 	}
 	return client.ContainerCreateOptions{Name: p.name(), Config: config, HostConfig: host}, nil
+}
+
+// securityOptions are those in which a container differs from the engine's default.
+func (r *Runtime) securityOptions() []string {
+	var all []string
+	if !r.opts.AllowNewPrivileges {
+		all = append(all, noNewPrivileges)
+	}
+	if r.engine.seccomp == seccompOff {
+		all = append(all, "seccomp=builtin")
+	}
+	return all
 }
 
 // allocatePorts finds public ports for the container.

@@ -39,7 +39,8 @@
 // Docker 29, Docker accepts a size and ignores it.
 //
 // Container processes have the engine's default capabilities without those of
-// Options.CapDrop. A container keeps running when the server ends, and when it crashes.
+// Options.CapDrop, cannot gain rights (no_new_privs), and make only the system calls that
+// the engine's seccomp profile lets them. A container keeps running when the server ends, and when it crashes.
 // The engine never restarts one by itself.
 //
 // # Private networks

@@ -30,6 +30,37 @@ type engine struct {
 	diskLimit       bool
 	driver          string // of storage
 	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
+	seccomp         seccompMode
+}
+
+// A seccompMode is how an engine filters the system calls of containers by default.
+type seccompMode int
+
+const (
+	seccompOn      seccompMode = iota // by its own profile, or one of the operator
+	seccompOff                        // not, but it does when it is asked to: Docker from 23
+	seccompMissing                    // it cannot
+)
+
+// dockerSeccomp reads what Docker lists as its security options.
+func dockerSeccomp(options []string) seccompMode {
+	for _, o := range options {
+		switch {
+		case o == "name=seccomp,profile=unconfined":
+			return seccompOff
+		case strings.HasPrefix(o, "name=seccomp"):
+			return seccompOn
+		}
+	}
+	return seccompMissing
+}
+
+// podmanSeccomp reads what Podman says of its filter of system calls.
+func podmanSeccomp(enabled bool, profile string) seccompMode {
+	if enabled && profile != "unconfined" {
+		return seccompOn
+	}
+	return seccompMissing
 }
 
 // connect makes a client; it calls nobody yet.
@@ -72,6 +103,9 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 	if !e.networks {
 		r.opts.Logger.Info("docker: pods have no private networks")
 	}
+	if e.seccomp == seccompMissing {
+		r.opts.Logger.Warn("docker: containers are not kept apart as they should be", "missing", "a filter of system calls (seccomp)")
+	}
 	return nil
 }
 
@@ -89,7 +123,9 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 			Memory   int64  `json:"memTotal"`
 			Backend  string `json:"networkBackend"`
 			Security struct {
-				Rootless bool `json:"rootless"`
+				Rootless       bool   `json:"rootless"`
+				Seccomp        bool   `json:"seccompEnabled"`
+				SeccompProfile string `json:"seccompProfilePath"`
 			} `json:"security"`
 		} `json:"host"`
 		Store struct {
@@ -104,6 +140,7 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 		cores: info.Host.CPUs, memory: info.Host.Memory, driver: info.Store.Driver,
 		networks: info.Host.Backend == "netavark", // others do not keep networks apart
 		gpus:     r.gpuSupport(true, system.Info{}),
+		seccomp:  podmanSeccomp(info.Host.Security.Seccomp, info.Host.Security.SeccompProfile),
 	}, nil
 }
 
@@ -123,6 +160,7 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 		cores: info.NCPU, memory: info.MemTotal, driver: info.Driver,
 		containerdStore: slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}),
 		gpus:            r.gpuSupport(podman, info),
+		seccomp:         dockerSeccomp(info.SecurityOptions),
 	}, nil
 }
 

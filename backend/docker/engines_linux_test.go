@@ -11,10 +11,12 @@ import (
 	"github.com/podyard/podyard/internal/enginetest"
 )
 
-// The images of the tests: plain has a program, checked a health check besides.
+// The images of the tests: plain has a program, checked a health check besides, and setuid
+// another user than root, while its program is setuid root.
 const (
 	plain   = "podyard.test/program:1"
 	checked = "podyard.test/checked:1"
+	setuid  = "podyard.test/setuid:1"
 	nowhere = "127.0.0.1:9/no/such:image"
 )
 
@@ -65,5 +67,13 @@ var images = sync.OnceValues(func() (map[string]v1.Image, error) {
 	healthy, err := enginetest.Configure(img, func(c *v1.ConfigFile) {
 		c.Config.Healthcheck = &v1.HealthConfig{Test: []string{"CMD", "/program", "deaf"}, Interval: 200 * time.Millisecond, Retries: 100}
 	})
-	return map[string]v1.Image{plain: img, checked: healthy}, err
+	if err != nil {
+		return nil, err
+	}
+	climber, err := enginetest.SetuidImage("./testdata/program")
+	if err != nil {
+		return nil, err
+	}
+	climber, err = enginetest.Configure(climber, func(c *v1.ConfigFile) { c.Config.User = "1000" })
+	return map[string]v1.Image{plain: img, checked: healthy, setuid: climber}, err
 })

@@ -306,7 +306,7 @@ func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
 func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 	d := requireEngine(t, "podman")
 	rt := open(t, d, t.TempDir(), func(o *Options) {
-		o.NoNewPrivileges, o.ShmSize, o.PidsLimit = true, 32<<20, 77
+		o.ShmSize, o.PidsLimit = 32<<20, 77
 	})
 	s := spec("same", program("run", "now"))
 	s.Env = map[string]string{"A": "1", "EMPTY": "", "WITH": "a=b"}

@@ -2,12 +2,14 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 )
@@ -87,48 +89,65 @@ func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContaine
 		Env: map[string]string{}, Log: libpodLog{Driver: host.LogConfig.Type},
 		RestartPolicy: string(host.RestartPolicy.Name), Init: host.Init != nil && *host.Init,
 		StorageOpts: host.StorageOpt, CapDrop: host.CapDrop,
-		NoNewPrivilege: slices.Contains(host.SecurityOpt, "no-new-privileges"),
+		NoNewPrivilege: slices.Contains(host.SecurityOpt, noNewPrivileges),
 		NetNS:          libpodNamespace{Mode: "bridge"},
 	}
 	for _, e := range c.Config.Env {
 		k, v, _ := strings.Cut(e, "=")
 		l.Env[k] = v
 	}
-	size, err := strconv.ParseInt(host.LogConfig.Config["max-size"], 10, 64)
-	if err != nil {
-		return l, fmt.Errorf("size of the log: %w", err)
-	}
-	l.Log.Size = size
 	if host.ShmSize > 0 {
 		l.SharedMemory = &host.ShmSize
 	}
 	if c.Config.Healthcheck != nil {
 		l.Health = c.Config.Healthcheck
 	}
-	for _, m := range host.Mounts {
-		if m.Type != mount.TypeVolume {
-			return l, fmt.Errorf("a mount of type %s at %s", m.Type, m.Target)
-		}
-		l.Volumes = append(l.Volumes, libpodVolume{m.Source, m.Target})
-	}
 	for _, d := range devices {
 		l.Devices = append(l.Devices, libpodDevice{d})
 	}
-	for private, bound := range host.PortBindings {
+	l.setLimits(host)
+	return l, errors.Join(l.setLogSize(host), l.setVolumes(host), l.setNetworks(c))
+}
+
+func (l *libpodContainer) setLogSize(host *container.HostConfig) (err error) {
+	if l.Log.Size, err = strconv.ParseInt(host.LogConfig.Config["max-size"], 10, 64); err != nil {
+		return fmt.Errorf("size of the log: %w", err)
+	}
+	return nil
+}
+
+func (l *libpodContainer) setVolumes(host *container.HostConfig) error {
+	for _, m := range host.Mounts {
+		if m.Type != mount.TypeVolume {
+			return fmt.Errorf("a mount of type %s at %s", m.Type, m.Target)
+		}
+		l.Volumes = append(l.Volumes, libpodVolume{m.Source, m.Target})
+	}
+	return nil
+}
+
+// setNetworks says which networks the container is in, and which of its ports are published.
+func (l *libpodContainer) setNetworks(c client.ContainerCreateOptions) error {
+	for private, bound := range c.HostConfig.PortBindings {
 		for _, b := range bound {
 			public, err := strconv.ParseUint(b.HostPort, 10, 16)
 			if err != nil {
-				return l, fmt.Errorf("public number of port %s: %w", private, err)
+				return fmt.Errorf("public number of port %s: %w", private, err)
 			}
 			l.Ports = append(l.Ports, libpodPort{b.HostIP.String(), private.Num(), uint16(public), string(private.Proto())})
 		}
 	}
-	if c.NetworkingConfig != nil {
-		l.Networks = map[string]libpodNetwork{}
-		for name, at := range c.NetworkingConfig.EndpointsConfig {
-			l.Networks[name] = libpodNetwork{at.Aliases}
-		}
+	if c.NetworkingConfig == nil {
+		return nil
 	}
+	l.Networks = map[string]libpodNetwork{}
+	for name, at := range c.NetworkingConfig.EndpointsConfig {
+		l.Networks[name] = libpodNetwork{at.Aliases}
+	}
+	return nil
+}
+
+func (l *libpodContainer) setLimits(host *container.HostConfig) {
 	l.Limits.CPU.Shares = uint64(host.CPUShares)
 	if host.NanoCPUs > 0 {
 		const period = 100_000 // microseconds, as the Docker API has it
@@ -136,7 +155,6 @@ func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContaine
 	}
 	l.Limits.Memory.Limit, l.Limits.Memory.Swap = host.Memory, host.MemorySwap
 	l.Limits.Pids.Limit = *host.PidsLimit
-	return l, nil
 }
 
 // createByLibpod creates a container by Podman's own API.

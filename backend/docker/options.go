@@ -19,11 +19,15 @@ type Options struct {
 	// PidsLimit is how many processes and threads a container may have. Default 4096; -1 is no
 	// limit.
 	PidsLimit int64
-	// CapDrop are capabilities that containers do not get of the engine's default. Default
-	// NET_RAW and MKNOD; an empty slice that is not nil drops none.
+	// CapDrop are capabilities that containers do not get, of those that the engine gives by
+	// default. Default NET_RAW and MKNOD; an empty slice that is not nil drops none. A ping
+	// needs no NET_RAW on a kernel of this decade.
 	CapDrop []string
-	// NoNewPrivileges keeps programs from gaining rights, so sudo does not work.
-	NoNewPrivileges bool
+	// AllowNewPrivileges lets programs gain rights that the container's first process does not
+	// have: by setuid programs such as sudo, and by capabilities of files. Default: they cannot
+	// (no_new_privs). Programs that start as root and give rights up, as sshd and apt do, work
+	// in either case.
+	AllowNewPrivileges bool
 	// Init runs a small init as the first process. Default: the program of the image is the
 	// first process, and has to reap orphans and react to signals itself.
 	Init bool

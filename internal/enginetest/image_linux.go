@@ -20,7 +20,13 @@ import (
 
 // Image is one with a Go program as /program, which is its entrypoint, and nothing else but
 // empty directories: the main package at path, as the go command takes it, built static.
-func Image(path string) (v1.Image, error) {
+func Image(path string) (v1.Image, error) { return image(path, 0o755) }
+
+// SetuidImage is an Image whose program has the setuid bit of root.
+func SetuidImage(path string) (v1.Image, error) { return image(path, 0o4755) }
+
+// image is an Image whose program has a mode.
+func image(path string, mode int64) (v1.Image, error) {
 	dir, err := os.MkdirTemp("", "py")
 	if err != nil {
 		return nil, err
@@ -40,7 +46,7 @@ func Image(path string) (v1.Image, error) {
 	for _, d := range []string{"etc/", "tmp/"} {
 		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: 0o755})
 	}
-	_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "program", Mode: 0o755, Size: int64(len(program))})
+	_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "program", Mode: mode, Size: int64(len(program))})
 	_, err = w.Write(program)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ type Config struct {
 	Images map[string]Image `json:"images"`
 	// Processes is how the processes of pods are kept apart.
 	Processes Processes `json:"processes"`
+	// Containers is how containers are kept apart.
+	Containers Containers `json:"containers"`
 	// Endpoints are what POST /v2/serverless takes, each with an id. Every user may use them.
 	Endpoints []jsontext.Value `json:"endpoints"`
 	// Catalog is "host", this machine, or "sample", a realistic one with simulated stock.
@@ -73,6 +75,11 @@ type Processes struct {
 	Writable  []string `json:"writable"` // besides their own directories, as far as their user may
 	Limit     int      `json:"limit"`    // of processes and threads of a pod; 0 is the default
 	Cgroup    string   `json:"cgroup"`   // in which those of pods are made; default the server's
+}
+
+// Containers are the fields of docker.Options that an operator sets.
+type Containers struct {
+	NewPrivileges bool `json:"newPrivileges"` // setuid programs such as sudo work
 }
 
 // UIDs are numbers of users that nobody else on the host has.

@@ -42,7 +42,7 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 	if keeps {
 		dir = p.own.Data
 	}
-	rt, err := docker.Open(ctx, filepath.Join(dir, "docker"), &docker.Options{Logger: p.log})
+	rt, err := docker.Open(ctx, filepath.Join(dir, "docker"), p.containerOptions())
 	if err != nil {
 		return nil, p.own.wrong("Runtime", err)
 	}
@@ -65,6 +65,12 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 		p.ContainerAddr = at
 	}
 	return workerURLRewriter{rt, urlOf(tcp), "http://" + at.String()}, nil
+}
+
+// containerOptions are those of the configuration.
+func (p *Parts) containerOptions() *docker.Options {
+	c := &p.config.Containers
+	return &docker.Options{Logger: p.log, AllowNewPrivileges: c.NewPrivileges}
 }
 
 // purged is a runtime whose containers end with it.

@@ -77,17 +77,23 @@ func main() {
 	case "gpus":
 		gpus(args)
 	case "can":
-		data, _ := os.ReadFile("/proc/self/status")
-		for line := range strings.Lines(string(data)) {
-			if strings.HasPrefix(line, "CapEff") {
-				fmt.Print(line)
-			}
-		}
+		can()
 	default:
 		fmt.Fprintln(os.Stderr, "no such program:", name)
 		os.Exit(99)
 	}
 	<-stop
+}
+
+// can prints the rights of this process, in four lines.
+func can() {
+	fmt.Println("user:", os.Geteuid())
+	data, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(data)) {
+		if name, _, _ := strings.Cut(line, ":"); name == "CapEff" || name == "NoNewPrivs" || name == "Seccomp" {
+			fmt.Print(line)
+		}
+	}
 }
 
 func number(s string) int {
