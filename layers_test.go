@@ -83,7 +83,7 @@ var layers = []layer{
 	{path: "backend/process", module: backend, third: []string{"golang.org/x/sys/unix"}},
 	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
 	{path: "backend/docker", module: backend, third: []string{
-		"github.com/moby/moby/...", "github.com/containerd/errdefs", "tags.cncf.io/container-device-interface/...", retry,
+		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", retry,
 	}},
 	{path: "backend/podfleet", module: backend},
 	{path: "backend/machine", module: backend},

@@ -19,6 +19,14 @@
 // say: which run of the container is the last, whether its end was asked for, and the
 // public ports of the pod. A record that is lost is made again from the labels.
 //
+// # Images
+//
+// An image that is on the host is used for an owner only when its registry gives it to that
+// owner: it is pulled again, which fetches the manifest and nothing that is there. The
+// answer is remembered for Options.ImageRecheck. A registry that does not answer gives
+// nothing, and the pod fails with the reason. Options.Trusted and Options.LocalImages are
+// the exceptions. Ids of images are no names of images.
+//
 // # What a container gets
 //
 // Its environment is that of the image, then Spec.Env, then these variables.

@@ -16,6 +16,21 @@ type Options struct {
 	Engine string
 	// Host is the address of this machine that ports are published on. Default 127.0.0.1.
 	Host netip.Addr
+	// Trusted says whose pods use every image that is on the host without asking a registry:
+	// those of the operator. Nil: nobody's but those without an owner, which are the
+	// program's own. It is called from many goroutines.
+	Trusted func(owner string) bool
+	// LocalImages are images that everybody may use as they are on the host, without asking
+	// a registry, such as those that were built there. An entry is a name in which a star
+	// stands for any text; without a tag it means all tags. An image that is not there is
+	// pulled. Default: none, and then an image is used only when its registry gives it to the
+	// owner, by the credential of the pod or to everybody. See [CheckLocalImage].
+	LocalImages []string
+	// ImageRecheck is how long an owner may use an image that is on the host after its
+	// registry gave it to the owner. Then the registry is asked again, at the next start that
+	// makes a container. A registry that does not answer gives nothing. Default 10 min;
+	// negative: it is asked each time.
+	ImageRecheck time.Duration
 	// PidsLimit is how many processes and threads a container may have. Default 4096; -1 is no
 	// limit.
 	PidsLimit int64
@@ -74,6 +89,9 @@ func (o *Options) withDefaults() Options {
 		d.LogSize = 100 << 20
 	}
 	d.LogSize = max(d.LogSize, 1<<20)
+	if d.ImageRecheck == 0 {
+		d.ImageRecheck = 10 * time.Minute
+	}
 	if d.Grace <= 0 {
 		d.Grace = time.Second
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,35 +113,58 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 	})
 }
 
-func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
-	const user, password = "alice", "s3cret-of-alice"
-	all, err := images()
-	if err != nil {
-		t.Fatal(err)
-	}
+// A privateRegistry gives its images to one user, and counts the requests with the right password.
+type privateRegistry struct {
+	*httptest.Server
+	granted atomic.Int64
+}
+
+const registryUser, registryPassword = "alice", "s3cret-of-alice"
+
+func newPrivateRegistry(t *testing.T) *privateRegistry {
+	t.Helper()
+	p := &privateRegistry{}
 	store := registry.New(registry.Logger(log.New(t.Output(), "", 0)))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u, p, _ := r.BasicAuth(); u != user || p != password {
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, pass, _ := r.BasicAuth(); u != registryUser || pass != registryPassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"the door is shut to you"}]}`))
 			return
 		}
+		p.granted.Add(1)
 		store.ServeHTTP(w, r)
 	}))
-	t.Cleanup(srv.Close) // once the parallel tests in this one have ended
-	host := strings.TrimPrefix(srv.URL, "http://")
+	t.Cleanup(p.Close) // once the parallel tests in this one have ended
+	return p
+}
+
+func (p *privateRegistry) host() string { return strings.TrimPrefix(p.URL, "http://") }
+
+// push puts the plain image there, and returns its name.
+func (p *privateRegistry) push(t *testing.T, path string) string {
+	t.Helper()
+	image := p.host() + "/" + path
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, all[plain], remote.WithAuth(&authn.Basic{Username: registryUser, Password: registryPassword})); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
+	const user, password = registryUser, registryPassword
+	registry := newPrivateRegistry(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
-		image := host + "/private/" + d.Kind + ":1"
-		ref, err := name.ParseReference(image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		auth := remote.WithAuth(&authn.Basic{Username: user, Password: password})
-		if err := remote.Write(ref, all[plain], auth); err != nil {
-			t.Fatal(err)
-		}
+		image := registry.push(t, "private/"+d.Kind+":1")
 		dir := t.TempDir()
 		rt := open(t, d, dir)
 		for id, c := range map[string]pods.Credential{
@@ -168,7 +192,7 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 			}
 		}
 		s := spec("right", program("run"))
-		s.Image, s.Credential = image, pods.Credential{Registry: host, Username: user, Password: password}
+		s.Image, s.Credential = image, pods.Credential{Registry: registry.host(), Username: user, Password: password}
 		up(t, rt, s)
 		wantNoSecret(t, rt, dir, password)
 

@@ -6,27 +6,75 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/pods"
 )
 
-// pull has the image here.
-func (r *Runtime) pull(ctx context.Context, s pods.Spec) error {
-	if !s.AlwaysPull {
-		_, err := r.api.ImageInspect(ctx, s.Image)
-		if err == nil || !errdefs.IsNotFound(err) {
-			return err
+// obtainImage has the image of s on the host for the owner of s, and returns the name that
+// the engine knows it by.
+func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) {
+	name, err := parseImage(s.Image)
+	if err != nil {
+		return "", err
+	}
+	if r.mayUseHost(s, name) {
+		for _, full := range name.onHost(r.engine.podman) {
+			if found, err := r.findImage(ctx, full); err != nil || found != nil {
+				return full, err
+			}
 		}
 	}
+	p := permit{s.Owner, name.full}
+	done, err := r.permits.acquire(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	if !s.AlwaysPull && r.permits.has(p) {
+		if found, err := r.findImage(ctx, name.full); err != nil || found != nil {
+			return name.full, err
+		}
+	}
+	// To pull an image that is on the host is to ask the registry for it: the engine fetches
+	// the manifest with this owner's credential and finds that it has the rest.
+	if err := r.pull(ctx, name.full, s); err != nil {
+		r.permits.revoke(p)
+		return "", err
+	}
+	r.permits.grant(p)
+	return name.full, nil
+}
+
+// mayUseHost says whether an image that is on the host is used without asking a registry.
+func (r *Runtime) mayUseHost(s pods.Spec, name imageName) bool {
+	if slices.ContainsFunc(r.opts.LocalImages, func(p string) bool { return imagePattern(p).matches(name) }) {
+		return true
+	}
+	return !s.AlwaysPull && (s.Owner == "" || r.opts.Trusted != nil && r.opts.Trusted(s.Owner))
+}
+
+// findImage is the image on the host that has a full name; nil where there is none.
+func (r *Runtime) findImage(ctx context.Context, full string) (*image.InspectResponse, error) {
+	found, err := r.api.ImageInspect(ctx, full)
+	if errdefs.IsNotFound(err) || err == nil && !isNamed(&found.InspectResponse, full) {
+		return nil, nil
+	}
+	return &found.InspectResponse, err
+}
+
+// pull has the engine fetch an image by its full name.
+func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	auth, err := authHeader(s.Image, s.Credential)
 	if err != nil {
 		return err
 	}
-	stream, err := r.api.ImagePull(ctx, s.Image, client.ImagePullOptions{RegistryAuth: auth})
+	stream, err := r.api.ImagePull(ctx, full, client.ImagePullOptions{RegistryAuth: auth})
 	if err != nil {
 		return fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(err, s.Credential))
 	}

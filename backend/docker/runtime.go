@@ -37,6 +37,7 @@ type Runtime struct {
 	hub             podhost.Hub
 	ports           podhost.PortAllocator
 	networks        *networkTable
+	permits         *permits
 	isolationBroken atomic.Bool // see mend
 	work            sync.WaitGroup
 	// lifetime gives f a context that Close ends.
@@ -56,6 +57,7 @@ var (
 // this program or in another. Containers that a server before it left are taken over.
 func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	r := &Runtime{opts: opts.withDefaults(), dir: stateDir(dir), networks: newNetworkTable()}
+	r.permits = newPermits(r.opts.ImageRecheck)
 	var err error
 	if r.instance, err = r.dir.instance(); err != nil {
 		return nil, fmt.Errorf("docker: open %q: %w", dir, err)

@@ -21,7 +21,7 @@ func program(args ...string) pods.Spec { return pods.Spec{Image: plain, Args: ar
 // open opens a Runtime whose containers are removed at the end.
 func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Options)) *Runtime {
 	t.Helper()
-	opts := &Options{Engine: d.Address(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	opts := &Options{Engine: d.Address(), LocalImages: []string{"podyard.test/*"}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, f := range change {
 		f(opts)
 	}

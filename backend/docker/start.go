@@ -79,7 +79,7 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 	}
 	p.rec.PreviousStart = ""
 	if c == nil {
-		if err := p.ensureImage(ctx, s, halted); err != nil {
+		if s.Image, err = p.ensureImage(ctx, s, halted); err != nil {
 			return err
 		}
 		return p.create(ctx, s)
@@ -116,8 +116,8 @@ func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, g
 	return nil, p.removeContainer(ctx)
 }
 
-// ensureImage has the image here, unless the start is halted.
-func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct{}) error {
+// ensureImage has the image on the host, unless the start is canceled, and returns its name there.
+func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct{}) (name string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -127,11 +127,14 @@ func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct
 		case <-ctx.Done():
 		}
 	}()
-	err := p.r.retry(ctx, func() error { return p.r.pull(ctx, s) })
+	err = p.r.retry(ctx, func() (err error) {
+		name, err = p.r.obtainImage(ctx, s)
+		return err
+	})
 	if isClosed(halted) {
-		return errStartCanceled
+		return "", errStartCanceled
 	}
-	return err
+	return name, err
 }
 
 // create makes the container and starts it.

@@ -106,7 +106,9 @@ func besideEngine(t *testing.T, e *enginetest.Engine, dir string) (program, *rec
 	t.Helper()
 	log := &record{}
 	processes := openProcesses(t, filepath.Join(dir, "process"), log)
-	containers, err := docker.Open(t.Context(), filepath.Join(dir, "docker"), &docker.Options{Engine: e.Address(), Logger: log.logger()})
+	containers, err := docker.Open(t.Context(), filepath.Join(dir, "docker"), &docker.Options{
+		Engine: e.Address(), LocalImages: []string{"*"}, Logger: log.logger(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/podyard/podyard/backend/disk"
+	"github.com/podyard/podyard/backend/docker"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/httpapi"
 )
@@ -79,6 +80,12 @@ type Processes struct {
 
 // Containers are the fields of docker.Options that an operator sets.
 type Containers struct {
+	// LocalImages are used as they are on this host, by everybody. Default: none. The user of
+	// the key with full access uses every image on the host.
+	LocalImages []string `json:"localImages"`
+	// ImageRecheck is for how many seconds an owner may use an image on the host before its
+	// registry is asked again; 0 is the default.
+	ImageRecheck  int  `json:"imageRecheck"`
 	NewPrivileges bool `json:"newPrivileges"` // setuid programs such as sudo work
 }
 
@@ -152,7 +159,7 @@ func (c *Config) Fields() []string {
 
 func (c *Config) validate() error {
 	for _, check := range []func() error{
-		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkWebhook,
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -243,6 +250,19 @@ func (c *Config) checkProcesses() error {
 	}
 	if path := c.Processes.Cgroup; path != "" && !filepath.IsAbs(path) {
 		return errorAt(at.AppendToken("cgroup"), "must be absolute, not %q", path)
+	}
+	return nil
+}
+
+func (c *Config) checkContainers() error {
+	const at = jsontext.Pointer("/containers")
+	for i, entry := range c.Containers.LocalImages {
+		if err := docker.CheckLocalImage(entry); err != nil {
+			return errorAt(elementAt(at.AppendToken("localImages"), i), "%w", err)
+		}
+	}
+	if c.Containers.ImageRecheck < 0 {
+		return errorAt(at.AppendToken("imageRecheck"), "must not be negative")
 	}
 	return nil
 }

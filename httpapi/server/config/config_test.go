@@ -45,6 +45,8 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{`{"processes":{"uids":{"count":1}}}`, 1, 15, "processes.uids", "UIDs 0 to 0: they must be above 0 and below 4294967295"},
 		{`{"processes":{"writable":["here"]}}`, 1, 27, "processes.writable[0]", `must be absolute, not "here"`},
 		{`{"processes":{"limit":-1}}`, 1, 15, "processes.limit", "must not be negative"},
+		{`{"containers":{"localImages":[""]}}`, 1, 31, "containers.localImages[0]", "must not be empty"},
+		{`{"containers":{"imageRecheck":-1}}`, 1, 16, "containers.imageRecheck", "must not be negative"},
 		{`{"processes":{"cgroup":"x"}}`, 1, 15, "processes.cgroup", `must be absolute, not "x"`},
 		{`{"webhook":{"deny":["a.example","10.0.0.1/8"]}}`, 1, 33, "webhook.deny[1]", "has bits after its prefix: 10.0.0.0/8 is the block"},
 		{`{"webhook":{"deny":["http://a.example"]}}`, 1, 21, "webhook.deny[0]", "must be a host name, *.suffix, an IP address or a CIDR block"},

@@ -70,7 +70,11 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 // containerOptions are those of the configuration.
 func (p *Parts) containerOptions() *docker.Options {
 	c := &p.config.Containers
-	return &docker.Options{Logger: p.log, AllowNewPrivileges: c.NewPrivileges}
+	return &docker.Options{
+		Logger: p.log, AllowNewPrivileges: c.NewPrivileges,
+		Trusted:     func(owner string) bool { return owner == adminUser },
+		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
+	}
 }
 
 // purged is a runtime whose containers end with it.
