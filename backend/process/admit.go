@@ -15,11 +15,15 @@ import (
 // Image.AllowArgs are let through, unless Options.Trusted says otherwise. An unknown image
 // is no fault here: its pod fails.
 func (r *Runtime) Admit(s pods.Spec, faults *problem.Violations) {
-	image, ok := r.opts.Images[s.Image]
+	r.admit(r.policy.Load(), s, faults)
+}
+
+func (r *Runtime) admit(p *policy, s pods.Spec, faults *problem.Violations) {
+	image, ok := p.images[s.Image]
 	if !ok {
 		return
 	}
-	if err := r.users.mayBe(image.User, s.Owner); err != nil {
+	if err := r.users.mayBe(&p.users, image.User, s.Owner); err != nil {
 		faults.Add(problem.BadRequest, "/image", "%v", err)
 	}
 	if r.trusts(s.Owner) {
@@ -45,9 +49,9 @@ func (r *Runtime) trusts(owner string) bool {
 
 // checkAdmitted is Admit for a pod that is to start: it may have been stored before the
 // image was one of Options.Images.
-func (r *Runtime) checkAdmitted(s pods.Spec) error {
+func (r *Runtime) checkAdmitted(p *policy, s pods.Spec) error {
 	var faults problem.Violations
-	r.Admit(s, &faults)
+	r.admit(p, s, &faults)
 	return faults.Err(nil)
 }
 

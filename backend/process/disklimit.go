@@ -74,7 +74,7 @@ func (p *pod) watchDisk(x *proc) {
 	if len(x.limits) == 0 {
 		return
 	}
-	least := p.r.isolator.diskCheck()
+	least := p.r.policy.Load().isolator.diskCheck()
 	for pause := time.Duration(0); x.runsFor(pause); {
 		began := time.Now()
 		if reason := exceeded(x.limits); reason != "" {

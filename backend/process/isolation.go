@@ -96,7 +96,7 @@ func (l lacks) list() []string {
 
 // Missing is what Options.Isolation asks for and this host does not give, each by name and
 // with the reason. It is empty without Isolation, where nothing was asked for.
-func (r *Runtime) Missing() []string { return r.isolator.missing().list() }
+func (r *Runtime) Missing() []string { return r.policy.Load().isolator.missing().list() }
 
 // logMissing tells whoever runs the host, once.
 func (r *Runtime) logMissing() {

@@ -110,7 +110,7 @@ func copyProgram(t *testing.T, path string, mode fs.FileMode) {
 func hostLacks(t *testing.T, rt *Runtime, names ...string) bool {
 	t.Helper()
 	for _, name := range names {
-		why, lacks := rt.isolator.lacks[name]
+		why, lacks := rt.policy.Load().isolator.lacks[name]
 		if !lacks {
 			continue
 		}
@@ -373,7 +373,7 @@ func TestNothingOutlivesItsPod(t *testing.T) {
 				await(t, rt, "daemon", "end", phase(pods.PhaseExited))
 			}
 			wantDead(t, []int{pid})
-			if left := rt.isolator.groups.leftovers(nil); len(left) > 0 {
+			if left := rt.policy.Load().isolator.groups.leftovers(nil); len(left) > 0 {
 				t.Errorf("cgroups are left: %v", left)
 			}
 		})
@@ -389,7 +389,7 @@ func TestWhatIsInAForgottenCgroupIsEnded(t *testing.T) {
 	if hostLacks(t, rt, lacksKill) && hostLacks(t, rt, lacksPIDs) {
 		return
 	}
-	groups, err := rt.isolator.group("forgotten.1", 0)
+	groups, err := rt.policy.Load().isolator.group("forgotten.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestWhatIsInAForgottenCgroupIsEnded(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("a process in a forgotten cgroup runs on")
 	}
-	if left := again.isolator.groups.leftovers(nil); len(left) > 0 {
+	if left := again.policy.Load().isolator.groups.leftovers(nil); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }

@@ -36,7 +36,7 @@ type Image struct {
 
 // Options of a Runtime. The zero value of a field is its default.
 type Options struct {
-	// Images are all there are. They are not to be changed afterwards.
+	// Images are all there are: see Runtime.Reconfigure.
 	Images map[string]Image
 	// Host is the IP address that ports are published on. Default 127.0.0.1.
 	Host string

@@ -29,8 +29,9 @@ type pod struct {
 	published        *proc               // proc, for readers
 
 	// What only jobs use.
-	rec  record
-	proc *proc
+	rec    record
+	proc   *proc
+	policy *policy // of the last start
 }
 
 func (r *Runtime) newPod(id string) *pod {

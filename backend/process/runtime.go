@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/podyard/podyard/internal/podhost"
@@ -26,9 +27,9 @@ type Runtime struct {
 	oom   oomCounter
 	load  sampler
 	users users
-	// isolator is nil without Options.Isolation.
-	isolator *isolator
-	work     sync.WaitGroup // everything that runs, see start
+	// policy is replaced as a whole: see Reconfigure.
+	policy atomic.Pointer[policy]
+	work   sync.WaitGroup // everything that runs, see start
 	// killNow is closed when Close has no more time for anybody's grace.
 	killNow chan struct{}
 	pods    podhost.Table[*pod]
@@ -60,6 +61,9 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	// What cannot be read must not be lost: everything is read before anything is done.
 	recs, err := r.readPods()
 	if err == nil {
+		err = r.users.open(r.root)
+	}
+	if err == nil {
 		err = r.isolate()
 	}
 	if err != nil {
@@ -74,39 +78,26 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 }
 
 // isolate finds out how pods are kept apart here, and as whom they run.
-func (r *Runtime) isolate() (err error) {
-	if err := checkImages(r.opts.Images); err != nil {
-		return err
+func (r *Runtime) isolate() error {
+	p, err := r.newPolicy(r.opts.Images, r.opts.Isolation)
+	if err == nil {
+		r.policy.Store(p)
 	}
-	var numbers UIDRange
-	if r.opts.Isolation != nil {
-		numbers = r.opts.Isolation.UIDs
-	}
-	if err := r.users.open(r.root, numbers, r.opts.Images); err != nil {
-		return err
-	}
-	r.isolator, err = newIsolator(r.opts.Isolation, r.root, len(r.users.names) > 0)
-	if err != nil {
-		return err
-	}
-	r.users.confined = r.isolator.confines()
-	if r.isolator.passable() {
-		return r.root.makePassable()
-	}
-	return nil
+	return err
 }
 
 // endLeftovers ends what is in cgroups of starts that are not on record: a server died
 // before it removed them.
 func (r *Runtime) endLeftovers(recs map[*pod]record) {
-	if r.isolator == nil {
+	i := r.policy.Load().isolator
+	if i == nil {
 		return
 	}
 	var keep []string
 	for _, rec := range recs {
 		keep = append(keep, rec.Cgroups...)
 	}
-	left := r.isolator.groups.leftovers(keep)
+	left := i.groups.leftovers(keep)
 	if err := (&proc{cgroups: left}).endCgroups(); err != nil {
 		r.opts.Logger.Error("process: cgroups of an earlier server cannot be removed", "err", err)
 	}

@@ -44,15 +44,16 @@ func (p *pod) superseded(s pods.Spec) bool {
 }
 
 func (p *pod) launch(s pods.Spec) error {
+	p.policy = p.r.policy.Load()
 	if err := p.makeDir(); err != nil {
 		return fmt.Errorf("its directory cannot be made: %w", err)
 	}
 	if err := p.wipe(s.Gen); err != nil {
 		return fmt.Errorf("its disk cannot be made: %w", err)
 	}
-	image, err := p.r.image(s)
+	image, err := p.policy.image(s)
 	if err == nil {
-		err = p.r.check(s, image)
+		err = p.r.check(p.policy, s, image)
 	}
 	if err != nil {
 		return err
@@ -81,8 +82,8 @@ func (p *pod) launch(s pods.Spec) error {
 }
 
 // check is nil for a pod that may run here.
-func (r *Runtime) check(s pods.Spec, image Image) error {
-	if err := r.checkAdmitted(s); err != nil {
+func (r *Runtime) check(p *policy, s pods.Spec, image Image) error {
+	if err := r.checkAdmitted(p, s); err != nil {
 		return err
 	}
 	if len(image.Command)+len(s.Args) == 0 {
@@ -99,8 +100,8 @@ func (r *Runtime) check(s pods.Spec, image Image) error {
 func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	p.rec.Starts++
 	p.rec.Mark, p.rec.PID, p.rec.StartTime, p.rec.Starting = rand.Text(), 0, "", true
-	p.rec.Limits = p.r.isolator.limits(s, []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts)
-	p.rec.Cgroups, err = p.r.isolator.group(p.id+"."+strconv.FormatUint(p.rec.Starts, 10), s.Memory)
+	p.rec.Limits = p.policy.isolator.limits(s, []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts)
+	p.rec.Cgroups, err = p.policy.isolator.group(p.id+"."+strconv.FormatUint(p.rec.Starts, 10), s.Memory)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (prog *programSpec) command() *exec.Cmd {
 // from it by mounts.
 func (p *pod) makeDir() error {
 	dir := p.r.root.pod(p.id)
-	if err := os.MkdirAll(dir, 0o700); err != nil || !p.r.isolator.passable() {
+	if err := os.MkdirAll(dir, 0o700); err != nil || !p.policy.isolator.passable() {
 		return err
 	}
 	return os.Chmod(dir, 0o711)
@@ -152,7 +153,7 @@ func (p *pod) give(owner string, image Image, prog *programSpec, mounts []string
 	if prog.dir == "" {
 		prog.dir = p.r.root.disk(p.id)
 	}
-	return p.r.users.use(owner, image, func(id *identity) error {
+	return p.r.users.use(&p.policy.users, owner, image, func(id *identity) error {
 		prog.user = id
 		if id == nil {
 			return nil
@@ -187,11 +188,11 @@ func (p *pod) wipe(gen uint64) error {
 }
 
 // image is what s names.
-func (r *Runtime) image(s pods.Spec) (Image, error) {
-	image, ok := r.opts.Images[s.Image]
+func (p *policy) image(s pods.Spec) (Image, error) {
+	image, ok := p.images[s.Image]
 	if !ok {
-		known := make([]string, 0, len(r.opts.Images))
-		for name := range r.opts.Images {
+		known := make([]string, 0, len(p.images))
+		for name := range p.images {
 			known = append(known, name)
 		}
 		slices.Sort(known)
@@ -260,10 +261,10 @@ func (p *pod) begin(cmd *exec.Cmd, prog programSpec, raw *os.File) error {
 			return err
 		}
 	}
-	if p.r.isolator == nil || !canIsolate {
+	if p.policy.isolator == nil || !canIsolate {
 		return cmd.Start()
 	}
-	return p.r.isolator.run(cmd, prog, p.rec.Cgroups)
+	return p.policy.isolator.run(cmd, prog, p.rec.Cgroups)
 }
 
 // supervise looks after a process that runs: its end, its output, its health.

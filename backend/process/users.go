@@ -31,14 +31,37 @@ type userEntry struct {
 	Loose bool `json:"loose,omitempty"`
 }
 
+// userRules say as whom pods run.
+type userRules struct {
+	numbers  UIDRange
+	names    map[string]identity // the users that images name
+	confined bool                // pods write to their own directories only
+}
+
+// newUserRules finds the users that images name.
+func newUserRules(numbers UIDRange, images map[string]Image) (userRules, error) {
+	r := userRules{numbers: numbers, names: map[string]identity{}}
+	for name, image := range images {
+		if image.User == "" {
+			continue
+		}
+		id, err := lookUpUser(image.User)
+		if err == nil && numbers.has(id.UID) {
+			err = errors.New("it is one of the UIDs of owners")
+		}
+		if err != nil {
+			return r, fmt.Errorf("image %q: user %q: %w", name, image.User, err)
+		}
+		r.names[image.User] = id
+	}
+	return r, nil
+}
+
 // users says which owner has which user of this host. What it says is on disk before a
 // process runs as that user. The zero value knows no user and gives none.
 type users struct {
-	path     string
-	numbers  UIDRange
-	layout   layout
-	confined bool // pods write to their own directories only
-	names    map[string]identity
+	path   string
+	layout layout
 
 	mu      sync.Mutex
 	entries []userEntry
@@ -51,22 +74,9 @@ type usersFile struct {
 	Users   []userEntry `json:"users"`
 }
 
-// open reads what an earlier server has given, and finds the users that images name.
-func (u *users) open(root layout, numbers UIDRange, images map[string]Image) error {
-	u.path, u.layout, u.numbers, u.names = root.users(), root, numbers, map[string]identity{}
-	for name, image := range images {
-		if image.User == "" {
-			continue
-		}
-		id, err := lookUpUser(image.User)
-		if err == nil && numbers.has(id.UID) {
-			err = fmt.Errorf("it is one of the UIDs of owners")
-		}
-		if err != nil {
-			return fmt.Errorf("image %q: user %q: %w", name, image.User, err)
-		}
-		u.names[image.User] = id
-	}
+// open reads what an earlier server has given.
+func (u *users) open(root layout) error {
+	u.path, u.layout = root.users(), root
 	data, err := os.ReadFile(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -109,8 +119,8 @@ func lookUpUser(name string) (identity, error) {
 
 // mayBe is nil where an owner may run pods as the user that an image names: the first
 // owner that does, and no other.
-func (u *users) mayBe(name, owner string) error {
-	id, ok := u.names[name]
+func (u *users) mayBe(r *userRules, name, owner string) error {
+	id, ok := r.names[name]
 	if !ok {
 		return nil
 	}
@@ -133,46 +143,46 @@ func (u *users) byUID(uid uint32) int {
 // use calls f with the user that pods of an owner and image run as; with nil where they run
 // as the server's. Until f has returned the user is nobody else's: f gives it files, which
 // hold it from then on.
-func (u *users) use(owner string, image Image, f func(*identity) error) error {
+func (u *users) use(r *userRules, owner string, image Image, f func(*identity) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if image.User == "" && u.numbers.Count == 0 {
+	if image.User == "" && r.numbers.Count == 0 {
 		return f(nil)
 	}
-	id, err := u.giveLocked(owner, image)
+	id, err := u.giveLocked(r, owner, image)
 	if err != nil {
 		return err
 	}
 	return f(&id)
 }
 
-func (u *users) giveLocked(owner string, image Image) (identity, error) {
+func (u *users) giveLocked(r *userRules, owner string, image Image) (identity, error) {
 	if image.User != "" {
-		id := u.names[image.User]
+		id := r.names[image.User]
 		if err := u.mayBeLocked(id, owner); err != nil {
 			return identity{}, err
 		}
-		return id, u.keepLocked(userEntry{identity: id, Owner: owner})
+		return id, u.keepLocked(r, userEntry{identity: id, Owner: owner})
 	}
-	i := slices.IndexFunc(u.entries, func(e userEntry) bool { return e.Owner == owner && u.numbers.has(e.UID) })
+	i := slices.IndexFunc(u.entries, func(e userEntry) bool { return e.Owner == owner && r.numbers.has(e.UID) })
 	if i >= 0 {
-		return u.entries[i].identity, u.keepLocked(u.entries[i])
+		return u.entries[i].identity, u.keepLocked(r, u.entries[i])
 	}
-	uid, err := u.freeLocked()
+	uid, err := u.freeLocked(r)
 	if err != nil {
 		return identity{}, err
 	}
 	id := identity{UID: uid, GID: uid}
-	return id, u.keepLocked(userEntry{identity: id, Owner: owner})
+	return id, u.keepLocked(r, userEntry{identity: id, Owner: owner})
 }
 
 // keepLocked puts e on record, in the place of any other entry of its number.
-func (u *users) keepLocked(e userEntry) error {
+func (u *users) keepLocked(r *userRules, e userEntry) error {
 	i := u.byUID(e.UID)
 	if i >= 0 && u.entries[i].Owner == e.Owner {
 		e.Loose = e.Loose || u.entries[i].Loose
 	}
-	e.Loose = e.Loose || !u.confined
+	e.Loose = e.Loose || !r.confined
 	if i >= 0 && u.entries[i] == e {
 		return nil
 	}
@@ -194,12 +204,12 @@ func (u *users) keepLocked(e userEntry) error {
 }
 
 // freeLocked finds a number that no owner has, or else one that nothing is left of.
-func (u *users) freeLocked() (uint32, error) {
+func (u *users) freeLocked(r *userRules) (uint32, error) {
 	taken := make(map[uint32]bool, len(u.entries))
 	for _, e := range u.entries {
 		taken[e.UID] = true
 	}
-	for uid := u.numbers.First; u.numbers.has(uid); uid++ {
+	for uid := r.numbers.First; r.numbers.has(uid); uid++ {
 		if !taken[uid] {
 			return uid, nil
 		}
@@ -213,11 +223,11 @@ func (u *users) freeLocked() (uint32, error) {
 		return 0, fmt.Errorf("the users that still have processes cannot be found: %w", err)
 	}
 	for _, e := range u.entries {
-		if u.numbers.has(e.UID) && !e.Loose && !used[e.UID] && !running[e.UID] {
+		if r.numbers.has(e.UID) && !e.Loose && !used[e.UID] && !running[e.UID] {
 			return e.UID, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d users of this host's pods are taken", u.numbers.Count)
+	return 0, fmt.Errorf("all %d users of this host's pods are taken", r.numbers.Count)
 }
 
 // owners is the users that have a directory of a pod, or a volume.

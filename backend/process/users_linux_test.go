@@ -11,21 +11,35 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
+// ruledUsers are users with their rules.
+type ruledUsers struct {
+	users
+	userRules
+}
+
+func (u *ruledUsers) use(owner string, image Image, f func(*identity) error) error {
+	return u.users.use(&u.userRules, owner, image, f)
+}
+
+func (u *ruledUsers) mayBe(name, owner string) error { return u.users.mayBe(&u.userRules, name, owner) }
+
 // newUsers is the users of a directory, with so many numbers for owners.
-func newUsers(t *testing.T, dir string, count uint32) *users {
+func newUsers(t *testing.T, dir string, count uint32) *ruledUsers {
 	t.Helper()
-	u := &users{confined: true}
+	u := &ruledUsers{userRules: userRules{
+		numbers: UIDRange{First: uids.First, Count: count}, names: map[string]identity{}, confined: true,
+	}}
 	if err := layout(dir).make(); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.open(layout(dir), UIDRange{First: uids.First, Count: count}, nil); err != nil {
+	if err := u.open(layout(dir)); err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
 // of is the number that an owner has, or why it has none.
-func (u *users) of(owner string) (uid uint32, err error) {
+func (u *ruledUsers) of(owner string) (uid uint32, err error) {
 	err = u.use(owner, Image{}, func(id *identity) error {
 		uid = id.UID
 		return nil
@@ -33,14 +47,14 @@ func (u *users) of(owner string) (uid uint32, err error) {
 	return uid, err
 }
 
-func wantUID(t *testing.T, u *users, owner string, want uint32) {
+func wantUID(t *testing.T, u *ruledUsers, owner string, want uint32) {
 	t.Helper()
 	if got, err := u.of(owner); err != nil || got != want {
 		t.Errorf("%s is user %d, %v, want %d", owner, got, err, want)
 	}
 }
 
-func wantNoUID(t *testing.T, u *users, owner, why string) {
+func wantNoUID(t *testing.T, u *ruledUsers, owner, why string) {
 	t.Helper()
 	if got, err := u.of(owner); err == nil || !strings.Contains(err.Error(), "are taken") {
 		t.Errorf("%s is user %d, %v, want none, because %s", owner, got, err, why)
@@ -131,8 +145,7 @@ func TestUsersThatCannotBeAreRefused(t *testing.T) {
 		"nobody we know": {User: "no-such-user-here"},
 		"one of owners":  {User: strconv.Itoa(int(uids.First) + 1)},
 	} {
-		u := &users{}
-		if err := u.open(layout(t.TempDir()), uids, map[string]Image{"i": image}); err == nil {
+		if _, err := newUserRules(uids, map[string]Image{"i": image}); err == nil {
 			t.Errorf("an image with the user %s is taken", name)
 		}
 	}
