@@ -16,7 +16,7 @@ import (
 // Rates is safe for concurrent use. It forgets a key when no request of it is in flight and
 // its bucket is full again.
 type Rates struct {
-	perWorker int
+	perWorker atomic.Int64
 	limiters  *table[Key, limiter]
 }
 
@@ -38,8 +38,13 @@ type limiter struct {
 // [Period] for each running worker of an endpoint. If workers x perWorker exceeds the
 // requests of the table, it replaces them. The concurrency limits do not change.
 func NewRates(perWorker int) *Rates {
-	return &Rates{perWorker: perWorker, limiters: newTable[Key](Period, (*limiter).idle)}
+	r := &Rates{limiters: newTable[Key](Period, (*limiter).idle)}
+	r.SetPerWorker(perWorker)
+	return r
 }
+
+// SetPerWorker replaces the requests per [Period] for each running worker: see [NewRates].
+func (r *Rates) SetPerWorker(n int) { r.perWorker.Store(int64(n)) }
 
 // A Permit is a request in flight.
 type Permit struct {
@@ -62,7 +67,7 @@ func (r *Rates) Acquire(now time.Time, c Key, workers int) (*Permit, Decision) {
 		return &Permit{}, Decision{OK: true}
 	}
 	limit := limits[c.Operation]
-	size := max(limit.Requests, r.perWorker*workers)
+	size := max(limit.Requests, int(r.perWorker.Load())*workers)
 	var pass *Permit
 	d := Decision{OK: true}
 	r.limiters.with(now, c, func(v *limiter) {

@@ -97,6 +97,14 @@ func TestLimitIsTheHigherOfTheTableAndTheWorkers(t *testing.T) {
 	}
 }
 
+func TestLimitFollowsTheRatePerWorker(t *testing.T) {
+	r := ratelimit.NewRates(0)
+	r.SetPerWorker(300)
+	if got := exhaust(r, keyFor(ratelimit.Run), 4).States[0].Quota; got != 1200 {
+		t.Errorf("4 workers of 300 requests since just now: limit %d, want 1200", got)
+	}
+}
+
 func TestLimitFollowsTheWorkers(t *testing.T) {
 	r := ratelimit.NewRates(100)
 	c := keyFor(ratelimit.Run)

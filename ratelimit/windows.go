@@ -1,6 +1,9 @@
 package ratelimit
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Quotas are the requests of one user per window. A field that is not positive has its
 // default.
@@ -17,7 +20,7 @@ type Quotas struct {
 // Windows is safe for concurrent use. It forgets a user when all windows of the user have
 // ended.
 type Windows struct {
-	policies [3]policy
+	policies atomic.Pointer[[3]policy]
 	users    *table[string, counts]
 }
 
@@ -34,36 +37,43 @@ type counts [3]struct {
 
 // NewWindows returns Windows with these quotas.
 func NewWindows(q Quotas) *Windows {
-	w := &Windows{policies: [3]policy{
-		{"minute", orDefault(q.Minute, 600), time.Minute},
-		{"hour", orDefault(q.Hour, 18_000), time.Hour},
-		{"day", orDefault(q.Day, 200_000), 24 * time.Hour},
-	}}
+	w := &Windows{}
+	w.SetQuotas(q)
 	w.users = newTable[string](time.Hour, w.ended)
 	return w
 }
 
+// SetQuotas replaces the quotas. What was counted in the current windows stays counted.
+func (w *Windows) SetQuotas(q Quotas) {
+	w.policies.Store(&[3]policy{
+		{"minute", orDefault(q.Minute, 600), time.Minute},
+		{"hour", orDefault(q.Hour, 18_000), time.Hour},
+		{"day", orDefault(q.Day, 200_000), 24 * time.Hour},
+	})
+}
+
 // Take counts one request of user, unless one of the windows is full.
 func (w *Windows) Take(now time.Time, user string) (d Decision) {
-	d.States = make([]State, len(w.policies))
-	w.users.with(now, user, func(c *counts) { w.take(now, c, &d) })
+	policies := w.policies.Load()
+	d.States = make([]State, len(policies))
+	w.users.with(now, user, func(c *counts) { take(now, policies, c, &d) })
 	if !d.OK {
 		d.Detail = "rate limit exceeded for the " + d.Exceeded + " window"
 	}
 	return d
 }
 
-func (w *Windows) take(now time.Time, c *counts, d *Decision) {
+func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 	d.OK = true
 	fresh := *c // with ended windows restarted; stored only if the request passes
-	for i, p := range w.policies {
+	for i, p := range policies {
 		f := &fresh[i]
 		if f.n == 0 || now.Sub(f.start) >= p.length {
 			f.start, f.n = now, 0
 		}
 		// A caller may have read the clock before the caller that began the window.
 		reset := seconds(p.length - max(now.Sub(f.start), 0))
-		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: p.quota - f.n, Reset: reset}
+		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: max(p.quota-f.n, 0), Reset: reset}
 		if f.n >= p.quota && reset >= d.RetryAfter {
 			d.OK, d.Exceeded, d.RetryAfter = false, p.name, reset
 		}
@@ -79,7 +89,7 @@ func (w *Windows) take(now time.Time, c *counts, d *Decision) {
 }
 
 func (w *Windows) ended(c *counts, now time.Time) bool {
-	for i, p := range w.policies {
+	for i, p := range w.policies.Load() {
 		if c[i].n > 0 && now.Sub(c[i].start) < p.length {
 			return false
 		}

@@ -106,6 +106,21 @@ func TestRefusedRequestNamesTheWindowAndIsChargedToNone(t *testing.T) {
 	}
 }
 
+func TestOtherQuotasCountWhatWasCounted(t *testing.T) {
+	w := ratelimit.NewWindows(ratelimit.Quotas{Minute: 5})
+	for range 3 {
+		w.Take(start, "u")
+	}
+	w.SetQuotas(ratelimit.Quotas{Minute: 2})
+	if d := w.Take(start, "u"); d.OK || d.Exceeded != "minute" || d.States[0].Remaining != 0 {
+		t.Errorf("the fourth request under a quota of 2 = %+v, want a refusal with nothing left", d)
+	}
+	w.SetQuotas(ratelimit.Quotas{Minute: 4})
+	if d := w.Take(start, "u"); !d.OK || d.States[0].Remaining != 0 {
+		t.Errorf("the fourth request under a quota of 4 = %+v, want the last", d)
+	}
+}
+
 func TestOfSeveralFullWindowsTheOneThatFreesLastIsNamed(t *testing.T) {
 	w := ratelimit.NewWindows(ratelimit.Quotas{Minute: 1, Hour: 1, Day: 9})
 	w.Take(start, "u")
