@@ -42,6 +42,23 @@ func (s *Service) DeclareEndpoint(ctx context.Context, id string, r endpoints.Cr
 	return e, err
 }
 
+// CheckDeclareEndpoint returns the error that DeclareEndpoint would return, and changes
+// nothing.
+func (s *Service) CheckDeclareEndpoint(ctx context.Context, id string, r endpoints.CreateRequest) error {
+	return s.eps.CheckDeclare(ctx, id, r)
+}
+
+// UndeclareEndpoint removes a shared endpoint and cancels its jobs, as DeleteEndpoint does
+// for one of a user. If there is no endpoint with this id, it cancels the jobs that are left
+// of one. It returns ErrEndpointExists if the id belongs to a user's endpoint.
+func (s *Service) UndeclareEndpoint(ctx context.Context, id string) error {
+	if err := s.eps.Undeclare(ctx, id); err != nil {
+		return err
+	}
+	defer s.Resync()
+	return s.endAll(ctx, id)
+}
+
 // GetEndpoint returns an endpoint of owner or a shared one, and ErrNoEndpoint for any other.
 // It leaves out the environment of a shared endpoint, also in its releases, because every
 // user can see the endpoint.
@@ -84,7 +101,11 @@ func (s *Service) DeleteEndpoint(ctx context.Context, owner, id string) error {
 		return err
 	}
 	defer s.Resync()
-	// The endpoint is gone: finish the work even if the caller's ctx ends.
+	return s.endAll(ctx, id)
+}
+
+// endAll ends the jobs of an endpoint that is gone, even if the caller's ctx ends.
+func (s *Service) endAll(ctx context.Context, id string) error {
 	if err := s.endJobs(context.WithoutCancel(ctx), id); err != nil {
 		return fmt.Errorf("serverless: delete endpoint %q: end its jobs: %w", id, err)
 	}

@@ -41,6 +41,47 @@ func TestEndpointOfAnotherUserDoesNotExist(t *testing.T) {
 	}
 }
 
+func TestAnEndpointThatIsUndeclaredIsGoneWithItsJobsAndAUsersIsNot(t *testing.T) {
+	s := serverless.New(memory.NewJobs(), memory.NewEndpoints(), nil)
+	bobs, err := s.CreateEndpoint(t.Context(), "bob", cpuEndpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckDeclareEndpoint(t.Context(), bobs.ID, cpuEndpoint()); !errors.Is(err, serverless.ErrEndpointExists) {
+		t.Errorf("CheckDeclareEndpoint of bob's = %v, want ErrEndpointExists", err)
+	}
+	if err := s.CheckDeclareEndpoint(t.Context(), "shared", cpuEndpoint()); err != nil {
+		t.Errorf("CheckDeclareEndpoint = %v, want nil", err)
+	}
+	if _, err := s.GetEndpoint(t.Context(), "bob", "shared"); !errors.Is(err, serverless.ErrNoEndpoint) {
+		t.Errorf("after the check GetEndpoint = %v, want ErrNoEndpoint", err)
+	}
+	if _, err := s.DeclareEndpoint(t.Context(), "shared", cpuEndpoint()); err != nil {
+		t.Fatal(err)
+	}
+	var jobs [2]serverless.Ref
+	for i, endpoint := range []string{"shared", bobs.ID} {
+		j, err := s.Submit(t.Context(), "bob", endpoint, serverless.Request{Input: []byte(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs[i] = j.Ref
+	}
+	for range 2 { // the second finds nothing to do
+		if err := s.UndeclareEndpoint(t.Context(), "shared"); err != nil {
+			t.Errorf("UndeclareEndpoint = %v, want nil", err)
+		}
+	}
+	if err := s.UndeclareEndpoint(t.Context(), bobs.ID); !errors.Is(err, serverless.ErrEndpointExists) {
+		t.Errorf("UndeclareEndpoint of bob's = %v, want ErrEndpointExists", err)
+	}
+	for i, want := range []serverless.Status{serverless.Cancelled, serverless.InQueue} {
+		if j, err := s.Get(t.Context(), "bob", jobs[i]); err != nil || j.Status != want {
+			t.Errorf("job %d is %v, %v, want %s", i, j, err, want)
+		}
+	}
+}
+
 // TestDeletedEndpointLeavesNoJob has jobs queued and running when their endpoint goes.
 func TestDeletedEndpointLeavesNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -206,6 +206,43 @@ func (s *Service) Declare(ctx context.Context, id string, r CreateRequest) (*End
 	return e, nil
 }
 
+// CheckDeclare returns the error that Declare would return, and changes nothing.
+func (s *Service) CheckDeclare(ctx context.Context, id string, r CreateRequest) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if _, err := s.newEndpoint(ctx, "", &r); err != nil {
+		return err
+	}
+	e, err := s.store.Get(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err == nil && e.Owner != "":
+		err = ErrExists
+	}
+	if err != nil {
+		return fmt.Errorf("endpoints: declare endpoint %q: %w", id, err)
+	}
+	return nil
+}
+
+// Undeclare removes a shared endpoint; nil if there is none with this id. It returns
+// ErrExists if a user's endpoint has the id.
+func (s *Service) Undeclare(ctx context.Context, id string) error {
+	e, err := s.store.Get(ctx, id)
+	switch {
+	case err == nil && e.Owner != "":
+		err = ErrExists
+	case err == nil:
+		err = s.store.Delete(ctx, id)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("endpoints: remove endpoint %q: %w", id, err)
+	}
+	return nil
+}
+
 // Ensure creates a shared endpoint without managed workers. It changes nothing if a shared
 // endpoint with this id exists. It returns ErrExists if the id belongs to a user's endpoint;
 // other errors are those of CheckID and of the Store.
