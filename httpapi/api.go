@@ -51,6 +51,9 @@ type Options struct {
 	// that is read. A later body is answered 408. Default: 30 s. Negative: only the ReadTimeout
 	// of the server applies, which BodyTimeout otherwise replaces while a body is read.
 	BodyTimeout time.Duration
+	// Program is the server around the handlers, for its operators. Default: none, and the
+	// acts that need one are refused.
+	Program Program
 	// Clock is the clock of quotas and rates. Use the clock of the services. Default: the
 	// system's.
 	Clock pods.Clock
@@ -65,6 +68,7 @@ type api struct {
 	auth        Authenticator
 	quotas      *ratelimit.Windows
 	rates       *ratelimit.Rates
+	program     Program // may be nil
 	clock       pods.Clock
 	log         *slog.Logger
 	bodyTimeout time.Duration // BodyTimeout
@@ -75,7 +79,7 @@ func newAPI(s Services, o *Options) *api {
 	if o == nil {
 		o = &Options{}
 	}
-	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
+	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}
@@ -111,7 +115,7 @@ func New(s Services, o *Options) http.Handler {
 }
 
 // NewControl serves the control API: /v2/pods, /v2/network-volumes, /v2/templates,
-// /v2/account, /v2/billing, /v2/registries, /v2/catalog, /v2/serverless.
+// /v2/account, /v2/billing, /v2/registries, /v2/catalog, /v2/serverless, /v2/admin.
 func NewControl(s Services, o *Options) http.Handler { return newAPI(s, o).router(APIControl) }
 
 // NewJobs serves the jobs API, which is /v2/{endpoint}/run and the paths beside it, and the
@@ -160,6 +164,8 @@ func (s *Services) has(a Area) bool {
 		return s.Registries != nil
 	case AreaEndpoints, AreaJobs, AreaWorkers:
 		return s.Jobs != nil
+	case AreaAdmin:
+		return s.Pods != nil || s.Jobs != nil
 	}
 	return false
 }

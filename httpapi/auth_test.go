@@ -203,7 +203,8 @@ var needs = map[string][]string{
 	"POST /v2/{}/retry/{}": runners, "POST /v2/{}/purge-queue": runners,
 	"GET /v2/{}/status/{}": readers, "POST /v2/{}/status/{}": readers, "GET /v2/{}/status-sync/{}": readers,
 	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
-	"GET /v2/{}/requests": readers,
+	"GET /v2/{}/requests":   readers,
+	"POST /v2/admin/reload": operators,
 }
 
 var (
@@ -211,13 +212,14 @@ var (
 	podWriters      = []string{"*", "pods:write"}
 	registryReaders = []string{"*", "registries:read", "registries:write"}
 	registryWriters = []string{"*", "registries:write"}
+	operators       = []string{"operator"}
 	runners         = []string{"*", "endpoint:idle:run", "endpoint:*:run"}
 	readers         = append([]string{"endpoint:idle:read", "endpoint:*:read"}, runners...)
 )
 
 var scopes = []string{
 	"none", "*", "pods:read", "pods:write", "registries:read", "registries:write", "endpoints:read", "endpoints:write",
-	"endpoint:idle:read", "endpoint:idle:run", "endpoint:*:read", "endpoint:*:run", "endpoint:echo:read", "endpoint:echo:run",
+	"endpoint:idle:read", "endpoint:idle:run", "endpoint:*:read", "endpoint:*:run", "endpoint:echo:read", "endpoint:echo:run", "operator",
 }
 
 func TestEveryOperationWithEveryScope(t *testing.T) {

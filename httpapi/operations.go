@@ -68,6 +68,7 @@ const (
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
 	AreaWorkers    Area = "workers"
+	AreaAdmin      Area = "admin" // served with pods or jobs
 )
 
 // A Scope is what an operation needs: one of the scopes that ParseScope reads, where
@@ -193,6 +194,9 @@ var table = sync.OnceValue(func() []operation {
 			op("getCpuType", "GET /v2/catalog/cpus/{id}", ScopeAny, getCPU),
 			op("listDataCenters", "GET /v2/catalog/datacenters", ScopeAny, listDataCenters),
 			op("getDataCenter", "GET /v2/catalog/datacenters/{id}", ScopeAny, getDataCenter),
+		),
+		group(APIControl, AreaAdmin,
+			op("reload", "POST /v2/admin/reload", ScopeOperator, reload, added),
 		),
 		group(APIJobs, AreaJobs,
 			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run)),

@@ -94,6 +94,13 @@ func absentRefusals() (rows []refusal) {
 			refusal{request, "{", 404, want, []string{"Content-Type: text/plain"}},
 		)
 	}
+	for _, act := range []string{"POST /v2/admin/reload"} {
+		rows = append(rows,
+			refusal{act, "", 401, "missing bearer token", []string{"Authorization:"}},
+			refusal{act, "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+			refusal{act, "", 403, "access denied", nil},
+		)
+	}
 	for _, path := range []string{"GET /v2/billing", "GET /v2/billing/pods", "GET /v2/billing/serverless", "GET /v2/billing/network-volumes"} {
 		rows = append(rows,
 			refusal{path, "", 401, "missing bearer token", []string{"Authorization:"}},

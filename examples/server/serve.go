@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/podyard/podyard/examples/server/demo"
 	"github.com/podyard/podyard/httpapi/server"
@@ -32,6 +34,10 @@ func serve(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer)
 	if s.data == "" {
 		log.Info("-data \"\": jobs and pods end with this process")
 	}
+	reloads := make(chan os.Signal, 1)
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(reloads)
+	go parts.ReloadOn(ctx, reloads)
 	greet(stdout, s, l.Addr(), parts, srv)
 	return srv.Run(ctx, listeners...)
 }

@@ -88,6 +88,10 @@ type Options struct {
 	Volumes    volumes.Options
 	Templates  templates.Options
 
+	// Reload reads the program's configuration anew, for POST /v2/admin/reload: see
+	// httpapi.Program. Default: that operation is refused.
+	Reload func(context.Context) (*httpapi.ReloadReport, error)
+
 	// Drain is how long jobs in progress may go on when the server ends. Default 6.5 s.
 	Drain time.Duration
 	// Clock is the time of all services. Default: the system's. The end of Run follows the

@@ -41,6 +41,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
 		clock: o.Clock, drain: o.Drain, log: o.Logger, workers: slices.Clone(o.Workers),
 	}
+	s.api.Program = program{s, o.Reload}
 	o.Hosts = s.end.wrap(o.Hosts)
 	if url := o.Jobs.WorkerURL; url != nil {
 		o.Jobs.WorkerURL = func() string {

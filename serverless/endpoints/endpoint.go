@@ -160,7 +160,7 @@ func (e *Endpoint) Clone() *Endpoint {
 var reserved = map[string]bool{
 	"pods": true, "serverless": true, "templates": true, "network-volumes": true,
 	"registries": true, "catalog": true, "billing": true, "clusters": true,
-	"account": true, "openapi.json": true,
+	"account": true, "admin": true, "openapi.json": true,
 }
 
 // IsReserved reports whether id is the first path segment of the control API, which no

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
@@ -78,16 +76,6 @@ func readEndpoint(place jsontext.Pointer, v jsontext.Value) (e sharedEndpoint, e
 		return e, errorAt(place, "%w", err)
 	}
 	return e, nil
-}
-
-// declare has the endpoints of the configuration be there.
-func (c *Config) declare(ctx context.Context, jobs *serverless.Service) error {
-	for _, e := range c.shared {
-		if _, err := jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
-			return c.located(e.explain(err))
-		}
-	}
-	return nil
 }
 
 // explain says everything that is wrong with a request, in words of the file.

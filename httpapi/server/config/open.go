@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Options are what a server is told beside its configuration.
@@ -100,13 +102,24 @@ type Parts struct {
 	log    *slog.Logger
 	gpus   gpus
 	last   []func() error // what closes after everything else, last first
+
+	// What a reload changes.
+	live       live
+	processes  *process.Runtime
+	processDir string
+	known      atomic.Pointer[map[string]bool] // the names of all images that there have been
+	quotas     *ratelimit.Windows
+	rates      *ratelimit.Rates
+	jobs       *serverless.Service
+	declared   map[string]endpoints.CreateRequest // the endpoints of the configuration in the store
+	reloading  chan struct{}                      // one reload at a time
 }
 
 // Open opens the stores, the runtimes and the GPUs of this machine. The caller goes on with
 // Parts.Server, or calls Parts.Close. An error is an *Error, an *OptionError, or one of the
 // system's; nothing is open then.
 func Open(ctx context.Context, c *Config, o *Options) (*Parts, error) {
-	p := &Parts{config: c, own: o, log: o.Logger}
+	p := &Parts{config: c, own: o, log: o.Logger, reloading: make(chan struct{}, 1)}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -133,20 +146,23 @@ func (p *Parts) open(ctx context.Context) error {
 	o.Catalog, o.Hosts = p.hosts(rt)
 	o.Pods.Domain = p.config.ServiceDomain
 	o.API.PublicURL = p.publicURL()
-	o.API.Quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
-	o.API.Rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
+	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
+	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
+	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
 	if p.own.Addr != nil {
 		o.Jobs.WorkerURL = func() string { return urlOf(p.own.Addr) + "/v2" }
-	}
-	if o.Jobs.Sender, err = p.config.sender(p.own); err != nil {
-		return err
 	}
 	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
 		return err
 	}
-	o.API.Auth, err = p.config.authenticator(p.own, p.Key)
+	f, err := p.newInForce(p.config)
+	if err != nil {
+		return err
+	}
+	p.live.current.Store(f)
+	o.API.Auth, o.Jobs.Sender = &p.live, &p.live
 	p.warnOfKeys()
-	return err
+	return nil
 }
 
 // checkOwn refuses what the program has itself.
@@ -213,7 +229,7 @@ func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
-	if err := p.config.declare(ctx, s.Services().Jobs); err != nil {
+	if err := p.declare(ctx, s.Services().Jobs); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return s, nil

@@ -28,18 +28,20 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	images := p.images()
+	images := p.imagesOf(p.config)
+	p.addImages(images)
 	rt, err := process.Open(dir, &process.Options{
 		Images: images, GPUs: p.gpus.check(), Logger: p.log,
 		Trusted:   func(owner string) bool { return owner == adminUser },
-		Isolation: p.isolation(dir),
+		Isolation: p.isolation(p.config, dir),
 	})
 	if err != nil {
 		return nil, p.own.wrong("Data", err)
 	}
+	p.processes, p.processDir = rt, dir
 	p.Options.Runtimes = append(p.Options.Runtimes, rt)
 	if p.own.Runtime == "sim" {
-		return simulated(rt, images), removeAll(ctx, rt)
+		return p.simulated(rt), removeAll(ctx, rt)
 	}
 	if !contained {
 		return p.measured(rt), nil
@@ -48,25 +50,34 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.measured(router.New(containers, router.Rule{Match: hasImage(images), Runtime: rt})), nil
+	return p.measured(router.New(containers, router.Rule{Match: p.isCommand, Runtime: rt})), nil
 }
 
 // simulated is the runtime of a server whose pods exist in name only. Workers whose image is
 // a command are processes all the same: a simulated worker takes no jobs.
-func simulated(processes *process.Runtime, images map[string]process.Image) pods.Runtime {
-	has := hasImage(images)
+func (p *Parts) simulated(processes *process.Runtime) pods.Runtime {
 	return router.New(memory.NewRuntime(nil), router.Rule{
-		Match:   func(s pods.Spec) bool { return has(s) && podfleet.IsWorker(s.PodID) },
+		Match:   func(s pods.Spec) bool { return p.isCommand(s) && podfleet.IsWorker(s.PodID) },
 		Runtime: processes,
 	})
 }
 
-// hasImage says of which pods the image is a command of this host.
-func hasImage(images map[string]process.Image) func(pods.Spec) bool {
-	return func(s pods.Spec) bool {
-		_, ok := images[s.Image]
-		return ok
+// isCommand reports whether the image of a pod is a command of this host, or was one since
+// the start: a process that runs stays one when a reload takes its image away.
+func (p *Parts) isCommand(s pods.Spec) bool {
+	return (*p.known.Load())[s.Image]
+}
+
+// addImages adds to the known images. It is not called twice at once.
+func (p *Parts) addImages(images map[string]process.Image) {
+	known := map[string]bool{}
+	if before := p.known.Load(); before != nil {
+		known = maps.Clone(*before)
 	}
+	for name := range images {
+		known[name] = true
+	}
+	p.known.Store(&known)
 }
 
 // runtimeDir is where processes have their files: below the data directory, or in one that is
@@ -86,13 +97,13 @@ func (p *Parts) runtimeDir(ctx context.Context, contained bool) (string, error) 
 	return filepath.Join(p.own.Data, "process"), nil
 }
 
-// images are those of the configuration and the program's own.
-func (p *Parts) images() map[string]process.Image {
+// imagesOf are those of a configuration and the program's own.
+func (p *Parts) imagesOf(c *Config) map[string]process.Image {
 	images := maps.Clone(p.own.Images)
 	if images == nil {
 		images = map[string]process.Image{}
 	}
-	for name, img := range p.config.Images {
+	for name, img := range c.Images {
 		images[name] = process.Image{
 			Command: img.Command, Dir: img.Dir, Env: img.Env,
 			AllowEnv: img.AllowEnv, AllowArgs: img.AllowArgs, User: img.User,
@@ -102,14 +113,14 @@ func (p *Parts) images() map[string]process.Image {
 }
 
 // isolation is how processes whose files are in dir are kept apart; nil where they are not.
-func (p *Parts) isolation(dir string) *process.Isolation {
-	c := &p.config.Processes
+func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
+	c := &config.Processes
 	if len(p.own.Launch) == 0 || c.Isolation != nil && !*c.Isolation {
 		return nil
 	}
 	hide := append(engineSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
-	if p.config.file != "" {
-		hide = append(hide, p.config.file)
+	if config.file != "" {
+		hide = append(hide, config.file)
 	}
 	return &process.Isolation{
 		Launch: p.own.Launch, UIDs: process.UIDRange(c.UIDs), Hide: hide,

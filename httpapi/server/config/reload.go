@@ -1,0 +1,226 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// isReloaded reports whether a reload puts a field into force. All others need a restart.
+func isReloaded(field string) bool {
+	switch field {
+	case "keys", "images", "processes", "endpoints", "quotas", "limits", "webhook":
+		return true
+	}
+	return false
+}
+
+// live is what requests and webhooks go by. A reload replaces it as a whole.
+type live struct {
+	current atomic.Pointer[inForce]
+}
+
+type inForce struct {
+	auth   httpapi.Authenticator
+	sender serverless.Sender
+}
+
+var (
+	_ httpapi.Authenticator = (*live)(nil)
+	_ serverless.Sender     = (*live)(nil)
+)
+
+// Authenticate implements httpapi.Authenticator.
+func (l *live) Authenticate(ctx context.Context, key string) (httpapi.Identity, error) {
+	return l.current.Load().auth.Authenticate(ctx, key)
+}
+
+// Send implements serverless.Sender.
+func (l *live) Send(ctx context.Context, d *queue.Delivery) (status int, err error) {
+	return l.current.Load().sender.Send(ctx, d)
+}
+
+// newInForce makes what c says.
+func (p *Parts) newInForce(c *Config) (*inForce, error) {
+	auth, err := c.authenticator(p.own, p.Key)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := c.sender(p.own)
+	return &inForce{auth, sender}, err
+}
+
+// Reload reads the configuration file again and puts it into force: keys, images, processes,
+// endpoints, quotas, limits and webhook. The report names other fields that have changed; they
+// need a restart. Without a file it does nothing. Server must have been called.
+//
+// An error of kind problem.Invalid names the place in the file; then nothing was changed. After
+// another error some endpoints may have their old settings; a repetition finishes the rest.
+//
+// A removed endpoint is deleted: its jobs are cancelled, as when a user deletes one. Processes
+// that run go on with the old settings; the next start of a pod has the new ones.
+func (p *Parts) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
+	select {
+	case p.reloading <- struct{}{}:
+		defer func() { <-p.reloading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if p.config.file == "" {
+		return &httpapi.ReloadReport{}, nil
+	}
+	next, err := Read(p.config.file)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	r := p.config.compare(next)
+	apply, err := p.prepare(ctx, next)
+	if err != nil {
+		return nil, invalid(next.located(err))
+	}
+	apply()
+	p.config = next
+	p.warnOfKeys()
+	return r, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints)
+}
+
+// invalid is err for whoever asked for a reload, unless a store could not answer.
+func invalid(err error) error {
+	if problem.KindOf(err) == problem.Unavailable {
+		return err
+	}
+	return problem.Newf(problem.Invalid, "%w", err)
+}
+
+// compare lists what differs in next, and gives next the present values of the fields that
+// need a restart.
+func (c *Config) compare(next *Config) *httpapi.ReloadReport {
+	r := &httpapi.ReloadReport{}
+	before, after := reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem()
+	for i := range after.NumField() {
+		name := after.Type().Field(i).Tag.Get("json")
+		if name == "" || reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
+			continue
+		}
+		if isReloaded(name) {
+			r.Changed = append(r.Changed, name)
+			continue
+		}
+		r.Restart = append(r.Restart, name)
+		after.Field(i).Set(before.Field(i))
+	}
+	slices.Sort(r.Changed)
+	slices.Sort(r.Restart)
+	return r
+}
+
+// prepare checks all of next and returns a function that puts into force what is in memory.
+func (p *Parts) prepare(ctx context.Context, next *Config) (apply func(), err error) {
+	for _, check := range []func(*Options) error{next.checkOwn, next.checkLaunch} {
+		if err := check(p.own); err != nil {
+			return nil, err
+		}
+	}
+	f, err := p.newInForce(next)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range next.shared {
+		if err := p.jobs.CheckDeclareEndpoint(ctx, e.id, e.request); err != nil {
+			return nil, e.explain(err)
+		}
+	}
+	images := p.imagesOf(next)
+	processes, err := p.processes.Reconfigure(images, p.isolation(next, p.processDir))
+	if err != nil {
+		return nil, fmt.Errorf("images, processes: %w", err)
+	}
+	return func() {
+		p.live.current.Store(f)
+		p.addImages(images)
+		processes()
+		p.quotas.SetQuotas(ratelimit.Quotas(next.Quotas))
+		p.rates.SetPerWorker(next.Limits.PerWorkerRate)
+	}, nil
+}
+
+// redeclare has the store's endpoints be those of the configuration, and goes on after an
+// error.
+func (p *Parts) redeclare(ctx context.Context, r *httpapi.ReloadedEndpoints) error {
+	var errs []error
+	gone := maps.Clone(p.declared)
+	for _, e := range p.config.shared {
+		old, known := gone[e.id]
+		delete(gone, e.id)
+		if known && reflect.DeepEqual(old, e.request) {
+			continue
+		}
+		if _, err := p.jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
+			errs = append(errs, p.config.located(e.explain(err)))
+			continue
+		}
+		p.declared[e.id] = e.request
+		if known {
+			r.Changed = append(r.Changed, e.id)
+		} else {
+			r.Added = append(r.Added, e.id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(gone)) {
+		if err := p.jobs.UndeclareEndpoint(ctx, id); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(p.declared, id)
+		r.Removed = append(r.Removed, id)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("config: reload: %w", err)
+	}
+	return nil
+}
+
+// declare has the endpoints of the configuration be there.
+func (p *Parts) declare(ctx context.Context, jobs *serverless.Service) error {
+	p.jobs, p.declared = jobs, map[string]endpoints.CreateRequest{}
+	for _, e := range p.config.shared {
+		if _, err := jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
+			return p.config.located(e.explain(err))
+		}
+		p.declared[e.id] = e.request
+	}
+	return nil
+}
+
+// ReloadOn reloads at each signal until ctx ends, and logs what came of it.
+func (p *Parts) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		r, err := p.Reload(ctx)
+		if err != nil {
+			p.log.ErrorContext(ctx, "configuration not reloaded", "err", err)
+			continue
+		}
+		p.log.InfoContext(ctx, "configuration reloaded", "settings", strings.Join(r.Changed, ", "))
+		if len(r.Restart) > 0 {
+			p.log.WarnContext(ctx, "settings that need a restart have changed", "settings", strings.Join(r.Restart, ", "))
+		}
+	}
+}
