@@ -59,6 +59,9 @@ func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job)
 			}
 			keep = append(keep, *m)
 		}
+		if err := q.coverTokens(); err != nil {
+			return out[:had], nil, err
+		}
 		if err := q.commit(keep); err != nil {
 			return out[:had], nil, err
 		}

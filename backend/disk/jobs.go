@@ -29,6 +29,7 @@ type jobQueue struct {
 	x       *jobindex.Index
 	outbox  outbox
 	token   queue.Token   // the last one that was issued
+	epoch   atomic.Uint64 // tokens up to this epoch may be used: it is durable
 	uid     atomic.Uint64 // the next one; behind mu but for the committer, who looks at it
 	waiters map[uint32]chan struct{}
 
@@ -50,6 +51,20 @@ func (q *jobQueue) init(e *engine) {
 	q.uid.Store(max(e.meta.uid, 1))
 	q.seq, q.uidStored, q.seqStored = max(e.meta.seq, 1), e.meta.uid, e.meta.seq
 	q.outbox.init(e.meta.epoch)
+	q.epoch.Store(uint64(e.meta.epoch))
+}
+
+// coverTokens makes the epoch of the last token durable. It has to end before anybody sees
+// that token. An epoch has 2^32 tokens: after that many claims of one opening the counter
+// goes on into the next epoch, which the next opening must then leave out.
+func (q *jobQueue) coverTokens() error {
+	q.mu.Lock()
+	epoch := uint64(max(q.token, q.outbox.token) >> 32)
+	q.mu.Unlock()
+	if epoch <= q.epoch.Load() {
+		return nil
+	}
+	return q.e.commit(true, func(b *pebble.Batch) { putNumber(b, metaEpoch, epoch) }, func() { q.epoch.Store(epoch) })
 }
 
 // numbers keeps what is reserved ahead of what is used. The committer calls it.

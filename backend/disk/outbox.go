@@ -255,7 +255,7 @@ func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int
 			ds = append(ds, d)
 		}
 	}
-	return ds, nil
+	return ds, e.jobs.coverTokens()
 }
 
 // lease takes the first entry that is due.
