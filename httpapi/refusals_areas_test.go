@@ -33,7 +33,7 @@ func moreRefusals() []refusal {
 		{"PATCH /v2/network-volumes/{vol}", `{"name":"new"}`, 415, "the body must be application/json", []string{"Content-Type: text/plain"}},
 		{"DELETE /v2/network-volumes/nothere", "", 404, "network volume not found", nil},
 		{"DELETE /v2/network-volumes/{bobvol}", "", 404, "network volume not found", nil},
-		{"DELETE /v2/network-volumes/vol1", "", 400, "network volume is in use by a pod or an endpoint", nil},
+		{"DELETE /v2/network-volumes/vol1", "", 400, "network volume is in use by a pod or an endpoint; a terminated pod uses it until its processes have ended", nil},
 		{"GET /v2/templates", "", 401, "missing bearer token", []string{"Authorization:"}},
 		{"GET /v2/templates", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
 		{"GET /v2/templates", "", 401, "malformed authorization header", []string{"Authorization: Basic YTpi"}},

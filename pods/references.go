@@ -13,11 +13,14 @@ type References struct{ Pods PodStore }
 
 // RegistryInUse reports whether a pod of owner pulls with a registry credential.
 func (r References) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
-	return r.anyConfig(ctx, owner, func(c *Config) bool { return c.Registry == id })
+	return r.any(ctx, owner, func(p *Pod) bool {
+		return p.checkVisible(owner) == nil && (p.Config.Registry == id || p.Want.Applied.Registry == id)
+	})
 }
 
-// VolumeInUse reports whether a pod of owner mounts a network volume, or whoever holds
-// something on a host.
+// VolumeInUse reports whether a pod of owner mounts a network volume, or a reservation does.
+// A terminated pod counts until its host has confirmed that nothing of it is left: until then
+// its processes may write.
 func (r References) VolumeInUse(ctx context.Context, owner, id string) (bool, error) {
 	for h, err := range r.Pods.Reservations(ctx) {
 		if err != nil {
@@ -27,36 +30,27 @@ func (r References) VolumeInUse(ctx context.Context, owner, id string) (bool, er
 			return true, nil
 		}
 	}
-	return r.anyConfig(ctx, owner, func(c *Config) bool {
-		for _, m := range c.Mounts.Network {
-			if m.VolumeID == id {
-				return true
-			}
-		}
-		return false
+	mounts := func(c *Config) bool {
+		return slices.ContainsFunc(c.Mounts.Network, func(m NetworkMount) bool { return m.VolumeID == id })
+	}
+	return r.any(ctx, owner, func(p *Pod) bool {
+		there := p.checkVisible(owner) == nil || p.Placement.Host != ""
+		return there && (mounts(&p.Config) || mounts(&p.Want.Applied))
 	})
 }
 
 // TemplateInUse reports whether a pod of owner was made from a template.
 func (r References) TemplateInUse(ctx context.Context, owner, id string) (bool, error) {
-	for p, err := range r.Pods.List(ctx, Filter{Owner: owner}) {
-		if err != nil {
-			return false, fmt.Errorf("pods: find what pods name: %w", err)
-		}
-		if p.checkVisible(owner) == nil && p.Template == id {
-			return true, nil
-		}
-	}
-	return false, nil
+	return r.any(ctx, owner, func(p *Pod) bool { return p.checkVisible(owner) == nil && p.Template == id })
 }
 
-// anyConfig reports whether is is true of a container that a pod of owner has or will have.
-func (r References) anyConfig(ctx context.Context, owner string, is func(*Config) bool) (bool, error) {
+// any reports whether match holds for any pod of owner, terminated ones among them.
+func (r References) any(ctx context.Context, owner string, match func(*Pod) bool) (bool, error) {
 	for p, err := range r.Pods.List(ctx, Filter{Owner: owner}) {
 		if err != nil {
 			return false, fmt.Errorf("pods: find what pods name: %w", err)
 		}
-		if p.checkVisible(owner) == nil && (is(&p.Config) || is(&p.Want.Applied)) {
+		if match(p) {
 			return true, nil
 		}
 	}

@@ -48,7 +48,7 @@ func TestANetworkVolumeOutlivesItsPodsAndTheServer(t *testing.T) {
 		t.Errorf("after a restart: %+v, want %+v", got, v)
 	}
 	writes("3")
-	get[any](in, "DELETE", "/v2/network-volumes/"+v.ID, "", http.StatusNoContent)
+	in.deleteVolume(v.ID)
 	get[any](in, "POST", "/v2/pods", `{"name":"p","image":"local/diarist","cpu":{"id":"host","vcpuCount":2}`+mount+`}`, http.StatusBadRequest)
 }
 
@@ -78,8 +78,14 @@ func TestWorkersOfAnEndpointShareItsNetworkVolumeWithPods(t *testing.T) {
 	get[any](in, "DELETE", "/v2/pods/"+p.ID, "", http.StatusNoContent)
 	get[any](in, "DELETE", "/v2/network-volumes/"+v, "", http.StatusBadRequest)
 	get[any](in, "DELETE", "/v2/serverless/"+e.ID, "", http.StatusNoContent)
-	eventually(t, "the volume can be deleted when the worker has ended", func() bool {
-		status, _ := in.do("DELETE", "/v2/network-volumes/"+v, "")
+	in.deleteVolume(v)
+}
+
+// deleteVolume deletes a volume as soon as nothing uses it any more.
+func (in *instance) deleteVolume(id string) {
+	in.t.Helper()
+	eventually(in.t, "the volume can be deleted when the processes that use it have ended", func() bool {
+		status, _ := in.do("DELETE", "/v2/network-volumes/"+id, "")
 		return status == http.StatusNoContent
 	})
 }

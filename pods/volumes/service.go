@@ -135,9 +135,10 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 }
 
 // Delete removes a volume of owner and what is in it: ErrNotFound without it, ErrInUse
-// while a pod or an endpoint names it. That check is a best effort: a pod created at the
-// same moment may come to name a volume that is gone, and mounts an empty one. The volume is gone also
-// when its storage could not be released; the error says so.
+// while a pod or an endpoint names it, or a terminated pod still ends. That check is a best
+// effort: a pod created at the same moment may come to name a volume that is gone, and mounts
+// an empty one. The volume is gone also when its storage could not be released; the error
+// says so.
 func (s *Service) Delete(ctx context.Context, owner, id string) error {
 	v, err := s.Get(ctx, owner, id)
 	if err != nil {

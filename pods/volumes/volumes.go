@@ -43,7 +43,7 @@ const (
 var (
 	ErrNotFound = problem.New(problem.NotFound, "network volume not found")
 	ErrExists   = problem.New(problem.Conflict, "network volume id is taken")
-	ErrInUse    = problem.New(problem.BadRequest, "network volume is in use by a pod or an endpoint")
+	ErrInUse    = problem.New(problem.BadRequest, "network volume is in use by a pod or an endpoint; a terminated pod uses it until its processes have ended")
 )
 
 // A CreateRequest asks for a volume: all but Type are required.
