@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
@@ -27,7 +28,10 @@ type Services struct {
 	Volumes    *volumes.Service
 	Templates  *templates.Service
 	SSHKeys    *sshkeys.Service
-	Billing    *billing.Service // of Pods, Volumes and the workers of Jobs, which tell it what they use
+	// Accounts are keys that are made over the interface. Options.Auth has to know them:
+	// AnyOf and StoredKeys join it with others.
+	Accounts *accounts.Service
+	Billing  *billing.Service // of Pods, Volumes and the workers of Jobs, which tell it what they use
 }
 
 // Options are the settings of the handlers. Without Auth every request is refused: the
@@ -158,6 +162,8 @@ func (s *Services) has(a Area) bool {
 		return s.Templates != nil
 	case AreaSSHKeys:
 		return s.SSHKeys != nil
+	case AreaKeys:
+		return s.Accounts != nil
 	case AreaBilling:
 		return s.Billing != nil && s.Pods != nil
 	case AreaRegistries:

@@ -2,14 +2,15 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
@@ -34,6 +35,9 @@ var (
 type Identity struct {
 	User   string
 	Scopes []Permission
+	// Key tells the key from others in the audit log: its id, or the first 8 digits of its
+	// digest. Empty: the handlers take the digits.
+	Key string
 	// Exempt keys have no quotas, rates and concurrency limits, and get no headers of them.
 	Exempt bool
 }
@@ -41,7 +45,7 @@ type Identity struct {
 // Can reports whether the identity has a permission.
 func (id Identity) Can(p Permission) bool {
 	for _, s := range id.Scopes {
-		if s.covers(p) {
+		if s.Covers(p) {
 			return true
 		}
 	}
@@ -50,79 +54,33 @@ func (id Identity) Can(p Permission) bool {
 
 // Operator reports whether the identity is an operator's: it sees the records and jobs of
 // every user, and may do the acts of an operator (docs/decisions.md 35).
-func (id Identity) Operator() bool { return id.Can(Permission{Area: areaOperator}) }
+func (id Identity) Operator() bool { return id.Can(Permission{Area: accounts.AreaOperator}) }
 
-// A Permission is an area of the interface and what may be done there (docs/interface.md 5;
-// docs/decisions.md 14).
-type Permission struct {
-	// Area is pods, registries, endpoints, endpoint, worker or operator. "*" is all of them
-	// but worker and operator.
-	Area     string
-	Endpoint string // of the areas endpoint and worker: the endpoint's id, "*" is any
-	Level    Level
-}
-
-// The areas that "*" does not include.
-const (
-	areaOperator = "operator"
-	areaWorker   = "worker" // the worker protocol of an endpoint
+// What keys allow is a matter of package accounts (docs/decisions.md 14).
+type (
+	// A Permission is an area of the interface and what may be done there.
+	Permission = accounts.Permission
+	// A Level is what may be done. Each includes those before it.
+	Level = accounts.Level
 )
-
-// A Level is what may be done. Each includes those before it.
-type Level uint8
 
 // The levels. Run is the highest for the jobs of an endpoint, Write elsewhere.
 const (
-	Read Level = iota
-	Run
-	Write
+	Read  = accounts.Read
+	Run   = accounts.Run
+	Write = accounts.Write
 )
-
-func (p Permission) covers(q Permission) bool {
-	if p.Area == "*" {
-		return q.Area != areaOperator && q.Area != areaWorker
-	}
-	return p.Area == q.Area && p.Level >= q.Level && (p.Endpoint == "*" || p.Endpoint == q.Endpoint)
-}
 
 // ParseScope reads a scope of a key: "*", "operator", "pods:read", "pods:write", the same
 // for registries and endpoints, "endpoint:<id>:run", "endpoint:<id>:read" and
 // "endpoint:<id>:work". Volumes, templates, SSH keys and billing go by the scopes of pods.
 // "*" includes neither operator nor work (docs/decisions.md 14).
 func ParseScope(s string) (Permission, error) {
-	p, err := parseScope(s)
+	p, err := accounts.ParseScope(s)
 	if err != nil {
 		return Permission{}, fmt.Errorf("httpapi: %w", err)
 	}
 	return p, nil
-}
-
-func parseScope(s string) (Permission, error) {
-	if s == "*" {
-		return Permission{Area: "*"}, nil
-	}
-	parts := strings.Split(s, ":")
-	switch {
-	case s == areaOperator:
-		return Permission{Area: areaOperator}, nil
-	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "endpoints"):
-		switch parts[1] {
-		case "read":
-			return Permission{Area: parts[0], Level: Read}, nil
-		case "write":
-			return Permission{Area: parts[0], Level: Write}, nil
-		}
-	case len(parts) == 3 && parts[0] == "endpoint" && parts[1] != "":
-		switch parts[2] {
-		case "read":
-			return Permission{Area: "endpoint", Endpoint: parts[1], Level: Read}, nil
-		case "run":
-			return Permission{Area: "endpoint", Endpoint: parts[1], Level: Run}, nil
-		case "work":
-			return Permission{Area: areaWorker, Endpoint: parts[1]}, nil
-		}
-	}
-	return Permission{}, fmt.Errorf("unknown scope %q: must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)", s)
 }
 
 // A Key is an entry of Keys.
@@ -139,7 +97,7 @@ type Key struct {
 
 // Keys is an Authenticator with a fixed set of keys, of which it keeps only digests.
 type Keys struct {
-	byDigest map[[sha256.Size]byte]knownKey
+	byDigest map[accounts.Digest]knownKey
 	now      func() time.Time
 }
 
@@ -164,7 +122,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 // without scopes is one for what any valid key may do: the catalog, and health of the jobs
 // API (docs/decisions.md 14).
 func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
-	ks := &Keys{byDigest: map[[sha256.Size]byte]knownKey{}, now: now}
+	ks := &Keys{byDigest: map[accounts.Digest]knownKey{}, now: now}
 	for i, k := range keys {
 		if field, err := ks.add(k); err != nil {
 			return nil, &KeyError{i, field, err}
@@ -185,9 +143,9 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	if k.User == "" || k.User == serverless.AllOwners {
 		return "User", errors.New("user must be a name")
 	}
-	id := Identity{User: k.User, Exempt: k.Exempt}
+	id := Identity{User: k.User, Exempt: k.Exempt, Key: d.String()}
 	for _, s := range k.Scopes {
-		p, err := parseScope(s)
+		p, err := accounts.ParseScope(s)
 		if err != nil {
 			return "Scopes", err
 		}
@@ -197,7 +155,7 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	return "", nil
 }
 
-func digest(secret string) (d [sha256.Size]byte, err error) {
+func digest(secret string) (d accounts.Digest, err error) {
 	h, ok := strings.CutPrefix(secret, "sha256:")
 	if !ok {
 		if secret == "" {
@@ -206,23 +164,69 @@ func digest(secret string) (d [sha256.Size]byte, err error) {
 		if strings.ContainsFunc(secret, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 			return d, errors.New("key has blanks: no header can carry it")
 		}
-		return sha256.Sum256([]byte(secret)), nil
+		return accounts.DigestOf(secret), nil
 	}
 	b, err := hex.DecodeString(h)
 	if err != nil || len(b) != len(d) {
 		return d, fmt.Errorf("sha256: wants %d hex digits", 2*len(d))
 	}
-	return [sha256.Size]byte(b), nil
+	return accounts.Digest(b), nil
 }
 
 // Authenticate looks the digest of key up: how long that takes tells nothing about the
 // keys.
 func (ks *Keys) Authenticate(_ context.Context, key string) (Identity, error) {
-	k, ok := ks.byDigest[sha256.Sum256([]byte(key))]
+	k, ok := ks.byDigest[accounts.DigestOf(key)]
 	if !ok || !k.expires.IsZero() && !ks.now().Before(k.expires) {
 		return Identity{}, ErrKey
 	}
 	return k.id, nil
+}
+
+// HasOperator reports whether one of the keys has the scope operator and is valid at an
+// instant. The last such key of a service stays (docs/decisions.md 35).
+func (ks *Keys) HasOperator(at time.Time) bool {
+	for _, k := range ks.byDigest {
+		if k.id.Operator() && (k.expires.IsZero() || at.Before(k.expires)) {
+			return true
+		}
+	}
+	return false
+}
+
+// StoredKeys is an Authenticator with the keys of a service of accounts.
+func StoredKeys(s *accounts.Service) Authenticator { return storedKeys{s} }
+
+type storedKeys struct{ s *accounts.Service }
+
+// Authenticate implements Authenticator.
+func (k storedKeys) Authenticate(ctx context.Context, key string) (Identity, error) {
+	g, err := k.s.Authenticate(ctx, key)
+	switch {
+	case errors.Is(err, accounts.ErrUnknown):
+		return Identity{}, ErrKey
+	case err != nil:
+		return Identity{}, err
+	}
+	return Identity{User: g.User, Scopes: g.Scopes, Key: g.ID}, nil
+}
+
+// AnyOf is an Authenticator that asks others, in their order, until one knows the key or
+// cannot tell. Those that are nil are left out.
+func AnyOf(all ...Authenticator) Authenticator {
+	return anyOf(slices.DeleteFunc(slices.Clone(all), func(a Authenticator) bool { return a == nil }))
+}
+
+type anyOf []Authenticator
+
+// Authenticate implements Authenticator.
+func (all anyOf) Authenticate(ctx context.Context, key string) (Identity, error) {
+	for _, a := range all {
+		if id, err := a.Authenticate(ctx, key); !errors.Is(err, ErrKey) {
+			return id, err
+		}
+	}
+	return Identity{}, ErrKey
 }
 
 // noKeys refuses everybody.

@@ -197,6 +197,8 @@ var needs = map[string][]string{
 	"GET /v2/templates": podReaders, "POST /v2/templates": podWriters, "GET /v2/templates/{}": podReaders,
 	"PATCH /v2/templates/{}": podWriters, "DELETE /v2/templates/{}": podWriters,
 	"GET /v2/account/ssh-keys": podReaders, "PUT /v2/account/ssh-keys": podWriters,
+	"GET /v2/account/keys": keyManagers, "POST /v2/account/keys": keyManagers, "GET /v2/account/keys/{}": keyManagers,
+	"PATCH /v2/account/keys/{}": keyManagers, "DELETE /v2/account/keys/{}": keyManagers, "POST /v2/account/keys/{}/rotate": keyManagers,
 	"GET /v2/network-volumes": podReaders, "POST /v2/network-volumes": podWriters, "GET /v2/network-volumes/{}": podReaders,
 	"PATCH /v2/network-volumes/{}": podWriters, "DELETE /v2/network-volumes/{}": podWriters,
 	"POST /v2/{}/run": runners, "POST /v2/{}/runsync": runners, "POST /v2/{}/cancel/{}": runners,
@@ -210,6 +212,7 @@ var needs = map[string][]string{
 var (
 	podReaders      = []string{"*", "pods:read", "pods:write"}
 	podWriters      = []string{"*", "pods:write"}
+	keyManagers     = []string{"*", "operator"}
 	registryReaders = []string{"*", "registries:read", "registries:write"}
 	registryWriters = []string{"*", "registries:write"}
 	operators       = []string{"operator"}

@@ -180,6 +180,19 @@ func TestWireOfVolumes(t *testing.T) {
 	})
 }
 
+func TestWireOfKeys(t *testing.T) {
+	golden(t, "keys", func(w *testAPI) {
+		admin := "Authorization: Bearer " + adminFree
+		id := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read","endpoint:echo:run"],"expires":"2000-01-02T00:00:00+01:00"}`, admin).field("id")
+		w.want(200, "GET", "/v2/account/keys/"+id, "", admin)
+		w.want(200, "PATCH", "/v2/account/keys/"+id, `{"scopes":["*"],"expires":null}`, admin)
+		w.want(200, "POST", "/v2/account/keys/"+id+"/rotate", `{"overlap":60000}`, admin)
+		w.want(200, "GET", "/v2/account/keys", "", admin)
+		w.want(204, "DELETE", "/v2/account/keys/"+id, "", admin)
+		w.want(404, "GET", "/v2/account/keys/"+id, "", admin)
+	})
+}
+
 func TestWireOfTemplates(t *testing.T) {
 	golden(t, "templates", func(w *testAPI) {
 		w.want(200, "GET", "/v2/templates", "")

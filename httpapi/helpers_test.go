@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/sshkeys"
@@ -75,6 +76,7 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
 		Rand: rand.NewChaCha8([32]byte{6}), InUse: pods.References{Pods: podStore}, Secrets: regs,
 	})
+	account := accounts.New(memory.NewAccounts(), &accounts.Options{Rand: rand.NewChaCha8([32]byte{7})})
 	keyring := sshkeys.New(memory.NewSSHKeys())
 	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1, Scripts: containerScripts()})
 	p, err := pods.New(podStore, cat, pods.SimulatedHosts(cat, rt), &pods.Options{
@@ -89,8 +91,8 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills}
-	w.options = httpapi.Options{Auth: known}
+	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills, Accounts: account}
+	w.options = httpapi.Options{Auth: httpapi.AnyOf(known, httpapi.StoredKeys(account))}
 	if set != nil {
 		set(&w.options)
 	}

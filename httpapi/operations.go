@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 )
@@ -61,6 +62,7 @@ const (
 	AreaVolumes    Area = "volumes"
 	AreaTemplates  Area = "templates"
 	AreaSSHKeys    Area = "ssh-keys"
+	AreaKeys       Area = "keys"
 	AreaBilling    Area = "billing"
 	AreaClusters   Area = "clusters"
 	AreaRegistries Area = "registries"
@@ -72,7 +74,7 @@ const (
 )
 
 // A Scope is what an operation needs: one of the scopes that ParseScope reads, where
-// {endpoint} stands for the endpoint in the path, or ScopeAny or ScopeWorker.
+// {endpoint} stands for the endpoint in the path, or ScopeAny, ScopeWorker or ScopeAccount.
 type Scope string
 
 // The scopes of operations.
@@ -87,6 +89,7 @@ const (
 	ScopeEndpointsWrite  Scope = "endpoints:write"
 	ScopeEndpointRead    Scope = "endpoint:{endpoint}:read"
 	ScopeEndpointRun     Scope = "endpoint:{endpoint}:run"
+	ScopeAccount         Scope = "account"  // a key with "*" or operator
 	ScopeOperator        Scope = "operator" // an operator's key; "*" does not include it
 )
 
@@ -148,6 +151,14 @@ var table = sync.OnceValue(func() []operation {
 		group(APIControl, AreaSSHKeys,
 			op("getSshKeys", "GET /v2/account/ssh-keys", ScopePodsRead, listSSHKeys),
 			op("updateSshKeys", "PUT /v2/account/ssh-keys", ScopePodsWrite, replaceSSHKeys),
+		),
+		group(APIControl, AreaKeys,
+			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, added),
+			op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added),
+			op("getKey", "GET /v2/account/keys/{id}", ScopeAccount, getKey, added),
+			op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
+			op("deleteKey", "DELETE /v2/account/keys/{id}", ScopeAccount, deleteKey, added),
+			op("rotateKey", "POST /v2/account/keys/{id}/rotate", ScopeAccount, rotateKey, added),
 		),
 		group(APIControl, AreaBilling,
 			op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling),
@@ -229,7 +240,10 @@ var table = sync.OnceValue(func() []operation {
 func op(name, request string, s Scope, do func(*call) error, set ...func(*operation)) operation {
 	methods, path, _ := strings.Cut(request, " ")
 	o := operation{Operation: Operation{Name: name, Methods: strings.Split(methods, ","), Path: path, Scope: s}, do: do}
-	o.need, _ = parseScope(string(s)) // what does not parse is covered by no scope but *
+	o.need, _ = accounts.ParseScope(string(s)) // what does not parse is covered by no scope but *
+	if s == ScopeAccount {
+		o.need = Permission{Area: accounts.AreaAccount}
+	}
 	for _, f := range set {
 		f(&o)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/podyard/podyard/pods/accounts"
 )
 
 func TestEveryOperationHasAHandlerAndAScopeThatExists(t *testing.T) {
@@ -15,10 +17,10 @@ func TestEveryOperationHasAHandlerAndAScopeThatExists(t *testing.T) {
 		if o.do == nil {
 			t.Errorf("%s has no handler", o.Name)
 		}
-		if o.Scope == ScopeAny || o.Scope == ScopeWorker {
+		if o.Scope == ScopeAny || o.Scope == ScopeWorker || o.Scope == ScopeAccount {
 			continue
 		}
-		need, err := parseScope(string(o.Scope))
+		need, err := accounts.ParseScope(string(o.Scope))
 		if err != nil || need != o.need {
 			t.Errorf("%s needs %v, want what scope %s is: %v, %v", o.Name, o.need, o.Scope, need, err)
 		}

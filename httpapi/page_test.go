@@ -42,6 +42,8 @@ func scopeOnPage(o httpapi.Operation) string {
 	switch o.Scope {
 	case httpapi.ScopeAny:
 		return "any valid key"
+	case httpapi.ScopeAccount:
+		return "`*` or `operator`"
 	case httpapi.ScopeWorker:
 		return "" // all of them: the page says it once
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods/accounts"
 )
 
 // A refusal is a bad request: what was asked with a path of the fixture's
@@ -50,6 +51,15 @@ func newFixture(w *testAPI) *fixture {
 		w.t.Helper()
 		return w.want(201, "POST", "/v2/templates", `{"name":"n","image":"i"}`, "Authorization: Bearer "+key).field("id")
 	}
+	key := func(scopes ...string) string {
+		w.t.Helper()
+		r := accounts.CreateRequest{User: "admin", Scopes: scopes}
+		k, _, err := w.services.Accounts.Create(w.t.Context(), accounts.Caller{Scopes: []accounts.Permission{{Area: "operator"}}}, r)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return k.ID
+	}
 	used := registry(aliceFree)
 	gone := pod(aliceFree, gpuPod)
 	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
@@ -68,6 +78,7 @@ func newFixture(w *testAPI) *fixture {
 		"{bobvol}", volume(bobFree), "{vol}", volume(aliceFree),
 		"{bobtpl}", template(bobFree), "{tpl}", template(aliceFree),
 		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
+		"{key}", key("pods:read"), "{opkey}", key("operator"),
 		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
 	}
 	advance(10 * time.Second)
@@ -83,7 +94,7 @@ func (f *fixture) state() string {
 			b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+key).body)
 		}
 	}
-	for _, path := range []string{"/v2/idle/requests?full=true&limit=100", "/v2/echo/requests?full=true&limit=100", "/v2/idle/health", "/v2/echo/health"} {
+	for _, path := range []string{"/v2/idle/requests?full=true&limit=100", "/v2/echo/requests?full=true&limit=100", "/v2/idle/health", "/v2/echo/health", "/v2/account/keys"} {
 		b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+adminFree).body)
 	}
 	return b.String()

@@ -153,7 +153,8 @@ func (p *pageRun) adapt(line string) string {
 func (p *pageRun) captureVars(answer string) {
 	var a struct {
 		ID, Status  string
-		RequestURLs any `json:"requestUrls"`
+		Key         string // of a key that was made
+		RequestURLs any    `json:"requestUrls"`
 	}
 	var list struct{ Workers []struct{ ID string } }
 	if json.Unmarshal([]byte(answer), &list) == nil && len(list.Workers) > 0 {
@@ -163,6 +164,8 @@ func (p *pageRun) captureVars(answer string) {
 		return
 	}
 	switch {
+	case a.Key != "":
+		p.vars["ID"], p.vars["NEW"] = a.ID, a.Key
 	case a.RequestURLs != nil:
 		p.vars["ENDPOINT"] = a.ID
 	case a.Status == "PROVISIONING":

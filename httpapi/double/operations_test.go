@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write COVERAGE.md")
 // A seeded thing is what a scenario begins with: the ids of everything there is.
 type seeded struct {
 	*apitest.Server
-	pod, registry, endpoint, volume, template string
-	queued, done, failed, streamed, hooked    string
+	pod, registry, endpoint, volume, template, key string
+	queued, done, failed, streamed, hooked         string
 }
 
 func everything(t *testing.T) *seeded {
@@ -41,6 +41,7 @@ func everything(t *testing.T) *seeded {
 	m.registry = id("/v2/registries", `{"name":"r","username":"u","password":"p"}`)
 	m.volume = id("/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"US-KS-2"}`)
 	m.template = id("/v2/templates", `{"name":"t","image":"i","category":"CPU"}`)
+	m.key = id("/v2/account/keys", `{"scopes":["*"]}`)
 	m.endpoint = id("/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`)
 	m.pod = id("/v2/pods", pod)
 	m.queued = run(t, s, "q", `{"input":{}}`)
@@ -86,6 +87,12 @@ var scenarios = []scenario{
 	{"deleteTemplate", "DELETE", "/v2/templates/{template}", "", 204, ""},
 	{"listPublicTemplates", "GET", "/v2/catalog/templates", "", 200, `"templates"`},
 
+	{"listKeys", "GET", "/v2/account/keys", "", 200, `"user":"tester"`},
+	{"createKey", "POST", "/v2/account/keys", `{"scopes":["pods:read"],"expires":"2099-01-01T00:00:00Z"}`, 201, `"key":"py_`},
+	{"getKey", "GET", "/v2/account/keys/{key}", "", 200, `"scopes":["*"]`},
+	{"updateKey", "PATCH", "/v2/account/keys/{key}", `{"scopes":["pods:read"]}`, 200, `"scopes":["pods:read"]`},
+	{"rotateKey", "POST", "/v2/account/keys/{key}/rotate", `{"overlap":60000}`, 200, `"key":"py_`},
+	{"deleteKey", "DELETE", "/v2/account/keys/{key}", "", 204, ""},
 	{"getSshKeys", "GET", "/v2/account/ssh-keys", "", 200, `[]`},
 	{"updateSshKeys", "PUT", "/v2/account/ssh-keys", `{"keys":[]}`, 200, `[]`},
 
@@ -144,7 +151,7 @@ var scenarios = []scenario{
 
 func (m *seeded) fill(path string) string {
 	return strings.NewReplacer(
-		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template,
+		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key,
 		"{queued}", m.queued, "{done}", m.done, "{failed}", m.failed, "{streamed}", m.streamed, "{hooked}", m.hooked,
 	).Replace(path)
 }

@@ -92,6 +92,7 @@ var (
 	secretsOfReleases   = secrets{"env": hiddenValues, "diff": hiddenChanges}
 	secretsOfRegistries = secrets{"password": hidden}
 	secretsOfAccounts   = secrets{"keys": hiddenElements}
+	secretsOfKeys       = secrets{"key": hidden}
 	secretsOfJobs       = secrets{"s3config": hidden, "webhook": hiddenURL}
 )
 
@@ -128,6 +129,8 @@ func (x *exchange) secretsOf() secrets {
 		return secretsOfContainers
 	case httpapi.AreaRegistries:
 		return secretsOfRegistries
+	case httpapi.AreaKeys:
+		return secretsOfKeys
 	case httpapi.AreaSSHKeys:
 		return secretsOfAccounts
 	}

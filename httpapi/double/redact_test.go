@@ -33,6 +33,7 @@ func TestJournalRedactsEverySecret(t *testing.T) {
 		{"env of an endpoint", "POST", "/v2/serverless", `{"name":"e","env":{"TOKEN":"` + secret + `"},` + worker + `}`, 201, `"env":{"TOKEN":"[redacted]"}`},
 		{"env of a change of an endpoint", "PATCH", "/v2/serverless/{endpoint}", `{"env":{"TOKEN":"` + secret + `"}}`, 200, `"TOKEN"`},
 		{"password of a registry", "POST", "/v2/registries", `{"name":"r2","username":"u","password":"` + secret + `"}`, 201, `"username":"u"`},
+		{"a key", "POST", "/v2/account/keys", `{"scopes":["*"],"key":"` + secret + `"}`, 422, `{"key":"[redacted]","scopes":["*"]}`},
 		{"keys of an account", "PUT", "/v2/account/ssh-keys", `{"keys":["` + key + `"]}`, 200, `{"keys":["[redacted]"]}`},
 		{"s3Config", "POST", "/v2/q/run", `{"input":{"a":1},"s3Config":{"accessSecret":"` + secret + `"}}`, 200, `"input":{"a":1}`},
 		{"query of a webhook", "POST", "/v2/echo/run", `{"input":{},"webhook":"http://client.test/hook?v=1&token=` + secret + `"}`, 200, `"http://client.test/hook?v=[redacted]&token=[redacted]"`},

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -110,7 +111,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 			Pods: w.pods, Endpoints: eps, Jobs: w.queue,
 			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
 			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
-			Billing: fault.Billing(memory.NewBilling(), failing),
+			Accounts: fault.Accounts(memory.NewAccounts(), failing), Billing: fault.Billing(memory.NewBilling(), failing),
 		},
 		Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Clock: w.clock, Logger: o.Logger,
 		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
@@ -122,6 +123,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 		Registries: registries.Options{Rand: w.random.source("registries")},
 		Volumes:    volumes.Options{Rand: w.random.source("volumes")},
 		Templates:  templates.Options{Rand: w.random.source("templates")},
+		Accounts:   accounts.Options{Rand: w.random.source("accounts")},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
@@ -133,7 +135,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.services = srv.Services()
 	w.table = httpapi.Operations()
 	w.api = httpapi.New(w.services, &httpapi.Options{
-		Auth: keys, Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
+		Auth: httpapi.AnyOf(keys, httpapi.StoredKeys(w.services.Accounts)), Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
 	})
 	return w, nil
 }

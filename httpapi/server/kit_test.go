@@ -55,7 +55,7 @@ func (m tests) Run() int {
 func memoryStores(*testing.T) server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
-		SSHKeys: memory.NewSSHKeys(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
+		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
 	}
 }
 
@@ -68,7 +68,7 @@ func diskStores(t *testing.T, dir string) server.Stores {
 	}
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
+		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
 		Run: d.Run, Close: d.Close,
 	}
 }

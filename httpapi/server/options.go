@@ -12,6 +12,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/sshkeys"
@@ -30,6 +31,7 @@ type Stores struct {
 	Volumes    volumes.Store
 	Templates  templates.Store
 	SSHKeys    sshkeys.Store
+	Accounts   accounts.Store // of keys, beside Keys or API.Auth
 	Billing    billing.Store
 	Endpoints  serverless.EndpointStore
 	Jobs       serverless.JobQueue
@@ -87,6 +89,7 @@ type Options struct {
 	Registries registries.Options
 	Volumes    volumes.Options
 	Templates  templates.Options
+	Accounts   accounts.Options
 
 	// Reload reads the program's configuration anew, for POST /v2/admin/reload: see
 	// httpapi.Program. Default: that operation is refused.
@@ -135,6 +138,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if d.Templates.Clock == nil {
 		d.Templates.Clock = d.Clock
+	}
+	if d.Accounts.Clock == nil {
+		d.Accounts.Clock = d.Clock
 	}
 	// The handlers of all areas share them.
 	if d.API.Quotas == nil {

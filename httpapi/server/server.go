@@ -51,14 +51,8 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 			return "" // a worker that is started now would find nobody
 		}
 	}
-	var err error
-	if s.services, err = wire(o); err != nil {
+	if err := s.wire(ctx, o); err != nil {
 		return nil, err
-	}
-	if s.api.Auth == nil && len(o.Keys) > 0 {
-		if s.api.Auth, err = httpapi.NewKeys(o.Keys, o.Clock.Now); err != nil {
-			return nil, fmt.Errorf("server: %w", err)
-		}
 	}
 	if err := o.checkWorkers(); err != nil {
 		return nil, err
@@ -69,6 +63,26 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		}
 	}
 	return s, nil
+}
+
+// wire makes the services, and joins the keys that are stored with the others.
+func (s *Server) wire(ctx context.Context, o *Options) (err error) {
+	if o.API.Auth == nil && len(o.Keys) > 0 {
+		if o.API.Auth, err = httpapi.NewKeys(o.Keys, o.Clock.Now); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+	}
+	if s.services, err = wire(o); err != nil {
+		return err
+	}
+	s.api.Auth = o.API.Auth
+	if s.services.Accounts != nil {
+		if err := s.services.Accounts.Load(ctx); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		s.api.Auth = httpapi.AnyOf(o.API.Auth, httpapi.StoredKeys(s.services.Accounts))
+	}
+	return nil
 }
 
 // Services are those behind the handlers. One that has no store is nil.

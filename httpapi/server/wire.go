@@ -8,6 +8,7 @@ import (
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
@@ -80,6 +81,13 @@ func wireRecords(o *Options, all *httpapi.Services) {
 			opts.Secrets = all.Registries
 		}
 		all.Templates = templates.New(o.Stores.Templates, &opts)
+	}
+	if o.Stores.Accounts != nil {
+		opts := o.Accounts
+		if fixed, ok := o.API.Auth.(accounts.Fixed); ok && opts.Fixed == nil {
+			opts.Fixed = fixed
+		}
+		all.Accounts = accounts.New(o.Stores.Accounts, &opts)
 	}
 	if o.Stores.SSHKeys != nil {
 		all.SSHKeys = sshkeys.New(o.Stores.SSHKeys)

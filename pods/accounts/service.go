@@ -45,7 +45,7 @@ type Service struct {
 	index atomic.Pointer[index]
 }
 
-// New returns a service over store, which is read at the first call.
+// New returns a service over store, which is read by Load, or at the first call.
 func New(store Store, o *Options) *Service {
 	s := &Service{store: store}
 	if o != nil {
@@ -59,6 +59,12 @@ func New(store Store, o *Options) *Service {
 	}
 	s.o.Rand = id.LockedReader(s.o.Rand)
 	return s
+}
+
+// Load reads the store, if that was not done yet. A server calls it at its start.
+func (s *Service) Load(ctx context.Context) error {
+	_, err := s.known(ctx)
+	return err
 }
 
 // A Grant is what an accepted secret stands for. Its slice is shared: it is not changed.

@@ -49,14 +49,14 @@ func (p *Parts) openStores(ctx context.Context) error {
 func inMemory() server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
-		SSHKeys: memory.NewSSHKeys(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
+		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
 	}
 }
 
 func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
+		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
 		Run: d.Run,
 	}
 }

@@ -1,0 +1,197 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/problem"
+)
+
+// A keyBody is a key on the wire (docs/interface.md 2.18). Key is its secret, which is there
+// once: in the answer that makes it.
+type keyBody struct {
+	ID           string    `json:"id"`
+	User         string    `json:"user"`
+	Scopes       []string  `json:"scopes"`
+	Expires      *wireTime `json:"expires"`
+	CreatedAt    wireTime  `json:"createdAt"`
+	OverlapUntil *wireTime `json:"overlapUntil"`
+	Key          string    `json:"key,omitempty"`
+}
+
+func (c *call) key(k accounts.Key) keyBody {
+	b := keyBody{ID: k.ID, User: k.User, Scopes: orEmpty(k.Scopes), CreatedAt: wireTime(k.Created)}
+	if !k.Expires.IsZero() {
+		b.Expires = (*wireTime)(&k.Expires)
+	}
+	if c.clock.Now().Before(k.OldUntil) {
+		b.OverlapUntil = (*wireTime)(&k.OldUntil)
+	}
+	return b
+}
+
+// caller is who asks for a change of keys.
+func (c *call) caller() accounts.Caller {
+	return accounts.Caller{User: c.id.User, Scopes: c.id.Scopes}
+}
+
+// accountKey is the key that the path names. Existence comes before the body.
+func (c *call) accountKey() (accounts.Key, error) {
+	k, err := c.Accounts.Get(c.r.Context(), c.caller(), c.r.PathValue("id"))
+	if err == nil && k.User != c.id.User {
+		c.w.Header().Set(ownerHeader, k.User)
+	}
+	return k, err
+}
+
+// ownerHeader names the owner of what an operator has found (docs/decisions.md 35).
+const ownerHeader = "Podyard-Owner"
+
+func listKeys(c *call) error {
+	owner, err := c.queryText("owner")
+	if err != nil {
+		return err
+	}
+	if owner == "" {
+		list, err := c.Accounts.List(c.r.Context(), c.id.User)
+		if err != nil {
+			return err
+		}
+		return writeKeys(c, bodies(list, c.key, all))
+	}
+	return listKeysOf(c, owner)
+}
+
+// listKeysOf lists the keys of a user, or of all users, for an operator.
+func listKeysOf(c *call, owner string) error {
+	if !c.id.Operator() {
+		return errForbidden
+	}
+	list, err := c.Accounts.All(c.r.Context())
+	if err != nil {
+		return err
+	}
+	type owned struct {
+		Owner string  `json:"owner"`
+		Item  keyBody `json:"item"`
+	}
+	items := []owned{}
+	for _, k := range list {
+		if owner == accounts.AllUsers || owner == k.User {
+			items = append(items, owned{k.User, c.key(k)})
+		}
+	}
+	return writeKeys(c, items)
+}
+
+func writeKeys[T any](c *call, list []T) error {
+	return writeJSON(c.w, http.StatusOK, struct {
+		Keys []T `json:"keys"`
+	}{list})
+}
+
+func createKey(c *call) error {
+	var r accounts.CreateRequest
+	o, err := c.jsonObject(&r.Violations)
+	if err != nil {
+		return err
+	}
+	if user := o.str("user"); user != nil {
+		if r.User = *user; r.User == "" {
+			r.Violations.Add(problem.Invalid, "/user", "must have at least 1 character")
+		}
+	}
+	r.Scopes = o.strings("scopes")
+	if end := o.instant("expires"); end != nil {
+		r.Expires = *end
+	}
+	o.unknown()
+	k, secret, err := c.Accounts.Create(c.r.Context(), c.caller(), r)
+	return c.newSecret(http.StatusCreated, k, secret, err)
+}
+
+// newSecret shows a secret, for the only time.
+func (c *call) newSecret(status int, k accounts.Key, secret accounts.Secret, err error) error {
+	if err != nil {
+		return err
+	}
+	if k.User != c.id.User {
+		c.w.Header().Set(ownerHeader, k.User)
+	}
+	b := c.key(k)
+	b.Key = string(secret)
+	return writeJSON(c.w, status, b)
+}
+
+func getKey(c *call) error {
+	k, err := c.accountKey()
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, c.key(k))
+}
+
+func updateKey(c *call) error {
+	if _, err := c.accountKey(); err != nil {
+		return err
+	}
+	var r accounts.UpdateRequest
+	o, err := c.jsonObject(&r.Violations)
+	if err != nil {
+		return err
+	}
+	r.Scopes, r.Expires = o.strings("scopes"), o.instant("expires")
+	o.unknown()
+	k, err := c.Accounts.Update(c.r.Context(), c.caller(), c.r.PathValue("id"), r)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, c.key(k))
+}
+
+func deleteKey(c *call) error {
+	if _, err := c.accountKey(); err != nil {
+		return err
+	}
+	return c.noContent(c.Accounts.Delete(c.r.Context(), c.caller(), c.r.PathValue("id")))
+}
+
+func rotateKey(c *call) error {
+	if _, err := c.accountKey(); err != nil {
+		return err
+	}
+	var r accounts.RotateRequest
+	if c.r.ContentLength != 0 {
+		o, err := c.jsonObject(&r.Violations)
+		if err != nil {
+			return err
+		}
+		if d := o.millis("overlap"); d != nil {
+			r.Overlap = *d
+		}
+		o.unknown()
+	}
+	k, secret, err := c.Accounts.Rotate(c.r.Context(), c.caller(), c.r.PathValue("id"), r)
+	return c.newSecret(http.StatusOK, k, secret, err)
+}
+
+// instant takes a time as in RFC 3339; nil when it is absent, zero when it is null.
+func (o *object) instant(name string) *time.Time {
+	if o.isNull(name) {
+		return &time.Time{}
+	}
+	text := o.str(name)
+	if text == nil {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, *text)
+	if err != nil {
+		o.faults.Add(problem.Invalid, o.pointer(name), "must be a time as in RFC 3339, or null")
+		return nil
+	}
+	if t.IsZero() {
+		t = t.Add(1) // it is an instant, and not the absence of one
+	}
+	return &t
+}
