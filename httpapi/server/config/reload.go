@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
@@ -34,12 +36,13 @@ type live struct {
 }
 
 type inForce struct {
-	auth   httpapi.Authenticator
+	auth   *httpapi.Keys
 	sender serverless.Sender
 }
 
 var (
 	_ httpapi.Authenticator = (*live)(nil)
+	_ accounts.Fixed        = (*live)(nil)
 	_ serverless.Sender     = (*live)(nil)
 )
 
@@ -47,6 +50,9 @@ var (
 func (l *live) Authenticate(ctx context.Context, key string) (httpapi.Identity, error) {
 	return l.current.Load().auth.Authenticate(ctx, key)
 }
+
+// HasOperator implements accounts.Fixed.
+func (l *live) HasOperator(at time.Time) bool { return l.current.Load().auth.HasOperator(at) }
 
 // Send implements serverless.Sender.
 func (l *live) Send(ctx context.Context, d *queue.Delivery) (status int, err error) {

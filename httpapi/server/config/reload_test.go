@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http/httptest"
 	"os"
@@ -197,4 +198,19 @@ func TestWithoutAFileAReloadChangesNothing(t *testing.T) {
 	if err := srv.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestStoredKeysStayThroughAReloadAndTheServersOwnKeyCountsAsAnOperators(t *testing.T) {
+	s := newSite(t, beforeReload)
+	var made struct{ ID, Key string }
+	body := s.want(201, s.parts.Key, "POST", "/v2/account/keys", `{"user":"carol","scopes":["*","operator"]}`)
+	if err := json.Unmarshal([]byte(body), &made); err != nil {
+		t.Fatal(err)
+	}
+	s.write(`{}`)
+	s.want(200, made.Key, "POST", "/v2/admin/reload", "")
+	s.want(401, "alices", "GET", "/v2/pods", "")
+	s.want(204, made.Key, "DELETE", "/v2/account/keys/"+made.ID, "")
+	s.want(401, made.Key, "GET", "/v2/pods", "")
+	s.want(200, s.parts.Key, "GET", "/v2/pods", "")
 }
