@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -152,11 +153,13 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		return err
 	}
 	n.attach(s, &config)
+	had := p.rec.Ports
 	for try := 1; ; try++ {
 		if err := p.allocatePorts(s, &config); err != nil {
 			return err
 		}
 		p.save()
+		p.r.ports.Release(podhost.Replaced(had, p.rec.Ports))
 		if err := p.createContainer(ctx, s, gpus, config); err != nil {
 			return err
 		}
@@ -167,8 +170,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		if err := p.removeContainer(ctx); err != nil {
 			return err
 		}
-		p.r.ports.Release(p.rec.Ports)
-		p.rec.Ports = nil
+		had, p.rec.Ports = p.rec.Ports, nil // released when others are on record
 	}
 }
 

@@ -66,7 +66,8 @@ func (p *pod) launch(s pods.Spec) error {
 	if err := p.give(s.Owner, image, &prog, mounts); err != nil {
 		return err
 	}
-	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, p.rec.Ports)
+	had := p.rec.Ports
+	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, had)
 	if err != nil {
 		return err
 	}
@@ -74,6 +75,7 @@ func (p *pod) launch(s pods.Spec) error {
 	if err := p.recordStart(s, mounts); err != nil {
 		return err
 	}
+	p.r.ports.Release(podhost.Replaced(had, p.rec.Ports))
 	prog.mark, prog.env = p.rec.Mark, p.environ(s, image, mounts, ports)
 	if err := p.spawn(prog, ports); err != nil {
 		return errors.Join(err, removeCgroups(p.rec.Cgroups))

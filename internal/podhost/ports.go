@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/podyard/podyard/pods"
 )
 
-// A Port is a port of a pod with the public one that it has for as long as the pod exists.
-// It is part of what runtimes write to their records.
+// A Port is a port of a pod with its public one, which the pod keeps until another program
+// takes it while the pod does not run. It is part of what runtimes write to their records.
 type Port struct {
 	Private int  `json:"private"`
 	UDP     bool `json:"udp,omitempty"`
@@ -21,49 +22,53 @@ type Port struct {
 var errNoPort = errors.New("the pods of this host have all its public ports")
 
 // A PortAllocator knows the public ports that pods have, running or not, so that no two get the
-// same. The zero value is empty. It is safe for concurrent use.
+// same. The zero value has no ports taken. It is safe for concurrent use.
 type PortAllocator struct {
 	mu    sync.Mutex
 	taken map[Port]bool // Private is 0
 }
 
-// Reserve takes a public port, and says whether it was free of pods.
-func (b *PortAllocator) Reserve(udp bool, port int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// Reserve takes a public port, and reports whether no pod had it.
+func (a *PortAllocator) Reserve(udp bool, port int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	key := Port{UDP: udp, Public: port}
-	if b.taken[key] {
+	if a.taken[key] {
 		return false
 	}
-	if b.taken == nil {
-		b.taken = map[Port]bool{}
+	if a.taken == nil {
+		a.taken = map[Port]bool{}
 	}
-	b.taken[key] = true
+	a.taken[key] = true
 	return true
 }
 
 // Release gives ports back.
-func (b *PortAllocator) Release(ports []Port) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (a *PortAllocator) Release(ports []Port) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, p := range ports {
-		delete(b.taken, Port{UDP: p.UDP, Public: p.Public})
+		delete(a.taken, Port{UDP: p.UDP, Public: p.Public})
 	}
 }
 
 // Allocate finds a public port at an address of this machine for each of want: the one in
-// had when no other program has taken it meanwhile. Ports of had that are not wanted stay
+// had, unless another program has taken it meanwhile. Ports of had that are not wanted stay
 // with the pod, so that an update there and back changes nothing. What it returns is the
 // pod's also when there is an error.
-func (b *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]Port, error) {
-	all := append([]Port(nil), had...)
+//
+// Ports that were replaced stay reserved. The caller records what Allocate returned, and then
+// releases [Replaced]. Otherwise another pod could record such a port first, and after a
+// crash both would have it on record.
+func (a *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]Port, error) {
+	all := slices.Clone(had)
 	for _, w := range want {
 		udp := w.Protocol == "udp"
 		i := indexPort(all, w.Private, udp)
 		if i >= 0 && isFree(host, udp, all[i].Public) {
 			continue
 		}
-		public, err := b.find(host, udp)
+		public, err := a.find(host, udp)
 		if err != nil {
 			return all, fmt.Errorf("publish port %d: %w", w.Private, err)
 		}
@@ -71,10 +76,14 @@ func (b *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]P
 			all = append(all, Port{Private: w.Private, UDP: udp, Public: public})
 			continue
 		}
-		b.Release(all[i : i+1])
 		all[i].Public = public
 	}
 	return all, nil
+}
+
+// Replaced returns the ports of had that are not in now.
+func Replaced(had, now []Port) []Port {
+	return slices.DeleteFunc(slices.Clone(had), func(p Port) bool { return slices.Contains(now, p) })
 }
 
 func indexPort(ports []Port, private int, udp bool) int {
@@ -86,18 +95,18 @@ func indexPort(ports []Port, private int, udp bool) int {
 	return -1
 }
 
-// maxProbes is how many ports of the system's choice are tried: with as many in vain, nearly
-// all that it chooses from are pods'.
+// maxProbes is how many ports of the system's choice are tried. When pods have all of these,
+// they have nearly all that the system chooses from.
 const maxProbes = 1000
 
-// find claims a port that nobody listens on now.
-func (b *PortAllocator) find(host string, udp bool) (int, error) {
+// find reserves a port that nobody listens on now.
+func (a *PortAllocator) find(host string, udp bool) (int, error) {
 	for range maxProbes {
 		port, err := tryListen(host, udp, 0)
 		if err != nil {
 			return 0, err
 		}
-		if b.Reserve(udp, port) {
+		if a.Reserve(udp, port) {
 			return port, nil
 		}
 	}
@@ -135,13 +144,13 @@ func tryListen(host string, udp bool, port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Mapping is what State says of the ports of a spec.
-func Mapping(host string, want []pods.Port, all []Port) []pods.PortMapping {
-	var m []pods.PortMapping
+// Mapping returns the mappings of the wanted ports that have a public port.
+func Mapping(host string, want []pods.Port, allocated []Port) []pods.PortMapping {
+	var mappings []pods.PortMapping
 	for _, w := range want {
-		if i := indexPort(all, w.Private, w.Protocol == "udp"); i >= 0 {
-			m = append(m, pods.PortMapping{Private: w.Private, Public: all[i].Public, Protocol: w.Protocol, IP: host})
+		if i := indexPort(allocated, w.Private, w.Protocol == "udp"); i >= 0 {
+			mappings = append(mappings, pods.PortMapping{Private: w.Private, Public: allocated[i].Public, Protocol: w.Protocol, IP: host})
 		}
 	}
-	return m
+	return mappings
 }

@@ -13,9 +13,9 @@ import (
 
 const loopback = "127.0.0.1"
 
-func publish(t *testing.T, b *PortAllocator, had []Port, want ...pods.Port) []Port {
+func publish(t *testing.T, a *PortAllocator, had []Port, want ...pods.Port) []Port {
 	t.Helper()
-	got, err := b.Allocate(loopback, want, had)
+	got, err := a.Allocate(loopback, want, had)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,13 +23,13 @@ func publish(t *testing.T, b *PortAllocator, had []Port, want ...pods.Port) []Po
 }
 
 func TestAPodKeepsItsPorts(t *testing.T) {
-	var b PortAllocator
+	var a PortAllocator
 	web, dns := pods.Port{Private: 80, Protocol: "http"}, pods.Port{Private: 53, Protocol: "udp"}
-	first := publish(t, &b, nil, web, dns)
-	if diff := cmp.Diff(first, publish(t, &b, first, dns)); diff != "" {
+	first := publish(t, &a, nil, web, dns)
+	if diff := cmp.Diff(first, publish(t, &a, first, dns)); diff != "" {
 		t.Errorf("ports after one is not wanted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(first, publish(t, &b, first, web, dns)); diff != "" {
+	if diff := cmp.Diff(first, publish(t, &a, first, web, dns)); diff != "" {
 		t.Errorf("ports after it is wanted again (-want +got):\n%s", diff)
 	}
 	want := []pods.PortMapping{
@@ -44,16 +44,20 @@ func TestAPodKeepsItsPorts(t *testing.T) {
 func TestAPortThatAnotherProgramTookIsReplaced(t *testing.T) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		t.Run(protocol, func(t *testing.T) {
-			var b PortAllocator
+			var a PortAllocator
 			want := pods.Port{Private: 80, Protocol: protocol}
-			had := publish(t, &b, nil, want)
+			had := publish(t, &a, nil, want)
 			listen(t, protocol, had[0].Public)
-			got := publish(t, &b, had, want)
+			got := publish(t, &a, had, want)
 			if len(got) != 1 || got[0].Public == had[0].Public {
 				t.Errorf("ports = %v after %v, want another public one", got, had)
 			}
-			if !b.Reserve(protocol == "udp", had[0].Public) {
-				t.Error("the port that the pod has no more is still claimed")
+			if a.Reserve(protocol == "udp", had[0].Public) {
+				t.Error("the old port is free before the new one is on record: after a crash two pods could have it")
+			}
+			a.Release(Replaced(had, got))
+			if !a.Reserve(protocol == "udp", had[0].Public) {
+				t.Error("the port that the pod has no more is still reserved")
 			}
 		})
 	}
@@ -76,31 +80,31 @@ func listen(t *testing.T, protocol string, port int) {
 }
 
 func TestNoTwoPodsHaveOnePort(t *testing.T) {
-	var b PortAllocator
+	var a PortAllocator
 	var taken []Port
 	for private := range 50 {
-		taken = append(taken, publish(t, &b, nil, pods.Port{Private: private, Protocol: "tcp"})...)
+		taken = append(taken, publish(t, &a, nil, pods.Port{Private: private, Protocol: "tcp"})...)
 	}
 	slices.SortFunc(taken, func(x, y Port) int { return x.Public - y.Public })
 	if u := slices.CompactFunc(slices.Clone(taken), func(x, y Port) bool { return x.Public == y.Public }); len(u) != len(taken) {
 		t.Errorf("%d different ports of %d", len(u), len(taken))
 	}
-	if b.Reserve(false, taken[0].Public) {
-		t.Error("Claim of a port that a pod has = true, want false")
+	if a.Reserve(false, taken[0].Public) {
+		t.Error("Reserve of a port that a pod has = true, want false")
 	}
-	if !b.Reserve(true, taken[0].Public) {
-		t.Error("Claim of the same port of the other protocol = false, want true")
+	if !a.Reserve(true, taken[0].Public) {
+		t.Error("Reserve of the same port of the other protocol = false, want true")
 	}
-	b.Release(taken[:1])
-	if !b.Reserve(false, taken[0].Public) {
-		t.Error("Claim of a port that was given back = false, want true")
+	a.Release(taken[:1])
+	if !a.Reserve(false, taken[0].Public) {
+		t.Error("Reserve of a port that was given back = false, want true")
 	}
 }
 
 func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
-	var b PortAllocator
-	had := publish(t, &b, nil, pods.Port{Private: 80, Protocol: "tcp"})
-	got, err := b.Allocate("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
+	var a PortAllocator
+	had := publish(t, &a, nil, pods.Port{Private: 80, Protocol: "tcp"})
+	got, err := a.Allocate("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
 	if err == nil {
 		t.Skip("this machine has an address of the block for documentation")
 	}
@@ -110,11 +114,11 @@ func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
 }
 
 func TestAHostWithoutAFreePortSaysSo(t *testing.T) {
-	var b PortAllocator
+	var a PortAllocator
 	for port := range 1 << 16 {
-		b.Reserve(false, port)
+		a.Reserve(false, port)
 	}
-	if got, err := b.Allocate(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
-		t.Errorf("Publish with all ports taken = %v, want an error", got)
+	if got, err := a.Allocate(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
+		t.Errorf("Allocate with all ports taken = %v, want an error", got)
 	}
 }
