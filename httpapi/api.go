@@ -141,7 +141,8 @@ func NewJobs(s *serverless.Service, o *Options) http.Handler {
 // reach.
 //
 // A worker has a key of its own (serverless.Service.WorkerKey), which is good for nothing
-// else. A user's key with endpoints:write may do the work of a worker, too.
+// else. A user's key with endpoints:write may do the work of a worker of that user's endpoints, too,
+// and one with endpoint:<id>:work that of any worker of the endpoint.
 func NewWorkers(s *serverless.Service, o *Options) http.Handler {
 	return newAPI(Services{Jobs: s}, o).router(APIWorkers)
 }

@@ -31,6 +31,7 @@ const (
 	alicesEndpoints = "key-of-alice-for-endpoints"
 	bobsEndpoints   = "key-of-bob-for-endpoints"
 	readsEndpoints  = "key-of-alice-that-reads-endpoints"
+	bobsWork        = "key-of-bob-for-work-on-idle"
 )
 
 func endpointKeys(now func() time.Time) []httpapi.Key {
@@ -38,6 +39,7 @@ func endpointKeys(now func() time.Time) []httpapi.Key {
 		httpapi.Key{Secret: alicesEndpoints, User: "alice", Scopes: []string{"endpoints:write", "registries:write", "endpoint:*:run"}, Exempt: true},
 		httpapi.Key{Secret: bobsEndpoints, User: "bob", Scopes: []string{"endpoints:write", "endpoint:*:run"}, Exempt: true},
 		httpapi.Key{Secret: readsEndpoints, User: "alice", Scopes: []string{"endpoints:read"}, Exempt: true},
+		httpapi.Key{Secret: bobsWork, User: "bob", Scopes: []string{"endpoint:idle:work"}, Exempt: true},
 	)
 }
 
@@ -233,7 +235,8 @@ func TestScopesOfEndpoints(t *testing.T) {
 // the others.
 func endpointRefusals() []refusal {
 	const valid = `"name":"n","type":"QUEUE","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}`
-	bob, reader := []string{as(bobsEndpoints)}, []string{as(readsEndpoints)}
+	const sharedOnly = "the endpoint is shared: only an operator may do this"
+	bob, reader, operator := []string{as(bobsEndpoints)}, []string{as(readsEndpoints)}, []string{as(operatorFree)}
 	return []refusal{
 		{"GET /v2/serverless", "", 401, "missing bearer token", []string{"Authorization:"}},
 		{"GET /v2/serverless", "", 401, "malformed authorization header", []string{"Authorization: " + alicesEndpoints}},
@@ -317,8 +320,11 @@ func endpointRefusals() []refusal {
 
 		{"GET /v2/serverless/{id}/workers/w/logs", "", 404, "endpoint not found", bob},
 		{"GET /v2/serverless/{id}/workers/nothere/logs", "", 404, "worker not found", nil},
-		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 404, "the log of this worker is not kept here", nil},
-		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 403, "access denied", reader},
+		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 404, "the log of this worker is not kept here", operator},
+		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 403, sharedOnly, nil},
+		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 403, sharedOnly, reader},
+		{"GET /v2/serverless/echo/workers", "", 403, sharedOnly, nil},
+		{"GET /v2/serverless/echo/decisions", "", 403, sharedOnly, nil},
 
 		{"GET /v2/serverless/{id}/decisions", "", 404, "endpoint not found", bob},
 		{"GET /v2/serverless/nothere/decisions", "", 404, "endpoint not found", nil},
@@ -450,7 +456,7 @@ func TestWireOfWorkers(t *testing.T) {
 	}, func(w *testAPI) {
 		w.transcript = &got
 		alice := as(alicesEndpoints)
-		w.want(200, "GET", "/v2/serverless/echo/workers", "", alice)
+		w.want(200, "GET", "/v2/serverless/echo/workers", "", as(operatorFree))
 		w.want(200, "GET", "/v2/serverless/echo/releases", "", alice)
 		at := "/v2/serverless/" + w.want(201, "POST", "/v2/serverless", gpuEndpoint, alice).field("id")
 		time.Sleep(90 * time.Second)

@@ -48,7 +48,7 @@ func exampleJobs() *serverless.Service {
 }
 
 func exampleKeys() httpapi.Authenticator {
-	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "secret", User: "alice", Scopes: []string{"*"}}}, time.Now)
+	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "secret", User: "alice", Scopes: []string{"*", "endpoint:upper:work"}}}, time.Now)
 	if err != nil {
 		panic(err)
 	}

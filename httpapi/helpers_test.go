@@ -29,12 +29,13 @@ import (
 
 // Keys of the worlds of these tests. Those called free are exempt from quotas and rates.
 const (
-	aliceKey  = "key-of-alice"
-	bobKey    = "key-of-bob"
-	aliceFree = "free-key-of-alice"
-	bobFree   = "free-key-of-bob"
-	adminFree = "free-key-of-admin"
-	oldKey    = "key-that-has-expired"
+	aliceKey     = "key-of-alice"
+	bobKey       = "key-of-bob"
+	aliceFree    = "free-key-of-alice"
+	bobFree      = "free-key-of-bob"
+	adminFree    = "free-key-of-admin"
+	operatorFree = "free-key-of-an-operator"
+	oldKey       = "key-that-has-expired"
 )
 
 func keys(now func() time.Time) []httpapi.Key {
@@ -45,6 +46,7 @@ func keys(now func() time.Time) []httpapi.Key {
 		{Secret: aliceFree, User: "alice", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}, Exempt: true},
 		{Secret: bobFree, User: "bob", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}, Exempt: true},
 		{Secret: adminFree, User: "admin", Scopes: all, Exempt: true},
+		{Secret: operatorFree, User: "root", Scopes: []string{"*", "operator"}, Exempt: true},
 		{Secret: oldKey, User: "alice", Scopes: all, Expires: now()},
 	}
 }

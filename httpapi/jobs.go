@@ -215,10 +215,10 @@ func retryJob(c *call) error {
 	return c.receipt(c.Jobs.Retry(c.r.Context(), c.id.User, c.ref()))
 }
 
-// ownerScope returns whose jobs purge and requests cover: the caller's, or everyone's for a key
-// with endpoints:write.
+// ownerScope returns whose jobs purge and requests cover: everyone's for the owner of the
+// endpoint, the caller's on a shared one, whatever the scopes of the key (docs/decisions.md 13).
 func (c *call) ownerScope() string {
-	if c.id.Can(Permission{Area: "endpoints", Level: Write}) {
+	if c.jobsEndpoint.Owner == c.id.User {
 		return serverless.AllOwners
 	}
 	return c.id.User

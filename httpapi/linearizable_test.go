@@ -301,7 +301,7 @@ func (a *clientRun) call(method, target, body string, v any) int {
 	}
 	defer cancel()
 	w := &testAPI{t: a.t}
-	res, err := handlerTransport{a.handler}.RoundTrip(w.request(ctx, method, target, body, "Authorization: Bearer "+adminFree))
+	res, err := handlerTransport{a.handler}.RoundTrip(w.request(ctx, method, target, body, "Authorization: Bearer "+operatorFree))
 	if err != nil {
 		a.t.Error(err)
 		return 0

@@ -80,7 +80,7 @@ type Scope string
 // The scopes of operations.
 const (
 	ScopeAny             Scope = "any"    // any valid key
-	ScopeWorker          Scope = "worker" // the key of the worker in the path, or a user's key with endpoints:write
+	ScopeWorker          Scope = "worker" // the key of the worker in the path, or a user's key that covers its endpoint (docs/decisions.md 14)
 	ScopePodsRead        Scope = "pods:read"
 	ScopePodsWrite       Scope = "pods:write"
 	ScopeRegistriesRead  Scope = "registries:read"

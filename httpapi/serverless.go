@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -11,6 +12,18 @@ import (
 func (c *call) endpoint() (*serverless.Endpoint, error) {
 	return c.Jobs.GetEndpoint(c.r.Context(), c.id.User, c.r.PathValue("id"))
 }
+
+// managed is the endpoint that the path names, for what shows how it works. Of a shared
+// endpoint only operators see that: it concerns the jobs of everybody (docs/decisions.md 13).
+func (c *call) managed() (*serverless.Endpoint, error) {
+	e, err := c.endpoint()
+	if err == nil && e.Owner == "" && !c.id.Operator() {
+		return nil, errShared
+	}
+	return e, err
+}
+
+var errShared = problem.New(problem.Forbidden, "the endpoint is shared: only an operator may do this")
 
 func listEndpoints(c *call) error {
 	list, err := c.Jobs.ListEndpoints(c.r.Context(), c.id.User)

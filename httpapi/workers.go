@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
@@ -27,29 +28,48 @@ const (
 	maxReason = 256      // of what a worker says of its health
 )
 
-// admitWorker checks a worker's key: that of this worker of this endpoint, or a user's
-// that may change endpoints, for one of theirs or a shared one.
+// admitWorker checks who speaks for a worker (docs/decisions.md 14): the worker itself, with
+// its own key, or somebody with a key of a user that covers the endpoint. Nobody speaks for a
+// worker of the server's own process.
 func (x *router) admitWorker(c *call) error {
 	key, err := keyOf(c.r.Header.Get("Authorization"), true)
 	if err != nil {
 		return err
 	}
 	endpoint, id := c.r.PathValue("endpoint"), c.worker()
-	if e, w, ok := x.Jobs.CheckWorkerKey(key); ok {
-		if e != endpoint || w != id {
-			return errForbidden
-		}
+	if e, w, ok := x.Jobs.CheckWorkerKey(key); !ok {
+		err = x.admitUser(c, key, endpoint)
+	} else if e != endpoint || w != id {
+		err = errForbidden
+	} else {
 		_, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
-		return err
 	}
+	if err == nil && x.Jobs.IsLocalWorker(endpoint, id) {
+		return errLocalWorker
+	}
+	return err
+}
+
+var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")
+
+// admitUser lets a user do the work of a worker: on endpoints of that user with
+// endpoints:write, on any endpoint with its scope of work or as an operator.
+func (x *router) admitUser(c *call, key, endpoint string) (err error) {
 	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
 		return err
 	}
-	if !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
+	anybodys := c.id.Operator() || c.id.Can(Permission{Area: accounts.AreaWorker, Endpoint: endpoint})
+	if !anybodys && !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
 		return errForbidden
 	}
-	_, err = x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, endpoint)
-	return err
+	e, err := x.Jobs.Endpoint(c.r.Context(), endpoint)
+	switch {
+	case err != nil || anybodys || e.Owner == c.id.User:
+		return err
+	case e.Owner == "":
+		return errShared
+	}
+	return serverless.ErrNoEndpoint
 }
 
 func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }

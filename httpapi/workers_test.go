@@ -390,7 +390,7 @@ func TestAWorkersKeyWorksForItsEndpointAndNothingElse(t *testing.T) {
 			{http.StatusMethodNotAllowed, "HEAD", "/v2/idle/job-stop/w1?x=1", h.key()},
 			{http.StatusMethodNotAllowed, "GET", "/v2/idle/job-done/w1/" + id + "?x=1", h.key()},
 			{http.StatusOK, "GET", "/v2/idle/ping/w1?x=1", "Authorization: Bearer " + h.jobs.WorkerKey("idle", "w1")},
-			{http.StatusOK, "GET", "/v2/idle/ping/w1?x=1", "Authorization: Bearer " + adminFree},
+			{http.StatusOK, "GET", "/v2/idle/ping/w1?x=1", "Authorization: Bearer " + operatorFree},
 		} {
 			if a := w.call(tt.method, tt.path, "", tt.key); a.status != tt.want {
 				t.Errorf("%s %s with %s = %d %s, want %d", tt.method, tt.path, tt.key, a.status, a.body, tt.want)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,13 +16,24 @@ import (
 
 // ServeOptions are the settings of an in-process worker. The zero value and nil work.
 type ServeOptions struct {
-	// ID is the id of the worker. Default: "local-" followed by the endpoint.
+	// ID is the id of the worker. Default: LocalWorkerPrefix followed by the endpoint.
 	ID WorkerID
 	// Concurrency is the most jobs that run at once. Default 1.
 	Concurrency int
 	// Drain is how long running jobs may continue after ctx has ended. Then their contexts
 	// end and the jobs return to the queue, without a counted delivery. Default 10 s.
 	Drain time.Duration
+}
+
+// LocalWorkerPrefix begins the ids that are kept for workers of Serve.
+const LocalWorkerPrefix = "local-"
+
+// IsLocalWorker reports whether a worker is one of Serve: its id has LocalWorkerPrefix, or it
+// serves the endpoint in this process now. The worker protocol is not for such a worker
+// (docs/decisions.md 14). The prefix counts by itself, because a worker of Serve may start
+// later, or run in another process that shares the queue.
+func (s *Service) IsLocalWorker(endpoint string, id WorkerID) bool {
+	return strings.HasPrefix(string(id), LocalWorkerPrefix) || s.registry.HasLocal(workers.Key{Endpoint: endpoint, ID: id})
 }
 
 // stopTimeout is how long a worker may continue a job after its context has ended. Then its
@@ -38,7 +50,7 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 		o = *opts
 	}
 	if o.ID == "" {
-		o.ID = WorkerID("local-" + endpoint)
+		o.ID = WorkerID(LocalWorkerPrefix + endpoint)
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = 1

@@ -128,7 +128,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
 	}
-	keys, err := httpapi.NewKeys(append([]httpapi.Key{{Secret: o.Key, User: User, Scopes: []string{"*"}}}, o.Keys...), w.clock.Now)
+	keys, err := httpapi.NewKeys(append([]httpapi.Key{{Secret: o.Key, User: User, Scopes: []string{"*", "operator"}}}, o.Keys...), w.clock.Now)
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
 	}

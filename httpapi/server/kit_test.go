@@ -76,7 +76,7 @@ func diskStores(t *testing.T, dir string) server.Stores {
 // keys know testKey.
 func keys(t *testing.T) httpapi.Authenticator {
 	t.Helper()
-	k, err := httpapi.NewKeys([]httpapi.Key{{Secret: testKey, User: "ann", Scopes: []string{"*"}}}, time.Now)
+	k, err := httpapi.NewKeys([]httpapi.Key{{Secret: testKey, User: "ann", Scopes: []string{"*", "operator"}}}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

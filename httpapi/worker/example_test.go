@@ -35,7 +35,7 @@ func serve(ctx context.Context) (*serverless.Service, string) {
 	}
 	jobs := serverless.New(memory.NewJobs(), endpoints, nil)
 	go jobs.Run(ctx)
-	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"*"}}}, time.Now)
+	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:shout:work"}}}, time.Now)
 	if err != nil {
 		panic(err)
 	}

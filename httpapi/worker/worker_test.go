@@ -32,7 +32,7 @@ func start(t testing.TB) (s *serverless.Service, url string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Run(ctx) })
-	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "admin", User: "u", Scopes: []string{"*"}, Exempt: true}}, time.Now)
+	keys, err := httpapi.NewKeys([]httpapi.Key{{Secret: "admin", User: "u", Scopes: []string{"endpoint:e:work"}, Exempt: true}}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

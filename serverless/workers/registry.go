@@ -56,14 +56,19 @@ func (r *Registry) Join(endpoint string, id queue.WorkerID, now, aliveUntil queu
 }
 
 // JoinLocal adds a worker of this process, which stays until Leave. It returns nil if the
-// endpoint has a local worker with this id.
+// endpoint has a local worker with this id. A remote worker with this id is removed, so that
+// nothing that was reported for it applies to the local one.
 func (r *Registry) JoinLocal(endpoint string, id queue.WorkerID, now queue.Instant) *Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, _ := r.join(Key{endpoint, id}, now)
-	if w.record.isLocal() {
-		return nil
+	k := Key{endpoint, id}
+	if old := r.find(k); old != nil {
+		if old.record.isLocal() {
+			return nil
+		}
+		r.remove(old)
 	}
+	w, _ := r.join(k, now)
 	w.record.makeLocal()
 	if r.local == nil {
 		r.local = map[*Worker]struct{}{}
@@ -148,6 +153,14 @@ func (r *Registry) find(k Key) *Worker {
 		return e.workers[k.ID]
 	}
 	return nil
+}
+
+// HasLocal reports whether a worker of this process has the key.
+func (r *Registry) HasLocal(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.find(k)
+	return w != nil && w.record.isLocal()
 }
 
 // Drain makes a worker get no more jobs and ends its waits for jobs. It reports false for an

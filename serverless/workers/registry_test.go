@@ -60,9 +60,13 @@ func TestJoinFindsTheWorkerThatIsThere(t *testing.T) {
 func TestEndpointHasOneLocalWorkerOfAnID(t *testing.T) {
 	var r workers.Registry
 	remote, _ := r.Join("e", "w", 1, 100)
+	remote.Unhealthy("says somebody")
 	w := r.JoinLocal("e", "w", 2)
-	if w != remote || !w.IsLocal() {
-		t.Error("a remote worker does not become the local one of its id")
+	if v, _ := r.View(workers.Key{Endpoint: "e", ID: "w"}); w == remote || !w.IsLocal() || !v.Takes() {
+		t.Errorf("the local worker is %+v, want one of its own, whatever was reported for its id", v)
+	}
+	if !r.HasLocal(workers.Key{Endpoint: "e", ID: "w"}) || r.HasLocal(workers.Key{Endpoint: "f", ID: "w"}) {
+		t.Error("HasLocal does not tell the endpoints apart")
 	}
 	if r.JoinLocal("e", "w", 3) != nil {
 		t.Error("a second local worker got the id of the first")
