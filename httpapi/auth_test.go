@@ -546,6 +546,22 @@ func TestAuthenticatorThatFailsIsNoWrongKey(t *testing.T) {
 	bubbleWith(t, func(o *httpapi.Options) { o.Auth = down }, func(w *testAPI) {
 		w.want(503, "GET", "/v2/pods", "")
 	})
+	// Waiting helps, unless somebody has to do something first.
+	forGood := &problem.Error{Kind: problem.Unavailable, Detail: "no key", Permanent: true}
+	for err, want := range map[error]string{
+		problem.New(problem.Unavailable, "not now"):                  "5",
+		problem.Newf(problem.Unavailable, "%w: registries", forGood): "",
+		fmt.Errorf("registries: %w", forGood):                        "",
+	} {
+		failing := authFunc(func(context.Context, string) (httpapi.Identity, error) { return httpapi.Identity{}, err })
+		bubbleWith(t, func(o *httpapi.Options) { o.Auth = failing }, func(w *testAPI) {
+			for _, path := range []string{"/v2/pods", "/v2/echo/health", "/v2/echo/openai/v1/models"} {
+				if got := w.want(503, "GET", path, "").header.Get("Retry-After"); got != want {
+					t.Errorf("%s with %q: Retry-After %q, want %q", path, err, got, want)
+				}
+			}
+		})
+	}
 	wild := authFunc(func(context.Context, string) (httpapi.Identity, error) { panic("wild") })
 	bubbleWith(t, func(o *httpapi.Options) { o.Auth = wild }, func(w *testAPI) {
 		w.want(500, "GET", "/v2/pods", "")

@@ -23,12 +23,25 @@ const (
 // own middleware can answer like the handlers here. It does not log.
 func WriteProblem(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
+	setRetryAfter(w.Header(), d.Status, err)
 	writeProblem(w, d.Status, d)
+}
+
+// unavailableTime is how many seconds a client waits when a store or an engine cannot answer:
+// both are tried again every few seconds.
+const unavailableTime = "5"
+
+// setRetryAfter says when to come again, where waiting helps and nothing else was said.
+func setRetryAfter(h http.Header, status int, err error) {
+	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" && !problem.IsPermanent(err) {
+		h.Set("Retry-After", unavailableTime)
+	}
 }
 
 // write answers in the form of the router's errors.
 func (x *router) write(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
+	setRetryAfter(w.Header(), d.Status, err)
 	switch x.form {
 	case openAIForm:
 		text := d.Detail

@@ -85,6 +85,9 @@ type Error struct {
 	Detail string
 	Errors []string // one string per failure of a request, in the order of its fields
 	Err    error
+	// Permanent says of a problem of kind Unavailable that waiting does not help: somebody has
+	// to repair or configure something first.
+	Permanent bool
 }
 
 // New returns an error to compare with [errors.Is].
@@ -95,6 +98,16 @@ func New(k Kind, detail string) *Error { return &Error{Kind: k, Detail: detail} 
 func Newf(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: k, Detail: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// IsPermanent reports whether err has an Error in its chain that is Permanent.
+func IsPermanent(err error) bool {
+	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
+		if e.Permanent {
+			return true
+		}
+	}
+	return false
 }
 
 // Error returns Detail. For Internal it adds the text of the cause.

@@ -181,6 +181,9 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		f.free.Store(mib << 20)
 		s.space.budget.Store(0) // as after some writing
 	}
+	must(t, s.Ready())
+	f.free.Store(90 << 20) // somebody else fills the disk
+	unavailableError(t, "Ready", s.Ready(), "disk space", "90 MiB")
 	low(90)
 	unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []queue.Job{newJob("c")}), "disk space", "90 MiB")
 	j := claimOne(t, s.Jobs(), "w")
@@ -194,6 +197,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 	low(200)
 	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("d")}))
 	must(t, s.Err())
+	must(t, s.Ready())
 }
 
 func TestTheBallastIsGivenUpForRecovery(t *testing.T) {

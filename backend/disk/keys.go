@@ -128,7 +128,7 @@ func verify(key, record []byte) ([]byte, error) {
 }
 
 // ErrDamaged is wrapped by the error of a read of something that a checksum refuses.
-var ErrDamaged = problem.New(problem.Unavailable, "a record of the store is damaged")
+var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "a record of the store is damaged"}
 
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",

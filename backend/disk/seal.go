@@ -15,7 +15,7 @@ import (
 const KeySize = 32
 
 // ErrNoKey is the answer to a change that holds a secret, from a store without a key.
-var ErrNoKey = problem.New(problem.Unavailable, "this store has no key to seal secrets with")
+var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with"}
 
 // A sealer encrypts secrets at rest: AES-256-GCM under a key of their own that is derived
 // from a random salt, so that no pair of key and nonce repeats however many there are.

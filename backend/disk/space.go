@@ -62,6 +62,16 @@ func (p *space) check(n int64, what priority) error {
 	return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
 }
 
+// Ready is nil while the store takes new work, and otherwise why it does not: what Err
+// answers, or that the disk is short of space.
+func (s *Store) Ready() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.space.budget.Store(0) // others write to the disk, too
+	return s.space.check(0, newWork)
+}
+
 // measure asks the file system. Not every one knows.
 func (p *space) measure() (free int64, known bool) {
 	p.mu.Lock()

@@ -26,7 +26,8 @@
 //
 // # The end
 //
-// When the context of Run ends, the service ends in this order, and nothing is lost:
+// When the context of Run ends, GET /readyz answers 503, and after Options.DrainWait the
+// service ends in this order, and nothing is lost:
 //
 //  1. New work is refused with 503 and Retry-After, and no worker is started. Reading goes
 //     on, and so does what workers need to finish the jobs that they have. A worker that

@@ -85,7 +85,6 @@ var errStopping = problem.New(problem.Unavailable, "the server is stopping")
 // server.
 func refuse(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	w.Header().Set("Retry-After", "5")
 	httpapi.WriteProblem(w, errStopping)
 }
 

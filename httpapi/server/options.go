@@ -38,6 +38,9 @@ type Stores struct {
 
 	// Run, if it is set, keeps the stores working until its context ends: disk.Store.Run.
 	Run func(context.Context) error
+	// Ready, if it is set, is nil while the stores take new work: disk.Store.Ready. An error
+	// of kind problem.Unavailable is what GET /readyz answers.
+	Ready func() error
 	// Close, if it is set, is called last, when nothing uses the stores any more.
 	Close func() error
 }
@@ -95,6 +98,9 @@ type Options struct {
 	// httpapi.Program. Default: that operation is refused.
 	Reload func(context.Context) (*httpapi.ReloadReport, error)
 
+	// DrainWait is how long GET /readyz answers 503 before the end of Run begins, so that a
+	// balancer stops sending work. All else goes on meanwhile. Default 0.
+	DrainWait time.Duration
 	// Drain is how long jobs in progress may go on when the server ends. Default 6.5 s.
 	Drain time.Duration
 	// Clock is the time of all services. Default: the system's. The end of Run follows the

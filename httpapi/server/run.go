@@ -49,6 +49,10 @@ func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	}
 
 	s.log.InfoContext(work, "stopping")
+	s.leaving.Store(true)
+	if err == nil {
+		err = r.linger(s.wait)
+	}
 	drain, cancel := context.WithTimeout(work, s.drain)
 	defer cancel()
 	late, cancel := context.WithTimeout(work, s.drain+podsTime)
@@ -83,6 +87,18 @@ type running struct {
 	services sync.WaitGroup
 	workers  sync.WaitGroup
 	doors    []*door
+}
+
+// linger lets everything go on for d, or until something ends the server with an error.
+func (r *running) linger(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case err := <-r.failed:
+		return err
+	case <-t.C:
+		return nil
+	}
 }
 
 // fail ends the server with an error.

@@ -22,6 +22,7 @@ type Server struct {
 	api      httpapi.Options
 	clock    pods.Clock
 	drain    time.Duration
+	wait     time.Duration // Options.DrainWait
 	log      *slog.Logger
 	services httpapi.Services
 	gate     gate
@@ -29,6 +30,7 @@ type Server struct {
 
 	workers []Worker
 	begun   atomic.Bool // by Run or Close
+	leaving atomic.Bool // the end is near: new work should go elsewhere
 }
 
 // New makes the services and the endpoints of Options.Workers, and starts nothing. ctx is for
@@ -39,7 +41,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
-		clock: o.Clock, drain: o.Drain, log: o.Logger, workers: slices.Clone(o.Workers),
+		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers),
 	}
 	s.api.Program = program{s, o.Reload}
 	o.Hosts = s.end.wrap(o.Hosts)
@@ -91,7 +93,8 @@ func (s *Server) Services() httpapi.Services { return s.services }
 // Handler serves the whole interface, as httpapi.New does, and two paths that take no key:
 //
 //   - GET /healthz is 200 as long as the server lives.
-//   - GET /readyz is 200 as long as new work is taken, and 503 from the beginning of the end.
+//   - GET /readyz is 200 as long as new work is taken. It is 503 while the stores refuse it,
+//     and from the moment that Run is told to end.
 func (s *Server) Handler() http.Handler {
 	return s.probes(s.gate.guard(httpapi.New(s.services, &s.api)))
 }
@@ -116,14 +119,33 @@ func (s *Server) Workers() http.Handler {
 func (s *Server) probes(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch get := r.Method == http.MethodGet || r.Method == http.MethodHead; {
-		case get && r.URL.Path == "/readyz" && !s.gate.open():
-			refuse(w)
-		case get && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz"):
+		case get && r.URL.Path == "/readyz":
+			s.readyz(w)
+		case get && r.URL.Path == "/healthz":
 			_, _ = io.WriteString(w, "ok\n") // to somebody who may have gone
 		default:
 			api.ServeHTTP(w, r)
 		}
 	})
+}
+
+func (s *Server) readyz(w http.ResponseWriter) {
+	if err := s.ready(); err != nil {
+		httpapi.WriteProblem(w, err)
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n") // to somebody who may have gone
+}
+
+// ready is nil while new work is taken, or why it is not.
+func (s *Server) ready() error {
+	if s.leaving.Load() || !s.gate.open() {
+		return errStopping
+	}
+	if s.stores.Ready == nil {
+		return nil
+	}
+	return s.stores.Ready()
 }
 
 var errBegun = errors.New("server: it runs already, or has ended")

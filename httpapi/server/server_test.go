@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
 )
@@ -113,6 +114,72 @@ func TestAServerRunsOnce(t *testing.T) {
 		end()
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+func TestAServerIsNotReadyWhileItsStoresRefuseWork(t *testing.T) {
+	t.Parallel()
+	stores := jobsOnly()
+	full := problem.New(problem.Unavailable, "the store is short of disk space")
+	var refused error
+	stores.Ready = func() error { return refused }
+	s, err := server.New(t.Context(), &server.Options{Stores: stores})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+		return w
+	}
+	for _, refused = range []error{nil, full, nil} {
+		want := 200
+		if refused != nil {
+			want = 503
+		}
+		w := probe("/readyz")
+		if w.Code != want || (w.Header().Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("with %v /readyz = %d, Retry-After %q, want %d", refused, w.Code, w.Header().Get("Retry-After"), want)
+		}
+		if w := probe("/healthz"); w.Code != 200 {
+			t.Errorf("with %v /healthz = %d, want 200", refused, w.Code)
+		}
+	}
+}
+
+func TestBeforeTheEndAServerIsNotReadyAndDoesAllElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(t.Context(), &server.Options{
+			Stores: jobsOnly(), Workers: shouter, DrainWait: time.Minute,
+			Keys: []httpapi.Key{{Secret: testKey, User: "ann", Scopes: []string{"*"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(method, path, body string) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer "+testKey)
+			s.Handler().ServeHTTP(w, r)
+			return w.Code
+		}
+		ctx, end := context.WithCancel(t.Context())
+		ended := later(func() error { return s.Run(ctx) })
+		synctest.Wait()
+		end()
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		for path, want := range map[string]int{"GET /readyz": 503, "GET /healthz": 200, "POST /v2/shout/runsync": 200} {
+			method, path, _ := strings.Cut(path, " ")
+			if got := ask(method, path, `{"input":{}}`); got != want {
+				t.Errorf("a second before the end %s = %d, want %d", path, got, want)
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		if got := ask("POST", "/v2/shout/run", `{"input":{}}`); got != 503 {
+			t.Errorf("after the end run = %d, want 503", got)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
 		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(),
-		Run: d.Run,
+		Run: d.Run, Ready: d.Ready,
 	}
 }
 
