@@ -87,6 +87,22 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
+// The example server shows how a program uses the library: what it wires belongs into
+// httpapi/server and httpapi/server/config.
+func TestTheMainPackageOfTheServerIsShort(t *testing.T) {
+	const most = 400
+	fset := token.NewFileSet()
+	lines := 0
+	for _, s := range sources(t, fset) {
+		if filepath.ToSlash(filepath.Dir(s.path)) == "examples/server" {
+			lines += fset.File(s.file.Pos()).LineCount()
+		}
+	}
+	if lines == 0 || lines > most {
+		t.Errorf("examples/server has %d lines, want 1 to %d", lines, most)
+	}
+}
+
 // Booleans that change after a value was made are a state in disguise: of n of them there
 // are 2^n states, and most make no sense. Four or more ask for one named state. A field is
 // one of state if it is not exported and its package assigns to one of its name: what others

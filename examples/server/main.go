@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 		printLine(stdout, "podyard", version())
 		return nil
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	log := s.logger(stderr)
 	switch {
 	case s.check || s.backup != "":
 		return maintain(ctx, s, log, stdout)

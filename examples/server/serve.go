@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/examples/server/listen"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
 	"github.com/podyard/podyard/serverless"
@@ -19,17 +21,17 @@ import (
 
 // serve is the service until ctx ends.
 func serve(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
+	kept, err := config.WorkerAddr(s.data)
+	if err != nil {
+		return byFlag(err)
+	}
+	l, err := listen.Open(ctx, s.addr, s.tlsCert != "", kept)
 	if err != nil {
 		return err
 	}
-	parts, srv, err := open(ctx, s, l.Addr(), log)
+	parts, srv, err := open(ctx, s, l, log)
 	if err != nil {
 		return errors.Join(byFlag(err), l.Close())
-	}
-	listeners := []server.Listener{server.On(l, srv.Handler())}
-	if l := listenForContainers(ctx, parts, log); l != nil {
-		listeners = append(listeners, server.On(l, srv.Workers()))
 	}
 	if s.data == "" {
 		log.Info("-data \"\": jobs and pods end with this process")
@@ -38,19 +40,20 @@ func serve(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer)
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
 	go parts.ReloadOn(ctx, reloads)
-	greet(stdout, s, l.Addr(), parts, srv)
-	return srv.Run(ctx, listeners...)
+	greet(stdout, s, l.Main.Addr(), parts, srv)
+	return srv.Run(ctx, l.All(ctx, parts, srv, log)...)
 }
 
 // open makes the service with all that the configuration and the demonstration have.
-func open(ctx context.Context, s *settings, addr net.Addr, log *slog.Logger) (*config.Parts, *server.Server, error) {
+func open(ctx context.Context, s *settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error) {
 	parts, err := config.Open(ctx, s.config, &config.Options{
-		Data: s.data, Runtime: s.runtime, Addr: addr, PublicURL: s.publicURL, Key: s.apiKey, Logger: log,
+		Data: s.data, Runtime: s.runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.publicURL, TLSCert: s.tlsCert, TLSKey: s.tlsKey, Key: s.apiKey, Logger: log,
 		Images: demo.Images(), Launch: []string{launchCommand}, Endpoints: []string{demo.EchoEndpoint, demo.HelloEndpoint}, Workers: []serverless.WorkerID{demo.EchoWorker},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	parts.Options.DrainWait = s.drainWait
 	parts.Options.Workers = []server.Worker{{
 		Endpoint: demo.EchoEndpoint, Worker: serverless.WorkerFunc(demo.Echo),
 		Options: serverless.ServeOptions{ID: demo.EchoWorker, Concurrency: 1024},
@@ -79,33 +82,17 @@ func byFlag(err error) error {
 		return fmt.Errorf("-data %q: %w", option.Value, option.Err)
 	case option.Option == "Runtime":
 		return fmt.Errorf("-runtime %s: %w", option.Value, option.Err)
+	case option.Option == "TLSCert", option.Option == "TLSKey":
+		return fmt.Errorf("-tls-cert, -tls-key: %w", option.Err)
 	}
 	return fmt.Errorf("PODYARD_API_KEY: %w", option.Err)
 }
 
-// listenForContainers listens where workers in containers look for the service: nil where
-// they need no other listener, or where there can be none. What is served there is the worker
-// protocol and nothing else: it takes the key of a worker.
-func listenForContainers(ctx context.Context, parts *config.Parts, log *slog.Logger) net.Listener {
-	if !parts.ContainerAddr.IsValid() {
-		return nil
-	}
-	l, err := (&net.ListenConfig{Control: anyAddress}).Listen(ctx, "tcp", parts.ContainerAddr.String())
-	if err != nil {
-		log.Warn("workers in containers do not reach this server", "err", err)
-		return nil
-	}
-	log.Info("listening for workers in containers", "addr", l.Addr())
-	return l
-}
-
 // greet prints the start line, the key when somebody may want to see it, and what to try.
 func greet(w io.Writer, s *settings, addr net.Addr, parts *config.Parts, srv *server.Server) {
-	url := s.publicURL
-	if url == "" {
-		url = "http://" + addr.String()
-	}
-	printLine(w, "listening on http://"+addr.String())
+	own := listen.URL(addr, s.tlsCert != "")
+	url := cmp.Or(s.publicURL, own)
+	printLine(w, "listening on "+own)
 	if !parts.NewKey && !isTerminal(w) {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/examples/server/testdouble"
 	"github.com/podyard/podyard/httpapi/server/config"
@@ -21,6 +22,9 @@ import (
 type settings struct {
 	addr, publicURL, data, configFile, runtime string
 	backup, test                               string
+	tlsCert, tlsKey, logForm                   string
+	logLevel                                   slog.Level
+	drainWait                                  time.Duration
 	check, version                             bool
 	apiKey                                     string
 	given                                      map[string]bool // flags, or what stands in for them
@@ -46,6 +50,11 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.StringVar(&s.runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
 	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit")
 	f.BoolVar(&s.check, "check", false, "verify the store and exit")
+	f.DurationVar(&s.drainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
+	f.StringVar(&s.tlsKey, "tls-key", "", "`file` of the certificate's key (PEM)")
+	f.StringVar(&s.logForm, "log", "text", "`form` of the log: json or text")
+	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "least `level` that is logged: debug, info, warn or error")
 	f.StringVar(&s.test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
 	f.BoolVar(&s.version, "version", false, "print the version and exit")
 	err := f.Parse(args[1:])
@@ -79,6 +88,10 @@ func (s *settings) validate() error {
 		return fmt.Errorf("-runtime %q: %w", s.runtime, err)
 	}
 	switch {
+	case s.logForm != "text" && s.logForm != "json":
+		return fmt.Errorf("-log %q: must be json or text", s.logForm)
+	case s.drainWait < 0:
+		return fmt.Errorf("-drain-wait %v: must not be negative", s.drainWait)
 	case s.data == "" && (s.backup != "" || s.check):
 		return errors.New("-backup, -check: with -data \"\" there is no store")
 	case s.test != "" && (s.backup != "" || s.check):
@@ -102,6 +115,15 @@ func (s *settings) validate() error {
 	return byFlag(s.config.CheckKey(s.apiKey))
 }
 
+// logger writes the log as the flags say.
+func (s *settings) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: s.logLevel}
+	if s.logForm == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
 // double are the settings of the test double. Where others can ask, its webhooks go no
 // further than its inbox.
 func (s *settings) double(log *slog.Logger) *testdouble.Options {
@@ -109,7 +131,7 @@ func (s *settings) double(log *slog.Logger) *testdouble.Options {
 	for flag, set := range map[string]bool{
 		"-data":       s.given["data"] && s.data != "",
 		"-runtime":    s.given["runtime"] && (s.runtime == "process" || s.runtime == "docker"),
-		"-public-url": s.publicURL != "",
+		"-public-url": s.publicURL != "", "-tls-cert": s.tlsCert != "", "-tls-key": s.tlsKey != "", "-drain-wait": s.drainWait > 0,
 	} {
 		if set {
 			o.Unused = append(o.Unused, flag)

@@ -56,7 +56,7 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 		p.log.Warn("workers in containers do not reach this server", "err", err)
 		return rt, nil
 	}
-	tcp, ok := p.own.Addr.(*net.TCPAddr)
+	tcp, ok := p.own.workerAddr().(*net.TCPAddr)
 	if !ok || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
 		return rt, nil // they are sent to the address itself
 	}

@@ -34,6 +34,12 @@ type Options struct {
 	// the gateway of their network instead of a loopback address. Default: no worker is
 	// started.
 	Addr net.Addr
+	// TLSCert and TLSKey are the files of a certificate and its key, in PEM, for Parts.TLS. The
+	// program then also needs WorkerAddr, for workers. Default: none.
+	TLSCert, TLSKey string
+	// WorkerAddr is where workers of this machine are sent in place of Addr: a listener
+	// without TLS that serves server.Server.Workers. Default: Addr.
+	WorkerAddr net.Addr
 	// PublicURL is what clients reach the server by. Default: Addr, and for a server that
 	// listens everywhere what the client has used.
 	PublicURL string
@@ -80,7 +86,7 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // wrong is an OptionError.
 func (o *Options) wrong(option string, err error) error {
-	value := map[string]string{"Data": o.Data, "Runtime": o.Runtime}[option]
+	value := map[string]string{"Data": o.Data, "Runtime": o.Runtime, "TLSCert": o.TLSCert, "TLSKey": o.TLSKey}[option]
 	return &OptionError{option, value, err}
 }
 
@@ -149,8 +155,8 @@ func (p *Parts) open(ctx context.Context) error {
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
-	if p.own.Addr != nil {
-		o.Jobs.WorkerURL = func() string { return urlOf(p.own.Addr) + "/v2" }
+	if addr := p.own.workerAddr(); addr != nil {
+		o.Jobs.WorkerURL = func() string { return urlOf(addr) + "/v2" }
 	}
 	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
 		return err
@@ -206,6 +212,9 @@ func (p *Parts) publicURL() string {
 	}
 	if tcp, ok := p.own.Addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return ""
+	}
+	if p.own.TLSCert != "" {
+		return "https://" + p.own.Addr.String()
 	}
 	return "http://" + p.own.Addr.String()
 }

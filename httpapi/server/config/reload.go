@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,6 +39,7 @@ type live struct {
 type inForce struct {
 	auth   *httpapi.Keys
 	sender serverless.Sender
+	cert   *tls.Certificate // nil: no TLS
 }
 
 var (
@@ -66,12 +68,17 @@ func (p *Parts) newInForce(c *Config) (*inForce, error) {
 		return nil, err
 	}
 	sender, err := c.sender(p.own)
-	return &inForce{auth, sender}, err
+	if err != nil {
+		return nil, err
+	}
+	cert, err := p.own.certificate()
+	return &inForce{auth, sender, cert}, err
 }
 
 // Reload reads the configuration file again and puts it into force: keys, images, processes,
 // endpoints, quotas, limits and webhook. The report names other fields that have changed; they
-// need a restart. Without a file it does nothing. Server must have been called.
+// need a restart. The certificate is read again, too, also without a configuration file.
+// Server must have been called.
 //
 // An error of kind problem.Invalid names the place in the file; then nothing was changed. After
 // another error some endpoints may have their old settings; a repetition finishes the rest.
@@ -85,22 +92,36 @@ func (p *Parts) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if p.config.file == "" {
-		return &httpapi.ReloadReport{}, nil
-	}
-	next, err := Read(p.config.file)
+	next, err := p.config.readAgain()
 	if err != nil {
 		return nil, invalid(err)
 	}
 	r := p.config.compare(next)
 	apply, err := p.prepare(ctx, next)
 	if err != nil {
-		return nil, invalid(next.located(err))
+		return nil, invalid(next.blame(err))
 	}
 	apply()
 	p.config = next
 	p.warnOfKeys()
 	return r, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints)
+}
+
+// readAgain reads the file of c; without one it is c.
+func (c *Config) readAgain() (*Config, error) {
+	if c.file == "" {
+		return c, nil
+	}
+	return Read(c.file)
+}
+
+// blame names the file, unless the fault is that of the certificate.
+func (c *Config) blame(err error) error {
+	var o *OptionError
+	if errors.As(err, &o) && (o.Option == "TLSCert" || o.Option == "TLSKey") {
+		return err
+	}
+	return c.located(err)
 }
 
 // invalid is err for whoever asked for a reload, unless a store could not answer.

@@ -119,8 +119,10 @@ func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
 		return nil
 	}
 	hide := append(engineSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
-	if config.file != "" {
-		hide = append(hide, config.file)
+	for _, path := range []string{config.file, p.own.TLSKey} {
+		if path != "" {
+			hide = append(hide, path)
+		}
 	}
 	return &process.Isolation{
 		Launch: p.own.Launch, UIDs: process.UIDRange(c.UIDs), Hide: hide,

@@ -72,10 +72,10 @@ func workerSecret(key []byte) []byte {
 // sameAddress reports whether workers that an earlier server started find this one, and
 // keeps the address for the next. A port that is picked is another one every time.
 func sameAddress(o *Options) (bool, error) {
-	if o.Addr == nil {
+	if o.workerAddr() == nil {
 		return false, nil
 	}
-	file, addr := filepath.Join(o.Data, "address"), o.Addr.String()
+	file, addr := filepath.Join(o.Data, "address"), o.workerAddr().String()
 	b, err := os.ReadFile(file)
 	switch {
 	case err == nil && string(b) == addr:

@@ -1,0 +1,104 @@
+// Package listen opens the addresses of the server: the library opens none.
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/httpapi/server/config"
+)
+
+// Listeners are the addresses of a server. They are closed by Close, or by server.Server.Run.
+type Listeners struct {
+	// Main is where clients come.
+	Main net.Listener
+	// Workers is where the workers of this machine come, without TLS. It is nil where they
+	// come to Main.
+	Workers net.Listener
+}
+
+// Open listens on addr. With TLS it also listens on loopback for the workers of this
+// machine, which cannot know the certificate: on the address kept, if that is one of
+// loopback and free.
+func Open(ctx context.Context, addr string, withTLS bool, kept string) (l *Listeners, err error) {
+	l = &Listeners{}
+	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil || !withTLS {
+		return l, err
+	}
+	if isLoopback(kept) {
+		l.Workers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", kept)
+	}
+	if l.Workers == nil {
+		l.Workers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Main.Close())
+	}
+	return l, nil
+}
+
+func isLoopback(addr string) bool {
+	a, err := netip.ParseAddrPort(addr)
+	return err == nil && a.Addr().IsLoopback()
+}
+
+// WorkerAddr is the address of Workers, or nil.
+func (l *Listeners) WorkerAddr() net.Addr {
+	if l.Workers == nil {
+		return nil
+	}
+	return l.Workers.Addr()
+}
+
+// Close closes them.
+func (l *Listeners) Close() error {
+	if l.Workers == nil {
+		return l.Main.Close()
+	}
+	return errors.Join(l.Main.Close(), l.Workers.Close())
+}
+
+// All are the listeners for server.Server.Run.
+func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) []server.Listener {
+	main := l.Main
+	if c := parts.TLS(); c != nil {
+		main = tls.NewListener(main, c)
+	}
+	list := []server.Listener{server.On(main, srv.Handler())}
+	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
+		if w != nil {
+			list = append(list, server.On(w, srv.Workers()))
+		}
+	}
+	return list
+}
+
+// forContainers listens where workers in containers look for the service: nil where they need
+// no other listener, or where there can be none. What is served there is the worker protocol
+// and nothing else: it takes the key of a worker.
+func forContainers(ctx context.Context, parts *config.Parts, log *slog.Logger) net.Listener {
+	if !parts.ContainerAddr.IsValid() {
+		return nil
+	}
+	l, err := (&net.ListenConfig{Control: anyAddress}).Listen(ctx, "tcp", parts.ContainerAddr.String())
+	if err != nil {
+		log.Warn("workers in containers do not reach this server", "err", err)
+		return nil
+	}
+	log.Info("listening for workers in containers", "addr", l.Addr())
+	return l
+}
+
+// URL is where clients find an address.
+func URL(addr net.Addr, withTLS bool) string {
+	scheme := "http"
+	if withTLS {
+		scheme = "https"
+	}
+	return scheme + "://" + addr.String()
+}
