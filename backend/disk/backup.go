@@ -105,6 +105,11 @@ func Restore(ctx context.Context, backup, dir string, opts *Options) (err error)
 	if err := fs.RemoveAll(dir + partial); err != nil {
 		return fmt.Errorf("disk: restore to %q: %w", dir, err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, fs.RemoveAll(dir+partial))
+		}
+	}()
 	if err := errors.Join(copyDir(ctx, fs, backup, dir+partial), markCopied(fs, dir+partial)); err != nil {
 		return fmt.Errorf("disk: restore %q to %q: %w", backup, dir, err)
 	}

@@ -59,7 +59,7 @@ type engine struct {
 // start opens the database and reads what memory holds of it. Where it meets damage that can be
 // isolated it begins anew.
 func (s *Store) start(ctx context.Context) (*engine, error) {
-	isolated := false // it was tried
+	isolated, searched := false, false // it was tried
 	for {
 		changed := false
 		if len(s.suspected()) > 0 {
@@ -68,27 +68,33 @@ func (s *Store) start(ctx context.Context) (*engine, error) {
 				return nil, unavailable("isolate what is damaged", err)
 			}
 		}
-		e, err := s.startOnce(ctx)
-		if err == nil || len(s.suspected()) == 0 || !changed && isolated {
-			return e, err
+		e, err := s.openDB(nil)
+		if err == nil {
+			if err = e.startUp(ctx); err == nil {
+				return e, nil
+			}
+		} else if !searched { // perhaps tables are missing
+			searched = true
+			if s.verifyTables(ctx, false) == nil {
+				continue
+			}
+		}
+		if len(s.suspected()) == 0 || !changed && isolated {
+			return nil, err
 		}
 		isolated = true
 	}
 }
 
-func (s *Store) startOnce(ctx context.Context) (*engine, error) {
-	e, err := s.openDB(nil)
-	if err != nil {
-		return nil, err
-	}
+// startUp reads what memory holds of the database. After an error it is closed.
+func (e *engine) startUp(ctx context.Context) error {
 	if err := e.begin(ctx); err != nil {
-		err = errors.Join(e.given(err), e.closeDB())
-		return nil, unavailable("open the store", err)
+		return unavailable("open the store", errors.Join(e.given(err), e.closeDB()))
 	}
 	if err := e.jobs.recover(ctx); err != nil {
-		return nil, errors.Join(err, e.stop())
+		return errors.Join(err, e.stop())
 	}
-	return e, e.err()
+	return e.err()
 }
 
 // openDB opens the database alone. change, which may be nil, changes its options.
@@ -115,11 +121,16 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 			err = unavailable("open the store", err)
 		}
 	}()
-	if err := errors.Join(e.sweepFiles(), s.mendLogs(), e.hideOptions()); err != nil {
-		return nil, err
+	for _, prepare := range []func() error{s.restoreMissingLogs, s.mendLogs, s.restoreMarkers, e.hideOptions} {
+		if err := prepare(); err != nil {
+			return nil, err
+		}
 	}
 	if e.db, err = pebble.Open(s.dir, e.opts); err != nil {
 		return nil, e.given(err)
+	}
+	if err := e.sweepFiles(); err != nil {
+		return nil, errors.Join(err, e.closeDB())
 	}
 	return e, nil
 }

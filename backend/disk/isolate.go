@@ -70,7 +70,7 @@ func (s *Store) isolateOnce(ctx context.Context) (changed bool, err error) {
 // the filter is.
 func (s *Store) isolateBy(ctx context.Context, filters bool) (changed bool, err error) {
 	e, err := s.openDB(func(o *pebble.Options) {
-		o.DisableAutomaticCompactions = true
+		forMaintenance(o)
 		o.EventListener.DataCorruption = func(info pebble.DataCorruptionInfo) { s.suspect(info.Path) }
 		for i := range o.Levels {
 			if !filters {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/podyard/podyard/problem"
 )
@@ -199,8 +198,8 @@ func inUse(fs vfs.FS, dir, name string) bool {
 	if !strings.HasPrefix(name, manifestPrefix) {
 		return true
 	}
-	marker, current, err := atomicfs.LocateMarker(fs, dir, "manifest")
-	return err != nil || marker.Close() != nil || current == name
+	current, err := currentManifest(fs, dir)
+	return err != nil || current == "" || current == name
 }
 
 func verifyLogFile(fs vfs.FS, name string, number uint32) (err error) {

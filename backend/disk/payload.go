@@ -97,19 +97,19 @@ func (e *engine) sweepIntents() error {
 }
 
 // sweepFiles removes half-written tables, and the parity files and mirrors of files that are
-// gone: the database gives their numbers to others.
+// gone.
 func (e *engine) sweepFiles() error {
 	names, err := e.fs.List(e.s.dir)
 	if err != nil {
 		return err
 	}
-	there := make(map[string]bool, len(names))
-	for _, name := range names {
-		there[name] = true
-	}
 	return e.removeFiles(slices.DeleteFunc(names, func(name string) bool {
 		of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
-		return !strings.HasPrefix(name, stagePrefix) && there[of]
+		if of == name {
+			return !strings.HasPrefix(name, stagePrefix)
+		}
+		_, err := e.fs.Stat(e.fs.PathJoin(e.s.dir, of))
+		return !errors.Is(err, fs.ErrNotExist)
 	}))
 }
 

@@ -59,7 +59,7 @@ func repairDir(ctx context.Context, dir string, opts *Options, dry bool) (r Repo
 }
 
 func (s *Store) repair(ctx context.Context, r *Report) error {
-	if err := s.verifyTables(ctx); err != nil {
+	if err := s.verifyTables(ctx, true); err != nil {
 		return err
 	}
 	e, err := s.start(ctx) // isolates what could not be restored
@@ -73,24 +73,6 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 		return err
 	}
 	return s.tidy(ctx)
-}
-
-// verifyTables restores the tables that are damaged, and suspects those that cannot be.
-func (s *Store) verifyTables(ctx context.Context) error {
-	e, err := s.openDB(func(o *pebble.Options) { o.DisableAutomaticCompactions = true })
-	if err != nil {
-		return err
-	}
-	levels, err := e.db.SSTables()
-	seen := map[string]bool{}
-	for _, table := range slices.Concat(levels...) {
-		path := e.fs.PathJoin(s.dir, table.BackingSSTNum.String()+".sst")
-		if !seen[path] && e.verifyTable(ctx, path) != nil {
-			s.suspect(path)
-		}
-		seen[path] = true
-	}
-	return errors.Join(err, e.closeDB())
 }
 
 // drop removes what is lost, or only says what is.

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	}
 	log := s.logger(stderr)
 	switch {
-	case s.check || s.backup != "":
+	case s.maintains():
 		return maintain(ctx, s, log, stdout)
 	case s.test != "":
 		return testdouble.Serve(ctx, s.double(log), stdout)
@@ -67,21 +67,30 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	return serve(ctx, s, log, stdout)
 }
 
-// maintain verifies or copies the store.
+// maintain restores, repairs, verifies and copies the store, as far as it was asked for.
 func maintain(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer) error {
 	o := &config.Options{Data: s.data, Logger: log}
-	if s.check {
-		if err := config.Check(ctx, s.config, o, stdout); err != nil {
-			return byFlag(fmt.Errorf("-check: %w", err))
+	for _, step := range []struct {
+		flag   string
+		wanted bool
+		do     func() error
+		said   string
+	}{
+		{"-restore", s.restore != "", func() error { return config.Restore(ctx, s.config, o, s.restore) }, "restored from " + s.restore},
+		{"-repair", s.repair, func() error { return config.Repair(ctx, s.config, o, stdout) }, ""},
+		{"-check", s.check, func() error { return config.Check(ctx, s.config, o, stdout) }, ""},
+		{"-backup", s.backup != "", func() error { return config.Backup(ctx, s.config, o, s.backup) }, "copied to " + s.backup},
+	} {
+		if !step.wanted {
+			continue
+		}
+		if err := step.do(); err != nil {
+			return byFlag(fmt.Errorf("%s: %w", step.flag, err))
+		}
+		if step.said != "" {
+			printLine(stdout, step.said)
 		}
 	}
-	if s.backup == "" {
-		return nil
-	}
-	if err := config.Backup(ctx, s.config, o, s.backup); err != nil {
-		return byFlag(fmt.Errorf("-backup: %w", err))
-	}
-	printLine(stdout, "copied to "+s.backup)
 	return nil
 }
 

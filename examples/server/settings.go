@@ -21,11 +21,11 @@ import (
 // settings are the command line, the environment and the configuration file together.
 type settings struct {
 	addr, publicURL, data, configFile, runtime string
-	backup, test                               string
+	backup, restore, test                      string
 	tlsCert, tlsKey, logForm                   string
 	logLevel                                   slog.Level
 	drainWait                                  time.Duration
-	check, version                             bool
+	check, repair, version                     bool
 	apiKey                                     string
 	given                                      map[string]bool // flags, or what stands in for them
 	config                                     *config.Config
@@ -48,8 +48,10 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.StringVar(&s.data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory")
 	f.StringVar(&s.configFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
 	f.StringVar(&s.runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
-	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit")
-	f.BoolVar(&s.check, "check", false, "verify the store and exit")
+	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit; also while a server runs")
+	f.StringVar(&s.restore, "restore", "", "make the store from the copy in this `directory` and exit")
+	f.BoolVar(&s.check, "check", false, "verify the store and exit: with 1 when something is lost")
+	f.BoolVar(&s.repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
 	f.DurationVar(&s.drainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` of the certificate's key (PEM)")
@@ -70,8 +72,10 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	}
 	s.given = map[string]bool{"data": env("PODYARD_DATA") != "", "runtime": env("PODYARD_RUNTIME") != ""}
 	f.Visit(func(set *flag.Flag) { s.given[set.Name] = true })
-	if s.given["backup"] && s.backup == "" {
-		return nil, errors.New("-backup: names no directory")
+	for name, dir := range map[string]string{"backup": s.backup, "restore": s.restore} {
+		if s.given[name] && dir == "" {
+			return nil, fmt.Errorf("-%s: names no directory", name)
+		}
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
@@ -80,6 +84,11 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 		return nil, byFlag(err)
 	}
 	return s, s.validate()
+}
+
+// maintains reports whether the program looks after the store and exits.
+func (s *settings) maintains() bool {
+	return s.check || s.repair || s.backup != "" || s.restore != ""
 }
 
 // validate refuses what is wrong and, by name, what this server does not offer.
@@ -92,10 +101,10 @@ func (s *settings) validate() error {
 		return fmt.Errorf("-log %q: must be json or text", s.logForm)
 	case s.drainWait < 0:
 		return fmt.Errorf("-drain-wait %v: must not be negative", s.drainWait)
-	case s.data == "" && (s.backup != "" || s.check):
-		return errors.New("-backup, -check: with -data \"\" there is no store")
-	case s.test != "" && (s.backup != "" || s.check):
-		return errors.New("-test: the test double has no store for -backup and -check")
+	case s.data == "" && s.maintains():
+		return errors.New("-backup, -check, -repair, -restore: with -data \"\" there is no store")
+	case s.test != "" && s.maintains():
+		return errors.New("-test: the test double has no store for -backup, -check, -repair and -restore")
 	case s.test != "" && !isLoopback(s.test):
 		return fmt.Errorf("-test %q: must be HOST:PORT on loopback: the area asks for no key", s.test)
 	}

@@ -193,6 +193,9 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"Docker", []string{"-runtime", "docker"}, "", []string{"-runtime docker", "no engine answers"}},
 		{"Backup", []string{"-backup", "copy"}, "", []string{"-backup", "no store"}},
 		{"Check", []string{"-check"}, "", []string{"-check", "no store"}},
+		{"Repair", []string{"-repair"}, "", []string{"-repair", "no store"}},
+		{"Restore", []string{"-restore", "copy"}, "", []string{"-restore", "no store"}},
+		{"RestoreFromNothing", []string{"-restore", ""}, "", []string{"-restore", "no directory"}},
 		{"BackupToNothing", []string{"-backup", ""}, "", []string{"-backup", "no directory"}},
 		{"TestDoubleForOthers", []string{"-test", "0.0.0.0:0"}, "", []string{"-test", "loopback"}},
 		{"TestDoubleChecked", []string{"-test", "127.0.0.1:0", "-data", "x", "-check"}, "", []string{"-test", "-check"}},
@@ -287,7 +290,7 @@ func TestHelpListsTheFlagsOfTheContract(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
 		flags = append(flags, m[1])
 	}
-	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-log", "-log-level", "-public-url", "-runtime", "-test", "-tls-cert", "-tls-key", "-version"}
+	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-log", "-log-level", "-public-url", "-repair", "-restore", "-runtime", "-test", "-tls-cert", "-tls-key", "-version"}
 	if diff := cmp.Diff(want, flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}

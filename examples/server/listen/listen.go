@@ -75,6 +75,11 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 			list = append(list, server.On(w, srv.Workers()))
 		}
 	}
+	if b, ok, err := parts.BackupListener(ctx); ok {
+		list = append(list, b)
+	} else if err != nil {
+		log.Warn("-backup needs this server to be stopped", "err", err)
+	}
 	return list
 }
 

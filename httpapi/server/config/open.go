@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/ratelimit"
@@ -105,6 +106,7 @@ type Parts struct {
 
 	config *Config
 	own    *Options
+	disk   *disk.Store // nil without a data directory
 	log    *slog.Logger
 	gpus   gpus
 	last   []func() error // what closes after everything else, last first

@@ -36,6 +36,7 @@ func (p *Parts) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.disk = d
 	p.last = append(p.last, d.Close)
 	p.Options.Stores = onDisk(d)
 	p.Options.Stores.Close = p.closeLast
@@ -92,11 +93,13 @@ func sameAddress(o *Options) (bool, error) {
 func openDisk(ctx context.Context, o *Options, key []byte, log *slog.Logger) (*disk.Store, error) {
 	// A worker that is a function of this process ends with it. Others go on.
 	gone := func(id serverless.WorkerID) bool { return slices.Contains(o.Workers, id) }
-	d, err := disk.Open(ctx, filepath.Join(o.Data, "store"), &disk.Options{Key: key, Logger: log, WorkerGone: gone})
-	if errors.Is(err, disk.ErrLocked) {
-		return nil, o.wrong("Data", errors.New("another server uses this directory"))
-	}
-	if err != nil {
+	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: key, Logger: log, WorkerGone: gone})
+	switch {
+	case errors.Is(err, disk.ErrLocked):
+		return nil, o.storeError(err)
+	case errors.Is(err, disk.ErrDamaged):
+		return nil, o.wrong("Data", fmt.Errorf("%w: -check says what is lost, -repair drops it", err))
+	case err != nil:
 		return nil, o.wrong("Data", err)
 	}
 	return d, nil
@@ -107,34 +110,50 @@ func hasStore(o *Options) bool {
 	if o.Data == "" {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(o.Data, "store"))
+	_, err := os.Stat(filepath.Join(o.Data, storeName))
 	return err == nil
 }
 
-// secretKey seals secrets on disk: the configuration's, or one that is made at the first
-// start and kept in the data directory.
-func secretKey(c *Config, o *Options) ([]byte, error) {
+// Files of the data directory.
+const (
+	storeName  = "store"
+	secretName = "secret-key"
+)
+
+// readSecretKey is the key of the configuration, or the one that is kept in the data
+// directory; nil when there is none.
+func readSecretKey(c *Config, o *Options) ([]byte, error) {
 	if c.SecretKey != "" {
 		return base64.StdEncoding.DecodeString(c.SecretKey)
 	}
-	file := filepath.Join(o.Data, "secret-key")
+	file := filepath.Join(o.Data, secretName)
 	b, err := os.ReadFile(file)
-	if err == nil {
-		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
-		if err != nil || len(key) != disk.KeySize {
-			return nil, o.wrong("Data", fmt.Errorf("%s is not the base64 of %d bytes", file, disk.KeySize))
-		}
-		return key, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, o.wrong("Data", fmt.Errorf("read the secret key: %w", err))
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+	if err != nil || len(key) != disk.KeySize {
+		return nil, o.wrong("Data", fmt.Errorf("%s is not the base64 of %d bytes", file, disk.KeySize))
+	}
+	return key, nil
+}
+
+// secretKey seals secrets on disk. One is made at the first start and kept in the data
+// directory, unless the configuration has one.
+func secretKey(c *Config, o *Options) ([]byte, error) {
+	key, err := readSecretKey(c, o)
+	if err != nil || key != nil {
+		return key, err
 	}
 	if hasStore(o) {
 		return nil, o.wrong("Data", errors.New("there is a store, and not the key that it was made with: put back the file secret-key, or the secretKey of the configuration"))
 	}
-	key := make([]byte, disk.KeySize)
+	key = make([]byte, disk.KeySize)
 	rand.Read(key)
-	if err := writeSecret(file, base64.StdEncoding.EncodeToString(key)); err != nil {
+	if err := writeSecret(filepath.Join(o.Data, secretName), base64.StdEncoding.EncodeToString(key)); err != nil {
 		return nil, o.wrong("Data", fmt.Errorf("keep the secret key: %w", err))
 	}
 	return key, nil
