@@ -417,12 +417,14 @@ func (l *Ledger) Check(ctx context.Context, q queue.JobQueue) error {
 		l.checkJob(ref, &j, err == nil)
 	}
 	settled := map[hook]bool{} // perhaps
+	l.mu.Lock()                // a hook of a file system may clone it at any time
 	for f := range l.inFlight {
 		for _, h := range f.hooks {
 			settled[h] = true
 		}
 	}
 	l.inFlight = map[*inFlightCall]bool{}
+	l.mu.Unlock()
 	if err := l.Err(); err != nil {
 		return err
 	}
