@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -209,22 +210,9 @@ type GPUSample struct {
 	MemoryUtil int
 }
 
-// As finds a power of rt, or of what it wraps: a wrapper has a method
-// Unwrap() Runtime.
-func As[T any](rt Runtime) (T, bool) {
-	for rt != nil {
-		if t, ok := rt.(T); ok {
-			return t, true
-		}
-		u, ok := rt.(interface{ Unwrap() Runtime })
-		if !ok {
-			break
-		}
-		rt = u.Unwrap()
-	}
-	var zero T
-	return zero, false
-}
+// As returns an optional interface of rt (LogReader, Sampler, Notifier and others), or of a
+// Runtime that rt wraps. A wrapper has a method Unwrap() Runtime.
+func As[T any](rt Runtime) (T, bool) { return unwrap.As[T](rt) }
 
 // What pods needs of its neighbours, without importing them.
 type (

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
@@ -106,17 +107,4 @@ type LogLine struct {
 
 // As returns an optional interface (WorkerImages, WorkerLogs) of f, or of a Fleet that f
 // wraps. A wrapper has a method Unwrap() Fleet.
-func As[T any](f Fleet) (T, bool) {
-	for f != nil {
-		if t, ok := f.(T); ok {
-			return t, true
-		}
-		u, ok := f.(interface{ Unwrap() Fleet })
-		if !ok {
-			break
-		}
-		f = u.Unwrap()
-	}
-	var zero T
-	return zero, false
-}
+func As[T any](f Fleet) (T, bool) { return unwrap.As[T](f) }
