@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -28,24 +27,7 @@ const testKey = "key-of-the-tests"
 // program is the server, built once. These tests look at it from outside, as scripts do.
 var program string
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(tests{m})) }
-
-type tests struct{ *testing.M }
-
-func (m tests) Run() int {
-	dir, err := os.MkdirTemp("", "podyard-server-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "server.exe")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
-	return m.M.Run()
-}
+func TestMain(m *testing.M) { os.Exit(enginetest.MainWithProgram(m, ".", &program)) }
 
 // command is the server with nothing of the environment that it would read, and with a
 // temporary directory of the test's own.

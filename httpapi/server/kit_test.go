@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,23 +31,8 @@ const testKey = "key-of-the-tests"
 // workerProgram is testdata/worker, built once.
 var workerProgram string
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(tests{m})) }
-
-type tests struct{ *testing.M }
-
-func (m tests) Run() int {
-	dir, err := os.MkdirTemp("", "podyard-httpapi-server-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	workerProgram = filepath.Join(dir, "worker.exe")
-	if out, err := exec.Command("go", "build", "-o", workerProgram, "./testdata/worker").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
-	return m.M.Run()
+func TestMain(m *testing.M) {
+	os.Exit(enginetest.MainWithProgram(m, "./testdata/worker", &workerProgram))
 }
 
 // memoryStores are new on each call.

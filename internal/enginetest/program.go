@@ -1,0 +1,36 @@
+package enginetest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// MainWithProgram is [Main] for tests that need a Go program: it builds the package at path
+// first, and stores the name of the executable in *file.
+func MainWithProgram(m interface{ Run() int }, path string, file *string) int {
+	return Main(&programTests{m, path, file})
+}
+
+type programTests struct {
+	tests interface{ Run() int }
+	path  string
+	file  *string
+}
+
+// Run builds the program and runs the tests.
+func (p *programTests) Run() int {
+	dir, err := os.MkdirTemp("", "podyard-program-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*p.file = filepath.Join(dir, "program.exe")
+	if out, err := exec.Command("go", "build", "-o", *p.file, p.path).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return p.tests.Run()
+}
