@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -58,7 +59,7 @@ func run(ctx context.Context) error {
 // open makes a server whose endpoint "greet" has processes for workers. They run command,
 // have their files in dir, and reach the jobs API at api.
 func open(ctx context.Context, dir string, command []string, api string) (*server.Server, error) {
-	rt, err := process.Open(dir, &process.Options{Images: map[string]process.Image{"greeter": {Command: command}}})
+	rt, err := process.Open(dir, &process.Options{Images: map[string]process.Image{"greeter": {Command: command}}, Logger: slog.Default()})
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +67,9 @@ func open(ctx context.Context, dir string, command []string, api string) (*serve
 	srv, err := server.New(ctx, &server.Options{
 		Stores:  server.Stores{Pods: memory.NewPods(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs()},
 		Catalog: offers, Hosts: []pods.Host{host}, Runtimes: []server.Closer{rt},
-		Keys: []httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:greet:run"}}},
-		Jobs: serverless.Options{WorkerURL: func() string { return api }},
+		Keys:   []httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:greet:run"}}},
+		Jobs:   serverless.Options{WorkerURL: func() string { return api }},
+		Logger: slog.Default(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, rt.Close(ctx))
