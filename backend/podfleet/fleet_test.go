@@ -349,7 +349,7 @@ func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 	if a.Env["RUNPOD_VOLUME_ID"] != "vol2" || b.Env["RUNPOD_VOLUME_ID"] != "vol1" {
 		t.Errorf("RUNPOD_VOLUME_ID = %q and %q, want that of each", a.Env["RUNPOD_VOLUME_ID"], b.Env["RUNPOD_VOLUME_ID"])
 	}
-	used := podfleet.References{Pods: pods.References{Pods: store}, Endpoints: endpoints.References{Endpoints: memory.NewEndpoints()}}
+	used := pods.References{Pods: store}
 	inUse := func(want bool) {
 		t.Helper()
 		if got, err := used.VolumeInUse(t.Context(), "alice", "vol2"); err != nil || got != want {
