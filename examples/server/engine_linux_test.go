@@ -104,7 +104,7 @@ func TestAPodOfALocalImageIsAContainer(t *testing.T) {
 // A server with an engine does all that the README says of one without.
 func TestTheCommandsOfTheREADMEAnswerBesideAnEngine(t *testing.T) {
 	onEngines(t, siteImage, ofSite, func(t *testing.T, e *enginetest.Engine) {
-		runPage(t, startOn(t, e, "-data", t.TempDir()), readme, 8)
+		runPage(t, startOn(t, e, "-data", t.TempDir()), readme, 7)
 	})
 }
 

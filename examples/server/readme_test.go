@@ -43,7 +43,7 @@ func blocks(t *testing.T, page string) (list []block) {
 
 func TestTheCommandsOfTheREADMEAnswerAsItSays(t *testing.T) {
 	t.Parallel()
-	runPage(t, start(t), readme, 8)
+	runPage(t, start(t), readme, 7)
 }
 
 func TestTheCommandsForOperatorsAnswerAsThePageSays(t *testing.T) {
