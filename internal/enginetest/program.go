@@ -26,7 +26,7 @@ func (p *programTests) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	*p.file = filepath.Join(dir, "program.exe")
 	if out, err := exec.Command("go", "build", "-o", *p.file, p.path).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
