@@ -6,10 +6,11 @@ import (
 )
 
 // AppendJSON appends the job object that clients and webhooks read
-// (docs/interface.md 2.8) to b. The object always has id and status. It has delayTime from
-// the first claim on, executionTime once the job has ended, workerId once a worker has run
-// the job, and output and error where there is one. It has the input only if withInput is
-// set. It never has Extra.
+// (docs/interface.md 2.8) to b. The object always has id and status. It has delayTime while
+// the job runs and once it has ended, executionTime once it has ended, workerId while a worker
+// runs it and once it has ended if one ran it, and output and error where there is one. A job
+// that was queued again after a lost worker has none of these. The object has the input only
+// if withInput is set. It never has Extra.
 func (j *Job) AppendJSON(b []byte, withInput bool) []byte {
 	if j.Input == nil {
 		withInput = false
@@ -57,9 +58,9 @@ func (j *Job) ShowsOutput() bool {
 	return j.Status == InProgress || j.Status == Completed || j.Status == Failed
 }
 
-// DelayTime returns the time from submit, or from the last retry, to the start of the run.
-// For a job that ended without a run it is the time to the end. It is 0 while the job is
-// queued.
+// DelayTime returns the time from submit, or from the last retry, to the start of the run,
+// which is the last one if workers were lost. For a job that ended while it was queued it is
+// the time to the end. It is 0 while the job is queued.
 func (j *Job) DelayTime() time.Duration {
 	switch {
 	case j.Started != 0:
@@ -71,7 +72,7 @@ func (j *Job) DelayTime() time.Duration {
 }
 
 // ExecutionTime returns the time from the start of the run to its end. It is 0 for a job that
-// never started or has not ended.
+// has not ended, or ended while it was queued.
 func (j *Job) ExecutionTime() time.Duration {
 	if j.Started == 0 || j.Finished == 0 {
 		return 0

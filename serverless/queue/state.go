@@ -148,7 +148,7 @@ type State struct {
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
-	Worker     WorkerID // the worker that holds the lease; after the end, the last one
+	Worker     WorkerID // the worker that holds the lease; empty while the job is queued; after the end, the one that held it then
 	Lost       WorkerID // the last worker that lost the lease; it does not get this job again
 	Submitted,
 	Queued, // at submit or retry; delayTime starts here
