@@ -91,13 +91,14 @@ var layers = []layer{
 	{path: "backend/webhook", module: backend},
 	{path: "backend/fault", module: backend},
 
-	{path: "httpapi", module: join(backend, "ratelimit"), third: []string{strict}, never: noTesting},
+	{path: "httpapi/audit"},
+	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit"), third: []string{strict}, never: noTesting},
 	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "backend/podfleet"), never: noTesting},
-	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/server", "backend/..."), third: []string{strict}, never: noTesting},
+	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
 	{
 		path: "httpapi/double", never: noTesting,
-		module: join(backend, "ratelimit", "httpapi", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),
+		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),
 	},
 	{path: "httpapi/apitest", module: join(backend, "httpapi", "httpapi/double")},
 

@@ -3,10 +3,11 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
-
+	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/httpapi/audit"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
@@ -58,6 +59,12 @@ type Options struct {
 	// Program is the server around the handlers, for its operators. Default: none, and the
 	// acts that need one are refused.
 	Program Program
+	// Audit keeps what is refused and what is changed: an audit.Log is one. Default: nothing
+	// is kept.
+	Audit audit.Trail
+	// TrustedProxies are the networks of proxies in front, whose header X-Forwarded-For says
+	// for Audit where a request is from. Default: none, and the header is ignored.
+	TrustedProxies []netip.Prefix
 	// Clock is the clock of quotas and rates. Use the clock of the services. Default: the
 	// system's.
 	Clock pods.Clock
@@ -72,7 +79,9 @@ type api struct {
 	auth        Authenticator
 	quotas      *ratelimit.Windows
 	rates       *ratelimit.Rates
-	program     Program // may be nil
+	program     Program     // may be nil
+	audit       audit.Trail // may be nil
+	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
 	bodyTimeout time.Duration // BodyTimeout
@@ -83,7 +92,7 @@ func newAPI(s Services, o *Options) *api {
 	if o == nil {
 		o = &Options{}
 	}
-	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
+	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}

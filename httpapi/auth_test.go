@@ -205,8 +205,8 @@ var needs = map[string][]string{
 	"POST /v2/{}/retry/{}": runners, "POST /v2/{}/purge-queue": runners,
 	"GET /v2/{}/status/{}": readers, "POST /v2/{}/status/{}": readers, "GET /v2/{}/status-sync/{}": readers,
 	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
-	"GET /v2/{}/requests":   readers,
-	"POST /v2/admin/reload": operators,
+	"GET /v2/{}/requests": readers,
+	"GET /v2/admin/audit": operators, "POST /v2/admin/reload": operators,
 }
 
 var (

@@ -119,6 +119,7 @@ func (c *call) newSecret(status int, k accounts.Key, secret accounts.Secret, err
 	if k.User != c.id.User {
 		c.w.Header().Set(ownerHeader, k.User)
 	}
+	c.made = k.ID
 	b := c.key(k)
 	b.Key = string(secret)
 	return writeJSON(c.w, status, b)

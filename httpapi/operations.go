@@ -108,6 +108,7 @@ type operation struct {
 	Operation
 	need Permission // what Scope means; not for ScopeAny and ScopeWorker
 	do   func(*call) error
+	acts acts // what of it is in the audit log, besides refusals
 }
 
 // table is every operation. A path with a name comes before one with a placeholder in its
@@ -207,6 +208,7 @@ var table = sync.OnceValue(func() []operation {
 			op("getDataCenter", "GET /v2/catalog/datacenters/{id}", ScopeAny, getDataCenter),
 		),
 		group(APIControl, AreaAdmin,
+			op("listAudit", "GET /v2/admin/audit", ScopeOperator, listAudit, added),
 			op("reload", "POST /v2/admin/reload", ScopeOperator, reload, added),
 		),
 		group(APIJobs, AreaJobs,
@@ -215,9 +217,9 @@ var table = sync.OnceValue(func() []operation {
 			op("status", "GET,POST /v2/{endpoint}/status/{job}", ScopeEndpointRead, jobStatus, rate(ratelimit.Status)),
 			op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects),
 			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
-			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel)),
-			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited),
-			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, rate(ratelimit.PurgeQueue)),
+			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel), ofOperators),
+			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited, ofOperators),
+			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, rate(ratelimit.PurgeQueue), ofOperators),
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
 			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, rate(ratelimit.Requests)),
 			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
@@ -261,6 +263,7 @@ func absent(name, request string, s Scope, p *problem.Error) operation {
 func added(o *operation)       { o.Added = true }
 func sideEffects(o *operation) { o.SideEffects = true }
 func unlimited(o *operation)   { o.Limit = LimitNone }
+func ofOperators(o *operation) { o.acts = actsOfOperators }
 
 func rate(r ratelimit.Operation) func(*operation) {
 	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }
@@ -272,6 +275,9 @@ func group(a API, about Area, rows ...operation) []operation {
 		rows[i].API, rows[i].Area = a, about
 		if a.conventions().counted {
 			rows[i].Limit = LimitWindows
+			if !slices.Contains(rows[i].Methods, "GET") {
+				rows[i].acts = actsOfAll
+			}
 		}
 	}
 	return rows

@@ -31,6 +31,7 @@ func createPod(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.made = p.ID
 	return writeJSON(c.w, http.StatusCreated, c.pod(p))
 }
 

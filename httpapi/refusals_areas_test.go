@@ -122,7 +122,7 @@ func absentRefusals() (rows []refusal) {
 			refusal{request, "{", 404, want, []string{"Content-Type: text/plain"}},
 		)
 	}
-	for _, act := range []string{"POST /v2/admin/reload"} {
+	for _, act := range []string{"GET /v2/admin/audit", "POST /v2/admin/reload"} {
 		rows = append(rows,
 			refusal{act, "", 401, "missing bearer token", []string{"Authorization:"}},
 			refusal{act, "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},

@@ -39,6 +39,7 @@ func createRegistry(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.made = reg.ID
 	return writeJSON(c.w, http.StatusCreated, registryOf(reg))
 }
 

@@ -86,6 +86,7 @@ func (x *router) handle(path string, methods map[string]*operation) {
 
 var (
 	errNoRoute  = problem.New(problem.NotFound, "The requested path was not found.")
+	errPanic    = problem.New(problem.Internal, "panic")
 	errNoMethod = problem.New(problem.MethodNotAllowed, "The requested method is not allowed for this path.")
 )
 
@@ -132,6 +133,7 @@ type call struct {
 	r  *http.Request
 	id Identity
 
+	made         string               // the id of what was made, for the audit log
 	jobsEndpoint *serverless.Endpoint // of an operation on jobs: what the path names
 	checked      time.Time            // when endpoint was read
 	parsed       url.Values           // the query, once somebody asked for it
@@ -140,9 +142,12 @@ type call struct {
 // serve does an operation and answers its error.
 func (x *router) serve(c *call) {
 	defer x.recovered(c)
-	if err := x.do(c); err != nil {
+	x.watch(c)
+	err := x.do(c)
+	if err != nil {
 		x.fail(c, err)
 	}
+	x.note(c, err)
 }
 
 // recovered answers for a handler that panicked.
@@ -155,7 +160,8 @@ func (x *router) recovered(c *call) {
 		panic(p)
 	}
 	x.log.Error("handler panicked", "method", c.r.Method, "path", c.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	x.write(c.w, problem.New(problem.Internal, "panic"))
+	x.write(c.w, errPanic)
+	x.note(c, errPanic)
 }
 
 // do does the operation if the key, its scopes and the limits allow it.

@@ -44,6 +44,7 @@ func createEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.made = e.ID
 	return writeJSON(c.w, http.StatusCreated, c.endpointBody(e))
 }
 

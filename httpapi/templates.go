@@ -74,6 +74,7 @@ func createTemplate(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.made = t.ID
 	return writeJSON(c.w, http.StatusCreated, templateOf(t))
 }
 

@@ -46,6 +46,7 @@ func createVolume(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.made = v.ID
 	return writeJSON(c.w, http.StatusCreated, volumeOf(v))
 }
 

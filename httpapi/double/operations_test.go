@@ -118,6 +118,7 @@ var scenarios = []scenario{
 	{"listDeliveries", "GET", "/v2/serverless/echo/deliveries/{hooked}", "", 200, `200`},
 	{"redeliver", "POST", "/v2/serverless/echo/deliveries/{hooked}/redeliver", "", 200, `msg_`},
 
+	{"listAudit", "GET", "/v2/admin/audit?operation=createPod", "", 200, `"user":"tester"`},
 	{"reload", "POST", "/v2/admin/reload", "", 501, `no configuration that can be read anew`},
 
 	{"listGpuTypes", "GET", "/v2/catalog/gpus", "", 200, `"NVIDIA`},

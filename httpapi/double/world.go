@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/backend/webhook"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/audit"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
@@ -82,6 +83,9 @@ const (
 	localLease = 100 * 365 * 24 * time.Hour
 )
 
+// auditRecords is how many records of a kind the audit log has.
+const auditRecords = 1000
+
 // newInstance wires the product.
 func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w := &instance{
@@ -136,6 +140,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.table = httpapi.Operations()
 	w.api = httpapi.New(w.services, &httpapi.Options{
 		Auth: httpapi.AnyOf(keys, httpapi.StoredKeys(w.services.Accounts)), Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
+		Audit: audit.NewMemory(auditRecords),
 	})
 	return w, nil
 }

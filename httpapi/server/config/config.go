@@ -36,6 +36,10 @@ type Config struct {
 	Quotas  Quotas  `json:"quotas"`
 	Limits  Limits  `json:"limits"`
 	Webhook Webhook `json:"webhook"`
+	Audit   Audit   `json:"audit"`
+	// TrustedProxies are addresses and networks of proxies in front, whose header
+	// X-Forwarded-For says for the audit log where a request is from.
+	TrustedProxies []string `json:"trustedProxies"`
 	// ServiceDomain is the end of the names that pods have in private networks.
 	ServiceDomain string `json:"serviceDomain"`
 	// SecretKey is the base64 of the 32 bytes that secrets are sealed with. Default: made at
@@ -159,7 +163,7 @@ func (c *Config) Fields() []string {
 
 func (c *Config) validate() error {
 	for _, check := range []func() error{
-		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook,
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -149,6 +149,9 @@ func (p *Parts) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.openAudit(); err != nil {
+		return err
+	}
 	o := &p.Options
 	o.Logger = p.log
 	o.Catalog, o.Hosts = p.hosts(rt)

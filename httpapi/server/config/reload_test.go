@@ -214,3 +214,34 @@ func TestStoredKeysStayThroughAReloadAndTheServersOwnKeyCountsAsAnOperators(t *t
 	s.want(401, made.Key, "GET", "/v2/pods", "")
 	s.want(200, s.parts.Key, "GET", "/v2/pods", "")
 }
+
+func TestChangesAndRefusalsAreInTheDataDirectoryWithTheAddressThatAProxyNames(t *testing.T) {
+	dir := t.TempDir()
+	c, err := config.Parse("yard.json", []byte(`{"trustedProxies":["192.0.2.1","10.0.0.0/8"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := config.Open(t.Context(), c, &config.Options{Data: dir, Runtime: "process", Addr: loopback(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := p.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{p.Key, "wrong"} {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v2/account/keys", strings.NewReader(`{"scopes":["*"]}`))
+		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 10.1.2.3")
+		srv.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if err := srv.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"changes", "refusals"} {
+		b, err := os.ReadFile(filepath.Join(dir, "audit", name+"-000000000001.jsonl"))
+		if err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), `"source":"203.0.113.9"`) || strings.Contains(string(b), p.Key) {
+			t.Errorf("%s: %s, %v", name, b, err)
+		}
+	}
+}

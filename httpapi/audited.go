@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/podyard/podyard/httpapi/audit"
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/problem"
+)
+
+// acts says which calls of an operation are in the audit log, besides those that were refused
+// (docs/decisions.md 35).
+type acts uint8
+
+const (
+	actsOfNobody acts = iota
+	actsOfOperators
+	actsOfAll
+)
+
+// A statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// watch remembers the status of a change. Other operations that are noted answer 200.
+func (x *router) watch(c *call) {
+	if x.audit != nil && c.op.acts == actsOfAll {
+		c.w = &statusWriter{ResponseWriter: c.w}
+	}
+}
+
+// note has the audit log keep what has become of a request, where it is to be kept.
+func (x *router) note(c *call, err error) {
+	if x.audit == nil {
+		return
+	}
+	kind, status := c.noted(err)
+	if kind == "" {
+		return
+	}
+	r := audit.Record{
+		Time: x.clock.Now(), Kind: kind, User: c.id.User, Key: c.keyName(), Operation: c.op.Name, Path: c.r.URL.Path,
+		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job")), Owner: c.actedFor(),
+		Source: x.source(c.r), Agent: c.r.UserAgent(), Status: status,
+	}
+	x.audit.Record(r)
+}
+
+// noted is the kind of record that a request needs, empty for none, and its status. What
+// failed without a change has none.
+func (c *call) noted(err error) (audit.Kind, int) {
+	status := http.StatusOK
+	if w, ok := c.w.(*statusWriter); ok {
+		status = cmp.Or(w.status, status)
+	}
+	if err != nil {
+		kind := problem.KindOf(err)
+		status = kind.Status()
+		switch kind {
+		case problem.Unauthorized, problem.Forbidden, problem.TooManyRequests:
+			return audit.Refusal, status
+		}
+	}
+	if c.acted() && (err == nil || status >= 500 && status != http.StatusNotImplemented) {
+		return audit.Change, status
+	}
+	return "", 0
+}
+
+// acted reports whether what the request does is to be kept, once it was let in.
+func (c *call) acted() bool {
+	switch c.op.acts {
+	case actsOfAll:
+		return c.id.User != ""
+	case actsOfOperators:
+		return c.id.Operator()
+	}
+	return false
+}
+
+// keyName tells the key of the request from others, without showing it.
+func (c *call) keyName() string {
+	if c.id.Key != "" {
+		return c.id.Key
+	}
+	key, err := keyOf(c.r.Header.Get("Authorization"), true)
+	if err != nil {
+		return ""
+	}
+	return accounts.DigestOf(key).String()
+}
+
+// actedFor is whose records an operator has acted on, where they are another user's.
+func (c *call) actedFor() string {
+	if !c.id.Operator() {
+		return ""
+	}
+	owner, _ := c.query("owner")
+	return cmp.Or(c.w.Header().Get(ownerHeader), owner)
+}
+
+// source is the address that a request is from: the last one that no trusted proxy has.
+func (x *router) source(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "" // not a network
+	}
+	at := from.Addr().Unmap()
+	for hops := strings.Join(r.Header.Values("X-Forwarded-For"), ","); hops != "" && x.trusts(at); {
+		i := strings.LastIndexByte(hops, ',')
+		before, err := parseHop(strings.TrimSpace(hops[i+1:]))
+		if err != nil {
+			break
+		}
+		at, hops = before, hops[:max(i, 0)]
+	}
+	return at.WithZone("").String()
+}
+
+func (x *router) trusts(a netip.Addr) bool {
+	return slices.ContainsFunc(x.proxies, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) })
+}
+
+// parseHop reads an address with or without a port.
+func parseHop(s string) (netip.Addr, error) {
+	if p, err := netip.ParseAddrPort(s); err == nil {
+		return p.Addr().Unmap(), nil
+	}
+	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	return a.Unmap(), err
+}
+
+var errNoAudit = problem.New(problem.NotImplemented, "this program keeps no audit log")
+
+// maxAudit is how many records an answer has at most.
+const maxAudit = 1000
+
+func listAudit(c *call) error {
+	q := audit.Query{}
+	var err error
+	if q.Limit, err = c.queryInt("limit", 100, 1, maxAudit); err != nil {
+		return err
+	}
+	if q.Before, err = c.queryTime("before"); err != nil {
+		return err
+	}
+	if q.User, err = c.queryText("user"); err != nil {
+		return err
+	}
+	if q.Operation, err = c.queryText("operation"); err != nil {
+		return err
+	}
+	if c.audit == nil {
+		return errNoAudit
+	}
+	list, err := c.audit.Read(c.r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		Records []audit.Record `json:"records"`
+	}{orEmpty(list)})
+}
