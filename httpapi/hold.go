@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/problem"
 )
 
 // waitContext returns the context of a request that a service holds for d by its own clock. Where
@@ -22,4 +23,19 @@ func (c *call) clockWaitContext(d time.Duration) (context.Context, context.Cance
 	ctx, cancel := c.waitContext(d)
 	ctx, stop := clock.WithDeadline(ctx, c.clock, c.clock.Now().Add(d))
 	return ctx, func() { stop(); cancel() }
+}
+
+// refusalWait is how long a refusal is held that a stock worker would answer with the same
+// request at once (docs/decisions.md 34).
+const refusalWait = 5 * time.Second
+
+// slowDown waits before a refusal that only time or somebody else changes, until the client
+// goes or the server stops.
+func (c *call) slowDown(err error) {
+	switch problem.KindOf(err) {
+	case problem.Unauthorized, problem.Forbidden, problem.NotFound, problem.Unavailable:
+		ctx, cancel := c.clockWaitContext(refusalWait)
+		defer cancel()
+		<-ctx.Done()
+	}
 }

@@ -109,6 +109,8 @@ type operation struct {
 	need Permission // what Scope means; not for ScopeAny and ScopeWorker
 	do   func(*call) error
 	acts acts // what of it is in the audit log, besides refusals
+	// asked says that clients ask again at once after a refusal.
+	asked bool
 }
 
 // table is every operation. A path with a name comes before one with a placeholder in its
@@ -228,8 +230,8 @@ var table = sync.OnceValue(func() []operation {
 			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects),
 		),
 		group(APIWorkers, AreaWorkers,
-			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects),
-			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects),
+			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects, askedAgain),
+			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects, askedAgain),
 			op("jobStop", "GET /v2/{endpoint}/job-stop/{worker}", ScopeWorker, stopJobs, unlimited, sideEffects),
 			op("ping", "GET /v2/{endpoint}/ping/{worker}", ScopeWorker, pingWorker, unlimited, sideEffects),
 			op("jobDone", "POST /v2/{endpoint}/job-done/{worker}/{job}", ScopeWorker, jobDone, unlimited),
@@ -264,6 +266,7 @@ func added(o *operation)       { o.Added = true }
 func sideEffects(o *operation) { o.SideEffects = true }
 func unlimited(o *operation)   { o.Limit = LimitNone }
 func ofOperators(o *operation) { o.acts = actsOfOperators }
+func askedAgain(o *operation)  { o.asked = true }
 
 func rate(r ratelimit.Operation) func(*operation) {
 	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }

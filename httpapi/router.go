@@ -257,5 +257,8 @@ func (x *router) fail(c *call, err error) {
 	if problem.KindOf(err) == problem.Unauthorized {
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	if c.op.asked {
+		c.slowDown(err)
+	}
 	x.write(c.w, err)
 }

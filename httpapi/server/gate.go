@@ -65,14 +65,18 @@ func (g *gate) guard(next http.Handler) http.Handler {
 		defer cancel()
 		h := &held{kindOf(r), cancel}
 		now, ok := g.enter(h)
-		if !ok {
-			refuse(w)
+		if ok {
+			defer g.leave(h)
+		}
+		if now != serving && h.kind == asking {
+			if ok {
+				<-ctx.Done()
+			}
+			w.WriteHeader(http.StatusNoContent) // as if no job had come
 			return
 		}
-		defer g.leave(h)
-		if now == draining && h.kind == asking {
-			<-ctx.Done()
-			w.WriteHeader(http.StatusNoContent) // as if no job had come
+		if !ok {
+			refuse(w)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))

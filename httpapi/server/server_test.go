@@ -336,6 +336,9 @@ func TestAWorkerThatAsksAtTheEndGetsNoJobAndNoError(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
+		if code := take(); code != http.StatusNoContent {
+			t.Errorf("a worker that asks after the end gets %d, want 204", code)
+		}
 		log.wantNoTrouble(t)
 	})
 }
