@@ -8,10 +8,10 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Act does a to a pod of owner and returns the pod as it then is.
+// Act performs an action on a pod of owner and returns the pod after it.
 //
-// Errors: ErrNotFound; ErrInvalidStatus and ErrLocked when a cannot be done now; ErrNoCapacity when
-// the pod cannot start, on its own host, for lack of capacity. On an error nothing was
+// Errors: ErrNotFound; ErrInvalidStatus and ErrLocked when a cannot be done now; ErrNoCapacity
+// when the pod cannot start, on its own host, for lack of capacity. On an error nothing was
 // changed.
 func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
 	for {
@@ -33,11 +33,11 @@ func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, er
 	}
 }
 
-// errReleased says that a pod which was seen with compute has none any more.
+// errReleased: the pod had compute when it was read, and has lost it since.
 var errReleased = errors.New("pods: the compute was released meanwhile")
 
-// applyAction stores what an action makes of p. One that starts a pod without compute claims it
-// in the same write: nothing runs on what nobody holds.
+// applyAction stores the result of an action. An action that starts a pod without compute
+// claims the compute in the same write, so that nothing runs without a claim.
 func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(*Pod)) (*Pod, error) {
 	starts := a == Start || a == Reset
 	do := func(pl *Placement) (*Pod, error) {
@@ -54,7 +54,7 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 				return errReleased // its container has ended since p was read
 			}
 			order(p)
-			// A new order does not wait for the retries of an old one.
+			// A new action does not wait for the retries of an earlier one.
 			p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
 			p.appendJournal(s.clock.Now(), string(a)+" was asked for")
 			return nil
@@ -66,7 +66,8 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 	return do(nil)
 }
 
-// claimCompute is do with new compute for p; if there is none and pods may wait, without.
+// claimCompute calls do with new compute for p. If there is none and pods may wait, it calls do
+// without compute.
 func (s *Service) claimCompute(ctx context.Context, p *Pod, do func(*Placement) (*Pod, error)) (q *Pod, err error) {
 	err = s.place(ctx, p, func(pl Placement) error {
 		q, err = do(&pl)
@@ -84,19 +85,19 @@ func (s *Service) Reset(ctx context.Context, owner, id string) (*Pod, error) {
 	return s.Act(ctx, owner, id, Reset)
 }
 
-// Terminate deletes a pod for good. It is in no listing at once; its compute is free
-// when its host has confirmed that nothing of it is left.
+// Terminate deletes a pod for good. It disappears from lists at once. Its compute is free when
+// its host has confirmed that nothing of the pod is left.
 func (s *Service) Terminate(ctx context.Context, owner, id string) error {
 	_, err := s.Act(ctx, owner, id, Terminate)
 	return err
 }
 
-// actionEffects are what the actions make a pod want.
+// actionEffects change the desired state.
 var actionEffects = map[Action]func(*Pod){
 	Start: func(p *Pod) {
 		p.Want.Power, p.Want.Pull = PowerOn, false
 		p.Want.Run++
-		// The same container again, if there is one that is as the user wants it.
+		// The same container starts again, unless there is none or its settings have changed.
 		if p.Seen.Started.IsZero() || !p.Config.Equal(p.Want.Applied) {
 			p.newGeneration()
 		}
@@ -115,7 +116,7 @@ var actionEffects = map[Action]func(*Pod){
 	Terminate: func(p *Pod) { p.Want.Power = PowerTerminated },
 }
 
-// newGeneration wants another container, of the present configuration.
+// newGeneration asks for another container, with the present configuration.
 func (p *Pod) newGeneration() {
 	p.Want.Gen++
 	p.Want.Applied = p.Config.Clone()

@@ -6,8 +6,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// admit asks the runtimes that p may run on whether they run c for its owner. Faults of c
-// are left to others: args that cannot be split are not shown to a runtime.
+// admit asks the runtimes that p may run on whether they accept c for its owner. It does not
+// report faults of c itself: args that cannot be split are not passed on.
 func (s *Service) admit(p *Pod, c Config, faults *problem.Violations) {
 	args, err := SplitArgs(c.Args)
 	if err != nil {

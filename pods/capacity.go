@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Requirements is what a pod, or the like, needs of a host: Count GPUs of a type, or a number
-// of vCPUs of a flavor.
+// Requirements are what a pod or a worker needs of a host: Count GPUs of a type, or a number of
+// vCPUs of a flavor.
 type Requirements struct {
 	GPU    string // type; empty: CPU is set
 	Count  int
@@ -18,8 +18,8 @@ type Requirements struct {
 	CUDA   CUDAVersions
 }
 
-// A HostCapacity is what one host has for a Demand: how many such pods it could take now, and
-// how many if it were empty.
+// A HostCapacity is the capacity of one host for some Requirements: how many such pods it could
+// take now, and how many if it were empty.
 type HostCapacity struct {
 	DataCenter string
 	CUDA       string // of the host, for GPUs; empty: not known, or none
@@ -27,9 +27,9 @@ type HostCapacity struct {
 	Total      int
 }
 
-// Capacity says what the hosts have for a demand, in their order: one entry for each host
-// that could take such a pod if it were empty. It claims nothing, and what it says may
-// have changed by the time it is read.
+// Capacity returns the capacity of the hosts, in their order: one entry for each host that
+// could take such a pod if it were empty. It claims nothing, and the result may be out of date
+// when it is read.
 func (s *Service) Capacity(ctx context.Context, d Requirements) ([]HostCapacity, error) {
 	return s.placer.capacity(ctx, &d)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// cudaVersion is the CUDA version with which a host runs GPUs of a type: those of another maker
+// cudaVersion is the CUDA version with which a host runs GPUs of a type. GPUs of makers other
 // than NVIDIA have none.
 func (r *Placer) cudaVersion(h *Host, gpu string) string {
 	if t, _ := r.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
@@ -17,8 +17,8 @@ func (r *Placer) cudaVersion(h *Host, gpu string) string {
 	return h.CUDA
 }
 
-// match reports whether a host with this version will do; one that is not known does only
-// where nothing is asked.
+// match reports whether a host with this version is allowed. An unknown version is allowed only
+// when nothing is asked.
 func (c CUDAVersions) match(version string) bool {
 	same := func(v string) bool { return container.CompareCUDA(v, version) == 0 }
 	switch {
@@ -30,7 +30,7 @@ func (c CUDAVersions) match(version string) bool {
 	return true
 }
 
-// String is what c adds to the name of a GPU; empty when it selects all.
+// String is the text that follows the name of a GPU; empty when c selects all.
 func (c CUDAVersions) String() string {
 	switch {
 	case len(c.Allowed) > 0:

@@ -10,24 +10,25 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// A Host is a machine, or a simulated stock of machines, that runs pods. It is not
-// changed once a service has it.
+// A Host is a machine, or a simulated stock of machines, that runs pods. It must not be changed
+// once a service has it.
 //
-// It says in GPUs or VCPU what it has. One that is to get no pods any more, and keep those
-// it has, names a flavor with 0 vCPUs, or a GPU type with neither devices nor a count.
+// GPUs or VCPU say what it has. To drain a host, so that it keeps its pods and gets no more,
+// set its counts to zero: a flavor with 0 vCPUs, or a GPU type with neither devices nor a
+// count.
 type Host struct {
-	ID         string  // unique and lasting: pods remember it
+	ID         string  // unique, and the same after a restart: pods store it
 	DataCenter string  // in the catalog
 	Clouds     []Cloud // empty: every one
 	Runtime    Runtime
 	GPUs       []HostGPUs     // each type once
-	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment; of a flavor not named there are none
+	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment; other flavors have none
 	Memory     int            // GB for the CPU pods together; 0 is no limit
 	CUDA       string         // CUDA version of the driver, "12.8"; empty: not known, or none
 }
 
-// HostGPUs are the GPUs of one type in a host. With Devices each goes to one pod at a
-// time; without, Count are counted and have no names.
+// HostGPUs are the GPUs of one type in a host. With Devices, each device goes to one pod at a
+// time. Without Devices, the Count GPUs have no names.
 type HostGPUs struct {
 	Type    string   // in the catalog
 	Devices []string // each once in a host
@@ -37,23 +38,24 @@ type HostGPUs struct {
 // inCloud reports whether the host is of tier c. A host that names none is of every tier.
 func (h *Host) inCloud(c Cloud) bool { return len(h.Clouds) == 0 || slices.Contains(h.Clouds, c) }
 
-// A Notifier is a power of a Runtime that tells of changes without a goroutine of the
-// service: what a service driven by Step alone needs to learn of a change at the instant
-// it happens. Without it, Step lists.
+// A Notifier is an optional interface of a Runtime that reports changes without a goroutine of
+// the service. A service that is driven by Step alone learns of a change at the instant it
+// happens. Without it, Step calls List.
 type Notifier interface {
 	// Notify calls f on each change until stop is called, under the terms of
 	// [Runtime.Watch]. Changes after Notify has returned are not missed.
 	Notify(f func(ContainerState)) (stop func())
 }
 
-// A CUDAVersioner is a power of a Runtime that knows the CUDA version of its driver.
+// A CUDAVersioner is an optional interface of a Runtime that knows the CUDA version of its
+// driver.
 type CUDAVersioner interface {
 	CUDAVersion() string
 }
 
-// SimulatedHosts makes one host on rt for each data center of c and each tier that it has
-// stock of. Their ids are like "us-tx-3-secure". The machine that a program runs on is a
-// host of package backend/machine.
+// SimulatedHosts makes one host on rt for each data center of c and each tier that has stock
+// there. An id is like "us-tx-3-secure". For the machine that a program runs on, use package
+// backend/machine.
 func SimulatedHosts(c catalog.Catalog, rt Runtime) []Host {
 	var list []Host
 	for _, d := range c.DataCenters {
@@ -128,7 +130,7 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 			if _, ok := c.GPU(g.Type); !ok {
 				bad(h, "GPU type %q is not in the catalog", g.Type)
 			}
-			// A pod must not run without its GPUs. Those that are only counted may be made up.
+			// A pod must not run without its GPUs. GPUs without names may be simulated.
 			if len(g.Devices) > 0 && h.Runtime != nil && !h.Runtime.Capabilities().GPUs {
 				bad(h, "it has devices of %q, and its runtime hands out none", g.Type)
 			}
@@ -145,8 +147,8 @@ func checkHosts(c catalog.Catalog, hosts []Host) error {
 	return errors.Join(errs...)
 }
 
-// duplicates is the GPU types and devices that are listed more than once: a device has one
-// claim, so the second of its name can be given to nobody.
+// duplicates returns the GPU types and devices that are listed more than once. A device has one
+// claim, so a second one of its name could not be used.
 func (h *Host) duplicates() (names []string) {
 	types, devices := make(map[string]bool), make(map[string]bool)
 	note := func(seen map[string]bool, what, name string) {
@@ -164,8 +166,8 @@ func (h *Host) duplicates() (names []string) {
 	return names
 }
 
-// withoutMissingNetworks is c without the global network of data centers where a host cannot join one:
-// what is not there is not offered.
+// withoutMissingNetworks returns c without the global network of data centers where a host
+// cannot join one.
 func withoutMissingNetworks(c catalog.Catalog, hosts []Host) catalog.Catalog {
 	c.DataCenters = slices.Clone(c.DataCenters)
 	for i := range c.DataCenters {

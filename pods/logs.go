@@ -36,7 +36,6 @@ func (s *Service) Logs(ctx context.Context, owner, id string, src LogSource, q L
 	return nil, problem.Newf(problem.Invalid, "unknown log source %q", string(src))
 }
 
-// systemLog yields the journal of p.
 func (s *Service) systemLog(ctx context.Context, owner string, p *Pod, q LogQuery) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
 		changes, stop := s.subscribers.subscribe(p.ID)
@@ -90,7 +89,7 @@ func linesAfterSeq(list []LogLine, seq uint64) []LogLine {
 	return nil
 }
 
-// containerLog yields what the container of p writes, once there is one.
+// containerLog yields the output of the container of p, once there is one.
 func (s *Service) containerLog(ctx context.Context, owner string, p *Pod, q LogQuery) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
 		changes, stop := s.subscribers.subscribe(p.ID)
@@ -118,7 +117,7 @@ func (s *Service) containerLog(ctx context.Context, owner string, p *Pod, q LogQ
 	}
 }
 
-// waitForPod waits until the pod is as wanted; ok is false when there is nothing to wait for
+// waitForPod waits until ready holds for the pod; ok is false when there is nothing to wait for
 // any more.
 func (s *Service) waitForPod(ctx context.Context, owner, id string, changes <-chan struct{}, yield func(LogLine, error) bool, wanted func(*Pod) bool) (p *Pod, ok bool) {
 	for {
@@ -140,13 +139,13 @@ func (s *Service) waitForPod(ctx context.Context, owner, id string, changes <-ch
 	}
 }
 
-// subscribers are who wants to know of changes of a pod.
+// subscribers are notified of changes of a pod.
 type subscribers struct {
 	mu       sync.Mutex
 	channels map[string]map[chan struct{}]bool
 }
 
-// subscribe returns a channel that holds a token after each change of the pod.
+// subscribe returns a channel that can be received from after each change of the pod.
 func (f *subscribers) subscribe(id string) (changes <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	f.mu.Lock()
@@ -179,7 +178,7 @@ func (f *subscribers) notify(id string) {
 	}
 }
 
-// notifyChanged wakes whoever cares for a pod: the loop and the followers of its log.
+// notifyChanged wakes the loop and the followers of a pod's log.
 func (s *Service) notifyChanged(ids ...string) {
 	for _, id := range ids {
 		s.loop.push(id, nil)

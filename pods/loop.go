@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Run keeps the hosts at what the pods want until ctx ends. It returns nil when everything
-// that it started has ended. Run and Step are not used together.
+// Run brings the hosts to the desired state of the pods until ctx ends. It returns nil when
+// everything that it started has ended. Do not use Run and Step together.
 func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
@@ -28,7 +28,8 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			// Not before that, whatever rings: a look that fails has rung, too.
+			// Wait for that time even when woken: the call that failed has also woken this
+			// loop.
 			s.log.WarnContext(ctx, "pods: look for work", "err", err)
 			_ = s.sleep(ctx, next.Sub(s.clock.Now()), nil)
 			continue
@@ -45,10 +46,10 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// Step does everything that is due at now and returns when the next thing will be; zero
-// when nothing is scheduled. It returns after the calls that it made.
+// Step does everything that is due at now, waits for the calls it made, and returns when the
+// next work is due; zero when nothing is scheduled.
 //
-// A runtime without the power Notifier is listed at each Step.
+// A runtime without the interface Notifier is listed at each Step.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	for _, src := range s.openSources() {
 		if err := s.relist(ctx, src); err != nil {
@@ -70,7 +71,7 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 	}
 }
 
-// dispatch hands out the work there is, without waiting for it. With an error next is when to
+// dispatch starts the work there is and does not wait for it. With an error, next is when to
 // try again.
 func (s *Service) dispatch(ctx context.Context, now func() time.Time) (next time.Time, err error) {
 	if err := s.initialSync(ctx); err != nil {
@@ -116,11 +117,11 @@ func (s *Service) dispatch(ctx context.Context, now func() time.Time) (next time
 type runtimeSource struct {
 	rt     Runtime
 	hosts  []*Host
-	listed bool // a survey has been made
+	listed bool // it has been listed once
 }
 
-// openSources begins to listen to the runtimes that tell of changes, once, and returns the
-// others, which have to be watched or listed.
+// openSources subscribes to the runtimes that report changes, once, and returns the others,
+// which must be watched or listed.
 func (s *Service) openSources() (silent []*runtimeSource) {
 	if s.loop.sources == nil {
 		for _, h := range s.order {
@@ -150,7 +151,7 @@ func (l *loop) addHost(h *Host) {
 	l.sources = append(l.sources, &runtimeSource{rt: h.Runtime, hosts: []*Host{h}})
 }
 
-// initialSync takes a look at everything, once: what the runtimes that tell of changes have,
+// initialSync enqueues everything, once: the containers of the runtimes that report changes,
 // and every pod of the store.
 func (s *Service) initialSync(ctx context.Context) error {
 	if s.loop.synced {
@@ -180,7 +181,7 @@ func (s *Service) enqueueAll(ctx context.Context) error {
 	return nil
 }
 
-// resyncLostHints looks at everything when hints of the store were lost.
+// resyncLostHints enqueues everything when hints of the store were lost.
 func (s *Service) resyncLostHints(ctx context.Context) error {
 	s.loop.mu.Lock()
 	gap := s.loop.hintsLost
@@ -199,13 +200,13 @@ func (s *Service) resyncLostHints(ctx context.Context) error {
 	return err
 }
 
-// enqueueState takes a state from a runtime.
+// enqueueState enqueues a pod with the state that a runtime reported.
 func (s *Service) enqueueState(st ContainerState) {
 	s.loop.push(st.PodID, func(it *workItem) { it.states = append(it.states, st) })
 }
 
-// relist compares what a runtime has with what the store says it should have. The store
-// is read first: a container that is made in between is not missed then.
+// relist compares the containers of a runtime with the pods of the store. It reads the store
+// first, so that a container that is made in between is not taken for missing.
 func (s *Service) relist(ctx context.Context, src *runtimeSource) error {
 	should := make(map[string]*Pod)
 	for _, h := range src.hosts {
@@ -277,7 +278,7 @@ func (s *Service) watchSource(ctx context.Context, src *runtimeSource) {
 	})
 }
 
-// sleep waits for d on the service's clock, unless something ends before.
+// sleep waits for d on the service's clock, or until ctx or ended is over.
 func (s *Service) sleep(ctx context.Context, d time.Duration, ended <-chan error) error {
 	if d == 0 {
 		return nil
@@ -313,7 +314,7 @@ func (s *Service) retryForever(ctx context.Context, what string, fn func() error
 	}
 }
 
-// Pauses between the tries of one call.
+// Pauses between the attempts of one call.
 const (
 	retryMin = time.Second
 	retryMax = time.Minute

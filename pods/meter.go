@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A UsageKind is what a Use is of.
+// A UsageKind is the kind of thing that was used.
 type UsageKind string
 
 // The kinds.
@@ -16,16 +16,16 @@ const (
 	WorkerUsage UsageKind = "worker" // of a serverless endpoint
 )
 
-// A Usage is a span of time in which something was held, and what that costs: each price is
-// USD an hour. Kind, ID, Part and From name it.
+// A Usage is a span of time in which something was in use, with its prices in USD an hour.
+// Kind, ID, Part and From identify it.
 type Usage struct {
 	Owner string
 	Kind  UsageKind
 	ID    string
 	Part  string // which worker of endpoint ID; empty for what has no parts
 	From  time.Time
-	To    time.Time // zero: it goes on
-	// Open says that it went on at To, and that nobody has said since how it ended.
+	To    time.Time // zero: still in use
+	// Open: it was still in use at To, and its end is not known yet.
 	Open            bool
 	GPU             float64
 	CPU             float64
@@ -34,14 +34,14 @@ type Usage struct {
 	HighPerformance float64
 }
 
-// A Meter keeps what was used. billing.Service is one.
+// A Meter keeps usages. billing.Service is one.
 type Meter interface {
-	// Record keeps uses that have ended. One that was recorded before is not counted
-	// twice: whoever is not sure repeats the call.
+	// Record keeps usages that have ended. It is idempotent: a caller that does not know the
+	// outcome repeats the call.
 	Record(ctx context.Context, uses []Usage) error
 }
 
-// currentUsage is what p holds now; ok is false when it holds nothing, or nobody meters it.
+// currentUsage is what p uses now; ok is false when it uses nothing, or there is no meter.
 func (p *Pod) currentUsage() (u Usage, ok bool) {
 	u = Usage{Owner: p.Owner, Kind: PodUsage, ID: p.ID, From: p.Placement.Since}
 	switch {
@@ -59,7 +59,7 @@ func (p *Pod) currentUsage() (u Usage, ok bool) {
 	return u, true
 }
 
-// closeUsage ends what p holds at an instant, from which on it holds something else.
+// closeUsage ends the present usage at now, when p begins to use something else.
 func (p *Pod) closeUsage(now time.Time) {
 	u, ok := p.currentUsage()
 	if !ok {
@@ -69,8 +69,8 @@ func (p *Pod) closeUsage(now time.Time) {
 	p.Used = append(p.Used, u)
 }
 
-// Usage returns what the pods of owner hold, and what they held and the meter does not have
-// yet.
+// Usage returns the present usages of the pods of owner, and the past ones that the meter does
+// not have yet.
 func (s *Service) Usage(ctx context.Context, owner string) ([]Usage, error) {
 	var list []Usage
 	for p, err := range s.store.List(ctx, Filter{Owner: owner}) {
@@ -85,7 +85,7 @@ func (s *Service) Usage(ctx context.Context, owner string) ([]Usage, error) {
 	return list, nil
 }
 
-// recordUsage hands what p held to the meter and then forgets it.
+// recordUsage moves the past usages of p to the meter.
 func (s *Service) recordUsage(ctx context.Context, p *Pod) error {
 	if s.meter == nil || len(p.Used) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (s *Service) recordUsage(ctx context.Context, p *Pod) error {
 	return err
 }
 
-// recordFinalUsage hands over everything of a pod that is to be deleted.
+// recordFinalUsage records all usages of a pod before it is deleted.
 func (s *Service) recordFinalUsage(ctx context.Context, p *Pod, now time.Time) error {
 	uses := p.Used
 	if u, ok := p.currentUsage(); ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// runAccepted notes that the host took on the container that is wanted.
+// runAccepted notes that the host accepted the desired container.
 func (p *Pod) runAccepted(now time.Time) {
 	if p.Seen.Gen != p.Want.Gen {
 		p.appendJournal(now, "making a container of "+p.Want.Applied.Image)
@@ -19,8 +19,8 @@ func (p *Pod) runAccepted(now time.Time) {
 	p.Seen.Status = p.startupStatus()
 }
 
-// observe takes in what a runtime reports and says whether that is news. Reports of
-// another container than the wanted one are not, nor is anything after its end.
+// observe applies a report of a runtime and reports whether p changed. It ignores reports about
+// another container than the desired one, and everything after its end.
 func (p *Pod) observe(st ContainerState, now time.Time) bool {
 	if p.Want.Power == PowerTerminated {
 		return false
@@ -33,7 +33,7 @@ func (p *Pod) observe(st ContainerState, now time.Time) bool {
 		return false
 	}
 	if p.Seen.Gen != p.Want.Gen || p.Seen.Run != p.Want.Run {
-		// The host took it on, and we were gone before we could note that.
+		// The host accepted it, and this program ended before it could note that.
 		p.runAccepted(now)
 	}
 	if p.Seen.Phase >= PhaseExited || st.Phase < p.Seen.Phase {
@@ -64,7 +64,7 @@ func (p *Pod) containerStarted(st ContainerState, now time.Time) bool {
 }
 
 func (p *Pod) containerHealthy(st ContainerState, now time.Time) bool {
-	p.containerStarted(st, now) // a runtime may have no phase before
+	p.containerStarted(st, now) // a runtime may skip PhaseStarting
 	if p.Seen.Phase == PhaseHealthy && slices.Equal(p.Seen.Ports, st.Ports) && p.Seen.CUDA == st.CUDA && p.Seen.IP == st.IP {
 		return false
 	}
@@ -76,7 +76,7 @@ func (p *Pod) containerHealthy(st ContainerState, now time.Time) bool {
 	return true
 }
 
-// containerExited is the end of a run (docs/decisions.md 18).
+// containerExited applies the end of a run (docs/decisions.md 18).
 func (p *Pod) containerExited(st ContainerState, now time.Time) {
 	switch {
 	case p.Want.Power == PowerOff:
@@ -94,7 +94,7 @@ func (p *Pod) containerExited(st ContainerState, now time.Time) {
 	}
 }
 
-// finishRun gives up the compute of p. Its host stays its host.
+// finishRun releases the compute of p. Its host stays the same.
 func (p *Pod) finishRun(status Status, reason string, now time.Time) {
 	p.Seen.Status, p.Seen.Phase, p.Seen.Reason = status, PhaseExited, reason
 	p.Seen.Ports, p.Seen.IP = nil, ""
@@ -104,25 +104,25 @@ func (p *Pod) finishRun(status Status, reason string, now time.Time) {
 	p.appendJournal(now, reason)
 }
 
-// hostIsBehind says that a host which lists st has not the container that it took on: it knows of
-// an earlier run only, or is about to make one and may have died over that. A service that
-// has just begun, after a crash perhaps, asks it again, which changes nothing if it did not.
+// hostIsBehind reports whether a host that lists st does not have the container that it
+// accepted. It knows an earlier run only, or was making the container, perhaps when it crashed.
+// A service that has just started calls Ensure again, which is harmless if nothing was lost.
 func (p *Pod) hostIsBehind(st ContainerState, first bool) bool {
 	if p.Want.Power != PowerOn {
-		return false // to stop it is right in any case
+		return false // a stop is right in any case
 	}
 	return cmp.Or(cmp.Compare(st.Gen, p.Seen.Gen), cmp.Compare(st.Run, p.Seen.Run)) < 0 || first && st.Phase == PhasePulling
 }
 
-// containerLost takes in that the host has no container of p, as of when p was seen like was.
-// One that never started is made again; one that ran has ended.
+// containerLost applies that the host has no container of p. was is the observed state when the
+// host was listed. A container that never started is made again; one that ran has ended.
 func (p *Pod) containerLost(was ObservedState, now time.Time) bool {
 	if was.Gen == 0 || p.Seen.Gen != was.Gen || p.Seen.Run != was.Run || p.Seen.Phase >= PhaseExited || p.Want.Power == PowerTerminated {
 		return false
 	}
 	if p.Want.Power == PowerOn {
 		if p.Seen.Gen != p.Want.Gen || p.Seen.Run != p.Want.Run {
-			return false // another run was asked for since: it will be made
+			return false // another run was requested since, and will be made
 		}
 		if p.Seen.Phase == PhasePulling {
 			p.Seen.Gen = 0

@@ -10,8 +10,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// place finds a host for p and hands what p would hold there to commit, as [Placer.Place]
-// does. The error without a host names what was wanted and where.
+// place finds a host for p and calls commit with the placement, as [Placer.Place] does. The
+// error without a host names what was wanted and where.
 func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) error) error {
 	w := PlacementRequest{
 		Alternatives: []Requirements{p.requirements()}, DataCenters: p.DataCenters,
@@ -39,8 +39,8 @@ func (p *Pod) requirements() Requirements {
 	return Requirements{CPU: p.CPU.ID, VCPU: p.CPU.VCPU, Memory: p.CPU.Memory, Cloud: p.Cloud}
 }
 
-// price is USD an hour for what p is, from the catalog (docs/decisions.md 22). A CPU has one
-// price in both tiers.
+// price is the price of p in USD an hour, from the catalog (docs/decisions.md 22). A CPU has
+// the same price in both tiers.
 func (s *Service) price(p *Pod) float64 {
 	var usd float64
 	switch {
@@ -57,8 +57,8 @@ func (s *Service) price(p *Pod) float64 {
 	return math.Round(usd*1e6) / 1e6 // 3 x 0.34 is 1.02
 }
 
-// persistentSize is how many GB of its host's disks p keeps when it is stopped, in the way in which
-// users pay for them: the container's disk is theirs while it runs.
+// persistentSize is how many GB of its host's disks p is charged for while it is stopped. The
+// container's disk is charged for while it runs.
 func (p *Pod) persistentSize() int {
 	if m := p.Config.Mounts.Persistent; m != nil {
 		return m.Size
@@ -66,7 +66,7 @@ func (p *Pod) persistentSize() int {
 	return 0
 }
 
-// noCapacity says what there is no room for, and where.
+// noCapacity is an error that says what there is no capacity for, and where.
 func noCapacity(p *Pod) error {
 	return problem.Newf(problem.BadRequest, "%w: %s", ErrNoCapacity, describeRequirements(p))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// A Placer finds room on hosts: for pods, and for whatever else runs beside them. What is
-// taken is in the store, as claims of pods and of holds, so several placers on one store,
-// in this program or another, give nothing twice. They must agree on the hosts and on the
+// A Placer finds capacity on hosts, for pods and for whatever else runs there. What is taken is
+// in the store, as claims of pods and of reservations. So several placers on one store, in this
+// program or another, give nothing to two. They must agree on the hosts and on the
 // overcommitment. A Placer is safe for concurrent use.
 type Placer struct {
 	store      PodStore
@@ -22,9 +22,9 @@ type Placer struct {
 	overcommit float64
 }
 
-// NewPlacer returns a placer for hosts, whose GPUs and CPU flavors are of c. An error says
-// what is wrong with the hosts. overcommit is how many vCPUs are promised for each of a
-// host; 0 is catalog.Overcommit.
+// NewPlacer returns a placer for hosts, whose GPUs and CPU flavors are of c. An error says what
+// is wrong with the hosts. overcommit is how many vCPUs are promised for each vCPU of a host; 0
+// means catalog.Overcommit.
 func NewPlacer(store PodStore, c catalog.Catalog, hosts []Host, overcommit float64) (*Placer, error) {
 	if err := checkHosts(c, hosts); err != nil {
 		return nil, err
@@ -40,38 +40,38 @@ func NewPlacer(store PodStore, c catalog.Catalog, hosts []Host, overcommit float
 	return r, nil
 }
 
-// Catalog is what can be rented: that of NewPlacer, where a data center with a host whose
-// runtime joins no pods has no global network. It is not to be changed.
+// Catalog is what can be rented: the catalog of NewPlacer, without the global network of data
+// centers where a host's runtime has no private networks. Do not change it.
 func (r *Placer) Catalog() catalog.Catalog { return r.catalog }
 
-// Host returns one of the placer's hosts, which is not to be changed.
+// Host returns one of the placer's hosts. Do not change it.
 func (r *Placer) Host(id string) (h *Host, ok bool) {
 	h, ok = r.hosts[id]
 	return h, ok
 }
 
-// Hosts are the placer's hosts in their order, which are not to be changed.
+// Hosts returns the placer's hosts in their order. Do not change them.
 func (r *Placer) Hosts() []*Host { return slices.Clone(r.order) }
 
-// A PlacementRequest is what is to be placed, and where.
+// A PlacementRequest says what to place, and where.
 type PlacementRequest struct {
-	// Alternatives of these will do: a host gives the first that it has room for.
+	// Alternatives are equally good. A host gives the first one that it has capacity for.
 	Alternatives []Requirements
-	// DataCenters are gone through in this order; empty: all hosts, in theirs.
+	// DataCenters are tried in this order; empty: all hosts in their order.
 	DataCenters []string
-	// PreferDataCenters says that the DataCenters are a preference: after them come all others.
+	// PreferDataCenters means that all other data centers are tried after DataCenters.
 	PreferDataCenters bool
 
-	host          string // the one that it has
+	host          string // the present one
 	globalNetwork bool
 }
 
-// Place finds a host for w and hands what it would hold there to commit, which stores it
-// or returns ErrNoCapacity when somebody else was faster; then Place goes on. Without a host
-// the error is ErrNoCapacity.
+// Place finds a host for w and calls commit with the placement. commit stores it, or returns
+// ErrNoCapacity when another caller was faster; then Place goes on. Without a host the error is
+// ErrNoCapacity.
 func (r *Placer) Place(ctx context.Context, w PlacementRequest, commit func(Requirements, Placement) error) error {
 	hosts := r.candidates(&w)
-	// Each lost race means that somebody else got a unit, so this ends.
+	// Each lost race means that another caller got a unit, so this loop ends.
 	for raced := true; raced; {
 		raced = false
 		for _, h := range hosts {
@@ -91,8 +91,8 @@ func (r *Placer) Place(ctx context.Context, w PlacementRequest, commit func(Requ
 	return ErrNoCapacity
 }
 
-// candidates are the hosts that w may go to, best first: the one it has, or those of its
-// data centers in their order, or all in the order given.
+// candidates are the hosts that w may use, best first: its present one, or those of its data
+// centers in their order, or all in their order.
 func (r *Placer) candidates(w *PlacementRequest) []*Host {
 	if w.host != "" {
 		if h, ok := r.hosts[w.host]; ok {
@@ -120,7 +120,7 @@ func (r *Placer) candidates(w *PlacementRequest) []*Host {
 	return list
 }
 
-// firstFit is the first of what w demands that h has room for now, and what that would hold.
+// firstFit returns the first of w.Alternatives that h has capacity for now, and its placement.
 func (r *Placer) firstFit(ctx context.Context, h *Host, w *PlacementRequest) (d Requirements, pl Placement, ok bool, err error) {
 	for _, d := range w.Alternatives {
 		if w.host == "" && !r.matches(h, &d) {
@@ -133,12 +133,12 @@ func (r *Placer) firstFit(ctx context.Context, h *Host, w *PlacementRequest) (d 
 	return d, pl, false, nil
 }
 
-// matches reports whether h is one of those that d asks for, full or not.
+// matches reports whether h, if it were empty, could take d.
 func (r *Placer) matches(h *Host, d *Requirements) bool {
 	return (d.Cloud == "" || h.inCloud(d.Cloud)) && (d.GPU == "" || d.CUDA.match(r.cudaVersion(h, d.GPU)))
 }
 
-// fit is what d would hold on h, if it has room now.
+// fit returns the placement of d on h, if h has capacity now.
 func (r *Placer) fit(ctx context.Context, h *Host, d *Requirements) (pl Placement, ok bool, err error) {
 	pl = Placement{Host: h.ID, DataCenter: h.DataCenter}
 	if d.GPU != "" {
@@ -172,8 +172,8 @@ func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Requirements, pl *Place
 	return false, nil
 }
 
-// exceedsMaxCount reports whether d is above the largest machine of its tier. A type without a
-// bound has none, and so has a demand for no tier in particular.
+// exceedsMaxCount reports whether d is above the largest machine of its tier. It is false for a
+// type without a bound, and where no tier is asked for.
 func (r *Placer) exceedsMaxCount(d *Requirements) bool {
 	t, _ := r.catalog.GPU(d.GPU)
 	most := math.MaxInt
@@ -194,7 +194,7 @@ func (r *Placer) fitCPU(ctx context.Context, h *Host, d *Requirements, pl *Place
 	return r.addClaim(ctx, pl, Claim{h.memoryResource(), int64(r.memoryFor(d)), int64(h.Memory)})
 }
 
-// memoryFor is the GB of a CPU machine.
+// memoryFor returns the memory of a CPU machine in GB.
 func (r *Placer) memoryFor(d *Requirements) int {
 	if d.Memory > 0 {
 		return d.Memory
@@ -203,18 +203,18 @@ func (r *Placer) memoryFor(d *Requirements) int {
 	return f.Memory(d.VCPU)
 }
 
-// The names of what is claimed on a host.
+// Names of the resources that are claimed on a host.
 func (h *Host) gpuCountResource(gpuType string) string { return "gpus/" + h.ID + "/" + gpuType }
 func (h *Host) gpuDeviceResource(name string) string   { return "gpu/" + h.ID + "/" + name }
 func (h *Host) vcpuResource(flavor string) string      { return "vcpu/" + h.ID + "/" + flavor }
 func (h *Host) memoryResource() string                 { return "memory/" + h.ID }
 
-// vcpuLimit is how many vCPUs of a flavor h gives in all.
+// vcpuLimit is how many vCPUs of a flavor h can give, overcommitment included.
 func (r *Placer) vcpuLimit(h *Host, flavor string) int64 {
 	return int64(float64(h.VCPU[flavor]) * r.overcommit)
 }
 
-// addClaim adds c to pl if it is free now. The store has the last word.
+// addClaim adds c to pl if it is free now. The store checks it again when it is written.
 func (r *Placer) addClaim(ctx context.Context, pl *Placement, c Claim) (bool, error) {
 	used, err := r.store.Claimed(ctx, c.Resource)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Status is where a pod is in its life (docs/interface.md 3.1).
+// A Status is the stage of a pod's lifecycle (docs/interface.md 3.1).
 type Status string
 
 // The statuses of a pod.
@@ -38,13 +38,11 @@ const (
 	Community Cloud = "COMMUNITY"
 )
 
-// A Pod holds what its user wants, what was decided, and what was last seen. Requests
-// write Want; only the loop of the service calls a Runtime and writes Seen. So a pod
-// whose host or server died is brought to what is wanted by looking at the same record
-// again.
+// A Pod has the desired state, the placement, and the observed state. Requests write Want; only
+// the loop of the service calls a Runtime and writes Seen. So after a crash of a host or a
+// server the same record says what is still to be done.
 //
-// A Pod that a store returns is the caller's; a Pod handed to a store stays the
-// caller's.
+// The caller owns a Pod that a store returns, and keeps owning a Pod that it passes to a store.
 type Pod struct {
 	ID       string // 14 lower-case letters and digits
 	Owner    string // the user whose key made it
@@ -58,17 +56,17 @@ type Pod struct {
 
 	Config Config // what the user asked for, PATCH included
 
-	// DataCenters are the places the user prefers; empty is any.
+	// DataCenters are those that the user allows, in this order; empty: any.
 	DataCenters []string
-	// CUDA says which hosts will do.
+	// CUDA says which hosts are allowed.
 	CUDA CUDAVersions
-	// Injected are variables that the container finds unless its user's have the same
-	// name: what startSsh and startJupyter asked for. Nobody is shown them.
+	// Injected are variables of startSsh and startJupyter. A variable of the user with the same
+	// name overrides them. They are in no answer.
 	Injected map[string]string
-	// Used is what it held and the meter does not have yet.
+	// Used are past usages that the meter does not have yet.
 	Used []Usage
-	// Placement is empty until a host was found and again once compute is released
-	// (Host and DataCenter stay: the container and its disk are there).
+	// Placement is empty until a host is found. When compute is released only Host and
+	// DataCenter stay, because the container and its disk are there.
 	Placement Placement
 
 	Want DesiredState
@@ -78,8 +76,8 @@ type Pod struct {
 	Journal []LogLine
 }
 
-// Config is the part of a pod that an update can change. What Applied differs from it
-// takes effect with the next generation: at the next start, restart or reset.
+// Config is the part of a pod that an update can change. A change takes effect with the next
+// generation: at the next start, restart or reset.
 type Config struct {
 	Image            string
 	Args             string
@@ -129,28 +127,28 @@ type CPU struct {
 	Memory int // GB, from the flavor's RAM per vCPU
 }
 
-// A Placement is where a pod is and what it holds there.
+// A Placement is where a pod is, and what it has there.
 type Placement struct {
 	Host       string
 	DataCenter string
-	// Claims are what the pod takes from its host: dropped when it is stopped, fails, or
-	// is gone.
+	// Claims are what the pod takes from its host. They are dropped when it is stopped, fails
+	// or is deleted.
 	Claims []Claim
 	// Devices are the GPUs among the claims, as the host names them.
 	Devices []string
-	// Price is USD an hour while compute is held.
+	// Price is USD an hour while the pod has compute.
 	Price float64
-	// DiskPrice is USD an hour for the disks while compute is held, KeptPrice for what is
-	// kept of them without it. Since is when the claims were made or given up. They are for
-	// the meter, and zero without one.
+	// DiskPrice is USD an hour for the disks while the pod has compute, KeptPrice for the disks
+	// that are kept without compute. Since is when the claims were made or released. They are
+	// for the meter, and zero without a meter.
 	DiskPrice float64
 	KeptPrice float64
 	Since     time.Time
 }
 
-// A Claim takes Units of a resource of which there are Limit: the store refuses what
-// would exceed it. An exclusive thing is one unit of one
-// ("gpu/host1/GPU-4c1d", 1, 1); memory is many ("memory/host1", 8, 64).
+// A Claim takes Units of a resource that has a Limit. The store refuses a write that would
+// exceed the limit. An exclusive thing is one unit of one ("gpu/host1/GPU-4c1d", 1, 1); memory
+// is many ("memory/host1", 8, 64).
 type Claim struct {
 	Resource string
 	Units    int64
@@ -174,11 +172,11 @@ type DesiredState struct {
 	// that needs another container: a new generation has an empty disk. A start without
 	// one keeps it: the same container again.
 	Gen uint64
-	// Run grows with every start, so that a start after an exit is told from the exit.
+	// Run grows with every start, so that a new start can be told from the exit before it.
 	Run uint64
 	// Pull asks for the image to be pulled again (reset).
 	Pull bool
-	// Grace is how long a stop waits before it kills. Default one second.
+	// Grace is how long a stop waits before it kills the processes. Default one second.
 	Grace time.Duration
 	// Applied is the configuration of generation Gen.
 	Applied Config
@@ -187,9 +185,9 @@ type DesiredState struct {
 // ObservedState is what the loop last saw.
 type ObservedState struct {
 	Status  Status
-	Gen     uint64 // of the container that the host took on; 0: none
+	Gen     uint64 // of the container that the host accepted; 0: none
 	Run     uint64
-	Phase   Phase     // how far that run is
+	Phase   Phase     // of that run
 	Started time.Time // last start of the container; zero: never
 	Reason  string    // why it is EXITED or ERROR
 	Ports   []PortMapping

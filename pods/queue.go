@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// loop is the work that the service has with its pods: which are to be looked at, now
-// and later, and which are being looked at. A pod is in one pair of hands at a time.
+// loop is the work queue of the service: which pods to process now and later, and which are
+// being processed. No pod is processed twice at the same time.
 type loop struct {
 	slots chan struct{} // one for each call at once
-	wake  chan struct{} // there is something to do
+	wake  chan struct{} // there is work
 	wg    sync.WaitGroup
 
-	synced  bool // the first look at everything was taken
+	synced  bool // everything was enqueued once
 	sources []*runtimeSource
 
 	mu            sync.Mutex
-	items         map[string]*workItem // to be looked at
-	ready         []string             // of them, those in nobody's hands, in order
+	items         map[string]*workItem // to be processed, or being processed
+	ready         []string             // items ready to be processed, in order
 	busy          map[string]bool
-	retained      map[string]*workItem // known from a look that failed
+	retained      map[string]*workItem // items whose processing failed
 	timers        timerHeap
-	nextTimer     map[string]time.Time // earliest alarm of a pod
+	nextTimer     map[string]time.Time // earliest timer of a pod
 	stopped       map[string]stopped
-	waiting       map[string]bool // pods without a place
+	waiting       map[string]bool // pods without a host
 	capacityFreed bool            // compute may have become free since they were tried
 	hintsLost     bool            // hints of the store were lost
 }
 
-// A workItem is what is known of a pod that is to be looked at.
+// A workItem is a pod to be processed, with what is known about it.
 type workItem struct {
 	id        string
 	states    []ContainerState
-	source    *runtimeSource // which runtime lists a container of this id
-	missingAt *ObservedState // its container was not in a list taken when the pod was seen like this
+	source    *runtimeSource // the runtime that lists a container of this id
+	missingAt *ObservedState // the observed state when a list did not have its container; nil: no such list
 }
 
-// stopped is when a host took the stop of a run.
+// stopped is when a host accepted the stop of a run.
 type stopped struct {
 	run uint64
 	at  time.Time
@@ -61,7 +61,7 @@ func (l *loop) signal() {
 	}
 }
 
-// push asks for a look at a pod; add, if any, says what is known.
+// push enqueues a pod; add, if not nil, adds what is known about it.
 func (l *loop) push(id string, add func(*workItem)) {
 	l.mu.Lock()
 	it := l.items[id]
@@ -79,7 +79,7 @@ func (l *loop) push(id string, add func(*workItem)) {
 	l.signal()
 }
 
-// pop takes a pod in hand; done puts it back.
+// pop returns the next pod to be processed, or nil. done ends its processing.
 func (l *loop) pop() *workItem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *loop) pop() *workItem {
 	return it
 }
 
-// retain keeps what is known of a pod that could not be looked at, for the next look.
+// retain keeps what is known about a pod whose processing failed, for the next time.
 func (l *loop) retain(it *workItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *loop) done(id string) {
 	}
 }
 
-// takeStates takes what has been reported of a pod that is in hand since it was popped.
+// takeStates returns what has been reported about a pod since it was popped.
 func (l *loop) takeStates(id string) []ContainerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *loop) takeStates(id string) []ContainerState {
 	return list
 }
 
-// scheduleAt asks for a look at a pod once t is reached.
+// scheduleAt enqueues a pod at t.
 func (l *loop) scheduleAt(id string, t time.Time) {
 	l.mu.Lock()
 	if old, ok := l.nextTimer[id]; !ok || t.Before(old) {
@@ -145,10 +145,10 @@ func (l *loop) scheduleAt(id string, t time.Time) {
 		heap.Push(&l.timers, timer{t, id})
 	}
 	l.mu.Unlock()
-	l.signal() // for a Run that sleeps longer than that
+	l.signal() // Run may be sleeping longer than that
 }
 
-// enqueueDue pushes the pods whose alarm is due and says when the next one is.
+// enqueueDue pushes the pods whose timer is due and returns when the next one is.
 func (l *loop) enqueueDue(now time.Time) (next time.Time) {
 	for {
 		l.mu.Lock()
@@ -174,7 +174,8 @@ func (l *loop) enqueueDue(now time.Time) (next time.Time) {
 	}
 }
 
-// addWaiting adds a pod to those without a place, and free says that they may find one.
+// addWaiting adds a pod to those that wait for a host. noteCapacityFreed makes the loop try
+// them again.
 func (l *loop) addWaiting(id string) {
 	l.mu.Lock()
 	l.waiting[id] = true
@@ -191,7 +192,7 @@ func (l *loop) noteCapacityFreed() {
 	}
 }
 
-// takeWaiting returns the pods without a place if something has become free.
+// takeWaiting returns the pods that wait for a host if something has become free.
 func (l *loop) takeWaiting() (ids []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +211,7 @@ func (l *loop) removeWaiting(id string) {
 	l.mu.Unlock()
 }
 
-// stopAccepted remembers that the host took a stop of a run, and stopPending when.
+// stopAccepted notes that the host accepted the stop of a run, and stopPending returns when.
 func (l *loop) stopAccepted(id string, run uint64, now time.Time) {
 	l.mu.Lock()
 	l.stopped[id] = stopped{run, now}
@@ -230,7 +231,7 @@ func (l *loop) clearStop(id string) {
 	l.mu.Unlock()
 }
 
-// waitingPodsKey in an alarm stands for all pods without a place.
+// waitingPodsKey in a timer stands for all pods that wait for a host.
 const waitingPodsKey = ""
 
 type timer struct {
@@ -238,7 +239,6 @@ type timer struct {
 	id string
 }
 
-// timerHeap is a heap by instant.
 type timerHeap []timer
 
 func (h timerHeap) Len() int           { return len(h) }
@@ -252,7 +252,7 @@ func (h *timerHeap) Pop() any {
 	return a
 }
 
-// forget drops what is remembered of a pod that is gone.
+// forget removes what is kept about a deleted pod.
 func (l *loop) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

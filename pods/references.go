@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// References says what the pods in a store name, now or with their next container. It
-// needs no Service, so that the services that ask can be made first: they are what a
-// Service needs of its neighbours.
+// References says what the pods in a store refer to, now or with their next container. It needs
+// no Service: the services that ask are made first, because a Service needs them.
 type References struct{ Pods PodStore }
 
 // RegistryInUse reports whether a pod of owner pulls with a registry credential.
@@ -57,7 +56,7 @@ func (r References) any(ctx context.Context, owner string, match func(*Pod) bool
 	return false, nil
 }
 
-// RegistryInUse is that of [References].
+// RegistryInUse is the method of [References].
 func (s *Service) RegistryInUse(ctx context.Context, owner, id string) (bool, error) {
 	return References{s.store}.RegistryInUse(ctx, owner, id)
 }

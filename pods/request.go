@@ -5,8 +5,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A CreateRequest asks for a pod (docs/interface.md 2.2). A field that was absent has its zero
-// value; where absent and zero differ the field is a pointer.
+// A CreateRequest asks for a pod (docs/interface.md 2.2). An absent field has its zero value;
+// where absent and zero differ, the field is a pointer.
 type CreateRequest struct {
 	Name             string
 	Image            string
@@ -21,13 +21,13 @@ type CreateRequest struct {
 	Cloud            Cloud // default Secure
 	DataCenterIDs    []string
 	GlobalNetworking bool
-	// TemplateID names a template that has the settings which are absent here.
+	// TemplateID names a template whose settings apply where they are absent here.
 	TemplateID   string
 	StartSSH     *bool // the container finds the user's public keys; default false
 	StartJupyter *bool // the container finds a new password for Jupyter; default false
 
-	// Violations are what a decoder found. They are reported together with the faults of the
-	// values, and a field with a fault gets no second one.
+	// Violations are faults that a decoder found. They are reported together with the faults of
+	// the values. A field has one fault at most.
 	Violations problem.Violations
 }
 
@@ -35,9 +35,9 @@ type CreateRequest struct {
 type GPURequest struct {
 	ID    string
 	Count *int // default 1
-	// AllowedCUDAVersions and MinCUDAVersion say which hosts will do, by the CUDA version
-	// of their drivers ("12.8"): one of the first, or the second and later ones. At most
-	// one of the two is set; an empty list sets nothing.
+	// AllowedCUDAVersions and MinCUDAVersion select hosts by the CUDA version of their drivers
+	// ("12.8"): one in the list, or the minimum and later ones. At most one of the two is set;
+	// an empty list counts as not set.
 	AllowedCUDAVersions []string
 	MinCUDAVersion      *string
 }
@@ -48,9 +48,9 @@ type CPURequest struct {
 	VCPU int // a power of two, required
 }
 
-// An UpdateRequest changes a pod. What is nil stays as it is: Ports and Env replace when
-// they are not nil, empty ones included; an empty Registry means none. In Mounts, a nil
-// Network is absent and an empty one is an explicit empty list.
+// An UpdateRequest changes a pod. A nil field changes nothing. Ports and Env replace the old
+// ones if they are not nil, also when they are empty. An empty Registry means none. In Mounts,
+// a nil Network is absent and an empty one is an explicit empty list.
 type UpdateRequest struct {
 	Name             *string
 	Image            *string
@@ -62,11 +62,11 @@ type UpdateRequest struct {
 	Mounts           Mounts
 	Locked           *bool
 	GlobalNetworking *bool
-	// TemplateID names a template whose image, args, disk, ports, env and registry count
-	// where they are absent here.
+	// TemplateID names a template whose image, args, disk, ports, env and registry apply where
+	// they are absent here.
 	TemplateID string
 
-	// Violations are what a decoder found, as in [CreateRequest].
+	// Violations are faults that a decoder found, as in [CreateRequest].
 	Violations problem.Violations
 }
 
@@ -97,7 +97,7 @@ const (
 	MaxStorage        = container.MaxDisk           // GB
 )
 
-// config is what a valid request makes of its container settings. Nothing in it is nil
+// config returns the container settings of a valid request. Nothing in it is nil
 // (docs/decisions.md 16), and it shares nothing with r.
 func (r *CreateRequest) config() Config {
 	c := Config{

@@ -8,8 +8,8 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// rules judges requests by the schema (422) and by the rules across fields (400); what
-// needs another store is added by the service.
+// rules checks requests against the schema (422) and the rules across fields (400). The service
+// adds checks that need other stores.
 type rules struct {
 	catalog catalog.Catalog
 	container.Rules
@@ -55,7 +55,7 @@ func (v rules) gpu(g *GPURequest) {
 	} else if _, ok := v.catalog.GPU(g.ID); !ok {
 		v.Invalid("/gpu/id", "unknown GPU type %q", g.ID)
 	}
-	if g.Count != nil { // more than the largest machine has is a matter of capacity
+	if g.Count != nil { // more than the largest machine has is a lack of capacity
 		v.Count("/gpu/count", *g.Count)
 	}
 	v.CUDAVersions("/gpu/allowedCudaVersions", g.AllowedCUDAVersions)
@@ -87,8 +87,8 @@ func (v rules) cpu(c *CPURequest) {
 	}
 }
 
-// mounts judges each entry. An entry that lacks a member has its zero value, which no
-// member may have.
+// mounts checks each entry. An absent member has its zero value, which is not valid for any
+// member.
 func (v rules) mounts(m Mounts) {
 	if p := m.Persistent; p != nil {
 		v.PersistentMount(p.Size, p.Path)
@@ -108,7 +108,7 @@ func (v rules) mounts(m Mounts) {
 	}
 }
 
-// update judges what r says by itself.
+// update checks r without regard to the pod.
 func (v rules) update(r *UpdateRequest) {
 	v.SetFields(r.Name, r.Image, r.Args, r.Disk)
 	v.Ports(r.Ports)
@@ -116,7 +116,7 @@ func (v rules) update(r *UpdateRequest) {
 	v.mounts(r.Mounts)
 }
 
-// change judges r against the pod it changes (docs/interface.md 2.3, update rules).
+// change checks r against the pod that it changes (docs/interface.md 2.3, update rules).
 func (v rules) change(p *Pod, r *UpdateRequest) {
 	old, m := p.Config.Mounts, r.Mounts
 	if m.Network != nil && len(m.Network) == 0 {
@@ -145,8 +145,8 @@ func (v rules) change(p *Pod, r *UpdateRequest) {
 	}
 }
 
-// globalNetworking asks for an NVIDIA GPU and one data center of places, or any at all,
-// that has a global network.
+// globalNetworking requires an NVIDIA GPU, and that one of places, or any data center if there
+// are none, has a global network.
 func (v rules) globalNetworking(g *GPU, places []string) {
 	var gpu catalog.GPUType
 	if g != nil {

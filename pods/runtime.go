@@ -13,36 +13,37 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A Runtime makes the containers of one host be what the specs say. It is what a
-// backend implements: processes, Docker, a cluster, a simulation.
+// A Runtime brings the containers of one host to what the specs say. Backends implement it:
+// processes, containers, a simulation.
 //
-// Methods name the pod, are idempotent, and return when the work is accepted; what
-// became of it shows in Watch and List. There are never two calls at once for one pod,
-// and many for different pods. Input is valid: the service has checked it.
+// Methods name the pod, are idempotent, and return when the work is accepted; Watch and List
+// show the result. There is never more than one call at a time for a pod, but many for
+// different pods. Input is valid: the service has checked it.
 //
-// A failure of one pod (an image that cannot be pulled, a command that does not exist)
-// is a State with Failed set, not an error: an error means that the host did not take
-// the call and that the service will repeat it.
+// A failure of one pod (an image that cannot be pulled, a command that does not exist) is a
+// State with Failed set, not an error: an error means that the host did not take the call and
+// that the service will repeat it.
 type Runtime interface {
 	Capabilities() Capabilities
-	// Ensure has a container of exactly this generation, started Run times at least. The
-	// same Gen and Run: nil, whatever became of it. The same Gen and a larger Run starts
-	// the container again, its disk as it was. Another Gen replaces the container: its
-	// disk is wiped and its mounts are kept.
+	// Ensure makes sure that there is a container of exactly this generation that was started
+	// for this Run. With the same Gen and Run it returns nil, whatever has become of the
+	// container. With the same Gen and a larger Run it starts the container again, with its
+	// disk. With another Gen it replaces the container: the disk is wiped and the mounts are
+	// kept.
 	Ensure(ctx context.Context, s Spec) error
-	// Stop asks the container to end and kills it after grace, with everything it
-	// started. The disk stays until another generation or Remove. A container that is
-	// not running: nil.
+	// Stop asks the container to end, and after grace kills it and everything it started. The
+	// disk stays until another generation or Remove. It returns nil for a container that does
+	// not run.
 	Stop(ctx context.Context, podID string, grace time.Duration) error
-	// Remove kills and destroys container, disk and host-local storage, and detaches
-	// network volumes. It returns when nothing of the pod is left. An absent pod: nil.
+	// Remove kills and destroys container, disk and host-local storage, and detaches network
+	// volumes. It returns when nothing of the pod is left, and nil for an absent pod.
 	Remove(ctx context.Context, podID string, grace time.Duration) error
-	// List is the truth now, for start-up and after a gap: also what is ours and what no
-	// store knows.
+	// List returns all containers of this runtime now, also those of no known pod. It is called
+	// at the start and when changes may have been missed.
 	List(ctx context.Context) ([]ContainerState, error)
-	// Watch calls f on each change until ctx ends or the engine is lost, one call at a
-	// time and in order for each pod; f must not block. An error other than ctx's means:
-	// List again, then Watch again. Changes after Watch was called are not missed.
+	// Watch calls f on each change until ctx ends or the engine is lost. For each pod the calls
+	// come one at a time and in order; f must not block. After an error other than ctx's the
+	// caller calls List and then Watch again. Changes after the call of Watch are not missed.
 	Watch(ctx context.Context, f func(ContainerState)) error
 }
 
@@ -54,8 +55,7 @@ type Capabilities struct {
 	Pull            bool // pulls images
 }
 
-// A Spec is one container. Its slices and maps are the Runtime's to keep: nobody
-// changes them again.
+// A Spec is one container. The Runtime owns its slices and maps.
 type Spec struct {
 	PodID string
 	Owner string
@@ -72,14 +72,14 @@ type Spec struct {
 	Mounts      []Mount
 	GPUType     string
 	GPUs        int      // how many of GPUType
-	Devices     []string // GPUs, as the host names them: GPUs of them, or none where they have no names
+	Devices     []string // names of the GPUs, as many as GPUs; empty where they have no names
 	VCPU        int      // 0 for a GPU pod
 	Memory      int      // GB; 0 is no limit
 	Credential  Credential
-	AlwaysPull  bool // pull even when the image is here
-	// NetworkAlias, if not empty, has the container join the private network of Owner: others
-	// of Owner that joined find it there under this name, and nothing of another owner
-	// reaches it. It is empty for a Runtime that has not the capability Networks.
+	AlwaysPull  bool // pull also when the image is on the host
+	// NetworkAlias, if not empty, makes the container join the private network of Owner. Other
+	// containers of Owner find it there under this name; no other owner's do. It is empty for a
+	// Runtime without the capability PrivateNetworks.
 	NetworkAlias string
 }
 
@@ -96,7 +96,7 @@ type Mount struct {
 	Size     int    // GB, 0 unless host-local
 }
 
-// A Phase is how far a container is.
+// A Phase is the progress of a container.
 type Phase uint8
 
 // The phases of a container.
@@ -114,18 +114,18 @@ type ContainerState struct {
 	Gen   uint64
 	Run   uint64
 	Phase Phase
-	// ExitCode of a container that is Down: 128+n after signal n.
+	// ExitCode is that of a container that has ended: 128+n after signal n.
 	ExitCode int
-	// Stopped says that a container is Down because Stop or Remove was asked to end it, or
-	// because its host went away in an orderly way.
+	// Stopped means that the container has ended because of Stop or Remove, or because its host
+	// was shut down in order.
 	Stopped bool
 	OOM     bool   // killed for its memory
-	Reason  string // for the user: why it is Failed, how it ended
+	Reason  string // for the user: why it failed, or how it ended
 	Started time.Time
 	Ports   []PortMapping
 	CUDA    string
-	IP      string    // in the private network of its owner; empty outside of one and once Down
-	At      time.Time // the host's own stamp; the service's clock decides rules
+	IP      string    // in the private network of its owner; empty without one, and once it has ended
+	At      time.Time // by the host's clock; rules follow the service's clock
 }
 
 // A Credential logs in to an image registry. It prints as [redacted].
@@ -152,19 +152,19 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 const redacted = "[redacted]"
 
-// An Admitter is a power of a Runtime that does not run whatever a user asks for: one whose
-// images are programs of its host, and not containers.
+// An Admitter is an optional interface of a Runtime that does not run everything that a user
+// asks for, because its images are programs of its host and not containers.
 type Admitter interface {
-	// Admit adds to faults what of s its owner may not ask for, at "/args" and "/env/NAME",
-	// as [problem.BadRequest]. Of s it reads PodID, Owner, Image, Args, Env and PlatformEnv.
-	// It is asked before a pod or an endpoint is stored. Ensure judges in the same way: what
-	// is refused may have changed since.
+	// Admit adds a fault for each part of s that its owner may not ask for, at "/args" and
+	// "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Args, Env and
+	// PlatformEnv of s. It is called before a pod or an endpoint is stored. Ensure makes the
+	// same checks, because the rules may have changed since.
 	//
 	// The empty owner is the program itself, which may ask for anything.
 	Admit(s Spec, faults *problem.Violations)
 }
 
-// OwnerEnv is the variables of s that the owner chose.
+// OwnerEnv returns the variables of s that the owner chose.
 func (s *Spec) OwnerEnv() map[string]string {
 	env := maps.Clone(s.Env)
 	for _, name := range s.PlatformEnv {
@@ -173,25 +173,25 @@ func (s *Spec) OwnerEnv() map[string]string {
 	return env
 }
 
-// LogReader is a power of a Runtime that keeps the output of its containers.
+// LogReader is an optional interface of a Runtime that keeps the output of its containers.
 type LogReader interface {
-	// Logs yields lines, oldest first: those after q.After, and of these the last q.Tail.
-	// With q.Follow it then yields new ones as they come, until the pod is removed or ctx
-	// ends, which is no error. An unknown pod has no lines.
+	// Logs yields lines, oldest first: the last q.Tail of those after q.After. With q.Follow it
+	// then yields new ones as they come, until the pod is removed or ctx ends, which is no
+	// error. An unknown pod has no lines.
 	Logs(ctx context.Context, podID string, q LogQuery) iter.Seq2[LogLine, error]
 }
 
 // A LogQuery selects lines.
 type LogQuery struct {
-	// After leaves out the lines up to this one: those of an earlier instant, and those
-	// of the same instant with a Seq not above AfterSeq. Zero: none left out.
+	// After and AfterSeq skip lines of an earlier instant, and lines of the same instant whose
+	// Seq is not above AfterSeq. Zero: nothing is skipped.
 	After    time.Time
 	AfterSeq uint64
 	Tail     int // -1: all
 	Follow   bool
 }
 
-// A Sampler is a power of a Runtime that measures.
+// A Sampler is an optional interface of a Runtime that measures loads.
 type Sampler interface {
 	// Sample is the load of the pod's container now; ok is false when it is not known.
 	Sample(ctx context.Context, podID string) (s Sample, ok bool)
@@ -214,7 +214,7 @@ type GPUSample struct {
 // Runtime that rt wraps. A wrapper has a method Unwrap() Runtime.
 func As[T any](rt Runtime) (T, bool) { return unwrap.As[T](rt) }
 
-// What pods needs of its neighbours, without importing them.
+// Interfaces of other packages, which pods does not import.
 type (
 	// PullSecrets finds registry credentials. registries.Service is one.
 	PullSecrets interface {

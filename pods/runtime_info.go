@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RuntimeInfo is the runtime block of a pod (docs/interface.md 2.6): what it does right
-// now. Loads are percentages, 0 where they are not known.
+// RuntimeInfo is the runtime block of a pod (docs/interface.md 2.6): its loads and ports now.
+// Loads are percentages, 0 where they are not known.
 type RuntimeInfo struct {
 	Uptime time.Duration
 	GPUs   []GPUSample // one for each GPU of the pod
@@ -41,7 +41,7 @@ func (s *Service) RuntimeInfo(ctx context.Context, p *Pod) (l RuntimeInfo, ok bo
 	return l, true
 }
 
-// portMapping is where a port is reachable; one that the host says nothing of is not
+// portMapping returns where a port is reachable. A port that the host does not report is not
 // published.
 func (p *Pod) portMapping(port Port) PortMapping {
 	i := slices.IndexFunc(p.Seen.Ports, func(m PortMapping) bool {

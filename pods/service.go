@@ -18,37 +18,37 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Options are what a Service can do without.
+// Options configures a Service.
 type Options struct {
 	Clock           Clock         // default: the system's
 	Rand            io.Reader     // ids; default crypto/rand; read by one caller at a time
-	Secrets         PullSecrets   // without it no credential exists
-	Volumes         Volumes       // without it no network volume exists
-	Templates       Templates     // without it no template exists
-	Keys            PublicKeys    // of users, for startSsh; without it nobody has any
-	Meter           Meter         // gets what pods held; without it that is not kept
+	Secrets         PullSecrets   // default: no credential exists
+	Volumes         Volumes       // default: no network volume exists
+	Templates       Templates     // default: no template exists
+	Keys            PublicKeys    // of users, for startSsh; default: nobody has any
+	Meter           Meter         // gets the usages of pods; default: they are not kept
 	Domain          string        // service domain of internal names; default "podyard"
 	WaitForCapacity bool          // a pod without a host waits for one instead of being refused
 	Overcommit      float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
-	Grace           time.Duration // how long a stop waits before it kills; default 1s
+	Grace           time.Duration // how long a stop waits before it kills the processes; default 1s
 	MaxCalls        int           // calls to runtimes at once; default 256
-	// Foreign says that a container without a pod belongs to somebody else who uses the
-	// same runtime, and stays. By default all such containers are removed.
+	// Foreign reports whether a container without a pod belongs to another user of the same
+	// runtime, so that it is not removed. Default: all containers without a pod are removed.
 	Foreign func(podID string) bool
-	// Logger gets what a host or a store did wrong. Default: nothing is logged.
+	// Logger gets failures of hosts and stores. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// A Service is the pods of all users: rules, ownership, placement, and the loop that
-// makes hosts do what the pods say. It is safe for concurrent use.
+// A Service has the pods of all users: rules, ownership, placement, and the loop that brings
+// hosts to the desired state. It is safe for concurrent use.
 //
-// Its methods change what is wanted and return; [Service.Run], or whoever calls
-// [Service.Step], does the rest. Pods of another user do not exist: ErrNotFound.
+// Its methods change the desired state and return; [Service.Run], or calls of [Service.Step],
+// do the rest. For pods of another user they return ErrNotFound.
 type Service struct {
 	store     PodStore
 	catalog   catalog.Catalog
 	placer    *Placer
-	hosts     map[string]*Host // the placer's, as is order
+	hosts     map[string]*Host // of the placer
 	order     []*Host
 	clock     Clock
 	secrets   PullSecrets
@@ -68,8 +68,8 @@ type Service struct {
 	subscribers subscribers
 }
 
-// New returns a service for the pods in store. An error says what is wrong with hosts,
-// which are those that this program runs; pods on others are left alone. o may be nil.
+// New returns a service for the pods in store. hosts are those that this program runs; pods on
+// other hosts are not touched. An error says what is wrong with hosts. o may be nil.
 func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
 	var opt Options
 	if o != nil {
@@ -101,15 +101,16 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 	return s, nil
 }
 
-// Catalog is what can be rented: that of New, where a data center with a host whose runtime
-// joins no pods has no global network. It is not to be changed.
+// Catalog is what can be rented: the catalog of New, without the global network of data centers
+// where a host's runtime has no private networks. Do not change it.
 func (s *Service) Catalog() catalog.Catalog { return s.catalog }
 
-// Create checks r and adds a pod for owner. The pod is PROVISIONING: it is not RUNNING
-// until it is read as such.
+// Create checks r and adds a pod for owner. The pod is PROVISIONING; a later Get shows when it
+// is RUNNING.
 //
-// Errors: a template that does not exist (404), the faults of r (422, or 400 for rules
-// across fields and for what an [Admitter] refuses), ErrNoCapacity without capacity, unless Options.WaitForCapacity is set.
+// Errors: a template that does not exist (404), the faults of r (422, or 400 for rules across
+// fields and for what an [Admitter] refuses), ErrNoCapacity without capacity, unless
+// Options.WaitForCapacity is set.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
 	p, err := s.newPod(ctx, owner, r)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Service) insert(ctx context.Context, p *Pod) error {
 	})
 }
 
-// newPod makes a valid request a pod without an id and a place.
+// newPod returns a pod of a valid request, without an id and a host.
 func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
 	faults := r.Violations
 	v := rules{s.catalog, container.Rules{Violations: &faults}}
@@ -183,8 +184,8 @@ func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*P
 	return p, err
 }
 
-// checkReferences checks what p names in other stores. With a network mount the data center
-// of the volume decides where p goes (docs/decisions.md 21).
+// checkReferences checks that what p refers to in other stores exists. With a network mount the
+// volume decides the data center of p (docs/decisions.md 21).
 func (s *Service) checkReferences(ctx context.Context, v rules, p *Pod) error {
 	if err := v.Registry(ctx, s.secrets, p.Owner, p.Config.Registry); err != nil {
 		return fmt.Errorf("pods: %w", err)
@@ -223,7 +224,7 @@ func (s *Service) Get(ctx context.Context, owner, id string) (*Pod, error) {
 	return p, nil
 }
 
-// checkVisible is ErrNotFound for another user, and once the pod was terminated.
+// checkVisible returns ErrNotFound for another user, and for a terminated pod.
 func (p *Pod) checkVisible(owner string) error {
 	if p.Owner != owner || p.Want.Power == PowerTerminated {
 		return ErrNotFound
@@ -267,7 +268,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 		}
 	}
 	return s.change(ctx, owner, id, func(p *Pod) error {
-		found := faults // fn may run again: each time from the same faults
+		found := faults // fn may run again, and starts with the same faults
 		rules{s.catalog, container.Rules{Violations: &found}}.change(p, &r)
 		next := *p
 		r.apply(&next)
@@ -297,5 +298,5 @@ func (s *Service) change(ctx context.Context, owner, id string, fn func(*Pod) er
 	return p, nil
 }
 
-// InternalDNS is the name of p in the private network of its owner.
+// InternalDNS returns the name of p in the private network of its owner.
 func (s *Service) InternalDNS(p *Pod) string { return p.ID + "." + s.domain + ".internal" }

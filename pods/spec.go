@@ -10,8 +10,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// spec is the container that p wants on h. An error of kind problem.NotFound says that
-// its registry credential is gone.
+// spec returns the desired container of p on h. An error of kind problem.NotFound means that
+// its registry credential does not exist any more.
 func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	c := p.Want.Applied.Clone()
 	spec := Spec{
@@ -60,9 +60,9 @@ func (s *Service) pullCredential(ctx context.Context, owner, id string) (Credent
 	return Credential{Registry: registry, Username: username, Password: Secret(password)}, nil
 }
 
-// env is what the container finds in its environment: what was injected, the user's
-// variables, which win over that, and the platform's, which win over both: programs in the
-// container rely on them. fixed names those that are not the user's, in order.
+// env returns the environment of the container: injected variables, the user's, which override
+// them, and the platform's, which override both because programs in the container rely on them.
+// fixed names those that are not the user's, sorted.
 func env(p *Pod, c Config) (all map[string]string, fixed []string) {
 	platform := map[string]string{
 		"RUNPOD_POD_ID":       p.ID,

@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// What a store answers.
+// Errors of a store.
 var (
 	ErrNotFound   = problem.New(problem.NotFound, "pod not found")
 	ErrExists     = problem.New(problem.Conflict, "pod id is taken")
@@ -20,25 +20,24 @@ type Filter struct {
 	Host  string
 }
 
-// A Reservation is what something that is not a pod has of a host: a worker of an endpoint. Its
-// claims count with those of pods, so that nothing is given to both.
+// A Reservation is what a worker of an endpoint has of a host. Its claims count together with
+// those of pods, so that nothing is given to both.
 //
-// A Reservation that a store returns is the caller's; one handed to a store stays the caller's.
+// The caller owns a Reservation that a store returns, and keeps owning one that it passes to a
+// store.
 type Reservation struct {
-	Holder    string // who has it, as its runtime knows it: its container's Spec.PodID
-	Image     string // what runs there, for those who list it
+	Holder    string // the owner, by the Spec.PodID of its container
+	Image     string // what runs there, for lists
 	GPU       *GPU   // exactly one of GPU and CPU is set
 	CPU       *CPU
 	Volumes   []string // ids of the network volumes that are mounted
 	Placement Placement
 }
 
-// A PodStore keeps pods, and what others hold of their hosts. Changes are a few thousand a
-// second at most, so a closure will do.
-// It is safe for concurrent use, copies what it is given and returns copies.
+// A PodStore keeps pods and reservations. It is safe for concurrent use, copies what it is
+// given and returns copies.
 //
-// A pod that is returned is as durable as the store makes it: nothing is visible before
-// that.
+// Nothing is visible before it is as durable as the store makes it.
 type PodStore interface {
 	// Create adds p: ErrExists if its ID is taken, ErrNoCapacity if one of its claims would
 	// exceed its limit. On an error nothing was changed.
@@ -47,27 +46,27 @@ type PodStore interface {
 	Get(ctx context.Context, id string) (*Pod, error)
 	// List yields the pods that f selects, by Created and then ID.
 	List(ctx context.Context, f Filter) iter.Seq2[*Pod, error]
-	// Update stores what fn leaves, atomically and claims included, and returns it:
-	// ErrNotFound without the pod, ErrNoCapacity if a claim would exceed its limit, and
-	// whatever fn returns, in which cases nothing was changed. fn must not change ID,
-	// Owner and Created, may run more than once, does no I/O, and calls neither the store
-	// nor a Runtime.
+	// Update calls fn with the pod, stores what fn leaves, atomically and with its claims, and
+	// returns it. Errors: ErrNotFound without the pod, ErrNoCapacity if a claim would exceed
+	// its limit, and whatever fn returns; then nothing was changed. fn may run more than once.
+	// It must not change ID, Owner and Created, do I/O, or call the store or a Runtime.
 	Update(ctx context.Context, id string, fn func(*Pod) error) (*Pod, error)
 	// Delete removes the pod and its claims; ErrNotFound if it is not there.
 	Delete(ctx context.Context, id string) error
-	// Reserve stores h in place of what its holder had, atomically: ErrNoCapacity if a claim would
-	// exceed its limit, in which case nothing was changed.
+	// Reserve replaces the reservation of h.Holder, atomically. It returns ErrNoCapacity if a
+	// claim would exceed its limit; then nothing was changed.
 	Reserve(ctx context.Context, h Reservation) error
-	// Release removes what a holder has, and its claims; nil if it has nothing.
+	// Release removes the reservation of a holder, and its claims. It returns nil if there is
+	// none.
 	Release(ctx context.Context, holder string) error
-	// Reservations yields what is held, by Holder.
+	// Reservations yields all reservations, sorted by Holder.
 	Reservations(ctx context.Context) iter.Seq2[Reservation, error]
-	// Claimed is how many units of a resource are claimed by all pods and holds.
+	// Claimed returns how many units of a resource all pods and reservations claim.
 	Claimed(ctx context.Context, resource string) (int64, error)
-	// Watch calls f with the ids of pods that changed and the holders of holds that were
-	// released, on any server, until ctx ends; f must not block. They are hints: sent after
-	// the change is visible, repeated or lost now and then. A nil slice says that some were
-	// lost: look at everything. Watch returns only when ctx has ended (its error) or when it
-	// cannot go on.
+	// Watch calls f with the ids of changed pods and the holders of released reservations, on
+	// any server, until ctx ends; f must not block. They are hints: they come after the change
+	// is visible, and may be repeated or lost. A nil slice means that some were lost and that
+	// everything must be read again. Watch returns only when ctx has ended (its error) or when
+	// it cannot go on.
 	Watch(ctx context.Context, f func(ids []string)) error
 }

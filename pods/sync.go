@@ -11,11 +11,11 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// errUnchanged leaves a pod as it is.
+// errUnchanged makes Update change nothing.
 var errUnchanged = errors.New("pods: nothing to change")
 
-// sync looks at one pod: takes in what was reported of it, and makes the one call that
-// brings its host nearer to what is wanted. The answer to that call is the next report.
+// sync processes one pod: it applies what was reported, and makes the one call that brings the
+// host nearer to the desired state. The result of that call comes with the next report.
 func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
 	p, err := s.applyReports(ctx, it, now)
 	if errors.Is(err, ErrNotFound) {
@@ -55,12 +55,12 @@ func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
 	return nil
 }
 
-// containerRuns says that the last report is of a container that has not ended.
+// containerRuns reports whether the last report is about a container that has not ended.
 func (it *workItem) containerRuns() bool {
 	return len(it.states) > 0 && it.states[len(it.states)-1].Phase < PhaseExited
 }
 
-// applyReports writes what was reported of a pod into it.
+// applyReports stores what was reported about a pod.
 func (s *Service) applyReports(ctx context.Context, it *workItem, now time.Time) (*Pod, error) {
 	if len(it.states) == 0 && it.missingAt == nil {
 		return s.store.Get(ctx, it.id)
@@ -78,7 +78,7 @@ func (s *Service) applyReports(ctx context.Context, it *workItem, now time.Time)
 	return p, err
 }
 
-// update stores what fn leaves if it says that it changed something; p is nil otherwise.
+// update stores what fn leaves if fn returns true; otherwise p is nil.
 func (s *Service) update(ctx context.Context, id string, fn func(*Pod) bool) (p *Pod, err error) {
 	p, err = s.store.Update(ctx, id, func(p *Pod) error {
 		if !fn(p) {
@@ -96,7 +96,7 @@ func (s *Service) update(ctx context.Context, id string, fn func(*Pod) bool) (p 
 	return p, nil
 }
 
-// removeOrphan removes a container that a list shows and no pod stands for.
+// removeOrphan removes a listed container that belongs to no pod.
 func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
 	if it.source == nil || s.foreign != nil && s.foreign(it.id) {
 		return nil
@@ -108,13 +108,13 @@ func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
 	return nil
 }
 
-// syncUnplaced looks after a pod without a place.
+// syncUnplaced processes a pod without a host.
 func (s *Service) syncUnplaced(ctx context.Context, p *Pod, now time.Time) error {
 	switch {
 	case p.Want.Power == PowerTerminated:
 		return s.deletePod(ctx, p.ID)
 	case p.Want.Power == PowerOn:
-		s.loop.addWaiting(p.ID) // first: what becomes free from here on is not missed
+		s.loop.addWaiting(p.ID) // first, so that nothing that becomes free from here on is missed
 		if err := s.assignHost(ctx, p, now); !errors.Is(err, ErrNoCapacity) {
 			return err
 		}
@@ -132,8 +132,8 @@ func (s *Service) syncUnplaced(ctx context.Context, p *Pod, now time.Time) error
 	return err
 }
 
-// placeWaiting tries to place the pods that wait, oldest first, if something has become
-// free. What one did not get, the others that want the same are not tried for.
+// placeWaiting tries to place the pods that wait, oldest first, if something has become free.
+// When there is no capacity for one, others with the same requirements are skipped.
 func (s *Service) placeWaiting(ctx context.Context, now time.Time) error {
 	var list []*Pod
 	for _, id := range s.loop.takeWaiting() {
@@ -169,7 +169,7 @@ func (s *Service) placeWaiting(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// assignHost gives a waiting pod a place, or returns ErrNoCapacity.
+// assignHost places a waiting pod, or returns ErrNoCapacity.
 func (s *Service) assignHost(ctx context.Context, p *Pod, now time.Time) error {
 	err := s.place(ctx, p, func(pl Placement) error {
 		_, err := s.update(ctx, p.ID, func(p *Pod) bool {
@@ -190,7 +190,7 @@ func (s *Service) assignHost(ctx context.Context, p *Pod, now time.Time) error {
 	return nil
 }
 
-// ensure has the host make or start the container.
+// ensure makes the host create or start the container.
 func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	s.loop.clearStop(p.ID)
 	spec, err := s.spec(ctx, h, p)
@@ -217,8 +217,8 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 	return err
 }
 
-// failMissingCredential fails a pod whose registry credential is gone. The container that it may
-// still have is an older one, which is not wanted any more.
+// failMissingCredential fails a pod whose registry credential does not exist any more. If it
+// still has a container, that is an older one, which is not wanted any more.
 func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	if err := h.Runtime.Stop(ctx, p.ID, p.Want.Grace); err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
@@ -235,10 +235,10 @@ func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, no
 	return err
 }
 
-// stopRecheckDelay is how long after its grace a stop that shows no effect is looked into.
+// stopRecheckDelay is how long after its grace a stop without effect is checked.
 const stopRecheckDelay = 5 * time.Second
 
-// stop has the host end the container. The report of its end makes the pod EXITED.
+// stop makes the host end the container. The report of its end makes the pod EXITED.
 func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	asked, pending := s.loop.stopPending(p.ID, p.Want.Run)
 	if again := asked.Add(p.Want.Grace + stopRecheckDelay); pending && now.Before(again) {
@@ -253,7 +253,7 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 		s.loop.scheduleAt(p.ID, now.Add(p.Want.Grace+stopRecheckDelay))
 		return nil
 	}
-	// No report came, or none can come: the host never took that container on.
+	// No report came, or none can come because the host never accepted that container.
 	list, err := h.Runtime.List(ctx)
 	if err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
@@ -274,7 +274,7 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 	return err
 }
 
-// remove has the host destroy everything of the pod, then deletes it: its compute is
+// remove makes the host destroy everything of the pod, and then deletes the pod. Its compute is
 // free when the host has confirmed.
 func (s *Service) remove(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	if err := h.Runtime.Remove(ctx, p.ID, p.Want.Grace); err != nil {
@@ -296,7 +296,7 @@ func (s *Service) deletePod(ctx context.Context, id string) error {
 	return nil
 }
 
-// scheduleRetry notes that a host did not take a call, and when it is tried again.
+// scheduleRetry notes that a host failed a call, and when to try again.
 func (s *Service) scheduleRetry(ctx context.Context, p *Pod, what string, cause error, now time.Time) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -10,25 +10,25 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A Template is container settings to start a request from. What a store of templates
-// returns is the caller's.
+// A Template has settings for absent fields of a request. The caller owns what a store of
+// templates returns.
 type Template struct {
 	Image               string
 	Args                string
 	Disk                int // GB
 	Ports               []string
 	Env                 map[string]string
-	Registry            string           // id of a credential of who uses the template, or empty
+	Registry            string           // id of a credential of the user who uses the template, or empty
 	Persistent          *PersistentMount // for GPU pods
 	StartSSH            bool
 	StartJupyter        bool
 	AllowedCUDAVersions []string // for GPU pods; empty: any
-	// Serverless says that it is for the workers of an endpoint and not for pods.
+	// Serverless means that it is for the workers of an endpoint and not for pods.
 	Serverless bool
 }
 
-// template finds the template that a request names; nil when it names none. One that does
-// not exist is an error at once (docs/decisions.md 7), one of the wrong kind a fault.
+// template returns the template that a request names; nil when it names none. A template that
+// does not exist is an error at once (docs/decisions.md 7); one of the wrong kind is a fault.
 func (s *Service) template(ctx context.Context, v rules, owner, id string) (*Template, error) {
 	if id == "" || v.Has("/templateId") {
 		return nil, nil
@@ -40,13 +40,13 @@ func (s *Service) template(ctx context.Context, v rules, owner, id string) (*Tem
 	if err != nil {
 		return nil, fmt.Errorf("pods: find template %q: %w", id, err)
 	}
-	if t.Serverless { // what it has is not missing all the same
+	if t.Serverless { // its settings still count, so that they are not reported as missing
 		v.Invalid("/templateId", "template %q is for serverless endpoints", id)
 	}
 	return &t, nil
 }
 
-// applyTemplate fills in what is absent in r and t has. A variable of r wins over that of t.
+// applyTemplate sets the absent fields of r to those of t. Variables of r override those of t.
 func (r *CreateRequest) applyTemplate(t *Template) {
 	if r.Image == "" {
 		r.Image = t.Image
@@ -72,8 +72,8 @@ func (r *CreateRequest) applyTemplate(t *Template) {
 	}
 }
 
-// applyTemplate is as if r had what t has and it lacks. The environment that results replaces that
-// of the pod. Mounts are fixed at creation.
+// applyTemplate sets the absent fields of r to those of t. The resulting environment replaces
+// that of the pod. Mounts are fixed at creation.
 func (r *UpdateRequest) applyTemplate(t *Template) {
 	setIfNil(&r.Image, &t.Image)
 	setIfNil(&r.Args, &t.Args)
@@ -100,8 +100,8 @@ func mergeEnv(base, over map[string]string) map[string]string {
 	return m
 }
 
-// injectedEnv is what startSsh and startJupyter ask for. Without keys there is nothing to
-// provision.
+// injectedEnv returns the variables of startSsh and startJupyter. Without keys there are none
+// for startSsh.
 func (s *Service) injectedEnv(ctx context.Context, owner string, r *CreateRequest) (map[string]string, error) {
 	env := make(map[string]string)
 	if r.StartSSH != nil && *r.StartSSH && s.keys != nil {

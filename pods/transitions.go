@@ -6,13 +6,13 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// What an action that cannot be done is answered with.
+// Errors of an action that is not possible.
 var (
 	ErrInvalidStatus = problem.New(problem.Conflict, "the status of the pod does not allow this")
 	ErrLocked        = problem.New(problem.Conflict, "the pod is locked")
 )
 
-// transitions is what can be asked of a pod in each status.
+// transitions has the allowed actions for each status.
 var transitions = map[Status][]Action{
 	Provisioning: {Stop, Terminate},
 	Starting:     {Stop, Terminate, Reset},
@@ -22,15 +22,14 @@ var transitions = map[Status][]Action{
 	Terminated:   {},
 }
 
-// whileStopping is what can be asked of a pod whose stop was accepted and has not ended yet: a
-// stop is not taken back.
+// whileStopping has the allowed actions while a stop is in progress. A stop cannot be
+// cancelled.
 var whileStopping = []Action{Terminate}
 
-// forbiddenWhenLocked is what a lock forbids.
 var forbiddenWhenLocked = []Action{Stop, Restart, Reset}
 
-// Actions are the values of a pod's field "actions": what can be asked of p now. Reset
-// has an operation of its own and is not among them.
+// Actions returns the values of a pod's field "actions": what is allowed now. Reset is not
+// among them, because it has an operation of its own.
 func Actions(p *Pod) []Action {
 	list := []Action{}
 	for _, a := range p.allowed() {
@@ -41,7 +40,7 @@ func Actions(p *Pod) []Action {
 	return list
 }
 
-// checkAction says whether a can be asked of p now.
+// checkAction returns an error if a is not allowed now.
 func checkAction(p *Pod, a Action) error {
 	if !slices.Contains(p.allowed(), a) {
 		status := string(p.Status())
@@ -56,7 +55,6 @@ func checkAction(p *Pod, a Action) error {
 	return nil
 }
 
-// allowed is what the status of p allows.
 func (p *Pod) allowed() []Action {
 	if p.stopping() {
 		return whileStopping
@@ -73,27 +71,26 @@ func (p *Pod) stopping() bool {
 	return status != Exited && status != Errored
 }
 
-// Status is what p is for its user. It is what was last seen, unless something newer was
-// asked for and is not seen yet: a pod that is to start again is not RUNNING any more,
-// while one that is to stop is what it is until its container has ended and its compute
-// is free.
+// Status is the status that users see. It is the observed one, unless something newer was
+// requested and has not been observed yet. A pod that will start again is not RUNNING any more.
+// A pod that will stop keeps its status until its container has ended and its compute is free.
 func (p *Pod) Status() Status {
 	switch {
 	case p.Want.Power == PowerTerminated:
 		return Terminated
 	case p.Want.Power == PowerOn && (p.Seen.Gen != p.Want.Gen || p.Seen.Run != p.Want.Run),
-		p.Want.Power == PowerOff && p.Seen.ended() && len(p.Placement.Claims) > 0: // a start that was taken back
+		p.Want.Power == PowerOff && p.Seen.ended() && len(p.Placement.Claims) > 0: // a start that was cancelled by a stop
 		return p.startupStatus()
 	default:
 		return p.Seen.Status
 	}
 }
 
-// ended says that the last run that was seen has ended.
+// ended reports whether the last observed run has ended.
 func (s *ObservedState) ended() bool { return s.Status == Exited || s.Status == Errored }
 
-// startupStatus is the status before the container runs: a pod that never had one is being
-// provisioned, any other has its place already and starts.
+// startupStatus is the status before the container runs: PROVISIONING for a pod that never had
+// a container, otherwise STARTING.
 func (p *Pod) startupStatus() Status {
 	if p.Seen.Started.IsZero() {
 		return Provisioning
@@ -101,7 +98,8 @@ func (p *Pod) startupStatus() Status {
 	return Starting
 }
 
-// Cost is USD an hour now: nothing while the pod holds no compute (docs/decisions.md 22).
+// Cost is the present price in USD an hour: 0 while the pod has no compute (docs/decisions.md
+// 22).
 func (p *Pod) Cost() float64 {
 	switch p.Status() {
 	case Exited, Errored, Terminated:
