@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -162,6 +163,10 @@ func (m *maker) small() {
 		must(m.t, m.s.Endpoints().Create(ctx, &ep))
 	}
 	must(m.t, m.s.SSHKeys().SetSSHKeys(ctx, "alice", []string{"ssh-ed25519 AAAA alice", "ssh-rsa BBBB alice"}))
+	must(m.t, m.s.Accounts().Create(ctx, accounts.Key{
+		ID: "key", User: "alice", Scopes: []string{"*", "endpoint:e:run"}, Created: at.Time(), Expires: at.Time().AddDate(100, 0, 0),
+		Digest: accounts.DigestOf("secret"), Old: accounts.DigestOf("old"), OldUntil: at.Time(),
+	}))
 	for i, kind := range []pods.UsageKind{pods.PodUsage, pods.VolumeUsage, pods.WorkerUsage, pods.PodUsage} {
 		u := filled[pods.Usage]("use")
 		u.Owner, u.Kind, u.ID, u.Open = "alice", kind, fmt.Sprint("used", i), i == 3

@@ -264,6 +264,12 @@ func (w *state) owned() {
 	if keys, err := w.s.SSHKeys().SSHKeys(ctx, "alice"); w.list("ssh keys", err) && len(keys) > 0 {
 		w.line("ssh keys of alice: %q", keys)
 	}
+	apiKeys, err := w.s.Accounts().All(ctx)
+	w.list("API keys", err)
+	for _, k := range apiKeys {
+		w.line("API key %s", k.ID)
+		w.value(k)
+	}
 	uses, err := w.s.Billing().Usage(ctx, "alice", at.Time().AddDate(-1, 0, 0), at.Time().AddDate(1, 0, 0))
 	w.list("uses", err)
 	open, err := w.s.Billing().Open(ctx, pods.PodUsage)
