@@ -69,6 +69,22 @@ func TestJournalRedactsEverySecret(t *testing.T) {
 	}
 }
 
+func TestJournalHasNoSecretOfAKeyThatWasMade(t *testing.T) {
+	s := apitest.Start(t)
+	made := want(t, s, 201, "POST", "/v2/account/keys", `{"scopes":["*"]}`)
+	next := want(t, s, 200, "POST", "/v2/account/keys/"+made.field("id")+"/rotate", `{}`)
+	want(t, s, 200, "GET", "/v2/pods", "", "Authorization: Bearer "+next.field("key"))
+	b, err := json.Marshal(s.Double.Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []string{made.field("key"), next.field("key")} {
+		if a == "" || strings.Contains(string(b), a) {
+			t.Errorf("the journal has the secret %q in it: %s", a, b)
+		}
+	}
+}
+
 func TestWebhookIsFoundByItsWholeURL(t *testing.T) {
 	s := apitest.Start(t)
 	s.Handle("echo", echo)
