@@ -38,6 +38,9 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}
+	if s.NetworkAlias != "" {
+		config.Labels[labelAlias] = s.NetworkAlias
+	}
 	err := r.retry(ctx, func() (err error) {
 		host.Mounts, err = r.volumes(ctx, s)
 		return err

@@ -14,6 +14,7 @@
 //	io.podyard.volume    the network volume, on volumes
 //	io.podyard.gpus      on containers with GPUs: how to see that they arrived
 //	io.podyard.owner     the user, on networks
+//	io.podyard.alias     the name in the network of the owner, on containers that have one
 //
 // The engine has the truth about a container. The directory holds what an engine cannot
 // say: which run of the container is the last, whether its end was asked for, and the
@@ -51,24 +52,39 @@
 // the engine's seccomp profile lets them. A container keeps running when the server ends, and when it crashes.
 // The engine never restarts one by itself.
 //
-// # Private networks
+// # Networks
 //
-// A pod with Spec.NetworkAlias is in the network of its owner and in no other. That
-// network is made with the first such pod and removed with the last. The engine's DNS
-// resolves Spec.NetworkAlias there. The network leads out as the engine's default
-// network does. Pods without Spec.NetworkAlias are in the default network of Docker,
-// where they see each other. On Podman they are in a network of this package, because
-// its default network is not isolated from others.
+// Every owner has a network, with a block of Options.Subnet. It is made with the owner's first
+// container, removed with the last, and found again after a restart. The engine's DNS
+// resolves Spec.NetworkAlias there. The network leads out as the engine's default network
+// does.
 //
-// Docker isolates networks by rules of iptables or nftables. A Docker that is set to
-// make none (iptables false) isolates nothing, and does not say so. It has addresses
-// for about thirty networks unless it is configured for more. Podman needs netavark,
-// and aardvark-dns for the names; with another network backend there are no private
-// networks. Netavark with iptables (its only way before version 1.10) loses the
-// isolation when the last container of a network ends, until the next one starts. A
-// Runtime that sees the end of one of its containers repairs that within about a
-// second. It does not see the ends of other containers. Netavark with nftables has no
-// such gap.
+// Docker isolates networks by rules of iptables or nftables. A Docker that is set to make
+// none (iptables false) isolates nothing, and does not say so. Podman needs netavark, and
+// aardvark-dns for the names. With another network backend all containers are in Podman's
+// default network, which the log says at Open, and there are no private networks. Netavark
+// with iptables (its only way before version 1.10) loses the isolation when the last
+// container of a network ends, until the next one starts. A Runtime that sees the end of one
+// of its containers repairs that within about a second. It does not see the ends of other
+// containers. Netavark with nftables has no such gap. Podman 4 forgets the isolation, too,
+// when somebody lists its networks by its Docker API. The firewall rules below have neither
+// gap.
+//
+// # Firewall rules
+//
+// A Runtime that may, which takes root, the program nft and an engine on this machine, keeps
+// a table of nftables with rules for its networks. From a container they refuse
+//
+//   - this machine, but for Options.Reachable, the name server of the network, and published
+//     ports on Options.Host unless that is a loopback address;
+//   - metadata addresses of clouds, link-local ones and Options.Deny, but for port 53 of the
+//     name servers in /etc/resolv.conf: some clouds have them there;
+//   - networks of other owners, and IPv6.
+//
+// The table is there before the first container starts and goes with the last one. It stays
+// when the Runtime is closed and containers go on. Who changes or removes it has it set again
+// within 10 s, and before the next start of a container. A start whose rules cannot be set
+// fails. [Runtime.Missing] says what cannot be had; Options.Isolation makes that an error.
 //
 // # Health
 //

@@ -26,7 +26,7 @@ type engine struct {
 	gpus            gpuSupport
 	hasGPUs         bool // there are GPUs that it can be made to hand over
 	networks        bool // keeps networks of users apart, and finds containers by name in them
-	rootless        bool // a Podman whose networks this machine does not see
+	rootless        bool // its networks are not those of this machine
 	diskLimit       bool
 	driver          string // of storage
 	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
@@ -100,14 +100,12 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 		r.opts.Logger.Info("docker: the size of container disks is not enforced",
 			"driver", e.driver, "containerd", e.containerdStore)
 	}
-	if !e.networks {
-		r.opts.Logger.Info("docker: pods have no private networks")
-	}
-	if e.seccomp == seccompMissing {
-		r.opts.Logger.Warn("docker: containers are not kept apart as they should be", "missing", "a filter of system calls (seccomp)")
-	}
 	return nil
 }
+
+// local says whether the networks of the engine are those of this machine, as far as its
+// address and what it says of itself tell.
+func (e engine) local() bool { return e.gpus.local && !e.rootless }
 
 // limitsDisks says whether the size of a container's disk is a limit: told is Options.DiskLimit.
 func (e engine) limitsDisks(told bool) bool {
@@ -156,7 +154,7 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 	podman := slices.ContainsFunc(version.Components, func(c system.ComponentVersion) bool { return strings.HasPrefix(c.Name, "Podman") })
 	info := answer.Info
 	return engine{
-		podman: podman, networks: !podman,
+		podman: podman, networks: !podman, rootless: slices.Contains(info.SecurityOptions, "name=rootless"),
 		cores: info.NCPU, memory: info.MemTotal, driver: info.Driver,
 		containerdStore: slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}),
 		gpus:            r.gpuSupport(podman, info),

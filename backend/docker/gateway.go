@@ -1,76 +1,110 @@
 package docker
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os/exec"
 
 	"github.com/moby/moby/client"
 )
 
-// gatewayUser uses the network of pods outside of private ones while the Runtime is open. It is
-// no plain name, so no pod has it.
-const gatewayUser = "/"
-
-// Gateway is an address of this machine that containers reach, those in private networks,
-// too: for a server that they are to call. It is that of the network which pods without a
-// private one are in. On Podman the address exists only while such a pod runs: who listens
-// on it before has to say so to the system (IP_FREEBIND).
+// Gateway is an address of this machine that containers reach: for a server that they are to
+// call. With Docker it is that of the default network. With Podman, whose networks have an
+// address only while a container runs in them, it is one of Options.Subnet that Gateway adds
+// to the loopback interface, which takes root and the program ip. Close removes it.
 //
 // An error says that there is none: the engine is on another machine, or has its networks
 // where this one does not see them.
 func (r *Runtime) Gateway(ctx context.Context) (netip.Addr, error) {
-	name := "bridge"
-	if r.engine.podman {
-		name = "podman"
-	}
-	if r.engine.podman && r.engine.networks {
-		name = r.defaultNetwork()
-		if err := r.join(ctx, bridge{name: name}, gatewayUser); err != nil {
-			return netip.Addr{}, fmt.Errorf("docker: gateway: %w", err)
-		}
-	}
-	found, err := r.api.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
+	addr, err := r.findGateway(ctx)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("docker: gateway: %w", err)
 	}
-	if at := found.Network.Options["com.docker.network.bridge.name"]; at != "" {
+	return addr, nil
+}
+
+func (r *Runtime) findGateway(ctx context.Context) (netip.Addr, error) {
+	addr, err := r.gatewayAddress(ctx)
+	if err != nil || !r.engine.podman || !r.engine.networks {
+		return addr, err
+	}
+	r.gatewayAdded.Store(true)
+	return addr, changeAddress(ctx, "replace", addr)
+}
+
+// gatewayAddress is what Gateway returns.
+func (r *Runtime) gatewayAddress(ctx context.Context) (netip.Addr, error) {
+	if !r.engine.local() {
+		return netip.Addr{}, errors.New("the network of containers is not one of this machine")
+	}
+	name := "bridge"
+	if r.engine.podman && r.engine.networks {
+		return r.ownGateway(), nil
+	}
+	if r.engine.podman {
+		name = "podman"
+	}
+	found, err := r.api.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if at := found.Network.Options[bridgeNameOption]; at != "" {
 		return addressOf(at)
 	}
 	for _, c := range found.Network.IPAM.Config {
-		if c.Gateway.Is4() && !r.engine.rootless {
+		if c.Gateway.Is4() {
 			return c.Gateway, nil
 		}
 	}
-	return netip.Addr{}, errors.New("docker: gateway: the network of containers is not one of this machine")
+	return netip.Addr{}, errors.New("the default network of the engine has no address")
+}
+
+// ownGateway is an address of the first block of Options.Subnet. Servers that share the subnet
+// have different ones, as good as always.
+func (r *Runtime) ownGateway() netip.Addr {
+	sum := sha256.Sum256([]byte(r.instance))
+	const hosts = 1<<(32-blockBits) - 2
+	return addrAt(r.opts.Subnet, 1+uint32(sum[0])%hosts)
+}
+
+// changeAddress adds an address to the loopback interface, or removes it ("del").
+func changeAddress(ctx context.Context, what string, addr netip.Addr) error {
+	out, err := exec.CommandContext(ctx, "ip", "address", what, addr.String()+"/32", "dev", "lo").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip address %s: %w: %s", what, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // addressOf is that of an interface of this machine.
 func addressOf(bridge string) (netip.Addr, error) {
 	at, err := net.InterfaceByName(bridge)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("docker: gateway: %s is not on this machine: %w", bridge, err)
+		return netip.Addr{}, fmt.Errorf("%s is not on this machine: %w", bridge, err)
 	}
 	all, err := at.Addrs()
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("docker: gateway: %w", err)
+		return netip.Addr{}, err
 	}
 	for _, a := range all {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
 			return p.Addr(), nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("docker: gateway: %s has no address", bridge)
+	return netip.Addr{}, fmt.Errorf("%s has no address", bridge)
 }
 
-// releaseGateway ends what Gateway began. It asks once: an engine that is away must not keep
-// Close.
+// releaseGateway ends what Gateway began.
 func (r *Runtime) releaseGateway(ctx context.Context) {
-	if !r.networks.leave(r.defaultNetwork(), gatewayUser) {
+	if !r.gatewayAdded.Load() {
 		return
 	}
-	// What stays is removed by the next Open.
-	_, _ = r.api.NetworkRemove(ctx, r.defaultNetwork(), client.NetworkRemoveOptions{})
+	if err := changeAddress(ctx, "del", r.ownGateway()); err != nil {
+		r.opts.Logger.Warn("docker: the address of the gateway stays", "addr", r.ownGateway().String(), "err", err)
+	}
 }

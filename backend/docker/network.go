@@ -3,10 +3,12 @@ package docker
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -17,34 +19,45 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A bridge is a network of the engine that is ours: the private one of a user, or with no
-// owner the one of pods that are in none. The zero value is the engine's own default.
+// A bridge is the network of one owner. The zero value is the engine's default network, for
+// engines that keep networks of users not apart.
 type bridge struct{ name, owner string }
 
-// bridgeOf is where the container of s is. Docker keeps its default network and those of users
-// apart. Podman keeps only those apart that say so, and its default network does not: there
-// pods that are in no private network have one of ours.
+// bridgeOf is the network in which the container of s is.
 func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
-	switch {
-	case s.NetworkAlias != "" && !r.engine.networks:
-		return bridge{}, errNoNetworks
-	case s.NetworkAlias != "":
+	if r.engine.networks {
 		sum := sha256.Sum256([]byte(s.Owner))
-		return bridge{"podyard-" + r.instance + "-user-" + hex.EncodeToString(sum[:8]), s.Owner}, nil
-	case r.engine.networks && r.engine.podman:
-		return bridge{name: r.defaultNetwork()}, nil
+		return bridge{r.networkPrefix() + "owner-" + hex.EncodeToString(sum[:8]), s.Owner}, nil
+	}
+	if s.NetworkAlias != "" {
+		return bridge{}, errNoNetworks
 	}
 	return bridge{}, nil
 }
 
-// defaultNetwork is the name of the network of pods that are in no private one.
-func (r *Runtime) defaultNetwork() string { return "podyard-" + r.instance + "-outside" }
+// networkPrefix is how the names of our networks begin.
+func (r *Runtime) networkPrefix() string { return "podyard-" + r.instance + "-" }
+
+// interfacePrefix is how the names of the bridges of our networks begin on this machine:
+// firewall rules are about them. An interface has a name of at most 15 bytes.
+func (r *Runtime) interfacePrefix() string { return "py" + shortHash(r.instance, 5) }
+
+// bridgeInterface is the name of the bridge of n.
+func (r *Runtime) bridgeInterface(n bridge) string {
+	return r.interfacePrefix() + shortHash(n.owner, 8)
+}
+
+// shortHash is so many letters and digits that stand for a text.
+func shortHash(text string, length int) string {
+	sum := sha256.Sum256([]byte(text))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
+}
 
 // bridgeIn is the network of ours that a container is in, if it is in one.
 func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
 	if c.NetworkSettings != nil {
 		for name := range c.NetworkSettings.Networks {
-			if strings.HasPrefix(name, "podyard-"+r.instance+"-") {
+			if strings.HasPrefix(name, r.networkPrefix()) {
 				return name
 			}
 		}
@@ -52,7 +65,7 @@ func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
 	return ""
 }
 
-// attach has a container join n, under the name of s where n is private.
+// attach has a container join n, under the name of s if it has one.
 func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {
 	if n.name == "" {
 		return
@@ -61,24 +74,29 @@ func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {
 	c.NetworkingConfig = &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{n.name: endpoint(s)}}
 }
 
-// reattachNetwork has a container that is there already be in n. An engine knows networks by ids:
-// one that somebody removed, as Docker lets them when no container in it runs, is another
-// one when it is made again. Podman does not let them.
+// reattachNetwork has a container that exists be in n and in no other network. Docker knows a
+// network by its id: one that somebody removed, which Docker allows when no container in it
+// runs, is another one when it is made again. A container of an older version of this
+// package is in other networks.
 func (p *pod) reattachNetwork(ctx context.Context, s pods.Spec, n bridge, c *container.InspectResponse) error {
-	if n.name == "" || p.r.engine.podman {
+	if n.name == "" || c.NetworkSettings == nil {
 		return nil
 	}
+	there := c.NetworkSettings.Networks
 	return p.r.retry(ctx, func() error {
-		found, err := p.r.api.NetworkInspect(ctx, n.name, client.NetworkInspectOptions{})
+		found, err := p.r.findNetwork(ctx, n.name)
 		if err != nil {
 			return err
 		}
-		if c.NetworkSettings != nil {
-			if at := c.NetworkSettings.Networks[n.name]; at != nil && at.NetworkID == found.Network.ID {
-				return nil
+		at := there[n.name]
+		if at == nil || !p.r.engine.podman && found != nil && at.NetworkID != found.id {
+			_, err = p.r.api.NetworkConnect(ctx, n.name, client.NetworkConnectOptions{Container: p.name(), EndpointConfig: endpoint(s)})
+		}
+		for name := range there {
+			if name != n.name && err == nil {
+				_, err = p.r.api.NetworkDisconnect(ctx, name, client.NetworkDisconnectOptions{Container: p.name(), Force: true})
 			}
 		}
-		_, err = p.r.api.NetworkConnect(ctx, n.name, client.NetworkConnectOptions{Container: p.name(), EndpointConfig: endpoint(s)})
 		return err
 	})
 }
@@ -92,9 +110,11 @@ func endpoint(s pods.Spec) *network.EndpointSettings {
 	return at
 }
 
-// address is that of a container in the private network that it is in, if it is in one.
+// address is that of a container that has a name in the network of its owner.
 func (p *pod) address(c *container.InspectResponse) string {
-	if p.rec.Network == "" || p.rec.Network == p.r.defaultNetwork() || c.NetworkSettings == nil {
+	// Before labelAlias, a network had only containers with names.
+	named := c.Config.Labels[labelAlias] != "" || strings.HasPrefix(p.rec.Network, p.r.networkPrefix()+"user-")
+	if !named || c.NetworkSettings == nil {
 		return ""
 	}
 	at := c.NetworkSettings.Networks[p.rec.Network]
@@ -104,8 +124,8 @@ func (p *pod) address(c *container.InspectResponse) string {
 	return at.IPAddress.String()
 }
 
-// attachNetwork has the pod use the network of s, which is there when enter returns, and no other
-// one of ours.
+// attachNetwork notes that the pod uses the network of s and no other one of ours. The network
+// exists when attachNetwork returns.
 func (p *pod) attachNetwork(ctx context.Context, s pods.Spec) (bridge, error) {
 	n, err := p.r.bridgeOf(s)
 	if err != nil {
@@ -155,8 +175,12 @@ func (r *Runtime) leave(ctx context.Context, name, podID string) {
 		return
 	}
 	defer done()
-	if r.networks.leave(name, podID) {
-		r.dropBridge(ctx, name)
+	if !r.networks.leave(name, podID) {
+		return
+	}
+	r.dropBridge(ctx, name)
+	if err := r.holdRulesLocked(ctx); err != nil && ctx.Err() == nil {
+		r.opts.Logger.Warn("docker: the firewall rules of a network stay", "network", name, "err", err)
 	}
 }
 
@@ -172,23 +196,41 @@ func (r *Runtime) dropBridge(ctx context.Context, name string) {
 
 // makeBridge looks first: an engine may have two networks of one name.
 func (r *Runtime) makeBridge(ctx context.Context, n bridge) error {
-	found, err := r.api.NetworkInspect(ctx, n.name, client.NetworkInspectOptions{})
-	labels := map[string]string{labelInstance: r.instance, labelOwner: n.owner}
-	switch {
-	case err == nil && (found.Network.Labels[labelInstance] != r.instance || found.Network.Labels[labelOwner] != n.owner):
-		return fmt.Errorf("network %s is not of this server, or of another user", n.name)
-	case err == nil || !errdefs.IsNotFound(err):
+	found, err := r.findNetwork(ctx, n.name)
+	if err != nil {
 		return err
-	case !r.engine.podman:
-		_, err = r.api.NetworkCreate(ctx, n.name, client.NetworkCreateOptions{Driver: "bridge", Labels: labels})
+	}
+	if found != nil {
+		if !found.ours(r) || found.labels[labelOwner] != n.owner {
+			return fmt.Errorf("network %s is not of this server, or of another user", n.name)
+		}
+		return nil
+	}
+	return r.createInFreeBlock(ctx, func(block netip.Prefix) error { return r.createBridge(ctx, n, block) })
+}
+
+// createBridge makes n with the addresses of a block; its gateway has the first one.
+func (r *Runtime) createBridge(ctx context.Context, n bridge, block netip.Prefix) error {
+	labels := map[string]string{labelInstance: r.instance, labelOwner: n.owner}
+	gateway := block.Addr().Next()
+	if !r.engine.podman {
+		_, err := r.api.NetworkCreate(ctx, n.name, client.NetworkCreateOptions{
+			Driver: "bridge", Labels: labels,
+			IPAM:    &network.IPAM{Config: []network.IPAMConfig{{Subnet: block, Gateway: gateway}}},
+			Options: map[string]string{bridgeNameOption: r.bridgeInterface(n)},
+		})
 		return err
 	}
 	// The Docker API of Podman cannot ask for a network that is kept apart.
 	return r.libpod(ctx, http.MethodPost, "/networks/create", map[string]any{
-		"name": n.name, "driver": "bridge", "labels": labels,
-		"dns_enabled": n.owner != "", "options": map[string]string{"isolate": "true"},
+		"name": n.name, "driver": "bridge", "labels": labels, "network_interface": r.bridgeInterface(n),
+		"subnets":     []map[string]any{{"subnet": block, "gateway": gateway}},
+		"dns_enabled": true, "options": map[string]string{"isolate": "true"},
 	}, nil)
 }
+
+// bridgeNameOption is by what Docker is told the name of a bridge on this machine.
+const bridgeNameOption = "com.docker.network.bridge.name"
 
 // sweepBridges removes networks of ours that no pod uses: the server before this one ended
 // over that.
@@ -196,13 +238,13 @@ func (r *Runtime) sweepBridges(ctx context.Context) error {
 	if r.engine.podman && r.engine.networks {
 		r.removeRepairContainer(ctx) // Close or a crash may have cut a repair short
 	}
-	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{Filters: r.instanceFilters()})
+	all, err := r.engineNetworks(ctx)
 	if err != nil {
 		return err
 	}
-	for _, n := range list.Items {
-		if n.Labels[labelInstance] == r.instance && !r.networks.used(n.Name) {
-			r.dropBridge(ctx, n.Name)
+	for _, n := range all {
+		if n.ours(r) && !r.networks.used(n.name) {
+			r.dropBridge(ctx, n.name)
 		}
 	}
 	return nil

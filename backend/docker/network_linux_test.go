@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,17 +16,21 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// bridges are the networks of rt that the engine has.
-func bridges(t *testing.T, rt *Runtime) (names []string) {
+// networks are those of rt that the engine has.
+func networks(t *testing.T, rt *Runtime) []engineNetwork {
 	t.Helper()
-	list, err := rt.api.NetworkList(t.Context(), client.NetworkListOptions{Filters: rt.instanceFilters()})
+	all, err := rt.engineNetworks(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range list.Items {
-		if n.Name != rt.defaultNetwork() {
-			names = append(names, n.Name)
-		}
+	return slices.DeleteFunc(all, func(n engineNetwork) bool { return !n.ours(rt) })
+}
+
+// bridges are the networks of rt that the engine has.
+func bridges(t *testing.T, rt *Runtime) (names []string) {
+	t.Helper()
+	for _, n := range networks(t, rt) {
+		names = append(names, n.name)
 	}
 	slices.Sort(names)
 	return names
@@ -37,15 +42,26 @@ func joined(id, owner string) pods.Spec {
 	return s
 }
 
-func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
+// Owners have a network each, whether their pods have names in it or not.
+func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
-		dir := t.TempDir()
-		rt := open(t, d, dir)
-		for _, s := range []pods.Spec{joined("one", "alice"), joined("two", "alice"), joined("three", "bob"), spec("four", program("run"))} {
-			up(t, rt, s)
+		dir, subnet := t.TempDir(), netip.MustParsePrefix("10.202.0.0/20")
+		within := func(o *Options) { o.Subnet = subnet }
+		rt := open(t, d, dir, within)
+		unnamed := spec("three", program("run"))
+		unnamed.Owner = "bob"
+		for _, s := range []pods.Spec{joined("one", "alice"), joined("two", "alice"), unnamed} {
+			if got := up(t, rt, s); (got.IP != "") != (s.NetworkAlias != "") {
+				t.Errorf("pod is %+v, want an address only of one that has a name", got)
+			}
 		}
 		if got := bridges(t, rt); len(got) != 2 {
 			t.Errorf("networks of two users are %q", got)
+		}
+		for _, block := range subnets(t, rt) {
+			if block.Bits() != blockBits || !subnet.Contains(block.Addr()) {
+				t.Errorf("a network has %s, want a block of %d bits of %s", block, blockBits, subnet)
+			}
 		}
 		remove := func(id string) {
 			t.Helper()
@@ -67,7 +83,7 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rt = open(t, d, dir)
+		rt = open(t, d, dir, within)
 		if got := bridges(t, rt); !slices.Equal(got, alone) {
 			t.Errorf("networks after a restart are %q, want %q", got, alone)
 		}
@@ -76,13 +92,38 @@ func TestAPrivateNetworkGoesWithItsLastPod(t *testing.T) {
 		if got := up(t, rt, s); got.IP == "" {
 			t.Errorf("pod is %+v, want it to have an address", got)
 		}
-		// One that does not join any more leaves at its next generation.
 		s.Gen, s.NetworkAlias = 2, ""
 		if got := up(t, rt, s); got.IP != "" {
 			t.Errorf("pod is %+v, want it to have no address", got)
 		}
+		remove("two")
 		if got := bridges(t, rt); len(got) != 0 {
 			t.Errorf("networks without a pod in one are %q", got)
+		}
+	})
+}
+
+// subnets are the blocks of addresses of rt's networks.
+func subnets(t *testing.T, rt *Runtime) (all []netip.Prefix) {
+	t.Helper()
+	for _, n := range networks(t, rt) {
+		all = append(all, n.blocks...)
+	}
+	return all
+}
+
+func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		for subnet, want := range map[string]string{
+			"10.211.0.0/23": "overlaps 10.211.", // where the engines of the tests have their bridges
+			"8.8.0.0/16":    "private use",
+			"10.202.0.1/16": "has bits after its prefix",
+			"10.202.0.0/24": "8 to 23 bits",
+		} {
+			_, err := Open(t.Context(), t.TempDir(), &Options{Engine: d.Address(), Subnet: netip.MustParsePrefix(subnet)})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Open with %s = %v, want %q in it", subnet, err, want)
+			}
 		}
 	})
 }
@@ -96,7 +137,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 		theirs := bridges(t, other)
 		s := joined("mine", "alice")
 		up(t, rt, s)
-		if err := rt.makeBridge(t.Context(), bridge{"podyard-" + rt.instance + "-user-left", "carol"}); err != nil {
+		if err := rt.makeBridge(t.Context(), bridge{rt.networkPrefix() + "owner-left", "carol"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := rt.Stop(t.Context(), "mine", 0); err != nil {

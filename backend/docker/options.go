@@ -31,6 +31,21 @@ type Options struct {
 	// makes a container. A registry that does not answer gives nothing. Default 10 min;
 	// negative: it is asked each time.
 	ImageRecheck time.Duration
+	// Subnet are the addresses of the networks of containers: each owner has a block of 128 of
+	// it, and the first block is for gateways. Blocks that overlap a network of the engine or
+	// a route of this machine are left out. Default: the first of 10.201.0.0/16,
+	// 172.31.0.0/16 and 192.168.128.0/17 in which a block is free. See [CheckSubnet].
+	Subnet netip.Prefix
+	// Isolation says what happens where containers cannot be kept apart in every way. Default
+	// IsolationAuto.
+	Isolation Isolation
+	// Reachable are TCP addresses of this machine that containers may connect to. A loopback
+	// or unspecified address stands for that of [Runtime.Gateway]. All else of this machine
+	// is closed to containers, but for the ports of pods on Host.
+	Reachable []netip.AddrPort
+	// Deny are addresses that containers may not connect to, besides link-local ones and those
+	// at which clouds have metadata: IPv4, where the operator has something to hide from them.
+	Deny []netip.Prefix
 	// PidsLimit is how many processes and threads a container may have. Default 4096; -1 is no
 	// limit.
 	PidsLimit int64

@@ -6,6 +6,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/pods"
 )
 
 // repairIsolation has Podman keep networks apart again. Netavark with iptables takes away the rule for
@@ -53,17 +55,17 @@ func (r *Runtime) removeRepairContainer(ctx context.Context) {
 	}
 }
 
-// runningNetwork finds a private network with a container that runs, and the image of that.
+// runningNetwork finds a network of ours with a container that runs, and the image of that.
 func (r *Runtime) runningNetwork(ctx context.Context) (network, image string) {
 	for _, p := range r.pods.All() {
 		p.mu.Lock()
-		lives := p.state.IP != ""
+		lives := p.state.Phase == pods.PhaseStarting || p.state.Phase == pods.PhaseHealthy
 		p.mu.Unlock()
 		if !lives {
 			continue
 		}
 		c, err := p.inspect(ctx)
-		if err == nil && c != nil && c.State.Running {
+		if err == nil && c != nil && c.State.Running && r.bridgeIn(c) != "" {
 			return r.bridgeIn(c), c.Image
 		}
 	}

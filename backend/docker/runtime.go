@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ const (
 	labelRun      = "io.podyard.run"
 	labelVolume   = "io.podyard.volume"
 	labelOwner    = "io.podyard.owner"
+	labelAlias    = "io.podyard.alias"
 )
 
 // A Runtime runs pods as containers. It is safe for concurrent use.
@@ -38,7 +40,11 @@ type Runtime struct {
 	ports           podhost.PortAllocator
 	networks        *networkTable
 	permits         *permits
-	isolationBroken atomic.Bool // see mend
+	firewall        firewall
+	gateway         netip.Addr  // see Gateway; invalid: there is none
+	missing         []string    // see Missing
+	isolationBroken atomic.Bool // see repairIsolation
+	gatewayAdded    atomic.Bool // see Gateway
 	work            sync.WaitGroup
 	// lifetime gives f a context that Close ends.
 	lifetime func(f func(ctx context.Context)) func()
@@ -68,6 +74,12 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	if err := r.inspectEngine(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.api.Close())
 	}
+	if err := r.chooseSubnet(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.api.Close())
+	}
+	if err := r.openIsolation(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.api.Close())
+	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	r.end = end
 	r.lifetime = func(f func(ctx context.Context)) func() { return func() { f(life) } }
@@ -81,7 +93,13 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	if err := r.sweepBridges(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
+	if err := r.holdRules(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
+	}
 	r.spawn(r.watchEvents)
+	if r.firewall.on {
+		r.spawn(r.watchRules)
+	}
 	return r, nil
 }
 

@@ -203,6 +203,9 @@ func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, c
 // startContainer starts the container that is there, once: a start that broke off may have been
 // made.
 func (p *pod) startContainer(ctx context.Context) error {
+	if err := p.r.retry(ctx, func() error { return p.r.holdRules(ctx) }); err != nil {
+		return err
+	}
 	tried := false
 	err := p.r.retry(ctx, func() error {
 		if tried {

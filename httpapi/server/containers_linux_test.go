@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -106,8 +107,10 @@ func besideEngine(t *testing.T, e *enginetest.Engine, dir string) (program, *rec
 	t.Helper()
 	log := &record{}
 	processes := openProcesses(t, filepath.Join(dir, "process"), log)
+	l := listen(t, "0.0.0.0:0")
 	containers, err := docker.Open(t.Context(), filepath.Join(dir, "docker"), &docker.Options{
 		Engine: e.Address(), LocalImages: []string{"*"}, Logger: log.logger(),
+		Reachable: []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +126,6 @@ func besideEngine(t *testing.T, e *enginetest.Engine, dir string) (program, *rec
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t, "0.0.0.0:0")
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	named := images()
 	rt := router.New(containers, router.Rule{Runtime: processes, Match: func(s pods.Spec) bool {

@@ -3,6 +3,7 @@ package podhost
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -50,6 +51,13 @@ func (a *PortAllocator) Release(ports []Port) {
 	for _, p := range ports {
 		delete(a.taken, Port{UDP: p.UDP, Public: p.Public})
 	}
+}
+
+// Taken are the public ports that pods have, without the private ones.
+func (b *PortAllocator) Taken() []Port {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.taken))
 }
 
 // Allocate finds a public port at an address of this machine for each of want: the one in

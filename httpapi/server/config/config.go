@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -89,8 +90,15 @@ type Containers struct {
 	LocalImages []string `json:"localImages"`
 	// ImageRecheck is for how many seconds an owner may use an image on the host before its
 	// registry is asked again; 0 is the default.
-	ImageRecheck  int  `json:"imageRecheck"`
-	NewPrivileges bool `json:"newPrivileges"` // setuid programs such as sudo work
+	ImageRecheck int `json:"imageRecheck"`
+	// Subnet are the addresses of the networks of containers, in which each owner has a block.
+	// Default: one in which nothing else is.
+	Subnet string `json:"subnet"`
+	// Isolation is docker.Options.Isolation, and Deny are the addresses that containers may
+	// not connect to, besides those of metadata.
+	Isolation     string   `json:"isolation"`
+	Deny          []string `json:"deny"`
+	NewPrivileges bool     `json:"newPrivileges"` // setuid programs such as sudo work
 }
 
 // UIDs are numbers of users that nobody else on the host has.
@@ -265,10 +273,32 @@ func (c *Config) checkContainers() error {
 			return errorAt(elementAt(at.AppendToken("localImages"), i), "%w", err)
 		}
 	}
+	if err := docker.CheckIsolation(docker.Isolation(c.Containers.Isolation)); err != nil {
+		return errorAt(at.AppendToken("isolation"), "%w", err)
+	}
+	if c.Containers.Subnet != "" {
+		if err := checkPrefix(c.Containers.Subnet, docker.CheckSubnet); err != nil {
+			return errorAt(at.AppendToken("subnet"), "%w", err)
+		}
+	}
+	for i, entry := range c.Containers.Deny {
+		if err := checkPrefix(entry, docker.CheckDeny); err != nil {
+			return errorAt(elementAt(at.AppendToken("deny"), i), "%w", err)
+		}
+	}
 	if c.Containers.ImageRecheck < 0 {
 		return errorAt(at.AppendToken("imageRecheck"), "must not be negative")
 	}
 	return nil
+}
+
+// checkPrefix says what is wrong with the text of a block of addresses.
+func checkPrefix(text string, check func(netip.Prefix) error) error {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return errors.New("must be a block of addresses, as 10.0.0.0/8")
+	}
+	return check(p)
 }
 
 func imageAt(name string) jsontext.Pointer { return jsontext.Pointer("/images").AppendToken(name) }

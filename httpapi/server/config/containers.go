@@ -67,14 +67,23 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 	return workerURLRewriter{rt, urlOf(tcp), "http://" + at.String()}, nil
 }
 
-// containerOptions are those of the configuration.
+// containerOptions are those of the configuration, which was checked.
 func (p *Parts) containerOptions() *docker.Options {
 	c := &p.config.Containers
-	return &docker.Options{
+	o := &docker.Options{
 		Logger: p.log, AllowNewPrivileges: c.NewPrivileges,
 		Trusted:     func(owner string) bool { return owner == adminUser },
 		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
+		Isolation: docker.Isolation(c.Isolation),
 	}
+	o.Subnet, _ = netip.ParsePrefix(c.Subnet) // empty: the default
+	for _, entry := range c.Deny {
+		o.Deny = append(o.Deny, netip.MustParsePrefix(entry))
+	}
+	if tcp, ok := p.own.Addr.(*net.TCPAddr); ok {
+		o.Reachable = []netip.AddrPort{tcp.AddrPort()}
+	}
+	return o
 }
 
 // purged is a runtime whose containers end with it.

@@ -1,0 +1,78 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// An Isolation says what happens where containers cannot be kept apart in every way.
+type Isolation string
+
+// The values of Options.Isolation.
+const (
+	IsolationAuto     Isolation = "auto"     // what can be had, and the log says at Open what is missing
+	IsolationRequired Isolation = "required" // Open returns an error that says what is missing
+	IsolationOff      Isolation = "off"      // no firewall rules
+)
+
+// CheckIsolation says what is wrong with Options.Isolation.
+func CheckIsolation(i Isolation) error {
+	if !slices.Contains([]Isolation{"", IsolationAuto, IsolationRequired, IsolationOff}, i) {
+		return fmt.Errorf("must be auto, required or off, not %q", i)
+	}
+	return nil
+}
+
+// CheckDeny says what is wrong with an entry of Options.Deny.
+func CheckDeny(p netip.Prefix) error {
+	if !p.IsValid() || !p.Addr().Is4() {
+		return errors.New("must be a block of IPv4 addresses, as 10.0.0.0/8: containers have no IPv6")
+	}
+	if p != p.Masked() {
+		return fmt.Errorf("has bits after its prefix: %s is the block", p.Masked())
+	}
+	return nil
+}
+
+// Missing is what containers of this host are not kept from, each with the reason. It is
+// empty when everything of the package comment holds.
+func (r *Runtime) Missing() []string { return slices.Clone(r.missing) }
+
+// openIsolation finds out what can be had.
+func (r *Runtime) openIsolation(ctx context.Context) error {
+	if err := CheckIsolation(r.opts.Isolation); err != nil {
+		return fmt.Errorf("isolation: %w", err)
+	}
+	for _, p := range r.opts.Deny {
+		if err := CheckDeny(p); err != nil {
+			return fmt.Errorf("deny %s: %w", p, err)
+		}
+	}
+	if err := r.openFirewall(ctx); err != nil {
+		r.missing = append(r.missing, "firewall rules: "+err.Error())
+	}
+	if !r.engine.networks {
+		r.missing = append(r.missing, "a network for each owner: it takes Docker, or Podman with netavark")
+	}
+	if r.engine.seccomp == seccompMissing {
+		r.missing = append(r.missing, "a filter of system calls: the engine has no seccomp profile")
+	}
+	if len(r.missing) == 0 {
+		return nil
+	}
+	list := strings.Join(r.missing, "; ")
+	if r.opts.Isolation == IsolationRequired {
+		return errors.New("isolation is required, and this is missing: " + list)
+	}
+	level := slog.LevelWarn
+	if r.opts.Isolation == IsolationOff {
+		level = slog.LevelInfo
+	}
+	r.opts.Logger.Log(ctx, level, "docker: containers are not kept apart in every way", "missing", list)
+	return nil
+}

@@ -1,0 +1,46 @@
+package docker
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"math/bits"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// hostRoutes are the blocks of IPv4 addresses to which this machine has a route, but for the
+// default route.
+func hostRoutes() []netip.Prefix {
+	f, err := os.Open("/proc/net/route")
+	if err != nil {
+		return nil // without it the engine alone refuses what overlaps
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	return parseRoutes(f)
+}
+
+// parseRoutes reads the form of /proc/net/route, which has addresses in the order of bytes
+// of this machine.
+func parseRoutes(r io.Reader) []netip.Prefix {
+	var all []netip.Prefix
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 8 {
+			continue
+		}
+		to, err1 := hex.DecodeString(fields[1])
+		mask, err2 := hex.DecodeString(fields[7])
+		if err1 != nil || err2 != nil || len(to) != 4 || len(mask) != 4 {
+			continue // the line with the names of the columns
+		}
+		var a [4]byte
+		binary.NativeEndian.PutUint32(a[:], binary.BigEndian.Uint32(to))
+		if n := bits.OnesCount32(binary.BigEndian.Uint32(mask)); n > 0 {
+			all = append(all, netip.PrefixFrom(netip.AddrFrom4(a), n).Masked())
+		}
+	}
+	return all
+}

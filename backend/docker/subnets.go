@@ -1,0 +1,149 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"strings"
+)
+
+// blockBits is the length of the prefix of a network: 125 containers of an owner have room.
+const blockBits = 25
+
+// defaultSubnets are tried in this order where Options.Subnet is not set.
+func defaultSubnets() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.201.0.0/16"), netip.MustParsePrefix("172.31.0.0/16"), netip.MustParsePrefix("192.168.128.0/17"),
+	}
+}
+
+// CheckSubnet says what is wrong with Options.Subnet.
+func CheckSubnet(s netip.Prefix) error {
+	switch {
+	case !s.IsValid() || !s.Addr().Is4():
+		return errors.New("must be a block of IPv4 addresses, as 10.201.0.0/16")
+	case s != s.Masked():
+		return fmt.Errorf("has bits after its prefix: %s is the block", s.Masked())
+	case !s.Addr().IsPrivate() && !netip.MustParsePrefix("100.64.0.0/10").Contains(s.Addr()):
+		return errors.New("must be of addresses for private use")
+	case s.Bits() < 8 || s.Bits() > blockBits-2:
+		return fmt.Errorf("must have a prefix of 8 to %d bits: each owner has a block of %d", blockBits-2, 1<<(32-blockBits))
+	}
+	return nil
+}
+
+// blocks yields the networks of owners in s. The first block is that of gateways.
+func blocks(s netip.Prefix) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		for n := uint32(1); n < 1<<(blockBits-s.Bits()); n++ {
+			if !yield(netip.PrefixFrom(addrAt(s, n<<(32-blockBits)), blockBits)) {
+				return
+			}
+		}
+	}
+}
+
+// addrAt is the address so many after the first of s.
+func addrAt(s netip.Prefix, offset uint32) netip.Addr {
+	a := s.Addr().As4()
+	n := (uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])) + offset
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// freeBlock is the first block of s that overlaps nothing of taken.
+func freeBlock(s netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
+	for block := range blocks(s) {
+		if _, found := overlapping(block, taken); !found {
+			return block, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func overlapping(p netip.Prefix, all []netip.Prefix) (netip.Prefix, bool) {
+	for _, other := range all {
+		if p.Overlaps(other) {
+			return other, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// takenBlocks are the blocks that networks of the engine and routes of this machine have.
+func (r *Runtime) takenBlocks(ctx context.Context) ([]netip.Prefix, error) {
+	all, err := r.engineNetworks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var taken []netip.Prefix
+	if r.engine.local() {
+		taken = hostRoutes()
+	}
+	for _, n := range all {
+		taken = append(taken, n.blocks...)
+	}
+	return taken, nil
+}
+
+// chooseSubnet finds out where the networks of owners are. One that the operator chose must
+// have a block that is free, or one of ours.
+func (r *Runtime) chooseSubnet(ctx context.Context) error {
+	if !r.engine.networks {
+		return nil
+	}
+	taken, err := r.takenBlocks(ctx)
+	if err != nil {
+		return err
+	}
+	if r.opts.Subnet.IsValid() {
+		if err := CheckSubnet(r.opts.Subnet); err != nil {
+			return fmt.Errorf("subnet %s: %w", r.opts.Subnet, err)
+		}
+		return subnetHasRoom(r.opts.Subnet, taken)
+	}
+	var errs []error
+	for _, s := range defaultSubnets() {
+		err := subnetHasRoom(s, taken)
+		if err == nil {
+			r.opts.Subnet = s
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func subnetHasRoom(s netip.Prefix, taken []netip.Prefix) error {
+	if _, ok := freeBlock(s, taken); ok {
+		return nil
+	}
+	other, _ := overlapping(s, taken)
+	return fmt.Errorf("subnet %s has no block that is free: it overlaps %s, which a network of the engine or a route of this machine has", s, other)
+}
+
+// createInFreeBlock makes a network in the first block that the engine accepts. It may know
+// of others that have a block than those that it lists.
+func (r *Runtime) createInFreeBlock(ctx context.Context, create func(block netip.Prefix) error) error {
+	taken, err := r.takenBlocks(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		block, ok := freeBlock(r.opts.Subnet, taken)
+		if !ok {
+			return subnetHasRoom(r.opts.Subnet, taken)
+		}
+		if err := create(block); err == nil || !isBlockTaken(err) {
+			return err
+		}
+		taken = append(taken, block)
+	}
+}
+
+// isBlockTaken says whether an engine refused a network for its addresses.
+func isBlockTaken(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "overlaps with other one") || strings.Contains(text, "is already used on the host") || strings.Contains(text, "is being used by a network")
+}
