@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A queue in memory is as complete as one on disk, and ends with the process.
+// A queue in memory has everything that one on disk has, and ends with the process.
 func ExampleNewJobs() {
 	ctx := context.Background()
 	q := memory.NewJobs()

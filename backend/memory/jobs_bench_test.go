@@ -34,7 +34,7 @@ func benchID(n uint64) queue.JobID {
 	return queue.JobID(b[:])
 }
 
-// benchJob has a payload of its own: nobody else keeps it.
+// benchJob returns a job with a payload that it shares with no other.
 func benchJob(n uint64, now queue.Instant, payload []byte) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: "echo", ID: benchID(n)}, Owner: "user", Input: bytes.Clone(payload),
@@ -66,8 +66,8 @@ func inParallel(b *testing.B, loop func(next func() (uint64, bool)) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// BenchmarkCycle takes jobs of 512 bytes from submit to result, on 64 goroutines, with so
-// many others queued all the while. Results are kept for half a virtual second and swept.
+// BenchmarkCycle takes jobs of 512 bytes from submit to result, on 64 goroutines, while a
+// number of others stay queued. Results are kept for half a virtual second and swept.
 func BenchmarkCycle(b *testing.B) {
 	for _, queued := range []int{0, 1_000, 1_000_000} {
 		b.Run(fmt.Sprint("queued=", queued), func(b *testing.B) {
@@ -90,7 +90,7 @@ func fill(ctx context.Context, q *memory.Jobs, n int, payload []byte) error {
 	return nil
 }
 
-// cycles is what one caller does until there are enough.
+// cycles makes cycles until next says that there are enough.
 func cycles(ctx context.Context, q *memory.Jobs, next func() (uint64, bool), payload []byte) error {
 	jobs, slots := make([]queue.Job, 1), []queue.Slot{{Endpoint: "echo", Worker: "worker", N: 1}}
 	ops, res := make([]queue.Op, 1), make([]queue.Result, 1)
@@ -123,9 +123,9 @@ func cycles(ctx context.Context, q *memory.Jobs, next func() (uint64, bool), pay
 	return nil
 }
 
-// BenchmarkCeiling is the least that a cycle can be: the same goroutines and jobs, the
-// payload copied in once, and three steps on one map, one slice and one mutex. The queue is
-// to reach 60 % of it.
+// BenchmarkCeiling is an upper bound for BenchmarkCycle: the same goroutines and jobs, the
+// payload copied once, and three steps on one map, one slice and one mutex. The queue should
+// reach 60 % of it.
 func BenchmarkCeiling(b *testing.B) {
 	payload := bytes.Repeat([]byte("x"), payloadSize)
 	var mu sync.Mutex

@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// Whatever is done, in whatever order, the queue answers as the model does.
+// Random operations in random order have the same results in the queue and in the model.
 func TestJobsAnswerAsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := serverlesstest.Walk{
@@ -24,8 +24,8 @@ func TestJobsAnswerAsTheModel(t *testing.T) {
 	})
 }
 
-// The same with thousands of jobs: pages of records and pieces of lines fill up, thin out,
-// go and are used again.
+// The same with thousands of jobs, so that pages of records and parts of queues fill up, empty,
+// are freed and are used again.
 func TestThousandsOfJobsAnswerAsTheModel(t *testing.T) {
 	for _, c := range []struct {
 		seed         uint64

@@ -80,7 +80,7 @@ func podFirst(txn *memdb.Txn, id string) (*pods.Pod, error) {
 	return v.(*pods.Pod), nil
 }
 
-// List implements pods.PodStore. It yields the pods of the instant at which it began.
+// List implements pods.PodStore. It yields the pods as they were when the iteration began.
 func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return func(yield func(*pods.Pod, error) bool) {
 		list, err := s.list(f)
@@ -210,7 +210,7 @@ func (s *Pods) write(ctx context.Context, fn func(*memdb.Txn) error) error {
 	return nil
 }
 
-// done tells the watchers of a successful change, or returns its error.
+// done notifies the watchers of a successful change, or returns its error.
 func (s *Pods) done(what, id string, err error) error {
 	if err != nil {
 		return podError(what, id, err)

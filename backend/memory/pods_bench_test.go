@@ -14,9 +14,8 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// BenchmarkSimulatedPods creates pods on eight callers, while the loop takes them to
-// RUNNING, and measures what 100,000 of them take and how long the listing of a user with
-// ten is.
+// BenchmarkSimulatedPods creates pods from eight goroutines while the loop brings them to
+// RUNNING. It measures the memory of 100,000 pods and the time to list the ten pods of a user.
 // Run it with -benchtime=100000x.
 func BenchmarkSimulatedPods(b *testing.B) {
 	store := memory.NewPods()
@@ -74,7 +73,7 @@ func BenchmarkSimulatedPods(b *testing.B) {
 
 func user(i int) string { return fmt.Sprintf("user%d", i) }
 
-// create makes n pods, ten for each user, on eight callers.
+// create makes n pods, ten for each user, from eight goroutines.
 func create(ctx context.Context, b *testing.B, s *pods.Service, n int) {
 	var callers sync.WaitGroup
 	for c := range 8 {
@@ -94,7 +93,7 @@ func create(ctx context.Context, b *testing.B, s *pods.Service, n int) {
 	callers.Wait()
 }
 
-// settle waits until the loop has taken in that the pods are up.
+// settle waits until the loop has stored that the pods run.
 func settle(ctx context.Context, b *testing.B, s *pods.Service, n int) {
 	for i := range (n + 9) / 10 {
 		for {
@@ -105,7 +104,7 @@ func settle(ctx context.Context, b *testing.B, s *pods.Service, n int) {
 			if !slices.ContainsFunc(list, func(p *pods.Pod) bool { return p.Status() != pods.Running }) {
 				break
 			}
-			time.Sleep(time.Millisecond) // the loop is to have the processors
+			time.Sleep(time.Millisecond) // so that the loop has the processors
 		}
 	}
 }

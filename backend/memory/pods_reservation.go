@@ -29,7 +29,7 @@ func (s *Pods) Reserve(ctx context.Context, h pods.Reservation) error {
 		return txn.Insert(podReservationTable, &h)
 	})
 	if err != nil {
-		return reservationError("hold for", h.Holder, err)
+		return reservationError("reserve for", h.Holder, err)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (s *Pods) Release(ctx context.Context, holder string) error {
 		return txn.Delete(podReservationTable, old)
 	})
 	if err != nil {
-		return reservationError("release what is held for", holder, err)
+		return reservationError("release the reservation of", holder, err)
 	}
 	if released {
 		s.notify(holder)
@@ -57,12 +57,13 @@ func (s *Pods) Release(ctx context.Context, holder string) error {
 	return nil
 }
 
-// Reservations implements pods.PodStore. It yields those of the instant at which it began.
+// Reservations implements pods.PodStore. It yields the reservations as they were when the
+// iteration began.
 func (s *Pods) Reservations(ctx context.Context) iter.Seq2[pods.Reservation, error] {
 	return func(yield func(pods.Reservation, error) bool) {
 		it, err := s.db.Txn(false).Get(podReservationTable, "id_prefix", "")
 		if err != nil {
-			yield(pods.Reservation{}, fmt.Errorf("memory: list what is held: %w", err))
+			yield(pods.Reservation{}, fmt.Errorf("memory: list reservations: %w", err))
 			return
 		}
 		for v := it.Next(); v != nil; v = it.Next() {

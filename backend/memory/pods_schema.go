@@ -12,7 +12,7 @@ const (
 	podTable            = "pod"
 	podOwnedTable       = "owned"
 	podClaimTable       = "claim"
-	podReservationTable = "hold"
+	podReservationTable = "reservation"
 )
 
 // A podOwned says that a pod belongs to an owner. It is apart from the pod, because a changed

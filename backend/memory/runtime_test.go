@@ -14,8 +14,8 @@ import (
 	"github.com/podyard/podyard/pods/podstest"
 )
 
-// simHarness is a simulated runtime with everything that a simulation can do: it has no
-// programs that look at their disk, their environment or the network.
+// simHarness has a simulated runtime. It lacks programs that read their disk, their environment
+// or the network, because a simulation has none.
 func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
 	scripts := []memory.Script{
 		{Image: "stubborn", StopAfter: time.Hour, Stages: memory.DefaultScript().Stages},
