@@ -1,16 +1,15 @@
-// Package billing says what was used and what it costs, in buckets of time.
+// Package billing reports what was used and what it costs, in buckets of time.
 //
-// Pods and volumes keep in their own records since when they use what they use, and the
-// report asks them. Workers have no record that outlives them. So [Service.Observe] is
-// told which workers there are, and keeps in the [Store] until when each of them was
-// there. Usage that has ended is in the store too. So a restart loses nothing and
-// counts nothing twice. What ran before the restart and is gone after it counts up to
-// the last time that it was seen.
+// Pods and volumes keep in their own records what they use and since when, and a report reads
+// it from there. Workers have no record of their own. So the program passes the present workers
+// to [Service.Observe], which keeps in the [Store] until when each of them was there. Usage
+// that has ended is in the store too. So a restart loses nothing and counts nothing twice. A
+// worker that ended during a restart counts up to the last time that it was observed.
 //
-// Where the interface is silent, we chose: a stopped pod is billed for its persistent
-// mount, as on the hosted service, and not for the disk of its container; buckets begin
-// in UTC, and weeks on Monday; a bucket without usage has no record; a month of a price
-// has 730 hours; a window has at most [MaxBuckets] buckets.
+// Where the interface is silent, we chose: a stopped pod is billed for its persistent mount, as
+// on the hosted service, and not for the disk of its container; buckets begin in UTC, and weeks
+// on Monday; a bucket without usage has no record; a month of a price has 730 hours; a window
+// has at most [MaxBuckets] buckets.
 package billing
 
 import (
@@ -27,21 +26,22 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A Store keeps uses: those that have ended, and open ones. It is safe for concurrent use.
-// What it answers is as durable as the store makes it.
+// A Store keeps usages: those that have ended, and open ones. It is safe for concurrent use.
+// Nothing is visible before it is as durable as the store makes it.
 type Store interface {
-	// Record adds uses; one with the Kind, ID, Part and From of another replaces it. Of
-	// several, after an error, some may be kept: the call is repeated then.
+	// Record adds usages. A usage replaces one with the same Kind, ID, Part and From. After an
+	// error some of the usages may be kept; the caller repeats the call.
 	Record(ctx context.Context, uses []pods.Usage) error
-	// Usage returns those of owner that overlap [from, to), in any order.
+	// Usage returns the usages of owner that overlap [from, to), in any order.
 	Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error)
-	// Open returns the uses of a kind that are Open, whoever's they are, in any order.
+	// Open returns the usages of a kind that are Open, of all owners, in any order.
 	Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error)
 }
 
-// A UsageSource knows what goes on. pods.Service and volumes.Service are ones.
+// A UsageSource knows what is in use now. pods.Service and volumes.Service are sources.
 type UsageSource interface {
-	// Usage returns what owner uses now, with a zero To, and what the meter may not have.
+	// Usage returns what owner uses now, with a zero To, and past usages that the meter may not
+	// have yet.
 	Usage(ctx context.Context, owner string) ([]pods.Usage, error)
 }
 
@@ -50,7 +50,7 @@ type Clock interface {
 	Now() time.Time
 }
 
-// A Service adds up. It is safe for concurrent use.
+// A Service keeps usages and makes reports. It is safe for concurrent use.
 type Service struct {
 	store Store
 	clock Clock
@@ -61,7 +61,7 @@ type Service struct {
 
 var _ pods.Meter = (*Service)(nil)
 
-// New returns a service over store. c may be nil, and then the time is the system's.
+// New returns a service over store. A nil c is the system's clock.
 func New(store Store, c Clock) *Service {
 	if c == nil {
 		c = clock.System{}
@@ -69,7 +69,7 @@ func New(store Store, c Clock) *Service {
 	return &Service{store: store, clock: c, open: make(map[pods.UsageKind]watch)}
 }
 
-// Record keeps uses that have ended.
+// Record keeps usages that have ended.
 func (s *Service) Record(ctx context.Context, uses []pods.Usage) error {
 	if err := s.store.Record(ctx, uses); err != nil {
 		return fmt.Errorf("billing: record: %w", err)
@@ -96,14 +96,14 @@ type Record struct {
 	Amounts    Amounts
 }
 
-// A Report is the records of a window, by bucket, kind and id.
+// A Report has the records of a window, sorted by bucket, kind and id.
 type Report struct {
 	Start, End time.Time
 	Size       BucketSize
 	Records    []Record
 }
 
-// Report adds up what owner used, as the query says. sources say what goes on.
+// Report adds up what owner used in the window of q. sources know what is in use now.
 func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...UsageSource) (Report, error) {
 	now := s.clock.Now().UTC()
 	r, err := q.window(now)
@@ -129,8 +129,8 @@ func (s *Service) Report(ctx context.Context, owner string, q Query, sources ...
 	return r, nil
 }
 
-// usage joins what goes on and what has ended. What both answers have counts once, as the
-// sources say: they know best whether it has ended.
+// usage joins present and past usages. A usage in both counts once, as the sources have it,
+// because they know whether it has ended.
 func (s *Service) usage(ctx context.Context, owner string, from, to time.Time, sources []UsageSource) ([]pods.Usage, error) {
 	type name struct {
 		kind     pods.UsageKind
@@ -146,7 +146,7 @@ func (s *Service) usage(ctx context.Context, owner string, from, to time.Time, s
 			}
 		}
 	}
-	for _, src := range sources { // first: what ends meanwhile is recorded by then
+	for _, src := range sources { // before the store is read: a usage that ends meanwhile is in the store then
 		list, err := src.Usage(ctx, owner)
 		if err != nil {
 			return nil, fmt.Errorf("billing: ask what is used: %w", err)
@@ -168,7 +168,7 @@ type recordKey struct {
 	id    string
 }
 
-// spread adds what u costs to each bucket that it is in.
+// spread adds the costs of u to the buckets that it overlaps.
 func (r *Report) spread(sums map[recordKey]Amounts, u pods.Usage, now time.Time) {
 	from, to := u.From.UTC(), u.To.UTC()
 	if u.To.IsZero() {
@@ -193,11 +193,11 @@ func (r *Report) spread(sums map[recordKey]Amounts, u pods.Usage, now time.Time)
 	}
 }
 
-// Round returns a to a billionth of a dollar: sums of binary fractions show their dust.
+// Round rounds a to a billionth of a dollar, because sums of binary fractions are not exact.
 func (a Amounts) Round() Amounts {
 	round := func(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 	return Amounts{round(a.GPU), round(a.CPU), round(a.Disk), round(a.Standard), round(a.HighPerformance)}
 }
 
-// Total is the sum of all.
+// Total returns the sum of all amounts.
 func (a Amounts) Total() float64 { return a.GPU + a.CPU + a.Disk + a.Standard + a.HighPerformance }

@@ -26,7 +26,7 @@ func at(s string) time.Time {
 
 var close9 = cmpopts.EquateApprox(0, 1e-9)
 
-// live is what goes on.
+// live are usages that have not ended.
 type live []pods.Usage
 
 func (l live) Usage(context.Context, string) ([]pods.Usage, error) { return l, nil }

@@ -9,21 +9,20 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A watch is what goes on of one kind, as Observe was told last.
+// A watch has the present usages of one kind, as of the last call of Observe.
 type watch map[part]pods.Usage
 
 type part struct{ id, part string }
 
-// Observe is told what there is of kind at an instant: uses has everything that goes on,
-// with a zero To, and what ended since the last call that succeeded. Owner, From and
-// prices are those of the first call that has it; what has no owner is nobody's and is
-// not kept.
+// Observe takes the usages of a kind at now: all present ones, with a zero To, and those that
+// ended since the last successful call. Owner, From and prices are those of the first call that
+// has a usage. Usages without an owner are not kept.
 //
-// What an earlier call has, of this process or of one before, and this one has not, ended
-// when it was last known to be there: nothing counts for the time in which nobody looked.
+// A usage that an earlier call had, in this process or an earlier one, and this call has not,
+// ended when it was last observed. So time without observation is not charged.
 //
-// Each kind is for one caller at a time. A call that fails has changed nothing that the
-// next one does not mend.
+// Use one caller at a time for each kind. After an error the next call repairs what the failed
+// one left.
 func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time, uses []pods.Usage) error {
 	was, err := s.before(ctx, kind)
 	if err != nil {
@@ -62,8 +61,8 @@ func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time
 	return nil
 }
 
-// before is what the last call of Observe was told, or an earlier process left. It is the
-// caller's.
+// before returns the usages of the last call of Observe, or those that an earlier process left.
+// The caller owns the result.
 func (s *Service) before(ctx context.Context, kind pods.UsageKind) (watch, error) {
 	s.mu.Lock()
 	w := s.open[kind]
@@ -82,7 +81,7 @@ func (s *Service) before(ctx context.Context, kind pods.UsageKind) (watch, error
 	return w, nil
 }
 
-// watched is what of owner's goes on, as Observe was told, up to now.
+// watched returns the present usages of owner that Observe knows, up to now.
 func (s *Service) watched(owner string) (list []pods.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

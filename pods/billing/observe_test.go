@@ -14,7 +14,7 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 )
 
-// A ledger is a service over a store, at a time.
+// A ledger is a service over a store, at a given time.
 type ledger struct {
 	*billing.Service
 	t     *testing.T
@@ -27,10 +27,10 @@ func newLedger(t *testing.T, store billing.Store, now string) *ledger {
 	return &ledger{billing.New(store, c), t, store, c}
 }
 
-// restart is the next process, which begins at an instant.
+// restart returns the ledger of a new process that begins at now.
 func (l *ledger) restart(now string) *ledger { return newLedger(l.t, l.store, now) }
 
-// see tells the ledger, at an instant, of workers of endpoint e.
+// see calls Observe at now with workers of endpoint e.
 func (l *ledger) see(now string, uses ...pods.Usage) {
 	l.t.Helper()
 	if err := l.clock.Advance(l.t.Context(), at(now).Sub(l.clock.Now())); err != nil {
@@ -41,7 +41,7 @@ func (l *ledger) see(now string, uses ...pods.Usage) {
 	}
 }
 
-// hours are the sums of each bucket of an hour that has any, by its start.
+// hours returns the sum of each hour that has records, by its start.
 func (l *ledger) hours(owner string) map[string]float64 {
 	l.t.Helper()
 	r, err := l.Report(l.t.Context(), owner, billing.Query{Size: billing.Hour, Kind: pods.WorkerUsage, ID: "e", Start: at("2026-03-05T00:00:00Z")})
@@ -62,7 +62,7 @@ func (l *ledger) want(what string, want map[string]float64) {
 	}
 }
 
-// on is a worker of alice's endpoint e since an instant: a GPU for 3.6 USD an hour.
+// on is a worker of alice's endpoint e since from, with a GPU for 3.6 USD an hour.
 func on(worker, from string) pods.Usage {
 	return pods.Usage{Owner: "alice", ID: "e", Part: worker, From: at(from), GPU: 3.6}
 }
@@ -129,7 +129,7 @@ func TestWhatIsNobodysIsNotKept(t *testing.T) {
 	}
 }
 
-// A full store keeps nothing more.
+// A full store refuses every write.
 type full struct {
 	billing.Store
 	err error

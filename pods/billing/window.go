@@ -61,12 +61,12 @@ type Query struct {
 	Start time.Time  // zero: 30 days ago
 	End   time.Time  // zero: now
 	Size  BucketSize // empty: Day
-	LastN int        // not 0: so many buckets, 1 to MaxBuckets, up to the present one, instead of Start and End
+	LastN int        // not 0: the last 1 to MaxBuckets buckets, the present one included, instead of Start and End
 	Kind  pods.UsageKind
 	ID    string // empty: all
 }
 
-// What a query is refused with.
+// Errors of a query.
 var (
 	errBoth  = problem.New(problem.BadRequest, "lastN and startTime or endTime exclude each other")
 	errOrder = problem.New(problem.BadRequest, "startTime must be before endTime")
@@ -76,7 +76,7 @@ var (
 	errMany  = problem.Newf(problem.Invalid, "the window has more than %d buckets", MaxBuckets)
 )
 
-// window is an empty report of the query's window, which begins and ends with a bucket.
+// window returns an empty report of the query's window, rounded to whole buckets.
 func (q *Query) window(now time.Time) (r Report, err error) {
 	switch q.Size {
 	case "":
@@ -89,7 +89,7 @@ func (q *Query) window(now time.Time) (r Report, err error) {
 	if r.Start, r.End, err = q.bounds(now); err != nil {
 		return r, err
 	}
-	if r.Start.Year() < 1 || r.End.Year() > 9999 { // RFC 3339 writes no other
+	if r.Start.Year() < 1 || r.End.Year() > 9999 { // RFC 3339 has no other years
 		return r, errYears
 	}
 	if q.Size.step(r.Start, MaxBuckets).Before(r.End) {
@@ -98,7 +98,7 @@ func (q *Query) window(now time.Time) (r Report, err error) {
 	return r, nil
 }
 
-// bounds is the window by the size of its buckets.
+// bounds returns the window, rounded to whole buckets.
 func (q *Query) bounds(now time.Time) (start, end time.Time, err error) {
 	if q.LastN != 0 {
 		if !q.Start.IsZero() || !q.End.IsZero() {

@@ -1,8 +1,8 @@
-// Package catalog describes what can be rented: GPU types, CPU flavors and data
-// centers, with their prices, bounds and stock.
+// Package catalog describes what can be rented: GPU types, CPU flavors and data centers, with
+// their prices, bounds and stock.
 //
-// A [Catalog] is data. A program uses [Sample], [Local] or a catalog of its own, and
-// does not change it after it was handed to a service.
+// A [Catalog] is data. A program uses [Sample], [Local] or a catalog of its own. It must not
+// change the catalog once a service has it.
 package catalog
 
 import "slices"
@@ -15,9 +15,9 @@ type Catalog struct {
 	Storage     StoragePrices
 }
 
-// StoragePrices are what storage costs.
+// StoragePrices are the prices of storage.
 type StoragePrices struct {
-	Disk            StoragePrice // container disks and persistent mounts, while compute is held
+	Disk            StoragePrice // container disks and persistent mounts, while the pod has compute
 	Stopped         StoragePrice // persistent mounts of pods that are stopped
 	Standard        StoragePrice // network volumes, as is HighPerformance
 	HighPerformance StoragePrice
@@ -26,7 +26,7 @@ type StoragePrices struct {
 // A StoragePrice is USD a month for one GB.
 type StoragePrice float64
 
-// Hourly is USD an hour for so many GB. A month has 730 hours.
+// Hourly returns the price of gb GB in USD an hour. A month has 730 hours.
 func (p StoragePrice) Hourly(gb int) float64 { return float64(p) * float64(gb) / 730 }
 
 // A Manufacturer makes GPUs.
@@ -75,7 +75,7 @@ type CPUFlavor struct {
 	Price      CPUPrice
 }
 
-// A Range has both its ends.
+// A Range includes both ends.
 type Range struct {
 	Min int
 	Max int
@@ -87,7 +87,7 @@ type CPUPrice struct {
 	Serverless float64
 }
 
-// Memory is what a pod of n vCPUs gets, in whole GB and at least one.
+// Memory returns the memory of a pod with n vCPUs, in whole GB, at least 1.
 func (f CPUFlavor) Memory(n int) int { return max(1, int(f.RAMPerVCPU*float64(n))) }
 
 // A Region is a part of the world.
@@ -111,8 +111,8 @@ func Regions() []Region {
 	return []Region{NorthAmerica, SouthAmerica, Europe, Asia, MiddleEast, Africa, Oceania, Antarctica, UnknownRegion}
 }
 
-// Certifications are the names of the published interface for what a data center is certified
-// for. A catalog may have others.
+// Certifications are the names that the published interface has for certifications of data
+// centers. A catalog may have others.
 func Certifications() []string {
 	return []string{
 		"GDPR", "ISO_IEC_27001", "ISO_14001", "PCI_DSS", "HITRUST", "SOC_1_TYPE_2", "SOC_2_TYPE_2", "SOC_3_TYPE_2",
@@ -138,7 +138,7 @@ type DataCenter struct {
 	GlobalNetwork bool         // joins the private network between data centers
 	Volumes       []VolumeType // tiers of network volumes; empty: none
 	Compliance    []string     // certifications: "GDPR", "SOC_2_TYPE_2"
-	Stock         []Stock      // what it has in all; empty when its hosts tell
+	Stock         []Stock      // what it has in all; empty: what its hosts have
 }
 
 // Stock is how many units of one thing a data center has in each tier: GPUs of a type,

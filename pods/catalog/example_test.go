@@ -13,7 +13,7 @@ func ExampleLocal() {
 	// Output: LOCAL-1 host
 }
 
-// Sample is a made-up catalog of the public kind, for simulations and tests.
+// Sample is a made-up catalog for simulations and tests.
 func ExampleSample() {
 	c := catalog.Sample()
 	fmt.Println(len(c.GPUs) > 10, len(c.CPUs) > 3, len(c.DataCenters) > 10)

@@ -1,7 +1,7 @@
 package catalog
 
-// Sample is a catalog of the public kind: ids as on the hosted service, plausible prices
-// and made-up stock. Each call returns a new one.
+// Sample returns a catalog like that of the hosted service: the same ids, plausible prices and
+// made-up stock. Each call returns a new one.
 func Sample() Catalog {
 	return Catalog{GPUs: sampleGPUs(), CPUs: sampleCPUs(), DataCenters: sampleDataCenters(), Storage: StoragePrices{Disk: 0.10, Stopped: 0.20, Standard: 0.07, HighPerformance: 0.14}}
 }
@@ -107,7 +107,7 @@ func sampleDataCenters() []DataCenter {
 	}
 }
 
-// cpus is n vCPUs of each flavor on the secure cloud.
+// cpus returns n vCPUs of each flavor on the secure cloud.
 func cpus(n int) []Stock {
 	return []Stock{
 		{"cpu3c", n, 0}, {"cpu3g", n, 0}, {"cpu3m", n, 0}, {"cpu5c", n, 0}, {"cpu5g", n, 0}, {"cpu5m", n, 0},

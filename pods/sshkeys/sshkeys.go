@@ -1,6 +1,5 @@
-// Package sshkeys keeps the SSH public keys of users. A pod that is created with
-// startSsh lets these keys in. Keys count for pods that are created after they were
-// set.
+// Package sshkeys keeps the SSH public keys of users. A pod that is created with startSsh
+// accepts these keys. A change of keys applies to pods that are created afterwards.
 package sshkeys
 
 import (
@@ -14,17 +13,17 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A Store keeps the keys of users. It is safe for concurrent use, copies what it is given
-// and returns copies. What it answers is as durable as the store makes it.
+// A Store keeps the keys of users. It is safe for concurrent use, copies what it is given and
+// returns copies. Nothing is visible before it is as durable as the store makes it.
 type Store interface {
-	// SSHKeys returns the keys of owner in the order in which they were set; none for a
-	// user who never set any.
+	// SSHKeys returns the keys of owner in the order in which they were set, none if none were
+	// set.
 	SSHKeys(ctx context.Context, owner string) ([]string, error)
 	// SetSSHKeys replaces the keys of owner, all of them at once.
 	SetSSHKeys(ctx context.Context, owner string, keys []string) error
 }
 
-// A Service is the rules of keys over a Store. It is safe for concurrent use.
+// A Service checks keys and keeps them in a Store. It is safe for concurrent use.
 type Service struct{ store Store }
 
 var _ pods.PublicKeys = (*Service)(nil)
@@ -41,21 +40,22 @@ func (s *Service) PublicKeys(ctx context.Context, owner string) ([]string, error
 	return keys, nil
 }
 
-// A ReplaceRequest is the full set of keys that a user is to have.
+// A ReplaceRequest has the complete new set of keys of a user.
 type ReplaceRequest struct {
-	Keys []string // nil: it is absent, which is a fault
+	Keys []string // nil: absent, which is a fault
 
-	// Violations are what a decoder found. They are reported together with the faults of the
-	// values, and a field with a fault gets no second one.
+	// Violations are faults that a decoder found. They are reported together with the faults of
+	// the values. A field has one fault at most.
 	Violations problem.Violations
 }
 
-// line is the published form of a key: a type, the key, and a comment if there is one. It
-// has no control characters but tabs in the comment: an environment cannot hold all of them.
+// line is the published form of a key: a type, the key, and a comment if there is one. It has
+// no control characters except tabs in the comment, because environment variables cannot have
+// all of them.
 var line = regexp.MustCompile(`^(ssh|ecdsa|sk)-[^\s[:cntrl:]]+ [^\s[:cntrl:]]+([ \t](\t|[^[:cntrl:]])*)?$`)
 
-// Replace gives owner the keys of r and no others, and returns them. A request that breaks
-// the rules gets one error with all faults, and changes nothing.
+// Replace replaces the keys of owner by those of r, and returns them. An invalid request gets
+// one error with all faults, and changes nothing.
 func (s *Service) Replace(ctx context.Context, owner string, r ReplaceRequest) ([]string, error) {
 	if r.Keys == nil {
 		r.Violations.Add(problem.Invalid, "/keys", "is required")

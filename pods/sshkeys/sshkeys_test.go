@@ -28,7 +28,7 @@ func TestKeysAreReplacedAllAtOnceForOneUser(t *testing.T) {
 		if diff := cmp.Diff(append([]string{}, keys...), append([]string{}, got...)); diff != "" {
 			t.Errorf("keys of %s (-want +got):\n%s", owner, diff)
 		}
-		clear(got) // they are the caller's
+		clear(got) // the caller owns the result
 	}
 	want("alice")
 	set("alice", "ssh-rsa BBB her laptop", "ssh-ed25519 AAA")

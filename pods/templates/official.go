@@ -2,7 +2,7 @@ package templates
 
 import "github.com/podyard/podyard/pods"
 
-// Official are templates for images that need no engine or that everybody can pull. Each
+// Official returns templates for images that need no engine or that everybody can pull. Each
 // call returns new ones.
 func Official() []Template {
 	return []Template{

@@ -5,7 +5,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// check judges the values of s. A new template has a name and an image.
+// check adds faults of the values of s to v. A new template must have a name and an image.
 func (s *Settings) check(v container.Rules, isNew bool) {
 	if isNew && s.Name == nil {
 		v.Invalid("/name", "is required")

@@ -15,9 +15,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// What templates needs of its neighbours.
+// Interfaces of other packages, which templates does not import.
 type (
-	// InUse says whether templates are in use. pods.References is one.
+	// InUse knows whether templates are in use. pods.References is one.
 	InUse interface {
 		// TemplateInUse reports whether a pod of owner was made from this template.
 		TemplateInUse(ctx context.Context, owner, id string) (bool, error)
@@ -28,17 +28,17 @@ type (
 	}
 )
 
-// Options of a Service. Nil is all defaults.
+// Options configures a Service. Nil means all defaults.
 type Options struct {
 	Clock   Clock            // default the system's
-	Rand    io.Reader        // ids are made of it, by one caller at a time. Default crypto/rand
+	Rand    io.Reader        // source of ids, read by one caller at a time. Default crypto/rand
 	InUse   InUse            // asked before a delete. Default: nothing is in use
 	Secrets pods.PullSecrets // the credentials that templates name. Default: none exists
 	// Official are the templates of the catalog, for everybody. Default: Official().
 	Official []Template
 }
 
-// A Service is the rules of templates over a Store. It is safe for concurrent use.
+// A Service checks templates and keeps them in a Store. It is safe for concurrent use.
 type Service struct {
 	store Store
 	o     Options
@@ -65,8 +65,8 @@ func New(store Store, o *Options) *Service {
 	return s
 }
 
-// Create makes a template of owner. Absent settings have their defaults. A request that
-// breaks the rules gets one error with all faults, and changes nothing.
+// Create makes a template of owner. Absent settings get their defaults. An invalid request gets
+// one error with all faults, and changes nothing.
 func (s *Service) Create(ctx context.Context, owner string, r Settings) (Template, error) {
 	if err := s.check(ctx, owner, &r, true); err != nil {
 		return Template{}, err
@@ -86,7 +86,7 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 	return t, nil
 }
 
-// check judges a request of owner.
+// check returns all faults of a request of owner in one error.
 func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bool) error {
 	v := container.Rules{Violations: &r.Violations}
 	r.check(v, isNew)
@@ -98,8 +98,8 @@ func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bo
 	return r.Violations.Err(Fields())
 }
 
-// Get returns a template that user may read: an own one, a public one or one of the
-// catalog. ErrNotFound for any other.
+// Get returns a template that user may read: their own, a public one or one of
+// Options.Official. For any other it returns ErrNotFound.
 func (s *Service) Get(ctx context.Context, user, id string) (Template, error) {
 	if i := slices.IndexFunc(s.o.Official, func(t Template) bool { return t.ID == id }); i >= 0 {
 		return s.o.Official[i].Clone(), nil
@@ -114,7 +114,8 @@ func (s *Service) Get(ctx context.Context, user, id string) (Template, error) {
 	return t.visibleTo(user), nil
 }
 
-// visibleTo hides the credential of another user, which nobody else could pull with.
+// visibleTo returns t without the credential if t belongs to another user, because only its
+// owner can use the credential.
 func (t Template) visibleTo(user string) Template {
 	if t.Owner != user {
 		t.Registry = ""
@@ -122,8 +123,8 @@ func (t Template) visibleTo(user string) Template {
 	return t
 }
 
-// GetOwned returns a template that owner may change: ErrNotFound for any other, also one that
-// can be read.
+// GetOwned returns a template that owner may change. For any other, also a readable one, it
+// returns ErrNotFound.
 func (s *Service) GetOwned(ctx context.Context, owner, id string) (Template, error) {
 	t, err := s.store.Get(ctx, id)
 	if err == nil && t.Owner != owner {
@@ -135,7 +136,8 @@ func (s *Service) GetOwned(ctx context.Context, owner, id string) (Template, err
 	return t, nil
 }
 
-// PodTemplate is the settings of a template that owner may read: what package pods asks.
+// PodTemplate returns the settings of a template that owner may read. It implements
+// pods.Templates.
 func (s *Service) PodTemplate(ctx context.Context, owner, id string) (pods.Template, error) {
 	t, err := s.Get(ctx, owner, id)
 	return t.Template, err
@@ -150,20 +152,20 @@ func (s *Service) List(ctx context.Context, owner string) ([]Template, error) {
 	return list, nil
 }
 
-// A Source is a slice of the public catalog.
+// A Source is a part of the public catalog.
 type Source string
 
-// The slices.
+// The parts.
 const (
-	FromOfficial  Source = "official"  // brought by the program
+	FromOfficial  Source = "official"  // of the program, see Options.Official
 	FromVerified  Source = "verified"  // of users, and verified: none here
 	FromCommunity Source = "community" // of other users
 )
 
-// MaxCatalog is how many templates a slice of the catalog has at most.
+// MaxCatalog is the most templates that Catalog returns.
 const MaxCatalog = 100
 
-// Catalog returns a slice of the public templates as user sees it.
+// Catalog returns a part of the public templates, as user may see them.
 func (s *Service) Catalog(ctx context.Context, user string, from Source) ([]Template, error) {
 	list := []Template{}
 	switch from {
@@ -185,7 +187,7 @@ func (s *Service) Catalog(ctx context.Context, user string, from Source) ([]Temp
 	return list[:min(len(list), MaxCatalog)], nil
 }
 
-// Update changes a template of owner: ErrNotFound without it, and one error with all
+// Update changes a template of owner. Errors: ErrNotFound without it, and one error with all
 // faults of r.
 func (s *Service) Update(ctx context.Context, owner, id string, r Settings) (Template, error) {
 	if _, err := s.GetOwned(ctx, owner, id); err != nil {
@@ -204,8 +206,8 @@ func (s *Service) Update(ctx context.Context, owner, id string, r Settings) (Tem
 	return t, nil
 }
 
-// Delete removes a template of owner: ErrNotFound without it, ErrInUse while a pod of
-// owner was made from it.
+// Delete removes a template of owner. Errors: ErrNotFound without it, ErrInUse while there is a
+// pod of owner that was made from it.
 func (s *Service) Delete(ctx context.Context, owner, id string) error {
 	if _, err := s.GetOwned(ctx, owner, id); err != nil {
 		return err

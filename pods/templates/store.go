@@ -2,8 +2,8 @@ package templates
 
 import "context"
 
-// A Store keeps templates. It is safe for concurrent use, copies what it is given and
-// returns copies. What it answers is as durable as the store makes it.
+// A Store keeps templates. It is safe for concurrent use, copies what it is given and returns
+// copies. Nothing is visible before it is as durable as the store makes it.
 type Store interface {
 	// Create adds t, or returns ErrExists if its ID is taken.
 	Create(ctx context.Context, t Template) error
@@ -13,10 +13,10 @@ type Store interface {
 	List(ctx context.Context, owner string) ([]Template, error)
 	// Public returns the public templates of all owners, by Created and then ID.
 	Public(ctx context.Context) ([]Template, error)
-	// Update stores what fn leaves, atomically, and returns it: ErrNotFound without the
-	// template, and whatever fn returns, in which case nothing was changed. fn must not
-	// change ID, Owner and Created, may run more than once, does no I/O and does not call
-	// the store.
+	// Update calls fn with the template, stores what fn leaves, atomically, and returns it.
+	// Errors: ErrNotFound without the template, and whatever fn returns; then nothing was
+	// changed. fn may run more than once. It must not change ID, Owner and Created, do I/O, or
+	// call the store.
 	Update(ctx context.Context, id string, fn func(*Template) error) (Template, error)
 	// Delete removes the template, or returns ErrNotFound.
 	Delete(ctx context.Context, id string) error

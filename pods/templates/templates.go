@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A Category groups templates. It decides nothing.
+// A Category groups templates. It has no other effect.
 type Category string
 
 // The categories.
@@ -21,8 +21,8 @@ const (
 
 // A Template is a preset with a name.
 type Template struct {
-	ID       string // 14 lower-case letters and digits, but for those of the catalog
-	Owner    string // the user whose key made it; empty: one of the catalog
+	ID       string // 14 lower-case letters and digits, except for Options.Official
+	Owner    string // the user whose key made it; empty: one of Options.Official
 	Name     string
 	Public   bool
 	Category Category
@@ -42,15 +42,15 @@ func (t Template) Clone() Template {
 	return t
 }
 
-// What a service and its store answer.
+// Errors of a Service and a Store.
 var (
 	ErrNotFound = problem.New(problem.NotFound, "template not found")
 	ErrExists   = problem.New(problem.Conflict, "template id is taken")
 	ErrInUse    = problem.New(problem.BadRequest, "template is in use by a pod")
 )
 
-// Settings are what a request can say of a template. What is nil is absent; of a slice or
-// map an empty one is not.
+// Settings are the members of a request for a template. A nil one is absent; an empty slice or
+// map is not.
 type Settings struct {
 	Name                *string
 	Image               *string
@@ -67,8 +67,8 @@ type Settings struct {
 	StartJupyter        *bool     // default true
 	AllowedCUDAVersions []string
 
-	// Violations are what a decoder found. They are reported together with the faults of the
-	// values, and a field with a fault gets no second one.
+	// Violations are faults that a decoder found. They are reported together with the faults of
+	// the values. A field has one fault at most.
 	Violations problem.Violations
 }
 
@@ -81,7 +81,7 @@ func Fields() []string {
 	}
 }
 
-// apply writes what s says into t. What it writes is t's own.
+// apply copies the settings of s that are not absent to t.
 func (s *Settings) apply(t *Template) {
 	setIfGiven(&t.Name, s.Name)
 	setIfGiven(&t.Image, s.Image)

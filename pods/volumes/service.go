@@ -13,17 +13,17 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// What volumes needs of its neighbours.
+// Interfaces of other packages, which volumes does not import.
 type (
-	// InUse says whether volumes are in use. pods.References is one.
+	// InUse knows whether volumes are in use. pods.References is one.
 	InUse interface {
 		// VolumeInUse reports whether anything of owner mounts this volume, or will.
 		VolumeInUse(ctx context.Context, owner, id string) (bool, error)
 	}
-	// A Storage has what is in the volumes.
+	// A Storage has the contents of volumes.
 	Storage interface {
-		// RemoveVolume releases what is in a volume, which nothing mounts. One that holds
-		// nothing is no error.
+		// RemoveVolume removes the contents of a volume that nothing mounts. It returns nil if
+		// there are none.
 		RemoveVolume(ctx context.Context, id string) error
 	}
 	// A Clock tells the time.
@@ -32,16 +32,16 @@ type (
 	}
 )
 
-// Options of a Service. Nil is all defaults.
+// Options configures a Service. Nil means all defaults.
 type Options struct {
 	Clock   Clock      // default the system's
-	Rand    io.Reader  // ids are made of it, by one caller at a time. Default crypto/rand
+	Rand    io.Reader  // source of ids, read by one caller at a time. Default crypto/rand
 	InUse   InUse      // asked before a delete. Default: nothing is in use
-	Storage Storage    // told of a delete. Default: nobody is
-	Meter   pods.Meter // gets what volumes cost when they are deleted. Default: it is not kept
+	Storage Storage    // removes the contents at a delete. Default: nobody does
+	Meter   pods.Meter // gets the usages of deleted volumes. Default: they are not kept
 }
 
-// A Service is the rules of volumes over a Store. It is safe for concurrent use.
+// A Service checks volumes and keeps them in a Store. It is safe for concurrent use.
 type Service struct {
 	store   Store
 	catalog catalog.Catalog
@@ -66,8 +66,8 @@ func New(store Store, c catalog.Catalog, o *Options) *Service {
 	return s
 }
 
-// Create makes a volume of owner. A request that breaks the rules gets one error with all
-// faults, and changes nothing.
+// Create makes a volume of owner. An invalid request gets one error with all faults, and
+// changes nothing.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Volume, error) {
 	if err := r.check(s.catalog); err != nil {
 		return Volume{}, err
@@ -78,7 +78,7 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Vo
 	}
 	if v.Type == "" {
 		d, _ := s.catalog.DataCenter(r.DataCenter)
-		v.Type = d.Volumes[0] // check has asked for one
+		v.Type = d.Volumes[0] // check has made sure that there is one
 	}
 	v.Sizes = []SizeSpan{{v.Created, v.Size}}
 	err := id.NewUnique(s.o.Rand, ErrExists, func(made string) error {
@@ -95,7 +95,7 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Vo
 func (s *Service) Get(ctx context.Context, owner, id string) (Volume, error) {
 	v, err := s.store.Get(ctx, id)
 	if err == nil && v.Owner != owner {
-		err = ErrNotFound // volumes of others do not exist
+		err = ErrNotFound // as if it did not exist
 	}
 	if err != nil {
 		return Volume{}, fmt.Errorf("volumes: get %q: %w", id, err)
@@ -103,7 +103,8 @@ func (s *Service) Get(ctx context.Context, owner, id string) (Volume, error) {
 	return v, nil
 }
 
-// Volume is where a volume of owner is, or ErrNotFound: what package pods asks.
+// Volume returns the data center of a volume of owner, or ErrNotFound. It implements
+// pods.Volumes.
 func (s *Service) Volume(ctx context.Context, owner, id string) (dataCenter string, err error) {
 	v, err := s.Get(ctx, owner, id)
 	return v.DataCenter, err
@@ -118,8 +119,8 @@ func (s *Service) List(ctx context.Context, owner string) ([]Volume, error) {
 	return list, nil
 }
 
-// Update renames a volume of owner or lets it grow: ErrNotFound without it, and one error
-// with all faults of r.
+// Update renames a volume of owner or makes it larger. Errors: ErrNotFound without it, and one
+// error with all faults of r.
 func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest) (Volume, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return Volume{}, err
@@ -153,7 +154,8 @@ func (s *Service) Delete(ctx context.Context, owner, id string) error {
 			return ErrInUse
 		}
 	}
-	// First: a delete that fails then is no end, and what goes on counts over it.
+	// First, so that no usage is lost. If the delete then fails, the usage goes on and replaces
+	// this record.
 	if s.o.Meter != nil {
 		if err := s.o.Meter.Record(ctx, s.usageOf(v, s.o.Clock.Now().UTC())); err != nil {
 			return fmt.Errorf("volumes: meter %q: %w", id, err)

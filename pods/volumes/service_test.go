@@ -110,7 +110,7 @@ func TestAVolumeOfAnotherUserIsNotFound(t *testing.T) {
 	}
 }
 
-// dependencies say what is in use, and remember what was released.
+// dependencies knows which volumes are in use, and records which were released.
 type dependencies struct {
 	used     bool
 	err      error

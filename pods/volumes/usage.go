@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// Usage returns what the volumes of owner have cost and cost, one use for each size.
+// Usage returns the past and present usages of the volumes of owner, one for each size.
 func (s *Service) Usage(ctx context.Context, owner string) ([]pods.Usage, error) {
 	list, err := s.List(ctx, owner)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Service) Usage(ctx context.Context, owner string) ([]pods.Usage, error)
 	return uses, nil
 }
 
-// usageOf ends the last size of v at end; zero: it goes on.
+// usageOf returns the usages of v. The last size ends at end; zero: it has not ended.
 func (s *Service) usageOf(v Volume, end time.Time) []pods.Usage {
 	uses := make([]pods.Usage, 0, len(v.Sizes))
 	for i, z := range v.Sizes {

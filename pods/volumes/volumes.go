@@ -17,7 +17,7 @@ type Volume struct {
 	DataCenter string // fixed at creation, as is Type
 	Type       catalog.VolumeType
 	Created    time.Time
-	// Sizes is how large it has been since when, the present size last.
+	// Sizes are all sizes it has had, with their beginnings, the present one last.
 	Sizes []SizeSpan
 }
 
@@ -39,31 +39,31 @@ const (
 	MaxSize = 4096
 )
 
-// What a service and its store answer.
+// Errors of a Service and a Store.
 var (
 	ErrNotFound = problem.New(problem.NotFound, "network volume not found")
 	ErrExists   = problem.New(problem.Conflict, "network volume id is taken")
 	ErrInUse    = problem.New(problem.BadRequest, "network volume is in use by a pod or an endpoint; a terminated pod uses it until its processes have ended")
 )
 
-// A CreateRequest asks for a volume: all but Type are required.
+// A CreateRequest asks for a volume. All fields but Type are required.
 type CreateRequest struct {
 	Name       string
 	Size       int // GB
 	DataCenter string
 	Type       catalog.VolumeType // empty: the first one of the data center
 
-	// Violations are what a decoder found. They are reported together with the faults of the
-	// values, and a field with a fault gets no second one.
+	// Violations are faults that a decoder found. They are reported together with the faults of
+	// the values. A field has one fault at most.
 	Violations problem.Violations
 }
 
-// An UpdateRequest changes what it names, at least one of the two.
+// An UpdateRequest changes the fields that are not nil. At least one must be set.
 type UpdateRequest struct {
 	Name *string
 	Size *int // GB, not below the present one
 
-	// Violations are what a decoder found, as in [CreateRequest].
+	// Violations are faults that a decoder found, as in [CreateRequest].
 	Violations problem.Violations
 }
 
