@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A strict runtime refuses the variable BAD of everybody, and args, for the image strict.
+// For the image strict, a strict runtime refuses args and the variable BAD.
 type strict struct {
 	pods.Runtime
 
@@ -43,7 +43,7 @@ func strictEnv(t *testing.T) (*testEnv, *strict) {
 	}), rt
 }
 
-// wantRefusal wants a 400 with these faults, or nothing wrong.
+// wantRefusal wants a 400 with these faults, or no error if there are none.
 func wantRefusal(t *testing.T, what string, err error, want ...string) {
 	t.Helper()
 	if len(want) == 0 {

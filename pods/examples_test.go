@@ -21,7 +21,7 @@ func simulated(ctx context.Context) *pods.Service {
 	return s
 }
 
-// The compute that a pod claims is its own: what a host has not is refused.
+// A pod has the compute that it claims alone. What no host has is refused.
 func ExampleService_Create() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -40,7 +40,7 @@ func ExampleService_Create() {
 	// true
 }
 
-// A pod of another user does not exist.
+// A pod of another user is not found.
 func ExampleService_Get() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -55,7 +55,7 @@ func ExampleService_Get() {
 	// Output: true
 }
 
-// Terminate is the end: the pod is in no listing any more.
+// A terminated pod is in no list.
 func ExampleService_Terminate() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -17,7 +17,7 @@ import (
 
 var errBroken = errors.New("the store is away")
 
-// A faultyStore store fails every call of its kind for as long as it is told to.
+// A faultyStore fails calls by kind while a field says so.
 type faultyStore struct {
 	*memory.Pods
 	failList, failUpdate, failClaimed atomic.Bool
@@ -65,7 +65,7 @@ func (m *faultyStore) Watch(ctx context.Context, f func([]string)) error {
 	}
 }
 
-// onFaultyStore is w with a service on a store that can fail.
+// onFaultyStore returns w with a service on a store that can fail.
 func onFaultyStore(w *testEnv, o pods.Options) (*testEnv, *faultyStore) {
 	w.t.Helper()
 	m := &faultyStore{Pods: w.store, gap: make(chan struct{})}
@@ -137,8 +137,8 @@ func TestRunOutlivesAStoreThatIsAwayAtTheStart(t *testing.T) {
 	})
 }
 
-// Another server's change shows in a hint, and where hints were lost in a look at
-// everything.
+// A change of another server comes with a hint; where hints were lost, everything is read
+// again.
 func TestChangesOfAnotherServerAreTakenUp(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

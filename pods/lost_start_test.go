@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// withRuntime is w's store under another service, on another runtime.
+// withRuntime returns another service on the store of w, with another runtime.
 func (w *testEnv) withRuntime(rt pods.Runtime) *testEnv {
 	w.t.Helper()
 	s, err := pods.New(w.store, w.Catalog(), pods.SimulatedHosts(w.Catalog(), rt), &pods.Options{Clock: w.clock})
@@ -42,8 +42,8 @@ func TestAStartThatItsHostForgotIsMadeAgain(t *testing.T) {
 	w.want(p.ID, pods.Running)
 }
 
-// An interruptedRuntime runtime was about to make a container when it died, and does so when it is asked
-// once more.
+// An interruptedRuntime was about to make a container when it crashed, and makes it at the next
+// call.
 type interruptedRuntime struct {
 	*memory.Runtime
 	pending pods.ContainerState

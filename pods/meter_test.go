@@ -12,7 +12,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A usageRecorder is a meter that fails while told to.
+// A usageRecorder is a meter that can fail.
 type usageRecorder struct {
 	uses []pods.Usage
 	err  error

@@ -291,7 +291,7 @@ func TestAWaitingPodCanBeStoppedStartedAndTerminated(t *testing.T) {
 	w.want(b.ID, pods.Running)
 }
 
-// noGPUsRuntime is a runtime that starts containers without the GPUs that they are to have.
+// noGPUsRuntime starts containers without the GPUs that they should have.
 type noGPUsRuntime struct{ pods.Runtime }
 
 func (noGPUsRuntime) Capabilities() pods.Capabilities { return pods.Capabilities{} }

@@ -12,9 +12,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// TestWhateverHappensPodsAndHostsAgreeInTheEnd does things at random: users' requests,
-// hosts that refuse calls, services that crash and hosts that lose everything. A seed that
-// fails is run again by its name.
+// TestWhateverHappensPodsAndHostsAgreeInTheEnd makes random requests, hosts that refuse calls,
+// services that crash and hosts that lose everything. Run the subtest of a seed to repeat it.
 func TestWhateverHappensPodsAndHostsAgreeInTheEnd(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -29,7 +28,7 @@ func TestWhateverHappensPodsAndHostsAgreeInTheEnd(t *testing.T) {
 	}
 }
 
-// randomTest is a world in which anything may happen.
+// randomTest is the state of a random test.
 type randomTest struct {
 	*testEnv
 	t     *testing.T
@@ -90,7 +89,7 @@ func (c *randomTest) step() {
 	}
 }
 
-// ok lets pass what may come out of a request at any time.
+// ok accepts errors that a request may return at any time.
 func (c *randomTest) ok(what string, err error) {
 	c.t.Helper()
 	for _, allowed := range []error{nil, pods.ErrNoCapacity, pods.ErrInvalidStatus, pods.ErrNotFound} {
@@ -101,7 +100,7 @@ func (c *randomTest) ok(what string, err error) {
 	c.t.Errorf("%s = %v", what, err)
 }
 
-// crash goes on with another service on the same store, and perhaps an empty host.
+// crash replaces the service by another one on the same store, perhaps with an empty host.
 func (c *randomTest) crash(lost bool) {
 	c.t.Helper()
 	if lost {
@@ -114,7 +113,7 @@ func (c *randomTest) crash(lost bool) {
 	c.testEnv = &testEnv{s, c.t, c.clock, c.store, c.runtime}
 }
 
-// check compares the pods, the claims and the containers once nothing is on its way.
+// check compares the pods, the claims and the containers when no work is left.
 func (c *randomTest) check() {
 	c.t.Helper()
 	ctx := context.WithoutCancel(c.t.Context())

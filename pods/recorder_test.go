@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A recorder keeps the specs that its runtime was given, and refuses calls while told to.
+// A recorder records the specs that its runtime gets, and can refuse calls.
 type recorder struct {
 	pods.Runtime
 	mu          sync.Mutex

@@ -15,8 +15,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// reopen is w's store under another service, as after a crash; rt nil is a host that lost
-// everything.
+// reopen returns another service on the store of w, as after a crash. A nil rt is a host that
+// lost everything.
 func (w *testEnv) reopen(rt *memory.Runtime, set func(*pods.Options)) *testEnv {
 	w.t.Helper()
 	if rt == nil {
@@ -40,7 +40,7 @@ func TestARestartedServiceFindsItsContainersAgain(t *testing.T) {
 	p := w.create(ends)
 	w.advance(2 * time.Second)
 	w.want(p.ID, pods.Running)
-	if err := w.clock.Advance(t.Context(), time.Minute); err != nil { // nobody looks
+	if err := w.clock.Advance(t.Context(), time.Minute); err != nil { // no service processes it
 		t.Fatal(err)
 	}
 	w = w.reopen(w.runtime, nil)
@@ -176,7 +176,7 @@ func TestABrokenWatchIsTakenUpAgainAndNothingIsMissed(t *testing.T) {
 	})
 }
 
-// unlistableRuntime is a runtime that tells of changes and cannot be listed while it is away.
+// unlistableRuntime reports changes and cannot be listed while it is away.
 type unlistableRuntime struct {
 	*memory.Runtime
 	away  atomic.Bool

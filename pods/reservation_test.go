@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// reserveOne has a worker hold a GPU of the host, found as a fleet of workers finds it.
+// reserveOne reserves a GPU of the host for a worker, placed as a fleet places it.
 func reserveOne(t *testing.T, w *testEnv, holder string) pods.Reservation {
 	t.Helper()
 	r, err := pods.NewPlacer(w.store, w.Catalog(), []pods.Host{{

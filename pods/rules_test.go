@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// volumes and credentials are neighbours with what is listed, for alice.
+// volumes and credentials are those of alice.
 type volumes map[string]string
 
 func (v volumes) Volume(_ context.Context, owner, id string) (string, error) {
@@ -148,7 +148,7 @@ func TestFaultsOfACreateRequest(t *testing.T) {
 	}
 }
 
-// noNetworksRuntime is a runtime that joins no private networks.
+// noNetworksRuntime has no private networks.
 type noNetworksRuntime struct{ pods.Runtime }
 
 func (u noNetworksRuntime) Capabilities() pods.Capabilities {
@@ -189,7 +189,7 @@ func TestGlobalNetworkingIsOfferedWhereEveryHostJoins(t *testing.T) {
 	}
 }
 
-// sortedLast moves a fault of the whole body behind those of fields, where it is told.
+// sortedLast moves a fault of the whole body behind those of fields, as answers have it.
 func sortedLast(list []string) []string { return append(append([]string{}, list[1:]...), list[0]) }
 
 func onCPU(id string, n int) func(*pods.CreateRequest) {

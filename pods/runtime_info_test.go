@@ -58,7 +58,7 @@ func TestTheRuntimeBlockHasNoGapsWhereNothingIsKnown(t *testing.T) {
 	}
 }
 
-// noPortsRuntime is a runtime without powers that publishes nothing.
+// noPortsRuntime has no optional interfaces and publishes nothing.
 type noPortsRuntime struct{ pods.Runtime }
 
 func (r noPortsRuntime) List(ctx context.Context) ([]pods.ContainerState, error) {

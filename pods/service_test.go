@@ -23,8 +23,7 @@ const (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// testEnv is a service on one simulated store and runtime, in a time that stands still
-// until it is told to go on.
+// testEnv is a service with a store, a simulated runtime and a clock that only advance moves.
 type testEnv struct {
 	*pods.Service
 	t       *testing.T
@@ -33,8 +32,7 @@ type testEnv struct {
 	runtime *memory.Runtime
 }
 
-// newTestEnv makes one with the sample catalog; set may change everything before it is put
-// together.
+// newTestEnv returns one with the sample catalog. set may change the configuration.
 func newTestEnv(t *testing.T, set func(*envConfig)) *testEnv {
 	t.Helper()
 	c := clock.NewManual(start)
@@ -85,7 +83,7 @@ func scripts() []memory.Script {
 	}
 }
 
-// advance goes on by d, doing what is due on the way.
+// advance moves the clock by d and does everything that becomes due.
 func (w *testEnv) advance(d time.Duration) {
 	w.t.Helper()
 	if err := w.clock.Advance(w.t.Context(), d, w); err != nil {
@@ -102,7 +100,7 @@ func (w *testEnv) create(r pods.CreateRequest) *pods.Pod {
 	return p
 }
 
-// running is a pod that has come up.
+// running creates a pod and waits until it runs.
 func (w *testEnv) running(r pods.CreateRequest) *pods.Pod {
 	w.t.Helper()
 	p := w.create(r)
@@ -110,7 +108,7 @@ func (w *testEnv) running(r pods.CreateRequest) *pods.Pod {
 	return w.want(p.ID, pods.Running)
 }
 
-// want reads a pod that has to have a status.
+// want reads a pod and fails the test if it has another status.
 func (w *testEnv) want(id string, status pods.Status) *pods.Pod {
 	w.t.Helper()
 	p := w.get(id)

@@ -108,7 +108,7 @@ func TestActionsListWhatCanBeAsked(t *testing.T) {
 	}
 }
 
-// A stop that was accepted is not taken back, whatever the pod was.
+// An accepted stop cannot be cancelled, in any status.
 func TestAnAcceptedStopAllowsNothingButTerminate(t *testing.T) {
 	for _, from := range []pods.Status{pods.Provisioning, pods.Starting, pods.Running} {
 		for _, a := range actions {
@@ -156,8 +156,7 @@ func TestAnUnknownActionIsInvalid(t *testing.T) {
 	}
 }
 
-// The transitions (docs/decisions.md 18): what an action leads to, at once and in the
-// end.
+// The transitions (docs/decisions.md 18): the status right after an action, and the final one.
 func TestActionsMoveThePod(t *testing.T) {
 	for _, tt := range []struct {
 		from       pods.Status

@@ -1,5 +1,5 @@
-// Package podstest has the rules that every [pods.PodStore] and every [pods.Runtime]
-// keeps, as suites of tests for backends.
+// Package podstest has test suites with the rules for every [pods.PodStore] and every
+// [pods.Runtime].
 package podstest
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A Harness is one Runtime under test and what it can be made to run. Fields that are not
-// set leave out the cases that need them, which are skipped and say why.
+// A Harness is one Runtime under test and the programs that it can run. Cases that need a field
+// that is not set are skipped and say why.
 type Harness struct {
-	// Runtime is new, or its other pods are none of the suite's business. Whoever made it
-	// closes it, in a t.Cleanup.
+	// Runtime may have other pods, which the suite does not touch. The caller closes it, in a
+	// t.Cleanup.
 	Runtime  pods.Runtime
 	Programs Programs
-	// Sleep lets up to d pass: for a Runtime on a clock that stands still, it moves that
-	// clock. Default: waiting, which is also right inside a testing/synctest bubble.
+	// Sleep lets up to d pass. For a Runtime with a clock that stands still, it moves that
+	// clock. Default: it waits, which is also right in a testing/synctest bubble.
 	Sleep func(d time.Duration)
-	// Timeout is how long the suite waits for what has to happen. Default 30 s.
+	// Timeout is how long the suite waits for something that must happen. Default 30 s.
 	Timeout time.Duration
-	// Seed replays random calls, as a failure prints it. Default: another one each time.
+	// Seed is the seed of random calls; a failure prints it. Default: a new one each time.
 	Seed uint64
 	// Reopen closes Runtime in an orderly way and opens another on the same containers.
 	Reopen func(t *testing.T) pods.Runtime
@@ -34,15 +34,15 @@ type Harness struct {
 	Dial func(m pods.PortMapping) (string, error)
 }
 
-// Programs are what containers can do, each as a Spec with what makes it do so: image,
-// args, environment. The suite adds the rest; args that it adds follow those given.
+// Programs are the programs of containers, each as a Spec with image, args and environment. The
+// suite adds the rest; args that it adds follow those given.
 type Programs struct {
-	// Runs runs until it is asked to end, and ends then. Required.
+	// Runs runs until it is asked to end. Required.
 	Runs *pods.Spec
-	// IgnoresStop runs, and does not end when it is asked to. It must be so by the time it is
-	// Up.
+	// IgnoresStop runs, and does not end when it is asked to. It must do so from the time that
+	// it is healthy.
 	IgnoresStop *pods.Spec
-	// Missing has an image that is not to be had.
+	// Missing has an image that does not exist.
 	Missing *pods.Spec
 	// Exits ends at once with a code from 0 to 255.
 	Exits func(code int) pods.Spec
@@ -52,15 +52,15 @@ type Programs struct {
 	// variable whose name begins with TELL_, by name, values quoted as Go does; then "told",
 	// and runs on.
 	PrintsArgs *pods.Spec
-	// Counts adds one to a number in a file of its disk and prints "disk <n>"; does the
-	// same with one in each mount and prints "mount <n>"; then "counted", and runs on.
+	// Counts adds one to a number in a file on its disk and prints "disk <n>". It does the same
+	// with a file in each mount and prints "mount <n>". Then it prints "counted" and runs on.
 	Counts *pods.Spec
 	// Serves answers every connection to a tcp port of its Spec with "port <private>" and
 	// a new line.
 	Serves *pods.Spec
-	// Dials connects to each address host:port that is added as an arg, again and again. It
-	// prints "reached <address> <line>" when one answers for the first time, the line being
-	// the first one of the answer; and "tried" when each was tried three times. It runs on.
+	// Dials connects to each address host:port that is added as an arg, again and again. When
+	// one answers for the first time, it prints "reached <address> <line>" with the first line
+	// of the answer. When each was tried three times, it prints "tried". It runs on.
 	Dials *pods.Spec
 }
 
@@ -78,8 +78,8 @@ func TestRuntime(t *testing.T, harness func(t *testing.T) Harness) {
 	}
 }
 
-// RuntimeCases are the rules, for who needs something around each: a testing/synctest
-// bubble has to be entered inside t.Run.
+// RuntimeCases returns the rules, for callers that must wrap each: a testing/synctest bubble
+// has to be entered inside t.Run.
 func RuntimeCases() []RuntimeCase {
 	return slices.Concat(lifeCases(), diskCases(), networkCases(), logCases(), watchCases())
 }
@@ -97,7 +97,7 @@ func (c RuntimeCase) Test(t *testing.T, h Harness) {
 	c.Run(t, h)
 }
 
-// pollInterval is how often the suite looks again.
+// pollInterval is the time between two checks.
 const pollInterval = 10 * time.Millisecond
 
 func (h Harness) poll() {
@@ -109,7 +109,7 @@ func (h Harness) poll() {
 	<-t.C
 }
 
-// until waits for what has to happen.
+// until waits until done holds.
 func (h Harness) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for waited := time.Duration(0); !done(); waited += pollInterval {
@@ -120,7 +120,7 @@ func (h Harness) until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// newID is a pod or volume id that no one else has: hosts are shared with other tests.
+// newID returns a new id for a pod or a volume. Hosts are shared with other tests.
 func newID() string { return strings.ToLower(rand.Text()[:14]) }
 
 // pod makes a spec of a program: generation 1, run 1. The pod is removed at the end.
@@ -137,7 +137,7 @@ func (h Harness) pod(t *testing.T, program *pods.Spec, change ...func(*pods.Spec
 	}
 	rt := h.Runtime
 	t.Cleanup(func() {
-		// Another Runtime may have taken over, and closed: then it is its affair.
+		// It fails when another Runtime has taken over and was closed.
 		_ = rt.Remove(context.WithoutCancel(t.Context()), s.PodID, 0)
 	})
 	return s
@@ -173,7 +173,7 @@ func (h Harness) remove(t *testing.T, id string) {
 	}
 }
 
-// listed returns the state of a pod, if it is listed, and at most once.
+// listed returns the state of a pod if it is listed, and fails the test if it is listed twice.
 func (h Harness) listed(t *testing.T, id string) (state pods.ContainerState, ok bool) {
 	t.Helper()
 	all, err := h.Runtime.List(t.Context())
@@ -192,8 +192,8 @@ func (h Harness) listed(t *testing.T, id string) (state pods.ContainerState, ok 
 	return state, ok
 }
 
-// await waits until the generation and run of s are in a phase. Another end than the one
-// that is waited for is final.
+// await waits until the generation and run of s are in a phase. It fails the test at another
+// end.
 func (h Harness) await(t *testing.T, s pods.Spec, phase pods.Phase) pods.ContainerState {
 	t.Helper()
 	var last pods.ContainerState
@@ -215,7 +215,7 @@ var phaseNames = [...]string{
 	pods.PhasePulling: "Pulling", pods.PhaseStarting: "Coming", pods.PhaseHealthy: "Up", pods.PhaseExited: "Down", pods.PhaseFailed: "Failed",
 }
 
-// up ensures s and waits until it is Up.
+// up ensures s and waits until it is healthy.
 func (h Harness) up(t *testing.T, s pods.Spec) pods.ContainerState {
 	t.Helper()
 	h.ensure(t, s)

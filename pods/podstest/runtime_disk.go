@@ -160,7 +160,7 @@ func (h Harness) wantAnswers(t *testing.T, s pods.Spec, got pods.ContainerState)
 		}
 		var answer string
 		var err error
-		// Up is about the first port; the second may open a moment later.
+		// A healthy pod listens on its first port; the second may open a moment later.
 		h.until(t, "for an answer of "+want.answer, func() bool {
 			answer, err = h.Dial(got.Ports[i])
 			return err == nil

@@ -357,7 +357,7 @@ func lifeCases() []RuntimeCase {
 	}}
 }
 
-// randomCalls makes some calls for a pod without waiting for what they lead to.
+// randomCalls makes some calls for a pod without waiting for their effects.
 func (h Harness) randomCalls(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	s := h.pod(t, h.Programs.Runs)

@@ -163,7 +163,7 @@ func (h Harness) lines(t *testing.T, id string, q pods.LogQuery) []pods.LogLine 
 	return lines
 }
 
-// linesUntil returns all lines once the last one is as wanted, and came so many times.
+// linesUntil returns all lines once last is the last one and occurs times times.
 func (h Harness) linesUntil(t *testing.T, id, last string, times int) []string {
 	t.Helper()
 	var got []string
@@ -200,7 +200,7 @@ func (h Harness) receive(t *testing.T, c <-chan string, n int) (got []string) {
 	return got
 }
 
-// closed reports whether c is closed; a value in it is one too many.
+// closed reports whether c is closed, and fails the test if there is another value.
 func closed(t *testing.T, c <-chan string) bool {
 	t.Helper()
 	select {

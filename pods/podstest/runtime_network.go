@@ -55,7 +55,7 @@ func networkCases() []RuntimeCase {
 			h.needNetworks(t)
 			served := h.pod(t, h.Programs.Serves, joins, publishes)
 			name, address := addressOf(served), h.up(t, served).IP+":8888"
-			// The address is one that answers, to who may ask.
+			// The address answers a pod that may reach it.
 			friend := h.pod(t, h.Programs.Dials, joins, dialArgs(address))
 			h.up(t, friend)
 			h.wantReached(t, friend, address)
@@ -101,7 +101,7 @@ func (h Harness) needNetworks(t *testing.T) {
 	}
 }
 
-// joins has a pod join the network of its owner.
+// joins makes a pod join the network of its owner.
 func joins(s *pods.Spec) { s.NetworkAlias = s.PodID + ".podstest.internal" }
 
 func publishes(s *pods.Spec) { s.Ports = []pods.Port{{Private: 8888, Protocol: "tcp"}} }
@@ -110,7 +110,7 @@ func dialArgs(addresses ...string) func(*pods.Spec) {
 	return func(s *pods.Spec) { s.Args = append(s.Args, addresses...) }
 }
 
-// addressOf is where s, which publishes, is found by its name.
+// addressOf returns the address of s in the network.
 func addressOf(s pods.Spec) string { return s.NetworkAlias + ":8888" }
 
 func (h Harness) wantReached(t *testing.T, s pods.Spec, address string) {

@@ -109,7 +109,7 @@ func watchCases() []RuntimeCase {
 	}}
 }
 
-// A watchRecorder is a Watch and what it was told.
+// A watchRecorder records what a Watch reports.
 type watchRecorder struct {
 	cancel context.CancelFunc
 	err    chan error
@@ -118,8 +118,7 @@ type watchRecorder struct {
 	states []pods.ContainerState
 }
 
-// watch starts a Watch and returns when it is known to watch: it has been told of a pod
-// that was made for that.
+// watch starts a Watch and returns when it works: it has reported a pod that was made for that.
 func (h Harness) watch(t *testing.T) *watchRecorder {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

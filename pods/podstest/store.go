@@ -34,15 +34,15 @@ func StoreCases() []StoreCase {
 	return slices.Concat(recordCases(), listCases(), claimCases(), reservationCases(), hintCases())
 }
 
-// created is when the pods of the suite are made: in a precision that every store has.
+// created is the creation time of pods, in a precision that every store has.
 var created = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
 
-// minimalPod is a pod with as little in it as there can be.
+// minimalPod returns a pod with only the required fields.
 func minimalPod(id, owner string, age time.Duration) *pods.Pod {
 	return &pods.Pod{ID: id, Owner: owner, Created: created.Add(age)}
 }
 
-// fullPod is a pod with something in every field.
+// fullPod returns a pod with a value in every field.
 func fullPod(id string) *pods.Pod {
 	config := func(image string) pods.Config {
 		return pods.Config{
@@ -73,7 +73,7 @@ func fullPod(id string) *pods.Pod {
 	}
 }
 
-// equal compares pods; a store need not tell an empty list from none.
+// equal compares pods. A store need not distinguish an empty list from nil.
 func equal(t *testing.T, what string, want, got *pods.Pod) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {

@@ -22,7 +22,7 @@ func claim(resource string, units, limit int64) pods.Claim {
 	return pods.Claim{Resource: resource, Units: units, Limit: limit}
 }
 
-// podClaiming is a pod that claims units of a resource of which there are four.
+// podClaiming returns a pod that claims units of a resource whose limit is four.
 func podClaiming(id string, resource string, units int64) *pods.Pod {
 	p := minimalPod(id, "o", 0)
 	p.Placement.Claims = []pods.Claim{claim(resource, units, 4)}

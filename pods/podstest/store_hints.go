@@ -54,15 +54,15 @@ func hintCases() []StoreCase {
 // hintTimeout is how long the suite waits for a hint.
 const hintTimeout = 30 * time.Second
 
-// hintRecorder is a Watch and what it was told.
+// hintRecorder records what a Watch reports.
 type hintRecorder struct {
 	cancel   context.CancelFunc
 	received chan []string
 	err      chan error
 }
 
-// watchStore starts a Watch and returns when it is known to watch: it was told of a pod
-// that is changed for that.
+// watchStore starts a Watch and returns when it works: it has reported a pod that was changed
+// for that.
 func watchStore(t *testing.T, s pods.PodStore) *hintRecorder {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func watchStore(t *testing.T, s pods.PodStore) *hintRecorder {
 	return nil
 }
 
-// until waits for a hint at id at which done holds. A nil hint is one at everything.
+// until waits for a hint about id after which done holds. A nil hint is about everything.
 func (w *hintRecorder) until(t *testing.T, id string, done func() bool) {
 	t.Helper()
 	late := time.NewTimer(hintTimeout)

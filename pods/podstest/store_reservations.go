@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// newReservation is a hold with something in every field.
+// newReservation returns a reservation with a value in every field.
 func newReservation(holder string, claims ...pods.Claim) pods.Reservation {
 	return pods.Reservation{
 		Holder: holder, Image: "img", GPU: &pods.GPU{ID: "gpu", Count: 1}, CPU: &pods.CPU{ID: "cpu", VCPU: 2, Memory: 4}, Volumes: []string{"v"},
