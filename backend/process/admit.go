@@ -11,9 +11,9 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Admit implements pods.Admitter: of what the owner set, only Image.AllowEnv and
-// Image.AllowArgs are let through, unless Options.Trusted says otherwise. An unknown image
-// is no fault here: its pod fails.
+// Admit implements pods.Admitter. An owner may set only what Image.AllowEnv and Image.AllowArgs
+// allow, unless Options.Trusted says otherwise. An unknown image is no fault here: its pod
+// fails.
 func (r *Runtime) Admit(s pods.Spec, faults *problem.Violations) {
 	r.admit(r.policy.Load(), s, faults)
 }
@@ -47,8 +47,8 @@ func (r *Runtime) trusts(owner string) bool {
 	return owner == "" || r.opts.Trusted != nil && r.opts.Trusted(owner)
 }
 
-// checkAdmitted is Admit for a pod that is to start: it may have been stored before the
-// image was one of Options.Images.
+// checkAdmitted makes the checks of Admit again at the start of a pod, because the pod may be
+// older than the image's entry in Options.Images.
 func (r *Runtime) checkAdmitted(p *policy, s pods.Spec) error {
 	var faults problem.Violations
 	r.admit(p, s, &faults)
@@ -67,14 +67,13 @@ func matchesEnv(pattern, name string) bool {
 	return pattern == name
 }
 
-// CheckAllowEnv says what is wrong with an entry of Image.AllowEnv: one that would never
-// count.
+// CheckAllowEnv returns an error for an entry of Image.AllowEnv that would have no effect.
 func CheckAllowEnv(entry string) error {
 	name, all := strings.CutSuffix(entry, "*")
 	switch {
 	case name == "" && !all || strings.ContainsAny(name, "=*\x00"):
 		return fmt.Errorf("%q is no name of a variable", entry)
-	case !all && steers(name): // a prefix may cover some: these stay refused
+	case !all && steers(name): // a prefix may cover such names; they stay refused
 		return fmt.Errorf("%s decides what a program does and is never a user's", name)
 	}
 	return nil
@@ -99,8 +98,8 @@ func steers(name string) bool {
 	return slices.ContainsFunc(steering, func(pattern string) bool { return matchesEnv(pattern, name) })
 }
 
-// steering is variables that loaders, interpreters, runtimes and common libraries obey. It
-// cannot be complete, which is why no variable is let through unless it is allowed.
+// steering are variables that change what loaders, interpreters, runtimes and common libraries
+// do. The list cannot be complete, so every variable is refused unless it is allowed.
 var steering = []string{
 	// the loader and the C library
 	"LD_*", "DYLD_*", "GLIBC_*", "MALLOC_*", "GCONV_*", "GETCONF_*", "LIBPATH", "SHLIB_PATH", "LOCPATH", "NLSPATH",
@@ -119,7 +118,7 @@ var steering = []string{
 	// libraries that load others
 	"OPENSSL_*", "GTK_*", "GDK_*", "GIO_*", "GST_*", "QT_*", "VK_*", "LIBGL_*", "MESA_*", "__EGL*", "__GL*", "EGL_*", "OCL_*", "OPENCL_*", "LIBVA_*",
 	"CUDA_*", "NVIDIA_*", "NCCL_*", "HIP_*", "HSA_*", "ROCM_*", "ROCR_*", "OMP_TOOL*", "TF_*", "TORCHINDUCTOR_*", "TRITON_*", "MAGICK_*",
-	// version control, remote shells and whom a program believes
+	// version control, remote shells and certificates
 	"GIT_*", "HG*", "SVN_*", "SSH_*", "RSYNC_*", "GNUPG*", "KRB5*", "SASL_*", "DOCKER_*", "KUBECONFIG",
 	"SSL_*", "SSLKEYLOGFILE", "CURL_*", "REQUESTS_*", "NETRC", "WGETRC", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY", "DISPLAY", "WAYLAND_*", "XAUTHORITY",
 	// what this package and the worker protocol promise

@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// A diskLimit is how much some directories of a pod may hold together.
+// A diskLimit is the most bytes that some directories of a pod may have together.
 type diskLimit struct {
-	Name  string   `json:"name"` // for the pod's user
+	Name  string   `json:"name"` // shown to the pod's user
 	Dirs  []string `json:"dirs"`
 	Bytes int64    `json:"bytes"`
 }
 
-// defaultDiskCheck is how often disks are measured at most.
+// defaultDiskCheck is the least time between two measurements of a disk.
 const defaultDiskCheck = 5 * time.Second
 
-// restAfterCheck is how many times as long as the last measurement nothing is measured.
+// restAfterCheck bounds the share of time for measuring: the pause is at least this many times
+// as long as the last measurement.
 const restAfterCheck = 20
 
-// exceeded says which limit is exceeded, if one is.
+// exceeded returns the reason if a limit is exceeded, otherwise "".
 func exceeded(limits []diskLimit) (reason string) {
 	for _, l := range limits {
 		used, err := measure(l.Dirs)
 		switch {
 		case err != nil:
-			// Paths that are too long for the system are a way to hide.
+			// A pod could hide data below paths that are too long for the system.
 			return fmt.Sprintf("what it has written to its %s cannot be measured: %v", l.Name, withoutPaths(err.Error(), err))
 		case used > l.Bytes:
 			return fmt.Sprintf("its %s is full: it holds %d MB, and %d MB is the limit", l.Name, used>>20, l.Bytes>>20)
@@ -36,7 +37,8 @@ func exceeded(limits []diskLimit) (reason string) {
 	return ""
 }
 
-// measure is what the files below dirs take of the disk. One with several names counts once.
+// measure returns how many bytes of the disk the files below dirs use. A file with several
+// names counts once.
 func measure(dirs []string) (bytes int64, err error) {
 	type file struct{ dev, ino uint64 }
 	seen := map[file]bool{}
@@ -47,7 +49,7 @@ func measure(dirs []string) (bytes int64, err error) {
 				info, err = d.Info()
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it went while we looked
+				return nil // it was removed meanwhile
 			}
 			if err != nil {
 				return err
@@ -69,7 +71,7 @@ func measure(dirs []string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// watchDisk ends x when it holds more than it may. It returns when x has ended.
+// watchDisk ends x when it exceeds a disk limit. It returns when x has ended.
 func (p *pod) watchDisk(x *proc) {
 	if len(x.limits) == 0 {
 		return
@@ -85,7 +87,7 @@ func (p *pod) watchDisk(x *proc) {
 	}
 }
 
-// endForDisk is the job that follows a measurement.
+// endForDisk is the job that ends x after a measurement.
 func (p *pod) endForDisk(x *proc, reason string) {
 	if p.proc != x {
 		return

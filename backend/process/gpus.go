@@ -7,8 +7,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// checkGPUs is nil when the pod gets the GPUs that it is to have. Where they have no names
-// there is nothing to look for.
+// checkGPUs returns an error if a GPU of the pod is not there. GPUs without names are not
+// checked.
 func (r *Runtime) checkGPUs(s pods.Spec) error {
 	if len(s.Devices) == 0 && r.opts.GPUs == nil {
 		return nil
@@ -25,15 +25,16 @@ func (r *Runtime) checkGPUs(s pods.Spec) error {
 	return nil
 }
 
-// gpuEnv tells programs which GPUs are theirs. It comes after what users set: another
-// pod's are not to be had by their number.
+// gpuEnv returns the variables that say which GPUs the pod has. They override the user's, so
+// that a pod cannot choose the GPUs of another pod.
 func (r *Runtime) gpuEnv(s pods.Spec) []string {
 	if len(s.Devices) > 0 {
 		list := strings.Join(s.Devices, ",")
 		return []string{"CUDA_VISIBLE_DEVICES=" + list, "NVIDIA_VISIBLE_DEVICES=" + list}
 	}
 	if r.opts.GPUs != nil {
-		// The words that CUDA, and containers, have for none: an empty value is not one to all.
+		// These values mean "none" to CUDA and to containers; not every program takes an empty
+		// value for that.
 		return []string{"CUDA_VISIBLE_DEVICES=-1", "NVIDIA_VISIBLE_DEVICES=void"}
 	}
 	return nil

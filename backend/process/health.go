@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// healthy waits until x counts as healthy; false when it ended before.
+// healthy waits until x counts as healthy. It reports false when x has ended before.
 func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
 	i := firstTCP(ports)
 	if i < 0 {
@@ -27,7 +27,7 @@ func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
 	return !x.ended()
 }
 
-// runsFor waits for d, or until x has ended.
+// runsFor waits for d and reports whether x still runs.
 func (x *proc) runsFor(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -39,14 +39,13 @@ func (x *proc) runsFor(d time.Duration) bool {
 	}
 }
 
-// accepts says whether somebody listens at addr.
+// accepts reports whether a program listens at addr.
 func accepts(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return false
 	}
-	// The system may choose, as our own port, the one we call, and connect us to
-	// ourselves.
+	// The system may choose the dialed port as the local one, and connect the socket to itself.
 	self := c.LocalAddr().String() == c.RemoteAddr().String()
 	return c.Close() == nil && !self
 }

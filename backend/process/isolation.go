@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// Isolation keeps a pod from the server, from the host and from pods of others, as far as
-// this host lets the server do that. The documentation of the package says what holds where.
+// Isolation protects the server, the host and the pods of others from a pod, as far as the host
+// permits it. The package documentation says what holds on which host.
 type Isolation struct {
-	// Launch is the arguments with which this program is started again for each pod. Its
-	// main function must know them by the first one and call [LaunchPod] before it does
-	// anything else. Required.
+	// Launch are the arguments with which this program is started again for each pod. Its main
+	// function must recognise the first one and call [LaunchPod] before it does anything else.
+	// Required.
 	Launch []string
 	// UIDs are numbers of users and groups that nobody else on this host has: each owner
 	// gets one. It needs root and Linux. Default: pods run as the server's user.
 	UIDs UIDRange
-	// Hide is files and directories that no pod may see: the data directory of the server,
-	// its configuration, the socket of a container engine. The directory of the Runtime is
-	// hidden in any case. What is not there when a pod starts is not hidden from it.
+	// Hide are files and directories that no pod may see: the data directory of the server, its
+	// configuration, the socket of a container engine. The directory of the Runtime is always
+	// hidden. Paths that do not exist when a pod starts are not hidden from it.
 	Hide []string
-	// Writable is files and directories that pods may write to, besides their own and
-	// devices, as far as their user may. Default: none.
+	// Writable are files and directories that pods may write to, besides their own and devices,
+	// as far as their user may. Default: none.
 	Writable []string
 	// Processes is how many processes and threads a pod may have at once. Default 4096.
 	Processes int
-	// Cgroup is a directory of a cgroup of version 2 without processes of its own, below
-	// which the Runtime may make others. Default: the cgroup of the server.
+	// Cgroup is the directory of a cgroup of version 2 without processes of its own. The
+	// Runtime makes cgroups below it. Default: the cgroup of the server.
 	Cgroup string
 
-	unit      int64         // what Spec.Disk and Spec.Memory count; tests use smaller ones
+	unit      int64         // unit of Spec.Disk and Spec.Memory; tests use a smaller one
 	diskCheck time.Duration // how often disks are measured
-	without   []string      // what a test wants this host to lack
+	without   []string      // names of what the host lacks in a test
 }
 
-// A UIDRange is Count numbers from First on. The zero value is none.
+// A UIDRange has Count numbers from First on. The zero value has none.
 type UIDRange struct {
 	First uint32
 	Count uint32
@@ -46,9 +46,9 @@ type UIDRange struct {
 
 func (u UIDRange) has(uid uint32) bool { return uid >= u.First && uid-u.First < u.Count }
 
-// Check says what is wrong with a range: one with root in it, or with numbers that are none.
+// Check returns an error for a range that includes root or numbers that are no UIDs.
 func (u UIDRange) Check() error {
-	// The last number of 32 bits is "no change" to the system.
+	// The last number of 32 bits means "no change" to the system.
 	if u.Count > 0 && (u.First == 0 || u.First+u.Count < u.First || u.First+u.Count == 0) {
 		return fmt.Errorf("UIDs %d to %d: they must be above 0 and below %d", u.First, uint64(u.First)+uint64(u.Count)-1, uint32(1<<32-1))
 	}
@@ -69,7 +69,7 @@ func (o Isolation) check() error {
 	return o.UIDs.Check()
 }
 
-// The names of what a host may lack, as they are logged.
+// Names of what a host may lack, as they are logged.
 const (
 	lacksUser       = "a user for each owner"
 	lacksMounts     = "a mount namespace that hides the data directory"
@@ -83,7 +83,7 @@ const (
 	lacksAll        = "isolation of processes"
 )
 
-// lacks is what a host lacks, by name, and why.
+// lacks has what a host lacks, by name, with the reason.
 type lacks map[string]string
 
 func (l lacks) list() []string {
@@ -94,11 +94,11 @@ func (l lacks) list() []string {
 	return list
 }
 
-// Missing is what Options.Isolation asks for and this host does not give, each by name and
-// with the reason. It is empty without Isolation, where nothing was asked for.
+// Missing returns what Options.Isolation asks for and this host lacks, each with its name and
+// the reason. Without Isolation it is empty.
 func (r *Runtime) Missing() []string { return r.policy.Load().isolator.missing().list() }
 
-// logMissing tells whoever runs the host, once.
+// logMissing logs what the host lacks, once.
 func (r *Runtime) logMissing() {
 	if list := r.Missing(); len(list) > 0 {
 		r.opts.Logger.Info("process: this host does not keep pods apart in every way", "missing", strings.Join(list, "; "))

@@ -13,14 +13,13 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// An isolator is what Open made of Options.Isolation on this host. A nil one isolates
-// nothing.
+// An isolator applies Options.Isolation on this host. A nil one isolates nothing.
 type isolator struct {
 	opts   Isolation
 	groups cgroups
 	lacks  lacks
 	plan   plan // what all plans have in common
-	// otherUsers says that pods run as other users than the server.
+	// otherUsers means that pods run as other users than the server.
 	otherUsers bool
 }
 
@@ -31,11 +30,11 @@ func (i *isolator) missing() lacks {
 	return i.lacks
 }
 
-// launchVariable tells a program that it was started as a launcher, also one whose main
-// function does not know.
+// launchVariable marks a process as a launcher, so that a program without a call of LaunchPod
+// is detected.
 const launchVariable = "PODYARD_LAUNCH"
 
-// newIsolator tries what this host permits. otherUsers says that images name users.
+// newIsolator finds out what this host permits. otherUsers means that images name users.
 func newIsolator(o *Isolation, root layout, otherUsers bool) (*isolator, error) {
 	if o == nil {
 		if otherUsers {
@@ -66,12 +65,12 @@ func newIsolator(o *Isolation, root layout, otherUsers bool) (*isolator, error) 
 	}
 	i.groups = openCgroups(&i.opts, string(root), i.lacks)
 	if !i.groups.limitPIDs() && i.otherUsers {
-		i.plan.Processes = i.opts.Processes // a limit of the user's
+		i.plan.Processes = i.opts.Processes // as a limit of the user
 	}
 	return i, i.checkUsers(root)
 }
 
-// cover lists what is hidden, by real paths, and begins the plan of all launches.
+// cover collects the real paths of what is hidden, and sets the common part of all plans.
 func (i *isolator) cover(root layout) error {
 	place, err := filepath.EvalSymlinks(string(root))
 	if err != nil {
@@ -96,7 +95,7 @@ func (i *isolator) cover(root layout) error {
 	return nil
 }
 
-// realPath is the absolute path without links. One that is not there yet stays as it is.
+// realPath returns the absolute path without links. A path that does not exist stays as it is.
 func realPath(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -109,8 +108,8 @@ func realPath(path string) (string, error) {
 	return found, err
 }
 
-// firstClosed is the first directory on the way to path that not everybody may pass, or
-// path. What lies in it, no user of a pod could reach anyway.
+// firstClosed returns the first directory above path that not everybody may pass, or path.
+// Users of pods cannot reach anything below that directory.
 func firstClosed(path string) (string, error) {
 	for dir := range ways(path) {
 		info, err := os.Stat(dir)
@@ -124,7 +123,7 @@ func firstClosed(path string) (string, error) {
 	return path, nil
 }
 
-// ways yields the directories on the way to path, from the root on, and path.
+// ways yields the directories above path, from the root on, and path.
 func ways(path string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		var list []string
@@ -145,7 +144,7 @@ func ways(path string) func(func(string) bool) {
 // launchTime is how long a launcher may take. It takes some milliseconds.
 const launchTime = time.Minute
 
-// probe has a launcher say what this host permits, and notes it in the plan.
+// probe makes a launcher report what this host permits, and stores that in the plan.
 func (i *isolator) probe() error {
 	p := i.plan
 	p.Probe = true
@@ -160,7 +159,7 @@ func (i *isolator) probe() error {
 	}
 	if cmd.Process != nil {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was asked, or killed
+		_ = cmd.Wait() // it has answered, or was killed
 	}
 	if err != nil {
 		return fmt.Errorf("start this program with %q as a launcher of pods: %w", i.opts.Launch, err)
@@ -193,7 +192,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// checkUsers refuses users that could not reach their own directories, or who are root's.
+// checkUsers returns an error for users that could not reach their own directories, or that are
+// root.
 func (i *isolator) checkUsers(root layout) error {
 	if !i.otherUsers || i.plan.Mounts {
 		return nil
@@ -205,7 +205,8 @@ func (i *isolator) checkUsers(root layout) error {
 	return err
 }
 
-// launcher is the command that becomes a pod. Its environment has nothing of anybody's.
+// launcher returns the command that becomes a pod. Its environment has no variables of the
+// server.
 func (i *isolator) launcher(mark string) *exec.Cmd {
 	cmd := exec.Command(selfPath, i.opts.Launch...)
 	cmd.Args[0] = "podyard-launch"
@@ -236,7 +237,7 @@ func (i *isolator) passable() bool { return i != nil && i.otherUsers && !i.plan.
 // confines reports whether a pod can write to its own directories only.
 func (i *isolator) confines() bool { return i != nil && i.plan.Landlock > 0 }
 
-// group makes the cgroups of one start of a pod that may have so much memory.
+// group makes the cgroups of one start of a pod, with a limit of memory.
 func (i *isolator) group(name string, memory int) ([]string, error) {
 	if i == nil {
 		return nil, nil
@@ -248,7 +249,7 @@ func (i *isolator) group(name string, memory int) ([]string, error) {
 	return dirs, err
 }
 
-// limits is how much the directories of a pod may hold.
+// limits returns the disk limits of a pod.
 func (i *isolator) limits(s pods.Spec, disk []string, mounts []string) (list []diskLimit) {
 	if i == nil {
 		return nil
@@ -264,8 +265,8 @@ func (i *isolator) limits(s pods.Spec, disk []string, mounts []string) (list []d
 	return list
 }
 
-// diskCheck is how often disks are measured at most: those of a pod that another server
-// isolated are, too.
+// diskCheck returns the least time between two measurements. Without Isolation it is still
+// needed for pods that an earlier server isolated.
 func (i *isolator) diskCheck() time.Duration {
 	if i == nil {
 		return defaultDiskCheck
@@ -273,8 +274,8 @@ func (i *isolator) diskCheck() time.Duration {
 	return i.opts.diskCheck
 }
 
-// run makes cmd, which is prog without isolation, run as prog with it. It returns when the
-// program runs or has failed.
+// run starts prog isolated; cmd is prog without isolation. It returns when the program runs or
+// has failed.
 func (i *isolator) run(cmd *exec.Cmd, prog programSpec, groups []string) error {
 	p := i.plan
 	p.Argv, p.Env, p.Dir, p.User = prog.argv, prog.env, prog.dir, prog.user
@@ -294,7 +295,7 @@ func (i *isolator) run(cmd *exec.Cmd, prog programSpec, groups []string) error {
 	}
 	if err != nil && cmd.Process != nil {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it has said what there is to say
+		_ = cmd.Wait() // its answer is all that matters
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A plan is what the launcher is to make of itself. It comes over a pipe, and not in args
-// or environment: these are for everybody to read.
+// A plan says what the launcher must do before it becomes the pod. It is sent over a pipe,
+// because every user can read args and environments.
 type plan struct {
 	Program string   `json:"program"` // path; empty: this program
 	Argv    []string `json:"argv"`
@@ -22,27 +22,27 @@ type plan struct {
 
 	User *identity `json:"user"` // nil: the server's
 
-	Cgroups []string `json:"cgroups"` // directories of those that it joins
-	Own     []string `json:"own"`     // directories of the pod: seen and written to in any case
+	Cgroups []string `json:"cgroups"` // directories of the cgroups that it joins
+	Own     []string `json:"own"`     // directories of the pod, which it always sees and may write to
 
 	Hide     []string `json:"hide"`
 	Writable []string `json:"writable"`
 
-	// What the host permits, by the probe.
+	// What the host permits, as the probe found.
 	Mounts     bool `json:"mounts"`
 	HiddenPIDs bool `json:"hiddenPIDs"`
-	Landlock   int  `json:"landlock"` // version of its interface; 0: there is none
+	Landlock   int  `json:"landlock"` // version of Landlock; 0: there is none
 	DropCaps   bool `json:"dropCaps"`
 
-	Processes int `json:"processes"` // limit of its user's, where no cgroup limits them; 0: none
+	Processes int `json:"processes"` // limit of its user, where no cgroup limits them; 0: none
 
-	// Probe asks what the host permits, with Own as a directory to try it on; nothing is run.
+	// Probe only asks what the host permits; Own is a directory to try it on.
 	Probe bool `json:"probe"`
 }
 
-// An answer is what the launcher says: nothing when it has become the program.
+// An answer is what the launcher reports. It is empty when the launcher has become the program.
 type answer struct {
-	// Of what failed: what was done, with which file, and the number of the system's error.
+	// Of a failure: the operation, the file and the error number.
 	Op    string `json:"op,omitempty"`
 	Path  string `json:"path,omitempty"`
 	Errno int    `json:"errno,omitempty"`
@@ -68,7 +68,7 @@ func answerFor(err error) answer {
 	return a
 }
 
-// err is what an answer says went wrong, so that paths can be told from the rest.
+// err returns the failure as an error that has its paths apart, so that they can be removed.
 func (a answer) err() error {
 	var cause error
 	switch {
@@ -93,12 +93,12 @@ const (
 
 // A launch is a launcher that was started.
 type launch struct {
-	plan   *os.File // ours to write
-	answer *os.File // ours to read
+	plan   *os.File // our end, for writing
+	answer *os.File // our end, for reading
 	theirs []*os.File
 }
 
-// prepareLaunch makes cmd, which is not started yet, one that can be told its plan.
+// prepareLaunch adds the pipes for plan and answer to cmd, which is not started yet.
 func prepareLaunch(cmd *exec.Cmd) (*launch, error) {
 	planOut, planIn, err := os.Pipe()
 	if err != nil {
@@ -112,19 +112,19 @@ func prepareLaunch(cmd *exec.Cmd) (*launch, error) {
 	return &launch{plan: planIn, answer: answerOut, theirs: cmd.ExtraFiles}, nil
 }
 
-// started closes what the launcher has by now, or never will.
+// started closes the launcher's ends of the pipes.
 func (l *launch) started() {
 	for _, f := range l.theirs {
 		_ = f.Close() // nothing was written to it here
 	}
 }
 
-// run tells the launcher its plan and returns its answer: at once when it fails or was
-// asked, and an empty one when it has become the program.
+// run sends the plan and returns the answer, which is empty when the launcher has become the
+// program.
 func (l *launch) run(p plan) (answer, error) {
 	defer l.answer.Close()
 	deadline := time.Now().Add(launchTime)
-	_ = errors.Join(l.plan.SetDeadline(deadline), l.answer.SetDeadline(deadline)) // without one it takes as long as it takes
+	_ = errors.Join(l.plan.SetDeadline(deadline), l.answer.SetDeadline(deadline)) // without a deadline it may take longer
 	err := json.NewEncoder(l.plan).Encode(p)
 	if err := errors.Join(err, l.plan.Close()); err != nil {
 		return answer{}, fmt.Errorf("it did not take its plan: %w", err)
@@ -143,7 +143,7 @@ func (l *launch) run(p plan) (answer, error) {
 	return a, nil
 }
 
-// abandon is for a launcher that did not start.
+// abandon closes everything of a launcher that did not start.
 func (l *launch) abandon() {
 	_ = errors.Join(l.plan.Close(), l.answer.Close())
 }

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LaunchPod makes this process a pod. It is for the main function of a program that was
-// started with the arguments of Isolation.Launch, before anything else is done. It does not
-// return when the pod runs; an error has been reported to the server, and it remains to
-// exit.
+// LaunchPod makes this process a pod. The main function of a program that was started with the
+// arguments of Isolation.Launch calls it before anything else. It returns only with an error,
+// which it has already reported to the server; the caller exits.
 func LaunchPod() error {
-	// What counts is the thread that becomes the program: the others end then.
+	// Only the thread that becomes the program matters: the others end then.
 	runtime.LockOSThread()
 	for _, fd := range []int{planFD, answerFD} {
-		// A person who calls the program by hand has no such descriptors.
+		// Somebody who calls the program by hand has no such descriptors.
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 			return fmt.Errorf("process: this is for the server to start a pod with: %w", err)
 		}
@@ -38,8 +37,8 @@ func LaunchPod() error {
 	return errors.Join(fmt.Errorf("process: launch a pod: %w", err), json.NewEncoder(out).Encode(answerFor(err)))
 }
 
-// become returns with an error only. The order matters: each step needs the rights, or the
-// view, that a later one takes away.
+// become returns only with an error. The order matters: each step needs rights or paths that a
+// later one takes away.
 func (p *plan) become() error {
 	if err := joinCgroups(p.Cgroups); err != nil {
 		return err
@@ -76,9 +75,9 @@ func (p *plan) become() error {
 	return &fs.PathError{Op: "exec", Path: p.Argv[0], Err: syscall.Exec(program, p.Argv, p.Env)}
 }
 
-// open is the path by which the program is run. This program itself is run by a descriptor
-// from before anything was hidden: it may lie in a directory that the pod's user cannot
-// reach.
+// open returns the path by which the program is run. This program itself is run by a descriptor
+// that was opened before anything was hidden, because it may be in a directory that the pod's
+// user cannot reach.
 func (p *plan) open() (path string, err error) {
 	if p.Program != "" {
 		return p.Program, nil
@@ -90,7 +89,7 @@ func (p *plan) open() (path string, err error) {
 	return "/proc/self/fd/" + strconv.Itoa(fd), nil
 }
 
-// limit sets what a process inherits.
+// limit sets the limits that processes inherit.
 func (p *plan) limit() error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
 	if p.Processes > 0 {
@@ -104,7 +103,7 @@ func (p *plan) limit() error {
 	return nil
 }
 
-// dropPrivileges leaves nothing that could be had back.
+// dropPrivileges gives up all privileges for good.
 func (p *plan) dropPrivileges() error {
 	if p.DropCaps {
 		if err := dropBoundingSet(); err != nil {
@@ -122,13 +121,13 @@ func (p *plan) dropPrivileges() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
-// dropBoundingSet has no later program of this thread get capabilities from its file or
-// from being root.
+// dropBoundingSet makes sure that no later program of this thread gets capabilities from its
+// file or from being root.
 func dropBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) && c > 0 {
-			return nil // the one before was the last that this kernel knows
+			return nil // the kernel knows no more capabilities
 		}
 		if err != nil {
 			return os.NewSyscallError("prctl", err)
@@ -153,7 +152,7 @@ func clearCaps() error {
 	return os.NewSyscallError("capset", unix.Capset(&head, &none[0]))
 }
 
-// joinCgroups moves this process into cgroups: 0 stands for who writes it.
+// joinCgroups moves this process into cgroups: 0 means the writing process.
 func joinCgroups(dirs []string) error {
 	for _, dir := range dirs {
 		if err := writeCgroup(dir, "cgroup.procs", "0"); err != nil {
@@ -163,7 +162,7 @@ func joinCgroups(dirs []string) error {
 	return nil
 }
 
-// probeHost tries what a plan may ask for.
+// probeHost tries all steps that a plan may have.
 func probeHost(p *plan) answer {
 	a := answer{Probed: true, Lacks: lacks{}}
 	note := func(name string, err error) {
@@ -184,7 +183,7 @@ func probeHost(p *plan) answer {
 	if version < landlockScopes {
 		note(lacksSignals, fmt.Errorf("version %d of Landlock; %d has them", version, landlockScopes))
 	}
-	if os.Geteuid() == 0 { // others have none, and no way to get some
+	if os.Geteuid() == 0 { // other users have none and can get none
 		note(lacksCaps, dropBoundingSet())
 	}
 	if p.User != nil {

@@ -49,8 +49,8 @@ func (l layout) make() error {
 	return os.MkdirAll(l.at("volumes"), 0o700)
 }
 
-// makePassable has everybody pass through directories that nobody else may list: below them
-// are some that users of pods own.
+// makePassable lets everybody pass through directories without listing them, because users of
+// pods own directories below them.
 func (l layout) makePassable() error {
 	pods, err := readDirs(l.at("pods"))
 	if err != nil {
@@ -71,8 +71,8 @@ func (l layout) podIDs() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		// A directory without a record is what a crash leaves of a pod that was being
-		// made or removed.
+		// A directory without a record is left by a crash while a pod was being made or
+		// removed.
 		if _, err := os.Stat(l.record(e.Name())); errors.Is(err, fs.ErrNotExist) {
 			if err := destroy(l.pod(e.Name())); err != nil {
 				return nil, err
@@ -84,7 +84,7 @@ func (l layout) podIDs() ([]string, error) {
 	return ids, nil
 }
 
-// disks makes the directories of a container, those of the disk empty if wipe is set.
+// disks makes the directories of a container. If wipe is set, it empties the disk.
 func (l layout) disks(id string, wipe bool) error {
 	for _, dir := range []string{l.disk(id), l.scratch(id)} {
 		if wipe {
@@ -106,7 +106,8 @@ func (l layout) mounts(id string, mounts []pods.Mount) ([]string, error) {
 	for i, m := range mounts {
 		switch {
 		case m.VolumeID == "":
-			// By its place and not by its path, so that a changed path finds its data.
+			// By its place and not by its path, so that a mount keeps its data when its path
+			// changes.
 			dirs[i] = l.at("pods", id, "mount-"+strconv.Itoa(local))
 			local++
 		case plainName(m.VolumeID):
@@ -121,7 +122,7 @@ func (l layout) mounts(id string, mounts []pods.Mount) ([]string, error) {
 	return dirs, nil
 }
 
-// destroy removes a tree, also one in which a pod took its own rights away.
+// destroy removes a tree, also one in which a pod removed its own permissions.
 func destroy(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
@@ -139,7 +140,7 @@ func destroy(dir string) error {
 	return errors.Join(err, root.Close(), os.RemoveAll(dir))
 }
 
-// plainName says whether s is safe as the name of a directory on any system.
+// plainName reports whether s is a safe directory name on any system.
 func plainName(s string) bool {
 	if s == "" || len(s) > 128 || s[0] == '.' || strings.HasSuffix(s, ".") || strings.Contains(s, "..") {
 		return false

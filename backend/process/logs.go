@@ -13,8 +13,8 @@ import (
 )
 
 // Logs implements pods.LogReader. The lines of all generations of the pod are kept, up to
-// Options.LogSize; a reader that is slower than the pod by more than that misses the
-// lines between. Following ends with Close, too.
+// Options.LogSize. A reader that falls behind by more than that misses lines. Following also
+// ends with Close.
 func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.LogLine, error] {
 	return func(yield func(pods.LogLine, error) bool) {
 		p := r.pods.Find(podID)
@@ -29,7 +29,7 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 			lines, next, err := o.read(c, buf)
 			switch {
 			case errors.Is(err, os.ErrNotExist):
-				// Its file was trimmed between two steps, or somebody has removed it.
+				// Its file was trimmed between two steps, or removed by somebody.
 				if !open {
 					return
 				}
@@ -61,8 +61,8 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 	}
 }
 
-// yieldLines yields the lines of b from seq on that are selected, and returns the seq
-// after them; 0 when nobody wants more.
+// yieldLines yields the selected lines of b from seq on, and returns the seq after them; 0 when
+// yield returned false.
 func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods.LogLine, error) bool) uint64 {
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte{'\n'})
@@ -79,8 +79,8 @@ func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods
 	return seq
 }
 
-// seek finds where the lines of q begin, or a place before it: what selected refuses is
-// to be skipped.
+// seek returns where the lines of q begin, or a place before it. The reader skips lines for
+// which selected is false.
 func (o *output) seek(q pods.LogQuery) (c cursor, selected func(frame) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ func (o *output) seek(q pods.LogQuery) (c cursor, selected func(frame) bool) {
 	}
 }
 
-// changes returns what is closed at the next change, and whether one can come.
+// changes returns a channel that is closed at the next change, and whether there can be one.
 func (o *output) changes() (changed <-chan struct{}, open bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +119,8 @@ type cursor struct {
 	offset int64
 }
 
-// nextFile is where a reader goes on whose file is not there: behind that, if it should be.
+// nextFile returns where a reader goes on whose file is missing: after that file, if the file
+// should be there.
 func (o *output) nextFile(c cursor) cursor {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,8 +135,8 @@ func (o *output) nextFile(c cursor) cursor {
 	return c
 }
 
-// read returns whole lines of the file that holds seq, from a place in it, and where to
-// go on; no lines at the end. A reader overtaken by trim goes on with the oldest line.
+// read returns whole lines of the file that has c.seq, and where to go on; no lines at the end.
+// A reader whose lines were trimmed goes on with the oldest line.
 func (o *output) read(c cursor, buf []byte) ([]byte, cursor, error) {
 	o.mu.Lock()
 	i := len(o.files) - 1

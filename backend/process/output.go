@@ -14,13 +14,13 @@ import (
 	"unicode/utf8"
 )
 
-// An output is the lines of one pod, in files of consecutive lines. A line of a file is
+// An output has the lines of one pod, in files of consecutive lines. A line of a file is
 //
 //	<seq> <unix nanoseconds> <start> <offset> <text>
 //
-// where start and offset are the place in the raw file behind the text. So one append
-// moves the log and the cursor of its reader together: after a crash, no line is lost
-// and none comes twice. Within a pod seq has no gaps and time does not go back.
+// where start and offset are the place in the raw file behind the text. So one append moves the
+// log and the cursor of its reader together: after a crash, no line is lost and none comes
+// twice. Within a pod seq has no gaps and time does not go back.
 //
 // One tail writes; any number of readers read.
 type output struct {
@@ -40,13 +40,13 @@ type output struct {
 // A logFile is named by its first line.
 type logFile struct {
 	first uint64
-	at    time.Time // of its first line
+	at    time.Time // time of its first line
 	size  int64     // of its whole lines
 }
 
-// A position is a place in what the pod wrote.
+// A position is a place in the raw output of the pod.
 type position struct {
-	start  uint64 // of the pod: which raw file
+	start  uint64 // number of the start, and of its raw file
 	offset int64
 }
 
@@ -58,7 +58,7 @@ func (o *output) path(first uint64) string {
 	return filepath.Join(o.dir, fmt.Sprintf("%020d", first))
 }
 
-// recover reads what an earlier server left, and cuts off a line that it did not finish.
+// recover reads the files of an earlier server, and cuts off an unfinished line.
 func (o *output) recover() error {
 	entries, err := os.ReadDir(o.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -67,12 +67,12 @@ func (o *output) recover() error {
 	if err != nil {
 		return err
 	}
-	for i, e := range entries { // by name, hence by age
+	for i, e := range entries { // sorted by name, and so by age
 		first, err := strconv.ParseUint(e.Name(), 10, 64)
 		if err != nil {
 			continue
 		}
-		// The newest file may hold no whole line: then the one before has the last.
+		// The newest file may have no whole line: then the one before has the last line.
 		f, err := o.recoverFile(first, i >= len(entries)-2)
 		if err != nil {
 			return err
@@ -84,8 +84,8 @@ func (o *output) recover() error {
 	return nil
 }
 
-// recoverFile reads one file: the first line only of one that must be whole, or all, of
-// which it cuts off what is not.
+// recoverFile reads one file. If all is set, it reads every line and cuts off an unfinished
+// one; otherwise it reads the first line only.
 func (o *output) recoverFile(first uint64, all bool) (logFile, error) {
 	file, err := os.OpenFile(o.path(first), os.O_RDWR, 0)
 	if err != nil {
@@ -128,7 +128,7 @@ type frame struct {
 	text []byte
 }
 
-// readBuffer holds any frame: maxLine bytes that are no text grow threefold.
+// readBuffer has room for any frame: maxLine bytes that are not UTF-8 grow threefold.
 const readBuffer = 4 * maxLine
 
 func (f frame) appendTo(b []byte) []byte {
@@ -157,7 +157,7 @@ func parseFrame(line []byte) (f frame, ok bool) {
 	}, true
 }
 
-// position is where reading the raw file of a start goes on.
+// position returns where to go on reading the raw file of a start.
 func (o *output) position(start uint64) position {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +167,7 @@ func (o *output) position(start uint64) position {
 	return position{start: start}
 }
 
-// append keeps texts, which end at offsets of the raw file, as lines of this instant.
+// append adds texts as lines of this instant. ends are their end offsets in the raw file.
 func (o *output) append(start uint64, texts [][]byte, ends []int64) error {
 	o.mu.Lock()
 	seq, at, files := o.next, time.Now(), len(o.files)
@@ -206,7 +206,7 @@ func (o *output) append(start uint64, texts [][]byte, ends []int64) error {
 	return nil
 }
 
-// write puts b behind the whole lines of f: what an earlier attempt left there goes.
+// write appends b to the whole lines of f, and overwrites what a failed attempt left there.
 func (o *output) write(f logFile, b []byte) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
@@ -222,8 +222,8 @@ func (o *output) write(f logFile, b []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// trim removes the oldest files above what is kept, of which the newest one has its share
-// from its beginning.
+// trim removes the oldest files until the rest fits into maxSize. The newest file counts with
+// its full size from its beginning.
 func (o *output) trim() error {
 	o.mu.Lock()
 	var total int64
@@ -244,13 +244,13 @@ func (o *output) trim() error {
 	return errors.Join(errs...)
 }
 
-// notifyLocked wakes the readers, for who holds mu.
+// notifyLocked wakes the readers. The caller holds mu.
 func (o *output) notifyLocked() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
-// close ends the readers: no line will come.
+// close ends the readers, because no line will come.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

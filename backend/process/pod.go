@@ -11,9 +11,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A pod is what this host has of one pod. Everything that happens to it is a job, and its
-// jobs run one after the other: a call returns when its job is in the queue, and an exit
-// cannot cross a start.
+// A pod is the state of one pod on this host. Every change is a job, and the jobs of a pod run
+// one after the other. So a call returns when its job is in the queue, and an exit is never
+// mixed up with a start.
 type pod struct {
 	r   *Runtime
 	id  string
@@ -22,13 +22,13 @@ type pod struct {
 	jobs podhost.Queue
 
 	mu               sync.Mutex
-	state            pods.ContainerState // as List shows it; its Gen and Run are the last that were asked for
-	known            bool                // there is a state
-	startInterrupted bool                // the state's Gen and Run were never started: the server died over it
-	removals         int                 // calls of Remove that wait for their turn, or have removed it
+	state            pods.ContainerState // as List shows it; Gen and Run are the last ones that were asked for
+	known            bool                // state is set
+	startInterrupted bool                // the server crashed before Gen and Run were started
+	removals         int                 // calls of Remove that wait or have ended
 	published        *proc               // proc, for readers
 
-	// What only jobs use.
+	// Used by jobs only.
 	rec    record
 	proc   *proc
 	policy *policy // of the last start
@@ -52,8 +52,8 @@ func (p *pod) queueRemoval(job func()) {
 	p.jobs.Do(job)
 }
 
-// ensure accepts s unless it is what was asked for already. The state shows it at once,
-// so that whoever lists after Ensure finds what it asked for.
+// ensure accepts s unless it was asked for already. The state shows it at once, so that List
+// after Ensure has it.
 func (p *pod) ensure(s pods.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,15 +72,14 @@ func (p *pod) ensure(s pods.Spec) error {
 	return nil
 }
 
-// setLocked shows a state, for who holds mu. The hub is told under the lock so that watchers
-// see the order in which states were set.
+// setLocked sets the state and reports it to the hub; the caller holds mu. It reports under the
+// lock so that watchers see states in order.
 func (p *pod) setLocked(s pods.ContainerState) {
 	p.state, p.known = s, true
 	p.r.hub.Send(s)
 }
 
-// publish records a state and shows it, unless something else was asked for meanwhile: then
-// it is history.
+// publish records a state, and shows it unless another run was asked for meanwhile.
 func (p *pod) publish(s pods.ContainerState) {
 	s.At = time.Now()
 	p.rec.State = s
@@ -92,8 +91,8 @@ func (p *pod) publish(s pods.ContainerState) {
 	}
 }
 
-// save writes the record. A failure is not the pod's: it costs the next server the pod's
-// last change, and this one nothing.
+// save writes the record. A failure does not fail the pod: only the next server misses the last
+// change.
 func (p *pod) save() {
 	if err := p.rec.write(p.r.root.record(p.id)); err != nil {
 		p.r.opts.Logger.Error("process: state of a pod cannot be written", "pod", p.id, "err", err)
@@ -107,7 +106,7 @@ func (p *pod) setProc(x *proc) {
 	p.published = x
 }
 
-// stop is the job of Stop. A reason replaces the account of how it ended.
+// stop is the job of Stop. A reason replaces the text about how it ended.
 func (p *pod) stop(grace time.Duration, reason string) {
 	x := p.proc
 	if x == nil {
@@ -121,7 +120,7 @@ func (p *pod) stop(grace time.Duration, reason string) {
 	p.recordExit(x)
 }
 
-// cancelStart is the stop of a start that a server died over: nobody will repeat it.
+// cancelStart stops a pod whose start was interrupted by a crash of the server.
 func (p *pod) cancelStart(reason string) {
 	p.mu.Lock()
 	again := p.startInterrupted
@@ -146,7 +145,7 @@ func (p *pod) terminate(x *proc, grace time.Duration) {
 	<-x.done
 }
 
-// waitExit waits for the end of x, as long as its patience lasts.
+// waitExit waits for the end of x until killAt.
 func (p *pod) waitExit(x *proc) {
 	for d := x.graceLeft(); d > 0; d = x.graceLeft() {
 		t := time.NewTimer(d)
@@ -163,8 +162,8 @@ func (p *pod) waitExit(x *proc) {
 	}
 }
 
-// shortenGrace makes a job that waits for the end of the pod's process wait no longer than
-// grace: the call at hand will not wait longer for its turn.
+// shortenGrace makes a job that waits for the end of the pod's process wait at most grace, so
+// that a new call waits no longer for its turn.
 func (p *pod) shortenGrace(grace time.Duration) {
 	p.mu.Lock()
 	x := p.published
@@ -174,7 +173,7 @@ func (p *pod) shortenGrace(grace time.Duration) {
 	}
 }
 
-// recordExit is the job that follows an end, whoever noticed it first.
+// recordExit is the job that follows an exit.
 func (p *pod) recordExit(x *proc) {
 	<-x.done
 	if p.proc != x {
@@ -201,7 +200,7 @@ func (p *pod) recordExit(x *proc) {
 	p.publish(s)
 }
 
-// markHealthy is the job that follows a sign of health.
+// markHealthy is the job that follows when a pod became healthy.
 func (p *pod) markHealthy(x *proc) {
 	if p.proc != x || x.ended() || p.rec.State.Phase != pods.PhaseStarting {
 		return
@@ -211,11 +210,11 @@ func (p *pod) markHealthy(x *proc) {
 	p.publish(s)
 }
 
-// remove is the job of Remove. The record goes first: a directory without one is garbage
-// to the next server, should this one die here.
+// remove is the job of Remove. It removes the record first: after a crash the next server
+// removes directories without a record.
 func (p *pod) remove(grace time.Duration) error {
 	if p.r.pods.Find(p.id) != p {
-		return nil // an earlier call has: what bears the id now is another pod
+		return nil // an earlier call removed it; the id now belongs to another pod
 	}
 	x := p.proc
 	p.stop(grace, "")

@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// portEnv tells a process where to listen.
+// portEnv returns the variables that say where a process listens.
 func portEnv(host string, ports []pods.PortMapping) []string {
 	if len(ports) == 0 {
 		return nil

@@ -14,30 +14,30 @@ import (
 // markName begins the variable by which the processes of one start are recognised.
 const markName = "PODYARD_MARK="
 
-// A proc is one start of a pod: its first process and all that came of it.
+// A proc is one start of a pod: its first process and all its descendants.
 type proc struct {
 	pid       int
 	startTime string // see record
 	mark      string
-	cgroups   []string    // directories of those that all of it is in, if any
+	cgroups   []string    // directories of its cgroups, if any
 	limits    []diskLimit // of its directories
 	vcpu      int
 	memory    int
-	oom       uint64          // what the counter showed at the start
+	oom       uint64          // the counter of kills for memory at the start
 	cpuLoad   podhost.CPULoad // for samples
 
-	descendants descendants // what is known of its descendants
+	descendants descendants // known descendants
 
 	mu              sync.Mutex
-	killAt          time.Time     // when it is to be killed; zero: it is not to end
-	deadlineChanged chan struct{} // holds a token when killAt has changed
+	killAt          time.Time     // when to kill it; zero: never
+	deadlineChanged chan struct{} // has a value when killAt has changed
 
-	stopRequested bool   // to end, by us; for jobs
-	reason        string // what to say of the end; for jobs
-	failure       string // why it was ended although nobody asked for that; for jobs
+	stopRequested bool   // the server asked it to end; for jobs
+	reason        string // text about the end; for jobs
+	failure       string // why the server ended it without a call of Stop; for jobs
 
 	exited  chan struct{} // closed when the first process has ended; exit is valid
-	done    chan struct{} // closed when all have and the output is kept; left is valid
+	done    chan struct{} // closed when all have ended and the output is stored; left is valid
 	exit    exit
 	killErr error
 }
@@ -66,7 +66,7 @@ func (x *proc) ended() bool {
 }
 
 // shortenGrace shortens the time until x is killed to grace from now, if it is not shorter. The
-// job that waits for the end of x notices.
+// job that waits for the end of x is notified.
 func (x *proc) shortenGrace(grace time.Duration) {
 	t := time.Now().Add(grace)
 	x.mu.Lock()
@@ -94,15 +94,15 @@ func (x *proc) signal() {
 	}
 }
 
-// kill ends the first process and its group; what is left then is for sweep.
+// kill ends the first process and its group; sweep ends the rest.
 func (x *proc) kill() {
 	if !x.ended() {
 		killGroup(x.pid)
 	}
 }
 
-// sweepLimit is how long a killed process may take to go: one that waits for a device
-// cannot be killed before the device answers.
+// sweepLimit is how long a killed process may take to end. A process that waits for a device
+// ends only when the device answers.
 const sweepLimit = 5 * time.Second
 
 // endCgroups kills what is in the cgroups of x, and removes them.
@@ -121,8 +121,8 @@ func (x *proc) endCgroups() error {
 	}
 }
 
-// sweep kills what belongs to x besides its first process, and returns when it is gone.
-// It looks twice: a process may hide from one look between a fork and an exec.
+// sweep kills the descendants of x, and returns when they are gone. It scans twice, because one
+// scan may miss a process between fork and exec.
 func (x *proc) sweep() error {
 	if err := x.endCgroups(); err != nil {
 		return err

@@ -9,18 +9,18 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A record is what has to be known of a pod after the server died. It holds no
-// environment: that may hold secrets, and the next Ensure brings it.
+// A record is what the next server must know about a pod. It has no environment, which may have
+// secrets; the next Ensure has it again.
 type record struct {
 	Version int                 `json:"version"`
 	State   pods.ContainerState `json:"state"`
-	Disk    *uint64             `json:"disk"`   // the generation the disk was wiped for
+	Disk    *uint64             `json:"disk"`   // the generation for which the disk was wiped
 	Starts  uint64              `json:"starts"` // numbers the raw files
 	Mark    string              `json:"mark"`   // of the last start
 	// Starting is set from before a process is made until PID is known.
 	Starting  bool           `json:"starting"`
 	PID       int            `json:"pid"`  // 0: none
-	StartTime string         `json:"born"` // tells PID from a later process of that number
+	StartTime string         `json:"born"` // distinguishes the process from a later one with the same PID
 	VCPU      int            `json:"vcpu"`
 	Memory    int            `json:"memory"`
 	Cgroups   []string       `json:"cgroups,omitempty"` // of the last start
@@ -45,7 +45,7 @@ func readRecord(path string) (record, error) {
 	return rec, nil
 }
 
-// write replaces the file at path, and waits for the disk.
+// write replaces the file at path durably.
 func (rec record) write(path string) error {
 	rec.Version = recordVersion
 	data, err := json.Marshal(rec)

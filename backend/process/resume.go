@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// resume brings a pod of an earlier server to what has become of it meanwhile.
+// resume finds out what has become of a pod of an earlier server.
 func (p *pod) resume(rec record) {
 	p.rec = rec
 	p.state, p.known, p.startInterrupted = rec.State, true, rec.Starting
@@ -19,8 +19,7 @@ func (p *pod) resume(rec record) {
 	x.cgroups, x.limits = rec.Cgroups, rec.Limits
 	switch {
 	case rec.Starting:
-		// Nobody knows how far that start came: it is undone, and the next Ensure repeats
-		// it.
+		// It is unknown how far that start came. It is undone, and the next Ensure repeats it.
 		p.cleanUp(x)
 		p.rec.Starting = false
 	case rec.PID != 0 && x.alive():
@@ -39,14 +38,15 @@ func (p *pod) resume(rec record) {
 func (p *pod) adopt(x *proc) {
 	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
 	if err != nil {
-		// It runs, and nobody will see its output: the lesser evil.
+		// It keeps running without a log, which is better than ending it.
 		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "err", err)
 	}
 	x.oom = p.r.oom.count()
 	p.supervise(x, raw, p.out.position(p.rec.Starts), p.rec.State, x.orphanExit)
 }
 
-// cleanUp ends what is left of a pod whose first process is gone, and keeps its output.
+// cleanUp ends the processes that are left of a pod whose first process has ended, and stores
+// its output.
 func (p *pod) cleanUp(x *proc) {
 	if err := x.sweep(); err != nil {
 		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", err)

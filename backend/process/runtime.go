@@ -14,7 +14,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// ErrClosed is what calls return after Close.
+// ErrClosed is returned by calls after Close.
 var ErrClosed = errors.New("process: runtime is closed")
 
 // A Runtime runs pods as processes. It is safe for concurrent use.
@@ -27,10 +27,10 @@ type Runtime struct {
 	oom   oomCounter
 	load  sampler
 	users users
-	// policy is replaced as a whole: see Reconfigure.
+	// policy is replaced as a whole by Reconfigure.
 	policy atomic.Pointer[policy]
-	work   sync.WaitGroup // everything that runs, see start
-	// killNow is closed when Close has no more time for anybody's grace.
+	work   sync.WaitGroup // all goroutines, see start
+	// killNow is closed when Close must end without further grace.
 	killNow chan struct{}
 	pods    podhost.Table[*pod]
 }
@@ -42,10 +42,9 @@ var (
 	_ pods.Admitter  = (*Runtime)(nil)
 )
 
-// Open runs pods below dir, which it makes if need be and of which it must be the only
-// user: a second Open of dir is an error while this Runtime is open, in this program or
-// in another. Pods that a server left running are taken over, see the package's
-// documentation.
+// Open returns a Runtime with its files in dir, which it makes if it is not there. While the
+// Runtime is open, a second Open of dir is an error, in this program or another. Pods that an
+// earlier server left running are adopted, see the package documentation.
 func Open(dir string, opts *Options) (*Runtime, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -58,7 +57,7 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	if r.lock, err = lockFile(r.root.lock()); err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
-	// What cannot be read must not be lost: everything is read before anything is done.
+	// All records are read before anything is changed, so that an unreadable one is not lost.
 	recs, err := r.readPods()
 	if err == nil {
 		err = r.users.open(r.root)
@@ -77,7 +76,7 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	return r, nil
 }
 
-// isolate finds out how pods are kept apart here, and as whom they run.
+// isolate finds out which isolation this host permits, and as which users pods run.
 func (r *Runtime) isolate() error {
 	p, err := r.newPolicy(r.opts.Images, r.opts.Isolation)
 	if err == nil {
@@ -86,8 +85,7 @@ func (r *Runtime) isolate() error {
 	return err
 }
 
-// endLeftovers ends what is in cgroups of starts that are not on record: a server died
-// before it removed them.
+// endLeftovers ends the processes in cgroups that no record names, which a crashed server left.
 func (r *Runtime) endLeftovers(recs map[*pod]record) {
 	i := r.policy.Load().isolator
 	if i == nil {
@@ -103,7 +101,7 @@ func (r *Runtime) endLeftovers(recs map[*pod]record) {
 	}
 }
 
-// readPods makes the pods of an earlier server known.
+// readPods reads the records of the pods of an earlier server.
 func (r *Runtime) readPods() (map[*pod]record, error) {
 	ids, err := r.root.podIDs()
 	if err != nil {
@@ -127,8 +125,7 @@ func (r *Runtime) readPods() (map[*pod]record, error) {
 // Capabilities implements pods.Runtime: GPUs alone.
 func (r *Runtime) Capabilities() pods.Capabilities { return pods.Capabilities{GPUs: true} }
 
-// Ensure implements pods.Runtime. An image that is not among Options.Images is a Failed
-// State.
+// Ensure implements pods.Runtime. A pod with an image that is not in Options.Images fails.
 func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 	if !plainName(s.PodID) {
 		return fmt.Errorf("process: ensure %q: pod id is not a plain name", s.PodID)
@@ -151,8 +148,8 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 	return nil
 }
 
-// Remove implements pods.Runtime. When ctx ends first it returns ctx's error and goes on
-// removing.
+// Remove implements pods.Runtime. If ctx ends first, it returns ctx's error and the removal
+// goes on.
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
 	found, err := r.pods.Call(podID, func(p *pod) {
@@ -197,10 +194,9 @@ func (r *Runtime) Watch(ctx context.Context, f func(pods.ContainerState)) error 
 	return fmt.Errorf("process: watch: %w", r.hub.Watch(ctx, f))
 }
 
-// Close ends all pods, each with Options.Grace or until ctx ends, and frees the
-// directory. They are then Down, Stopped, with the reason "server stopped", which
-// watchers still see and the next Open lists. No process and no goroutine is left. A
-// second Close does nothing.
+// Close ends all pods, each with Options.Grace or until ctx ends, and releases the directory.
+// They have then exited with Stopped and the reason "server stopped"; watchers still see that,
+// and the next Open lists it. No process and no goroutine is left. A second Close does nothing.
 func (r *Runtime) Close(ctx context.Context) error {
 	if !r.pods.Close(ErrClosed) {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// start is the job of Ensure: it ends what runs, then makes and starts the container.
-// The old container is ended without a word, for s is what is asked for now.
+// start is the job of Ensure: it ends what runs, then makes and starts the container. The end
+// of the old container is not reported, because the state is about s now.
 func (p *pod) start(s pods.Spec) {
 	p.stop(p.r.opts.Grace, "")
 	if p.superseded(s) || p.r.pods.Closed() != nil {
@@ -36,7 +36,7 @@ func (p *pod) start(s pods.Spec) {
 	}
 }
 
-// superseded says whether another container than that of s has been asked for.
+// superseded reports whether another container than that of s was asked for.
 func (p *pod) superseded(s pods.Spec) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *pod) launch(s pods.Spec) error {
 	return nil
 }
 
-// check is nil for a pod that may run here.
+// check returns an error for a pod that may not run here.
 func (r *Runtime) check(p *policy, s pods.Spec, image Image) error {
 	if err := r.checkAdmitted(p, s); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (r *Runtime) check(p *policy, s pods.Spec, image Image) error {
 	return r.checkGPUs(s)
 }
 
-// recordStart puts on record how a process will be known before there is one: if the server
-// dies in between, the next one finds it by its mark, or in its cgroup.
+// recordStart records how to find the process, before it is started. After a crash in between,
+// the next server finds it by its mark or in its cgroup.
 func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	p.rec.Starts++
 	p.rec.Mark, p.rec.PID, p.rec.StartTime, p.rec.Starting = rand.Text(), 0, "", true
@@ -124,7 +124,7 @@ type programSpec struct {
 	own  []string  // the directories of the pod
 }
 
-// command is prog as the server would run it itself.
+// command returns the command of prog without isolation.
 func (prog *programSpec) command() *exec.Cmd {
 	cmd := exec.Command(prog.argv[0], prog.argv[1:]...)
 	if prog.self {
@@ -138,8 +138,8 @@ func (prog *programSpec) command() *exec.Cmd {
 	return cmd
 }
 
-// makeDir makes the directory of the pod. Its user goes through it where nothing is hidden
-// from it by mounts.
+// makeDir makes the directory of the pod. On hosts without mount namespaces the pod's user must
+// be able to pass through it.
 func (p *pod) makeDir() error {
 	dir := p.r.root.pod(p.id)
 	if err := os.MkdirAll(dir, 0o700); err != nil || !p.policy.isolator.passable() {
@@ -148,8 +148,8 @@ func (p *pod) makeDir() error {
 	return os.Chmod(dir, 0o711)
 }
 
-// give has the directories of the pod be its user's, and notes both in prog. A volume that
-// another user of its owner has already stays that one's.
+// give makes the pod's user the owner of its directories, and sets both in prog. A volume that
+// belongs to another user of the same owner already is not changed.
 func (p *pod) give(owner string, image Image, prog *programSpec, mounts []string) error {
 	prog.own = append([]string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts...)
 	if prog.dir == "" {
@@ -189,7 +189,7 @@ func (p *pod) wipe(gen uint64) error {
 	return nil
 }
 
-// image is what s names.
+// image returns the image that s names.
 func (p *policy) image(s pods.Spec) (Image, error) {
 	image, ok := p.images[s.Image]
 	if !ok {
@@ -204,7 +204,7 @@ func (p *policy) image(s pods.Spec) (Image, error) {
 	return image, nil
 }
 
-// environ is the whole environment; of two values of one name the later one counts.
+// environ returns the whole environment. Of two values of one name the later one counts.
 func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.PortMapping) []string {
 	root := p.r.root
 	env := []string{
@@ -227,7 +227,7 @@ func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.Po
 	return append(env, markName+p.rec.Mark)
 }
 
-// spawn starts a program and everything that looks after it.
+// spawn starts a program and the goroutines that supervise it.
 func (p *pod) spawn(prog programSpec, ports []pods.PortMapping) error {
 	cmd := prog.command()
 	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
@@ -258,7 +258,7 @@ func (p *pod) spawn(prog programSpec, ports []pods.PortMapping) error {
 
 // begin starts cmd, isolated where that was asked for.
 func (p *pod) begin(cmd *exec.Cmd, prog programSpec, raw *os.File) error {
-	if prog.user != nil { // who opens /dev/stdout opens this file
+	if prog.user != nil { // a program that opens /dev/stdout opens this file
 		if err := raw.Chown(int(prog.user.UID), int(prog.user.GID)); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (p *pod) begin(cmd *exec.Cmd, prog programSpec, raw *os.File) error {
 	return p.policy.isolator.run(cmd, prog, p.rec.Cgroups)
 }
 
-// supervise looks after a process that runs: its end, its output, its health.
+// supervise starts the goroutines for a running process: its end, its output, its health.
 func (p *pod) supervise(x *proc, raw *os.File, from position, s pods.ContainerState, wait func() exit) {
 	x.vcpu, x.memory = p.rec.VCPU, p.rec.Memory
 	p.setProc(x)
@@ -299,8 +299,8 @@ func (p *pod) supervise(x *proc, raw *os.File, from position, s pods.ContainerSt
 	}
 }
 
-// notStarted is why cmd did not start: the system names the command, also when it is the
-// directory that is missing.
+// notStarted returns why cmd did not start. The system's error names the command also when the
+// directory is missing.
 func notStarted(dir string, err error) error {
 	if _, wrong := os.Stat(dir); wrong != nil {
 		return fmt.Errorf("its command cannot be started: its working directory cannot be used: %w", wrong)
@@ -308,11 +308,11 @@ func notStarted(dir string, err error) error {
 	return fmt.Errorf("its command cannot be started: %w", err)
 }
 
-// reason is err for the pod's user, without the paths of this host. Whoever runs the host
-// reads them in its log.
+// reason returns the text of err for the pod's user, without paths of this host. The log has
+// the paths.
 func reason(err error) string { return withoutPaths(err.Error(), err) }
 
-// withoutPaths takes from text the paths that err and what it wraps name.
+// withoutPaths removes from text the paths in err and in the errors that it wraps.
 func withoutPaths(text string, err error) string {
 	switch e := err.(type) { //nolint:errorlint // everything that is wrapped comes up
 	case *fs.PathError:
