@@ -3,7 +3,6 @@ package audit_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -272,31 +270,4 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	if _, err := l.Read(ctx, audit.Query{Limit: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Read = %v", err)
 	}
-}
-
-// Whatever a client sends: each record is one line, which is one JSON object.
-func FuzzLines(f *testing.F) {
-	f.Add("alice", "/v2/pods\n", "curl\r\n{}", "192.0.2.1", int64(0))
-	f.Add("\x00\xff\xfe", "/\u2028\"\\", strings.Repeat("\xf0\x9f", 400), "[::1]", int64(1)<<62)
-	f.Fuzz(func(t *testing.T, user, path, agent, source string, at int64) {
-		dir := t.TempDir()
-		l := open(t, dir, nil)
-		l.Record(audit.Record{Time: time.Unix(at, 0), Kind: audit.Change, User: user, Path: path, Agent: agent, Source: source, Owner: user, Key: agent, Record: path})
-		b, err := os.ReadFile(filepath.Join(dir, "changes-000000000001.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var r audit.Record
-		text, ended := bytes.CutSuffix(b, []byte("\n"))
-		if !ended || bytes.ContainsAny(text, "\r\n") || json.Unmarshal(text, &r) != nil || !utf8.Valid(text) {
-			t.Fatalf("the line is %q", b)
-		}
-		if utf8.ValidString(user) && len(user) <= audit.MaxText && r.User != user || len(r.Path) > 3*audit.MaxText {
-			t.Errorf("%q was read back as %q", user, r.User)
-		}
-		list, err := l.Read(t.Context(), audit.Query{Limit: 2})
-		if err != nil || len(list) != 1 || !cmp.Equal(list[0], r) {
-			t.Errorf("Read = %+v, %v, want %+v", list, err, r)
-		}
-	})
 }
