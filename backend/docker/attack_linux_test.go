@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -22,7 +24,7 @@ import (
 func status(t *testing.T, rt *Runtime, id string) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
-	for _, line := range rt.lines(t, id, 4) {
+	for _, line := range rt.lines(t, id, 5) {
 		name, value, _ := strings.Cut(line, ":")
 		fields[name] = strings.TrimSpace(value)
 	}
@@ -242,6 +244,94 @@ func TestWithoutTheRightToSetRulesTheServerSaysSoOrRefuses(t *testing.T) {
 		_, err := Open(t.Context(), t.TempDir(), &Options{Engine: d.Address(), Isolation: IsolationRequired})
 		if err == nil || !strings.Contains(err.Error(), "isolation is required") || !strings.Contains(err.Error(), "nft") {
 			t.Errorf("Open = %v, want that nft is missing", err)
+		}
+	})
+}
+
+func TestARuntimeOrUserNamespacesThatTheEngineLacksAreRefusedAtOpen(t *testing.T) {
+	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		for want, o := range map[string]Options{
+			`runtime "no-such-runtime" is demanded`: {Runtime: "no-such-runtime"},
+			"user namespaces are demanded":          {UserNamespaces: true},
+		} {
+			o.Engine = d.Address()
+			if _, err := Open(t.Context(), t.TempDir(), &o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Open = %v, want that %s", err, want)
+			}
+		}
+		rt := open(t, d, t.TempDir(), func(o *Options) { o.Runtime = "runc" })
+		up(t, rt, spec("runs", program("run")))
+	})
+}
+
+// Docker has user namespaces for all containers or none, so this is about Podman.
+func TestRootOfAContainerWithAUserNamespaceIsNotRootOfTheHost(t *testing.T) {
+	d := requireEngine(t, "podman")
+	ids := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(ids, []byte("containers:2000000000:1000000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/etc/subuid", "/etc/subgid"} { // of the mounts of the tests
+		if err := syscall.Mount(ids, path, "", syscall.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(path, 0) })
+	}
+	rt := open(t, d, t.TempDir(), func(o *Options) { o.UserNamespaces = true })
+	s := spec("mapped", program("can"))
+	s.Mounts = []pods.Mount{{Path: "/data", Size: 1}}
+	up(t, rt, s)
+	if got := strings.Fields(status(t, rt, "mapped")["users"]); len(got) < 3 || got[0] != "0" || !strings.HasPrefix(got[1], "200") {
+		t.Errorf("the users of the container are %q, want that 0 is a user of the range", got)
+	}
+}
+
+func TestAContainerSeesNoFilesAndProcessesOfTheHostAndOfOthers(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		dir := t.TempDir()
+		secret := filepath.Join(dir, "secret-key")
+		if err := os.WriteFile(secret, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		rt := open(t, d, filepath.Join(dir, "docker"))
+		up(t, rt, spec("victim", program("stubborn"))) // it has a file /deaf
+		paths := []string{secret, filepath.Join(dir, "docker"), strings.TrimPrefix(d.Address(), "unix://"), "/var/run/docker.sock", "/run/podman/podman.sock", "/deaf"}
+		up(t, rt, spec("looker", program(append([]string{"look"}, paths...)...)))
+		lines := rt.lines(t, "looker", len(paths)+1)
+		for i, path := range paths {
+			if lines[i] != path+" false" {
+				t.Errorf("a container sees %s", lines[i])
+			}
+		}
+		if got := lines[len(paths)]; got != "processes 1" {
+			t.Errorf("a container sees %s, want its own", got)
+		}
+	})
+}
+
+func TestNothingOutlivesAContainer(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir())
+		mark := "podyard-outlives-" + d.Kind
+		up(t, rt, spec("leaver", program("leave", mark)))
+		rt.lines(t, "leaver", 1)
+		lives := func() (n int) {
+			all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, path := range all {
+				if line, _ := os.ReadFile(path); strings.Contains(string(line), "stubborn\x00"+mark) {
+					n++
+				}
+			}
+			return n
+		}
+		if lives() != 1 {
+			t.Fatal("the process that should stay was not started")
+		}
+		if err := rt.Remove(t.Context(), "leaver", 0); err != nil {
+			t.Fatal(err)
+		}
+		if n := lives(); n != 0 {
+			t.Errorf("%d processes of a container are left after its removal", n)
 		}
 	})
 }

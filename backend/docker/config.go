@@ -17,6 +17,9 @@ import (
 // noNewPrivileges is an option of both engines.
 const noNewPrivileges = "no-new-privileges"
 
+// usernsAuto has Podman give each container users of its own.
+const usernsAuto = "auto"
+
 // gigabyte is what Spec.Memory and Spec.Disk count.
 const gigabyte = 1 << 30
 
@@ -27,6 +30,10 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.opts.ShmSize, SecurityOpt: r.securityOptions(),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     r.resources(s),
+		Runtime:       r.opts.Runtime,
+	}
+	if r.opts.UserNamespaces && r.engine.podman {
+		host.UsernsMode = usernsAuto // Docker has it for all containers, or for none
 	}
 	if r.opts.Init {
 		host.Init = &r.opts.Init

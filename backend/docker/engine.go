@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -31,6 +32,8 @@ type engine struct {
 	driver          string // of storage
 	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
 	seccomp         seccompMode
+	runtimes        []string // by name; of Podman only the default one is known
+	userns          bool     // containers can have, or have, a user namespace
 }
 
 // A seccompMode is how an engine filters the system calls of containers by default.
@@ -117,9 +120,12 @@ func (e engine) limitsDisks(told bool) bool {
 func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 	var info struct {
 		Host struct {
-			CPUs     int    `json:"cpus"`
-			Memory   int64  `json:"memTotal"`
-			Backend  string `json:"networkBackend"`
+			CPUs    int    `json:"cpus"`
+			Memory  int64  `json:"memTotal"`
+			Backend string `json:"networkBackend"`
+			Runtime struct {
+				Name string `json:"name"`
+			} `json:"ociRuntime"`
 			Security struct {
 				Rootless       bool   `json:"rootless"`
 				Seccomp        bool   `json:"seccompEnabled"`
@@ -139,6 +145,7 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 		networks: info.Host.Backend == "netavark", // others do not keep networks apart
 		gpus:     r.gpuSupport(true, system.Info{}),
 		seccomp:  podmanSeccomp(info.Host.Security.Seccomp, info.Host.Security.SeccompProfile),
+		runtimes: []string{info.Host.Runtime.Name}, userns: hasSubordinateIDs(),
 	}, nil
 }
 
@@ -159,6 +166,8 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 		containerdStore: slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}),
 		gpus:            r.gpuSupport(podman, info),
 		seccomp:         dockerSeccomp(info.SecurityOptions),
+		runtimes:        slices.Sorted(maps.Keys(info.Runtimes)),
+		userns:          slices.Contains(info.SecurityOptions, "name=userns"),
 	}, nil
 }
 

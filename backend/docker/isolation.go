@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -53,6 +55,9 @@ func (r *Runtime) openIsolation(ctx context.Context) error {
 			return fmt.Errorf("deny %s: %w", p, err)
 		}
 	}
+	if err := r.checkDemands(); err != nil {
+		return err
+	}
 	if err := r.openFirewall(ctx); err != nil {
 		r.missing = append(r.missing, "firewall rules: "+err.Error())
 	}
@@ -75,4 +80,41 @@ func (r *Runtime) openIsolation(ctx context.Context) error {
 	}
 	r.opts.Logger.Log(ctx, level, "docker: containers are not kept apart in every way", "missing", list)
 	return nil
+}
+
+// checkDemands says what the engine cannot do of what the operator demands by name.
+func (r *Runtime) checkDemands() error {
+	if !r.hasRuntime(r.opts.Runtime) {
+		return fmt.Errorf("runtime %q is demanded, and the engine knows %s", r.opts.Runtime, strings.Join(r.engine.runtimes, ", "))
+	}
+	if !r.opts.UserNamespaces || r.engine.userns {
+		return nil
+	}
+	if r.engine.podman {
+		return errors.New("user namespaces are demanded, and the user containers has no range in /etc/subuid and /etc/subgid")
+	}
+	return errors.New("user namespaces are demanded, and Docker is not set to userns-remap")
+}
+
+// hasRuntime says whether the engine knows a runtime. Podman does not list them.
+func (r *Runtime) hasRuntime(name string) bool {
+	if name == "" || slices.Contains(r.engine.runtimes, name) {
+		return true
+	}
+	if !r.engine.podman || !r.engine.gpus.local {
+		return false
+	}
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// hasSubordinateIDs says whether Podman can give containers users of their own.
+func hasSubordinateIDs() bool {
+	for _, path := range []string{"/etc/subuid", "/etc/subgid"} {
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains("\n"+string(data), "\ncontainers:") {
+			return false
+		}
+	}
+	return true
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// A libpodContainer is a container in the terms of Podman: as much of them as is needed
-// to say what config says in those of Docker. Podman's Docker API has no words for CDI.
+// A libpodContainer is a container as Podman's own API describes it: as much of that as is
+// needed for what config describes by the Docker API. Podman's Docker API has no CDI devices,
+// and ignores the runtime.
 type libpodContainer struct {
 	Name           string                   `json:"name"`
 	Image          string                   `json:"image"`
@@ -35,6 +36,9 @@ type libpodContainer struct {
 	Limits         libpodLimits             `json:"resource_limits"`
 	Health         any                      `json:"healthconfig,omitempty"`
 	NetNS          libpodNamespace          `json:"netns"`
+	Runtime        string                   `json:"oci_runtime,omitempty"`
+	UserNS         libpodNamespace          `json:"userns,omitzero"`
+	IDMappings     libpodIDMappings         `json:"idmappings,omitzero"`
 	Networks       map[string]libpodNetwork `json:"networks,omitempty"`
 	OOMScore       int                      `json:"oom_score_adj"` // else that of Podman's monitor, which is not to be killed
 }
@@ -45,7 +49,12 @@ type libpodLog struct {
 	Options map[string]string `json:"options,omitempty"`
 }
 
-type libpodVolume struct{ Name, Dest string }
+type libpodIDMappings struct{ AutoUserNs bool }
+
+type libpodVolume struct {
+	Name, Dest string
+	Options    []string
+}
 
 type libpodDevice struct {
 	Path string `json:"path"`
@@ -91,6 +100,8 @@ func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContaine
 		StorageOpts: host.StorageOpt, CapDrop: host.CapDrop,
 		NoNewPrivilege: slices.Contains(host.SecurityOpt, noNewPrivileges),
 		NetNS:          libpodNamespace{Mode: "bridge"},
+		Runtime:        host.Runtime, UserNS: libpodNamespace{Mode: string(host.UsernsMode)},
+		IDMappings: libpodIDMappings{AutoUserNs: host.UsernsMode == usernsAuto},
 	}
 	for _, e := range c.Config.Env {
 		k, v, _ := strings.Cut(e, "=")
@@ -117,11 +128,15 @@ func (l *libpodContainer) setLogSize(host *container.HostConfig) (err error) {
 }
 
 func (l *libpodContainer) setVolumes(host *container.HostConfig) error {
+	var options []string
+	if host.UsernsMode == usernsAuto {
+		options = []string{"U"} // the files become those of the container's users
+	}
 	for _, m := range host.Mounts {
 		if m.Type != mount.TypeVolume {
 			return fmt.Errorf("a mount of type %s at %s", m.Type, m.Target)
 		}
-		l.Volumes = append(l.Volumes, libpodVolume{m.Source, m.Target})
+		l.Volumes = append(l.Volumes, libpodVolume{m.Source, m.Target, options})
 	}
 	return nil
 }

@@ -36,6 +36,16 @@ type Options struct {
 	// a route of this machine are left out. Default: the first of 10.201.0.0/16,
 	// 172.31.0.0/16 and 192.168.128.0/17 in which a block is free. See [CheckSubnet].
 	Subnet netip.Prefix
+	// Runtime is the OCI runtime of containers, by the name that the engine has for it: runsc
+	// for gVisor, kata. Default: the engine's. Open fails where the engine does not know it;
+	// of Podman it is only known that it is installed.
+	Runtime string
+	// UserNamespaces demands that root of a container is not root of this machine. Docker has
+	// to be set to that (userns-remap). Podman gives each container users of its own, for
+	// which the user "containers" needs ranges in /etc/subuid and /etc/subgid; the files of
+	// a volume then become those of the container that started last. Open fails where it
+	// cannot be had. Default: as the engine is set.
+	UserNamespaces bool
 	// Isolation says what happens where containers cannot be kept apart in every way. Default
 	// IsolationAuto.
 	Isolation Isolation

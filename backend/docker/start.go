@@ -178,7 +178,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, config client.ContainerCreateOptions) error {
 	config = gpus.apply(config)
 	err := p.r.retry(ctx, func() error {
-		if len(gpus.names) > 0 {
+		if len(gpus.names) > 0 || p.r.engine.podman && (p.r.opts.Runtime != "" || p.r.opts.UserNamespaces) {
 			return p.r.createByLibpod(ctx, config, gpus.names)
 		}
 		_, err := p.r.api.ContainerCreate(ctx, config)

@@ -96,9 +96,12 @@ type Containers struct {
 	Subnet string `json:"subnet"`
 	// Isolation is docker.Options.Isolation, and Deny are the addresses that containers may
 	// not connect to, besides those of metadata.
-	Isolation     string   `json:"isolation"`
-	Deny          []string `json:"deny"`
-	NewPrivileges bool     `json:"newPrivileges"` // setuid programs such as sudo work
+	Isolation string   `json:"isolation"`
+	Deny      []string `json:"deny"`
+	// Runtime and UserNamespaces are demands: without them the server does not start.
+	Runtime        string `json:"runtime"`
+	UserNamespaces bool   `json:"userNamespaces"`
+	NewPrivileges  bool   `json:"newPrivileges"` // setuid programs such as sudo work
 }
 
 // UIDs are numbers of users that nobody else on the host has.

@@ -74,7 +74,7 @@ func (p *Parts) containerOptions() *docker.Options {
 		Logger: p.log, AllowNewPrivileges: c.NewPrivileges,
 		Trusted:     func(owner string) bool { return owner == adminUser },
 		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
-		Isolation: docker.Isolation(c.Isolation),
+		Isolation: docker.Isolation(c.Isolation), Runtime: c.Runtime, UserNamespaces: c.UserNamespaces,
 	}
 	o.Subnet, _ = netip.ParsePrefix(c.Subnet) // empty: the default
 	for _, entry := range c.Deny {

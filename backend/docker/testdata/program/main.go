@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -76,6 +77,10 @@ func main() {
 		}()
 	case "gpus":
 		gpus(args)
+	case "look":
+		look(args)
+	case "leave":
+		leave(args[0])
 	case "can":
 		can()
 	default:
@@ -85,8 +90,30 @@ func main() {
 	<-stop
 }
 
-// can prints the rights of this process, in four lines.
+// look prints which of paths are there, and which processes.
+func look(paths []string) {
+	for _, path := range paths {
+		_, err := os.Stat(path)
+		fmt.Println(path, err == nil)
+	}
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	fmt.Println("processes", len(entries))
+}
+
+// leave starts a process that does everything to stay.
+func leave(mark string) {
+	c := exec.Command("/proc/self/exe", "stubborn", mark)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		panic(err)
+	}
+	fmt.Println("left")
+}
+
+// can prints the rights of this process, in five lines.
 func can() {
+	users, _ := os.ReadFile("/proc/self/uid_map")
+	fmt.Println("users:", strings.Join(strings.Fields(string(users)), " "))
 	fmt.Println("user:", os.Geteuid())
 	data, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(data)) {
