@@ -48,6 +48,13 @@ func (r *Placer) capacity(ctx context.Context, d *Requirements) ([]HostCapacity,
 		} else {
 			x.Free, x.Total, err = r.cpuCapacity(ctx, h, d)
 		}
+		cordoned := false
+		if err == nil {
+			cordoned, err = r.cordoned(ctx, h)
+		}
+		if cordoned {
+			x.Free = 0
+		}
 		if err != nil {
 			return nil, fmt.Errorf("pods: look at what is free on %q: %w", h.ID, err)
 		}

@@ -122,6 +122,9 @@ func (r *Placer) candidates(w *PlacementRequest) []*Host {
 
 // firstFit returns the first of w.Alternatives that h has capacity for now, and its placement.
 func (r *Placer) firstFit(ctx context.Context, h *Host, w *PlacementRequest) (d Requirements, pl Placement, ok bool, err error) {
+	if cordoned, err := r.cordoned(ctx, h); cordoned || err != nil {
+		return d, pl, false, err
+	}
 	for _, d := range w.Alternatives {
 		if w.host == "" && !r.matches(h, &d) {
 			continue

@@ -206,9 +206,6 @@ type PortMapping struct {
 	IP       string
 }
 
-// MaxJournalLines is how many lines of the system log a pod keeps.
-const MaxJournalLines = 100
-
 // A LogLine is one line of a log.
 type LogLine struct {
 	At   time.Time

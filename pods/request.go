@@ -95,6 +95,9 @@ const (
 	// The interface sets the lower bounds; the upper ones keep sums of bytes within an int64.
 	MinPersistentSize = container.MinPersistentSize // GB
 	MaxStorage        = container.MaxDisk           // GB
+
+	// MaxJournalLines is how many lines of the system log a pod keeps.
+	MaxJournalLines = 100
 )
 
 // config returns the container settings of a valid request. Nothing in it is nil

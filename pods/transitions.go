@@ -10,6 +10,9 @@ import (
 var (
 	ErrInvalidStatus = problem.New(problem.Conflict, "the status of the pod does not allow this")
 	ErrLocked        = problem.New(problem.Conflict, "the pod is locked")
+
+	// ErrNoHost is the answer to Cordon and Uncordon of a host that a service does not have.
+	ErrNoHost = problem.New(problem.NotFound, "host not found")
 )
 
 // transitions has the allowed actions for each status.
