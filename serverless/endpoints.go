@@ -3,6 +3,7 @@ package serverless
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
@@ -79,6 +80,12 @@ func (s *Service) ListEndpoints(ctx context.Context, owner string) ([]*Endpoint,
 	return s.eps.List(ctx, owner)
 }
 
+// AllEndpoints yields the endpoints of all users and the shared ones, for operators, with
+// their environments.
+func (s *Service) AllEndpoints(ctx context.Context) iter.Seq2[*Endpoint, error] {
+	return s.endpoints.List(ctx)
+}
+
 // UpdateEndpoint changes an endpoint of owner. A change of what its workers are made of
 // (image, args, env, disk, ports, registry, machines, data centers, volumes, flashboot) is a
 // release: new workers use it. A change of name, workers, scaling or timeout applies at once.
@@ -140,11 +147,8 @@ func (s *Service) cancelAll(ctx context.Context, endpoint string) (int, error) {
 		}
 		ops = append(ops, queue.Op{Ref: j.Ref, Kind: queue.OpCancel})
 	}
-	for from := 0; from < len(ops); from += purgeStep {
-		part := ops[from:min(from+purgeStep, len(ops))]
-		if err := s.queue.Apply(ctx, s.now(), part, make([]queue.Result, len(part))); err != nil {
-			return 0, err
-		}
+	if err := s.applySteps(ctx, ops); err != nil {
+		return 0, err
 	}
 	return len(ops), nil
 }

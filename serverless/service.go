@@ -106,6 +106,7 @@ type Service struct {
 	log          *slog.Logger
 
 	hub           hub
+	intake        *intake
 	registry      workers.Registry
 	scaler        *fleet.Scaler
 	deliveryLimit deliveryLimiter
@@ -131,6 +132,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, localLease: o.LocalLease, log: o.Logger,
 		workerSecret: workerSecret(o.WorkerSecret),
 		wake:         make(chan struct{}, 1),
+		intake:       newIntake(),
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}

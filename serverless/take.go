@@ -29,7 +29,7 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 		s.pause(ctx) // the worker would ask again at once
 		return nil, nil
 	}
-	if ctx.Err() != nil {
+	if !s.intake.wait(ctx) || ctx.Err() != nil {
 		return nil, nil // the caller is gone and must get no job
 	}
 	if jobs, err := s.claim(ctx, w, n); err != nil || len(jobs) > 0 {
@@ -62,6 +62,12 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 					s.hub.leave(t)
 					return nil, nil
 				}
+			case <-s.intake.ends():
+				s.hub.leave(t)
+				if !s.intake.wait(ctx) {
+					return nil, nil
+				}
+				woken = true // to look again
 			case <-ctx.Done():
 				s.hub.leave(t)
 				return nil, nil

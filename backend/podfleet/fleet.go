@@ -106,6 +106,10 @@ func IsWorker(podID string) bool {
 	return ok
 }
 
+// Worker is which worker of which endpoint a container is, or the holder of a reservation; ok
+// is false for one that is no worker.
+func Worker(podID string) (endpoint string, id queue.WorkerID, ok bool) { return parsePodID(podID) }
+
 // parsePodID is the inverse of PodID: an endpoint's id has no full stop.
 func parsePodID(podID string) (endpoint string, id queue.WorkerID, ok bool) {
 	rest, ok := strings.CutPrefix(podID, podIDPrefix)

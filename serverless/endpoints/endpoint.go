@@ -29,6 +29,7 @@ type Endpoint struct {
 	Scaling     Scaling
 	ExecTimeout time.Duration // default for its jobs; 0: queue.DefaultExecTimeout
 	FlashBoot   FlashBoot
+	Cordon      Cordon // users do not see it
 
 	// Version increases with every release. Releases is the history, newest last.
 	Version  int
@@ -66,6 +67,17 @@ type WorkerLimits struct {
 	Min, Max int           // Max 0 pauses the endpoint
 	Idle     time.Duration // a worker without a job for this long is stopped
 }
+
+// A Cordon is what an operator has said about the workers of an endpoint. It lasts until the
+// operator takes it back.
+type Cordon string
+
+// The cordons.
+const (
+	NotCordoned Cordon = ""
+	Cordoned    Cordon = "cordoned" // no worker is started
+	Drained     Cordon = "drained"  // and those that are there end, each after its job
+)
 
 // A ScalingType says which signal decides the number of workers.
 type ScalingType string

@@ -271,7 +271,7 @@ func redeclare(old, e *Endpoint, release string) error {
 	was := old.Clone()
 	now := e.Created
 	*old = *e.Clone()
-	old.Created, old.Version, old.Releases = was.Created, was.Version, was.Releases
+	old.Created, old.Version, old.Releases, old.Cordon = was.Created, was.Version, was.Releases, was.Cordon
 	return old.addRelease(was, release, "", now)
 }
 
@@ -382,6 +382,18 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("endpoints: update endpoint %q: %w", id, err)
+	}
+	return e, nil
+}
+
+// SetCordon is an operator's act on an endpoint of any owner. It is no release.
+func (s *Service) SetCordon(ctx context.Context, id string, c Cordon) (*Endpoint, error) {
+	e, err := s.store.Update(ctx, id, func(e *Endpoint) error {
+		e.Cordon = c
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("endpoints: cordon endpoint %q: %w", id, err)
 	}
 	return e, nil
 }

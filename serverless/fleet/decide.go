@@ -60,6 +60,8 @@ const claimPatience = 10 * time.Second
 //     worker, so only queued jobs start workers.
 //   - A worker that has been idle for Workers.Idle is stopped, unless it is about to take a job.
 //     As many workers as were spare for that time are stopped too.
+//   - Nothing is started for an endpoint that an operator has cordoned, and all is stopped for one
+//     that is drained (docs/decisions.md 35).
 //   - A worker of an older release is stopped at once if it has no job, and otherwise after it.
 func Decide(now queue.Instant, e *endpoints.Endpoint, d Demand, ws []WorkerView, b Backoff) Decision {
 	p := newPlan(now, e, d, ws)
@@ -68,9 +70,18 @@ func Decide(now queue.Instant, e *endpoints.Endpoint, d Demand, ws []WorkerView,
 		p.end(p.all(), "")
 		return p.decision(0)
 	}
+	if e.Cordon == endpoints.Drained {
+		p.addReason("an operator has drained the endpoint: its workers end, and none is started")
+		p.end(p.all(), "")
+		return p.decision(0)
+	}
 	p.end(p.stale, "workers of an older release are replaced")
 	p.trim()
 	p.expire()
+	if e.Cordon == endpoints.Cordoned {
+		p.addReason("an operator has cordoned the endpoint: no worker is started")
+		return p.decision(p.live())
+	}
 	want, why := p.want()
 	p.start(want, why, b)
 	return p.decision(want)

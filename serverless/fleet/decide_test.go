@@ -28,6 +28,12 @@ func delayed(lo, hi int, delay time.Duration) *endpoints.Endpoint {
 	}
 }
 
+func cordoned(c endpoints.Cordon) *endpoints.Endpoint {
+	e := delayed(1, 9, 4*time.Second)
+	e.Cordon = c
+	return e
+}
+
 func counted(lo, hi, count int) *endpoints.Endpoint {
 	return &endpoints.Endpoint{
 		ID: "e", Workers: endpoints.WorkerLimits{Min: lo, Max: hi},
@@ -125,6 +131,10 @@ func TestDecideFollowsTheRuleOfTheEndpoint(t *testing.T) {
 			decision{Want: 1, Start: 1, Stop: ids("a", "b"), Drain: ids("c"), Reason: "workers of an older release are replaced; the minimum is 1 worker"}},
 		{"a maximum of 0 is a pause", delayed(0, 0, 4*time.Second), jobs(4, time.Hour), views{idle("a", now), busy("b"), starting("c"), stale(busy("d"))}, fleet.Backoff{},
 			decision{Stop: ids("c", "a"), Drain: ids("d", "b"), Reason: "the endpoint is paused: its maximum is 0 workers"}},
+		{"a cordoned endpoint starts none and keeps what it has", cordoned(endpoints.Cordoned), jobs(4, time.Hour), views{idle("a", now), busy("b"), starting("c"), stale(busy("d"))}, fleet.Backoff{},
+			decision{Want: 3, Drain: ids("d"), Reason: "workers of an older release are replaced; an operator has cordoned the endpoint: no worker is started"}},
+		{"a drained endpoint has none in the end", cordoned(endpoints.Drained), jobs(4, time.Hour), views{idle("a", now), busy("b"), starting("c"), stale(busy("d"))}, fleet.Backoff{},
+			decision{Stop: ids("c", "a"), Drain: ids("d", "b"), Reason: "an operator has drained the endpoint: its workers end, and none is started"}},
 		{"a lower maximum ends those that do least", delayed(0, 1, 4*time.Second), fleet.Demand{Running: 2}, views{busy("a"), idle("b", now), busy("c"), starting("d")}, fleet.Backoff{},
 			decision{Want: 1, Stop: ids("d", "b"), Drain: ids("a"), Reason: "there are more workers than the maximum of 1 worker; no job waits"}},
 		{"after a failure nothing starts for a while", delayed(2, 4, 4*time.Second), fleet.Demand{}, nil,

@@ -106,6 +106,14 @@ func (s *Scaler) stop(k workers.Key) {
 	s.table.happen(k, evStop, s.now())
 }
 
+// Drain has a worker end when it has no job. Another one is started if one is needed.
+func (s *Scaler) Drain(k workers.Key) {
+	if s.table.isLive(k) {
+		s.stop(k)
+		s.Wake(k.Endpoint)
+	}
+}
+
 // observe combines what the fleet and the registry know of an endpoint's workers: which ones
 // have joined, are unhealthy or have ended. It takes the jobs from workers that are gone.
 func (s *Scaler) observe(ctx context.Context, now queue.Instant, e *endpoints.Endpoint) (known map[queue.WorkerID]*workers.View, done []jobsEnd, err error) {

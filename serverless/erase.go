@@ -1,0 +1,50 @@
+package serverless
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// eraseDelay is how long an erased job is still there: a worker that has it is told to stop.
+const eraseDelay = time.Second
+
+// EraseJobs cancels the jobs of owner on an endpoint and has all of them go within a second,
+// with their results. It returns how many there were. Webhooks that were not sent by then are
+// not sent. It is safe to repeat.
+func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, error) {
+	if _, err := s.purge(ctx, owner, endpoint); err != nil {
+		return 0, err
+	}
+	var cancel, expire []queue.Op
+	until := s.now().Add(eraseDelay)
+	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: endpoint, Owner: owner}) {
+		if err != nil {
+			return 0, fmt.Errorf("serverless: erase jobs of %q: %w", endpoint, err)
+		}
+		if !j.Status.Terminal() {
+			cancel = append(cancel, queue.Op{Ref: j.Ref, Kind: queue.OpCancel})
+		}
+		expire = append(expire, queue.Op{Ref: j.Ref, Kind: queue.OpSetTTL, Until: until})
+	}
+	for _, ops := range [][]queue.Op{cancel, expire} {
+		if err := s.applySteps(ctx, ops); err != nil {
+			return 0, fmt.Errorf("serverless: erase jobs of %q: %w", endpoint, err)
+		}
+	}
+	s.arm(until)
+	return len(expire), nil
+}
+
+// applySteps applies operations whose jobs may be gone meanwhile.
+func (s *Service) applySteps(ctx context.Context, ops []queue.Op) error {
+	for from := 0; from < len(ops); from += purgeStep {
+		part := ops[from:min(from+purgeStep, len(ops))]
+		if err := s.queue.Apply(ctx, s.now(), part, make([]queue.Result, len(part))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
