@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // A Program is the server around the handlers, for the acts of an operator that concern it
@@ -14,6 +16,24 @@ type Program interface {
 	// problem.Invalid says what is wrong with the configuration; then nothing was
 	// changed. The report is nil where the program has no configuration to read.
 	Reload(ctx context.Context) (*ReloadReport, error)
+	// State says how the server is.
+	State() ProgramState
+	// Cordon has the server take no new work until it is taken back: with endpoints.Cordoned it
+	// is not ready, with endpoints.Drained its workers get no jobs either. It ends with the
+	// server.
+	Cordon(c endpoints.Cordon)
+	// DrainHolders has workers of endpoints end after their jobs, by the holders of their
+	// reservations.
+	DrainHolders(holders []string)
+}
+
+// A ProgramState is a Program as its operators see it.
+type ProgramState struct {
+	Name    string
+	Cordon  endpoints.Cordon
+	Err     error // why the server is not ready; nil: it is
+	Since   time.Time
+	Version string
 }
 
 // A ReloadReport says what a reload of the configuration has changed.

@@ -207,6 +207,8 @@ var needs = map[string][]string{
 	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
 	"GET /v2/{}/requests": readers,
 	"GET /v2/admin/audit": operators, "POST /v2/admin/reload": operators,
+	"POST /v2/admin/cordon": operators, "POST /v2/admin/uncordon": operators, "POST /v2/admin/drain": operators,
+	"GET /v2/admin/state": operators, "DELETE /v2/admin/users/{}": operators,
 }
 
 var (

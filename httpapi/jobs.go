@@ -262,11 +262,14 @@ func health(c *call) error {
 	if err != nil {
 		return err
 	}
-	var b healthBody
+	return writeJSON(c.w, http.StatusOK, healthBodyOf(h))
+}
+
+func healthBodyOf(h serverless.Health) (b healthBody) {
 	b.Jobs.Completed, b.Jobs.Failed, b.Jobs.Retried = h.Jobs.Completed, h.Jobs.Failed, h.Jobs.Retried
 	b.Jobs.InProgress, b.Jobs.InQueue = h.Jobs.Running, h.Jobs.Queued
 	b.Workers = workerCounts(h.Workers)
-	return writeJSON(c.w, http.StatusOK, b)
+	return b
 }
 
 // Bounds of a page of requests.

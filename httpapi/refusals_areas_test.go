@@ -122,7 +122,35 @@ func absentRefusals() (rows []refusal) {
 			refusal{request, "{", 404, want, []string{"Content-Type: text/plain"}},
 		)
 	}
-	for _, act := range []string{"GET /v2/admin/audit", "POST /v2/admin/reload"} {
+	const asOperator = "Authorization: Bearer " + operatorFree
+	for _, act := range []string{"POST /v2/admin/cordon", "POST /v2/admin/uncordon", "POST /v2/admin/drain"} {
+		const one = "exactly one of host, endpoint and server must be there"
+		for body, want := range map[string]string{
+			`{}`: one, `{"host":"us-tx-3-secure","endpoint":"echo"}`: one, `{"host":"us-tx-3-secure","server":"server","endpoint":"echo"}`: one,
+		} {
+			rows = append(rows, refusal{act, body, 400, want, []string{asOperator}})
+		}
+		for body, want := range map[string]string{
+			`{"host":1}`: "/host: must be a string", `{"endpoint":""}`: "/endpoint: must not be empty", `{"server":null}`: "/server: must be a string",
+			`{"host":"us-tx-3-secure","force":true}`: "/force: unknown property", `{"host":"us-tx-3-secure","stopPods":"yes"}`: "/stopPods: must be true or false",
+		} {
+			rows = append(rows, refusal{act, body, 422, want, []string{asOperator}})
+		}
+		for body, want := range map[string]string{
+			`{"host":"mars"}`: "host not found", `{"endpoint":"nowhere"}`: "endpoint not found", `{"server":"other"}`: "server not found",
+		} {
+			rows = append(rows, refusal{act, body, 404, want, []string{asOperator}})
+		}
+		rows = append(rows, refusal{act, `{"endpoint":"echo","stopPods":true}`, 400, "/stopPods: is for the drain of a host", []string{asOperator}})
+	}
+	rows = append(rows,
+		refusal{"DELETE /v2/admin/users/nobody", "", 404, "user not found", []string{asOperator}},
+		refusal{"DELETE /v2/admin/users/root", "", 409, "the user is the caller's own", []string{asOperator}},
+	)
+	for _, act := range []string{
+		"GET /v2/admin/audit", "POST /v2/admin/reload", "POST /v2/admin/cordon", "POST /v2/admin/uncordon", "POST /v2/admin/drain",
+		"GET /v2/admin/state", "DELETE /v2/admin/users/bob",
+	} {
 		rows = append(rows,
 			refusal{act, "", 401, "missing bearer token", []string{"Authorization:"}},
 			refusal{act, "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},

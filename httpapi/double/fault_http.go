@@ -349,7 +349,7 @@ func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	fault := w.faults.faultOf(x)
 	w.journal.add(x.entry)
 	defer w.record(x, tap, rec)
-	if x.area() == httpapi.AreaEndpoints && r.Method != http.MethodGet {
+	if (x.area() == httpapi.AreaEndpoints || x.area() == httpapi.AreaAdmin) && r.Method != http.MethodGet {
 		defer w.wake() // the scaler looks at what has become of the endpoint
 	}
 	if fault == nil {

@@ -121,6 +121,12 @@ var scenarios = []scenario{
 	{"listAudit", "GET", "/v2/admin/audit?operation=createPod", "", 200, `"user":"tester"`},
 	{"reload", "POST", "/v2/admin/reload", "", 501, `no configuration that can be read anew`},
 
+	{"cordon", "POST", "/v2/admin/cordon", `{"endpoint":"{endpoint}"}`, 200, `"state":"cordoned"`},
+	{"uncordon", "POST", "/v2/admin/uncordon", `{"server":"server"}`, 200, `"ready":true`},
+	{"drain", "POST", "/v2/admin/drain", `{"host":"us-tx-3-secure"}`, 200, `"state":"cordoned"`},
+	{"adminState", "GET", "/v2/admin/state", "", 200, `"hosts":[{"id":`},
+	{"deleteUser", "DELETE", "/v2/admin/users/nobody", "", 404, "user not found"},
+
 	{"listGpuTypes", "GET", "/v2/catalog/gpus", "", 200, `"NVIDIA`},
 	{"getGpuType", "GET", "/v2/catalog/gpus/NVIDIA%20GeForce%20RTX%204090", "", 200, `"memory":24`},
 	{"listCpuTypes", "GET", "/v2/catalog/cpus", "", 200, `"cpu3c"`},
@@ -163,7 +169,7 @@ func TestOperations(t *testing.T) {
 			m := everything(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, tt.method, double.BaseURL+m.fill(tt.path), strings.NewReader(tt.body))
+			r, err := http.NewRequestWithContext(ctx, tt.method, double.BaseURL+m.fill(tt.path), strings.NewReader(m.fill(tt.body)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -140,7 +140,8 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.table = httpapi.Operations()
 	w.api = httpapi.New(w.services, &httpapi.Options{
 		Auth: httpapi.AnyOf(keys, httpapi.StoredKeys(w.services.Accounts)), Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
-		Audit: audit.NewMemory(auditRecords),
+		Audit:   audit.NewMemory(auditRecords),
+		Program: srv.Program(),
 	})
 	return w, nil
 }

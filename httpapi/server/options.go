@@ -94,6 +94,8 @@ type Options struct {
 	Templates  templates.Options
 	Accounts   accounts.Options
 
+	// Name is what operators call this server. Default DefaultName.
+	Name string
 	// Reload reads the program's configuration anew, for POST /v2/admin/reload: see
 	// httpapi.Program. Default: that operation is refused.
 	Reload func(context.Context) (*httpapi.ReloadReport, error)
@@ -119,6 +121,7 @@ func (o *Options) withDefaults() *Options {
 	if o != nil {
 		d = *o
 	}
+	d.Name = first(d.Name, DefaultName)
 	if d.Drain <= 0 {
 		d.Drain = DefaultDrain
 	}

@@ -2,18 +2,24 @@ package server
 
 import (
 	"context"
+	"runtime/debug"
 
+	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A program is a Server as its operators see it.
-type program struct {
-	*Server
+// DefaultName is Options.Name of a server that sets none.
+const DefaultName = "server"
 
-	reload func(context.Context) (*httpapi.ReloadReport, error) // may be nil
-}
+// A program is a Server as its operators see it.
+type program struct{ *Server }
 
 var _ httpapi.Program = program{}
+
+// Program is the server for the acts of its operators. Handlers of the server have it already.
+func (s *Server) Program() httpapi.Program { return program{s} }
 
 // Reload implements httpapi.Program.
 func (p program) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
@@ -21,4 +27,45 @@ func (p program) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 		return nil, nil
 	}
 	return p.reload(ctx)
+}
+
+// State implements httpapi.Program.
+func (p program) State() httpapi.ProgramState {
+	return httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: version()}
+}
+
+// Cordon implements httpapi.Program.
+func (p program) Cordon(c endpoints.Cordon) {
+	p.cordon.Store(&c)
+	if p.services.Jobs != nil {
+		p.services.Jobs.SetDraining(c == endpoints.Drained)
+		p.services.Jobs.Resync()
+	}
+}
+
+// DrainHolders implements httpapi.Program.
+func (p program) DrainHolders(holders []string) {
+	for _, h := range holders {
+		if endpoint, id, ok := podfleet.Worker(h); ok && p.services.Jobs != nil {
+			p.services.Jobs.ReplaceWorker(endpoint, id)
+		}
+	}
+}
+
+var errCordoned = problem.New(problem.Unavailable, "an operator has cordoned the server")
+
+// cordoned is what an operator has said.
+func (s *Server) cordoned() endpoints.Cordon {
+	if c := s.cordon.Load(); c != nil {
+		return *c
+	}
+	return endpoints.NotCordoned
+}
+
+// version is that of the program's module.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "(devel)"
 }

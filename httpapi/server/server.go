@@ -13,6 +13,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // A Server is the whole service. It is safe for concurrent use.
@@ -31,6 +32,10 @@ type Server struct {
 	workers []Worker
 	begun   atomic.Bool // by Run or Close
 	leaving atomic.Bool // the end is near: new work should go elsewhere
+	name    string
+	since   time.Time
+	cordon  atomic.Pointer[endpoints.Cordon]                     // nil: none
+	reload  func(context.Context) (*httpapi.ReloadReport, error) // may be nil
 }
 
 // New makes the services and the endpoints of Options.Workers, and starts nothing. ctx is for
@@ -43,11 +48,12 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
 		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers),
 	}
-	s.api.Program = program{s, o.Reload}
+	s.name, s.since, s.reload = o.Name, o.Clock.Now().UTC(), o.Reload
+	s.api.Program = s.Program()
 	o.Hosts = s.end.wrap(o.Hosts)
 	if url := o.Jobs.WorkerURL; url != nil {
 		o.Jobs.WorkerURL = func() string {
-			if s.gate.open() {
+			if s.gate.open() && s.cordoned() != endpoints.Drained {
 				return url()
 			}
 			return "" // a worker that is started now would find nobody
@@ -141,6 +147,9 @@ func (s *Server) readyz(w http.ResponseWriter) {
 func (s *Server) ready() error {
 	if s.leaving.Load() || !s.gate.open() {
 		return errStopping
+	}
+	if s.cordoned() != endpoints.NotCordoned {
+		return errCordoned
 	}
 	if s.stores.Ready == nil {
 		return nil

@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/sshkeys"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/registries"
+)
+
+var (
+	errNoUser  = problem.New(problem.NotFound, "user not found")
+	errOwnUser = problem.New(problem.Conflict, "the user is the caller's own")
+)
+
+// An erasure is how much of a user was ended, and how much is left for another call.
+type erasure struct {
+	Keys       int `json:"keys"`
+	Endpoints  int `json:"endpoints"`
+	Jobs       int `json:"jobs"` // on endpoints of others
+	Pods       int `json:"pods"`
+	Volumes    int `json:"volumes"`
+	Templates  int `json:"templates"`
+	Registries int `json:"registries"`
+	SSHKeys    int `json:"sshKeys"`
+	// Waiting are records that something still uses: a pod that is about to end.
+	Waiting int `json:"waiting"`
+}
+
+// deleteUser ends and erases all of a user (docs/decisions.md 35). Each step is repeated by
+// another call, so one that was cut off is finished by the next.
+func deleteUser(c *call) error {
+	name := c.r.PathValue("name")
+	if name == c.id.User {
+		return errOwnUser
+	}
+	var done erasure
+	for _, step := range []func(context.Context, string, *erasure) error{
+		c.eraseKeys, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
+	} {
+		if err := step(c.r.Context(), name, &done); err != nil {
+			return err
+		}
+	}
+	switch {
+	case done == erasure{}:
+		return errNoUser
+	case done.Waiting > 0:
+		return writeJSON(c.w, http.StatusAccepted, done)
+	}
+	return writeJSON(c.w, http.StatusOK, done)
+}
+
+// eraseEach deletes records and counts them. One that is in use is left for later.
+func eraseEach[T any](list []T, count *int, waiting *int, remove func(T) error) error {
+	for _, x := range list {
+		err := remove(x)
+		switch {
+		case err == nil:
+			*count++
+		case waiting != nil && problem.KindOf(err) == problem.BadRequest:
+			*waiting++
+		case problem.KindOf(err) != problem.NotFound:
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *call) eraseKeys(ctx context.Context, user string, done *erasure) error {
+	if c.Accounts == nil {
+		return nil
+	}
+	list, err := c.Accounts.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Keys, nil, func(k accounts.Key) error { return c.Accounts.Delete(ctx, c.caller(), k.ID) })
+}
+
+func (c *call) eraseEndpoints(ctx context.Context, user string, done *erasure) error {
+	if c.Jobs == nil {
+		return nil
+	}
+	for e, err := range c.Jobs.AllEndpoints(ctx) {
+		if err != nil {
+			return err
+		}
+		if e.Owner != user {
+			continue
+		}
+		if err := c.Jobs.DeleteEndpoint(ctx, user, e.ID); err != nil && problem.KindOf(err) != problem.NotFound {
+			return err
+		}
+		if _, err := c.Jobs.EraseJobs(ctx, user, e.ID); err != nil {
+			return err
+		}
+		done.Endpoints++
+	}
+	return nil
+}
+
+func (c *call) eraseJobs(ctx context.Context, user string, done *erasure) error {
+	if c.Jobs == nil {
+		return nil
+	}
+	for e, err := range c.Jobs.AllEndpoints(ctx) {
+		if err != nil {
+			return err
+		}
+		n, err := c.Jobs.EraseJobs(ctx, user, e.ID)
+		if err != nil {
+			return err
+		}
+		done.Jobs += n
+	}
+	return nil
+}
+
+func (c *call) erasePods(ctx context.Context, user string, done *erasure) error {
+	if c.Pods == nil {
+		return nil
+	}
+	list, err := c.Pods.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Pods, nil, func(p *pods.Pod) error { return c.Pods.Terminate(ctx, user, p.ID) })
+}
+
+func (c *call) eraseTemplates(ctx context.Context, user string, done *erasure) error {
+	if c.Templates == nil {
+		return nil
+	}
+	list, err := c.Templates.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Templates, &done.Waiting, func(t templates.Template) error { return c.Templates.Delete(ctx, user, t.ID) })
+}
+
+func (c *call) eraseVolumes(ctx context.Context, user string, done *erasure) error {
+	if c.Volumes == nil {
+		return nil
+	}
+	list, err := c.Volumes.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Volumes, &done.Waiting, func(v volumes.Volume) error { return c.Volumes.Delete(ctx, user, v.ID) })
+}
+
+func (c *call) eraseRegistries(ctx context.Context, user string, done *erasure) error {
+	if c.Registries == nil {
+		return nil
+	}
+	list, err := c.Registries.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Registries, &done.Waiting, func(r registries.Registry) error { return c.Registries.Delete(ctx, user, r.ID) })
+}
+
+func (c *call) eraseSSHKeys(ctx context.Context, user string, done *erasure) error {
+	if c.SSHKeys == nil {
+		return nil
+	}
+	list, err := c.SSHKeys.PublicKeys(ctx, user)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if _, err := c.SSHKeys.Replace(ctx, user, sshkeys.ReplaceRequest{Keys: []string{}}); err != nil {
+		return err
+	}
+	done.SSHKeys = len(list)
+	return nil
+}
