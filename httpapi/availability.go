@@ -20,7 +20,7 @@ const (
 	high   level = "HIGH"
 )
 
-// levelOf is HIGH from half of what there is, MEDIUM from a fifth.
+// levelOf returns HIGH if at least half of the stock is free, MEDIUM if at least a fifth is.
 func levelOf(list []pods.HostCapacity) level {
 	free, total := 0, 0
 	for _, s := range list {
@@ -37,7 +37,7 @@ func levelOf(list []pods.HostCapacity) level {
 	return low
 }
 
-// A stockBody is how available something is somewhere.
+// A stockBody is the availability of something in a data center.
 type stockBody struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
@@ -49,18 +49,18 @@ type cudaBody struct {
 	Available bool   `json:"available"`
 }
 
-// availabilityBody is what include=AVAILABILITY adds to a GPU type or a CPU flavor.
+// availabilityBody is added to a GPU type or a CPU flavor by include=AVAILABILITY.
 type availabilityBody struct {
 	Availability level       `json:"availability,omitempty"`
 	DataCenters  []stockBody `json:"dataCenters,omitempty"`
 	CUDAVersions []cudaBody  `json:"cudaVersions,omitempty"`
 }
 
-// A stockQuery is what a request wants to know of availability.
+// A stockQuery is the part of a request about availability.
 type stockQuery struct {
-	asked     bool // nothing was asked otherwise
+	asked     bool // false: availability was not asked for
 	products  []string
-	demand    pods.Requirements // without a type
+	demand    pods.Requirements // without the type
 	countries []string
 }
 
@@ -70,8 +70,8 @@ var (
 	atLeastCUDA = regexp.MustCompile(`^\d+(\.\d+)?$`)
 )
 
-// stockQuery reads the parameters that products have in common, and refuses the others of
-// names without an include: they would change nothing.
+// stockQuery reads the parameters that all products have. Without include it refuses the other
+// parameters in names, because they would have no effect.
 func (c *call) stockQuery(products []string, names ...string) (q stockQuery, err error) {
 	include, err := querySome(c, "include", "AVAILABILITY")
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *call) stockQuery(products []string, names ...string) (q stockQuery, err
 	return q, nil
 }
 
-// gpuQuery reads what can be asked of GPU types.
+// gpuQuery reads the parameters for GPU types.
 func (c *call) gpuQuery() (q stockQuery, err error) {
 	count, err := c.queryInt("count", 1, 1, 1<<31-1)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *call) cudaQuery() (v pods.CUDAVersions, err error) {
 	return v, nil
 }
 
-// cpuQuery reads what can be asked of CPU flavors.
+// cpuQuery reads the parameters for CPU flavors.
 func (c *call) cpuQuery() (q stockQuery, err error) {
 	vcpus, err := c.queryInt("vcpuCount", 2, 2, 1<<31-1)
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *call) cpuQuery() (q stockQuery, err error) {
 	return q, err
 }
 
-// supply is what the hosts have for q, of a GPU type or CPU flavor that its demand names.
-// Clusters are not offered, and workers only where a type is in a pool.
+// supply returns the capacity of the hosts for q, whose demand names a GPU type or CPU flavor.
+// There are no clusters, and workers only where the type is in a pool.
 func (c *call) supply(q stockQuery, workers bool) ([]pods.HostCapacity, error) {
 	if !slices.Contains(q.products, "POD") && (!workers || !slices.Contains(q.products, "SERVERLESS")) {
 		return nil, nil
@@ -171,7 +171,7 @@ func (c *call) supply(q stockQuery, workers bool) ([]pods.HostCapacity, error) {
 	}), nil
 }
 
-// availabilityOf sums a supply up.
+// availabilityOf sums up capacities.
 func (c *call) availabilityOf(list []pods.HostCapacity) availabilityBody {
 	b := availabilityBody{Availability: levelOf(list)}
 	places := make(map[string][]pods.HostCapacity)
@@ -194,10 +194,10 @@ func (c *call) availabilityOf(list []pods.HostCapacity) availabilityBody {
 	return b
 }
 
-// stockByDataCenter is what each data center has: of what is listed there, how available it is.
+// stockByDataCenter has the availability of each type in each data center.
 type stockByDataCenter map[string][]stockBody
 
-// gpuStock and cpuStock look at every type once.
+// gpuStock and cpuStock ask for the capacity of every type once.
 func (c *call) gpuStock() (stockByDataCenter, error) {
 	at := make(stockByDataCenter)
 	for _, g := range c.Pods.Catalog().GPUs {
@@ -233,8 +233,8 @@ func (c *call) stock(at stockByDataCenter, id, name string, d pods.Requirements)
 	return nil
 }
 
-// dataCenterStock reads the expansions of data centers and what they add; nil where one
-// was not asked for.
+// dataCenterStock returns the stock that the parameter include asks for; nil for what it does
+// not name.
 func (c *call) dataCenterStock() (gpus, cpus stockByDataCenter, err error) {
 	include, err := querySome(c, "include", "GPU_AVAILABILITY", "CPU_AVAILABILITY")
 	if err != nil {
@@ -251,12 +251,12 @@ func (c *call) dataCenterStock() (gpus, cpus stockByDataCenter, err error) {
 	return gpus, cpus, err
 }
 
-// inCountries reports whether a data center of these countries has a type at all.
+// inCountries reports whether a data center in these countries has the type at all.
 func inCountries(list []pods.HostCapacity, countries []string) bool {
 	return len(countries) == 0 || len(list) > 0
 }
 
-// gpu is a GPU type as q asks for it; keep is false when a listing leaves it out.
+// gpu returns a GPU type as q asks for it; keep is false when a list leaves it out.
 func (c *call) gpu(g catalog.GPUType, q stockQuery) (b gpuTypeBody, keep bool, err error) {
 	b = gpuTypeOf(g)
 	if !q.asked {
@@ -268,7 +268,7 @@ func (c *call) gpu(g catalog.GPUType, q stockQuery) (b gpuTypeBody, keep bool, e
 	return b, inCountries(list, q.countries), err
 }
 
-// cpu is a CPU flavor as q asks for it.
+// cpu returns a CPU flavor as q asks for it.
 func (c *call) cpu(f catalog.CPUFlavor, q stockQuery) (b cpuTypeBody, keep bool, err error) {
 	b = cpuTypeOf(f)
 	if !q.asked {

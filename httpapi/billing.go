@@ -8,8 +8,8 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 )
 
-// billing reads a query and adds up. filter is the parameter that narrows it to one thing; a
-// query of everything has none.
+// billing reads a query and makes the report. filter is the parameter that selects one thing;
+// empty: there is none.
 func (c *call) billing(kind pods.UsageKind, filter string) (r billing.Report, err error) {
 	q := billing.Query{Kind: kind}
 	if q.Size, err = queryOneOf(c, "bucketSize", billing.Day, billing.Hour, billing.Day, billing.Week, billing.Month, billing.Year); err != nil {
@@ -54,17 +54,16 @@ type billingBody[R, M any] struct {
 	Metadata M   `json:"metadata"`
 }
 
-// A billingSummary is what the metadata of a report are made of.
+// A billingSummary has the metadata of a report.
 type billingSummary struct {
 	query   billingQueryBody
 	id      *string // the filter of the query
 	records int
-	unique  int // things that the records are of
+	unique  int // number of things in the records
 	total   billing.Amounts
 }
 
-// report answers with the records of one kind, which the parameter filter may narrow to
-// one thing.
+// report answers with the records of one kind. The parameter filter selects one thing.
 func report[R, M any](c *call, kind pods.UsageKind, filter string, record func(billing.Record) R, metadata func(billingSummary) M) error {
 	r, err := c.billing(kind, filter)
 	if err != nil {
@@ -180,7 +179,7 @@ func volumeBilling(c *call) error {
 		})
 }
 
-// allAmounts has every member of the schema: those of what is not offered stay 0.
+// allAmounts has every member of the schema; amounts of things that are not offered are 0.
 type allAmounts struct {
 	TotalAmount             float64 `json:"totalAmount"`
 	PodGPUAmount            float64 `json:"podGpuAmount"`
@@ -246,10 +245,10 @@ func queryOf(r billing.Report) billingQueryBody {
 	return billingQueryBody{rangeBody: rangeOf(r.Start, r.End), BucketSize: r.Size}
 }
 
-// totalOf is the sum of amounts that were rounded.
+// totalOf returns the sum of rounded amounts.
 func totalOf(a billing.Amounts) float64 { return billing.Amounts{GPU: a.Total()}.Round().GPU }
 
-// summed is the sum of all records, and how many things they are of.
+// summed returns the sum of all records, and how many things are in them.
 func summed(r billing.Report) (total billing.Amounts, unique int) {
 	ids := make(map[string]bool)
 	for _, x := range r.Records {

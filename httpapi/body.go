@@ -19,15 +19,15 @@ const (
 	maxSyncBody    = 20 << 20
 )
 
-// drainTimeout bounds how long the server reads on in a body that is too large. If it closed
-// at once, the client would see a broken pipe instead of the answer.
+// drainTimeout bounds how long the server goes on reading a body that is too large. If it
+// closed at once, the client would see a broken pipe instead of the answer.
 const drainTimeout = 2 * time.Second
 
-// minBodyRate is how many bytes of a body have to arrive in a second.
+// minBodyRate is how many bytes of a body must arrive in a second.
 const minBodyRate = 64 << 10
 
 // limitBody sets when the body of r must have arrived. It applies to all requests, also to
-// those whose body is ignored: net/http reads on in the body before it answers, without a
+// those whose body is ignored: net/http reads the rest of the body before it answers, without a
 // limit of its own.
 func (a *api) limitBody(w http.ResponseWriter, r *http.Request) {
 	n := r.ContentLength
@@ -49,7 +49,7 @@ func (c *call) clearBodyDeadline() {
 	}
 }
 
-// jsonBody is body for the control API, which looks at the media type.
+// jsonBody is body for the control API, which checks the media type.
 func (c *call) jsonBody() ([]byte, error) {
 	if t := c.r.Header.Get("Content-Type"); t != "" {
 		mt, _, err := mime.ParseMediaType(t)
@@ -70,7 +70,8 @@ func decoded[T any](c *call, decode func([]byte) (T, error)) (T, error) {
 	return decode(body)
 }
 
-// jsonObject reads a body of the control API that is taken apart where it is read.
+// jsonObject reads a body of the control API as an object, for handlers that decode it
+// themselves.
 func (c *call) jsonObject(faults *problem.Violations) (*object, error) {
 	body, err := c.jsonBody()
 	if err != nil {
@@ -99,8 +100,8 @@ func (c *call) body(limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// readBody reads a body that is as long as it says, which is at most limit, or one of unknown
-// length up to the first byte after limit.
+// readBody reads a body whose announced length is at most limit, or one of unknown length up to
+// one byte beyond limit.
 func readBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(io.LimitReader(r.Body, limit+1))
@@ -110,7 +111,7 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// tooLarge gives up on a body and on the connection.
+// tooLarge refuses a body and closes the connection.
 func (c *call) tooLarge(limit int64) error {
 	// A client that waits for permission has sent nothing, and sends nothing after a refusal.
 	if !strings.EqualFold(c.r.Header.Get("Expect"), "100-continue") {

@@ -87,7 +87,7 @@ func dataCenterOf(d catalog.DataCenter) dataCenterBody {
 	}
 }
 
-// bodies turns a list of the catalog into one of the wire.
+// bodies converts a list of records to their form on the wire.
 func bodies[T, B any](list []T, body func(T) B, keep func(T) bool) []B {
 	out := make([]B, 0, len(list))
 	for _, v := range list {
@@ -100,7 +100,7 @@ func bodies[T, B any](list []T, body func(T) B, keep func(T) bool) []B {
 
 func all[T any](T) bool { return true }
 
-// one answers with a single record of the catalog, as the query q asks for it.
+// one answers with a single record of the catalog, as the query asks for it.
 func one[T, Q, B any](c *call, find func(string) (T, bool), query func() (Q, error), body func(T, Q) (B, bool, error)) error {
 	v, ok := find(c.r.PathValue("id"))
 	if !ok {
@@ -117,7 +117,7 @@ func one[T, Q, B any](c *call, find func(string) (T, bool), query func() (Q, err
 	return writeJSON(c.w, http.StatusOK, b)
 }
 
-// listed is the records of a list of the catalog that the query q keeps.
+// listed returns the records of a list of the catalog that the query selects.
 func listed[T, Q, B any](list []T, query func() (Q, error), body func(T, Q) (B, bool, error)) ([]B, error) {
 	q, err := query()
 	if err != nil {
@@ -160,7 +160,7 @@ func listCPUs(c *call) error {
 
 func getCPU(c *call) error { return one(c, c.Pods.Catalog().CPU, c.cpuQuery, c.cpu) }
 
-// A dataCenterQuery is what is free where, and which data centers are listed.
+// A dataCenterQuery has the stock of data centers, and selects which are listed.
 type dataCenterQuery struct {
 	gpus, cpus stockByDataCenter
 	keep       func(catalog.DataCenter) bool
@@ -194,8 +194,8 @@ func getDataCenter(c *call) error {
 	return one(c, c.Pods.Catalog().DataCenter, c.dataCenterQuery, c.dataCenter)
 }
 
-// certifications are those that can be asked for: the published ones, and what else the data
-// centers of this catalog have.
+// certifications returns the allowed values of the parameter: the published ones, and others
+// that data centers of this catalog have.
 func (c *call) certifications() []string {
 	list := catalog.Certifications()
 	for _, d := range c.Pods.Catalog().DataCenters {
@@ -208,8 +208,8 @@ func (c *call) certifications() []string {
 	return list
 }
 
-// dataCenterFilter reads which data centers are listed: any of the regions, all of the
-// volume types and certifications.
+// dataCenterFilter reads which data centers are listed: those in any of the regions, with all
+// of the volume types and certifications.
 func (c *call) dataCenterFilter() (func(catalog.DataCenter) bool, error) {
 	regions, err := querySome(c, "regions", catalog.Regions()...)
 	if err != nil {

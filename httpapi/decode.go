@@ -15,24 +15,24 @@ import (
 )
 
 // An object is a JSON object that a decoder reads member by member. A getter that finds a
-// member of the wrong type records a fault and answers as if the member were absent.
-// unknown records the members that no getter asked for. So one pass finds all faults.
+// member of the wrong type records a fault and returns as if the member were absent. unknown
+// records the members that no getter read. So one pass finds all faults.
 type object struct {
 	path    string
-	base    int64 // where it begins in the body, as far as that is known
+	base    int64 // offset in the body; 0 if it is not known
 	faults  *problem.Violations
 	members []member
-	index   map[string]int // of the members by name, once there are many
+	index   map[string]int // index of members by name, once there are many
 }
 
-// indexThreshold is from how many members on they are looked up in an index: an object of a
-// megabyte must not take a minute.
+// indexThreshold is the number of members from which an index is used. Without it an object of
+// a megabyte could take a minute.
 const indexThreshold = 16
 
 type member struct {
 	name  string
 	value jsontext.Value
-	at    int64 // of value in what was read
+	at    int64 // offset of value
 	taken bool
 }
 
@@ -40,14 +40,14 @@ type member struct {
 type strictness bool
 
 const (
-	// strictThroughout refuses a name that occurs twice at any depth.
+	// strictThroughout refuses a repeated name at any depth.
 	strictThroughout strictness = true
-	// strictEnvelope refuses it at the top only: what is below belongs to somebody else.
+	// strictEnvelope refuses a repeated name at the top only: what is below is for the worker.
 	strictEnvelope strictness = false
 )
 
-// parse reads a body that is one JSON object. What does not parse is an error at once
-// (400), and so is a body that is JSON and no object (422).
+// parse reads a body that is one JSON object. A body that is not JSON (400) and a JSON value
+// that is not an object (422) are errors at once.
 func parse(body []byte, how strictness, faults *problem.Violations) (*object, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, problem.Newf(problem.BadRequest, "the body is empty: it must be a JSON object")
@@ -65,23 +65,23 @@ func parse(body []byte, how strictness, faults *problem.Violations) (*object, er
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, problem.Newf(problem.BadRequest, "the body is not JSON: there is something after its end, at byte %d", dec.InputOffset())
 	}
-	if !isObject { // nothing else can be said about it
+	if !isObject { // it can have no other faults
 		faults.Add(problem.Invalid, "", "the body must be a JSON object")
 		return nil, faults.Err(nil)
 	}
 	return o, nil
 }
 
-// decoder reads src. Half a surrogate pair, written as an escape, is JSON, though no
-// character: in what belongs to somebody else it may be. Bytes that are no UTF-8 may not,
-// which parse has seen to when a piece of a body is read.
+// decoder reads src. An escape of half a surrogate pair is valid JSON, but no character. It is
+// allowed in parts for the worker. Bytes that are not UTF-8 are not allowed; parse has checked
+// that before a part of a body is read.
 func decoder(src []byte, how strictness) *jsontext.Decoder {
 	free := how == strictEnvelope && utf8.Valid(src)
 	return jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(how == strictEnvelope), jsontext.AllowInvalidUTF8(free))
 }
 
-// read takes the members of the object that comes next in src, which dec reads. Their
-// values are pieces of src.
+// read reads the members of the next object in src, which dec reads. Their values are parts of
+// src.
 func (o *object) read(dec *jsontext.Decoder, src []byte) error {
 	if _, err := dec.ReadToken(); err != nil {
 		return syntaxError(err)
@@ -110,8 +110,8 @@ func (o *object) read(dec *jsontext.Decoder, src []byte) error {
 	return nil
 }
 
-// maxPointer bounds a JSON pointer in an error: that of a body that is too deep has ten
-// thousand names. The byte tells the place, too.
+// maxPointer bounds a JSON pointer in an error: in a body that is too deep it has ten thousand
+// names. The offset in the error shows the place too.
 const maxPointer = 200
 
 func syntaxError(err error) error {
@@ -122,8 +122,8 @@ func syntaxError(err error) error {
 	return malformed(s.Err.Error(), string(s.JSONPointer), s.ByteOffset)
 }
 
-// malformed says what is wrong where: at a JSON pointer, which may be empty, and at a byte of
-// the body.
+// malformed returns an error with a JSON pointer, which may be empty, and an offset in the
+// body.
 func malformed(what, pointer string, at int64) error {
 	if pointer == "" {
 		return problem.Newf(problem.BadRequest, "the body is not JSON: %s at byte %d", what, at)
@@ -162,13 +162,13 @@ func (o *object) find(name string) *member {
 	return nil
 }
 
-// escape makes a name a part of a JSON pointer.
+// escape escapes a name for a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer is the JSON pointer of a member.
+// pointer returns the JSON pointer of a member.
 func (o *object) pointer(name string) string { return o.path + "/" + escape.Replace(name) }
 
-// take returns the member's value if it is there and of one of the kinds. want names the kinds
+// take returns the member's value if it is there and has one of the kinds. want names the kinds
 // for the user.
 func (o *object) take(name, want string, kinds string) jsontext.Value {
 	m := o.find(name)
@@ -186,7 +186,7 @@ func (o *object) take(name, want string, kinds string) jsontext.Value {
 // has reports whether the member is there, of whatever type.
 func (o *object) has(name string) bool { return o.find(name) != nil }
 
-// isNull reports whether the member is null, and takes it then.
+// isNull reports whether the member is null; if so, it counts as read.
 func (o *object) isNull(name string) bool {
 	m := o.find(name)
 	if m == nil || m.value.Kind() != 'n' {
@@ -222,11 +222,11 @@ func (o *object) boolean(name string) *bool {
 	return &b
 }
 
-// maxSafeInteger is the largest integer up to which all have a float64 of their own.
+// maxSafeInteger is the largest integer up to which every integer is a float64.
 const maxSafeInteger = 1 << 53
 
-// integer takes a number without a fraction, in any notation. A number beyond safe counts as
-// safe: the bounds of all fields are below it.
+// integer reads a number without a fraction, in any notation. A larger number counts as
+// maxSafeInteger: the bounds of all fields are below it.
 func (o *object) integer(name string) *int {
 	v := o.take(name, "an integer", "0")
 	if v == nil {
@@ -253,7 +253,7 @@ func (o *object) number(name string) int {
 	return 0
 }
 
-// object takes a nested object.
+// object reads a nested object.
 func (o *object) object(name string) *object {
 	v := o.take(name, "an object", "{")
 	if v == nil {
@@ -262,7 +262,7 @@ func (o *object) object(name string) *object {
 	return o.nested(name, v)
 }
 
-// nested takes a value apart that is known to be an object and to parse.
+// nested reads a value that is known to be a valid object.
 func (o *object) nested(name string, v jsontext.Value) *object {
 	sub := &object{path: o.pointer(name), faults: o.faults}
 	if err := sub.read(decoder(v, strictEnvelope), v); err != nil {
@@ -271,8 +271,8 @@ func (o *object) nested(name string, v jsontext.Value) *object {
 	return sub
 }
 
-// checkNames is an error when the member is an object and has a name twice: parse saw to
-// that only where bodies are strict throughout.
+// checkNames returns an error when the member is an object with a repeated name. parse checks
+// nested objects only in bodies that are strictThroughout.
 func (o *object) checkNames(name string) error {
 	m := o.find(name)
 	if m == nil || m.value.Kind() != '{' {
@@ -282,7 +282,7 @@ func (o *object) checkNames(name string) error {
 	return sub.read(decoder(m.value, strictEnvelope), m.value)
 }
 
-// list takes an array apart; nil when it is absent.
+// list returns the elements of an array; nil when it is absent.
 func (o *object) list(name string) []jsontext.Value {
 	v := o.take(name, "an array", "[")
 	if v == nil {
@@ -290,7 +290,7 @@ func (o *object) list(name string) []jsontext.Value {
 	}
 	vs := []jsontext.Value{}
 	dec := decoder(v, strictEnvelope)
-	_, _ = dec.ReadToken() // it is known to parse
+	_, _ = dec.ReadToken() // it is known to be valid
 	for dec.PeekKind() != ']' {
 		e, err := dec.ReadValue()
 		if err != nil {
@@ -301,7 +301,7 @@ func (o *object) list(name string) []jsontext.Value {
 	return vs
 }
 
-// strings takes an array of strings; nil when it is absent. An element of another type is
+// strings reads an array of strings; nil when it is absent. An element of another type becomes
 // an empty one, so that the others keep their places.
 func (o *object) strings(name string) []string {
 	vs := o.list(name)
@@ -320,7 +320,7 @@ func (o *object) strings(name string) []string {
 	return ss
 }
 
-// objects takes an array of objects; nil when it is absent. An element of another type is
+// objects reads an array of objects; nil when it is absent. An element of another type becomes
 // an empty one, as in strings.
 func (o *object) objects(name string) []*object {
 	vs := o.list(name)
@@ -341,7 +341,7 @@ func (o *object) objects(name string) []*object {
 	return out
 }
 
-// env takes the member env, an object whose values are strings; nil when it is absent.
+// env reads the member env, an object whose values are strings; nil when it is absent.
 func (o *object) env() map[string]string {
 	sub := o.object("env")
 	if sub == nil {
@@ -354,7 +354,7 @@ func (o *object) env() map[string]string {
 	return m
 }
 
-// unknown records every member that was not asked for. Call it last.
+// unknown records a fault for every member that was not read. Call it last.
 func (o *object) unknown() {
 	for _, m := range o.members {
 		if !m.taken {
@@ -363,7 +363,7 @@ func (o *object) unknown() {
 	}
 }
 
-// without is the object as it was read, less the member.
+// without returns the object as it was read, without the member.
 func (o *object) without(name string) []byte {
 	b := []byte{'{'}
 	for _, m := range o.members {
@@ -373,7 +373,7 @@ func (o *object) without(name string) []byte {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b, _ = jsontext.AppendQuote(b, m.name) // it was a name before
+		b, _ = jsontext.AppendQuote(b, m.name) // it was a valid name
 		b = append(append(b, ':'), m.value...)
 	}
 	return append(b, '}')
@@ -392,6 +392,6 @@ func unquote(v jsontext.Value) string {
 	if bytes.IndexByte(v, '\\') < 0 {
 		return string(v[1 : len(v)-1])
 	}
-	b, _ := jsontext.AppendUnquote(nil, v) // it was parsed before: half a pair becomes U+FFFD
+	b, _ := jsontext.AppendUnquote(nil, v) // it is valid; half a surrogate pair becomes U+FFFD
 	return string(b)
 }

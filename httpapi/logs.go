@@ -32,7 +32,7 @@ const keepAlive = 15 * time.Second
 // shows its source.
 const systemSeq = 900_000_000_000
 
-// A logLine is a line with where it comes from.
+// A logLine is a line with its source.
 type logLine struct {
 	pods.LogLine
 	source pods.LogSource
@@ -48,12 +48,12 @@ func podLogs(c *call) error {
 	})
 }
 
-// A logReader reads one source of a log, as pods.Service.Logs does. Its error says that
-// the record is gone.
+// A logReader reads one source of a log, as pods.Service.Logs does. An error means that the
+// record is gone.
 type logReader func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error)
 
-// streamLog answers with a log as server-sent events: what the cursor, or tail, asks of
-// the past, then what comes, until its record is gone or the client leaves.
+// streamLog answers with a log as server-sent events: first the past lines that the cursor or
+// tail selects, then new ones, until the record is gone or the client leaves.
 func (c *call) streamLog(read logReader) error {
 	q, err := c.logQuery()
 	if err != nil {
@@ -75,13 +75,13 @@ func (c *call) streamLog(read logReader) error {
 	lines := c.followAll(ctx, read, q)
 	c.sendEvents(lines)
 	cancel()
-	for range lines { // until the followers have seen that nobody reads
+	for range lines { // until the followers have ended
 	}
 	return nil
 }
 
-// followAll sends the lines that all sources get from now on. The channel is closed when the
-// sources have ended, or ctx has.
+// followAll sends new lines of all sources. The channel is closed when the sources or ctx have
+// ended.
 func (c *call) followAll(ctx context.Context, read logReader, q logQuery) <-chan logLine {
 	lines := make(chan logLine, 256)
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func (c *call) followAll(ctx context.Context, read logReader, q logQuery) <-chan
 		from := q.from(src)
 		from.Follow = true
 		seq, err := read(ctx, src, from)
-		if err != nil { // it is gone by now: the stream ends
+		if err != nil { // the record is gone: the stream ends
 			break
 		}
 		wg.Go(func() { c.follow(ctx, src, seq, lines) })
@@ -98,15 +98,15 @@ func (c *call) followAll(ctx context.Context, read logReader, q logQuery) <-chan
 	return lines
 }
 
-// A logQuery is what the client asked for.
+// A logQuery has the parameters of a request.
 type logQuery struct {
 	sources []pods.LogSource
 	tail    int
-	resumes bool                            // from a cursor: tail does not count
+	resumes bool                            // there is a cursor, and tail is ignored
 	after   map[pods.LogSource]pods.LogLine // where each source goes on
 }
 
-// from is the question for all lines of a source after the cursor.
+// from returns the query for all lines of a source after the cursor.
 func (q *logQuery) from(src pods.LogSource) pods.LogQuery {
 	return pods.LogQuery{After: q.after[src].At, AfterSeq: q.after[src].Seq, Tail: -1}
 }
@@ -140,8 +140,8 @@ func (c *call) logQuery() (q logQuery, err error) {
 	return q, nil
 }
 
-// parseCursor reads "<timestamp>" or "<timestamp>/<sequence>". A line of the other source
-// at the very same instant may come twice rather than never.
+// parseCursor reads "<timestamp>" or "<timestamp>/<sequence>". A line of the other source at
+// the same instant may come twice, so that none is missed.
 func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	ts, num, found := strings.Cut(s, "/")
 	at, err := time.Parse(time.RFC3339Nano, ts)
@@ -164,7 +164,7 @@ func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	return after, nil
 }
 
-// tail is the last lines of all sources together, and where to go on after them.
+// tail returns the last lines of all sources together, and where to go on after them.
 func (c *call) tail(ctx context.Context, read logReader, q logQuery) (past []logLine, err error) {
 	for _, src := range q.sources {
 		seq, err := read(ctx, src, pods.LogQuery{Tail: max(q.tail, 1)})
@@ -188,8 +188,8 @@ func (l logLine) compare(m logLine) int {
 	return cmp.Or(l.At.Compare(m.At), cmp.Compare(l.source, m.source), cmp.Compare(l.Seq, m.Seq))
 }
 
-// since is the lines after the cursor, of all sources in the order of time: a client that
-// leaves half-way and comes back with the last id has then missed nothing of any source.
+// since returns the lines after the cursor, of all sources in the order of time. So a client
+// that leaves half-way and comes back with its last id misses nothing of any source.
 func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[logLine] {
 	return func(yield func(logLine) bool) {
 		heads := map[pods.LogSource]logLine{}
@@ -221,7 +221,7 @@ func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[l
 	}
 }
 
-// follow hands lines on until there are no more or ctx ends.
+// follow forwards lines until there are no more or ctx ends.
 func (c *call) follow(ctx context.Context, src pods.LogSource, seq iter.Seq2[pods.LogLine, error], to chan<- logLine) {
 	for l, err := range seq {
 		if err != nil {
@@ -238,8 +238,8 @@ func (c *call) follow(ctx context.Context, src pods.LogSource, seq iter.Seq2[pod
 	}
 }
 
-// sendPast begins the answer; false when there is nobody to take it. To HEAD that is all of
-// it: what is to come has no end that could be waited for.
+// sendPast begins the answer. It reports false when the client is gone, and for HEAD, which
+// gets no more.
 func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	h := c.w.Header()
 	setEventStream(h)
@@ -258,7 +258,7 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	return true
 }
 
-// sendEvents writes what comes, and flushes whenever there is nothing more for now.
+// sendEvents writes lines, and flushes when no more are ready.
 func (c *call) sendEvents(lines <-chan logLine) {
 	rc := http.NewResponseController(c.w)
 	var b []byte
@@ -300,7 +300,7 @@ func appendEvent(b []byte, l logLine) []byte {
 		Line   string         `json:"line"`
 	}{ts, l.source, l.Text})
 	if err != nil {
-		return b // three strings: this cannot be
+		return b // impossible: it has three strings
 	}
 	b = fmt.Appendf(b, "id: %s/%012d\ndata: ", ts, seq)
 	b = append(b, data...)

@@ -16,9 +16,9 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// proxyOpenAI passes a request of OpenAI's interface to a worker as a job: the input is
-// {"openai_route":"/v1/...","openai_input":{the body}}, which is what workers with an
-// OpenAI front end understand. Errors have OpenAI's form.
+// proxyOpenAI passes a request of OpenAI's interface to a worker as a job. The input is
+// {"openai_route":"/v1/...","openai_input":{the body}}, as workers with an OpenAI front end
+// expect. Errors have OpenAI's form.
 func proxyOpenAI(c *call) error {
 	input, streams, err := c.openaiInput()
 	if err != nil {
@@ -35,7 +35,7 @@ func proxyOpenAI(c *call) error {
 	if err := rest.relay(j.Ref); err != nil {
 		gone := c.r.Context().Err() != nil
 		if gone || rest.size > serverless.MaxOutput {
-			// Nobody reads the answer: the work is not wanted any more.
+			// The client is gone, so the job is cancelled.
 			if _, e := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.id.User, j.Ref); e != nil || gone {
 				return e
 			}
@@ -45,7 +45,7 @@ func proxyOpenAI(c *call) error {
 	return nil
 }
 
-// openaiInput is the input of the job. A request without a body has no openai_input.
+// openaiInput returns the input of the job. Without a body it has no openai_input.
 func (c *call) openaiInput() (input []byte, streams bool, err error) {
 	body, err := c.body(maxSyncBody)
 	if err != nil {
@@ -73,12 +73,12 @@ func (c *call) openaiInput() (input []byte, streams bool, err error) {
 	return append(input, '}'), streams, nil
 }
 
-// An openaiAnswer turns what a job yields into the answer of a request.
+// An openaiAnswer turns the chunks and the output of a job into an answer.
 type openaiAnswer struct {
 	*call
 	streams bool
-	begun   bool             // the header of an event stream is out
-	items   []jsontext.Value // of an answer that is no stream, which waits for all of them
+	begun   bool             // the header of the event stream was sent
+	items   []jsontext.Value // chunks of an answer that is not a stream
 	size    int              // bytes of items, serverless.MaxOutput at most
 }
 
@@ -90,7 +90,7 @@ type errJob struct {
 
 func (e *errJob) Error() string { return e.text }
 
-// relay reads the job's stream to its end. Chunks of an event stream go on as they come.
+// relay reads the job's stream to its end. For an event stream it forwards chunks as they come.
 func (a *openaiAnswer) relay(ref serverless.Ref) error {
 	ctx := a.r.Context()
 	for {
@@ -118,7 +118,7 @@ func (a *openaiAnswer) relay(ref serverless.Ref) error {
 	}
 }
 
-// item takes one chunk: {"output": what the worker yielded}.
+// item handles one chunk: {"output": value}.
 func (a *openaiAnswer) item(it []byte) error {
 	o := (&object{faults: &problem.Violations{}}).nested("", it)
 	out := o.find("output")
@@ -137,8 +137,8 @@ func (a *openaiAnswer) item(it []byte) error {
 	return err
 }
 
-// event is a chunk as a piece of the event stream: text is one already, and may be any
-// part of it; anything else becomes an event.
+// event returns a chunk as part of the event stream. A string is passed on as it is, and may be
+// any part of the stream; any other value becomes an event.
 func event(v jsontext.Value) []byte {
 	if v.Kind() == '"' {
 		return []byte(unquote(v))
@@ -156,7 +156,7 @@ func (a *openaiAnswer) begin() {
 	a.w.WriteHeader(http.StatusOK)
 }
 
-// end answers with what the job came to.
+// end answers with the result of the job.
 func (a *openaiAnswer) end(ref serverless.Ref) error {
 	j, err := a.Jobs.Get(a.r.Context(), a.id.User, ref)
 	if err != nil {
@@ -186,7 +186,7 @@ func (a *openaiAnswer) end(ref serverless.Ref) error {
 	return a.whole()
 }
 
-// results are the values of an output: those of a list, or the one that it is.
+// results returns the values of an output: the elements of a list, or the output itself.
 func results(output []byte) []jsontext.Value {
 	v := jsontext.Value(output)
 	switch v.Kind() {
@@ -199,8 +199,8 @@ func results(output []byte) []jsontext.Value {
 	return nil
 }
 
-// whole answers a request that does not stream: with the one value that the worker
-// yielded, or, when it yielded text in pieces, with all of it.
+// whole answers a request that does not stream: with the single value of the worker, or with
+// all its text if it sent text in parts.
 func (a *openaiAnswer) whole() error {
 	if len(a.items) == 0 {
 		return &errJob{serverless.Failed, "the worker gave no answer"}

@@ -32,14 +32,14 @@ func openaiError(status int, text string) []byte {
 	body.Error.Message, body.Error.Type = text, kind
 	b, err := json.Marshal(body)
 	if err != nil {
-		return []byte(`{"error":{"message":"internal error"}}`) // strings only: this cannot be
+		return []byte(`{"error":{"message":"internal error"}}`) // impossible: it has only strings
 	}
 	return b
 }
 
-// workerError is the body of an error that a worker put in OpenAI's form itself, or nil.
-// A worker yields {"error":{"message":...}}; the Python SDK makes the error of the job of
-// it, in Python's notation.
+// workerError returns the body of an error that a worker wrote in OpenAI's form, or nil. A
+// worker yields {"error":{"message":...}}; the Python SDK turns that into the error of the job,
+// in Python's notation.
 func workerError(text string) []byte {
 	v, ok := fromPython(text)
 	if !ok {
@@ -52,7 +52,7 @@ func workerError(text string) []byte {
 	return append(append([]byte(`{"error":`), v...), '}')
 }
 
-// fromPython is a Python dict of what JSON has, too, as JSON; or JSON as it is.
+// fromPython converts a Python dict with values that JSON has, and leaves JSON as it is.
 func fromPython(s string) (v jsontext.Value, ok bool) {
 	if !strings.HasPrefix(s, "{") {
 		return nil, false
@@ -76,7 +76,7 @@ func fromPython(s string) (v jsontext.Value, ok bool) {
 	return v, v.IsValid()
 }
 
-// appendPython writes the string or constant that s begins with as JSON.
+// appendPython appends the string or constant at the beginning of s as JSON.
 func appendPython(v jsontext.Value, s string) (_ jsontext.Value, rest string, ok bool) {
 	if s[0] != '\'' && s[0] != '"' {
 		word, rest, ok := pythonConstant(s)
@@ -99,7 +99,7 @@ func pythonConstant(s string) (word, rest string, ok bool) {
 	return "", "", false
 }
 
-// pythonString reads the string that s begins with.
+// pythonString reads the string at the beginning of s.
 func pythonString(s string) (text, rest string, ok bool) {
 	quote := s[0]
 	var b []byte
@@ -110,7 +110,7 @@ func pythonString(s string) (text, rest string, ok bool) {
 		case s[0] == '\\' && len(s) > 1 && (s[1] == '\'' || s[1] == '"'):
 			b, s = append(b, s[1]), s[2:]
 		case s[0] == '\\':
-			// The rest of its notation is Go's. Bytes above 127 are code points.
+			// All other escapes are as in Go. Bytes above 127 are code points.
 			r, _, tail, err := strconv.UnquoteChar(s, 0)
 			if err != nil {
 				return "", "", false

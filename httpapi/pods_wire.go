@@ -112,7 +112,7 @@ func (t wireTime) String() string {
 
 func (t wireTime) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// pod is p as its owner sees it now.
+// pod returns p as its owner sees it now.
 func (c *call) pod(p *pods.Pod) podBody {
 	b := podBody{
 		ID: p.ID, Name: p.Name, Status: p.Status(), Actions: pods.Actions(p),
@@ -163,7 +163,7 @@ func runtimeOf(l pods.RuntimeInfo) *runtimeBody {
 	return r
 }
 
-// sshOf is how to reach a published sshd; nil when there is none.
+// sshOf returns the address of a published sshd; nil when there is none.
 func sshOf(ports []pods.PortMapping) *sshEndpoint {
 	for _, p := range ports {
 		if p.Private == 22 && p.Protocol == "tcp" && p.Public != 0 && p.IP != "" {
@@ -183,7 +183,7 @@ func mountsOf(m pods.Mounts) (b mountsBody) {
 	return b
 }
 
-// orNull is how an absent string is written.
+// orNull returns nil for an empty string, which is written as null.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
