@@ -9,31 +9,31 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A frozen clock stands between two instants while goroutines run: workers with a job,
-// requests that are about to be answered, deliveries. Time must not move before they have
-// come to rest, or what they do happens at the wrong instant. activity knows them all:
-// it sees every call of the queue and every request.
+// The clock stands still while goroutines run: workers with a job, requests that are about to
+// be answered, deliveries. Time must not move before they are at rest, otherwise their work
+// happens at the wrong instant. activity knows all of them: it sees every call of the queue and
+// every request.
 //
 // At rest is a worker that waits for a job, sleeps by the clock (Server.Sleep) or hangs; a
-// request that is held for something that has not happened; nothing else. What comes to
-// no rest for a while of wall time is given up on: it counts as resting until it moves.
+// request that is held for something that has not happened; nothing else. What comes to no rest
+// for a while of wall time is given up on: it counts as resting until it moves.
 type activity struct {
-	queue serverless.JobQueue     // without the wrapper
-	takes func(*workerState) bool // of a hired one: whether it is not to end
+	queue serverless.JobQueue     // not wrapped
+	takes func(*workerState) bool // whether a worker in a container takes jobs
 
 	mu           sync.Mutex
 	version      uint64 // grows with every change of the stores
 	changes      chan struct{}
-	ready        map[string]uint64 // by endpoint: how often a job became ready
+	ready        map[string]uint64 // how often a job became ready, by endpoint
 	workers      map[workerKey]*workerState
 	runs         map[runKey]*run
-	dead         map[runKey]bool // what is reported of these is not heard
+	dead         map[runKey]bool // reports about these runs are ignored
 	requests     map[*exchange]bool
-	claiming     int // claims under way: a job is then neither queued nor known to run
-	posting      int // deliveries handed out and not recorded
-	givenUp      int // of posting, those nobody waits for
+	claiming     int // claims in progress: their jobs are neither queued nor known to run
+	posting      int // deliveries that are leased and not recorded
+	givenUp      int // of posting, those that count as at rest
 	wakes        uint64
-	handledWakes uint64 // the kicks that the services have looked after
+	handledWakes uint64 // the calls of wake that the services have processed
 }
 
 type workerKey struct {
@@ -46,13 +46,13 @@ type workerState struct {
 	workerKey
 	local       bool
 	inContainer bool // in a container
-	generation  int  // of the workers of an endpoint in this process, one after another
+	generation  int  // number of the worker among those of the endpoint in this process
 	capacity    int
 	running     int
-	waits       bool      // its last claim found nothing: it waits for a job
-	looked      uint64    // the ready count of the endpoint at the last claim that found nothing
-	seen        time.Time // wall time of the last request of a remote one
-	end         func()    // ends the life of a local one
+	waits       bool      // its last claim found no job
+	looked      uint64    // the ready count of the endpoint at the last claim without a job
+	seen        time.Time // wall time of the last request of a remote worker
+	end         func()    // ends a local worker
 }
 
 type runKey struct {
@@ -65,9 +65,9 @@ type run struct {
 	runKey
 	holder   *workerState
 	resting  bool
-	slow     bool // requests do not wait for it any more
-	lost     bool // the answer with the job never reached the remote worker
-	dieAfter int  // chunks; -1: it does not
+	slow     bool // requests no longer wait for it
+	lost     bool // the remote worker never got the answer with the job
+	dieAfter int  // the worker dies after so many chunks; -1: it does not
 	chunks   int
 }
 
@@ -78,7 +78,7 @@ func newActivity(q serverless.JobQueue) *activity {
 	}
 }
 
-// changed tells those who wait. It is called with the lock.
+// changed notifies the waiting goroutines. The caller holds the lock.
 func (a *activity) changed() {
 	close(a.changes)
 	a.changes = make(chan struct{})
@@ -98,8 +98,7 @@ func (a *activity) at() uint64 {
 	return a.version
 }
 
-// wait returns when everything is at rest, or what is not has not moved for limit of
-// wall time.
+// wait returns when everything is at rest, or has not changed for limit of wall time.
 func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration) error {
 	var timer *time.Timer
 	for {
@@ -126,12 +125,12 @@ func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration)
 	}
 }
 
-// requestPatience is how long of wall time a request waits for what came before it.
+// requestPatience is how long, in wall time, a request waits for earlier ones.
 const requestPatience = 100 * time.Millisecond
 
-// before has a request wait for what the ones before it have begun in this process: one
-// client that asks one thing after another gets the same answers every time. Where several
-// ask at once there is no such order, and nobody waits.
+// before makes a request wait for the work that earlier requests have started in this process.
+// So a client that makes one request after another gets the same answers every time. Concurrent
+// requests have no order and do not wait.
 func (a *activity) before(ctx context.Context) {
 	var timer *time.Timer
 	for {
@@ -156,8 +155,8 @@ func (a *activity) before(ctx context.Context) {
 	}
 }
 
-// unsettled reports whether something is under way that no request is asking for. It is
-// called with the lock.
+// unsettled reports whether there is work in progress that no request waits for. The caller
+// holds the lock.
 func (a *activity) unsettled(ctx context.Context) bool {
 	for x := range a.requests {
 		if !x.resting && x.worker == "" && x.ref.ID == "" && x.name() != "getPodLogs" && x.name() != "getWorkerLogs" {
@@ -185,8 +184,8 @@ func (a *activity) slowDown() {
 	}
 }
 
-// wake notes that the services are to look, and pump that they have looked after the
-// kicks up to n.
+// wake notes that the services must check for work, and pumped that they have processed the
+// first n calls of wake.
 func (a *activity) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +205,7 @@ func (a *activity) kicks() uint64 {
 	return a.wakes
 }
 
-// busy reports whether something is not at rest. It is called with the lock.
+// busy reports whether something is not at rest. The caller holds the lock.
 func (a *activity) busy(ctx context.Context, now time.Time) bool {
 	if a.posting > a.givenUp || a.claiming > 0 {
 		return true
@@ -229,7 +228,7 @@ func (a *activity) busy(ctx context.Context, now time.Time) bool {
 	return false
 }
 
-// mayHaveJob reports whether there may be a job that s has not looked at.
+// mayHaveJob reports whether there may be a job that s has not seen.
 func (a *activity) mayHaveJob(ctx context.Context, s *workerState) bool {
 	if s.looked >= a.ready[s.endpoint] {
 		return false
@@ -241,7 +240,7 @@ func (a *activity) mayHaveJob(ctx context.Context, s *workerState) bool {
 	return err == nil && st.Queued > 0
 }
 
-// active reports whether a request is about to go on.
+// active reports whether a request is about to continue.
 func (a *activity) active(ctx context.Context, x *exchange, now time.Time) bool {
 	switch x.name() {
 	case "getPodLogs", "getWorkerLogs", "jobStop":
@@ -262,7 +261,7 @@ func (a *activity) active(ctx context.Context, x *exchange, now time.Time) bool 
 	return true
 }
 
-// giveUp lets everything that is busy count as at rest until it moves.
+// giveUp makes everything that is busy count as at rest until it changes.
 func (a *activity) giveUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,7 +278,7 @@ func (a *activity) giveUp() {
 	}
 }
 
-// events is what the queue tells.
+// events takes the events of the queue.
 func (a *activity) events(evs []queue.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,7 +290,7 @@ func (a *activity) events(evs []queue.Event) {
 		case queue.EventDone, queue.EventChunk:
 			for x := range a.requests {
 				if x.ref == e.Ref {
-					x.resting = x.waiting // what was given up on has something to do
+					x.resting = x.waiting // it has work again
 				}
 			}
 		case queue.EventStop:
@@ -308,14 +307,14 @@ func (a *activity) events(evs []queue.Event) {
 	a.changed()
 }
 
-// drop forgets a run. It is called with the lock.
+// drop removes a run. The caller holds the lock.
 func (a *activity) drop(r *run) {
 	if a.runs[r.runKey] != r {
 		return
 	}
 	delete(a.runs, r.runKey)
 	if r.holder.running >= r.holder.capacity {
-		r.holder.looked = 0 // it did not wait for a job: it has yet to look
+		r.holder.looked = 0 // it has not looked for a job yet
 	}
 	r.holder.running--
 	a.changed()
@@ -340,7 +339,7 @@ func (a *activity) removeWorker(s *workerState) {
 	a.changed()
 }
 
-// workerOf is the seat of a worker; one that is not known is remote.
+// workerOf returns the state of a worker; an unknown worker is remote.
 func (a *activity) workerOf(k workerKey) *workerState {
 	s := a.workers[k]
 	if s == nil {
@@ -350,16 +349,16 @@ func (a *activity) workerOf(k workerKey) *workerState {
 	return s
 }
 
-// setResting says whether r is at rest.
+// setResting sets whether r is at rest.
 func (a *activity) setResting(r *run, yes bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.resting = yes
-	a.version++ // by now the service knows that the worker has the job: it looks again
+	a.version++ // the service now knows that the worker has the job, and must check again
 	a.changed()
 }
 
-// enter and leave frame a request.
+// enter is called at the beginning of a request, leave at its end.
 func (a *activity) enter(x *exchange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

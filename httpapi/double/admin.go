@@ -15,9 +15,9 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Admin serves the area /_test: what the methods of a Server do, for tests in any
-// language. It asks for no key, so it belongs on an address of its own, on loopback; what
-// comes from a web page is refused. GET /_test/openapi.json describes it.
+// Admin serves the area /_test: the methods of a Server, for tests in any language. It needs no
+// key, so serve it at an address of its own on loopback. Requests from web pages are refused.
+// GET /_test/openapi.json describes it.
 func (s *Server) Admin() http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range adminRoutes() {
@@ -50,7 +50,7 @@ type adminRoute struct {
 	do                 func(*Server, *http.Request) (any, error)
 }
 
-// adminRoutes are all of them.
+// adminRoutes returns all routes.
 func adminRoutes() []adminRoute {
 	return []adminRoute{
 		{"GET", "/_test", "what the server is", "", "Info", (*Server).adminInfo},
@@ -111,13 +111,13 @@ func answer(w http.ResponseWriter, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-	_, _ = w.Write(b) // the client is gone: there is nobody to tell
+	_, _ = w.Write(b) // the client is gone
 }
 
-// maxAdminBody is how long a body of the area may be.
+// maxAdminBody is the most bytes of a body.
 const maxAdminBody = 8 << 20
 
-// read decodes a body strictly. An empty one is all defaults.
+// read decodes a body strictly. An empty body means all defaults.
 func read(r *http.Request, v any) error {
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxAdminBody+1))
 	switch {
@@ -139,7 +139,7 @@ func read(r *http.Request, v any) error {
 	return nil
 }
 
-// invalid is a 422 with the text of err.
+// invalid returns a 422 with the text of err.
 func invalid(err error) error {
 	return problem.New(problem.Invalid, strings.TrimPrefix(err.Error(), "double: "))
 }
@@ -151,7 +151,7 @@ func (s *Server) adminInfo(*http.Request) (any, error) {
 	}, nil
 }
 
-// misread says what is wrong with a body without the types of Go, which callers in other
+// misread returns the error of a body without names of Go types, which callers in other
 // languages do not know.
 func misread(err error) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
@@ -404,7 +404,7 @@ func (s *Server) adminDeclare(r *http.Request) (any, error) {
 	}
 	err := s.Declare(r.Context(), r.PathValue("endpoint"), in)
 	if e := (*problem.Error)(nil); errors.As(err, &e) {
-		return nil, e // with what is wrong of each setting
+		return nil, e // with all faults
 	}
 	if err != nil {
 		return nil, invalid(err)
@@ -430,10 +430,10 @@ func (s *Server) adminQueue(r *http.Request) (any, error) {
 	return done, nil
 }
 
-// settled lets what is due be done before somebody looks.
+// settled does everything that is due before a test reads results.
 func (s *Server) settled(r *http.Request) error { return s.Settle(r.Context()) }
 
-// found answers a match: 200 whether there is something or not, for the test to decide.
+// found answers a match with 200, also when nothing matches.
 func found[M, T any](r *http.Request, rest func(*http.Request) error, find func(M) (*Found[T], error)) (any, error) {
 	var m M
 	if err := read(r, &m); err != nil {

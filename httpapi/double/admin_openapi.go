@@ -12,7 +12,7 @@ import (
 //go:embed admin_schemas.json
 var adminSchemas []byte
 
-// describeAdmin is the OpenAPI description of the area, made of its routes.
+// describeAdmin returns the OpenAPI description of the area, made from its routes.
 func describeAdmin() (any, error) {
 	ref := func(name string) map[string]any {
 		if name == "" {
@@ -56,7 +56,7 @@ func describeAdmin() (any, error) {
 	}, nil
 }
 
-// describeBodies is the schemas, with the names that a fault can have.
+// describeBodies returns the schemas, with the names of faults.
 func describeBodies() (any, error) {
 	var schemas map[string]any
 	if err := json.Unmarshal(adminSchemas, &schemas); err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Env are the variables that clients of the hosted service read, for a server that is
-// reached at url ("http://127.0.0.1:4711"): key, and where the API is.
+// Env returns the variables that clients of the hosted service read, with the key and the
+// addresses of the API, for a server at url ("http://127.0.0.1:4711").
 func (s *Server) Env(url string) map[string]string {
 	return map[string]string{
 		"RUNPOD_API_KEY":            s.o.Key,
@@ -14,16 +14,15 @@ func (s *Server) Env(url string) map[string]string {
 		"RUNPOD_SERVERLESS_API_URL": url + "/v2",
 		"RUNPOD_API_BASE_URL":       url, // the MCP server
 		"RUNPOD_REST_API_URL":       url + "/v2",
-		"RUNPOD_URL_MIXED_OK":       "1", // flash: not all of these addresses are one
+		"RUNPOD_URL_MIXED_OK":       "1", // flash: the addresses may differ
 		"PODYARD_URL":               url,
 		"PODYARD_API_KEY":           s.o.Key,
 		"PODYARD_WEBHOOK_SECRET":    s.WebhookSecret(),
 	}
 }
 
-// WorkerEnv are the variables that the worker of the public SDK reads, for worker id of an
-// endpoint of a server that is reached at url. Workers add to the query of the URLs, so that
-// these have one.
+// WorkerEnv returns the variables that the worker of the public SDK reads, for worker id of an
+// endpoint of a server at url. The URLs have a query, because workers append to it.
 func (s *Server) WorkerEnv(url, endpoint, id string) map[string]string {
 	base := url + "/v2/" + endpoint
 	return map[string]string{
@@ -41,7 +40,7 @@ func (s *Server) WorkerEnv(url, endpoint, id string) map[string]string {
 	}
 }
 
-// Environ is env as lines for a process, sorted.
+// Environ returns env as sorted lines for a process.
 func Environ(env map[string]string) []string {
 	list := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {

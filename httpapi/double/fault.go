@@ -10,37 +10,37 @@ import (
 	"github.com/podyard/podyard/internal/faultplan"
 )
 
-// The faults by name. Those of requests are decided for each request, first come first:
-// one of them at most has its way with a request.
+// The faults by name. At most one fault of requests applies to a request: the first that was
+// set.
 const (
 	FaultStatus          = "status"               // the answer is Status, 500 by default, and nothing happens
 	FaultRateLimited     = "rate-limited"         // 429 with RetryAfter, and nothing happens
 	FaultExpiredKey      = "expired-key"          // 401, as for a key that has expired
 	FaultForbidden       = "forbidden"            // 403, as for a key without the scope
-	FaultLatency         = "latency"              // the request waits for Delay, of virtual or wall time
-	FaultGateway         = "gateway-error"        // the answer is Status, 502 by default, with a page for people, and nothing happens
+	FaultLatency         = "latency"              // the request waits for Delay, in virtual or wall time
+	FaultGateway         = "gateway-error"        // the answer is Status, 502 by default, with an HTML page, and nothing happens
 	FaultReset           = "connection-reset"     // the connection is reset before the request is looked at
 	FaultEmpty           = "empty-answer"         // the connection is closed before the request is looked at
 	FaultNoAnswer        = "no-answer"            // nothing happens for Delay, then the connection is closed
 	FaultNoHTTP          = "garbage-answer"       // what arrives is not HTTP, and nothing happens
-	FaultSlowBody        = "slow-body"            // it is done, and of the answer come Bytes at a time with Delay between
-	FaultTruncated       = "truncated-body"       // it is done, and Bytes of the answer arrive, by default half of it
-	FaultGarbage         = "garbage-body"         // it is done, and the answer is not JSON
-	FaultLostAnswer      = "lost-acknowledgement" // it is done, and the answer is lost with the connection
-	FaultStore           = "store-unavailable"    // every store fails beneath the handler: 503, as when the real one fails
+	FaultSlowBody        = "slow-body"            // the request has its effect, and the answer comes in parts of Bytes with Delay between
+	FaultTruncated       = "truncated-body"       // the request has its effect, and Bytes of the answer arrive, by default half of it
+	FaultGarbage         = "garbage-body"         // the request has its effect, and the answer is not JSON
+	FaultLostAnswer      = "lost-acknowledgement" // the request has its effect, and the answer is lost with the connection
+	FaultStore           = "store-unavailable"    // every store fails: 503, as when the real one fails
 	FaultNoCapacity      = "no-capacity"          // hosts in DataCenter are full; empty: all are
 	FaultPull            = "pull-failure"         // a container of Image cannot be pulled
 	FaultUnhealthy       = "never-healthy"        // a container of Image starts and never becomes healthy
-	FaultCrash           = "pod-crash"            // a container of Image is up and ends with status 1 after a second
-	FaultOOM             = "pod-out-of-memory"    // a container of Image is up and killed for its memory after a second
-	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost once it has sent Chunks chunks
+	FaultCrash           = "pod-crash"            // a container of Image runs and ends with status 1 after a second
+	FaultOOM             = "pod-out-of-memory"    // a container of Image runs and is killed for its memory after a second
+	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost after Chunks chunks
 	FaultWebhookDown     = "webhook-down"         // the receiver of the webhook refuses the connection
 	FaultWebhookStatus   = "webhook-status"       // the receiver of the webhook answers Status, 500 by default
-	FaultWebhookLost     = "webhook-lost-answer"  // the receiver has the webhook, and its answer is lost: it comes again
+	FaultWebhookLost     = "webhook-lost-answer"  // the receiver gets the webhook, its answer is lost, and the webhook is sent again
 	faultsOfRequestsLast = FaultLostAnswer
 )
 
-// A FaultName is one of the names with what it does.
+// A FaultName is a name with its description.
 type FaultName struct {
 	Name string `json:"name"`
 	Does string `json:"does"`
@@ -73,24 +73,24 @@ var faultNames = [...]FaultName{
 	{FaultWebhookLost, "the receiver has the webhook, and its answer is lost: it comes again"},
 }
 
-// FaultNames lists the faults there are.
+// FaultNames returns all faults.
 func FaultNames() []FaultName { return slices.Clone(faultNames[:]) }
 
-// A Fault is something that goes wrong, for what it matches. Fields that its name does
-// not use are ignored.
+// A Fault is a failure of everything that it matches. Fields that its name does not use are
+// ignored.
 type Fault struct {
 	Name string
-	// Count is how often it happens; then it is gone. 0: until it is cleared. It counts
-	// where it changes something: FaultStore for a request that comes to a store,
-	// FaultNoCapacity for one that looks for room.
+	// Count is how often it happens before it is removed. 0: until it is cleared. It counts
+	// where it has an effect: FaultStore for a request that uses a store, FaultNoCapacity for
+	// one that needs capacity.
 	Count int
-	// Probability that it happens where it could, by the seed. 0 is always.
+	// Probability that it happens where it matches, by the seed. 0 means always.
 	Probability float64
 
-	// What it matches; empty: everything.
+	// What it matches. Empty fields match everything.
 	Operation  string // of requests: the name of an httpapi.Operation
 	Endpoint   string
-	Key        string // of requests: the key that they carry
+	Key        string // of requests: their key
 	DataCenter string // of FaultNoCapacity
 	Image      string // of the faults of pods: a pattern in which '*' stands for any characters
 
@@ -101,7 +101,7 @@ type Fault struct {
 	Chunks     int           // of FaultWorkerDies
 }
 
-// check refuses what cannot happen.
+// check returns an error for an invalid fault.
 func (f *Fault) check() error {
 	i := slices.IndexFunc(faultNames[:], func(n FaultName) bool { return n.Name == f.Name })
 	switch {
@@ -127,7 +127,7 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// isOfRequest: the names in the order of the table up to the last of requests.
+// isOfRequest reports whether f is a fault of requests. Those come first in the table.
 func (f *Fault) isOfRequest() bool {
 	for _, n := range faultNames {
 		if n.Name == f.Name {
@@ -140,14 +140,14 @@ func (f *Fault) isOfRequest() bool {
 	return false
 }
 
-// An ActiveFault is one that was set and not cleared.
+// An ActiveFault is a fault that was set and not cleared.
 type ActiveFault struct {
 	ID    int
 	Fault Fault
 	Hits  int // how often it happened
 }
 
-// faults are those of a server, decided by the engine that backend/fault has, too.
+// faults are the faults of a server. backend/fault uses the same engine.
 type faults struct{ plan *faultplan.Plan[Fault] }
 
 func newFaults(seed uint64) *faults { return &faults{faultplan.New[Fault](seed)} }
@@ -159,7 +159,7 @@ func (f *faults) add(x Fault) (id int, err error) {
 	return f.plan.Add(faultplan.Rule[Fault]{Fault: x, Odds: x.Probability, Times: x.Count}), nil
 }
 
-// active are those that are not used up.
+// active returns the faults that are not used up.
 func (f *faults) active() []ActiveFault {
 	list := []ActiveFault{}
 	for _, e := range f.plan.Entries() {
@@ -170,7 +170,7 @@ func (f *faults) active() []ActiveFault {
 	return list
 }
 
-// hit is the first fault that is wanted and happens; nil: all goes well.
+// hit returns the first fault that is wanted and happens; nil: none.
 func (f *faults) hit(wanted func(*Fault) bool) *Fault {
 	return f.draw(func(_ int, x *Fault) bool { return wanted(x) })
 }
@@ -183,14 +183,14 @@ func (f *faults) draw(wanted func(id int, f *Fault) bool) *Fault {
 	return &x
 }
 
-// of is hit for one name that happens to an endpoint.
+// of is hit for a name and an endpoint.
 func (f *faults) of(name, endpoint string) *Fault {
 	return f.hit(func(x *Fault) bool {
 		return x.Name == name && (x.Endpoint == "" || x.Endpoint == endpoint)
 	})
 }
 
-// matches reports whether a request is one that the fault is for.
+// matches reports whether the fault matches a request.
 func (f *Fault) matches(x *exchange) bool {
 	return (f.Operation == "" || f.Operation == x.name()) &&
 		(f.Endpoint == "" || f.Endpoint == x.endpoint) && (f.Key == "" || f.Key == x.key)

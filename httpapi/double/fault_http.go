@@ -20,7 +20,7 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
-// faultOf decides what happens around the handler of a request.
+// faultOf returns the fault that applies around the handler of a request, or nil.
 func (f *faults) faultOf(x *exchange) *Fault {
 	around := f.hit(func(a *Fault) bool { return a.isOfRequest() && a.matches(x) })
 	if around != nil {
@@ -29,12 +29,12 @@ func (f *faults) faultOf(x *exchange) *Fault {
 	return around
 }
 
-// losesAnswer reports whether the request has its effect, and its client does not learn of it.
+// losesAnswer reports whether the request has its effect and its answer is lost.
 func (x *exchange) losesAnswer() bool {
 	return x.around == FaultLostAnswer || x.around == FaultTruncated || x.around == FaultGarbage
 }
 
-// serveFault serves a request around which f happens.
+// serveFault serves a request with the fault f.
 func (w *instance) serveFault(f *Fault, out *recorder, x *exchange, r *http.Request) {
 	switch f.Name {
 	case FaultStatus:
@@ -79,7 +79,7 @@ func (w *instance) serveFault(f *Fault, out *recorder, x *exchange, r *http.Requ
 	}
 }
 
-// delay waits by virtual or wall time, whichever passes first.
+// delay waits in virtual or wall time, whichever passes first.
 func (w *instance) delay(ctx context.Context, x *exchange, d time.Duration) {
 	w.act.waits(x, true)
 	defer w.act.waits(x, false)
@@ -118,7 +118,7 @@ func refuse(out http.ResponseWriter, x *exchange, status int, detail string) {
 	_, _ = out.Write(b)
 }
 
-// htmlPage answers as a proxy in front of the service does that does not reach it.
+// htmlPage answers like a proxy that cannot reach the service.
 func htmlPage(out http.ResponseWriter, status int) {
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	body := "<html>\n<head><title>" + text + "</title></head>\n<body><h1>" + text + "</h1></body>\n</html>\n"
@@ -128,8 +128,8 @@ func htmlPage(out http.ResponseWriter, status int) {
 	_, _ = out.Write([]byte(body))
 }
 
-// limit refuses a request as the product does whose limit for it is reached, and that may
-// come again after so many seconds.
+// limit refuses a request as the product does when its limit is reached. The request may be
+// repeated after so many seconds.
 func (w *instance) limit(out http.ResponseWriter, x *exchange, seconds int) {
 	d := w.reached(x, seconds)
 	h := out.Header()
@@ -141,7 +141,7 @@ func (w *instance) limit(out http.ResponseWriter, x *exchange, seconds int) {
 	refuse(out, x, problem.TooManyRequests.Status(), d.Detail)
 }
 
-// reached is the decision of the limit of an operation once it is reached.
+// reached returns the decision of an operation's limit that is reached.
 func (w *instance) reached(x *exchange, seconds int) (d ratelimit.Decision) {
 	switch {
 	case x.op != nil && x.op.Limit == httpapi.LimitRate:
@@ -162,7 +162,7 @@ func (w *instance) reached(x *exchange, seconds int) (d ratelimit.Decision) {
 	return d
 }
 
-// A buffer is an answer that does not go out as it is.
+// A buffer is an answer that is changed before it is sent.
 type buffer struct {
 	header http.Header
 	status int
@@ -174,7 +174,7 @@ func (b *buffer) Header() http.Header             { return b.header }
 func (b *buffer) WriteHeader(status int)          { b.status = status }
 func (b *buffer) Write(p []byte) (n int, _ error) { return b.body.Write(p) }
 
-// arrives is how many bytes of a truncated body do: never all of them.
+// arrives returns how many bytes of a truncated body arrive: never all.
 func (b *buffer) arrives(bytes int) int {
 	if bytes == 0 {
 		bytes = b.body.Len() / 2
@@ -182,7 +182,7 @@ func (b *buffer) arrives(bytes int) int {
 	return min(bytes, max(b.body.Len()-1, 0))
 }
 
-// to sends what was answered, with a length that is not true when body is not all of it.
+// to sends the answer with body. Content-Length is that of the whole answer.
 func (b *buffer) to(out http.ResponseWriter, body []byte) {
 	maps.Copy(out.Header(), b.header)
 	out.Header().Set("Content-Length", strconv.Itoa(b.body.Len()))
@@ -190,7 +190,7 @@ func (b *buffer) to(out http.ResponseWriter, body []byte) {
 	_, _ = out.Write(body)
 }
 
-// A recorder passes an answer on and keeps it for the journal.
+// A recorder forwards an answer and keeps it for the journal.
 type recorder struct {
 	http.ResponseWriter
 	mu     sync.Mutex
@@ -225,7 +225,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// A trickle passes the body of an answer on in pieces.
+// A trickle forwards the body of an answer in parts.
 type trickle struct {
 	*recorder
 	bytes int
@@ -233,7 +233,7 @@ type trickle struct {
 	begun bool
 }
 
-// Write returns when all of p has been passed on.
+// Write returns when all of p was forwarded.
 func (t *trickle) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		if t.begun {
@@ -254,8 +254,8 @@ func (t *trickle) Write(p []byte) (n int, err error) {
 // A cutter is a connection inside the process.
 type cutter interface{ cut(err error) }
 
-// cut ends the connection, with a reset or in an orderly way, before what the handler has
-// not sent is sent. The handler's goroutine must return soon afterwards.
+// cut ends the connection, with a reset or in order, without sending the rest of the answer.
+// The handler's goroutine must return soon afterwards.
 func (w *recorder) cut(reset bool) {
 	w.broken = true
 	c, ok := w.ResponseWriter.(cutter)
@@ -267,8 +267,7 @@ func (w *recorder) cut(reset bool) {
 		c.cut(io.ErrUnexpectedEOF)
 		return
 	}
-	// What was written is in a buffer of the connection's, and a part of it is meant to
-	// arrive.
+	// What was written is in a buffer of the connection, and must arrive.
 	flushed := w.status == 0 || http.NewResponseController(w.ResponseWriter).Flush() == nil
 	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil || !flushed {
@@ -280,7 +279,7 @@ func (w *recorder) cut(reset bool) {
 	_ = conn.Close()
 }
 
-// writeGarbage sends what is not HTTP, and ends the connection.
+// writeGarbage sends bytes that are not HTTP, and ends the connection.
 func (w *recorder) writeGarbage() {
 	w.broken = true
 	if c, ok := w.ResponseWriter.(cutter); ok {
@@ -295,11 +294,10 @@ func (w *recorder) writeGarbage() {
 	_ = conn.Close()
 }
 
-// errNoHTTP is what a client within the process has instead of an answer that it cannot
-// read.
+// errNoHTTP is what a client in the process gets for an answer that is not HTTP.
 var errNoHTTP = errors.New("malformed HTTP response")
 
-// body reads the request's body into the journal as the handler reads it.
+// A bodyTap keeps the request's body for the journal as the handler reads it.
 type bodyTap struct {
 	io.ReadCloser
 	mu    sync.Mutex
@@ -317,7 +315,7 @@ func (b *bodyTap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serve is the way of every request.
+// serve serves every request.
 func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	select {
 	case <-w.ready:
@@ -332,7 +330,7 @@ func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 		w.act.before(r.Context())
 	}
 	if x.area() == httpapi.AreaBilling {
-		w.measure(r.Context()) // bills are up to date whenever somebody looks
+		w.measure(r.Context()) // so that bills are up to date
 	}
 	x.arrives(w.clock.Now())
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, x))
@@ -350,7 +348,7 @@ func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	w.journal.add(x.entry)
 	defer w.record(x, tap, rec)
 	if (x.area() == httpapi.AreaEndpoints || x.area() == httpapi.AreaAdmin) && r.Method != http.MethodGet {
-		defer w.wake() // the scaler looks at what has become of the endpoint
+		defer w.wake() // the scaler checks the endpoint
 	}
 	if fault == nil {
 		w.api.ServeHTTP(rec, r)
@@ -359,7 +357,7 @@ func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	w.serveFault(fault, rec, x, r)
 }
 
-// measure has the bills of workers go up to now.
+// measure brings the bills of workers up to now.
 func (w *instance) measure(ctx context.Context) {
 	w.step.Lock()
 	defer w.step.Unlock()

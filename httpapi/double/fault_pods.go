@@ -17,7 +17,7 @@ type podStore struct {
 	wake func()
 }
 
-// Unwrap gives the powers of the store inside.
+// Unwrap returns the wrapped store.
 func (s *podStore) Unwrap() pods.PodStore { return s.PodStore }
 
 func (s *podStore) changed() {
@@ -49,7 +49,7 @@ func (s *podStore) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Images that faults put in the place of others: the simulation has scripts for them.
+// Images that faults use instead of others. The simulation has scripts for them.
 const (
 	imageUnpullable = "podyard.test/unpullable"
 	imageUnhealthy  = "podyard.test/unhealthy"
@@ -61,7 +61,7 @@ var imageOfFault = map[string]string{
 	FaultPull: imageUnpullable, FaultUnhealthy: imageUnhealthy, FaultCrash: imageCrashing, FaultOOM: imageOOM,
 }
 
-// faultScripts are how containers behave that a fault has found.
+// faultScripts are the scripts of containers with a fault.
 func faultScripts() []memory.Script {
 	begin := func(rest ...memory.Stage) []memory.Stage {
 		return append([]memory.Stage{{Phase: pods.PhasePulling}}, rest...)
@@ -82,24 +82,24 @@ func faultScripts() []memory.Script {
 	}
 }
 
-// A podRuntime is the product's simulation, with the faults that happen to containers.
+// A podRuntime is the product's simulation with the faults of containers.
 type podRuntime struct {
 	pods.Runtime
 	faults  *faults
-	onWatch func() // called once, when somebody watches
+	onWatch func() // called once, when the watch has begun
 
 	once    sync.Once
 	mu      sync.Mutex
 	decided map[string]faultDecision // by pod
 }
 
-// faultDecision is what was decided for a run of a pod: a repeated call must not decide anew.
+// faultDecision is the decision for a run of a pod. A repeated call must not decide again.
 type faultDecision struct {
 	gen, run uint64
-	image    string // in place of the pod's; empty: none
+	image    string // used instead of the pod's; empty: none
 }
 
-// Unwrap gives the powers of the runtime inside.
+// Unwrap returns the wrapped runtime.
 func (r *podRuntime) Unwrap() pods.Runtime { return r.Runtime }
 
 func (r *podRuntime) Ensure(ctx context.Context, s pods.Spec) error {
@@ -123,14 +123,14 @@ func (r *podRuntime) Ensure(ctx context.Context, s pods.Spec) error {
 	return r.Runtime.Ensure(ctx, s)
 }
 
-// faulty reports whether a fault has found a container.
+// faulty reports whether a container has a fault.
 func (r *podRuntime) faulty(podID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.decided[podID].image != ""
 }
 
-// Watch says when it has begun: what happens before that is not told.
+// Watch reports when it has begun, because earlier changes are not reported.
 func (r *podRuntime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	n, ok := pods.As[pods.Notifier](r.Runtime)
 	if !ok {

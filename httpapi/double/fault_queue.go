@@ -10,24 +10,24 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A jobQueue is the product's jobQueue, watched, and with the workers that die of a fault.
+// A jobQueue is the product's queue. It reports to activity, and makes workers die by a fault.
 type jobQueue struct {
 	serverless.JobQueue
 	act    *activity
 	faults *faults
 	jobs   *jobLog
 	now    func() serverless.Instant
-	wake   func() // has the services look
+	wake   func() // makes the services check for work
 
 	deathMu sync.Mutex // held for one move at a time while workers may die
 	onWatch func()     // called once events come
 	once    sync.Once
 }
 
-// Unwrap gives the powers of the queue inside.
+// Unwrap returns the wrapped queue.
 func (q *jobQueue) Unwrap() serverless.JobQueue { return q.JobQueue }
 
-// Watch tells the double first: what a worker does about an event is then known to come.
+// Watch notifies the double before others, so that it expects what workers do about an event.
 func (q *jobQueue) Watch(ctx context.Context, f func([]queue.Event)) error {
 	return q.JobQueue.Watch(ctx, func(evs []queue.Event) {
 		q.act.events(evs)
@@ -39,13 +39,12 @@ func (q *jobQueue) Watch(ctx context.Context, f func([]queue.Event)) error {
 }
 
 func (q *jobQueue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
-	q.jobs.add(jobs) // before there are events of them
+	q.jobs.add(jobs) // before events about them
 	if err := q.JobQueue.Enqueue(ctx, jobs); err != nil {
 		q.jobs.remove(jobs)
 		return err
 	}
-	// Not before workers have been told: as long as its job is not known the request counts
-	// as busy.
+	// After workers were notified: until its job is known, the request counts as busy.
 	if x := exchangeOf(ctx); x != nil && len(jobs) > 0 {
 		q.act.waitsFor(x, jobs[0].Ref)
 	}
@@ -62,8 +61,8 @@ func (q *jobQueue) Get(ctx context.Context, now serverless.Instant, ref serverle
 
 func (q *jobQueue) Claim(ctx context.Context, now serverless.Instant, slots []queue.Slot, out []serverless.Job) ([]serverless.Job, error) {
 	before := q.act.readyCounts(slots)
-	// The worker read the clock when it began to look, which may be a while ago: the clock
-	// does not wait for one that has nothing.
+	// The worker read the clock when it began to look. The clock may have moved since, because
+	// it does not wait for workers without a job.
 	now = max(now, q.now())
 	n := len(out)
 	out, err := q.JobQueue.Claim(ctx, now, slots, out)
@@ -97,9 +96,9 @@ func (q *jobQueue) Apply(ctx context.Context, now serverless.Instant, ops []queu
 	return nil
 }
 
-// applyOne is Apply where a worker may be dead, or die of it.
+// applyOne is Apply when a worker may be dead, or die at this operation.
 func (q *jobQueue) applyOne(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
-	q.deathMu.Lock() // a renewal that was about to be made would bring the dead back
+	q.deathMu.Lock() // otherwise a concurrent renewal could give the job back to the dead worker
 	defer q.deathMu.Unlock()
 	lost, die := q.act.deathOf(&ops[0])
 	if die {
@@ -116,8 +115,8 @@ func (q *jobQueue) applyOne(ctx context.Context, now serverless.Instant, ops []q
 	return err
 }
 
-// die ends a worker as if its process had: all its jobs are lost. One of this process is
-// followed by another with a new id.
+// die ends a worker like the end of its process: all its jobs are lost. A worker of this
+// process is replaced by one with a new id.
 func (q *jobQueue) die(ctx context.Context, op *queue.Op) error {
 	lost, end := q.act.kill(runKey{op.Ref, op.Worker})
 	err := q.lose(ctx, op.Worker, lost)
@@ -127,7 +126,7 @@ func (q *jobQueue) die(ctx context.Context, op *queue.Op) error {
 	return err
 }
 
-// lose takes jobs from a worker that is dead.
+// lose takes the jobs from a dead worker.
 func (q *jobQueue) lose(ctx context.Context, w serverless.WorkerID, lost []serverless.Ref) error {
 	ops := make([]queue.Op, len(lost))
 	for i, ref := range lost {
@@ -154,7 +153,7 @@ func (q *jobQueue) Record(ctx context.Context, as []serverless.Attempt) error {
 	return err
 }
 
-// posted notes deliveries that were handed out, or recorded.
+// posted notes deliveries that were leased (n > 0) or recorded (n < 0).
 func (a *activity) posted(n int) {
 	if n == 0 {
 		return
@@ -174,8 +173,8 @@ func (a *activity) waitsFor(x *exchange, ref serverless.Ref) {
 	x.ref = ref
 }
 
-// sawJob notes that a request has sawJob at the job it is held for. Who waits for a job sets
-// a timer first and then looks: from now on the clock can bring the hold to its end.
+// sawJob notes that a request has read the job it is held for. A waiting request sets its timer
+// before it reads the job, so from now on the clock can end its wait.
 func (a *activity) sawJob(x *exchange, ref serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +184,7 @@ func (a *activity) sawJob(x *exchange, ref serverless.Ref) {
 	}
 }
 
-// readyCounts is how often jobs of the endpoints have become ready, before a claim.
+// readyCounts returns how often jobs of the endpoints had become ready before a claim.
 func (a *activity) readyCounts(slots []queue.Slot) []uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +196,7 @@ func (a *activity) readyCounts(slots []queue.Slot) []uint64 {
 	return ready
 }
 
-// claimFailed notes that nobody has looked.
+// claimFailed notes that a claim found out nothing.
 func (a *activity) claimFailed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,7 +204,7 @@ func (a *activity) claimFailed() {
 	a.changed()
 }
 
-// claimed notes who has got what, and who has looked in vain.
+// claimed notes which workers got jobs, and which found none.
 func (a *activity) claimed(slots []queue.Slot, ready []uint64, jobs []serverless.Job, x *exchange, dies func(endpoint string) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,7 +228,7 @@ func (a *activity) claimed(slots []queue.Slot, ready []uint64, jobs []serverless
 			seat.looked = ready[i]
 		}
 		if seat.local && !seat.waits {
-			a.version++ // the service has it among its workers by now
+			a.version++ // the service now knows the worker
 		}
 		seat.waits = n == 0
 	}
@@ -239,7 +238,7 @@ func (a *activity) claimed(slots []queue.Slot, ready []uint64, jobs []serverless
 	a.changed()
 }
 
-// applied notes what moves mean for those who made them.
+// applied notes the effects of operations on the workers that made them.
 func (a *activity) applied(ops []queue.Op, res []queue.Result, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,7 +277,8 @@ func (a *activity) someDie() bool {
 	return len(a.dead) > 0
 }
 
-// deathOf says whether a move is one of a dead worker, or the one it dies at.
+// deathOf reports whether an operation is of a dead worker (lost), or the one at which it dies
+// (die).
 func (a *activity) deathOf(op *queue.Op) (lost, die bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,8 +299,8 @@ func (a *activity) deathOf(op *queue.Op) (lost, die bool) {
 	return false, says && r.dieAfter >= 0 && r.chunks >= r.dieAfter
 }
 
-// kill notes the runs of a worker as dead and says which jobs it had; of a remote worker
-// only the one job is lost: its process is not ours to end.
+// kill marks the runs of a worker as dead and returns its jobs. A remote worker loses only the
+// one job, because its process is not ended.
 func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -308,7 +308,7 @@ func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 	if one == nil {
 		return nil, nil
 	}
-	if one.holder.inContainer { // its container ends, and the scaler takes its jobs from it
+	if one.holder.inContainer { // its container ends, and the scaler takes its jobs
 		a.dead[k] = true
 		return nil, one.holder.end
 	}
@@ -322,7 +322,7 @@ func (a *activity) kill(k runKey) (lost []serverless.Ref, end func()) {
 			lost = append(lost, r.Ref)
 		}
 	}
-	// Its successor is waited for from now on: the job is for it.
+	// From now on its successor, which gets the job, counts as busy.
 	next := &workerState{workerKey: workerKey{k.Endpoint, workerID(k.Endpoint, one.holder.generation+1)}, local: true, generation: one.holder.generation + 1, capacity: one.holder.capacity}
 	a.workers[next.workerKey] = next
 	one.holder.capacity = 0

@@ -10,11 +10,10 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// errStore is what a store answers that fails: of the kind of a real one that fails.
+// errStore is the error of a failing store, of the same kind as a real one.
 var errStore = problem.New(problem.Unavailable, "the store is not available: a fault of the test double")
 
-// storeFaults is the plan by which the stores fail: backend/fault does it, and what it is
-// asked for decides.
+// storeFaults is the plan for backend/fault. The target of a call decides whether it fails.
 func storeFaults(seed uint64) *fault.Plan {
 	return fault.NewPlan(seed,
 		fault.Rule{Name: FaultStore, Call: "*", Err: errStore, When: func(ctx context.Context, _ string) bool {
@@ -25,28 +24,28 @@ func storeFaults(seed uint64) *fault.Plan {
 		}})
 }
 
-// covers reports whether a resource is one of a host where there is no capacity. The name
-// of a host begins with its data center.
+// covers reports whether a resource belongs to a host without capacity. The name of a host
+// begins with its data center.
 func (f *Fault) covers(resource string) bool {
 	_, host, _ := strings.Cut(resource, "/")
 	return f.DataCenter == "" || strings.HasPrefix(host, strings.ToLower(f.DataCenter)+"-")
 }
 
-// A target is what the faults below the services happen to: a request, or the start of a
-// worker. Each fault is decided once for it, when it would first change something.
+// A target is a request, or the start of a worker, to which faults of stores and hosts apply.
+// Each fault is decided once for it, when it would first have an effect.
 type target struct {
 	faults *faults
-	could  func(*Fault) bool // which are for it
-	struck func(*Fault)      // notes one that happens
+	could  func(*Fault) bool // which faults match it
+	struck func(*Fault)      // called with a fault that happens
 
 	mu    sync.Mutex
-	asked map[int]bool // by id: those that were decided
+	asked map[int]bool // decisions by id
 	hits  []*Fault
 }
 
 type targetKey struct{}
 
-// targetOf is the target of a call; nil: it has none, and no faults.
+// targetOf returns the target of a call; nil: none, and no faults.
 func targetOf(ctx context.Context) *target {
 	if x := exchangeOf(ctx); x != nil {
 		return &x.target
@@ -55,7 +54,7 @@ func targetOf(ctx context.Context) *target {
 	return t
 }
 
-// has reports whether a fault of this name that covers the call happens to t.
+// has reports whether a fault with this name, for which covers holds, happens to t.
 func (t *target) has(name string, covers func(*Fault) bool) bool {
 	if t == nil || t.faults == nil {
 		return false
@@ -98,8 +97,8 @@ func (w *instance) aim(x *exchange) {
 	}
 }
 
-// could reports whether a fault below the services is for a request. One that only looks at
-// what is free does not use up those that count: they are for the ones that take it.
+// could reports whether a fault of stores or hosts matches a request. Requests that only read
+// capacity do not use up faults with a count.
 func (x *exchange) could(f *Fault) bool {
 	reads := x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
 	if f.Name == FaultNoCapacity && reads && (f.Count > 0 || f.Probability > 0) {

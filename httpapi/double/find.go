@@ -17,18 +17,18 @@ import (
 type RequestMatch struct {
 	Operation string `json:"operation,omitempty"`
 	Method    string `json:"method,omitempty"`
-	Path      string `json:"path,omitempty"` // '*' stands for any characters
+	Path      string `json:"path,omitempty"` // '*' matches any characters
 	Endpoint  string `json:"endpoint,omitempty"`
 	Job       string `json:"job,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	Status    int    `json:"status,omitempty"` // of the answer
-	Fault     string `json:"fault,omitempty"`  // that it was given
-	// Header has values that the request must have, Body and Answer patterns: an object
-	// matches one that has its members and others.
+	Fault     string `json:"fault,omitempty"`  // that applied to it
+	// Header has values that the request must have. Body and Answer are patterns: an object
+	// matches every object that has at least its members.
 	Header map[string]string `json:"header,omitempty"`
 	Body   any               `json:"body,omitempty"`
 	Answer any               `json:"answer,omitempty"`
-	// Times is how many there must be. 0: at least one. -1: none.
+	// Times is how many matches there must be. 0: at least one. -1: none.
 	Times int `json:"times,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type JobMatch struct {
 	Times    int    `json:"times,omitempty"`
 }
 
-// A WebhookMatch selects attempts to deliver a webhook, only those that are signed rightly
+// A WebhookMatch selects attempts to deliver a webhook, only those with a valid signature
 // unless Unsigned is set. Empty fields match everything; Body is a pattern.
 type WebhookMatch struct {
 	URL      string `json:"url,omitempty"` // '*' stands for any characters
@@ -64,17 +64,17 @@ type NearMiss struct {
 	Differences []string `json:"differences"`
 }
 
-// A Found is what a match has selected.
+// A Found is the result of a match.
 type Found[T any] struct {
 	Matches []T        `json:"matches"`
-	Near    []NearMiss `json:"near,omitempty"` // the nearest that were not, nearest first
-	Total   int        `json:"total"`          // of those that were looked at
+	Near    []NearMiss `json:"near,omitempty"` // the nearest ones that do not match, nearest first
+	Total   int        `json:"total"`          // number of those that were compared
 	wanted  string
 	times   int
 }
 
-// Err is nil when there are as many matches as were asked for; otherwise it says what was
-// asked for and what came nearest.
+// Err returns nil if the number of matches is as wanted; otherwise an error with the match and
+// the near misses.
 func (f *Found[T]) Err() error {
 	n := len(f.Matches)
 	switch {
@@ -103,7 +103,7 @@ func (f *Found[T]) Err() error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// nearest is how many near misses are explained.
+// nearest is the most near misses that are explained.
 const nearest = 3
 
 // find compares each with what is wanted.
@@ -143,7 +143,7 @@ func (c *checklist) number(name string, want, got int) {
 	}
 }
 
-// describe is a match as its JSON.
+// describe returns a match as JSON.
 func describe(kind string, m any) string {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -152,7 +152,7 @@ func describe(kind string, m any) string {
 	return kind + " " + string(b)
 }
 
-// FindRequests selects among Requests. An error says that m is no match.
+// FindRequests selects among Requests. An error means that m is invalid.
 func (s *Server) FindRequests(m RequestMatch) (*Found[Entry], error) {
 	if m.Operation != "" && httpapi.Operations().Named(m.Operation) == nil {
 		return nil, fmt.Errorf("double: there is no operation %.100q", m.Operation)
@@ -232,7 +232,7 @@ func (s *Server) FindWebhooks(m WebhookMatch) (*Found[Delivered], error) {
 	}
 	return find(describe("webhook", m), m.Times, s.Webhooks(), name, func(d *Delivered) []string {
 		var c checklist
-		if !faultplan.Like(m.URL, d.target) { // asked for as it is, or as it is shown
+		if !faultplan.Like(m.URL, d.target) { // m.URL may be the real URL or the redacted one
 			c.like("url", m.URL, d.URL)
 		}
 		c.text("endpoint", m.Endpoint, d.Endpoint)

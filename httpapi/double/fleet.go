@@ -20,18 +20,18 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 )
 
-// ImageOptions say how workers of an image are. The zero value, and nil, work.
+// ImageOptions configures the workers of an image. The zero value and nil work.
 type ImageOptions struct {
-	// ColdStart is how long a worker is on its way before it comes for its first job.
-	// Default: what Options.Images say of the image, else a second.
+	// ColdStart is how long a worker takes to start before it asks for its first job. Default:
+	// as in Options.Images, otherwise a second.
 	ColdStart time.Duration
 	// Concurrency is how many jobs a worker has at once. Default 1.
 	Concurrency int
 }
 
-// An image is what workers of some images run.
+// An image says what the workers of some images run.
 type image struct {
-	pattern string // in which '*' stands for any characters
+	pattern string // '*' matches any characters
 	worker  serverless.Worker
 	o       ImageOptions
 }
@@ -50,7 +50,7 @@ func newImage(name string, worker serverless.Worker, o *ImageOptions) (*image, e
 	return i, nil
 }
 
-// addImage adds an image, in the place of one with the same pattern.
+// addImage adds an image, or replaces the one with the same pattern.
 func (w *instance) addImage(i *image) {
 	w.mu.Lock()
 	w.images = slices.DeleteFunc(w.images, func(old *image) bool { return old.pattern == i.pattern })
@@ -67,8 +67,7 @@ func (w *instance) addImage(i *image) {
 	w.wake()
 }
 
-// imageOf is what workers of an image run, nil if nobody has said so. The one that was set
-// last comes first.
+// imageOf returns what workers of an image run, or nil. The last one that was set comes first.
 func (w *instance) imageOf(name string) *image {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,8 +79,8 @@ func (w *instance) imageOf(name string) *image {
 	return nil
 }
 
-// A workerFleet is the product's fleet on the product's simulation of containers: those of images
-// that are known run their workers in this process.
+// A workerFleet is the product's fleet on the simulated containers. Containers of known images
+// have their workers in this process.
 type workerFleet struct {
 	*podfleet.Fleet
 	instance *instance
@@ -96,7 +95,7 @@ var (
 // RunsImage implements serverless.WorkerImages.
 func (f *workerFleet) RunsImage(name string) bool { return f.instance.imageOf(name) != nil }
 
-// Start implements serverless.Fleet, where FaultNoCapacity leaves it room.
+// Start implements serverless.Fleet. It fails where FaultNoCapacity applies.
 func (f *workerFleet) Start(ctx context.Context, s fleet.WorkerSpec) error {
 	t := &target{faults: f.instance.faults, struck: func(*Fault) {}, could: func(a *Fault) bool {
 		return a.Name == FaultNoCapacity && a.Operation == "" && a.Key == "" && (a.Endpoint == "" || a.Endpoint == s.Endpoint)
@@ -118,11 +117,11 @@ type containerWorkers struct {
 	list map[string]*containerWorker // by container
 }
 
-// A containerWorker worker serves as long as its container is up.
+// A containerWorker serves as long as its container runs.
 type containerWorker struct {
 	spec  fleet.WorkerSpec
-	state *workerState // nil: it has not come yet
-	end   func()       // ends its life; nil: it has not begun
+	state *workerState // nil: its container does not run yet
+	end   func()       // ends the worker; nil: it has not begun
 	gone  bool
 }
 
@@ -134,15 +133,15 @@ func (c *containerWorkers) order(podID string, s *fleet.WorkerSpec) {
 	}
 }
 
-// forget drops a worker that was ordered and has no place.
+// forget removes a worker that got no host.
 func (c *containerWorkers) forget(podID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.list, podID)
 }
 
-// onState is what the simulation says of a container. What a fault has put in the place of an
-// image runs no worker: faulty says so.
+// onState takes a state of a container from the simulation. A faulty container runs no worker,
+// because the fault has replaced its image.
 func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +161,7 @@ func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 	}
 }
 
-// begin has a worker begin, after those that came before it at this instant.
+// begin starts a worker, after the others of this instant.
 func (c *containerWorkers) begin(podID string, h *containerWorker, i *image) {
 	w := c.instance
 	l := &localWorker{h.spec.Endpoint, i.worker, max(i.o.Concurrency, 1)}
@@ -175,7 +174,7 @@ func (c *containerWorkers) begin(podID string, h *containerWorker, i *image) {
 	})
 }
 
-// leave has a worker end whose container has. What it has after a crash is lost.
+// leave ends a worker whose container has ended. After a crash its jobs are lost.
 func (c *containerWorkers) leave(h *containerWorker, crashed bool) {
 	lost := c.instance.act.removeEnded(h.state, crashed)
 	end := func() {
@@ -197,7 +196,7 @@ func (c *containerWorkers) leave(h *containerWorker, crashed bool) {
 	})
 }
 
-// runWorker is the life of a worker in a container.
+// runWorker runs a worker in a container until it ends.
 func (w *instance) runWorker(ctx context.Context, l *localWorker, h *containerWorker) {
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -206,7 +205,7 @@ func (w *instance) runWorker(ctx context.Context, l *localWorker, h *containerWo
 		end()
 	}
 	w.workers.mu.Unlock()
-	// An error says that it never began: the scaler sees that it does not come.
+	// An error means that it never began; the scaler notices that it does not ask for jobs.
 	_ = w.services.Jobs.Serve(life, l.endpoint, &trackedWorker{l.worker, w, h.state}, &serverless.ServeOptions{
 		ID: h.state.worker, Concurrency: l.concurrency, Drain: -1,
 	})
@@ -222,7 +221,7 @@ func (a *activity) reserve(k workerKey, capacity int, kill func()) *workerState 
 	return s
 }
 
-// beginWorker has a worker waited for: it has begun.
+// beginWorker notes that a worker has begun, so that it counts as busy until it is at rest.
 func (a *activity) beginWorker(s *workerState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -230,8 +229,8 @@ func (a *activity) beginWorker(s *workerState) {
 	a.changed()
 }
 
-// removeEnded takes a worker whose container has ended from those who are waited for. What it
-// says of its jobs after a crash, which are lost, is not heard.
+// removeEnded removes a worker whose container has ended. After a crash its jobs are lost, and
+// its reports about them are ignored.
 func (a *activity) removeEnded(s *workerState, crashed bool) (lost []serverless.Ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -243,7 +242,7 @@ func (a *activity) removeEnded(s *workerState, crashed bool) (lost []serverless.
 			a.dead[r.runKey] = true
 			lost = append(lost, r.Ref)
 		default:
-			r.resting = false // it hands the job back
+			r.resting = false // it gives the job back
 		}
 	}
 	a.version++
@@ -252,12 +251,12 @@ func (a *activity) removeEnded(s *workerState, crashed bool) (lost []serverless.
 	return lost
 }
 
-// takes reports whether a hired worker is one that takes jobs: one that is to end does not.
+// takes reports whether a worker in a container takes jobs. A draining one does not.
 func (w *instance) takes(s *workerState) bool {
 	return slices.Contains(w.services.Jobs.ReadyWorkers(s.endpoint), s.worker)
 }
 
-// declare is Server.Declare.
+// declare implements Server.Declare.
 func (w *instance) declare(ctx context.Context, id string, settings any) error {
 	members := map[string]any{"name": id, "type": endpoints.QueueType, "scaling": map[string]any{"type": endpoints.QueueDelay, "queueDelay": 4}}
 	text, err := json.Marshal(settings)

@@ -29,23 +29,23 @@ type Delivered struct {
 	Job      string          `json:"job"`
 	Header   http.Header     `json:"header"`
 	Body     json.RawMessage `json:"body"`
-	// Signature says what is wrong with the signature; empty: it is right.
+	// Signature is the fault of the signature; empty: it is valid.
 	Signature string `json:"signature,omitempty"`
 	Status    int    `json:"status,omitempty"` // of the receiver's answer; 0: there was none
 	Error     string `json:"error,omitempty"`
 	Fault     string `json:"fault,omitempty"`
 
-	target string // URL as it is
+	target string // the URL without redaction
 }
 
-// An inbox receives every webhook, in the place of the network.
+// An inbox receives every webhook instead of the network.
 type inbox struct {
 	faults *faults
 	jobs   *jobLog
 	now    func() time.Time
 	secret string
-	next   http.RoundTripper // nil: the inbox answers 200 by itself
-	// retired is closed when nobody waits for answers any more.
+	next   http.RoundTripper // nil: the inbox answers 200 itself
+	// retired is closed when nothing waits for answers any more.
 	retired <-chan struct{}
 
 	mu   sync.Mutex
@@ -53,7 +53,7 @@ type inbox struct {
 	list []Delivered
 }
 
-// RoundTrip keeps the request, and answers it or has it answered.
+// RoundTrip records the request, and answers it or passes it to the receiver.
 func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	var job struct {
 		ID string `json:"id"`
 	}
-	_ = json.Unmarshal(body, &job) // it is the product's own
+	_ = json.Unmarshal(body, &job) // the product made it, so it is valid
 	d := Delivered{
 		At: b.now(), URL: redactURL(r.URL.String()), target: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
 		Header: redactHeader(r.Header), Body: body,
@@ -87,7 +87,7 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// faultsOfWebhooks are the names of those that happen here.
+// faultsOfWebhooks are the names of faults that apply here.
 var faultsOfWebhooks = [...]string{FaultWebhookDown, FaultWebhookStatus, FaultWebhookLost}
 
 func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Response, error) {
@@ -118,7 +118,7 @@ func (b *inbox) answer(r *http.Request, body []byte, d *Delivered) (*http.Respon
 	}, nil
 }
 
-// pass has the real receiver answer.
+// pass sends the request to the real receiver.
 func (b *inbox) pass(r *http.Request, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -137,7 +137,7 @@ func (b *inbox) pass(r *http.Request, body []byte) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Read before ctx ends, which would cut it off.
+	// Read it here: the end of ctx would cut it off.
 	answer, err := io.ReadAll(io.LimitReader(res.Body, bodyKept))
 	_ = res.Body.Close()
 	res.Body = io.NopCloser(bytes.NewReader(answer))
@@ -189,7 +189,7 @@ func VerifyWebhook(secret string, now time.Time, h http.Header, body []byte) err
 	if err != nil {
 		return errors.New("Webhook-Timestamp is not a number of seconds")
 	}
-	// In whole seconds, as the timestamp is.
+	// In whole seconds, like the timestamp.
 	switch d := now.Unix() - seconds; {
 	case d > int64(WebhookTolerance/time.Second):
 		return fmt.Errorf("Webhook-Timestamp is more than %v in the past: it may be a replay", WebhookTolerance)

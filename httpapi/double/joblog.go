@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A JobRecord is what became of a job. It stays when the job is deleted.
+// A JobRecord is the last known state of a job. It stays when the job is deleted.
 type JobRecord struct {
 	Seq       int             `json:"seq"`
 	Endpoint  string          `json:"endpoint"`
@@ -18,18 +18,18 @@ type JobRecord struct {
 	User      string          `json:"user"`
 	Submitted time.Time       `json:"submitted"`
 	Input     json.RawMessage `json:"input"`
-	Webhook   string          `json:"webhook,omitempty"` // without what it has of secrets
+	Webhook   string          `json:"webhook,omitempty"` // without secrets
 	Status    string          `json:"status"`
-	Worker    string          `json:"worker,omitempty"` // the last that had it
+	Worker    string          `json:"worker,omitempty"` // the last one
 	Output    json.RawMessage `json:"output,omitempty"`
 	Error     string          `json:"error,omitempty"`
-	Gone      bool            `json:"gone,omitempty"` // deleted before it had ended: its ttl has passed
+	Gone      bool            `json:"gone,omitempty"` // deleted by its ttl before it ended
 }
 
-// jobsKept is how many records there are; older ones are forgotten.
+// jobsKept is how many records are kept, the latest ones.
 const jobsKept = 10_000
 
-// A jobLog keeps what became of jobs.
+// A jobLog keeps records of jobs.
 type jobLog struct {
 	queue serverless.JobQueue // without the wrapper
 	now   func() serverless.Instant
@@ -64,7 +64,7 @@ func (l *jobLog) add(jobs []serverless.Job) {
 	}
 }
 
-// remove takes jobs out that were not taken after all.
+// remove removes jobs that were not accepted.
 func (l *jobLog) remove(jobs []serverless.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ func (l *jobLog) remove(jobs []serverless.Job) {
 	}
 }
 
-// refresh notes how a job is now. The lock is held meanwhile: of two who look, the later one
-// must not write first.
+// refresh updates the record of a job. It holds the lock while it reads, so that an older state
+// never replaces a newer one.
 func (l *jobLog) refresh(ctx context.Context, ref serverless.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *jobLog) refresh(ctx context.Context, ref serverless.Ref) {
 	r.Status, r.Worker, r.Output, r.Error = j.Status.String(), string(j.Worker), j.Output, j.ErrorText()
 }
 
-// events looks at the jobs that something has happened to.
+// events refreshes the jobs of the events.
 func (l *jobLog) events(ctx context.Context, evs []queue.Event) {
 	for i := range evs {
 		if e := &evs[i]; e.Kind == queue.EventDone || e.Kind == queue.EventReady {

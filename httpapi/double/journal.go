@@ -25,20 +25,20 @@ type Entry struct {
 	Pod       string      `json:"pod,omitempty"`
 	Header    http.Header `json:"header"`
 	Body      string      `json:"body,omitempty"`
-	Done      bool        `json:"done"`             // the answer is complete, or will never be
+	Done      bool        `json:"done"`             // the answer is complete, or never will be
 	Status    int         `json:"status,omitempty"` // 0: there was no answer
 	Answered  http.Header `json:"answered,omitempty"`
 	Answer    string      `json:"answer,omitempty"`
-	Fault     string      `json:"fault,omitempty"` // that it was given
+	Fault     string      `json:"fault,omitempty"` // that applied to it
 }
 
 // Bounds of a journal.
 const (
 	entriesKept = 10_000
-	bodyKept    = 256 << 10 // bytes of each body; the rest is left out
+	bodyKept    = 256 << 10 // bytes of each body that are kept
 )
 
-// A journal keeps entries in the order in which requests came.
+// A journal keeps entries in the order of requests.
 type journal struct {
 	mu   sync.Mutex
 	seq  int
@@ -78,7 +78,7 @@ func (j *journal) clear() {
 	j.list = nil
 }
 
-// An exchange is a request on its way through the double.
+// An exchange is a request that the double is serving.
 type exchange struct {
 	r        *http.Request
 	op       *httpapi.Operation // nil: none
@@ -90,13 +90,13 @@ type exchange struct {
 	entry    *Entry
 
 	around string // the name of the fault around the handler; written before that is called
-	target target // of faults beneath the handler
+	target target // for faults of stores and hosts
 
 	// Guarded by the activity's mutex.
 	ref         serverless.Ref // the job it is held for
 	waitsForJob bool           // it waits for the job, or is about to
-	until       time.Time      // the end of the hold by the clock; zero: none
-	waiting     bool           // by a fault
+	until       time.Time      // end of its wait by the clock; zero: none
+	waiting     bool           // a fault delays it
 	resting     bool           // given up on, or waiting
 	cancel      context.CancelFunc
 }
@@ -115,7 +115,7 @@ func (x *exchange) name() string {
 	return x.op.Name
 }
 
-// area is what the request is about; empty: the path is no operation's.
+// area is what the request is about; empty: the path belongs to no operation.
 func (x *exchange) area() httpapi.Area {
 	if x.op == nil {
 		return ""
@@ -123,7 +123,7 @@ func (x *exchange) area() httpapi.Area {
 	return x.op.Area
 }
 
-// newExchange reads what the request line says.
+// newExchange reads the request line.
 func (w *instance) newExchange(r *http.Request) *exchange {
 	op, names := w.table.Find(r.Method, r.URL)
 	x := &exchange{r: r, op: op, endpoint: names["endpoint"], job: names["job"], key: keyOf(r)}
@@ -158,7 +158,7 @@ func (x *exchange) arrives(now time.Time) {
 	}
 }
 
-// waitOf is how long the handler will hold the request. What it refuses it does not hold.
+// waitOf returns how long the handler may hold the request; 0 if it refuses the request.
 func waitOf(r *http.Request, def time.Duration) time.Duration {
 	d, err := time.ParseDuration(r.URL.Query().Get("wait") + "ms")
 	if err != nil {
@@ -167,7 +167,7 @@ func waitOf(r *http.Request, def time.Duration) time.Duration {
 	return d
 }
 
-// keyOf is the key that the request carries, in whatever form.
+// keyOf returns the key of the request, in any form.
 func keyOf(r *http.Request) string {
 	h := strings.TrimSpace(r.Header.Get("Authorization"))
 	if scheme, rest, ok := strings.Cut(h, " "); ok && strings.EqualFold(scheme, "Bearer") {

@@ -9,16 +9,16 @@ import (
 	"strconv"
 )
 
-// A pattern is a JSON value that others are compared with: an object matches one that has
-// its members, whatever else that has; an array one of the same length; anything else
-// what equals it. The nil pattern matches everything.
+// A pattern is a JSON value that others are compared with. An object matches every object that
+// has at least its members, an array one of the same length with matching elements, any other
+// value an equal one. The nil pattern matches everything.
 type pattern struct {
 	want any
 	any  bool
 }
 
-// patternOf takes whatever encoding/json can marshal; nil is the pattern that matches
-// everything, and json.RawMessage("null") the one that matches null.
+// patternOf accepts everything that encoding/json can marshal. nil is the pattern that matches
+// everything, json.RawMessage("null") the one that matches null.
 func patternOf(v any) (pattern, error) {
 	if v == nil {
 		return pattern{any: true}, nil
@@ -41,7 +41,7 @@ func decodeAny(b []byte) (v any, err error) {
 	return v, err
 }
 
-// compare says in what b differs, nothing if it matches.
+// compare returns the differences of b, none if it matches.
 func (p pattern) compare(name string, b []byte) []string {
 	if p.any {
 		return nil

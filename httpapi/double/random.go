@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// randomSource is where ids come from: a source of its own for each purpose, so that one more
-// pod does not change the ids of jobs.
+// randomSource makes ids. Each purpose has its own source, so that one more pod does not change
+// the ids of jobs.
 type randomSource struct {
 	mu        sync.Mutex
 	seed      uint64
-	drawn     bool            // something has come from seed
-	usedSeeds map[uint64]bool // seeds that something has come from before
+	drawn     bool            // seed was used
+	usedSeeds map[uint64]bool // seeds that were used before
 	sources   map[string]io.Reader
 }
 
@@ -21,7 +21,7 @@ func newRandomSource(seed uint64) *randomSource {
 	return &randomSource{seed: seed, usedSeeds: map[uint64]bool{}, sources: map[string]io.Reader{}}
 }
 
-// source is the bytes of one purpose; it follows the seed.
+// source returns the random bytes of a purpose; they change with the seed.
 func (c *randomSource) source(purpose string) io.Reader { return purposeReader{c, purpose} }
 
 type purposeReader struct {
@@ -41,8 +41,8 @@ func (p purposeReader) Read(b []byte) (int, error) {
 	return r.Read(b)
 }
 
-// reseed has everything begin anew with another seed. One that was in use would give ids
-// that are taken.
+// reseed starts all sources again with another seed. A seed that was used would give ids that
+// are taken.
 func (c *randomSource) reseed(seed uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *randomSource) reseed(seed uint64) error {
 	return nil
 }
 
-// randomness is the bytes of a seed for a purpose.
+// randomness returns the random bytes of a seed for a purpose.
 func randomness(seed uint64, purpose string) io.Reader {
 	var key [32]byte
 	copy(key[8:], purpose)
@@ -68,6 +68,6 @@ func randomness(seed uint64, purpose string) io.Reader {
 
 func bytesOf(seed uint64, purpose string) []byte {
 	b := make([]byte, 32)
-	_, _ = randomness(seed, purpose).Read(b) // it has no end and no error
+	_, _ = randomness(seed, purpose).Read(b) // it never ends or fails
 	return b
 }

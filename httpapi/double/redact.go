@@ -12,7 +12,7 @@ import (
 
 const redacted = "[redacted]"
 
-// redactHeader copies h without what opens doors.
+// redactHeader copies h without credentials.
 func redactHeader(h http.Header) http.Header {
 	c := h.Clone()
 	for _, name := range [...]string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key"} {
@@ -23,8 +23,8 @@ func redactHeader(h http.Header) http.Header {
 	return c
 }
 
-// redactURL leaves out who asks and the values of the query: a receiver knows its senders
-// by these.
+// redactURL removes user, password and the values of the query, because receivers use these as
+// secrets.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -40,23 +40,23 @@ func redactURL(text string) string {
 			if valued {
 				name += "=" + redacted
 			} else {
-				name = redacted // a token without a name
+				name = redacted // a value without a name
 			}
 			parts = append(parts, name)
 		}
 		u.RawQuery = strings.Join(parts, "&")
 	}
-	// The brackets are for people: they need no escapes here.
+	// Brackets need no escapes here; people read this.
 	return strings.NewReplacer("%5Bredacted%5D", redacted).Replace(u.String())
 }
 
-// secrets are the members of an operation's bodies that no journal shows, with what is
-// left of them, by names in lower case.
+// secrets are the members of bodies that the journal does not show, by name in lower case, with
+// a function that returns what is shown instead.
 type secrets map[string]func(v any) any
 
 func hidden(any) any { return redacted }
 
-// hiddenValues leaves the names of a map.
+// hiddenValues keeps the names of a map and hides the values.
 func hiddenValues(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -113,8 +113,9 @@ func hiddenChanges(v any) any {
 	return v
 }
 
-// secretsOf are those of a request and its answer: credentials of registries, the
-// environment of containers, keys, and what only a worker or a receiver may see of a job.
+// secretsOf returns the secrets in a request and its answer: credentials of registries, the
+// environment of containers, keys, and the parts of a job that only a worker or a receiver may
+// see.
 func (x *exchange) secretsOf() secrets {
 	switch name := x.name(); {
 	case x.op == nil, name == "getPodLogs", name == "getWorkerLogs":
@@ -137,7 +138,7 @@ func (x *exchange) secretsOf() secrets {
 	return nil
 }
 
-// redact is a body as the journal keeps it.
+// redact returns a body as the journal keeps it.
 func (x *exchange) redact(b []byte, whole bool) string {
 	names := x.secretsOf()
 	if len(names) == 0 || len(b) == 0 {
@@ -152,7 +153,7 @@ func (x *exchange) redact(b []byte, whole bool) string {
 	case !suspect:
 		return string(b)
 	case err != nil || !json.Valid(b):
-		return redacted // it cannot be told apart
+		return redacted // its secrets cannot be found
 	default:
 		return encode(names.redact(v))
 	}
@@ -175,7 +176,7 @@ func (s secrets) redact(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, member := range v {
-			// The standard decoder takes any letter case for a field; so may a reader.
+			// Decoders may accept any letter case for a field.
 			switch name := strings.ToLower(k); {
 			case member == nil, name == "input", name == "output":
 			case s[name] != nil:

@@ -10,47 +10,47 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// An Outcome is what a scripted endpoint does with a job. Exactly one of Reply, Fail,
-// Hang and Stream says what.
+// An Outcome is what a scripted endpoint does with a job. Exactly one of Reply, Fail, Hang and
+// Stream is set.
 type Outcome struct {
 	When  any           // pattern of the input; nil: every input
-	After time.Duration // of the clock, before it does it
-	// Times is how many jobs it is for. 0 is one, and the last outcome that matches an
-	// input is used again and again, unless its Times say otherwise.
+	After time.Duration // by the clock, before it happens
+	// Times is how many jobs it is for. 0 means one, except that the last outcome that matches
+	// an input is repeated.
 	Times int
 
 	Reply  any    // the output of a job that completes
 	Fail   string // the error of a job that fails
-	Output any    // that comes with Fail, or after Stream
+	Output any    // the output with Fail, or after Stream
 	Hang   bool   // nothing, until the job is stopped
-	Stream []any  // chunks; then the job completes with Output, or with the list of them
+	Stream []any  // chunks; then the job completes with Output, or with the list of chunks
 	Every  time.Duration
 }
 
-// A Script is an endpoint whose jobs end as it says, without a worker being written. Its
-// methods add outcomes and return it, for the next; they are for one caller at a time.
+// A Script has the outcomes of an endpoint's jobs, so that no worker has to be written. Its
+// methods add outcomes and return the Script. Use them from one goroutine at a time.
 //
-// Outcomes are used in their order: the first one that matches the input and is not used
-// up. What When, After, Times and Every say is for the next outcome.
+// For each job the first outcome is used that matches the input and is not used up. When,
+// After, Times and Every apply to the next outcome that is added.
 type Script struct {
 	outcomes *outcomeList
 	next     Outcome
 }
 
-// When has the next outcome be only for inputs that match: an object matches one that has
-// its members and others.
+// When restricts the next outcome to inputs that match: an object matches every object that has
+// at least its members.
 func (s *Script) When(input any) *Script { s.next.When = input; return s }
 
-// After has the next outcome take so long by the clock.
+// After makes the next outcome take so long by the clock.
 func (s *Script) After(d time.Duration) *Script { s.next.After = d; return s }
 
-// Times has the next outcome be for n jobs.
+// Times makes the next outcome apply to n jobs.
 func (s *Script) Times(n int) *Script { s.next.Times = n; return s }
 
-// Every has the chunks of the next outcome come at this pace.
+// Every sets the time between the chunks of the next outcome.
 func (s *Script) Every(d time.Duration) *Script { s.next.Every = d; return s }
 
-// With is the output that comes with the next Fail or after the next Stream.
+// With sets the output with the next Fail or after the next Stream.
 func (s *Script) With(output any) *Script { s.next.Output = output; return s }
 
 // Reply completes a job.
@@ -65,13 +65,13 @@ func (s *Script) Reply(output any) *Script {
 // Fail fails a job.
 func (s *Script) Fail(text string) *Script { s.next.Fail = text; return s.add() }
 
-// Hang leaves a job running until it is stopped: cancelled, over its time, or gone.
+// Hang leaves a job running until it is cancelled, times out or is deleted.
 func (s *Script) Hang() *Script { s.next.Hang = true; return s.add() }
 
 // Stream sends chunks and completes.
 func (s *Script) Stream(chunks ...any) *Script { s.next.Stream = chunks; return s.add() }
 
-// Clear forgets all outcomes: jobs fail, because none is left.
+// Clear removes all outcomes. Without an outcome jobs fail.
 func (s *Script) Clear() *Script {
 	s.outcomes.mu.Lock()
 	defer s.outcomes.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Script) Clear() *Script {
 	return s
 }
 
-// Add is for outcomes as data. Its error says what is wrong with the outcome.
+// Add adds an outcome. Its error says what is wrong with it.
 func (s *Script) Add(o Outcome) error { return s.outcomes.add(o) }
 
 func (s *Script) add() *Script {
@@ -99,10 +99,10 @@ type outcomeList struct {
 
 	mu   sync.Mutex
 	list []*page
-	bad  error // an outcome that cannot be: every job fails with it
+	bad  error // the error of an invalid outcome, with which every job fails
 }
 
-// A page is an outcome that was checked.
+// A page is a checked outcome.
 type page struct {
 	Outcome
 	when   pattern
@@ -167,7 +167,7 @@ func checkOutcome(o Outcome) (p *page, err error) {
 	return p, nil
 }
 
-// next is the outcome for an input.
+// next returns the outcome for an input.
 func (b *outcomeList) next(input []byte) (*page, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,61 +18,60 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// What a server has unless its Options say otherwise.
+// Defaults of Options.
 const (
 	DefaultKey         = "podyard-test-key"
 	DefaultSettle      = time.Second
 	DefaultConcurrency = 1024
 )
 
-// User is whose records the key of Options makes and sees.
+// User is the user of the key of Options.
 const User = "tester"
 
-// DefaultStart is when the clock begins.
+// DefaultStart is the default time of the clock.
 var DefaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Options of a Server. The zero value, and nil, work.
+// Options configures a Server. The zero value and nil work.
 type Options struct {
 	Seed  uint64    // of ids, jitter and probabilities
 	Start time.Time // default DefaultStart
 	// Key has every scope and belongs to User. Default DefaultKey.
 	Key  string
 	Keys []httpapi.Key // besides Key
-	// Catalog is what pods can be made of. Default: catalog.Sample.
+	// Catalog is what can be rented. Default: catalog.Sample.
 	Catalog *catalog.Catalog
-	// Images say how containers behave; those of other images are up after a second.
+	// Images are scripts of containers. Containers of other images run after a second.
 	Images        []memory.Script
 	Quotas        ratelimit.Quotas // default: those of the product
 	PerWorkerRate int              // requests per 10 s for each running worker
 	// WebhookSecret signs webhooks: "whsec_" and the base64 of 24 to 64 bytes. Default:
 	// made from the seed.
 	WebhookSecret string
-	// Receiver has webhooks go on to where they are meant for, after the inbox has seen
-	// them. Default: the inbox answers 200, and nothing leaves the process. Their timestamps
-	// are of the clock here: a receiver that compares them with the system's needs a Start
-	// close to it.
+	// Receiver sends webhooks to their receivers, after the inbox has recorded them. Default:
+	// the inbox answers 200, and nothing leaves the process. Timestamps follow the clock of the
+	// Server: a receiver that compares them with its own clock needs a Start close to it.
 	Receiver http.RoundTripper
-	// Settle is how long of wall time the clock waits for a worker or request that neither
+	// Settle is how long, in wall time, the clock waits for a worker or request that neither
 	// ends nor waits for the clock. Default DefaultSettle.
 	Settle time.Duration
 	// Logger gets what the services log. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// A Server is the product on memory, with a clock of its own that stands still until it
-// is moved. Run must be running for requests to be answered. It is safe for concurrent use;
-// calls that move time are made one after another.
+// A Server is the product on memory stores, with a clock that stands still until it is moved.
+// Requests are answered while Run is running. It is safe for concurrent use; calls that move
+// time run one after another.
 type Server struct {
 	o       Options
 	faults  *faults
-	swapped chan struct{} // there is a new world to run
+	swapped chan struct{} // there is a new instance to run
 
 	mu       sync.Mutex
 	instance *instance
 	running  bool
-	served   map[string]*localWorker // by Handle: they survive a reset
-	images   []*image                // by Image: so do they
-	scripts  map[string]*outcomeList // by Endpoint and ImageScript: they do not
+	served   map[string]*localWorker // by Handle; kept at a reset
+	images   []*image                // by Image; kept at a reset
+	scripts  map[string]*outcomeList // by Endpoint and ImageScript; removed at a reset
 }
 
 // New returns a server whose clock stands at Options.Start. It starts nothing. o may be
@@ -104,8 +103,8 @@ func New(o *Options) (*Server, error) {
 	return s, nil
 }
 
-// Run lets the server work until ctx ends, and returns nil when every goroutine it started
-// has ended. It is called once.
+// Run runs the server until ctx ends, and returns nil when every goroutine that it started has
+// ended. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	again := s.running
@@ -136,23 +135,22 @@ func (s *Server) current() *instance {
 // Ready is closed when requests are answered: soon after Run was called.
 func (s *Server) Ready() <-chan struct{} { return s.current().ready }
 
-// Handler serves the whole interface, on whatever listener. Requests wait until Run is
-// running.
+// Handler serves the whole interface. Requests wait until Run is running.
 func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.current().serve(w, r) })
 }
 
-// Key is a key with every scope.
+// Key returns a key with every scope.
 func (s *Server) Key() string { return s.o.Key }
 
-// WebhookSecret is what webhooks are signed with.
+// WebhookSecret returns the secret that signs webhooks.
 func (s *Server) WebhookSecret() string { return s.current().secret }
 
-// Services are those behind the handler, until the next reset.
+// Services returns the services behind the handler, until the next reset.
 func (s *Server) Services() httpapi.Services { return s.current().services }
 
-// Reset makes everything as it was after New, with another seed: the clock, all records,
-// faults, scripts and the journal. What Handle has set stays. Requests under way end.
+// Reset restores the state after New, with another seed: the clock, all records, faults,
+// scripts and the journal. Workers of Handle and Image stay. Requests in progress end.
 func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	s.faults.plan.Reset(seed)
 	w, err := newInstance(&s.o, s.faults, seed)
@@ -178,7 +176,7 @@ func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	}
 	select {
 	case s.swapped <- struct{}{}:
-	default: // Run has yet to look, and finds the last one
+	default: // Run has not read the last one yet
 	}
 	select {
 	case <-w.ready:
@@ -190,15 +188,15 @@ func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	}
 }
 
-// Seed is the seed in use.
+// Seed returns the present seed.
 func (s *Server) Seed() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.o.Seed
 }
 
-// SetSeed has the ids and probabilities that follow come from another seed; everything else
-// stays. An error says that this seed was in use since the last reset: its ids are taken.
+// SetSeed makes later ids and probabilities come from another seed; everything else stays. It
+// returns an error if this seed was used since the last reset, because its ids are taken.
 func (s *Server) SetSeed(seed uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,10 +208,9 @@ func (s *Server) SetSeed(seed uint64) error {
 	return nil
 }
 
-// Handle has a worker in this process run the jobs of an endpoint, DefaultConcurrency at
-// once, and makes the endpoint if there is none. A worker that waits does so with Sleep:
-// the clock does not know of other ways to wait, and moves only when those who do
-// something else have come to rest, or Options.MinReadyTime has passed.
+// Handle makes a worker in this process run the jobs of an endpoint, DefaultConcurrency at
+// once, and makes the endpoint if there is none. A worker must wait with Sleep: the clock does
+// not know other ways to wait, and then moves only after Options.Settle.
 func (s *Server) Handle(ctx context.Context, endpoint string, w serverless.Worker) error {
 	return s.HandleN(ctx, endpoint, w, DefaultConcurrency)
 }
@@ -236,12 +233,11 @@ func (s *Server) HandleN(ctx context.Context, endpoint string, w serverless.Work
 	return nil
 }
 
-// Image has workers of an image run in this process: endpoints that name it have as many
-// as the scaler of the product starts, which are on their way for as long as ImageOptions
-// say, take jobs, and end when they are idle. name is a pattern in which '*' stands for any
-// characters; what was set last comes first. Endpoints with images that nobody has named
-// are served by whoever comes for their jobs. The worker waits as one of Handle does; o may
-// be nil.
+// Image makes workers of an image run in this process. Endpoints with the image have as many
+// workers as the product's scaler starts; they start within ImageOptions.ColdStart, take jobs,
+// and end when they are idle. name is a pattern in which '*' matches any characters; the last
+// one that was set comes first. Endpoints with other images are served by remote workers. The
+// worker must wait as for Handle; o may be nil.
 func (s *Server) Image(name string, w serverless.Worker, o *ImageOptions) error {
 	i, err := newImage(name, w, o)
 	if err != nil {
@@ -254,8 +250,7 @@ func (s *Server) Image(name string, w serverless.Worker, o *ImageOptions) error 
 	return nil
 }
 
-// ImageScript is Image for workers that do what a script says, which is made if there is
-// none; o counts then.
+// ImageScript is Image for workers with a script. If there is no script, it makes one, with o.
 func (s *Server) ImageScript(name string, o *ImageOptions) (*Script, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,10 +268,10 @@ func (s *Server) ImageScript(name string, o *ImageOptions) (*Script, error) {
 	return &Script{outcomes: b}, nil
 }
 
-// Declare makes an endpoint with an id of one's own, which every key may use, or changes
-// it: settings are what POST /v2/serverless takes, as anything that is its JSON. Those that
-// are absent have their defaults; name is the id, type QUEUE, scaling by a queue delay of
-// 4 s, and cpu one of the catalog's.
+// Declare makes or changes an endpoint with the given id, which every key may use. settings are
+// the body of POST /v2/serverless: any value that marshals to its JSON. Absent members have
+// defaults; name is the id, type QUEUE, scaling a queue delay of 4 s, and cpu a flavor of the
+// catalog.
 func (s *Server) Declare(ctx context.Context, id string, settings any) error {
 	w := s.current()
 	if err := w.declare(ctx, id, settings); err != nil {
@@ -286,7 +281,7 @@ func (s *Server) Declare(ctx context.Context, id string, settings any) error {
 	return nil
 }
 
-// Endpoint is the script of an endpoint, which is made if there is none.
+// Endpoint returns the script of an endpoint, and makes the endpoint if there is none.
 func (s *Server) Endpoint(ctx context.Context, id string) (*Script, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +299,8 @@ func (s *Server) Endpoint(ctx context.Context, id string) (*Script, error) {
 	return &Script{outcomes: b}, nil
 }
 
-// Queue makes an endpoint without a worker, if there is none: its jobs wait for a remote
-// one.
+// Queue makes an endpoint without a worker, if there is none. Its jobs wait for a remote
+// worker.
 func (s *Server) Queue(ctx context.Context, id string) error {
 	if err := endpoints.CheckID(id); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", id, err)
@@ -313,36 +308,35 @@ func (s *Server) Queue(ctx context.Context, id string) error {
 	return s.current().endpoint(ctx, id)
 }
 
-// Now is what the clock shows.
+// Now returns the time of the clock.
 func (s *Server) Now() time.Time { return s.current().clock.Now() }
 
-// Advance moves the clock on by d, from one due instant to the next. It returns when
-// everything that is due by then has been done and workers have come to rest. An error is
-// that of ctx, of a negative d, or of a store.
+// Advance moves the clock by d, from one due instant to the next. It returns when everything
+// that is due by then was done and workers are at rest. Errors: that of ctx, a negative d, or a
+// store's.
 func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	return s.current().advance(ctx, d)
 }
 
-// SetTime moves the clock on to t, which is not in its past.
+// SetTime moves the clock to t, which must not be in its past.
 func (s *Server) SetTime(ctx context.Context, t time.Time) error {
 	w := s.current()
 	return w.advance(ctx, t.Sub(w.clock.Now()))
 }
 
-// Settle waits until everything that is due now has been done.
+// Settle waits until everything that is due now was done.
 func (s *Server) Settle(ctx context.Context) error { return s.Advance(ctx, 0) }
 
-// RunUntilIdle moves the clock on as long as time alone brings something to an end: a job
-// that a worker of this process has, a webhook that is to be tried again, and for an hour at
-// most a pod on its way, a worker of an image on its way, or a job that waits for one. It
-// says how far the clock has moved. Jobs that wait for another worker, or that a remote
-// worker has, do not count.
+// RunUntilIdle moves the clock as long as time alone ends something: a job of a worker in this
+// process, a webhook that will be tried again, and for an hour at most a starting pod, a
+// starting worker of an image, or a job that waits for one. It returns how far the clock has
+// moved. Jobs that wait for other workers, or that a remote worker has, do not count.
 func (s *Server) RunUntilIdle(ctx context.Context) (time.Duration, error) {
 	return s.current().untilIdle(ctx)
 }
 
-// Sleep waits by the clock, until d has passed or ctx ends, whose cause it returns then.
-// In a worker that Handle has set it lets time pass meanwhile.
+// Sleep waits until d has passed by the clock, or returns the cause of ctx when it ends. The
+// clock can move while workers of this process are in Sleep.
 func (s *Server) Sleep(ctx context.Context, d time.Duration) error {
 	if t, _ := ctx.Value(taskKey{}).(*task); t != nil {
 		return t.instance.sleep(ctx, d)
@@ -350,28 +344,28 @@ func (s *Server) Sleep(ctx context.Context, d time.Duration) error {
 	return s.current().sleep(ctx, d)
 }
 
-// Fault has something go wrong from now on. Its id is for ClearFault.
+// Fault sets a fault. Its id is for ClearFault.
 func (s *Server) Fault(f Fault) (id int, err error) { return s.faults.add(f) }
 
-// ClearFault ends one fault, and reports false when there is none of this id.
+// ClearFault removes a fault. It reports false if there is none with this id.
 func (s *Server) ClearFault(id int) bool { return s.faults.plan.Remove(id) }
 
-// ClearFaults ends all of them.
+// ClearFaults removes all faults.
 func (s *Server) ClearFaults() { s.faults.plan.Clear() }
 
-// Faults are those that were set and are not used up.
+// Faults returns the faults that were set and are not used up.
 func (s *Server) Faults() []ActiveFault { return s.faults.active() }
 
-// Requests are all requests with their answers, in the order in which they came.
+// Requests returns all requests with their answers, in their order.
 func (s *Server) Requests() []Entry { return s.current().journal.all() }
 
-// Jobs are all jobs that were submitted, in their order, those that are deleted included.
+// Jobs returns all submitted jobs in their order, also deleted ones.
 func (s *Server) Jobs() []JobRecord { return s.current().jobs.all() }
 
-// Webhooks are all attempts to deliver one, in their order.
+// Webhooks returns all attempts to deliver a webhook, in their order.
 func (s *Server) Webhooks() []Delivered { return s.current().inbox.all() }
 
-// ClearJournal forgets requests and webhooks. Jobs stay: they are still there.
+// ClearJournal removes requests and webhooks from the journal. Jobs stay.
 func (s *Server) ClearJournal() {
 	w := s.current()
 	w.journal.clear()

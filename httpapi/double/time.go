@@ -10,11 +10,11 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// maxRounds bounds how often things may begin anew at one instant.
+// maxRounds bounds the rounds of work at one instant.
 const maxRounds = 10_000
 
-// Step is everything that is due at now and what follows from it at the same instant,
-// until all is at rest.
+// Step does everything that is due at now, and what follows from it at the same instant, until
+// everything is at rest.
 func (w *instance) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	w.steps++
 	for range maxRounds {
@@ -37,8 +37,8 @@ func (w *instance) Step(ctx context.Context, now time.Time) (next time.Time, err
 	return next, fmt.Errorf("double: it does not come to rest at %s", now.Format(time.RFC3339Nano))
 }
 
-// schedule has f called at this instant, when those before it have come to rest: what happens
-// at one instant happens in the same order every time.
+// schedule makes f run at this instant, after the functions before it have come to rest, so
+// that the order within an instant is always the same.
 func (w *instance) schedule(f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func (w *instance) hasScheduled() bool {
 	return len(w.scheduled) > 0
 }
 
-// pop is the first of what is to happen soon; nil: nothing.
+// pop returns the next scheduled function; nil: none.
 func (w *instance) pop() (f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *instance) pop() (f func(ctx context.Context)) {
 	return f
 }
 
-// runScheduled has what is to happen soon happen, one after another.
+// runScheduled runs the scheduled functions, one after another.
 func (w *instance) runScheduled(ctx context.Context, now time.Time) error {
 	for f := w.pop(); f != nil; f = w.pop() {
 		f(ctx)
@@ -72,15 +72,15 @@ func (w *instance) runScheduled(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// runAllScheduled does not wait: for the end, and where nobody holds the clock.
+// runAllScheduled runs them without waiting, at the end and where the clock does not wait.
 func (w *instance) runAllScheduled(ctx context.Context) {
 	for f := w.pop(); f != nil; f = w.pop() {
 		f(ctx)
 	}
 }
 
-// stepServices has each service do what is due, and reports whether they have more to do now. What
-// they start ends with the world and not with the one who asks.
+// stepServices makes each service do what is due, and returns when it has more to do. What they
+// start ends with the instance, and not with the caller.
 func (w *instance) stepServices(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	a, err := w.services.Pods.Step(ctx, now)
@@ -111,8 +111,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// pingRemote pings for the remote workers that were heard of lately by the wall's time: they
-// live there, and cannot know how fast the clock goes here.
+// pingRemote pings for remote workers that made a request lately in wall time, because they
+// cannot follow this clock.
 func (w *instance) pingRemote(ctx context.Context, now time.Time) (next time.Time, err error) {
 	alive := w.act.remote(time.Now())
 	if len(alive) == 0 {
@@ -158,7 +158,7 @@ func (a *activity) remote(wall time.Time) (list []remoteWorker) {
 	return list
 }
 
-// hasRequest reports whether a worker has a request under way. It is called with the lock.
+// hasRequest reports whether a request of the worker is in progress. The caller holds the lock.
 func (a *activity) hasRequest(k workerKey) bool {
 	for x := range a.requests {
 		if x.endpoint == k.endpoint && x.worker == k.worker {
@@ -178,14 +178,14 @@ func (w *instance) advance(ctx context.Context, d time.Duration) error {
 	return w.clock.Advance(ctx, d, w)
 }
 
-// idleLimit is how far a run until idle goes at most, and podLimit how long it waits for
-// a pod, which may never become healthy.
+// idleLimit bounds how far RunUntilIdle moves the clock, podLimit how long it waits for a pod,
+// which may never become healthy.
 const (
 	idleLimit = 7 * 24 * time.Hour
 	podLimit  = time.Hour
 )
 
-// untilIdle moves from due instant to due instant while something is under way.
+// untilIdle moves from due instant to due instant while something is in progress.
 func (w *instance) untilIdle(ctx context.Context) (time.Duration, error) {
 	w.step.Lock()
 	defer w.step.Unlock()
@@ -206,8 +206,8 @@ func (w *instance) untilIdle(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// underWay reports whether time alone will bring something to an end: a job that a worker
-// here has, a webhook, a pod on its way.
+// underWay reports whether time alone will end something: a job of a worker in this process, a
+// webhook, a starting pod.
 func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, error) {
 	if w.act.working() {
 		return true, nil
@@ -235,8 +235,7 @@ func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, err
 	return false, nil
 }
 
-// scaling reports whether a worker of an image that is known is on its way, or jobs wait
-// for one that will be.
+// scaling reports whether a worker of a known image is starting, or jobs wait for one.
 func (w *instance) scaling(ctx context.Context) (bool, error) {
 	for e, err := range w.services.Jobs.Endpoints().List(ctx) {
 		if err != nil {

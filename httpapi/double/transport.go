@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// BaseURL is where clients of Transport say they go. Any other would do.
+// BaseURL is a URL for clients of Transport. Any other works too.
 const BaseURL = "http://podyard.test"
 
-// Transport answers requests within the process, whatever host they name: no listener, no
-// socket, and in a testing/synctest bubble nothing that keeps its time from moving. An
-// answer is held in memory until it is read.
+// Transport answers requests in the process, for any host, without a listener or sockets. In a
+// testing/synctest bubble it does not stop the time of the bubble. An answer is kept in memory
+// until it is read.
 func (s *Server) Transport() http.RoundTripper { return transport{s.Handler()} }
 
-// Client makes requests by Transport, with the key of the server where they bring none.
+// Client returns a client on Transport, which adds the key of the server to requests without
+// one.
 func (s *Server) Client() *http.Client {
 	return &http.Client{Transport: keyed{s.Transport(), s.o.Key}}
 }
@@ -59,7 +60,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A pipe is an answer: written by the handler, read by the client.
+// A pipe is an answer that the handler writes and the client reads.
 type pipe struct {
 	quiet  bool // HEAD: there is no body
 	header http.Header
@@ -71,7 +72,7 @@ type pipe struct {
 	status int
 	sent   http.Header
 	body   []byte
-	err    error // what comes after body; nil: there may be more
+	err    error // returned after body; nil: there may be more
 	closed bool
 }
 
@@ -100,7 +101,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush implements http.Flusher: what was written is there.
+// Flush implements http.Flusher.
 func (p *pipe) Flush() { p.WriteHeader(http.StatusOK) }
 
 // finish is the end of the handler, also of one that aborts.
@@ -148,7 +149,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return 0, p.err
 }
 
-// Close ends the request, as a client that hangs up does.
+// Close ends the request, like a client that disconnects.
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -10,14 +10,14 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A localWorker is a worker of this process. When it dies of a fault, another follows.
+// A localWorker is a worker of this process. When it dies by a fault, it is replaced.
 type localWorker struct {
 	endpoint    string
 	worker      serverless.Worker
 	concurrency int
 }
 
-// join makes an endpoint and has it served. One that exists is only served.
+// join makes an endpoint if there is none, and starts serving it.
 func (w *instance) join(ctx context.Context, l *localWorker) error {
 	if err := endpoints.CheckID(l.endpoint); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", l.endpoint, err)
@@ -25,13 +25,13 @@ func (w *instance) join(ctx context.Context, l *localWorker) error {
 	if err := w.endpoint(ctx, l.endpoint); err != nil {
 		return err
 	}
-	// It is waited for from now on, though its goroutine has not begun.
+	// It counts as busy from now on, although its goroutine has not begun.
 	w.act.addLocal(l, 1, nil)
 	w.start(func(ctx context.Context) { w.serveLocal(ctx, l) })
 	return nil
 }
 
-// start has f run as long as the world lives, at most.
+// start runs f in a goroutine that ends with the instance.
 func (w *instance) start(f func(ctx context.Context)) {
 	w.mu.Lock()
 	w.starts = append(w.starts, f)
@@ -59,8 +59,8 @@ func (w *instance) serveLocal(ctx context.Context, l *localWorker) {
 		s := w.act.addLocal(l, n, end)
 		lives++
 		go func() {
-			// What it has when it ends is handed back at once: the clock stands still, and
-			// nothing would come to its end by waiting.
+			// At the end it gives its jobs back at once: the clock stands still, so a wait
+			// would never end.
 			err := w.services.Jobs.Serve(life, l.endpoint, &trackedWorker{l.worker, w, s}, &serverless.ServeOptions{
 				ID: s.worker, Concurrency: l.concurrency, Drain: -1,
 			})
@@ -79,7 +79,7 @@ func (w *instance) serveLocal(ctx context.Context, l *localWorker) {
 	}
 }
 
-// workerID names the n-th worker of an endpoint.
+// workerID returns the id of the n-th worker of an endpoint.
 func workerID(endpoint string, n int) serverless.WorkerID {
 	id := "local-" + endpoint
 	if n > 1 {
@@ -88,7 +88,7 @@ func workerID(endpoint string, n int) serverless.WorkerID {
 	return serverless.WorkerID(id)
 }
 
-// removeDead takes a worker that has died from those who are waited for.
+// removeDead removes a dead worker, so that the clock does not wait for it.
 func (a *activity) removeDead(s *workerState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,14 +96,14 @@ func (a *activity) removeDead(s *workerState) {
 	a.changed()
 }
 
-// A trackedWorker worker is one whose rest and work the double knows.
+// A trackedWorker reports to activity when it works and when it is at rest.
 type trackedWorker struct {
 	serverless.Worker
 	instance *instance
 	state    *workerState
 }
 
-// A task is what the context of a worker leads to.
+// A task is the value in the context of a worker.
 type task struct {
 	instance *instance
 	run      *run
@@ -117,7 +117,7 @@ func (x *trackedWorker) Work(ctx context.Context, t *serverless.Task) ([]byte, e
 	if r == nil {
 		return x.Worker.Work(ctx, t)
 	}
-	// The loop ends ctx when it has reported. A job that was stopped is not reported.
+	// The serving loop ends ctx after the report. It does not report a stopped job.
 	defer context.AfterFunc(ctx, func() { x.instance.act.forget(r) }) //nolint:staticcheck // it is to begin at the end
 	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.instance, r}), t)
 }
@@ -134,7 +134,7 @@ func (a *activity) forget(r *run) {
 	a.drop(r)
 }
 
-// sleep waits by the clock. In a worker of the double time can pass meanwhile.
+// sleep waits by the clock, which can move meanwhile if a worker of the double calls it.
 func (w *instance) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -27,7 +27,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// An instance is the product on memory from one reset to the next.
+// An instance is the product on memory stores, from one reset to the next.
 type instance struct {
 	random   *randomSource
 	clock    *clock.Manual
@@ -49,35 +49,35 @@ type instance struct {
 	containers *memory.Runtime // of pods and of workers
 	workers    *containerWorkers
 
-	steps  int           // made; guarded by step
+	steps  int           // number of steps; guarded by step
 	step   chanMutex     // for one caller of Step at a time
-	next   time.Time     // what the last Step said; guarded by step
-	pinged time.Time     // when keep last did something; guarded by step
-	woken  chan struct{} // there may be something to do now
+	next   time.Time     // result of the last Step; guarded by step
+	pinged time.Time     // when pingRemote last pinged; guarded by step
+	woken  chan struct{} // there may be work now
 
-	ready   chan struct{} // closed when events reach who waits
-	retired chan struct{} // closed when the world is to end
+	ready   chan struct{} // closed when all sources of events are watched
+	retired chan struct{} // closed when the instance must end
 
 	mu           sync.Mutex
-	images       []*image                    // that workers are made of, the last one first
+	images       []*image                    // images of workers, the last one first
 	starts       []func(ctx context.Context) // goroutines to be started
-	scheduled    []func(ctx context.Context) // to happen at this instant, one after another
+	scheduled    []func(ctx context.Context) // functions to run at this instant, one after another
 	changes      chan struct{}
-	sourcesReady int // sources of events that are listened to
+	sourcesReady int // number of sources of events that are watched
 }
 
-// A chanMutex is a mutex that is waited for as a channel is: one that is held while the clock
-// moves would keep the time of a testing/synctest bubble from moving.
+// A chanMutex is a mutex on a channel. A sync.Mutex that is held while the clock moves would
+// stop the time of a testing/synctest bubble.
 type chanMutex chan struct{}
 
-// Lock waits for the turn.
+// Lock locks it.
 func (t chanMutex) Lock() { t <- struct{}{} }
 
-// Unlock ends it.
+// Unlock unlocks it.
 func (t chanMutex) Unlock() { <-t }
 
-// lease is how long a remote worker has a job without renewing: the product's default. One
-// of this process has it for good: the store ends with the process, too.
+// lease is the product's default for remote workers. localLease never ends, because the store
+// ends with the process.
 const (
 	lease      = 30 * time.Second
 	localLease = 100 * 365 * 24 * time.Hour
@@ -86,7 +86,7 @@ const (
 // auditRecords is how many records of a kind the audit log has.
 const auditRecords = 1000
 
-// newInstance wires the product.
+// newInstance makes the product on memory stores, with faults.
 func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w := &instance{
 		random: newRandomSource(seed), clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle, quotas: o.Quotas,
@@ -146,7 +146,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	return w, nil
 }
 
-// newSender has the product's sender post to the inbox.
+// newSender makes the product's sender post to the inbox.
 func (w *instance) newSender(o *Options, seed uint64) (*webhook.Sender, error) {
 	w.secret = o.WebhookSecret
 	if w.secret == "" {
@@ -160,7 +160,7 @@ func (w *instance) newSender(o *Options, seed uint64) (*webhook.Sender, error) {
 	return s, nil
 }
 
-// sourceReady notes that one of the two sources of events is listened to: queue and fleet.
+// sourceReady notes that one of the two sources of events, queue and fleet, is watched.
 func (w *instance) sourceReady() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +169,7 @@ func (w *instance) sourceReady() {
 	}
 }
 
-// wake has the services look at what is due now.
+// wake makes the services do what is due now.
 func (w *instance) wake() {
 	w.act.wake()
 	select {
@@ -178,8 +178,8 @@ func (w *instance) wake() {
 	}
 }
 
-// run lets the world live until ctx ends or it is retired. It returns when everything it
-// started has.
+// run runs the instance until ctx ends or it is retired. It returns when everything that it
+// started has ended.
 func (w *instance) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -217,7 +217,7 @@ func (w *instance) run(ctx context.Context) error {
 	return nil
 }
 
-// retire ends the world, once.
+// retire ends the instance, once.
 func (w *instance) retire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,8 +228,8 @@ func (w *instance) retire() {
 	}
 }
 
-// await gives a worker that does not care for its context what it has in the product: so
-// much of the clock, and then nobody waits for it.
+// await waits for ended. A worker that ignores its context gets as much time of the clock as in
+// the product; then await returns without it.
 func (w *instance) await(ctx context.Context, ended <-chan struct{}) error {
 	patience := time.NewTimer(w.settle)
 	defer patience.Stop()
@@ -240,7 +240,7 @@ func (w *instance) await(ctx context.Context, ended <-chan struct{}) error {
 	}
 	patience.Reset(10 * w.settle)
 	for {
-		// Timers only: nothing is to happen any more but the end.
+		// Timers only: nothing else may happen at the end.
 		w.step.Lock()
 		err := w.clock.Advance(ctx, time.Minute)
 		w.runAllScheduled(ctx)
@@ -261,7 +261,7 @@ func (w *instance) await(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// cancelAll ends the requests under way.
+// cancelAll ends the requests in progress.
 func (a *activity) cancelAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -270,7 +270,7 @@ func (a *activity) cancelAll() {
 	}
 }
 
-// pump has the services do at once what has become due at the present instant.
+// pump makes the services do what is due at the present instant.
 func (w *instance) pump(ctx context.Context) {
 	for {
 		select {
