@@ -103,7 +103,7 @@ func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration)
 	var timer *time.Timer
 	for {
 		a.mu.Lock()
-		busy, news := a.busy(ctx, now), a.changes
+		busy, changes := a.busy(ctx, now), a.changes
 		a.mu.Unlock()
 		if !busy {
 			return nil
@@ -115,7 +115,7 @@ func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration)
 			timer.Reset(limit)
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-timer.C:
 			a.giveUp()
 			return nil
@@ -135,7 +135,7 @@ func (a *activity) before(ctx context.Context) {
 	var timer *time.Timer
 	for {
 		a.mu.Lock()
-		busy, news := a.unsettled(ctx), a.changes
+		busy, changes := a.unsettled(ctx), a.changes
 		a.mu.Unlock()
 		if !busy {
 			return
@@ -145,7 +145,7 @@ func (a *activity) before(ctx context.Context) {
 			defer timer.Stop()
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-timer.C:
 			a.slowDown()
 			return

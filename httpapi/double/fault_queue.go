@@ -210,27 +210,27 @@ func (a *activity) claimed(slots []queue.Slot, ready []uint64, jobs []serverless
 	defer a.mu.Unlock()
 	a.claiming--
 	for i, s := range slots {
-		seat, n := a.workerOf(workerKey{s.Endpoint, s.Worker}), 0
+		state, n := a.workerOf(workerKey{s.Endpoint, s.Worker}), 0
 		for j := range jobs {
 			job := &jobs[j]
 			if job.Endpoint != s.Endpoint || job.Worker != s.Worker {
 				continue
 			}
-			r := &run{runKey: runKey{job.Ref, job.Worker}, holder: seat, dieAfter: dies(job.Endpoint), lost: x != nil && x.losesAnswer()}
+			r := &run{runKey: runKey{job.Ref, job.Worker}, holder: state, dieAfter: dies(job.Endpoint), lost: x != nil && x.losesAnswer()}
 			if old := a.runs[r.runKey]; old != nil {
-				seat.running--
+				state.running--
 			}
 			a.runs[r.runKey] = r
-			seat.running++
+			state.running++
 			n++
 		}
 		if n < s.N {
-			seat.looked = ready[i]
+			state.looked = ready[i]
 		}
-		if seat.local && !seat.waits {
+		if state.local && !state.waits {
 			a.version++ // the service now knows the worker
 		}
-		seat.waits = n == 0
+		state.waits = n == 0
 	}
 	if len(jobs) > 0 {
 		a.version++

@@ -99,36 +99,16 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.jobs = newJobLog(stock, now)
 	w.queue = &jobQueue{JobQueue: fault.Jobs(stock, failing), act: w.act, faults: f, jobs: w.jobs, now: now, wake: w.wake, onWatch: w.sourceReady}
 	w.pods = &podStore{PodStore: fault.Pods(memory.NewPods(), failing), act: w.act, wake: w.wake}
-	eps := fault.Endpoints(memory.NewEndpoints(), failing)
 	sender, err := w.newSender(o, seed)
 	if err != nil {
 		return nil, err
 	}
-	cat := *o.Catalog
-	w.catalog = cat
+	w.catalog = *o.Catalog
 	w.containers = memory.NewRuntime(&memory.RuntimeOptions{Clock: w.clock, Seed: seed, Scripts: append(faultScripts(), o.Images...)})
 	rt := &podRuntime{Runtime: w.containers, faults: f, decided: map[string]faultDecision{}, onWatch: w.sourceReady}
 	w.workers = &containerWorkers{instance: w, list: map[string]*containerWorker{}}
 	w.containers.Notify(func(st pods.ContainerState) { w.workers.onState(st, rt.faulty(st.PodID)) })
-	srv, err := server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
-		Stores: server.Stores{
-			Pods: w.pods, Endpoints: eps, Jobs: w.queue,
-			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
-			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
-			Accounts: fault.Accounts(memory.NewAccounts(), failing), Billing: fault.Billing(memory.NewBilling(), failing),
-		},
-		Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Clock: w.clock, Logger: o.Logger,
-		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
-		Pods:  pods.Options{Rand: w.random.source("pods")},
-		Jobs: serverless.Options{
-			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
-			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
-		},
-		Registries: registries.Options{Rand: w.random.source("registries")},
-		Volumes:    volumes.Options{Rand: w.random.source("volumes")},
-		Templates:  templates.Options{Rand: w.random.source("templates")},
-		Accounts:   accounts.Options{Rand: w.random.source("accounts")},
-	})
+	srv, err := w.newServer(o, seed, sender, rt, failing)
 	if err != nil {
 		return nil, fmt.Errorf("double: %w", err)
 	}
@@ -144,6 +124,29 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 		Program: srv.Program(),
 	})
 	return w, nil
+}
+
+// newServer makes the server on the stores, which fail by the plan.
+func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, rt pods.Runtime, failing *fault.Plan) (*server.Server, error) {
+	return server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
+		Stores: server.Stores{
+			Pods: w.pods, Endpoints: fault.Endpoints(memory.NewEndpoints(), failing), Jobs: w.queue,
+			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
+			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
+			Accounts: fault.Accounts(memory.NewAccounts(), failing), Billing: fault.Billing(memory.NewBilling(), failing),
+		},
+		Catalog: w.catalog, Hosts: pods.SimulatedHosts(w.catalog, rt), Clock: w.clock, Logger: o.Logger,
+		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
+		Pods:  pods.Options{Rand: w.random.source("pods")},
+		Jobs: serverless.Options{
+			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
+			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
+		},
+		Registries: registries.Options{Rand: w.random.source("registries")},
+		Volumes:    volumes.Options{Rand: w.random.source("volumes")},
+		Templates:  templates.Options{Rand: w.random.source("templates")},
+		Accounts:   accounts.Options{Rand: w.random.source("accounts")},
+	})
 }
 
 // newSender makes the product's sender post to the inbox.
