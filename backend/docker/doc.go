@@ -28,6 +28,10 @@
 // nothing, and the pod fails with the reason. Options.Trusted and Options.LocalImages are
 // the exceptions. Ids of images are no names of images.
 //
+// Images that a Runtime pulled, which its directory remembers, are removed when no container
+// had them for Options.ImageAge, or when the engine's disk is short of room. An image that
+// somebody else brought to the host or named there stays.
+//
 // # What a container gets
 //
 // Its environment is that of the image, then Spec.Env, then these variables.

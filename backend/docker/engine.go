@@ -33,6 +33,7 @@ type engine struct {
 	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
 	seccomp         seccompMode
 	runtimes        []string // by name; of Podman only the default one is known
+	storage         string   // the directory with the images, where it is on this machine
 	userns          bool     // containers can have, or have, a user namespace
 }
 
@@ -96,6 +97,9 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !e.gpus.local {
+		e.storage = ""
+	}
 	e.hasGPUs = e.gpus.available(r.opts.CDIDirs)
 	e.diskLimit = e.limitsDisks(r.opts.DiskLimit)
 	r.engine = e
@@ -134,6 +138,7 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 		} `json:"host"`
 		Store struct {
 			Driver string `json:"graphDriverName"`
+			Root   string `json:"graphRoot"`
 		} `json:"store"`
 	}
 	if err := r.libpod(ctx, http.MethodGet, "/info", nil, &info); err != nil {
@@ -146,6 +151,7 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 		gpus:     r.gpuSupport(true, system.Info{}),
 		seccomp:  podmanSeccomp(info.Host.Security.Seccomp, info.Host.Security.SeccompProfile),
 		runtimes: []string{info.Host.Runtime.Name}, userns: hasSubordinateIDs(),
+		storage: info.Store.Root,
 	}, nil
 }
 
@@ -167,6 +173,7 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 		gpus:            r.gpuSupport(podman, info),
 		seccomp:         dockerSeccomp(info.SecurityOptions),
 		runtimes:        slices.Sorted(maps.Keys(info.Runtimes)),
+		storage:         info.DockerRootDir,
 		userns:          slices.Contains(info.SecurityOptions, "name=userns"),
 	}, nil
 }

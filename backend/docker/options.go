@@ -36,6 +36,15 @@ type Options struct {
 	// a route of this machine are left out. Default: the first of 10.201.0.0/16,
 	// 172.31.0.0/16 and 192.168.128.0/17 in which a block is free. See [CheckSubnet].
 	Subnet netip.Prefix
+	// ImageAge is for how long an image stays that no container has. Only images that a Runtime
+	// of this directory pulled are removed, and none of LocalImages. Default 14 days;
+	// negative: they stay.
+	ImageAge time.Duration
+	// DiskFree is how many percent of the engine's disk are to be free. While it is less,
+	// such images go at once, those that were unused longest first, but for those used in the
+	// last 10 minutes. It works with an engine on this machine, on Linux. Default 10;
+	// negative: it is not looked at.
+	DiskFree int
 	// Runtime is the OCI runtime of containers, by the name that the engine has for it: runsc
 	// for gVisor, kata. Default: the engine's. Open fails where the engine does not know it;
 	// of Podman it is only known that it is installed.
@@ -116,6 +125,12 @@ func (o *Options) withDefaults() Options {
 	d.LogSize = max(d.LogSize, 1<<20)
 	if d.ImageRecheck == 0 {
 		d.ImageRecheck = 10 * time.Minute
+	}
+	if d.ImageAge == 0 {
+		d.ImageAge = 14 * 24 * time.Hour
+	}
+	if d.DiskFree == 0 {
+		d.DiskFree = 10
 	}
 	if d.Grace <= 0 {
 		d.Grace = time.Second

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -145,16 +146,21 @@ func (p *privateRegistry) host() string { return strings.TrimPrefix(p.URL, "http
 // push puts the plain image there, and returns its name.
 func (p *privateRegistry) push(t *testing.T, path string) string {
 	t.Helper()
+	all, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.pushImage(t, path, all[plain])
+}
+
+func (p *privateRegistry) pushImage(t *testing.T, path string, img v1.Image) string {
+	t.Helper()
 	image := p.host() + "/" + path
 	ref, err := name.ParseReference(image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := images()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, all[plain], remote.WithAuth(&authn.Basic{Username: registryUser, Password: registryPassword})); err != nil {
+	if err := remote.Write(ref, img, remote.WithAuth(&authn.Basic{Username: registryUser, Password: registryPassword})); err != nil {
 		t.Fatal(err)
 	}
 	return image

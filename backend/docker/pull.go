@@ -26,6 +26,7 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 	if r.mayUseHost(s, name) {
 		for _, full := range name.onHost(r.engine.podman) {
 			if found, err := r.findImage(ctx, full); err != nil || found != nil {
+				r.images.used(full)
 				return full, err
 			}
 		}
@@ -36,10 +37,13 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 		return "", err
 	}
 	defer done()
-	if !s.AlwaysPull && r.permits.has(p) {
-		if found, err := r.findImage(ctx, name.full); err != nil || found != nil {
-			return name.full, err
-		}
+	before, err := r.findImage(ctx, name.full)
+	if err != nil {
+		return "", err
+	}
+	if before != nil && !s.AlwaysPull && r.permits.has(p) {
+		r.images.used(name.full)
+		return name.full, nil
 	}
 	// To pull an image that is on the host is to ask the registry for it: the engine fetches
 	// the manifest with this owner's credential and finds that it has the rest.
@@ -48,15 +52,30 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 		return "", err
 	}
 	r.permits.grant(p)
-	return name.full, nil
+	return name.full, r.notePulled(ctx, name.full, before)
+}
+
+// notePulled notes that an image was pulled where before was, if there was one.
+func (r *Runtime) notePulled(ctx context.Context, full string, before *image.InspectResponse) error {
+	now, err := r.findImage(ctx, full)
+	if err != nil || now == nil {
+		return err
+	}
+	id := ""
+	if before != nil {
+		id = before.ID
+	}
+	r.images.pulled(full, id, now.ID)
+	return nil
 }
 
 // mayUseHost says whether an image that is on the host is used without asking a registry.
 func (r *Runtime) mayUseHost(s pods.Spec, name imageName) bool {
-	if slices.ContainsFunc(r.opts.LocalImages, func(p string) bool { return imagePattern(p).matches(name) }) {
-		return true
-	}
-	return !s.AlwaysPull && (s.Owner == "" || r.opts.Trusted != nil && r.opts.Trusted(s.Owner))
+	return r.matchesLocalImages(name) || !s.AlwaysPull && (s.Owner == "" || r.opts.Trusted != nil && r.opts.Trusted(s.Owner))
+}
+
+func (r *Runtime) matchesLocalImages(name imageName) bool {
+	return slices.ContainsFunc(r.opts.LocalImages, func(p string) bool { return imagePattern(p).matches(name) })
 }
 
 // findImage is the image on the host that has a full name; nil where there is none.

@@ -40,6 +40,7 @@ type Runtime struct {
 	ports           podhost.PortAllocator
 	networks        *networkTable
 	permits         *permits
+	images          *pulledImages
 	firewall        firewall
 	gateway         netip.Addr  // see Gateway; invalid: there is none
 	missing         []string    // see Missing
@@ -68,6 +69,9 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	if r.instance, err = r.dir.instance(); err != nil {
 		return nil, fmt.Errorf("docker: open %q: %w", dir, err)
 	}
+	r.images = openPulledImages(r.dir, func(err error) {
+		r.opts.Logger.Error("docker: the list of images that were pulled cannot be kept", "err", err)
+	})
 	if r.api, err = connect(r.opts.Engine); err != nil {
 		return nil, fmt.Errorf("docker: open: %w", err)
 	}
@@ -97,6 +101,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
 	r.spawn(r.watchEvents)
+	r.spawn(r.watchImages)
 	if r.firewall.on {
 		r.spawn(r.watchRules)
 	}

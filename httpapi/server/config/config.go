@@ -98,6 +98,11 @@ type Containers struct {
 	// not connect to, besides those of metadata.
 	Isolation string   `json:"isolation"`
 	Deny      []string `json:"deny"`
+	// Images that the server pulled and no container has are removed after so many days, and
+	// at once while less of the engine's disk is free in percent. 0 is the default of both;
+	// negative: not.
+	ImageDays int `json:"imageDays"`
+	DiskFree  int `json:"diskFree"`
 	// Runtime and UserNamespaces are demands: without them the server does not start.
 	Runtime        string `json:"runtime"`
 	UserNamespaces bool   `json:"userNamespaces"`
@@ -288,6 +293,9 @@ func (c *Config) checkContainers() error {
 		if err := checkPrefix(entry, docker.CheckDeny); err != nil {
 			return errorAt(elementAt(at.AppendToken("deny"), i), "%w", err)
 		}
+	}
+	if c.Containers.DiskFree > 99 {
+		return errorAt(at.AppendToken("diskFree"), "must be at most 99 percent")
 	}
 	if c.Containers.ImageRecheck < 0 {
 		return errorAt(at.AppendToken("imageRecheck"), "must not be negative")

@@ -50,6 +50,7 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{`{"containers":{"subnet":"10.0.0.1/16"}}`, 1, 16, "containers.subnet", "has bits after its prefix: 10.0.0.0/16 is the block"},
 		{`{"containers":{"isolation":"yes"}}`, 1, 16, "containers.isolation", `must be auto, required or off, not "yes"`},
 		{`{"containers":{"deny":["10.0.0.0/8","a.test"]}}`, 1, 37, "containers.deny[1]", "must be a block of addresses, as 10.0.0.0/8"},
+		{`{"containers":{"diskFree":100}}`, 1, 16, "containers.diskFree", "must be at most 99 percent"},
 		{`{"processes":{"cgroup":"x"}}`, 1, 15, "processes.cgroup", `must be absolute, not "x"`},
 		{`{"webhook":{"deny":["a.example","10.0.0.1/8"]}}`, 1, 33, "webhook.deny[1]", "has bits after its prefix: 10.0.0.0/8 is the block"},
 		{`{"webhook":{"deny":["http://a.example"]}}`, 1, 21, "webhook.deny[0]", "must be a host name, *.suffix, an IP address or a CIDR block"},

@@ -75,6 +75,7 @@ func (p *Parts) containerOptions() *docker.Options {
 		Trusted:     func(owner string) bool { return owner == adminUser },
 		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
 		Isolation: docker.Isolation(c.Isolation), Runtime: c.Runtime, UserNamespaces: c.UserNamespaces,
+		ImageAge: time.Duration(c.ImageDays) * 24 * time.Hour, DiskFree: c.DiskFree,
 	}
 	o.Subnet, _ = netip.ParsePrefix(c.Subnet) // empty: the default
 	for _, entry := range c.Deny {

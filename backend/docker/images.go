@@ -1,0 +1,214 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/podyard/podyard/internal/podhost"
+)
+
+// A pulledImage is an image that this Runtime brought to the host.
+type pulledImage struct {
+	// Name is its full name; empty when the name has moved on to a newer image.
+	Name string    `json:"name"`
+	ID   string    `json:"id"`
+	Used time.Time `json:"used"` // when a container was last made from it, or seen with it
+}
+
+// A pulledImages is the list of them, which is kept in a file. The zero value is not usable.
+type pulledImages struct {
+	path string
+	log  func(err error)
+
+	mu  sync.Mutex
+	all []pulledImage
+}
+
+// openPulledImages reads the list. One that cannot be read is lost: its images stay.
+func openPulledImages(dir stateDir, log func(error)) *pulledImages {
+	t := &pulledImages{path: filepath.Join(string(dir), "images.json"), log: log}
+	data, err := os.ReadFile(t.path)
+	if err == nil {
+		err = json.Unmarshal(data, &t.all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.log(err)
+	}
+	return t
+}
+
+// pulled notes that an image was pulled where before was: an id, or empty. What was there
+// under the name before, and was not ours, is not ours afterwards.
+func (t *pulledImages) pulled(name, before, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.all, func(p pulledImage) bool { return p.Name == name })
+	switch {
+	case i < 0 && before == "":
+		t.all = append(t.all, pulledImage{name, id, time.Now()})
+	case i < 0:
+		return
+	case t.all[i].ID == id:
+		t.all[i].Used = time.Now()
+	case t.all[i].ID == before:
+		t.all[i].Name = "" // the tag was moved in the registry
+		t.all = append(t.all, pulledImage{name, id, time.Now()})
+	default:
+		t.all = slices.Delete(t.all, i, i+1) // somebody else gave the name to another image
+	}
+	t.saveLocked()
+}
+
+// used notes that a container is made from an image.
+func (t *pulledImages) used(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.IndexFunc(t.all, func(p pulledImage) bool { return p.Name == name }); i >= 0 {
+		t.all[i].Used = time.Now()
+		t.saveLocked()
+	}
+}
+
+// touch notes which images containers have at an instant, and returns the others, the one
+// whose use is longest ago first.
+func (t *pulledImages) touch(inUse map[string]bool, now time.Time) []pulledImage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var unused []pulledImage
+	for i := range t.all {
+		if inUse[bareID(t.all[i].ID)] {
+			t.all[i].Used = now
+		} else {
+			unused = append(unused, t.all[i])
+		}
+	}
+	slices.SortFunc(unused, func(a, b pulledImage) int { return a.Used.Compare(b.Used) })
+	t.saveLocked()
+	return unused
+}
+
+// forget takes an image off the list unless it was used since it was read from it.
+func (t *pulledImages) forget(p pulledImage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = slices.DeleteFunc(t.all, func(q pulledImage) bool { return p == q })
+	t.saveLocked()
+}
+
+// saveLocked writes the list. What is lost with the power are images that stay.
+func (t *pulledImages) saveLocked() {
+	data, err := json.Marshal(t.all)
+	if err == nil {
+		err = podhost.ReplaceFile(t.path, data, false)
+	}
+	if err != nil {
+		t.log(err)
+	}
+}
+
+// bareID is an id as both engines have it somewhere.
+func bareID(id string) string { return strings.TrimPrefix(id, "sha256:") }
+
+// How often it is looked for images that nobody uses, and for room on the disk.
+const (
+	collectInterval = time.Hour
+	diskInterval    = time.Minute
+)
+
+// keepUsed is for how long after its last use an image is not removed, however full the disk
+// is: the container that it was pulled for may not be made yet.
+const keepUsed = 10 * time.Minute
+
+// watchImages removes images as long as the Runtime is open.
+func (r *Runtime) watchImages(ctx context.Context) {
+	tick := time.NewTicker(diskInterval)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if time.Since(last) < collectInterval && !r.isDiskLow() {
+			continue
+		}
+		last = time.Now()
+		if err := r.collectImages(ctx, last, r.isDiskLow); err != nil && ctx.Err() == nil {
+			r.opts.Logger.Warn("docker: images that nobody uses stay", "err", err)
+		}
+	}
+}
+
+// isDiskLow says whether the disk of the engine has less room than Options.DiskFree.
+func (r *Runtime) isDiskLow() bool {
+	if r.opts.DiskFree < 0 || r.engine.storage == "" {
+		return false
+	}
+	free, err := freePercent(r.engine.storage)
+	return err == nil && free < float64(r.opts.DiskFree)
+}
+
+// collectImages removes images that we pulled and no container has: those that were not used
+// for Options.ImageAge, and while the disk is low also others, the longest unused first.
+func (r *Runtime) collectImages(ctx context.Context, now time.Time, low func() bool) error {
+	list, err := r.api.ContainerList(ctx, client.ContainerListOptions{All: true})
+	if err != nil {
+		return err
+	}
+	inUse := map[string]bool{}
+	for _, c := range list.Items {
+		inUse[bareID(c.ImageID)] = true
+	}
+	var errs []error
+	for _, p := range r.images.touch(inUse, now) {
+		age := now.Sub(p.Used)
+		expired := r.opts.ImageAge > 0 && age >= r.opts.ImageAge
+		if age < keepUsed || r.isLocalImage(p.Name) || !expired && !low() {
+			continue
+		}
+		errs = append(errs, r.removeImage(ctx, p))
+	}
+	return errors.Join(errs...)
+}
+
+// isLocalImage says whether the operator wants to have an image on the host.
+func (r *Runtime) isLocalImage(name string) bool {
+	n, err := parseImage(name)
+	return err == nil && r.matchesLocalImages(n)
+}
+
+// removeImage removes an image, unless its name is that of another one by now, or somebody
+// gave it a name. The engine does not remove what a container has.
+func (r *Runtime) removeImage(ctx context.Context, p pulledImage) error {
+	ref := p.Name
+	if ref == "" {
+		ref = p.ID
+	}
+	found, err := r.api.ImageInspect(ctx, ref)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	ours := err == nil && found.ID == p.ID && (p.Name != "" || len(found.RepoTags) == 0)
+	if ours {
+		_, err = r.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
+	}
+	if ours && err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if ours {
+		r.opts.Logger.Info("docker: an image that nobody uses was removed", "image", ref)
+	}
+	r.images.forget(p)
+	return nil
+}
