@@ -33,7 +33,7 @@ func (c *call) billing(kind pods.UsageKind, filter string) (r billing.Report, er
 	if c.Volumes != nil {
 		sources = append(sources, c.Volumes)
 	}
-	return c.Billing.Report(c.r.Context(), c.id.User, q, sources...)
+	return c.Billing.Report(c.r.Context(), c.owner, q, sources...)
 }
 
 type rangeBody struct {

@@ -29,7 +29,7 @@ func listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	log, err := c.Jobs.Deliveries(c.r.Context(), c.id.User, ref)
+	log, err := c.Jobs.Deliveries(c.r.Context(), c.owner, ref)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func redeliver(c *call) error {
 	if err != nil {
 		return err
 	}
-	id, err := c.Jobs.Redeliver(c.r.Context(), c.id.User, ref)
+	id, err := c.Jobs.Redeliver(c.r.Context(), c.owner, ref)
 	if err != nil {
 		return err
 	}

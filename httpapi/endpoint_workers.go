@@ -230,7 +230,7 @@ func listDecisions(c *call) error {
 
 // why answers with what a job waits for.
 func (c *call) why(ref serverless.Ref) error {
-	why, err := c.Jobs.Why(c.r.Context(), c.id.User, ref)
+	why, err := c.Jobs.Why(c.r.Context(), c.owner, ref)
 	if err != nil {
 		return err
 	}

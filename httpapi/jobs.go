@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -33,7 +34,7 @@ func runJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.receipt(c.Jobs.Submit(c.r.Context(), c.id.User, c.r.PathValue("endpoint"), r))
+	return c.receipt(c.Jobs.Submit(c.r.Context(), c.owner, c.r.PathValue("endpoint"), r))
 }
 
 func runJobSync(c *call) error {
@@ -48,7 +49,7 @@ func runJobSync(c *call) error {
 	r.Wait = wait
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	return c.job(c.Jobs.SubmitAndWait(ctx, c.id.User, c.r.PathValue("endpoint"), r))
+	return c.job(c.Jobs.SubmitAndWait(ctx, c.owner, c.r.PathValue("endpoint"), r))
 }
 
 // runRequest reads the body of run and runsync. Only the envelope is strict: members it
@@ -164,19 +165,19 @@ func (c *call) job(j serverless.Job, err error) error {
 
 func jobStatus(c *call) error {
 	if _, moves := c.query("ttl"); !moves || c.r.Method == http.MethodHead { // HEAD changes nothing
-		return c.job(c.Jobs.Get(c.r.Context(), c.id.User, c.ref()))
+		return c.job(c.Jobs.Get(c.r.Context(), c.owner, c.ref()))
 	}
 	if !c.id.Can(Permission{Area: "endpoint", Endpoint: c.r.PathValue("endpoint"), Level: Run}) {
 		return errForbidden
 	}
-	if _, err := c.Jobs.Get(c.r.Context(), c.id.User, c.ref()); err != nil {
+	if _, err := c.Jobs.Get(c.r.Context(), c.owner, c.ref()); err != nil {
 		return err
 	}
 	ttl, err := c.queryMillis("ttl", 0, serverless.CheckTTL)
 	if err != nil {
 		return err
 	}
-	return c.job(c.Jobs.SetTTL(c.r.Context(), c.id.User, c.ref(), ttl))
+	return c.job(c.Jobs.SetTTL(c.r.Context(), c.owner, c.ref(), ttl))
 }
 
 func jobStatusSync(c *call) error {
@@ -186,7 +187,7 @@ func jobStatusSync(c *call) error {
 	}
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	return c.job(c.Jobs.Wait(ctx, c.id.User, c.ref(), wait))
+	return c.job(c.Jobs.Wait(ctx, c.owner, c.ref(), wait))
 }
 
 // jobWait is the parameter wait of an operation on a job.
@@ -201,27 +202,36 @@ func (c *call) jobParamError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, e := c.Jobs.Get(c.r.Context(), c.id.User, c.ref()); e != nil {
+	if _, e := c.Jobs.Get(c.r.Context(), c.owner, c.ref()); e != nil {
 		return e
 	}
 	return err
 }
 
 func cancelJob(c *call) error {
-	return c.receipt(c.Jobs.Cancel(c.r.Context(), c.id.User, c.ref()))
+	return c.receipt(c.Jobs.Cancel(c.r.Context(), c.owner, c.ref()))
 }
 
 func retryJob(c *call) error {
-	return c.receipt(c.Jobs.Retry(c.r.Context(), c.id.User, c.ref()))
+	return c.receipt(c.Jobs.Retry(c.r.Context(), c.owner, c.ref()))
+}
+
+// usable is an endpoint that the owner of the request may use, or that an operator names who
+// asks for the jobs of everybody.
+func (c *call) usable(id string) (*serverless.Endpoint, error) {
+	if c.owner == serverless.AllOwners {
+		return c.Jobs.Endpoint(c.r.Context(), id)
+	}
+	return c.Jobs.CheckEndpoint(c.r.Context(), c.owner, id)
 }
 
 // ownerScope returns whose jobs purge and requests cover: everyone's for the owner of the
 // endpoint, the caller's on a shared one, whatever the scopes of the key (docs/decisions.md 13).
 func (c *call) ownerScope() string {
-	if c.jobsEndpoint.Owner == c.id.User {
+	if c.jobsEndpoint.Owner == c.owner {
 		return serverless.AllOwners
 	}
-	return c.id.User
+	return c.owner
 }
 
 func purgeQueue(c *call) error {
@@ -292,7 +302,16 @@ func listRequests(c *call) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = page.Jobs[i].AppendJSON(b, true)
+		if !c.named {
+			b = page.Jobs[i].AppendJSON(b, true)
+			continue
+		}
+		owner, err := json.Marshal(page.Jobs[i].Owner)
+		if err != nil {
+			return err
+		}
+		b = fmt.Appendf(b, `{"owner":%s,"item":`, owner)
+		b = append(page.Jobs[i].AppendJSON(b, true), '}')
 	}
 	b = fmt.Appendf(b, `],"total":%d,"offset":%d,"limit":%d,"hasMore":%t}`, page.Total, q.Offset, q.Limit, q.Offset+q.Limit < page.Total)
 	writeBody(c.w, http.StatusOK, "application/json", b)

@@ -45,50 +45,14 @@ func (c *call) accountKey() (accounts.Key, error) {
 	return k, err
 }
 
-// ownerHeader names the owner of what an operator has found (docs/decisions.md 35).
-const ownerHeader = "Podyard-Owner"
-
 func listKeys(c *call) error {
-	owner, err := c.queryText("owner")
+	list, err := ofOwner(c, c.Accounts.List, c.Accounts.All)
 	if err != nil {
 		return err
 	}
-	if owner == "" {
-		list, err := c.Accounts.List(c.r.Context(), c.id.User)
-		if err != nil {
-			return err
-		}
-		return writeKeys(c, bodies(list, c.key, all))
-	}
-	return listKeysOf(c, owner)
-}
-
-// listKeysOf lists the keys of a user, or of all users, for an operator.
-func listKeysOf(c *call, owner string) error {
-	if !c.id.Operator() {
-		return errForbidden
-	}
-	list, err := c.Accounts.All(c.r.Context())
-	if err != nil {
-		return err
-	}
-	type owned struct {
-		Owner string  `json:"owner"`
-		Item  keyBody `json:"item"`
-	}
-	items := []owned{}
-	for _, k := range list {
-		if owner == accounts.AllUsers || owner == k.User {
-			items = append(items, owned{k.User, c.key(k)})
-		}
-	}
-	return writeKeys(c, items)
-}
-
-func writeKeys[T any](c *call, list []T) error {
 	return writeJSON(c.w, http.StatusOK, struct {
-		Keys []T `json:"keys"`
-	}{list})
+		Keys any `json:"keys"`
+	}{items(c, list, func(k accounts.Key) string { return k.User }, c.key)})
 }
 
 func createKey(c *call) error {

@@ -44,7 +44,7 @@ func podLogs(c *call) error {
 		return err
 	}
 	return c.streamLog(func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error) {
-		return c.Pods.Logs(ctx, c.id.User, c.r.PathValue("id"), src, q)
+		return c.Pods.Logs(ctx, c.owner, c.r.PathValue("id"), src, q)
 	})
 }
 

@@ -25,7 +25,7 @@ func proxyOpenAI(c *call) error {
 		return err
 	}
 	endpoint := c.r.PathValue("endpoint")
-	j, err := c.Jobs.Submit(c.r.Context(), c.id.User, endpoint, serverless.Request{
+	j, err := c.Jobs.Submit(c.r.Context(), c.owner, endpoint, serverless.Request{
 		Endpoint: c.target(), Input: input, Checked: true, Sync: true, Wait: serverless.MaxWait,
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func proxyOpenAI(c *call) error {
 		gone := c.r.Context().Err() != nil
 		if gone || rest.size > serverless.MaxOutput {
 			// The client is gone, so the job is cancelled.
-			if _, e := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.id.User, j.Ref); e != nil || gone {
+			if _, e := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.owner, j.Ref); e != nil || gone {
 				return e
 			}
 		}

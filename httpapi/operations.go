@@ -36,6 +36,8 @@ type Operation struct {
 	// Added says that the operation is an addition of this service: the hosted service does
 	// not have it, and its clients do not call it.
 	Added bool
+	// Owners says whom an operator may name with the parameter owner.
+	Owners Owners
 	// NotOffered answers an operation that the published description has and this service
 	// does not. It is empty where the operation is offered.
 	NotOffered string
@@ -125,7 +127,7 @@ type operation struct {
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
-			op("listPods", "GET /v2/pods", ScopePodsRead, listPods),
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, byOwners),
 			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
@@ -137,14 +139,14 @@ var table = sync.OnceValue(func() []operation {
 			op("resetPod", "POST /v1/pods/{podId}/reset", ScopePodsWrite, resetPod),
 		),
 		group(APIControl, AreaVolumes,
-			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes),
+			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, byOwners),
 			op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume),
 			op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
 			op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
 			op("deleteNetworkVolume", "DELETE /v2/network-volumes/{id}", ScopePodsWrite, deleteVolume),
 		),
 		group(APIControl, AreaTemplates,
-			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates),
+			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, byOwners),
 			op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate),
 			op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
 			op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
@@ -152,11 +154,11 @@ var table = sync.OnceValue(func() []operation {
 			op("listPublicTemplates", "GET /v2/catalog/templates", ScopeAny, listCatalogTemplates),
 		),
 		group(APIControl, AreaSSHKeys,
-			op("getSshKeys", "GET /v2/account/ssh-keys", ScopePodsRead, listSSHKeys),
+			op("getSshKeys", "GET /v2/account/ssh-keys", ScopePodsRead, listSSHKeys, byOwner),
 			op("updateSshKeys", "PUT /v2/account/ssh-keys", ScopePodsWrite, replaceSSHKeys),
 		),
 		group(APIControl, AreaKeys,
-			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, added),
+			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, byOwners, added),
 			op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added),
 			op("getKey", "GET /v2/account/keys/{id}", ScopeAccount, getKey, added),
 			op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
@@ -164,10 +166,10 @@ var table = sync.OnceValue(func() []operation {
 			op("rotateKey", "POST /v2/account/keys/{id}/rotate", ScopeAccount, rotateKey, added),
 		),
 		group(APIControl, AreaBilling,
-			op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling),
-			op("listPodBilling", "GET /v2/billing/pods", ScopePodsRead, podBilling),
-			op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling),
-			op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling),
+			op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling, byOwner),
+			op("listPodBilling", "GET /v2/billing/pods", ScopePodsRead, podBilling, byOwner),
+			op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling, byOwner),
+			op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling, byOwner),
 			absent("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, noPublicEndpoints),
 			absent("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, noClusters),
 		),
@@ -183,13 +185,13 @@ var table = sync.OnceValue(func() []operation {
 			absent("listDelegations", "GET /v2/registries/delegations", ScopeRegistriesRead, noDelegations),
 			absent("createDelegation", "POST /v2/registries/delegations", ScopeRegistriesWrite, noDelegations),
 			absent("revokeDelegation", "DELETE /v2/registries/delegations/{id}", ScopeRegistriesWrite, noDelegations),
-			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries),
+			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries, byOwners),
 			op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry),
 			op("getRegistry", "GET /v2/registries/{id}", ScopeRegistriesRead, getRegistry),
 			op("deleteRegistry", "DELETE /v2/registries/{id}", ScopeRegistriesWrite, deleteRegistry),
 		),
 		group(APIControl, AreaEndpoints,
-			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints),
+			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, byOwners),
 			op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint),
 			op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
 			op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
@@ -226,9 +228,9 @@ var table = sync.OnceValue(func() []operation {
 			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
 			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel), ofOperators),
 			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited, ofOperators),
-			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, rate(ratelimit.PurgeQueue), ofOperators),
+			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, byOwners, rate(ratelimit.PurgeQueue), ofOperators),
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
-			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, rate(ratelimit.Requests)),
+			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests)),
 			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
 		),
 		group(APIOpenAI, AreaJobs,
@@ -271,6 +273,8 @@ func added(o *operation)       { o.Added = true }
 func sideEffects(o *operation) { o.SideEffects = true }
 func unlimited(o *operation)   { o.Limit = LimitNone }
 func ofOperators(o *operation) { o.acts = actsOfOperators }
+func byOwner(o *operation)     { o.Owners = OwnersOne }
+func byOwners(o *operation)    { o.Owners = OwnersAll }
 func askedAgain(o *operation)  { o.asked = true }
 
 func rate(r ratelimit.Operation) func(*operation) {

@@ -13,13 +13,13 @@ func listPods(c *call) error {
 	if _, err := c.queryFlag("includeClusterPods"); err != nil {
 		return err
 	}
-	list, err := c.Pods.List(c.r.Context(), c.id.User)
+	list, err := ofOwner(c, c.Pods.List, c.Pods.All)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, struct {
-		Pods []podBody `json:"pods"`
-	}{bodies(list, c.pod, all)})
+		Pods any `json:"pods"`
+	}{items(c, list, func(p *pods.Pod) string { return p.Owner }, c.pod)})
 }
 
 func createPod(c *call) error {
@@ -27,7 +27,7 @@ func createPod(c *call) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.Pods.Create(c.r.Context(), c.id.User, r)
+	p, err := c.Pods.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *call) writePod(p *pods.Pod, err error) error {
 }
 
 func getPod(c *call) error {
-	return c.writePod(c.Pods.Get(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.writePod(c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id")))
 }
 
 func updatePod(c *call) error {
@@ -55,22 +55,22 @@ func updatePod(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writePod(c.Pods.Update(c.r.Context(), c.id.User, c.r.PathValue("id"), r))
+	return c.writePod(c.Pods.Update(c.r.Context(), c.owner, c.r.PathValue("id"), r))
 }
 
 // podExists is asked before a body is read: existence comes first.
 func (c *call) podExists() error {
-	_, err := c.Pods.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	_, err := c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
 	return err
 }
 
 func deletePod(c *call) error {
-	return c.noContent(c.Pods.Terminate(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.noContent(c.Pods.Terminate(c.r.Context(), c.owner, c.r.PathValue("id")))
 }
 
 // resetPod is the one operation of version 1 that is left.
 func resetPod(c *call) error {
-	return c.writePod(c.Pods.Reset(c.r.Context(), c.id.User, c.r.PathValue("podId")))
+	return c.writePod(c.Pods.Reset(c.r.Context(), c.owner, c.r.PathValue("podId")))
 }
 
 func actOnPod(c *call) error {
@@ -84,7 +84,7 @@ func actOnPod(c *call) error {
 	if a == pods.Terminate {
 		return deletePod(c)
 	}
-	return c.writePod(c.Pods.Act(c.r.Context(), c.id.User, c.r.PathValue("id"), a))
+	return c.writePod(c.Pods.Act(c.r.Context(), c.owner, c.r.PathValue("id"), a))
 }
 
 func decodeAction(body []byte) (pods.Action, error) {

@@ -15,13 +15,13 @@ type registryBody struct {
 func registryOf(r registries.Registry) registryBody { return registryBody{r.ID, r.Name} }
 
 func listRegistries(c *call) error {
-	list, err := c.Registries.List(c.r.Context(), c.id.User)
+	list, err := ofOwner(c, c.Registries.List, c.Registries.All)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, struct {
-		Registries []registryBody `json:"registries"`
-	}{bodies(list, registryOf, all)})
+		Registries any `json:"registries"`
+	}{items(c, list, func(r registries.Registry) string { return r.Owner }, registryOf)})
 }
 
 func createRegistry(c *call) error {
@@ -35,7 +35,7 @@ func createRegistry(c *call) error {
 	r.Username = registries.Secret(o.text("username"))
 	r.Password = registries.Secret(o.text("password"))
 	o.unknown()
-	reg, err := c.Registries.Create(c.r.Context(), c.id.User, r)
+	reg, err := c.Registries.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func createRegistry(c *call) error {
 }
 
 func getRegistry(c *call) error {
-	reg, err := c.Registries.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	reg, err := c.Registries.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -52,5 +52,5 @@ func getRegistry(c *call) error {
 }
 
 func deleteRegistry(c *call) error {
-	return c.noContent(c.Registries.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.noContent(c.Registries.Delete(c.r.Context(), c.owner, c.r.PathValue("id")))
 }

@@ -133,6 +133,8 @@ type call struct {
 	r  *http.Request
 	id Identity
 
+	owner        string               // whose records the request is about
+	named        bool                 // by an operator, with the parameter owner
 	made         string               // the id of what was made, for the audit log
 	jobsEndpoint *serverless.Endpoint // of an operation on jobs: what the path names
 	checked      time.Time            // when endpoint was read
@@ -169,12 +171,21 @@ func (x *router) do(c *call) error {
 	if err := x.admit(c); err != nil {
 		return err
 	}
+	if err := c.actAs(); err != nil {
+		return err
+	}
 	pass, err := x.enter(c)
+	if c.findOthers(err) {
+		pass, err = x.enter(c)
+	}
 	if err != nil {
 		return err
 	}
 	defer pass.Release()
-	return c.op.do(c)
+	if err = c.op.do(c); c.findOthers(err) {
+		err = c.op.do(c)
+	}
+	return err
 }
 
 // admit checks the key, the quota and the scope.
@@ -233,7 +244,7 @@ func (x *router) enter(c *call) (*ratelimit.Permit, error) {
 	}
 	id := c.r.PathValue("endpoint")
 	var err error
-	if c.jobsEndpoint, err = x.Jobs.CheckEndpoint(c.r.Context(), c.id.User, id); err != nil {
+	if c.jobsEndpoint, err = c.usable(id); err != nil {
 		return nil, err
 	}
 	c.checked = time.Now()

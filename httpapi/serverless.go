@@ -10,7 +10,7 @@ import (
 // endpoint is the one that the path names, if the caller may see it. It is asked for
 // before a body or a query is read: existence comes first.
 func (c *call) endpoint() (*serverless.Endpoint, error) {
-	return c.Jobs.GetEndpoint(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	return c.Jobs.GetEndpoint(c.r.Context(), c.owner, c.r.PathValue("id"))
 }
 
 // managed is the endpoint that the path names, for what shows how it works. Of a shared
@@ -26,13 +26,13 @@ func (c *call) managed() (*serverless.Endpoint, error) {
 var errShared = problem.New(problem.Forbidden, "the endpoint is shared: only an operator may do this")
 
 func listEndpoints(c *call) error {
-	list, err := c.Jobs.ListEndpoints(c.r.Context(), c.id.User)
+	list, err := ofOwner(c, c.Jobs.ListEndpoints, c.Jobs.ListAllEndpoints)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, struct {
-		Endpoints []endpointBody `json:"endpoints"`
-	}{bodies(list, c.endpointBody, all)})
+		Endpoints any `json:"endpoints"`
+	}{items(c, list, ownerOf, c.endpointBody)})
 }
 
 func createEndpoint(c *call) error {
@@ -40,7 +40,7 @@ func createEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
-	e, err := c.Jobs.CreateEndpoint(c.r.Context(), c.id.User, r)
+	e, err := c.Jobs.CreateEndpoint(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func updateEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
-	e, err = c.Jobs.UpdateEndpoint(c.r.Context(), c.id.User, e.ID, r)
+	e, err = c.Jobs.UpdateEndpoint(c.r.Context(), c.owner, e.ID, r)
 	if err != nil {
 		return err
 	}
@@ -78,5 +78,5 @@ func updateEndpoint(c *call) error {
 }
 
 func deleteEndpoint(c *call) error {
-	return c.noContent(c.Jobs.DeleteEndpoint(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.noContent(c.Jobs.DeleteEndpoint(c.r.Context(), c.owner, c.r.PathValue("id")))
 }

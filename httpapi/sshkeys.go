@@ -13,7 +13,7 @@ func writeSSHKeys(c *call, keys []string) error {
 }
 
 func listSSHKeys(c *call) error {
-	keys, err := c.SSHKeys.PublicKeys(c.r.Context(), c.id.User)
+	keys, err := c.SSHKeys.PublicKeys(c.r.Context(), c.owner)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func replaceSSHKeys(c *call) error {
 	}
 	r.Keys = o.strings("keys")
 	o.unknown()
-	keys, err := c.SSHKeys.Replace(c.r.Context(), c.id.User, r)
+	keys, err := c.SSHKeys.Replace(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func streamJob(c *call) error {
 	defer cancel()
 	written := false
 	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem}
-	err = c.Jobs.Stream(ctx, c.id.User, c.ref(), q, func(p serverless.StreamPart) error {
+	err = c.Jobs.Stream(ctx, c.owner, c.ref(), q, func(p serverless.StreamPart) error {
 		written = true
 		return c.streamPart(p, array)
 	})

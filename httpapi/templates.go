@@ -41,12 +41,12 @@ func templateOf(t templates.Template) templateBody {
 
 func writeTemplates(c *call, list []templates.Template) error {
 	return writeJSON(c.w, http.StatusOK, struct {
-		Templates []templateBody `json:"templates"`
-	}{bodies(list, templateOf, all)})
+		Templates any `json:"templates"`
+	}{items(c, list, func(t templates.Template) string { return t.Owner }, templateOf)})
 }
 
 func listTemplates(c *call) error {
-	list, err := c.Templates.List(c.r.Context(), c.id.User)
+	list, err := ofOwner(c, c.Templates.List, c.Templates.All)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func listCatalogTemplates(c *call) error {
 	if err != nil {
 		return err
 	}
-	list, err := c.Templates.Catalog(c.r.Context(), c.id.User, source)
+	list, err := c.Templates.Catalog(c.r.Context(), c.owner, source)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func createTemplate(c *call) error {
 	if err != nil {
 		return err
 	}
-	t, err := c.Templates.Create(c.r.Context(), c.id.User, r)
+	t, err := c.Templates.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func createTemplate(c *call) error {
 }
 
 func getTemplate(c *call) error {
-	t, err := c.Templates.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	t, err := c.Templates.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func getTemplate(c *call) error {
 
 func updateTemplate(c *call) error {
 	ctx, id := c.r.Context(), c.r.PathValue("id")
-	if _, err := c.Templates.GetOwned(ctx, c.id.User, id); err != nil {
+	if _, err := c.Templates.GetOwned(ctx, c.owner, id); err != nil {
 		return err // existence comes before the body
 	}
 	r, err := decoded(c, decodeTemplate)
 	if err != nil {
 		return err
 	}
-	t, err := c.Templates.Update(ctx, c.id.User, id, r)
+	t, err := c.Templates.Update(ctx, c.owner, id, r)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func updateTemplate(c *call) error {
 }
 
 func deleteTemplate(c *call) error {
-	return c.noContent(c.Templates.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.noContent(c.Templates.Delete(c.r.Context(), c.owner, c.r.PathValue("id")))
 }
 
 // decodeTemplate reads what create and update take: all that differs is what is required.

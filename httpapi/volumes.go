@@ -21,13 +21,13 @@ func volumeOf(v volumes.Volume) volumeBody {
 }
 
 func listVolumes(c *call) error {
-	list, err := c.Volumes.List(c.r.Context(), c.id.User)
+	list, err := ofOwner(c, c.Volumes.List, c.Volumes.All)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, struct {
-		NetworkVolumes []volumeBody `json:"networkVolumes"`
-	}{bodies(list, volumeOf, all)})
+		NetworkVolumes any `json:"networkVolumes"`
+	}{items(c, list, func(v volumes.Volume) string { return v.Owner }, volumeOf)})
 }
 
 func createVolume(c *call) error {
@@ -42,7 +42,7 @@ func createVolume(c *call) error {
 	r.DataCenter = o.text("dataCenter")
 	r.Type = catalog.VolumeType(o.oneOf("type", string(catalog.Standard), string(catalog.HighPerformance)))
 	o.unknown()
-	v, err := c.Volumes.Create(c.r.Context(), c.id.User, r)
+	v, err := c.Volumes.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func createVolume(c *call) error {
 }
 
 func getVolume(c *call) error {
-	v, err := c.Volumes.Get(c.r.Context(), c.id.User, c.r.PathValue("id"))
+	v, err := c.Volumes.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func getVolume(c *call) error {
 
 func updateVolume(c *call) error {
 	ctx, id := c.r.Context(), c.r.PathValue("id")
-	if _, err := c.Volumes.Get(ctx, c.id.User, id); err != nil {
+	if _, err := c.Volumes.Get(ctx, c.owner, id); err != nil {
 		return err // existence comes before the body
 	}
 	var r volumes.UpdateRequest
@@ -70,7 +70,7 @@ func updateVolume(c *call) error {
 	}
 	r.Name, r.Size = o.str("name"), o.integer("size")
 	o.unknown()
-	v, err := c.Volumes.Update(ctx, c.id.User, id, r)
+	v, err := c.Volumes.Update(ctx, c.owner, id, r)
 	if err != nil {
 		return err
 	}
@@ -78,5 +78,5 @@ func updateVolume(c *call) error {
 }
 
 func deleteVolume(c *call) error {
-	return c.noContent(c.Volumes.Delete(c.r.Context(), c.id.User, c.r.PathValue("id")))
+	return c.noContent(c.Volumes.Delete(c.r.Context(), c.owner, c.r.PathValue("id")))
 }

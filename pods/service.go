@@ -232,14 +232,32 @@ func (p *Pod) checkVisible(owner string) error {
 	return nil
 }
 
+// Owner returns whose a pod is, or ErrNotFound.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	p, err := s.store.Get(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return p.Owner, p.checkVisible(p.Owner)
+}
+
 // List returns the pods of owner, oldest first.
 func (s *Service) List(ctx context.Context, owner string) ([]*Pod, error) {
+	return s.list(ctx, Filter{Owner: owner}, func(p *Pod) string { return owner })
+}
+
+// All returns the pods of all users, oldest first.
+func (s *Service) All(ctx context.Context) ([]*Pod, error) {
+	return s.list(ctx, Filter{}, func(p *Pod) string { return p.Owner })
+}
+
+func (s *Service) list(ctx context.Context, f Filter, owner func(*Pod) string) ([]*Pod, error) {
 	list := []*Pod{}
-	for p, err := range s.store.List(ctx, Filter{Owner: owner}) {
+	for p, err := range s.store.List(ctx, f) {
 		if err != nil {
 			return nil, fmt.Errorf("pods: list: %w", err)
 		}
-		if p.checkVisible(owner) == nil {
+		if p.checkVisible(owner(p)) == nil {
 			list = append(list, p)
 		}
 	}

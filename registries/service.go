@@ -79,7 +79,22 @@ func (s *Service) Get(ctx context.Context, owner, id string) (Registry, error) {
 
 // List returns the registries of owner, oldest first.
 func (s *Service) List(ctx context.Context, owner string) ([]Registry, error) {
-	list, err := s.store.List(ctx, owner)
+	return listed(s.store.List(ctx, owner))
+}
+
+// All returns the registries of all users, oldest first.
+func (s *Service) All(ctx context.Context) ([]Registry, error) { return listed(s.store.All(ctx)) }
+
+// Owner returns whose a registry is, or ErrNotFound.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	r, _, err := s.store.Get(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("registries: get %q: %w", id, err)
+	}
+	return r.Owner, nil
+}
+
+func listed(list []Registry, err error) ([]Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registries: list: %w", err)
 	}

@@ -14,6 +14,8 @@ type Store interface {
 	Get(ctx context.Context, id string) (Registry, Credential, error)
 	// List returns the registries of owner by Created and then ID.
 	List(ctx context.Context, owner string) ([]Registry, error)
+	// All returns the registries of all users in the same order.
+	All(ctx context.Context) ([]Registry, error)
 	// Delete removes the registry and its credential; ErrNotFound if it is not there.
 	Delete(ctx context.Context, id string) error
 }

@@ -86,6 +86,9 @@ func (s *Service) AllEndpoints(ctx context.Context) iter.Seq2[*Endpoint, error] 
 	return s.endpoints.List(ctx)
 }
 
+// ListAllEndpoints returns the endpoints of all users and the shared ones, as ListEndpoints does.
+func (s *Service) ListAllEndpoints(ctx context.Context) ([]*Endpoint, error) { return s.eps.All(ctx) }
+
 // UpdateEndpoint changes an endpoint of owner. A change of what its workers are made of
 // (image, args, env, disk, ports, registry, machines, data centers, volumes, flashboot) is a
 // release: new workers use it. A change of name, workers, scaling or timeout applies at once.

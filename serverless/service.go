@@ -257,6 +257,15 @@ func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) 
 	return j, err
 }
 
+// JobOwner returns whose a job is. Errors are those of Get, without ErrDamaged.
+func (s *Service) JobOwner(ctx context.Context, ref Ref) (string, error) {
+	j, err := s.queue.Get(ctx, s.now(), ref)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return "", err
+	}
+	return j.Owner, nil
+}
+
 // Wait returns the job when it has ended. It returns the job as it is when d has passed by
 // the service's clock, or when ctx ends. Errors are those of Get, also if the job is deleted
 // meanwhile.

@@ -121,5 +121,10 @@ func (s *Registries) List(_ context.Context, owner string) ([]registries.Registr
 	return s.o.list(func(r *registries.Registry) bool { return r.Owner == owner })
 }
 
+// All implements registries.Store.
+func (s *Registries) All(context.Context) ([]registries.Registry, error) {
+	return s.o.list(func(*registries.Registry) bool { return true })
+}
+
 // Delete implements registries.Store.
 func (s *Registries) Delete(ctx context.Context, id string) error { return s.o.delete(ctx, id) }

@@ -33,6 +33,11 @@ func (s *Templates) List(_ context.Context, owner string) ([]templates.Template,
 	return s.o.list(func(t *templates.Template) bool { return t.Owner == owner })
 }
 
+// All implements templates.Store.
+func (s *Templates) All(context.Context) ([]templates.Template, error) {
+	return s.o.list(func(*templates.Template) bool { return true })
+}
+
 // Public implements templates.Store.
 func (s *Templates) Public(context.Context) ([]templates.Template, error) {
 	return s.o.list(func(t *templates.Template) bool { return t.Public })

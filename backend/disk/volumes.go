@@ -37,6 +37,11 @@ func (s *Volumes) List(_ context.Context, owner string) ([]volumes.Volume, error
 	return s.o.list(func(v *volumes.Volume) bool { return v.Owner == owner })
 }
 
+// All implements volumes.Store.
+func (s *Volumes) All(context.Context) ([]volumes.Volume, error) {
+	return s.o.list(func(*volumes.Volume) bool { return true })
+}
+
 // Update implements volumes.Store.
 func (s *Volumes) Update(ctx context.Context, id string, fn func(*volumes.Volume) error) (volumes.Volume, error) {
 	return s.o.update(ctx, id, fn)

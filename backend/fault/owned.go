@@ -79,6 +79,7 @@ type recordStore[R any] interface {
 	Create(ctx context.Context, r R) error
 	Get(ctx context.Context, id string) (R, error)
 	List(ctx context.Context, owner string) ([]R, error)
+	All(ctx context.Context) ([]R, error)
 	Update(ctx context.Context, id string, fn func(*R) error) (R, error)
 	Delete(ctx context.Context, id string) error
 }
@@ -101,6 +102,11 @@ func (f *records[R, S]) List(ctx context.Context, owner string) ([]R, error) {
 	return do(ctx, f.p, f.kind+"List", func() ([]R, error) { return f.s.List(ctx, owner) })
 }
 
+// All returns the records of all owners.
+func (f *records[R, S]) All(ctx context.Context) ([]R, error) {
+	return do(ctx, f.p, f.kind+"All", func() ([]R, error) { return f.s.All(ctx) })
+}
+
 // Update changes a record.
 func (f *records[R, S]) Update(ctx context.Context, id string, fn func(*R) error) (R, error) {
 	return do(ctx, f.p, f.kind+"Update", func() (R, error) { return f.s.Update(ctx, id, fn) })
@@ -114,11 +120,6 @@ func (f *records[R, S]) Delete(ctx context.Context, id string) error {
 // Public implements templates.Store.
 func (f *TemplateStore) Public(ctx context.Context) ([]templates.Template, error) {
 	return do(ctx, f.p, "templates.Public", func() ([]templates.Template, error) { return f.s.Public(ctx) })
-}
-
-// All implements accounts.Store.
-func (f *AccountStore) All(ctx context.Context) ([]accounts.Key, error) {
-	return do(ctx, f.p, "accounts.All", func() ([]accounts.Key, error) { return f.s.All(ctx) })
 }
 
 // Unwrap is the store that was wrapped.

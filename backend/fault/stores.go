@@ -156,6 +156,11 @@ func (f *RegistryStore) List(ctx context.Context, owner string) ([]registries.Re
 	return do(ctx, f.p, "registries.List", func() ([]registries.Registry, error) { return f.s.List(ctx, owner) })
 }
 
+// All implements registries.Store.
+func (f *RegistryStore) All(ctx context.Context) ([]registries.Registry, error) {
+	return do(ctx, f.p, "registries.All", func() ([]registries.Registry, error) { return f.s.All(ctx) })
+}
+
 // Delete implements registries.Store.
 func (f *RegistryStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "registries.Delete", func() error { return f.s.Delete(ctx, id) })

@@ -38,8 +38,17 @@ func (s *Registries) Get(_ context.Context, id string) (registries.Registry, reg
 }
 
 // List implements registries.Store.
-func (s *Registries) List(_ context.Context, owner string) (list []registries.Registry, err error) {
-	rows, err := s.t.list(owner)
+func (s *Registries) List(_ context.Context, owner string) ([]registries.Registry, error) {
+	return shown(s.t.list(owner))
+}
+
+// All implements registries.Store.
+func (s *Registries) All(context.Context) ([]registries.Registry, error) {
+	return shown(s.t.all(func(*registry) bool { return true }))
+}
+
+// shown leaves the credentials out.
+func shown(rows []registry, err error) (list []registries.Registry, _ error) {
 	for _, r := range rows {
 		list = append(list, r.Registry)
 	}

@@ -32,6 +32,11 @@ func (s *Templates) List(_ context.Context, owner string) ([]templates.Template,
 	return s.t.list(owner)
 }
 
+// All implements templates.Store.
+func (s *Templates) All(context.Context) ([]templates.Template, error) {
+	return s.t.all(func(*templates.Template) bool { return true })
+}
+
 // Public implements templates.Store.
 func (s *Templates) Public(context.Context) ([]templates.Template, error) {
 	return s.t.all(func(t *templates.Template) bool { return t.Public })

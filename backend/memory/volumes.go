@@ -36,6 +36,11 @@ func (s *Volumes) List(_ context.Context, owner string) ([]volumes.Volume, error
 	return s.t.list(owner)
 }
 
+// All implements volumes.Store.
+func (s *Volumes) All(context.Context) ([]volumes.Volume, error) {
+	return s.t.all(func(*volumes.Volume) bool { return true })
+}
+
 // Update implements volumes.Store.
 func (s *Volumes) Update(_ context.Context, id string, fn func(*volumes.Volume) error) (volumes.Volume, error) {
 	return s.t.update(id, fn)

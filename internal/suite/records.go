@@ -16,6 +16,7 @@ type Store[R any] interface {
 	Create(ctx context.Context, r R) error
 	Get(ctx context.Context, id string) (R, error)
 	List(ctx context.Context, owner string) ([]R, error)
+	All(ctx context.Context) ([]R, error)
 	Delete(ctx context.Context, id string) error
 }
 
@@ -56,6 +57,7 @@ func RecordRules[S Store[R], R any](k Records[R]) []Rule[S] {
 		{"UnknownIsNotFound", "callers branch on ErrNotFound", unknownIsNotFound[S, R]},
 		{"ListIsByCreationThenID", "a listing must not change its order from call to call", listIsByCreation[S, R]},
 		{"ListHasOneOwnerOnly", "a user must not learn of another's records", listHasOneOwner[S, R]},
+		{"AllHasEveryOwnerByCreationThenID", "an operator must find what nobody else does", allHasEveryOwner[S, R]},
 		{"DeletedIsGone", "what was deleted must not be used again", deletedIsGone[S, R]},
 		{"OneOfManyCreatesOfAnIDWins", "ids are unique under contention too", oneCreateWins[S, R]},
 		{"OneOfManyDeletesSucceeds", "a delete is reported once", oneDeleteSucceeds[S, R]},
@@ -219,6 +221,18 @@ func listHasOneOwner[S Store[R], R any](c *check[S, R]) {
 	c.wantList("alice", other)
 	for _, owner := range []string{"a", "", "al/", "AL"} {
 		c.wantList(owner)
+	}
+}
+
+func allHasEveryOwner[S Store[R], R any](c *check[S, R]) {
+	first, second, third := c.record(3, "bob"), c.recordAt(1, "alice", 5), c.recordAt(2, "bob", 5)
+	c.create(third, first, second)
+	got, err := c.s.All(c.Context())
+	if err != nil {
+		c.Fatalf("All: %v", err)
+	}
+	if diff := cmp.Diff([]R{c.k.Listed(first), c.k.Listed(second), c.k.Listed(third)}, got); diff != "" {
+		c.Errorf("All (-want +got):\n%s", diff)
 	}
 }
 

@@ -35,6 +35,7 @@ type broken struct {
 	create func(s templates.Store, t template) error
 	get    func(s templates.Store, id string) (template, error)
 	list   func(s templates.Store, owner string) ([]template, error)
+	all    func(s templates.Store) ([]template, error)
 	update func(s templates.Store, id string, fn func(*template) error) (template, error)
 	del    func(s templates.Store, id string) error
 }
@@ -58,6 +59,13 @@ func (b *broken) List(ctx context.Context, owner string) ([]template, error) {
 		return b.list(b.Store, owner)
 	}
 	return b.Store.List(ctx, owner)
+}
+
+func (b *broken) All(ctx context.Context) ([]template, error) {
+	if b.all != nil {
+		return b.all(b.Store)
+	}
+	return b.Store.All(ctx)
 }
 
 func (b *broken) Update(ctx context.Context, id string, fn func(*template) error) (template, error) {
@@ -110,6 +118,7 @@ func mutants(ctx context.Context) map[string]*broken {
 			}
 			return l, nil
 		}},
+		"AllHasEveryOwnerByCreationThenID": {all: func(s templates.Store) ([]template, error) { return s.List(ctx, "bob") }},
 		"DeletedIsGone": {del: func(s templates.Store, id string) error {
 			_, err := s.Get(ctx, id)
 			return err

@@ -145,7 +145,22 @@ func (s *Service) PodTemplate(ctx context.Context, owner, id string) (pods.Templ
 
 // List returns the templates of owner, oldest first.
 func (s *Service) List(ctx context.Context, owner string) ([]Template, error) {
-	list, err := s.store.List(ctx, owner)
+	return listed(s.store.List(ctx, owner))
+}
+
+// All returns the templates of all users, oldest first.
+func (s *Service) All(ctx context.Context) ([]Template, error) { return listed(s.store.All(ctx)) }
+
+// Owner returns whose a template is, or ErrNotFound.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	t, err := s.store.Get(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("templates: get %q: %w", id, err)
+	}
+	return t.Owner, nil
+}
+
+func listed(list []Template, err error) ([]Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("templates: list: %w", err)
 	}

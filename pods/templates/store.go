@@ -11,6 +11,8 @@ type Store interface {
 	Get(ctx context.Context, id string) (Template, error)
 	// List returns the templates of owner, by Created and then ID.
 	List(ctx context.Context, owner string) ([]Template, error)
+	// All returns the templates of all users in the same order.
+	All(ctx context.Context) ([]Template, error)
 	// Public returns the public templates of all owners, by Created and then ID.
 	Public(ctx context.Context) ([]Template, error)
 	// Update calls fn with the template, stores what fn leaves, atomically, and returns it.

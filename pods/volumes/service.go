@@ -110,9 +110,24 @@ func (s *Service) Volume(ctx context.Context, owner, id string) (dataCenter stri
 	return v.DataCenter, err
 }
 
+// Owner returns whose a volume is, or ErrNotFound.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	v, err := s.store.Get(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("volumes: get %q: %w", id, err)
+	}
+	return v.Owner, nil
+}
+
+// All returns the volumes of all users, oldest first.
+func (s *Service) All(ctx context.Context) ([]Volume, error) { return listed(s.store.All(ctx)) }
+
 // List returns the volumes of owner, oldest first.
 func (s *Service) List(ctx context.Context, owner string) ([]Volume, error) {
-	list, err := s.store.List(ctx, owner)
+	return listed(s.store.List(ctx, owner))
+}
+
+func listed(list []Volume, err error) ([]Volume, error) {
 	if err != nil {
 		return nil, fmt.Errorf("volumes: list: %w", err)
 	}

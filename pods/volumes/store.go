@@ -11,6 +11,8 @@ type Store interface {
 	Get(ctx context.Context, id string) (Volume, error)
 	// List returns the volumes of owner, by Created and then ID.
 	List(ctx context.Context, owner string) ([]Volume, error)
+	// All returns the volumes of all users in the same order.
+	All(ctx context.Context) ([]Volume, error)
 	// Update calls fn with the volume, stores what fn leaves, atomically, and returns it.
 	// Errors: ErrNotFound without the volume, and whatever fn returns; then nothing was
 	// changed. fn may run more than once. It changes Name, Size and Sizes only, and must not do

@@ -50,8 +50,13 @@ func (s store) Get(ctx context.Context, id string) (r record, err error) {
 func (s store) Delete(ctx context.Context, id string) error { return s.s.Delete(ctx, id) }
 
 // List spoils what it was given: it is the caller's.
-func (s store) List(ctx context.Context, owner string) (list []record, err error) {
-	all, err := s.s.List(ctx, owner)
+func (s store) List(ctx context.Context, owner string) ([]record, error) {
+	return spoiled(s.s.List(ctx, owner))
+}
+
+func (s store) All(ctx context.Context) ([]record, error) { return spoiled(s.s.All(ctx)) }
+
+func spoiled(all []registries.Registry, err error) (list []record, _ error) {
 	for _, r := range all {
 		list = append(list, record{Registry: r})
 	}

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Owners says whose records an operator may ask for with the parameter owner of an operation
+// (docs/decisions.md 35).
+type Owners string
+
+// What the parameter may be. Nobody else may send it.
+const (
+	OwnersNone Owners = ""    // the operation does not have it
+	OwnersOne  Owners = "one" // the name of a user
+	OwnersAll  Owners = "all" // the name of a user, or "*" for all
+)
+
+// ownerHeader names the owner of what an operator has found (docs/decisions.md 35).
+const ownerHeader = "Podyard-Owner"
+
+// actAs finds out whose records the request is about: the caller's, unless an operator names
+// somebody else.
+func (c *call) actAs() error {
+	c.owner = c.id.User
+	if _, given := c.query("owner"); !given || c.op.API == APIOpenAI || c.op.API == APIWorkers {
+		return nil
+	}
+	if !c.id.Operator() {
+		return errForbidden
+	}
+	owner, err := c.queryText("owner")
+	switch {
+	case err != nil:
+		return err
+	case c.op.Owners == OwnersNone:
+		return problem.Newf(problem.Invalid, "owner: this operation acts on records of the caller, or on the one that its path names")
+	case c.op.Owners == OwnersOne && owner == serverless.AllOwners:
+		return problem.Newf(problem.Invalid, "owner must be the name of a user")
+	}
+	c.owner, c.named = owner, true
+	return nil
+}
+
+// findOthers reports whether an operator asked for a record of somebody else, which was not
+// found among the operator's own. The operation is then done again for its owner, whom the
+// answer names. It has changed nothing, and has not read its body: existence comes first.
+func (c *call) findOthers(err error) bool {
+	if err == nil || c.named || problem.KindOf(err) != problem.NotFound || !c.id.Operator() || c.owner != c.id.User {
+		return false
+	}
+	owner, err := c.recordOwner()
+	if err != nil || owner == "" || owner == c.owner {
+		return false
+	}
+	c.owner = owner
+	c.w.Header().Set(ownerHeader, owner)
+	return true
+}
+
+// recordOwner is whose record the path names; "" where it names none, or one of nobody.
+func (c *call) recordOwner() (string, error) {
+	ctx, id := c.r.Context(), cmp.Or(c.r.PathValue("id"), c.r.PathValue("podId"))
+	switch c.op.Area {
+	case AreaJobs:
+		return c.jobOwner(c.r.PathValue("endpoint"), c.r.PathValue("job"))
+	case AreaEndpoints:
+		job, _ := c.query("jobId")
+		return c.jobOwner(id, cmp.Or(c.r.PathValue("job"), job))
+	}
+	find := map[Area]func(context.Context, string) (string, error){}
+	if c.Pods != nil {
+		find[AreaPods] = c.Pods.Owner
+	}
+	if c.Volumes != nil {
+		find[AreaVolumes] = c.Volumes.Owner
+	}
+	if c.Templates != nil {
+		find[AreaTemplates] = c.Templates.Owner
+	}
+	if c.Registries != nil {
+		find[AreaRegistries] = c.Registries.Owner
+	}
+	if f := find[c.op.Area]; f != nil && id != "" {
+		return f(ctx, id)
+	}
+	return "", nil
+}
+
+// jobOwner is whose endpoint that is, and of a shared one whose job.
+func (c *call) jobOwner(endpoint, job string) (string, error) {
+	e, err := c.Jobs.Endpoint(c.r.Context(), endpoint)
+	if err != nil || e.Owner != "" || job == "" {
+		return ownerOf(e), err
+	}
+	return c.Jobs.JobOwner(c.r.Context(), serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(job)})
+}
+
+func ownerOf(e *serverless.Endpoint) string {
+	if e == nil {
+		return ""
+	}
+	return e.Owner
+}
+
+// ofOwner are the records of the owner that the request is about, or those of all users.
+func ofOwner[T any](c *call, of func(context.Context, string) ([]T, error), everybodys func(context.Context) ([]T, error)) ([]T, error) {
+	if c.owner == serverless.AllOwners {
+		return everybodys(c.r.Context())
+	}
+	return of(c.r.Context(), c.owner)
+}
+
+// An ownedBody is an item of a list that an operator asked for by owner.
+type ownedBody struct {
+	Owner string `json:"owner"`
+	Item  any    `json:"item"`
+}
+
+// items are the bodies of a list, with their owners where an operator named one.
+func items[T, B any](c *call, list []T, owner func(T) string, body func(T) B) any {
+	if !c.named {
+		return bodies(list, body, all)
+	}
+	return bodies(list, func(v T) ownedBody { return ownedBody{owner(v), body(v)} }, all)
+}
