@@ -89,7 +89,7 @@ func TestAnImageThatAllowsAVariableThatSteersIsRefused(t *testing.T) {
 	}
 }
 
-// A pod may have been stored before its image was one of ours.
+// A pod may be older than the entry of its image.
 func TestWhatIsNotAdmittedDoesNotStart(t *testing.T) {
 	rt := open(t, t.TempDir(), func(o *Options) { o.Images["closed"] = Image{Command: []string{"/bin/sh", "-c"}} })
 	s := spec("old", pods.Spec{Image: "closed", Owner: "u", Args: []string{"echo I run"}, Env: map[string]string{"LD_PRELOAD": "/x"}})

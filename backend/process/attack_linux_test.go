@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attack tries each of what it is told, "name=value", and prints "name: " and what came of
-// it: "ok", or an error. At the end it prints "tried".
+// attack tries each attack "name=value" in args and prints "name: " and the result: "ok", or an
+// error. At the end it prints "tried".
 func attack(args []string) {
 	for _, a := range args {
 		name, value, _ := strings.Cut(a, "=")
@@ -76,7 +76,7 @@ var attacks = map[string]func(string) string{
 		}
 		return strings.TrimSpace(string(out))
 	},
-	"unshare": func(path string) string { // root of a user namespace looks below a mount
+	"unshare": func(path string) string { // as root of a user namespace, reads below a mount
 		cmd := exec.Command(selfPath, "attack", "unmount="+path, "list="+path+",secret-key")
 		cmd.Env = os.Environ()
 		cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -97,7 +97,7 @@ var attacks = map[string]func(string) string{
 		_ = cmd.Process.Kill()
 		return strings.Join(said, ", ")
 	},
-	"daemon": func(string) string { // of a session of its own, with an empty environment and no parent
+	"daemon": func(string) string { // a process in its own session, with an empty environment and no parent
 		cmd := exec.Command(selfPath, "daemon")
 		cmd.Env = []string{asProgram + "=1"}
 		cmd.SysProcAttr = newSession()

@@ -15,16 +15,16 @@ import (
 	"syscall"
 )
 
-// cgroups are where this host lets us make groups of processes: below one directory of
-// version 2, and below one of version 1 for each controller that is there.
+// cgroups are the directories in which this host lets the Runtime make cgroups: one of version
+// 2, and one of version 1 for each controller there.
 type cgroups struct {
-	prefix string // of the names of groups of this Runtime
+	prefix string // prefix of the names of this Runtime's groups
 	v2     string // empty: none
-	pids   string // where a group has a limit of processes; empty: nowhere
+	pids   string // where the controller pids is; empty: nowhere
 	memory string
 }
 
-// openCgroups finds and tries them. What is missing is noted in l.
+// openCgroups finds and tries the directories. What is missing is added to l.
 func openCgroups(o *Isolation, root string, l lacks) cgroups {
 	sum := sha256.Sum256([]byte(root))
 	c := cgroups{prefix: "podyard." + hex.EncodeToString(sum[:6]) + "."}
@@ -50,7 +50,7 @@ func openCgroups(o *Isolation, root string, l lacks) cgroups {
 // limitPIDs reports whether a group has a limit of processes.
 func (c *cgroups) limitPIDs() bool { return c.pids != "" }
 
-// try makes a group in dir, looks for a file in it, and removes it.
+// try makes a group in dir, checks that it has a file, and removes it.
 func (c *cgroups) try(dir, file string) error {
 	if dir == "" {
 		return errors.New("there is no cgroup to make others in")
@@ -63,7 +63,7 @@ func (c *cgroups) try(dir, file string) error {
 	return errors.Join(err, os.Remove(probe))
 }
 
-// makeGroup makes a cgroup, in which programs may read what they may use.
+// makeGroup makes a cgroup whose limits programs can read.
 func makeGroup(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // see above
 		return err
@@ -71,7 +71,7 @@ func makeGroup(dir string) error {
 	return nil
 }
 
-// place is the directory in which groups with a controller can be made.
+// place returns the directory in which groups with a controller can be made.
 func (c *cgroups) place(controller string, places map[string]string) (dir string, err error) {
 	if dir = places[controller]; dir != "" {
 		err = c.try(dir, "cgroup.procs")
@@ -86,7 +86,7 @@ func (c *cgroups) place(controller string, places map[string]string) (dir string
 	return dir, nil
 }
 
-// enable has the groups in dir, of version 2, have a controller.
+// enable gives the groups in dir, of version 2, a controller.
 func enable(dir, controller string) error {
 	if has, err := cgroupHas(dir, "cgroup.subtree_control", controller); has || err != nil {
 		return err
@@ -101,14 +101,14 @@ func enable(dir, controller string) error {
 	return err
 }
 
-// cgroupHas reports whether a list of controllers has one.
+// cgroupHas reports whether a list of controllers includes one.
 func cgroupHas(dir, list, controller string) (bool, error) {
 	data, err := os.ReadFile(filepath.Join(dir, list))
 	return slices.Contains(strings.Fields(string(data)), controller), err
 }
 
-// cgroupPlaces is the cgroups of this process that are mounted: by controller of version 1,
-// and "2".
+// cgroupPlaces returns the mounted cgroups of this process, by controller of version 1; that of
+// version 2 has the key "2".
 func cgroupPlaces() (map[string]string, error) {
 	places := map[string]string{}
 	paths, err := ownCgroups()
@@ -137,8 +137,8 @@ func cgroupPlaces() (map[string]string, error) {
 	return places, err
 }
 
-// ownCgroups is the paths of the cgroups of this process, by controller of version 1; that
-// of version 2 has none.
+// ownCgroups returns the paths of the cgroups of this process, by controller of version 1; that
+// of version 2 has an empty key.
 func ownCgroups() (map[string]string, error) {
 	paths := map[string]string{}
 	data, err := os.ReadFile("/proc/self/cgroup")
@@ -154,7 +154,7 @@ func ownCgroups() (map[string]string, error) {
 	return paths, err
 }
 
-// addPlace notes the directory of a cgroup in a mount that shows it.
+// addPlace adds the directory of a cgroup if a mount shows it.
 func addPlace(places map[string]string, key, root, point, path string) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
@@ -187,8 +187,8 @@ func (c *cgroups) make(name string, processes int, memory int64) (dirs []string,
 	return dirs, err
 }
 
-// limitMemory knows the names of both versions. Swap is not to be had beyond the limit,
-// where the kernel counts it.
+// limitMemory uses the names of both versions. Where the kernel counts swap, there is none
+// beyond the limit.
 func limitMemory(dir string, bytes int64) error {
 	n := strconv.FormatInt(bytes, 10)
 	err := writeCgroup(dir, "memory.max", n)
@@ -209,8 +209,8 @@ func writeCgroup(dir, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// killCgroups kills what is in the groups of a start, and reports how many that were. A
-// group that is gone has nothing in it.
+// killCgroups kills the processes in the groups of a start, and returns how many there were. A
+// group that does not exist has none.
 func killCgroups(dirs []string) (found int) {
 	for _, dir := range dirs {
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -235,7 +235,7 @@ func killCgroups(dirs []string) (found int) {
 	return found
 }
 
-// removeCgroups removes groups that nothing is in.
+// removeCgroups removes empty groups.
 func removeCgroups(dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {
@@ -246,7 +246,7 @@ func removeCgroups(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// leftovers is the groups of this Runtime's directory but those of keep.
+// leftovers returns the groups of this Runtime except those in keep.
 func (c *cgroups) leftovers(keep []string) (dirs []string) {
 	for _, place := range []string{c.v2, c.pids, c.memory} {
 		if place == "" {
@@ -266,7 +266,7 @@ func (c *cgroups) leftovers(keep []string) (dirs []string) {
 	return dirs
 }
 
-// runningUsers is the users of all processes that live.
+// runningUsers returns the users of all living processes.
 func runningUsers() (map[uint32]bool, error) {
 	all, err := tasks()
 	if err != nil {

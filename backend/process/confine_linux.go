@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hideMounts gives this thread mounts of its own, where an empty directory lies over each
-// one that is hidden, and the pod's own directories are found at their paths.
+// hideMounts gives this thread its own mount namespace. An empty directory is mounted over each
+// hidden one, and the pod's own directories are at their paths.
 func (p *plan) hideMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
-	// What the host mounts from now on is seen here, and nothing from here is seen there.
+	// Later mounts of the host appear here, but mounts made here do not appear on the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return os.NewSyscallError("mount", err)
 	}
 	own := map[string]string{}
 	for _, dir := range p.Own {
-		// In the mounts of this thread: a directory of others cannot be bound.
+		// In this thread's namespace: a directory of another namespace cannot be bound.
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return &fs.PathError{Op: "open", Path: dir, Err: err}
 		}
 		own[dir] = "/proc/self/fd/" + strconv.Itoa(fd)
 	}
-	defer unix.Umask(unix.Umask(0)) // the way to what is own is for the pod's user to go
+	defer unix.Umask(unix.Umask(0)) // the pod's user must be able to pass through directories above its own
 	for _, path := range outermost(p.Hide) {
 		if err := cover(path, own); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (p *plan) hideMounts() error {
 	return nil
 }
 
-// outermost is paths without those that lie below another one.
+// outermost returns paths without those that are below another one.
 func outermost(paths []string) (list []string) {
 	for i, path := range paths {
 		covered := false
@@ -57,7 +57,7 @@ func outermost(paths []string) (list []string) {
 	return list
 }
 
-// cover hides path but for what is own below it.
+// cover hides path, except for the own directories below it.
 func cover(path string, own map[string]string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,9 +97,8 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// hidePIDs has /proc show the processes that one may look into, which those of others are
-// not; a group that nobody is in sees more. Kernels before 5.8 do not know the word, which is as well: they would hide processes
-// from the whole host.
+// hidePIDs makes /proc show only processes that the pod may trace. Kernels before 5.8 do not
+// know this value and fail, which is right: they would hide processes from the whole host.
 func hidePIDs() error {
 	return mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=invisible,gid=4294967294")
 }
@@ -126,7 +125,7 @@ func landlockVersion() (int, error) {
 	return int(version), nil
 }
 
-// rights is all that a version knows of rights to files.
+// rights returns all rights to files that a version knows.
 func rights(version int) uint64 {
 	all := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1)
 	for since, right := range map[int]uint64{
@@ -139,8 +138,8 @@ func rights(version int) uint64 {
 	return all
 }
 
-// ruleset is what this thread may do from the moment it is restricted: read what is not
-// hidden, write to what is the pod's, signal its own.
+// ruleset returns the rules for this thread: read what is not hidden, write to the pod's
+// directories, signal its own processes.
 func (p *plan) ruleset() (fd int, err error) {
 	all := rights(p.Landlock)
 	attr := unix.LandlockRulesetAttr{Access_fs: all}
@@ -149,7 +148,7 @@ func (p *plan) ruleset() (fd int, err error) {
 	}
 	size := unsafe.Sizeof(attr)
 	if p.Landlock < landlockScopes {
-		size = unsafe.Sizeof(attr.Access_fs) // what later versions added is not known
+		size = unsafe.Sizeof(attr.Access_fs) // this version does not know later fields
 	}
 	made, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // as the call wants it
 	if errno != 0 {
@@ -164,24 +163,24 @@ func (p *plan) ruleset() (fd int, err error) {
 	for _, path := range append(p.Own, p.Writable...) {
 		rules.allow(path, all)
 	}
-	rules.allow("/proc/self/fd/1", rightsFile) // who opens /dev/stdout opens what its output goes to
+	rules.allow("/proc/self/fd/1", rightsFile) // a program that opens /dev/stdout opens its output file
 	return int(made), rules.err
 }
 
-// readable is the directories and files below which everything may be read.
+// readable returns the directories and files below which everything may be read.
 func (p *plan) readable() []string {
 	if p.Mounts {
-		return []string{"/"} // what is hidden is not there
+		return []string{"/"} // mounts hide the rest
 	}
 	return around("/", outermost(p.Hide))
 }
 
-// around is what is in dir and is not hidden: Landlock gives rights and takes none away, so
-// everything beside the way to a hidden directory has a right of its own.
+// around returns the entries of dir that are not hidden. Landlock rules only add rights, so all
+// entries beside the path to a hidden directory need a rule of their own.
 func around(dir string, hidden []string) (list []string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // nobody of this user can
+		return nil // this user cannot read it
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -190,7 +189,7 @@ func around(dir string, hidden []string) (list []string) {
 			onTheWay, is = onTheWay || below(h, path), is || h == path
 		}
 		switch {
-		case is || e.Type()&fs.ModeSymlink != 0: // a link has its target's rights
+		case is || e.Type()&fs.ModeSymlink != 0: // a link has the rights of its target
 		case onTheWay:
 			list = append(list, around(path, hidden)...)
 		default:
@@ -207,8 +206,8 @@ type landlockRules struct {
 	err error
 }
 
-// allow gives rights to path and what is below it. One that is not there, or that this user
-// cannot reach, gets none.
+// allow adds rights to path and everything below it. It skips a path that does not exist or
+// that this user cannot reach.
 func (r *landlockRules) allow(path string, allowed uint64) {
 	if r.err != nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A process that a server was about to start has its files until it is a program of its
-// own, so that their lock outlives a server that is killed by a moment.
+// A process that a server was starting keeps the server's files until its exec, so that their
+// lock outlives a killed server for a moment.
 func TestALockIsWaitedForAMoment(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir).Close(t.Context()); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// shown is what a pod sees of the variables that name GPUs.
+// shown returns the variables for GPUs that a pod sees.
 func shown(t *testing.T, rt *Runtime, s pods.Spec) []string {
 	t.Helper()
 	s.Image = "args"

@@ -7,7 +7,8 @@ import (
 
 const canIsolate = true
 
-// selfPath is this program, also when it was replaced or its directory is closed.
+// selfPath is the path of this program, valid also when its file was replaced or its directory
+// is closed.
 const selfPath = "/proc/self/exe"
 
 func ownerOf(info fs.FileInfo) uint32 {
@@ -26,7 +27,7 @@ func linksOf(info fs.FileInfo) uint64 {
 	return uint64(st.Nlink) //nolint:unconvert // narrower on other machines
 }
 
-// inode tells a file from others; 0 when it cannot be told.
+// inode identifies a file; 0 when that is not known.
 func inode(info fs.FileInfo) (dev, ino uint64) {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st == nil {
@@ -35,7 +36,7 @@ func inode(info fs.FileInfo) (dev, ino uint64) {
 	return uint64(st.Dev), st.Ino //nolint:unconvert // narrower on other machines
 }
 
-// allocated is what a file takes of the disk.
+// allocated returns how many bytes of the disk a file uses.
 func allocated(info fs.FileInfo) int64 {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st == nil {

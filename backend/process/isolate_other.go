@@ -12,7 +12,7 @@ const canIsolate = false
 
 const selfPath = ""
 
-// LaunchPod makes this process a pod, on Linux.
+// LaunchPod works on Linux only.
 func LaunchPod() error { return errors.New("process: pods are launched on Linux only") }
 
 type cgroups struct{}

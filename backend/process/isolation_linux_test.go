@@ -16,9 +16,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// uids are numbers that no host of these tests has given to anybody. Each run of the tests
-// has others, which the programs that it starts inherit: two runs at once would see each
-// other's processes.
+// uids are unused numbers of users. Each run of the tests has others, which the programs that
+// it starts inherit, because two runs at once would see each other's processes.
 var uids = UIDRange{First: firstUID(), Count: 100}
 
 func firstUID() uint32 {
@@ -31,7 +30,7 @@ func firstUID() uint32 {
 	return uint32(n)
 }
 
-// isolated has pods kept apart as this host permits; with users where the tests are root.
+// isolated sets Isolation, with users where the tests are root.
 func isolated(users bool) func(*Options) {
 	return func(o *Options) {
 		o.Isolation = &Isolation{Launch: []string{launchArg}}
@@ -44,11 +43,11 @@ func isolated(users bool) func(*Options) {
 	}
 }
 
-// unprivileged marks the run of a test as a user without rights.
+// unprivileged marks a run of a test as an ordinary user.
 const unprivileged = "PODYARD_TEST_UNPRIVILEGED"
 
-// withoutRoot runs the test that calls it again as a user without rights, and reports
-// whether this is that run.
+// withoutRoot runs the calling test again as an ordinary user, and reports whether this is that
+// run.
 func withoutRoot(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -73,7 +72,7 @@ func withoutRoot(t *testing.T) bool {
 	return false
 }
 
-// openDir is a directory that every user may pass.
+// openDir returns a directory that every user may pass through.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "podyard-test-") //nolint:usetesting // that one is closed to others
@@ -99,14 +98,14 @@ func copyProgram(t *testing.T, path string, mode fs.FileMode) {
 		t.Fatal(err)
 	}
 	_, err = io.Copy(to, from)
-	// Last: writing takes the bit for the owner's rights away.
+	// Last, because writing clears the setuid bit.
 	if err := errors.Join(err, to.Close(), os.Chmod(path, mode)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// lacks reports whether this host lacks one of names, and says that something is not
-// checked therefore.
+// hostLacks reports whether this host lacks one of names, and logs that something is not
+// checked.
 func hostLacks(t *testing.T, rt *Runtime, names ...string) bool {
 	t.Helper()
 	for _, name := range names {
@@ -136,14 +135,14 @@ func TestRuntimeIsolatedWithoutRoot(t *testing.T) {
 	}
 }
 
-// tenant is a spec of a pod of an owner that attacks.
+// tenant returns the spec of an attacking pod of an owner.
 func tenant(owner, id string, args ...string) pods.Spec {
 	s := spec(id, program(append([]string{"attack"}, args...)...))
 	s.Owner = owner
 	return s
 }
 
-// tried is what the attacks of a pod came to, by the attack.
+// tried returns the results of a pod's attacks, by attack.
 func tried(t *testing.T, rt *Runtime, id string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -157,7 +156,7 @@ func tried(t *testing.T, rt *Runtime, id string) map[string]string {
 	return found
 }
 
-// A victim is a server with a secret and a pod of somebody else.
+// A victim is a server with a secret and a pod of another owner.
 type victim struct {
 	rt     *Runtime
 	secret string // a file of the server
@@ -168,7 +167,7 @@ type victim struct {
 func newVictim(t *testing.T, data string, change ...func(*Options)) victim {
 	t.Helper()
 	secret := filepath.Join(data, "secret-key")
-	// Readable to everybody, so that it is the isolation that hides it.
+	// Readable for everybody, so that only the isolation hides it.
 	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +190,7 @@ func newVictim(t *testing.T, data string, change ...func(*Options)) victim {
 	return victim{rt, secret, rt.root.disk("victim"), strconv.Itoa(rec.PID)}
 }
 
-// attack has a pod of another owner attack, and says what it could not do.
+// attack makes a pod of another owner attack, and returns the attacks that were refused.
 func (v victim) attack(t *testing.T, attacks ...string) (refused map[string]string) {
 	t.Helper()
 	ensure(t, v.rt, tenant("tenant", "tenant", attacks...))
@@ -217,7 +216,7 @@ func (v victim) wantRefused(t *testing.T, attacks ...string) {
 	}
 }
 
-// attacks is what a tenant tries that root could do.
+// attacks returns attacks that would succeed for root.
 func (v victim) attacks() []string {
 	list := []string{
 		"read=" + v.secret, "list=" + filepath.Dir(v.secret) + ",secret-key",
@@ -232,7 +231,7 @@ func (v victim) attacks() []string {
 	return list
 }
 
-// Otherwise the refusals below would say nothing.
+// Otherwise the refusals below would prove nothing.
 func TestWithoutIsolationAttacksOfRootSucceed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can do all of it")
@@ -259,8 +258,8 @@ func TestATenantReachesNothingOfOthers(t *testing.T) {
 		{name: "as root without capabilities", server: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// As an operator would have it whose server cannot mount anything: there to be
-			// passed, and not to be read.
+			// As on a host where the server cannot mount: everybody may pass through it and not
+			// list it.
 			data := filepath.Join(openDir(t), "data")
 			if err := errors.Join(os.Mkdir(data, 0o711), os.Chmod(data, 0o711)); err != nil {
 				t.Fatal(err)
@@ -295,8 +294,8 @@ func TestATenantReachesNothingOfOthersWithoutRoot(t *testing.T) {
 	}
 }
 
-// A user namespace gives a process all capabilities over what is in it, and the mounts that
-// it was born with are not. With Landlock it cannot make use of one at all.
+// A user namespace gives a process all capabilities over what was made in it, but not over the
+// mounts that it inherits. With Landlock it has no use of one at all.
 func TestAUserNamespaceUncoversNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount something over the data directory")
@@ -380,8 +379,8 @@ func TestNothingOutlivesItsPod(t *testing.T) {
 	}
 }
 
-// What a server leaves that dies before a start is on record has no name but that of its
-// cgroup.
+// When a server crashes before it has recorded a start, only the name of the cgroup shows what
+// it left.
 func TestWhatIsInAForgottenCgroupIsEnded(t *testing.T) {
 	dir := t.TempDir()
 	change := isolated(os.Geteuid() == 0)
@@ -419,7 +418,7 @@ func TestWhatIsInAForgottenCgroupIsEnded(t *testing.T) {
 	}
 }
 
-// small has a unit of 1 MB in the place of 1 GB.
+// small sets a unit of 1 MB instead of 1 GB.
 func small(o *Options) {
 	o.Isolation.unit, o.Isolation.diskCheck = 1<<20, 10*time.Millisecond
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// asProgram makes the test binary be one of the programs that pods run here.
+// asProgram makes the test binary run as one of the programs of pods.
 const asProgram = "PODYARD_TEST_PROGRAM"
 
-// launchArg makes it the launcher of pods that are isolated.
+// launchArg makes it run as the launcher of isolated pods.
 const launchArg = "podyard-test-launch"
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// images are the test binary as an image. Programs that other programs start inherit the
-// variable, as they do the mark.
+// images returns the test binary as an image. Descendants inherit the variable, like the mark.
 func images(t *testing.T) map[string]Image {
 	t.Helper()
 	self, err := os.Executable()
@@ -106,8 +105,8 @@ func runProgram(name string, args []string) {
 	select {}
 }
 
-// announceUp is for a program that must not be asked to end before it is ready: its port
-// accepts, which makes it Up.
+// announceUp makes the pod healthy when the program is ready, by listening on its port, so that
+// no stop comes before.
 func announceUp() {
 	if port := os.Getenv("PORT"); port != "" {
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
@@ -170,8 +169,8 @@ func serve() {
 	}
 }
 
-// family starts a descendant in each of the ways by which one may get lost, and prints
-// "ready" when they all run.
+// family starts a descendant in each of the given ways to escape, and prints "ready" when they
+// all run.
 func family(how []string) {
 	for _, h := range how {
 		self, _ := os.Executable()
@@ -202,8 +201,8 @@ func family(how []string) {
 	fmt.Println("ready")
 }
 
-// open opens a Runtime that is closed at the end, after which no process bears a mark of
-// its pods.
+// open opens a Runtime and closes it at the end of the test. No process with a mark of its pods
+// may be left then.
 func open(t *testing.T, dir string, change ...func(*Options)) *Runtime {
 	t.Helper()
 	opts := &Options{Images: images(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -262,7 +261,7 @@ func await(t *testing.T, rt *Runtime, id, what string, ok func(pods.ContainerSta
 	for tick := time.NewTicker(50 * time.Millisecond); !found; {
 		select {
 		case <-changed:
-		case <-tick.C: // what happened before Watch was called
+		case <-tick.C: // for changes before Watch was called
 		case <-ctx.Done():
 			t.Fatalf("no %s of pod %s; it is %+v", what, id, last)
 		}
@@ -275,7 +274,7 @@ func phase(p pods.Phase) func(pods.ContainerState) bool {
 	return func(s pods.ContainerState) bool { return s.Phase == p }
 }
 
-// awaitLine follows the output of a pod up to a line and returns what came before.
+// awaitLine follows the output of a pod up to a line and returns the lines before it.
 func awaitLine(t *testing.T, rt *Runtime, id, last string) (before []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -81,7 +81,7 @@ func TestSplitKeepsEveryByteAndNoRuneInTwo(t *testing.T) {
 	}
 }
 
-// write gives an output some lines of a start, each as long as said.
+// write appends n lines of the given size to an output.
 func write(t *testing.T, o *output, from, n, size int) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
@@ -95,8 +95,8 @@ func write(t *testing.T, o *output, from, n, size int) {
 	}
 }
 
-// A program that leaves its session, clears its environment and loses its parent is not
-// found, and writes on.
+// A program that leaves its session, clears its environment and loses its parent is not found,
+// and goes on writing.
 func TestTheEndOfAPodDoesNotWaitForAWriterThatNeverCeases(t *testing.T) {
 	dir := t.TempDir()
 	o := newOutput(filepath.Join(dir, "log"), 256<<10)
@@ -152,7 +152,7 @@ func TestLinesComeOnceAlthoughAnOldFileCannotBeRemoved(t *testing.T) {
 	}
 	const before, lines = 100, 1000
 	write(t, o, 1, before, 1000)
-	oldest := o.path(o.files[0].first) // which a directory takes the place of
+	oldest := o.path(o.files[0].first) // replaced by a directory below
 	if err := errors.Join(os.Remove(oldest), os.MkdirAll(filepath.Join(oldest, "full"), 0o700)); err != nil {
 		t.Fatal(err)
 	}

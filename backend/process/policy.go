@@ -5,15 +5,15 @@ import (
 	"maps"
 )
 
-// A policy is what decides which images there are and how their processes are kept apart.
-// Each start of a pod has one policy from its beginning to its end.
+// A policy has the images and the isolation. A start of a pod uses the same policy from its
+// beginning to its end.
 type policy struct {
 	images   map[string]Image
 	isolator *isolator // nil: nothing is isolated
 	users    userRules
 }
 
-// newPolicy tries what this host permits.
+// newPolicy makes a policy, and finds out what this host permits.
 func (r *Runtime) newPolicy(images map[string]Image, isolation *Isolation) (*policy, error) {
 	p := &policy{images: maps.Clone(images)}
 	if err := checkImages(p.images); err != nil {
@@ -38,9 +38,9 @@ func (r *Runtime) newPolicy(images map[string]Image, isolation *Isolation) (*pol
 }
 
 // Reconfigure prepares other Options.Images and Options.Isolation and returns a function that
-// puts them into force. It tries what this host permits, as Open does, and an error changes
-// nothing. Processes that run go on as they are; the next start of a pod has the new ones, and
-// a pod whose image is gone then fails.
+// applies them. Like Open it finds out what this host permits; an error changes nothing.
+// Running processes are not changed. The next start of a pod uses the new settings, and fails
+// if its image is gone.
 func (r *Runtime) Reconfigure(images map[string]Image, isolation *Isolation) (apply func(), err error) {
 	p, err := r.newPolicy(images, isolation)
 	if err != nil {

@@ -38,7 +38,7 @@ func testRuntime(t *testing.T, change ...func(*Options)) {
 		rt := open(t, dir, change...)
 		runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
 		stubborn := program("stubborn")
-		// Its port says when it is deaf.
+		// Its port accepts when it ignores signals.
 		stubborn.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 		return podstest.Harness{
 			Runtime: rt,
@@ -255,7 +255,7 @@ func TestCloseStopsPodsAndSaysSo(t *testing.T) {
 	if err := rt.Ensure(t.Context(), spec("b", program("run"))); !errors.Is(err, ErrClosed) {
 		t.Errorf("Ensure = %v after Close, want ErrClosed", err)
 	}
-	_ = last // it may have begun to watch after the end
+	_ = last // the watch may have begun after the end
 	again := open(t, dir)
 	got := await(t, again, "a", "end", phase(pods.PhaseExited))
 	if !got.Stopped || got.Reason != "server stopped" {
@@ -306,7 +306,7 @@ func TestALaterCallCanShortenTheGrace(t *testing.T) {
 	}
 }
 
-// ignoresSigterm starts a pod that has to be killed.
+// ignoresSigterm starts a pod that must be killed.
 func ignoresSigterm(t *testing.T, rt *Runtime) {
 	t.Helper()
 	s := spec("deaf", program("stubborn"))
@@ -334,7 +334,8 @@ func TestARemovalGoesOnWhenItsCallerGoes(t *testing.T) {
 	}
 }
 
-// stall keeps the jobs of a pod waiting. It returns when they do, and what lets them go on.
+// stall makes the jobs of a pod wait. It returns when they wait, with a function that lets them
+// go on.
 func stall(p *pod) (goOn func()) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	p.jobs.Do(func() { close(reached); <-release })
@@ -342,7 +343,7 @@ func stall(p *pod) (goOn func()) {
 	return func() { close(release) }
 }
 
-// calledOff asks for a removal and does not wait for it.
+// calledOff calls Remove with a context that has ended.
 func calledOff(t *testing.T, rt *Runtime, id string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -383,7 +384,7 @@ func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	}
 	p := rt.pods.Find("a")
 	first := stall(p)
-	p.jobs.Do(func() { // the first removal meets a process that cannot be ended
+	p.jobs.Do(func() { // the first removal fails to end a process
 		x := newProc(0, "", "")
 		x.killErr = errors.New("1 of its processes cannot be ended")
 		close(x.exited)
@@ -455,7 +456,7 @@ func TestAStateThatCannotBeReadIsNotPassedOver(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	open(t, dir) // what is left of the pod is garbage now
+	open(t, dir) // it removes what is left of the pod
 	if _, err := os.Stat(rt.root.pod("a")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory of the pod is left: %v", err)
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// gigabyte is what Spec.Memory counts.
+// gigabyte is the unit of Spec.Memory.
 const gigabyte = 1 << 30
 
-// sampleAge is how old the list of all processes may be that samples share: many pods
-// are asked for at once, and to list is the costly part.
+// sampleAge is how old the shared list of processes may be. Many pods are sampled at once, and
+// the list is the costly part.
 const sampleAge = 250 * time.Millisecond
 
-// Sample implements pods.Sampler: the CPU time since the Sample before (the first time:
-// since the start), and the memory that is resident, shared pages counted once for each
-// process. There is none of a pod that does not run.
+// Sample implements pods.Sampler: the CPU time since the previous Sample (or since the start),
+// and the resident memory, where shared pages count once for each process. A pod that does not
+// run has none.
 func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 	p := r.pods.Find(podID)
 	if p == nil {

@@ -37,7 +37,7 @@ func (s *sampler) measure(x *proc) (u podhost.CPUUsage, memory int64, ok bool) {
 	return u, memory, len(members) > 0
 }
 
-// list is made under the lock: others want that very list.
+// list holds the lock while it reads, because concurrent callers need the same list.
 func (s *sampler) list() (time.Time, []task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,9 +51,8 @@ func (s *sampler) list() (time.Time, []task, error) {
 	return s.at, s.all, nil
 }
 
-// An oomCounter tells how often the kernel killed for want of memory. It counts for the
-// whole machine, so what it says of one process is a guess, made of one that somebody
-// killed.
+// An oomCounter reads how often the kernel killed a process for memory. The counter is for the
+// whole machine, so it is a guess about one process, and used only for a killed one.
 type oomCounter struct{}
 
 func (oomCounter) count() uint64 {
@@ -62,7 +61,7 @@ func (oomCounter) count() uint64 {
 
 func (c oomCounter) since(before uint64) bool { return c.count() > before }
 
-// field reads a number behind a name in a file of /proc; 0 when there is none.
+// field reads the number after a name in a file of /proc; 0 when there is none.
 func field(path, name string) uint64 {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -17,12 +17,12 @@ type task struct {
 	pid, parent, session int
 	state                byte
 	start                uint64 // clock ticks since the boot
-	ticks                uint64 // of CPU, its ended children's included
+	ticks                uint64 // CPU time, with that of its ended children
 	pages                uint64 // resident
 	mark                 string
 }
 
-// dead says that a task only waits for its parent to hear of its end.
+// dead reports whether a task has ended and only waits for its parent.
 func (t task) dead() bool { return t.state == 'Z' || t.state == 'X' }
 
 func readTask(pid int) (task, bool) {
@@ -33,8 +33,8 @@ func readTask(pid int) (task, bool) {
 	return parseStat(pid, data)
 }
 
-// parseStat reads a line of proc_pid_stat(5). The name of the program, in parentheses,
-// may hold spaces and parentheses itself.
+// parseStat reads a line of proc_pid_stat(5). The name of the program, in parentheses, may
+// contain spaces and parentheses.
 func parseStat(pid int, data []byte) (task, bool) {
 	i := bytes.LastIndexByte(data, ')')
 	if i < 0 {
@@ -79,8 +79,8 @@ func tasks() ([]task, error) {
 	return all, nil
 }
 
-// readMark returns the mark in the environment that a process was started with; empty
-// also when it is another user's.
+// readMark returns the mark in the environment of a process; empty also when the environment
+// cannot be read.
 func readMark(pid int) string {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -96,12 +96,12 @@ func readMark(pid int) string {
 	return ""
 }
 
-// members are the living tasks of x: those that bear its mark, those of its session,
-// those that were its members before, and the descendants of them all.
+// members returns the living tasks of x: those with its mark, those in its session, earlier
+// members, and descendants of them all.
 func (x *proc) members(all []task) []task {
 	in := map[int]bool{}
 	seen := x.descendants.list()
-	foreign := !thisBoot(x.startTime) // the session's number may be another's by now
+	foreign := !thisBoot(x.startTime) // the number of the session may belong to another one now
 	for _, t := range all {
 		if t.pid == x.pid && taskStartTime(t) != x.startTime {
 			foreign = true
@@ -127,17 +127,17 @@ func (x *proc) members(all []task) []task {
 	return found
 }
 
-// recordDescendants notes the members while the first process lives. One that is known by its
-// parent alone would be lost when that ends first.
+// recordDescendants stores the members while the first process lives. A process that is known
+// only by its parent would be lost when the parent ends.
 func (x *proc) recordDescendants() {
 	all, err := tasks()
 	if err != nil {
-		return // sweep will meet it again, and say so
+		return // sweep meets the same error and reports it
 	}
 	x.descendants.set(x.members(all))
 }
 
-// A descendants is the members of a proc as they were before its end.
+// descendants are the members of a proc before its end.
 type descendants struct {
 	mu    sync.Mutex
 	tasks []task
@@ -155,7 +155,7 @@ func (k *descendants) set(members []task) {
 	k.tasks = members
 }
 
-// killDescendants kills all members and says how many there were.
+// killDescendants kills all members and returns how many there were.
 func (x *proc) killDescendants() (found int, err error) {
 	all, err := tasks()
 	if err != nil {
@@ -168,8 +168,8 @@ func (x *proc) killDescendants() (found int, err error) {
 	return len(members), nil
 }
 
-// killTask kills t and no later process of its number: a handle is had first, and then
-// it is asked who that is.
+// killTask kills t, and never a later process with its number: it opens a handle first, and
+// then compares the start time.
 func killTask(t task) {
 	p, err := os.FindProcess(t.pid)
 	if err != nil {
@@ -177,12 +177,12 @@ func killTask(t task) {
 	}
 	defer func() { _ = p.Release() }()
 	if now, ok := readTask(t.pid); ok && now.start == t.start {
-		_ = p.Kill() // it has ended, or is found again
+		_ = p.Kill() // it has ended, or is found in the next scan
 	}
 }
 
-// startTimeOf tells the process pid from any other that has or had its number; empty when there
-// is none.
+// startTimeOf returns a text that distinguishes the process from others with the same number;
+// empty when there is no process.
 func startTimeOf(pid int) string {
 	if t, ok := readTask(pid); ok {
 		return taskStartTime(t)
@@ -190,7 +190,7 @@ func startTimeOf(pid int) string {
 	return ""
 }
 
-// taskStartTime names the boot too, because ticks and numbers begin anew with it.
+// taskStartTime includes the boot id, because ticks and numbers start again at each boot.
 func taskStartTime(t task) string {
 	boot := bootID()
 	if boot == "" {
@@ -199,13 +199,13 @@ func taskStartTime(t task) string {
 	return boot + "/" + strconv.FormatUint(t.start, 10)
 }
 
-// thisBoot says whether a process may have been born since the machine was started.
+// thisBoot reports whether a process may have been started since the last boot.
 func thisBoot(born string) bool {
 	boot, _, known := strings.Cut(born, "/")
 	return !known || boot == bootID()
 }
 
-// bootID is empty where the system does not tell.
+// bootID is empty where the system has none.
 func bootID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -214,14 +214,14 @@ func bootID() string {
 	return string(bytes.TrimSpace(boot))
 }
 
-// alive says whether the first process runs.
+// alive reports whether the first process runs.
 func (x *proc) alive() bool {
 	t, ok := readTask(x.pid)
 	return ok && !t.dead() && x.startTime != "" && taskStartTime(t) == x.startTime
 }
 
-// orphanPollInterval is how often the process of another server is looked at. Its end is no
-// signal to us; looking costs the reading of one small file.
+// orphanPollInterval is how often a process of an earlier server is checked. Its end sends no
+// signal to this server; a check reads one small file.
 const orphanPollInterval = 50 * time.Millisecond
 
 // orphanExit waits for the end of a process that is not our child.
@@ -238,7 +238,7 @@ func (x *proc) orphanExit() exit {
 	return unknownExit
 }
 
-// punchFile gives a part of a file back to the file system and leaves the file's length.
+// punchFile frees the disk space of a part of a file. The length of the file stays.
 func punchFile(f *os.File, offset, length int64) error {
 	const keepSize, punchHole = 1, 2
 	conn, err := f.SyscallConn()

@@ -100,11 +100,11 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 	}
 }
 
-// A session and a process group are numbers, and numbers come again.
+// Numbers of sessions and process groups are used again.
 func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
 	x := newProc(100, taskStartTime(task{start: 1}), "mark")
 	all := []task{
-		{pid: 100, session: 100, state: 'S', start: 2}, // has the number of our first process now
+		{pid: 100, session: 100, state: 'S', start: 2}, // has now the number of the pod's first process
 		{pid: 101, parent: 100, session: 100, state: 'S'},
 		{pid: 102, parent: 1, session: 102, state: 'S', mark: "mark"},
 		{pid: 103, parent: 102, session: 103, state: 'S'},
@@ -134,8 +134,8 @@ func TestAProgramNamedLikeAStatLineIsRead(t *testing.T) {
 	line := "7 (a) S 1 2 (b) R 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25"
 	got, ok := parseStat(7, []byte(line))
 	want := task{pid: 7, parent: 3, session: 5, state: 'R', ticks: 13 + 14 + 15 + 16, start: 21, pages: 23}
-	// Behind the last parenthesis, field 3 is R and field 4 is 3: each number is its field
-	// less one.
+	// After the last parenthesis, field 3 is R and field 4 is 3: each number is that of its
+	// field less one.
 	if !ok || got != want {
 		t.Errorf("parseStat = %+v, %t, want %+v", got, ok, want)
 	}
@@ -145,14 +145,14 @@ func serverPods() []pods.Spec {
 	run, chatty, family := spec("run", program("serve")), spec("chatty", program("print", "1000")), spec("family", program("family", "session", "clean"))
 	run.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 	drip := spec("drip", program("drip", strconv.Itoa(dripLines)))
-	run.Disk = 1 // which is measured, also by the next server
+	run.Disk = 1 // the next server measures it too
 	return []pods.Spec{run, chatty, family, drip}
 }
 
-// dripLines take some hundred milliseconds: longer than it takes to be Up.
+// dripLines take some hundred milliseconds, which is longer than it takes to be healthy.
 const dripLines = 50_000
 
-// serverProgram has a Runtime with pods in its working directory, until it is killed.
+// serverProgram runs a Runtime with pods in its working directory until it is killed.
 func serverProgram(args []string) {
 	self, _ := os.Executable()
 	opts := &Options{
@@ -182,8 +182,8 @@ func serverProgram(args []string) {
 	}
 }
 
-// crash runs a server in another process, kills it with no chance to tidy up when its
-// pods are Up, and returns the directory.
+// crash runs a server in another process, kills it when its pods are healthy, and returns the
+// directory.
 func crash(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -254,7 +254,7 @@ func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
 	}
 }
 
-// wantPodsAdopted wants the pods of a server that died to go on.
+// wantPodsAdopted wants the pods of a crashed server to go on.
 func wantPodsAdopted(t *testing.T, rt *Runtime) {
 	t.Helper()
 	states, err := rt.List(t.Context())
@@ -344,7 +344,7 @@ func killPID(t *testing.T, rec record) {
 	x.orphanExit()
 }
 
-// The server may die between the making of a process and the record of its number.
+// The server may crash after it has started a process and before it has recorded its number.
 func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, dir)

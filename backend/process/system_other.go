@@ -8,9 +8,9 @@ import (
 	"runtime"
 )
 
-// killDescendants knows the group of the first process only, which keeps its number while it has
-// members. Where there are no groups, the number of a process that has ended may be
-// another's.
+// killDescendants kills the group of the first process only, whose number stays in use while it
+// has members. On Windows there are no groups, and the number may be in use again, so it does
+// nothing.
 func (x *proc) killDescendants() (int, error) {
 	if x.ended() && runtime.GOOS != "windows" {
 		killGroup(x.pid)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// newSession puts a process at the head of a session and a group of its own.
+// newSession starts a process in its own session and group.
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// The group of pid has its number. That it has ended already is what is wanted.
+// The group has the number of pid. It is fine if it has ended already.
 
 func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
 
@@ -27,12 +27,11 @@ func signalOf(ps *os.ProcessState) (int, bool) {
 	return int(ws.Signal()), true
 }
 
-// forkTime is how long a lock may outlive the server that held it: a pod that it was about
-// to start when it was killed has its files, until it is a program of its own.
+// forkTime is how long a lock may outlive a killed server: a pod that it was starting has its
+// files until the exec.
 const forkTime = time.Second
 
-// lockFile holds the lock of path while the file is open. It goes with the process that
-// holds it, however that ends.
+// lockFile locks path while the file is open. The lock ends with the process, however it ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -11,38 +11,38 @@ import (
 	"unicode/utf8"
 )
 
-// The tail looks at the raw file in these intervals: the shorter one while there is
-// output. A file has no wait for more that works on every system.
+// Intervals at which the tail reads the raw file: the shorter one while there is output. No way
+// to wait for more works on every system.
 const (
 	tailBusyInterval = 5 * time.Millisecond
 	tailIdleInterval = 160 * time.Millisecond
 )
 
-// A longer line is kept as several.
+// A longer line is stored as several.
 const maxLine = 16 << 10
 
-// tailBuffer is all the memory the output of a pod takes, however much it is.
+// tailBuffer is the memory for reading the output of a pod.
 const tailBuffer = 64 << 10
 
-// punchHoleSize is how much of a raw file is given back at a time.
+// punchHoleSize is how much of a raw file is freed at a time.
 const punchHoleSize = 1 << 20
 
-// A tail moves what the processes of one start write from their raw file to the output
-// of the pod. It holds nothing between two looks: an unfinished line is read again.
+// A tail moves what the processes of one start write from their raw file to the output of the
+// pod. It keeps nothing in memory between two reads: an unfinished line is read again.
 type tail struct {
 	out     *output
 	raw     *os.File // nil: there is nothing to read
-	pos     position // what is moved
+	pos     position // up to where it is moved
 	log     *slog.Logger
-	punched int64 // what is given back
+	punched int64 // up to where it is freed
 }
 
-// openRaw opens a raw file for reading, and for giving it back.
+// openRaw opens a raw file for reading, and for freeing what was read.
 func openRaw(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-// run returns when ended is closed and all is moved; the raw file is gone then.
+// run returns when ended is closed and everything is moved; it has removed the raw file then.
 func (t *tail) run(ended <-chan struct{}) {
 	if t.raw == nil {
 		<-ended
@@ -74,8 +74,8 @@ func (t *tail) run(ended <-chan struct{}) {
 	}
 }
 
-// drain moves what is there; final says that an unfinished line is a line, and that what is
-// written from now on is none: a process that was not found may never cease.
+// drain moves what is there. If final is set, an unfinished line counts as a line, and later
+// output is ignored, because a process that was not found may write forever.
 func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
 	end := int64(math.MaxInt64)
 	if final {
@@ -106,16 +106,17 @@ func (t *tail) drain(buf []byte, final bool) (moved bool, err error) {
 	}
 }
 
-// punchRead gives what is moved back to the file system, where it can do that under a
-// writer's feet. Cutting the file off instead would lose what is written meanwhile.
+// punchRead frees the disk space of what is moved, where the file system can do that while
+// others write. Truncating the file would lose what is written meanwhile.
 func (t *tail) punchRead() {
 	if upTo := t.pos.offset &^ (punchHoleSize - 1); upTo > t.punched && punchFile(t.raw, t.punched, upTo-t.punched) == nil {
 		t.punched = upTo
 	}
 }
 
-// split cuts b, which is at offset of its file, into lines without their ends, and says
-// where each ends in the file. An unfinished line is left, unless it is long or all.
+// split splits b, which is at offset of its file, into lines without their ends, and returns
+// the end of each in the file. It leaves an unfinished line, unless it is too long or all is
+// set.
 func split(b []byte, offset int64, all bool) (texts [][]byte, ends []int64) {
 	for len(b) > 0 {
 		n := bytes.IndexByte(b, '\n')
@@ -135,7 +136,7 @@ func split(b []byte, offset int64, all bool) (texts [][]byte, ends []int64) {
 	return texts, ends
 }
 
-// runeEnd is the last end of a rune up to n, or n where b is no text.
+// runeEnd returns the last end of a rune up to n, or n where b is not UTF-8.
 func runeEnd(b []byte, n int) int {
 	for i := n; i > n-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {

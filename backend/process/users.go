@@ -21,24 +21,24 @@ type identity struct {
 	GID uint32 `json:"gid"`
 }
 
-// A userEntry is what is on record of the user of an owner.
+// A userEntry is the record of the user of an owner.
 type userEntry struct {
 	identity
 
 	Owner string `json:"owner"`
-	// Loose says that it ran where nothing bounded what it writes: it may have files
-	// anywhere, so its number is never another owner's.
+	// Loose means that it ran without Landlock. It may have files anywhere, so its number never
+	// goes to another owner.
 	Loose bool `json:"loose,omitempty"`
 }
 
-// userRules say as whom pods run.
+// userRules decide as which users pods run.
 type userRules struct {
 	numbers  UIDRange
 	names    map[string]identity // the users that images name
 	confined bool                // pods write to their own directories only
 }
 
-// newUserRules finds the users that images name.
+// newUserRules looks up the users that images name.
 func newUserRules(numbers UIDRange, images map[string]Image) (userRules, error) {
 	r := userRules{numbers: numbers, names: map[string]identity{}}
 	for name, image := range images {
@@ -57,8 +57,8 @@ func newUserRules(numbers UIDRange, images map[string]Image) (userRules, error) 
 	return r, nil
 }
 
-// users says which owner has which user of this host. What it says is on disk before a
-// process runs as that user. The zero value knows no user and gives none.
+// users records which owner has which user of this host. The record is on disk before a process
+// runs as that user. The zero value has no users.
 type users struct {
 	path   string
 	layout layout
@@ -74,7 +74,7 @@ type usersFile struct {
 	Users   []userEntry `json:"users"`
 }
 
-// open reads what an earlier server has given.
+// open reads the record of an earlier server.
 func (u *users) open(root layout) error {
 	u.path, u.layout = root.users(), root
 	data, err := os.ReadFile(u.path)
@@ -95,7 +95,7 @@ func (u *users) open(root layout) error {
 	return nil
 }
 
-// lookUpUser finds a user by name or number. Root is none that a pod may be.
+// lookUpUser finds a user by name or number. It refuses root.
 func lookUpUser(name string) (identity, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
@@ -117,8 +117,8 @@ func lookUpUser(name string) (identity, error) {
 	return identity{UID: uint32(uid), GID: uint32(gid)}, nil
 }
 
-// mayBe is nil where an owner may run pods as the user that an image names: the first
-// owner that does, and no other.
+// mayBe returns an error unless the owner may run pods as the user that an image names. Only
+// the first owner that does may.
 func (u *users) mayBe(r *userRules, name, owner string) error {
 	id, ok := r.names[name]
 	if !ok {
@@ -140,9 +140,9 @@ func (u *users) byUID(uid uint32) int {
 	return slices.IndexFunc(u.entries, func(e userEntry) bool { return e.UID == uid })
 }
 
-// use calls f with the user that pods of an owner and image run as; with nil where they run
-// as the server's. Until f has returned the user is nobody else's: f gives it files, which
-// hold it from then on.
+// use calls f with the user that pods of an owner and image run as, or nil where they run as
+// the server's user. Until f has returned, the user goes to nobody else. f gives it files, and
+// from then on these keep the number in use.
 func (u *users) use(r *userRules, owner string, image Image, f func(*identity) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -176,7 +176,7 @@ func (u *users) giveLocked(r *userRules, owner string, image Image) (identity, e
 	return id, u.keepLocked(r, userEntry{identity: id, Owner: owner})
 }
 
-// keepLocked puts e on record, in the place of any other entry of its number.
+// keepLocked records e and replaces another entry with its number.
 func (u *users) keepLocked(r *userRules, e userEntry) error {
 	i := u.byUID(e.UID)
 	if i >= 0 && u.entries[i].Owner == e.Owner {
@@ -203,7 +203,7 @@ func (u *users) keepLocked(r *userRules, e userEntry) error {
 	return nil
 }
 
-// freeLocked finds a number that no owner has, or else one that nothing is left of.
+// freeLocked finds a number that no owner has, or one of which nothing is left.
 func (u *users) freeLocked(r *userRules) (uint32, error) {
 	taken := make(map[uint32]bool, len(u.entries))
 	for _, e := range u.entries {
@@ -230,7 +230,7 @@ func (u *users) freeLocked(r *userRules) (uint32, error) {
 	return 0, fmt.Errorf("all %d users of this host's pods are taken", r.numbers.Count)
 }
 
-// owners is the users that have a directory of a pod, or a volume.
+// owners returns the users that own a directory of a pod, or a volume.
 func (l layout) owners() (map[uint32]bool, error) {
 	pods, err := readDirs(l.at("pods"))
 	if err != nil {
@@ -256,7 +256,7 @@ func (l layout) owners() (map[uint32]bool, error) {
 	return used, nil
 }
 
-// readDirs is the directories in dir; none if it is gone.
+// readDirs returns the directories in dir; none if dir does not exist.
 func readDirs(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -270,8 +270,8 @@ func readDirs(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// give makes a tree the user's. One that is the user's already is left as it is: its root
-// becomes so last.
+// give makes the user the owner of a tree, its root last. If the user owns the root already, it
+// changes nothing.
 func give(dir string, id identity) error {
 	info, err := os.Lstat(dir)
 	if err != nil || ownerOf(info) == id.UID {
@@ -290,7 +290,7 @@ func give(dir string, id identity) error {
 		if err != nil {
 			return err
 		}
-		// A second name may be in a directory that is not the pod's.
+		// A second name of the file may be in a directory of another.
 		if info.Mode().IsRegular() && linksOf(info) > 1 {
 			return nil
 		}

@@ -23,7 +23,7 @@ func (u *ruledUsers) use(owner string, image Image, f func(*identity) error) err
 
 func (u *ruledUsers) mayBe(name, owner string) error { return u.users.mayBe(&u.userRules, name, owner) }
 
-// newUsers is the users of a directory, with so many numbers for owners.
+// newUsers returns the users of a directory, with count numbers for owners.
 func newUsers(t *testing.T, dir string, count uint32) *ruledUsers {
 	t.Helper()
 	u := &ruledUsers{userRules: userRules{
@@ -38,7 +38,7 @@ func newUsers(t *testing.T, dir string, count uint32) *ruledUsers {
 	return u
 }
 
-// of is the number that an owner has, or why it has none.
+// of returns the number of an owner, or an error.
 func (u *ruledUsers) of(owner string) (uid uint32, err error) {
 	err = u.use(owner, Image{}, func(id *identity) error {
 		uid = id.UID
@@ -159,7 +159,7 @@ func TestUsersThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// A volume or a mount may be from the time before pods had users.
+// A volume or a mount may be older than the setting for users.
 func TestOldFilesBecomeTheUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files to users")
@@ -182,7 +182,7 @@ func TestOldFilesBecomeTheUsers(t *testing.T) {
 	}
 }
 
-// linesUntil is what a pod has said until it said "counted" so many times.
+// linesUntil returns the lines of a pod until it has printed "counted" so many times.
 func linesUntil(t *testing.T, rt *Runtime, id string, times int) (all []string) {
 	t.Helper()
 	for line, err := range rt.Logs(t.Context(), id, pods.LogQuery{Tail: -1, Follow: true}) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// RemoveVolume removes what is in a network volume, which no pod may mount any more. One
-// that no pod has mounted holds nothing.
+// RemoveVolume removes the contents of a network volume. No pod may mount it any more. It
+// returns nil for a volume that no pod has mounted.
 func (r *Runtime) RemoveVolume(_ context.Context, id string) error {
 	if !plainName(id) {
 		return fmt.Errorf("process: volume id %q is not a plain name", id)
