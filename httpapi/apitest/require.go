@@ -16,8 +16,8 @@ type (
 	WebhookMatch = double.WebhookMatch
 )
 
-// RequireRequest ends the test unless there was a request like m, or as many as m asks
-// for, saying what came nearest. It returns the first.
+// RequireRequest ends the test with the near misses unless there was a request like m, or as
+// many as m asks for. It returns the first one.
 func (s *Server) RequireRequest(t testing.TB, m RequestMatch) double.Entry {
 	t.Helper()
 	s.settle(t)
@@ -42,7 +42,7 @@ func (s *Server) RequireWebhook(t testing.TB, m WebhookMatch) double.Delivered {
 	return require(t, f, err)
 }
 
-// settle lets what is due now be done: what a test asks for may be on its way.
+// settle does everything that is due now before a test reads results.
 func (s *Server) settle(t testing.TB) {
 	t.Helper()
 	if err := s.Double.Settle(s.ctx); err != nil {

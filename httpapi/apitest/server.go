@@ -13,13 +13,13 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// A Server is a double.Server that runs as long as its test. Calls of its methods that
-// cannot be carried out end the test.
+// A Server is a double.Server that runs as long as its test. Errors of its methods end the
+// test.
 type Server struct {
 	Double *double.Server
 	Key    string // with every scope
 
-	httpapi.Services // those behind it, until a Reset
+	httpapi.Services // of the server, until a Reset
 
 	t   testing.TB
 	ctx context.Context //nolint:containedctx // the test's, without its end: cleanups move time, too
@@ -62,8 +62,8 @@ func StartWith(t testing.TB, o *double.Options) *Server {
 	return s
 }
 
-// URL is where clients reach it over a socket: a loopback listener, made when it is first
-// asked for. In a testing/synctest bubble there is none: see Client.
+// URL returns the URL of a loopback listener, which it opens at the first call. A
+// testing/synctest bubble has no sockets: use Client.
 func (s *Server) URL() string {
 	s.t.Helper()
 	s.once.Do(func() {
@@ -78,14 +78,14 @@ func (s *Server) URL() string {
 	return s.url
 }
 
-// Client makes requests within the process, whatever host they name, with Key where they
-// bring none. It has no limit of time.
+// Client returns a client that makes requests in the process, for any host, and adds Key to
+// requests without a key. It has no timeout.
 func (s *Server) Client() *http.Client { return s.Double.Client() }
 
-// Env are the variables that clients of the hosted service read.
+// Env returns the variables that clients of the hosted service read.
 func (s *Server) Env() map[string]string { s.t.Helper(); return s.Double.Env(s.URL()) }
 
-// Environ is Env as lines for a process.
+// Environ returns Env as lines for a process.
 func (s *Server) Environ() []string { s.t.Helper(); return double.Environ(s.Env()) }
 
 // Setenv sets Env for the test, as testing.T.Setenv does: not in a parallel one.
@@ -100,7 +100,7 @@ func (s *Server) Setenv() {
 	}
 }
 
-// Handle has a function run the jobs of an endpoint, which is made.
+// Handle makes an endpoint whose jobs a function runs.
 func (s *Server) Handle(endpoint string, w func(context.Context, *serverless.Task) ([]byte, error)) {
 	s.t.Helper()
 	s.HandleWorker(endpoint, serverless.WorkerFunc(w))
@@ -112,7 +112,7 @@ func (s *Server) HandleWorker(endpoint string, w serverless.Worker) {
 	s.must(s.Double.Handle(s.ctx, endpoint, w))
 }
 
-// Endpoint is the script of an endpoint, which is made if there is none.
+// Endpoint returns the script of an endpoint, and makes the endpoint if there is none.
 func (s *Server) Endpoint(id string) *double.Script {
 	s.t.Helper()
 	script, err := s.Double.Endpoint(s.ctx, id)
@@ -120,14 +120,14 @@ func (s *Server) Endpoint(id string) *double.Script {
 	return script
 }
 
-// Image has a function run the jobs of every endpoint whose image has this name, in workers
+// Image makes a function run the jobs of every endpoint whose image has this name, in workers
 // that the scaler starts and stops: see double.Server.Image. o may be nil.
 func (s *Server) Image(name string, w func(context.Context, *serverless.Task) ([]byte, error), o *double.ImageOptions) {
 	s.t.Helper()
 	s.must(s.Double.Image(name, serverless.WorkerFunc(w), o))
 }
 
-// ImageScript is the script of the workers of an image, which is made if there is none.
+// ImageScript returns the script of the workers of an image, and makes it if there is none.
 func (s *Server) ImageScript(name string, o *double.ImageOptions) *double.Script {
 	s.t.Helper()
 	script, err := s.Double.ImageScript(name, o)
@@ -135,7 +135,7 @@ func (s *Server) ImageScript(name string, o *double.ImageOptions) *double.Script
 	return script
 }
 
-// Declare makes an endpoint with an id of one's own: see double.Server.Declare.
+// Declare makes an endpoint with the given id: see double.Server.Declare.
 func (s *Server) Declare(id string, settings any) {
 	s.t.Helper()
 	s.must(s.Double.Declare(s.ctx, id, settings))
@@ -144,16 +144,16 @@ func (s *Server) Declare(id string, settings any) {
 // Queue makes an endpoint without a worker.
 func (s *Server) Queue(id string) { s.t.Helper(); s.must(s.Double.Queue(s.ctx, id)) }
 
-// Now is what the clock shows.
+// Now returns the time of the clock.
 func (s *Server) Now() time.Time { return s.Double.Now() }
 
-// Advance moves the clock on by d.
+// Advance moves the clock by d.
 func (s *Server) Advance(d time.Duration) { s.t.Helper(); s.must(s.Double.Advance(s.ctx, d)) }
 
-// SetTime moves the clock on to t.
+// SetTime moves the clock to t.
 func (s *Server) SetTime(t time.Time) { s.t.Helper(); s.must(s.Double.SetTime(s.ctx, t)) }
 
-// RunUntilIdle moves the clock on until nothing is under way, and says how far that was.
+// RunUntilIdle moves the clock until nothing is in progress, and returns how far it has moved.
 func (s *Server) RunUntilIdle() time.Duration {
 	s.t.Helper()
 	d, err := s.Double.RunUntilIdle(s.ctx)
@@ -161,10 +161,10 @@ func (s *Server) RunUntilIdle() time.Duration {
 	return d
 }
 
-// Sleep is how a worker of Handle waits: by the clock.
+// Sleep waits by the clock. Workers of Handle must wait with it.
 func (s *Server) Sleep(ctx context.Context, d time.Duration) error { return s.Double.Sleep(ctx, d) }
 
-// Fault has something go wrong from now on, and returns how to end it.
+// Fault sets a fault and returns a function that removes it.
 func (s *Server) Fault(f double.Fault) (clearFault func()) {
 	s.t.Helper()
 	id, err := s.Double.Fault(f)
@@ -172,10 +172,10 @@ func (s *Server) Fault(f double.Fault) (clearFault func()) {
 	return func() { s.Double.ClearFault(id) }
 }
 
-// SetSeed has the ids and probabilities that follow come from another seed.
+// SetSeed makes later ids and probabilities come from another seed.
 func (s *Server) SetSeed(seed uint64) { s.t.Helper(); s.must(s.Double.SetSeed(seed)) }
 
-// Reset makes everything as it was at the start, with another seed.
+// Reset restores the state at the start, with another seed.
 func (s *Server) Reset(seed uint64) {
 	s.t.Helper()
 	s.must(s.Double.Reset(s.ctx, seed))

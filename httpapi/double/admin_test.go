@@ -14,7 +14,7 @@ import (
 	"github.com/podyard/podyard/httpapi/double"
 )
 
-// An admin asks the area /_test and holds every body against the description.
+// An admin makes requests to /_test and checks every body against the description.
 type admin struct {
 	*apitest.Server
 	t        *testing.T
@@ -52,7 +52,7 @@ func (a *admin) raw(method, path, body string, headers ...string) (int, string) 
 	return w.Code, w.Body.String()
 }
 
-// ask is for an answer of a status; route is the path of the description.
+// ask makes a request and wants a status; route is the path in the description.
 func (a *admin) ask(status int, method, route, path, body string) obj {
 	a.t.Helper()
 	code, out := a.raw(method, path, body)
@@ -157,7 +157,7 @@ func TestAdminDoesWhatTheServerDoes(t *testing.T) {
 	if got := a.ask(200, "GET", "/_test/seed", "/_test/seed", ""); got["seed"] != 5.0 {
 		t.Errorf("seed = %v, want 5", got)
 	}
-	a.ask(409, "POST", "/_test/seed", "/_test/seed", `{"seed":0}`) // the jobs have ids of it
+	a.ask(409, "POST", "/_test/seed", "/_test/seed", `{"seed":0}`) // the seed was used for ids of jobs
 	if info := a.ask(200, "POST", "/_test/reset", "/_test/reset", `{"seed":9}`); info["seed"] != 9.0 || info["jobs"] != 0.0 || info["now"] != "2026-01-01T00:00:00Z" {
 		t.Errorf("after a reset: %v", info)
 	}

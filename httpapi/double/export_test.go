@@ -1,6 +1,6 @@
 package double
 
-// Steps is how many instants the clock has stopped at.
+// Steps returns at how many instants the clock has stopped.
 func (s *Server) Steps() int {
 	w := s.current()
 	w.step.Lock()

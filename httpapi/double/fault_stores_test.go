@@ -37,7 +37,7 @@ func TestFaultStoreIsOfEveryStore(t *testing.T) {
 	s.RequireRequest(t, apitest.RequestMatch{Fault: double.FaultStore, Times: 15})
 }
 
-// A count is of requests that come to a store, however often they do.
+// Count counts requests that use a store, each of them once.
 func TestFaultStoreCountsRequestsThatComeToAStore(t *testing.T) {
 	s := startFaulty(t)
 	s.Fault(double.Fault{Name: double.FaultStore, Count: 1})
@@ -51,7 +51,7 @@ func TestFaultStoreCountsRequestsThatComeToAStore(t *testing.T) {
 	want(t, s, 200, "POST", "/v2/echo/run", `{"input":{}}`)
 }
 
-// product is the service on stores that fail by a plan, without the double.
+// product returns the service on stores that fail by a plan, without the double.
 func product(t *testing.T, rules ...fault.Rule) http.Handler {
 	t.Helper()
 	plan, cat := fault.NewPlan(1, rules...), catalog.Sample()
@@ -72,7 +72,7 @@ func product(t *testing.T, rules ...fault.Rule) http.Handler {
 	return httpapi.New(httpapi.Services{Pods: p, Jobs: jobs}, &httpapi.Options{Auth: keys})
 }
 
-// The same fault gives the same answer, whether backend/fault makes it or the double.
+// A fault has the same answer from backend/fault and from the double.
 func TestAFaultIsAnsweredAsInTheProduct(t *testing.T) {
 	for _, row := range []struct {
 		fault        double.Fault
@@ -106,7 +106,7 @@ func TestAFaultIsAnsweredAsInTheProduct(t *testing.T) {
 	}
 }
 
-// action does something to a pod and wants an answer.
+// action performs an action on a pod and wants a status.
 func action(t *testing.T, s *apitest.Server, code int, id, what string) answer {
 	t.Helper()
 	if what == "reset" {
@@ -115,7 +115,7 @@ func action(t *testing.T, s *apitest.Server, code int, id, what string) answer {
 	return want(t, s, code, "POST", "/v2/pods/"+id+"/action", `{"action":"`+what+`"}`)
 }
 
-// What needs new compute is refused, and the pod is as it was.
+// Actions that need new compute are refused, and the pod does not change.
 func TestFaultNoCapacityRefusesStartAndReset(t *testing.T) {
 	for _, what := range []string{"start", "reset"} {
 		s := startFaulty(t)
@@ -139,7 +139,7 @@ func TestFaultNoCapacityRefusesStartAndReset(t *testing.T) {
 	}
 }
 
-// What a pod holds it keeps: a fault is not used up by who needs no room.
+// A pod keeps its compute. Requests that need no capacity do not use up the fault.
 func TestFaultNoCapacityIsForThoseWhoNeedRoom(t *testing.T) {
 	s := startFaulty(t)
 	id := want(t, s, 201, "POST", "/v2/pods", pod).field("id")
@@ -159,7 +159,7 @@ func TestFaultNoCapacityIsForThoseWhoNeedRoom(t *testing.T) {
 	s.RequireRequest(t, apitest.RequestMatch{Operation: "createPod", Fault: double.FaultNoCapacity, Times: 1})
 }
 
-// Hosts that are full are full for those who ask, too.
+// Full hosts are also full in the catalog.
 func TestFaultNoCapacityShowsInTheCatalog(t *testing.T) {
 	s := startFaulty(t)
 	const path = "/v2/catalog/gpus?include=AVAILABILITY&product=POD"
@@ -185,7 +185,7 @@ func TestFaultNoCapacityOfADataCenterSendsWorkersElsewhere(t *testing.T) {
 	s.RequireJob(t, apitest.JobMatch{ID: job, Status: "COMPLETED"})
 }
 
-// The answer of the fault is that of the product whose limit is reached.
+// The fault has the same answer as the product when a limit is reached.
 func TestFaultRateLimitedAnswersAsTheLimitsOfTheProduct(t *testing.T) {
 	for _, row := range []struct{ method, path, body, limit, policy, detail string }{
 		{"GET", "/v2/pods", "", `"minute";r=0;t=7, "hour";r=`, `"minute";q=600;w=60, "hour";q=18000;w=3600`, "rate limit exceeded for the minute window"},

@@ -19,7 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// startFaulty has every kind of thing that can go wrong.
+// startFaulty starts a server with everything to which faults can apply.
 func startFaulty(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := apitest.StartWith(t, &double.Options{Keys: []httpapi.Key{{Secret: "other", User: "tester", Scopes: []string{"*"}}}})
@@ -35,11 +35,10 @@ func startFaulty(t *testing.T) *apitest.Server {
 	return s
 }
 
-// errAny stands for an error of the client's own.
+// errAny stands for any error of the client.
 var errAny = errors.New("any error")
 
-// Each row sets one fault and says what comes of it. done says whether the request has had
-// its effect all the same.
+// Each row sets one fault and has the result. done: the request had its effect.
 func TestFaultsOfRequests(t *testing.T) {
 	for _, tt := range []struct {
 		fault  double.Fault
@@ -177,7 +176,7 @@ func TestFaultLatencyIsOfVirtualOrWallTime(t *testing.T) {
 	want(t, s, 200, "GET", "/v2/echo/health", "")
 }
 
-// A body of four pieces takes three delays, of virtual time here.
+// A body in four parts takes three delays, in virtual time here.
 func TestFaultSlowBodyArrivesInPieces(t *testing.T) {
 	s := startFaulty(t)
 	body := want(t, s, 200, "GET", "/v2/echo/health", "").body
@@ -328,7 +327,7 @@ func TestFaultWebhookLostAnswerDeliversTwice(t *testing.T) {
 	s.RequireWebhook(t, apitest.WebhookMatch{Status: 200, Times: 1})
 }
 
-// A receiver takes every webhook.
+// A receiver gets every webhook.
 type receiver func(*http.Request)
 
 func (f receiver) RoundTrip(r *http.Request) (*http.Response, error) {

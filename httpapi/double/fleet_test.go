@@ -17,15 +17,15 @@ import (
 
 const workImage = "org/worker:1"
 
-// minute is a worker that takes a minute for each job.
+// minute returns a worker that takes a minute for each job.
 func minute(s *apitest.Server) func(context.Context, *serverless.Task) ([]byte, error) {
 	return func(ctx context.Context, k *serverless.Task) ([]byte, error) {
 		return k.Input, s.Sleep(ctx, time.Minute)
 	}
 }
 
-// scaled has an endpoint "e" of an image whose workers take 20 s to come: from 0 to 3 of
-// them, that go after 30 s without a job.
+// scaled starts a server with an endpoint "e". It has 0 to 3 workers, which take 20 s to start
+// and end after 30 s without a job.
 func scaled(t *testing.T, o *double.Options) *apitest.Server {
 	t.Helper()
 	s := apitest.StartWith(t, o)
@@ -38,7 +38,7 @@ type workerBody struct {
 	ID, Status string
 }
 
-// workers are the statuses of the workers of an endpoint, as the API lists them.
+// workers returns the statuses of the workers of an endpoint, as the API lists them.
 func workers(t *testing.T, s *apitest.Server, endpoint string) (list []string) {
 	t.Helper()
 	var body struct{ Workers []workerBody }
@@ -198,7 +198,7 @@ func TestWorkersThatCrashBackOffByTheClock(t *testing.T) {
 				t.Errorf("the decisions %s do not say %q", body, tt.says)
 			}
 			clearFault()
-			s.Advance(20 * time.Minute) // a worker that does not come is given a quarter of an hour
+			s.Advance(20 * time.Minute) // a worker that does not ask for a job is replaced after 15 minutes
 			s.RequireJob(t, apitest.JobMatch{ID: job, Status: "COMPLETED"})
 		})
 	}

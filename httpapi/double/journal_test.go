@@ -44,7 +44,7 @@ func TestJournalShowsNoSecret(t *testing.T) {
 	s.RequireRequest(t, apitest.RequestMatch{Operation: "createRegistry", Body: obj{"name": "r", "password": "[redacted]"}, Status: 201})
 }
 
-// A failingTB test that a Require method ends.
+// A failingTB records how a Require method ends the test.
 type failingTB struct {
 	testing.TB
 	text string
@@ -57,7 +57,7 @@ func (f *failingTB) Fatal(args ...any) {
 	panic(f)
 }
 
-// failure is the text with which f ends its test; empty if it does not.
+// failure returns the text with which f ends its test; empty if it does not.
 func failure(t *testing.T, f func(testing.TB)) (text string) {
 	t.Helper()
 	tb := &failingTB{TB: t}
@@ -79,7 +79,7 @@ func TestRequireSaysWhatCameNearest(t *testing.T) {
 	for _, tt := range []struct {
 		rule string
 		f    func(testing.TB)
-		says []string // none: it holds
+		says []string // none: no failure
 	}{
 		{"a job with these members", func(tb testing.TB) {
 			s.RequireJob(tb, apitest.JobMatch{Endpoint: "echo", Input: obj{"prompt": "a cat"}, Output: obj{"n": 2}, Times: 1})
@@ -142,8 +142,7 @@ func TestWebhookSignatureIsVerified(t *testing.T) {
 	}
 }
 
-// A receiver takes a webhook five minutes late or early and no more, by the clock that has
-// stamped it.
+// A receiver accepts a webhook up to five minutes late or early, by the clock of its timestamp.
 func TestWebhookTimestampHasATolerance(t *testing.T) {
 	s := apitest.Start(t)
 	s.Handle("echo", echo)
@@ -151,7 +150,7 @@ func TestWebhookTimestampHasATolerance(t *testing.T) {
 	d := s.RequireWebhook(t, apitest.WebhookMatch{Times: 1})
 	for _, tt := range []struct {
 		after time.Duration
-		says  string // empty: it is taken
+		says  string // empty: it is accepted
 	}{
 		{0, ""},
 		{double.WebhookTolerance, ""},
@@ -215,7 +214,7 @@ func TestScriptGivesOutcomesInOrderAndByInput(t *testing.T) {
 		{`{"n":2}`, `FAILED twice`},
 		{`{"n":2}`, `FAILED once{"why":1}`},
 		{`{"n":2}`, `COMPLETED null`},
-		{`{"n":2}`, `COMPLETED null`}, // the last one stays
+		{`{"n":2}`, `COMPLETED null`}, // the last one is repeated
 		{`{"n":9}`, `COMPLETED ["a","b"]`},
 	} {
 		if got := sync(tt.input); got != tt.want {

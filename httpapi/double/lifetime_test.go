@@ -19,8 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// story touches everything that is made by chance: ids, ports, jitter, probabilities,
-// signatures.
+// story uses everything random: ids, ports, jitter, probabilities, signatures.
 func story(t *testing.T, seed uint64) string {
 	t.Helper()
 	s := apitest.StartWith(t, &double.Options{Seed: seed})
@@ -105,7 +104,7 @@ func TestSeedIsOfWhatFollows(t *testing.T) {
 	}
 }
 
-// startUseClose starts a server, uses it in the process and over a socket, and ends it.
+// startUseClose starts a server, uses it in the process and over a socket, and closes it.
 func startUseClose(t *testing.T) {
 	t.Helper()
 	life := &cleanupTB{TB: t}
@@ -122,7 +121,7 @@ func startUseClose(t *testing.T) {
 	}
 }
 
-// A cleanupTB is a test whose cleanups run before it is over.
+// A cleanupTB is a test whose cleanups can run before its end.
 type cleanupTB struct {
 	testing.TB
 	cleanups []func()
@@ -167,7 +166,7 @@ func TestServersOneAfterAnotherLeakNothing(t *testing.T) {
 	t.Logf("goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d", g0, g1, d0, d1, h0, h1)
 }
 
-// openFiles is -1 where the system does not say.
+// openFiles returns the number of open files, -1 where it is not known.
 func openFiles() int {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -184,7 +183,8 @@ func TestTwoHundredServersInParallel(t *testing.T) {
 	all.Wait()
 }
 
-// The time from nothing to the first answer, and to the end.
+// BenchmarkStartFirstAnswerClose measures the time from the start to the first answer, and to
+// the end.
 func BenchmarkStartFirstAnswerClose(b *testing.B) {
 	var first, end time.Duration
 	for b.Loop() {
@@ -204,8 +204,8 @@ func BenchmarkStartFirstAnswerClose(b *testing.B) {
 	b.ReportMetric(float64(end.Microseconds())/float64(b.N), "µs/close")
 }
 
-// busyWeek has something of everything that lasts: jobs that run for days in workers of Handle
-// and of an image, one that waits, workers that are idle, a pod that is up.
+// busyWeek makes everything that lasts: jobs that run for days in workers of Handle and of an
+// image, a job that waits, idle workers, a running pod.
 func busyWeek(t testing.TB, s *apitest.Server) {
 	t.Helper()
 	days := func(ctx context.Context, k *serverless.Task) ([]byte, error) {
@@ -223,8 +223,8 @@ func busyWeek(t testing.TB, s *apitest.Server) {
 	s.Advance(time.Minute)
 }
 
-// The work of a week is that of what happens in it, and not of its length: leases are not
-// renewed, and nothing is looked at only because time has passed.
+// The work for a week depends on what happens in it, and not on its length: leases are not
+// renewed, and nothing is polled.
 func TestSevenDaysTakeAsManyStepsAsThingsHappen(t *testing.T) {
 	s := apitest.Start(t)
 	busyWeek(t, s)
@@ -237,8 +237,8 @@ func TestSevenDaysTakeAsManyStepsAsThingsHappen(t *testing.T) {
 	s.RequireJob(t, apitest.JobMatch{Endpoint: "scaled", Status: "COMPLETED"})
 }
 
-// Seven days with jobs that run for most of them, one that waits, workers that are idle and
-// a pod that is up.
+// BenchmarkSevenDays has jobs that run for most of the time, a job that waits, idle workers and
+// a running pod.
 func BenchmarkSevenDays(b *testing.B) {
 	var spent time.Duration
 	for b.Loop() {

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write COVERAGE.md")
 
-// A seeded thing is what a scenario begins with: the ids of everything there is.
+// A seeded has the ids of everything that scenarios use.
 type seeded struct {
 	*apitest.Server
 	pod, registry, endpoint, volume, template, key string
@@ -53,7 +53,7 @@ func everything(t *testing.T) *seeded {
 	return m
 }
 
-// A scenario is a request with what it is answered.
+// A scenario is a request with its answer.
 type scenario struct {
 	operation    string
 	method, path string
@@ -62,8 +62,8 @@ type scenario struct {
 	answer       string // a part of it
 }
 
-// scenarios are requests with what they are answered: one of each operation at least.
-// Placeholders name what is made.
+// scenarios are requests with their answers, at least one for each operation. Placeholders
+// stand for ids.
 var scenarios = []scenario{
 	{"listPods", "GET", "/v2/pods", "", 200, `"name":"web"`},
 	{"createPod", "POST", "/v2/pods", pod, 201, `"status":"PROVISIONING"`},
@@ -175,7 +175,7 @@ func TestOperations(t *testing.T) {
 			}
 			r.Header.Set("Content-Type", "application/json")
 			if tt.operation == "jobStop" {
-				go func() { // it is held until the clock says that it is over
+				go func() { // it is held until the clock ends it
 					for !slices.ContainsFunc(m.Double.Requests(), func(e double.Entry) bool { return e.Operation == "jobStop" }) {
 						_ = m.Double.Advance(ctx, 0)
 					}
@@ -221,8 +221,8 @@ func TestEveryOperationIsCovered(t *testing.T) {
 	}
 }
 
-// coverageHead is what COVERAGE.md says of all operations. It does not list those that are
-// answered: docs/interface.md does, and a list of ours could only say yes to each.
+// coverageHead is the beginning of COVERAGE.md. The operations that are answered are listed in
+// docs/interface.md.
 const coverageHead = `# What the double answers
 
 The double answers every operation of [the interface](../../docs/interface.md#4-operations) with the handlers of the

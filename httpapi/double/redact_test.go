@@ -8,8 +8,7 @@ import (
 	"github.com/podyard/podyard/httpapi/apitest"
 )
 
-// Each row makes a request with a secret in it; kept is what the journal has of it all the
-// same.
+// Each row makes a request with a secret in it; kept is what the journal keeps of the body.
 func TestJournalRedactsEverySecret(t *testing.T) {
 	const secret = "hunter2-the-secret"
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl " + secret

@@ -12,7 +12,7 @@ func TestAResetThatAnotherOneOvertakesReturns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.running = true // and Run has not come to the first new world before there is a second
+		s.running = true // Run has not started the first new instance when there is a second
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)

@@ -21,7 +21,7 @@ type obj = map[string]any
 
 func echo(_ context.Context, k *serverless.Task) ([]byte, error) { return k.Input, nil }
 
-// An answer is what a request was answered with.
+// An answer is the answer to a request.
 type answer struct {
 	code   int
 	header http.Header
@@ -35,7 +35,7 @@ func (a answer) field(name string) string {
 	return s
 }
 
-// call makes a request within the process; headers are "Name: value".
+// call makes a request in the process; headers are "Name: value".
 func call(t testing.TB, s *apitest.Server, method, path, body string, headers ...string) answer {
 	t.Helper()
 	a, err := try(t, s.Client(), method, double.BaseURL+path, body, headers...)
@@ -67,7 +67,7 @@ func try(t testing.TB, c *http.Client, method, url, body string, headers ...stri
 	return answer{res.StatusCode, res.Header, string(b)}, err
 }
 
-// want is call for an answer with a certain status.
+// want makes a call and wants a status.
 func want(t testing.TB, s *apitest.Server, code int, method, path, body string, headers ...string) answer {
 	t.Helper()
 	a := call(t, s, method, path, body, headers...)
@@ -94,7 +94,7 @@ func status(t testing.TB, s *apitest.Server, endpoint, job string) string {
 
 const pod = `{"name":"web","image":"web","cpu":{"id":"cpu3c","vcpuCount":2}}`
 
-// The double says what the product says: a stop is not taken back.
+// As in the product, an accepted stop cannot be cancelled.
 func TestAnAcceptedStopAllowsNothingButTerminate(t *testing.T) {
 	s := startFaulty(t)
 	id := want(t, s, 201, "POST", "/v2/pods", pod).field("id")
@@ -260,7 +260,7 @@ func TestHeldRequestIsAnsweredAtTheInstantTheJobEnds(t *testing.T) {
 		got <- a
 	}()
 	for len(s.Double.Jobs()) == 0 || s.Double.Jobs()[0].Status != "IN_PROGRESS" {
-		s.Advance(0) // the request is on its way
+		s.Advance(0) // until the request is held
 	}
 	s.Advance(24 * time.Hour) // far beyond the retention of the result
 	if a := <-got; !strings.Contains(a.body, `"output":"late"`) || !strings.Contains(a.body, `"executionTime":20000`) {
