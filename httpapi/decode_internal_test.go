@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Each of these bodies took minutes when a member was looked for among all others.
+// Each of these bodies takes minutes without the index of members.
 func TestHugeBodiesAreTakenApartInTimeThatGrowsWithTheirSize(t *testing.T) {
 	var members, ports, env strings.Builder
 	for i := range 60_000 {
@@ -92,7 +92,7 @@ func TestSmallInputDoesNotKeepItsLargeBody(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// heap is how much is alive.
+// heap returns the size of the live heap.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

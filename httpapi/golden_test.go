@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// record appends an exchange to the transcript: what was asked, with the headers that are
-// not those of every request, and every byte of the answer.
+// record appends an exchange to the transcript: the request, with its unusual headers, and
+// every byte of the answer.
 func (w *testAPI) record(method, target, body string, headers []string, a answer) {
 	if w.transcript == nil {
 		return

@@ -27,7 +27,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Keys of the worlds of these tests. Those called free are exempt from quotas and rates.
+// Keys of these tests. Those called free are exempt from quotas and rates.
 const (
 	aliceKey     = "key-of-alice"
 	bobKey       = "key-of-bob"
@@ -51,7 +51,7 @@ func keys(now func() time.Time) []httpapi.Key {
 	}
 }
 
-// A testAPI is the services on memory behind the handler of the whole interface.
+// A testAPI has the services on memory stores, behind the handler of the whole interface.
 type testAPI struct {
 	t          testing.TB
 	handler    http.Handler
@@ -62,9 +62,9 @@ type testAPI struct {
 	transcript *strings.Builder // gets every exchange, if it is not nil
 }
 
-// newTestAPI makes one. Alice's network volumes are vol1 and vol2 in US-KS-2. The endpoint echo has a
-// worker with four places that does what the input says, the endpoint idle has none. set
-// may change the options of the handler.
+// newTestAPI makes one. Alice's network volumes are vol1 and vol2 in US-KS-2. The endpoint echo
+// has a worker for four jobs at once, which does what the input says; the endpoint idle has
+// none. set may change the options of the handler.
 func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	t.Helper()
 	w := &testAPI{t: t}
@@ -107,7 +107,7 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	return w
 }
 
-// bubble runs f with a world whose time is the bubble's.
+// bubble runs f with a testAPI in a testing/synctest bubble.
 func bubble(t *testing.T, f func(w *testAPI)) {
 	t.Helper()
 	bubbleWith(t, nil, f)
@@ -122,7 +122,7 @@ func bubbleWith(t *testing.T, set func(*httpapi.Options), f func(w *testAPI)) {
 	})
 }
 
-// run lets f run until the test ends.
+// run runs f until the test ends.
 func run(t testing.TB, f func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error)
@@ -146,7 +146,7 @@ func newEndpoints(t testing.TB) serverless.EndpointStore {
 	return eps
 }
 
-// containerScripts are containers that write, fail and come up slowly.
+// containerScripts are scripts of containers that write, fail and start slowly.
 func containerScripts() []memory.Script {
 	return []memory.Script{
 		{Image: "talks", Stages: []memory.Stage{
@@ -164,7 +164,7 @@ func containerScripts() []memory.Script {
 	}
 }
 
-// aliceVolumes are two in US-KS-2.
+// aliceVolumes returns two volumes in US-KS-2.
 func aliceVolumes(t testing.TB) *memory.Volumes {
 	t.Helper()
 	store := memory.NewVolumes()
@@ -221,13 +221,13 @@ func work(ctx context.Context, k *serverless.Task) ([]byte, error) {
 	return k.Input, nil
 }
 
-// advance lets time go by in a bubble, and everything happen that is due by then.
+// advance lets time pass in a bubble, with everything that is due by then.
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// An answer is what a request was answered with.
+// An answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -235,7 +235,7 @@ type answer struct {
 }
 
 // call makes a request with alice's key, unless headers ("Name: value") say otherwise;
-// "Authorization:" is none. The request never leaves the process.
+// "Authorization:" is none. The request stays in the process.
 func (w *testAPI) call(method, target, body string, headers ...string) answer {
 	w.t.Helper()
 	res, err := handlerTransport{w.handler}.RoundTrip(w.request(w.t.Context(), method, target, body, headers...))
@@ -252,7 +252,7 @@ func (w *testAPI) call(method, target, body string, headers ...string) answer {
 	return a
 }
 
-// want is call for an answer with a certain status.
+// want makes a call and wants a status.
 func (w *testAPI) want(status int, method, target, body string, headers ...string) answer {
 	w.t.Helper()
 	a := w.call(method, target, body, headers...)
@@ -283,7 +283,7 @@ func (w *testAPI) request(ctx context.Context, method, target, body string, head
 	return r
 }
 
-// field is a member of a JSON answer, "" if it is not a string.
+// field returns a member of a JSON answer, "" if it is not a string.
 func (a answer) field(name string) string {
 	var m map[string]any
 	_ = json.Unmarshal([]byte(a.body), &m)
@@ -291,7 +291,7 @@ func (a answer) field(name string) string {
 	return s
 }
 
-// listen reads an event stream for so long, and leaves it.
+// listen reads an event stream for d, and then closes it.
 func (w *testAPI) listen(d time.Duration, target string, headers ...string) answer {
 	w.t.Helper()
 	res, err := handlerTransport{w.handler}.RoundTrip(w.request(w.t.Context(), "GET", target, "", headers...))
@@ -316,8 +316,8 @@ func (w *testAPI) listen(d time.Duration, target string, headers ...string) answ
 	return a
 }
 
-// handlerTransport is an http.RoundTripper that calls a handler: without sockets a bubble's time
-// moves on while everybody waits.
+// handlerTransport is an http.RoundTripper that calls a handler. Without sockets the time of a
+// bubble can pass.
 type handlerTransport struct{ handler http.Handler }
 
 func (d handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -341,8 +341,8 @@ func (d handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A pipeResponse is an http.ResponseWriter that hands its header over at the first write,
-// as a connection does.
+// A pipeResponse is an http.ResponseWriter that sends its header at the first write, like a
+// connection.
 type pipeResponse struct {
 	header http.Header
 	sent   http.Header
@@ -391,7 +391,7 @@ func (h *cancelOnClose) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// quotas are windows of few requests.
+// quotas sets small quotas.
 func quotas(minute, hour, day int) func(*httpapi.Options) {
 	return func(o *httpapi.Options) {
 		o.Quotas = ratelimit.NewWindows(ratelimit.Quotas{Minute: minute, Hour: hour, Day: day})

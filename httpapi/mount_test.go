@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 )
 
-// statusOf is the answer of a handler to alice's request.
+// statusOf returns the answer of a handler to alice's request.
 func statusOf(t *testing.T, h http.Handler, method, url string) (status int, body string) {
 	t.Helper()
 	r := httptest.NewRequest(method, url, nil)

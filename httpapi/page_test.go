@@ -45,7 +45,7 @@ func scopeOnPage(o httpapi.Operation) string {
 	case httpapi.ScopeAccount:
 		return "`*` or `operator`"
 	case httpapi.ScopeWorker:
-		return "" // all of them: the page says it once
+		return "" // every operation has it; the page says it once
 	}
 	return "`" + strings.Replace(string(o.Scope), "{endpoint}", "<id>", 1) + "`"
 }
@@ -55,7 +55,7 @@ var (
 	onPage      = regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/v[12]/[^`? ]+)[^`]*`")
 )
 
-// operationsOnPage are the operations in the first cell of a row, with the scope in the
+// operationsOnPage returns the operations in the first cell of a row, with the scope in the
 // third.
 func operationsOnPage(page string) map[string]string {
 	list := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// heap is the live heap in bytes.
+// heap returns the size of the live heap in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

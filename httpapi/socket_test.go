@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve puts a world behind a socket.
+// serve serves a testAPI on a socket.
 func serve(t *testing.T) (*testAPI, *httptest.Server) {
 	t.Helper()
 	w := newTestAPI(t, nil)
@@ -27,7 +27,7 @@ func serve(t *testing.T) (*testAPI, *httptest.Server) {
 var sized = []struct {
 	path  string
 	limit int
-	small string // a body that is fine, or is refused for another reason than its size
+	small string // a valid body, or one that is not refused for its size
 	want  int
 }{
 	{"/v2/registries", 1 << 20, `{"name":"n","username":"u","password":"p"}`, 201},
@@ -36,7 +36,7 @@ var sized = []struct {
 	{"/v2/echo/runsync", 20 << 20, `{"input":{}}`, 200},
 }
 
-// padded is body with white space up to n bytes.
+// padded returns body with white space up to n bytes.
 func padded(body string, n int) []byte {
 	return append(bytes.Repeat([]byte(" "), n-len(body)), body...)
 }
@@ -82,8 +82,8 @@ func TestBodyOfTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	}
 }
 
-// A rawConn client does nothing but what it is told: the one of net/http reads while it
-// writes, which many do not.
+// A rawConn is a client that writes before it reads. The client of net/http does both at once,
+// which many clients do not.
 type rawConn struct {
 	net.Conn
 	*bufio.Reader
@@ -126,7 +126,7 @@ const rawHead = "POST /v2/registries HTTP/1.1\r\nHost: x\r\nAuthorization: Beare
 
 func TestClientThatWritesFirstReadsTheAnswerToABodyThatIsTooLarge(t *testing.T) {
 	_, s := serve(t)
-	const size = 40<<20 - 1 // more than sockets hold by themselves
+	const size = 40<<20 - 1 // more than the buffers of sockets
 	body := strings.Repeat(" ", size)
 	head := strings.Replace(rawHead, "/v2/registries", "/v2/echo/runsync", 1)
 	for how, request := range map[string]string{

@@ -27,7 +27,7 @@ func (s *countedEndpoints) Get(ctx context.Context, id string) (*serverless.Endp
 	return s.Endpoints.Get(ctx, id)
 }
 
-// A slowBody takes d before its text arrives, and calls meanwhile.
+// A slowBody arrives after d, and calls a function meanwhile.
 type slowBody struct {
 	d         time.Duration
 	meanwhile func()
@@ -43,7 +43,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.text.Read(p)
 }
 
-// What has become of the endpoint while a body arrived counts for the job.
+// Changes of the endpoint while a body arrives apply to the job.
 func TestASubmitReadsTheEndpointOnceUnlessItsBodyIsSlow(t *testing.T) {
 	nothing := func(*countedEndpoints) {}
 	for _, row := range []struct {

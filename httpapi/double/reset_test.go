@@ -26,7 +26,7 @@ func TestAResetThatAnotherOneOvertakesReturns(t *testing.T) {
 				t.Errorf("Reset = %v, want nil", err)
 			}
 		default:
-			t.Error("Reset waits for a world that will never be")
+			t.Error("Reset waits for an instance that is never made")
 		}
 		cancel()
 	})
