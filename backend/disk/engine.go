@@ -100,7 +100,7 @@ func (e *engine) startUp(ctx context.Context) error {
 // openDB opens the database alone. change, which may be nil, changes its options.
 func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 	e := &engine{
-		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key},
+		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
 		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
 	}
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {

@@ -191,18 +191,41 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 	case err != nil:
 		return err
 	case ok:
-		text, err := e.seals.open(key, sealed)
-		if err != nil || !slices.Equal(text, []byte(knownText)) {
+		if e.isKnown(sealer{key: e.seals.key}, sealed) {
+			return nil
+		}
+		if !e.isKnown(e.seals, sealed) {
 			return problem.Newf(problem.Unavailable, "%w: %s", ErrKey, e.s.dir)
 		}
-	case e.seals.key != nil:
-		sealed, err := e.seals.seal(key, []byte(knownText))
-		if err != nil {
+		if err := e.reseal(); err != nil {
 			return err
 		}
-		put(b, key, sealed)
+		return e.putKnown(b)
+	case e.seals.key != nil:
+		if len(e.seals.old) > 0 { // whose secrets there are is not known
+			if err := e.reseal(); err != nil {
+				return err
+			}
+		}
+		return e.putKnown(b)
 	}
 	return nil
+}
+
+// isKnown reports whether seals open the known text.
+func (e *engine) isKnown(seals sealer, sealed []byte) bool {
+	text, err := seals.open(textKey(keyMeta, metaKey), sealed)
+	return err == nil && slices.Equal(text, []byte(knownText))
+}
+
+// putKnown seals the known text.
+func (e *engine) putKnown(b *pebble.Batch) error {
+	key := textKey(keyMeta, metaKey)
+	sealed, err := e.seals.seal(key, []byte(knownText))
+	if err == nil {
+		put(b, key, sealed)
+	}
+	return err
 }
 
 // checkSecrets refuses a key that opens nothing of what is sealed.

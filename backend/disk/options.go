@@ -28,6 +28,10 @@ type Options struct {
 	// same whenever the directory is opened. Default: none, and a change that holds a secret
 	// is refused with ErrNoKey.
 	Key []byte
+	// OldKeys are what Key was before. What they have sealed is sealed with Key when the store
+	// is opened, and they are not needed again once it was. An opening that is cut off leaves
+	// secrets of both, which the next one opens and finishes.
+	OldKeys [][]byte
 	// Clock is what Run waits by, and the time at which jobs found in progress are handed
 	// back. Default: the system's.
 	Clock Clock
@@ -63,6 +67,11 @@ func (o *Options) settle() (Options, error) {
 	}
 	if c.Key != nil && len(c.Key) != KeySize {
 		return c, fmt.Errorf("disk: the key has %d bytes and not %d", len(c.Key), KeySize)
+	}
+	for i, key := range c.OldKeys {
+		if c.Key == nil || len(key) != KeySize {
+			return c, fmt.Errorf("disk: old key %d has %d bytes and not %d, or there is no key", i, len(key), KeySize)
+		}
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}

@@ -20,7 +20,10 @@ var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail
 // A sealer encrypts secrets at rest: AES-256-GCM under a key of their own that is derived
 // from a random salt, so that no pair of key and nonce repeats however many there are.
 // The zero value has no key.
-type sealer struct{ key []byte }
+type sealer struct {
+	key []byte
+	old [][]byte // open what they have sealed, and seal nothing
+}
 
 const (
 	saltSize = 16
@@ -55,6 +58,19 @@ func (s sealer) seal(name, secret []byte) ([]byte, error) {
 }
 
 func (s sealer) open(name, sealed []byte) ([]byte, error) {
+	if s.key == nil {
+		return nil, ErrNoKey
+	}
+	for _, key := range append([][]byte{s.key}, s.old...) {
+		if secret, err := (sealer{key: key}).openOne(name, sealed); err == nil {
+			return secret, nil
+		}
+	}
+	return nil, damaged(name)
+}
+
+// openOne is open with the key alone.
+func (s sealer) openOne(name, sealed []byte) ([]byte, error) {
 	if len(sealed) < saltSize {
 		return nil, damaged(name)
 	}
