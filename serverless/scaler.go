@@ -22,7 +22,7 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 	return fleet.New(fleet.Options{
 		Fleet: o.Fleet, Queue: s.queue, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
 		Clock: s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
-		Adopt: len(o.WorkerSecret) > 0, // the keys of earlier workers are valid
+		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
 		Meter: o.Meter, Deterministic: o.Deterministic, Logger: s.log,
 	})
 }

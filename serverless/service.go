@@ -77,6 +77,9 @@ type Options struct {
 	// workers need the same secret. Default: random; the workers of an earlier process are
 	// then replaced, because their keys are not valid.
 	WorkerSecret []byte
+	// ReplaceWorkers says that workers of an earlier process are replaced although there is a
+	// WorkerSecret: they do not find this process, or had another secret.
+	ReplaceWorkers bool
 	// Meter gets the use of the workers of Fleet, for billing. Default: none.
 	Meter fleet.Meter
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.

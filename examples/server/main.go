@@ -79,6 +79,7 @@ func maintain(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writ
 		{"-restore", s.restore != "", func() error { return config.Restore(ctx, s.config, o, s.restore) }, "restored from " + s.restore},
 		{"-repair", s.repair, func() error { return config.Repair(ctx, s.config, o, stdout) }, ""},
 		{"-check", s.check, func() error { return config.Check(ctx, s.config, o, stdout) }, ""},
+		{"-rotate-secret-key", s.rotate, func() error { return config.RotateSecretKey(ctx, s.config, o) }, "the secrets of the store have another key, in secret-key"},
 		{"-backup", s.backup != "", func() error { return config.Backup(ctx, s.config, o, s.backup) }, "copied to " + s.backup},
 	} {
 		if !step.wanted {

@@ -25,7 +25,7 @@ type settings struct {
 	tlsCert, tlsKey, logForm                   string
 	logLevel                                   slog.Level
 	drainWait                                  time.Duration
-	check, repair, version                     bool
+	check, repair, rotate, version             bool
 	apiKey                                     string
 	given                                      map[string]bool // flags, or what stands in for them
 	config                                     *config.Config
@@ -51,6 +51,7 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 	f.StringVar(&s.backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit; also while a server runs")
 	f.StringVar(&s.restore, "restore", "", "make the store from the copy in this `directory` and exit")
 	f.BoolVar(&s.check, "check", false, "verify the store and exit: with 1 when something is lost")
+	f.BoolVar(&s.rotate, "rotate-secret-key", false, "seal the secrets of the store with another key, in place of secret-key, and exit")
 	f.BoolVar(&s.repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
 	f.DurationVar(&s.drainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
@@ -88,7 +89,7 @@ func parse(args []string, env func(string) string, w io.Writer) (*settings, erro
 
 // maintains reports whether the program looks after the store and exits.
 func (s *settings) maintains() bool {
-	return s.check || s.repair || s.backup != "" || s.restore != ""
+	return s.check || s.repair || s.rotate || s.backup != "" || s.restore != ""
 }
 
 // validate refuses what is wrong and, by name, what this server does not offer.

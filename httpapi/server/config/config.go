@@ -46,6 +46,9 @@ type Config struct {
 	// SecretKey is the base64 of the 32 bytes that secrets are sealed with. Default: made at
 	// the first start and kept in the data directory.
 	SecretKey string `json:"secretKey"`
+	// OldSecretKeys are what SecretKey was before: secrets that they have sealed are sealed with
+	// SecretKey at the next start. They can be taken out then.
+	OldSecretKeys []string `json:"oldSecretKeys"`
 
 	file   string // where it is from; empty: there is no file
 	source []byte // the file, without comments
@@ -211,6 +214,11 @@ func (c *Config) checkNumbers() error {
 }
 
 func (c *Config) checkSecretKey() error {
+	for i, key := range c.OldSecretKeys {
+		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != disk.KeySize {
+			return errorAt(elementAt("/oldSecretKeys", i), "must be the base64 of %d bytes", disk.KeySize)
+		}
+	}
 	if c.SecretKey == "" {
 		return nil
 	}

@@ -93,8 +93,11 @@ func Restore(ctx context.Context, c *Config, o *Options, backup string) error {
 	if err != nil {
 		return err
 	}
-	opts := &disk.Options{Key: key, Logger: o.Logger}
-	return disk.Restore(ctx, filepath.Join(backup, storeName), filepath.Join(o.Data, storeName), opts)
+	k := keyring{key: key}
+	if err := k.addOthers(c, o); err != nil {
+		return err
+	}
+	return disk.Restore(ctx, filepath.Join(backup, storeName), filepath.Join(o.Data, storeName), k.options(o))
 }
 
 // restoreSecret finds the key of a backup, and copies the files with secrets that are beside
@@ -126,11 +129,11 @@ func maintain(c *Config, o *Options, do func(dir string, opts *disk.Options) err
 		_, err := os.Stat(filepath.Join(o.Data, storeName))
 		return o.wrong("Data", fmt.Errorf("there is no store: %w", err))
 	}
-	key, err := secretKey(c, o)
+	k, err := keys(c, o)
 	if err != nil {
 		return err
 	}
-	opts := &disk.Options{Key: key, Logger: o.Logger}
+	opts := k.options(o)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

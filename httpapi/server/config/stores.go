@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,11 +29,11 @@ func (p *Parts) openStores(ctx context.Context) error {
 		p.Options.Stores.Close = p.closeLast
 		return nil
 	}
-	key, err := secretKey(p.config, p.own)
+	k, err := keys(p.config, p.own)
 	if err != nil {
 		return err
 	}
-	d, err := openDisk(ctx, p.own, key, p.log)
+	d, err := openDisk(ctx, p.own, &k, p.log)
 	if err != nil {
 		return err
 	}
@@ -40,10 +41,12 @@ func (p *Parts) openStores(ctx context.Context) error {
 	p.last = append(p.last, d.Close)
 	p.Options.Stores = onDisk(d)
 	p.Options.Stores.Close = p.closeLast
-	same, err := sameAddress(p.own)
-	if same {
-		p.Options.Jobs.WorkerSecret = workerSecret(key)
+	if err := k.finish(p.own); err != nil {
+		return err
 	}
+	secret := workerSecret(k.key)
+	same, err := sameAddress(p.own, secret)
+	p.Options.Jobs.WorkerSecret, p.Options.Jobs.ReplaceWorkers = secret, !same
 	return err
 }
 
@@ -70,13 +73,15 @@ func workerSecret(key []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// sameAddress reports whether workers that an earlier server started find this one, and
-// keeps the address for the next. A port that is picked is another one every time.
-func sameAddress(o *Options) (bool, error) {
+// sameAddress reports whether workers that an earlier server started find this one, with keys
+// of this secret, and keeps both for the next: the address, and a digest of the secret. A port
+// that is picked is another one every time.
+func sameAddress(o *Options, secret []byte) (bool, error) {
 	if o.workerAddr() == nil {
 		return false, nil
 	}
-	file, addr := filepath.Join(o.Data, "address"), o.workerAddr().String()
+	digest := sha256.Sum256(secret)
+	file, addr := filepath.Join(o.Data, "address"), o.workerAddr().String()+" "+hex.EncodeToString(digest[:8])
 	b, err := os.ReadFile(file)
 	switch {
 	case err == nil && string(b) == addr:
@@ -90,10 +95,10 @@ func sameAddress(o *Options) (bool, error) {
 	return errors.Is(err, fs.ErrNotExist), nil
 }
 
-func openDisk(ctx context.Context, o *Options, key []byte, log *slog.Logger) (*disk.Store, error) {
+func openDisk(ctx context.Context, o *Options, k *keyring, log *slog.Logger) (*disk.Store, error) {
 	// A worker that is a function of this process ends with it. Others go on.
 	gone := func(id serverless.WorkerID) bool { return slices.Contains(o.Workers, id) }
-	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: key, Logger: log, WorkerGone: gone})
+	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: k.key, OldKeys: k.old, Logger: log, WorkerGone: gone})
 	switch {
 	case errors.Is(err, disk.ErrLocked):
 		return nil, o.storeError(err)
@@ -126,7 +131,12 @@ func readSecretKey(c *Config, o *Options) ([]byte, error) {
 	if c.SecretKey != "" {
 		return base64.StdEncoding.DecodeString(c.SecretKey)
 	}
-	file := filepath.Join(o.Data, secretName)
+	return readKeyFile(o, secretName)
+}
+
+// readKeyFile is a key that is kept in the data directory; nil when it is not there.
+func readKeyFile(o *Options, name string) ([]byte, error) {
+	file := filepath.Join(o.Data, name)
 	b, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

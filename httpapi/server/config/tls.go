@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // certificate reads Options.TLSCert and TLSKey; nil where neither is set.
@@ -56,5 +57,6 @@ func WorkerAddr(data string) (string, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", &OptionError{"Data", data, fmt.Errorf("read the address: %w", err)}
 	}
-	return string(b), nil
+	addr, _, _ := strings.Cut(string(b), " ") // what follows is of the secret of their keys
+	return addr, nil
 }
