@@ -98,7 +98,8 @@ func environ(env map[string]string) []string {
 	return all
 }
 
-// resources never asks for more than the host has: the engine would refuse.
+// resources are the limits of a container. They never exceed what the host has: the engine would
+// refuse them.
 func (r *Runtime) resources(s pods.Spec) container.Resources {
 	var res container.Resources
 	if s.VCPU > 0 {
@@ -117,7 +118,8 @@ func (r *Runtime) resources(s pods.Spec) container.Resources {
 	return res
 }
 
-// logConfig names the driver, because an engine may be set to one that cannot be read.
+// logConfig names the log driver, because the engine's default may be one whose logs cannot be
+// read.
 func (r *Runtime) logConfig() container.LogConfig {
 	if r.engine.podman {
 		return container.LogConfig{Type: "k8s-file", Config: map[string]string{"max-size": strconv.FormatInt(r.opts.LogSize, 10)}}

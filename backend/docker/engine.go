@@ -19,7 +19,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// An engine is what was found out about the other side.
+// An engine is what Open found out about the engine.
 type engine struct {
 	podman          bool
 	cores           int
@@ -110,17 +110,17 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 	return nil
 }
 
-// local says whether the networks of the engine are those of this machine, as far as its
-// address and what it says of itself tell.
+// local says whether the networks of the engine are those of this machine, judged by its
+// address and by what it reports about itself.
 func (e engine) local() bool { return e.gpus.local && !e.rootless }
 
-// limitsDisks says whether the size of a container's disk is a limit: told is Options.DiskLimit.
-func (e engine) limitsDisks(told bool) bool {
-	return !e.containerdStore && (told || e.driver == "btrfs" || e.driver == "zfs")
+// limitsDisks says whether the size of a container's disk is a limit: option is Options.DiskLimit.
+func (e engine) limitsDisks(option bool) bool {
+	return !e.containerdStore && (option || e.driver == "btrfs" || e.driver == "zfs")
 }
 
-// readPodmanInfo has Podman tell of itself in its own terms. That is one call, where the Docker
-// API takes two and does not say enough: each keeps Podman busy for a good part of a second.
+// readPodmanInfo asks Podman by its own API. That is one call, where the Docker API takes two
+// and reports less; each call keeps Podman busy for a good part of a second.
 func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 	var info struct {
 		Host struct {
@@ -189,8 +189,8 @@ func isConnectionError(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// retry repeats f while the engine is not there. An engine that goes away may give
-// another error before it does: whether it is there is asked after any.
+// retry repeats f while the engine cannot be reached. An engine that shuts down may answer with
+// another error first, so after such an error retry asks whether the engine still answers.
 func (r *Runtime) retry(ctx context.Context, f func() error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
@@ -211,7 +211,7 @@ func (r *Runtime) unreachable(ctx context.Context) bool {
 	return isConnectionError(err)
 }
 
-// errorText is what the engine said, for the pod's user.
+// errorText is the error of an engine as the user of the pod reads it.
 func errorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
 	return strings.TrimSpace(strings.TrimPrefix(text, "Error: "))

@@ -90,7 +90,7 @@ type libpodLimits struct {
 	} `json:"pids"`
 }
 
-// toLibpod says c in the terms of Podman, with devices by their names in CDI.
+// toLibpod describes c for Podman's own API, with devices by their names in CDI.
 func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContainer, error) {
 	host := c.HostConfig
 	l := libpodContainer{

@@ -20,7 +20,7 @@ import (
 )
 
 // A bridge is the network of one owner. The zero value is the engine's default network, for
-// engines that keep networks of users not apart.
+// engines that do not keep networks of users apart.
 type bridge struct{ name, owner string }
 
 // bridgeOf is the network in which the container of s is.
@@ -53,7 +53,7 @@ func shortHash(text string, length int) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
 }
 
-// bridgeIn is the network of ours that a container is in, if it is in one.
+// bridgeIn is the network of this Runtime in which a container is; empty: it is in none.
 func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
 	if c.NetworkSettings != nil {
 		for name := range c.NetworkSettings.Networks {
@@ -124,8 +124,8 @@ func (p *pod) address(c *container.InspectResponse) string {
 	return at.IPAddress.String()
 }
 
-// attachNetwork notes that the pod uses the network of s and no other one of ours. The network
-// exists when attachNetwork returns.
+// attachNetwork notes that the pod uses the network of s, and no other network of this Runtime.
+// The network exists when attachNetwork returns.
 func (p *pod) attachNetwork(ctx context.Context, s pods.Spec) (bridge, error) {
 	n, err := p.r.bridgeOf(s)
 	if err != nil {
@@ -229,11 +229,11 @@ func (r *Runtime) createBridge(ctx context.Context, n bridge, block netip.Prefix
 	}, nil)
 }
 
-// bridgeNameOption is by what Docker is told the name of a bridge on this machine.
+// bridgeNameOption is the option of Docker that names the bridge on this machine.
 const bridgeNameOption = "com.docker.network.bridge.name"
 
-// sweepBridges removes networks of ours that no pod uses: the server before this one ended
-// over that.
+// sweepBridges removes networks of this Runtime that no pod uses: an earlier server ended before
+// it had removed them.
 func (r *Runtime) sweepBridges(ctx context.Context) error {
 	if r.engine.podman && r.engine.networks {
 		r.removeRepairContainer(ctx) // Close or a crash may have cut a repair short

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// A networkTable knows which pods use which network of ours. Who makes or removes one takes
-// turns: what one pod has looked up, the end of another must not take away.
+// A networkTable knows which pods use which network of a Runtime. Networks and firewall rules
+// are changed by one goroutine at a time: the end of one pod must not remove a network that the
+// start of another has just found.
 type networkTable struct {
-	sem chan struct{} // holds a token while nobody has the turn
+	sem chan struct{} // holds a token while nobody changes anything
 
 	mu   sync.Mutex
 	nets map[string]*networkUse

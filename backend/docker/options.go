@@ -82,9 +82,10 @@ type Options struct {
 	Init bool
 	// ShmSize is the size of /dev/shm in bytes. Default: the engine's, 64 MiB.
 	ShmSize int64
-	// DiskLimit says that the storage driver enforces the size of a container's disk, where
-	// that cannot be found out: overlay2 on XFS mounted with pquota. Drivers btrfs and zfs
-	// are known to, and the image store of containerd is known not to, whatever this says.
+	// DiskLimit says that the storage driver enforces the size of a container's disk. Set it for
+	// overlay2 on XFS mounted with pquota, where that cannot be found out. The drivers btrfs
+	// and zfs always enforce it, and the image store of containerd never does, whatever this
+	// says.
 	DiskLimit bool
 	// CDIDirs are the directories of this machine with CDI specifications of its GPUs, those
 	// with more weight last. Default /etc/cdi and /var/run/cdi. An engine that knows CDI reads
@@ -96,9 +97,9 @@ type Options struct {
 	// Grace is how long a container that is replaced may take to end by itself. Default
 	// 1 s.
 	Grace time.Duration
-	// Resync is how often everything is looked at although no event told to. Default 30 s.
+	// Resync is how often all containers are listed, in case an event was missed. Default 30 s.
 	Resync time.Duration
-	// Logger hears of what no State can tell. Default: nothing is logged.
+	// Logger gets what no state of a pod shows. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

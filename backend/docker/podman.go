@@ -11,8 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// libpodRoot is where Podman from version 4 is asked in its own terms, for what the Docker
-// API cannot say.
+// libpodRoot is Podman's own API, from version 4, for what the Docker API cannot do.
 const libpodRoot = "http://podman/v4.0.0/libpod"
 
 // libpod calls Podman's own API: in is sent unless it is nil, and the answer goes to out
@@ -51,7 +50,7 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 // nameTaken is what Podman 4 answers with 500.
 const nameTaken = "that name is already in use"
 
-// libpodError is the error that an answer of Podman tells.
+// libpodError is the error in an answer of Podman.
 func libpodError(answer *http.Response) error {
 	var said struct{ Cause, Message string }
 	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {

@@ -97,7 +97,7 @@ func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	if err != nil {
 		return fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(err, s.Credential))
 	}
-	// An engine may accept the call and tell of the failure at the end of its answer.
+	// An engine may accept the call, and report a failure at the end of its answer only.
 	var failed error
 	for m, err := range stream.JSONMessages(ctx) {
 		if err != nil {
@@ -123,7 +123,8 @@ func redact(err error, c pods.Credential) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, c.Password.String()))
 }
 
-// authHeader is the credential for one call. A registry gets none that is for another.
+// authHeader is the credential for one call. It is an error when the credential is for another
+// registry than that of the image.
 func authHeader(image string, c pods.Credential) (string, error) {
 	if c.Username == "" && c.Password == "" {
 		return "", nil
@@ -150,7 +151,7 @@ func registryOf(image string) string {
 	return canonicalRegistry(host)
 }
 
-// canonicalRegistry gives the names of the one registry with many names one.
+// canonicalRegistry is the host of a registry, which for docker.io has several names.
 func canonicalRegistry(registry string) string {
 	host := strings.ToLower(registry)
 	host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")

@@ -22,11 +22,11 @@ func (r *Runtime) repairIsolation(ctx context.Context) {
 	}
 	defer done()
 	if !r.isolationBroken.CompareAndSwap(true, false) {
-		return // another one did it
+		return // another goroutine did it
 	}
 	network, image := r.runningNetwork(ctx)
 	if network == "" {
-		return // nothing to be kept apart
+		return // there are no networks to keep apart
 	}
 	r.removeRepairContainer(ctx) // one that was cut short may be there
 	name := r.repairContainer()
@@ -55,7 +55,8 @@ func (r *Runtime) removeRepairContainer(ctx context.Context) {
 	}
 }
 
-// runningNetwork finds a network of ours with a container that runs, and the image of that.
+// runningNetwork finds a network of this Runtime with a container that runs, and the image of
+// that container.
 func (r *Runtime) runningNetwork(ctx context.Context) (network, image string) {
 	for _, p := range r.pods.All() {
 		p.mu.Lock()
@@ -72,7 +73,7 @@ func (r *Runtime) runningNetwork(ctx context.Context) (network, image string) {
 	return "", ""
 }
 
-// noteIsolationBroken notes that a container of a network of ours has ended.
+// noteIsolationBroken notes that a container of this Runtime has ended.
 func (r *Runtime) noteIsolationBroken() {
 	if r.engine.podman && r.engine.networks && r.isolationBroken.CompareAndSwap(false, true) {
 		r.spawn(r.repairIsolation)

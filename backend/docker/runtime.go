@@ -18,7 +18,7 @@ import (
 // ErrClosed is what calls return after Close.
 var ErrClosed = errors.New("docker: runtime is closed")
 
-// The labels of what is ours.
+// The labels of the containers, volumes and networks of a Runtime.
 const (
 	labelInstance = "io.podyard.instance"
 	labelPod      = "io.podyard.pod"

@@ -14,10 +14,12 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// errStartCanceled ends a start that nobody wants any more: the job that follows it decides.
-var errStartCanceled = errors.New("halted")
+// errStartCanceled ends a start that was canceled: the job that follows decides what becomes of
+// the pod.
+var errStartCanceled = errors.New("start canceled")
 
-// attempts is how often another port is tried when one was taken under our hands.
+// attempts is how often a container is started with other ports, because another program took
+// one after it was found free.
 const attempts = 5
 
 // name is that of the container, and the same for all its generations: an engine does not
@@ -56,7 +58,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	err := p.launch(ctx, s, halted)
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, errStartCanceled):
-		return // Starting is on record until it is known what became of it
+		return // the record says Starting until it is known whether the container was started
 	}
 	p.r.networks.invalidate(p.rec.Network)
 	p.rec.Starting = false
@@ -65,7 +67,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	p.publish(failed)
 }
 
-// launch leads to a container of s that was started.
+// launch makes the container of s if need be, and starts it.
 func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) error {
 	c, err := p.inspect(ctx)
 	if err != nil {
@@ -174,7 +176,8 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	}
 }
 
-// createContainer creates the container. One that is there was made by a call that broke off.
+// createContainer creates the container. If it exists, an earlier call created it and lost its
+// connection before the answer.
 func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, config client.ContainerCreateOptions) error {
 	config = gpus.apply(config)
 	err := p.r.retry(ctx, func() error {
@@ -200,8 +203,8 @@ func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, c
 	return p.r.engine.checkCreatedGPUs(c)
 }
 
-// startContainer starts the container that is there, once: a start that broke off may have been
-// made.
+// startContainer starts the container, once: when a call loses its connection, the container
+// may have been started all the same.
 func (p *pod) startContainer(ctx context.Context) error {
 	if err := p.r.retry(ctx, func() error { return p.r.holdRules(ctx) }); err != nil {
 		return err
@@ -236,7 +239,7 @@ func (p *pod) startContainer(ctx context.Context) error {
 	return nil
 }
 
-// started says whether the container was started since Before.
+// started says whether the container was started since PreviousStart.
 func (p *pod) started(c *container.InspectResponse) bool {
 	return c.State.Running || c.State.Status != container.StateCreated && !parseTime(c.State.StartedAt).IsZero() && c.State.StartedAt != p.rec.PreviousStart
 }
