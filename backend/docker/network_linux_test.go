@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os/exec"
@@ -220,4 +221,31 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 	if err != nil || len(left.Items) > 3 {
 		t.Errorf("containers are %+v, %v; want those of the pods", left.Items, err)
 	}
+}
+
+// As after an upgrade from a version that had containers in the network of the engine.
+func TestAStoppedContainerInAnotherNetworkStartsInThatOfItsOwner(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir())
+		s := joined("moved", "alice")
+		up(t, rt, s)
+		if err := rt.Stop(t.Context(), "moved", 0); err != nil {
+			t.Fatal(err)
+		}
+		await(t, rt, "moved", "end", phase(pods.PhaseExited))
+		other := map[string]string{"dockerd": "bridge", "podman": "podman"}[d.Kind]
+		name := rt.pods.Find("moved").name()
+		if _, err := rt.api.NetworkConnect(t.Context(), other, client.NetworkConnectOptions{Container: name}); err != nil {
+			t.Fatal(err)
+		}
+		s.Run = 2
+		up(t, rt, s)
+		c, err := rt.pods.Find("moved").inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Collect(maps.Keys(c.NetworkSettings.Networks)); len(got) != 1 || got[0] != bridges(t, rt)[0] {
+			t.Errorf("the container is in %q, want the network of its owner only", got)
+		}
+	})
 }
