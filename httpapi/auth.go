@@ -186,8 +186,17 @@ func (ks *Keys) Authenticate(_ context.Context, key string) (Identity, error) {
 // HasOperator reports whether one of the keys has the scope operator and is valid at an
 // instant. The last such key of a service stays (docs/decisions.md 35).
 func (ks *Keys) HasOperator(at time.Time) bool {
+	return ks.hasOperator(at, func(string) bool { return true })
+}
+
+// IsOperator reports whether a user has such a key.
+func (ks *Keys) IsOperator(user string, at time.Time) bool {
+	return ks.hasOperator(at, func(u string) bool { return u == user })
+}
+
+func (ks *Keys) hasOperator(at time.Time, is func(user string) bool) bool {
 	for _, k := range ks.byDigest {
-		if k.id.Operator() && (k.expires.IsZero() || at.Before(k.expires)) {
+		if k.id.Operator() && is(k.id.User) && (k.expires.IsZero() || at.Before(k.expires)) {
 			return true
 		}
 	}

@@ -72,7 +72,7 @@ func (p *Parts) containerOptions() *docker.Options {
 	c := &p.config.Containers
 	o := &docker.Options{
 		Logger: p.log, AllowNewPrivileges: c.NewPrivileges,
-		Trusted:     func(owner string) bool { return owner == adminUser },
+		Trusted:     p.trusts,
 		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
 		Isolation: docker.Isolation(c.Isolation), Runtime: c.Runtime, UserNamespaces: c.UserNamespaces,
 		ImageAge: time.Duration(c.ImageDays) * 24 * time.Hour, DiskFree: c.DiskFree,

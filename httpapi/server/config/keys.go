@@ -80,3 +80,11 @@ func writeSecret(file, secret string) error {
 	}
 	return os.Rename(f.Name(), file)
 }
+
+// trusts reports whether a user is an operator: one with an operator's key among the keys in
+// force of the configuration, or the user of the server's own key. It asks for users, not for
+// the key of a request, because a pod is judged again when it starts.
+func (p *Parts) trusts(user string) bool {
+	f := p.live.current.Load()
+	return user == adminUser || f != nil && f.auth.IsOperator(user, time.Now())
+}

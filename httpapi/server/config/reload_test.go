@@ -245,3 +245,22 @@ func TestChangesAndRefusalsAreInTheDataDirectoryWithTheAddressThatAProxyNames(t 
 		}
 	}
 }
+
+func TestUsersWithAnOperatorsKeyMayGiveProcessImagesAnyVariable(t *testing.T) {
+	const image = `"images":{"local/job":{"command":["true"]}}`
+	s := newSite(t, `{`+image+`,"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write"]},{"key":"ops","user":"ops","scopes":["pods:write","operator"]}]}`)
+	const pod = `{"name":"p","image":"local/job","cpu":{"id":"host","vcpuCount":2},"env":{"MODE":"x"}}`
+	if w := s.ask("tenants", "POST", "/v2/pods", pod); w.Code != 400 || !strings.Contains(w.Body.String(), "MODE") {
+		t.Errorf("a variable of a tenant = %d %s, want 400 that names it", w.Code, w.Body)
+	}
+	if w := s.ask("ops", "POST", "/v2/pods", pod); w.Code != 201 {
+		t.Errorf("a variable of an operator = %d %s, want 201", w.Code, w.Body)
+	}
+	s.write(`{` + image + `,"keys":[{"key":"ops","user":"ops","scopes":["pods:write"]}]}`)
+	if w := s.ask(s.parts.Key, "POST", "/v2/admin/reload", ""); w.Code != 200 {
+		t.Fatalf("reload = %d %s", w.Code, w.Body)
+	}
+	if w := s.ask("ops", "POST", "/v2/pods", pod); w.Code != 400 {
+		t.Errorf("a variable of a user who is no operator any more = %d %s, want 400", w.Code, w.Body)
+	}
+}

@@ -32,7 +32,7 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	p.addImages(images)
 	rt, err := process.Open(dir, &process.Options{
 		Images: images, GPUs: p.gpus.check(), Logger: p.log,
-		Trusted:   func(owner string) bool { return owner == adminUser },
+		Trusted:   p.trusts,
 		Isolation: p.isolation(p.config, dir),
 	})
 	if err != nil {
