@@ -39,6 +39,8 @@ func endpointKeys(now func() time.Time) []httpapi.Key {
 		httpapi.Key{Secret: alicesEndpoints, User: "alice", Scopes: []string{"endpoints:write", "registries:write", "endpoint:*:run"}, Exempt: true},
 		httpapi.Key{Secret: bobsEndpoints, User: "bob", Scopes: []string{"endpoints:write", "endpoint:*:run"}, Exempt: true},
 		httpapi.Key{Secret: readsEndpoints, User: "alice", Scopes: []string{"endpoints:read"}, Exempt: true},
+		httpapi.Key{Secret: alicesAll, User: "alice", Scopes: []string{"*"}, Exempt: true},
+		httpapi.Key{Secret: bobsAll, User: "bob", Scopes: []string{"*"}, Exempt: true},
 		httpapi.Key{Secret: bobsWork, User: "bob", Scopes: []string{"endpoint:idle:work"}, Exempt: true},
 	)
 }

@@ -1,0 +1,199 @@
+package httpapi_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/httpapi"
+)
+
+// The keys of the table: alice and bob have all that users have.
+const (
+	alicesAll = "key-of-alice-for-all"
+	bobsAll   = "key-of-bob-for-all"
+)
+
+// An access is a request to an operation, on what is alice's or on what is shared, and its
+// status for each of accessKeys: "in" is any but 401 and 403, "-" is not asked.
+type access struct{ name, request, body, wants string }
+
+// What the six keys of the table are: alice's, bob's, an operator's, that of the worker w1 of
+// idle, one of bob's with the scope of work on idle only, and none.
+func accessKeys(w *testAPI) [6]string {
+	return [6]string{alicesAll, bobsAll, operatorFree, w.jobs.WorkerKey("idle", "w1"), bobsWork, ""}
+}
+
+const (
+	own       = "in in in 401 403 401"    // on records of the caller
+	alices200 = "200 404 200 401 403 401" // on a record of alice
+	alicesIn  = "in 404 in 401 403 401"   // the same, whatever its status
+	anyKey    = "in in in 401 in 401"     // for any valid key
+	acts      = "403 403 in 401 403 401"  // of operators
+	nothing   = "404 404 404 401 403 401" // that is not offered
+	shared    = "403 403 in 401 403 401"  // of a shared endpoint, for operators
+	theirJob  = "in 404 in 401 403 401"   // a job of alice on a shared endpoint
+	privately = "in 404 in 403 403 401"   // the work of a private endpoint
+	publicly  = "403 403 in in in 401"    // the work of a shared one, as the worker w1
+	locally   = "403 403 403 403 403 401" // as a worker of the server
+	noBodys   = "403 403 403 401 403 401" // a change of a shared endpoint
+	ofEndpt   = "in 404 in 401 404 401"   // what any key may ask of its endpoints
+)
+
+var accessTable = slices.Concat(recordAccess, endpointAccess, jobAccess, workAccess)
+
+var recordAccess = []access{
+	{"listPods", "GET /v2/pods", "", own}, {"createPod", "POST /v2/pods", "{}", own},
+	{"getPod", "GET {pod}", "", alices200}, {"updatePod", "PATCH {pod}", `{"name":"x"}`, alices200}, {"deletePod", "DELETE {pod}", "", alicesIn},
+	{"podAction", "POST {pod}/action", `{"action":"terminate"}`, alicesIn}, {"getPodLogs", "GET {pod}/logs", "", alices200},
+	{"resetPod", "POST {reset}", "", alicesIn},
+	{"listNetworkVolumes", "GET /v2/network-volumes", "", own}, {"createNetworkVolume", "POST /v2/network-volumes", "{}", own},
+	{"getNetworkVolume", "GET {volume}", "", alices200}, {"updateNetworkVolume", "PATCH {volume}", `{"name":"x"}`, alices200}, {"deleteNetworkVolume", "DELETE {volume}", "", alicesIn},
+	{"listTemplates", "GET /v2/templates", "", own}, {"createTemplate", "POST /v2/templates", "{}", own},
+	{"getTemplate", "GET {template}", "", alices200}, {"updateTemplate", "PATCH {template}", `{"name":"x"}`, alices200}, {"deleteTemplate", "DELETE {template}", "", alicesIn},
+	{"listPublicTemplates", "GET /v2/catalog/templates?source=community", "", anyKey},
+	{"getSshKeys", "GET /v2/account/ssh-keys", "", own}, {"updateSshKeys", "PUT /v2/account/ssh-keys", `{"keys":[]}`, own},
+	{"listKeys", "GET /v2/account/keys", "", own}, {"createKey", "POST /v2/account/keys", "{}", own},
+	{"getKey", "GET {key}", "", alices200}, {"updateKey", "PATCH {key}", "{}", alicesIn}, {"deleteKey", "DELETE {key}", "", alicesIn}, {"rotateKey", "POST {key}/rotate", "{}", alicesIn},
+	{"listBilling", "GET /v2/billing", "", own}, {"listPodBilling", "GET /v2/billing/pods", "", own},
+	{"listServerlessBilling", "GET /v2/billing/serverless", "", own}, {"listNetworkVolumeBilling", "GET /v2/billing/network-volumes", "", own},
+	{"listEndpointBilling", "GET /v2/billing/endpoints", "", nothing}, {"listClusterBilling", "GET /v2/billing/clusters", "", nothing},
+	{"listClusters", "GET /v2/clusters", "", nothing}, {"createCluster", "POST /v2/clusters", "", nothing}, {"getCluster", "GET /v2/clusters/x", "", nothing},
+	{"updateCluster", "PATCH /v2/clusters/x", "", nothing}, {"deleteCluster", "DELETE /v2/clusters/x", "", nothing}, {"listClusterPods", "GET /v2/clusters/x/pods", "", nothing},
+	{"listDelegations", "GET /v2/registries/delegations", "", nothing}, {"createDelegation", "POST /v2/registries/delegations", "", nothing},
+	{"revokeDelegation", "DELETE /v2/registries/delegations/x", "", nothing},
+	{"listRegistries", "GET /v2/registries", "", own}, {"createRegistry", "POST /v2/registries", "{}", own},
+	{"getRegistry", "GET {registry}", "", alices200}, {"deleteRegistry", "DELETE {registry}", "", alicesIn},
+	{"listGpuTypes", "GET /v2/catalog/gpus", "", anyKey}, {"getGpuType", "GET /v2/catalog/gpus/x", "", anyKey},
+	{"listCpuTypes", "GET /v2/catalog/cpus", "", anyKey}, {"getCpuType", "GET /v2/catalog/cpus/x", "", anyKey},
+	{"listDataCenters", "GET /v2/catalog/datacenters", "", anyKey}, {"getDataCenter", "GET /v2/catalog/datacenters/x", "", anyKey},
+	{"listAudit", "GET /v2/admin/audit", "", acts}, {"reload", "POST /v2/admin/reload", "", acts}, {"cordon", "POST /v2/admin/cordon", "{}", acts},
+	{"uncordon", "POST /v2/admin/uncordon", "{}", acts}, {"drain", "POST /v2/admin/drain", "{}", acts}, {"adminState", "GET /v2/admin/state", "", acts},
+	{"deleteUser", "DELETE /v2/admin/users/alice", "", acts},
+}
+
+var endpointAccess = []access{
+	{"listEndpoints", "GET /v2/serverless", "", own}, {"createEndpoint", "POST /v2/serverless", "{}", own},
+	{"getEndpoint", "GET {endpoint}", "", alices200}, {"getEndpoint", "GET /v2/serverless/idle", "", "200 200 200 401 403 401"},
+	{"updateEndpoint", "PATCH {endpoint}", `{"name":"x"}`, alices200}, {"updateEndpoint", "PATCH /v2/serverless/idle", `{"name":"x"}`, noBodys},
+	{"deleteEndpoint", "DELETE {endpoint}", "", alicesIn}, {"deleteEndpoint", "DELETE /v2/serverless/idle", "", noBodys},
+	{"listEndpointReleases", "GET {endpoint}/releases", "", alices200}, {"listEndpointReleases", "GET /v2/serverless/idle/releases", "", "200 200 200 401 403 401"},
+	{"listEndpointWorkers", "GET {endpoint}/workers", "", alices200}, {"listEndpointWorkers", "GET /v2/serverless/idle/workers", "", shared},
+	{"getWorkerLogs", "GET {endpoint}/workers/w1/logs", "", alicesIn}, {"getWorkerLogs", "GET /v2/serverless/idle/workers/w1/logs", "", shared},
+	{"listDecisions", "GET {endpoint}/decisions", "", alices200}, {"listDecisions", "GET /v2/serverless/idle/decisions", "", shared},
+	{"listDecisions", "GET /v2/serverless/idle/decisions?jobId={job}", "", theirJob},
+	{"listDeliveries", "GET /v2/serverless/idle/deliveries/{job}", "", alices200}, {"listDeliveries", "GET {endpoint}/deliveries/{privateJob}", "", alices200},
+	{"redeliver", "POST /v2/serverless/idle/deliveries/{job}/redeliver", "", theirJob}, {"redeliver", "POST {endpoint}/deliveries/{privateJob}/redeliver", "", alicesIn},
+}
+
+var jobAccess = []access{
+	{"run", "POST {private}/run", `{"input":{}}`, alices200}, {"run", "POST /v2/idle/run", `{"input":{}}`, own},
+	{"runSync", "POST {private}/runsync", `{"input":{}}`, alices200}, {"runSync", "POST /v2/echo/runsync", `{"input":{}}`, own},
+	{"status", "GET {private}/status/{privateJob}", "", alices200}, {"status", "GET /v2/idle/status/{job}", "", alices200},
+	{"statusSync", "GET {private}/status-sync/{privateJob}", "", alices200}, {"statusSync", "GET /v2/idle/status-sync/{job}", "", alices200},
+	{"stream", "GET {private}/stream/{privateJob}", "", alices200}, {"stream", "GET /v2/idle/stream/{job}", "", alices200},
+	{"cancel", "POST {private}/cancel/{privateJob}", "", alices200}, {"cancel", "POST /v2/idle/cancel/{job}", "", alices200},
+	{"retry", "POST {private}/retry/{privateJob}", "", alicesIn}, {"retry", "POST /v2/idle/retry/{job}", "", theirJob},
+	{"purgeQueue", "POST {private}/purge-queue", "", alices200}, {"purgeQueue", "POST /v2/idle/purge-queue", "", own},
+	{"requests", "GET {private}/requests?full=true", "", alices200}, {"requests", "GET /v2/idle/requests?full=true", "", own},
+	{"health", "GET {private}/health", "", ofEndpt}, {"health", "GET /v2/idle/health", "", anyKey},
+	{"metrics", "GET {private}/metrics", "", ofEndpt}, {"metrics", "GET /v2/idle/metrics", "", anyKey},
+	{"openai", "POST {private}/openai/v1/models", "{}", "- 404 - 401 403 401"}, {"openai", "POST /v2/echo/openai/v1/models", "{}", own},
+}
+
+// workAccess has the worker protocol of three workers.
+var workAccess = slices.Concat(
+	workOf("{private}", "w1", privately), workOf("/v2/idle", "w1", publicly), workOf("/v2/idle", "local-idle", locally))
+
+func workOf(endpoint, id, wants string) []access {
+	return []access{
+		{"jobTake", "GET " + endpoint + "/job-take/" + id, "", wants},
+		{"jobTakeBatch", "GET " + endpoint + "/job-take-batch/" + id, "", wants},
+		{"jobStop", "GET " + endpoint + "/job-stop/" + id, "", wants},
+		{"ping", "GET " + endpoint + "/ping/" + id, "", wants},
+		{"jobDone", "POST " + endpoint + "/job-done/" + id + "/{job}", `{"output":1}`, wants},
+		{"jobStream", "POST " + endpoint + "/job-stream/" + id + "/{job}", `{"output":1}`, wants},
+	}
+}
+
+func TestEveryOperationForEveryKindOfKey(t *testing.T) {
+	rows := map[string]int{}
+	for _, row := range accessTable {
+		rows[row.name]++
+		if httpapi.Operations().Named(row.name) == nil {
+			t.Errorf("there is no operation %s", row.name)
+		}
+		// An operation may end what it is about: the owner and the operator each have a world.
+		for _, skip := range []int{0, 2} {
+			withEndpoints(t, nil, func(w *testAPI) { row.check(w, skip) })
+		}
+	}
+	for _, o := range httpapi.Operations() {
+		if rows[o.Name] == 0 {
+			t.Errorf("the table of access has no row for %s", o.Name)
+		}
+		onEndpoint := strings.Contains(o.Path, "{endpoint}") || strings.HasPrefix(o.Path, "/v2/serverless/{id}")
+		if onEndpoint && rows[o.Name] < 2 {
+			t.Errorf("the table of access has no row for %s on a private and on a shared endpoint", o.Name)
+		}
+	}
+}
+
+// check makes the request of a row with every key but one, those that are refused first.
+func (row *access) check(w *testAPI, skip int) {
+	w.t.Helper()
+	names, secrets := accessNames(w)
+	method, path, _ := strings.Cut(names.Replace(row.request), " ")
+	wants := strings.Fields(row.wants)
+	for _, i := range []int{5, 4, 3, 1, 0, 2} {
+		if i == skip || wants[i] == "-" {
+			continue
+		}
+		key := accessKeys(w)[i]
+		a := row.ask(w, method, path, key)
+		in := a.status != 401 && a.status != 403
+		if ok := wants[i] == strconv.Itoa(a.status) || wants[i] == "in" && in; !ok {
+			w.t.Errorf("%s with key %d %q = %d %s, want %s", row.request, i, key, a.status, short(a.body), wants[i])
+		}
+		if i == 0 || i == 2 {
+			continue
+		}
+		if owner := a.header.Get("Podyard-Owner"); owner != "" {
+			w.t.Errorf("%s with key %d names the owner %q", row.request, i, owner)
+		}
+		for _, secret := range secrets {
+			if a.status == 200 && strings.Contains(a.body, secret) && key != bobsWork && i != 3 {
+				w.t.Errorf("%s with key %d shows %s of alice: %s", row.request, i, secret, short(a.body))
+			}
+		}
+	}
+}
+
+func (row *access) ask(w *testAPI, method, path, key string) answer {
+	w.t.Helper()
+	if strings.HasSuffix(path, "/logs") {
+		return w.listen(time.Second, path, "Authorization: Bearer "+key)
+	}
+	if key == "" {
+		return w.call(method, path, row.body, "Authorization:")
+	}
+	return w.call(method, path, row.body, "Authorization: Bearer "+key)
+}
+
+// accessNames has the paths of what is alice's, and what of it nobody else may read.
+func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
+	made := owned(w)
+	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+	key := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as(alicesAll)).field("id")
+	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
+		secrets = append(secrets, id(made[kind]))
+	}
+	secrets = append(secrets, key, "alices", `"of":"alice"`, "vol1")
+	return strings.NewReplacer(
+		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
+		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
+		"{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
+	), secrets
+}
