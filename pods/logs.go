@@ -117,7 +117,7 @@ func (s *Service) containerLog(ctx context.Context, owner string, p *Pod, q LogQ
 	}
 }
 
-// waitForPod waits until ready holds for the pod; ok is false when there is nothing to wait for
+// waitForPod waits until wanted holds for the pod; ok is false when there is nothing to wait for
 // any more.
 func (s *Service) waitForPod(ctx context.Context, owner, id string, changes <-chan struct{}, yield func(LogLine, error) bool, wanted func(*Pod) bool) (p *Pod, ok bool) {
 	for {

@@ -184,8 +184,8 @@ func (a *activity) slowDown() {
 	}
 }
 
-// wake notes that the services must check for work, and pumped that they have processed the
-// first n calls of wake.
+// wake notes that the services must check for work, and handledUpTo that they have processed
+// the first n calls of wake.
 func (a *activity) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -79,8 +79,9 @@ func (w *instance) runAllScheduled(ctx context.Context) {
 	}
 }
 
-// stepServices makes each service do what is due, and returns when it has more to do. What they
-// start ends with the instance, and not with the caller.
+// stepServices makes each service do what is due. next is when they have more to do later, and
+// more is true if they have more to do now. What they start ends with the instance, and not
+// with the caller.
 func (w *instance) stepServices(ctx context.Context, now time.Time) (next time.Time, more bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	a, err := w.services.Pods.Step(ctx, now)
