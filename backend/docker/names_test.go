@@ -75,13 +75,14 @@ func TestWhatARegistryGaveIsRememberedForATimeAndForSoManyOwners(t *testing.T) {
 			t.Error("a grant is not that of one owner and image")
 		}
 		time.Sleep(time.Second)
-		for i := range 2 * maxPermits {
+		const more = maxPermits + 8
+		for i := range more {
 			table.grant(permit{fmt.Sprint(i), "a"})
 		}
-		if len(table.granted) > maxPermits || table.has(first) || !table.has(permit{fmt.Sprint(2*maxPermits - 1), "a"}) {
+		if len(table.granted) > maxPermits || table.has(first) || !table.has(permit{fmt.Sprint(more - 1), "a"}) {
 			t.Errorf("%d grants are remembered, want the latest %d", len(table.granted), maxPermits)
 		}
-		last := permit{fmt.Sprint(2*maxPermits - 1), "a"}
+		last := permit{fmt.Sprint(more - 1), "a"}
 		time.Sleep(time.Minute)
 		if table.has(last) {
 			t.Error("a grant is remembered for longer than its time")
