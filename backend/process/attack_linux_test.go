@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,17 @@ func attack(args []string) {
 var attacks = map[string]func(string) string{
 	"uid": func(string) string { return strconv.Itoa(os.Getuid()) + " " + strconv.Itoa(os.Getgid()) },
 	"read": func(path string) string {
+		_, err := os.ReadFile(path)
+		return outcome(err)
+	},
+	"readOnce": func(value string) string { // a file, once another one is there
+		path, sign, _ := strings.Cut(value, ",")
+		for range 1000 {
+			if _, err := os.Stat(sign); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 		_, err := os.ReadFile(path)
 		return outcome(err)
 	},

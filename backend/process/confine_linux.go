@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -158,6 +159,9 @@ func (p *plan) ruleset() (fd int, err error) {
 	for _, path := range p.readable() {
 		rules.allow(path, rightsRead)
 	}
+	if p.Mounts {
+		rules.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
+	}
 	rules.allow("/dev", rightsRead|rightsWrite)
 	rules.allow("/dev/shm", all)
 	for _, path := range append(p.Own, p.Writable...) {
@@ -169,10 +173,19 @@ func (p *plan) ruleset() (fd int, err error) {
 
 // readable returns the directories and files below which everything may be read.
 func (p *plan) readable() []string {
-	if p.Mounts {
-		return []string{"/"} // mounts hide the rest
+	if !p.Mounts {
+		return around("/", outermost(p.Hide))
 	}
-	return around("/", outermost(p.Hide))
+	// Mounts hide directories, and files until somebody replaces them: the new file has
+	// the name, and no mount. So nothing that is made beside a hidden file can be read.
+	files := slices.DeleteFunc(outermost(p.Hide), func(path string) bool {
+		info, err := os.Lstat(path)
+		return err != nil || info.IsDir()
+	})
+	if len(files) == 0 {
+		return []string{"/"}
+	}
+	return around("/", files)
 }
 
 // around returns the entries of dir that are not hidden. Landlock rules only add rights, so all

@@ -296,6 +296,33 @@ func TestATenantReachesNothingOfOthersWithoutRoot(t *testing.T) {
 
 // A user namespace gives a process all capabilities over what was made in it, but not over the
 // mounts that it inherits. With Landlock it has no use of one at all.
+// An editor, and whatever renews a certificate, puts a new file in the place of the old one.
+func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
+	dir := openDir(t)
+	secret, sign := filepath.Join(dir, "key.pem"), filepath.Join(dir, "replaced")
+	write := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("secret"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(secret)
+	rt := open(t, filepath.Join(openDir(t), "process"), isolated(false), func(o *Options) { o.Isolation.Hide = []string{secret} })
+	if hostLacks(t, rt, lacksLandlock) {
+		return
+	}
+	attack := "readOnce=" + secret + "," + sign
+	ensure(t, rt, tenant("tenant", "tenant", "list="+dir+",key.pem", attack))
+	write(secret + ".new")
+	if err := os.Rename(secret+".new", secret); err != nil {
+		t.Fatal(err)
+	}
+	write(sign)
+	if came := tried(t, rt, "tenant")[attack]; came == "ok" {
+		t.Error("the pod reads the new file")
+	}
+}
+
 func TestAUserNamespaceUncoversNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount something over the data directory")

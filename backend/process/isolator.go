@@ -84,15 +84,21 @@ func (i *isolator) cover(root layout) error {
 		}
 		hide = append(hide, closed)
 	}
+	hide, err = i.hidden(hide)
+	i.plan = plan{Hide: hide, Writable: i.opts.Writable}
+	return err
+}
+
+// hidden appends the real paths of Isolation.Hide, as they are now, to hide.
+func (i *isolator) hidden(hide []string) ([]string, error) {
 	for _, path := range i.opts.Hide {
 		path, err := realPath(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		hide = append(hide, path)
 	}
-	i.plan = plan{Hide: hide, Writable: i.opts.Writable}
-	return nil
+	return hide, nil
 }
 
 // realPath returns the absolute path without links. A path that does not exist stays as it is.
@@ -280,6 +286,11 @@ func (i *isolator) run(cmd *exec.Cmd, prog programSpec, groups []string) error {
 	p := i.plan
 	p.Argv, p.Env, p.Dir, p.User = prog.argv, prog.env, prog.dir, prog.user
 	p.Own, p.Cgroups = prog.own, groups
+	hide, err := i.hidden(slices.Clone(p.Hide)) // a link may have another target than at the start
+	if err != nil {
+		return err
+	}
+	p.Hide = hide
 	if !prog.self {
 		p.Program = cmd.Path
 	}
