@@ -92,6 +92,8 @@ func (g *guard) deniesAddr(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	forms := []netip.Addr{a}
 	switch {
+	case a.IsUnspecified(): // a connection to it reaches this host
+		forms = append(forms, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback())
 	case nat64.Contains(a):
 		forms = append(forms, embedded(a, 12))
 	case sixTo4.Contains(a):

@@ -25,6 +25,9 @@ func TestSendRefusesWhatIsDeniedAlsoWherePrivateAddressesAreAllowed(t *testing.T
 		{"*.localhost", "a.b.localhost"},
 		{"bücher.example", ""}, // an error of New
 		{"xn--bcher-kva.example", "bücher.example"},
+		{"127.0.0.0/8", "0.0.0.0"},
+		{"127.0.0.0/8", "[::]"},
+		{"::1", "[::ffff:0.0.0.0]"},
 		{"10.0.0.0/8", "[64:ff9b::a01:203]"},
 		{"10.1.2.3", "[2002:a01:203::1]"},
 		{"fe80::/10", "[fe80::1%25lo]"},
