@@ -35,6 +35,8 @@ var (
 type Identity struct {
 	User   string
 	Scopes []Permission
+	// Expires is the end of the key; zero: none. It bounds the ends of keys that it makes.
+	Expires time.Time
 	// Key tells the key from others in the audit log: its id, or the first 8 digits of its
 	// digest. Empty: the handlers take the digits.
 	Key string
@@ -143,7 +145,7 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	if k.User == "" || k.User == serverless.AllOwners {
 		return "User", errors.New("user must be a name")
 	}
-	id := Identity{User: k.User, Exempt: k.Exempt, Key: d.String()}
+	id := Identity{User: k.User, Expires: k.Expires, Exempt: k.Exempt, Key: d.String()}
 	for _, s := range k.Scopes {
 		p, err := accounts.ParseScope(s)
 		if err != nil {
@@ -217,7 +219,7 @@ func (k storedKeys) Authenticate(ctx context.Context, key string) (Identity, err
 	case err != nil:
 		return Identity{}, err
 	}
-	return Identity{User: g.User, Scopes: g.Scopes, Key: g.ID}, nil
+	return Identity{User: g.User, Scopes: g.Scopes, Expires: g.Expires, Key: g.ID}, nil
 }
 
 // AnyOf is an Authenticator that asks others, in their order, until one knows the key or

@@ -33,7 +33,7 @@ func (c *call) key(k accounts.Key) keyBody {
 
 // caller is who asks for a change of keys.
 func (c *call) caller() accounts.Caller {
-	return accounts.Caller{User: c.id.User, Scopes: c.id.Scopes}
+	return accounts.Caller{User: c.id.User, Scopes: c.id.Scopes, Expires: c.id.Expires}
 }
 
 // accountKey is the key that the path names. Existence comes before the body.

@@ -26,7 +26,7 @@ func newIndex(list []Key) *index {
 }
 
 func (x *index) add(k *Key) {
-	e := &entry{k.Clone(), Grant{k.ID, k.User, permissions(k.Scopes)}}
+	e := &entry{k.Clone(), Grant{k.ID, k.User, permissions(k.Scopes), k.Expires}}
 	x.byID[k.ID] = e
 	x.byDigest[k.Digest] = e
 	if k.Old != (Digest{}) {

@@ -23,8 +23,9 @@ const AllUsers = "*"
 
 // A Caller is whoever asks for a change of keys: what its own key allows.
 type Caller struct {
-	User   string
-	Scopes []Permission
+	User    string
+	Scopes  []Permission
+	Expires time.Time // the end of its key; zero: none
 }
 
 // Operator reports whether the caller has the scope operator.
@@ -46,6 +47,15 @@ func (c Caller) exceeds(scopes []string) error {
 		return nil
 	}
 	return &problem.Error{Kind: problem.Forbidden, Detail: strings.Join(faults, "; "), Errors: faults}
+}
+
+// outlived refuses an end of a key that is later than the end of the caller's own: else a key
+// that ends could make one that does not. Operators can rotate every key anyway.
+func (c Caller) outlived(expires time.Time) error {
+	if c.Operator() || c.Expires.IsZero() || !expires.IsZero() && !expires.After(c.Expires) {
+		return nil
+	}
+	return problem.Newf(problem.Forbidden, "/expires: the key of this request ends at %s, and this one would end later", c.Expires.UTC().Format(time.RFC3339))
 }
 
 // A CreateRequest is the body of a create.
@@ -135,5 +145,8 @@ func checkScopes(v *problem.Violations, scopes []string) {
 func checkExpires(v *problem.Violations, expires, now time.Time) {
 	if !now.Before(expires) {
 		v.Add(problem.Invalid, "/expires", "must be in the future")
+	}
+	if expires.UTC().Year() > 9999 {
+		v.Add(problem.Invalid, "/expires", "must be before the year 10000 in UTC")
 	}
 }

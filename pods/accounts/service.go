@@ -69,9 +69,10 @@ func (s *Service) Load(ctx context.Context) error {
 
 // A Grant is what an accepted secret stands for. Its slice is shared: it is not changed.
 type Grant struct {
-	ID     string // of the key
-	User   string
-	Scopes []Permission
+	ID      string // of the key
+	User    string
+	Scopes  []Permission
+	Expires time.Time // zero: never
 }
 
 // Authenticate returns what a secret stands for, or ErrUnknown. Another error means that
@@ -135,6 +136,9 @@ func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (Key, 
 	if err := by.exceeds(r.Scopes); err != nil {
 		return Key{}, "", err
 	}
+	if err := by.outlived(r.Expires); err != nil {
+		return Key{}, "", err
+	}
 	secret, err := s.newSecret()
 	if err != nil {
 		return Key{}, "", fmt.Errorf("accounts: create: %w", err)
@@ -173,6 +177,11 @@ func (s *Service) Update(ctx context.Context, by Caller, id string, r UpdateRequ
 	}
 	if err := by.exceeds(r.Scopes); err != nil {
 		return Key{}, err
+	}
+	if r.Expires != nil {
+		if err := by.outlived(*r.Expires); err != nil {
+			return Key{}, err
+		}
 	}
 	k, err := s.update(ctx, by, id, func(k *Key) {
 		if r.Scopes != nil {

@@ -134,6 +134,28 @@ func TestAKeyEndsAtTheInstantOfItsExpiryAndBeginsAgainWithALaterOne(t *testing.T
 	})
 }
 
+func TestAKeyThatEndsGivesNoKeyALaterEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		end := time.Now().Add(time.Hour)
+		k, secret := b.make(alice, accounts.CreateRequest{Scopes: []string{"*"}, Expires: end})
+		g, err := b.Authenticate(t.Context(), secret)
+		if err != nil || !g.Expires.Equal(end) {
+			t.Fatalf("Authenticate = %+v, %v, want its end", g, err)
+		}
+		brief := accounts.Caller{User: g.User, Scopes: g.Scopes, Expires: g.Expires}
+		for _, later := range []time.Time{{}, end.Add(1)} {
+			if _, _, err := b.Create(t.Context(), brief, accounts.CreateRequest{Scopes: []string{"*"}, Expires: later}); problem.KindOf(err) != problem.Forbidden {
+				t.Errorf("Create until %v = %v, want 403", later, err)
+			}
+			if _, err := b.Update(t.Context(), brief, k.ID, accounts.UpdateRequest{Expires: &later}); problem.KindOf(err) != problem.Forbidden {
+				t.Errorf("Update until %v = %v, want 403", later, err)
+			}
+		}
+		b.make(brief, accounts.CreateRequest{Scopes: []string{"*"}, Expires: end})
+	})
+}
+
 func TestARotatedSecretIsAcceptedForTheOverlapAndNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, nil)
@@ -253,6 +275,14 @@ func TestAllFaultsOfARequestAreNamedTogetherByField(t *testing.T) {
 	}
 	if list, err := b.List(t.Context(), "alice"); err != nil || len(list) != 1 {
 		t.Errorf("after refusals alice has %v, %v, want one key", list, err)
+	}
+}
+
+func TestAnEndWhoseYearHasNoFourDigitsInUTCIsRefused(t *testing.T) {
+	b := newBench(t, nil)
+	end := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
+	if _, _, err := b.Create(t.Context(), alice, accounts.CreateRequest{Scopes: []string{"*"}, Expires: end}); problem.KindOf(err) != problem.Invalid {
+		t.Errorf("Create until %v = %v, want that it is refused", end, err)
 	}
 }
 
