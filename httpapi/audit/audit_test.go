@@ -132,6 +132,24 @@ func TestAFloodOfRefusalsIsCountedAndChangesAreAllKept(t *testing.T) {
 	})
 }
 
+func TestReadingDoesNotMakeRoomForMoreRefusals(t *testing.T) {
+	trails(t, func(t *testing.T, a audit.Trail) {
+		for range 10 * audit.PerAddress {
+			a.Record(refusal(0, "192.0.2.1"))
+			read(t, a, audit.Query{})
+		}
+		kept, dropped := 0, 0
+		for _, r := range read(t, a, audit.Query{}) {
+			if dropped += r.Dropped; r.Kind == audit.Refusal {
+				kept++
+			}
+		}
+		if kept != audit.PerAddress || dropped != 9*audit.PerAddress {
+			t.Errorf("%d kept, %d dropped", kept, dropped)
+		}
+	})
+}
+
 func TestRefusalsOfManyAddressesAreBoundedTogether(t *testing.T) {
 	trails(t, func(t *testing.T, a audit.Trail) {
 		const many = 5000

@@ -62,17 +62,32 @@ func (l *limiter) end(now time.Time) []Record {
 	return l.flush(now)
 }
 
-func (l *limiter) flush(now time.Time) (list []Record) {
+// report returns records of what was dropped and not reported yet. The window goes on.
+func (l *limiter) report() []Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped(time.Time{})
+}
+
+// flush is report at the end of a window.
+func (l *limiter) flush(now time.Time) []Record {
+	list := l.dropped(now)
+	l.all, l.count = 0, map[string]*tally{}
+	return list
+}
+
+func (l *limiter) dropped(now time.Time) (list []Record) {
 	for name, t := range l.count {
 		if t.dropped > 0 {
 			list = append(list, Record{Time: now, Kind: Dropped, Source: name, Dropped: t.dropped})
+			t.dropped = 0
 		}
 	}
 	slices.SortFunc(list, func(a, b Record) int { return strings.Compare(a.Source, b.Source) })
 	if l.rest > 0 {
 		list = append(list, Record{Time: now, Kind: Dropped, Dropped: l.rest})
 	}
-	l.all, l.rest, l.count = 0, 0, map[string]*tally{}
+	l.rest = 0
 	return list
 }
 

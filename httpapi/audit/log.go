@@ -115,7 +115,7 @@ func (l *Log) write(r *Record) {
 
 // Read implements Trail. What is not a record, as after a crash, is left out.
 func (l *Log) Read(ctx context.Context, q Query) ([]Record, error) {
-	for _, r := range l.limit.end(time.Time{}) {
+	for _, r := range l.limit.report() {
 		l.write(&r)
 	}
 	var list []Record
