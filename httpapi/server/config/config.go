@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"os"
@@ -149,11 +151,25 @@ func Read(file string) (*Config, error) {
 	if file == "" {
 		return Default(), nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := readAtMost(file, maxFile)
 	if err != nil {
 		return nil, &Error{File: file, Err: err}
 	}
 	return Parse(file, text)
+}
+
+const maxFile = 16 << 20 // bytes of a configuration
+
+func readAtMost(file string, n int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, n+1))
+	if err == nil && int64(len(text)) > n {
+		err = fmt.Errorf("is larger than %d bytes", n)
+	}
+	return text, errors.Join(err, f.Close())
 }
 
 // Parse reads the text of a configuration; file is its name in errors, which are of type

@@ -62,6 +62,9 @@ func Backup(ctx context.Context, c *Config, o *Options, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkBackupDir(o, dir); err != nil {
+		return err
+	}
 	if asked, err := askForBackup(ctx, o, dir); asked {
 		return err
 	}
@@ -73,6 +76,22 @@ func Backup(ctx context.Context, c *Config, o *Options, dir string) error {
 		defer func() { err = errors.Join(err, d.Close()) }()
 		return d.Backup(ctx, filepath.Join(dir, storeName))
 	})
+}
+
+// checkBackupDir refuses a directory that is there, because others may be able to read it, and
+// one inside the data directory.
+func checkBackupDir(o *Options, dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("back up to %s: it exists", dir)
+	}
+	data, err := filepath.Abs(o.Data)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(data, dir); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("back up to %s: it is inside the data directory", dir)
+	}
+	return nil
 }
 
 // Restore makes the store in Options.Data, which must have none, from a directory that Backup
