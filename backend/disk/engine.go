@@ -99,15 +99,7 @@ func (e *engine) startUp(ctx context.Context) error {
 
 // openDB opens the database alone. change, which may be nil, changes its options.
 func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
-	e := &engine{
-		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
-		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
-	}
-	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
-		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
-	})
-	e.fs.restore = s.restoreTable
-	e.opts = s.pebbleOptions(e)
+	e := s.newEngine()
 	if change != nil {
 		change(e.opts)
 	}
@@ -121,7 +113,7 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 			err = unavailable("open the store", err)
 		}
 	}()
-	for _, prepare := range []func() error{s.restoreMissingLogs, s.mendLogs, s.restoreMarkers, e.hideOptions} {
+	for _, prepare := range []func() error{s.finishRebuild, s.restoreMissingLogs, s.mendLogs, s.restoreMarkers, e.hideOptions} {
 		if err := prepare(); err != nil {
 			return nil, err
 		}
@@ -133,6 +125,20 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 		return nil, errors.Join(err, e.closeDB())
 	}
 	return e, nil
+}
+
+// newEngine is an engine without a database.
+func (s *Store) newEngine() *engine {
+	e := &engine{
+		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
+		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
+	}
+	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
+		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
+	})
+	e.fs.restore = s.restoreTable
+	e.opts = s.pebbleOptions(e)
+	return e
 }
 
 // closeDB closes a database that nobody uses.

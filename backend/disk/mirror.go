@@ -36,6 +36,7 @@ const (
 
 	fullChunk  = 1
 	firstChunk = 2
+	lastChunk  = 4
 	chunkKinds = 4 // in each of the three formats
 
 	plainHeader = 7               // of manifests
@@ -67,8 +68,7 @@ func chunkAt(b []byte, number uint32) (c chunk, ok bool) {
 	if len(b) < plainHeader || b[6] == 0 || b[6] > 3*chunkKinds {
 		return c, false
 	}
-	format, kind := (b[6]-1)/chunkKinds, (b[6]-1)%chunkKinds+1
-	header := [...]int{plainHeader, numbered, syncHeader}[format]
+	header, kind := headerSize(b[6]), (b[6]-1)%chunkKinds+1
 	c.size = header + int(binary.LittleEndian.Uint16(b[4:]))
 	if c.size > len(b) || binary.LittleEndian.Uint32(b) != maskedSum(b[6:c.size]) {
 		return c, false
@@ -87,6 +87,11 @@ func chunkAt(b []byte, number uint32) (c chunk, ok bool) {
 	return c, true
 }
 
+// headerSize is the size of the header of a chunk, by the byte that has its format and kind.
+func headerSize(kind byte) int {
+	return [...]int{plainHeader, numbered, syncHeader}[(kind-1)/chunkKinds]
+}
+
 // maskedSum is the checksum of a chunk, as LevelDB has it.
 func maskedSum(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
@@ -102,18 +107,73 @@ func merged(block, mirror []byte, number uint32) []byte {
 			at += c.size
 			continue
 		}
-		c, ok := chunkAt(mirror[at:], number)
+		from := mirror[at:]
+		c, ok := chunkAt(from, number)
 		if !ok {
-			break
+			if from = combined(out[min(at, len(out)):], from, number); from == nil {
+				break
+			}
+			c.size = len(from)
 		}
 		if short := at + c.size - len(out); short > 0 {
 			out = append(out, make([]byte, short)...)
 		}
-		at += copy(out[at:], mirror[at:at+c.size])
+		at += copy(out[at:], from[:c.size])
 	}
 	return out
 }
 
+// maxRuns is how many stretches of a chunk may differ between a log and its mirror.
+const maxRuns = 10
+
+// combined is the chunk that begins a log and its mirror where both are damaged, in different
+// places: of each stretch in which they differ the one or the other is right. It is nil when
+// no choice of them matches the checksum.
+func combined(a, b []byte, number uint32) []byte {
+	for _, header := range [][]byte{a, b} {
+		if len(header) < plainHeader || header[6] == 0 || header[6] > 3*chunkKinds {
+			continue
+		}
+		n := headerSize(header[6]) + int(binary.LittleEndian.Uint16(header[4:]))
+		if n > min(len(a), len(b)) {
+			continue
+		}
+		runs := differences(a[:n], b[:n])
+		if len(runs) > maxRuns {
+			continue
+		}
+		for choice := range 1 << len(runs) {
+			c := bytes.Clone(a[:n])
+			for k, r := range runs {
+				if choice>>k&1 == 1 {
+					copy(c[r[0]:r[1]], b[r[0]:r[1]])
+				}
+			}
+			if got, ok := chunkAt(c, number); ok && got.size == n {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// differences are the stretches in which a and b, which are as long, differ; more than maxRuns
+// if they have more.
+func differences(a, b []byte) (runs [][2]int) {
+	for k := 0; k < len(a) && len(runs) <= maxRuns; k++ {
+		if a[k] == b[k] {
+			continue
+		}
+		from := k
+		for k < len(a) && a[k] != b[k] {
+			k++
+		}
+		runs = append(runs, [2]int{from, k})
+	}
+	return runs
+}
+
+// maskedSum is
 // mendLogs restores every log of the directory from its mirror, and refuses one that is
 // damaged all the same.
 func (s *Store) mendLogs() error {
@@ -128,12 +188,13 @@ func (s *Store) mendLogs() error {
 			continue
 		}
 		path := fs.PathJoin(s.dir, name)
-		n, err := mendLog(fs, path, number)
-		if err == nil && inUse(fs, s.dir, name) {
-			err = verifyLogFile(fs, path, number)
-		}
+		n, err := s.mendLog(path, number, inUse(fs, s.dir, name))
 		if err != nil {
-			return problem.Newf(problem.Unavailable, "%w: %s: %v", ErrDamaged, path, err)
+			what := ErrDamaged
+			if number == 0 {
+				what = errManifest
+			}
+			return problem.Newf(problem.Unavailable, "%w: %s: %v", what, path, err)
 		}
 		if n > 0 {
 			s.wasRestored(name, n)
@@ -142,8 +203,26 @@ func (s *Store) mendLogs() error {
 	return nil
 }
 
-// mendLog restores a log and says in how many places.
-func mendLog(fs vfs.FS, name string, number uint32) (restored int, err error) {
+// mendLog restores a log and says in how many places. For a check or a repair it gives up what
+// cannot be restored.
+func (s *Store) mendLog(path string, number uint32, inUse bool) (restored int, err error) {
+	fs := s.opts.fs
+	restored, err = mergeLog(fs, path, number)
+	if err != nil || !inUse || verifyLogFile(fs, path, number) == nil {
+		return restored, err
+	}
+	n, err := unflipLog(fs, path, number)
+	if err == nil {
+		err = verifyLogFile(fs, path, number)
+	}
+	if err != nil && s.report != nil && number > 0 {
+		err = s.rewriteLog(path, number)
+	}
+	return restored + n, err
+}
+
+// mergeLog restores a log from its mirror, and says in how many places.
+func mergeLog(fs vfs.FS, name string, number uint32) (restored int, err error) {
 	f, err := fs.Open(name, vfs.SequentialReadsOption)
 	if err != nil {
 		return 0, err

@@ -88,8 +88,9 @@ func TestALogThatWasCutOffIsRestored(t *testing.T) {
 	}
 }
 
-// A log that is damaged as its mirror is, or that has none, is refused: what was in it would
-// be lost in silence. Only at its end nobody can tell damage from what was never written.
+// A log of which more than a bit is damaged as its mirror is, or that has none, is refused: what
+// was in it would be lost in silence. Only at its end nobody can tell damage from what was never
+// written.
 func TestALogThatCannotBeRestoredIsRefused(t *testing.T) {
 	mem, _ := furnished(t, false)
 	for _, name := range logsIn(t, mem) {
@@ -104,7 +105,8 @@ func TestALogThatCannotBeRestoredIsRefused(t *testing.T) {
 		}
 		for at := 0; at < len(whole)/2; at += 1 + len(whole)/40 {
 			rotten := bytes.Clone(whole)
-			rotten[at] ^= 0x10
+			rotten[at] ^= 0x5a
+			rotten[at+1] ^= 0xa5
 			writeFile(t, mem, name, rotten)
 			_, err := Open(t.Context(), "store", inMemory(cloned(t, mem)))
 			if !errors.Is(err, ErrDamaged) {

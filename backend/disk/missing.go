@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ func (s *Store) restoreMarkers() error {
 		return err
 	}
 	if !slices.Contains(names, current) {
-		return problem.Newf(problem.Unavailable, "%w: %s: the manifest is missing", ErrDamaged, s.dir)
+		return problem.Newf(problem.Unavailable, "%w: %s: it is missing", errManifest, s.dir)
 	}
 	return nil
 }
@@ -119,13 +120,12 @@ func forMaintenance(o *pebble.Options) {
 // those that cannot be restored. all is false for those tables alone that are missing or have
 // another size.
 func (s *Store) verifyTables(ctx context.Context, all bool) error {
-	e, err := s.openDB(forMaintenance)
+	e, tables, err := s.listTables()
 	if err != nil {
 		return err
 	}
-	levels, err := e.db.SSTables()
 	seen := map[string]bool{}
-	for _, table := range slices.Concat(levels...) {
+	for _, table := range tables {
 		path := e.fs.PathJoin(s.dir, table.BackingSSTNum.String()+".sst")
 		if seen[path] {
 			continue
@@ -143,6 +143,32 @@ func (s *Store) verifyTables(ctx context.Context, all bool) error {
 		}
 	}
 	return errors.Join(err, ctx.Err(), e.closeDB())
+}
+
+// unknownTable is what the database says of a table that is missing.
+var unknownTable = regexp.MustCompile(`file (\d+) \(type sstable\) unknown`)
+
+// listTables opens the database for maintenance and lists its tables. The database itself does
+// not list one that is missing: such a table is made first.
+func (s *Store) listTables() (*engine, []pebble.SSTableInfo, error) {
+	for made := ""; ; {
+		e, err := s.openDB(forMaintenance)
+		if err != nil {
+			return nil, nil, err
+		}
+		levels, err := e.db.SSTables()
+		if err == nil {
+			return e, slices.Concat(levels...), nil
+		}
+		m := unknownTable.FindStringSubmatch(err.Error())
+		if cerr := e.closeDB(); m == nil || m[1] == made || cerr != nil {
+			return nil, nil, unavailable("list its tables", errors.Join(err, cerr))
+		}
+		made = m[1]
+		if err := s.restoreSize(s.opts.fs.PathJoin(s.dir, made+".sst")); err != nil {
+			return nil, nil, err
+		}
+	}
 }
 
 // tableSize is the size of a file, -1 when there is none.

@@ -88,3 +88,21 @@ func TestAStoreWithoutManifestIsRefused(t *testing.T) {
 	}
 	unavailableError(t, "Open", err)
 }
+
+// A table that is missing is made of its parity, or else has lost all that it had.
+func TestATableThatIsMissingIsIsolated(t *testing.T) {
+	mem, want := furnished(t, true)
+	for _, parity := range []bool{true, false} {
+		for _, name := range tablesIn(t, mem, "store") {
+			fs := cloned(t, mem)
+			must(t, fs.Remove(name))
+			if !parity {
+				must(t, fs.Remove(name+paritySuffix))
+			}
+			var sum rotting
+			if v := sum.trial(t, fs, factsOf(want)); len(v) > 0 {
+				t.Errorf("without %s:\n%s", name, strings.Join(v, "\n"))
+			}
+		}
+	}
+}

@@ -59,7 +59,13 @@ func repairDir(ctx context.Context, dir string, opts *Options, dry bool) (r Repo
 }
 
 func (s *Store) repair(ctx context.Context, r *Report) error {
-	if err := s.verifyTables(ctx, true); err != nil {
+	err := s.verifyTables(ctx, true)
+	if errors.Is(err, errManifest) || pebble.IsCorruptionError(err) {
+		if err = s.rebuild(ctx); err == nil {
+			err = s.verifyTables(ctx, true)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	e, err := s.start(ctx) // isolates what could not be restored

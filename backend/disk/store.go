@@ -48,6 +48,7 @@ type Store struct {
 	suspects   map[string]bool // paths of tables that could not be restored
 	report     *Report         // of a check or a repair of the directory
 	dry        bool            // it is a check
+	renumber   bool            // numbers that are on disk may be in use: a part of a log is lost
 
 	podHub    hub[string]
 	jobHub    hub[queue.Event]

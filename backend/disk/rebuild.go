@@ -1,0 +1,422 @@
+package disk
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// Without a manifest nobody knows which tables a database has, and which of them are newer than
+// others. Repair then makes a new database of all tables and logs of the directory. Of each key
+// it takes the entry with the largest sequence number. The database gives entries the number
+// zero when nothing older is left of their keys, and an ingested table has it, too; of two such
+// entries that of the table with the larger number is taken. Then come the changes of all logs,
+// in their order: a log that is there without need is followed by all later ones.
+
+// The directory in which a database is made anew, and the files in it that say how far that is.
+const (
+	rebuiltName = "rebuilt"
+	wholeName   = "whole"  // the new database is complete, the old one is in its place
+	movingName  = "moving" // the old one is away
+)
+
+// errManifest says that the manifest is lost.
+var errManifest = problem.Newf(problem.Unavailable, "%w: the manifest cannot be read", ErrDamaged)
+
+// A rebuilding makes a new database.
+type rebuilding struct {
+	s      *Store
+	old    *engine // of which only the options are used
+	db     *pebble.DB
+	tables []oldTable
+	newest map[string]version   // of each key
+	counts map[string][]counted // of each counter, all
+	spans  []deletedSpan
+}
+
+// An oldTable is a table that can be read.
+type oldTable struct {
+	r    *sstable.Reader
+	gaps []gap // that cannot
+}
+
+// A version is the entry of a key that is taken.
+type version struct {
+	seq   pebble.SeqNum
+	table int
+	set   bool // it is no deletion
+}
+
+// A counted is an entry of a counter.
+type counted struct {
+	version
+	base  bool // what is older does not count
+	value []byte
+}
+
+// A deletedSpan is a range deletion.
+type deletedSpan struct {
+	start, end []byte
+	seq        pebble.SeqNum
+}
+
+// rebuild makes the database anew from its tables and logs.
+func (s *Store) rebuild(ctx context.Context) (err error) {
+	fs := s.opts.fs
+	dir := fs.PathJoin(s.dir, rebuiltName)
+	r := &rebuilding{s: s, old: s.newEngine(), newest: map[string]version{}, counts: map[string][]counted{}}
+	defer r.old.fs.close()
+	if err := errors.Join(fs.RemoveAll(dir), fs.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
+	names, err := fs.List(s.dir)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(names, compareNames)
+	if err := r.fill(ctx, dir, names); err != nil {
+		return err
+	}
+	s.renumber = true
+	f, err := fs.Create(fs.PathJoin(dir, wholeName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close(), syncDir(fs, dir), syncDir(fs, s.dir)); err != nil {
+		return err
+	}
+	return s.finishRebuild()
+}
+
+// compareNames orders files by the numbers that they begin with.
+func compareNames(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// fill makes the new database.
+func (r *rebuilding) fill(ctx context.Context, dir string, names []string) (err error) {
+	e := r.s.newEngine()
+	e.fs = newFence(r.s.opts.fs, dir, func(what, name string, err error) {
+		e.fail(problem.Newf(problem.Unavailable, "the store cannot be made anew: %s %s: %w", what, name, err))
+	})
+	defer e.fs.close()
+	if r.db, err = pebble.Open(dir, r.s.pebbleOptions(e)); err != nil {
+		return err
+	}
+	err = r.takeTables(ctx, names)
+	for _, step := range []func() error{func() error { return r.takeLogs(names) }, r.db.Flush} {
+		if err == nil {
+			err = step()
+		}
+	}
+	// Behind its fence a database that has failed knows nothing of it.
+	return errors.Join(err, r.db.Close(), e.err())
+}
+
+// finishRebuild puts a database that was made anew in the place of the old one, from wherever
+// that was left. What is not complete is removed.
+func (s *Store) finishRebuild() error {
+	fs, dir := s.opts.fs, s.opts.fs.PathJoin(s.dir, rebuiltName)
+	names, err := fs.List(dir)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case slices.Contains(names, wholeName):
+		if err := s.moveAside(); err != nil {
+			return err
+		}
+		if err := fs.Rename(fs.PathJoin(dir, wholeName), fs.PathJoin(dir, movingName)); err != nil {
+			return err
+		}
+		if err := syncDir(fs, dir); err != nil {
+			return err
+		}
+	case !slices.Contains(names, movingName):
+		return fs.RemoveAll(dir)
+	}
+	for _, name := range names {
+		if name == wholeName || name == movingName || name == lockName {
+			continue
+		}
+		if err := fs.Rename(fs.PathJoin(dir, name), fs.PathJoin(s.dir, name)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(syncDir(fs, s.dir), fs.RemoveAll(dir))
+}
+
+// moveAside takes the files of the database away.
+func (s *Store) moveAside() error {
+	fs, aside := s.opts.fs, s.opts.fs.PathJoin(s.dir, asideName)
+	names, err := fs.List(s.dir)
+	if err != nil {
+		return err
+	}
+	if err := fs.MkdirAll(aside, 0o700); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !ofDatabase(name) {
+			continue
+		}
+		if err := fs.Rename(fs.PathJoin(s.dir, name), fs.PathJoin(aside, name)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(syncDir(fs, aside), syncDir(fs, s.dir))
+}
+
+// ofDatabase reports whether a file is of the database.
+func ofDatabase(name string) bool {
+	of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
+	_, log := isLog(of)
+	return log || strings.HasSuffix(of, ".sst") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, stagePrefix)
+}
+
+// takeTables writes what the tables have.
+func (r *rebuilding) takeTables(ctx context.Context, names []string) (err error) {
+	defer func() {
+		for _, t := range r.tables {
+			err = errors.Join(err, t.r.Close())
+		}
+	}()
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		if err := r.addTable(ctx, name); err != nil {
+			return err
+		}
+	}
+	r.deleteSpans()
+	r.s.lost(Fault{Key: "MANIFEST", What: fmt.Sprintf("it cannot be read; the store is made anew from %d tables and the logs, and what was changed or deleted last may be there as it was before", len(r.tables))})
+	for k := range r.tables {
+		if err := errors.Join(ctx.Err(), r.copyTable(k)); err != nil {
+			return err
+		}
+	}
+	return r.writeCounts()
+}
+
+// addTable notes which entries a table has, as far as it can be read.
+func (r *rebuilding) addTable(ctx context.Context, name string) error {
+	path := r.s.opts.fs.PathJoin(r.s.dir, name)
+	if r.old.verifyTable(ctx, path) != nil {
+		r.s.restoreTable(path)
+	}
+	t := oldTable{}
+	var err error
+	if t.r, err = r.old.openTable(ctx, path); err == nil {
+		t.gaps, _, err = damagedBlocks(ctx, t.r)
+	}
+	if err != nil {
+		r.s.lost(Fault{Key: name, What: "it cannot be read"})
+		if t.r != nil {
+			_ = t.r.Close() // it was only read
+		}
+		return nil
+	}
+	for _, g := range t.gaps {
+		r.s.lost(Fault{Key: name, What: fmt.Sprintf("what it had of the keys from %x to %x could not be read", g.From, g.To)})
+	}
+	r.tables = append(r.tables, t)
+	k := len(r.tables) - 1
+	return errors.Join(r.addSpans(ctx, t.r), t.each(func(t *tableEntry) error { return r.note(k, t) }))
+}
+
+// each calls fn with the entries of the table that can be read.
+func (t *oldTable) each(fn func(t *tableEntry) error) error {
+	var from []byte
+	for _, g := range append(slices.Clone(t.gaps), gap{}) {
+		if err := eachEntry(t.r, from, g.From, fn); err != nil {
+			return err
+		}
+		from = g.To
+	}
+	return nil
+}
+
+// A tableEntry is an entry of a table, until the next one is read.
+type tableEntry struct {
+	key   []byte
+	seq   pebble.SeqNum
+	kind  pebble.InternalKeyKind
+	value func() ([]byte, error)
+}
+
+func eachEntry(r *sstable.Reader, from, to []byte, fn func(t *tableEntry) error) error {
+	it, err := r.NewIter(sstable.NoTransforms, from, to, sstable.AssertNoBlobHandles)
+	if err != nil {
+		return err
+	}
+	for kv := it.First(); kv != nil; kv = it.Next() {
+		value := func() ([]byte, error) {
+			v, _, err := kv.Value(nil)
+			return v, err
+		}
+		if err := fn(&tableEntry{kv.K.UserKey, kv.SeqNum(), kv.Kind(), value}); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// note takes an entry if none of its key is newer.
+func (r *rebuilding) note(table int, t *tableEntry) error {
+	key, v := t.key, version{seq: t.seq, table: table}
+	switch t.kind {
+	case pebble.InternalKeyKindSet, pebble.InternalKeyKindSetWithDelete, pebble.InternalKeyKindMerge:
+		v.set = true
+	}
+	if len(key) > 0 && key[0] == keyCount {
+		value, err := t.value()
+		c := counted{version: v, base: t.kind != pebble.InternalKeyKindMerge, value: bytes.Clone(value)}
+		r.counts[string(key)] = append(r.counts[string(key)], c)
+		return err
+	}
+	if old, ok := r.newest[string(key)]; !ok || old.compare(v) < 0 {
+		r.newest[string(key)] = v
+	}
+	return nil
+}
+
+func (v version) compare(w version) int {
+	return cmp.Or(cmp.Compare(v.seq, w.seq), cmp.Compare(v.table, w.table))
+}
+
+// addSpans notes the range deletions of a table.
+func (r *rebuilding) addSpans(ctx context.Context, t *sstable.Reader) error {
+	it, err := t.NewRawRangeDelIter(ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
+	if err != nil || it == nil {
+		return err
+	}
+	defer it.Close()
+	span, err := it.First()
+	for ; span != nil; span, err = it.Next() {
+		r.spans = append(r.spans, deletedSpan{bytes.Clone(span.Start), bytes.Clone(span.End), span.LargestSeqNum()})
+	}
+	return err
+}
+
+// deleteSpans takes out what range deletions have deleted.
+func (r *rebuilding) deleteSpans() {
+	if len(r.spans) == 0 {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(r.newest))
+	for _, d := range r.spans {
+		at, _ := slices.BinarySearch(keys, string(d.start))
+		for ; at < len(keys) && keys[at] < string(d.end); at++ {
+			if v := r.newest[keys[at]]; v.seq < d.seq {
+				v.set = false
+				r.newest[keys[at]] = v
+			}
+		}
+	}
+}
+
+// copyTable writes the entries of a table that are the newest of their keys.
+func (r *rebuilding) copyTable(k int) error {
+	b := r.db.NewBatch()
+	err := r.tables[k].each(func(t *tableEntry) error {
+		if v := r.newest[string(t.key)]; !v.set || v.table != k || v.seq != t.seq {
+			return nil
+		}
+		value, err := t.value()
+		if err != nil {
+			return err
+		}
+		if err := b.Set(t.key, value, nil); err != nil || b.Len() < groupBytes {
+			return err
+		}
+		err = errors.Join(r.db.Apply(b, pebble.NoSync), b.Close())
+		b = r.db.NewBatch()
+		return err
+	})
+	return errors.Join(err, r.db.Apply(b, pebble.NoSync), b.Close())
+}
+
+// writeCounts writes the sums of the counters.
+func (r *rebuilding) writeCounts() error {
+	for key, all := range r.counts {
+		slices.SortFunc(all, func(a, b counted) int { return b.compare(a.version) }) // the newest first
+		var sum endpointCounters
+		for _, c := range all {
+			if c.set {
+				_ = sum.add(c.value) // one that is damaged does not count
+			}
+			if c.base {
+				break
+			}
+		}
+		if err := r.db.Set([]byte(key), sum.bytes(), pebble.NoSync); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeLogs writes what the logs have. What they add to counters may be in the tables already;
+// only what the last one adds is most likely not.
+func (r *rebuilding) takeLogs(names []string) error {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		number, ok := isLog(name)
+		return !ok || number == 0
+	})
+	for k, name := range names {
+		number, _ := isLog(name)
+		scan, err := scanLog(r.s.opts.fs, r.s.opts.fs.PathJoin(r.s.dir, name), number)
+		if err != nil {
+			return err
+		}
+		for _, record := range scan.records {
+			if err := r.takeBatch(record.batch, k == len(names)-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *rebuilding) takeBatch(batch []byte, last bool) error {
+	b := r.db.NewBatch()
+	for entries := batchrepr.Read(batch); ; {
+		kind, key, value, ok, err := entries.Next()
+		if err != nil || !ok {
+			break
+		}
+		switch kind {
+		case pebble.InternalKeyKindSet:
+			err = b.Set(key, value, nil)
+		case pebble.InternalKeyKindDelete:
+			err = b.Delete(key, nil)
+		case pebble.InternalKeyKindRangeDelete:
+			err = b.DeleteRange(key, value, nil)
+		case pebble.InternalKeyKindMerge:
+			if last {
+				err = b.Merge(key, value, nil)
+			}
+		}
+		if err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+	return errors.Join(r.db.Apply(b, pebble.NoSync), b.Close())
+}
