@@ -271,13 +271,14 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 		_ = closer.Close()
 		return
 	}
-	if i.told[string(key)] {
-		return
-	}
-	i.told[string(key)] = true
 	what, do := "it is lost", note
 	if of[0] == keyJob && s.state.Status == queue.InQueue {
 		what, do = "it is lost, and nobody can be given the job", end
 	}
+	if i.told[string(key)] { // of another run
+		i.found(finding{slices.Clone(key), do, s.ref})
+		return
+	}
+	i.told[string(key)] = true
 	i.fault(key, s.ref, what, do)
 }

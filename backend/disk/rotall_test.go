@@ -51,6 +51,7 @@ func rot(t *testing.T, rng *rand.Rand, fs *vfs.MemFS) string {
 	t.Helper()
 	names, err := fs.List("store")
 	must(t, err)
+	slices.Sort(names)
 	name := "store/" + pick(rng, names)
 	of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
 	beside := of + protection(strings.TrimPrefix(of, "store/"))
