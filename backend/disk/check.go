@@ -75,8 +75,7 @@ func (s *Store) Check(ctx context.Context) (r Report, err error) {
 	}()
 	snap := e.db.NewSnapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	i := inspection{e: e, from: snap, report: &r, found: func(finding) {}, told: map[string]bool{}}
-	return r, i.run(ctx)
+	return r, e.inspection(snap, &r, func(finding) {}).run(ctx)
 }
 
 // A finding is a fault and what Repair does about it.
@@ -94,6 +93,7 @@ const (
 	remove        // the record
 	note          // that it is known to be lost
 	end           // the job, which nobody can be given
+	unseal        // the pod: what is sealed of it cannot be opened
 )
 
 // An inspection goes through all records: through jobs and webhooks first, which say what
@@ -105,6 +105,11 @@ type inspection struct {
 	found  func(finding)
 	uids   []uint64        // of jobs and webhooks, in order
 	told   map[string]bool // payloads that are faults
+	ended  map[uint64]bool // jobs that have ended, or will, because they were damaged
+}
+
+func (e *engine) inspection(from pebble.Reader, r *Report, found func(finding)) *inspection {
+	return &inspection{e: e, from: from, report: r, found: found, told: map[string]bool{}, ended: map[uint64]bool{}}
 }
 
 func (i *inspection) run(ctx context.Context) error {
@@ -158,9 +163,7 @@ func (i *inspection) kind(ctx context.Context, kind byte) error {
 		case err != nil:
 			i.fault(key, queue.Ref{}, "its checksum is wrong", remove)
 		default:
-			if err := i.record(key, value); err != nil {
-				i.fault(key, queue.Ref{}, err.Error(), remove)
-			}
+			i.legible(key, value)
 		}
 		return nil
 	})
@@ -169,6 +172,20 @@ func (i *inspection) kind(ctx context.Context, kind byte) error {
 		return nil
 	}
 	return err
+}
+
+// legible verifies a record whose checksum is right.
+func (i *inspection) legible(key, value []byte) {
+	err := i.record(key, value)
+	switch {
+	case err == nil:
+	case key[0] == keyPod && i.e.withoutSealed(value) != nil:
+		i.fault(key, queue.Ref{}, "what was injected into it cannot be opened, and is lost", unseal)
+	case key[0] == keyRegistry && errors.Is(err, ErrDamaged):
+		i.fault(key, queue.Ref{}, "its credential cannot be opened", remove)
+	default:
+		i.fault(key, queue.Ref{}, err.Error(), remove)
+	}
 }
 
 func (i *inspection) known(uid uint64) bool {
@@ -239,7 +256,8 @@ func (i *inspection) job(key, value []byte) error {
 	}
 	uid := s.note.Tag
 	i.uids = append(i.uids, uid)
-	if s.state.Reason != queue.Damaged { // such a job has none
+	i.ended[uid] = i.ended[uid] || s.state.Reason == queue.Damaged
+	if !i.ended[uid] { // such a job has none, and neither have webhooks of its earlier runs
 		i.payload(&s, key, bodyKey(uid, bodyInput))
 	}
 	if s.marks&jobindex.HasExtra != 0 {
@@ -257,14 +275,22 @@ func (i *inspection) job(key, value []byte) error {
 	return nil
 }
 
+// readable verifies a payload, and that what is sealed of it opens.
+func (i *inspection) readable(key []byte) error {
+	record, closer, err := i.from.Get(key)
+	if err != nil {
+		return err
+	}
+	value, err := verify(key, record)
+	if err == nil && key[len(uidKey(keyBody, 0))] == bodyExtras && i.e.seals.key != nil {
+		err = decodeExtras(i.e.seals, key, value, &queue.Job{})
+	}
+	return errors.Join(err, closer.Close())
+}
+
 // payload verifies a payload of a job. One that is known to be lost is no fault any more.
 func (i *inspection) payload(s *stored, of, key []byte) {
-	record, closer, err := i.from.Get(key)
-	if err == nil {
-		_, err = verify(key, record)
-		err = errors.Join(err, closer.Close())
-	}
-	if err == nil {
+	if i.readable(key) == nil {
 		return
 	}
 	if _, closer, err := i.from.Get(lossKey(key)); err == nil {
@@ -274,6 +300,8 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 	what, do := "it is lost", note
 	if of[0] == keyJob && s.state.Status == queue.InQueue {
 		what, do = "it is lost, and nobody can be given the job", end
+		i.ended[s.note.Tag] = true
+		i.found(finding{slices.Clone(key), note, s.ref}) // for its webhook
 	}
 	if i.told[string(key)] { // of another run
 		i.found(finding{slices.Clone(key), do, s.ref})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -191,26 +190,20 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 	switch {
 	case err != nil:
 		return err
-	case ok:
-		if e.isKnown(sealer{key: e.seals.key}, sealed) {
-			return nil
-		}
-		if !e.isKnown(e.seals, sealed) {
-			return problem.Newf(problem.Unavailable, "%w: %s", ErrKey, e.s.dir)
-		}
+	case ok && e.isKnown(sealer{key: e.seals.key}, sealed):
+		return nil
+	case ok && e.isKnown(e.seals, sealed), !ok && e.seals.key != nil && len(e.seals.old) > 0: // or whose secrets there are is not known
 		if err := e.reseal(); err != nil {
 			return err
 		}
-		return e.putKnown(b)
-	case e.seals.key != nil:
-		if len(e.seals.old) > 0 { // whose secrets there are is not known
-			if err := e.reseal(); err != nil {
-				return err
-			}
-		}
-		return e.putKnown(b)
+	case ok && (e.s.report == nil || e.seals.key == nil):
+		return problem.Newf(problem.Unavailable, "%w: %s", ErrKey, e.s.dir)
+	case ok:
+		e.s.lost(Fault{Key: "the secret key", What: "it is not the one that the store was made with: what is sealed is lost"})
+	case e.seals.key == nil:
+		return nil
 	}
-	return nil
+	return e.putKnown(b)
 }
 
 // isKnown reports whether seals open the known text.
@@ -239,7 +232,7 @@ func (e *engine) checkSecrets() error {
 		}
 		return nil
 	})
-	if err == nil && sealed > 0 && opened == 0 {
+	if err == nil && sealed > 0 && opened == 0 && e.s.report == nil {
 		err = problem.Newf(problem.Unavailable, "%w: %s", ErrKey, e.s.dir)
 	}
 	return err

@@ -45,3 +45,16 @@ func decodePod(e *engine, key, value []byte) (*pods.Pod, error) {
 	}
 	return r.Pod, json.Unmarshal(secret, &r.Injected)
 }
+
+// withoutSealed is the record of a pod without what is sealed of it; nil when nothing is.
+func (e *engine) withoutSealed(value []byte) []byte {
+	r := storedPod{Pod: &pods.Pod{}}
+	if json.Unmarshal(value, &r) != nil || r.Sealed == nil {
+		return nil
+	}
+	b, err := encodePod(e.seals, nil, r.Pod)
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -182,6 +182,34 @@ func TestAnotherKeyIsRefused(t *testing.T) {
 	}
 }
 
+// With another key a repair drops what is sealed, and nothing else.
+func TestARepairWithAnotherKeyDropsWhatIsSealed(t *testing.T) {
+	mem, text := furnished(t, true)
+	want := factsOf(text)
+	opts := inMemory(mem)
+	opts.Key, opts.Clock = []byte("another key, which has 32 bytes!"), frozenClock{fixtureNow.Time()}
+	before, err := Check(t.Context(), "store", opts)
+	must(t, err)
+	r, err := Repair(t.Context(), "store", opts)
+	must(t, err)
+	if linesOf(&before) != linesOf(&r) || len(r.Faults) == 0 || r.Faults[0].Key != "the secret key" {
+		t.Errorf("Check says\n%s\nand Repair\n%s", linesOf(&before), linesOf(&r))
+	}
+	again, err := Repair(t.Context(), "store", opts)
+	if must(t, err); len(again.Faults) > 0 {
+		t.Errorf("a second Repair finds %q", again.Faults)
+	}
+	got := lenientFacts(t, openForTest(t, "store", opts))
+	for of := range want {
+		if got[of] == nil && !strings.HasPrefix(of, "registry ") {
+			t.Errorf("%s is gone", of)
+		}
+	}
+	if _, err := Open(t.Context(), "store", inMemory(cloned(t, mem))); !errors.Is(err, ErrKey) {
+		t.Errorf("Open with the key of before = %v, want ErrKey", err)
+	}
+}
+
 func TestASecondStoreIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	openForTest(t, dir, &Options{Ballast: -1})

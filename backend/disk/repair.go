@@ -29,6 +29,8 @@ func Check(ctx context.Context, dir string, opts *Options) (Report, error) {
 //   - A queued job whose input or secrets are lost ends as FAILED, with its webhook.
 //   - A job whose output or a chunk is lost stays, and its reader is told as before.
 //   - A pod or another record that is lost is gone. What runs for it is for its host to find.
+//   - With another Key than the store's, what is sealed is lost: the credentials of registries,
+//     what was injected into pods, and what only workers see of jobs. Key is the store's then.
 //
 // Until then such a store answers that what is not there may be lost, and claims nothing that
 // a pod may have which is lost.
@@ -84,7 +86,7 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 // drop removes what is lost, or only says what is.
 func (s *Store) drop(ctx context.Context, e *engine, r *Report) error {
 	var found []finding
-	i := inspection{e: e, from: e.db, report: r, found: func(f finding) { found = append(found, f) }, told: map[string]bool{}}
+	i := e.inspection(e.db, r, func(f finding) { found = append(found, f) })
 	if err := i.run(ctx); err != nil || s.dry {
 		return err
 	}
@@ -106,6 +108,10 @@ func (e *engine) dropSome(ctx context.Context, found []finding) error {
 			switch f.what {
 			case remove:
 				drop(b, f.key)
+			case unseal:
+				if v, _, _ := e.get(f.key); e.withoutSealed(v) != nil { // else it is as it should be
+					put(b, f.key, e.withoutSealed(v))
+				}
 			case note:
 				putJSON(b, lossKey(f.key), loss{Job: f.job.Endpoint + "/" + string(f.job.ID), What: "it is lost", Known: true})
 			case end:

@@ -176,3 +176,59 @@ func TestADamagedStoreIsCheckedAndRepaired(t *testing.T) {
 	in = start(t, "-data", data)
 	get[job](in, "POST", "/v2/echo/runsync", `{"input":{"a":2}}`, http.StatusOK)
 }
+
+// A key that is not the store's is noticed at the start. A repair drops what is sealed with the
+// lost one, by name, and does not touch a file that is a key.
+func TestALostSecretKeyIsRepaired(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ruin    func(key []byte) []byte // nil: removed
+		refused string
+		kept    string // the file that has the ruined key after the repair
+	}{
+		"another":   {func([]byte) []byte { return []byte("OTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=") }, "the key is not the one", "secret-key"},
+		"a bit":     {func(key []byte) []byte { return append([]byte{key[0] ^ 1}, key[1:]...) }, "key", ""},
+		"missing":   {func([]byte) []byte { return nil }, "there is a store, and not the key", ""},
+		"cut off":   {func(key []byte) []byte { return key[:7] }, "is not the base64 of 32 bytes", "secret-key.damaged"},
+		"no base64": {func([]byte) []byte { return []byte("!") }, "is not the base64 of 32 bytes", "secret-key.damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			file := filepath.Join(data, "secret-key")
+			in := start(t, "-data", data)
+			get[any](in, "POST", "/v2/registries", `{"name":"mine","username":"u","password":"hush-hush"}`, http.StatusCreated)
+			in.stop()
+			key, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ruined := tt.ruin(key)
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if ruined != nil {
+				if err := os.WriteFile(file, ruined, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if text := refused(t, nil, "-data", data, "-addr", "127.0.0.1:0"); !strings.Contains(text, tt.refused) {
+				t.Errorf("the start: %q, want %q", text, tt.refused)
+			}
+			out, err := command(t, nil, "-data", data, "-repair").CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "the secret key: ") || !strings.Contains(string(out), "its credential cannot be opened") {
+				t.Errorf("-repair: %s, %v, want the key and the registry", out, err)
+			}
+			if tt.kept != "" {
+				if b, err := os.ReadFile(filepath.Join(data, tt.kept)); err != nil || string(b) != string(ruined) {
+					t.Errorf("%s is %q, %v, want it as it was", tt.kept, b, err)
+				}
+			}
+			if out, err := command(t, nil, "-data", data, "-check").CombinedOutput(); err != nil || !strings.Contains(string(out), " 0 faults") {
+				t.Errorf("-check after the repair: %s, %v", out, err)
+			}
+			in = start(t, "-data", data)
+			get[any](in, "POST", "/v2/registries", `{"name":"mine","username":"u","password":"hush-hush"}`, http.StatusCreated)
+		})
+	}
+}

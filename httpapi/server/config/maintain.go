@@ -19,7 +19,7 @@ import (
 // one for each thing that is lost. It changes nothing, and needs no store that opens. It
 // returns an error when something is lost.
 func Check(ctx context.Context, c *Config, o *Options, w io.Writer) error {
-	return maintain(c, o, func(dir string, opts *disk.Options) error {
+	return maintain(c, o, secretKey, func(dir string, opts *disk.Options) error {
 		r, err := disk.Check(ctx, dir, opts)
 		if err != nil {
 			return err
@@ -31,8 +31,12 @@ func Check(ctx context.Context, c *Config, o *Options, w io.Writer) error {
 // Repair drops what cannot be read of the store in Options.Data, which no server may be
 // using, and leaves the rest. It writes to w what Check writes: the lines of what is lost
 // name what was dropped. A second Repair finds nothing.
+//
+// With another secret key than the store's, what is sealed is dropped, and the key is the
+// store's from then on. A file secret-key that is missing or no key is replaced by a new one,
+// and kept as secret-key.damaged; any other is left as it is.
 func Repair(ctx context.Context, c *Config, o *Options, w io.Writer) error {
-	return maintain(c, o, func(dir string, opts *disk.Options) error {
+	return maintain(c, o, repairSecret, func(dir string, opts *disk.Options) error {
 		r, err := disk.Repair(ctx, dir, opts)
 		if err != nil {
 			return err
@@ -68,7 +72,7 @@ func Backup(ctx context.Context, c *Config, o *Options, dir string) error {
 	if asked, err := askForBackup(ctx, o, dir); asked {
 		return err
 	}
-	return maintain(c, o, func(store string, opts *disk.Options) (err error) {
+	return maintain(c, o, secretKey, func(store string, opts *disk.Options) (err error) {
 		d, err := disk.Open(ctx, store, opts)
 		if err != nil {
 			return err
@@ -142,13 +146,33 @@ func restoreSecret(c *Config, o *Options, backup string) ([]byte, error) {
 	return key, err
 }
 
+// repairSecret is the secret key, which is made anew where there is none.
+func repairSecret(c *Config, o *Options) ([]byte, error) {
+	key, err := readSecretKey(c, o)
+	if key != nil {
+		return key, err
+	}
+	if err != nil {
+		file := filepath.Join(o.Data, secretName)
+		if rerr := os.Rename(file, file+".damaged"); rerr != nil {
+			return nil, errors.Join(err, rerr)
+		}
+	}
+	return newSecretKey(o)
+}
+
 // maintain calls do with the directory of a store that is there, and its options.
-func maintain(c *Config, o *Options, do func(dir string, opts *disk.Options) error) error {
+func maintain(c *Config, o *Options, secret func(*Config, *Options) ([]byte, error), do func(dir string, opts *disk.Options) error) error {
 	if !hasStore(o) {
 		_, err := os.Stat(filepath.Join(o.Data, storeName))
 		return o.wrong("Data", fmt.Errorf("there is no store: %w", err))
 	}
-	k, err := keys(c, o)
+	key, err := secret(c, o)
+	if err != nil {
+		return err
+	}
+	k := keyring{key: key}
+	err = k.addOthers(c, o)
 	if err != nil {
 		return err
 	}

@@ -161,7 +161,12 @@ func secretKey(c *Config, o *Options) ([]byte, error) {
 	if hasStore(o) {
 		return nil, o.wrong("Data", errors.New("there is a store, and not the key that it was made with: put back the file secret-key, or the secretKey of the configuration"))
 	}
-	key = make([]byte, disk.KeySize)
+	return newSecretKey(o)
+}
+
+// newSecretKey makes a key and keeps it in the data directory.
+func newSecretKey(o *Options) ([]byte, error) {
+	key := make([]byte, disk.KeySize)
 	rand.Read(key)
 	if err := writeSecret(filepath.Join(o.Data, secretName), base64.StdEncoding.EncodeToString(key)); err != nil {
 		return nil, o.wrong("Data", fmt.Errorf("keep the secret key: %w", err))
