@@ -62,15 +62,15 @@ func (s *stored) decode(key, b []byte) error {
 	st.Worker, st.Lost = queue.WorkerID(r.text()), queue.WorkerID(r.text())
 	st.Status, st.Flags, st.Reason = queue.Status(r.byte()), queue.Flags(r.byte()), queue.Reason(r.byte())
 	st.Deliveries, st.Restarts, st.Run = r.byte(), r.byte(), uint32(r.byte())
-	s.marks = jobindex.Marks(r.byte())
+	s.marks = jobindex.Marks(r.byte()) & jobindex.HasExtra
 	st.Seq, st.Token = r.uint(), queue.Token(r.uint())
-	st.Chunks, st.Drained = uint32(r.uint()), uint32(r.uint())
-	s.note.Output, s.note.Chunk, s.tries = uint32(r.uint()), uint32(r.uint()), uint32(r.uint())
+	st.Chunks, st.Drained = r.uint32(), r.uint32()
+	s.note.Output, s.note.Chunk, s.tries = r.uint32(), r.uint32(), r.uint32()
 	st.Submitted, st.Queued, st.Started, st.Finished = r.at(), r.at(), r.at(), r.at()
 	st.LeaseUntil, st.RunUntil, st.Expires = r.at(), r.at(), r.at()
 	st.ExecTimeout, st.Retain, st.Stream, s.due = r.span(), r.span(), r.int(), r.at()
 	if len(r.b) > 0 {
-		st.Run |= uint32(r.uint()) << 8
+		st.Run |= r.uint32() << 8
 	}
 	if r.bad || len(key) < 9 || st.Status > queue.TimedOut {
 		return damaged(key)
@@ -112,6 +112,12 @@ func (r *reader) uint() uint64 {
 	return n
 }
 
+func (r *reader) uint32() uint32 {
+	n := r.uint()
+	r.bad = r.bad || n > math.MaxUint32
+	return uint32(n)
+}
+
 func (r *reader) int() int64 {
 	n, k := binary.Varint(r.b)
 	if k <= 0 {
@@ -124,7 +130,12 @@ func (r *reader) int() int64 {
 
 func (r *reader) at() queue.Instant { return queue.Instant(r.int()) }
 
-func (r *reader) span() time.Duration { return time.Duration(r.int()) * time.Millisecond }
+func (r *reader) span() time.Duration {
+	n := r.int()
+	d := time.Duration(n) * time.Millisecond
+	r.bad = r.bad || d.Milliseconds() != n
+	return d
+}
 
 func (r *reader) text() string {
 	n := r.uint()

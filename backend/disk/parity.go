@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -154,10 +155,21 @@ func readParity(fs vfs.FS, table string) (p parity, err error) {
 		return p, fmt.Errorf("%w: its parity file is damaged", errNoParity)
 	}
 	b = b[len(parityMagic):n]
-	p.size = int64(binary.LittleEndian.Uint64(b))
-	rows := int((p.size + rowSize - 1) / rowSize)
-	p.sums, p.groups = b[8:8+4*rows], b[8+4*rows:]
-	return p, nil
+	size := binary.LittleEndian.Uint64(b)
+	rows := (size + rowSize - 1) / rowSize
+	if b = b[8:]; size > math.MaxInt64/2 || 4*rows > uint64(len(b)) || groupBytesOf(int(rows)) != len(b)-int(4*rows) {
+		return p, fmt.Errorf("%w: its parity file has another size", errNoParity)
+	}
+	return parity{int64(size), b[:4*rows], b[4*rows:]}, nil
+}
+
+// groupBytesOf is how many bytes the groups of a table with so many rows have.
+func groupBytesOf(rows int) int {
+	n := rows / stripeRows * maxGroups
+	if rest := rows % stripeRows; rest > 0 {
+		n += groupsOf(rest)
+	}
+	return n * rowSize
 }
 
 func readAll(fs vfs.FS, name string) (b []byte, err error) {
