@@ -18,26 +18,33 @@
 //
 // # Damaged files
 //
-// A table of the database has a parity file beside it. A block of the table that does
-// not match its checksum is restored from that file when a caller, a compaction or the
-// opening of the store reads it, and nothing is lost. One of 16 to 64 parts of 4 KiB
-// can be restored from the others. Neighbouring parts belong to different groups, so a
-// damaged stretch of 64 KiB of a large table is restored, too. A log, of commits or of
-// tables, has a mirror beside it, and is restored from it at the opening. A log that is
-// damaged in the same place as its mirror, or has no mirror, is refused: the database
-// alone would take the damage for the end of the log and silently forget what comes
-// after it. The options that the database writes for itself are not needed.
+// A table of the database has a parity file beside it. A block of the table that does not
+// match its checksum is restored from that file when a caller, a compaction or the opening of
+// the store reads it, and nothing is lost. One of 16 to 64 parts of 4 KiB can be restored from
+// the others. Neighbouring parts belong to different groups, so a damaged stretch of 64 KiB of
+// a large table is restored, too.
 //
-// A part of a table that cannot be restored is isolated when the store is opened. A
-// running store that reads such a part fails, and [Store.Recover] opens it again. The
-// keys of the part are taken out of the database. An older value of such a key, in
-// another table, may be outdated and is given up, too; a newer value stays. So no damage
-// of a table keeps the store from opening, or a compaction from going on.
+// A log of commits, or of tables (a manifest), has a mirror beside it. The opening restores a
+// log from its mirror, also one that is missing, or that is damaged in other places than its
+// mirror, and flips back a single bit that was flipped in both. A log that cannot be restored is
+// refused: the database alone would take the damage for the end of the log and silently forget
+// what comes after it. [Repair] writes it anew. Damage of the last records cannot be told from
+// a write that power has interrupted.
 //
-// While a record of a kind is lost, nobody is told that a record of that kind does not
-// exist: the answer is ErrDamaged, a list ends with that error, and nothing is claimed
-// that a lost pod may have. The counts of an endpoint are without lost jobs. [Check]
-// names what is lost. [Repair] names and drops it: from then on it does not exist.
+// A marker that is missing is put back. The options that the database writes for itself are not
+// needed. A manifest that cannot be restored is refused, and [Repair] makes the database anew of
+// its tables and logs.
+//
+// A part of a table that cannot be restored is isolated when the store is opened, and so is a
+// table that is missing. A running store that reads such a part fails, and [Store.Recover] opens
+// it again. The keys of the part are taken out of the database. An older value of such a key, in
+// another table, may be outdated and is given up, too; a newer value stays. So no damage of a
+// table keeps the store from opening, or a compaction from going on.
+//
+// While a record of a kind is lost, no caller is told that a record of that kind does not exist:
+// the answer is ErrDamaged, a list ends with that error, and nothing is claimed that a lost pod
+// may have. The counts of an endpoint are without lost jobs. [Check] names what is lost. [Repair]
+// names and drops it: from then on it does not exist.
 //
 // # Damaged records
 //
