@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -203,5 +204,39 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	}
 	if len(jobs) != 1 || jobs[0].ID != "a" || len(jobs[0].Input) != len(old.Input) {
 		t.Errorf("Claim gave %d jobs, want a", len(jobs))
+	}
+}
+
+// A record of any kind that is damaged inside a block that is not keeps no store from opening.
+// A repair drops it, by name.
+func TestADamagedRecordOfAnyKindIsDropped(t *testing.T) {
+	for kind, what := range kindNames {
+		if kind == keyGap || kind == keyLoss || kind == keyIntent {
+			continue // what this package notes for itself
+		}
+		t.Run(what, func(t *testing.T) {
+			mem, _ := furnished(t, true)
+			s := openForTest(t, "store", inMemory(mem))
+			e, err := s.engine()
+			must(t, err)
+			var key []byte
+			must(t, each(e.db, []byte{kind}, func(k, _ []byte) error {
+				key = bytes.Clone(k)
+				return nil
+			}))
+			if key == nil {
+				t.Skip("the fixture has none")
+			}
+			corruptRecord(t, s, key)
+			must(t, s.Close())
+			again, err := Open(t.Context(), "store", inMemory(cloned(t, mem)))
+			must(t, err)
+			must(t, again.Close())
+			_, r := repairedStore(t, mem)
+			// A setting is made anew by the opening.
+			if len(r.Faults) == 0 && kind != keyMeta {
+				t.Errorf("the damage of %s is not named", name(key))
+			}
+		})
 	}
 }
