@@ -23,60 +23,91 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 }
 
 // claim picks jobs, reads what their workers need, and commits the leases. In the place of
-// a job that can be given to nobody it picks another.
-func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job) (_ []queue.Job, evs []queue.Event, err error) {
-	var later []uint32 // could not be read now, and perhaps can be another time
-	var cause error
-	had := len(out)
+// a job that no worker can be given it picks another.
+func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, []queue.Event, error) {
+	c := claiming{q: q, now: now, slots: slots, jobs: out}
 	for again := true; again; {
-		ms, ops := q.pick(now, slots)
-		if len(ms) == 0 {
-			break
+		var err error
+		if again, err = c.round(); err != nil {
+			return out, nil, err
 		}
-		again = false
-		jobs, keep := make([]queue.Job, 0, len(ms)), ms[:0]
-		for k := range ms {
-			m := &ms[k]
-			m.op = &ops[k]
-			if m.err == nil {
-				j := queue.Job{Ref: m.ref, Owner: m.owner, State: m.after}
-				if err := q.readForWorker(&j, m); err != nil {
-					if ended := q.e.err(); ended != nil {
-						return out[:had], nil, ended
-					}
-					if !again { // what is asked for now is what was not given
-						slots, again = emptySlots(slots), true
-					}
-					slots[m.slot].N++
-					if !errors.Is(err, ErrDamaged) {
-						later, cause = append(later, m.i), err
-						continue
-					}
-					m.damage()
-				} else {
-					jobs = append(jobs, j)
-				}
-			}
-			keep = append(keep, *m)
-		}
-		if err := q.coverTokens(); err != nil {
-			return out[:had], nil, err
-		}
-		if err := q.commit(keep); err != nil {
-			return out[:had], nil, err
-		}
-		for k := range keep {
-			if keep[k].op.Kind != queue.OpClaim || keep[k].err != nil { // it has ended now, and that is to be told
-				evs = keep[k].eff.Events(evs, keep[k].ref, keep[k].before.Worker)
-			}
-		}
-		out = append(out, jobs...)
 	}
-	q.putBack(later)
-	if len(out) > had {
-		cause = nil
+	q.putBack(c.later)
+	if len(c.jobs) > len(out) {
+		c.cause = nil
 	}
-	return out, evs, cause
+	return c.jobs, c.events, c.cause
+}
+
+// A claiming is one claim.
+type claiming struct {
+	q      *jobQueue
+	now    queue.Instant
+	slots  []queue.Slot // that are still empty
+	jobs   []queue.Job
+	events []queue.Event
+	later  []uint32 // jobs that could not be read now, and perhaps can be another time
+	cause  error    // why
+}
+
+// round claims a job for each slot. It reports whether slots are still empty, because a job
+// could not be read.
+func (c *claiming) round() (again bool, err error) {
+	ms, ops := c.q.pick(c.now, c.slots)
+	if len(ms) == 0 {
+		return false, nil
+	}
+	jobs, keep := make([]queue.Job, 0, len(ms)), ms[:0]
+	for k := range ms {
+		m := &ms[k]
+		m.op = &ops[k]
+		if m.err == nil {
+			j := queue.Job{Ref: m.ref, Owner: m.owner, State: m.after}
+			err := c.q.readForWorker(&j, m)
+			if ended := c.q.e.err(); err != nil && ended != nil {
+				return false, ended
+			}
+			if err != nil && !again { // the next round fills the slots of this one that stay empty
+				c.slots, again = emptySlots(c.slots), true
+			}
+			if err == nil {
+				jobs = append(jobs, j)
+			} else if c.unreadable(m, err) {
+				continue
+			}
+		}
+		keep = append(keep, *m)
+	}
+	return again, c.commit(keep, jobs)
+}
+
+// unreadable frees the slot of a job that cannot be read. A damaged one ends; later is true for
+// another, which stays in its line.
+func (c *claiming) unreadable(m *move, err error) (later bool) {
+	c.slots[m.slot].N++
+	if errors.Is(err, ErrDamaged) {
+		m.damage()
+		return false
+	}
+	c.later, c.cause = append(c.later, m.i), err
+	return true
+}
+
+// commit makes the leases durable, and the ends of jobs that are damaged.
+func (c *claiming) commit(ms []move, jobs []queue.Job) error {
+	if err := c.q.coverTokens(); err != nil {
+		return err
+	}
+	if err := c.q.commit(ms); err != nil {
+		return err
+	}
+	for k := range ms {
+		if m := &ms[k]; m.op.Kind != queue.OpClaim || m.err != nil { // it has ended
+			c.events = m.eff.Events(c.events, m.ref, m.before.Worker)
+		}
+	}
+	c.jobs = append(c.jobs, jobs...)
+	return nil
 }
 
 // emptySlots are slots for no job.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -293,21 +294,44 @@ func (q *jobQueue) writeJob(b *pebble.Batch, s *stored) {
 	put(b, uidKey(keyJob, s.note.Tag), s.appendTo(room[:0]))
 }
 
+// A loadedJob is a job of the index and its place in the order of submission.
+type loadedJob struct {
+	seq uint64
+	i   uint32
+}
+
 // load reads all jobs without their payloads.
 func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	q.init(e)
-	type at struct {
-		seq uint64
-		i   uint32
+	jobs, last, err := q.loadStates(ctx)
+	if err != nil {
+		return err
 	}
-	var order []at
-	var last queue.Instant
-	err := e.loadEach(keyJob, func(key, value []byte) error {
+	// They are in the order of their uids yet.
+	uids := func(k int) (i uint32, uid uint64) { return jobs[k].i, q.x.Metadata(jobs[k].i).Tag }
+	if err := q.loadLogs(len(jobs), uids); err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, func(a, b loadedJob) int { return cmp.Compare(a.seq, b.seq) })
+	q.x.AdvanceTo(last)
+	for _, j := range jobs {
+		q.x.ShowLoaded(j.i)
+	}
+	if err := q.loadCounts(); err != nil {
+		return err
+	}
+	return q.loadEntries()
+}
+
+// loadStates reads the states of all jobs, in the order of their uids. last is when the last one
+// was submitted.
+func (q *jobQueue) loadStates(ctx context.Context) (jobs []loadedJob, last queue.Instant, err error) {
+	err = q.e.loadEach(keyJob, func(key, value []byte) error {
 		var s stored
 		if err := s.decode(key, value); err != nil {
 			return err
 		}
-		if len(order)%4096 == 0 && ctx.Err() != nil {
+		if len(jobs)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		i, ok := q.x.Add(s.ref, s.owner)
@@ -317,35 +341,11 @@ func (q *jobQueue) load(ctx context.Context, e *engine) error {
 		q.x.SetMetadata(i, s.note)
 		q.x.Mark(i, s.marks, 0)
 		q.x.Load(i, &s.state)
-		order = append(order, at{s.state.Seq, i})
+		jobs = append(jobs, loadedJob{s.state.Seq, i})
 		last = max(last, s.state.Submitted)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	// They are in the order of their uids yet.
-	uids := func(k int) (i uint32, uid uint64) { return order[k].i, q.x.Metadata(order[k].i).Tag }
-	if err := q.loadLogs(len(order), uids); err != nil {
-		return err
-	}
-	slices.SortFunc(order, func(a, b at) int {
-		switch {
-		case a.seq < b.seq:
-			return -1
-		case a.seq > b.seq:
-			return 1
-		}
-		return 0
-	})
-	q.x.AdvanceTo(last)
-	for _, o := range order {
-		q.x.ShowLoaded(o.i)
-	}
-	if err := q.loadCounts(); err != nil {
-		return err
-	}
-	return q.loadEntries()
+	return jobs, last, err
 }
 
 func (q *jobQueue) loadCounts() error {
