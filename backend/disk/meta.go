@@ -209,7 +209,7 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 // isKnown reports whether seals open the known text.
 func (e *engine) isKnown(seals sealer, sealed []byte) bool {
 	text, err := seals.open(textKey(keyMeta, metaKey), sealed)
-	return err == nil && slices.Equal(text, []byte(knownText))
+	return err == nil && string(text) == knownText
 }
 
 // putKnown seals the known text.
