@@ -43,7 +43,7 @@ func FuzzStoredJob(f *testing.F) {
 func FuzzStoredPayload(f *testing.F) {
 	head, payload := outputParts(&queue.Op{Payload: []byte(`"out"`), Error: "no"})
 	f.Add(append(head, payload...))
-	seals := sealer{testKey}
+	seals := sealer{key: testKey}
 	key := bodyKey(1, bodyExtras)
 	extras, err := encodeExtras(seals, key, &queue.Job{Webhook: "https://example.org/", Extra: []byte("{}")})
 	must(f, err)
@@ -96,7 +96,7 @@ func FuzzStoredJSON(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	e := &engine{seals: sealer{testKey}}
+	e := &engine{seals: sealer{key: testKey}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		stable[endpoints.Endpoint](t, b)
 		stable[pods.Reservation](t, b)
@@ -127,7 +127,7 @@ func FuzzStoredJSON(f *testing.F) {
 
 // Registries, whose credentials are sealed.
 func FuzzStoredRegistry(f *testing.F) {
-	seals, key := sealer{testKey}, textKey(keyRegistry, "r")
+	seals, key := sealer{key: testKey}, textKey(keyRegistry, "r")
 	v, err := encodeRegistry(seals, key, &registries.Registry{ID: "r", Name: "mine"}, registries.Credential{Username: "u", Password: "p"})
 	must(f, err)
 	f.Add(v)
