@@ -243,7 +243,7 @@ func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 
 // List returns the pods of owner, oldest first.
 func (s *Service) List(ctx context.Context, owner string) ([]*Pod, error) {
-	return s.list(ctx, Filter{Owner: owner}, func(p *Pod) string { return owner })
+	return s.list(ctx, Filter{Owner: owner}, func(*Pod) string { return owner })
 }
 
 // All returns the pods of all users, oldest first.
