@@ -54,10 +54,10 @@ func (a *PortAllocator) Release(ports []Port) {
 }
 
 // Taken are the public ports that pods have, without the private ones.
-func (b *PortAllocator) Taken() []Port {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Keys(b.taken))
+func (a *PortAllocator) Taken() []Port {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.taken))
 }
 
 // Allocate finds a public port at an address of this machine for each of want: the one in
