@@ -20,7 +20,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// status are the fields of /proc/self/status that the program "can" prints, and its user.
+// status returns the fields of /proc/self/status that the program "can" prints, and its
+// user.
 func status(t *testing.T, rt *Runtime, id string) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
@@ -31,7 +32,7 @@ func status(t *testing.T, rt *Runtime, id string) map[string]string {
 	return fields
 }
 
-// The image is that of another user than root, and its program has the setuid bit of root.
+// The user of the image is not root, and its program is setuid root.
 func TestASetuidProgramInAContainerGivesNoRights(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		for _, c := range []struct {
@@ -66,7 +67,7 @@ func TestContainersHaveNotAllCapabilitiesOfTheEngine(t *testing.T) {
 	})
 }
 
-// reached are the addresses that a pod of an owner connects to, of those that it tries.
+// reached returns which of the addresses a pod of the owner can connect to.
 func reached(t *testing.T, rt *Runtime, id, owner string, addresses ...string) (got []string) {
 	t.Helper()
 	s := spec(id, program(append([]string{"ask"}, addresses...)...))
@@ -87,7 +88,7 @@ func reached(t *testing.T, rt *Runtime, id, owner string, addresses ...string) (
 	return got
 }
 
-// greeter listens at an address of the machine, and says hello to everybody.
+// greeter accepts connections at an address of this machine and writes hello.
 func greeter(t *testing.T, address string) *net.TCPAddr {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -108,11 +109,12 @@ func greeter(t *testing.T, address string) *net.TCPAddr {
 	return l.Addr().(*net.TCPAddr)
 }
 
-// These addresses are those of a machine in a network behind that of the tests: metadata of
-// a cloud, a block that the operator denies, and the internet.
+// Addresses in a network behind this machine: the metadata service of a cloud, a block that
+// the operator denies, and the internet.
 const metadata, denied, internet = "169.254.169.254", "198.51.100.7", "203.0.113.9"
 
-// otherMachine has these addresses, and says hello at port 80.
+// otherMachine creates a network namespace with these addresses that writes hello at port
+// 80.
 func otherMachine(t *testing.T) {
 	t.Helper()
 	run := func(args ...string) {
@@ -126,7 +128,7 @@ func otherMachine(t *testing.T) {
 	})
 	thread, moved, listens := make(chan int), make(chan struct{}), make(chan *net.TCPAddr)
 	go func() {
-		runtime.LockOSThread() // it ends with the goroutine: its network is another one
+		runtime.LockOSThread() // the thread has another network namespace: it must end with the goroutine
 		if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
 			t.Error(err)
 		}
@@ -150,7 +152,7 @@ func otherMachine(t *testing.T) {
 }
 
 func TestAContainerReachesNothingOfTheHostAndOfOthers(t *testing.T) {
-	requireEngine(t, "dockerd") // or skip, before the network of the machine is changed
+	requireEngine(t, "dockerd") // or skip, before the network of the machine changes
 	otherMachine(t)
 	private, public := greeter(t, "0.0.0.0:0"), greeter(t, "0.0.0.0:0")
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
@@ -167,11 +169,11 @@ func TestAContainerReachesNothingOfTheHostAndOfOthers(t *testing.T) {
 			victim := joined("victim", "bob")
 			victim.Args, victim.Ports = []string{"serve"}, []pods.Port{{Private: 8888, Protocol: "tcp"}}
 			other := net.JoinHostPort(up(t, rt, victim).IP, "8888")
-			first := subnets(t, rt)[0].Addr().Next() // of the network of bob; alice has the one after it
+			first := subnets(t, rt)[0].Addr().Next() // of the network of bob; alice has the next one
 			worker, api, bridge := at(gateway, public), at(gateway, private), at(first, private)
 			web := internet + ":80"
 			tried := []string{web, metadata + ":80", denied + ":80", worker, api, bridge}
-			want := tried // without rules: the attacks are good ones
+			want := tried // without rules, every attack succeeds
 			if isolation == IsolationRequired {
 				// Without rules the isolation of Podman has gaps: see doc.go.
 				tried, want = append(tried, other), []string{web, worker}
@@ -235,7 +237,7 @@ func TestFirewallRulesAreRepairedAndRemoved(t *testing.T) {
 
 func TestWithoutTheRightToSetRulesTheServerSaysSoOrRefuses(t *testing.T) {
 	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
-		t.Setenv("PATH", t.TempDir()) // no nft
+		t.Setenv("PATH", t.TempDir()) // without nft
 		rt := open(t, d, t.TempDir())
 		if got := rt.Missing(); len(got) != 1 || !strings.Contains(got[0], "nft") {
 			t.Errorf("Missing = %q, want the firewall rules", got)
@@ -264,14 +266,14 @@ func TestARuntimeOrUserNamespacesThatTheEngineLacksAreRefusedAtOpen(t *testing.T
 	})
 }
 
-// Docker has user namespaces for all containers or none, so this is about Podman.
+// Docker has one setting for all containers, so this test needs Podman.
 func TestRootOfAContainerWithAUserNamespaceIsNotRootOfTheHost(t *testing.T) {
 	d := requireEngine(t, "podman")
 	ids := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(ids, []byte("containers:2000000000:1000000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/etc/subuid", "/etc/subgid"} { // of the mounts of the tests
+	for _, path := range []string{"/etc/subuid", "/etc/subgid"} { // only in the mount namespace of the tests
 		if err := syscall.Mount(ids, path, "", syscall.MS_BIND, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +296,7 @@ func TestAContainerSeesNoFilesAndProcessesOfTheHostAndOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		rt := open(t, d, filepath.Join(dir, "docker"))
-		up(t, rt, spec("victim", program("stubborn"))) // it has a file /deaf
+		up(t, rt, spec("victim", program("stubborn"))) // this image has a file /deaf
 		paths := []string{secret, filepath.Join(dir, "docker"), strings.TrimPrefix(d.Address(), "unix://"), "/var/run/docker.sock", "/run/podman/podman.sock", "/deaf"}
 		up(t, rt, spec("looker", program(append([]string{"look"}, paths...)...)))
 		lines := rt.lines(t, "looker", len(paths)+1)

@@ -14,10 +14,10 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 )
 
-// gpuKind is what CDI calls the devices of which pods.Spec has the names.
+// gpuKind is the CDI kind of the devices that pods.Spec names.
 const gpuKind = "nvidia.com/gpu"
 
-// qualifiedNames are the names of devices in CDI.
+// qualifiedNames returns the CDI names of devices.
 func qualifiedNames(devices []string) []string {
 	names := make([]string, len(devices))
 	for i, d := range devices {
@@ -26,13 +26,12 @@ func qualifiedNames(devices []string) []string {
 	return names
 }
 
-// readCDI reads the specifications in dirs. A file that cannot be read is as if it were
-// not there.
+// readCDI reads the specifications in dirs. It ignores files that cannot be read.
 func readCDI(dirs []string) (*cdi.Cache, error) {
 	return cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 }
 
-// resolve finds what has to be done to a container that is to have these devices.
+// resolve returns the container edits for these devices.
 func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 	cache, err := readCDI(dirs)
 	if err != nil {
@@ -57,7 +56,8 @@ func resolve(dirs, names []string) (all []specs.ContainerEdits, err error) {
 	return all, nil
 }
 
-// checkDeviceNodes refuses a device without nodes of its own: by what would it be seen that it arrived?
+// checkDeviceNodes refuses a device without nodes of its own. Nothing else shows that the
+// device is in the container.
 func checkDeviceNodes(d *cdi.Device) error {
 	if len(d.ContainerEdits.DeviceNodes) == 0 {
 		return fmt.Errorf("the CDI specification of %s names no device nodes of its own", d.GetQualifiedName())
@@ -65,8 +65,9 @@ func checkDeviceNodes(d *cdi.Device) error {
 	return nil
 }
 
-// checkAllDeviceNodes is visible for devices that an engine resolves. One that is not in dirs is the
-// engine's to refuse, which may see other files there.
+// checkAllDeviceNodes is checkDeviceNodes for devices that an engine resolves. It ignores
+// devices that are not in dirs: the engine may see other files there, and refuses the
+// devices that it does not know.
 func checkAllDeviceNodes(dirs, names []string) error {
 	cache, err := readCDI(dirs)
 	if err != nil {
@@ -82,7 +83,7 @@ func checkAllDeviceNodes(dirs, names []string) error {
 	return nil
 }
 
-// nodes are the paths in a container by which it is seen that its devices arrived.
+// nodes returns the device paths that a container with these edits must have.
 func nodes(all []specs.ContainerEdits) (paths []string) {
 	for _, e := range all {
 		for _, n := range e.DeviceNodes {
@@ -94,7 +95,7 @@ func nodes(all []specs.ContainerEdits) (paths []string) {
 	return paths
 }
 
-// Edits are those of CDI in the words of the Docker API.
+// edits are CDI edits as fields of the Docker API.
 type edits struct {
 	devices []container.DeviceMapping
 	mounts  []mount.Mount
@@ -102,8 +103,8 @@ type edits struct {
 	groups  []string
 }
 
-// translate refuses what the Docker API has no words for: a container without it may lack
-// what its programs need to find the GPU.
+// translate returns an error for an edit that the Docker API cannot express. A container
+// without that edit may lack what its programs need to find the GPU.
 func translate(all []specs.ContainerEdits) (e edits, err error) {
 	for _, c := range all {
 		if err := e.add(&c); err != nil {
@@ -114,7 +115,8 @@ func translate(all []specs.ContainerEdits) (e edits, err error) {
 	return e, nil
 }
 
-// add takes one more set of edits. Of two for one place in the container the later counts.
+// add appends a set of edits. Of two edits for one path in the container, the later one
+// wins.
 func (e *edits) add(c *specs.ContainerEdits) error {
 	switch {
 	case len(c.Hooks) > 0:
@@ -148,8 +150,8 @@ func (e *edits) add(c *specs.ContainerEdits) error {
 	return nil
 }
 
-// device is a node as the engine is asked for it: the engine gives it the owner and the
-// mode that it has on the host.
+// device is a node as a field of the Docker API. The engine gives the node the owner and
+// the mode that it has on the host.
 func device(n *specs.DeviceNode) (container.DeviceMapping, error) {
 	d := container.DeviceMapping{PathOnHost: n.HostPath, PathInContainer: n.Path, CgroupPermissions: n.Permissions}
 	if d.PathOnHost == "" {
@@ -166,8 +168,8 @@ func device(n *specs.DeviceNode) (container.DeviceMapping, error) {
 	return d, nil
 }
 
-// bindMount is a file or a directory of the host as the engine is asked for it. That it
-// has no devices and no programs with the rights of others is left to the engine.
+// bindMount is a mount as a field of the Docker API. The engine decides about nosuid, nodev
+// and noexec.
 func bindMount(m *specs.Mount) (mount.Mount, error) {
 	b := mount.Mount{Type: mount.TypeBind, Source: m.HostPath, Target: m.ContainerPath, BindOptions: &mount.BindOptions{NonRecursive: true}}
 	if m.Type != "" && m.Type != "bind" {
@@ -189,7 +191,8 @@ func bindMount(m *specs.Mount) (mount.Mount, error) {
 	return b, nil
 }
 
-// hasUsableGPU says whether the specifications in dirs have a GPU that can be handed over.
+// hasUsableGPU reports whether the specifications in dirs describe a GPU that usable
+// accepts.
 func hasUsableGPU(dirs []string, usable func([]specs.ContainerEdits) bool) bool {
 	cache, err := readCDI(dirs)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// variant is the plain image with an id of its own.
+// variant is the plain image with another id.
 func variant(t *testing.T, name string) v1.Image {
 	t.Helper()
 	all, err := images()
@@ -81,19 +81,19 @@ func TestImagesThatNobodyUsesAreRemoved(t *testing.T) {
 		}
 		enough := func() bool { return false }
 		collect(13*24*time.Hour, enough)
-		collect(time.Minute, func() bool { return true }) // used a moment ago
+		collect(time.Minute, func() bool { return true }) // used within keepUsed
 		there("used", "first", "second", "kept", "foreign")
 		looks := 0
 		collect(time.Hour, func() bool { looks++; return looks == 1 })
 		there("used", "second", "kept", "foreign")
-		// The next server knows what this one pulled.
+		// A second Runtime reads the list of pulled images.
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		rt = open(t, d, dir, local)
 		collect(15*24*time.Hour, enough)
 		there("used", "kept", "foreign")
-		// The tag is moved: the old image goes, and the new one has its time.
+		// The tag moves to a new image: only the old image is old enough.
 		if err := rt.Remove(t.Context(), "used", 0); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestImagesThatNobodyUsesAreRemoved(t *testing.T) {
 		registry.pushImage(t, "used:1", variant(t, "moved"))
 		rt.permits.revoke(permit{"user", names["used"]})
 		pull("used")
-		collect(40*24*time.Hour, enough) // it was seen with a container 15 days from now
+		collect(40*24*time.Hour, enough) // the touch above saw it in use at 15 days
 		if found, err := rt.api.ImageInspect(t.Context(), old.ID); err == nil {
 			t.Errorf("the image whose tag was moved is there: %v", found.ID)
 		}

@@ -14,16 +14,17 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// noNewPrivileges is an option of both engines.
+// noNewPrivileges is a security option of Docker and Podman.
 const noNewPrivileges = "no-new-privileges"
 
-// usernsAuto has Podman give each container users of its own.
+// usernsAuto makes Podman give each container its own range of user ids.
 const usernsAuto = "auto"
 
-// gigabyte is what Spec.Memory and Spec.Disk count.
+// gigabyte is the unit of Spec.Memory.
 const gigabyte = 1 << 30
 
-// config is the container of s but for its ports, and the environment that names them.
+// config returns the container of s without its published ports and without its
+// environment.
 func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
 	r := p.r
 	host := &container.HostConfig{
@@ -33,7 +34,7 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		Runtime:       r.opts.Runtime,
 	}
 	if r.opts.UserNamespaces && r.engine.podman {
-		host.UsernsMode = usernsAuto // Docker has it for all containers, or for none
+		host.UsernsMode = usernsAuto // Docker has one setting for all containers
 	}
 	if r.opts.Init {
 		host.Init = &r.opts.Init
@@ -64,7 +65,7 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 	return client.ContainerCreateOptions{Name: p.name(), Config: config, HostConfig: host}, nil
 }
 
-// securityOptions are those in which a container differs from the engine's default.
+// securityOptions are the differences from the engine's default.
 func (r *Runtime) securityOptions() []string {
 	var all []string
 	if !r.opts.AllowNewPrivileges {
@@ -76,7 +77,7 @@ func (r *Runtime) securityOptions() []string {
 	return all
 }
 
-// allocatePorts finds public ports for the container.
+// allocatePorts allocates public ports and adds ports and environment to c.
 func (p *pod) allocatePorts(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
 	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
 	if err != nil {
@@ -98,8 +99,8 @@ func environ(env map[string]string) []string {
 	return all
 }
 
-// resources are the limits of a container. They never exceed what the host has: the engine would
-// refuse them.
+// resources are the limits of a container. They never exceed what the host has, because the
+// engine refuses more.
 func (r *Runtime) resources(s pods.Spec) container.Resources {
 	var res container.Resources
 	if s.VCPU > 0 {
@@ -118,8 +119,8 @@ func (r *Runtime) resources(s pods.Spec) container.Resources {
 	return res
 }
 
-// logConfig names the log driver, because the engine's default may be one whose logs cannot be
-// read.
+// logConfig names the log driver, because the engine's default may be a driver whose logs
+// cannot be read.
 func (r *Runtime) logConfig() container.LogConfig {
 	if r.engine.podman {
 		return container.LogConfig{Type: "k8s-file", Config: map[string]string{"max-size": strconv.FormatInt(r.opts.LogSize, 10)}}

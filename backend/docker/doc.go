@@ -1,40 +1,41 @@
 // Package docker runs pods as containers of an engine that speaks the Docker Engine
 // HTTP API: Docker from 20.10 (API 1.40), or the socket of Podman's service.
 //
-// # What belongs to it
+// # Labels
 //
-// A [Runtime] has a directory, and in it a random name of its own. Every container,
-// volume and network that it makes bears that name in the label io.podyard.instance.
-// Whatever does not bear it is never looked at, stopped or removed.
+// Open creates a random instance name and stores it in the directory of the [Runtime].
+// Every container, volume and network that the Runtime creates has this name in the label
+// io.podyard.instance. The Runtime never changes, stops or removes anything without this
+// label.
 //
-//	io.podyard.instance  the directory
-//	io.podyard.pod       the pod, on containers and on volumes that die with it
+//	io.podyard.instance  the instance name of the directory
+//	io.podyard.pod       the pod, on containers and on local volumes
 //	io.podyard.gen       the generation, on containers
-//	io.podyard.run       the run that the container was made for
+//	io.podyard.run       the run for which the container was created
 //	io.podyard.volume    the network volume, on volumes
-//	io.podyard.gpus      on containers with GPUs: how to see that they arrived
+//	io.podyard.gpus      on containers with GPUs: what they must have
 //	io.podyard.owner     the user, on networks
-//	io.podyard.alias     the name in the network of the owner, on containers that have one
+//	io.podyard.alias     the name in the owner's network, on containers that have one
 //
-// The engine has the truth about a container. The directory holds what an engine cannot
-// say: which run of the container is the last, whether its end was asked for, and the
-// public ports of the pod. A record that is lost is made again from the labels.
+// The engine is the source of truth about a container. The directory holds what an engine
+// does not know: the last run of the container, whether somebody requested its stop, and
+// the public ports of the pod. A lost record is created again from the labels.
 //
 // # Images
 //
-// An image that is on the host is used for an owner only when its registry gives it to that
-// owner: it is pulled again, which fetches the manifest and nothing that is there. The
-// answer is remembered for Options.ImageRecheck. A registry that does not answer gives
-// nothing, and the pod fails with the reason. Options.Trusted and Options.LocalImages are
-// the exceptions. Ids of images are no names of images.
+// An image on the host is used for an owner only if its registry gives it to that owner:
+// the image is pulled again, which fetches the manifest and no layers that the host has.
+// The answer is remembered for Options.ImageRecheck. If the registry does not answer, the
+// pod fails with the reason. Options.Trusted and Options.LocalImages are the exceptions. An
+// image id is not accepted as a name.
 //
-// Images that a Runtime pulled, which its directory remembers, are removed when no container
-// had them for Options.ImageAge, or when the engine's disk is short of room. An image that
-// somebody else brought to the host or named there stays.
+// The directory has a list of the images that a Runtime pulled. Such an image is removed
+// when no container had it for Options.ImageAge, or when the engine's disk is short of
+// space. An image that somebody else pulled, built or named on the host is kept.
 //
-// # What a container gets
+// # Containers
 //
-// Its environment is that of the image, then Spec.Env, then these variables.
+// The environment is that of the image, then Spec.Env, then these variables:
 //
 //	PODYARD_POD_ID              the pod
 //	RUNPOD_PUBLIC_IP            the address that ports are published on, if there are any
@@ -42,110 +43,113 @@
 //	RUNPOD_UDP_PORT_<private>   the same for a udp port
 //
 // Args replace the CMD of the image; its ENTRYPOINT stays. Ports are published on free
-// ports of Options.Host. The pod keeps them as long as it exists, unless another
-// program has taken one meanwhile. Memory is a limit without swap. A vCPU is a weight
-// and a limit, which never exceeds what the host has. Local mounts are named volumes
-// that Remove destroys. Network volumes are named volumes that stay until
-// [Runtime.RemoveVolume]. Their sizes are not enforced. The size of the container's
-// disk is enforced where the storage driver can do that: [pods.Capabilities] and the
-// log at Open say whether it does. With containerd's image store, the default of a new
-// Docker 29, Docker accepts a size and ignores it.
+// ports of Options.Host. The pod keeps its public ports as long as it exists, unless
+// another program takes one meanwhile. Memory is a limit without swap. A vCPU is a weight
+// and a limit; the limit never exceeds the cores of the host. Local mounts are named
+// volumes that Remove deletes. Network volumes are named volumes that stay until
+// [Runtime.RemoveVolume]. The sizes of volumes are not enforced. The size of the
+// container's disk is enforced if the storage driver can do that: see [pods.Capabilities]
+// and the log of Open. With containerd's image store, the default of a new Docker 29,
+// Docker accepts a size and ignores it.
 //
-// Container processes have the engine's default capabilities without those of
-// Options.CapDrop, cannot gain rights (no_new_privs), and make only the system calls that
-// the engine's seccomp profile lets them. A container keeps running when the server ends, and when it crashes.
-// The engine never restarts one by itself.
+// Container processes have the engine's default capabilities without Options.CapDrop. They
+// cannot gain privileges (no_new_privs). The engine's seccomp profile filters their system
+// calls. A container keeps running when the server stops or crashes. The engine never
+// restarts a container by itself.
 //
 // # Networks
 //
-// Every owner has a network, with a block of Options.Subnet. It is made with the owner's first
-// container, removed with the last, and found again after a restart. The engine's DNS
-// resolves Spec.NetworkAlias there. The network leads out as the engine's default network
-// does.
+// Every owner has a network with a block of Options.Subnet. It is created with the owner's
+// first container and removed with the last one. After a restart it is found again. The
+// engine's DNS resolves Spec.NetworkAlias in it. Connections to the outside work as in the
+// engine's default network.
 //
-// Docker isolates networks by rules of iptables or nftables. A Docker that is set to make
-// none (iptables false) isolates nothing, and does not say so. Podman needs netavark, and
-// aardvark-dns for the names. With another network backend all containers are in Podman's
-// default network, which the log says at Open, and there are no private networks. Netavark
-// with iptables (its only way before version 1.10) loses the isolation when the last
-// container of a network ends, until the next one starts. A Runtime that sees the end of one
-// of its containers repairs that within about a second. It does not see the ends of other
-// containers. Netavark with nftables has no such gap. Podman 4 forgets the isolation, too,
-// when somebody lists its networks by its Docker API. The firewall rules below have neither
-// gap.
+// Docker isolates networks by rules of iptables or nftables. A Docker with rules switched
+// off (iptables false) isolates nothing, and its API does not report that. Podman needs
+// netavark, and aardvark-dns for names. With another network backend, all containers are in
+// Podman's default network, there are no private networks, and Open logs this.
+//
+// Netavark with iptables (the only backend before version 1.10) loses the isolation when
+// the last container of a network ends, until the next container starts. A Runtime repairs
+// this within about a second when one of its own containers ends. It does not see other
+// containers end. Netavark with nftables does not have this gap. Podman 4 also loses the
+// isolation when somebody lists its networks by its Docker API. The firewall rules below
+// have neither gap.
 //
 // # Firewall rules
 //
-// A Runtime that may, which takes root, the program nft and an engine on this machine, keeps
-// a table of nftables with rules for its networks. From a container they refuse
+// With root, the program nft and an engine on this machine, a Runtime keeps an nftables
+// table with rules for its networks. The rules reject connections from a container to
 //
-//   - this machine, but for Options.Reachable, the name server of the network, and published
-//     ports on Options.Host unless that is a loopback address;
-//   - metadata addresses of clouds, link-local ones and Options.Deny, but for port 53 of the
-//     name servers in /etc/resolv.conf: some clouds have them there;
+//   - this machine, except Options.Reachable, the name server of the network, and
+//     published ports on Options.Host unless that is a loopback address;
+//   - metadata addresses of clouds, link-local addresses and Options.Deny, except port
+//     53 of the name servers in /etc/resolv.conf, because some clouds use such
+//     addresses for them;
 //   - networks of other owners, and IPv6.
 //
-// The table is there before the first container starts and goes with the last one. It stays
-// when the Runtime is closed and containers go on. Who changes or removes it has it set again
-// within 10 s, and before the next start of a container. A start whose rules cannot be set
-// fails. [Runtime.Missing] says what cannot be had; Options.Isolation makes that an error.
+// The table exists before the first container starts. It is removed with the last network.
+// If the Runtime is closed while containers run, the table stays. If somebody changes or
+// removes it, the Runtime sets it again within 10 s, and before the next start of a
+// container. A start fails if the rules cannot be set. [Runtime.Missing] lists the
+// isolation that this host lacks; Options.Isolation can make that an error.
 //
 // # Health
 //
-// A container whose image has a HEALTHCHECK is healthy when that succeeds. The engine
-// runs the check, or this package where the engine does not (Podman leaves it to
-// systemd). A container without one is healthy when it runs. A container that was
-// healthy stays so until it ends.
+// If the image has a HEALTHCHECK, the container is healthy when the check succeeds. The
+// engine runs the check. With Podman, which leaves it to systemd, this package runs it. A
+// container without a check is healthy when it runs. A healthy container stays healthy
+// until it ends.
 //
-// # The end
+// # Exit
 //
-// A stop sends the image's stop signal to the first process, and SIGKILL after the
-// grace. Exit code 137 that nobody asked for is out of memory when the engine says so.
-// Podman 4 does not say it: there it counts as out of memory when the pod has a memory
-// limit.
+// A stop sends the image's stop signal to the first process, and SIGKILL after the grace
+// period. An exit counts as out of memory if the engine says so and nobody requested the
+// stop. Podman 4 does not report it: with Podman, exit code 137 counts as out of memory if
+// the pod has a memory limit.
 //
 // # GPUs
 //
-// A device of pods.Spec is its UUID, and nvidia.com/gpu=UUID for the Container Device
-// Interface (CDI): a specification made by nvidia-ctk has to name devices by UUID, as
-// its newer versions do by default. GPUs that the host only counts are not handed over,
-// because an engine that is told a number gives the same GPUs to everybody. Which way a
-// container gets its GPUs follows from what the engine says of itself at Open.
+// A device in pods.Spec is a GPU's UUID. Its name in the Container Device Interface (CDI)
+// is nvidia.com/gpu=UUID: a specification made by nvidia-ctk must name devices by UUID,
+// which newer versions do by default. A pod with a number of GPUs but no devices fails,
+// because an engine that gets only a number gives the same GPUs to everybody. At Open, the
+// engine's report decides which method is used:
 //
-//	Podman                               CDI, resolved by Podman: the container is made by
-//	                                     Podman's own API, because its Docker API cannot
-//	                                     express it and, in version 4, ignores requests
+//	Podman                               CDI, resolved by Podman. The container is created
+//	                                     by Podman's own API: its Docker API cannot express
+//	                                     CDI and, in version 4, ignores device requests
 //	Docker that knows CDI                CDI, resolved by Docker, unless NVIDIA's toolkit
 //	                                     is there and CDI has found no GPUs. Docker 25
-//	                                     knows it when it is configured, 28.5 by default
+//	                                     must be configured for CDI; 28.5 knows it by default
 //	Docker with NVIDIA's toolkit         a device request for the driver "nvidia"
-//	Docker with neither, on this machine CDI, resolved here from Options.CDIDirs
+//	Docker with neither, on this machine CDI, resolved by this package from Options.CDIDirs
 //
-// What is resolved here becomes device nodes, bind mounts, environment and groups. The
-// Docker API cannot express hooks, Intel RDT, network interfaces, and nodes with an
-// owner or a mode of their own. A specification that needs them is refused, and those
-// that nvidia-ctk makes do need hooks. So this way is for devices that are described
-// without hooks; a machine that has nvidia-ctk has the toolkit, too.
+// The last method passes device nodes, bind mounts, environment and groups to Docker. The
+// Docker API cannot express hooks, Intel RDT, network interfaces, and nodes with their own
+// owner or mode. A specification that needs them is refused. Specifications made by
+// nvidia-ctk need hooks, so this method is for specifications without hooks. A machine with
+// nvidia-ctk also has the toolkit.
 //
-// A pod whose GPUs did not arrive fails with the reason and does not run. The package
-// looks at what the engine shows of the container: device requests and nodes before the
-// start, and with Podman the nodes after it. Docker does not start a container with a
-// device that CDI does not know or whose nodes are missing; a device that CDI describes
-// without nodes is refused here. Capabilities report GPUs when one of these ways worked
-// at Open. Where the engine has NVIDIA's toolkit, pods that do not get their GPUs by it
-// cannot ask it for GPUs in their environment: as Docker's default runtime it would
-// give them all there are.
+// A pod that did not get its GPUs fails with the reason and does not run. The package
+// checks what the engine reports about the container: device requests and nodes before the
+// start, and with Podman the nodes after the start. Docker does not start a container with
+// a device that CDI does not know or whose nodes are missing. This package refuses a device
+// that CDI describes without nodes. Capabilities report GPUs if one of these methods worked
+// at Open. As Docker's default runtime, NVIDIA's toolkit would give all GPUs to a container
+// whose environment asks for them. So pods that do not get their GPUs from the toolkit run
+// with NVIDIA_VISIBLE_DEVICES=void.
 //
-// # An engine that goes away
+// # Connection to the engine
 //
-// While the engine does not answer, List and Watch return errors, and what was accepted
-// waits. When it answers again, every container is looked at. A call that broke off is
-// repeated, which does no harm: names of containers and volumes follow from the pod.
+// While the engine does not answer, List and Watch return errors, and accepted work waits.
+// When the engine answers again, every container is inspected, and interrupted calls are
+// repeated. Repeating a call is safe, because names of containers and volumes follow from
+// the pod.
 //
 // # Tested engines
 //
-// The tests of this package ran on these engines, on Linux 6 with control groups
-// version 1:
+// The tests of this package ran on these engines, on Linux 6 with cgroup version 1:
 //
 //	Docker 20.10.24             API 1.41   overlay2; CDI resolved here
 //	Docker 25.0.6               API 1.44   overlay2; CDI resolved here, and by Docker
@@ -154,6 +158,7 @@
 //	moby/v2 v2.0.0-beta.24                 CDI resolved by Docker
 //	Podman 4.3.1, netavark 1.4             iptables; CDI resolved by Podman
 //
-// The first had containerd 1.6.20, the other Dockers 2.2.9; runc was 1.1.5 with the
-// first and with Podman, else 1.3.6. Docker 29.8 starts nothing with runc 1.1.5.
+// The first engine had containerd 1.6.20, the other Dockers had 2.2.9. The first engine and
+// Podman had runc 1.1.5, the others 1.3.6. Docker 29.8 starts no containers with runc
+// 1.1.5.
 package docker

@@ -25,15 +25,15 @@ type engine struct {
 	cores           int
 	memory          int64
 	gpus            gpuSupport
-	hasGPUs         bool // there are GPUs that it can be made to hand over
-	networks        bool // keeps networks of users apart, and finds containers by name in them
-	rootless        bool // its networks are not those of this machine
+	hasGPUs         bool // the engine has GPUs that containers can get
+	networks        bool // it isolates users' networks, and resolves names of containers in them
+	rootless        bool // its networks are not networks of this machine
 	diskLimit       bool
-	driver          string // of storage
-	containerdStore bool   // driver is one of containerd, where Docker takes no notice of a size
+	driver          string // the storage driver
+	containerdStore bool   // driver is a snapshotter of containerd: Docker ignores the size of a disk
 	seccomp         seccompMode
-	runtimes        []string // by name; of Podman only the default one is known
-	storage         string   // the directory with the images, where it is on this machine
+	runtimes        []string // names; of Podman only the default one is known
+	storage         string   // the directory with the images; empty: not on this machine
 	userns          bool     // containers can have, or have, a user namespace
 }
 
@@ -41,12 +41,12 @@ type engine struct {
 type seccompMode int
 
 const (
-	seccompOn      seccompMode = iota // by its own profile, or one of the operator
-	seccompOff                        // not, but it does when it is asked to: Docker from 23
-	seccompMissing                    // it cannot
+	seccompOn      seccompMode = iota // by its own profile, or by the operator's
+	seccompOff                        // off by default, but a container can turn it on: Docker from 23
+	seccompMissing                    // the engine has no filter
 )
 
-// dockerSeccomp reads what Docker lists as its security options.
+// dockerSeccomp reads Docker's list of security options.
 func dockerSeccomp(options []string) seccompMode {
 	for _, o := range options {
 		switch {
@@ -59,7 +59,7 @@ func dockerSeccomp(options []string) seccompMode {
 	return seccompMissing
 }
 
-// podmanSeccomp reads what Podman says of its filter of system calls.
+// podmanSeccomp reads Podman's report of its seccomp filter.
 func podmanSeccomp(enabled bool, profile string) seccompMode {
 	if enabled && profile != "unconfined" {
 		return seccompOn
@@ -67,7 +67,7 @@ func podmanSeccomp(enabled bool, profile string) seccompMode {
 	return seccompMissing
 }
 
-// connect makes a client; it calls nobody yet.
+// connect makes a client. It makes no request.
 func connect(addr string) (*client.Client, error) {
 	opts := []client.Opt{client.FromEnv}
 	if addr != "" {
@@ -76,7 +76,7 @@ func connect(addr string) (*client.Client, error) {
 	return client.New(opts...)
 }
 
-// Ping says whether an engine answers at the address, which is that of Options.Engine.
+// Ping returns an error if no engine answers at addr. The format is that of Options.Engine.
 func Ping(ctx context.Context, addr string) error {
 	c, err := connect(addr)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 		return err
 	}
 	e, err := r.readPodmanInfo(ctx)
-	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) { // it is none, or one before version 4
+	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) { // not Podman, or Podman before version 4
 		e, err = r.readDockerInfo(ctx)
 	}
 	if err != nil {
@@ -110,17 +110,18 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 	return nil
 }
 
-// local says whether the networks of the engine are those of this machine, judged by its
+// local reports whether the networks of the engine are on this machine, judged by its
 // address and by what it reports about itself.
 func (e engine) local() bool { return e.gpus.local && !e.rootless }
 
-// limitsDisks says whether the size of a container's disk is a limit: option is Options.DiskLimit.
+// limitsDisks reports whether a container's disk has a size limit. option is
+// Options.DiskLimit.
 func (e engine) limitsDisks(option bool) bool {
 	return !e.containerdStore && (option || e.driver == "btrfs" || e.driver == "zfs")
 }
 
-// readPodmanInfo asks Podman by its own API. That is one call, where the Docker API takes two
-// and reports less; each call keeps Podman busy for a good part of a second.
+// readPodmanInfo asks Podman's own API. That is one call. The Docker API needs two and
+// reports less, and each call keeps Podman busy for a good part of a second.
 func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 	var info struct {
 		Host struct {
@@ -147,7 +148,7 @@ func (r *Runtime) readPodmanInfo(ctx context.Context) (engine, error) {
 	return engine{
 		podman: true, rootless: info.Host.Security.Rootless,
 		cores: info.Host.CPUs, memory: info.Host.Memory, driver: info.Store.Driver,
-		networks: info.Host.Backend == "netavark", // others do not keep networks apart
+		networks: info.Host.Backend == "netavark", // other backends do not isolate networks
 		gpus:     r.gpuSupport(true, system.Info{}),
 		seccomp:  podmanSeccomp(info.Host.Security.Seccomp, info.Host.Security.SeccompProfile),
 		runtimes: []string{info.Host.Runtime.Name}, userns: hasSubordinateIDs(),
@@ -178,7 +179,8 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 	}, nil
 }
 
-// isConnectionError says whether err is about reaching the engine, rather than what it answered.
+// isConnectionError reports whether err comes from the connection, not from the engine's
+// answer.
 func isConnectionError(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -189,8 +191,9 @@ func isConnectionError(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// retry repeats f while the engine cannot be reached. An engine that shuts down may answer with
-// another error first, so after such an error retry asks whether the engine still answers.
+// retry repeats f while the engine cannot be reached. An engine that shuts down may answer
+// with another error first, so after such an error retry checks whether the engine still
+// answers.
 func (r *Runtime) retry(ctx context.Context, f func() error) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
@@ -211,7 +214,7 @@ func (r *Runtime) unreachable(ctx context.Context) bool {
 	return isConnectionError(err)
 }
 
-// errorText is the error of an engine as the user of the pod reads it.
+// errorText is an engine's error as the user of the pod sees it.
 func errorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
 	return strings.TrimSpace(strings.TrimPrefix(text, "Error: "))

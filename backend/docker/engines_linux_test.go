@@ -11,8 +11,8 @@ import (
 	"github.com/podyard/podyard/internal/enginetest"
 )
 
-// The images of the tests: plain has a program, checked a health check besides, and setuid
-// another user than root, while its program is setuid root.
+// The images of the tests. plain has a program. checked also has a health check. setuid has
+// a user other than root and a program that is setuid root.
 const (
 	plain   = "podyard.test/program:1"
 	checked = "podyard.test/checked:1"
@@ -22,8 +22,8 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 
-// forEachEngine runs a test on every engine, beside others: they spend their time on waiting for
-// engines. A test that does something to an engine itself runs alone, before these.
+// forEachEngine runs a test on every engine, in parallel with others, because the tests
+// mostly wait for engines. A test that changes an engine runs alone, before these.
 func forEachEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
 	t.Parallel()
@@ -35,8 +35,8 @@ func forEachEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	}
 }
 
-// withEngine runs a test on every engine, and beside no other: what such a test changes, as the
-// CDI specifications of the machine, is everybody's.
+// withEngine runs a test on every engine, and no other test in parallel: such a test
+// changes what all tests share, for example the CDI specifications of this machine.
 func withEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
 	for _, kind := range enginetest.Kinds {
@@ -44,7 +44,7 @@ func withEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	}
 }
 
-// requireEngine is an engine that has the images.
+// requireEngine returns an engine with the test images.
 func requireEngine(t testing.TB, kind string) *enginetest.Engine {
 	t.Helper()
 	d := enginetest.Require(t, kind)
@@ -58,7 +58,7 @@ func requireEngine(t testing.TB, kind string) *enginetest.Engine {
 	return d
 }
 
-// images are made of the program in testdata.
+// images are built from the program in testdata.
 var images = sync.OnceValues(func() (map[string]v1.Image, error) {
 	img, err := enginetest.Image("./testdata/program")
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// errEventsLost is what watchers get while the engine does not tell of changes.
+// errEventsLost is what Watch returns while no events arrive from the engine.
 var errEventsLost = errors.New("the engine was lost, list again")
 
-// instanceFilters selects what bears the name of this Runtime.
+// instanceFilters selects objects with the instance label of this Runtime.
 func (r *Runtime) instanceFilters(more ...string) client.Filters {
 	return make(client.Filters).Add("label", labelInstance+"="+r.instance).Add("label", more...)
 }
 
-// watchEvents listens to the engine as long as the Runtime is open.
+// watchEvents reads the engine's events until ctx ends.
 func (r *Runtime) watchEvents(ctx context.Context) {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
@@ -49,8 +49,8 @@ func (r *Runtime) watchEvents(ctx context.Context) {
 	}
 }
 
-// streamEvents takes events until there are no more. It looks at everything once it listens:
-// what happened before is told by no event.
+// streamEvents handles events until the stream breaks. After it subscribes it inspects
+// every container, because earlier changes send no event.
 func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 	found()
 	r.hub.Reconnect()
 	for _, p := range r.pods.All() {
-		p.wakeWaiters() // followers of logs that broke off
+		p.wakeWaiters() // readers of logs whose stream broke
 	}
 	tick := time.NewTicker(r.opts.Resync)
 	defer tick.Stop()
@@ -84,10 +84,10 @@ func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 	}
 }
 
-// handleEvent looks at the pod that an event is about.
+// handleEvent refreshes the pod of an event.
 func (r *Runtime) handleEvent(m events.Message) {
 	action, _, _ := strings.Cut(string(m.Action), ":")
-	if action == "cleanup" && m.Actor.Attributes[labelPod] != "" { // Podman has given up its network
+	if action == "cleanup" && m.Actor.Attributes[labelPod] != "" { // Podman has deleted its network
 		r.noteIsolationBroken()
 	}
 	switch action {
@@ -99,12 +99,12 @@ func (r *Runtime) handleEvent(m events.Message) {
 	if id == "" {
 		id = strings.TrimPrefix(m.Actor.Attributes["name"], "podyard-"+r.instance+"-")
 	}
-	// The event is not told to a closed Runtime: its work is over.
+	// A closed Runtime ignores events.
 	_, _ = r.pods.Call(id, func(p *pod) { p.queueRefresh() })
 }
 
-// resync asks for all containers, and looks at those of which it is not known what the
-// engine says, or at all. It returns when it has looked.
+// resync lists all containers and refreshes the pods whose state differs from the list, or
+// every pod if all is set. It returns after the refreshes.
 func (r *Runtime) resync(ctx context.Context, all bool) error {
 	list, err := r.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: r.instanceFilters()})
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Runtime) resync(ctx context.Context, all bool) error {
 	return nil
 }
 
-// needsRefresh says whether the container is not what its state says.
+// needsRefresh reports whether the container differs from the state.
 func (p *pod) needsRefresh(state container.ContainerState, found bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,8 +144,8 @@ func (p *pod) needsRefresh(state container.ContainerState, found bool) bool {
 	return !p.known() || runs != shown
 }
 
-// tryRefresh looks at once when the pod has nothing else to do. One that has will show what
-// comes of that.
+// tryRefresh queues a refresh if the pod has no jobs. If it has, the last job will show the
+// state.
 func (p *pod) tryRefresh(done func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// Pods of a machine with 8 cores and 32 GB as containers of the Docker or Podman engine that it has.
+// Run pods as containers on a machine with 8 cores and 32 GB that has Docker or Podman.
 func ExampleOpen() {
 	ctx := context.Background()
 	rt, err := docker.Open(ctx, "/var/lib/pods", nil)

@@ -18,38 +18,39 @@ import (
 	"github.com/podyard/podyard/internal/podhost"
 )
 
-// A firewall is the table of nftables with the rules for our networks. It is a table of its
-// own, so that neither the engine nor the operator has rules in it. What it rejects, no rule
-// of another table can accept.
+// A firewall is an nftables table with the rules for the networks of this Runtime. Neither
+// the engine nor the operator has rules in this table. A packet that it rejects cannot be
+// accepted by a rule of another table.
 //
-// Who holds the turn of networkTable uses it.
+// Only the holder of networkTable.acquire may use it.
 type firewall struct {
-	on      bool   // the rules can be set here
-	rules   string // that were set last; empty: there is no table
-	listing string // how nft listed them then
+	on      bool   // rules can be set on this machine
+	rules   string // as last set; empty: the table does not exist
+	listing string // what nft listed after that
 }
 
-// rules are what the firewall is to have, for the template.
+// rules is the data of rulesTemplate.
 type rules struct {
 	Table       string
-	Interfaces  string // the prefix of our bridges
+	Interfaces  string // prefix of the names of our bridges
 	Bridges     []ruledBridge
 	NameServers []netip.Addr
-	Reachable   []netip.AddrPort // TCP addresses of this machine
-	Host        netip.Addr       // with published ports
-	TCP, UDP    []int            // those ports
+	Reachable   []netip.AddrPort // TCP addresses of this machine that containers may reach
+	Host        netip.Addr       // the address of published ports
+	TCP, UDP    []int            // the published ports
 	Denied      []netip.Prefix
 }
 
-// A ruledBridge is one of our networks. The name server of Podman listens at its gateway.
+// A ruledBridge is the bridge of one of our networks. Podman's name server listens at
+// Gateway.
 type ruledBridge struct {
 	Interface string
 	Gateway   netip.Addr
 }
 
-// rulesTemplate is what nft reads. The table is removed first: all of it changes at once. The
-// priority is before that of the engine's rules, and after the translation of addresses:
-// "ct original" is what the container asked for.
+// rulesTemplate is the input of nft. It deletes the table first, so that nft replaces the
+// whole table in one transaction. The priority is before the engine's rules and after
+// address translation: "ct original" is the address that the container used.
 var rulesTemplate = template.Must(template.New("rules").Funcs(template.FuncMap{"list": list}).Parse(`table inet {{.Table}}
 delete table inet {{.Table}}
 table inet {{.Table}} {
@@ -92,12 +93,13 @@ table inet {{.Table}} {
 }
 `))
 
-// list is how nft reads the elements of a set.
+// list formats the elements of an nft set.
 func list(all any) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(all), "[]")), ", ")
 }
 
-// metadataAddresses are where clouds tell machines their secrets, all link-local ones included.
+// metadataAddresses are where clouds serve metadata with secrets, and all link-local
+// addresses.
 func metadataAddresses() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"),
@@ -105,7 +107,8 @@ func metadataAddresses() []netip.Prefix {
 	}
 }
 
-// merged are prefixes without those that others contain: a set of nft must have no overlaps.
+// merged drops prefixes that another prefix contains, because an nft set must have no
+// overlaps. It sorts all.
 func merged(all []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	slices.SortFunc(all, func(a, b netip.Prefix) int {
@@ -125,7 +128,7 @@ func (r *rules) text() (string, error) {
 	return b.String(), err
 }
 
-// wantedRules are those for the networks that there are.
+// wantedRules returns the rules for the networks that exist now.
 func (r *Runtime) wantedRules(ctx context.Context) (*rules, error) {
 	w := &rules{
 		Table: r.table(), Interfaces: r.interfacePrefix(), NameServers: hostNameServers(), Host: r.opts.Host,
@@ -153,7 +156,7 @@ func (r *Runtime) wantedRules(ctx context.Context) (*rules, error) {
 	return w, nil
 }
 
-// addPublished lets containers reach the ports of pods where this machine publishes them.
+// addPublished lets containers reach the published ports of pods.
 func (r *rules) addPublished(ports []podhost.Port) {
 	if !r.Host.Is4() || r.Host.IsLoopback() || r.Host.IsUnspecified() {
 		return
@@ -169,11 +172,10 @@ func (r *rules) addPublished(ports []podhost.Port) {
 	slices.Sort(r.UDP)
 }
 
-// table is the name of our table.
 func (r *Runtime) table() string { return "podyard_" + shortHash(r.instance, 16) }
 
-// holdRules has the firewall have the rules for the networks that there are: it sets them
-// when they are to change, or when somebody changed or removed them.
+// holdRules makes the table match the networks that exist. It sets the rules if they must
+// change, or if somebody changed or removed them.
 func (r *Runtime) holdRules(ctx context.Context) error {
 	done, err := r.networks.acquire(ctx)
 	if err != nil {
@@ -183,7 +185,7 @@ func (r *Runtime) holdRules(ctx context.Context) error {
 	return r.holdRulesLocked(ctx)
 }
 
-// holdRulesLocked is holdRules for who holds the turn of networkTable.
+// holdRulesLocked is holdRules for the holder of networkTable.acquire.
 func (r *Runtime) holdRulesLocked(ctx context.Context) error {
 	if !r.firewall.on {
 		return nil
@@ -205,7 +207,7 @@ func (r *Runtime) holdRulesLocked(ctx context.Context) error {
 	return r.setRules(ctx, text)
 }
 
-// rulesAreSet says whether the table is as it was set last.
+// rulesAreSet reports whether the table is as it was last set.
 func (r *Runtime) rulesAreSet(ctx context.Context) bool {
 	now, err := nft(ctx, "", "list", "table", "inet", r.table())
 	return err == nil && now == r.firewall.listing
@@ -223,13 +225,13 @@ func (r *Runtime) setRules(ctx context.Context, text string) (err error) {
 	return nil
 }
 
-// unknownRules are those of an earlier server, or those that could not be set.
+// unknownRules marks a table of an earlier server, or one that could not be set.
 const unknownRules = "unknown"
 
-// repairInterval is how often it is looked whether the rules are still there.
+// repairInterval is how often the rules are checked.
 const repairInterval = 10 * time.Second
 
-// watchRules sets the rules again when somebody changed or removed them.
+// watchRules sets the rules again if somebody changed or removed them.
 func (r *Runtime) watchRules(ctx context.Context) {
 	tick := time.NewTicker(min(repairInterval, r.opts.Resync))
 	defer tick.Stop()
@@ -258,12 +260,11 @@ func (r *Runtime) repairRules(ctx context.Context) {
 	}
 }
 
-// removeRules removes the table, if there is one.
 func (r *Runtime) removeRules(ctx context.Context) error {
 	if r.firewall.rules == "" {
 		return nil
 	}
-	// A table that is added when it is there stays as it is: so there is one to delete.
+	// Adding a table that exists changes nothing: the delete always has a table.
 	_, err := nft(ctx, "table inet "+r.table()+"\ndelete table inet "+r.table()+"\n", "-f", "-")
 	if err == nil {
 		r.firewall.rules, r.firewall.listing = "", ""
@@ -271,7 +272,7 @@ func (r *Runtime) removeRules(ctx context.Context) error {
 	return err
 }
 
-// openFirewall finds out whether rules can be set here, and says why not.
+// openFirewall checks whether rules can be set. The error says why not.
 func (r *Runtime) openFirewall(ctx context.Context) error {
 	switch {
 	case r.opts.Isolation == IsolationOff:
@@ -296,7 +297,7 @@ func (r *Runtime) openFirewall(ctx context.Context) error {
 	return nil
 }
 
-// nft runs the program of nftables.
+// nft runs the program nft and returns its output.
 func nft(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "nft", args...)
 	cmd.Stdin = strings.NewReader(input)

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// lineLimit is the longest line that is put together from its pieces; what is longer
-// becomes several.
+// lineLimit is the longest line that is joined from pieces. A longer line becomes several
+// lines.
 const lineLimit = 256 << 10
 
-// A logLine is a line with the engine's time.
 type logLine struct {
 	at   time.Time
 	text string
 }
 
-// readLog reads an engine's log: pieces with a header that names stream and size, each with
-// a time and a space before its text. An engine cuts long lines: a piece that does not end
-// a line is continued by the next of its stream. The lines end where r does.
+// readLog reads an engine's log. The log is a sequence of pieces. Each piece has a header
+// with stream and size, then a time, a space and the text. An engine cuts long lines: a
+// piece without a newline continues in the next piece of its stream. readLog ends at the
+// end of r.
 func readLog(r io.Reader) iter.Seq2[logLine, error] {
 	return func(yield func(logLine, error) bool) {
 		in := bufio.NewReaderSize(r, 64<<10)
@@ -68,7 +68,6 @@ func readLog(r io.Reader) iter.Seq2[logLine, error] {
 	}
 }
 
-// A partialLine is the beginning of a line.
 type partialLine struct {
 	begun bool
 	at    time.Time
@@ -91,7 +90,7 @@ func (p *partialLine) add(b []byte) error {
 	return nil
 }
 
-// take is the line, when it is whole.
+// take returns the line if it is complete or as long as lineLimit.
 func (p *partialLine) take() (logLine, bool) {
 	if bytes.HasSuffix(p.text, []byte{'\n'}) || len(p.text) >= lineLimit {
 		return p.end(), true

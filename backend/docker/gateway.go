@@ -13,13 +13,14 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Gateway is an address of this machine that containers reach: for a server that they are to
-// call. With Docker it is that of the default network. With Podman, whose networks have an
-// address only while a container runs in them, it is one of Options.Subnet that Gateway adds
-// to the loopback interface, which takes root and the program ip. Close removes it.
+// Gateway returns an address of this machine that containers can reach, for a server that
+// they call. With Docker it is the address of the default network. Podman's networks have
+// an address only while a container runs in them. So with Podman, Gateway adds an address
+// of Options.Subnet to the loopback interface. That needs root and the program ip. Close
+// removes the address.
 //
-// An error says that there is none: the engine is on another machine, or has its networks
-// where this one does not see them.
+// It returns an error if there is no such address: the engine is on another machine, or
+// this machine does not see its networks.
 func (r *Runtime) Gateway(ctx context.Context) (netip.Addr, error) {
 	addr, err := r.findGateway(ctx)
 	if err != nil {
@@ -37,7 +38,7 @@ func (r *Runtime) findGateway(ctx context.Context) (netip.Addr, error) {
 	return addr, changeAddress(ctx, "replace", addr)
 }
 
-// gatewayAddress is what Gateway returns.
+// gatewayAddress returns the address without adding it.
 func (r *Runtime) gatewayAddress(ctx context.Context) (netip.Addr, error) {
 	if !r.engine.local() {
 		return netip.Addr{}, errors.New("the network of containers is not one of this machine")
@@ -64,15 +65,16 @@ func (r *Runtime) gatewayAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("the default network of the engine has no address")
 }
 
-// ownGateway is an address of the first block of Options.Subnet. Servers that share the subnet
-// have different ones, as good as always.
+// ownGateway returns an address of the first block of Options.Subnet. It follows from the
+// instance name, so two servers with one subnet very likely have different addresses.
 func (r *Runtime) ownGateway() netip.Addr {
 	sum := sha256.Sum256([]byte(r.instance))
 	const hosts = 1<<(32-blockBits) - 2
 	return addrAt(r.opts.Subnet, 1+uint32(sum[0])%hosts)
 }
 
-// changeAddress adds an address to the loopback interface, or removes it ("del").
+// changeAddress changes an address of the loopback interface. what is "replace" (adds it)
+// or "del".
 func changeAddress(ctx context.Context, what string, addr netip.Addr) error {
 	out, err := exec.CommandContext(ctx, "ip", "address", what, addr.String()+"/32", "dev", "lo").CombinedOutput()
 	if err != nil {
@@ -81,7 +83,7 @@ func changeAddress(ctx context.Context, what string, addr netip.Addr) error {
 	return nil
 }
 
-// addressOf is that of an interface of this machine.
+// addressOf returns the first IPv4 address of an interface of this machine.
 func addressOf(bridge string) (netip.Addr, error) {
 	at, err := net.InterfaceByName(bridge)
 	if err != nil {
@@ -99,7 +101,7 @@ func addressOf(bridge string) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s has no address", bridge)
 }
 
-// releaseGateway ends what Gateway began.
+// releaseGateway removes the address that Gateway added.
 func (r *Runtime) releaseGateway(ctx context.Context) {
 	if !r.gatewayAdded.Load() {
 		return

@@ -15,33 +15,33 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// labelGPUs says by what it is seen in a container that its GPUs arrived: the paths of
-// device nodes, or what device requests name, with commas between.
+// labelGPUs lists what a container with its GPUs must have, separated by commas: paths of
+// device nodes, or names in device requests.
 const labelGPUs = "io.podyard.gpus"
 
-// nvidiaHook is the program by which Docker takes requests for the driver "nvidia".
+// nvidiaHook is the program that Docker needs for requests to the driver "nvidia".
 const nvidiaHook = "nvidia-container-runtime-hook"
 
-// A gpuMethod is how a container is given GPUs.
+// A gpuMethod is a way to give GPUs to a container.
 type gpuMethod int
 
 const (
-	byRequest gpuMethod = iota // the engine is asked for the driver "nvidia"
-	byCDI                      // the engine is asked for CDI devices
-	byPodman                   // so is Podman, through its own API
-	byEdits                    // CDI is read here, and the engine asked for nodes, mounts and environment
+	byRequest gpuMethod = iota // a device request for the driver "nvidia"
+	byCDI                      // a device request for CDI devices
+	byPodman                   // CDI devices, by Podman's own API
+	byEdits                    // this package resolves CDI; the engine gets nodes, mounts and environment
 )
 
-// gpuSupport are what an engine says of the ways that it has.
+// gpuSupport says which methods an engine supports.
 type gpuSupport struct {
 	podman bool
-	local  bool     // it is on this machine, as far as the address tells
-	cdi    []string // the directories of its CDI specifications; none: it knows no CDI
-	found  bool     // it says that it has found GPUs there
-	nvidia bool     // it has the driver "nvidia"
+	local  bool     // the engine is on this machine, judged by its address
+	cdi    []string // the directories of its CDI specifications; empty: it does not know CDI
+	found  bool     // the engine reports GPUs that it discovered by CDI
+	nvidia bool     // the engine has the driver "nvidia"
 }
 
-// gpuSupport looks at what the engine says of itself.
+// gpuSupport reads what the engine reports about itself.
 func (r *Runtime) gpuSupport(podman bool, info system.Info) gpuSupport {
 	f := gpuSupport{podman: podman, local: strings.HasPrefix(r.api.DaemonHost(), "unix://")}
 	_, f.nvidia = info.Runtimes["nvidia"]
@@ -55,7 +55,6 @@ func (r *Runtime) gpuSupport(podman bool, info system.Info) gpuSupport {
 	return f
 }
 
-// method is how GPUs are handed over.
 func (f gpuSupport) method() gpuMethod {
 	switch {
 	case f.podman:
@@ -63,12 +62,12 @@ func (f gpuSupport) method() gpuMethod {
 	case len(f.cdi) > 0 && (f.found || !f.nvidia):
 		return byCDI
 	case f.nvidia, !f.local:
-		return byRequest // an engine that cannot says what it lacks
+		return byRequest // a remote engine does not report whether it has the hook
 	}
 	return byEdits
 }
 
-// available says whether there are GPUs that can be handed over. The directories are those of
+// available reports whether there are GPUs that a container can get. dirs is
 // Options.CDIDirs.
 func (f gpuSupport) available(dirs []string) bool {
 	switch f.method() {
@@ -86,19 +85,22 @@ func (f gpuSupport) available(dirs []string) bool {
 	}
 }
 
-// A gpuGrant is how one container is given its GPUs. The zero value is none.
+// A gpuGrant is how one container gets its GPUs. The zero value is for a container without
+// GPUs.
 type gpuGrant struct {
 	requests []container.DeviceRequest
-	names    []string // of CDI, for Podman's own API
+	names    []string // CDI names, for Podman's own API
 	edits    edits
 	expected []string // see labelGPUs
 }
 
-// hideGPUsEnv keeps NVIDIA's runtime from showing GPUs to a container whose image or owner asks for
-// them in the environment: where it is Docker's default it does, and they may be another's.
+// hideGPUsEnv stops NVIDIA's runtime from adding GPUs to a container because its image or
+// owner asks for them in the environment. NVIDIA's runtime does so where it is Docker's
+// default runtime, and those GPUs may belong to another pod.
 const hideGPUsEnv = "NVIDIA_VISIBLE_DEVICES=void"
 
-// hideEnv is the environment of a container that is to have no GPUs of NVIDIA's runtime.
+// hideEnv returns the environment of a container that must get no GPUs from NVIDIA's
+// runtime.
 func (f gpuSupport) hideEnv() []string {
 	if !f.nvidia {
 		return nil
@@ -106,7 +108,7 @@ func (f gpuSupport) hideEnv() []string {
 	return []string{hideGPUsEnv}
 }
 
-// gpuGrant is how the container of s is given its GPUs.
+// gpuGrant returns how the container of s gets its GPUs.
 func (r *Runtime) gpuGrant(s pods.Spec) (g gpuGrant, err error) {
 	facts := r.engine.gpus
 	if s.GPUs == 0 && len(s.Devices) == 0 {
@@ -114,7 +116,7 @@ func (r *Runtime) gpuGrant(s pods.Spec) (g gpuGrant, err error) {
 		return g, nil
 	}
 	if len(s.Devices) == 0 || len(s.Devices) != s.GPUs {
-		// An engine that is told how many has the same ones for everybody.
+		// Given a number, an engine gives the same GPUs to every container.
 		return g, fmt.Errorf("it is to have %d GPUs, and the host named %d", s.GPUs, len(s.Devices))
 	}
 	names := qualifiedNames(s.Devices)
@@ -146,7 +148,7 @@ func (r *Runtime) gpuGrant(s pods.Spec) (g gpuGrant, err error) {
 	return g, nil
 }
 
-// apply has a container made with its GPUs. What c points to stays as it is.
+// apply adds the GPUs to c. It does not change what c points to.
 func (g gpuGrant) apply(c client.ContainerCreateOptions) client.ContainerCreateOptions {
 	config, host := *c.Config, *c.HostConfig
 	if len(g.expected) > 0 {
@@ -161,7 +163,8 @@ func (g gpuGrant) apply(c client.ContainerCreateOptions) client.ContainerCreateO
 	return c
 }
 
-// checkCreatedGPUs is arrived for a container that was not started. Podman does not know before.
+// checkCreatedGPUs is checkGPUs for a container that was not started. Podman shows no
+// devices before the start.
 func (e engine) checkCreatedGPUs(c *container.InspectResponse) error {
 	if e.podman {
 		return nil
@@ -169,7 +172,7 @@ func (e engine) checkCreatedGPUs(c *container.InspectResponse) error {
 	return checkGPUs(c)
 }
 
-// checkGPUs says what is wrong when a container has not got the GPUs that it was to have.
+// checkGPUs returns an error if the container lacks one of its GPUs.
 func checkGPUs(c *container.InspectResponse) error {
 	wanted := c.Config.Labels[labelGPUs]
 	if wanted == "" {
@@ -187,7 +190,7 @@ func checkGPUs(c *container.InspectResponse) error {
 	return nil
 }
 
-// hasDevice says whether a container has one of the things in labelGPUs.
+// hasDevice reports whether a container has want, an item of labelGPUs.
 func hasDevice(host *container.HostConfig, want string) bool {
 	return slices.ContainsFunc(host.Devices, func(d container.DeviceMapping) bool { return d.PathInContainer == want }) ||
 		slices.ContainsFunc(host.DeviceRequests, func(q container.DeviceRequest) bool {

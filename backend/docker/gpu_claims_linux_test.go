@@ -15,7 +15,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A service is pods of one user on the containers of an engine.
+// A service is a pods service of one user on a Runtime.
 type service struct {
 	*pods.Service
 
@@ -25,7 +25,7 @@ type service struct {
 
 const testGPU = "TEST GPU"
 
-// newService has a host with these GPUs.
+// newService returns a service whose host has these GPUs.
 func newService(t *testing.T, rt *Runtime, devices ...string) *service {
 	t.Helper()
 	n := len(devices)
@@ -56,7 +56,7 @@ func (s *service) create() (*pods.Pod, error) {
 	return s.Create(s.t.Context(), "alice", pods.CreateRequest{Name: "g", Image: plain, Args: &args, GPU: &pods.GPURequest{ID: testGPU}})
 }
 
-// until waits for what a service says when it is asked again and again.
+// until polls the service until ok.
 func (s *service) until(what string, ok func() bool) {
 	s.t.Helper()
 	late := time.NewTimer(time.Minute)
@@ -72,7 +72,7 @@ func (s *service) until(what string, ok func() bool) {
 	}
 }
 
-// become waits for a status of a pod.
+// become waits until a pod has a status.
 func (s *service) become(id string, want pods.Status) (p *pods.Pod) {
 	s.t.Helper()
 	s.until("is the pod "+string(want), func() bool {
@@ -85,7 +85,7 @@ func (s *service) become(id string, want pods.Status) (p *pods.Pod) {
 	return p
 }
 
-// next is a pod as soon as there is room for one.
+// next creates a pod as soon as there is room for one.
 func (s *service) next() (p *pods.Pod) {
 	s.t.Helper()
 	s.until("is there room for a pod", func() bool {
@@ -98,7 +98,7 @@ func (s *service) next() (p *pods.Pod) {
 	return p
 }
 
-// finds is the node of a GPU that the program of the next pod has found.
+// finds returns the next pod, and the GPU node that its program found.
 func (s *service) finds() (id, node string) {
 	s.t.Helper()
 	p := s.next()
@@ -129,7 +129,7 @@ func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
 			t.Errorf("the next pod finds %q, want the GPU that was freed", node)
 		}
 
-		// A GPU that CDI does not know any more is no reason to run without.
+		// If CDI no longer knows the GPU, the pod must not run without it.
 		has.Devices = has.Devices[:1]
 		b.write(has)
 		if err := s.Terminate(t.Context(), "alice", second); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A cdiFixture is what GPUs are in a test: CDI devices that are harmless nodes of this machine.
+// A cdiFixture has CDI devices for tests. They are harmless device nodes of this machine.
 type cdiFixture struct {
 	t    *testing.T
 	file string
@@ -30,15 +30,15 @@ type cdiFixture struct {
 	own  bool // the engine resolves CDI itself
 }
 
-// newCDIFixture has its specification where the engine looks for it, if it does: Podman 4 cannot
-// be told of another directory.
+// newCDIFixture writes the specification to the directory that the engine reads, if the
+// engine reads one. For Podman 4 that directory cannot be changed.
 func newCDIFixture(t *testing.T, d *enginetest.Engine, has specs.Spec) *cdiFixture {
 	t.Helper()
 	b := &cdiFixture{t: t, dirs: []string{t.TempDir()}}
 	if where := inspectInside(t, d); where != "" {
 		b.dirs, b.own = []string{where}, true
 		if err := os.Mkdir(where, 0o755); err == nil {
-			t.Cleanup(func() { _ = os.Remove(where) }) // unless others use it by now
+			t.Cleanup(func() { _ = os.Remove(where) }) // it fails if other tests still use the directory
 		}
 	}
 	b.file = filepath.Join(b.dirs[0], fmt.Sprintf("podyard-test-%d.json", os.Getpid()))
@@ -47,8 +47,8 @@ func newCDIFixture(t *testing.T, d *enginetest.Engine, has specs.Spec) *cdiFixtu
 	return b
 }
 
-// inspectInside is a directory where the engine looks for CDI specifications. A Docker before 25
-// knows of none.
+// inspectInside returns a directory in which the engine looks for CDI specifications.
+// Docker before 25 has none.
 func inspectInside(t *testing.T, d *enginetest.Engine) string {
 	t.Helper()
 	if d.Kind == "podman" {
@@ -81,7 +81,7 @@ func (b *cdiFixture) open(d *enginetest.Engine) *Runtime {
 	return open(b.t, d, b.t.TempDir(), func(o *Options) { o.CDIDirs = b.dirs })
 }
 
-// gpuName is a device of this test run alone.
+// gpuName returns a device name that only this test run uses.
 func gpuName(name string) string { return fmt.Sprintf("GPU-%s-%d", name, os.Getpid()) }
 
 func node(path, host string) *specs.DeviceNode { return &specs.DeviceNode{Path: path, HostPath: host} }
@@ -90,7 +90,7 @@ func gpu(name string, e specs.ContainerEdits) specs.Device {
 	return specs.Device{Name: gpuName(name), ContainerEdits: e}
 }
 
-// gpus is a pod with these GPUs that tells of them.
+// withGPUs returns a pod with these GPUs whose program prints them.
 func withGPUs(id string, names ...string) pods.Spec {
 	s := spec(id, program("gpus", "/gpu/mode"))
 	s.GPUType, s.GPUs = "test", len(names)
@@ -100,7 +100,7 @@ func withGPUs(id string, names ...string) pods.Spec {
 	return s
 }
 
-// zeroAndFull are two GPUs with one control device between them.
+// zeroAndFull are two GPUs that share one control device.
 func zeroAndFull(t *testing.T) specs.Spec {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mode")
@@ -159,8 +159,8 @@ func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
 	})
 }
 
-// wantRequested wants that the engine was asked for GPUs by their names in CDI, and for no
-// nodes besides.
+// wantRequested fails the test unless the engine got a request for the GPUs by their CDI
+// names, without device nodes.
 func wantRequested(t *testing.T, rt *Runtime, s pods.Spec) {
 	t.Helper()
 	c, err := rt.pods.Find(s.PodID).inspect(t.Context())
@@ -186,7 +186,7 @@ func TestAProgramWithGPUsThatEndsAtOnceHasEnded(t *testing.T) {
 	})
 }
 
-// wantFailed also wants that nothing of the pod runs.
+// wantFailed fails the test unless the pod failed with these reasons and runs no container.
 func wantFailed(t *testing.T, rt *Runtime, s pods.Spec, reasons ...string) {
 	t.Helper()
 	ensure(t, rt, s)
@@ -215,7 +215,7 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 		rt := b.open(d)
 		where := b.dirs[0]
 		if d.Kind == "dockerd" && b.own {
-			where = "unresolvable CDI devices" // in the engine's words
+			where = "unresolvable CDI devices" // Docker's text
 		}
 		wantFailed(t, rt, withGPUs("unknown", "nowhere"), gpuKind+"="+gpuName("nowhere"), where)
 		wantFailed(t, rt, withGPUs("partly", "a", "nowhere"), gpuKind+"="+gpuName("nowhere"))
@@ -226,7 +226,7 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 		b.write(specs.Spec{ContainerEdits: has.ContainerEdits, Devices: []specs.Device{empty}})
 		wantFailed(t, rt, withGPUs("empty", "empty"), "no device nodes")
 
-		// The specification comes back: so does the pod, when it is started again.
+		// After the specification is back, a new start of the pod succeeds.
 		b.write(has)
 		again := withGPUs("unknown", "a")
 		again.Gen = 2
@@ -234,7 +234,7 @@ func TestAPodWhoseGPUsAreNotThereFails(t *testing.T) {
 	})
 }
 
-// What is known here need not be known to Podman, which looks for itself.
+// Podman resolves CDI itself and may not know what this package knows.
 func TestPodmanHasTheLastWordOnGPUs(t *testing.T) {
 	d := requireEngine(t, "podman")
 	dir := t.TempDir()
@@ -264,8 +264,8 @@ func TestHooksAreRunOrThePodFails(t *testing.T) {
 	})
 }
 
-// Podman's Docker API takes device requests and forgets them: that is an engine whose word
-// cannot be relied on.
+// Podman's Docker API accepts device requests and ignores them: an engine that reports
+// success and is wrong.
 func TestAPodWhoseGPUsTheEngineForgotIsEnded(t *testing.T) {
 	rt := open(t, requireEngine(t, "podman"), t.TempDir())
 	rt.engine.gpus = gpuSupport{nvidia: true, local: true}
@@ -302,7 +302,7 @@ func TestAServerThatDiedOverAStartLetsNoPodRunWithoutItsGPUs(t *testing.T) {
 	})
 }
 
-// A container that is given GPUs must not differ from others in anything else.
+// A container with GPUs must not differ from others in anything but the GPUs.
 func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 	d := requireEngine(t, "podman")
 	rt := open(t, d, t.TempDir(), func(o *Options) {
@@ -355,8 +355,8 @@ func TestPodmansOwnAPIMakesTheSameContainer(t *testing.T) {
 	}
 }
 
-// seenByRunc is what a container comes to, and how it is shown, but for what is another in
-// each: names, places and times.
+// seenByRunc returns the OCI configuration of a container and its inspection, without the
+// names, places and times that differ between containers.
 func seenByRunc(t *testing.T, d *enginetest.Engine, p *pod) map[string]any {
 	t.Helper()
 	c, err := p.inspect(t.Context())
@@ -382,7 +382,7 @@ func seenByRunc(t *testing.T, d *enginetest.Engine, p *pod) map[string]any {
 	})
 	process := m["process"].(map[string]any)
 	slices.SortFunc(process["env"].([]any), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
-	delete(process["user"].(map[string]any), "umask") // Podman's default is put down, or meant
+	delete(process["user"].(map[string]any), "umask") // only one of the two APIs records Podman's default
 	delete(m, "annotations")
 	m["log"], m["image"], m["labels"] = c.HostConfig.LogConfig, c.Config.Image, c.Config.Labels
 	m["restart"], m["check"], m["ports"] = c.HostConfig.RestartPolicy.Name, c.Config.Healthcheck.Test, fmt.Sprint(c.HostConfig.PortBindings)

@@ -163,7 +163,7 @@ func TestAPodWithGPUsByCDICannotAskNVIDIAsRuntimeForMore(t *testing.T) {
 	}
 }
 
-// made is a container as an engine shows one that it made with g.
+// made is a container as an engine reports it after a creation with g.
 func made(g gpuGrant) *container.InspectResponse {
 	c := g.apply(client.ContainerCreateOptions{
 		Config: &container.Config{Labels: map[string]string{}}, HostConfig: &container.HostConfig{},

@@ -11,7 +11,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// podmanHealthCheck is the health check that we have to run, because the engine does not.
+// podmanHealthCheck returns the health check that this package must run, because Podman's
+// engine does not.
 func (r *Runtime) podmanHealthCheck(ctx context.Context, image string) (check *container.HealthConfig, err error) {
 	if !r.engine.podman {
 		return nil, nil
@@ -26,7 +27,8 @@ func (r *Runtime) podmanHealthCheck(ctx context.Context, image string) (check *c
 	return check, err
 }
 
-// healthy says whether a container that runs is so.
+// healthy reports whether a running container is healthy. It starts the health check of
+// this package if there is one.
 func (p *pod) healthy(c *container.InspectResponse) bool {
 	if p.rec.Check != nil {
 		if at := parseTime(c.State.StartedAt); !at.Equal(p.checked) {
@@ -40,7 +42,7 @@ func (p *pod) healthy(c *container.InspectResponse) bool {
 	return h == nil || h.Status == "" || h.Status == container.NoHealthcheck || h.Status == container.Healthy
 }
 
-// healthCommand is what a health check runs; nil: nothing.
+// healthCommand returns the command of a health check, or nil.
 func healthCommand(h *container.HealthConfig) []string {
 	if h == nil || len(h.Test) < 2 {
 		return nil
@@ -54,7 +56,7 @@ func healthCommand(h *container.HealthConfig) []string {
 	return nil
 }
 
-// check runs a health check until it succeeds once, or its container has ended.
+// check runs a health check until it succeeds once or its container ends.
 func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time.Time) {
 	interval, limit := h.Interval, h.Timeout
 	if interval <= 0 {
@@ -63,7 +65,7 @@ func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time
 	if limit <= 0 {
 		limit = 30 * time.Second
 	}
-	// The first look comes soon: most programs are there within a moment.
+	// The first check is early: most programs are ready within a moment.
 	for wait := min(interval, 100*time.Millisecond); ; wait = min(2*wait, interval) {
 		t := time.NewTimer(wait)
 		select {
@@ -87,7 +89,7 @@ func (p *pod) check(ctx context.Context, h *container.HealthConfig, started time
 	}
 }
 
-// execSucceeds runs a command in the container.
+// execSucceeds runs a command in the container. It reports whether the exit code is 0.
 func (p *pod) execSucceeds(ctx context.Context, argv []string, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -18,15 +18,16 @@ import (
 	"github.com/podyard/podyard/internal/podhost"
 )
 
-// A pulledImage is an image that this Runtime brought to the host.
+// A pulledImage is an image that this Runtime pulled.
 type pulledImage struct {
-	// Name is its full name; empty when the name has moved on to a newer image.
+	// Name is the full name. It is empty after the name moved to a newer image.
 	Name string    `json:"name"`
 	ID   string    `json:"id"`
-	Used time.Time `json:"used"` // when a container was last made from it, or seen with it
+	Used time.Time `json:"used"` // when it was last used for a new container, or seen with a container
 }
 
-// A pulledImages is the list of them, which is kept in a file. The zero value is not usable.
+// pulledImages is the list of pulled images, which is kept in a file. The zero value is not
+// usable.
 type pulledImages struct {
 	path string
 	log  func(err error)
@@ -35,7 +36,8 @@ type pulledImages struct {
 	all []pulledImage
 }
 
-// openPulledImages reads the list. One that cannot be read is lost: its images stay.
+// openPulledImages reads the list. If it cannot be read, the list starts empty, and its
+// images are never removed.
 func openPulledImages(dir stateDir, log func(error)) *pulledImages {
 	t := &pulledImages{path: filepath.Join(string(dir), "images.json"), log: log}
 	data, err := os.ReadFile(t.path)
@@ -48,8 +50,9 @@ func openPulledImages(dir stateDir, log func(error)) *pulledImages {
 	return t
 }
 
-// pulled notes that an image was pulled where before was: an id, or empty. What was there
-// under the name before, and was not ours, is not ours afterwards.
+// pulled records the pull of an image. before is the id that the name had before the pull,
+// or empty. If the name belonged to an image that this Runtime did not pull, the image is
+// not recorded.
 func (t *pulledImages) pulled(name, before, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +73,7 @@ func (t *pulledImages) pulled(name, before, id string) {
 	t.saveLocked()
 }
 
-// used notes that a container is made from an image.
+// used records that a container is created from an image.
 func (t *pulledImages) used(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +83,8 @@ func (t *pulledImages) used(name string) {
 	}
 }
 
-// touch notes which images containers have at an instant, and returns the others, the one
-// whose use is longest ago first.
+// touch records which images containers have at now. It returns the other images, the least
+// recently used first.
 func (t *pulledImages) touch(inUse map[string]bool, now time.Time) []pulledImage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +101,7 @@ func (t *pulledImages) touch(inUse map[string]bool, now time.Time) []pulledImage
 	return unused
 }
 
-// forget takes an image off the list unless it was used since it was read from it.
+// forget removes p from the list, unless it was used after p was read.
 func (t *pulledImages) forget(p pulledImage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +109,8 @@ func (t *pulledImages) forget(p pulledImage) {
 	t.saveLocked()
 }
 
-// saveLocked writes the list. What is lost with the power are images that stay.
+// saveLocked writes the list without a sync. If power fails, images of lost entries are
+// never removed.
 func (t *pulledImages) saveLocked() {
 	data, err := json.Marshal(t.all)
 	if err == nil {
@@ -117,20 +121,20 @@ func (t *pulledImages) saveLocked() {
 	}
 }
 
-// bareID is an id as both engines have it somewhere.
+// bareID is an image id without its prefix: the engines use both forms.
 func bareID(id string) string { return strings.TrimPrefix(id, "sha256:") }
 
-// How often it is looked for images that nobody uses, and for room on the disk.
+// How often unused images and disk space are checked.
 const (
 	collectInterval = time.Hour
 	diskInterval    = time.Minute
 )
 
-// keepUsed is for how long after its last use an image is not removed, however full the disk
-// is: the container that it was pulled for may not be made yet.
+// keepUsed is how long an image is kept after its last use, even if the disk is full: its
+// container may not exist yet.
 const keepUsed = 10 * time.Minute
 
-// watchImages removes images as long as the Runtime is open.
+// watchImages removes unused images until ctx ends.
 func (r *Runtime) watchImages(ctx context.Context) {
 	tick := time.NewTicker(diskInterval)
 	defer tick.Stop()
@@ -150,7 +154,7 @@ func (r *Runtime) watchImages(ctx context.Context) {
 	}
 }
 
-// isDiskLow says whether the disk of the engine has less room than Options.DiskFree.
+// isDiskLow reports whether the engine's disk has less free space than Options.DiskFree.
 func (r *Runtime) isDiskLow() bool {
 	if r.opts.DiskFree < 0 || r.engine.storage == "" {
 		return false
@@ -159,8 +163,9 @@ func (r *Runtime) isDiskLow() bool {
 	return err == nil && free < float64(r.opts.DiskFree)
 }
 
-// collectImages removes images that we pulled and no container has: those that were not used
-// for Options.ImageAge, and while the disk is low also others, the longest unused first.
+// collectImages removes images that this Runtime pulled and that no container has. It
+// removes those that were unused for Options.ImageAge. While low returns true, it also
+// removes others, the least recently used first.
 func (r *Runtime) collectImages(ctx context.Context, now time.Time, low func() bool) error {
 	list, err := r.api.ContainerList(ctx, client.ContainerListOptions{All: true})
 	if err != nil {
@@ -182,14 +187,15 @@ func (r *Runtime) collectImages(ctx context.Context, now time.Time, low func() b
 	return errors.Join(errs...)
 }
 
-// isLocalImage says whether the operator wants to have an image on the host.
+// isLocalImage reports whether an image is one of Options.LocalImages.
 func (r *Runtime) isLocalImage(name string) bool {
 	n, err := parseImage(name)
 	return err == nil && r.matchesLocalImages(n)
 }
 
-// removeImage removes an image, unless its name is that of another one by now, or somebody
-// gave it a name. The engine does not remove what a container has.
+// removeImage removes an image, unless its name now belongs to another image, or somebody
+// gave a name to an image that had lost its own. The engine refuses to remove an image that
+// a container has.
 func (r *Runtime) removeImage(ctx context.Context, p pulledImage) error {
 	ref := p.Name
 	if ref == "" {

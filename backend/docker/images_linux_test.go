@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// fails has a pod of an owner fail, and returns the reason.
+// fails runs a pod that must fail, and returns the reason.
 func fails(t *testing.T, rt *Runtime, s pods.Spec) string {
 	t.Helper()
 	ensure(t, rt, s)
@@ -41,7 +41,7 @@ func TestAnImageOnTheHostIsOnlyForThoseToWhomItsRegistryGivesIt(t *testing.T) {
 			}
 		}
 		up(t, rt, of("trusted", "operator", pods.Credential{}))
-		// What the registry gave alice is remembered for her and for nobody else.
+		// The registry's permit for alice is remembered, for her only.
 		before := registry.granted.Load()
 		up(t, rt, of("second", "alice", right))
 		if after := registry.granted.Load(); after != before {
@@ -49,7 +49,7 @@ func TestAnImageOnTheHostIsOnlyForThoseToWhomItsRegistryGivesIt(t *testing.T) {
 		}
 		fails(t, rt, of("third", "bob", pods.Credential{}))
 		up(t, rt, of("granted", "bob", right))
-		// No memory: the registry is asked each time.
+		// With a negative ImageRecheck every start asks the registry.
 		forgetful := open(t, d, t.TempDir(), func(o *Options) { o.ImageRecheck = -1 })
 		up(t, forgetful, of("one", "alice", right))
 		fails(t, forgetful, of("two", "alice", pods.Credential{}))
@@ -74,7 +74,7 @@ func TestAnImageOfARegistryThatIsDownIsNotUsed(t *testing.T) {
 func TestNoIDAndNoPartOfANameFindsAnImageOnTheHost(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir(), func(o *Options) {
-			o.Trusted = func(string) bool { return true } // ids are for nobody
+			o.Trusted = func(string) bool { return true } // even trusted owners may not use ids
 		})
 		found, err := rt.api.ImageInspect(t.Context(), plain)
 		if err != nil {

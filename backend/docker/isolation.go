@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// An Isolation says what happens where containers cannot be kept apart in every way.
+// An Isolation says what Open does if containers cannot be isolated in every way.
 type Isolation string
 
 // The values of Options.Isolation.
 const (
-	IsolationAuto     Isolation = "auto"     // what can be had, and the log says at Open what is missing
-	IsolationRequired Isolation = "required" // Open returns an error that says what is missing
+	IsolationAuto     Isolation = "auto"     // isolate as far as possible; Open logs what is missing
+	IsolationRequired Isolation = "required" // Open returns an error that names what is missing
 	IsolationOff      Isolation = "off"      // no firewall rules
 )
 
-// CheckIsolation says what is wrong with Options.Isolation.
+// CheckIsolation returns an error if i is not a value of Options.Isolation.
 func CheckIsolation(i Isolation) error {
 	if !slices.Contains([]Isolation{"", IsolationAuto, IsolationRequired, IsolationOff}, i) {
 		return fmt.Errorf("must be auto, required or off, not %q", i)
@@ -30,7 +30,7 @@ func CheckIsolation(i Isolation) error {
 	return nil
 }
 
-// CheckDeny says what is wrong with an entry of Options.Deny.
+// CheckDeny returns an error if p cannot be an entry of Options.Deny.
 func CheckDeny(p netip.Prefix) error {
 	if !p.IsValid() || !p.Addr().Is4() {
 		return errors.New("must be a block of IPv4 addresses, as 10.0.0.0/8: containers have no IPv6")
@@ -41,11 +41,11 @@ func CheckDeny(p netip.Prefix) error {
 	return nil
 }
 
-// Missing is what containers of this host are not kept from, each with the reason. It is
-// empty when everything of the package comment holds.
+// Missing lists the parts of isolation that this host lacks, each with the reason. It is
+// empty if everything in the package comment applies.
 func (r *Runtime) Missing() []string { return slices.Clone(r.missing) }
 
-// openIsolation finds out what can be had.
+// openIsolation finds out which isolation is possible.
 func (r *Runtime) openIsolation(ctx context.Context) error {
 	if err := CheckIsolation(r.opts.Isolation); err != nil {
 		return fmt.Errorf("isolation: %w", err)
@@ -82,7 +82,8 @@ func (r *Runtime) openIsolation(ctx context.Context) error {
 	return nil
 }
 
-// checkDemands says what the engine cannot do of what the operator demands by name.
+// checkDemands returns an error if the engine lacks the runtime or the user namespaces that
+// the options require.
 func (r *Runtime) checkDemands() error {
 	if !r.hasRuntime(r.opts.Runtime) {
 		return fmt.Errorf("runtime %q is demanded, and the engine knows %s", r.opts.Runtime, strings.Join(r.engine.runtimes, ", "))
@@ -96,7 +97,8 @@ func (r *Runtime) checkDemands() error {
 	return errors.New("user namespaces are demanded, and Docker is not set to userns-remap")
 }
 
-// hasRuntime says whether the engine knows a runtime. Podman does not list them.
+// hasRuntime reports whether the engine has a runtime. Podman does not list its runtimes,
+// so the program must be in PATH.
 func (r *Runtime) hasRuntime(name string) bool {
 	if name == "" || slices.Contains(r.engine.runtimes, name) {
 		return true
@@ -108,7 +110,7 @@ func (r *Runtime) hasRuntime(name string) bool {
 	return err == nil
 }
 
-// hasSubordinateIDs says whether Podman can give containers users of their own.
+// hasSubordinateIDs reports whether Podman can give containers their own user ids.
 func hasSubordinateIDs() bool {
 	for _, path := range []string{"/etc/subuid", "/etc/subgid"} {
 		data, err := os.ReadFile(path)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// kill ends a container behind the back of its engine.
+// kill kills a container without the engine.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// A libpodContainer is a container as Podman's own API describes it: as much of that as is
-// needed for what config describes by the Docker API. Podman's Docker API has no CDI devices,
-// and ignores the runtime.
+// A libpodContainer is the request of Podman's own API for a new container. It has the
+// fields that config sets in the Docker API. Podman's Docker API has no CDI devices, and
+// ignores the runtime.
 type libpodContainer struct {
 	Name           string                   `json:"name"`
 	Image          string                   `json:"image"`
@@ -40,7 +40,7 @@ type libpodContainer struct {
 	UserNS         libpodNamespace          `json:"userns,omitzero"`
 	IDMappings     libpodIDMappings         `json:"idmappings,omitzero"`
 	Networks       map[string]libpodNetwork `json:"networks,omitempty"`
-	OOMScore       int                      `json:"oom_score_adj"` // else that of Podman's monitor, which is not to be killed
+	OOMScore       int                      `json:"oom_score_adj"` // without it, Podman uses the low score of its monitor
 }
 
 type libpodLog struct {
@@ -90,7 +90,7 @@ type libpodLimits struct {
 	} `json:"pids"`
 }
 
-// toLibpod describes c for Podman's own API, with devices by their names in CDI.
+// toLibpod converts c for Podman's own API, with devices by their CDI names.
 func toLibpod(c client.ContainerCreateOptions, devices []string) (libpodContainer, error) {
 	host := c.HostConfig
 	l := libpodContainer{
@@ -130,7 +130,7 @@ func (l *libpodContainer) setLogSize(host *container.HostConfig) (err error) {
 func (l *libpodContainer) setVolumes(host *container.HostConfig) error {
 	var options []string
 	if host.UsernsMode == usernsAuto {
-		options = []string{"U"} // the files become those of the container's users
+		options = []string{"U"} // Podman changes the owner of the files to the container's users
 	}
 	for _, m := range host.Mounts {
 		if m.Type != mount.TypeVolume {
@@ -141,7 +141,7 @@ func (l *libpodContainer) setVolumes(host *container.HostConfig) error {
 	return nil
 }
 
-// setNetworks says which networks the container is in, and which of its ports are published.
+// setNetworks sets the networks of the container and its published ports.
 func (l *libpodContainer) setNetworks(c client.ContainerCreateOptions) error {
 	for private, bound := range c.HostConfig.PortBindings {
 		for _, b := range bound {
@@ -165,14 +165,13 @@ func (l *libpodContainer) setNetworks(c client.ContainerCreateOptions) error {
 func (l *libpodContainer) setLimits(host *container.HostConfig) {
 	l.Limits.CPU.Shares = uint64(host.CPUShares)
 	if host.NanoCPUs > 0 {
-		const period = 100_000 // microseconds, as the Docker API has it
+		const period = 100_000 // microseconds, as in the Docker API
 		l.Limits.CPU.Period, l.Limits.CPU.Quota = period, host.NanoCPUs*period/1e9
 	}
 	l.Limits.Memory.Limit, l.Limits.Memory.Swap = host.Memory, host.MemorySwap
 	l.Limits.Pids.Limit = *host.PidsLimit
 }
 
-// createByLibpod creates a container by Podman's own API.
 func (r *Runtime) createByLibpod(ctx context.Context, c client.ContainerCreateOptions, devices []string) error {
 	l, err := toLibpod(c, devices)
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// overlap is how far before a reader's place reading begins again. Numbers of lines
-// follow from their times, which repeat and go back a little where two streams are
-// joined: read from before, they come out the same.
+// overlap is how far before a reader's position a read starts. A line's number follows from
+// its time and from the lines before it. Times repeat, and they go back a little where two
+// streams are merged. With the overlap, a second read computes the same numbers.
 const overlap = time.Second
 
-// extraLines is how many lines more than asked for are read, for the same reason.
+// extraLines is how many lines beyond the wanted tail are read, for the same reason.
 const extraLines = 1000
 
-// Logs implements pods.LogReader: what the engine keeps of the present generation. Following
-// goes on over a restart, and with the next generation. It ends with Close, too.
+// Logs implements pods.LogReader. It yields the lines that the engine keeps of the present
+// generation. With Follow it continues over restarts and with the next generation. It also
+// ends with Close.
 func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.LogLine, error] {
 	return func(yield func(pods.LogLine, error) bool) {
 		p := r.pods.Find(podID)
@@ -45,7 +46,8 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 	}
 }
 
-// backlog yields what is there: all after last, or the end of it. It moves last.
+// backlog yields the existing lines: all lines after last, or the last tail lines. It
+// updates last.
 func (p *pod) backlog(ctx context.Context, tail int, last *pods.LogLine, yield func(pods.LogLine, error) bool) bool {
 	if tail < 0 {
 		return p.stream(ctx, false, 0, last, yield)
@@ -68,13 +70,13 @@ func (p *pod) backlog(ctx context.Context, tail int, last *pods.LogLine, yield f
 	return failed == nil || yield(pods.LogLine{}, failed)
 }
 
-// stream reads the engine's log once; false when nobody wants more. With tail it may leave
-// out lines before the last ones.
+// stream reads the engine's log once. It returns false when the caller wants no more lines.
+// With tail it may leave out lines before the last ones.
 func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.LogLine, yield func(pods.LogLine, error) bool) bool {
 	opts := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow}
 	if !last.At.IsZero() {
 		opts.Since = since(last.At.Add(-overlap))
-	} else if tail > 0 && !p.r.engine.podman { // which tells whole seconds: no slack is enough
+	} else if tail > 0 && !p.r.engine.podman { // Podman 4 has times in whole seconds: no number of extra lines is enough
 		opts.Tail = strconv.Itoa(tail + extraLines)
 	}
 	c, err := p.r.api.ContainerInspect(ctx, p.name(), client.ContainerInspectOptions{})
@@ -84,11 +86,11 @@ func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.LogL
 	}
 	switch {
 	case errdefs.IsNotFound(err), errdefs.IsConflict(err), ctx.Err() != nil, isConnectionError(err) && follow:
-		return ctx.Err() == nil // it may yet come, or is on its way out for the next one
+		return ctx.Err() == nil // the container does not exist yet, or is being replaced
 	case err != nil:
 		return yield(pods.LogLine{}, err)
 	}
-	closeBody := func() { _ = body.Close() } // it is only read
+	closeBody := func() { _ = body.Close() } // the body was only read
 	defer closeBody()
 	defer p.onClosed(closeBody)()
 	count := newCounter(parseTime(c.Container.Created))
@@ -131,18 +133,19 @@ func (p *pod) onClosed(f func()) (stop func()) {
 	return func() { close(done) }
 }
 
-// since is a time as the engine takes it, to the nanosecond.
+// since formats a time for the engine, to the nanosecond.
 func since(t time.Time) string {
 	text := strconv.FormatInt(int64(t.Nanosecond())+1e9, 10)
 	return strconv.FormatInt(t.Unix(), 10) + "." + text[1:]
 }
 
-// A counter numbers lines by their time, so that a number says the same whenever it is
-// read: numbers grow, and times do not go back.
+// A counter numbers lines by their time, so that a line gets the same number in every read.
+// Numbers grow, and times do not go back.
 type counter struct{ last pods.LogLine }
 
-// newCounter begins when the container was made. Podman 4 tells of times in whole seconds:
-// without that the lines of two generations in one second would have the same numbers.
+// newCounter starts at the time when the container was created. Podman 4 reports times in
+// whole seconds: without this start, lines of two generations in one second would have the
+// same numbers.
 func newCounter(made time.Time) counter {
 	return counter{pods.LogLine{At: made, Seq: uint64(max(made.UnixNano(), 0))}}
 }
@@ -157,7 +160,7 @@ func (c *counter) number(f logLine) pods.LogLine {
 	return l
 }
 
-// A ring keeps the last lines.
+// A ring keeps the last size lines.
 type ring struct {
 	kept []pods.LogLine
 	next int

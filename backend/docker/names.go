@@ -10,16 +10,16 @@ import (
 	"github.com/moby/moby/api/types/image"
 )
 
-// An imageName is the name of an image in a registry.
+// An imageName is the full name of an image in a registry.
 type imageName struct {
-	full  string // with the registry and a tag or a digest: docker.io/library/nginx:latest
-	short string // the same as people write it: nginx:latest
+	full  string // with registry and tag or digest: docker.io/library/nginx:latest
+	short string // the same in the short form: nginx:latest
 }
 
 var errImageID = errors.New("it is the id of an image on a host: use a name, with a digest if need be")
 
-// parseImage reads the name of an image. An engine takes ids of images for names, too; a pod
-// may not use those, because an id belongs to no registry that could say whose it is.
+// parseImage parses the name of an image. An engine also accepts ids of images. A pod may
+// not use an id, because no registry can say who may use it.
 func parseImage(text string) (imageName, error) {
 	ref, err := reference.ParseDockerRef(text)
 	if strings.HasPrefix(text, "sha256:") || isHex64(text) {
@@ -35,8 +35,8 @@ func isHex64(text string) bool {
 	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// onHost are the names that the image may have on the host when no registry has it. Podman
-// puts an image that was built without the name of a registry under localhost.
+// onHost returns the names that the image may have on the host. Podman puts a locally built
+// image without a registry in its name under localhost.
 func (n imageName) onHost(podman bool) []string {
 	if podman && strings.HasPrefix(n.full, "docker.io/") {
 		return []string{n.full, "localhost/" + n.short}
@@ -44,8 +44,8 @@ func (n imageName) onHost(podman bool) []string {
 	return []string{n.full}
 }
 
-// isNamed says whether an image has a name. Engines find images also by ids and, Podman, by
-// the end of a name.
+// isNamed reports whether an image has the name full. Engines also find images by id, and
+// Podman by the end of a name.
 func isNamed(i *image.InspectResponse, full string) bool {
 	return slices.ContainsFunc(slices.Concat(i.RepoTags, i.RepoDigests), func(name string) bool {
 		ref, err := reference.ParseDockerRef(name)
@@ -56,7 +56,7 @@ func isNamed(i *image.InspectResponse, full string) bool {
 // An imagePattern is an entry of Options.LocalImages.
 type imagePattern string
 
-// matches says whether the pattern has the name. A pattern without a tag has all tags.
+// matches reports whether the pattern matches n. A pattern without a tag matches all tags.
 func (p imagePattern) matches(n imageName) bool {
 	return matchStar(string(p), n.short) || matchStar(string(p), n.full) ||
 		!p.hasTag() && (matchStar(string(p), untagged(n.short)) || matchStar(string(p), untagged(n.full)))
@@ -64,7 +64,7 @@ func (p imagePattern) matches(n imageName) bool {
 
 func (p imagePattern) hasTag() bool { return untagged(string(p)) != string(p) }
 
-// untagged is a name without its tag or digest.
+// untagged returns a name without its tag and digest.
 func untagged(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
@@ -73,7 +73,7 @@ func untagged(name string) string {
 	return name
 }
 
-// matchStar compares text with a pattern in which a star stands for any text.
+// matchStar reports whether text matches a pattern in which a star matches any text.
 func matchStar(pattern, text string) bool {
 	first, rest, found := strings.Cut(pattern, "*")
 	if !found {
@@ -95,7 +95,7 @@ func matchStar(pattern, text string) bool {
 	return strings.HasSuffix(text, last)
 }
 
-// CheckLocalImage says what is wrong with an entry of Options.LocalImages.
+// CheckLocalImage returns an error if pattern cannot be an entry of Options.LocalImages.
 func CheckLocalImage(pattern string) error {
 	if pattern == "" {
 		return errors.New("must not be empty")

@@ -19,11 +19,11 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A bridge is the network of one owner. The zero value is the engine's default network, for
-// engines that do not keep networks of users apart.
+// A bridge is the network of one owner. The zero value is the engine's default network. It
+// is for engines that do not isolate networks of users.
 type bridge struct{ name, owner string }
 
-// bridgeOf is the network in which the container of s is.
+// bridgeOf returns the network for the container of s.
 func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
 	if r.engine.networks {
 		sum := sha256.Sum256([]byte(s.Owner))
@@ -35,25 +35,24 @@ func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
 	return bridge{}, nil
 }
 
-// networkPrefix is how the names of our networks begin.
+// networkPrefix is the prefix of the names of our networks.
 func (r *Runtime) networkPrefix() string { return "podyard-" + r.instance + "-" }
 
-// interfacePrefix is how the names of the bridges of our networks begin on this machine:
-// firewall rules are about them. An interface has a name of at most 15 bytes.
+// interfacePrefix is the prefix of the names of our bridges on this machine, which firewall
+// rules use. An interface name has at most 15 bytes.
 func (r *Runtime) interfacePrefix() string { return "py" + shortHash(r.instance, 5) }
 
-// bridgeInterface is the name of the bridge of n.
 func (r *Runtime) bridgeInterface(n bridge) string {
 	return r.interfacePrefix() + shortHash(n.owner, 8)
 }
 
-// shortHash is so many letters and digits that stand for a text.
+// shortHash returns length lower-case letters and digits that are a hash of text.
 func shortHash(text string, length int) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
 }
 
-// bridgeIn is the network of this Runtime in which a container is; empty: it is in none.
+// bridgeIn returns the name of the network of this Runtime that the container is in, or "".
 func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
 	if c.NetworkSettings != nil {
 		for name := range c.NetworkSettings.Networks {
@@ -65,7 +64,7 @@ func (r *Runtime) bridgeIn(c *container.InspectResponse) string {
 	return ""
 }
 
-// attach has a container join n, under the name of s if it has one.
+// attach sets n as the network of a new container, with the alias of s.
 func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {
 	if n.name == "" {
 		return
@@ -74,10 +73,10 @@ func (n bridge) attach(s pods.Spec, c *client.ContainerCreateOptions) {
 	c.NetworkingConfig = &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{n.name: endpoint(s)}}
 }
 
-// reattachNetwork has a container that exists be in n and in no other network. Docker knows a
-// network by its id: one that somebody removed, which Docker allows when no container in it
-// runs, is another one when it is made again. A container of an older version of this
-// package is in other networks.
+// reattachNetwork moves an existing container to n, and out of every other network. Docker
+// stores a network in the container by id. Docker lets somebody remove a network whose
+// containers are stopped; a new network with that name has another id. Containers of an
+// older version of this package are in other networks.
 func (p *pod) reattachNetwork(ctx context.Context, s pods.Spec, n bridge, c *container.InspectResponse) error {
 	if n.name == "" || c.NetworkSettings == nil {
 		return nil
@@ -101,7 +100,7 @@ func (p *pod) reattachNetwork(ctx context.Context, s pods.Spec, n bridge, c *con
 	})
 }
 
-// endpoint is where the container of s is in its network.
+// endpoint is the endpoint of the container of s in its network.
 func endpoint(s pods.Spec) *network.EndpointSettings {
 	at := &network.EndpointSettings{}
 	if s.NetworkAlias != "" {
@@ -110,9 +109,9 @@ func endpoint(s pods.Spec) *network.EndpointSettings {
 	return at
 }
 
-// address is that of a container that has a name in the network of its owner.
+// address returns the address of a container with a name in its owner's network, or "".
 func (p *pod) address(c *container.InspectResponse) string {
-	// Before labelAlias, a network had only containers with names.
+	// Before labelAlias existed, every container in such a network had a name.
 	named := c.Config.Labels[labelAlias] != "" || strings.HasPrefix(p.rec.Network, p.r.networkPrefix()+"user-")
 	if !named || c.NetworkSettings == nil {
 		return ""
@@ -124,8 +123,8 @@ func (p *pod) address(c *container.InspectResponse) string {
 	return at.IPAddress.String()
 }
 
-// attachNetwork notes that the pod uses the network of s, and no other network of this Runtime.
-// The network exists when attachNetwork returns.
+// attachNetwork records that the pod uses the network of s, and no other network of this
+// Runtime. The network exists when attachNetwork returns.
 func (p *pod) attachNetwork(ctx context.Context, s pods.Spec) (bridge, error) {
 	n, err := p.r.bridgeOf(s)
 	if err != nil {
@@ -144,7 +143,7 @@ func (p *pod) attachNetwork(ctx context.Context, s pods.Spec) (bridge, error) {
 	return n, nil
 }
 
-// join makes n, unless it is there, and notes that a pod uses it.
+// join records that a pod uses n. It creates n if n does not exist.
 func (r *Runtime) join(ctx context.Context, n bridge, podID string) error {
 	if r.networks.join(n.name, podID, false) {
 		return nil
@@ -164,8 +163,8 @@ func (r *Runtime) join(ctx context.Context, n bridge, podID string) error {
 	return nil
 }
 
-// leave notes that a pod does not use a network any more, and removes one that nobody uses.
-// One that cannot be removed does not keep the pod: the next Open tries again.
+// leave records that a pod no longer uses a network, and removes a network without pods. A
+// failed removal does not block the end of the pod: the next Open tries again.
 func (r *Runtime) leave(ctx context.Context, name, podID string) {
 	if name == "" {
 		return
@@ -194,7 +193,7 @@ func (r *Runtime) dropBridge(ctx context.Context, name string) {
 	}
 }
 
-// makeBridge looks first: an engine may have two networks of one name.
+// makeBridge looks for n first, because an engine may accept two networks with one name.
 func (r *Runtime) makeBridge(ctx context.Context, n bridge) error {
 	found, err := r.findNetwork(ctx, n.name)
 	if err != nil {
@@ -209,7 +208,7 @@ func (r *Runtime) makeBridge(ctx context.Context, n bridge) error {
 	return r.createInFreeBlock(ctx, func(block netip.Prefix) error { return r.createBridge(ctx, n, block) })
 }
 
-// createBridge makes n with the addresses of a block; its gateway has the first one.
+// createBridge creates n with the addresses of block. The gateway has the first address.
 func (r *Runtime) createBridge(ctx context.Context, n bridge, block netip.Prefix) error {
 	labels := map[string]string{labelInstance: r.instance, labelOwner: n.owner}
 	gateway := block.Addr().Next()
@@ -221,7 +220,7 @@ func (r *Runtime) createBridge(ctx context.Context, n bridge, block netip.Prefix
 		})
 		return err
 	}
-	// The Docker API of Podman cannot ask for a network that is kept apart.
+	// Podman's Docker API cannot create an isolated network.
 	return r.libpod(ctx, http.MethodPost, "/networks/create", map[string]any{
 		"name": n.name, "driver": "bridge", "labels": labels, "network_interface": r.bridgeInterface(n),
 		"subnets":     []map[string]any{{"subnet": block, "gateway": gateway}},
@@ -229,14 +228,14 @@ func (r *Runtime) createBridge(ctx context.Context, n bridge, block netip.Prefix
 	}, nil)
 }
 
-// bridgeNameOption is the option of Docker that names the bridge on this machine.
+// bridgeNameOption is the Docker option for the name of the bridge on this machine.
 const bridgeNameOption = "com.docker.network.bridge.name"
 
-// sweepBridges removes networks of this Runtime that no pod uses: an earlier server ended before
-// it had removed them.
+// sweepBridges removes networks of this Runtime that no pod uses. An earlier server stopped
+// before it removed them.
 func (r *Runtime) sweepBridges(ctx context.Context) error {
 	if r.engine.podman && r.engine.networks {
-		r.removeRepairContainer(ctx) // Close or a crash may have cut a repair short
+		r.removeRepairContainer(ctx) // left by a Close or crash during a repair
 	}
 	all, err := r.engineNetworks(ctx)
 	if err != nil {

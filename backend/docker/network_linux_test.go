@@ -17,7 +17,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// networks are those of rt that the engine has.
+// networks returns the engine's networks of rt.
 func networks(t *testing.T, rt *Runtime) []engineNetwork {
 	t.Helper()
 	all, err := rt.engineNetworks(t.Context())
@@ -27,7 +27,7 @@ func networks(t *testing.T, rt *Runtime) []engineNetwork {
 	return slices.DeleteFunc(all, func(n engineNetwork) bool { return !n.ours(rt) })
 }
 
-// bridges are the networks of rt that the engine has.
+// bridges returns their names.
 func bridges(t *testing.T, rt *Runtime) (names []string) {
 	t.Helper()
 	for _, n := range networks(t, rt) {
@@ -43,7 +43,7 @@ func joined(id, owner string) pods.Spec {
 	return s
 }
 
-// Owners have a network each, whether their pods have names in it or not.
+// Every owner has one network, also if the pods have no names in it.
 func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir, subnet := t.TempDir(), netip.MustParsePrefix("10.202.0.0/20")
@@ -76,7 +76,7 @@ func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
 		if len(alone) != 1 {
 			t.Errorf("networks with a pod of alice left are %q, want hers", alone)
 		}
-		// A pod that is stopped is in it still, also for the next server.
+		// A stopped pod stays in the network, also for the next server.
 		if err := rt.Stop(t.Context(), "two", 0); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
 	})
 }
 
-// subnets are the blocks of addresses of rt's networks.
+// subnets returns the address blocks of rt's networks.
 func subnets(t *testing.T, rt *Runtime) (all []netip.Prefix) {
 	t.Helper()
 	for _, n := range networks(t, rt) {
@@ -116,7 +116,7 @@ func subnets(t *testing.T, rt *Runtime) (all []netip.Prefix) {
 func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		for subnet, want := range map[string]string{
-			"10.211.0.0/23": "overlaps 10.211.", // where the engines of the tests have their bridges
+			"10.211.0.0/23": "overlaps 10.211.", // the bridges of the test engines are here
 			"8.8.0.0/16":    "private use",
 			"10.202.0.1/16": "has bits after its prefix",
 			"10.202.0.0/24": "8 to 23 bits",
@@ -129,7 +129,8 @@ func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 	})
 }
 
-// A server that dies may leave a network without pods, and somebody may remove one with.
+// A crashed server may leave a network without pods, and somebody may remove a network with
+// pods.
 func TestNetworksComeToWhatPodsSay(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
@@ -148,7 +149,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 		if err := rt.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if d.Kind == "dockerd" { // Podman keeps a network that has containers
+		if d.Kind == "dockerd" { // Podman does not remove a network that has containers
 			for _, p := range rt.pods.All() {
 				if _, err := other.api.NetworkRemove(context.WithoutCancel(t.Context()), p.rec.Network, client.NetworkRemoveOptions{}); err != nil {
 					t.Fatal(err)
@@ -169,7 +170,7 @@ func TestNetworksComeToWhatPodsSay(t *testing.T) {
 	})
 }
 
-// A server that ends in the middle of a repair leaves a container in a network of a user.
+// A server that stops during a repair leaves a container in a user's network.
 func TestARepairThatWasCutShortKeepsNoNetwork(t *testing.T) {
 	d, dir := requireEngine(t, "podman"), t.TempDir()
 	rt := open(t, d, dir)
@@ -223,7 +224,7 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 	}
 }
 
-// As after an upgrade from a version that had containers in the network of the engine.
+// An older version used the engine's default network.
 func TestAStoppedContainerInAnotherNetworkStartsInThatOfItsOwner(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())

@@ -8,7 +8,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// An engineNetwork is a network that the engine has.
+// An engineNetwork is a network of the engine.
 type engineNetwork struct {
 	id, name string
 	labels   map[string]string
@@ -16,11 +16,11 @@ type engineNetwork struct {
 	gateway  netip.Addr // of the first block
 }
 
-// ours says whether a network was made by this Runtime.
+// ours reports whether this Runtime created the network.
 func (n *engineNetwork) ours(r *Runtime) bool { return n.labels[labelInstance] == r.instance }
 
-// engineNetworks are all that the engine has. Podman is not asked by its Docker API: in
-// version 4 that answer makes it forget that a network is to be isolated.
+// engineNetworks returns all networks of the engine. It does not use Podman's Docker API:
+// in version 4, such a list makes Podman forget that a network is isolated.
 func (r *Runtime) engineNetworks(ctx context.Context) ([]engineNetwork, error) {
 	if r.engine.podman {
 		return r.podmanNetworks(ctx)
@@ -74,7 +74,7 @@ func (n *engineNetwork) add(block netip.Prefix, gateway netip.Addr) {
 	n.blocks = append(n.blocks, block.Masked())
 }
 
-// findNetwork is the network of the engine with a name; nil where there is none.
+// findNetwork returns the network with this name, or nil.
 func (r *Runtime) findNetwork(ctx context.Context, name string) (*engineNetwork, error) {
 	all, err := r.engineNetworks(ctx)
 	for i := range all {

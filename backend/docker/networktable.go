@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// A networkTable knows which pods use which network of a Runtime. Networks and firewall rules
-// are changed by one goroutine at a time: the end of one pod must not remove a network that the
-// start of another has just found.
+// A networkTable records which pods use which network of a Runtime. One goroutine at a time
+// changes networks and firewall rules. Otherwise the end of one pod could remove a network
+// that the start of another has just found.
 type networkTable struct {
-	sem chan struct{} // holds a token while nobody changes anything
+	sem chan struct{} // has a token while nobody changes networks
 
 	mu   sync.Mutex
 	nets map[string]*networkUse
 }
 
 type networkUse struct {
-	exists bool // in the engine, as far as we know
+	exists bool // in the engine, as far as known
 	pods   map[string]bool
 }
 
@@ -35,7 +35,7 @@ func (b *networkTable) acquire(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// restore is for a pod of which an earlier server said that it uses a network.
+// restore records that, according to an earlier server, a pod uses a network.
 func (b *networkTable) restore(name, podID string) {
 	if name == "" {
 		return
@@ -45,7 +45,7 @@ func (b *networkTable) restore(name, podID string) {
 	b.entry(name).pods[podID] = true
 }
 
-// entry is the entry of a network, for who holds mu.
+// entry returns the entry of a network. The caller holds mu.
 func (b *networkTable) entry(name string) *networkUse {
 	u := b.nets[name]
 	if u == nil {
@@ -55,7 +55,8 @@ func (b *networkTable) entry(name string) *networkUse {
 	return u
 }
 
-// join adds a pod if the network is there, or made just now.
+// join adds a pod if the network exists or was created just now. It reports whether it
+// added the pod.
 func (b *networkTable) join(name, podID string, made bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +68,8 @@ func (b *networkTable) join(name, podID string, made bool) bool {
 	return u.exists
 }
 
-// invalidate has the next pod look whether a network is there: somebody may have removed it.
+// invalidate makes the next join check that the network exists: somebody may have removed
+// it.
 func (b *networkTable) invalidate(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +78,7 @@ func (b *networkTable) invalidate(name string) {
 	}
 }
 
-// leave takes a pod out and says whether it was the last one.
+// leave removes a pod and reports whether it was the last one.
 func (b *networkTable) leave(name, podID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// maxPermits bounds how many owners and images are remembered.
+// maxPermits limits how many pairs of owner and image are remembered.
 const maxPermits = 4096
 
-// A permit is what a registry allowed: an owner may have an image.
+// A permit says that a registry gave an image to an owner.
 type permit struct{ owner, image string }
 
-// permits remember for a time what registries allowed. The zero value is not usable.
+// permits remembers permits for a time. The zero value is not usable.
 type permits struct {
 	lifetime time.Duration
 
 	mu      sync.Mutex
-	granted map[permit]time.Time // when
+	granted map[permit]time.Time // when it was granted
 	asking  map[permit]*asking
 }
 
-// An asking is a request to a registry that is made now. Others for the same wait for it.
+// An asking is a request to a registry in progress. Other requests for the same permit wait
+// for it.
 type asking struct {
-	turn    chan struct{} // holds a token while nobody asks
+	turn    chan struct{} // has a token while no request runs
 	waiters int
 }
 
@@ -31,7 +32,7 @@ func newPermits(lifetime time.Duration) *permits {
 	return &permits{lifetime: lifetime, granted: map[permit]time.Time{}, asking: map[permit]*asking{}}
 }
 
-// has says whether p was granted lately.
+// has reports whether p was granted within lifetime.
 func (t *permits) has(p permit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,14 +40,14 @@ func (t *permits) has(p permit) bool {
 	return ok && time.Since(at) < t.lifetime
 }
 
-// revoke forgets p.
 func (t *permits) revoke(p permit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.granted, p)
 }
 
-// grant remembers p. When there are too many, those that are over go, and else the oldest.
+// grant remembers p. If there are too many, it drops the expired permits, and otherwise the
+// oldest.
 func (t *permits) grant(p permit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +72,7 @@ func (t *permits) dropOldest() {
 	}
 }
 
-// acquire waits until nobody else asks for p. The caller calls done.
+// acquire waits until no other request for p runs. The caller must call done.
 func (t *permits) acquire(ctx context.Context, p permit) (done func(), err error) {
 	t.mu.Lock()
 	a := t.asking[p]

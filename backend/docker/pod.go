@@ -10,38 +10,38 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A pod is what this host has of one pod. Everything that happens to it is a job, and its
-// jobs run one after the other: a call returns when its job is in the queue, and an exit
-// cannot cross a start.
+// A pod is the state of one pod on this host. Every action on it is a job, and jobs run one
+// at a time, in order. Calls such as Ensure return when the job is queued. An exit and a
+// start are never handled at the same time.
 type pod struct {
 	r    *Runtime
 	id   string
 	jobs podhost.Queue
 
 	mu               sync.Mutex
-	refreshQueued    bool                // a look is in the queue
-	state            pods.ContainerState // as List shows it, empty: there is none; its Gen and Run are the last that were asked for
-	startInterrupted bool                // the state's Gen and Run were never started: the server ended over it
-	removals         int                 // calls of Remove that wait for their turn, or have removed it
+	refreshQueued    bool                // a refresh is in the queue
+	state            pods.ContainerState // as List shows it, empty: there is none; its Gen and Run are the last that Ensure accepted
+	startInterrupted bool                // the state's Gen and Run were never started, because the server stopped
+	removals         int                 // calls of Remove that wait, or have removed it
 	startCancel      chan struct{}
-	deadline         time.Time     // when the patience with its container ends; zero: never
-	deadlineChanged  chan struct{} // closed when deadline gets nearer
-	changed          chan struct{} // closed at the next change, for followers; nil: there is none, it is gone or the Runtime is closed
+	deadline         time.Time     // when its container gets SIGKILL; zero: never
+	deadlineChanged  chan struct{} // closed when deadline gets earlier
+	changed          chan struct{} // closed at the next change; nil: no more changes, the pod is removed or the Runtime is closed
 
-	limits struct{ VCPU, Memory int } // those of rec, for samples
+	limits struct{ VCPU, Memory int } // copied from rec, for samples
 	load   podhost.CPULoad
 
-	// What only jobs use.
+	// Only jobs use the fields below.
 	rec        record
-	unverified bool      // rec is of another server, and was not compared with the engine
-	checked    time.Time // start of the container whose health we look after
+	unverified bool      // rec is from an earlier server, and was not compared with the engine yet
+	checked    time.Time // start time of the container whose health check runs here
 }
 
 func (r *Runtime) newPod(id string) *pod {
 	return &pod{r: r, id: id, jobs: podhost.Queue{Go: r.work.Go}, deadlineChanged: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// do queues a job. Its context ends with Close.
+// do queues a job. Close cancels its context.
 func (p *pod) do(job func(context.Context)) { p.jobs.Do(p.r.lifetime(job)) }
 
 func (p *pod) currentState() (pods.ContainerState, bool) {
@@ -50,10 +50,10 @@ func (p *pod) currentState() (pods.ContainerState, bool) {
 	return podhost.CopyState(p.state), p.known()
 }
 
-// known reports whether there is a state, for who holds mu.
+// known reports whether there is a state. The caller holds mu.
 func (p *pod) known() bool { return p.state.PodID != "" }
 
-// queueRemoval queues the removal; from now on Ensure is refused.
+// queueRemoval queues the removal. From now on ensure returns an error.
 func (p *pod) queueRemoval(job func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ func (p *pod) queueRemoval(job func(context.Context)) {
 	p.do(job)
 }
 
-// ensure accepts s unless it is what was asked for already. The state shows it at once,
-// so that whoever lists after Ensure finds what it asked for.
+// ensure accepts s unless s was accepted before. It sets the state at once, so that a List
+// after Ensure shows the new Gen and Run.
 func (p *pod) ensure(s pods.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *pod) ensure(s pods.Spec) error {
 	return nil
 }
 
-// cancelStart ends a start that has not come to making a container.
+// cancelStart cancels a start that has not created a container yet.
 func (p *pod) cancelStart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,15 +96,15 @@ func (p *pod) cancelStartLocked() {
 	}
 }
 
-// setLocked shows a state, for who holds mu. The hub is told under the lock so that watchers
-// see the order in which states were set.
+// setLocked sets the state. The caller holds mu. The state goes to the hub under mu, so
+// that watchers see states in order.
 func (p *pod) setLocked(s pods.ContainerState) {
 	p.state = s
 	p.wakeLocked()
 	p.r.hub.Send(s)
 }
 
-// wakeLocked tells those who wait for a change, for who holds mu.
+// wakeLocked wakes those who wait for a change. The caller holds mu.
 func (p *pod) wakeLocked() {
 	if p.changed != nil {
 		close(p.changed)
@@ -112,7 +112,7 @@ func (p *pod) wakeLocked() {
 	}
 }
 
-// closeWaiters ends those who wait for a change: there are none to come.
+// closeWaiters wakes those who wait for a change, for the last time.
 func (p *pod) closeWaiters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,22 +122,23 @@ func (p *pod) closeWaiters() {
 	}
 }
 
-// wakeWaiters makes who waits look again.
+// wakeWaiters wakes those who wait for a change.
 func (p *pod) wakeWaiters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wakeLocked()
 }
 
-// changes returns what is closed at the next change, and whether one can come.
+// changes returns a channel that is closed at the next change, and whether changes can
+// come.
 func (p *pod) changes() (changed <-chan struct{}, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed, p.changed != nil
 }
 
-// publish records a state and shows it, unless something else was asked for meanwhile: then
-// it is history.
+// publish saves a state, and shows it unless Ensure has accepted another generation or run
+// meanwhile.
 func (p *pod) publish(s pods.ContainerState) {
 	s.At = time.Now()
 	p.rec.State = s
@@ -150,29 +151,29 @@ func (p *pod) publish(s pods.ContainerState) {
 	}
 }
 
-// save writes the record. A failure is not the pod's: it costs the next server what the
-// engine cannot say, and this one nothing.
+// save writes the record. A failure is logged and does not fail the pod: this server has
+// the record in memory, and the next server loses only what the engine does not know.
 func (p *pod) save() {
 	if err := p.r.dir.write(p.rec); err != nil {
 		p.r.opts.Logger.Error("docker: the record of a pod cannot be written", "pod", p.id, "err", err)
 	}
 }
 
-// superseded says whether another container than that of s has been asked for.
+// superseded reports whether Ensure has accepted another generation or run than that of s.
 func (p *pod) superseded(s pods.Spec) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.Gen != s.Gen || p.state.Run != s.Run
 }
 
-// clearInterrupted takes back that the present run is to be asked for again.
+// clearInterrupted cancels the repetition of an interrupted start.
 func (p *pod) clearInterrupted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.startInterrupted = false
 }
 
-// shortenGrace makes whoever waits for the end of the container wait no longer than grace.
+// shortenGrace makes a wait for the container's end last at most grace from now.
 func (p *pod) shortenGrace(grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,14 +188,15 @@ func (p *pod) shortenGraceLocked(grace time.Duration) {
 	}
 }
 
-// graceLeft is how long to wait yet, and what tells that it is less.
+// graceLeft returns the time until deadline, and a channel that is closed when deadline
+// gets earlier.
 func (p *pod) graceLeft() (time.Duration, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Until(p.deadline), p.deadlineChanged
 }
 
-// clearDeadline forgets deadlines: they were for a container that has ended.
+// clearDeadline removes the deadline: its container has ended.
 func (p *pod) clearDeadline() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,11 +11,12 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// libpodRoot is Podman's own API, from version 4, for what the Docker API cannot do.
+// libpodRoot is the root of Podman's own API, from version 4. It can do what the Docker API
+// cannot.
 const libpodRoot = "http://podman/v4.0.0/libpod"
 
-// libpod calls Podman's own API: in is sent unless it is nil, and the answer goes to out
-// unless that is nil. Its errors are of the kinds that those of the Docker API have.
+// libpod calls Podman's own API. It sends in unless in is nil, and decodes the answer into
+// out unless out is nil. Its errors have the errdefs kinds that Docker API errors have.
 func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) error {
 	var body bytes.Buffer
 	if in != nil {
@@ -37,7 +38,7 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it is only read
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return libpodError(answer)
 	}
@@ -47,10 +48,10 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	return json.NewDecoder(answer.Body).Decode(out)
 }
 
-// nameTaken is what Podman 4 answers with 500.
+// nameTaken is the cause that Podman 4 sends with status 500 for a conflict of names.
 const nameTaken = "that name is already in use"
 
-// libpodError is the error in an answer of Podman.
+// libpodError returns the error in an answer of Podman.
 func libpodError(answer *http.Response) error {
 	var said struct{ Cause, Message string }
 	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {

@@ -42,7 +42,7 @@ func ensure(t testing.TB, rt *Runtime, s pods.Spec) {
 	}
 }
 
-// await waits for a state, woken by each change.
+// await waits until the state is ok. It checks after each change.
 func await(t testing.TB, rt *Runtime, id, what string, ok func(pods.ContainerState) bool) pods.ContainerState {
 	t.Helper()
 	late := time.NewTimer(time.Minute)
@@ -79,7 +79,7 @@ func up(t testing.TB, rt *Runtime, s pods.Spec) pods.ContainerState {
 	return got
 }
 
-// calledOff asks for a removal and does not wait for it.
+// calledOff starts a removal and does not wait for it.
 func calledOff(t *testing.T, rt *Runtime, id string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +114,8 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 	})
 }
 
-// A privateRegistry gives its images to one user, and counts the requests with the right password.
+// A privateRegistry gives its images to one user, and counts the requests with the right
+// password.
 type privateRegistry struct {
 	*httptest.Server
 	granted atomic.Int64
@@ -137,13 +138,13 @@ func newPrivateRegistry(t *testing.T) *privateRegistry {
 		p.granted.Add(1)
 		store.ServeHTTP(w, r)
 	}))
-	t.Cleanup(p.Close) // once the parallel tests in this one have ended
+	t.Cleanup(p.Close) // after the parallel subtests
 	return p
 }
 
 func (p *privateRegistry) host() string { return strings.TrimPrefix(p.URL, "http://") }
 
-// push puts the plain image there, and returns its name.
+// push uploads the plain image and returns its name.
 func (p *privateRegistry) push(t *testing.T, path string) string {
 	t.Helper()
 	all, err := images()
@@ -202,7 +203,7 @@ func TestAPrivateRegistryTakesTheRightPasswordOnly(t *testing.T) {
 		up(t, rt, s)
 		wantNoSecret(t, rt, dir, password)
 
-		// A pull asks again, and the engine has kept no password for it.
+		// A pull asks the registry again: the engine has not stored the password.
 		s = spec("again", program("run"))
 		s.Image, s.AlwaysPull = image, true
 		ensure(t, rt, s)
@@ -276,7 +277,7 @@ func TestContainersGetWhatTheirSpecSays(t *testing.T) {
 	})
 }
 
-// An engine may refuse a size that it cannot enforce, or forget it.
+// An engine may refuse a size that it cannot enforce, or ignore it.
 func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir(), func(o *Options) { o.DiskLimit = true })
@@ -295,8 +296,8 @@ func TestTheSizeOfADiskIsALimitOrNotClaimedToBe(t *testing.T) {
 	})
 }
 
-// Another port is tried when one was taken under our hands: what an engine says then must be
-// known, whoever has the port.
+// A start tries another port if a program took the port. It depends on the error texts of
+// the engine, for each kind of program.
 func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
@@ -337,7 +338,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 	})
 }
 
-// lines waits for so many lines.
+// lines waits for n lines.
 func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -358,7 +359,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
-		// It has the name that a pod of rt would have.
+		// It has the container name that a pod of rt would have.
 		foreign := rt.newPod("taken")
 		_, err := rt.api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
 			Name: foreign.name(), Config: &container.Config{Image: plain, Cmd: []string{"run"}},
@@ -414,7 +415,7 @@ func TestManyLinesArriveOnceEach(t *testing.T) {
 		defer cancel()
 		var last pods.LogLine
 		seen := 0
-		// The reader goes away every so often and comes back where it was.
+		// The reader disconnects now and then, and continues at its last position.
 		for seen < n && ctx.Err() == nil {
 			for line, err := range rt.Logs(ctx, "talker", pods.LogQuery{After: last.At, AfterSeq: last.Seq, Tail: -1, Follow: true}) {
 				if err != nil {
@@ -435,7 +436,7 @@ func TestManyLinesArriveOnceEach(t *testing.T) {
 	})
 }
 
-// It runs alone: the heap is everybody's.
+// It runs alone, because all tests share the heap.
 func TestLinesAreNotHeldInMemory(t *testing.T) {
 	const n, bound = 100_000, 2 << 20 // all lines together would be more than 8 MiB
 	rt := open(t, requireEngine(t, "dockerd"), t.TempDir())
@@ -470,7 +471,7 @@ func TestLinesAreNotHeldInMemory(t *testing.T) {
 	}
 }
 
-// liveHeap is what is reachable.
+// liveHeap returns the size of the live heap.
 func liveHeap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -483,7 +484,7 @@ func TestALongLineIsOne(t *testing.T) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("long", program("long", "50000")))
 		got := rt.lines(t, "long", 2)
-		slices.SortFunc(got, func(a, b string) int { return len(b) - len(a) }) // two streams
+		slices.SortFunc(got, func(a, b string) int { return len(b) - len(a) }) // stdout and stderr may be merged in any order
 		if len(got[0]) != 50_000 || got[1] != "after" {
 			t.Errorf("lines have %d and %d bytes, want 50000 and 5", len(got[0]), len(got[1]))
 		}

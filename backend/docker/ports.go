@@ -10,13 +10,14 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// isPortTaken says whether err means that a port was free when we looked and is no more.
+// isPortTaken reports whether err says that another program took a port after it was found
+// free.
 func isPortTaken(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
 }
 
-// bindings are the ports of a container as the engine takes them.
+// bindings converts ports to the types of the Docker API.
 func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, network.PortMap, error) {
 	exposed, bound := network.PortSet{}, network.PortMap{}
 	for _, p := range ports {
@@ -34,7 +35,7 @@ func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, netwo
 	return exposed, bound, nil
 }
 
-// portEnv tells a program how it is reached.
+// portEnv returns the variables with the public address and ports of a program.
 func portEnv(ports []pods.PortMapping) []string {
 	var env []string
 	for i, p := range ports {

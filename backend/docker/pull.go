@@ -16,8 +16,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// obtainImage has the image of s on the host for the owner of s, and returns the name that
-// the engine knows it by.
+// obtainImage makes the image of s available on the host for the owner of s. It returns the
+// name by which the engine knows the image.
 func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) {
 	name, err := parseImage(s.Image)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 		r.images.used(name.full)
 		return name.full, nil
 	}
-	// To pull an image that is on the host is to ask the registry for it: the engine fetches
-	// the manifest with this owner's credential and finds that it has the rest.
+	// Pulling an image that is on the host asks the registry for permission: the engine
+	// fetches the manifest with this owner's credential, and no layers that it has.
 	if err := r.pull(ctx, name.full, s); err != nil {
 		r.permits.revoke(p)
 		return "", err
@@ -55,7 +55,8 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 	return name.full, r.notePulled(ctx, name.full, before)
 }
 
-// notePulled notes that an image was pulled where before was, if there was one.
+// notePulled records the pull of an image. before is the image that had the name before, or
+// nil.
 func (r *Runtime) notePulled(ctx context.Context, full string, before *image.InspectResponse) error {
 	now, err := r.findImage(ctx, full)
 	if err != nil || now == nil {
@@ -69,7 +70,7 @@ func (r *Runtime) notePulled(ctx context.Context, full string, before *image.Ins
 	return nil
 }
 
-// mayUseHost says whether an image that is on the host is used without asking a registry.
+// mayUseHost reports whether s may use an image on the host without asking a registry.
 func (r *Runtime) mayUseHost(s pods.Spec, name imageName) bool {
 	return r.matchesLocalImages(name) || !s.AlwaysPull && (s.Owner == "" || r.opts.Trusted != nil && r.opts.Trusted(s.Owner))
 }
@@ -78,7 +79,7 @@ func (r *Runtime) matchesLocalImages(name imageName) bool {
 	return slices.ContainsFunc(r.opts.LocalImages, func(p string) bool { return imagePattern(p).matches(name) })
 }
 
-// findImage is the image on the host that has a full name; nil where there is none.
+// findImage returns the image on the host with this full name, or nil.
 func (r *Runtime) findImage(ctx context.Context, full string) (*image.InspectResponse, error) {
 	found, err := r.api.ImageInspect(ctx, full)
 	if errdefs.IsNotFound(err) || err == nil && !isNamed(&found.InspectResponse, full) {
@@ -87,7 +88,7 @@ func (r *Runtime) findImage(ctx context.Context, full string) (*image.InspectRes
 	return &found.InspectResponse, err
 }
 
-// pull has the engine fetch an image by its full name.
+// pull makes the engine pull an image by its full name.
 func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	auth, err := authHeader(s.Image, s.Credential)
 	if err != nil {
@@ -97,7 +98,7 @@ func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	if err != nil {
 		return fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(err, s.Credential))
 	}
-	// An engine may accept the call, and report a failure at the end of its answer only.
+	// An engine may accept the call and report a failure only at the end of its answer.
 	var failed error
 	for m, err := range stream.JSONMessages(ctx) {
 		if err != nil {
@@ -114,7 +115,7 @@ func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	return errors.Join(failed, stream.Close())
 }
 
-// redact replaces an error in which the registry or the engine repeats the password.
+// redact removes the password from an error in which the registry or the engine repeats it.
 func redact(err error, c pods.Credential) error {
 	secret := string(c.Password)
 	if secret == "" || !strings.Contains(err.Error(), secret) {
@@ -123,8 +124,8 @@ func redact(err error, c pods.Credential) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, c.Password.String()))
 }
 
-// authHeader is the credential for one call. It is an error when the credential is for another
-// registry than that of the image.
+// authHeader returns the credential header for one call. It returns an error if the
+// credential is for another registry than the image's.
 func authHeader(image string, c pods.Credential) (string, error) {
 	if c.Username == "" && c.Password == "" {
 		return "", nil
@@ -142,7 +143,7 @@ func authHeader(image string, c pods.Credential) (string, error) {
 	return base64.URLEncoding.EncodeToString(data), err
 }
 
-// registryOf is the host in the name of an image.
+// registryOf returns the registry host in the name of an image.
 func registryOf(image string) string {
 	host, _, found := strings.Cut(image, "/")
 	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
@@ -151,7 +152,7 @@ func registryOf(image string) string {
 	return canonicalRegistry(host)
 }
 
-// canonicalRegistry is the host of a registry, which for docker.io has several names.
+// canonicalRegistry returns the host of a registry. The host docker.io has several names.
 func canonicalRegistry(registry string) string {
 	host := strings.ToLower(registry)
 	host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")

@@ -16,25 +16,26 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A record is what the engine cannot say of a pod. It holds no environment and no
-// credential: the next Ensure brings them.
+// A record holds what the engine does not know about a pod. It has no environment and no
+// credential: the next Ensure has them.
 type record struct {
 	Version int                 `json:"version"`
 	State   pods.ContainerState `json:"state"`
-	// Starting is set before the engine is asked to start a container, and Before is when
-	// that container was started last: after a crash it tells whether the start was made.
+	// Starting is set before the engine gets the request to start a container.
+	// PreviousStart is the container's last start before that request. After a crash, they
+	// show whether the start happened.
 	Starting      bool   `json:"starting"`
 	PreviousStart string `json:"before"`
 	StartCanceled bool   `json:"void"`  // this run was stopped before it had a container
-	StopRequested bool   `json:"asked"` // this run was asked to end
+	StopRequested bool   `json:"asked"` // this run got a stop request
 	Healthy       bool   `json:"healthy"`
-	// Check is the health check of the image where we run it, not the engine.
+	// Check is the image's health check if this package runs it instead of the engine.
 	Check          *container.HealthConfig `json:"check,omitempty"`
 	VCPU           int                     `json:"vcpu"`
 	Memory         int                     `json:"memory"`
 	RequestedPorts []pods.Port             `json:"wants"`
 	Ports          []podhost.Port          `json:"ports"`
-	// Network is the network of ours that its container is in, if it is in one.
+	// Network is the network of this Runtime that its container is in, or empty.
 	Network string `json:"network,omitempty"`
 }
 
@@ -45,7 +46,7 @@ type stateDir string
 
 func (f stateDir) record(id string) string { return filepath.Join(string(f), "pods", id+".json") }
 
-// instance makes the directory, and reads the name that its containers bear.
+// instance creates the directory, and reads or creates the instance name.
 func (f stateDir) instance() (string, error) {
 	if err := os.MkdirAll(filepath.Join(string(f), "pods"), 0o700); err != nil {
 		return "", err
@@ -66,7 +67,7 @@ func (f stateDir) instance() (string, error) {
 	return name, nil
 }
 
-// ids are the pods that have a record.
+// ids returns the pods that have a record.
 func (f stateDir) ids() (ids []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(string(f), "pods"))
 	for _, e := range entries {
@@ -91,8 +92,8 @@ func (f stateDir) read(id string) (rec record, err error) {
 	return rec, nil
 }
 
-// write does not wait for the disk: what is lost with the power, the labels of the
-// container still say.
+// write does not sync. If power fails, the labels of the container still have the
+// generation and the run.
 func (f stateDir) write(rec record) error {
 	rec.Version = recordVersion
 	data, err := json.Marshal(rec)
@@ -110,7 +111,7 @@ func (f stateDir) forget(id string) error {
 	return err
 }
 
-// plainName says whether s may be part of the name of a file, a container or a volume.
+// plainName reports whether s may be part of the name of a file, a container or a volume.
 func plainName(s string) bool {
 	if s == "" || len(s) > 100 || s[0] == '.' || s[0] == '-' {
 		return false

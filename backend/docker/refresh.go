@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// queueRefresh queues a look, unless one waits already.
+// queueRefresh queues a refresh, unless one waits already.
 func (p *pod) queueRefresh() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,8 +29,8 @@ func (p *pod) queueRefresh() {
 	})
 }
 
-// refresh shows what the engine says of the container. A look that was asked for while the
-// pod was being removed must not bring its record back.
+// refresh updates the state from the engine. It does nothing after the pod's removal, so
+// that it does not write the record again.
 func (p *pod) refresh(ctx context.Context) {
 	if _, open := p.changes(); !open {
 		return
@@ -49,7 +49,7 @@ func (p *pod) refresh(ctx context.Context) {
 	switch {
 	case p.rec.Starting && inherited:
 		p.recover(ctx, c)
-	case p.rec.Starting, p.rec.StartCanceled: // a job that waits says what comes of it, or it is over
+	case p.rec.Starting, p.rec.StartCanceled: // a queued job sets the state, or the start was canceled
 	case c == nil:
 		p.containerRemoved()
 	case c.Config.Labels[labelGen] == strconv.FormatUint(p.rec.State.Gen, 10):
@@ -57,7 +57,8 @@ func (p *pod) refresh(ctx context.Context) {
 	}
 }
 
-// adopt makes a record of a container that has none.
+// adopt makes a record for a container that has none. It reports whether there is a
+// container.
 func (p *pod) adopt(c *container.InspectResponse) bool {
 	if c == nil || p.rec.State.PodID != "" {
 		return c != nil
@@ -85,7 +86,7 @@ func (p *pod) adopt(c *container.InspectResponse) bool {
 	return true
 }
 
-// recover settles a start over which the server before this one ended.
+// recover handles a start that the previous server did not finish.
 func (p *pod) recover(ctx context.Context, c *container.InspectResponse) {
 	p.rec.Starting = false
 	if c != nil && c.State.Running {
@@ -98,14 +99,14 @@ func (p *pod) recover(ctx context.Context, c *container.InspectResponse) {
 		p.updateFrom(c)
 		return
 	}
-	// It was not made: the next Ensure repeats it.
+	// The container was not started: the next Ensure starts it.
 	p.rec.Starting = true
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.startInterrupted = true
 }
 
-// failContainer ends a container that may not run.
+// failContainer kills a container that may not run, and fails the pod.
 func (p *pod) failContainer(ctx context.Context, c *container.InspectResponse, why error) {
 	if err := p.terminate(ctx, c, 0); err != nil {
 		p.logError(ctx, "cannot be stopped", err)
@@ -126,7 +127,7 @@ func (p *pod) containerRemoved() {
 	p.publish(s)
 }
 
-// updateFrom shows c, which is of the generation and run on record.
+// updateFrom updates the state from c. c is of the generation and run in the record.
 func (p *pod) updateFrom(c *container.InspectResponse) {
 	s := p.rec.State
 	switch {
@@ -169,7 +170,7 @@ func (p *pod) ended(c *container.InspectResponse, s *pods.ContainerState) {
 	}
 }
 
-// parseTime is zero for a container that was never started.
+// parseTime returns zero for a container that was never started.
 func parseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Year() < 1971 {

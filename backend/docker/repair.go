@@ -10,11 +10,11 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// repairIsolation has Podman keep networks apart again. Netavark with iptables takes away the rule for
-// all of them when the last container of one ends, and puts it back when a network comes to
-// have another container: here one that is made ready in the network of a pod that runs,
-// and removed without having been started. That network still has its pod then, so the rule
-// stays.
+// repairIsolation makes Podman isolate networks again. Netavark with iptables has one
+// isolation rule for all networks. It deletes the rule when the last container of a network
+// ends, and adds the rule when a network gets another container. So repairIsolation
+// initializes a container in a network whose pod runs, and removes it without a start. The
+// network still has its pod then, so the rule stays.
 func (r *Runtime) repairIsolation(ctx context.Context) {
 	done, err := r.networks.acquire(ctx)
 	if err != nil {
@@ -26,9 +26,9 @@ func (r *Runtime) repairIsolation(ctx context.Context) {
 	}
 	network, image := r.runningNetwork(ctx)
 	if network == "" {
-		return // there are no networks to keep apart
+		return // no network needs isolation
 	}
-	r.removeRepairContainer(ctx) // one that was cut short may be there
+	r.removeRepairContainer(ctx) // an interrupted repair may have left one
 	name := r.repairContainer()
 	err = r.libpod(ctx, http.MethodPost, "/containers/create", map[string]any{
 		"name": name, "image": image, "labels": map[string]string{labelInstance: r.instance},
@@ -43,10 +43,10 @@ func (r *Runtime) repairIsolation(ctx context.Context) {
 	}
 }
 
-// repairContainer is the name of the container that repairIsolation makes.
+// repairContainer is the name of the container that repairIsolation creates.
 func (r *Runtime) repairContainer() string { return "podyard-" + r.instance + "-mend" }
 
-// removeRepairContainer removes that container. While it is there its network cannot be
+// removeRepairContainer removes that container. While it exists, its network cannot be
 // removed.
 func (r *Runtime) removeRepairContainer(ctx context.Context) {
 	_, err := r.api.ContainerRemove(ctx, r.repairContainer(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -55,8 +55,8 @@ func (r *Runtime) removeRepairContainer(ctx context.Context) {
 	}
 }
 
-// runningNetwork finds a network of this Runtime with a container that runs, and the image of
-// that container.
+// runningNetwork returns a network of this Runtime with a running container, and the image
+// of that container.
 func (r *Runtime) runningNetwork(ctx context.Context) (network, image string) {
 	for _, p := range r.pods.All() {
 		p.mu.Lock()
@@ -73,7 +73,7 @@ func (r *Runtime) runningNetwork(ctx context.Context) (network, image string) {
 	return "", ""
 }
 
-// noteIsolationBroken notes that a container of this Runtime has ended.
+// noteIsolationBroken starts a repair after a container of this Runtime ended.
 func (r *Runtime) noteIsolationBroken() {
 	if r.engine.podman && r.engine.networks && r.isolationBroken.CompareAndSwap(false, true) {
 		r.spawn(r.repairIsolation)

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// hostNameServers are those that containers ask, by way of the engine: those of this machine.
-// Some clouds have them at the address of their metadata.
+// hostNameServers returns the name servers of this machine, which the engine asks for
+// containers. In some clouds a name server has the address of the metadata service.
 func hostNameServers() []netip.Addr {
 	var all []netip.Addr
-	// The second is the first where systemd answers on loopback.
+	// With systemd-resolved, the first file names a loopback address, and the second file
+	// names the real servers.
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		f, err := os.Open(path)
 		if err != nil {
@@ -26,7 +27,8 @@ func hostNameServers() []netip.Addr {
 	return slices.Compact(all)
 }
 
-// parseNameServers reads the form of resolv.conf. Those on loopback are the engine's to ask.
+// parseNameServers parses resolv.conf. It skips loopback addresses, which only the engine
+// can reach.
 func parseNameServers(r io.Reader) (all []netip.Addr) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

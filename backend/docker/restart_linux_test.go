@@ -31,7 +31,8 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	if _, err := rt.List(t.Context()); err == nil {
 		t.Error("List of a lost engine = nil, want an error")
 	}
-	// What is asked for meanwhile waits; what happens meanwhile is seen afterwards.
+	// While the engine is down, accepted work waits. Changes of that time are seen
+	// afterwards.
 	ensure(t, rt, spec("waits", program("run")))
 	kill(t, c.State.Pid)
 	if err := d.Start(); err != nil {
@@ -52,7 +53,7 @@ func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
 	await(t, rt, "stays", "run 2", func(s pods.ContainerState) bool { return s.Run == 2 && s.Phase == pods.PhaseHealthy })
 }
 
-// listOf is List as soon as the engine answers.
+// listOf calls List until the engine answers.
 func listOf(t *testing.T, rt *Runtime) map[string]pods.ContainerState {
 	t.Helper()
 	all, err := rt.List(t.Context())
@@ -124,8 +125,7 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 	})
 }
 
-// A start that was on record and of which nobody knows whether it was made is repeated
-// when it was not.
+// A start in the record that did not happen is repeated.
 func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// It was made, and the server died before it could note that.
+		// The container was started, but the server crashed before it recorded that.
 		rec, err := stateDir(dir).read("cut")
 		if err != nil {
 			t.Fatal(err)

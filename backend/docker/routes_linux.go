@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// hostRoutes are the blocks of IPv4 addresses to which this machine has a route, but for the
-// default route.
+// hostRoutes returns the IPv4 blocks to which this machine has a route, without the default
+// route.
 func hostRoutes() []netip.Prefix {
 	f, err := os.Open("/proc/net/route")
 	if err != nil {
-		return nil // without it the engine alone refuses what overlaps
+		return nil // then only the engine rejects blocks that overlap
 	}
-	defer func() { _ = f.Close() }() // it is only read
+	defer func() { _ = f.Close() }() // it was only read
 	return parseRoutes(f)
 }
 
-// parseRoutes reads the form of /proc/net/route, which has addresses in the order of bytes
-// of this machine.
+// parseRoutes parses /proc/net/route, which has addresses in the byte order of this
+// machine.
 func parseRoutes(r io.Reader) []netip.Prefix {
 	var all []netip.Prefix
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -34,7 +34,7 @@ func parseRoutes(r io.Reader) []netip.Prefix {
 		to, err1 := hex.DecodeString(fields[1])
 		mask, err2 := hex.DecodeString(fields[7])
 		if err1 != nil || err2 != nil || len(to) != 4 || len(mask) != 4 {
-			continue // the line with the names of the columns
+			continue // the line with the column names
 		}
 		var a [4]byte
 		binary.NativeEndian.PutUint32(a[:], binary.BigEndian.Uint32(to))

@@ -4,5 +4,6 @@ package docker
 
 import "net/netip"
 
-// hostRoutes are not known: an engine is in a virtual machine here.
+// hostRoutes returns nil: here, engines run in a virtual machine whose routes are not
+// known.
 func hostRoutes() []netip.Prefix { return nil }

@@ -15,7 +15,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// ErrClosed is what calls return after Close.
+// ErrClosed is the error of calls after Close.
 var ErrClosed = errors.New("docker: runtime is closed")
 
 // The labels of the containers, volumes and networks of a Runtime.
@@ -42,12 +42,12 @@ type Runtime struct {
 	permits         *permits
 	images          *pulledImages
 	firewall        firewall
-	gateway         netip.Addr  // see Gateway; invalid: there is none
-	missing         []string    // see Missing
+	gateway         netip.Addr  // the address that Gateway returns; invalid: there is none
+	missing         []string    // what Missing returns
 	isolationBroken atomic.Bool // see repairIsolation
-	gatewayAdded    atomic.Bool // see Gateway
+	gatewayAdded    atomic.Bool // Gateway added its address
 	work            sync.WaitGroup
-	// lifetime gives f a context that Close ends.
+	// lifetime gives f a context that Close cancels.
 	lifetime func(f func(ctx context.Context)) func()
 	end      context.CancelFunc
 	pods     podhost.Table[*pod]
@@ -59,9 +59,10 @@ var (
 	_ pods.Sampler   = (*Runtime)(nil)
 )
 
-// Open runs pods on an engine, which has to answer within ctx. It keeps what it has to
-// remember below dir, which it makes if need be and of which it must be the only user, in
-// this program or in another. Containers that a server before it left are taken over.
+// Open returns a Runtime that runs pods on an engine. The engine must answer within ctx.
+// Open creates dir if needed and keeps its state there. No other Runtime may use dir at the
+// same time, in this program or in another. Containers of an earlier server with this dir
+// are adopted.
 func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	r := &Runtime{opts: opts.withDefaults(), dir: stateDir(dir), networks: newNetworkTable()}
 	r.permits = newPermits(r.opts.ImageRecheck)
@@ -108,8 +109,8 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	return r, nil
 }
 
-// readPods makes the pods of an earlier server known. Of a record that cannot be read the
-// container says the most.
+// readPods restores the pods of an earlier server. If a record cannot be read, resync
+// restores the pod from its container.
 func (r *Runtime) readPods() error {
 	ids, err := r.dir.ids()
 	if err != nil {
@@ -163,8 +164,8 @@ func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) err
 	return nil
 }
 
-// Remove implements pods.Runtime. When ctx ends first it returns ctx's error and goes on
-// removing.
+// Remove implements pods.Runtime. If ctx ends first, it returns ctx's error, and the
+// removal continues.
 func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration) error {
 	done := make(chan error, 1)
 	found, err := r.pods.Call(podID, func(p *pod) {
@@ -185,10 +186,11 @@ func (r *Runtime) Remove(ctx context.Context, podID string, grace time.Duration)
 	return nil
 }
 
-// spawn runs f in a goroutine that Close waits for, and whose context it ends.
+// spawn runs f in a goroutine. Close cancels its context and waits for it.
 func (r *Runtime) spawn(f func(ctx context.Context)) { r.work.Go(r.lifetime(f)) }
 
-// List implements pods.Runtime. It asks the engine: an error says that it does not answer.
+// List implements pods.Runtime. It asks the engine, and returns an error if the engine does
+// not answer.
 func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if err := r.pods.Closed(); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
@@ -206,13 +208,13 @@ func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 }
 
 // Watch implements pods.Runtime. It returns ErrClosed after Close, an error while the
-// engine does not answer, and one when f is so slow that thousands of changes wait.
+// engine does not answer, and an error if f is so slow that thousands of changes wait.
 func (r *Runtime) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	return fmt.Errorf("docker: watch: %w", r.hub.Watch(ctx, f))
 }
 
-// Close leaves the containers as they are: the next Open takes them over. Work that was
-// accepted and not done is left to it, too. No goroutine is left. A second Close does
+// Close leaves the containers as they are: the next Open adopts them, and continues the
+// work that is accepted but not done. Close waits for all goroutines. A second Close does
 // nothing.
 func (r *Runtime) Close(ctx context.Context) error {
 	if !r.pods.Close(ErrClosed) {

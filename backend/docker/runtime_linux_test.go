@@ -18,7 +18,7 @@ import (
 
 func program(args ...string) pods.Spec { return pods.Spec{Image: plain, Args: args} }
 
-// open opens a Runtime whose containers are removed at the end.
+// open opens a Runtime and removes its containers at the end.
 func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Options)) *Runtime {
 	t.Helper()
 	opts := &Options{Engine: d.Address(), LocalImages: []string{"podyard.test/*"}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -57,8 +57,9 @@ func TestRuntime(t *testing.T) {
 	})
 }
 
-// TestPrivateNetworks has the other cases, and runs alone: see doc.go on what Podman forgets
-// when a network of another server, as tests are, goes away.
+// TestPrivateNetworks has the other cases and runs alone: Podman may lose the isolation
+// when a network of another server is removed (see doc.go), and other tests are such
+// servers.
 func TestPrivateNetworks(t *testing.T) {
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -98,8 +99,8 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 	}
 }
 
-// counting tells the program that counts where its mounts are: the suite cannot know that
-// they have no names of their own in a container.
+// counting gives the paths of its mounts to the counting program. The suite cannot know
+// that mounts in a container have no names of their own.
 type counting struct{ *Runtime }
 
 func (c counting) Ensure(ctx context.Context, s pods.Spec) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// Sample implements pods.Sampler: the CPU time since the Sample before (the first time:
-// since the start), and the memory less what the kernel gives back at need. There is none
-// of a pod that does not run.
+// Sample implements pods.Sampler. CPU is the use since the previous Sample, or since the
+// start at the first one. Memory leaves out the cache that the kernel can free. It returns
+// false for a pod that does not run.
 func (r *Runtime) Sample(ctx context.Context, podID string) (pods.Sample, bool) {
 	p := r.pods.Find(podID)
 	if p == nil {
@@ -53,12 +53,12 @@ func (p *pod) stats(ctx context.Context) (st container.StatsResponse, err error)
 	if err != nil {
 		return st, err
 	}
-	defer func() { _ = answer.Body.Close() }() // it is only read
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	return st, json.NewDecoder(answer.Body).Decode(&st)
 }
 
-// workingSet is memory without the cache, which control groups of the first and the second
-// version count under different names.
+// workingSet returns the memory without the inactive file cache. Its name differs between
+// cgroup v1 and v2.
 func workingSet(m container.MemoryStats) uint64 {
 	cache, ok := m.Stats["total_inactive_file"]
 	if !ok {

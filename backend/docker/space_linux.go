@@ -2,7 +2,7 @@ package docker
 
 import "syscall"
 
-// freePercent is how much of the disk with a path is free to those who are not root.
+// freePercent returns how much of the disk with path is free to users other than root.
 func freePercent(path string) (float64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil || s.Blocks == 0 {

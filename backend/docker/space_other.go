@@ -2,5 +2,6 @@
 
 package docker
 
-// freePercent is not known: an engine has its disk in a virtual machine here.
+// freePercent returns 100: here, an engine's disk is in a virtual machine, and its free
+// space is not known.
 func freePercent(string) (float64, error) { return 100, nil }

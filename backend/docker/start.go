@@ -14,19 +14,18 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// errStartCanceled ends a start that was canceled: the job that follows decides what becomes of
-// the pod.
+// errStartCanceled ends a canceled start. The next job decides the state of the pod.
 var errStartCanceled = errors.New("start canceled")
 
-// attempts is how often a container is started with other ports, because another program took
-// one after it was found free.
+// attempts is how often a start is tried with new ports, because another program took a
+// port after it was found free.
 const attempts = 5
 
-// name is that of the container, and the same for all its generations: an engine does not
-// let two have one name, so no pod ever has two containers.
+// name is the container's name, the same for all generations. An engine does not accept two
+// containers with one name, so a pod never has two containers.
 func (p *pod) name() string { return "podyard-" + p.r.instance + "-" + p.id }
 
-// inspect asks the engine for the container; nil when there is none.
+// inspect returns the container, or nil if there is none.
 func (p *pod) inspect(ctx context.Context) (c *container.InspectResponse, err error) {
 	err = p.r.retry(ctx, func() error {
 		c = nil
@@ -58,7 +57,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	err := p.launch(ctx, s, halted)
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, errStartCanceled):
-		return // the record says Starting until it is known whether the container was started
+		return // Starting stays set in the record until it is known whether the container was started
 	}
 	p.r.networks.invalidate(p.rec.Network)
 	p.rec.Starting = false
@@ -67,7 +66,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	p.publish(failed)
 }
 
-// launch makes the container of s if need be, and starts it.
+// launch creates the container of s if needed, and starts it.
 func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) error {
 	c, err := p.inspect(ctx)
 	if err != nil {
@@ -102,8 +101,8 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 	return p.startContainer(ctx)
 }
 
-// clearPrevious ends the container of an earlier run, and removes it unless it is of the
-// generation.
+// clearPrevious stops the container of an earlier run. It removes the container unless its
+// generation is gen.
 func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, gen uint64) (*container.InspectResponse, error) {
 	if c == nil {
 		return nil, nil
@@ -119,7 +118,8 @@ func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, g
 	return nil, p.removeContainer(ctx)
 }
 
-// ensureImage has the image on the host, unless the start is canceled, and returns its name there.
+// ensureImage makes the image available on the host and returns its name there. It fails if
+// the start is canceled.
 func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct{}) (name string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,7 +140,6 @@ func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct
 	return name, err
 }
 
-// create makes the container and starts it.
 func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	gpus, err := p.r.gpuGrant(s)
 	if err != nil {
@@ -172,12 +171,12 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		if err := p.removeContainer(ctx); err != nil {
 			return err
 		}
-		had, p.rec.Ports = p.rec.Ports, nil // released when others are on record
+		had, p.rec.Ports = p.rec.Ports, nil // released when the record has others
 	}
 }
 
-// createContainer creates the container. If it exists, an earlier call created it and lost its
-// connection before the answer.
+// createContainer creates the container. If it exists, an earlier call created it and lost
+// its connection before the answer.
 func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, config client.ContainerCreateOptions) error {
 	config = gpus.apply(config)
 	err := p.r.retry(ctx, func() error {
@@ -203,8 +202,8 @@ func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, c
 	return p.r.engine.checkCreatedGPUs(c)
 }
 
-// startContainer starts the container, once: when a call loses its connection, the container
-// may have been started all the same.
+// startContainer starts the container, at most once: if a call loses its connection, the
+// container may have started.
 func (p *pod) startContainer(ctx context.Context) error {
 	if err := p.r.retry(ctx, func() error { return p.r.holdRules(ctx) }); err != nil {
 		return err
@@ -239,7 +238,7 @@ func (p *pod) startContainer(ctx context.Context) error {
 	return nil
 }
 
-// started says whether the container was started since PreviousStart.
+// started reports whether the container was started since PreviousStart.
 func (p *pod) started(c *container.InspectResponse) bool {
 	return c.State.Running || c.State.Status != container.StateCreated && !parseTime(c.State.StartedAt).IsZero() && c.State.StartedAt != p.rec.PreviousStart
 }

@@ -38,14 +38,14 @@ func (p *pod) stop(ctx context.Context, grace time.Duration) {
 	p.refresh(ctx)
 }
 
-// logError is for what no State can tell.
+// logError logs an error that no pod state shows.
 func (p *pod) logError(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		p.r.opts.Logger.Error("docker: a pod "+what, "pod", p.id, "err", err)
 	}
 }
 
-// terminate returns when the container does not run any more.
+// terminate stops the container and returns when it no longer runs.
 func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace time.Duration) error {
 	p.shortenGrace(grace)
 	ctx, cancel := context.WithCancel(ctx)
@@ -80,7 +80,7 @@ func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace
 	}
 }
 
-// signal is no error for a container that has ended.
+// signal sends a signal. It returns nil for a container that has ended.
 func (p *pod) signal(ctx context.Context, signal string) error {
 	return p.r.retry(ctx, func() error {
 		_, err := p.r.api.ContainerKill(ctx, p.name(), client.ContainerKillOptions{Signal: signal})
@@ -95,7 +95,6 @@ func (p *pod) signal(ctx context.Context, signal string) error {
 	})
 }
 
-// waitExit returns when the container does not run.
 func (p *pod) waitExit(ctx context.Context) error {
 	return p.r.retry(ctx, func() error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -113,7 +112,7 @@ func (p *pod) waitExit(ctx context.Context) error {
 	})
 }
 
-// removeContainer removes the container, and volumes that its image made.
+// removeContainer removes the container, and the volumes that its image created.
 func (p *pod) removeContainer(ctx context.Context) error {
 	return p.r.retry(ctx, func() error {
 		_, err := p.r.api.ContainerRemove(ctx, p.name(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -124,11 +123,11 @@ func (p *pod) removeContainer(ctx context.Context) error {
 	})
 }
 
-// remove is the job of Remove. The record goes last: until then the next server knows
-// what there is to remove.
+// remove is the job of Remove. It deletes the record last: until then the next server knows
+// what to remove.
 func (p *pod) remove(ctx context.Context, grace time.Duration) error {
 	if _, open := p.changes(); !open {
-		return nil // an earlier call has: what bears the id now is another pod
+		return nil // an earlier call removed it; the id may belong to a new pod now
 	}
 	if err := p.removeAll(ctx, grace); err != nil {
 		p.mu.Lock()

@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// blockBits is the length of the prefix of a network: 125 containers of an owner have room.
+// blockBits is the prefix length of a network. A block has room for 125 containers of an
+// owner.
 const blockBits = 25
 
-// defaultSubnets are tried in this order where Options.Subnet is not set.
+// defaultSubnets are tried in this order if Options.Subnet is not set.
 func defaultSubnets() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.201.0.0/16"), netip.MustParsePrefix("172.31.0.0/16"), netip.MustParsePrefix("192.168.128.0/17"),
 	}
 }
 
-// CheckSubnet says what is wrong with Options.Subnet.
+// CheckSubnet returns an error if s cannot be Options.Subnet.
 func CheckSubnet(s netip.Prefix) error {
 	switch {
 	case !s.IsValid() || !s.Addr().Is4():
@@ -34,7 +35,8 @@ func CheckSubnet(s netip.Prefix) error {
 	return nil
 }
 
-// blocks yields the networks of owners in s. The first block is that of gateways.
+// blocks yields the blocks in s for networks of owners. It skips the first block, which is
+// for gateways.
 func blocks(s netip.Prefix) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		for n := uint32(1); n < 1<<(blockBits-s.Bits()); n++ {
@@ -45,14 +47,14 @@ func blocks(s netip.Prefix) iter.Seq[netip.Prefix] {
 	}
 }
 
-// addrAt is the address so many after the first of s.
+// addrAt returns the address offset after the first address of s.
 func addrAt(s netip.Prefix, offset uint32) netip.Addr {
 	a := s.Addr().As4()
 	n := (uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])) + offset
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// freeBlock is the first block of s that overlaps nothing of taken.
+// freeBlock returns the first block of s that overlaps no prefix in taken.
 func freeBlock(s netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
 	for block := range blocks(s) {
 		if _, found := overlapping(block, taken); !found {
@@ -71,7 +73,8 @@ func overlapping(p netip.Prefix, all []netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// takenBlocks are the blocks that networks of the engine and routes of this machine have.
+// takenBlocks returns the blocks that networks of the engine and routes of this machine
+// use.
 func (r *Runtime) takenBlocks(ctx context.Context) ([]netip.Prefix, error) {
 	all, err := r.engineNetworks(ctx)
 	if err != nil {
@@ -87,8 +90,8 @@ func (r *Runtime) takenBlocks(ctx context.Context) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// chooseSubnet finds out where the networks of owners are. One that the operator chose must
-// have a block that is free, or one of ours.
+// chooseSubnet chooses the subnet for networks of owners. A subnet from Options must have a
+// free block.
 func (r *Runtime) chooseSubnet(ctx context.Context) error {
 	if !r.engine.networks {
 		return nil
@@ -123,8 +126,8 @@ func subnetHasRoom(s netip.Prefix, taken []netip.Prefix) error {
 	return fmt.Errorf("subnet %s has no block that is free: it overlaps %s, which a network of the engine or a route of this machine has", s, other)
 }
 
-// createInFreeBlock makes a network in the first block that the engine accepts. It may know
-// of others that have a block than those that it lists.
+// createInFreeBlock creates a network in the first block that the engine accepts. The
+// engine may use blocks that it does not list.
 func (r *Runtime) createInFreeBlock(ctx context.Context, create func(block netip.Prefix) error) error {
 	taken, err := r.takenBlocks(ctx)
 	if err != nil {
@@ -142,7 +145,8 @@ func (r *Runtime) createInFreeBlock(ctx context.Context, create func(block netip
 	}
 }
 
-// isBlockTaken says whether an engine refused a network for its addresses.
+// isBlockTaken reports whether an engine refused a network because its addresses are in
+// use.
 func isBlockTaken(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "overlaps with other one") || strings.Contains(text, "is already used on the host") || strings.Contains(text, "is being used by a network")

@@ -7,7 +7,7 @@ import (
 )
 
 func TestABlockOverlapsNothingThatIsTaken(t *testing.T) {
-	subnet := netip.MustParsePrefix("10.201.0.0/23") // of four blocks, of which owners have three
+	subnet := netip.MustParsePrefix("10.201.0.0/23") // four blocks, three of them for owners
 	all := slices.Collect(blocks(subnet))
 	if len(all) != 3 || all[0].String() != "10.201.0.128/25" || all[2].String() != "10.201.1.128/25" {
 		t.Fatalf("blocks are %v", all)

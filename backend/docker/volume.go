@@ -23,8 +23,8 @@ func (r *Runtime) networkVolume(id string) string {
 	return "podyard-" + r.instance + "-volume-" + id
 }
 
-// volumes makes the volumes of a pod that are not there yet, and says how they are
-// mounted. Local ones are counted, so that they stay when a path changes.
+// volumes creates the missing volumes of a pod and returns all its mounts. The name of a
+// local volume has its index, so that a changed path keeps the volume.
 func (r *Runtime) volumes(ctx context.Context, s pods.Spec) ([]mount.Mount, error) {
 	var all []mount.Mount
 	local := 0
@@ -50,7 +50,7 @@ func (r *Runtime) volumes(ctx context.Context, s pods.Spec) ([]mount.Mount, erro
 	return all, nil
 }
 
-// makeVolume looks first: Podman takes it for an error to make one that is there.
+// makeVolume inspects first, because Podman returns an error for a volume that exists.
 func (r *Runtime) makeVolume(ctx context.Context, name string, labels map[string]string) error {
 	_, err := r.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
 	if err == nil || !errdefs.IsNotFound(err) {
@@ -60,14 +60,14 @@ func (r *Runtime) makeVolume(ctx context.Context, name string, labels map[string
 	return err
 }
 
-// dropVolumes destroys the local volumes of a pod.
+// dropVolumes removes the local volumes of a pod.
 func (r *Runtime) dropVolumes(ctx context.Context, podID string) error {
 	list, err := r.api.VolumeList(ctx, client.VolumeListOptions{Filters: r.instanceFilters(labelPod + "=" + podID)})
 	if err != nil {
 		return err
 	}
 	for _, v := range list.Items {
-		// An engine may know other rules for filters than we think: ours are removed only.
+		// An engine may apply filters in another way: check the labels again.
 		if v.Labels[labelInstance] != r.instance || v.Labels[labelPod] != podID {
 			continue
 		}
@@ -79,8 +79,8 @@ func (r *Runtime) dropVolumes(ctx context.Context, podID string) error {
 	return nil
 }
 
-// Purge removes all that there is: every pod, and the volumes that outlive pods. Nothing
-// else may be asked of the Runtime meanwhile, and only Close afterwards.
+// Purge removes every pod, and the network volumes. No other method may be called while
+// Purge runs. Only Close may be called afterwards.
 func (r *Runtime) Purge(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
@@ -104,8 +104,8 @@ func (r *Runtime) Purge(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// RemoveVolume removes a network volume, which no pod may mount any more. One that no pod
-// has mounted holds nothing.
+// RemoveVolume removes a network volume. No pod may mount it any more. A volume that no pod
+// ever mounted does not exist, and RemoveVolume returns nil.
 func (r *Runtime) RemoveVolume(ctx context.Context, id string) error {
 	if !plainName(id) {
 		return fmt.Errorf("docker: volume id %q is not a plain name", id)
