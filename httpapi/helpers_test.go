@@ -148,7 +148,11 @@ func newEndpoints(t testing.TB) serverless.EndpointStore {
 
 // containerScripts are scripts of containers that write, fail and start slowly.
 func containerScripts() []memory.Script {
+	// It runs on for a moment after a stop, so that the answer of the stop shows it as it was.
+	slow := memory.DefaultScript()
+	slow.Image, slow.StopAfter = "org/train:*", 100*time.Millisecond
 	return []memory.Script{
+		slow,
 		{Image: "talks", Stages: []memory.Stage{
 			{Phase: pods.PhasePulling},
 			{Phase: pods.PhaseStarting, After: time.Second, Lines: []string{"one", "two", "three"}},
