@@ -22,8 +22,8 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 	return out, err
 }
 
-// claim picks jobs, reads what their workers need, and commits the leases. In the place of
-// a job that no worker can be given it picks another.
+// claim picks jobs, reads what their workers need, and commits the leases. If the data of a
+// job cannot be read, it picks another job.
 func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, []queue.Event, error) {
 	c := claiming{q: q, now: now, slots: slots, jobs: out}
 	for again := true; again; {
@@ -39,18 +39,18 @@ func (q *jobQueue) claim(now queue.Instant, slots []queue.Slot, out []queue.Job)
 	return c.jobs, c.events, c.cause
 }
 
-// A claiming is one claim.
+// A claiming is the state of one call of claim.
 type claiming struct {
 	q      *jobQueue
 	now    queue.Instant
-	slots  []queue.Slot // that are still empty
+	slots  []queue.Slot // with N reduced to what is still empty
 	jobs   []queue.Job
 	events []queue.Event
-	later  []uint32 // jobs that could not be read now, and perhaps can be another time
-	cause  error    // why
+	later  []uint32 // jobs that could not be read now, but perhaps later
+	cause  error    // the reason for later
 }
 
-// round claims a job for each slot. It reports whether slots are still empty, because a job
+// round claims a job for each slot. It returns true if slots are still empty because a job
 // could not be read.
 func (c *claiming) round() (again bool, err error) {
 	ms, ops := c.q.pick(c.now, c.slots)
@@ -67,7 +67,7 @@ func (c *claiming) round() (again bool, err error) {
 			if ended := c.q.e.err(); err != nil && ended != nil {
 				return false, ended
 			}
-			if err != nil && !again { // the next round fills the slots of this one that stay empty
+			if err != nil && !again { // the next round fills only the slots of unreadable jobs
 				c.slots, again = emptySlots(c.slots), true
 			}
 			if err == nil {
@@ -81,8 +81,8 @@ func (c *claiming) round() (again bool, err error) {
 	return again, c.commit(keep, jobs)
 }
 
-// unreadable frees the slot of a job that cannot be read. A damaged one ends; later is true for
-// another, which stays in its line.
+// unreadable frees the slot of a job that cannot be read. A damaged job ends. Any other job
+// stays in the queue, and later is true.
 func (c *claiming) unreadable(m *move, err error) (later bool) {
 	c.slots[m.slot].N++
 	if errors.Is(err, ErrDamaged) {
@@ -93,7 +93,7 @@ func (c *claiming) unreadable(m *move, err error) (later bool) {
 	return true
 }
 
-// commit makes the leases durable, and the ends of jobs that are damaged.
+// commit makes the leases durable, and the ends of damaged jobs.
 func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 	if err := c.q.coverTokens(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 		return err
 	}
 	for k := range ms {
-		if m := &ms[k]; m.op.Kind != queue.OpClaim || m.err != nil { // it has ended
+		if m := &ms[k]; m.op.Kind != queue.OpClaim || m.err != nil { // the job has ended
 			c.events = m.eff.Events(c.events, m.ref, m.before.Worker)
 		}
 	}
@@ -110,7 +110,7 @@ func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 	return nil
 }
 
-// emptySlots are slots for no job.
+// emptySlots returns a copy of slots in which every N is 0.
 func emptySlots(slots []queue.Slot) []queue.Slot {
 	slots = slices.Clone(slots)
 	for k := range slots {
@@ -119,8 +119,8 @@ func emptySlots(slots []queue.Slot) []queue.Slot {
 	return slots
 }
 
-// readForWorker reads what a worker gets of a job: twice before it is taken for damaged,
-// which is the job's end.
+// readForWorker reads the data of a job for its worker. It reads damaged data a second time,
+// because damage ends the job.
 func (q *jobQueue) readForWorker(j *queue.Job, m *move) error {
 	err := q.e.payloads(j, m.note, m.marks)
 	if errors.Is(err, ErrDamaged) {
@@ -132,14 +132,14 @@ func (q *jobQueue) readForWorker(j *queue.Job, m *move) error {
 	return err
 }
 
-// damage makes the move of a job that was picked its end.
+// damage replaces the claim of a job by its end as damaged.
 func (m *move) damage() {
 	m.op = &queue.Op{Ref: m.ref, Kind: queue.OpDamage}
 	m.after = m.before
 	m.eff, m.err = m.after.Apply(m.now, m.op)
 }
 
-// putBack ends moves that are not made: the jobs are in front of their lines again.
+// putBack cancels moves and puts their jobs back at the front of the queue.
 func (q *jobQueue) putBack(list []uint32) {
 	if len(list) == 0 {
 		return
@@ -153,8 +153,8 @@ func (q *jobQueue) putBack(list []uint32) {
 	}
 }
 
-// pick begins a claim of what is ready for each slot. A job that is busy is put back when
-// it is at rest, if it is queued then.
+// pick begins claims of ready jobs for each slot. It skips a busy job and marks it. The job
+// returns to the queue after its move, if it is still queued.
 func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops []queue.Op) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -192,8 +192,8 @@ func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops [
 	return ms, ops
 }
 
-// payloads reads what a worker or a reader gets of a job. What cannot be read is an error
-// that wraps ErrDamaged.
+// payloads reads the payloads of a job for a worker or a reader. If one is missing or damaged,
+// the error wraps ErrDamaged.
 func (e *engine) payloads(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) error {
 	if err := e.submitted(j, n, marks); err != nil {
 		return err
@@ -201,8 +201,9 @@ func (e *engine) payloads(j *queue.Job, n jobindex.Metadata, marks jobindex.Mark
 	return e.readOutput(j, n)
 }
 
-// readablePayloads is payloads of a job that nobody will be given any more: it leaves out of what was
-// submitted what is damaged. Without its output a job would be another one.
+// readablePayloads is payloads for a job that no worker will get any more. It leaves out
+// damaged data of the submission. A damaged output is still an error, because without it the
+// result would be wrong.
 func (e *engine) readablePayloads(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) error {
 	if err := e.submitted(j, n, marks); err != nil {
 		if !errors.Is(err, ErrDamaged) {
@@ -213,9 +214,9 @@ func (e *engine) readablePayloads(j *queue.Job, n jobindex.Metadata, marks jobin
 	return e.readOutput(j, n)
 }
 
-// submitted reads what a job was submitted with, as far as it can be read.
+// submitted reads the data that a job was submitted with, as far as it is readable.
 func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) (err error) {
-	if j.Reason != queue.Damaged { // such a job has none
+	if j.Reason != queue.Damaged { // a damaged job has no input
 		if j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput)); len(j.Input) == 0 {
 			j.Input = nil
 		}
@@ -234,7 +235,6 @@ func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Mar
 	return err
 }
 
-// readOutput reads the output of a job and its error.
 func (e *engine) readOutput(j *queue.Job, n jobindex.Metadata) error {
 	if !hasOutput(n.Output) {
 		return nil
@@ -248,7 +248,7 @@ func (e *engine) readOutput(j *queue.Job, n jobindex.Metadata) error {
 	return err
 }
 
-// mustGet is get where nothing is damage.
+// mustGet is get, but a missing record counts as damaged.
 func (e *engine) mustGet(key []byte) ([]byte, error) {
 	v, ok, err := e.get(key)
 	if err == nil && !ok {

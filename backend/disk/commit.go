@@ -8,18 +8,18 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A commit is one caller's change on its way to the disk.
+// A commit is the change of one caller.
 type commit struct {
-	// write puts the records into the batch. The committer calls it: commits are written
-	// one after the other, in the order of their publishing among those that are synced.
+	// write adds the records to the batch. The committer calls the write functions one after
+	// the other. Synced commits are published in the same order.
 	write func(b *pebble.Batch)
-	// publish makes the change visible, in memory; nil: nothing to do.
+	// publish makes the change visible in memory. It may be nil.
 	publish func()
 	sync    bool
 	done    chan struct{}
 }
 
-// A group is commits that share a write and a sync.
+// A group is a list of commits that share a write and a sync.
 type group struct {
 	batch   *pebble.Batch
 	commits []*commit
@@ -32,9 +32,9 @@ const (
 	groupLength = 512
 )
 
-// commit makes a change durable (sync) or at least written, and then visible. An error
-// says that the outcome is unknown and the engine at its end: nothing was made visible,
-// nor ever will be by this engine.
+// commit writes a change, waits until it is durable if sync is set, and publishes it. After an
+// error the engine has ended and it is unknown whether the change is on disk. This engine
+// never publishes it.
 func (e *engine) commit(sync bool, write func(*pebble.Batch), publish func()) error {
 	c := &commit{write: write, publish: publish, sync: sync, done: make(chan struct{})}
 	if err := e.submit(c); err != nil {
@@ -48,7 +48,7 @@ func (e *engine) commit(sync bool, write func(*pebble.Batch), publish func()) er
 	}
 }
 
-// submit hands a commit over without waiting for it.
+// submit queues a commit and does not wait for it.
 func (e *engine) submit(c *commit) error {
 	e.sendMu.RLock()
 	defer e.sendMu.RUnlock()
@@ -63,8 +63,8 @@ func (e *engine) submit(c *commit) error {
 	}
 }
 
-// commitLoop forms groups and writes them. It never waits for a sync, so that the next group
-// is written while the disk is at the last one.
+// commitLoop forms groups and writes them. It never waits for a sync, so that it can write the
+// next group while the last one is being synced.
 func (e *engine) commitLoop() {
 	defer close(e.sync)
 	defer e.recoverPanic()
@@ -94,7 +94,7 @@ func (g *group) add(c *commit) {
 	g.commits = append(g.commits, c)
 }
 
-// write applies a group and publishes of it what needs no sync. It reports false when the
+// write applies a group and publishes its commits that need no sync. It returns false if the
 // engine has ended.
 func (e *engine) write(g *group) bool {
 	synced := g.commits[:0:0]
@@ -139,7 +139,7 @@ func (e *engine) write(g *group) bool {
 	}
 }
 
-// wait returns when the disk has the group.
+// wait waits until the group is on disk.
 func (g *group) wait() error { return g.batch.SyncWait() }
 
 func (c *commit) finish() {
@@ -149,15 +149,14 @@ func (c *commit) finish() {
 	close(c.done)
 }
 
-// syncLoop waits for syncs and publishes, in the order of the groups. A sync that failed
-// is the end: what the disk has of the group is not known, and asking once more would not
-// tell.
+// syncLoop waits for syncs and publishes the groups in order. A failed sync ends the engine:
+// it is unknown what is on disk, and a second sync would not show it.
 func (e *engine) syncLoop() {
 	defer close(e.done)
 	defer e.recoverPanic()
 	for g := range e.sync {
 		if e.err() != nil {
-			continue // drain, so that the committer ends
+			continue // drain the channel, so that the committer ends
 		}
 		if !g.batch.Empty() {
 			if err := e.s.opts.wait(g); err != nil {
@@ -176,16 +175,16 @@ func (e *engine) syncLoop() {
 	}
 }
 
-// recoverPanic takes a panic of the database, which is how it answers some failed writes, for
-// the failure it is.
+// recoverPanic turns a panic into a failure of the engine. The database panics on some failed
+// writes.
 func (e *engine) recoverPanic() {
 	if r := recover(); r != nil {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %w", fmt.Errorf("%v", r)))
 	}
 }
 
-// stop ends the engine: what was submitted is finished first, unless it has failed. What
-// a failed database still does comes to nothing behind its fence; it is not waited for.
+// stop ends the engine after all submitted commits. If the engine has failed, stop does not
+// wait for the database: the fence keeps its writes from the disk.
 func (e *engine) stop() error {
 	var err error
 	e.ending.Do(func() {
@@ -210,8 +209,8 @@ func (e *engine) stop() error {
 	return err
 }
 
-// abandon closes a database that has failed, for its memory.
+// abandon closes a failed database to free its memory.
 func (e *engine) abandon() {
-	defer func() { _ = recover() }() // it may be in any state
+	defer func() { _ = recover() }() // the database may be in any state
 	_ = e.db.Close()
 }

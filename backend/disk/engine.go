@@ -21,8 +21,8 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// An engine is one opened database with all that memory holds of it. The first write that
-// fails ends it; the next one starts from what is on disk.
+// An engine is one opened database with all of its data that is kept in memory. The first
+// failed write ends the engine. A new engine then starts from what is on disk.
 type engine struct {
 	s     *Store
 	db    *pebble.DB
@@ -32,14 +32,14 @@ type engine struct {
 	seals sealer
 
 	cause  atomic.Pointer[error]
-	failed chan struct{} // closed once cause is set
+	failed chan struct{} // closed after cause is set
 	ending sync.Once
 
 	queue  chan *commit // to the committer
 	sync   chan *group  // from the committer to the finisher
 	done   chan struct{}
-	sendMu sync.RWMutex // held by those who send to queue
-	closed bool         // nothing is sent to queue any more
+	sendMu sync.RWMutex // read-locked while sending to queue
+	closed bool         // nothing may be sent to queue any more
 
 	pods         podTable
 	reservations reservationTable
@@ -52,14 +52,14 @@ type engine struct {
 	uses         table[pods.Usage]
 	jobs         jobQueue
 
-	lost         map[byte]bool   // kinds of records of which some cannot be read
+	lost         map[byte]bool   // kinds of records with records that cannot be read
 	lostPayloads map[uint64]bool // jobs that have lost payloads
 }
 
-// start opens the database and reads what memory holds of it. Where it meets damage that can be
-// isolated it begins anew.
+// start opens the database and loads the data that is kept in memory. If it finds damage that
+// can be isolated, it isolates the damage and starts again.
 func (s *Store) start(ctx context.Context) (*engine, error) {
-	isolated, searched := false, false // it was tried
+	isolated, searched := false, false // already tried
 	for {
 		changed := false
 		if len(s.suspected()) > 0 {
@@ -73,7 +73,7 @@ func (s *Store) start(ctx context.Context) (*engine, error) {
 			if err = e.startUp(ctx); err == nil {
 				return e, nil
 			}
-		} else if !searched { // perhaps tables are missing
+		} else if !searched { // tables may be missing
 			searched = true
 			if s.verifyTables(ctx, false) == nil {
 				continue
@@ -86,7 +86,7 @@ func (s *Store) start(ctx context.Context) (*engine, error) {
 	}
 }
 
-// startUp reads what memory holds of the database. After an error it is closed.
+// startUp loads the data that is kept in memory. After an error the database is closed.
 func (e *engine) startUp(ctx context.Context) error {
 	if err := e.begin(ctx); err != nil {
 		return unavailable("open the store", errors.Join(e.given(err), e.closeDB()))
@@ -97,14 +97,14 @@ func (e *engine) startUp(ctx context.Context) error {
 	return e.err()
 }
 
-// openDB opens the database alone. change, which may be nil, changes its options.
+// openDB opens the database without loading data. change modifies the options and may be nil.
 func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 	e := s.newEngine()
 	if change != nil {
 		change(e.opts)
 	}
 	defer func() {
-		// A database that cannot be read may also end in a panic of its reader.
+		// A damaged database can also make its reader panic.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("disk: open %q: %v", s.dir, r)
 		}
@@ -127,7 +127,7 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 	return e, nil
 }
 
-// newEngine is an engine without a database.
+// newEngine returns an engine without a database.
 func (s *Store) newEngine() *engine {
 	e := &engine{
 		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
@@ -141,14 +141,14 @@ func (s *Store) newEngine() *engine {
 	return e
 }
 
-// closeDB closes a database that nobody uses.
+// closeDB closes a database that is not in use.
 func (e *engine) closeDB() error {
 	err := e.db.Close()
 	e.fs.close()
 	return err
 }
 
-// begin loads what memory holds, and takes commits from then on.
+// begin loads the data that is kept in memory, and starts the committer.
 func (e *engine) begin(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -166,7 +166,7 @@ func (e *engine) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// unavailable gives an error of the database a kind, unless it has one.
+// unavailable adds a kind to an error of the database, unless it has one.
 func unavailable(what string, err error) error {
 	var p *problem.Error
 	if errors.As(err, &p) {
@@ -198,11 +198,11 @@ func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 	if n := s.opts.memTable; n != 0 {
 		o.MemTableSize = n
 	}
-	// The database takes its tables in memory out of the cache: one that fills, and one
-	// that is written out or kept for use again.
+	// The database takes its tables in memory out of the cache: the active one, and one that
+	// is being flushed or reused.
 	o.CacheSize = cache + 2*int64(o.MemTableSize)
-	// A claim reads one input, which is deep down when there is a backlog; the next ones
-	// stand behind it.
+	// A claim reads one input. With a backlog the input is in the lowest level, and the next
+	// claims read the inputs that follow it.
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].BlockSize = 32 << 10
@@ -211,7 +211,7 @@ func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 	return o
 }
 
-// load reads everything but payloads.
+// load loads everything but payloads.
 func (e *engine) load(ctx context.Context) error {
 	if err := errors.Join(e.loadGaps(), e.loadMeta()); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (e *engine) load(ctx context.Context) error {
 	return e.jobs.load(ctx, e)
 }
 
-// each calls fn with every record of a kind.
+// each calls fn with every record with the prefix. It stops at a damaged record.
 func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) error {
 	return eachRecord(r, prefix, func(key, value []byte, err error) error {
 		if err != nil {
@@ -265,7 +265,7 @@ func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) erro
 	})
 }
 
-// eachRecord also calls fn with what its checksum refuses, and the error.
+// eachRecord also calls fn for a record that does not match its checksum, with the error.
 func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err error) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -295,7 +295,7 @@ func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err e
 	return nil
 }
 
-// get reads one record; the value is the caller's. ok is false when there is none.
+// get reads one record. The caller owns value. ok is false if there is no record.
 func (e *engine) get(key []byte) (value []byte, ok bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -320,7 +320,7 @@ func (e *engine) get(key []byte) (value []byte, ok bool, err error) {
 	return value, true, nil
 }
 
-// given prefers the reason why the engine has ended to what became of it.
+// given returns the error that ended the engine, if there is one, and otherwise err.
 func (e *engine) given(err error) error {
 	if cause := e.err(); cause != nil {
 		return cause
@@ -335,7 +335,7 @@ func (e *engine) err() error {
 	return nil
 }
 
-// fail ends the use of the database. The first cause stays.
+// fail ends the use of the database. The first error is kept.
 func (e *engine) fail(err error) {
 	if !e.cause.CompareAndSwap(nil, &err) {
 		return
@@ -350,8 +350,8 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// pebbleLogger is the database's logger. Fatalf is how the database says that it cannot go on:
-// it would end the process, which is not ours to end.
+// pebbleLogger is the logger of the database. The database calls Fatalf when it cannot
+// continue, and expects it to end the process. Here it only ends the engine.
 type pebbleLogger struct{ e *engine }
 
 func (pebbleLogger) Infof(string, ...any) {}

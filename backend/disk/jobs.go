@@ -15,14 +15,14 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Jobs is a serverless.JobQueue: an index in memory, payloads and truth on disk.
+// Jobs is a serverless.JobQueue with an index in memory and all data on disk.
 //
-// A move marks its job busy, is committed, and is then made visible; other moves of the
-// job wait meanwhile. Claims and renewals are written and not synced: power can take them,
-// and the job is claimed once more then, under a token that was never issued.
+// A move marks its job as busy, is committed, and is then made visible. Other moves of the job
+// wait for it. Claims and renewals are written but not synced: a power failure may lose them.
+// The job is then claimed again, with a token that was never issued.
 type Jobs struct{ s *Store }
 
-// A jobQueue is the jobs of an engine.
+// A jobQueue contains the jobs of an engine.
 type jobQueue struct {
 	e *engine
 
@@ -30,18 +30,18 @@ type jobQueue struct {
 	x       *jobindex.Index
 	outbox  outbox
 	token   queue.Token   // the last one that was issued
-	epoch   atomic.Uint64 // tokens up to this epoch may be used: it is durable
-	uid     atomic.Uint64 // the next one; behind mu but for the committer, who looks at it
+	epoch   atomic.Uint64 // tokens up to this epoch may be issued: it is durable
+	uid     atomic.Uint64 // the next one; written under mu, read by the committer without it
 	waiters map[uint32]chan struct{}
 
-	// The committer's own: it writes one commit after the other.
+	// Only the committer uses these. It writes one commit after the other.
 	seq       uint64 // the next one
-	uidStored uint64 // uids up to here may be used
+	uidStored uint64 // uids below this may be used
 	seqStored uint64
 	pins      map[uint64]*pin
 }
 
-// reserve is how many numbers are taken at once: those not used are left out after a
+// reserve is how many numbers are reserved at once. Unused numbers are skipped after a
 // restart.
 const reserve = 1 << 20
 
@@ -55,9 +55,9 @@ func (q *jobQueue) init(e *engine) {
 	q.epoch.Store(uint64(e.meta.epoch))
 }
 
-// coverTokens makes the epoch of the last token durable. It has to end before anybody sees
-// that token. An epoch has 2^32 tokens: after that many claims of one opening the counter
-// goes on into the next epoch, which the next opening must then leave out.
+// coverTokens makes the epoch of the last token durable. It must return before anyone sees
+// that token. An epoch has 2^32 tokens. If one opening issues more, the counter continues in
+// the next epoch, which the next opening must then skip.
 func (q *jobQueue) coverTokens() error {
 	q.mu.Lock()
 	epoch := uint64(max(q.token, q.outbox.token) >> 32)
@@ -68,7 +68,7 @@ func (q *jobQueue) coverTokens() error {
 	return q.e.commit(true, func(b *pebble.Batch) { putNumber(b, metaEpoch, epoch) }, func() { q.epoch.Store(epoch) })
 }
 
-// numbers keeps what is reserved ahead of what is used. The committer calls it.
+// numbers reserves more numbers before the reserved ones are used up. The committer calls it.
 func (q *jobQueue) numbers(b *pebble.Batch) {
 	if used := q.uid.Load(); used+reserve/2 > q.uidStored {
 		q.uidStored = used + reserve
@@ -80,8 +80,8 @@ func (q *jobQueue) numbers(b *pebble.Batch) {
 	}
 }
 
-// wait waits until the job's move under way has ended. It holds mu before and after and
-// not meanwhile: the job may be gone then.
+// wait waits until the current move of the job has ended. It needs mu, and unlocks it while it
+// waits, so the job may be gone when it returns.
 func (q *jobQueue) wait(ctx context.Context, i uint32) error {
 	ch := q.waiters[i]
 	if ch == nil {
@@ -100,7 +100,7 @@ func (q *jobQueue) wait(ctx context.Context, i uint32) error {
 	}
 }
 
-// endMove ends the job's move.
+// endMove wakes the callers that wait for the job's move.
 func (q *jobQueue) endMove(i uint32) {
 	if ch := q.waiters[i]; ch != nil {
 		close(ch)
@@ -108,7 +108,7 @@ func (q *jobQueue) endMove(i uint32) {
 	}
 }
 
-// find is the job, at rest; 0 when there is none.
+// find returns the job when it is not busy, and 0 if there is none.
 func (q *jobQueue) find(ctx context.Context, ref queue.Ref) (uint32, error) {
 	for {
 		i := q.x.Find(ref)
@@ -145,7 +145,7 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return nil
 }
 
-// measure looks at what can be said of the jobs without the queue.
+// measure validates the ids of jobs and returns the size of their payloads.
 func measure(jobs []queue.Job) (size int64, err error) {
 	for i := range jobs {
 		if n := len(jobs[i].ID); n == 0 || n > queue.MaxJobID {
@@ -167,12 +167,12 @@ func (s *Store) admitJobs(ctx context.Context, what priority, size int64) (*engi
 	return e, s.space.check(size, what)
 }
 
-// An insertion job is one on its way in.
+// An insertion is a job that is being added.
 type insertion struct {
 	i           uint32
 	uid         uint64
 	extras      []byte
-	inputStored bool // its input is stored already
+	inputStored bool // the input is already on disk
 }
 
 func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
@@ -200,12 +200,12 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 	})
 }
 
-// addAll makes room in the index for all jobs or none.
+// addAll adds all jobs to the index, or none.
 func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range jobs {
-		// One that is on its way out or in decides first: ErrExists says that it is there.
+		// If the job is being added or removed, wait for that: ErrExists must be certain.
 		i, err := q.find(ctx, jobs[k].Ref)
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 	}
 	for k := range jobs {
 		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner)
-		if !ok { // twice among jobs, or find let somebody in
+		if !ok { // twice in jobs, or added by another caller while find waited
 			q.drop(in[:k])
 			return queue.ErrExists
 		}
@@ -248,7 +248,7 @@ func (q *jobQueue) drop(in []insertion) {
 	}
 }
 
-// prepare does what can fail before the commit: sealing, and storing what is big.
+// prepare does what can fail before the commit: it encrypts secrets and stores large payloads.
 func (q *jobQueue) prepare(ctx context.Context, jobs []queue.Job, in []insertion) (err error) {
 	for k := range jobs {
 		j, c := &jobs[k], &in[k]
@@ -294,20 +294,20 @@ func (q *jobQueue) writeJob(b *pebble.Batch, s *stored) {
 	put(b, uidKey(keyJob, s.note.Tag), s.appendTo(room[:0]))
 }
 
-// A loadedJob is a job of the index and its place in the order of submission.
+// A loadedJob is a job of the index with its position in the order of submission.
 type loadedJob struct {
 	seq uint64
 	i   uint32
 }
 
-// load reads all jobs without their payloads.
+// load loads all jobs without their payloads.
 func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	q.init(e)
 	jobs, last, err := q.loadStates(ctx)
 	if err != nil {
 		return err
 	}
-	// They are in the order of their uids yet.
+	// The jobs are still in the order of their uids.
 	uids := func(k int) (i uint32, uid uint64) { return jobs[k].i, q.x.Metadata(jobs[k].i).Tag }
 	if err := q.loadLogs(len(jobs), uids); err != nil {
 		return err
@@ -323,8 +323,8 @@ func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	return q.loadEntries()
 }
 
-// loadStates reads the states of all jobs, in the order of their uids. last is when the last one
-// was submitted.
+// loadStates loads the states of all jobs, in the order of their uids. last is the latest time
+// of submission.
 func (q *jobQueue) loadStates(ctx context.Context) (jobs []loadedJob, last queue.Instant, err error) {
 	err = q.e.loadEach(keyJob, func(key, value []byte) error {
 		var s stored
@@ -359,11 +359,11 @@ func (q *jobQueue) loadCounts() error {
 	})
 }
 
-// recoverStep is how many jobs one commit hands back.
+// recoverStep is how many jobs one commit puts back into the queue.
 const recoverStep = 1000
 
-// recover hands back what was in progress when the store was left with workers that are
-// gone.
+// recover puts jobs in progress back into the queue if their workers are gone
+// (Options.WorkerGone).
 func (q *jobQueue) recover(ctx context.Context) error {
 	gone := q.e.s.opts.WorkerGone
 	if gone == nil {
@@ -395,7 +395,7 @@ func (q *Jobs) Watch(ctx context.Context, f func([]queue.Event)) error {
 	return q.s.jobHub.watch(ctx, f, func() { f([]queue.Event{{Kind: queue.EventGap}}) })
 }
 
-// Len is how many jobs there are, in whatever status.
+// Len returns the number of jobs in any status, or 0 if the store has failed.
 func (q *Jobs) Len() int {
 	e, err := q.s.engine()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Clock tells the time.
+// A Clock gives the time.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
@@ -19,45 +19,46 @@ type Clock interface {
 	AfterFunc(t time.Time, f func()) (stop func() bool)
 }
 
-// Options are what a Store can be told. The zero value, and nil, work.
+// Options configures a Store. The zero value and nil work.
 type Options struct {
-	// Key seals secrets: the credentials of registries, what only workers see of a job
-	// (s3Config), and what startSsh and startJupyter have a pod find in its environment.
-	// Nothing else is sealed: variables that users give to pods, templates and endpoints are
-	// shown by the API, and are on disk as they are. It has KeySize bytes, and must be the
-	// same whenever the directory is opened. Default: none, and a change that holds a secret
-	// is refused with ErrNoKey.
+	// Key encrypts secrets: the credentials of registries, the data of a job for workers only
+	// (s3Config), and the environment variables that startSsh and startJupyter add to a pod.
+	// Nothing else is encrypted: the API returns the variables that users set for pods,
+	// templates and endpoints, and they are on disk in plain text. Key has KeySize bytes and
+	// must be the same at every opening. Default: none; a change with a secret is then refused
+	// with ErrNoKey.
 	Key []byte
-	// OldKeys are what Key was before. What they have sealed is sealed with Key when the store
-	// is opened, and they are not needed again once it was. An opening that is cut off leaves
-	// secrets of both, which the next one opens and finishes.
+	// OldKeys are earlier values of Key. Opening the store encrypts their secrets again with
+	// Key. After one successful opening OldKeys are not needed any more. An interrupted
+	// opening leaves secrets of both keys; the next opening with the same options continues.
 	OldKeys [][]byte
-	// Clock is what Run waits by, and the time at which jobs found in progress are handed
-	// back. Default: the system's.
+	// Clock times the pauses of Run. It also gives the time at which jobs are put back into
+	// the queue at opening (see WorkerGone). Default: the system's clock.
 	Clock Clock
-	// Logger gets what nobody asked about: a disk that fails, and that it works again.
-	// Default: nothing is logged.
+	// Logger logs what no caller can see, such as a disk that fails or works again. Default:
+	// nothing is logged.
 	Logger *slog.Logger
-	// KeepFree is how many bytes of the file system stay free: when there are fewer, new
-	// work is refused, and below half of it everything but deletions. Default 256 MiB;
-	// negative: none.
+	// KeepFree is how many bytes of the file system must stay free. With fewer free bytes new
+	// work is refused; with less than half of KeepFree everything but deletions is refused.
+	// Default 256 MiB; negative: none.
 	KeepFree int64
-	// Ballast is the size in bytes of a file that is given up when the disk is full all
-	// the same, so that the store can be opened again. Default 64 MiB; negative: none.
+	// Ballast is the size in bytes of a reserve file. If the disk is full nevertheless, the
+	// file is deleted so that the store can be opened again. Default 64 MiB; negative: none.
 	Ballast int64
-	// Cache is how many bytes of the database are kept in memory, besides those that were
-	// written last, which are 128 MiB as a rule. Default 64 MiB.
+	// Cache is the size of the database's cache in bytes. The latest writes take more memory,
+	// usually 128 MiB. Default 64 MiB.
 	Cache int64
-	// WorkerGone reports whether a worker that had a job when the store was left is known to be
-	// gone, as workers of this process are: its jobs are queued again at opening, and nobody
-	// is charged. Default: of none it is known. Their jobs stay with them until their leases
-	// end, so that a worker elsewhere goes on as if nothing had happened.
+	// WorkerGone reports whether a worker is known to be gone that had a job when the store
+	// was last closed. Workers of this process are an example. Opening the store puts the jobs
+	// of such a worker back into the queue, without counting a failed attempt. Default: no
+	// worker is known to be gone. Jobs then stay with their workers until their leases end, so
+	// that a worker on another machine can continue.
 	WorkerGone func(queue.WorkerID) bool
 
 	// Only tests set these.
 	fs       vfs.FS             // default: the system's
-	memTable uint64             // bytes; default: as much as is good
-	wait     func(*group) error // for the sync of a group; default: its method
+	memTable uint64             // bytes; default: 64 MiB, or 1 MiB for a file system in memory
+	wait     func(*group) error // waits for the sync of a group; default: its method
 }
 
 func (o *Options) settle() (Options, error) {

@@ -15,18 +15,18 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// attemptsKept is how many attempts the log of a job shows.
+// attemptsKept is how many attempts Attempts returns at most.
 const attemptsKept = 100
 
-// outbox is the webhooks that were not settled, by the instant at which they are due. What
-// they send is on disk. It has no pointers but in what is under way.
+// An outbox contains the unsettled webhooks, ordered by the time at which they are due. Their
+// payloads are on disk. Only leased contains pointers, which keeps garbage collection cheap.
 type outbox struct {
 	list   []entry
 	free   []uint32
-	heap   []uint32 // numbers in list
+	heap   []uint32 // indexes of list
 	by     map[entryID]uint32
 	leased map[queue.Token]lease
-	// recording has the leases whose attempts are on their way to the disk.
+	// recording has the leases whose attempts are being written to disk.
 	recording map[queue.Token]bool
 	token     queue.Token
 }
@@ -41,10 +41,10 @@ type entry struct {
 	token queue.Token
 	due   queue.Instant // next attempt, or end of the lease
 	tries uint32
-	pos   int // in the heap; -1: it is being recorded
+	pos   int // index in heap; -1: an attempt is being recorded
 }
 
-// A lease is what a delivery was handed out as.
+// A lease is the delivery that a token was issued for.
 type lease struct {
 	n          uint32
 	deliveryID string
@@ -74,7 +74,7 @@ func (o *outbox) add(uid uint64, run uint32, tries uint32, due queue.Instant) {
 	heap.Push(o, n)
 }
 
-// remove forgets an entry that is not in the heap.
+// remove removes an entry that is not in the heap.
 func (o *outbox) remove(n uint32) {
 	delete(o.by, o.list[n].entryID)
 	o.list[n] = entry{}
@@ -109,10 +109,10 @@ func (o *outbox) Pop() any {
 	return n
 }
 
-// A pin keeps payloads that a webhook still needs. The committer has them.
+// A pin keeps payloads that a webhook still needs. Only the committer uses it.
 type pin struct {
 	runs []pinned
-	gone bool     // the job is deleted: all goes with the last run
+	gone bool     // the job is deleted: its payloads are removed after the last run
 	void []uint32 // outputs that the job no longer has
 }
 
@@ -121,8 +121,8 @@ type pinned struct {
 	output uint32
 }
 
-// pin keeps the payloads of a run for its webhook. It reports false when the run has one
-// already.
+// pin keeps the payloads of a run for its webhook. It returns false if the run is already
+// pinned.
 func (q *jobQueue) pin(uid uint64, run, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil {
@@ -136,7 +136,8 @@ func (q *jobQueue) pin(uid uint64, run, output uint32) bool {
 	return true
 }
 
-// keep reports whether a webhook needs this output of a job, which does not.
+// keep reports whether a webhook still needs an output that its job no longer has. If so,
+// unpin removes the output later.
 func (q *jobQueue) keep(uid uint64, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil || !p.needs(output) {
@@ -150,7 +151,7 @@ func (p *pin) needs(output uint32) bool {
 	return slices.ContainsFunc(p.runs, func(r pinned) bool { return r.output == output })
 }
 
-// unpin removes what no webhook needs any more.
+// unpin ends the pin of a run and removes payloads that no webhook needs any more.
 func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 	p := q.pins[uid]
 	if p == nil {
@@ -172,7 +173,8 @@ func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32) {
 	p.void = slices.DeleteFunc(p.void, func(v uint32) bool { return !p.needs(v) })
 }
 
-// loadLogs notes which of n jobs, in the order of their uids, have a log of webhooks.
+// loadLogs marks the jobs that have a log of webhook attempts. job returns the k-th of n jobs,
+// in the order of their uids.
 func (q *jobQueue) loadLogs(n int, job func(k int) (i uint32, uid uint64)) (err error) {
 	from, to := prefixRange([]byte{keyAttempt})
 	it, err := q.e.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
@@ -227,9 +229,9 @@ func (q *jobQueue) loadEntries() error {
 	})
 }
 
-// Deliveries implements serverless.Outbox. Leases are in memory: when the store is opened
-// again what was on its way is due at once, under tokens of another epoch, and what comes of
-// it under the old ones is not recorded.
+// Deliveries implements serverless.Outbox. Leases are only in memory. After a new opening
+// every leased delivery is due at once, with a token of another epoch. An attempt with an old
+// token is not recorded.
 func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	e, err := q.s.engine()
 	if err != nil {
@@ -246,7 +248,7 @@ func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int
 			if cause := e.err(); cause != nil {
 				return nil, cause
 			}
-			// Its lease runs out, and it is read again.
+			// The entry is read again when its lease has ended.
 			q.s.opts.Logger.Error("a webhook cannot be read", "err", err)
 			continue
 		}
@@ -258,7 +260,7 @@ func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int
 	return ds, e.jobs.coverTokens()
 }
 
-// lease takes the first entry that is due.
+// lease leases the first entry that is due.
 func (q *jobQueue) lease(now, until queue.Instant) (n uint32, id entryID, t queue.Token, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -275,7 +277,7 @@ func (q *jobQueue) lease(now, until queue.Instant) (n uint32, id entryID, t queu
 	return n, e.entryID, e.token, true
 }
 
-// handOut notes what a lease is for, unless it is lost by now.
+// handOut stores the delivery of a lease. It returns false if the lease has been lost.
 func (q *jobQueue) handOut(d queue.Delivery, l lease) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -286,7 +288,7 @@ func (q *jobQueue) handOut(d queue.Delivery, l lease) bool {
 	return true
 }
 
-// delivery reads an entry and its payloads. One whose payloads are damaged has a Fault.
+// delivery reads an entry and its payloads. If they are damaged, d has a Fault.
 func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 	key := entryKey(id.uid, id.run)
 	v, err := e.mustGet(key)
@@ -313,19 +315,19 @@ func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 	return s, d, nil
 }
 
-// A settlement is what an attempt does to an entry.
+// A settlement is the effect of an attempt on an entry.
 type settlement struct {
 	n   uint32
 	id  entryID
 	a   *queue.Attempt
 	s   stored
-	log []byte // the attempt for the log of the job; nil: the job is not there
-	// first says that it is the only one of the log, under a key that is known without it.
+	log []byte // the attempt for the log of the job; nil if the job is gone or the attempt was postponed
+	// first is set for the first attempt of the log, whose key is known without the log.
 	first bool
 }
 
-// firstAttempt is the number of the first attempt in the log of a job. The others have larger
-// ones, and so have all that were logged by version 1 of the format.
+// firstAttempt is the number of the first attempt in the log of a job. All other attempts have
+// larger numbers, and so have all attempts logged by version 1 of the format.
 const firstAttempt = 0
 
 // Record implements serverless.Outbox.
@@ -362,8 +364,8 @@ func (q *Jobs) Record(ctx context.Context, as []queue.Attempt) error {
 	})
 }
 
-// settle takes the entry of an attempt out of the order of what is due; ok is false when
-// its lease was lost.
+// settle removes the entry of an attempt from the heap. ok is false if the lease of the
+// attempt was lost.
 func (q *jobQueue) settle(a *queue.Attempt, logged []byte) (s settlement, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -442,7 +444,8 @@ func (q *Jobs) NextDelivery(context.Context) (queue.Instant, error) {
 	return 0, nil
 }
 
-// Attempts implements serverless.Outbox: the last ones, as long as the job is there.
+// Attempts implements serverless.Outbox: it returns the last 100 attempts while the job
+// exists.
 func (q *Jobs) Attempts(_ context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	e, err := q.s.engine()
 	if err != nil {
@@ -479,8 +482,8 @@ func (q *jobQueue) uidOf(ref queue.Ref) (uint64, bool) {
 	return q.x.Metadata(i).Tag, true
 }
 
-// recorded reports whether an attempt is durable: one that is being recorded may be on
-// disk already and is not to be seen.
+// recorded reports whether an attempt is durable. An attempt that is being recorded may
+// already be on disk, but must not be visible yet.
 func (q *jobQueue) recorded(t queue.Token) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 // KeySize is the length of Options.Key in bytes.
 const KeySize = 32
 
-// ErrNoKey is the answer to a change that holds a secret, from a store without a key.
+// ErrNoKey is returned for a change with a secret if the store has no key.
 var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with"}
 
-// A sealer encrypts secrets at rest: AES-256-GCM under a key of their own that is derived
-// from a random salt, so that no pair of key and nonce repeats however many there are.
-// The zero value has no key.
+// A sealer encrypts secrets at rest with AES-256-GCM. Each secret has a key of its own,
+// derived from a random salt, so that no pair of key and nonce repeats. The zero value has no
+// key.
 type sealer struct {
 	key []byte
-	old [][]byte // open what they have sealed, and seal nothing
+	old [][]byte // decrypt only
 }
 
 const (
@@ -45,8 +45,8 @@ func (s sealer) aead(salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// seal encrypts secret, bound to the record that has it: it does not open under another
-// name.
+// seal encrypts secret and binds it to the name of its record. It cannot be decrypted under
+// another name.
 func (s sealer) seal(name, secret []byte) ([]byte, error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt) // never fails
@@ -69,7 +69,7 @@ func (s sealer) open(name, sealed []byte) ([]byte, error) {
 	return nil, damaged(name)
 }
 
-// openOne is open with the key alone.
+// openOne is open without the old keys.
 func (s sealer) openOne(name, sealed []byte) ([]byte, error) {
 	if len(sealed) < saltSize {
 		return nil, damaged(name)

@@ -14,41 +14,39 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// What opening answers.
+// Errors of Open and of a closed Store.
 var (
-	// ErrLocked says that another process, or another Store of this one, has the
-	// directory.
+	// ErrLocked: another process, or another Store of this process, has the directory open.
 	ErrLocked = problem.New(problem.Unavailable, "the directory is in use by another process")
-	// ErrFormat says that the directory was written by a program that knows more, or is
-	// not a store at all.
+	// ErrFormat: the directory was written by a newer version, or is not a store.
 	ErrFormat = problem.New(problem.Unavailable, "the directory has an unknown format")
-	// ErrKey says that the directory was made with another key.
+	// ErrKey: the directory was created with another key.
 	ErrKey = problem.New(problem.Unavailable, "the key is not the one that the store was made with")
-	// ErrClosed is the answer of a closed Store.
+	// ErrClosed: the Store is closed.
 	ErrClosed = problem.New(problem.Unavailable, "the store is closed")
 )
 
-// A Store is one directory. It is safe for concurrent use.
+// A Store stores everything in one directory. It is safe for concurrent use.
 //
-// When the disk fails it answers with errors of kind problem.Unavailable until it is
-// recovered: Run sees to that.
+// When the disk fails, all calls return errors of kind problem.Unavailable until the store is
+// recovered. Run does that.
 type Store struct {
 	dir  string
 	opts Options
 	lock io.Closer
 
 	current atomic.Pointer[engine] // the database in use
-	failed  chan struct{}          // has one element when Run should look
+	failed  chan struct{}          // has one element when Run has to check the store
 	mu      sync.Mutex             // one opening, closing or backup at a time
 	closed  bool
 	space   space
 
-	restoring  sync.Mutex // one table at a time is restored
+	restoring  sync.Mutex // only one table at a time is restored
 	suspectsMu sync.Mutex
 	suspects   map[string]bool // paths of tables that could not be restored
-	report     *Report         // of a check or a repair of the directory
-	dry        bool            // it is a check
-	renumber   bool            // numbers that are on disk may be in use: a part of a log is lost
+	report     *Report         // of a running check or repair of the directory
+	dry        bool            // the report is of a check: change nothing
+	renumber   bool            // numbers on disk may be in use, because a part of a log is lost
 
 	podHub    hub[string]
 	jobHub    hub[queue.Event]
@@ -57,12 +55,12 @@ type Store struct {
 	jobs      Jobs
 }
 
-// lockName is the file that is locked as long as a Store has the directory. It is the
-// database's own, so that its tools keep away, too.
+// lockName is the file that is locked while a Store has the directory open. It is the lock
+// file of the database, so that the tools of the database are locked out, too.
 const lockName = "LOCK"
 
-// Open opens the store in dir, which is made if it is not there; opts may be nil. ctx is
-// for the opening only. The caller closes the store.
+// Open opens the store in dir, and creates dir if it does not exist. opts may be nil. ctx
+// applies to the opening only. The caller must close the store.
 func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	s, err := newStore(dir, opts)
 	if err != nil {
@@ -94,7 +92,6 @@ func newStore(dir string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// acquire locks the directory.
 func (s *Store) acquire() (err error) {
 	if s.lock, err = s.opts.fs.Lock(s.opts.fs.PathJoin(s.dir, lockName)); err != nil {
 		return problem.Newf(problem.Unavailable, "%w: %s: %v", ErrLocked, s.dir, err)
@@ -102,8 +99,9 @@ func (s *Store) acquire() (err error) {
 	return nil
 }
 
-// Close waits for what is under way and closes the database. The answers that calls have
-// been given stay true. What the store has handed out answers ErrClosed from then on.
+// Close finishes the changes under way and closes the database. Acknowledged changes stay
+// durable. After Close, the store and everything obtained from it return ErrClosed. A second
+// Close returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,13 +115,13 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.lock.Close())
 }
 
-// Pods is the store of pods.
+// Pods returns the store of pods.
 func (s *Store) Pods() *Pods { return &s.pods }
 
-// Endpoints is the store of endpoints.
+// Endpoints returns the store of endpoints.
 func (s *Store) Endpoints() *Endpoints { return &s.endpoints }
 
-// Jobs is the queue of jobs and the outbox of their webhooks.
+// Jobs returns the queue of jobs, which includes the outbox of their webhooks.
 func (s *Store) Jobs() *Jobs { return &s.jobs }
 
 var (
@@ -132,11 +130,11 @@ var (
 	_ queue.JobQueue  = (*Jobs)(nil)
 )
 
-// Err is nil while the store works, and otherwise what every call answers: an error of
-// kind problem.Unavailable that says what failed and where.
+// Err returns nil while the store works. Otherwise it returns the error that every call
+// returns: of kind problem.Unavailable, with what failed and where.
 func (s *Store) Err() error { return s.current.Load().err() }
 
-// engine is the database in use, or why there is none.
+// engine returns the database in use, or the error why there is none.
 func (s *Store) engine() (*engine, error) {
 	e := s.current.Load()
 	if err := e.err(); err != nil {
