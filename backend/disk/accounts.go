@@ -6,12 +6,12 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 )
 
-// Accounts is an accounts.Store. It has digests of keys, and never a secret.
+// Accounts is an accounts.Store. It stores digests of keys and never a secret.
 type Accounts struct{ o owned[accounts.Key] }
 
 var _ accounts.Store = (*Accounts)(nil)
 
-// Accounts is the store of API keys.
+// Accounts returns the store of API keys.
 func (s *Store) Accounts() *Accounts {
 	return &Accounts{owned[accounts.Key]{
 		s: s, kind: keyAccount, of: func(e *engine) *table[accounts.Key] { return &e.accounts },

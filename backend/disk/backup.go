@@ -13,15 +13,16 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// partial marks a directory that is not whole yet.
+// partial is the suffix of a directory that is not complete yet.
 const partial = ".partial"
 
-// Backup copies the store to dir, which must not be there, while it goes on working: the
-// copy has everything that was acknowledged before the call. On the same file system files
-// are linked and take no room of their own until they change.
+// Backup copies the store to dir. The store stays in use meanwhile. The copy has everything
+// that was acknowledged before the call. On the same file system files are hard links and need
+// no space of their own until they change. If dir exists, the error is of kind
+// problem.Conflict.
 //
-// The copy is a store, which Open opens under the same Key: it may go on beside this one, and
-// none of their tokens is the same. Restore leaves the copy as it is.
+// The copy is a store, which Open opens with the same Key. Both stores may be in use at the
+// same time; they never issue the same token. Restore does not change the copy.
 func (s *Store) Backup(_ context.Context, dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,11 +49,11 @@ func (s *Store) Backup(_ context.Context, dir string) error {
 	return finishDir(fs, dir)
 }
 
-// copiedName is a file that says of a directory that it is a copy which was not opened yet.
+// copiedName is a file that marks a directory as a copy that has not been opened yet.
 const copiedName = "copied"
 
-// copiedEpochs is how far a copy is ahead of the store that it was made of: that one has
-// gone on, and no token of it may be issued again.
+// copiedEpochs is added to the epoch of a copy. The original store has issued more tokens
+// since, and the copy must not issue them again.
 const copiedEpochs = 1 << 16
 
 func markCopied(fs vfs.FS, dir string) error {
@@ -66,7 +67,7 @@ func markCopied(fs vfs.FS, dir string) error {
 	return syncDir(fs, dir)
 }
 
-// copied reports whether the directory is a copy that is opened for the first time.
+// copied reports whether the directory is a copy that is being opened for the first time.
 func (e *engine) copied() (bool, error) {
 	_, err := e.fs.Stat(e.fs.PathJoin(e.s.dir, copiedName))
 	if errors.Is(err, iofs.ErrNotExist) {
@@ -75,7 +76,7 @@ func (e *engine) copied() (bool, error) {
 	return err == nil, err
 }
 
-// finishDir gives a whole directory its name.
+// finishDir gives a complete directory its final name.
 func finishDir(fs vfs.FS, dir string) error {
 	if err := fs.Rename(dir+partial, dir); err != nil {
 		return fmt.Errorf("disk: name %q: %w", dir, err)
@@ -91,8 +92,8 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Restore makes a store in dir, which must not be there, of a backup, and verifies it. opts
-// may be nil; its Key is the store's.
+// Restore creates a store in dir from a backup, and verifies it. If dir exists, the error is
+// of kind problem.Conflict. opts may be nil; its Key must be the store's.
 func Restore(ctx context.Context, backup, dir string, opts *Options) (err error) {
 	o, err := opts.settle()
 	if err != nil {

@@ -16,7 +16,7 @@ type Billing struct{ o owned[pods.Usage] }
 
 var _ billing.Store = (*Billing)(nil)
 
-// Billing is the store of what was used.
+// Billing returns the store of usage records.
 func (s *Store) Billing() *Billing {
 	return &Billing{owned[pods.Usage]{
 		s: s, kind: keyUse, of: func(e *engine) *table[pods.Usage] { return &e.uses },
@@ -25,7 +25,7 @@ func (s *Store) Billing() *Billing {
 	}}
 }
 
-// Record implements billing.Store. The uses share a sync of the disk.
+// Record implements billing.Store. All uses share a sync.
 func (s *Billing) Record(ctx context.Context, uses []pods.Usage) error {
 	errs := make([]error, len(uses))
 	var puts sync.WaitGroup

@@ -19,22 +19,22 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Report is what Check or Repair found.
+// A Report is the result of Check or Repair.
 type Report struct {
-	Records  int64    // that were looked at
-	Bytes    int64    // of their values
-	Restored []string // files that were damaged, and of which nothing is lost
+	Records  int64    // read
+	Bytes    int64    // of the values of the records
+	Restored []string // damaged files that were restored completely
 	Faults   []Fault  // what is lost
 }
 
-// A Fault is something that is lost: a record, a part of one, or a part of a file.
+// A Fault is a lost record, a lost part of a record, or a lost part of a file.
 type Fault struct {
-	Key  string // what it is, with its key, or the name of the file
-	Job  string // whose it is, endpoint/id, if it is known
-	What string // what has become of it
+	Key  string // kind and key of the record, or the name of the file
+	Job  string // endpoint/id of the job that it belongs to, if known
+	What string // what is damaged, or was done about it
 }
 
-// String is one line.
+// String returns the fault in one line.
 func (f Fault) String() string {
 	if f.Job != "" {
 		return f.Key + ", of job " + f.Job + ": " + f.What
@@ -42,7 +42,8 @@ func (f Fault) String() string {
 	return f.Key + ": " + f.What
 }
 
-// Err is nil without faults, and otherwise says how many there are and what the first is.
+// Err returns nil if there are no faults. Otherwise the error has their number and the first
+// one.
 func (r *Report) Err() error {
 	if len(r.Faults) == 0 {
 		return nil
@@ -50,7 +51,7 @@ func (r *Report) Err() error {
 	return problem.Newf(problem.Unavailable, "%w: %d faults, the first: %s", ErrDamaged, len(r.Faults), r.Faults[0])
 }
 
-// name is what a record is, with its key.
+// name returns the kind and the key of a record.
 func name(key []byte) string {
 	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent {
 		return fmt.Sprintf("%s %x", kindNames[key[0]], key)
@@ -58,11 +59,11 @@ func name(key []byte) string {
 	return fmt.Sprintf("%s %q", kindNames[key[0]], key[1:])
 }
 
-// Check reads every record of the store, as of one instant and while it goes on working,
-// verifies its checksums and that records that belong together are there. It changes nothing;
-// tables that are damaged are restored, as by every read.
+// Check reads every record of the store as of one instant. The store stays in use meanwhile.
+// It verifies the checksums, and that records that belong together exist. It does not change
+// any record; damaged tables are restored, as by every read.
 //
-// The function [Check] is for a directory that no Store has.
+// Use the function [Check] for a directory that no Store has open.
 func (s *Store) Check(ctx context.Context) (r Report, err error) {
 	e, err := s.engine()
 	if err != nil {
@@ -85,27 +86,27 @@ type finding struct {
 	job  queue.Ref
 }
 
-// A repair is what becomes of a record that is lost.
+// A repair is how Repair handles a lost record.
 type repair uint8
 
 const (
 	leave  repair = iota
-	remove        // the record
-	note          // that it is known to be lost
-	end           // the job, which nobody can be given
-	unseal        // the pod: what is sealed of it cannot be opened
+	remove        // remove the record
+	note          // note that the record is known to be lost
+	end           // end the job, because no worker can run it
+	unseal        // remove the sealed part of the pod, which cannot be decrypted
 )
 
-// An inspection goes through all records: through jobs and webhooks first, which say what
-// payloads there must be.
+// An inspection checks all records. It reads jobs and webhooks first, because they determine
+// which payloads must exist.
 type inspection struct {
 	e      *engine
 	from   pebble.Reader
 	report *Report
 	found  func(finding)
 	uids   []uint64        // of jobs and webhooks, in order
-	told   map[string]bool // payloads that are faults
-	ended  map[uint64]bool // jobs that have ended, or will, because they were damaged
+	told   map[string]bool // payloads that are already in the report
+	ended  map[uint64]bool // jobs that have ended as damaged, or will
 }
 
 func (e *engine) inspection(from pebble.Reader, r *Report, found func(finding)) *inspection {
@@ -130,7 +131,7 @@ func (i *inspection) run(ctx context.Context) error {
 	return nil
 }
 
-// fault adds to the report, and has Repair do something.
+// fault adds a fault to the report, and passes the finding on for Repair.
 func (i *inspection) fault(key []byte, job queue.Ref, what string, do repair) {
 	f := Fault{Key: name(key), What: what}
 	if job != (queue.Ref{}) {
@@ -140,9 +141,9 @@ func (i *inspection) fault(key []byte, job queue.Ref, what string, do repair) {
 	i.found(finding{slices.Clone(key), do, job})
 }
 
-// kind looks at all records of a kind.
+// kind checks all records of a kind.
 func (i *inspection) kind(ctx context.Context, kind byte) error {
-	orphan := uint64(0) // the last one that was told of
+	orphan := uint64(0) // the last one that was reported
 	err := eachRecord(i.from, []byte{kind}, func(key, value []byte, err error) error {
 		if i.report.Records++; i.report.Records%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -157,7 +158,7 @@ func (i *inspection) kind(ctx context.Context, kind byte) error {
 			}
 			i.found(finding{key: slices.Clone(key), what: remove})
 		case err != nil && kind == keyBody:
-			i.found(finding{key: slices.Clone(key), what: remove}) // who needs it was told
+			i.found(finding{key: slices.Clone(key), what: remove}) // the job or webhook that needs it is already reported
 		case kind == keyGap, kind == keyLoss:
 			i.noted(key, value, err)
 		case err != nil:
@@ -174,7 +175,7 @@ func (i *inspection) kind(ctx context.Context, kind byte) error {
 	return err
 }
 
-// legible verifies a record whose checksum is right.
+// legible checks the content of a record whose checksum is right.
 func (i *inspection) legible(key, value []byte) {
 	err := i.record(key, value)
 	switch {
@@ -193,7 +194,7 @@ func (i *inspection) known(uid uint64) bool {
 	return ok
 }
 
-// noted is a gap or a loss that was noted earlier.
+// noted checks a gap or a loss that was recorded earlier.
 func (i *inspection) noted(key, value []byte, err error) {
 	var g gap
 	var l loss
@@ -212,7 +213,7 @@ func (i *inspection) noted(key, value []byte, err error) {
 	i.found(finding{key: slices.Clone(key), what: remove})
 }
 
-// record verifies a record whose checksum is right.
+// record decodes a record whose checksum is right.
 func (i *inspection) record(key, v []byte) error {
 	switch key[0] {
 	case keyCount:
@@ -248,7 +249,7 @@ func (i *inspection) record(key, v []byte) error {
 	return i.job(key, v)
 }
 
-// job verifies that what a job or a webhook refers to is there.
+// job checks that the payloads of a job or a webhook exist.
 func (i *inspection) job(key, value []byte) error {
 	var s stored
 	if err := s.decode(key, value); err != nil {
@@ -257,7 +258,7 @@ func (i *inspection) job(key, value []byte) error {
 	uid := s.note.Tag
 	i.uids = append(i.uids, uid)
 	i.ended[uid] = i.ended[uid] || s.state.Reason == queue.Damaged
-	if !i.ended[uid] { // such a job has none, and neither have webhooks of its earlier runs
+	if !i.ended[uid] { // an ended job has no payloads, and neither have webhooks of its earlier runs
 		i.payload(&s, key, bodyKey(uid, bodyInput))
 	}
 	if s.marks&jobindex.HasExtra != 0 {
@@ -275,7 +276,7 @@ func (i *inspection) job(key, value []byte) error {
 	return nil
 }
 
-// readable verifies a payload, and that what is sealed of it opens.
+// readable verifies a payload, and decrypts its sealed part.
 func (i *inspection) readable(key []byte) error {
 	record, closer, err := i.from.Get(key)
 	if err != nil {
@@ -288,7 +289,7 @@ func (i *inspection) readable(key []byte) error {
 	return errors.Join(err, closer.Close())
 }
 
-// payload verifies a payload of a job. One that is known to be lost is no fault any more.
+// payload checks a payload of a job. A payload that is known to be lost is no fault any more.
 func (i *inspection) payload(s *stored, of, key []byte) {
 	if i.readable(key) == nil {
 		return
@@ -303,7 +304,7 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 		i.ended[s.note.Tag] = true
 		i.found(finding{slices.Clone(key), note, s.ref}) // for its webhook
 	}
-	if i.told[string(key)] { // of another run
+	if i.told[string(key)] { // reported for another run
 		i.found(finding{slices.Clone(key), do, s.ref})
 		return
 	}

@@ -50,8 +50,7 @@ func (s *Endpoints) Get(_ context.Context, id string) (*endpoints.Endpoint, erro
 	return v.Clone(), nil
 }
 
-// List implements serverless.Store. It yields the endpoints as they are when it
-// begins.
+// List implements serverless.Store. It yields the endpoints as they were when it began.
 func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] {
 	return func(yield func(*endpoints.Endpoint, error) bool) {
 		e, err := s.s.engine()
@@ -111,7 +110,7 @@ func (s *Endpoints) Delete(ctx context.Context, id string) error {
 	}, nil)
 }
 
-// admit is the engine for a change, if there is one, with room for it.
+// admit returns the engine for a change, if the store works and there is room for the change.
 func (s *Store) admit(ctx context.Context, what priority) (*engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 	return e.jobs.x.NextDue(), nil
 }
 
-// due begins the ticks of what is due. It waits for a job that is busy only as long as it
-// keeps nobody waiting itself.
+// due begins ticks for jobs that are due. It waits for a busy job only before it has begun a
+// tick, because a caller that waits must not block others.
 func (q *jobQueue) due(ctx context.Context, now queue.Instant, limit *int) (ms []move, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,8 +94,8 @@ func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery)
 	return removed, next, nil
 }
 
-// purge begins the purge of queued jobs. It stops at one that is busy, and waits for it if
-// it is the first.
+// purge begins the purge of queued jobs. It stops at a busy job, and waits for it only if it
+// is the first.
 func (q *jobQueue) purge(ctx context.Context, now queue.Instant, p *queue.PurgeQuery) (ms []move, next uint64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

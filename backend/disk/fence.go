@@ -12,36 +12,37 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A fence is the file system as one opened database sees it. It reports the first write
-// that fails and closes: from then on nothing that the database does reaches the disk, and
-// all of it succeeds. For the database ends its process on some failed writes, in ways that
-// cannot be caught; like this it can be closed and forgotten, and cannot touch the files of
-// the one that is opened after it. Nobody is told of its successes: the report comes first.
+// A fence is the file system of one opened database. It reports the first write that fails,
+// and then closes. A closed fence accepts all operations, but none of them changes the disk.
+// The reason: the database ends its process on some failed writes, and that cannot be caught.
+// Behind a closed fence it sees no more failures, can be closed, and cannot change the files
+// of the next database. No caller sees the pretended success, because the fence reports the
+// failure first.
 type fence struct {
 	vfs.FS
-	dir    string // failures elsewhere, in the directory of a backup, are not of the store
+	dir    string // failures outside of it, as in a backup, do not close the fence
 	failed func(what, name string, err error)
 
-	changing sync.RWMutex // read by changes while they last
+	changing sync.RWMutex // read-locked during each change
 	closed   atomic.Bool
-	void     *vfs.MemFS        // what is written to a closed fence
+	void     *vfs.MemFS        // receives the writes of a closed fence
 	hidden   []string          // names of files that the database does not see
-	restore  func(name string) // called with a table that is damaged
+	restore  func(name string) // called with the name of a damaged table
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
 	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}}
 }
 
-// close waits for the changes under way, which are the last ones.
+// close waits for the changes under way. After it, nothing changes the disk.
 func (f *fence) close() {
 	f.closed.Store(true)
 	f.changing.Lock()
 	defer f.changing.Unlock()
 }
 
-// change runs fn, which changes something on disk. done is false when it was not done, and
-// not to be seen as a failure.
+// change runs fn, which changes something on disk. done is false if the change did not happen
+// and the caller must not see a failure.
 func (f *fence) change(what, name string, fn func() error) (done bool, err error) {
 	f.changing.RLock()
 	defer f.changing.RUnlock()
@@ -89,9 +90,9 @@ func (f *fence) file(what, name string, fn func() (vfs.File, error)) (vfs.File, 
 	return &fencedFile{File: file, fence: f, name: name}, nil
 }
 
-// Create makes the name of a manifest durable at once: the database moves its marker to a
-// manifest without that, and a file system may keep the marker and lose the manifest. A table
-// gets a parity file, and a log a mirror.
+// Create syncs the directory after creating a manifest. The database moves its marker to the
+// manifest without that, and a file system may then keep the marker and lose the manifest. A
+// table gets a parity file, and a log gets a mirror.
 func (f *fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.create(name, c)
 	if t, ok := file.(*fencedFile); ok {
@@ -118,7 +119,7 @@ func (f *fence) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	return f.file("open", name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, opts...) })
 }
 
-// ReuseForWrite is for logs: the mirror is a new one.
+// ReuseForWrite is used for logs. The log gets a new mirror.
 func (f *fence) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.file("reuse", to, func() (vfs.File, error) {
 		f.unprotect(from)
@@ -139,7 +140,7 @@ func (f *fence) OpenDir(name string) (vfs.File, error) {
 	return &fencedFile{File: d, fence: f, name: name}, nil
 }
 
-// Open finds what was written to the closed fence, too.
+// Open also finds files written to the closed fence.
 func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if f.closed.Load() {
 		if file, err := f.void.Open(name); err == nil {
@@ -153,7 +154,7 @@ func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f.openTable(name, file)
 }
 
-// Stat is like Open.
+// Stat also finds files written to the closed fence.
 func (f *fence) Stat(name string) (vfs.FileInfo, error) {
 	if f.closed.Load() {
 		if info, err := f.void.Stat(name); err == nil {
@@ -163,13 +164,13 @@ func (f *fence) Stat(name string) (vfs.FileInfo, error) {
 	return f.FS.Stat(name)
 }
 
-// List leaves out what is hidden.
+// List leaves out hidden files.
 func (f *fence) List(dir string) ([]string, error) {
 	names, err := f.FS.List(dir)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(f.hidden, name) }), err
 }
 
-// Link links the parity file of a table, too.
+// Link also links the parity file of a table.
 func (f *fence) Link(from, to string) error {
 	_, err := f.change("link", to, func() error {
 		f.unprotect(to)
@@ -177,7 +178,7 @@ func (f *fence) Link(from, to string) error {
 			return err
 		}
 		if isTable(f.PathBase(to)) {
-			_ = f.FS.Link(from+paritySuffix, to+paritySuffix) // without it the table is as good
+			_ = f.FS.Link(from+paritySuffix, to+paritySuffix) // the table is usable without it
 		}
 		return nil
 	})
@@ -194,7 +195,7 @@ func (f *fence) MkdirAll(name string, perm os.FileMode) error {
 	return err
 }
 
-// Remove does not report its failure: what is left behind does no harm.
+// Remove returns a failure and does not close the fence: a file that stays does no harm.
 func (f *fence) Remove(name string) error {
 	f.changing.RLock()
 	defer f.changing.RUnlock()
@@ -208,7 +209,7 @@ func (f *fence) Remove(name string) error {
 	return err
 }
 
-// RemoveAll is like Remove.
+// RemoveAll does not close the fence on a failure either.
 func (f *fence) RemoveAll(name string) error {
 	f.changing.RLock()
 	defer f.changing.RUnlock()
@@ -218,23 +219,22 @@ func (f *fence) RemoveAll(name string) error {
 	return f.FS.RemoveAll(name)
 }
 
-// Lock has nothing to do: the Store holds the lock, from one database to the next.
+// Lock does nothing: the Store keeps the lock while databases are closed and opened.
 func (f *fence) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (f *fence) Unwrap() vfs.FS { return f.FS }
 
-// A fencedFile is an open file behind a fence.
 type fencedFile struct {
 	vfs.File
 	fence  *fence
 	name   string
 	parity *parityWriter // of a table
 	mirror vfs.File      // of a log
-	copied []byte        // what is written to the mirror, its room used again
+	copied []byte        // buffer for the mirror; reused
 }
 
-// protection is what the name of the file ends in from which a file can be restored; empty
-// for one that has none.
+// protection returns the suffix of the file that can restore a file, or "" if the file has
+// none.
 func protection(base string) (suffix string) {
 	if isTable(base) {
 		return paritySuffix
@@ -245,28 +245,28 @@ func protection(base string) (suffix string) {
 	return ""
 }
 
-// unprotect removes what a file could be restored from. It comes before a file is made: the
-// parity of another table that had the number would make that table of it.
+// unprotect removes the parity file or mirror of a name before a new file gets the name.
+// Otherwise the parity of an older table with the same number would overwrite the new table.
 func (f *fence) unprotect(name string) {
 	if suffix := protection(f.PathBase(name)); suffix != "" {
-		_ = f.FS.Remove(name + suffix) // perhaps there is none
+		_ = f.FS.Remove(name + suffix) // it may not exist
 	}
 }
 
-// protect begins what the file can be restored from.
+// protect starts the parity file or mirror of a file.
 func (f *fencedFile) protect() {
 	switch protection(f.fence.PathBase(f.name)) {
 	case paritySuffix:
 		f.parity = &parityWriter{}
 	case mirrorSuffix:
-		// Without a mirror, on a disk that is full perhaps, the log is as good.
+		// Without a mirror, for example on a full disk, the log is still usable.
 		f.mirror, _ = f.fence.FS.Create(f.name+mirrorSuffix, vfs.WriteCategoryUnspecified)
 	}
 }
 
 func (f *fencedFile) Write(p []byte) (n int, err error) {
 	if f.parity != nil {
-		f.parity.write(p) // before a file system that may change p
+		f.parity.write(p) // before the file system, which may change p
 	}
 	done, err := f.fence.change("write", f.name, func() (err error) {
 		if f.mirror != nil {
@@ -283,8 +283,8 @@ func (f *fencedFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// writeMirror gives the mirror up when it cannot be written: a part of it would be taken for
-// the whole.
+// writeMirror deletes the mirror if it cannot be written, because a part of it would be taken
+// for the whole.
 func (f *fencedFile) writeMirror(p []byte) {
 	if _, err := f.mirror.Write(p); err != nil {
 		_ = f.mirror.Close()
@@ -304,7 +304,7 @@ func (f *fencedFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// Preallocate is a hint that not every file system takes.
+// Preallocate is a hint that some file systems do not support.
 func (f *fencedFile) Preallocate(at, n int64) error {
 	f.fence.changing.RLock()
 	defer f.fence.changing.RUnlock()
@@ -332,7 +332,8 @@ func (f *fencedFile) SyncTo(n int64) (full bool, err error) {
 	return full || !done, err
 }
 
-// Close of a file whose writing is over has nothing more to lose.
+// Close does not close the fence on a failure, because all data has been written before. It
+// returns the error unless the fence is already closed.
 func (f *fencedFile) Close() error {
 	err := f.File.Close()
 	if f.parity != nil && err == nil {
@@ -347,7 +348,7 @@ func (f *fencedFile) Close() error {
 	return err
 }
 
-// saveParity does its best: a table without parity is as good.
+// saveParity ignores errors: a table is usable without parity.
 func (f *fencedFile) saveParity() {
 	f.fence.changing.RLock()
 	defer f.fence.changing.RUnlock()

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A hub passes hints on to those who watch.
+// A hub sends hints to all watchers.
 type hub[T any] struct {
 	mu       sync.RWMutex
 	watchers []*watcher[T]
@@ -14,8 +14,8 @@ type hub[T any] struct {
 
 type watcher[T any] struct{ f func([]T) }
 
-// watch calls f until ctx ends, several times at once perhaps. first is called once f is
-// known.
+// watch calls f until ctx ends, possibly several times concurrently. It calls first after f is
+// registered.
 func (h *hub[T]) watch(ctx context.Context, f func([]T), first func()) error {
 	w := &watcher[T]{f}
 	h.mu.Lock()

@@ -15,16 +15,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A table with a part that can neither be read nor restored would end every compaction that
-// meets it. So the keys of that part are taken out of the database, of this table and of all
-// others: what an older table has of them may be outdated. What is newer is put back. A gap
-// says from then on that something is lost there, and a loss for each record that an older
-// table had. The file is kept aside until Repair.
+// A part of a table may be neither readable nor restorable. Every compaction that reads it
+// would then fail. So the keys of that part are removed from the database: from this table,
+// and from all others, because an older table may have outdated values. Newer values are
+// written back. A gap record notes that something is lost there, and a loss record notes each
+// record that an older table had. The file is kept in another directory until Repair.
 
-// asideName is the directory that keeps files of which a part was given up.
+// asideName is the directory for files with a part that was given up.
 const asideName = "damaged"
 
-// suspect notes that a table is damaged beyond what its parity restores.
+// suspect notes that a table has damage that its parity file cannot restore.
 func (s *Store) suspect(path string) {
 	s.suspectsMu.Lock()
 	defer s.suspectsMu.Unlock()
@@ -40,13 +40,13 @@ func (s *Store) suspected() map[string]bool {
 	return maps.Clone(s.suspects)
 }
 
-// isolate takes out what cannot be read of the tables that are suspected. It reports whether
-// that has changed anything.
+// isolate removes the unreadable parts of suspected tables from the database. It reports
+// whether it changed anything.
 func (s *Store) isolate(ctx context.Context) (changed bool, err error) {
 	for known := 0; ; known = len(s.suspected()) {
 		done, err := s.isolateOnce(ctx)
 		changed = changed || done
-		// Of a table beside a gap something is read, too, and may be found to be damaged.
+		// Isolating also reads tables beside a gap, and may find damage in them.
 		if err == nil || len(s.suspected()) == known {
 			s.suspectsMu.Lock()
 			clear(s.suspects)
@@ -66,8 +66,8 @@ func (s *Store) isolateOnce(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// isolateBy takes out what is lost, or, without the use of filters, tables of which nothing but
-// the filter is.
+// isolateBy isolates lost parts, or, if filters are not used, tables of which only the filter
+// is lost.
 func (s *Store) isolateBy(ctx context.Context, filters bool) (changed bool, err error) {
 	e, err := s.openDB(func(o *pebble.Options) {
 		forMaintenance(o)
@@ -99,13 +99,14 @@ func (s *Store) isolateBy(ctx context.Context, filters bool) (changed bool, err 
 	return changed, nil
 }
 
-// An isolation takes gaps out of a database that nobody else uses.
+// An isolation removes gaps from a database that is not in use.
 type isolation struct {
 	e      *engine
 	tables []*liveTable
 }
 
-// gaps are those of all tables, or else those that have only lost their filters.
+// gaps returns the gaps of all tables if lost is set, and otherwise of those that lost only
+// their filters.
 func (i *isolation) gaps(lost bool) []gap {
 	var gaps []gap
 	for _, t := range i.tables {
@@ -119,7 +120,7 @@ func (i *isolation) gaps(lost bool) []gap {
 	return joined(gaps)
 }
 
-// joined are the gaps with those that overlap or touch made one.
+// joined merges gaps that overlap or touch.
 func joined(gaps []gap) (list []gap) {
 	slices.SortFunc(gaps, func(a, b gap) int { return bytes.Compare(a.From, b.From) })
 	for _, g := range gaps {
@@ -134,7 +135,7 @@ func joined(gaps []gap) (list []gap) {
 	return list
 }
 
-// load lists the tables of the database as it is now, and what is damaged of them.
+// load lists the current tables of the database and their damage.
 func (i *isolation) load(ctx context.Context) error {
 	i.close()
 	levels, err := i.e.db.SSTables()
@@ -161,7 +162,7 @@ func (i *isolation) close() {
 	i.tables = nil
 }
 
-// takeOut takes a gap out of the database, at once, and leaves what is newer than it.
+// takeOut removes a gap from the database in one step, and keeps newer values.
 func (i *isolation) takeOut(ctx context.Context, g *gap, lost bool) error {
 	e := i.e
 	if lost {
@@ -184,7 +185,7 @@ func (i *isolation) takeOut(ctx context.Context, g *gap, lost bool) error {
 	return errors.Join(err, i.load(ctx))
 }
 
-// keepAside gives a table a second name, under which it stays.
+// keepAside makes a second link to a table, so that the file is kept.
 func (i *isolation) keepAside(table string) error {
 	disk, dir := i.e.s.opts.fs, i.e.fs.PathJoin(i.e.s.dir, asideName)
 	if err := disk.MkdirAll(dir, 0o700); err != nil {
@@ -192,12 +193,12 @@ func (i *isolation) keepAside(table string) error {
 	}
 	err := disk.Link(disk.PathJoin(i.e.s.dir, table), disk.PathJoin(dir, table))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-		return nil // it was kept before, or is gone
+		return nil // it is already kept, or it is gone
 	}
 	return err
 }
 
-// note writes down the gap, and what is lost in it as far as an older table has it.
+// note records the gap, and the losses in it that an older table shows.
 func (i *isolation) note(ctx context.Context, g *gap) error {
 	b := i.e.db.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -211,12 +212,12 @@ func (i *isolation) note(ctx context.Context, g *gap) error {
 	if err != nil {
 		return err
 	}
-	// What is written must be in a table to be found there.
+	// The records must be in a table before the tables are listed again.
 	return errors.Join(i.e.db.Apply(b, pebble.Sync), i.e.db.Flush(), i.load(ctx))
 }
 
-// writeNewer writes a table of all that stays in the place of the gap, and says of how many
-// records.
+// writeNewer writes a table of everything that stays in the range of the gap. n is the number
+// of records.
 func (i *isolation) writeNewer(ctx context.Context, g *gap, name string) (n int, err error) {
 	f, err := i.e.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -233,8 +234,8 @@ func (i *isolation) writeNewer(ctx context.Context, g *gap, name string) (n int,
 	})
 }
 
-// each calls fn with every key of a gap that is there, in order: with the newest value of it,
-// or with an older one when the newest is lost.
+// each calls fn with every existing key of a gap, in order, with the newest value. If that is
+// lost, it passes an older value and sets lost.
 func (i *isolation) each(ctx context.Context, g *gap, fn func(key, value []byte, lost bool) error) error {
 	keys := map[string]*liveTable{}
 	for _, t := range i.tables {
@@ -249,7 +250,7 @@ func (i *isolation) each(ctx context.Context, g *gap, fn func(key, value []byte,
 		if lost {
 			if value, err = keys[k].value(ctx, i.e, key); err == nil {
 				_, err := verify(key, value)
-				// A payload is never written twice, so an older one is the one.
+				// A payload is written only once, so its older value is not outdated.
 				lost = err != nil || key[0] != keyBody && key[0] != keyAttempt
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// The first byte of a key says what it is. Numbers are big-endian, so that the order of
-// keys is theirs.
+// The first byte of a key is its kind. Numbers are big-endian, so that keys are in numeric
+// order.
 const (
 	keyMeta        = 'm' // name
 	keyEndpoint    = 'e' // id
@@ -22,15 +22,15 @@ const (
 	keyTemplate    = 't' // id
 	keySSHKeys     = 'k' // user
 	keyAccount     = 'y' // id: an API key
-	keyUse         = 'u' // kind, id, part if there is one, start: what was used
-	keyJob         = 'j' // uid: what the index holds of a job
-	keyBody        = 'b' // uid, kind, more: its payloads
-	keyEntry       = 'o' // uid, run: a webhook that was not settled
-	keyAttempt     = 'a' // uid, number: the log of webhooks
-	keyCount       = 'c' // endpoint: counters of jobs that are gone, as sums
-	keyIntent      = 'i' // key of a body that is stored before its job is
-	keyGap         = 'g' // first key: keys that cannot be read
-	keyLoss        = 'l' // key: a record that was given up
+	keyUse         = 'u' // kind, id, part if there is one, start: a usage record
+	keyJob         = 'j' // uid: the state of a job
+	keyBody        = 'b' // uid, kind, more: a payload of a job
+	keyEntry       = 'o' // uid, run: an unsettled webhook
+	keyAttempt     = 'a' // uid, number: an attempt to send a webhook
+	keyCount       = 'c' // endpoint: sums of the counters of deleted jobs
+	keyIntent      = 'i' // key of a payload that is stored before its job
+	keyGap         = 'g' // first key: a range of keys that cannot be read
+	keyLoss        = 'l' // key: a lost record
 )
 
 // The kinds of bodies.
@@ -47,7 +47,7 @@ func uidKey(kind byte, uid uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), kind), uid)
 }
 
-// uidOfKey is the number of the job that a record belongs to, if it belongs to one.
+// uidOfKey returns the number of the job that a record belongs to, if any.
 func uidOfKey(key []byte) (uid uint64, ok bool) {
 	switch key[0] {
 	case keyJob, keyBody, keyEntry, keyAttempt:
@@ -68,7 +68,7 @@ func chunkKey(uid uint64, gen, n uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(bodyKey(uid, bodyChunk), gen), n)
 }
 
-// entryKey has the number of a run in a byte, where it always was, or in four.
+// entryKey encodes the run in one byte as in version 1, or in four bytes above 255.
 func entryKey(uid uint64, run uint32) []byte {
 	if run <= math.MaxUint8 {
 		return append(uidKey(keyEntry, uid), byte(run))
@@ -80,7 +80,7 @@ func attemptKey(uid, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(uidKey(keyAttempt, uid), n)
 }
 
-// prefixRange is all keys that begin with prefix.
+// prefixRange returns the range of all keys with the prefix.
 func prefixRange(prefix []byte) (from, to []byte) {
 	to = append([]byte(nil), prefix...)
 	for i := len(to) - 1; i >= 0; i-- {
@@ -91,7 +91,7 @@ func prefixRange(prefix []byte) (from, to []byte) {
 	return prefix, nil
 }
 
-// checksumSize is how many bytes of a record are its checksum.
+// checksumSize is the length of a checksum in bytes.
 const checksumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -100,8 +100,7 @@ func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// put adds a record to a batch: its value, which may come in parts, and a checksum over
-// key and value.
+// put adds a record to a batch: the parts of its value, and a checksum over key and value.
 func put(b *pebble.Batch, key []byte, value ...[]byte) {
 	n := checksumSize
 	for _, v := range value {
@@ -114,11 +113,11 @@ func put(b *pebble.Batch, key []byte, value ...[]byte) {
 		at = at[copy(at, v):]
 	}
 	binary.LittleEndian.PutUint32(at, checksum(key, op.Value[:n-checksumSize]))
-	// A batch in memory takes every record.
+	// A batch in memory accepts every record.
 	_ = op.Finish()
 }
 
-// verify is the inverse of put's checksum.
+// verify checks the checksum that put added, and returns the value.
 func verify(key, record []byte) ([]byte, error) {
 	n := len(record) - checksumSize
 	if n < 0 || checksum(key, record[:n]) != binary.LittleEndian.Uint32(record[n:]) {
@@ -127,7 +126,7 @@ func verify(key, record []byte) ([]byte, error) {
 	return record[:n:n], nil
 }
 
-// ErrDamaged is wrapped by the error of a read of something that a checksum refuses.
+// ErrDamaged is wrapped by the error of a read whose data does not match its checksum.
 var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "a record of the store is damaged"}
 
 var kindNames = map[byte]string{

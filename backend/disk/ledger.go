@@ -7,15 +7,16 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A ledger is what pods and holds take of each resource together.
+// A ledger adds up what pods and reservations claim of each resource.
 type ledger struct {
 	mu    sync.Mutex
 	sums  map[string]*claimed
-	whole func() error // an error while there may be claims that cannot be read
+	whole func() error // returns an error while there may be unreadable claims
 }
 
-// claimed is how much of a resource is taken: shown is what is durable, held what a change
-// under way takes besides; what one gives back is held until it is durable.
+// claimed is how much of a resource is claimed. committed is durable. reserved also includes
+// what changes under way add. What a change releases stays reserved until the change is
+// durable.
 type claimed struct{ committed, reserved int64 }
 
 func (l *ledger) entry(resource string) *claimed {
@@ -27,7 +28,7 @@ func (l *ledger) entry(resource string) *claimed {
 	return c
 }
 
-// load adds what a record that is on disk claims.
+// load adds the claims of a record on disk.
 func (l *ledger) load(claims []pods.Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,7 +39,8 @@ func (l *ledger) load(claims []pods.Claim) {
 	}
 }
 
-// reserve takes what a change needs more, or answers pods.ErrNoCapacity and takes nothing.
+// reserve reserves the additional claims of a change. If they do not fit, it returns
+// pods.ErrNoCapacity and reserves nothing.
 func (l *ledger) reserve(old, now []pods.Claim) error {
 	if slices.Equal(old, now) {
 		return nil
@@ -63,7 +65,7 @@ func (l *ledger) reserve(old, now []pods.Claim) error {
 	return nil
 }
 
-// publish moves claims when a change has become durable.
+// publish replaces old claims by now after the change has become durable.
 func (l *ledger) publish(old, now []pods.Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

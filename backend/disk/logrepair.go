@@ -12,9 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A log that is damaged in the same place as its mirror is written anew by Repair, without what
-// cannot be read. A record of a log is a commit: a batch of changes, each with a checksum of its
-// own, except for deletions. So of a damaged commit whatever matches its checksum is kept.
+// Repair rewrites a log that is damaged in the same place as its mirror, without the
+// unreadable part. A record of a log is a commit: a batch of changes. Each change has its own
+// checksum, except deletions. So Repair keeps the changes of a damaged commit that match their
+// checksums.
 
 // A logRecord is one commit of a damaged log.
 type logRecord struct {
@@ -23,20 +24,20 @@ type logRecord struct {
 	damaged bool
 }
 
-// A logScan reads a log whatever is damaged of it.
+// A logScan reads a log with damaged parts.
 type logScan struct {
 	number  uint32
 	records []logRecord
-	holes   [][2]int64 // what could not be read and is followed by something
-	fixes   []fix      // chunks of which one bit was flipped
+	holes   [][2]int64 // unreadable ranges with readable data after them
+	fixes   []fix      // chunks with one flipped bit
 
-	hole  int64 // where what cannot be read begins; -1: nothing is pending
+	hole  int64 // start of the unreadable range; -1: there is none
 	open  bool  // a record has begun
 	part  logRecord
 	ended bool
 }
 
-// block reads a block of the log.
+// block scans a block of the log.
 func (s *logScan) block(at int64, b []byte) {
 	for k := 0; k < len(b) && !s.ended; {
 		rest := b[k:]
@@ -48,7 +49,7 @@ func (s *logScan) block(at int64, b []byte) {
 			if isZero(rest) {
 				return
 			}
-			k++ // the next chunk may begin anywhere
+			k++ // the next chunk can begin at any offset
 			continue
 		}
 		s.add(at+int64(k), rest[:size], damaged)
@@ -56,13 +57,13 @@ func (s *logScan) block(at int64, b []byte) {
 	}
 }
 
-// chunk is the size of the chunk that b begins with, 0 when there is none. One of which a bit was
-// flipped is made right. Another damaged one is a chunk if one follows it.
+// chunk returns the size of the chunk at the start of b, or 0 if there is none. It repairs a
+// single flipped bit. Other damaged bytes count as a chunk only if a chunk follows them.
 func (s *logScan) chunk(at int64, b []byte) (size int, damaged bool) {
 	if c, ok := chunkAt(b, s.number); ok {
 		return c.size, false
 	}
-	if s.hole >= 0 { // it may begin anywhere
+	if s.hole >= 0 { // it can begin at any offset
 		return 0, false
 	}
 	if size := unflip(b, s.number); size > 0 {
@@ -83,8 +84,8 @@ func (s *logScan) chunk(at int64, b []byte) (size int, damaged bool) {
 	return size, true
 }
 
-// unflip flips back the one bit that was flipped of the chunk that b begins with, and returns its
-// size; 0 if it is none then.
+// unflip repairs a single flipped bit in the chunk at the start of b, and returns the size of
+// the chunk, or 0 if that is not possible.
 func unflip(b []byte, number uint32) (size int) {
 	if len(b) < plainHeader {
 		return 0
@@ -116,7 +117,7 @@ func unflip(b []byte, number uint32) (size int) {
 	return 0
 }
 
-// add takes a chunk, which is a record or a part of one.
+// add adds a chunk, which is a record or a part of one.
 func (s *logScan) add(at int64, c []byte, damaged bool) {
 	kind, data := (c[6]-1)%chunkKinds+1, c[headerSize(c[6]):]
 	if s.hole >= 0 {
@@ -130,7 +131,7 @@ func (s *logScan) add(at int64, c []byte, damaged bool) {
 		s.part, s.open = logRecord{at: at}, true
 	}
 	if !s.open {
-		return // its beginning is in a hole
+		return // its beginning is in an unreadable range
 	}
 	s.part.batch = append(s.part.batch, data...)
 	s.part.damaged = s.part.damaged || damaged
@@ -148,7 +149,7 @@ func scanLog(fs vfs.FS, path string, number uint32) (*logScan, error) {
 	return s, err
 }
 
-// unflipLog flips back single bits that were flipped in a log, and says of how many chunks.
+// unflipLog repairs single flipped bits of a log, and returns the number of repaired chunks.
 func unflipLog(fs vfs.FS, path string, number uint32) (int, error) {
 	scan, err := scanLog(fs, path, number)
 	if err != nil || len(scan.fixes) == 0 {
@@ -157,7 +158,7 @@ func unflipLog(fs vfs.FS, path string, number uint32) (int, error) {
 	return len(scan.fixes), writeFixes(fs, path, scan.fixes)
 }
 
-// rewriteLog writes a damaged log anew, and reports what is lost.
+// rewriteLog rewrites a damaged log and reports what is lost.
 func (s *Store) rewriteLog(path string, number uint32) error {
 	scan, err := scanLog(s.opts.fs, path, number)
 	if err != nil {
@@ -171,14 +172,14 @@ func (s *Store) rewriteLog(path string, number uint32) error {
 	return s.writeLog(path, scan.records)
 }
 
-// lost adds to the report of a check or a repair.
+// lost adds a fault to the report of a check or a repair.
 func (s *Store) lost(f Fault) {
 	if s.report != nil {
 		s.report.Faults = append(s.report.Faults, f)
 	}
 }
 
-// writeLog puts a log with these records in the place of another one.
+// writeLog replaces a log by one with these records.
 func (s *Store) writeLog(path string, records []logRecord) error {
 	fs := s.opts.fs
 	f, err := fs.Create(path+partial, vfs.WriteCategoryUnspecified)
@@ -186,7 +187,7 @@ func (s *Store) writeLog(path string, records []logRecord) error {
 		return err
 	}
 	w := record.NewWriter(f)
-	next := uint64(0) // the sequence number after the record before
+	next := uint64(0) // the first sequence number after the previous record
 	for k := range records {
 		batch := records[k].batch
 		if records[k].damaged {
@@ -205,11 +206,11 @@ func (s *Store) writeLog(path string, records []logRecord) error {
 	if err := errors.Join(w.Close(), f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	_ = fs.Remove(path + mirrorSuffix) // it is not of this log
+	_ = fs.Remove(path + mirrorSuffix) // it belongs to the old log
 	return errors.Join(fs.Rename(path+partial, path), syncDir(fs, s.dir))
 }
 
-// sequenceOf is the sequence number of the first record that is not damaged; 0: there is none.
+// sequenceOf returns the sequence number of the first undamaged record, or 0 if there is none.
 func sequenceOf(records []logRecord) uint64 {
 	for k := range records {
 		if h, ok := batchrepr.ReadHeader(records[k].batch); ok && !records[k].damaged {
@@ -220,7 +221,8 @@ func sequenceOf(records []logRecord) uint64 {
 }
 
 // setSequence gives a batch a sequence number between those of its neighbours, if its own is
-// not: from is the first that is free, before the one of the record that follows, 0 if unknown.
+// outside. from is the first free number. before is the number of the following record, 0 if
+// unknown.
 func setSequence(batch []byte, from, before uint64) {
 	h, ok := batchrepr.ReadHeader(batch)
 	if !ok {
@@ -236,9 +238,9 @@ func setSequence(batch []byte, from, before uint64) {
 	}
 }
 
-// salvage makes a batch of what matches its checksum in a damaged one. In the place of a record
-// that does not it has its deletion: an older one may be outdated. Deletions have no checksum;
-// they are left out, so that nothing is deleted that was not.
+// salvage builds a batch from the changes of a damaged one that match their checksums. It
+// replaces a damaged change by a deletion, because an older value may be outdated. It drops
+// deletions, which have no checksum: a damaged one could delete the wrong record.
 func (s *Store) salvage(log string, damaged *logRecord) []byte {
 	var b pebble.Batch
 	r := batchrepr.Read(damaged.batch)
@@ -257,7 +259,7 @@ func (s *Store) salvage(log string, damaged *logRecord) []byte {
 				continue
 			}
 			s.lost(Fault{Key: name(key), What: "its last change is lost, in " + log})
-			if key[0] != keyBody && key[0] != keyAttempt { // those are written once
+			if key[0] != keyBody && key[0] != keyAttempt { // payloads and attempts are written only once
 				_ = b.Delete(key, nil)
 			}
 		case pebble.InternalKeyKindMerge:
@@ -265,7 +267,7 @@ func (s *Store) salvage(log string, damaged *logRecord) []byte {
 				_ = b.Merge(key, value, nil)
 			}
 		case pebble.InternalKeyKindDelete:
-			if key[0] == keyIntent { // else its payload would be removed
+			if key[0] == keyIntent { // otherwise its payload would be removed
 				_ = b.Delete(key, nil)
 			}
 		}

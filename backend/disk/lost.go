@@ -13,24 +13,24 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// What cannot be read is not as if it had never been there. While a record of a kind is lost,
-// nobody is told that there is no such pod or job, no list of them ends without an error, and
-// nothing is claimed that a pod may have which cannot be read. It stays so until Repair has
-// named what is lost.
+// A lost record is not treated as one that never existed. While a record of a kind is lost, no
+// call answers that such a pod or job does not exist, every list of the kind ends with an
+// error, and nothing is claimed that an unreadable pod may have claimed. This ends when Repair
+// has reported what is lost.
 
-// A gap is a stretch of keys of which a part of a table cannot be read. What tables below it
-// have of the stretch may be outdated, so nothing of it is left but what is newer.
+// A gap is a range of keys that cannot be read in one table. Older tables may have outdated
+// values in the range, so only newer values are kept.
 type gap struct {
-	From, To []byte // from From to before To
+	From, To []byte // From is included, To is not
 	Table    string
 }
 
-// A loss is a record of a gap that was there and may have changed, or a payload that Repair
-// has named.
+// A loss is a record in a gap that existed and may have changed, or a payload that Repair has
+// reported.
 type loss struct {
-	Job   string `json:",omitempty"` // whose it was
+	Job   string `json:",omitempty"` // endpoint/id of the job that it belongs to
 	What  string
-	Known bool `json:",omitempty"` // Repair has named it
+	Known bool `json:",omitempty"` // Repair has reported it
 }
 
 func gapKey(from []byte) []byte { return append([]byte{keyGap}, from...) }
@@ -40,17 +40,17 @@ func lossKey(key []byte) []byte { return append([]byte{keyLoss}, key...) }
 func putJSON(b *pebble.Batch, key []byte, v any) {
 	value, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // structs of texts and bytes always marshal
+		panic(err) // structs of strings and bytes always marshal
 	}
 	put(b, key, value)
 }
 
-// overlaps reports whether the gap has keys from from to before to.
+// overlaps reports whether the gap has keys in the range; to is not included.
 func (g *gap) overlaps(from, to []byte) bool {
 	return bytes.Compare(g.From, to) < 0 && bytes.Compare(from, g.To) < 0
 }
 
-// kinds are those of which the gap may have had records.
+// kinds returns the kinds of records that the gap may have contained.
 func (g *gap) kinds() []byte {
 	var kinds []byte
 	for kind := range kindNames {
@@ -62,7 +62,7 @@ func (g *gap) kinds() []byte {
 	return kinds
 }
 
-// loadGaps reads what earlier openings have given up.
+// loadGaps loads what earlier openings have given up.
 func (e *engine) loadGaps() error {
 	e.lost, e.lostPayloads = map[byte]bool{}, map[uint64]bool{}
 	err := e.loadEach(keyGap, func(_, value []byte) error {
@@ -78,7 +78,7 @@ func (e *engine) loadGaps() error {
 	if err != nil {
 		return err
 	}
-	if e.lost[keyGap] { // of which kinds more is lost is not known
+	if e.lost[keyGap] { // it is unknown which other kinds have losses
 		for kind := range kindNames {
 			e.lost[kind] = true
 		}
@@ -91,8 +91,7 @@ func (e *engine) loadGaps() error {
 	})
 }
 
-// loadEach is each at the opening: a record that is damaged is left out, and its kind is not
-// whole then.
+// loadEach is each for loading: it leaves out a damaged record and marks its kind as lost.
 func (e *engine) loadEach(kind byte, fn func(key, value []byte) error) error {
 	return eachRecord(e.db, []byte{kind}, func(key, value []byte, err error) error {
 		if err == nil {
@@ -107,8 +106,8 @@ func (e *engine) loadEach(kind byte, fn func(key, value []byte) error) error {
 	})
 }
 
-// missing is the answer to a question for a record that is not there: whether it was never
-// there is known as long as nothing of its kind is lost.
+// missing returns the error for a record that does not exist: never, or errLost if a record of
+// its kind is lost.
 func (e *engine) missing(kind byte, never error) error {
 	if e.lost[kind] {
 		return errLost
@@ -116,10 +115,10 @@ func (e *engine) missing(kind byte, never error) error {
 	return never
 }
 
-// errLost says that what is asked for may have been there.
+// errLost means that the requested record may have existed.
 var errLost = problem.Newf(problem.Unavailable, "%w: a part of the store cannot be read, and what is asked for may be in it; check the store, and repair it", ErrDamaged)
 
-// lossOf says what is lost with a record that was like this when it could last be read.
+// lossOf describes the loss of a record, from its last readable value.
 func (e *engine) lossOf(key, record []byte) loss {
 	l := loss{What: "its last change is lost"}
 	value, err := verify(key, record)

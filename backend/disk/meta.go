@@ -12,11 +12,11 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A meta is what the directory says of itself.
+// A meta contains the settings of the directory.
 type meta struct {
-	epoch uint32 // of tokens: one for each opening
-	uid   uint64 // uids from here on were never used
-	seq   uint64 // likewise
+	epoch uint32 // of tokens; every opening starts a new one
+	uid   uint64 // uids from here on are unused
+	seq   uint64 // sequence numbers from here on are unused
 }
 
 // The settings and their keys.
@@ -34,7 +34,7 @@ func putNumber(b *pebble.Batch, name string, n uint64) {
 	put(b, textKey(keyMeta, name), binary.LittleEndian.AppendUint64(nil, n))
 }
 
-// number reads a setting, 0 when it is not there. known is false when it may have been there.
+// number reads a setting, or 0 if there is none. known is false if the setting may be lost.
 func (e *engine) number(name string) (n uint64, known bool, err error) {
 	v, ok, err := e.get(textKey(keyMeta, name))
 	switch {
@@ -48,8 +48,8 @@ func (e *engine) number(name string) (n uint64, known bool, err error) {
 	return binary.LittleEndian.Uint64(v), true, nil
 }
 
-// loadMeta checks that the directory is one that this program can read, and makes a new
-// epoch durable: from here on no token of an earlier one is issued.
+// loadMeta checks that this program can read the directory, and makes a new epoch durable.
+// From then on no token of an earlier epoch is issued.
 func (e *engine) loadMeta() error {
 	b := e.db.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -76,7 +76,7 @@ func (e *engine) loadMeta() error {
 	if err := e.db.Apply(b, pebble.Sync); err != nil {
 		return fmt.Errorf("disk: write the epoch: %w", err)
 	}
-	if copied { // if it should be there again the epoch is raised once more
+	if copied { // if a crash undoes the removal, the epoch grows once more
 		if err := e.fs.Remove(e.fs.PathJoin(e.s.dir, copiedName)); err != nil {
 			return fmt.Errorf("disk: note that the copy is in use: %w", err)
 		}
@@ -84,7 +84,7 @@ func (e *engine) loadMeta() error {
 	return e.err()
 }
 
-// checkFormat refuses a directory that this program does not know.
+// checkFormat refuses a directory with an unknown format.
 func (e *engine) checkFormat(b *pebble.Batch) error {
 	version, known, err := e.number(metaFormat)
 	if err != nil {
@@ -104,8 +104,8 @@ func (e *engine) checkFormat(b *pebble.Batch) error {
 	return nil
 }
 
-// loadNumbers reads the epoch and the other numbers. One that is lost is replaced by one that
-// is beyond every number in use.
+// loadNumbers reads the epoch and the other numbers. A lost number is replaced by one that is
+// larger than all in use.
 func (e *engine) loadNumbers() (epoch uint64, err error) {
 	epoch, haveEpoch, err1 := e.number(metaEpoch)
 	uid, haveUID, err2 := e.number(metaUID)
@@ -127,7 +127,7 @@ func (e *engine) loadNumbers() (epoch uint64, err error) {
 	return epoch, nil
 }
 
-// numbersInUse are the largest numbers in records that can be read.
+// numbersInUse returns the largest numbers in readable records.
 func (e *engine) numbersInUse() (m meta, err error) {
 	for _, kind := range []byte{keyJob, keyBody, keyEntry, keyAttempt} {
 		uid, err := e.lastUID(kind)
@@ -164,7 +164,7 @@ func (e *engine) lastUID(kind byte) (uint64, error) {
 	return uid, errors.Join(it.Error(), it.Close())
 }
 
-// mustBeEmpty refuses a database that somebody else made.
+// mustBeEmpty refuses a database that another program created.
 func (e *engine) mustBeEmpty() error {
 	it, err := e.db.NewIter(nil)
 	if err != nil {
@@ -180,7 +180,8 @@ func (e *engine) mustBeEmpty() error {
 	return nil
 }
 
-// checkKey refuses another key than the first one: half of the secrets would be lost.
+// checkKey refuses a wrong key, because half of the secrets would be lost with it. If an old
+// key is right, it encrypts all secrets with the new key.
 func (e *engine) checkKey(b *pebble.Batch) error {
 	key := textKey(keyMeta, metaKey)
 	sealed, ok, err := e.get(key)
@@ -192,7 +193,7 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 		return err
 	case ok && e.isKnown(sealer{key: e.seals.key}, sealed):
 		return nil
-	case ok && e.isKnown(e.seals, sealed), !ok && e.seals.key != nil && len(e.seals.old) > 0: // or whose secrets there are is not known
+	case ok && e.isKnown(e.seals, sealed), !ok && e.seals.key != nil && len(e.seals.old) > 0: // or the known text is missing, and it is unknown whether there are secrets
 		if err := e.reseal(); err != nil {
 			return err
 		}
@@ -206,13 +207,13 @@ func (e *engine) checkKey(b *pebble.Batch) error {
 	return e.putKnown(b)
 }
 
-// isKnown reports whether seals open the known text.
+// isKnown reports whether seals can decrypt the known text.
 func (e *engine) isKnown(seals sealer, sealed []byte) bool {
 	text, err := seals.open(textKey(keyMeta, metaKey), sealed)
 	return err == nil && string(text) == knownText
 }
 
-// putKnown seals the known text.
+// putKnown stores the encrypted known text.
 func (e *engine) putKnown(b *pebble.Batch) error {
 	key := textKey(keyMeta, metaKey)
 	sealed, err := e.seals.seal(key, []byte(knownText))
@@ -222,7 +223,7 @@ func (e *engine) putKnown(b *pebble.Batch) error {
 	return err
 }
 
-// checkSecrets refuses a key that opens nothing of what is sealed.
+// checkSecrets refuses a key that decrypts none of the registry credentials.
 func (e *engine) checkSecrets() error {
 	sealed, opened := 0, 0
 	err := e.loadEach(keyRegistry, func(key, value []byte) error {
@@ -238,8 +239,8 @@ func (e *engine) checkSecrets() error {
 	return err
 }
 
-// counterMerger adds up what deleted jobs have counted for: three numbers. Sums commute,
-// so that commits need not know of each other.
+// counterMerger adds up the three counters of deleted jobs. Addition is commutative, so
+// commits do not need to be ordered.
 func counterMerger() *pebble.Merger {
 	return &pebble.Merger{
 		Name: "podyard.sums.1",
@@ -250,8 +251,8 @@ func counterMerger() *pebble.Merger {
 	}
 }
 
-// counterMerge is a sum in the making. One that is damaged makes the sum damaged, and no
-// error, which would keep the compaction from going on.
+// counterMerge is a partial sum. A damaged operand makes the sum damaged. It is not an error,
+// because an error would stop the compaction.
 type counterMerge struct {
 	sums    endpointCounters
 	damaged bool

@@ -50,9 +50,10 @@ type Options struct {
 	Cache int64
 	// WorkerGone reports whether a worker is known to be gone that had a job when the store
 	// was last closed. Workers of this process are an example. Opening the store puts the jobs
-	// of such a worker back into the queue, without counting a failed attempt. Default: no
-	// worker is known to be gone. Jobs then stay with their workers until their leases end, so
-	// that a worker on another machine can continue.
+	// of such a worker back into the queue, without counting the delivery; a job that was
+	// running at queue.MaxRestarts restarts fails. Default: no worker is known to be gone.
+	// Jobs then stay with their workers until their leases end, so that a worker on another
+	// machine can continue.
 	WorkerGone func(queue.WorkerID) bool
 
 	// Only tests set these.
