@@ -9,28 +9,28 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// formatVersion is what this program writes. It grows when a program that knows only the
-// last one could misread what it finds. Since version 2 a job can be in a run above 255.
+// formatVersion is the format that this program writes. It grows when a program for the
+// previous version could misread the data. Version 2 allows runs above 255.
 const (
 	formatVersion = 2
 	oldestFormat  = 1
 )
 
-// A stored is what the key of a job, or of a webhook of it, has for a value: everything
-// but payloads.
+// A stored is the value of the record of a job, or of an entry of its webhook. It has no
+// payloads.
 type stored struct {
 	ref   queue.Ref
 	owner string
 	state queue.State
 	note  jobindex.Metadata
-	marks jobindex.Marks // of them, Extras
-	// Of a webhook only.
+	marks jobindex.Marks // only HasExtra
+	// Only in entries of webhooks.
 	tries uint32
 	due   queue.Instant
 }
 
-// appendTo encodes in a fixed order: numbers as varints, texts after their length. What was
-// added later comes last, and is zero in what was written before or ends before it.
+// appendTo encodes the fields in a fixed order: numbers as varints, strings after their
+// length. Newer fields come last; a record without them ends earlier.
 func (s *stored) appendTo(b []byte) []byte {
 	for _, text := range [...]string{s.ref.Endpoint, string(s.ref.ID), s.owner, string(s.state.Worker), string(s.state.Lost)} {
 		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
@@ -48,13 +48,13 @@ func (s *stored) appendTo(b []byte) []byte {
 	} {
 		b = binary.AppendVarint(b, n)
 	}
-	if st.Run > math.MaxUint8 { // since version 2; the low byte is where it was
+	if st.Run > math.MaxUint8 { // since version 2; the low byte stays in its place
 		b = binary.AppendUvarint(b, uint64(st.Run>>8))
 	}
 	return b
 }
 
-// decode is the inverse; uid is in the key.
+// decode decodes what appendTo has encoded. The uid is in the key.
 func (s *stored) decode(key, b []byte) error {
 	r := reader{b: b}
 	s.ref.Endpoint, s.ref.ID, s.owner = r.text(), queue.JobID(r.text()), r.text()
@@ -79,7 +79,7 @@ func (s *stored) decode(key, b []byte) error {
 	return nil
 }
 
-// A reader takes a record apart. After what is not there, bad is set.
+// A reader decodes a record. bad is set after a read beyond the end or of an invalid number.
 type reader struct {
 	b   []byte
 	bad bool
@@ -146,8 +146,8 @@ func (r *reader) text() string {
 	return string(r.take(int(n)))
 }
 
-// An output is stored as a byte that says whether there is one, the error after its
-// length, and the output.
+// An output is stored as a byte that is 1 if there is an output, the error after its length,
+// and the output.
 func outputParts(op *queue.Op) (head, payload []byte) {
 	head = []byte{0}
 	if op.Payload != nil {
@@ -170,7 +170,7 @@ func decodeOutput(key, value []byte) (output []byte, text string, err error) {
 	return output, text, nil
 }
 
-// The extras of a job are its webhook after its length, and what only workers see, sealed.
+// The extras of a job are stored as its webhook after its length, and its encrypted Extra.
 func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
 	b := append(binary.AppendUvarint(nil, uint64(len(j.Webhook))), j.Webhook...)
 	if j.Extra == nil {

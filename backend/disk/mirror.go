@@ -16,21 +16,21 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A log, of commits or of tables (a manifest), has a mirror beside it: every byte is written
-// to both, and only the log is synced. At the opening of the store a part of the log that
-// does not match its checksum is taken from the mirror.
+// A log, of commits or of tables (a manifest), has a mirror file beside it. Every byte is
+// written to both, and only the log is synced. When the store is opened, a part of the log
+// that does not match its checksum is restored from the mirror.
 //
-// The database itself takes a damaged record at the end of a log for one that was never
-// written whole, and leaves it out. So without a mirror the last record that was acknowledged
-// can be lost in silence.
+// The database itself takes a damaged record at the end of a log for an incomplete write, and
+// drops it. So without a mirror the last acknowledged record could be lost silently.
 const mirrorSuffix = ".mirror"
 
-// manifestPrefix is what the names of manifests begin with.
+// manifestPrefix is the prefix of the names of manifests.
 const manifestPrefix = "MANIFEST-"
 
-// A log is blocks of 32 KiB, and a block is chunks: a checksum, a length, a kind, and what
-// the kind has; then the data. A record is a full chunk, or a first one, others, and a last
-// one. The rest of a block that has no room for a chunk is zero.
+// A log consists of blocks of 32 KiB, and a block of chunks. A chunk has a checksum, a length,
+// a kind, further header fields that depend on the kind, and data. A record is one full chunk,
+// or a first chunk, middle chunks and a last chunk. If the rest of a block is too short for a
+// chunk, it is zero.
 const (
 	logBlock = 32 << 10
 
@@ -40,12 +40,12 @@ const (
 	chunkKinds = 4 // in each of the three formats
 
 	plainHeader = 7               // of manifests
-	numbered    = plainHeader + 4 // also has the number of the log
-	syncHeader  = numbered + 8    // and how much of the log was synced when it was written
+	numbered    = plainHeader + 4 // with the number of the log
+	syncHeader  = numbered + 8    // with how much of the log was synced when the chunk was written
 )
 
-// isLog reports whether a file is a log, and which number its chunks have: 0 for a manifest,
-// whose chunks have none.
+// isLog reports whether a file is a log, and returns the number in its chunks. The chunks of a
+// manifest have no number, so number is 0.
 func isLog(base string) (number uint32, ok bool) {
 	if name, ok := strings.CutPrefix(base, manifestPrefix); ok {
 		_, err := strconv.ParseUint(name, 10, 64)
@@ -56,14 +56,14 @@ func isLog(base string) (number uint32, ok bool) {
 	return uint32(n), ok && err == nil
 }
 
-// A chunk is one that matches its checksum.
+// A chunk is the header of a chunk that matches its checksum.
 type chunk struct {
 	size   int
-	begins bool  // a record
-	synced int64 // bytes of the log that were synced when it was written
+	begins bool  // the first of a record
+	synced int64 // bytes of the log that were synced when the chunk was written
 }
 
-// chunkAt is the chunk that b begins with; ok is false when there is none.
+// chunkAt reads the chunk at the start of b. ok is false if there is no valid chunk.
 func chunkAt(b []byte, number uint32) (c chunk, ok bool) {
 	if len(b) < plainHeader || b[6] == 0 || b[6] > 3*chunkKinds {
 		return c, false
@@ -74,7 +74,7 @@ func chunkAt(b []byte, number uint32) (c chunk, ok bool) {
 		return c, false
 	}
 	if header > plainHeader {
-		// The chunk that ends a log has the next number.
+		// The chunk that marks the end of a log has the next number.
 		n := binary.LittleEndian.Uint32(b[plainHeader:])
 		if n != number && (n != number+1 || c.size > header) {
 			return c, false
@@ -87,19 +87,19 @@ func chunkAt(b []byte, number uint32) (c chunk, ok bool) {
 	return c, true
 }
 
-// headerSize is the size of the header of a chunk, by the byte that has its format and kind.
+// headerSize returns the size of the header of a chunk. kind is the byte with its format and
+// kind.
 func headerSize(kind byte) int {
 	return [...]int{plainHeader, numbered, syncHeader}[(kind-1)/chunkKinds]
 }
 
-// maskedSum is the checksum of a chunk, as LevelDB has it.
+// maskedSum returns the checksum of a chunk, in the masked form of LevelDB.
 func maskedSum(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-// merged is a block of a log with what is damaged of it taken from the same block of its
-// mirror.
+// merged returns a block of a log, with damaged chunks replaced by those of its mirror.
 func merged(block, mirror []byte, number uint32) []byte {
 	out := append([]byte{}, block...)
 	for at := 0; at < len(mirror); {
@@ -123,12 +123,12 @@ func merged(block, mirror []byte, number uint32) []byte {
 	return out
 }
 
-// maxRuns is how many stretches of a chunk may differ between a log and its mirror.
+// maxRuns is in how many ranges a chunk of a log may differ from its mirror.
 const maxRuns = 10
 
-// combined is the chunk that begins a log and its mirror where both are damaged, in different
-// places: of each stretch in which they differ the one or the other is right. It is nil when
-// no choice of them matches the checksum.
+// combined restores the chunk at the start of a log and of its mirror if they are damaged in
+// different places. In each range in which they differ, one of the two is right. combined
+// tries all choices, and returns nil if none matches the checksum.
 func combined(a, b []byte, number uint32) []byte {
 	for _, header := range [][]byte{a, b} {
 		if len(header) < plainHeader || header[6] == 0 || header[6] > 3*chunkKinds {
@@ -157,8 +157,8 @@ func combined(a, b []byte, number uint32) []byte {
 	return nil
 }
 
-// differences are the stretches in which a and b, which are as long, differ; more than maxRuns
-// if they have more.
+// differences returns the ranges in which a and b differ. They have the same length. It stops
+// after more than maxRuns ranges.
 func differences(a, b []byte) (runs [][2]int) {
 	for k := 0; k < len(a) && len(runs) <= maxRuns; k++ {
 		if a[k] == b[k] {
@@ -173,9 +173,8 @@ func differences(a, b []byte) (runs [][2]int) {
 	return runs
 }
 
-// maskedSum is
-// mendLogs restores every log of the directory from its mirror, and refuses one that is
-// damaged all the same.
+// mendLogs restores every log of the directory from its mirror. It returns an error for a log
+// that is still damaged.
 func (s *Store) mendLogs() error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)
@@ -203,8 +202,8 @@ func (s *Store) mendLogs() error {
 	return nil
 }
 
-// mendLog restores a log and says in how many places. For a check or a repair it gives up what
-// cannot be restored.
+// mendLog restores a log and returns the number of restored places. A check or a repair drops
+// what cannot be restored.
 func (s *Store) mendLog(path string, number uint32, inUse bool) (restored int, err error) {
 	fs := s.opts.fs
 	restored, err = mergeLog(fs, path, number)
@@ -221,7 +220,7 @@ func (s *Store) mendLog(path string, number uint32, inUse bool) (restored int, e
 	return restored + n, err
 }
 
-// mergeLog restores a log from its mirror, and says in how many places.
+// mergeLog restores a log from its mirror and returns the number of restored blocks.
 func mergeLog(fs vfs.FS, name string, number uint32) (restored int, err error) {
 	f, err := fs.Open(name, vfs.SequentialReadsOption)
 	if err != nil {
@@ -243,7 +242,7 @@ func mergeLog(fs vfs.FS, name string, number uint32) (restored int, err error) {
 	return len(fixes), writeFixes(fs, name, fixes)
 }
 
-// compareLogs finds what of a log is to be replaced.
+// compareLogs returns the blocks of a log that must be replaced.
 func compareLogs(log, mirror io.ReaderAt, number uint32) (fixes []fix, err error) {
 	a, b := make([]byte, logBlock), make([]byte, logBlock)
 	for at := int64(0); ; at += logBlock {
@@ -271,8 +270,8 @@ func notEnd(err error) error {
 	return err
 }
 
-// inUse reports whether a log is what the database opens: manifests before the last one are
-// not.
+// inUse reports whether the database reads a log. It does not read manifests other than the
+// current one.
 func inUse(fs vfs.FS, dir, name string) bool {
 	if !strings.HasPrefix(name, manifestPrefix) {
 		return true
@@ -290,9 +289,10 @@ func verifyLogFile(fs vfs.FS, name string, number uint32) (err error) {
 	return verifyLog(f, number)
 }
 
-// verifyLog refuses a log that has a damaged chunk where it was whole once: the log was synced
-// beyond it, or, in a manifest, another record begins behind it, before which it was synced.
-// What the damaged chunk had is not known, and neither is what would be lost with it.
+// verifyLog returns an error if a log has a damaged chunk that was once complete. That is
+// certain if the log was synced beyond the chunk, or, in a manifest, if another record
+// follows, because each record is synced before the next one. It is unknown what the chunk
+// contained.
 func verifyLog(f io.ReaderAt, number uint32) error {
 	v := verifier{number: number, damaged: -1}
 	block := make([]byte, logBlock)
@@ -307,13 +307,12 @@ func verifyLog(f io.ReaderAt, number uint32) error {
 	}
 }
 
-// A verifier goes through a log once.
 type verifier struct {
 	number  uint32
-	damaged int64 // where the first chunk is that is none; -1: all are
+	damaged int64 // offset of the first invalid chunk; -1: none
 }
 
-// block reports whether a chunk of the block shows that what is damaged was whole once.
+// block reports whether a chunk of the block shows that the damaged chunk was once complete.
 func (v *verifier) block(at int64, b []byte) bool {
 	for k := 0; k < len(b); {
 		c, ok := chunkAt(b[k:], v.number)
@@ -331,7 +330,7 @@ func (v *verifier) block(at int64, b []byte) bool {
 		if v.damaged < 0 {
 			v.damaged = at + int64(k)
 		}
-		// The next chunk may begin anywhere.
+		// The next chunk can begin at any offset.
 		if k++; isZero(rest) {
 			return false
 		}

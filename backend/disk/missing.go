@@ -16,15 +16,15 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// The names of the markers of the database. A marker is an empty file: what it says is in its
+// The names of the markers of the database. A marker is an empty file whose value is in its
 // name.
 const (
 	manifestMarker = "manifest"       // which manifest is in use
 	formatMarker   = "format-version" // of the database
 )
 
-// restoreMarkers puts back a marker that is missing. Without the marker of the manifest the
-// database would take the directory for an empty one, and remove every table.
+// restoreMarkers restores missing markers. Without the marker of the manifest, the database
+// would treat the directory as empty and remove every table.
 func (s *Store) restoreMarkers() error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)
@@ -54,8 +54,8 @@ func (s *Store) restoreMarkers() error {
 	return nil
 }
 
-// newestManifest is the manifest with the largest number. Each begins with all that the one
-// before it said.
+// newestManifest returns the manifest with the largest number. Each manifest begins with the
+// full content of the one before.
 func newestManifest(names []string) (newest string) {
 	for _, name := range names {
 		if _, ok := isLog(name); ok && strings.HasPrefix(name, manifestPrefix) && (len(name) > len(newest) || len(name) == len(newest) && name > newest) {
@@ -65,7 +65,7 @@ func newestManifest(names []string) (newest string) {
 	return newest
 }
 
-// restoreMarker puts a marker back that is missing.
+// restoreMarker restores a missing marker.
 func (s *Store) restoreMarker(name, value string) (err error) {
 	m, current, err := atomicfs.LocateMarker(s.opts.fs, s.dir, name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) restoreMarker(name, value string) (err error) {
 	return m.Move(value)
 }
 
-// currentManifest is the name of the manifest in use; empty when there is no marker.
+// currentManifest returns the name of the manifest in use, or "" if there is no marker.
 func currentManifest(fs vfs.FS, dir string) (string, error) {
 	m, current, err := atomicfs.LocateMarker(fs, dir, manifestMarker)
 	if err != nil {
@@ -88,8 +88,8 @@ func currentManifest(fs vfs.FS, dir string) (string, error) {
 	return current, m.Close()
 }
 
-// restoreMissingLogs makes a log that is missing of its mirror. The database itself removes one
-// that it does not need any more.
+// restoreMissingLogs restores a missing log from its mirror. A log that is not needed is
+// removed by the database.
 func (s *Store) restoreMissingLogs() error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)
@@ -110,15 +110,15 @@ func (s *Store) restoreMissingLogs() error {
 	return nil
 }
 
-// forMaintenance are options with which a database opens whose tables may be missing or cut
-// off, and which reads no table by itself.
+// forMaintenance sets options with which a database can be opened although tables are missing
+// or truncated. The database then reads no table by itself.
 func forMaintenance(o *pebble.Options) {
 	o.DisableAutomaticCompactions, o.DisableConsistencyCheck, o.DisableTableStats = true, true, true
 }
 
-// verifyTables reads the tables of the database, restores those that are damaged, and suspects
-// those that cannot be restored. all is false for those tables alone that are missing or have
-// another size.
+// verifyTables reads the tables of the database, restores damaged ones, and suspects those
+// that cannot be restored. If all is false, it checks only tables that are missing or have the
+// wrong size.
 func (s *Store) verifyTables(ctx context.Context, all bool) error {
 	e, tables, err := s.listTables()
 	if err != nil {
@@ -145,11 +145,11 @@ func (s *Store) verifyTables(ctx context.Context, all bool) error {
 	return errors.Join(err, ctx.Err(), e.closeDB())
 }
 
-// unknownTable is what the database says of a table that is missing.
+// unknownTable matches the database's error for a missing table.
 var unknownTable = regexp.MustCompile(`file (\d+) \(type sstable\) unknown`)
 
-// listTables opens the database for maintenance and lists its tables. The database itself does
-// not list one that is missing: such a table is made first.
+// listTables opens the database for maintenance and lists its tables. The database cannot list
+// a missing table, so listTables creates an empty one first.
 func (s *Store) listTables() (*engine, []pebble.SSTableInfo, error) {
 	for made := ""; ; {
 		e, err := s.openDB(forMaintenance)
@@ -171,7 +171,7 @@ func (s *Store) listTables() (*engine, []pebble.SSTableInfo, error) {
 	}
 }
 
-// tableSize is the size of a file, -1 when there is none.
+// tableSize returns the size of a file, or -1 if it does not exist.
 func tableSize(fs vfs.FS, path string) int64 {
 	info, err := fs.Stat(path)
 	if err != nil {
@@ -180,8 +180,9 @@ func tableSize(fs vfs.FS, path string) int64 {
 	return info.Size()
 }
 
-// restoreSize restores a table that is missing or cut off, as far as its parity goes. One that
-// is missing is an empty one from then on: it can be isolated as any other.
+// restoreSize restores a missing or truncated table as far as its parity file allows. A
+// missing table is replaced by an empty file, which can be isolated like any other damaged
+// table.
 func (s *Store) restoreSize(path string) error {
 	fs := s.opts.fs
 	if _, err := fs.Stat(path); errors.Is(err, iofs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A move is one op on one job, from the moment that the job is busy with it.
+// A move is one op on one job. The job is busy until the move ends.
 type move struct {
 	i             uint32
 	ref           queue.Ref
@@ -21,13 +21,13 @@ type move struct {
 	err           error
 	op            *queue.Op
 	now           queue.Instant
-	slot          int  // of a claim
-	payloadStored bool // the payload is stored already
-	rearm         bool // it was taken out of the order of what is due
+	slot          int  // index of the slot of a claim
+	payloadStored bool // the payload is already on disk
+	rearm         bool // the job was taken out of the queue of due jobs
 }
 
-// begin decides a move of a job at rest, and makes the job busy if there is something to
-// do. The caller holds mu.
+// begin computes a move of a job that is not busy. It marks the job as busy if the move
+// changes something. The caller must hold mu.
 func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	m = move{i: i, before: q.x.State(i), op: op, now: now}
 	m.after = m.before
@@ -44,8 +44,8 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 		m.note.Output = nextOutput(m.was.Output)
 	}
 	if m.eff&queue.DropOutput != 0 {
-		// The chunks of the next run have keys of their own: those of this one can be
-		// removed when nobody can be reading them any more. So has its output.
+		// The next run has other keys for its chunks and its output. So those of this run can
+		// be removed later, when no reader needs them.
 		m.note.Chunk++
 		m.note.Output = noOutput(m.was.Output)
 	}
@@ -53,22 +53,22 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	return m
 }
 
-// The version of an output is odd when there is one. It only grows, so that a version is
-// never read as another.
+// The version of an output is odd if there is an output. It only grows, so that two outputs of
+// a job never have the same version.
 func nextOutput(v uint32) uint32 { return (v + 1) | 1 }
 func noOutput(v uint32) uint32   { return (v + 1) &^ 1 }
 func hasOutput(v uint32) bool    { return v&1 != 0 }
 
-// durable reports whether the move must be on disk before anybody sees it: what the user
-// or a worker was told, and every end, by whomever.
+// durable reports whether the move must be on disk before it is visible: that is so for
+// acknowledged calls of users and workers, and for every end of a job.
 func (m *move) durable() bool {
 	if m.eff&queue.Delete != 0 {
-		return false // whoever finds the job again finds it past its time
+		return false // if the deletion is lost, the job has still expired and is deleted again
 	}
 	return m.op.Kind.Durable() || m.after.Status.Terminal() && !m.before.Status.Terminal()
 }
 
-// write puts the move into a batch. The committer calls it.
+// write adds the move to a batch. The committer calls it.
 func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	q.count(b, m)
@@ -110,10 +110,10 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	q.writeJob(b, &s)
 }
 
-// count keeps what a job has counted for, when it can no longer be seen in its state.
+// count adds a job to the counters of its endpoint when its state no longer shows its end.
 func (q *jobQueue) count(b *pebble.Batch, m *move) {
 	var s endpointCounters
-	// A job that is gone, or runs again, has ended once all the same.
+	// A job that is deleted or runs again has still ended once.
 	if m.eff&queue.Delete != 0 || m.before.Status.Terminal() && !m.after.Status.Terminal() {
 		switch m.before.Status {
 		case queue.Completed:
@@ -126,11 +126,11 @@ func (q *jobQueue) count(b *pebble.Batch, m *move) {
 		s[2] = 1
 	}
 	if s != (endpointCounters{}) {
-		_ = b.Merge(textKey(keyCount, m.ref.Endpoint), s.bytes(), nil) // a batch takes every record
+		_ = b.Merge(textKey(keyCount, m.ref.Endpoint), s.bytes(), nil) // a batch accepts every record
 	}
 }
 
-// erase removes the job. A webhook that was not settled keeps the payloads.
+// erase removes the job. An unsettled webhook keeps its payloads.
 func (q *jobQueue) erase(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	drop(b, uidKey(keyJob, uid))
@@ -147,7 +147,7 @@ func (q *jobQueue) erase(b *pebble.Batch, m *move) {
 	}
 }
 
-// eraseLog removes the log of webhooks, which may have grown since the move began.
+// eraseLog removes the log of webhook attempts, which may have grown since the move began.
 func (q *jobQueue) eraseLog(b *pebble.Batch, m *move) {
 	q.mu.Lock()
 	some, more := q.x.Has(m.i, jobindex.Logged), q.x.Has(m.i, jobindex.LoggedMore)
@@ -160,12 +160,12 @@ func (q *jobQueue) eraseLog(b *pebble.Batch, m *move) {
 	}
 }
 
-// oneByOne is how many records are removed each by its key. Ranges in a table in memory have
-// to be sorted anew by the first read after each that is added.
+// oneByOne is how many records are removed one by one. A range deletion in a table in memory
+// makes the next read sort all ranges again.
 const oneByOne = 32
 
-// eraseBodies removes all payloads of a job. Most jobs have few, by known keys; of an earlier
-// lease or run others may be left.
+// eraseBodies removes all payloads of a job. Most jobs have few payloads, with known keys.
+// Others may be left from an earlier lease or run.
 func (q *jobQueue) eraseBodies(b *pebble.Batch, m *move) {
 	uid, n := m.was.Tag, m.was
 	if n.Chunk > 0 || n.Output > oneByOne || m.before.Chunks > oneByOne {
@@ -184,7 +184,7 @@ func (q *jobQueue) eraseBodies(b *pebble.Batch, m *move) {
 	}
 }
 
-// A batch in memory takes every record, so that nothing of it can fail.
+// A batch in memory accepts every record, so these calls cannot fail.
 func drop(b *pebble.Batch, key []byte) { _ = b.Delete(key, nil) }
 
 func dropAll(b *pebble.Batch, prefix []byte) {
@@ -192,7 +192,7 @@ func dropAll(b *pebble.Batch, prefix []byte) {
 	_ = b.DeleteRange(from, to, nil)
 }
 
-// clean removes what the move has made void. It is written once nobody can be reading it.
+// clean removes payloads that the move made obsolete. It runs when no reader can need them.
 func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	if m.eff&queue.DropOutput != 0 && m.before.Chunks > 0 {
@@ -208,7 +208,7 @@ func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	}
 }
 
-// needsClean reports whether clean has something to do.
+// needsClean reports whether clean has something to remove.
 func (m *move) needsClean() bool {
 	if m.eff&queue.Delete != 0 {
 		return false
@@ -217,8 +217,7 @@ func (m *move) needsClean() bool {
 		m.eff&queue.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&queue.DropChunks != 0
 }
 
-// publish makes the move visible and lets the next one of the job go on. The caller holds
-// mu.
+// publish makes the move visible and ends it. The caller must hold mu.
 func (q *jobQueue) publish(m *move) {
 	if m.eff&queue.Delete != 0 {
 		q.x.Commit(m.i, &m.before, &m.after, m.eff)
@@ -241,7 +240,7 @@ func (q *jobQueue) publish(m *move) {
 	q.endMove(m.i)
 }
 
-// commit writes moves, publishes them, and cleans up after them.
+// commit writes moves, publishes them, and removes obsolete payloads.
 func (q *jobQueue) commit(ms []move) error {
 	if len(ms) == 0 {
 		return nil
@@ -274,8 +273,8 @@ func (q *jobQueue) commit(ms []move) error {
 	}, done: make(chan struct{})})
 }
 
-// storeEarly stores a big payload before the commit that needs it, which it would hold up.
-// The job is busy meanwhile.
+// storeEarly stores a large payload before the commit that refers to it, because it would
+// delay the commit. The job is busy meanwhile.
 func (q *jobQueue) storeEarly(ctx context.Context, m *move) (err error) {
 	if len(m.op.Payload) <= bigPayload || m.eff&queue.Delete != 0 {
 		return nil
@@ -311,8 +310,8 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 	return err
 }
 
-// apply makes the moves: those that meet a job that is busy wait for it, after what was
-// begun so far is done.
+// apply makes the moves. Before it waits for a busy job, it completes the moves that it has
+// begun.
 func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) (evs []queue.Event, err error) {
 	for done := 0; done < len(ops); {
 		ms, n, err := q.beginSome(ctx, now, ops[done:], res[done:])
@@ -321,7 +320,7 @@ func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 		}
 		for k := range ms {
 			if err := q.storeEarly(ctx, &ms[k]); err != nil {
-				// The store has failed with it: nobody waits for the job.
+				// The store has failed, so no other caller waits for the job.
 				return evs, err
 			}
 		}
@@ -331,7 +330,7 @@ func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 		k := 0
 		for j := range n {
 			if r := &res[done+j]; r.Effect != 0 {
-				r.State = ms[k].after // with the Seq that it was given
+				r.State = ms[k].after // with the new Seq
 				evs = r.Effect.Events(evs, ops[done+j].Ref, ms[k].before.Worker)
 				k++
 			}
@@ -341,7 +340,7 @@ func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 	return evs, nil
 }
 
-// beginSome begins as many of the ops as can go into one commit.
+// beginSome begins as many ops as fit into one commit.
 func (q *jobQueue) beginSome(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) (ms []move, n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

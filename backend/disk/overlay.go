@@ -12,21 +12,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// An overlay is a file system that changes nothing: what is written is in memory, over the
-// files of another one.
+// An overlay is a file system that does not change the files below it. Writes go to memory.
 type overlay struct {
-	vfs.FS            // below; only read
+	vfs.FS            // the files below; only read
 	top    *vfs.MemFS // what was written
 	mu     sync.Mutex
-	gone   map[string]bool   // names below that are not there any more
-	links  map[string]string // other names of files below
+	gone   map[string]bool   // names below that were removed
+	links  map[string]string // new names for files below
 }
 
 func newOverlay(fs vfs.FS) *overlay {
 	return &overlay{FS: fs, top: vfs.NewMem(), gone: map[string]bool{}, links: map[string]string{}}
 }
 
-// below is the name below that a name stands for; ok is false when there is none.
+// below returns the name of a file below. ok is false if there is none.
 func (o *overlay) below(name string) (below string, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,7 +40,7 @@ func (o *overlay) written(name string) bool {
 	return err == nil
 }
 
-// hide takes a name away, show gives it to what is written.
+// hide removes a name of a file below.
 func (o *overlay) hide(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +70,7 @@ func notThere(op, name string) error {
 	return &os.PathError{Op: op, Path: name, Err: os.ErrNotExist}
 }
 
-// OpenReadWrite copies the file first.
+// OpenReadWrite copies the file to memory first.
 func (o *overlay) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	if !o.written(name) {
 		b, err := readAll(o, name)
@@ -152,7 +151,7 @@ func (o *overlay) RemoveAll(name string) error {
 
 func (o *overlay) MkdirAll(name string, perm os.FileMode) error { return o.top.MkdirAll(name, perm) }
 
-// Lock has nothing to do: who uses an overlay has locked what is below.
+// Lock does nothing: the user of an overlay has already locked the directory below.
 func (o *overlay) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (o *overlay) List(dir string) ([]string, error) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// owned keeps records of one kind that belong to users, as JSON.
+// owned stores records of one kind that belong to users, as JSON.
 type owned[T any] struct {
 	s        *Store
 	kind     byte

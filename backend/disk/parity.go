@@ -14,31 +14,32 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A parity file stands beside a table and restores parts of it. The table is rows of 4 KiB,
-// with a checksum each. Each row is in a group, and of each group the parity file has the
-// exclusive or of its rows: one row of a group can be restored from the others. Rows that
-// follow each other are in different groups, so that a run of them can be restored, too.
+// A parity file is stored beside a table and can restore parts of it. A table consists of rows
+// of 4 KiB. The parity file has a checksum for each row. Each row belongs to a group, and the
+// parity file has the exclusive or of the rows of each group. So one row of a group can be
+// restored from the others. Consecutive rows belong to different groups, so that a damaged
+// range of rows can be restored, too.
 //
-// The parity file is not synced: power may take it, and then the table has none.
+// The parity file is not synced. A power failure may lose it; the table then has no parity.
 const (
 	paritySuffix = ".parity"
 	parityMagic  = "podyard parity 1"
 
 	rowSize    = 4 << 10
 	stripeRows = 1024 // rows that share groups: 4 MiB of a table
-	maxGroups  = 16   // groups of a whole stripe
-	groupRows  = 16   // rows of a group, where a stripe has fewer groups
+	maxGroups  = 16   // groups of a full stripe
+	groupRows  = 16   // rows of a group in a stripe with fewer groups
 )
 
-// errNoParity says that a table has no parity file that can be used.
+// errNoParity: the table has no usable parity file.
 var errNoParity = errors.New("disk: the table has no parity")
 
-// isTable reports whether a file is a table, of the database or on its way into it.
+// isTable reports whether a file is a table, including one that is about to be ingested.
 func isTable(base string) bool {
 	return strings.HasSuffix(base, ".sst") || strings.HasPrefix(base, stagePrefix) && !strings.HasSuffix(base, paritySuffix)
 }
 
-// groupsOf is how many groups a stripe with so many rows has: a power of two.
+// groupsOf returns the number of groups of a stripe with that many rows: a power of two.
 func groupsOf(rows int) int {
 	n := 1
 	for n < maxGroups && n*groupRows < rows {
@@ -47,20 +48,20 @@ func groupsOf(rows int) int {
 	return n
 }
 
-// A stripe sums up the rows of one stripe.
+// A stripe computes the groups of one stripe.
 type stripe struct {
 	groups [maxGroups][rowSize]byte
 	rows   int
 }
 
-// add takes a row, or a part of it that begins at an offset.
+// add adds a row, or a part of it that begins at offset.
 func (s *stripe) add(row, offset int, part []byte) {
 	g := s.groups[row%maxGroups][offset : offset+len(part)]
 	subtle.XORBytes(g, g, part)
 	s.rows = max(s.rows, row+1)
 }
 
-// fold returns the groups that the stripe has with its number of rows.
+// fold returns the groups for the number of rows that were added.
 func (s *stripe) fold() [][rowSize]byte {
 	n := groupsOf(s.rows)
 	for i := n; i < maxGroups; i++ {
@@ -69,8 +70,7 @@ func (s *stripe) fold() [][rowSize]byte {
 	return s.groups[:n]
 }
 
-// A parityWriter makes the parity of a table while that is written from its first byte to
-// its last.
+// A parityWriter computes the parity of a table while the table is written from start to end.
 type parityWriter struct {
 	size   int64
 	sums   []uint32
@@ -102,7 +102,7 @@ func (w *parityWriter) endStripe() {
 	w.stripe = stripe{}
 }
 
-// bytes is the parity file of what was written.
+// bytes returns the parity file of the data so far.
 func (w *parityWriter) bytes() []byte {
 	if w.stripe.rows > 0 {
 		w.endStripe()
@@ -127,7 +127,7 @@ func (w *parityWriter) save(fs vfs.FS, table string) (err error) {
 	return err
 }
 
-// makeParity makes a parity file for a table that is there, and right.
+// makeParity writes a parity file for an undamaged table.
 func makeParity(fs vfs.FS, table string) error {
 	b, err := readAll(fs, table)
 	if err != nil {
@@ -138,7 +138,7 @@ func makeParity(fs vfs.FS, table string) error {
 	return w.save(fs, table)
 }
 
-// A parity is a parity file that was read.
+// A parity is the content of a parity file.
 type parity struct {
 	size   int64
 	sums   []byte
@@ -163,7 +163,7 @@ func readParity(fs vfs.FS, table string) (p parity, err error) {
 	return parity{int64(size), b[:4*rows], b[4*rows:]}, nil
 }
 
-// groupBytesOf is how many bytes the groups of a table with so many rows have.
+// groupBytesOf returns the total length of the groups of a table with that many rows.
 func groupBytesOf(rows int) int {
 	n := rows / stripeRows * maxGroups
 	if rest := rows % stripeRows; rest > 0 {
@@ -181,19 +181,19 @@ func readAll(fs vfs.FS, name string) (b []byte, err error) {
 	return io.ReadAll(f)
 }
 
-// row is where a row of the table ends, beside its checksum.
+// row returns the length and the checksum of a row.
 func (p *parity) row(n int) (size int, sum uint32) {
 	return int(min(rowSize, p.size-int64(n)*rowSize)), binary.LittleEndian.Uint32(p.sums[4*n:])
 }
 
-// A fix is a part of a file as it was written.
+// A fix is the right content of a part of a file.
 type fix struct {
 	at   int64
 	data []byte
 }
 
-// restore writes the damaged rows of a table anew, as far as its parity has them: so many
-// were restored, so many could not be.
+// restore repairs the damaged rows of a table from its parity file. It returns how many rows
+// were restored and how many are still damaged.
 func restore(fs vfs.FS, table string) (restored, left int, err error) {
 	p, err := readParity(fs, table)
 	if err != nil {
@@ -206,7 +206,7 @@ func restore(fs vfs.FS, table string) (restored, left int, err error) {
 	return len(fixes), left, writeFixes(fs, table, fixes)
 }
 
-// writeFixes writes parts of a file anew.
+// writeFixes writes the fixes to a file.
 func writeFixes(fs vfs.FS, name string, fixes []fix) error {
 	f, err := fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -220,7 +220,7 @@ func writeFixes(fs vfs.FS, name string, fixes []fix) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// fixes reads the table and finds what can be restored of it.
+// fixes reads the table and returns the rows that can be restored.
 func (p *parity) fixes(fs vfs.FS, table string) (fixes []fix, left int, err error) {
 	f, err := fs.Open(table, vfs.SequentialReadsOption)
 	if err != nil {
@@ -237,7 +237,8 @@ func (p *parity) fixes(fs vfs.FS, table string) (fixes []fix, left int, err erro
 	return fixes, left, nil
 }
 
-// stripe finds what can be restored of n rows. A row that cannot be read is a damaged one.
+// stripe returns the rows that can be restored among n rows. An unreadable row counts as
+// damaged.
 func (p *parity) stripe(f io.ReaderAt, first, n int, groups []byte) (fixes []fix, left int) {
 	var good stripe
 	bad := make(map[int][]int) // by group

@@ -16,14 +16,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bigPayload is the length in bytes from which a payload does not go through the log, where
-// the commits of others would wait behind it, but into a table of its own.
+// bigPayload is the length in bytes above which a payload is written to a table of its own. In
+// the log it would delay the commits of others.
 const bigPayload = 64 << 10
 
 const stagePrefix = "stage-"
 
-// storeBig makes a payload durable before the commit that refers to it. The intent, which
-// that commit removes, has it removed at the next opening if the commit is never made.
+// storeBig makes a payload durable before the commit that refers to it. That commit also
+// removes the intent record. If the commit is never made, the intent stays, and the next
+// opening removes the payload.
 func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err error) {
 	intent := append([]byte{keyIntent}, key...)
 	err = e.commit(true, func(b *pebble.Batch) {
@@ -38,7 +39,7 @@ func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err
 			err = fmt.Errorf("%v", r)
 		}
 		if err != nil {
-			// What was begun cannot be taken back: the job would stay busy for ever.
+			// The job would stay busy for ever, so end the engine.
 			e.fail(unavailable("store a payload", err))
 			err = e.err()
 		}
@@ -55,7 +56,7 @@ func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err
 	return e.db.Ingest(context.WithoutCancel(ctx), []string{name})
 }
 
-// bigStored notes in a commit that it refers to the payload.
+// bigStored removes the intent of a payload in the commit that refers to it.
 func bigStored(b *pebble.Batch, key []byte) { drop(b, append([]byte{keyIntent}, key...)) }
 
 // stage writes a table with one record.
@@ -82,7 +83,7 @@ func (e *engine) stage(name string, key []byte, value [][]byte) error {
 	return w.Close() // syncs
 }
 
-// sweepIntents removes payloads whose commit was never made.
+// sweepIntents removes payloads whose commits were never made.
 func (e *engine) sweepIntents() error {
 	b := e.db.NewBatch()
 	err := each(e.db, []byte{keyIntent}, func(key, _ []byte) error {
@@ -96,8 +97,7 @@ func (e *engine) sweepIntents() error {
 	return errors.Join(e.db.Apply(b, pebble.NoSync), b.Close())
 }
 
-// sweepFiles removes half-written tables, and the parity files and mirrors of files that are
-// gone.
+// sweepFiles removes incomplete tables, and parity files and mirrors without their files.
 func (e *engine) sweepFiles() error {
 	names, err := e.fs.List(e.s.dir)
 	if err != nil {

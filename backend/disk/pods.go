@@ -13,17 +13,17 @@ import (
 // Pods is a pods.PodStore.
 type Pods struct{ s *Store }
 
-// A podTable is the pods with what is asked of all of them: their order and their claims.
+// A podTable contains the pods, their order and their claims.
 type podTable struct {
 	table[pods.Pod]
 	order  map[orderKey]*podOrder // by owner, by host, and all
 	claims *ledger
 }
 
-// An orderKey names an order: of an owner's pods, of a host's, or (the zero value) of all.
+// An orderKey selects the pods of an owner, the pods of a host, or (the zero value) all pods.
 type orderKey struct{ owner, host string }
 
-// A podOrder is pods by Created and then ID.
+// A podOrder is a list of pods ordered by Created and then ID.
 type podOrder struct{ list []podPosition }
 
 type podPosition struct {
@@ -50,7 +50,7 @@ func (t *podTable) load(e *engine, claims *ledger) error {
 	return nil
 }
 
-// publish moves claims and places when a change has become durable.
+// publish updates the claims and the order after a change has become durable.
 func (t *podTable) publish(old, now *pods.Pod) {
 	t.claims.publish(podClaims(old), podClaims(now))
 	t.reorder(old, now)
@@ -63,7 +63,7 @@ func podClaims(p *pods.Pod) []pods.Claim {
 	return p.Placement.Claims
 }
 
-// reorder moves a pod from its places to those that it now has.
+// reorder moves a pod from its old positions to its new ones.
 func (t *podTable) reorder(old, now *pods.Pod) {
 	was, is := orderKeys(old), orderKeys(now)
 	for _, g := range was {
@@ -114,7 +114,7 @@ func (t *podTable) remove(g orderKey, p *pods.Pod) {
 	}
 }
 
-// list is the pods of a group, in order.
+// list returns the pods of a filter, in order.
 func (t *podTable) list(f pods.Filter) []*pods.Pod {
 	g := orderKey{owner: f.Owner}
 	if f.Owner == "" {
@@ -136,7 +136,7 @@ func (t *podTable) list(f pods.Filter) []*pods.Pod {
 	return list
 }
 
-// change is table.change, for a pod.
+// change is table.change for a pod.
 func (s *Pods) change(ctx context.Context, what priority, id string, fn func(e *engine, old *pods.Pod) (*pods.Pod, error)) error {
 	e, err := s.s.admit(ctx, what)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	return p.Clone(), nil
 }
 
-// List implements pods.PodStore. It yields the pods of the instant at which it began.
+// List implements pods.PodStore. It yields the pods as they were when it began.
 func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, error] {
 	return func(yield func(*pods.Pod, error) bool) {
 		e, err := s.s.engine()
@@ -210,7 +210,7 @@ func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, err
 	}
 }
 
-// Update implements pods.PodStore. fn runs once, while no other pod can be changed.
+// Update implements pods.PodStore. fn runs once. No other pod can change while it runs.
 func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	var p *pods.Pod
 	err := s.change(ctx, underWay, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {

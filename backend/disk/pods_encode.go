@@ -7,7 +7,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A storedPod is a pod as it is on disk: what was injected, a password perhaps, is sealed.
+// A storedPod is a pod as it is on disk. Injected variables, which may be passwords, are
+// encrypted.
 type storedPod struct {
 	*pods.Pod
 	Sealed []byte `json:",omitempty"`
@@ -46,7 +47,7 @@ func decodePod(e *engine, key, value []byte) (*pods.Pod, error) {
 	return r.Pod, json.Unmarshal(secret, &r.Injected)
 }
 
-// withoutSealed is the record of a pod without what is sealed of it; nil when nothing is.
+// withoutSealed returns the record of a pod without its encrypted part, or nil if it has none.
 func (e *engine) withoutSealed(value []byte) []byte {
 	r := storedPod{Pod: &pods.Pod{}}
 	if json.Unmarshal(value, &r) != nil || r.Sealed == nil {

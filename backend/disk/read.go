@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A view is what the index shows of a job at one instant.
+// A view is the state of a job in the index at one instant.
 type view struct {
 	i     uint32
 	job   queue.Job // without payloads
@@ -19,7 +19,7 @@ type view struct {
 	marks jobindex.Marks
 }
 
-// lookup returns the job as it is seen; ok is false when it is not there.
+// lookup returns the visible state of a job. ok is false if there is no such job.
 func (q *jobQueue) lookup(now queue.Instant, ref queue.Ref) (v view, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,9 +39,10 @@ func (q *jobQueue) view(i uint32) view {
 	return v
 }
 
-// read calls fn with the job until what it reads on disk belongs to what it saw of the
-// index: a move may have come between. What is not there then is damage. A queued job ends by
-// that; with any other fn is called once more, to leave out what it can.
+// read calls fn with the job, and repeats it if the job moved meanwhile, because data on disk
+// may then not match the view. If the job did not move, missing data is damage. A damaged
+// queued job ends. For another job, fn is called again with legible set, and must then leave
+// out damaged data.
 func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, fn func(v *view, legible bool) error) error {
 	for damages := 0; ; {
 		v, ok := q.lookup(now, ref)
@@ -70,7 +71,7 @@ func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, f
 	}
 }
 
-// damage ends a queued job that cannot be read, unless it has moved on.
+// damage ends a queued job that cannot be read, unless it has moved.
 func (q *jobQueue) damage(ctx context.Context, now queue.Instant, ref queue.Ref, err error) error {
 	q.e.s.opts.Logger.Error("a job cannot be read, and ends", "endpoint", ref.Endpoint, "job", ref.ID, "err", err)
 	evs, err := q.apply(ctx, now, []queue.Op{{Ref: ref, Kind: queue.OpDamage}}, make([]queue.Result, 1))
@@ -80,7 +81,7 @@ func (q *jobQueue) damage(ctx context.Context, now queue.Instant, ref queue.Ref,
 	return err
 }
 
-// settled reports whether the job is what v saw, and at rest.
+// settled waits until the job is not busy, and reports whether it is still as v shows it.
 func (q *jobQueue) settled(ctx context.Context, ref queue.Ref, v *view) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,7 +139,7 @@ func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 	for n := v.job.Drained; n < v.job.State.Chunks; n++ {
 		c, err := e.mustGet(chunkKey(v.note.Tag, v.note.Chunk, n))
 		if len(chunks) > 0 && errors.Is(err, ErrDamaged) {
-			break // these can be read
+			break // return these; the damaged chunk follows
 		}
 		if err != nil {
 			return nil, err
@@ -162,11 +163,11 @@ func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue
 	return e.jobs.x.Stats(endpoint), nil
 }
 
-// listStep is how many jobs List looks at under the lock.
+// listStep is how many jobs List reads while it holds the lock.
 const listStep = 256
 
-// List implements serverless.JobQueue. It lets others in between, so a job that moves
-// meanwhile is seen as it was or as it is.
+// List implements serverless.JobQueue. It releases the lock between steps, so a job that moves
+// meanwhile is returned either as it was or as it is.
 func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
 	return func(yield func(queue.Job, error) bool) {
 		e, err := q.s.engine()

@@ -19,51 +19,51 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Without a manifest nobody knows which tables a database has, and which of them are newer than
-// others. Repair then makes a new database of all tables and logs of the directory. Of each key
-// it takes the entry with the largest sequence number. The database gives entries the number
-// zero when nothing older is left of their keys, and an ingested table has it, too; of two such
-// entries that of the table with the larger number is taken. Then come the changes of all logs,
-// in their order: a log that is there without need is followed by all later ones.
+// Without a manifest it is unknown which tables belong to the database, and which of them are
+// newer. Repair then builds a new database from all tables and logs of the directory. For each
+// key it takes the entry with the largest sequence number. Entries with sequence number 0 are
+// entries with nothing older below them, and entries of ingested tables. Of two such entries
+// it takes the one in the table with the larger number. Then it applies the changes of all
+// logs in order. An obsolete log does no harm, because all later logs follow.
 
-// The directory in which a database is made anew, and the files in it that say how far that is.
+// The directory in which the new database is built, and its files that record the progress.
 const (
 	rebuiltName = "rebuilt"
-	wholeName   = "whole"  // the new database is complete, the old one is in its place
-	movingName  = "moving" // the old one is away
+	wholeName   = "whole"  // the new database is complete and must replace the old one
+	movingName  = "moving" // the files of the old database have been moved away
 )
 
-// errManifest says that the manifest is lost.
+// errManifest: the manifest is lost.
 var errManifest = problem.Newf(problem.Unavailable, "%w: the manifest cannot be read", ErrDamaged)
 
-// A rebuilding makes a new database.
+// A rebuilding builds a new database.
 type rebuilding struct {
 	s      *Store
-	old    *engine // of which only the options are used
+	old    *engine // only for its options
 	db     *pebble.DB
 	tables []oldTable
 	newest map[string]version   // of each key
-	counts map[string][]counted // of each counter, all
+	counts map[string][]counted // all entries of each counter
 	spans  []deletedSpan
 }
 
 // An oldTable is a table that can be read.
 type oldTable struct {
 	r    *sstable.Reader
-	gaps []gap // that cannot
+	gaps []gap // unreadable ranges of keys
 }
 
-// A version is the entry of a key that is taken.
+// A version is the newest entry of a key so far.
 type version struct {
 	seq   pebble.SeqNum
 	table int
-	set   bool // it is no deletion
+	set   bool // not a deletion
 }
 
-// A counted is an entry of a counter.
+// A counted is one entry of a counter.
 type counted struct {
 	version
-	base  bool // what is older does not count
+	base  bool // older entries do not count
 	value []byte
 }
 
@@ -73,7 +73,7 @@ type deletedSpan struct {
 	seq        pebble.SeqNum
 }
 
-// rebuild makes the database anew from its tables and logs.
+// rebuild builds a new database from the tables and logs.
 func (s *Store) rebuild(ctx context.Context) (err error) {
 	fs := s.opts.fs
 	dir := fs.PathJoin(s.dir, rebuiltName)
@@ -101,12 +101,12 @@ func (s *Store) rebuild(ctx context.Context) (err error) {
 	return s.finishRebuild()
 }
 
-// compareNames orders files by the numbers that they begin with.
+// compareNames orders files by the numbers at the start of their names.
 func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// fill makes the new database.
+// fill fills the new database.
 func (r *rebuilding) fill(ctx context.Context, dir string, names []string) (err error) {
 	e := r.s.newEngine()
 	e.fs = newFence(r.s.opts.fs, dir, func(what, name string, err error) {
@@ -122,12 +122,12 @@ func (r *rebuilding) fill(ctx context.Context, dir string, names []string) (err 
 			err = step()
 		}
 	}
-	// Behind its fence a database that has failed knows nothing of it.
+	// The fence hides a failure from the database, so check the engine, too.
 	return errors.Join(err, r.db.Close(), e.err())
 }
 
-// finishRebuild puts a database that was made anew in the place of the old one, from wherever
-// that was left. What is not complete is removed.
+// finishRebuild replaces the old database by the new one. It continues an interrupted
+// replacement, and removes an incomplete new database.
 func (s *Store) finishRebuild() error {
 	fs, dir := s.opts.fs, s.opts.fs.PathJoin(s.dir, rebuiltName)
 	names, err := fs.List(dir)
@@ -162,7 +162,7 @@ func (s *Store) finishRebuild() error {
 	return errors.Join(syncDir(fs, s.dir), fs.RemoveAll(dir))
 }
 
-// moveAside takes the files of the database away.
+// moveAside moves the files of the old database away.
 func (s *Store) moveAside() error {
 	fs, aside := s.opts.fs, s.opts.fs.PathJoin(s.dir, asideName)
 	names, err := fs.List(s.dir)
@@ -183,14 +183,14 @@ func (s *Store) moveAside() error {
 	return errors.Join(syncDir(fs, aside), syncDir(fs, s.dir))
 }
 
-// ofDatabase reports whether a file is of the database.
+// ofDatabase reports whether a file belongs to the database.
 func ofDatabase(name string) bool {
 	of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
 	_, log := isLog(of)
 	return log || strings.HasSuffix(of, ".sst") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, stagePrefix)
 }
 
-// takeTables writes what the tables have.
+// takeTables copies the entries of the tables.
 func (r *rebuilding) takeTables(ctx context.Context, names []string) (err error) {
 	defer func() {
 		for _, t := range r.tables {
@@ -215,7 +215,7 @@ func (r *rebuilding) takeTables(ctx context.Context, names []string) (err error)
 	return r.writeCounts()
 }
 
-// addTable notes which entries a table has, as far as it can be read.
+// addTable records the readable entries of a table.
 func (r *rebuilding) addTable(ctx context.Context, name string) error {
 	path := r.s.opts.fs.PathJoin(r.s.dir, name)
 	if r.old.verifyTable(ctx, path) != nil {
@@ -241,7 +241,7 @@ func (r *rebuilding) addTable(ctx context.Context, name string) error {
 	return errors.Join(r.addSpans(ctx, t.r), t.each(func(t *tableEntry) error { return r.note(k, t) }))
 }
 
-// each calls fn with the entries of the table that can be read.
+// each calls fn with the readable entries of the table.
 func (t *oldTable) each(fn func(t *tableEntry) error) error {
 	var from []byte
 	for _, g := range append(slices.Clone(t.gaps), gap{}) {
@@ -253,7 +253,7 @@ func (t *oldTable) each(fn func(t *tableEntry) error) error {
 	return nil
 }
 
-// A tableEntry is an entry of a table, until the next one is read.
+// A tableEntry is an entry of a table. It is valid until the next one is read.
 type tableEntry struct {
 	key   []byte
 	seq   pebble.SeqNum
@@ -278,7 +278,7 @@ func eachEntry(r *sstable.Reader, from, to []byte, fn func(t *tableEntry) error)
 	return errors.Join(it.Error(), it.Close())
 }
 
-// note takes an entry if none of its key is newer.
+// note records an entry if it is the newest of its key.
 func (r *rebuilding) note(table int, t *tableEntry) error {
 	key, v := t.key, version{seq: t.seq, table: table}
 	switch t.kind {
@@ -301,7 +301,7 @@ func (v version) compare(w version) int {
 	return cmp.Or(cmp.Compare(v.seq, w.seq), cmp.Compare(v.table, w.table))
 }
 
-// addSpans notes the range deletions of a table.
+// addSpans records the range deletions of a table.
 func (r *rebuilding) addSpans(ctx context.Context, t *sstable.Reader) error {
 	it, err := t.NewRawRangeDelIter(ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
 	if err != nil || it == nil {
@@ -315,7 +315,7 @@ func (r *rebuilding) addSpans(ctx context.Context, t *sstable.Reader) error {
 	return err
 }
 
-// deleteSpans takes out what range deletions have deleted.
+// deleteSpans removes the entries that range deletions delete.
 func (r *rebuilding) deleteSpans() {
 	if len(r.spans) == 0 {
 		return
@@ -332,7 +332,7 @@ func (r *rebuilding) deleteSpans() {
 	}
 }
 
-// copyTable writes the entries of a table that are the newest of their keys.
+// copyTable copies the entries of a table that are the newest of their keys.
 func (r *rebuilding) copyTable(k int) error {
 	b := r.db.NewBatch()
 	err := r.tables[k].each(func(t *tableEntry) error {
@@ -356,11 +356,11 @@ func (r *rebuilding) copyTable(k int) error {
 // writeCounts writes the sums of the counters.
 func (r *rebuilding) writeCounts() error {
 	for key, all := range r.counts {
-		slices.SortFunc(all, func(a, b counted) int { return b.compare(a.version) }) // the newest first
+		slices.SortFunc(all, func(a, b counted) int { return b.compare(a.version) }) // newest first
 		var sum endpointCounters
 		for _, c := range all {
 			if c.set {
-				_ = sum.add(c.value) // one that is damaged does not count
+				_ = sum.add(c.value) // skip a damaged one
 			}
 			if c.base {
 				break
@@ -373,8 +373,8 @@ func (r *rebuilding) writeCounts() error {
 	return nil
 }
 
-// takeLogs writes what the logs have. What they add to counters may be in the tables already;
-// only what the last one adds is most likely not.
+// takeLogs applies the logs. Their additions to counters may already be in the tables. So only
+// the additions of the last log are applied, which are most likely not in a table yet.
 func (r *rebuilding) takeLogs(names []string) error {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		number, ok := isLog(name)

@@ -16,9 +16,9 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// Recover opens the directory again after a failure, and is nil when the store works.
-// What was acknowledged is there; what had no answer may be or not. Watchers are told
-// that they have missed something.
+// Recover opens the directory again after a failure. It returns nil if the store works.
+// Acknowledged changes are there; unacknowledged changes may be there or not. Watchers are
+// notified that they may have missed changes.
 func (s *Store) Recover(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *Store) Recover(ctx context.Context) error {
 	if err := old.stop(); err != nil {
 		return fmt.Errorf("disk: give %q up: %w", s.dir, err)
 	}
-	// A full disk has no room for the log of a new start.
+	// A full disk has no room for the log of a new engine.
 	if free, known := s.space.measure(); known && free < s.opts.KeepFree/2 {
 		if err := s.space.dropBallast(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("disk: make room in %q: %w", s.dir, err)
@@ -51,8 +51,8 @@ func (s *Store) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Run recovers the store whenever it fails, with growing pauses, until ctx ends. It
-// returns nil.
+// Run recovers the store after every failure, with growing pauses from 1 to 30 seconds, until
+// ctx ends or the store is closed. It returns nil.
 func (s *Store) Run(ctx context.Context) error {
 	pause := minBackoff
 	for {

@@ -9,12 +9,12 @@ import (
 	"github.com/podyard/podyard/registries"
 )
 
-// Registries is a registries.Store. Credentials are on disk only, sealed.
+// Registries is a registries.Store. Credentials are only on disk, and encrypted.
 type Registries struct{ o owned[registries.Registry] }
 
 var _ registries.Store = (*Registries)(nil)
 
-// Registries is the store of registry credentials.
+// Registries returns the store of registry credentials.
 func (s *Store) Registries() *Registries {
 	return &Registries{owned[registries.Registry]{
 		s: s, kind: keyRegistry, of: func(e *engine) *table[registries.Registry] { return &e.registries },
@@ -23,13 +23,13 @@ func (s *Store) Registries() *Registries {
 	}}
 }
 
-// A registry is stored as its length, itself, and its sealed credential.
+// A registry is stored as its length, its JSON, and its encrypted credential.
 func encodeRegistry(seals sealer, key []byte, r *registries.Registry, c registries.Credential) ([]byte, error) {
 	plain, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("disk: encode registry %q: %w", r.ID, err)
 	}
-	// Secrets are converted, because they do not marshal.
+	// Secrets do not marshal, so they are converted.
 	secret := binary.AppendUvarint(nil, uint64(len(c.Username)))
 	secret = append(append(secret, c.Username...), c.Password...)
 	sealed, err := seals.seal(key, secret)

@@ -12,28 +12,30 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Check verifies the store in dir, which no Store must have: every file, every record, and
-// that records that belong together are there. It changes nothing. The faults are what Repair
-// would drop. opts may be nil; its Key is the store's.
+// Check verifies every file and every record of the store in dir, and that records that belong
+// together exist. No Store may have dir open. Check changes nothing. The faults in the report
+// are what Repair would drop. opts may be nil; its Key must be the store's.
 //
-// The error says why it could not be checked. What is damaged is in the report.
+// The error is only the reason why the store could not be checked. Damage is in the report.
 func Check(ctx context.Context, dir string, opts *Options) (Report, error) {
 	return repairDir(ctx, dir, opts, true)
 }
 
-// Repair drops what cannot be read of the store in dir, which no Store must have, and leaves
-// the rest. The report names everything that was dropped. opts may be nil; its Key is the
-// store's.
+// Repair drops the unreadable parts of the store in dir and keeps the rest. No Store may have
+// dir open. The report lists everything that was dropped. opts may be nil; its Key should be
+// the store's.
 //
-//   - A job whose state is lost is gone, with its payloads.
+//   - A job whose state is lost is removed, with its payloads.
 //   - A queued job whose input or secrets are lost ends as FAILED, with its webhook.
-//   - A job whose output or a chunk is lost stays, and its reader is told as before.
-//   - A pod or another record that is lost is gone. What runs for it is for its host to find.
-//   - With another Key than the store's, what is sealed is lost: the credentials of registries,
-//     what was injected into pods, and what only workers see of jobs. Key is the store's then.
+//   - A job whose output or chunk is lost stays. Reading it still returns an error.
+//   - A pod or another record that is lost is removed. Its host must find what still runs for
+//     it.
+//   - If Key is not the store's, everything encrypted is lost: the credentials of registries,
+//     the variables injected into pods, and the data of jobs for workers only. Key is then the
+//     key of the store.
 //
-// Until then such a store answers that what is not there may be lost, and claims nothing that
-// a pod may have which is lost.
+// Before the repair, such a store returns an error instead of "not found", and does not claim
+// resources that a lost pod may have claimed.
 func Repair(ctx context.Context, dir string, opts *Options) (Report, error) {
 	return repairDir(ctx, dir, opts, false)
 }
@@ -70,7 +72,7 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 	if err != nil {
 		return err
 	}
-	e, err := s.start(ctx) // isolates what could not be restored
+	e, err := s.start(ctx) // isolates damage that could not be restored
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 	return s.tidy(ctx)
 }
 
-// drop removes what is lost, or only says what is.
+// drop removes lost records, or in a check only reports them.
 func (s *Store) drop(ctx context.Context, e *engine, r *Report) error {
 	var found []finding
 	i := e.inspection(e.db, r, func(f finding) { found = append(found, f) })
@@ -109,7 +111,7 @@ func (e *engine) dropSome(ctx context.Context, found []finding) error {
 			case remove:
 				drop(b, f.key)
 			case unseal:
-				if v, _, _ := e.get(f.key); e.withoutSealed(v) != nil { // else it is as it should be
+				if v, _, _ := e.get(f.key); e.withoutSealed(v) != nil { // otherwise it is already repaired
 					put(b, f.key, e.withoutSealed(v))
 				}
 			case note:
@@ -122,13 +124,12 @@ func (e *engine) dropSome(ctx context.Context, found []finding) error {
 	if err != nil || len(ops) == 0 {
 		return err
 	}
-	// One that has lost two payloads has ended at the second op.
+	// A job that has lost two payloads ends with the first op. The second one has no effect.
 	_, err = e.jobs.apply(ctx, queue.At(e.s.opts.Clock.Now()), ops, make([]queue.Result, len(ops)))
 	return err
 }
 
-// tidy removes the files that were kept aside, and gives a parity file to every table that
-// has none.
+// tidy removes the damaged files that were kept, and writes missing parity files.
 func (s *Store) tidy(ctx context.Context) error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)

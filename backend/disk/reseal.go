@@ -9,12 +9,12 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// resealStep is how many bytes are sealed anew before they are made durable.
+// resealStep is how many bytes of records are encrypted again in one commit.
 const resealStep = 4 << 20
 
-// reseal seals with the key what is sealed with an old one. It is durable when it returns.
-// The known text of the store still has the old key then: as long as it does, the next
-// opening begins again, and opens both.
+// reseal encrypts all secrets of old keys with the key. The result is durable when it returns.
+// The known text of the store is replaced last. Until then the next opening repeats the work,
+// and can decrypt both kinds of secrets.
 func (e *engine) reseal() error {
 	e.s.opts.Logger.Info("secrets of the store are sealed with another key", "dir", e.s.dir)
 	b := e.db.NewBatch()
@@ -46,7 +46,8 @@ func (e *engine) applyResealed(b *pebble.Batch) error {
 	return nil
 }
 
-// resealed is a record whose secret is sealed with the key; nil for one without a secret.
+// resealed returns the record with its secret encrypted with the key, or nil if it has no
+// secret.
 func (e *engine) resealed(key, value []byte) ([]byte, error) {
 	switch {
 	case key[0] == keyRegistry:
@@ -72,7 +73,7 @@ func (e *engine) resealed(key, value []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// isExtras reports whether a key is one of bodyKey with bodyExtras.
+// isExtras reports whether a key was made by bodyKey with bodyExtras.
 func isExtras(key []byte) bool {
 	return key[0] == keyBody && len(key) == len(bodyKey(0, bodyExtras)) && key[len(key)-1] == bodyExtras
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A reservationTable is what is held, in the same ledger as the claims of pods.
+// A reservationTable contains the reservations. They share a ledger with the claims of pods.
 type reservationTable struct {
 	table[pods.Reservation]
 	claims *ledger
@@ -79,10 +79,11 @@ func (s *Pods) Release(ctx context.Context, holder string) error {
 	return err
 }
 
-// errNotReserved: there is nothing to release, and nothing to write.
+// errNotReserved: there is nothing to release.
 var errNotReserved = errors.New("disk: nothing is held")
 
-// Reservations implements pods.PodStore. It yields those of the instant at which it began.
+// Reservations implements pods.PodStore. It yields the reservations as they were when it
+// began.
 func (s *Pods) Reservations(ctx context.Context) iter.Seq2[pods.Reservation, error] {
 	return func(yield func(pods.Reservation, error) bool) {
 		e, err := s.s.engine()

@@ -16,9 +16,9 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A tableFile is a table that is read. What does not match its checksum is restored, and read
-// again: nobody notices. The database would find it, too, but only after a search for the bit
-// that was flipped, which takes minutes for a payload of some megabytes.
+// A tableFile is a table that is open for reading. It restores a block that does not match its
+// checksum, and reads it again; the reader sees no error. The database also checks blocks, but
+// it first searches for a flipped bit, which takes minutes for a payload of some megabytes.
 type tableFile struct {
 	vfs.File
 	fence *fence
@@ -63,13 +63,13 @@ func isBlock(b []byte) bool {
 	return n > 0 && binary.LittleEndian.Uint32(b[n:]) == maskedSum(b[:n])
 }
 
-// footer reports whether the end of the table is as its parity file says, if it has one.
+// footer reports whether the end of the table matches its parity file, if there is one.
 func (f *tableFile) footer() bool {
 	row := (f.size - 1) / rowSize
 	at := row * rowSize
 	b, sum := make([]byte, f.size-at), make([]byte, 4)
 	if _, err := f.File.ReadAt(b, at); err != nil && !errors.Is(err, io.EOF) {
-		return true // whoever reads it finds out
+		return true // the reader of the footer checks it
 	}
 	p, err := f.fence.FS.Open(f.name + paritySuffix)
 	if err != nil {
@@ -79,32 +79,31 @@ func (f *tableFile) footer() bool {
 	if errors.Join(err, p.Close()) != nil || checksum(nil, b) == binary.LittleEndian.Uint32(sum) {
 		return true
 	}
-	_, err = readParity(f.fence.FS, f.name) // it may be the one that is damaged
+	_, err = readParity(f.fence.FS, f.name) // the parity file may be damaged instead
 	return err != nil
 }
 
-// restoreTable restores a damaged table as far as its parity goes, unless that was tried.
+// restoreTable restores a damaged table from its parity file, unless that has already failed.
 func (s *Store) restoreTable(path string) {
 	s.restoring.Lock()
 	defer s.restoring.Unlock()
 	if s.suspected()[path] {
 		return
 	}
-	// Whether it is right now is for the reader to find out.
+	// The caller reads the table again and sees whether it is right now.
 	if n, _, _ := restore(s.opts.fs, path); n > 0 {
 		s.wasRestored(s.opts.fs.PathBase(path), n)
 	}
 }
 
-// damagedTable is called by the database, by whomever reads, when a table is damaged and was
-// not restored. It ends the use of the database: the table is isolated when the store is opened
-// again.
+// damagedTable is called by the database when a reader found damage that could not be
+// restored. It ends the engine. The table is isolated when the store is opened again.
 func (e *engine) damagedTable(info pebble.DataCorruptionInfo) {
 	e.s.suspect(info.Path)
 	e.fail(problem.Newf(problem.Unavailable, "%w: %v", ErrDamaged, info.Details))
 }
 
-// wasRestored tells of a file that was damaged, and of which nothing is lost.
+// wasRestored reports a damaged file that was restored completely.
 func (s *Store) wasRestored(file string, parts int) {
 	s.opts.Logger.Warn("a damaged file was restored", "dir", s.dir, "file", file, "parts", parts)
 	if s.report != nil && !slices.Contains(s.report.Restored, file) {
@@ -122,7 +121,7 @@ func (e *engine) verifyTable(ctx context.Context, path string) (err error) {
 	return r.ValidateBlockChecksums()
 }
 
-// openTable opens a table apart from the database and its caches.
+// openTable opens a table without the database and its caches.
 func (e *engine) openTable(ctx context.Context, path string) (*sstable.Reader, error) {
 	f, err := e.fs.Open(path)
 	if err != nil {
@@ -139,8 +138,8 @@ func (e *engine) openTable(ctx context.Context, path string) (*sstable.Reader, e
 	return r, nil
 }
 
-// hideOptions hides the options that an earlier opening wrote, where they are damaged: the
-// database would refuse to open for them, and has no other use for them.
+// hideOptions hides damaged options files of earlier openings. The database does not need
+// them, but would refuse to open.
 func (e *engine) hideOptions() error {
 	names, err := e.fs.List(e.s.dir)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// space watches how much of the file system is free. It asks again whenever as much was
-// written as may matter, and at every refusal: work goes on as soon as there is room.
+// space measures how much of the file system is free. It measures again after a certain number
+// of written bytes, and before every refusal. So work continues as soon as there is room.
 type space struct {
 	s      *Store
-	budget atomic.Int64 // bytes that may be written before asking again
+	budget atomic.Int64 // bytes that may be written before the next measurement
 
 	mu   sync.Mutex
-	free atomic.Int64 // when it was last asked
+	free atomic.Int64 // at the last measurement
 }
 
 // A priority says how much a change matters when space is short.
@@ -26,24 +26,25 @@ type priority uint8
 
 const (
 	newWork   priority = iota // refused first
-	underWay                  // moves of what is there
-	deletions                 // always taken: they make room
+	underWay                  // changes of existing records
+	deletions                 // never refused, because they free space
 )
 
 const (
 	ballastName = "ballast"
-	// measureEvery bounds how long space goes unasked. What is written grows in the database:
-	// a log, then a table, then a compaction.
+	// measureEvery is how many bytes are written between two measurements. growth is how much
+	// a write grows in the database: it goes into a log, then into a table, then through a
+	// compaction.
 	measureEvery = 8 << 20
 	growth       = 4
 )
 
 func (p *space) init(s *Store) { p.s = s }
 
-// spend notes what was written.
+// spend counts written bytes.
 func (p *space) spend(n int64) { p.budget.Add(-growth * n) }
 
-// check is nil if there is room for a change of n bytes.
+// check returns nil if there is room for a change of n bytes.
 func (p *space) check(n int64, what priority) error {
 	keep := p.s.opts.KeepFree
 	if keep == 0 || what == deletions {
@@ -62,17 +63,17 @@ func (p *space) check(n int64, what priority) error {
 	return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
 }
 
-// Ready is nil while the store takes new work, and otherwise why it does not: what Err
-// answers, or that the disk is short of space.
+// Ready returns nil while the store accepts new work. Otherwise it returns the error of Err,
+// or an error that says that the disk has too little free space.
 func (s *Store) Ready() error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	s.space.budget.Store(0) // others write to the disk, too
+	s.space.budget.Store(0) // other programs write to the disk, too
 	return s.space.check(0, newWork)
 }
 
-// measure asks the file system. Not every one knows.
+// measure asks the file system. known is false if the file system does not know.
 func (p *space) measure() (free int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +94,7 @@ func (p *space) measure() (free int64, known bool) {
 
 func (p *space) ballast() string { return p.s.opts.fs.PathJoin(p.s.dir, ballastName) }
 
-// dropBallast gives the ballast up.
+// dropBallast deletes the ballast to free its space.
 func (p *space) dropBallast() error {
 	err := p.s.opts.fs.Remove(p.ballast())
 	if err == nil {
@@ -102,8 +103,8 @@ func (p *space) dropBallast() error {
 	return err
 }
 
-// restoreBallast writes the ballast if it is not there and room is plenty. It is only for bad
-// times: without it the store works all the same.
+// restoreBallast writes the ballast if it is missing and there is plenty of space. A failure
+// is only logged, because the store works without ballast.
 func (p *space) restoreBallast() {
 	size := p.s.opts.Ballast
 	if size == 0 || p.present(size) {
@@ -114,7 +115,7 @@ func (p *space) restoreBallast() {
 	}
 	if err := p.write(size); err != nil {
 		p.s.opts.Logger.Warn("no ballast", "dir", p.s.dir, "err", err)
-		_ = p.s.opts.fs.Remove(p.ballast()) // half of one is of no use
+		_ = p.s.opts.fs.Remove(p.ballast()) // a partial ballast is of no use
 	}
 }
 
@@ -129,7 +130,7 @@ func (p *space) write(size int64) (err error) {
 		return fmt.Errorf("disk: make the ballast: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	// Zeros that are written: a hole would hold no room.
+	// Write zeros: a sparse file would reserve no space.
 	block := make([]byte, 1<<20)
 	for ; size > 0; size -= int64(len(block)) {
 		if _, err := f.Write(block[:min(size, int64(len(block)))]); err != nil {

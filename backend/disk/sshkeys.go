@@ -8,15 +8,15 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 )
 
-// SSHKeys is an sshkeys.Store: a record for each user.
+// SSHKeys is an sshkeys.Store. It has a record for each user.
 type SSHKeys struct{ o owned[[]string] }
 
 var _ sshkeys.Store = (*SSHKeys)(nil)
 
-// errNoKeys stays within: a user who never set any keys has none.
+// errNoKeys is not returned to callers: a user without a record has no keys.
 var errNoKeys = errors.New("disk: no keys")
 
-// SSHKeys is the store of the public keys of users.
+// SSHKeys returns the store of the public SSH keys of users.
 func (s *Store) SSHKeys() *SSHKeys {
 	return &SSHKeys{owned[[]string]{
 		s: s, kind: keySSHKeys, of: func(e *engine) *table[[]string] { return &e.sshKeys },

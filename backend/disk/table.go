@@ -9,16 +9,16 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A table keeps small records of one kind whole, in memory as on disk.
+// A table keeps small records of one kind completely in memory and on disk.
 type table[T any] struct {
 	mu   sync.Mutex
 	rows map[string]*row[T]
 }
 
-// A row is a record. Its value is never changed, only replaced.
+// A row is a record. Its value is only replaced, never modified.
 type row[T any] struct {
-	v    *T            // nil: not there, or not yet
-	busy chan struct{} // closed when the change under way has ended; nil: there is none
+	v    *T            // nil: the record does not exist (yet)
+	busy chan struct{} // closed when the current change ends; nil: there is none
 }
 
 func (t *table[T]) load(e *engine, kind byte, decode func(e *engine, key, value []byte) (*T, error)) error {
@@ -38,7 +38,7 @@ func decodeJSON[T any](_ *engine, _, value []byte) (*T, error) {
 	return v, json.Unmarshal(value, v)
 }
 
-// get returns the record, which the caller must not change; nil when there is none.
+// get returns the record, or nil if there is none. The caller must not modify it.
 func (t *table[T]) get(id string) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +48,7 @@ func (t *table[T]) get(id string) *T {
 	return nil
 }
 
-// all returns the records that keep selects, in no order.
+// all returns the records that keep selects, in any order.
 func (t *table[T]) all(keep func(*T) bool) []*T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,16 +61,16 @@ func (t *table[T]) all(keep func(*T) bool) []*T {
 	return list
 }
 
-// A change is what is to become of a record.
+// A change is the new value of a record.
 type change[T any] struct {
 	key   []byte
 	value []byte // as it is stored
 	v     *T     // nil: deleted
 }
 
-// change replaces the record that fn is given (nil: there is none) by what fn returns.
-// Changes of one record come one after the other. fn runs under the lock; publish, too,
-// once the change is durable.
+// change replaces a record by the result of fn. old is nil if there is no record. Changes of
+// one record are made one after the other. fn runs under the lock, and so does publish, after
+// the change is durable.
 func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old *T) (change[T], error), publish func(old, now *T)) error {
 	r, c, err := t.begin(ctx, e, id, fn)
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old
 	}
 	return e.commit(true, func(b *pebble.Batch) {
 		if c.v == nil {
-			_ = b.Delete(c.key, nil) // a batch in memory takes every record
+			_ = b.Delete(c.key, nil) // a batch in memory accepts every record
 			return
 		}
 		put(b, c.key, c.value)
@@ -98,7 +98,7 @@ func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old
 	})
 }
 
-// begin waits until the record is at rest and decides what becomes of it.
+// begin waits until the record is not busy, and calls fn.
 func (t *table[T]) begin(ctx context.Context, e *engine, id string, fn func(old *T) (change[T], error)) (*row[T], change[T], error) {
 	for {
 		r, c, busy, err := t.try(id, fn)

@@ -13,13 +13,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/colblk"
 )
 
-// A liveTable is a table of the database as it is now, read apart from the database. Several
+// A liveTable is a current table of the database, read without the database. Several tables
 // can be parts of one file.
 type liveTable struct {
 	pebble.SSTableInfo
 	path   string
-	gaps   []gap // what cannot be read of it
-	filter bool  // only its filter cannot be read
+	gaps   []gap // unreadable ranges of keys
+	filter bool  // only the filter cannot be read
 	r      *sstable.Reader
 }
 
@@ -36,15 +36,16 @@ func (t *liveTable) open(ctx context.Context, e *engine) (err error) {
 	return err
 }
 
-// following is the key that comes right after another.
+// following returns the next key in the order of keys.
 func following(key []byte) []byte { return append(slices.Clone(key), 0) }
 
-// whole is a gap of all keys of the table.
+// whole returns a gap that contains all keys of the table.
 func (t *liveTable) whole() gap {
 	return gap{slices.Clone(t.Smallest.UserKey), following(t.Largest.UserKey), t.BackingSSTNum.String() + ".sst"}
 }
 
-// findGaps finds what cannot be read of the table: blocks of it, or all.
+// findGaps finds the unreadable ranges of the table: those of single blocks, or the whole
+// table.
 func (t *liveTable) findGaps(ctx context.Context, e *engine) {
 	all := t.whole()
 	t.gaps = []gap{all}
@@ -58,7 +59,7 @@ func (t *liveTable) findGaps(ctx context.Context, e *engine) {
 	t.gaps = nil
 	for _, g := range blocks {
 		if !g.overlaps(all.From, all.To) {
-			continue // a part of the file that is not of this table
+			continue // belongs to another table of the file
 		}
 		g.Table = all.Table
 		if bytes.Compare(g.From, all.From) < 0 {
@@ -72,11 +73,11 @@ func (t *liveTable) findGaps(ctx context.Context, e *engine) {
 	t.filter = filter && len(t.gaps) == 0
 }
 
-// keys notes the keys of a gap that the table has, if no table before has them.
+// keys adds the keys that the table has in a gap to keys, except keys that are already in it.
 func (t *liveTable) keys(ctx context.Context, e *engine, g *gap, keys map[string]*liveTable) error {
 	all := t.whole()
 	from := all.From
-	for _, part := range append(slices.Clone(t.gaps), gap{From: all.To}) { // up to each, in order
+	for _, part := range append(slices.Clone(t.gaps), gap{From: all.To}) { // the readable range before each gap, in order
 		if err := t.keysOf(ctx, e, later(from, g.From), earlier(part.From, g.To), keys); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (t *liveTable) keysOf(ctx context.Context, e *engine, from, to []byte, keys
 	return t.found(e, errors.Join(it.Error(), it.Close()))
 }
 
-// found notes a table that is found to be damaged: what is done begins anew then.
+// found suspects the table if err is about damage. The isolation then starts again.
 func (t *liveTable) found(e *engine, err error) error {
 	if pebble.IsCorruptionError(err) {
 		e.s.suspect(t.path)
@@ -126,7 +127,7 @@ func (t *liveTable) found(e *engine, err error) error {
 	return err
 }
 
-// value is what the table has of a key, ErrNotFound if it only says that the key is gone.
+// value returns the table's value of a key, or ErrNotFound if the table only has its deletion.
 func (t *liveTable) value(ctx context.Context, e *engine, key []byte) (v []byte, err error) {
 	if err := t.open(ctx, e); err != nil {
 		return nil, err
@@ -146,8 +147,8 @@ func (t *liveTable) value(ctx context.Context, e *engine, key []byte) (v []byte,
 	return nil, errors.Join(it.Error(), pebble.ErrNotFound)
 }
 
-// damagedBlocks are the stretches of keys of the blocks that cannot be read, in order; an
-// error says that this cannot be told. filter says that the filter cannot be read.
+// damagedBlocks returns the ranges of keys of unreadable blocks, in order, and whether the
+// filter is unreadable. After an error the ranges are unknown.
 func damagedBlocks(ctx context.Context, r *sstable.Reader) (gaps []gap, filter bool, err error) {
 	l, err := r.Layout()
 	if err != nil {
@@ -164,7 +165,7 @@ func damagedBlocks(ctx context.Context, r *sstable.Reader) (gaps []gap, filter b
 	for _, h := range l.Filter {
 		filter = filter || readBlock(ctx, r, h.Handle, nil) != nil
 	}
-	var from []byte // right after the keys of the block before
+	var from []byte // the key after those of the previous block
 	for _, h := range l.Index {
 		err := readBlock(ctx, r, h, func(index []byte) error {
 			return eachDataBlock(r, index, func(last []byte, data block.Handle) {
@@ -182,7 +183,8 @@ func damagedBlocks(ctx context.Context, r *sstable.Reader) (gaps []gap, filter b
 	return gaps, filter, nil
 }
 
-// readBlock calls fn, if there is one, with a block of a table, if there is one.
+// readBlock reads a block of a table and calls fn with it. It does nothing if the block is
+// empty; fn may be nil.
 func readBlock(ctx context.Context, r *sstable.Reader, h block.Handle, fn func(b []byte) error) error {
 	if h.Length == 0 {
 		return nil
@@ -198,8 +200,8 @@ func readBlock(ctx context.Context, r *sstable.Reader, h block.Handle, fn func(b
 	return fn(b.BlockData())
 }
 
-// eachDataBlock calls fn with each block that an index has, and a key that is not before its
-// last one and before the first one of the next block.
+// eachDataBlock calls fn with each block of an index. last is a key between the last key of
+// the block, included, and the first key of the next block, excluded.
 func eachDataBlock(r *sstable.Reader, index []byte, fn func(last []byte, h block.Handle)) error {
 	var it colblk.IndexIter
 	if err := it.Init(r.Comparer, index, block.NoTransforms); err != nil {

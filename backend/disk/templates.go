@@ -11,7 +11,7 @@ type Templates struct{ o owned[templates.Template] }
 
 var _ templates.Store = (*Templates)(nil)
 
-// Templates is the store of templates.
+// Templates returns the store of templates.
 func (s *Store) Templates() *Templates {
 	return &Templates{owned[templates.Template]{
 		s: s, kind: keyTemplate, of: func(e *engine) *table[templates.Template] { return &e.templates },

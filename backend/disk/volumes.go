@@ -12,7 +12,7 @@ type Volumes struct{ o owned[volumes.Volume] }
 
 var _ volumes.Store = (*Volumes)(nil)
 
-// Volumes is the store of network volumes.
+// Volumes returns the store of network volumes.
 func (s *Store) Volumes() *Volumes {
 	return &Volumes{owned[volumes.Volume]{
 		s: s, kind: keyVolume, of: func(e *engine) *table[volumes.Volume] { return &e.volumes },
