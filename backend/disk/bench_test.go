@@ -15,11 +15,11 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A run of callers counts what they get done in a time.
+// A rate is how many operations several callers have completed in a time.
 type rate struct {
 	done int64
 	took time.Duration
-	slow []time.Duration // what each submit took
+	slow []time.Duration // duration of each submit
 }
 
 func (r *rate) perSecond() float64 { return float64(r.done) / r.took.Seconds() }
@@ -29,8 +29,8 @@ func (r *rate) p99() time.Duration {
 	return r.slow[len(r.slow)*99/100]
 }
 
-// callers runs fn in n goroutines over and over until d has passed. fn returns what the
-// part took that is to be looked at.
+// callers runs fn repeatedly in n goroutines until d has passed. fn returns the duration to
+// report.
 func callers(b *testing.B, n int, d time.Duration, fn func(caller, i int) (time.Duration, error)) rate {
 	b.Helper()
 	var all rate
@@ -59,7 +59,7 @@ func callers(b *testing.B, n int, d time.Duration, fn func(caller, i int) (time.
 	return all
 }
 
-// pebbleOnly is what the database does alone: two synced writes of 1 KiB for each job.
+// pebbleOnly measures the database alone: two synced writes of 1 KiB for each job.
 func pebbleOnly(b *testing.B, n int, d time.Duration) rate {
 	b.Helper()
 	db, err := pebble.Open(b.TempDir(), &pebble.Options{Logger: pebbleLogger{}, MemTableSize: memTable})
@@ -98,7 +98,7 @@ func make512() []byte {
 	return b
 }
 
-// cycles submits, claims and finishes jobs: each caller does all three for one at a time.
+// cycles submits, claims and finishes jobs. Each caller has one job at a time.
 func cycles(b *testing.B, q *Jobs, n int, d time.Duration) rate {
 	b.Helper()
 	ctx := b.Context()
@@ -128,8 +128,8 @@ func workOne(ctx context.Context, q *Jobs, w queue.WorkerID) error {
 	return res[0].Err
 }
 
-// BenchmarkDurableCycle compares cycles of a job, submitted and finished durably, with what
-// the database does with two synced writes. of-bare is the ratio.
+// BenchmarkDurableCycle compares the durable submit and finish of a job with two synced writes
+// of the database. of-bare is the ratio.
 func BenchmarkDurableCycle(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("callers=", n), func(b *testing.B) {
@@ -137,7 +137,7 @@ func BenchmarkDurableCycle(b *testing.B) {
 			const part = 1500 * time.Millisecond
 			var ours, theirs rate
 			for b.Loop() {
-				// In turns, because the disk of a shared machine has its moods.
+				// Alternate the two, because the speed of a shared disk varies.
 				for range 2 {
 					theirs = plus(theirs, pebbleOnly(b, n, part))
 					ours = plus(ours, cycles(b, s.Jobs(), n, part))
@@ -165,7 +165,7 @@ func heapMB() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// fill submits n jobs in calls of many.
+// fill submits n jobs, many in each call.
 func fill(b *testing.B, q *Jobs, endpoint string, n int) {
 	b.Helper()
 	for n > 0 {
@@ -198,8 +198,8 @@ func BenchmarkMillionLive(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBacklog compares cycles with a million jobs queued before them, which they take
-// in turn, with cycles of an empty queue.
+// BenchmarkBacklog compares cycles in an empty queue with cycles in a queue with a million
+// older jobs. The cycles then claim the older jobs first.
 func BenchmarkBacklog(b *testing.B) {
 	for b.Loop() {
 		const part = 1500 * time.Millisecond
@@ -207,7 +207,7 @@ func BenchmarkBacklog(b *testing.B) {
 		full := openForTest(b, b.TempDir(), &Options{Ballast: -1})
 		fill(b, full.Jobs(), "echo", 1_000_000)
 		var none, many rate
-		for range 4 { // in turns
+		for range 4 { // alternate the two
 			none = plus(none, cycles(b, empty.Jobs(), 64, part))
 			many = plus(many, cycles(b, full.Jobs(), 64, part))
 		}
@@ -220,8 +220,8 @@ func BenchmarkBacklog(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkTenMillionQueued says what ten million queued jobs of 512 bytes take of memory.
-// It needs PODYARD_LONG, a few minutes and 8 GB of disk.
+// BenchmarkTenMillionQueued measures the memory of ten million queued jobs of 512 bytes. It
+// needs PODYARD_LONG, a few minutes and 8 GB of disk.
 func BenchmarkTenMillionQueued(b *testing.B) {
 	if budget() == 0 {
 		b.Skip("long: set PODYARD_LONG")
@@ -238,8 +238,8 @@ func BenchmarkTenMillionQueued(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBigPayload compares the submits of small jobs, and how long the slowest take,
-// while jobs of 20 MB come in beside them.
+// BenchmarkBigPayload measures the submits of small jobs, and the slowest of them, with and
+// without concurrent submits of jobs of 20 MB.
 func BenchmarkBigPayload(b *testing.B) {
 	for b.Loop() {
 		s := openForTest(b, b.TempDir(), &Options{Ballast: -1})

@@ -10,12 +10,12 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// What the tables in memory take must not be all of the cache.
+// The tables in memory must not use up the cache.
 func TestWhatWasReadFromATableIsInTheCache(t *testing.T) {
 	s := openForTest(t, "store", inMemory(vfs.NewMem()))
 	var refs []queue.Ref
 	for i := range 5 {
-		jobs := make([]queue.Job, 1000) // a table in memory is full after one and a half
+		jobs := make([]queue.Job, 1000) // 1500 of them fill a table in memory
 		for k := range jobs {
 			jobs[k] = newJob(fmt.Sprintf("%d-%d", i, k))
 			jobs[k].Input = bytes.Repeat([]byte{byte(k)}, 600)
@@ -25,7 +25,7 @@ func TestWhatWasReadFromATableIsInTheCache(t *testing.T) {
 	}
 	e, err := s.engine()
 	must(t, err)
-	compacted(t, s) // so that no compaction moves them into tables that nobody has read
+	compacted(t, s) // so that no later compaction moves them into tables that are not cached
 	read := func() (misses int64) {
 		before := e.db.Metrics().BlockCache.Misses
 		for _, ref := range refs[:500] {

@@ -18,8 +18,8 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// A crashRun run works on a store in a file system that can lose power before any write,
-// and keeps what a crash at each of these points would leave behind.
+// A crashRun uses a store in a file system that can lose power before any write. It keeps what
+// a crash at each of these points would leave on disk.
 type crashRun struct {
 	seed    uint64
 	rng     *rand.Rand
@@ -27,17 +27,17 @@ type crashRun struct {
 	mistake mistake
 
 	ledger *serverlesstest.Ledger
-	now    queue.Instant // written under mu: a write of the database may be at any time
-	stale  []queue.Op    // ends by workers that have lost their leases, or have them
+	now    queue.Instant // guarded by mu, because the database may write at any time
+	stale  []queue.Op    // reports of workers that have or had the lease
 	made   int
 
 	mu     sync.Mutex
-	look   func(queue.Ref) (queue.State, bool) // what is visible, without the disk
-	ops    int                                 // of the file system
+	look   func(queue.Ref) (queue.State, bool) // the visible state of a job, without reading the disk
+	ops    int                                 // of the file system so far
 	points []crashPoint
 }
 
-// A crashPoint is the state of the world at one operation of the file system.
+// A crashPoint is the state after a crash at one operation of the file system.
 type crashPoint struct {
 	op     int
 	fs     *vfs.MemFS
@@ -48,7 +48,6 @@ func (c *crashRun) options(fs vfs.FS) *Options {
 	return &Options{fs: fs, Key: testKey, Ballast: -1, wait: c.mistake.wait, memTable: 64 << 10}
 }
 
-// hook is called before each operation of the file system.
 func (c *crashRun) hook(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 		return nil
@@ -63,7 +62,7 @@ func (c *crashRun) hook(op errorfs.Op) error {
 			}
 		}
 	}
-	// Half of the crashes lose all that was not synced, the others some of it.
+	// Half of the crashes lose all unsynced data, the others lose some of it.
 	cfg := vfs.CrashCloneCfg{}
 	if c.ops%2 == 0 {
 		cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 1 + c.ops*7%100, RNG: rand.New(rand.NewPCG(c.seed, uint64(c.ops)))}
@@ -73,7 +72,7 @@ func (c *crashRun) hook(op errorfs.Op) error {
 	return nil
 }
 
-// open opens the store in fs, as what wrap makes of it, with the mistake.
+// open opens the store in wrap(fs), with the mistake.
 func (c *crashRun) open(ctx context.Context, fs *vfs.MemFS, wrap func(vfs.FS) vfs.FS) (*Store, error) {
 	if c.mistake.before != nil {
 		if err := c.mistake.before(fs); err != nil {
@@ -87,7 +86,7 @@ func (c *crashRun) open(ctx context.Context, fs *vfs.MemFS, wrap func(vfs.FS) vf
 	return Open(ctx, "store", c.options(wrap(under)))
 }
 
-// work opens the store and works on it for a while.
+// work opens the store and makes a number of random steps.
 func (c *crashRun) work(ctx context.Context, steps int) error {
 	s, err := c.open(ctx, c.fs, func(fs vfs.FS) vfs.FS { return errorfs.Wrap(fs, errorfs.InjectorFunc(c.hook)) })
 	if err != nil {
@@ -97,7 +96,8 @@ func (c *crashRun) work(ctx context.Context, steps int) error {
 	if err != nil {
 		return err
 	}
-	// What the ledger sees of a job in flight it holds the store to.
+	// The ledger compares this state of a job with the one it expects while a call is under
+	// way.
 	look := func(ref queue.Ref) (queue.State, bool) {
 		v, ok := e.jobs.lookup(c.now, ref)
 		return v.job.State, ok && (v.job.Status == queue.InQueue || v.job.Status.Terminal())
@@ -164,7 +164,7 @@ func (c *crashRun) claim(ctx context.Context) error {
 	return err
 }
 
-// end has a worker report on a job that it has or had, with a result of its own.
+// end makes a worker report on a job that it has or had. Each token has its own result.
 func (c *crashRun) end(ctx context.Context) error {
 	if len(c.stale) == 0 {
 		return nil
@@ -187,8 +187,8 @@ func (c *crashRun) apply(ctx context.Context, op queue.Op) error {
 	return c.ledger.Apply(ctx, c.now, []queue.Op{op}, res)
 }
 
-// user has the owner of a job cancel it, run it again, or move its expiry; or its input is
-// found to be damaged.
+// user makes the owner of a job cancel it, retry it or change its expiry, or makes its input
+// damaged.
 func (c *crashRun) user(ctx context.Context) error {
 	if c.made == 0 {
 		return nil
@@ -216,7 +216,7 @@ func (c *crashRun) deliver(ctx context.Context) error {
 	return nil
 }
 
-// advance lets time go by, and looks at what has become of the jobs.
+// advance lets time pass, and reads the jobs.
 func (c *crashRun) advance(ctx context.Context) error {
 	c.mu.Lock()
 	c.now += queue.Instant(c.rng.IntN(4_000))
@@ -238,7 +238,8 @@ func (c *crashRun) advance(ctx context.Context) error {
 	return nil
 }
 
-// verifyCrash opens what a crash has left and holds it to the ledger; then workers go on.
+// verifyCrash opens what a crash has left and compares it with the ledger. Then workers
+// continue.
 func (c *crashRun) verifyCrash(ctx context.Context, p *crashPoint) (err error) {
 	s, err := c.open(ctx, p.fs, func(fs vfs.FS) vfs.FS { return fs })
 	if err != nil {
@@ -270,8 +271,8 @@ func (c *crashRun) verifyCrash(ctx context.Context, p *crashPoint) (err error) {
 	return p.ledger.Err()
 }
 
-// crash runs one seed: some generations of work, each from what a crash of the last one has
-// left, and every point of each. It returns how many there were.
+// crash runs one seed: several generations of work, each of which begins after a crash of the
+// previous one. It verifies every crash point and returns their number.
 func crash(ctx context.Context, seed uint64, m mistake) (points int, err error) {
 	c := &crashRun{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), fs: vfs.NewCrashableMem(), mistake: m,
@@ -282,7 +283,7 @@ func crash(ctx context.Context, seed uint64, m mistake) (points int, err error) 
 		if err := c.work(ctx, 40); err != nil {
 			return points, fmt.Errorf("seed %d, generation %d: %w", seed, gen, err)
 		}
-		// On from one of the crashes.
+		// The next generation begins at a random crash point.
 		p := &c.points[c.rng.IntN(len(c.points))]
 		fs, ledger := p.fs.CrashClone(vfs.CrashCloneCfg{}), p.ledger.Clone()
 		for k := range c.points {
@@ -296,8 +297,8 @@ func crash(ctx context.Context, seed uint64, m mistake) (points int, err error) 
 	return points, nil
 }
 
-// budget is how long a long test may take: PODYARD_LONG, in seconds; without it the test is
-// a short one.
+// budget returns how long a long test may take, from PODYARD_LONG in seconds. It returns 0 if
+// the variable is not set: the test is then short.
 func budget() time.Duration {
 	n, err := strconv.Atoi(os.Getenv("PODYARD_LONG"))
 	if err != nil {
@@ -306,8 +307,8 @@ func budget() time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// TestNothingAcknowledgedIsLostInACrash crashes at every operation of the file system: some
-// hundred points, or with PODYARD_LONG at least ten thousand.
+// TestNothingAcknowledgedIsLostInACrash crashes at every operation of the file system: at
+// several hundred points, or at ten thousand or more with PODYARD_LONG.
 func TestNothingAcknowledgedIsLostInACrash(t *testing.T) {
 	want := 600
 	if budget() > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// corruptRecord changes a byte of a record behind the back of its checksum.
+// corruptRecord changes a byte of a record without changing its checksum in the record.
 func corruptRecord(t testing.TB, s *Store, key []byte) {
 	t.Helper()
 	e, err := s.engine()
@@ -29,7 +29,7 @@ func corruptRecord(t testing.TB, s *Store, key []byte) {
 	must(t, e.db.Set(key, rotten, pebble.Sync))
 }
 
-// uidOf is the number of a job.
+// uidOf returns the uid of a job.
 func uidOf(t testing.TB, s *Store, ref queue.Ref) uint64 {
 	t.Helper()
 	e, err := s.engine()
@@ -50,7 +50,7 @@ func TestADamagedInput(t *testing.T) {
 	})
 }
 
-// jobWithWebhook is a job with a webhook and a secret.
+// jobWithWebhook returns a job with a webhook and a secret.
 func jobWithWebhook(id string) queue.Job {
 	j := newJob(id)
 	j.Webhook, j.Flags, j.Extra = "https://example.org/hook", queue.HasWebhook, []byte(`{"s3Config":{}}`)
@@ -64,8 +64,8 @@ func deliveries(t testing.TB, s *Store) []queue.Delivery {
 	return ds
 }
 
-// A job without its webhook and its secret can be given to nobody either. Where its webhook
-// went is lost: that is what the log of the delivery says.
+// A job whose webhook and secret are damaged is not given to a worker. The address of its
+// webhook is lost, and the log of attempts says so.
 func TestDamagedExtrasEndAQueuedJob(t *testing.T) {
 	s := memStore(t)
 	j := jobWithWebhook("a")
@@ -85,8 +85,8 @@ func TestDamagedExtrasEndAQueuedJob(t *testing.T) {
 	}
 }
 
-// An output that is damaged is not served, and nothing else in its place: not as a result,
-// and not in a webhook. What does not need it goes on.
+// A damaged output is never returned, as a result or in a webhook, and neither is other data
+// instead. Everything that does not need the output still works.
 func TestADamagedOutputIsAnError(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
@@ -127,7 +127,7 @@ func TestADamagedOutputIsAnError(t *testing.T) {
 	}
 }
 
-// A stream is given up to a damaged chunk, and no further; the job goes on.
+// A stream is returned up to a damaged chunk. The job continues.
 func TestADamagedChunkIsAnError(t *testing.T) {
 	s := memStore(t)
 	j := newJob("a")
@@ -149,7 +149,7 @@ func TestADamagedChunkIsAnError(t *testing.T) {
 	}
 }
 
-// A webhook whose entry is damaged harms no other, and can be settled.
+// A damaged webhook entry does not affect other webhooks, and can be settled.
 func TestADamagedEntryIsPassedOver(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
@@ -163,7 +163,7 @@ func TestADamagedEntryIsPassedOver(t *testing.T) {
 	if len(ds) != 1 || ds[0].Job.ID != "b" {
 		t.Fatalf("Deliveries = %+v, want that of b", ds)
 	}
-	corruptRecord(t, s, entryKey(uidOf(t, s, newJob("b").Ref), 0)) // once it was read it is known
+	corruptRecord(t, s, entryKey(uidOf(t, s, newJob("b").Ref), 0)) // known since it was read
 	must(t, s.Jobs().Record(ctx, []queue.Attempt{{Ref: ds[0].Job.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: at + 10, Next: at + 20}}))
 	ds, err := s.Jobs().Deliveries(ctx, at+20, at+100, 10)
 	must(t, err)
@@ -172,7 +172,7 @@ func TestADamagedEntryIsPassedOver(t *testing.T) {
 	}
 }
 
-// What cannot be read now, and is not damaged, is left where it is, and keeps nobody up.
+// A job with a read error without damage keeps its state, and does not block other jobs.
 func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	var broken atomic.Bool
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -183,7 +183,7 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	}))
 	s := openForTest(t, "store", inMemory(fs))
 	old := newJob("a")
-	old.Input = append(old.Input, make([]byte, 2*bigPayload)...) // in a table of its own
+	old.Input = append(old.Input, make([]byte, 2*bigPayload)...) // stored in a table of its own
 	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{old}))
 	s = reopen(t, s)
 	slots := []queue.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 30_000}}
@@ -191,13 +191,13 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	if jobs, err := s.Jobs().Claim(t.Context(), at, slots, nil); err == nil || len(jobs) != 0 {
 		t.Errorf("Claim = %d jobs, %v, want an error", len(jobs), err)
 	}
-	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("b")})) // in memory yet
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("b")})) // still in memory
 	if got := claimOne(t, s.Jobs(), "w"); got.ID != "b" {
 		t.Errorf("Claim gave %q, want b, which can be read", got.ID)
 	}
 	broken.Store(false)
-	// The database reads tables in the background. One that it tried to open before may fail
-	// for a claim that comes at the same moment, once more.
+	// The database reads tables in the background. A failed attempt to open a table may make
+	// one more claim fail.
 	jobs, err := s.Jobs().Claim(t.Context(), at, slots, nil)
 	for err != nil {
 		jobs, err = s.Jobs().Claim(t.Context(), at, slots, nil)
@@ -207,12 +207,12 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	}
 }
 
-// A record of any kind that is damaged inside a block that is not keeps no store from opening.
-// A repair drops it, by name.
+// A damaged record of any kind, in a block with a valid checksum, does not prevent the opening
+// of the store. Repair drops it and names it.
 func TestADamagedRecordOfAnyKindIsDropped(t *testing.T) {
 	for kind, what := range kindNames {
 		if kind == keyGap || kind == keyLoss || kind == keyIntent {
-			continue // what this package notes for itself
+			continue // written only by this package
 		}
 		t.Run(what, func(t *testing.T) {
 			mem, _ := furnished(t, true)
@@ -233,7 +233,7 @@ func TestADamagedRecordOfAnyKindIsDropped(t *testing.T) {
 			must(t, err)
 			must(t, again.Close())
 			_, r := repairedStore(t, mem)
-			// A setting is made anew by the opening.
+			// A damaged setting is replaced by the opening.
 			if len(r.Faults) == 0 && kind != keyMeta {
 				t.Errorf("the damage of %s is not named", name(key))
 			}

@@ -16,12 +16,12 @@ import (
 
 var testKey = []byte("0123456789abcdef0123456789abcdef")
 
-// inMemory are options for a store in a file system in memory.
+// inMemory returns options for a store in a file system in memory.
 func inMemory(fs vfs.FS) *Options {
 	return &Options{fs: fs, Key: testKey, Ballast: -1}
 }
 
-// open opens a store that is closed at the end of the test.
+// openForTest opens a store and closes it at the end of the test.
 func openForTest(t testing.TB, dir string, opts *Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), dir, opts)
@@ -57,7 +57,7 @@ func TestJobs(t *testing.T) {
 	serverlesstest.TestJobQueue(t, func(t *testing.T) queue.JobQueue { return memStore(t).Jobs() })
 }
 
-// The ledger that the crash test holds the store to agrees with the rules.
+// The ledger of the crash tests agrees with the rules of the queue.
 func TestTheLedgerAgreesWithTheRules(t *testing.T) {
 	for _, c := range serverlesstest.QueueCases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestTheLedgerAgreesWithTheRules(t *testing.T) {
 	}
 }
 
-// The file system of this machine, as far as a test may go.
+// The queue tests on the file system of this machine.
 func TestOnRealFiles(t *testing.T) {
 	onFiles := func(t *testing.T) *Store {
 		return openForTest(t, t.TempDir(), &Options{Key: testKey, Ballast: 1 << 20})
@@ -81,7 +81,7 @@ func TestOnRealFiles(t *testing.T) {
 	t.Run("Jobs", func(t *testing.T) {
 		for i, c := range serverlesstest.QueueCases() {
 			if i%8 != 0 && budget() == 0 {
-				continue // the others run in memory; with PODYARD_LONG here, too
+				continue // the others run in memory, and here only with PODYARD_LONG
 			}
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, onFiles(t).Jobs()) })
 		}

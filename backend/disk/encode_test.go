@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// everyField is a record in which no two fields are alike.
+// everyField returns a record with a different value in each field.
 func everyField() stored {
 	return stored{
 		ref: queue.Ref{Endpoint: "echo", ID: "job-1"}, owner: "alice",
@@ -28,11 +28,11 @@ func everyField() stored {
 	}
 }
 
-// golden is everyField as version 1 of the format has it.
+// golden is everyField in version 1 of the format.
 const golden = "046563686f056a6f622d3105616c69636501770176" + "03040202040508" + "d8048880808070ac02ab02030201" +
 	"80a0a484ce6782a0a484ce6784a0a484ce6786a0a484ce6788a0a484ce678aa0a484ce678ca0a484ce67" + "d08c01a09c01188ea0a484ce67"
 
-// Directories that other versions of this program have written are read for ever.
+// Directories of earlier versions must stay readable forever.
 func TestRecordsAreWrittenAsEver(t *testing.T) {
 	late, last := everyField(), everyField()
 	late.state.Run, last.state.Run = 0x105, 1<<32-1
@@ -59,7 +59,7 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 	}
 }
 
-// A directory of version 1 is taken over, and its jobs can then be in any run.
+// A directory of version 1 is upgraded. Its jobs can then have any run number.
 func TestADirectoryOfTheFirstVersionIsTakenOver(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()

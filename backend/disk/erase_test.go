@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Whatever a job has had, on whatever side of an opening, is removed with it.
+// Deleting a job removes all its records, also those from before a new opening.
 func TestADeletedJobLeavesNothing(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
@@ -72,7 +72,7 @@ func TestADeletedJobLeavesNothing(t *testing.T) {
 		j := jobWithWebhook(fmt.Sprint("job-", i))
 		must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
 		for j = claimOne(t, s.Jobs(), "w"); j.ID != queue.JobID(fmt.Sprint("job-", i)); j = claimOne(t, s.Jobs(), "w") {
-			continue // one of before that is queued again
+			continue // an older job that is queued again
 		}
 		live(&j)
 		if as, err := s.Jobs().Attempts(ctx, j.Ref); err != nil || i == 11 && len(as) != 2 {
@@ -89,7 +89,7 @@ func TestADeletedJobLeavesNothing(t *testing.T) {
 	}
 	e, err := s.engine()
 	must(t, err)
-	must(t, e.commit(true, func(*pebble.Batch) {}, nil)) // what is cleaned up is written by then
+	must(t, e.commit(true, func(*pebble.Batch) {}, nil)) // after this commit the clean-up is written
 	it, err := e.db.NewIter(nil)
 	must(t, err)
 	for it.First(); it.Valid(); it.Next() {

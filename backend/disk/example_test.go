@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// What Submit has answered is on the disk: the next opening finds it.
+// An acknowledged submit is on disk: the next opening finds the job.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "store")
@@ -48,7 +48,7 @@ func ExampleOpen() {
 	// Output: IN_QUEUE {"n":1} <nil>
 }
 
-// A backup is a directory that a store is restored from.
+// Restore creates a store from the directory of a backup.
 func ExampleRestore() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "store")

@@ -17,11 +17,11 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// failingFS is a disk that can be told to fail.
+// A failingFS is a disk whose writes and syncs can be made to fail.
 type failingFS struct {
 	vfs.FS
-	write atomic.Pointer[error] // what writes answer
-	sync  atomic.Pointer[error] // what syncs answer
+	write atomic.Pointer[error] // error of writes
+	sync  atomic.Pointer[error] // error of syncs
 	free  atomic.Uint64
 }
 
@@ -95,7 +95,7 @@ func TestAFailedDiskIsAnsweredAndLeftBehind(t *testing.T) {
 			must(t, s.Recover(ctx))
 			must(t, s.Err())
 			must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("after")}))
-			// Claims are not synced: this one may be lost, and the job is queued again then.
+			// Claims are not synced. If this one is lost, the job is queued again.
 			if getJob(t, s.Jobs(), claimed.Ref).Status == queue.InQueue {
 				claimed = claimOne(t, s.Jobs(), "w")
 			}
@@ -121,7 +121,7 @@ func TestRunRecoversTheStore(t *testing.T) {
 			}
 		}
 	})
-	<-back // the first one says that the watch is there
+	<-back // the first one shows that the watch is registered
 	eio := error(syscall.EIO)
 	f.sync.Store(&eio)
 	if err := s.Jobs().Enqueue(ctx, []queue.Job{newJob("a")}); err == nil {
@@ -134,8 +134,8 @@ func TestRunRecoversTheStore(t *testing.T) {
 	must(t, <-ran)
 }
 
-// Every nth operation fails once: whatever it was, nothing that was acknowledged is lost,
-// and the store comes back.
+// Every nth operation of the disk fails once. No acknowledged change is lost, whichever
+// operation it was, and the store recovers.
 func TestAnyOneFailedWriteIsSurvived(t *testing.T) {
 	for n := int64(1); n < 60; n++ {
 		mem := vfs.NewCrashableMem()
@@ -179,15 +179,15 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("a"), newJob("b")}))
 	low := func(mib uint64) {
 		f.free.Store(mib << 20)
-		s.space.budget.Store(0) // as after some writing
+		s.space.budget.Store(0) // as after several writes
 	}
 	must(t, s.Ready())
-	f.free.Store(90 << 20) // somebody else fills the disk
+	f.free.Store(90 << 20) // another program fills the disk
 	unavailableError(t, "Ready", s.Ready(), "disk space", "90 MiB")
 	low(90)
 	unavailableError(t, "Enqueue", s.Jobs().Enqueue(ctx, []queue.Job{newJob("c")}), "disk space", "90 MiB")
 	j := claimOne(t, s.Jobs(), "w")
-	finish(t, s.Jobs(), &j, "1") // what is under way goes on
+	finish(t, s.Jobs(), &j, "1") // existing work continues
 	low(40)
 	_, err := s.Jobs().Claim(ctx, at, []queue.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 1000}}, nil)
 	unavailableError(t, "Claim", err, "40 MiB")
@@ -219,7 +219,7 @@ func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
 	f.write.Store(&full)
 	f.free.Store(0)
 	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
-	f.write.Store(nil) // room for a little
+	f.write.Store(nil) // there is a little space again
 	must(t, s.Recover(t.Context()))
 	if n := size(); n != 0 {
 		t.Errorf("the ballast has %d bytes after a recovery without space, want 0", n)
@@ -231,8 +231,8 @@ func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
 	}
 }
 
-// Bit rot in every table of the store, one byte at a time. With its parity file a table is
-// restored, and without it what is damaged is not served.
+// Every table is damaged one byte at a time. With its parity file a table is restored. Without
+// one, damaged data is never returned.
 func TestWhatRotsIsNeverServed(t *testing.T) {
 	for name, parity := range map[string]bool{"with parity": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestWhatRotsIsNeverServed(t *testing.T) {
 	}
 }
 
-// rottingStore has three jobs in a table.
+// rottingStore returns a store with three jobs in a table.
 func rottingStore(t *testing.T, parity bool) *vfs.MemFS {
 	mem := vfs.NewMem()
 	s := openForTest(t, "store", inMemory(mem))
@@ -286,13 +286,13 @@ func tablesIn(t *testing.T, fs vfs.FS, dir string) (tables []string) {
 	return tables
 }
 
-// rotOneByOne calls fn with one byte of a file changed, for some bytes or, in a long test, for
-// all of them.
+// rotOneByOne calls fn with one byte of a file changed, for each byte in a long test, and
+// otherwise for some bytes.
 func rotOneByOne(t *testing.T, fs vfs.FS, name string, fn func(at int)) {
 	rotSome(t, fs, name, 1<<30, fn)
 }
 
-// rotSome is rotOneByOne for at most so many bytes in a short test.
+// rotSome is rotOneByOne for at most that many bytes in a short test.
 func rotSome(t *testing.T, fs vfs.FS, name string, most int, fn func(at int)) {
 	whole := readFile(t, fs, name)
 	step := max(37, len(whole)/most|1)
@@ -308,7 +308,7 @@ func rotSome(t *testing.T, fs vfs.FS, name string, most int, fn func(at int)) {
 	writeFile(t, fs, name, whole)
 }
 
-// servesWrong opens a copy of the store and looks at what it says.
+// servesWrong opens a copy of the store and checks its answers.
 func servesWrong(t *testing.T, mem *vfs.MemFS, found *int) bool {
 	t.Helper()
 	copied := vfs.NewMem()
@@ -353,6 +353,6 @@ func writeFile(t testing.TB, fs vfs.FS, name string, b []byte) {
 	t.Helper()
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	must(t, err)
-	_, err = f.Write(bytes.Clone(b)) // a file system may change what it is given
+	_, err = f.Write(bytes.Clone(b)) // a file system may modify the buffer
 	must(t, errors.Join(err, f.Sync(), f.Close()))
 }
