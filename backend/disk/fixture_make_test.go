@@ -31,8 +31,8 @@ import (
 
 var makeFixture = flag.String("make-fixture", "", "the version for which TestMakeFixture writes a directory of testdata")
 
-// TestMakeFixture writes the directory of a version, as a process that was killed leaves it.
-// See testdata/README.md.
+// TestMakeFixture writes the directory of this version, as a killed process leaves it. See
+// testdata/README.md.
 func TestMakeFixture(t *testing.T) {
 	if *makeFixture == "" {
 		t.Skip("writes testdata: set -make-fixture to a version")
@@ -48,7 +48,7 @@ func TestMakeFixture(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, fixtureWork), []byte(workText(t, worked)), 0o644))
 }
 
-// packed is the directory as a text.
+// packed returns the directory as base64 text.
 func packed(t *testing.T, fs vfs.FS) []byte {
 	names, err := fs.List("store")
 	must(t, err)
@@ -75,14 +75,14 @@ func packed(t *testing.T, fs vfs.FS) []byte {
 	return lines.Bytes()
 }
 
-// A maker does to a store all that leaves something in it.
+// A maker creates all kinds of records in a store.
 type maker struct {
 	t   *testing.T
 	s   *Store
 	now queue.Instant
 }
 
-// everything makes what a fixture has, and leaves the store open.
+// everything creates the content of a fixture, and leaves the store open.
 func (m *maker) everything(fs vfs.FS) {
 	m.small()
 	m.pods()
@@ -94,7 +94,7 @@ func (m *maker) everything(fs vfs.FS) {
 	m.unfinished(fs)
 }
 
-// filled is a T in which no field is zero and no two are alike.
+// filled returns a T whose fields all have different values, none of them zero.
 func filled[T any](name string) (v T) {
 	n := 0
 	setAll(reflect.ValueOf(&v).Elem(), name, &n)
@@ -142,10 +142,10 @@ func setNumber(v reflect.Value, n int) {
 		v.SetInt(int64(n))
 		return
 	}
-	v.SetUint(uint64(n)) // panics where a kind is missing here
+	v.SetUint(uint64(n)) // panics for a kind that is not handled here
 }
 
-// small makes records of the stores that are neither pods nor jobs.
+// small creates the records of stores other than pods and jobs.
 func (m *maker) small() {
 	ctx := m.t.Context()
 	for i := range 2 {
@@ -174,8 +174,8 @@ func (m *maker) small() {
 	}
 }
 
-// pods makes a pod in every status, of which the one that runs has every field, and what
-// workers hold beside them.
+// pods creates a pod in every status. The running pod has a value in every field. It also
+// creates reservations.
 func (m *maker) pods() {
 	ctx := m.t.Context()
 	for i, status := range []pods.Status{pods.Provisioning, pods.Starting, pods.Running, pods.Exited, pods.Errored, pods.Terminated} {
@@ -204,7 +204,7 @@ func runningPod() pods.Pod {
 	return p
 }
 
-// A made job is submitted by alice to echo, unless change says otherwise.
+// submit submits a job of alice for echo; change may modify it.
 func (m *maker) submit(id string, change func(*queue.Job)) queue.Ref {
 	m.now += 1000
 	j := newJob(id)
@@ -216,7 +216,7 @@ func (m *maker) submit(id string, change func(*queue.Job)) queue.Ref {
 	return j.Ref
 }
 
-// run submits a job, which must be the only one that can be claimed, and claims it.
+// run submits a job and claims it. No other job may be ready.
 func (m *maker) run(id string, change func(*queue.Job)) queue.Op {
 	ref := m.submit(id, change)
 	return m.claim(ref, "w1")
@@ -252,7 +252,6 @@ func (m *maker) finish(op queue.Op, status queue.Status, output, text string) {
 	})
 }
 
-// expire lets d milliseconds pass.
 func (m *maker) expire(d queue.Instant) {
 	m.now += d
 	_, err := m.s.Jobs().Expire(m.t.Context(), m.now, 1000)
@@ -263,11 +262,11 @@ func hooked(j *queue.Job) {
 	j.Webhook, j.Flags, j.Extra = "https://example.org/"+string(j.ID), queue.HasWebhook, []byte(`{"s3Config":{"accessSecret":"hush"}}`)
 }
 
-// big is a payload that is stored apart.
+// big returns a payload that is stored in its own table.
 func big(text string) string { return `"` + strings.Repeat(text, 2*bigPayload/len(text)) + `"` }
 
-// ended makes a job in every status that is an end, and for every reason; and some that are
-// gone.
+// ended creates a job in every final status and for every reason, and some jobs that are then
+// deleted.
 func (m *maker) ended() {
 	m.gone()
 	m.finish(m.run("completed", nil), queue.Completed, `"out"`, "")
@@ -309,7 +308,7 @@ func (m *maker) streamed() {
 	m.finish(op, queue.Completed, `[0,1,2,3,4]`, "")
 }
 
-// chunks has a worker send n chunks, of which some are drained.
+// chunks sends n chunks, of which some are drained.
 func (m *maker) chunks(op queue.Op, n, drained int) {
 	size := int64(0)
 	for i := range n {
@@ -320,7 +319,7 @@ func (m *maker) chunks(op queue.Op, n, drained int) {
 	m.apply(op, queue.OpDrain, func(op *queue.Op) { op.N, op.Bytes = uint32(drained), size*int64(drained) })
 }
 
-// reopen moves everything into tables of the last level, and begins another epoch.
+// reopen moves all records into tables of the last level, and starts another epoch.
 func (m *maker) reopen() {
 	e, err := m.s.engine()
 	must(m.t, err)
@@ -328,7 +327,7 @@ func (m *maker) reopen() {
 	m.s = reopen(m.t, m.s)
 }
 
-// attempt has one attempt made of every webhook that is due.
+// attempt makes one attempt to send every webhook that is due.
 func (m *maker) attempt(change func(*queue.Attempt)) {
 	m.now += 10
 	ds, err := m.s.Jobs().Deliveries(m.t.Context(), m.now, m.now+1000, 100)
@@ -341,8 +340,8 @@ func (m *maker) attempt(change func(*queue.Attempt)) {
 	must(m.t, m.s.Jobs().Record(m.t.Context(), []queue.Attempt{a}))
 }
 
-// hooks makes webhooks that are settled, tried, postponed and new; of jobs that are there,
-// retried and gone.
+// hooks creates webhooks that are settled, tried, postponed and new. Their jobs exist, were
+// retried, or were deleted.
 func (m *maker) hooks() {
 	again := func(a *queue.Attempt) { a.Status, a.Err, a.Next = 503, "", m.now+1 }
 	later := func(a *queue.Attempt) { a.Err, a.Next = "no answer", m.now+1_000_000 }
@@ -363,7 +362,7 @@ func (m *maker) hooks() {
 	m.finish(m.run("again", nil), queue.Failed, `"void"`, "void")
 }
 
-// running makes jobs that their workers have.
+// running creates jobs in progress.
 func (m *maker) running() {
 	op := m.run("running", hooked)
 	m.apply(op, queue.OpProgress, func(op *queue.Op) { op.Payload = []byte(`{"done":0.5}`) })
@@ -373,7 +372,7 @@ func (m *maker) running() {
 	m.apply(op, queue.OpRenew, func(op *queue.Op) { op.Until = m.now + 40_000_000 })
 }
 
-// queued makes jobs that wait, in one way or another.
+// queued creates jobs that are queued for different reasons.
 func (m *maker) queued() {
 	op := m.run("lost", nil)
 	m.apply(op, queue.OpWorkerLost, nil)
@@ -390,7 +389,7 @@ func (m *maker) queued() {
 	m.apply(queue.Op{Ref: m.submit("queued-ttl", nil)}, queue.OpSetTTL, func(op *queue.Op) { op.Until = at + 90_000_000 })
 }
 
-// unfinished leaves what a kill leaves of payloads whose jobs never came.
+// unfinished leaves large payloads whose jobs were never stored, as a kill does.
 func (m *maker) unfinished(fs vfs.FS) {
 	e, err := m.s.engine()
 	must(m.t, err)

@@ -23,15 +23,15 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// The files of a fixture: a directory of an earlier version, what that version says is in it,
-// and what that version does with it.
+// The files of a fixture: a directory of an earlier version, its content as that version reads
+// it, and the results of that version's work with it.
 const (
 	fixtureStore = "store.tar.gz.base64"
 	fixtureState = "state.txt"
 	fixtureWork  = "work.txt"
 )
 
-// fixtures are the versions whose directories this program reads.
+// fixtures returns the versions whose directories this program reads.
 func fixtures(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "v*"))
@@ -42,7 +42,6 @@ func fixtures(t *testing.T) []string {
 	return dirs
 }
 
-// wantText is a file of a fixture.
 func wantText(t *testing.T, dir, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))
@@ -50,7 +49,7 @@ func wantText(t *testing.T, dir, name string) string {
 	return string(b)
 }
 
-// unpacked is a file system in memory that has the directory of a fixture as "store".
+// unpacked returns a file system in memory with the directory of a fixture as "store".
 func unpacked(t *testing.T, dir string) *vfs.MemFS {
 	t.Helper()
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(wantText(t, dir, fixtureStore))))
@@ -69,8 +68,8 @@ func unpacked(t *testing.T, dir string) *vfs.MemFS {
 	}
 }
 
-// A directory of an earlier version has all that was in it, and still has it when it was
-// opened and closed by this one.
+// A directory of an earlier version has all its content, also after this version has opened
+// and closed it.
 func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	for _, dir := range fixtures(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -87,7 +86,8 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	}
 }
 
-// Its jobs go on, its webhooks are sent, its claims hold.
+// The jobs of a directory of an earlier version continue, its webhooks are sent, and its
+// claims apply.
 func TestADirectoryOfAnEarlierVersionGoesOn(t *testing.T) {
 	for _, dir := range fixtures(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -103,20 +103,20 @@ func diffLines(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }
 
-// fixtureNow is when fixtures are looked at.
+// fixtureNow is the time at which fixtures are read.
 const fixtureNow = at + 1_800_000
 
-// A state writes down what is in a store, a line for each value that is not zero: so a field
-// that a later version adds changes nothing.
+// A state lists the content of a store, with one line for each value that is not zero. So a
+// field that a later version adds changes nothing.
 type state struct {
 	t       *testing.T
 	s       *Store
 	b       strings.Builder
-	lenient bool // what is damaged is left out, and said to be
+	lenient bool // leave out damaged data, and say so
 }
 
-// ok reports whether there was no error. One is the end of the test, unless it says that
-// something is damaged and the state is lenient.
+// ok reports whether err is nil. It ends the test on an error, unless the state is lenient and
+// the error is ErrDamaged.
 func (w *state) ok(err error) bool {
 	w.t.Helper()
 	if err == nil {
@@ -128,7 +128,7 @@ func (w *state) ok(err error) bool {
 	return false
 }
 
-// list is ok for an error that ends a list: there may be more.
+// list is ok for the error at the end of a list, which may then be incomplete.
 func (w *state) list(what string, err error) bool {
 	if !w.ok(err) {
 		w.line("%s are not all: more", what)
@@ -153,7 +153,7 @@ func (w *state) all() {
 
 func (w *state) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
 
-// value writes down a record by the names that its fields have in JSON.
+// value lists a record with the JSON names of its fields.
 func (w *state) value(v any) {
 	b, err := json.Marshal(v)
 	must(w.t, err)
@@ -244,7 +244,7 @@ func (w *state) registries() {
 	}
 }
 
-// owned writes down the small stores.
+// owned lists the records of the small stores.
 func (w *state) owned() {
 	ctx := w.t.Context()
 	volumes, err := w.s.Volumes().List(ctx, "alice")
@@ -274,14 +274,14 @@ func (w *state) owned() {
 	w.list("uses", err)
 	open, err := w.s.Billing().Open(ctx, pods.PodUsage)
 	w.ok(err)
-	slices.SortFunc(uses, func(a, b pods.Usage) int { return strings.Compare(a.ID, b.ID) }) // they began at once
+	slices.SortFunc(uses, func(a, b pods.Usage) int { return strings.Compare(a.ID, b.ID) }) // they have the same start
 	for _, u := range slices.Concat(uses, open) {
 		w.line("use of %s", u.ID)
 		w.value(u)
 	}
 }
 
-// fixtureEndpoints are those that have or had jobs.
+// fixtureEndpoints returns the endpoints that have or had jobs.
 func fixtureEndpoints() []string { return []string{"echo", "other", "gone"} }
 
 func (w *state) jobs() {
@@ -335,8 +335,8 @@ func (w *state) job(ref queue.Ref) {
 	}
 }
 
-// life writes down the state of a job. The names are those of the fixture, whatever the fields
-// are called.
+// life lists the state of a job. The names are those of the fixture, whatever the fields are
+// called now.
 func (w *state) life(s *queue.State) {
 	w.line("  status: %v", s.Status)
 	w.text("worker", string(s.Worker))
@@ -363,7 +363,7 @@ func (w *state) text(name, text string) {
 	}
 }
 
-// payload writes down the ends of what is long.
+// payload lists only both ends of a long payload.
 func (w *state) payload(name string, b []byte) {
 	switch {
 	case b == nil:
@@ -374,7 +374,7 @@ func (w *state) payload(name string, b []byte) {
 	}
 }
 
-// webhooks writes down what is to be sent, and when; it leases all of it.
+// webhooks leases all webhooks, and lists them with their due times.
 func (w *state) webhooks() {
 	ctx := w.t.Context()
 	next, err := w.s.Jobs().NextDelivery(ctx)

@@ -10,8 +10,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A work goes on with a store that an earlier version has left, and writes down what comes of
-// it.
+// A work continues with a store of an earlier version and lists the results.
 type work struct {
 	state
 	now queue.Instant
@@ -28,7 +27,7 @@ func workText(t *testing.T, s *Store) string {
 	return w.b.String()
 }
 
-// claims asks for more of a host than there is, and gives something up.
+// claims claims more of a host than it has, and releases something.
 func (w *work) claims() {
 	ctx := w.t.Context()
 	p := &pods.Pod{ID: "new", Owner: "alice", Created: w.now.Time()}
@@ -49,7 +48,7 @@ func (w *work) apply(op queue.Op) queue.Result {
 	return res[0]
 }
 
-// workers go on with the jobs that they have, under the tokens of then.
+// workers continue with their jobs, under the tokens of the earlier version.
 func (w *work) workers() {
 	ref := queue.Ref{Endpoint: "echo", ID: "running"}
 	j, err := w.s.Jobs().Get(w.t.Context(), w.now, ref)
@@ -72,7 +71,7 @@ func (w *work) workers() {
 	w.line("  chunks: %q", chunks)
 }
 
-// queue claims and finishes everything that is queued, in order.
+// queue claims and finishes all queued jobs in order.
 func (w *work) queue() {
 	for {
 		w.now++
@@ -95,7 +94,7 @@ func (w *work) queue() {
 	}
 }
 
-// user retries what can be retried and submits something new.
+// user retries all jobs that can be retried, and submits a new one.
 func (w *work) user() {
 	for _, id := range []queue.JobID{"failed", "timed-out", "damaged", "run-256", "completed"} {
 		r := w.apply(queue.Op{Ref: queue.Ref{Endpoint: "echo", ID: id}, Kind: queue.OpRetry})
@@ -110,7 +109,7 @@ func (w *work) user() {
 	w.queue()
 }
 
-// deliver sends every webhook: half of them only at the second attempt.
+// deliver sends every webhook: half of them at the second attempt only.
 func (w *work) deliver() {
 	ctx := w.t.Context()
 	for round := range 2 {
@@ -135,7 +134,7 @@ func (w *work) deliver() {
 	w.line("attempts of hook-settled: %d", len(as))
 }
 
-// end lets the retention of all jobs pass: their records go, and their counts stay.
+// end lets the retention of all jobs pass. Their records are deleted, and their counts stay.
 func (w *work) end() {
 	ctx := w.t.Context()
 	_, err := w.s.Jobs().Expire(ctx, at+100_000_000, 1000)
@@ -151,7 +150,7 @@ func (w *work) end() {
 	must(w.t, errors.Join(err, r.Err()))
 }
 
-// count is how many records of a kind there are.
+// count returns the number of records of a kind.
 func (w *work) count(kind byte) (n int) {
 	e, err := w.s.engine()
 	must(w.t, err)

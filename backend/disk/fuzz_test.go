@@ -19,8 +19,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Records of jobs and webhooks: whatever bytes there are, a record that is decoded is the same
-// when it is encoded and decoded again.
+// Records of jobs and webhooks. A record that can be decoded is the same after encoding and
+// decoding it again.
 func FuzzStoredJob(f *testing.F) {
 	s := everyField()
 	f.Add(s.appendTo(nil))
@@ -39,7 +39,7 @@ func FuzzStoredJob(f *testing.F) {
 	})
 }
 
-// Outputs, and what only workers see.
+// Outputs, and data for workers only.
 func FuzzStoredPayload(f *testing.F) {
 	head, payload := outputParts(&queue.Op{Payload: []byte(`"out"`), Error: "no"})
 	f.Add(append(head, payload...))
@@ -68,7 +68,7 @@ func FuzzStoredPayload(f *testing.F) {
 	})
 }
 
-// stable decodes a record that is JSON, and encodes and decodes it again.
+// stable decodes a JSON record, encodes it, and decodes it again.
 func stable[T any](t *testing.T, b []byte) {
 	t.Helper()
 	v, err := decodeJSON[T](nil, nil, b)
@@ -77,7 +77,7 @@ func stable[T any](t *testing.T, b []byte) {
 	}
 	once, err := json.Marshal(v)
 	if err != nil {
-		return // a number that JSON has not
+		return // a number that JSON cannot represent
 	}
 	again, err := decodeJSON[T](nil, nil, once)
 	must(t, err)
@@ -88,7 +88,7 @@ func stable[T any](t *testing.T, b []byte) {
 	}
 }
 
-// Records of pods and of everything else that is JSON.
+// Pods and all other JSON records.
 func FuzzStoredJSON(f *testing.F) {
 	for _, text := range []string{
 		`{"ID":"p","Owner":"alice","Created":"2026-05-28T20:26:40Z","Sealed":"AAAA"}`, `{"From":"YQ==","To":"Yg==","Table":"000001.sst"}`,
@@ -125,7 +125,7 @@ func FuzzStoredJSON(f *testing.F) {
 	})
 }
 
-// Registries, whose credentials are sealed.
+// Registries, whose credentials are encrypted.
 func FuzzStoredRegistry(f *testing.F) {
 	seals, key := sealer{key: testKey}, textKey(keyRegistry, "r")
 	v, err := encodeRegistry(seals, key, &registries.Registry{ID: "r", Name: "mine"}, registries.Credential{Username: "u", Password: "p"})
@@ -167,7 +167,7 @@ func FuzzStoredCounter(f *testing.F) {
 	})
 }
 
-// Parity files, with the right checksum: a damaged table is restored or left as it is.
+// Parity files with a valid checksum. A damaged table is restored or not changed.
 func FuzzParityFile(f *testing.F) {
 	w := &parityWriter{}
 	w.write(make([]byte, 3*rowSize+5))
@@ -181,7 +181,7 @@ func FuzzParityFile(f *testing.F) {
 	})
 }
 
-// Logs and their mirrors: they are merged, verified and written anew, whatever they have.
+// Logs and their mirrors are merged, verified and rewritten, whatever they contain.
 func FuzzLogFile(f *testing.F) {
 	var b pebble.Batch
 	put(&b, uidKey(keyJob, 1), (&stored{}).appendTo(nil))

@@ -11,8 +11,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// furnished is a store with something of everything, as a process leaves it that was killed
-// or that closed it, and what is in it.
+// furnished returns a store with records of all kinds, as a process leaves it that was killed
+// or that closed it, and a list of its content.
 func furnished(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	t.Helper()
 	mem = vfs.NewMem()
@@ -25,7 +25,7 @@ func furnished(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	return mem, stateText(t, openForTest(t, "store", inMemory(cloned(t, mem))))
 }
 
-// cloned is a copy of the directory "store".
+// cloned returns a copy of the directory "store".
 func cloned(t testing.TB, fs *vfs.MemFS) *vfs.MemFS {
 	t.Helper()
 	c := vfs.NewMem()
@@ -35,7 +35,7 @@ func cloned(t testing.TB, fs *vfs.MemFS) *vfs.MemFS {
 	return c
 }
 
-// logsIn are the logs of a store and their mirrors.
+// logsIn returns the logs of a store and their mirrors.
 func logsIn(t *testing.T, fs vfs.FS) (logs []string) {
 	t.Helper()
 	names, err := fs.List("store")
@@ -48,8 +48,8 @@ func logsIn(t *testing.T, fs vfs.FS) (logs []string) {
 	return logs
 }
 
-// Every log has a mirror, so whatever byte of a log is damaged, in its middle or at its end,
-// nothing is lost: and neither when it is a byte of a mirror.
+// Every log has a mirror. So nothing is lost if one byte of a log or of a mirror is damaged,
+// in the middle or at the end.
 func TestALogIsRestoredFromItsMirror(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -88,9 +88,9 @@ func TestALogThatWasCutOffIsRestored(t *testing.T) {
 	}
 }
 
-// A log of which more than a bit is damaged as its mirror is, or that has none, is refused: what
-// was in it would be lost in silence. Only at its end nobody can tell damage from what was never
-// written.
+// A store does not open if more than a bit of a log is damaged and its mirror is missing or
+// has the same damage. Otherwise the content of the log would be lost silently. Only at the
+// end of a log, damage looks the same as an incomplete write.
 func TestALogThatCannotBeRestoredIsRefused(t *testing.T) {
 	mem, _ := furnished(t, false)
 	for _, name := range logsIn(t, mem) {
@@ -118,7 +118,7 @@ func TestALogThatCannotBeRestoredIsRefused(t *testing.T) {
 	}
 }
 
-// Mirrors come and go with their logs.
+// A mirror is created and removed with its log.
 func TestALogThatIsGoneHasNoMirror(t *testing.T) {
 	mem := vfs.NewMem()
 	opts := inMemory(mem)
@@ -145,7 +145,7 @@ func TestALogThatIsGoneHasNoMirror(t *testing.T) {
 	}
 }
 
-// Options that the database wrote for itself are of no use to anybody.
+// Damaged options files of the database do not matter.
 func TestDamagedOptionsDoNotMatter(t *testing.T) {
 	mem, want := furnished(t, true)
 	names, err := mem.List("store")

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// filesIn are the files of a store whose names have a part.
+// filesIn returns the files of a store whose names contain part.
 func filesIn(t *testing.T, fs vfs.FS, part string) (list []string) {
 	t.Helper()
 	names, err := fs.List("store")
@@ -24,7 +24,7 @@ func filesIn(t *testing.T, fs vfs.FS, part string) (list []string) {
 	return list
 }
 
-// unchanged opens a store from which nothing was lost.
+// unchanged opens a store and fails if something is lost.
 func unchanged(t *testing.T, mem *vfs.MemFS, want, what string) {
 	t.Helper()
 	s, err := Open(t.Context(), "store", inMemory(cloned(t, mem)))
@@ -38,8 +38,8 @@ func unchanged(t *testing.T, mem *vfs.MemFS, want, what string) {
 	must(t, s.Close())
 }
 
-// Markers say with their names alone which manifest is in use, and the database removes the
-// tables of a directory that has none.
+// The names of markers say which manifest is in use. The database removes the tables of a
+// directory without markers.
 func TestAMarkerThatIsMissingIsPutBack(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAMarkerThatIsMissingIsPutBack(t *testing.T) {
 	}
 }
 
-// A log or a manifest that is missing is made of its mirror, and options and mirrors are not
+// A missing log or manifest is restored from its mirror. Options files and mirrors are not
 // needed.
 func TestALogThatIsMissingIsMadeOfItsMirror(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
@@ -74,7 +74,7 @@ func TestALogThatIsMissingIsMadeOfItsMirror(t *testing.T) {
 	}
 }
 
-// A manifest that is missing with its mirror is no reason to begin with nothing.
+// A store whose manifest and mirror are missing is not opened as an empty store.
 func TestAStoreWithoutManifestIsRefused(t *testing.T) {
 	mem, _ := furnished(t, true)
 	for _, name := range filesIn(t, mem, manifestPrefix) {
@@ -89,7 +89,7 @@ func TestAStoreWithoutManifestIsRefused(t *testing.T) {
 	unavailableError(t, "Open", err)
 }
 
-// A table that is missing is made of its parity, or else has lost all that it had.
+// A missing table is restored from its parity file, or all its records are lost.
 func TestATableThatIsMissingIsIsolated(t *testing.T) {
 	mem, want := furnished(t, true)
 	for _, parity := range []bool{true, false} {

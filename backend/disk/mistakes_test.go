@@ -13,17 +13,17 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A mistake makes the store do what a wrong one would do. It is planted around the store,
-// or in one of its hooks: the store itself has no branch for it.
+// A mistake makes the store wrong in one way. It is added around the store or in one of its
+// hooks: the store itself has no code for it.
 type mistake struct {
 	name   string
-	queue  func(queue.JobQueue, *engine) queue.JobQueue // in the place of the store's
-	fs     func(vfs.FS) vfs.FS                          // in the place of the disk
-	before func(vfs.FS) error                           // done before each opening
+	queue  func(queue.JobQueue, *engine) queue.JobQueue // replaces the queue of the store
+	fs     func(vfs.FS) vfs.FS                          // replaces the file system
+	before func(vfs.FS) error                           // runs before each opening
 	wait   func(*group) error                           // Options.wait
 }
 
-// around is the queue that has the mistake, if it is one of the queue.
+// around returns the queue with the mistake, if it is a mistake of the queue.
 func (m *mistake) around(q queue.JobQueue, e *engine) queue.JobQueue {
 	if m.queue == nil {
 		return q
@@ -69,7 +69,7 @@ var mistakes = []mistake{{
 	},
 }}
 
-// The test of crashes must be able to fail.
+// The crash test must fail for each mistake.
 func TestTheCrashTestFindsMistakes(t *testing.T) {
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTheCrashTestFindsMistakes(t *testing.T) {
 	}
 }
 
-// An unfenced queue takes every op of a worker for one of the worker that has the job.
+// An unfenced queue accepts the ops of a worker without the right lease.
 type unfenced struct {
 	queue.JobQueue
 	e *engine
@@ -105,7 +105,7 @@ func (u *unfenced) Apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 	return u.JobQueue.Apply(ctx, now, ops, res)
 }
 
-// An unsynced file system says that it has synced the log of the database, and has not.
+// An unsynced file system reports syncs of the database's log that it did not make.
 type unsynced struct{ vfs.FS }
 
 func (u unsynced) Unwrap() vfs.FS { return u.FS }
@@ -133,7 +133,6 @@ func (unsyncedFile) Sync() error                { return nil }
 func (unsyncedFile) SyncData() error            { return nil }
 func (unsyncedFile) SyncTo(int64) (bool, error) { return true, nil }
 
-// edit changes a store that is closed.
 func edit(fs vfs.FS, change func(*engine, *pebble.Batch) error) (err error) {
 	db, err := pebble.Open("store", &pebble.Options{FS: fs, Merger: counterMerger(), Logger: pebbleLogger{}, FormatMajorVersion: format})
 	if err != nil {

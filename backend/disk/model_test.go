@@ -12,7 +12,7 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// walk makes a seeded walk; its seed is printed when it fails.
+// walk makes a random walk. It prints its seed if it fails.
 func walk(t *testing.T, seed uint64, steps int, q queue.JobQueue) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -21,7 +21,7 @@ func walk(t *testing.T, seed uint64, steps int, q queue.JobQueue) {
 	}
 }
 
-// seeds is n in a short test and many in a long one.
+// seeds returns n in a short test, and a larger number in a long one.
 func seeds(n uint64) uint64 {
 	if budget() > 0 {
 		return 50 * n
@@ -42,13 +42,13 @@ func TestJobsAnswerAsTheModelDoesAcrossReopenings(t *testing.T) {
 	}
 }
 
-// reopening is a queue whose store is closed and opened again now and then.
+// reopening is a queue whose store is closed and opened again from time to time.
 type reopening struct {
 	t   *testing.T
 	s   *Store
 	rng *rand.Rand
-	// Leases of deliveries are in memory, and the model has no restarts: once there was one
-	// the store stays open.
+	// Leases of deliveries are only in memory, and the model has no restarts. So the store
+	// stays open after the first lease.
 	sent bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A webhook that was on its way when the store was left, or failed, is sent once more, under
-// its id; what came of the first sending is not recorded, and what was recorded stays.
+// A leased webhook is sent again with the same id after the store was opened again or
+// recovered. The result of the first attempt is not recorded. Earlier recorded attempts stay.
 func TestWebhooksOnTheirWayAreSentAgainAfterAnOpening(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -47,7 +47,7 @@ func TestSSHKeys(t *testing.T) {
 	})
 }
 
-// A reopeningStore is a store that is closed and opened again before each read.
+// A reopeningStore closes and opens its store before each read.
 type reopeningStore struct {
 	t  *testing.T
 	fs *vfs.MemFS
