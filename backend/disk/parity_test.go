@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// withParity writes a file of random bytes as a table is written, in parts of all sizes.
+// withParity writes a file of random bytes in parts of different sizes, as tables are written.
 func withParity(t *testing.T, rng *rand.Rand, size int) (fs *vfs.MemFS, whole []byte) {
 	t.Helper()
 	fs, whole = vfs.NewMem(), make([]byte, size)
@@ -31,7 +31,7 @@ func withParity(t *testing.T, rng *rand.Rand, size int) (fs *vfs.MemFS, whole []
 	return fs, whole
 }
 
-// tableSizes are in bytes: of one row and less, of one stripe and of several.
+// tableSizes returns sizes in bytes, from less than one row to several stripes.
 func tableSizes() []int {
 	return []int{1, 700, rowSize, rowSize + 1, 16 * rowSize, 17 * rowSize, 300*rowSize + 5, 1024 * rowSize, 1025*rowSize + 9, 2500 * rowSize}
 }
@@ -56,7 +56,7 @@ func TestEveryRowOfATableIsRestored(t *testing.T) {
 	}
 }
 
-// Rows in a run are in different groups, as many as there are.
+// Consecutive rows belong to different groups.
 func TestARunOfRowsIsRestored(t *testing.T) {
 	fs, whole := withParity(t, rand.New(rand.NewPCG(2, 2)), 600*rowSize)
 	rotten := bytes.Clone(whole)
@@ -75,7 +75,7 @@ func TestATableThatWasCutOffIsRestored(t *testing.T) {
 	}
 }
 
-// Two damaged rows of one group stay as they are, and keep no other group from being restored.
+// Two damaged rows of one group are not changed. Other groups are still restored.
 func TestTwoRowsOfAGroupAreNotRestored(t *testing.T) {
 	fs, whole := withParity(t, rand.New(rand.NewPCG(4, 2)), 300*rowSize)
 	rotten, want := bytes.Clone(whole), bytes.Clone(whole)
@@ -90,7 +90,7 @@ func TestTwoRowsOfAGroupAreNotRestored(t *testing.T) {
 	}
 }
 
-// A parity file that is damaged itself restores nothing, and breaks nothing.
+// A damaged parity file restores nothing and changes nothing.
 func TestADamagedParityFileIsNotUsed(t *testing.T) {
 	fs, whole := withParity(t, rand.New(rand.NewPCG(5, 2)), 20*rowSize)
 	parity := readFile(t, fs, "1.sst"+paritySuffix)
@@ -111,8 +111,8 @@ func TestADamagedParityFileIsNotUsed(t *testing.T) {
 	}
 }
 
-// Every table has a parity file and every parity file a table, whatever becomes of them:
-// written, linked, copied, replaced by others.
+// Every table has a parity file, and every parity file has a table, also after tables are
+// linked, copied or replaced.
 func TestEveryTableHasAParityFile(t *testing.T) {
 	mem := vfs.NewMem()
 	s := openForTest(t, "store", inMemory(mem))
@@ -146,7 +146,6 @@ func TestEveryTableHasAParityFile(t *testing.T) {
 	}
 }
 
-// compacted merges all tables of the store.
 func compacted(t *testing.T, s *Store) {
 	t.Helper()
 	e, err := s.engine()
@@ -154,7 +153,7 @@ func compacted(t *testing.T, s *Store) {
 	must(t, e.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false))
 }
 
-// Whatever byte of a table is damaged, a compaction that meets it goes on, and nothing is lost.
+// A compaction continues after damage to any byte of a table, and nothing is lost.
 func TestACompactionGoesOnOverDamage(t *testing.T) {
 	mem := rottingStore(t, true)
 	for _, name := range tablesIn(t, mem, "store") {
@@ -176,11 +175,11 @@ func TestACompactionGoesOnOverDamage(t *testing.T) {
 	}
 }
 
-// A table that gets the number of one before, whose parity file is left, is not made that one.
+// A leftover parity file does not change a new table with the same number.
 func TestTheParityFileOfAnotherTableIsNotUsed(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, f *fence){
 		"written": func(t *testing.T, f *fence) {
-			_, err := f.Create("1.sst", vfs.WriteCategoryUnspecified) // and a kill comes before the end
+			_, err := f.Create("1.sst", vfs.WriteCategoryUnspecified) // as if killed before the file was complete
 			must(t, err)
 		},
 		"linked": func(t *testing.T, f *fence) {

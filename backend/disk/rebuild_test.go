@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// repairedStore repairs a store that does not open, and opens it. Check names before what Repair
-// names, and a second Repair finds nothing.
+// repairedStore repairs a store that does not open, and opens it. Check must report what
+// Repair then reports, and a second Repair must find nothing.
 func repairedStore(t *testing.T, fs *vfs.MemFS) (*Store, Report) {
 	t.Helper()
 	before, err := Check(t.Context(), "store", inMemory(fs))
@@ -28,7 +28,7 @@ func repairedStore(t *testing.T, fs *vfs.MemFS) (*Store, Report) {
 	return openForTest(t, "store", inMemory(fs)), r
 }
 
-// linesOf is a report as lines.
+// linesOf returns a report as lines.
 func linesOf(r *Report) string {
 	lines := []string{"restored " + strings.Join(r.Restored, ", ")}
 	for _, f := range r.Faults {
@@ -37,7 +37,7 @@ func linesOf(r *Report) string {
 	return strings.Join(lines, "\n")
 }
 
-// withoutManifest is a store that has lost its manifests and their mirrors.
+// withoutManifest returns a store that has lost its manifests and their mirrors.
 func withoutManifest(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	t.Helper()
 	mem, want = furnished(t, closed)
@@ -49,7 +49,7 @@ func withoutManifest(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	return mem, want
 }
 
-// A store whose manifest is lost with its mirror is made anew of its tables and logs.
+// A store without its manifest and mirror is rebuilt from its tables and logs.
 func TestAStoreWithoutManifestIsMadeOfItsTables(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +70,7 @@ func TestAStoreWithoutManifestIsMadeOfItsTables(t *testing.T) {
 	}
 }
 
-// A directory that lost power while a new database took the place of the old one goes on where
-// it was.
+// The replacement of the old database by the new one continues after a power failure.
 func TestTheExchangeOfADatabaseGoesOnAfterACrash(t *testing.T) {
 	mem, want := withoutManifest(t, true)
 	for moves := range 60 {
@@ -91,7 +90,7 @@ func TestTheExchangeOfADatabaseGoesOnAfterACrash(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// A stoppingFS fails when so many files were renamed.
+// A stoppingFS fails after a number of renames.
 type stoppingFS struct {
 	vfs.FS
 	left *int
@@ -104,7 +103,7 @@ func (f *stoppingFS) Rename(from, to string) error {
 	return f.FS.Rename(from, to)
 }
 
-// theLog is the log of commits of a store.
+// theLog returns the name of the commit log of a store.
 func theLog(t *testing.T, fs vfs.FS) string {
 	t.Helper()
 	var log string
@@ -116,7 +115,7 @@ func theLog(t *testing.T, fs vfs.FS) string {
 	return log
 }
 
-// A log that is damaged like its mirror loses what is damaged of it, and says so.
+// Repair drops and reports the damaged part of a log whose mirror has the same damage.
 func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
 	mem, want := furnished(t, false)
 	facts, log := factsOf(want), theLog(t, mem)
@@ -145,7 +144,7 @@ func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
 	}
 }
 
-// One bit that was flipped in a log without a mirror is flipped back.
+// A single flipped bit in a log without a mirror is repaired.
 func TestOneBitOfALogIsFlippedBack(t *testing.T) {
 	mem, want := furnished(t, false)
 	log := theLog(t, mem)
@@ -164,7 +163,7 @@ func TestOneBitOfALogIsFlippedBack(t *testing.T) {
 	}
 }
 
-// A log and its mirror that are damaged in different places are whole together.
+// A log and its mirror that are damaged in different places are restored from each other.
 func TestALogAndItsMirrorAreWholeTogether(t *testing.T) {
 	mem, want := furnished(t, false)
 	rng := rand.New(rand.NewPCG(4, 0))

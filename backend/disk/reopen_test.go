@@ -34,7 +34,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// reopen closes a store and opens the directory again.
 func reopen(t testing.TB, s *Store) *Store {
 	t.Helper()
 	must(t, s.Close())
@@ -159,10 +158,10 @@ func TestJobsOfWorkersThatAreGoneAreHandedBackAtOpening(t *testing.T) {
 	if got := getJob(t, s.Jobs(), local.Ref); got.Status != queue.InQueue || got.Restarts != 1 {
 		t.Errorf("the job of a worker of this process is %v with %d restarts, want IN_QUEUE with 1", got.Status, got.Restarts)
 	}
-	finish(t, s.Jobs(), &remote, "1") // one of a worker elsewhere goes on
+	finish(t, s.Jobs(), &remote, "1") // a worker on another machine continues
 }
 
-// frozenClock is a clock that stands still.
+// A frozenClock always returns the same time.
 type frozenClock struct{ t time.Time }
 
 func (f frozenClock) Now() time.Time                            { return f.t }
@@ -182,7 +181,7 @@ func TestAnotherKeyIsRefused(t *testing.T) {
 	}
 }
 
-// With another key a repair drops what is sealed, and nothing else.
+// A repair with another key drops only the encrypted data.
 func TestARepairWithAnotherKeyDropsWhatIsSealed(t *testing.T) {
 	mem, text := furnished(t, true)
 	want := factsOf(text)
@@ -333,7 +332,7 @@ func TestABackupIsAStoreOfItsOwn(t *testing.T) {
 			t.Errorf("%s: token %x after %x, want one of the next epoch", dir, again, next)
 		}
 	}
-	claimOne(t, s.Jobs(), "w") // the first one goes on
+	claimOne(t, s.Jobs(), "w") // the first one continues
 }
 
 func TestAClosedStoreSaysSo(t *testing.T) {

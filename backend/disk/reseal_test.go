@@ -14,7 +14,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// fillSecrets makes records with secrets of each kind.
+// fillSecrets creates records with secrets of each kind.
 func fillSecrets(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -28,7 +28,7 @@ func fillSecrets(t *testing.T, s *Store) {
 	}
 }
 
-// wantSecrets fails unless all of them open with the first key of the store alone.
+// wantSecrets fails unless the current key of the store alone decrypts all secrets.
 func wantSecrets(t *testing.T, s *Store) {
 	t.Helper()
 	e, err := s.engine()
@@ -96,7 +96,8 @@ func TestARotationThatWasCutOffIsFinishedByTheNextOpening(t *testing.T) {
 	s, err := reopenWith(t, fs, testKey)
 	must(t, err)
 	fillSecrets(t, s)
-	// As after a part of it: one record of each kind has the new key, the known text has not.
+	// As after an interrupted opening: one record of each kind has the new key, and the known
+	// text has the old key.
 	e, err := s.engine()
 	must(t, err)
 	changed := &engine{db: e.db, seals: sealer{next, [][]byte{testKey}}}

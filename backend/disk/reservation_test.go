@@ -27,7 +27,7 @@ func gpuReservation(holder string, gpu int) pods.Reservation {
 	}
 }
 
-// all is what a store has, by what it is: the claims of pods and holds.
+// all returns the claims of all pods and reservations in a store.
 func all(t testing.TB, s *Store) map[string]int {
 	t.Helper()
 	got := map[string]int{}
@@ -89,9 +89,9 @@ func TestCheckFindsAHoldThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A claimRun run creates and deletes pods, and holds and releases, in a file system that
-// can lose power before any write. There is one call at a time: what a crash leaves is what
-// was there before the call under way, or what it makes.
+// A claimRun creates and deletes pods, and makes and releases reservations, in a file system
+// that can lose power before any write. It makes one call at a time. So a crash leaves the
+// state from before the current call or the state after it.
 type claimRun struct {
 	t   *testing.T
 	rng *rand.Rand
@@ -123,7 +123,7 @@ func (c *claimRun) hook(op errorfs.Op) error {
 	return nil
 }
 
-// step makes one call, and compares its answer with the model.
+// step makes one call and compares its result with the model.
 func (c *claimRun) step(s *Store) {
 	ctx := c.t.Context()
 	gpu, n := 1+c.rng.IntN(3), c.rng.IntN(4)

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Facts are what is in a store: of each record the lines that say so.
+// Facts are the content of a store: the lines of each record.
 type facts map[string][]string
 
-// factsOf takes a state apart. What a line says behind a colon is a fact of what stands before
-// it; templates that are listed twice are one.
+// factsOf splits a state into records. The text after a colon is a fact of the record named
+// before it. A template that is listed twice is one record.
 func factsOf(text string) facts {
 	f, of := facts{}, ""
 	for line := range strings.Lines(text) {
@@ -32,7 +32,7 @@ func factsOf(text string) facts {
 		case strings.Contains(line, ": "):
 			of, line, _ = strings.Cut(line, ": ")
 		case strings.HasPrefix(line, "the next webhook"):
-			continue // webhooks say when they are due
+			continue // each webhook also has its due time
 		default:
 			of, line = line, ""
 		}
@@ -47,13 +47,13 @@ func lenientFacts(t *testing.T, s *Store) facts {
 	return factsOf(w.b.String())
 }
 
-// A verdict is what is wrong with the answers of a store that was damaged.
+// A verdict lists wrong answers of a damaged store.
 type verdict []string
 
 func (v *verdict) wrong(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
 
-// judge holds what a damaged store answers to what is in it: what it says is right, and what
-// it does not say it says it cannot say.
+// judge compares the answers of a damaged store with its true content. Everything that the
+// store returns must be right, and it must report that the rest is missing.
 func judge(want, got facts) (v verdict) {
 	for of, lines := range got {
 		if strings.HasSuffix(of, " are not all") {
@@ -69,7 +69,7 @@ func judge(want, got facts) (v verdict) {
 	return v
 }
 
-// incomplete reports whether the store says that there may be more records like this one.
+// incomplete reports whether the store says that a list of such records is incomplete.
 func (f facts) incomplete(of string) bool {
 	list := map[string]string{
 		"pod": "pods", "hold": "holds", "used": "pods holds", "endpoint": "endpoints", "registry": "registries", "volume": "volumes",
@@ -121,13 +121,13 @@ func (f facts) ended(id string) bool {
 	return false
 }
 
-// mayBeLeftOut reports whether a record may lack a line: what was submitted, and what it says
-// to be damaged.
+// mayBeLeftOut reports whether a line of a record may be missing: because it is data of the
+// submission, or because the record is reported as damaged.
 func mayBeLeftOut(of, line string, got []string) bool {
 	what := strings.Fields(line)[0]
 	switch {
 	case strings.HasPrefix(of, "jobs of"):
-		return true // counted again below, where nothing is lost
+		return true // checked below for stores without a loss
 	case strings.HasPrefix(of, "job ") && (strings.HasPrefix(what, "input") || strings.HasPrefix(what, "webhook") || strings.HasPrefix(what, "extra")):
 		return true
 	case strings.HasPrefix(of, "webhook "):
@@ -139,8 +139,9 @@ func mayBeLeftOut(of, line string, got []string) bool {
 	return slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "  damaged: "+what) || l == "  damaged" })
 }
 
-// Whatever is damaged of tables that have no parity, the store opens, and nothing that it says
-// is wrong; Check says what is lost, Repair drops just that, and says the same.
+// Tables without parity are damaged at random. The store still opens, and nothing that it
+// returns is wrong. Check reports what is lost. Repair drops exactly that, and reports the
+// same.
 func TestADamagedTableThatCannotBeRestoredIsIsolated(t *testing.T) {
 	mem, text := furnished(t, true)
 	for _, name := range tablesIn(t, mem, "store") {
@@ -151,7 +152,8 @@ func TestADamagedTableThatCannotBeRestoredIsIsolated(t *testing.T) {
 	})
 }
 
-// rots makes trials: rot damages a copy of the directory, and says what it did.
+// rots makes a number of trials. In each, rot damages a copy of the directory and returns what
+// it did.
 func rots(t *testing.T, mem *vfs.MemFS, want facts, trials int, rot func(rng *rand.Rand, fs *vfs.MemFS, n int) string) {
 	t.Helper()
 	if budget() > 0 {
@@ -169,12 +171,12 @@ func rots(t *testing.T, mem *vfs.MemFS, want facts, trials int, rot func(rng *ra
 	t.Logf("%d trials: nothing was lost in %d of them, %d of %d records in the others", trials, sum.whole, sum.lost, (trials-sum.whole)*len(want))
 }
 
-// rotting sums up trials.
+// rotting counts the results of trials.
 type rotting struct{ whole, lost, refused int }
 
 // trial opens a damaged directory and repairs it.
 func (r *rotting) trial(t *testing.T, fs *vfs.MemFS, want facts) (v verdict) {
-	// A directory that was only checked is as it was.
+	// Check must not change the directory.
 	before, err := Check(t.Context(), "store", inMemory(fs))
 	if err != nil {
 		v.wrong("Check = %v", err)
@@ -201,7 +203,7 @@ func (r *rotting) trial(t *testing.T, fs *vfs.MemFS, want facts) (v verdict) {
 	return append(v, r.repaired(t, fs, want, &report)...)
 }
 
-// repaired holds a repaired directory to what was in it and what Repair has named.
+// repaired compares a repaired directory with its earlier content and the report of Repair.
 func (r *rotting) repaired(t *testing.T, fs *vfs.MemFS, want facts, report *Report) (v verdict) {
 	s, err := Open(t.Context(), "store", inMemory(fs))
 	if err != nil {
@@ -222,7 +224,7 @@ func (r *rotting) repaired(t *testing.T, fs *vfs.MemFS, want facts, report *Repo
 		}
 	}
 	for of, lines := range got {
-		if !report.partsOfLogs() { // else it may be as it was before
+		if !report.partsOfLogs() { // otherwise it may be an older version
 			v.record(of, want[of], lines, got)
 		}
 	}
@@ -246,13 +248,13 @@ func (r *rotting) repaired(t *testing.T, fs *vfs.MemFS, want facts, report *Repo
 	return v
 }
 
-// partsOfLogs reports whether changes are lost of which nobody knows what they were of.
+// partsOfLogs reports whether changes of unknown records are lost.
 func (r *Report) partsOfLogs() bool {
 	return slices.ContainsFunc(r.Faults, func(f Fault) bool { return strings.HasSuffix(f.Key, ".log") || f.Key == "MANIFEST" })
 }
 
-// names reports whether the loss of something is in the report: by its name, by that of its
-// job, or as a part of a table of which nobody can say what it had.
+// names reports whether the report includes the loss of a record: by the name of the record,
+// by the name of its job, or as a part of a table with unknown content.
 func (r *Report) names(of string) bool {
 	if r.partsOfLogs() {
 		return true
@@ -263,8 +265,8 @@ func (r *Report) names(of string) bool {
 	})
 }
 
-// settledFacts reads and merges everything, and begins anew where the store has met damage and
-// ended.
+// settledFacts reads and compacts everything. If the store fails because of damage, it opens
+// it again.
 func settledFacts(t *testing.T, s *Store) facts {
 	t.Helper()
 	for range 10 {
@@ -280,7 +282,7 @@ func settledFacts(t *testing.T, s *Store) facts {
 
 func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
 
-// flip changes random bits of a file, and says which.
+// flip flips random bits of a file, and returns which.
 func flip(t *testing.T, rng *rand.Rand, fs vfs.FS, name string, bits int) string {
 	t.Helper()
 	b := readFile(t, fs, name)

@@ -12,13 +12,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Whatever rots of a directory, nothing that the store says is wrong, the store can be
-// repaired, and what is lost is named. Random files of every kind have bits flipped, sectors
-// zeroed, their end cut off, or are removed; files and what they are restored from are damaged
-// together. With PODYARD_LONG there are 2,000 trials. PODYARD_SEED repeats them.
+// A directory is damaged at random. Nothing that the store then returns is wrong, the store
+// can be repaired, and the repair reports what is lost. Random files of every kind have bits
+// flipped, have sectors zeroed, are truncated, or are removed. Files are also damaged together
+// with their parity files and mirrors. With PODYARD_LONG there are 2,000 trials. PODYARD_SEED
+// repeats a run.
 //
-// One thing nobody can tell from a write that power has interrupted: the last records of a log
-// that are damaged in the same way as those of its mirror. So that is not tried.
+// One kind of damage looks the same as a write that was interrupted by a power failure: the
+// last records of a log and of its mirror are damaged in the same way. The test does not do
+// that.
 func TestADirectoryThatRotsIsNeverWrongAndCanBeRepaired(t *testing.T) {
 	trials, seed := 20, rand.Uint64()
 	if budget() > 0 {
@@ -46,7 +48,7 @@ func TestADirectoryThatRotsIsNeverWrongAndCanBeRepaired(t *testing.T) {
 	t.Logf("%d trials: nothing was lost in %d of them, %d records in the others; %d were refused until the repair", trials, sum.whole, sum.lost, sum.refused)
 }
 
-// rot damages a directory in some way, and says how.
+// rot damages a directory in a random way, and returns what it did.
 func rot(t *testing.T, rng *rand.Rand, fs *vfs.MemFS) string {
 	t.Helper()
 	names, err := fs.List("store")
@@ -66,12 +68,11 @@ func rot(t *testing.T, rng *rand.Rand, fs *vfs.MemFS) string {
 	return rotBoth(t, rng, fs, of, beside)
 }
 
-// rotFile damages one file.
 func rotFile(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, name string) string {
 	t.Helper()
 	b := readFile(t, fs, name)
 	what := rng.IntN(4)
-	if len(b) == 0 { // a marker
+	if len(b) == 0 { // an empty file, such as a marker
 		what = 3
 	}
 	switch what {
@@ -91,7 +92,7 @@ func rotFile(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, name string) string {
 	return name + " removed"
 }
 
-// rotBoth damages a log and its mirror in the same place, which is not their end.
+// rotBoth damages a log and its mirror in the same place, but not at the end.
 func rotBoth(t *testing.T, rng *rand.Rand, fs *vfs.MemFS, log, mirror string) string {
 	t.Helper()
 	b := readFile(t, fs, log)

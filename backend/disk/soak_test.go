@@ -22,8 +22,8 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// Many callers at once, time that passes, and a ledger that holds the store to what it
-// said, before and after it is opened again.
+// Many callers use a store concurrently while time passes. A ledger compares the store with
+// its earlier answers, before and after it is opened again.
 func TestALoadKeepsTheInvariants(t *testing.T) {
 	s := openForTest(t, t.TempDir(), &Options{Ballast: -1, Key: testKey})
 	l := serverlesstest.NewLedger(s.Jobs())
@@ -43,19 +43,20 @@ func TestALoadKeepsTheInvariants(t *testing.T) {
 	t.Logf("%d records, %d bytes", r.Records, r.Bytes)
 }
 
-// forDuration says whether to go on until so much time has passed.
+// forDuration returns a function that returns true until d has passed.
 func forDuration(d time.Duration) (more func() bool) {
 	begin := time.Now()
 	return func() bool { return time.Since(begin) < d }
 }
 
-// forJobs says whether to go on until it was asked so often.
+// forJobs returns a function that returns true for its first n calls.
 func forJobs(n int64) (more func() bool) {
 	var asked atomic.Int64
 	return func() bool { return asked.Add(1) <= n }
 }
 
-// load has callers submit, work, cancel and read as long as there is more to do: each time
+// load makes callers submit, work, cancel and read while more returns true. Each round submits
+// one job. One of big jobs has a payload that is stored in its own table.
 // one job is submitted. One of big of them has a payload that is stored apart.
 func load(t *testing.T, q queue.JobQueue, now *atomic.Int64, more func() bool, callers, big int) {
 	t.Helper()
@@ -78,8 +79,8 @@ func load(t *testing.T, q queue.JobQueue, now *atomic.Int64, more func() bool, c
 
 func loadStep(ctx context.Context, q queue.JobQueue, rng *rand.Rand, now queue.Instant, c, i, big int) error {
 	j := newJob(fmt.Sprint("load-", made.Add(1)))
-	// The ttl ends a job's life, and not the retention: nobody sees when a tick ends a job,
-	// and the ledger would not know since when it is kept.
+	// The ttl ends the job's life, and its retention never ends first: the ledger cannot see
+	// when a tick ends a job, so it would not know when the retention starts.
 	j.Submitted, j.Queued, j.Expires, j.Retain = now, now, now+queue.Instant(5_000+rng.IntN(20_000)), 1<<40*time.Millisecond
 	if i%4 == 0 {
 		j.Webhook, j.Flags = "https://example.org/", queue.HasWebhook
@@ -99,7 +100,7 @@ func loadStep(ctx context.Context, q queue.JobQueue, rng *rand.Rand, now queue.I
 	for k, j := range jobs {
 		ops[k] = queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: w, Token: j.Token, Payload: fmt.Appendf(nil, `"%x"`, uint64(j.Token))}
 		switch rng.IntN(8) {
-		case 0: // the lease runs out
+		case 0: // the lease will end
 			ops[k].Kind, ops[k].Until = queue.OpRenew, now+500
 		case 1:
 			ops[k].Kind = queue.OpCancel
@@ -149,8 +150,8 @@ func dirSize(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// Jobs come, are done, and are forgotten: the directory does not grow without end. It needs
-// PODYARD_LONG, or PODYARD_SOAK_JOBS, the number of jobs.
+// Jobs are submitted, finished and deleted: the directory does not grow without limit. The
+// test needs PODYARD_LONG, or PODYARD_SOAK_JOBS, the number of jobs.
 func TestTheDirectoryStaysBounded(t *testing.T) {
 	const parts = 50
 	jobs, err := strconv.ParseInt(os.Getenv("PODYARD_SOAK_JOBS"), 10, 64)
@@ -165,7 +166,7 @@ func TestTheDirectoryStaysBounded(t *testing.T) {
 	sizes := make([]int64, parts)
 	for k := range sizes {
 		more, callers, big := forDuration(budget()/parts), 16, 97
-		if jobs > 0 { // as many as the machine can do
+		if jobs > 0 { // as fast as the machine can
 			more, callers, big = forJobs((jobs+parts-1)/parts), 256, 1000
 		}
 		load(t, s.Jobs(), &now, more, callers, big)
@@ -182,7 +183,7 @@ func TestTheDirectoryStaysBounded(t *testing.T) {
 	}
 }
 
-// chart draws sizes in MiB over the jobs that there were by then.
+// chart draws the sizes in MiB against the number of jobs.
 func chart(sizes []int64, jobs int64) string {
 	const rows = 10
 	step := int64(10) // MiB in a row
@@ -196,7 +197,7 @@ func chart(sizes []int64, jobs int64) string {
 	for row := slices.Max(sizes)>>20/step + 1; row > 0; row-- {
 		line := fmt.Sprintf("%5d |", row*step)
 		for _, n := range sizes {
-			// A row is drawn from its middle on.
+			// A row begins at half of its size.
 			if n>>20 >= row*step-step/2 {
 				line += "#"
 			} else {
@@ -210,7 +211,8 @@ func chart(sizes []int64, jobs int64) string {
 	return b.String()
 }
 
-// childDir tells a process of this test binary to work in a directory until it is killed.
+// childDir is the variable with the directory in which a process of this test binary works
+// until it is killed.
 const childDir = "PODYARD_DISK_CHILD"
 
 func TestMain(m *testing.M) {
@@ -263,7 +265,7 @@ func runChild(ctx context.Context, dir string) error {
 	return <-errs
 }
 
-// A process is killed in the midst of its work, over and over: what it printed is there.
+// A process is killed repeatedly while it works. Everything that it printed is on disk.
 func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -309,7 +311,7 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	t.Logf("%d rounds, %d submitted, %d finished", rounds, len(submitted), len(finished))
 }
 
-// killChild runs the child until it has said so much, kills it, and returns what it said.
+// killChild runs the child until it has printed n lines, kills it, and returns the lines.
 func killChild(t *testing.T, dir string, n int) (lines []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -321,7 +323,7 @@ func killChild(t *testing.T, dir string, n int) (lines []string) {
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			break // a line that is cut off was not said
+			break // ignore an incomplete line
 		}
 		lines = append(lines, strings.TrimSpace(line))
 		if len(lines) == n {

@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// nearEdge moves the counters of an opening to where its epoch has two tokens left.
+// nearEdge moves the token counters to the end of their epoch, with two tokens left.
 func nearEdge(s *Store) {
 	q := &s.current.Load().jobs
 	q.mu.Lock()
@@ -19,9 +19,9 @@ func nearEdge(s *Store) {
 	q.outbox.token = q.outbox.token>>32<<32 + math.MaxUint32 - 2
 }
 
-// Claims that use up an epoch go on in the next one, which is durable before a worker sees a
-// token of it. So no token is issued twice when the power fails then, although the last claims
-// are lost with it.
+// When claims use up an epoch, they continue in the next one. That epoch is durable before a
+// worker sees one of its tokens. So no token is issued twice after a power failure, although
+// the last claims are lost.
 func TestNoTokenOfAClaimIsIssuedTwiceWhenAnEpochIsUsedUp(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := openForTest(t, "store", inMemory(fs))
