@@ -56,8 +56,7 @@ func forJobs(n int64) (more func() bool) {
 }
 
 // load makes callers submit, work, cancel and read while more returns true. Each round submits
-// one job. One of big jobs has a payload that is stored in its own table.
-// one job is submitted. One of big of them has a payload that is stored apart.
+// one job. One job in big has a payload that is stored in its own table.
 func load(t *testing.T, q queue.JobQueue, now *atomic.Int64, more func() bool, callers, big int) {
 	t.Helper()
 	ctx := t.Context()
