@@ -17,8 +17,8 @@ import (
 const partial = ".partial"
 
 // Backup copies the store to dir. The store stays in use meanwhile. The copy has everything
-// that was acknowledged before the call. On the same file system files are hard links and need
-// no space of their own until they change. If dir exists, the error is of kind
+// that was acknowledged before the call. On the same file system the tables are hard links.
+// They need no space until the store removes its own. If dir exists, the error is of kind
 // problem.Conflict.
 //
 // The copy is a store, which Open opens with the same Key. Both stores may be in use at the

@@ -93,7 +93,7 @@ func (c *claiming) unreadable(m *move, err error) (later bool) {
 	return true
 }
 
-// commit makes the leases durable, and the ends of damaged jobs.
+// commit writes the leases and the ends of damaged jobs. It syncs them if a job has ended.
 func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 	if err := c.q.coverTokens(); err != nil {
 		return err

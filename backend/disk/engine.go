@@ -35,8 +35,8 @@ type engine struct {
 	failed chan struct{} // closed after cause is set
 	ending sync.Once
 
-	queue  chan *commit // to the committer
-	sync   chan *group  // from the committer to the finisher
+	queue  chan *commit // to commitLoop
+	sync   chan *group  // from commitLoop to syncLoop
 	done   chan struct{}
 	sendMu sync.RWMutex // read-locked while sending to queue
 	closed bool         // nothing may be sent to queue any more

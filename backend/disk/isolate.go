@@ -66,8 +66,8 @@ func (s *Store) isolateOnce(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// isolateBy isolates lost parts, or, if filters are not used, tables of which only the filter
-// is lost.
+// isolateBy removes the lost parts of tables. If filters is false, it instead rewrites tables
+// of which only the filter is lost.
 func (s *Store) isolateBy(ctx context.Context, filters bool) (changed bool, err error) {
 	e, err := s.openDB(func(o *pebble.Options) {
 		forMaintenance(o)
@@ -105,8 +105,8 @@ type isolation struct {
 	tables []*liveTable
 }
 
-// gaps returns the gaps of all tables if lost is set, and otherwise of those that lost only
-// their filters.
+// gaps returns the gaps of all tables if lost is set. Otherwise it returns the whole ranges of
+// the tables of which only the filter is lost.
 func (i *isolation) gaps(lost bool) []gap {
 	var gaps []gap
 	for _, t := range i.tables {

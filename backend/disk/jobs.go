@@ -108,7 +108,7 @@ func (q *jobQueue) endMove(i uint32) {
 	}
 }
 
-// find returns the job when it is not busy, and 0 if there is none.
+// find waits until the job is not busy, and returns it. It returns 0 if there is no such job.
 func (q *jobQueue) find(ctx context.Context, ref queue.Ref) (uint32, error) {
 	for {
 		i := q.x.Find(ref)

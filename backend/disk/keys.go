@@ -27,7 +27,7 @@ const (
 	keyBody        = 'b' // uid, kind, more: a payload of a job
 	keyEntry       = 'o' // uid, run: an unsettled webhook
 	keyAttempt     = 'a' // uid, number: an attempt to send a webhook
-	keyCount       = 'c' // endpoint: sums of the counters of deleted jobs
+	keyCount       = 'c' // endpoint: counters of deleted and retried jobs, as sums
 	keyIntent      = 'i' // key of a payload that is stored before its job
 	keyGap         = 'g' // first key: a range of keys that cannot be read
 	keyLoss        = 'l' // key: a lost record

@@ -240,7 +240,8 @@ func setSequence(batch []byte, from, before uint64) {
 
 // salvage builds a batch from the changes of a damaged one that match their checksums. It
 // replaces a damaged change by a deletion, because an older value may be outdated. It drops
-// deletions, which have no checksum: a damaged one could delete the wrong record.
+// deletions, which have no checksum: a damaged one could delete the wrong record. Only the
+// deletions of intents are kept.
 func (s *Store) salvage(log string, damaged *logRecord) []byte {
 	var b pebble.Batch
 	r := batchrepr.Read(damaged.batch)

@@ -239,8 +239,8 @@ func (e *engine) checkSecrets() error {
 	return err
 }
 
-// counterMerger adds up the three counters of deleted jobs. Addition is commutative, so
-// commits do not need to be ordered.
+// counterMerger adds up the three counters of deleted and retried jobs. Addition is
+// commutative, so commits do not need to be ordered.
 func counterMerger() *pebble.Merger {
 	return &pebble.Merger{
 		Name: "podyard.sums.1",

@@ -59,8 +59,8 @@ func nextOutput(v uint32) uint32 { return (v + 1) | 1 }
 func noOutput(v uint32) uint32   { return (v + 1) &^ 1 }
 func hasOutput(v uint32) bool    { return v&1 != 0 }
 
-// durable reports whether the move must be on disk before it is visible: that is so for
-// acknowledged calls of users and workers, and for every end of a job.
+// durable reports whether the move must be on disk before it is visible. That is so for the
+// results of workers, the calls of users, and every end of a job.
 func (m *move) durable() bool {
 	if m.eff&queue.Delete != 0 {
 		return false // if the deletion is lost, the job has still expired and is deleted again

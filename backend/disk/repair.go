@@ -28,8 +28,8 @@ func Check(ctx context.Context, dir string, opts *Options) (Report, error) {
 //   - A job whose state is lost is removed, with its payloads.
 //   - A queued job whose input or secrets are lost ends as FAILED, with its webhook.
 //   - A job whose output or chunk is lost stays. Reading it still returns an error.
-//   - A pod or another record that is lost is removed. Its host must find what still runs for
-//     it.
+//   - A pod or another record that is lost is removed. A host then has to find what still
+//     runs for a lost pod.
 //   - If Key is not the store's, everything encrypted is lost: the credentials of registries,
 //     the variables injected into pods, and the data of jobs for workers only. Key is then the
 //     key of the store.

@@ -46,7 +46,7 @@ type Store struct {
 	suspects   map[string]bool // paths of tables that could not be restored
 	report     *Report         // of a running check or repair of the directory
 	dry        bool            // the report is of a check: change nothing
-	renumber   bool            // numbers on disk may be in use, because a part of a log is lost
+	renumber   bool            // stored numbers may already be in use, because a part of a log is lost
 
 	podHub    hub[string]
 	jobHub    hub[queue.Event]
