@@ -10,18 +10,18 @@ import (
 	"github.com/podyard/podyard/httpapi"
 )
 
-// The keys of the table: alice and bob have all that users have.
+// The keys of the table. alice and bob have all scopes of users.
 const (
 	alicesAll = "key-of-alice-for-all"
 	bobsAll   = "key-of-bob-for-all"
 )
 
-// An access is a request to an operation, on what is alice's or on what is shared, and its
-// status for each of accessKeys: "in" is any but 401 and 403, "-" is not asked.
+// An access is a request to an operation on a record of alice or a shared record, and its
+// status for each of accessKeys. "in" is any status but 401 and 403; "-" skips the key.
 type access struct{ name, request, body, wants string }
 
-// What the six keys of the table are: alice's, bob's, an operator's, that of the worker w1 of
-// idle, one of bob's with the scope of work on idle only, and none.
+// accessKeys returns the keys of alice, bob, an operator, the worker w1 of the endpoint
+// idle, bob with only the scope of work on idle, and no key.
 func accessKeys(w *testAPI) [6]string {
 	return [6]string{alicesAll, bobsAll, operatorFree, w.jobs.WorkerKey("idle", "w1"), bobsWork, ""}
 }
@@ -31,15 +31,15 @@ const (
 	alices200 = "200 404 200 401 403 401" // on a record of alice
 	alicesIn  = "in 404 in 401 403 401"   // the same, whatever its status
 	anyKey    = "in in in 401 in 401"     // for any valid key
-	acts      = "403 403 in 401 403 401"  // of operators
-	nothing   = "404 404 404 401 403 401" // that is not offered
+	acts      = "403 403 in 401 403 401"  // of operators only
+	nothing   = "404 404 404 401 403 401" // not offered
 	shared    = "403 403 in 401 403 401"  // of a shared endpoint, for operators
 	theirJob  = "in 404 in 401 403 401"   // a job of alice on a shared endpoint
-	privately = "in 404 in 403 403 401"   // the work of a private endpoint
-	publicly  = "403 403 in in in 401"    // the work of a shared one, as the worker w1
-	locally   = "403 403 403 403 403 401" // as a worker of the server
+	privately = "in 404 in 403 403 401"   // worker protocol of a private endpoint
+	publicly  = "403 403 in in in 401"    // worker protocol of a shared endpoint, as worker w1
+	locally   = "403 403 403 403 403 401" // as a worker of the server's process
 	noBodys   = "403 403 403 401 403 401" // a change of a shared endpoint
-	ofEndpt   = "in 404 in 401 404 401"   // what any key may ask of its endpoints
+	ofEndpt   = "in 404 in 401 404 401"   // any key may read this of its user's endpoints
 )
 
 var accessTable = slices.Concat(recordAccess, endpointAccess, jobAccess, workAccess)
@@ -103,7 +103,7 @@ var jobAccess = []access{
 	{"openai", "POST {private}/openai/v1/models", "{}", "- 404 - 401 403 401"}, {"openai", "POST /v2/echo/openai/v1/models", "{}", own},
 }
 
-// workAccess has the worker protocol of three workers.
+// workAccess has the worker protocol for three workers.
 var workAccess = slices.Concat(
 	workOf("{private}", "w1", privately), workOf("/v2/idle", "w1", publicly), workOf("/v2/idle", "local-idle", locally))
 
@@ -125,7 +125,8 @@ func TestEveryOperationForEveryKindOfKey(t *testing.T) {
 		if httpapi.Operations().Named(row.name) == nil {
 			t.Errorf("there is no operation %s", row.name)
 		}
-		// An operation may end what it is about: the owner and the operator each have a world.
+		// An operation may delete its record, so the owner and the operator use separate
+		// worlds.
 		for _, skip := range []int{0, 2} {
 			withEndpoints(t, nil, func(w *testAPI) { row.check(w, skip) })
 		}
@@ -141,7 +142,8 @@ func TestEveryOperationForEveryKindOfKey(t *testing.T) {
 	}
 }
 
-// check makes the request of a row with every key but one, those that are refused first.
+// check makes the request of a row with every key but one. Keys that are refused come
+// first.
 func (row *access) check(w *testAPI, skip int) {
 	w.t.Helper()
 	names, secrets := accessNames(w)
@@ -182,7 +184,8 @@ func (row *access) ask(w *testAPI, method, path, key string) answer {
 	return w.call(method, path, row.body, "Authorization: Bearer "+key)
 }
 
-// accessNames has the paths of what is alice's, and what of it nobody else may read.
+// accessNames returns the names of alice's records for paths, and the texts in them that
+// nobody else may read.
 func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	made := owned(w)
 	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// runtimes are what pods do right now.
+// runtimes matches the current runtime data of pods.
 var runtimes = regexp.MustCompile(`"runtime":\{.*?"ports":\[\]\}`)
 
 const operator = "Authorization: Bearer " + operatorFree
 
-// keyOfAlice is a key that may make endpoints.
+// keyOfAlice returns a key that may create endpoints.
 func (w *testAPI) keyOfAlice() string {
 	w.t.Helper()
 	return w.want(201, "POST", "/v2/account/keys", `{"user":"alice","scopes":["endpoints:write"]}`, operator).field("key")

@@ -17,7 +17,8 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 )
 
-// audited runs f with a world that keeps an audit log, and the header of an operator's key.
+// audited runs f with a world that keeps an audit log, and an operator's Authorization
+// header.
 func audited(t *testing.T, f func(w *testAPI, log audit.Trail, root string)) {
 	t.Helper()
 	log := audit.NewMemory(1000)
@@ -30,8 +31,8 @@ func audited(t *testing.T, f func(w *testAPI, log audit.Trail, root string)) {
 	}, func(w *testAPI) { f(w, log, "Authorization: Bearer key-of-root") })
 }
 
-// lines are the records since the last call, oldest first: kind, user, operation, record,
-// owner and status.
+// lines returns the records since the last call, oldest first: kind, user, operation,
+// record, owner and status.
 func lines(t *testing.T, log audit.Trail, since *time.Time) (list []string) {
 	t.Helper()
 	records, err := log.Read(t.Context(), audit.Query{Limit: 1000})
@@ -53,7 +54,7 @@ func TestChangesAndRefusalsAreKeptAndNothingElse(t *testing.T) {
 		for _, tt := range []struct {
 			method, path, body string
 			header             string
-			want               string // "": nothing; {} is the id in the answer
+			want               string // "": no record; {} is the id in the answer
 		}{
 			{"GET", "/v2/pods", "", root, ""},
 			{"POST", "/v2/pods", gpuPod, root, "change root createPod {}  Created"},
@@ -146,10 +147,10 @@ func TestAnOperatorReadsTheNewestRecordsInPages(t *testing.T) {
 func TestTheSourceIsTheLastAddressThatNoTrustedProxyHas(t *testing.T) {
 	for _, tt := range []struct{ remote, forwarded, want string }{
 		{"192.0.2.7:1", "", "192.0.2.7"},
-		{"192.0.2.7:1", "203.0.113.9", "192.0.2.7"}, // nobody's proxy
+		{"192.0.2.7:1", "203.0.113.9", "192.0.2.7"}, // not a trusted proxy
 		{"10.0.0.1:1", "", "10.0.0.1"},
 		{"10.0.0.1:1", "203.0.113.9", "203.0.113.9"},
-		{"10.0.0.1:1", "198.51.100.1, 203.0.113.9", "203.0.113.9"}, // the first one is what the client says
+		{"10.0.0.1:1", "198.51.100.1, 203.0.113.9", "203.0.113.9"}, // the client chose the first address
 		{"10.0.0.1:1", "198.51.100.1, 203.0.113.9,10.0.0.2", "203.0.113.9"},
 		{"10.0.0.1:1", "10.0.0.3, 10.0.0.2", "10.0.0.3"},
 		{"10.0.0.1:1", "203.0.113.9:4711", "203.0.113.9"},
@@ -176,7 +177,7 @@ func TestTheSourceIsTheLastAddressThatNoTrustedProxyHas(t *testing.T) {
 	}
 }
 
-// What need not be kept costs nothing.
+// A request that is not logged must not allocate for the log.
 func TestARequestThatIsNotKeptAllocatesNothingForTheLog(t *testing.T) {
 	count := func(log audit.Trail) float64 {
 		known, err := httpapi.NewKeys(keys(time.Now), time.Now)

@@ -15,14 +15,14 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// An Authenticator tells whose key a request carries. It is safe for concurrent use.
+// An Authenticator finds the identity of a key. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns the identity of a key, or ErrKey for a key that is not valid. Any
-	// other error means that the key could not be checked.
+	// Authenticate returns the identity of a key, or ErrKey for an invalid key. Any other
+	// error means that the key could not be checked.
 	Authenticate(ctx context.Context, key string) (Identity, error)
 }
 
-// ErrKey is the answer to a key that is unknown, expired or revoked.
+// ErrKey is the error for a key that is unknown, expired or revoked.
 var ErrKey = problem.New(problem.Unauthorized, "invalid or expired token")
 
 var (
@@ -31,16 +31,18 @@ var (
 	errForbidden = problem.New(problem.Forbidden, "access denied")
 )
 
-// An Identity is whose key a request has and what the key allows.
+// An Identity is the user of a key and what the key allows.
 type Identity struct {
 	User   string
 	Scopes []Permission
-	// Expires is the end of the key; zero: none. It bounds the ends of keys that it makes.
+	// Expires is the end of the key; zero: it does not expire. A key that this key creates
+	// expires no later.
 	Expires time.Time
-	// Key tells the key from others in the audit log: its id, or the first 8 digits of its
-	// digest. Empty: the handlers take the digits.
+	// Key identifies the key in the audit log: its id, or the first 8 hex digits of its
+	// digest. Default: those digits.
 	Key string
-	// Exempt keys have no quotas, rates and concurrency limits, and get no headers of them.
+	// Exempt keys have no quotas, rates and concurrency limits. Answers to them have no
+	// headers about limits.
 	Exempt bool
 }
 
@@ -54,28 +56,28 @@ func (id Identity) Can(p Permission) bool {
 	return false
 }
 
-// Operator reports whether the identity is an operator's: it sees the records and jobs of
-// every user, and may do the acts of an operator (docs/decisions.md 35).
+// Operator reports whether the identity is an operator's. An operator sees the records and
+// jobs of every user, and may use the operations of operators (docs/decisions.md 35).
 func (id Identity) Operator() bool { return id.Can(Permission{Area: accounts.AreaOperator}) }
 
-// What keys allow is a matter of package accounts (docs/decisions.md 14).
+// Package accounts defines what keys allow (docs/decisions.md 14).
 type (
 	// A Permission is an area of the interface and what may be done there.
 	Permission = accounts.Permission
-	// A Level is what may be done. Each includes those before it.
+	// A Level is how much is allowed. Each level includes the lower ones.
 	Level = accounts.Level
 )
 
-// The levels. Run is the highest for the jobs of an endpoint, Write elsewhere.
+// The levels in order. Run is the highest for the jobs of an endpoint, Write elsewhere.
 const (
 	Read  = accounts.Read
 	Run   = accounts.Run
 	Write = accounts.Write
 )
 
-// ParseScope reads a scope of a key: "*", "operator", "pods:read", "pods:write", the same
+// ParseScope parses a scope of a key: "*", "operator", "pods:read", "pods:write", the same
 // for registries and endpoints, "endpoint:<id>:run", "endpoint:<id>:read" and
-// "endpoint:<id>:work". Volumes, templates, SSH keys and billing go by the scopes of pods.
+// "endpoint:<id>:work". Volumes, templates, SSH keys and billing use the scopes of pods.
 // "*" includes neither operator nor work (docs/decisions.md 14).
 func ParseScope(s string) (Permission, error) {
 	p, err := accounts.ParseScope(s)
@@ -87,17 +89,18 @@ func ParseScope(s string) (Permission, error) {
 
 // A Key is an entry of Keys.
 type Key struct {
-	// Secret is the key as clients send it, without blanks, or "sha256:" and the hex digest
-	// of it.
+	// Secret is the key as clients send it, without blanks, or "sha256:" and its hex
+	// digest.
 	Secret string
-	// User is whose records the key makes and sees. Keys of one user share them.
+	// User owns the records that the key creates, and sees them. Keys of one user share
+	// records.
 	User    string
 	Scopes  []string
 	Expires time.Time // zero: never
 	Exempt  bool      // no quotas, rates and concurrency limits
 }
 
-// Keys is an Authenticator with a fixed set of keys, of which it keeps only digests.
+// Keys is an Authenticator with a fixed set of keys. It keeps only digests of them.
 type Keys struct {
 	byDigest map[accounts.Digest]knownKey
 	now      func() time.Time
@@ -108,7 +111,7 @@ type knownKey struct {
 	expires time.Time
 }
 
-// A KeyError says which key of NewKeys is wrong, without showing it.
+// A KeyError says which key of NewKeys is wrong. It does not contain the key.
 type KeyError struct {
 	Index int    // in the list
 	Field string // Secret, User or Scopes
@@ -117,12 +120,12 @@ type KeyError struct {
 
 func (e *KeyError) Error() string { return fmt.Sprintf("httpapi: key %d: %v", e.Index, e.Err) }
 
-// Unwrap is what is wrong.
+// Unwrap returns Err.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// NewKeys returns the keys, or a KeyError. now tells the time that expiry follows. A key
-// without scopes is one for what any valid key may do: the catalog, and health of the jobs
-// API (docs/decisions.md 14).
+// NewKeys returns the keys, or a *KeyError. Expiry follows now. A key without scopes may do
+// what any valid key may do: read the catalog, and the health of the jobs API
+// (docs/decisions.md 14).
 func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
 	ks := &Keys{byDigest: map[accounts.Digest]knownKey{}, now: now}
 	for i, k := range keys {
@@ -133,7 +136,7 @@ func NewKeys(keys []Key, now func() time.Time) (*Keys, error) {
 	return ks, nil
 }
 
-// add names the field that is wrong.
+// add returns the name of the wrong field with its error.
 func (ks *Keys) add(k Key) (field string, err error) {
 	d, err := digest(k.Secret)
 	if err != nil {
@@ -175,8 +178,8 @@ func digest(secret string) (d accounts.Digest, err error) {
 	return accounts.Digest(b), nil
 }
 
-// Authenticate looks the digest of key up: how long that takes tells nothing about the
-// keys.
+// Authenticate implements Authenticator. It looks up the digest of key, so its time says
+// nothing about the keys.
 func (ks *Keys) Authenticate(_ context.Context, key string) (Identity, error) {
 	k, ok := ks.byDigest[accounts.DigestOf(key)]
 	if !ok || !k.expires.IsZero() && !ks.now().Before(k.expires) {
@@ -185,8 +188,8 @@ func (ks *Keys) Authenticate(_ context.Context, key string) (Identity, error) {
 	return k.id, nil
 }
 
-// HasOperator reports whether one of the keys has the scope operator and is valid at an
-// instant. The last such key of a service stays (docs/decisions.md 35).
+// HasOperator reports whether a key with the scope operator is valid at an instant. The
+// last such key of a service cannot be removed (docs/decisions.md 35).
 func (ks *Keys) HasOperator(at time.Time) bool {
 	return ks.hasOperator(at, func(string) bool { return true })
 }
@@ -205,7 +208,7 @@ func (ks *Keys) hasOperator(at time.Time, is func(user string) bool) bool {
 	return false
 }
 
-// StoredKeys is an Authenticator with the keys of a service of accounts.
+// StoredKeys returns an Authenticator with the keys of an accounts service.
 func StoredKeys(s *accounts.Service) Authenticator { return storedKeys{s} }
 
 type storedKeys struct{ s *accounts.Service }
@@ -222,8 +225,8 @@ func (k storedKeys) Authenticate(ctx context.Context, key string) (Identity, err
 	return Identity{User: g.User, Scopes: g.Scopes, Expires: g.Expires, Key: g.ID}, nil
 }
 
-// AnyOf is an Authenticator that asks others, in their order, until one knows the key or
-// cannot tell. Those that are nil are left out.
+// AnyOf returns an Authenticator that asks others in order. It returns the first answer
+// that is not ErrKey, also if that is another error. Nil entries are ignored.
 func AnyOf(all ...Authenticator) Authenticator {
 	return anyOf(slices.DeleteFunc(slices.Clone(all), func(a Authenticator) bool { return a == nil }))
 }
@@ -240,13 +243,13 @@ func (all anyOf) Authenticate(ctx context.Context, key string) (Identity, error)
 	return Identity{}, ErrKey
 }
 
-// noKeys refuses everybody.
+// noKeys is an Authenticator without keys.
 type noKeys struct{}
 
 func (noKeys) Authenticate(context.Context, string) (Identity, error) { return Identity{}, ErrKey }
 
-// keyOf reads the Authorization header: a bearer key, the scheme in any letter case, or,
-// where bare is set, the key alone.
+// keyOf reads the Authorization header: "Bearer", in any letter case, and the key, or only
+// the key if bare is set.
 func keyOf(header string, bare bool) (string, error) {
 	header = strings.TrimSpace(header)
 	if header == "" {

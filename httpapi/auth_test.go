@@ -21,7 +21,8 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
-// pathOf is a path of an operation, on the endpoint idle and of records that do not exist.
+// pathOf returns a path of an operation, on the endpoint idle and on records that do not
+// exist.
 func pathOf(op string) (method, path string) {
 	method, path, _ = strings.Cut(op, " ")
 	path = strings.Replace(path, "/v2/{}/", "/v2/idle/", 1)
@@ -181,8 +182,8 @@ func TestScopesAreTheOnesOfTheDecisions(t *testing.T) {
 	}
 }
 
-// needs says which scopes let a key do an operation on the endpoint idle
-// (docs/decisions.md 14); operations without a row need any valid key.
+// needs lists the scopes that allow an operation on the endpoint idle (docs/decisions.md
+// 14). Operations without a row need any valid key.
 var needs = map[string][]string{
 	"GET /v2/pods": podReaders, "POST /v2/pods": podWriters, "GET /v2/pods/{}": podReaders, "PATCH /v2/pods/{}": podWriters,
 	"DELETE /v2/pods/{}": podWriters, "POST /v2/pods/{}/action": podWriters, "GET /v2/pods/{}/logs": podReaders,
@@ -256,7 +257,7 @@ func TestEveryOperationWithEveryScope(t *testing.T) {
 				}
 			}
 		}
-		// Scope comes before existence, and before everything about the body.
+		// The scope is checked before existence and before the body.
 		for _, target := range []string{"/v2/nowhere/run", "/v2/pods"} {
 			if got := w.call("POST", target, "{", "Authorization: Bearer with-none", "Content-Type: text/plain").status; got != 403 {
 				t.Errorf("POST %s without a scope = %d, want 403", target, got)
@@ -318,7 +319,7 @@ func TestRecordsOfOthersAreNotThere(t *testing.T) {
 	})
 }
 
-// limits are the headers of docs/interface.md 7.
+// limits returns the headers of docs/interface.md 7.
 func limits(a answer) [3]string {
 	return [3]string{a.header.Get("RateLimit"), a.header.Get("RateLimit-Policy"), a.header.Get("Retry-After")}
 }
@@ -389,7 +390,7 @@ func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
 		t.Run(row.window, func(t *testing.T) {
 			bubbleWith(t, quotas(row.minute, row.hour, row.day), func(w *testAPI) {
 				w.want(200, "GET", "/v2/pods", "")
-				w.want(404, "POST", "/v1/pods/x/reset", "") // an answer that is no success counts
+				w.want(404, "POST", "/v1/pods/x/reset", "") // unsuccessful requests count, too
 				for range 5 {
 					a := w.want(429, "POST", "/v2/pods", gpuPod)
 					want := [3]string{row.limit, row.policy, strconv.Itoa(row.retry)}
@@ -431,7 +432,7 @@ func TestQuotaComesAfterTheKeyAndBeforeTheScope(t *testing.T) {
 	})
 }
 
-// rated is a request of each operation that docs/interface.md 8.3 limits.
+// rated has a request for each operation that docs/interface.md 8.3 limits.
 var rated = map[ratelimit.Operation][3]string{
 	ratelimit.Run:        {"POST", "/v2/idle/run", "{"},
 	ratelimit.RunSync:    {"POST", "/v2/idle/runsync", "{"},
@@ -548,7 +549,7 @@ func TestAuthenticatorThatFailsIsNoWrongKey(t *testing.T) {
 	bubbleWith(t, func(o *httpapi.Options) { o.Auth = down }, func(w *testAPI) {
 		w.want(503, "GET", "/v2/pods", "")
 	})
-	// Waiting helps, unless somebody has to do something first.
+	// Retry-After is set only if waiting can help.
 	forGood := &problem.Error{Kind: problem.Unavailable, Detail: "no key", Permanent: true}
 	for err, want := range map[error]string{
 		problem.New(problem.Unavailable, "not now"):                  "5",

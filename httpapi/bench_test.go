@@ -21,19 +21,18 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// connections is how many keep-alive connections ask at once.
+// connections is how many keep-alive connections send requests at once.
 const connections = 64
 
 const benchBody = `{"input":{"prompt":"a lighthouse in the fog","steps":30,"seed":42,"size":[512,512],"negative":"people, text, frames"}}`
 
-// benchAnswer is as long as the answer to benchBody.
+// benchAnswer has the length of the answer to benchBody.
 const benchAnswer = `{"delayTime":0,"executionTime":0,"id":"sync-c6c150a9-1252-4b1c-bc69-c20d48c464e3-u1",` +
 	`"output":{"prompt":"a lighthouse in the fog","steps":30,"seed":42,"size":[512,512],"negative":"people, text, frames"},` +
 	`"status":"COMPLETED","workerId":"worker-1"}`
 
-// BenchmarkRunSync is a runsync of an echo: submitted, taken by a worker in this process,
-// finished, answered. Compare its requests a second with those of BenchmarkBare in the
-// same run.
+// BenchmarkRunSync measures runsync with an echo: submit, take by a worker in this process,
+// finish, answer. Compare its requests per second with BenchmarkBare in the same run.
 func BenchmarkRunSync(b *testing.B) {
 	eps := newEndpoints(b)
 	jobs := serverless.New(memory.NewJobs(), eps, nil)
@@ -50,7 +49,7 @@ func BenchmarkRunSync(b *testing.B) {
 	load(b, httpapi.NewJobs(jobs, &httpapi.Options{Auth: known}), "/v2/echo/runsync", "COMPLETED")
 }
 
-// BenchmarkBare reads, parses and writes the same bytes and does nothing else.
+// BenchmarkBare only reads, parses and writes the same bytes.
 func BenchmarkBare(b *testing.B) {
 	load(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -70,7 +69,7 @@ func BenchmarkBare(b *testing.B) {
 	}), "/v2/echo/runsync", "COMPLETED")
 }
 
-// load asks b.N times over loopback and checks every answer.
+// load makes b.N requests over loopback and checks every answer.
 func load(b *testing.B, h http.Handler, path, want string) {
 	b.Helper()
 	s := httptest.NewServer(h)
@@ -113,7 +112,7 @@ func load(b *testing.B, h http.Handler, path, want string) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
 
-// readAnswer is a client that costs little, so that the server is what is measured.
+// readAnswer is a cheap client, so that the benchmark measures the server.
 func readAnswer(r *bufio.Reader, buf []byte) (status int, body []byte, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {

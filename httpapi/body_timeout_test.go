@@ -14,8 +14,8 @@ import (
 	"github.com/podyard/podyard/httpapi"
 )
 
-// pipeListener is a listener without a network, so that its connections follow the time of a
-// bubble.
+// pipeListener is a listener without a network, so that connections use the time of a
+// synctest bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -38,7 +38,7 @@ func (p *pipeListener) Close() error {
 
 func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dialPipe serves w without a network, and returns a function that connects to it.
+// dialPipe serves w without a network and returns a function that connects to it.
 func (w *testAPI) dialPipe() func() rawConn {
 	w.t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}

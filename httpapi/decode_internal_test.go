@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Each of these bodies takes minutes without the index of members.
+// Without the index of members, each of these bodies takes minutes.
 func TestHugeBodiesAreTakenApartInTimeThatGrowsWithTheirSize(t *testing.T) {
 	var members, ports, env strings.Builder
 	for i := range 60_000 {

@@ -84,12 +84,12 @@ func workerOf(w *serverless.WorkerInfo, e *serverless.Endpoint, now time.Time) w
 	return b
 }
 
-// isStale reports whether a worker is known to be of another version than its endpoint.
+// isStale reports whether a worker's version is known and is not the endpoint's.
 func isStale(w *serverless.WorkerInfo, e *serverless.Endpoint) bool {
 	return w.Release != 0 && w.Release != e.Version
 }
 
-// orNone is how an unknown version is written.
+// orNone returns nil for an unknown version.
 func orNone(n int) *int {
 	if n == 0 {
 		return nil
@@ -97,7 +97,7 @@ func orNone(n int) *int {
 	return &n
 }
 
-// A rolloutBody says how far the current version has come.
+// A rolloutBody is the progress of the current version's rollout.
 type rolloutBody struct {
 	InProgress      bool `json:"inProgress"`
 	WorkersOnLatest int  `json:"workersOnLatest"`
@@ -140,7 +140,7 @@ func rolloutOf(list []serverless.WorkerInfo, e *serverless.Endpoint) rolloutBody
 	return r
 }
 
-// workerLogs streams the log of a worker until it is gone or the client leaves.
+// workerLogs streams the log of a worker until the worker ends or the client disconnects.
 func workerLogs(c *call) error {
 	e, err := c.managed()
 	if err != nil {
@@ -163,8 +163,8 @@ func workerLogs(c *call) error {
 	})
 }
 
-// linesOf is a worker's log as one source of a stream. All that a worker writes is its
-// container's: the other source has no line, and ends when the first does.
+// linesOf returns a worker's log as one source of a stream. All lines of a worker are its
+// container's. The system log has no lines, and ends with the container log.
 func linesOf(seq iter.Seq2[fleet.LogLine, error], src pods.LogSource) iter.Seq2[pods.LogLine, error] {
 	return func(yield func(pods.LogLine, error) bool) {
 		for l, err := range seq {
@@ -178,7 +178,8 @@ func linesOf(seq iter.Seq2[fleet.LogLine, error], src pods.LogSource) iter.Seq2[
 	}
 }
 
-// A decisionBody is what the scaler decided when something changed.
+// A decisionBody is a decision of the scaler. The scaler records one when something
+// changed.
 type decisionBody struct {
 	At     wireTime              `json:"at"`
 	Want   int                   `json:"want"`
@@ -200,8 +201,8 @@ func decisionOf(d fleet.Decision) decisionBody {
 	return b
 }
 
-// listDecisions says, newest first, what the scaler decided of an endpoint; with jobId,
-// what a job of the caller waits for.
+// listDecisions lists the scaler's decisions on an endpoint, newest first. With jobId, it
+// says what a job of the caller waits for.
 func listDecisions(c *call) error {
 	e, err := c.endpoint()
 	if err != nil {
@@ -228,7 +229,7 @@ func listDecisions(c *call) error {
 	}{bodies(list, decisionOf, all)})
 }
 
-// why answers with what a job waits for.
+// why answers what a job waits for.
 func (c *call) why(ref serverless.Ref) error {
 	why, err := c.Jobs.Why(c.r.Context(), c.owner, ref)
 	if err != nil {

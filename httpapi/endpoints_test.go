@@ -45,7 +45,7 @@ func endpointKeys(now func() time.Time) []httpapi.Key {
 	)
 }
 
-// testCatalog is what workers of these tests can run on.
+// testCatalog is the catalog for the workers of these tests.
 type testCatalog struct{}
 
 func (testCatalog) Flavor(id string, vcpus int) (int, bool) {
@@ -64,8 +64,7 @@ func (testCatalog) Pool(id string) []string {
 
 func (testCatalog) DataCenter(id string) bool { return id == "US-KS-2" }
 
-// A scriptedSender is a Sender whose addressees answer with the statuses it is told, and then
-// with 200.
+// A scriptedSender is a Sender that returns the given statuses in order, and then 200.
 type scriptedSender struct {
 	mu       sync.Mutex
 	statuses []int
@@ -85,9 +84,9 @@ func (r *scriptedSender) Send(context.Context, *serverless.Delivery) (int, error
 	return s, nil
 }
 
-// withEndpoints runs f with a world whose time is the bubble's and whose jobs service has
-// a catalog, registries and a receiver of webhooks that fails at first. The endpoint
-// shared is declared, echo has a worker.
+// withEndpoints runs f in a synctest bubble with a world whose jobs service has a catalog,
+// registries and a webhook receiver that fails at first. The endpoint shared is declared,
+// and echo has a worker.
 func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options), f func(w *testAPI)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +124,7 @@ func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options)
 	})
 }
 
-// as is the header of a key.
+// as returns the Authorization header with a key.
 func as(key string) string { return "Authorization: Bearer " + key }
 
 const (
@@ -135,7 +134,7 @@ const (
 		`"scaling":{"type":"QUEUE_DELAY","queueDelay":0.5},"dataCenterIds":["US-KS-2"],"networkVolumes":[],"timeout":60000,"flashboot":"FLASHBOOT"}`
 )
 
-// member is a part of a JSON answer, by the path to it.
+// member returns a part of a JSON answer by its path.
 func (a answer) member(t *testing.T, path ...string) any {
 	t.Helper()
 	var v any
@@ -233,8 +232,7 @@ func TestScopesOfEndpoints(t *testing.T) {
 	})
 }
 
-// endpointRefusals are bad requests to the operations of endpoints, as refusals are to
-// the others.
+// endpointRefusals are the refusals for operations on endpoints.
 func endpointRefusals() []refusal {
 	const valid = `"name":"n","type":"QUEUE","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":1}`
 	const sharedOnly = "the endpoint is shared: only an operator may do this"
@@ -348,7 +346,7 @@ func endpointRefusals() []refusal {
 	}
 }
 
-// endpointOperations are the operations of endpoints.
+// endpointOperations are the operations on endpoints.
 var endpointOperations = requestsOf(func(o httpapi.Operation) bool { return o.Area == httpapi.AreaEndpoints })
 
 func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
@@ -387,8 +385,8 @@ func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
 	}
 }
 
-// An idleFleet is a Fleet whose workers are up as soon as they are started, and come for no
-// job. It keeps a log of three lines for each.
+// An idleFleet is a Fleet whose workers run at once and never take a job. Each has a log of
+// three lines.
 type idleFleet struct {
 	mu      sync.Mutex
 	workers map[serverless.WorkerID]fleet.Instance
@@ -491,11 +489,11 @@ func TestWireOfServerlessBilling(t *testing.T) {
 		w.transcript = &got
 		alice := as(alicesEndpoints)
 		w.want(200, "GET", "/v2/billing/serverless", "")
-		const patient = `"env":{"RUNPOD_INIT_TIMEOUT":"86400"}` // these workers never come for a job
+		const patient = `"env":{"RUNPOD_INIT_TIMEOUT":"86400"}` // these workers never ask for a job
 		gpu := w.want(201, "POST", "/v2/serverless", strings.Replace(gpuEndpoint, `"env":{"M":"sdxl"}`, patient, 1), alice).field("id")
-		synctest.Wait() // its worker has an id
+		synctest.Wait() // wait until its worker has an id
 		w.want(201, "POST", "/v2/serverless", strings.Replace(cpuEndpoint, `"cpu":`, `"workers":{"min":2},`+patient+`,"cpu":`, 1), alice)
-		time.Sleep(90*time.Minute + 500*time.Millisecond) // between two looks at the workers
+		time.Sleep(90*time.Minute + 500*time.Millisecond) // between two runs of the scaler
 		w.want(204, "DELETE", "/v2/serverless/"+gpu, "", alice)
 		time.Sleep(90 * time.Minute)
 		w.want(200, "GET", "/v2/billing/serverless?bucketSize=hour&lastN=4", "")
@@ -513,7 +511,7 @@ func TestEndpointPatchedWithWhatItShowsStaysAsItIs(t *testing.T) {
 		for _, body := range []string{cpuEndpoint, gpuEndpoint, counting} {
 			before := w.want(201, "POST", "/v2/serverless", body, alice)
 			shown := before.member(t).(map[string]any)
-			for _, name := range []string{"id", "type", "requestUrls", "createdAt"} { // what no request changes
+			for _, name := range []string{"id", "type", "requestUrls", "createdAt"} { // members that no request can change
 				delete(shown, name)
 			}
 			if cpu, ok := shown["cpu"].([]any); ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// ask makes a request of a handler and prints the answer.
+// ask sends a request to a handler and prints the answer.
 func ask(h http.Handler, method, path, key, body string) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Authorization", key)
@@ -29,12 +29,12 @@ func ask(h http.Handler, method, path, key, body string) {
 	fmt.Println(w.Code, w.Body)
 }
 
-// examplePods is a service with made-up hosts.
+// examplePods returns a service with made-up hosts.
 func examplePods() *pods.Service {
 	cat := catalog.Sample()
 	s, err := pods.New(memory.NewPods(), cat, pods.SimulatedHosts(cat, memory.NewRuntime(nil)), nil)
 	if err != nil {
-		panic(err) // the sample fits together
+		panic(err) // the sample data is consistent
 	}
 	return s
 }
@@ -55,7 +55,7 @@ func exampleKeys() httpapi.Authenticator {
 	return keys
 }
 
-// The whole interface, to be served below / or, with http.StripPrefix, anywhere.
+// Serve the whole interface at / or, with http.StripPrefix, below any path.
 func ExampleNew() {
 	h := httpapi.New(httpapi.Services{
 		Pods:       examplePods(),
@@ -72,20 +72,20 @@ func ExampleNew() {
 	// 404 {"title":"Not Found","status":404,"detail":"pod not found"}
 }
 
-// One area on an address of its own, as the interface has it.
+// Serve one part of the interface at its own address.
 func ExampleNewControl() {
 	h := httpapi.NewControl(httpapi.Services{Pods: examplePods()}, &httpapi.Options{Auth: exampleKeys()})
 
 	ask(h, "POST", "/v2/pods", "Bearer secret", `{"name":"p","image":"i","colour":"red"}`)
 	ask(h, "GET", "/v2/catalog/cpus/cpu3c", "Bearer secret", "")
-	ask(h, "GET", "/v2/registries", "Bearer secret", "") // there are none here
+	ask(h, "GET", "/v2/registries", "Bearer secret", "") // the control API alone does not serve registries here
 	// Output:
 	// 422 {"title":"Unprocessable Content","status":422,"detail":"Request validation failed.","errors":["/colour: unknown property"]}
 	// 200 {"id":"cpu3c","name":"Compute-Optimized","group":"Gen 3","vcpu":{"min":2,"max":32},"ramGbPerVcpu":2,"price":{"securePerVcpu":0.03,"serverlessPerVcpu":0.02}}
 	// 404 {"title":"Not Found","status":404,"detail":"The requested path was not found."}
 }
 
-// Jobs alone, with a worker in the same process.
+// Serve only jobs, with a worker in the same process.
 func ExampleNewJobs() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -104,13 +104,13 @@ func ExampleNewJobs() {
 	// Output: 200 true
 }
 
-// The whole interface below a prefix, beside what the program serves already.
+// Serve the whole interface below a prefix, next to a program's other routes.
 func ExampleNew_belowAPrefix() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
 	mux.Handle("/cloud/", http.StripPrefix("/cloud", httpapi.New(httpapi.Services{Jobs: exampleJobs()}, &httpapi.Options{
 		Auth:      exampleKeys(),
-		PublicURL: "https://example.com/cloud", // what requestUrls of endpoints begin with
+		PublicURL: "https://example.com/cloud", // the start of an endpoint's requestUrls
 	})))
 
 	ask(mux, "GET", "/healthz", "", "")
@@ -120,7 +120,7 @@ func ExampleNew_belowAPrefix() {
 	// 200 {"jobs":{"completed":0,"failed":0,"inProgress":0,"inQueue":0,"retried":0},"workers":{"idle":0,"initializing":0,"ready":0,"running":0,"throttled":0,"unhealthy":0}}
 }
 
-// sessions knows the users of the program by the tokens of their sessions.
+// sessions maps session tokens to the users of a program.
 type sessions map[string]string
 
 func (s sessions) Authenticate(_ context.Context, key string) (httpapi.Identity, error) {
@@ -132,7 +132,7 @@ func (s sessions) Authenticate(_ context.Context, key string) (httpapi.Identity,
 	return httpapi.Identity{User: user, Scopes: []httpapi.Permission{everything}}, err
 }
 
-// A program that has users already says itself who they are and what they may do.
+// A program with its own users decides who a caller is and what the caller may do.
 func ExampleAuthenticator() {
 	h := httpapi.NewControl(httpapi.Services{Pods: examplePods()}, &httpapi.Options{Auth: sessions{"token-1": "alice"}})
 
@@ -143,7 +143,7 @@ func ExampleAuthenticator() {
 	// 401 {"title":"Unauthorized","status":401,"detail":"invalid or expired token"}
 }
 
-// A fixed set of keys. Only digests are kept, and a key can be given as one.
+// Use a fixed set of keys. Only digests are kept, and a key can be given as a digest.
 func ExampleNewKeys() {
 	digest := sha256.Sum256([]byte("key-of-bob"))
 	keys, err := httpapi.NewKeys([]httpapi.Key{
@@ -162,7 +162,7 @@ func ExampleNewKeys() {
 	// 403 {"title":"Forbidden","status":403,"detail":"access denied"}
 }
 
-// The table of operations, by the scope that each takes.
+// List operations with the scope that each needs.
 func ExampleOperations() {
 	for _, o := range httpapi.Operations() {
 		if o.Scope == httpapi.ScopeRegistriesWrite && o.NotOffered == "" {
@@ -174,7 +174,7 @@ func ExampleOperations() {
 	// deleteRegistry [DELETE] /v2/registries/{id}
 }
 
-// Middleware can ask which operation a request is for, before the handler sees it.
+// Middleware can find the operation of a request before the handler runs.
 func ExampleOperationTable_Find() {
 	table := httpapi.Operations()
 	u, err := url.Parse("/v2/upper/status/7?ttl=60000")
@@ -186,7 +186,7 @@ func ExampleOperationTable_Find() {
 	// Output: status upper 7 endpoint:{endpoint}:read
 }
 
-// The worker protocol alone, for an address that only workers reach.
+// Serve only the worker protocol, at an address that only workers reach.
 func ExampleNewWorkers() {
 	h := httpapi.NewWorkers(exampleJobs(), &httpapi.Options{Auth: exampleKeys()})
 
@@ -197,7 +197,7 @@ func ExampleNewWorkers() {
 	// 404 {"title":"Not Found","status":404,"detail":"The requested path was not found.","error":"The requested path was not found."}
 }
 
-// Reset alone.
+// Serve only the operation reset.
 func ExampleNewLegacy() {
 	mux := http.NewServeMux()
 	mux.Handle("rest.example.com/v1/", httpapi.NewLegacy(examplePods(), &httpapi.Options{Auth: exampleKeys()}))
@@ -206,7 +206,7 @@ func ExampleNewLegacy() {
 	// Output: 404 {"title":"Not Found","status":404,"detail":"pod not found"}
 }
 
-// Middleware of a program's own answers like the handlers.
+// Middleware of a program can answer errors as the handlers do.
 func ExampleWriteProblem() {
 	closed := problem.New(problem.Unavailable, "closed on Sundays")
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpapi.WriteProblem(w, closed) })

@@ -9,9 +9,9 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Operations returns the table of operations, for programs that describe, journal or count
-// requests. It has every operation of the published description, those that are not offered
-// too, and those of ours. The table is the caller's.
+// Operations returns the table of operations, for programs that describe, log or count
+// requests. It has every operation of the published description, also those that are not
+// offered, and the operations that this package adds. The caller owns the table.
 func Operations() OperationTable {
 	rows := table()
 	list := make(OperationTable, len(rows))
@@ -25,8 +25,8 @@ func Operations() OperationTable {
 // An OperationTable is a list of operations.
 type OperationTable []Operation
 
-// Find returns the operation of a request and the values of the placeholders in its path, or
-// nil where there is none. It decides as New does with every service.
+// Find returns the operation of a request and the values of the placeholders in its path,
+// or nil if there is none. It decides as a handler of New with all services does.
 func (t OperationTable) Find(method string, u *url.URL) (o *Operation, values map[string]string) {
 	if !isClean(u.Path) {
 		return nil, nil
@@ -44,12 +44,12 @@ func (t OperationTable) Find(method string, u *url.URL) (o *Operation, values ma
 		if slices.Contains(o.methodsServed(), method) {
 			return o, v
 		}
-		path = o.Path // other operations of this path may have the method
+		path = o.Path // another operation of this path may have the method
 	}
 	return nil, nil
 }
 
-// Named returns the operation of that name, or nil.
+// Named returns the operation with this name, or nil.
 func (t OperationTable) Named(name string) *Operation {
 	i := slices.IndexFunc(t, func(o Operation) bool { return o.Name == name })
 	if i < 0 {
@@ -58,7 +58,7 @@ func (t OperationTable) Named(name string) *Operation {
 	return &t[i]
 }
 
-// methodsServed are the methods with HEAD, where it is served.
+// methodsServed returns the methods, with HEAD if it is served.
 func (o *Operation) methodsServed() []string {
 	if o.SideEffects || !slices.Contains(o.Methods, http.MethodGet) {
 		return o.Methods
@@ -66,8 +66,8 @@ func (o *Operation) methodsServed() []string {
 	return append([]string{http.MethodHead}, o.Methods...)
 }
 
-// apiOf is the part of the interface that a path belongs to. Paths of the worker protocol
-// belong to APIJobs, and so does what no part has.
+// apiOf returns the part of the interface that a path belongs to. Paths of the worker
+// protocol, and paths that no part has, belong to APIJobs.
 func apiOf(path string) API {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	second, _, _ := strings.Cut(rest, "/")
@@ -82,13 +82,13 @@ func apiOf(path string) API {
 	return APIJobs
 }
 
-// isOpenAI reports whether a path of the jobs API is one whose errors have OpenAI's form.
+// isOpenAI reports whether errors of this path have OpenAI's form.
 func isOpenAI(path string) bool {
 	parts := strings.SplitN(path, "/", 5)
 	return len(parts) == 5 && parts[1] == "v2" && parts[3] == "openai"
 }
 
-// matchPath compares a path, as it was escaped, with a pattern, segment by segment.
+// matchPath compares an escaped path with a pattern, segment by segment.
 func matchPath(pattern, path string) (values map[string]string, ok bool) {
 	values = map[string]string{}
 	for {

@@ -21,14 +21,14 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// sameRequest compares what was decoded.
+// sameRequest compares decoded requests.
 var sameRequest = cmp.Options{
 	cmpopts.IgnoreFields(pods.CreateRequest{}, "Violations"),
 	cmpopts.IgnoreFields(pods.UpdateRequest{}, "Violations"),
 	cmpopts.IgnoreFields(serverless.Request{}, "Violations"),
 }
 
-// refused checks an error of a decoder: a 400 or 422 that says what is wrong.
+// refused checks the error of a decoder: 400 or 422 with the reason.
 func refused(t *testing.T, body []byte, err error) {
 	t.Helper()
 	if doc := problem.Of(err); doc.Status != 400 && doc.Status != 422 || doc.Detail == "" {
@@ -41,7 +41,7 @@ func refused(t *testing.T, body []byte, err error) {
 	}
 }
 
-// put adds a member unless its value is the zero one.
+// put adds a member unless its value is zero.
 func put[T comparable](to map[string]any, name string, v T) {
 	if v != *new(T) {
 		to[name] = v
@@ -103,7 +103,7 @@ func encodeCreate(t *testing.T, r *pods.CreateRequest) []byte {
 	return marshal(t, m)
 }
 
-// encodeRegistry writes none as null.
+// encodeRegistry writes an absent registry as null.
 func encodeRegistry(to map[string]any, id *string) {
 	switch {
 	case id == nil:
@@ -144,7 +144,7 @@ func marshal(t *testing.T, v any) []byte {
 	return b
 }
 
-// bodies are seeds for everything that reads a body.
+// addBodies adds seeds for every decoder of bodies.
 func addBodies(f *testing.F, more ...string) {
 	for _, s := range append(more,
 		``, ` `, `{}`, `[]`, `null`, `"x"`, `1`, `{`, `{"a":1}x`, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}", `{"a":"\ud800"}`,
@@ -154,8 +154,8 @@ func addBodies(f *testing.F, more ...string) {
 	}
 }
 
-// roundTrip fuzzes a decoder of requests: what it takes is the same when it was encoded
-// and decoded again, and the rest is refused by its place.
+// roundTrip fuzzes a decoder. A body that it accepts must stay the same after encoding and
+// decoding. The error for any other body must name the place.
 func roundTrip[T any](f *testing.F, decode func([]byte) (T, error), encode func(*testing.T, *T) []byte) {
 	f.Helper()
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -218,7 +218,7 @@ func FuzzAction(f *testing.F) {
 	})
 }
 
-// callOf is a call for decoders that look at the request.
+// callOf returns a call for decoders that read the request.
 func callOf(method, target string, body []byte) *call {
 	r := &http.Request{Method: method, Header: http.Header{}, Body: http.NoBody, URL: &url.URL{Path: "/"}}
 	if _, q, ok := strings.Cut(target, "?"); ok {
@@ -279,7 +279,7 @@ func FuzzRunRequest(f *testing.F) {
 	})
 }
 
-// encodeRaw is json.Marshal that leaves raw messages as they are.
+// encodeRaw is json.Marshal, but it leaves raw messages unchanged.
 func encodeRaw(t *testing.T, m map[string]any) []byte {
 	t.Helper()
 	b := []byte("{")
@@ -346,7 +346,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		for src, l := range after {
 			if y := l.At.UTC().Year(); y < 1 || y > 9999 {
-				continue // no line is of such a year, and RFC 3339 cannot write it
+				continue // RFC 3339 cannot write such a year
 			}
 			event := string(appendEvent(nil, logLine{l, src}))
 			id, _, _ := strings.Cut(strings.TrimPrefix(event, "id: "), "\n")
@@ -410,8 +410,7 @@ func FuzzQueryMillis(f *testing.F) {
 	})
 }
 
-// Whatever the path, nobody without a key gets further than a 401, and nothing is
-// redirected.
+// Without a key, every path gets 401 or an earlier error, and no redirect.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/", "", "/v2/pods", "/v2//pods", "/v2/pods/../x", "*", "/v1/pods/x/reset", "/v2/e/run", "/v2/e/stream/%2f", "/v2/pods/ /logs", "/v2/catalog/gpus/a b"} {
 		f.Add("GET", s)

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// record appends an exchange to the transcript: the request, with its unusual headers, and
-// every byte of the answer.
+// record appends a request, with its unusual headers, and every byte of its answer to the
+// transcript.
 func (w *testAPI) record(method, target, body string, headers []string, a answer) {
 	if w.transcript == nil {
 		return
@@ -155,7 +155,7 @@ func TestWireOfRegistries(t *testing.T) {
 		pod := w.want(201, "POST", "/v2/pods", `{"name":"p","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"registry":"`+id+`"}`).field("id")
 		w.want(400, "DELETE", "/v2/registries/"+id, "")
 		w.want(200, "PATCH", "/v2/pods/"+pod, `{"registry":null}`)
-		w.want(400, "DELETE", "/v2/registries/"+id, "") // its container still pulls with it
+		w.want(400, "DELETE", "/v2/registries/"+id, "") // its container still needs it
 		advance(10 * time.Second)
 		w.want(200, "POST", "/v2/pods/"+pod+"/action", `{"action":"restart"}`)
 		w.want(204, "DELETE", "/v2/registries/"+id, "")

@@ -27,7 +27,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Keys of these tests. Those called free are exempt from quotas and rates.
+// Keys of these tests. Keys with "free" in the name are exempt from quotas and rates.
 const (
 	aliceKey     = "key-of-alice"
 	bobKey       = "key-of-bob"
@@ -51,7 +51,7 @@ func keys(now func() time.Time) []httpapi.Key {
 	}
 }
 
-// A testAPI has the services on memory stores, behind the handler of the whole interface.
+// A testAPI has services on memory stores, behind the handler of the whole interface.
 type testAPI struct {
 	t          testing.TB
 	handler    http.Handler
@@ -59,12 +59,12 @@ type testAPI struct {
 	options    httpapi.Options
 	pods       *pods.Service
 	jobs       *serverless.Service
-	transcript *strings.Builder // gets every exchange, if it is not nil
+	transcript *strings.Builder // gets every exchange; may be nil
 }
 
-// newTestAPI makes one. Alice's network volumes are vol1 and vol2 in US-KS-2. The endpoint echo
-// has a worker for four jobs at once, which does what the input says; the endpoint idle has
-// none. set may change the options of the handler.
+// newTestAPI returns a testAPI. Alice has the network volumes vol1 and vol2 in US-KS-2. The
+// endpoint echo has a worker for four jobs at once that does what the input says. The
+// endpoint idle has no worker. set may change the options of the handler.
 func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	t.Helper()
 	w := &testAPI{t: t}
@@ -107,7 +107,7 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	return w
 }
 
-// bubble runs f with a testAPI in a testing/synctest bubble.
+// bubble runs f with a testAPI in a synctest bubble.
 func bubble(t *testing.T, f func(w *testAPI)) {
 	t.Helper()
 	bubbleWith(t, nil, f)
@@ -181,8 +181,8 @@ func aliceVolumes(t testing.TB) *memory.Volumes {
 	return store
 }
 
-// work does what the input says: do is echo, fail, stream, write or progress, and it takes
-// ms milliseconds first. What it writes is three strings of size bytes.
+// work does what the input says. do is echo, fail, stream, write or progress, after ms
+// milliseconds. It writes three strings of size bytes.
 func work(ctx context.Context, k *serverless.Task) ([]byte, error) {
 	var in struct {
 		Do   string `json:"do"`
@@ -225,7 +225,7 @@ func work(ctx context.Context, k *serverless.Task) ([]byte, error) {
 	return k.Input, nil
 }
 
-// advance lets time pass in a bubble, with everything that is due by then.
+// advance lets time pass in a bubble and waits for everything that is due by then.
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -238,8 +238,8 @@ type answer struct {
 	body   string
 }
 
-// call makes a request with alice's key, unless headers ("Name: value") say otherwise;
-// "Authorization:" is none. The request stays in the process.
+// call makes a request without a network. It has alice's key, unless headers ("Name:
+// value") say otherwise; "Authorization:" means no key.
 func (w *testAPI) call(method, target, body string, headers ...string) answer {
 	w.t.Helper()
 	res, err := handlerTransport{w.handler}.RoundTrip(w.request(w.t.Context(), method, target, body, headers...))
@@ -256,7 +256,7 @@ func (w *testAPI) call(method, target, body string, headers ...string) answer {
 	return a
 }
 
-// want makes a call and wants a status.
+// want makes a call and checks its status.
 func (w *testAPI) want(status int, method, target, body string, headers ...string) answer {
 	w.t.Helper()
 	a := w.call(method, target, body, headers...)
@@ -287,7 +287,7 @@ func (w *testAPI) request(ctx context.Context, method, target, body string, head
 	return r
 }
 
-// field returns a member of a JSON answer, "" if it is not a string.
+// field returns a member of a JSON answer, or "" if it is not a string.
 func (a answer) field(name string) string {
 	var m map[string]any
 	_ = json.Unmarshal([]byte(a.body), &m)
@@ -295,7 +295,7 @@ func (a answer) field(name string) string {
 	return s
 }
 
-// listen reads an event stream for d, and then closes it.
+// listen reads an event stream for d and then closes it.
 func (w *testAPI) listen(d time.Duration, target string, headers ...string) answer {
 	w.t.Helper()
 	res, err := handlerTransport{w.handler}.RoundTrip(w.request(w.t.Context(), "GET", target, "", headers...))
@@ -320,8 +320,8 @@ func (w *testAPI) listen(d time.Duration, target string, headers ...string) answ
 	return a
 }
 
-// handlerTransport is an http.RoundTripper that calls a handler. Without sockets the time of a
-// bubble can pass.
+// handlerTransport is an http.RoundTripper that calls a handler. It uses no sockets, so
+// that the time of a bubble can pass.
 type handlerTransport struct{ handler http.Handler }
 
 func (d handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -345,13 +345,13 @@ func (d handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A pipeResponse is an http.ResponseWriter that sends its header at the first write, like a
-// connection.
+// A pipeResponse is an http.ResponseWriter that sends its header at the first write, as a
+// connection does.
 type pipeResponse struct {
 	header http.Header
 	sent   http.Header
 	body   *io.PipeWriter
-	quiet  bool // HEAD: there is no body
+	quiet  bool // HEAD: no body
 	once   sync.Once
 	status int
 	ready  chan struct{}
@@ -376,7 +376,7 @@ func (w *pipeResponse) Write(b []byte) (int, error) {
 
 func (*pipeResponse) Flush() {}
 
-// cancelOnClose ends the request's context when the client closes the body.
+// cancelOnClose cancels the request's context when the client closes the body.
 type cancelOnClose struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -395,7 +395,7 @@ func (h *cancelOnClose) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// quotas sets small quotas.
+// quotas returns a setter of small quotas.
 func quotas(minute, hour, day int) func(*httpapi.Options) {
 	return func(o *httpapi.Options) {
 		o.Quotas = ratelimit.NewWindows(ratelimit.Quotas{Minute: minute, Hour: hour, Day: day})

@@ -8,9 +8,9 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// waitContext returns the context of a request that a service holds for d by its own clock. Where
-// that clock is not the system's, the context ends after d of wall time at the latest: a
-// clock that stands still must not hold a client for ever.
+// waitContext returns the context of a request that a service holds for d by its own clock.
+// If that clock is not the system's, the context ends after d of wall time at the latest,
+// because a clock that stands still must not hold a client forever.
 func (c *call) waitContext(d time.Duration) (context.Context, context.CancelFunc) {
 	if c.clock == (clock.System{}) {
 		return c.r.Context(), func() {}
@@ -18,19 +18,19 @@ func (c *call) waitContext(d time.Duration) (context.Context, context.CancelFunc
 	return context.WithTimeout(c.r.Context(), d)
 }
 
-// clockWaitContext is hold for a call of a service that waits for as long as its context lets it.
+// clockWaitContext is waitContext for a service call that waits until its context ends.
 func (c *call) clockWaitContext(d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := c.waitContext(d)
 	ctx, stop := clock.WithDeadline(ctx, c.clock, c.clock.Now().Add(d))
 	return ctx, func() { stop(); cancel() }
 }
 
-// refusalWait is how long a refusal is held that a stock worker would answer with the same
-// request at once (docs/decisions.md 34).
+// refusalWait is how long an error is delayed if a stock worker would repeat the request at
+// once (docs/decisions.md 34).
 const refusalWait = 5 * time.Second
 
-// slowDown waits before a refusal that only time or somebody else changes, until the client
-// goes or the server stops.
+// slowDown delays an error that only time or another user can change. The delay ends early
+// if the client disconnects or the server stops.
 func (c *call) slowDown(err error) {
 	switch problem.KindOf(err) {
 	case problem.Unauthorized, problem.Forbidden, problem.NotFound, problem.Unavailable:

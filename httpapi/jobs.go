@@ -11,17 +11,17 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// ref is the job that the path names.
+// ref returns the job in the path.
 func (c *call) ref() serverless.Ref {
 	return serverless.Ref{Endpoint: c.r.PathValue("endpoint"), ID: serverless.JobID(c.r.PathValue("job"))}
 }
 
-// fresh is for how long an endpoint that was read is good for a job.
+// fresh is how long an endpoint that was read is used for a new job.
 const fresh = 10 * time.Millisecond
 
-// target is the endpoint that the router has read for this request, or nil when the body took
-// long to arrive: then the service reads the endpoint again, because a job of one that was
-// deleted meanwhile would wait for its ttl.
+// target returns the endpoint that the router read for this request, or nil if reading the
+// body took longer than fresh. Then the service reads the endpoint again: it may have been
+// deleted, and a job of a deleted endpoint would wait until its TTL.
 func (c *call) target() *serverless.Endpoint {
 	if time.Since(c.checked) > fresh {
 		return nil
@@ -52,8 +52,8 @@ func runJobSync(c *call) error {
 	return c.job(c.Jobs.SubmitAndWait(ctx, c.owner, c.r.PathValue("endpoint"), r))
 }
 
-// runRequest reads the body of run and runsync. Only the envelope is strict: members it
-// does not know are ignored, and the input is kept as the bytes that came.
+// runRequest reads the body of run and runsync. Unknown members of the top-level object are
+// ignored. The input is kept byte for byte.
 func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	body, err := c.body(limit)
 	if err != nil {
@@ -71,13 +71,14 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	r.Endpoint, r.Checked = c.target(), true
 	r.Input = o.take("input", "a JSON object", "{")
 	if 2*len(r.Input) < len(body) {
-		r.Input = append([]byte(nil), r.Input...) // do not keep the rest for its sake
+		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
 	}
 	r.Webhook, r.Policy, r.Extra = o.webhook(), o.policy(), o.s3Config()
 	return r, nil
 }
 
-// webhook takes a URL, whose form the service checks; "" when it is absent or null.
+// webhook returns the URL, or "" if it is absent or null. The service checks the URL's
+// form.
 func (o *object) webhook() string {
 	if o.isNull("webhook") {
 		return ""
@@ -89,7 +90,7 @@ func (o *object) webhook() string {
 	return o.text("webhook")
 }
 
-// policy takes the object of docs/interface.md 8.1.
+// policy reads the object of docs/interface.md 8.1.
 func (o *object) policy() (p serverless.Policy) {
 	if o.isNull("policy") {
 		return p
@@ -121,7 +122,7 @@ func (o *object) millis(name string) *time.Duration {
 	return &d
 }
 
-// s3Config checks that the members it has are strings and keeps it as it came.
+// s3Config checks that the known members are strings. It returns the object unchanged.
 func (o *object) s3Config() []byte {
 	if o.isNull("s3Config") {
 		return nil
@@ -140,7 +141,7 @@ func (o *object) s3Config() []byte {
 	return append(b, '}')
 }
 
-// receipt is the answer of run, cancel and retry, unless err is the answer.
+// receipt writes the answer of run, cancel and retry, or returns err.
 func (c *call) receipt(j serverless.Job, err error) error {
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (c *call) receipt(j serverless.Job, err error) error {
 	return nil
 }
 
-// job is the answer of runsync, status and status-sync, unless err is the answer.
+// job writes the answer of runsync, status and status-sync, or returns err.
 func (c *call) job(j serverless.Job, err error) error {
 	if err != nil {
 		return err
@@ -190,14 +191,14 @@ func jobStatusSync(c *call) error {
 	return c.job(c.Jobs.Wait(ctx, c.owner, c.ref(), wait))
 }
 
-// jobWait is the parameter wait of an operation on a job.
+// jobWait reads the parameter wait of an operation on a job.
 func (c *call) jobWait(def time.Duration) (time.Duration, error) {
 	wait, err := c.queryMillis("wait", def, serverless.CheckWait)
 	return wait, c.jobParamError(err)
 }
 
-// jobParamError returns the error of a parameter, unless the job does not exist: existence is
-// checked first.
+// jobParamError returns the error of a parameter. If the job does not exist, it returns
+// that error instead: existence is checked first.
 func (c *call) jobParamError(err error) error {
 	if err == nil {
 		return nil
@@ -216,8 +217,8 @@ func retryJob(c *call) error {
 	return c.receipt(c.Jobs.Retry(c.r.Context(), c.owner, c.ref()))
 }
 
-// usable is an endpoint that the owner of the request may use, or that an operator names who
-// asks for the jobs of everybody.
+// usable returns an endpoint that the owner of the request may use. For a request of an
+// operator about the jobs of all users, it returns any endpoint.
 func (c *call) usable(id string) (*serverless.Endpoint, error) {
 	if c.owner == serverless.AllOwners {
 		return c.Jobs.Endpoint(c.r.Context(), id)
@@ -225,8 +226,9 @@ func (c *call) usable(id string) (*serverless.Endpoint, error) {
 	return c.Jobs.CheckEndpoint(c.r.Context(), c.owner, id)
 }
 
-// ownerScope returns whose jobs purge and requests cover: everyone's for the owner of the
-// endpoint, the caller's on a shared one, whatever the scopes of the key (docs/decisions.md 13).
+// ownerScope returns the user whose jobs purge and requests cover. For the owner of the
+// endpoint these are the jobs of all users, on a shared endpoint only the caller's jobs.
+// The scopes of the key do not matter (docs/decisions.md 13).
 func (c *call) ownerScope() string {
 	if c.jobsEndpoint.Owner == c.owner {
 		return serverless.AllOwners
@@ -245,7 +247,7 @@ func purgeQueue(c *call) error {
 	}{n, "completed"})
 }
 
-// A healthBody is the answer of docs/interface.md 2.8, with all six counters of workers.
+// A healthBody is the answer of docs/interface.md 2.8.
 type healthBody struct {
 	Jobs struct {
 		Completed  int64 `json:"completed"`
@@ -257,7 +259,8 @@ type healthBody struct {
 	Workers workerCounts `json:"workers"`
 }
 
-// workerCounts always has all six counters: some clients refuse an answer with fewer.
+// workerCounts always writes all six counters, because some clients reject an answer with
+// fewer.
 type workerCounts struct {
 	Idle         int `json:"idle"`
 	Initializing int `json:"initializing"`
@@ -282,7 +285,7 @@ func healthBodyOf(h serverless.Health) (b healthBody) {
 	return b
 }
 
-// Bounds of a page of requests.
+// Limits of a page of requests.
 const (
 	defaultPage = 20
 	maxPage     = 100

@@ -122,7 +122,7 @@ func TestSecretsOfAJobReachOnlyItsWorker(t *testing.T) {
 	})
 }
 
-// A goneClient is a client that goes away before the answer is out.
+// A goneClient is a client that disconnects before it gets the answer.
 type goneClient struct{ header http.Header }
 
 func (l goneClient) Header() http.Header     { return l.header }

@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 )
 
-// withOperator runs f with a world that has an operator's key, and the header that sends it.
+// withOperator runs f with a world with an operator's key, and that key's header.
 func withOperator(t *testing.T, f func(w *testAPI, root string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Of a queue with a mistake, some answer cannot be
-// explained: otherwise TestLinearizable would show nothing.
+// The check must fail for a queue with a bug. Otherwise TestLinearizable would prove
+// nothing.
 func TestTheLinearCheckFindsMistakes(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestTheLinearCheckFindsMistakes(t *testing.T) {
 	}
 }
 
-// A stale queue answers every fourth Get with what it has answered before.
+// A stale queue answers every fourth Get with its previous answer.
 type stale struct {
 	serverless.JobQueue
 	mu  sync.Mutex
@@ -66,7 +66,7 @@ func (q *stale) Get(ctx context.Context, now serverless.Instant, ref serverless.
 	return j, nil
 }
 
-// An early queue says that a job is cancelled, and cancels it a moment after.
+// An early queue returns from Cancel shortly before it cancels the job.
 type early struct{ serverless.JobQueue }
 
 func (q early) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
@@ -85,7 +85,7 @@ func (q early) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op
 	return nil
 }
 
-// A late queue says that it has cancelled what had ended.
+// A late queue reports success for the cancellation of a job that had ended.
 type late struct{ serverless.JobQueue }
 
 func (q late) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
@@ -96,8 +96,8 @@ func (q late) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op,
 	return err
 }
 
-// An unfenced queue drops the result of a worker that does not have the job, and says that
-// it has kept it.
+// An unfenced queue drops the result of a worker that does not hold the job, and reports
+// success.
 type unfenced struct{ serverless.JobQueue }
 
 func (q unfenced) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
@@ -108,7 +108,7 @@ func (q unfenced) Apply(ctx context.Context, now serverless.Instant, ops []queue
 	return err
 }
 
-// A generous queue counts a job that it was asked to purge, whatever it is.
+// A generous queue counts every job of a purge as removed.
 type generous struct{ serverless.JobQueue }
 
 func (q generous) Purge(ctx context.Context, now serverless.Instant, p queue.PurgeQuery) (int, uint64, error) {

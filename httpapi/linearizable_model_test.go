@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A verb is what a client does with a job over HTTP.
+// A verb is an operation of a client on a job.
 type verb string
 
 const (
@@ -20,7 +20,7 @@ const (
 	cancels    verb = "cancel"
 	retries    verb = "retry"
 	purges     verb = "purge"
-	takes      verb = "take"     // as a worker, as are the next ones
+	takes      verb = "take"     // by a worker, as are the next three
 	completes  verb = "complete" // with a value
 	fails      verb = "fail"     // with a value as the error
 	proceeds   verb = "progress" // with a value as the interim output
@@ -31,28 +31,28 @@ const (
 	cancelled       = "CANCELLED"
 )
 
-// A clientOp is what was asked.
+// A clientOp is an operation with its arguments.
 type clientOp struct {
 	verb   verb
-	worker string // of a worker's deed
-	value  string // what it reports
+	worker string // the worker, for worker operations
+	value  string // the value in its report
 }
 
 func (d clientOp) String() string {
 	return strings.TrimSpace(strings.Join([]string{string(d.verb), d.worker, d.value}, " "))
 }
 
-// A jobView is how a job looks to a client. The zero value is a job that is not there.
+// A jobView is a job as a client sees it. The zero value is a job that does not exist.
 type jobView struct{ Status, Worker, Output, Error string }
 
-// An opResult is the answer to a deed. One that is not known is that of a call that failed: it
-// may have had its effect, may have it yet, or never.
+// An opResult is the answer to an operation. The result of a failed call is unknown: it may
+// have taken effect, may do so later, or never.
 type opResult struct {
 	unknown bool
-	job     jobView // of a status
-	status  string  // of a cancel
-	done    bool    // of a retry, a take and a report: it was accepted
-	removed int     // of a purge
+	job     jobView // of status
+	status  string  // of cancel
+	done    bool    // of retry, take and reports: it was accepted
+	removed int     // of purge
 }
 
 func (r opResult) String() string {
@@ -72,8 +72,8 @@ func (r opResult) String() string {
 	return "no"
 }
 
-// after is the job after a deed, and what the deed is answered with. It follows
-// docs/interface.md 3.2 and 4.2 for one job whose time does not pass.
+// after returns the job after an operation, and the operation's answer. It follows
+// docs/interface.md 3.2 and 4.2 for one job, without the passing of time.
 func (j jobView) after(d clientOp) (jobView, opResult) {
 	held := j.Status == inProgress && j.Worker == d.worker
 	switch d.verb {
@@ -116,7 +116,7 @@ func (j jobView) after(d clientOp) (jobView, opResult) {
 	return j, opResult{}
 }
 
-// oneJob is the life of one job, one deed after the other.
+// oneJob models the operations on one job, one after the other.
 func oneJob() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return jobView{} },
@@ -128,18 +128,18 @@ func oneJob() porcupine.Model {
 	}
 }
 
-// A jobHistory is all that was done with one job. Call and Return number what clients began
-// and what they were answered, in one order for all.
+// A jobHistory is all operations on one job. Call and Return number the starts and answers
+// of all clients in one order.
 type jobHistory struct {
 	endpoint string
 	ops      []porcupine.Operation
 }
 
-// neverReturned is the Return of a call that failed: what it does may happen at any time.
+// neverReturned is the Return of a failed call: its effect may happen at any later time.
 const neverReturned = math.MaxInt64
 
-// check reports whether the answers are those of one deed after the other, each between its
-// call and its return.
+// check reports whether the answers are linearizable: they are the answers of some sequence
+// in which each operation takes effect between its call and its return.
 func (c *jobHistory) check(t *testing.T) bool {
 	t.Helper()
 	switch porcupine.CheckOperationsTimeout(oneJob(), c.ops, time.Minute) {

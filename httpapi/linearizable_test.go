@@ -25,22 +25,21 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// The clients of these tests: so many jobs are worked on at once, each by so many clients,
-// and each client does so much with a job.
+// Numbers of these tests: jobs in parallel, clients per job, and operations per client.
 const (
 	teams          = 4
 	clientsPerTeam = 4
 	opsPerClient   = 8
-	perTeam        = 8 // jobs, one after the other, in one world
+	perTeam        = 8 // jobs of one team in one world, one after the other
 )
 
-// long reports whether the long version of tests is asked for.
+// long reports whether the long version of the tests should run.
 func long() bool { return os.Getenv("PODYARD_LONG") != "" }
 
-// TestLinearizable has clients do what they like with jobs, over HTTP, while calls of the
-// queue fail before and after their effects, and are late. Of each job, what the clients
-// were answered must be what a job answers to one deed after the other. PODYARD_SEED picks
-// what they do; how it meets is up to the scheduler.
+// TestLinearizable lets clients do random operations on jobs over HTTP. Meanwhile calls of
+// the queue are late, and fail before or after they take effect. For each job, the answers
+// must be linearizable. PODYARD_SEED chooses the operations; their interleaving depends on
+// the scheduler.
 func TestLinearizable(t *testing.T) {
 	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
 	if err != nil {
@@ -48,13 +47,13 @@ func TestLinearizable(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name        string
-		short, long int // deeds
+		short, long int // operations
 		patient     bool
 		in          func(*testing.T, func(*testing.T))
 		queue       func(*testing.T) serverless.JobQueue
 	}{
 		{"Memory", 4_000, 200_000, true, synctest.Test, func(*testing.T) serverless.JobQueue { return memory.NewJobs() }},
-		// The disk is not in a bubble: what it waits for is real.
+		// The disk store is not in a bubble: it waits for real input and output.
 		{"Disk", 1_000, 40_000, false, func(t *testing.T, f func(*testing.T)) { t.Run("", f) }, openJobs},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -104,7 +103,7 @@ func (c *jobHistory) count() (all, unknown int) {
 	return len(c.ops), unknown
 }
 
-// queueFaults is what happens to calls of the queue.
+// queueFaults returns the faults of calls of the queue.
 func queueFaults(seed uint64) *fault.Plan {
 	p := fault.NewPlan(seed)
 	for _, call := range []string{"jobs.Enqueue", "jobs.Claim", "jobs.Apply", "jobs.Get", "jobs.Purge"} {
@@ -117,7 +116,7 @@ func queueFaults(seed uint64) *fault.Plan {
 	return p
 }
 
-// runClients has all clients work on jobs of q, and returns what they saw.
+// runClients lets all clients work on jobs of q, and returns the histories.
 func runClients(t *testing.T, seed uint64, patient bool, q serverless.JobQueue) (all []*jobHistory) {
 	t.Helper()
 	eps := memory.NewEndpoints()
@@ -148,20 +147,20 @@ func runClients(t *testing.T, seed uint64, patient bool, q serverless.JobQueue) 
 	return all
 }
 
-// A clientRun is where clients meet.
+// A clientRun is the shared state of all clients.
 type clientRun struct {
 	t       *testing.T
 	handler http.Handler
 	now     atomic.Int64 // numbers calls and returns
-	patient bool         // clients may wait for a job's end: a second costs nothing in a bubble
+	patient bool         // clients may wait for the end of a job: in a bubble, a second costs nothing
 }
 
-// runTeam has the clients of a team work on one job.
+// runTeam lets the clients of a team work on one job.
 func (a *clientRun) runTeam(c *jobHistory, rng *rand.Rand) {
 	begin := a.now.Add(1)
 	id := a.submit(c.endpoint)
 	if id == "" {
-		return // it failed, and there is none
+		return // submit failed: there is no job
 	}
 	c.ops = append(c.ops, porcupine.Operation{ClientId: clientsPerTeam, Input: clientOp{verb: submits}, Call: begin, Output: opResult{done: true}, Return: a.now.Add(1)})
 	var mu sync.Mutex
@@ -188,7 +187,7 @@ func (a *clientRun) runTeam(c *jobHistory, rng *rand.Rand) {
 	wg.Wait()
 }
 
-// choose picks what keeps a job alive more often than what ends it.
+// choose picks operations that keep a job alive more often than operations that end it.
 func choose(rng *rand.Rand, name string) clientOp {
 	d := clientOp{worker: fmt.Sprintf("worker-%d", rng.IntN(2)), value: name}
 	switch n := rng.IntN(100); {
@@ -214,7 +213,7 @@ func choose(rng *rand.Rand, name string) clientOp {
 	return d
 }
 
-// submit returns the id of a new job, and "" when there is none.
+// submit returns the id of a new job, or "" if it failed.
 func (a *clientRun) submit(endpoint string) string {
 	var j struct{ ID string }
 	if a.call("POST", "/v2/"+endpoint+"/run", `{"input":{}}`, &j) == http.StatusOK {
@@ -229,8 +228,8 @@ func (a *clientRun) submit(endpoint string) string {
 	return list.Requests[0].ID
 }
 
-// do makes a call. shows is false for one that shows nothing: a worker that got no job may
-// not have been heard at all.
+// do makes a call. shows is false if the answer proves nothing: a worker that got no job
+// may not have reached the service.
 func (a *clientRun) do(endpoint, id string, d clientOp) (r opResult, shows bool) {
 	var body struct {
 		ID, Status, WorkerID, Error string
@@ -290,10 +289,10 @@ func (a *clientRun) do(endpoint, id string, d clientOp) (r opResult, shows bool)
 	return r, true
 }
 
-// patience of a worker that comes for a job.
+// callTimeout is how long a worker waits for a job.
 const callTimeout = 3 * time.Millisecond
 
-// call makes a request and returns the status of the answer, whose body goes to v.
+// call makes a request, decodes the answer's body into v and returns its status.
 func (a *clientRun) call(method, target, body string, v any) int {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	if strings.Contains(target, "/job-take/") {

@@ -11,7 +11,7 @@ import (
 
 const loggingPod = `{"name":"p","image":"talks","cpu":{"id":"cpu3c","vcpuCount":2}}`
 
-// events returns the events of a stream, without comments.
+// events returns the events of a stream without comments.
 func events(a answer) (list []string) {
 	for e := range strings.SplitSeq(a.body, "\n\n") {
 		if strings.HasPrefix(e, "id: ") {

@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 )
 
-// statusOf returns the answer of a handler to alice's request.
+// statusOf returns the answer of a handler to a request of alice.
 func statusOf(t *testing.T, h http.Handler, method, url string) (status int, body string) {
 	t.Helper()
 	r := httptest.NewRequest(method, url, nil)
@@ -75,7 +75,7 @@ func TestHandlersWorkBelowAPrefixOnHostsAndBesideOthers(t *testing.T) {
 			"http://jobs.test/v2/pods":                 404,
 			"http://rest.test/v1/pods/x/reset":         405,
 			"http://rest.test/v1/pods/x":               404,
-			"http://any.test/cloud/v2/pods/x/../../v2": 307, // the program's own mux redirects: only ours does not
+			"http://any.test/cloud/v2/pods/x/../../v2": 307, // the program's own mux redirects; the handlers do not
 		} {
 			if got, body := statusOf(t, mux, "GET", url); got != want {
 				t.Errorf("GET %s = %d %s, want %d", url, got, body, want)

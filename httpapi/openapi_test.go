@@ -15,8 +15,8 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// deviations are the answers that the published description does not have, each with the
-// reason. Other answers have to be among its own.
+// deviations are answers that the published description does not have, each with the
+// reason. All other answers must match the description.
 var deviations = []struct {
 	status int
 	reason string
@@ -36,7 +36,7 @@ type description struct {
 
 const documentURL = "mem:openapi.json"
 
-// published reads the description. Without it the error says where it was looked for.
+// published reads the description. If it is missing, the error names the place.
 var published = sync.OnceValues(func() (*description, error) {
 	file := filepath.Join("..", "..", "shared", "spec", "openapi-v2.json")
 	if dir := os.Getenv("PODYARD_SPEC"); dir != "" {
@@ -78,11 +78,11 @@ func TestDescriptionOfTheControlAPIIsThere(t *testing.T) {
 	}
 }
 
-// checkOpenAPI compares an answer of the control API with the published description: its
-// status, media type and body.
+// checkOpenAPI compares the status, media type and body of an answer of the control API
+// with the published description.
 func checkOpenAPI(t testing.TB, method, target string, a answer) {
 	if strings.Contains(target, "owner=") {
-		return // an addition: the items have their owners
+		return // an addition: the items have owners
 	}
 	t.Helper()
 	d, err := published()
@@ -106,7 +106,8 @@ func checkOpenAPI(t testing.TB, method, target string, a answer) {
 	}
 }
 
-// find is the path of the description that matches; one without parameters goes first.
+// find returns the path of the description that matches. A path without parameters has
+// precedence.
 func (d *description) find(path string) (string, map[string]map[string]any) {
 	if ops, ok := d.paths[path]; ok {
 		return path, ops
@@ -125,7 +126,7 @@ func (d *description) find(path string) (string, map[string]map[string]any) {
 	return "", nil
 }
 
-// isControlPath tells the control API's ids from those of endpoints.
+// isControlPath reports whether a path belongs to the control API and not to an endpoint.
 func isControlPath(path string) bool {
 	area, _, _ := strings.Cut(strings.TrimPrefix(path, "/v2/"), "/")
 	return endpoints.IsReserved(area)

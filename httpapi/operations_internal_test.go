@@ -30,8 +30,8 @@ func TestEveryOperationHasAHandlerAndAScopeThatExists(t *testing.T) {
 	}
 }
 
-// Nothing but the table makes routes: a handler can be registered in one file only, whose
-// patterns are those of the table and the one for everything else.
+// Only the table makes routes. One file alone registers handlers, with the patterns of the
+// table and the pattern for everything else.
 func TestRoutesAreRegisteredInTheRouterOnly(t *testing.T) {
 	var found []string
 	files := token.NewFileSet()

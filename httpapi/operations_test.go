@@ -18,8 +18,8 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
-// requestsOf are the operations that keep holds for, with placeholders written as {}, once
-// for each method.
+// requestsOf returns the operations that keep accepts, once for each method, with
+// placeholders as {}.
 func requestsOf(keep func(httpapi.Operation) bool) (list []string) {
 	for _, o := range httpapi.Operations() {
 		if !keep(o) {
@@ -32,7 +32,7 @@ func requestsOf(keep func(httpapi.Operation) bool) (list []string) {
 	return list
 }
 
-// blank writes the placeholders of a path as {}.
+// blank replaces the placeholders of a path by {}.
 func blank(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -91,8 +91,8 @@ func TestOperationsAreTheCallers(t *testing.T) {
 	}
 }
 
-// The control API of the published description is in the table, name by name, and what the
-// table has beyond it is marked as an addition.
+// The table has the control API of the published description, name by name. All other
+// operations of the control API are marked as additions.
 func TestTableHasThePublishedOperations(t *testing.T) {
 	file := filepath.Join("..", "..", "shared", "spec", "openapi-v2.json")
 	if dir := os.Getenv("PODYARD_SPEC"); dir != "" {
@@ -114,7 +114,7 @@ func TestTableHasThePublishedOperations(t *testing.T) {
 			var o struct {
 				OperationID string `json:"operationId"`
 			}
-			if json.Unmarshal(raw, &o) == nil && o.OperationID != "" { // else it is what the methods share
+			if json.Unmarshal(raw, &o) == nil && o.OperationID != "" { // otherwise it is what the methods share
 				want[o.OperationID] = strings.ToUpper(method) + " " + blank(path)
 			}
 		}
@@ -129,9 +129,8 @@ func TestTableHasThePublishedOperations(t *testing.T) {
 	}
 }
 
-// What is served is what the table has: of any path and method, the handlers know an
-// operation exactly if Find does. Without a key an operation answers 401, and nothing else
-// does.
+// For random paths and methods, the handlers know an operation if and only if Find does.
+// Without a key, an operation answers 401, and nothing else does.
 func TestOnlyTheTableIsServed(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		whole := httpapi.New(w.services, nil)
@@ -169,7 +168,7 @@ func TestOnlyTheTableIsServed(t *testing.T) {
 	})
 }
 
-// vocabulary is the segments that the paths of the table have, and some that none has.
+// vocabulary returns the path segments of the table, and some other segments.
 func vocabulary(ops httpapi.OperationTable) []string {
 	words := []string{"x", "a%2Fb", "%2e", "..", "", "v3", "account", "openapi.json", "p%6Fds"}
 	for _, o := range ops {
@@ -183,8 +182,8 @@ func vocabulary(ops httpapi.OperationTable) []string {
 	return slices.Compact(words)
 }
 
-// someRequest is one to an operation, as it should be or with a segment that is exchanged,
-// added or missing.
+// someRequest returns a request to an operation, as it should be or with a segment
+// replaced, added or removed.
 func someRequest(random *rand.Rand, ops httpapi.OperationTable, words []string) (method, path string) {
 	some := func(list []string) string { return list[random.IntN(len(list))] }
 	o := ops[random.IntN(len(ops))]
@@ -213,7 +212,7 @@ func someRequest(random *rand.Rand, ops httpapi.OperationTable, words []string) 
 	return method, "/" + strings.Join(segments, "/")
 }
 
-// fill puts values into the placeholders of a pattern.
+// fill replaces the placeholders of a pattern by values.
 func fill(pattern string, values map[string]string) string {
 	for name, v := range values {
 		pattern = strings.ReplaceAll(pattern, "{"+name+"...}", v)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// owned has a record of alice of each kind, by the path that names it.
+// owned creates a record of alice of each kind. It returns the path of each.
 func owned(w *testAPI) map[string]string {
 	w.t.Helper()
 	made := func(path, body, key string) string {
@@ -76,7 +76,8 @@ func TestWhatAnOperatorChangesStaysItsOwners(t *testing.T) {
 	})
 }
 
-// itemOwners are the owners of the items of the one list in an answer; nil: they have none.
+// itemOwners returns the owners of the items in a list answer, or nil if items have no
+// owners.
 func itemOwners(t *testing.T, a answer) (owners []string, n int) {
 	t.Helper()
 	var body map[string]json.RawMessage

@@ -26,7 +26,7 @@ func TestWhoDoesTheWorkOfAWorker(t *testing.T) {
 			{private + "/w1", map[string]int{alicesEndpoints: 200, bobsEndpoints: 404, operatorFree: 200, bobsWork: 403, own: 403, readsEndpoints: 403}},
 			{"echo/w1", map[string]int{alicesEndpoints: 403, operatorFree: 200, bobsWork: 403, own: 403}},
 			{"nowhere/w1", map[string]int{alicesEndpoints: 404, operatorFree: 404, bobsWork: 403, own: 403}},
-			// Workers of the server's own process: one that runs, and an id that is kept for one.
+			// Workers of the server's process: one that runs, and a reserved id.
 			{"echo/worker-1", map[string]int{alicesEndpoints: 403, operatorFree: 403, w.jobs.WorkerKey("echo", "worker-1"): 403}},
 			{"idle/local-idle", map[string]int{alicesEndpoints: 403, operatorFree: 403, bobsWork: 403}},
 			{private + "/local-1", map[string]int{alicesEndpoints: 403, bobsEndpoints: 404, operatorFree: 403}},
@@ -119,7 +119,7 @@ func TestARefusedWorkerIsAnsweredAfterFiveSeconds(t *testing.T) {
 	})
 }
 
-// closedAuth cannot check keys for now.
+// closedAuth is an Authenticator that cannot check keys.
 type closedAuth struct{}
 
 func (closedAuth) Authenticate(context.Context, string) (httpapi.Identity, error) {

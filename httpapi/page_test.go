@@ -13,14 +13,14 @@ import (
 )
 
 // TestThePageHasEveryOperation compares docs/interface.md with the table of operations:
-// methods, paths and scopes, and what is not offered.
+// methods, paths, scopes, and what is not offered.
 func TestThePageHasEveryOperation(t *testing.T) {
 	b, err := os.ReadFile("../docs/interface.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(b)
-	want := map[string]string{} // the scope by method and path
+	want := map[string]string{} // scope by method and path
 	for _, o := range httpapi.Operations() {
 		path := strings.Replace(o.Path, "{route...}", "...", 1)
 		if o.NotOffered != "" {
@@ -55,8 +55,8 @@ var (
 	onPage      = regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/v[12]/[^`? ]+)[^`]*`")
 )
 
-// operationsOnPage returns the operations in the first cell of a row, with the scope in the
-// third.
+// operationsOnPage returns the operations in the first cell of each row, with the scope in
+// the third cell.
 func operationsOnPage(page string) map[string]string {
 	list := map[string]string{}
 	for line := range strings.Lines(page) {

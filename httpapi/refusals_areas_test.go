@@ -2,7 +2,7 @@ package httpapi_test
 
 import "strings"
 
-// moreRefusals are bad requests to the areas beside pods, registries and jobs.
+// moreRefusals are bad requests to areas other than pods, registries and jobs.
 func moreRefusals() []refusal {
 	asAdmin := []string{"Authorization: Bearer " + adminFree}
 	return []refusal{
@@ -103,7 +103,8 @@ func moreRefusals() []refusal {
 	}
 }
 
-// absentRefusals are requests to what is not offered, well-formed and not.
+// absentRefusals are requests to operations that are not offered, with valid and with
+// invalid bodies.
 func absentRefusals() (rows []refusal) {
 	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
 	for request, want := range map[string]string{

@@ -34,7 +34,7 @@ func TestCertificationsOfACatalogCanBeAskedFor(t *testing.T) {
 	})
 }
 
-// queryRefusals are parameters that are known and there, and empty or not of their kind.
+// queryRefusals are known parameters whose values are empty or of the wrong type.
 func queryRefusals() []refusal {
 	const (
 		sources, states = "source must be one of container, system", "status must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT"

@@ -12,8 +12,8 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 )
 
-// A refusal is a bad request: what was asked with a path of the fixture's
-// names, and what it is answered with: the errors, or the detail where there are none.
+// A refusal is a bad request and its answer. The path uses names of the fixture. The answer
+// is the list of errors, or the detail if there are none.
 type refusal struct {
 	request string // method and path
 	body    string
@@ -22,14 +22,14 @@ type refusal struct {
 	headers []string
 }
 
-// A fixture is records of alice and bob for requests to name.
+// A fixture has records of alice and bob for requests.
 type fixture struct {
 	*testAPI
 	names *strings.Replacer
 }
 
-// newFixture makes pods that run, are locked, have ended and are bob's, registries that
-// are used and not, and jobs in several states.
+// newFixture creates pods that run, are locked, have ended or are bob's, registries in use
+// and not in use, and jobs in several states.
 func newFixture(w *testAPI) *fixture {
 	pod := func(key, body string) string {
 		w.t.Helper()
@@ -82,11 +82,11 @@ func newFixture(w *testAPI) *fixture {
 		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
 	}
 	advance(10 * time.Second)
-	names = append(names, "{new}", pod(aliceFree, gpuPod)) // PROVISIONING as long as no time passes
+	names = append(names, "{new}", pod(aliceFree, gpuPod)) // PROVISIONING until time passes
 	return &fixture{w, strings.NewReplacer(names...)}
 }
 
-// state is everything that clients can see.
+// state returns everything that clients can see.
 func (f *fixture) state() string {
 	var b strings.Builder
 	for _, key := range []string{aliceFree, bobFree} {
@@ -100,7 +100,7 @@ func (f *fixture) state() string {
 	return b.String()
 }
 
-// faults is what an answer says is wrong.
+// faults returns the errors in an answer.
 func (a answer) faults(t testing.TB) string {
 	t.Helper()
 	var doc struct {
@@ -121,13 +121,13 @@ func (a answer) faults(t testing.TB) string {
 	return strings.Join(doc.Errors, " | ")
 }
 
-// operations are those whose refusals stand in refusals: of the control API without
-// endpoints, of the jobs API, and reset.
+// operations are the operations that refusals covers: the control API without endpoints,
+// the jobs API, and reset.
 var operations = requestsOf(func(o httpapi.Operation) bool {
 	return o.Area != httpapi.AreaEndpoints && o.API != httpapi.APIOpenAI && o.API != httpapi.APIWorkers
 })
 
-// operationOf is the operation that a request asks for; "" if there is none.
+// operationOf returns the operation of a request, or "".
 func operationOf(request string) string {
 	for _, op := range operations {
 		if matchesOperation(op, request) {
@@ -137,7 +137,7 @@ func operationOf(request string) string {
 	return ""
 }
 
-// matchesOperation reports whether a request is one to an operation.
+// matchesOperation reports whether a request is for an operation.
 func matchesOperation(op, request string) bool {
 	request, _, _ = strings.Cut(request, "?")
 	return slices.EqualFunc(strings.Split(op, "/"), strings.Split(request, "/"), func(want, got string) bool {
@@ -297,7 +297,7 @@ func TestProblemsOfTheJobsAPIHaveTheMemberThatSDKsRead(t *testing.T) {
 	})
 }
 
-// nest is an input that is depth objects deep.
+// nest returns an input with objects nested depth levels deep.
 func nest(depth int) string {
 	return strings.Repeat(`{"a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
 }

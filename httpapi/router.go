@@ -13,10 +13,10 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// conventions are how a part of the interface differs from the others on the wire.
+// conventions are the differences between the parts of the interface on the wire.
 type conventions struct {
 	bareKeys bool // a key needs no scheme
-	counted  bool // requests are counted in windows
+	counted  bool // requests count against quotas
 	form     errorForm
 }
 
@@ -31,15 +31,15 @@ func (a API) conventions() conventions {
 }
 
 // A router serves operations of one part of the interface. Its mux is made from the table
-// of operations and from nothing else.
+// of operations only.
 type router struct {
 	*api
 	conventions
 	mux *http.ServeMux
 }
 
-// router serves the operations of the APIs, which share the conventions of the first. An
-// operation without its service has no route.
+// router serves the operations of these APIs with the conventions of the first one. An
+// operation whose service is missing gets no route.
 func (a *api) router(first API, more ...API) *router {
 	x := &router{api: a, conventions: first.conventions(), mux: http.NewServeMux()}
 	x.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +63,8 @@ func (a *api) router(first API, more ...API) *router {
 	return x
 }
 
-// handle serves a path. A method that it does not have is answered with a 405 that lists
-// those it has.
+// handle serves a path. The answer to any other method is a 405 that lists the methods of
+// the path.
 func (x *router) handle(path string, methods map[string]*operation) {
 	var has []string
 	for _, m := range [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
@@ -90,8 +90,8 @@ var (
 	errNoMethod = problem.New(problem.MethodNotAllowed, "The requested method is not allowed for this path.")
 )
 
-// ServeHTTP routes. The mux would redirect a path that is not clean; here such a path
-// does not exist.
+// ServeHTTP routes a request. The mux would redirect a path that is not clean; here the
+// answer is a 404.
 func (x *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.limitBody(w, r)
 	if !isClean(r.URL.Path) {
@@ -101,9 +101,10 @@ func (x *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.mux.ServeHTTP(w, r)
 }
 
-// unrouted answers a request that is for no operation. The route is checked before the key
-// (docs/decisions.md 8). A caller with a valid key is still counted, and told its quota, as on
-// any other answer (docs/decisions.md 9); a full window does not change this answer.
+// unrouted answers a request without an operation. The route is checked before the key
+// (docs/decisions.md 8). With a valid key the request still counts, and the answer has the
+// quota headers of any other answer (docs/decisions.md 9). A used-up quota does not change
+// this answer.
 func (x *router) unrouted(w http.ResponseWriter, r *http.Request, err error) {
 	c := &call{router: x, w: w, r: r}
 	if x.counted && x.identify(c) == nil {
@@ -133,15 +134,15 @@ type call struct {
 	r  *http.Request
 	id Identity
 
-	owner        string               // whose records the request is about
-	named        bool                 // by an operator, with the parameter owner
-	made         string               // the id of what was made, for the audit log
-	jobsEndpoint *serverless.Endpoint // of an operation on jobs: what the path names
-	checked      time.Time            // when endpoint was read
-	parsed       url.Values           // the query, once somebody asked for it
+	owner        string               // the user whose records the request is about
+	named        bool                 // an operator named the owner with the parameter owner
+	made         string               // the id of the new record, for the audit log
+	jobsEndpoint *serverless.Endpoint // the endpoint in the path of an operation on jobs
+	checked      time.Time            // when jobsEndpoint was read
+	parsed       url.Values           // the query, after its first use
 }
 
-// serve does an operation and answers its error.
+// serve does an operation, and answers its error if there is one.
 func (x *router) serve(c *call) {
 	defer x.recovered(c)
 	x.watch(c)
@@ -152,7 +153,7 @@ func (x *router) serve(c *call) {
 	x.note(c, err)
 }
 
-// recovered answers for a handler that panicked.
+// recovered answers a request whose handler panicked.
 func (x *router) recovered(c *call) {
 	p := recover()
 	switch {
@@ -188,7 +189,6 @@ func (x *router) do(c *call) error {
 	return err
 }
 
-// admit checks the key, the quota and the scope.
 func (x *router) admit(c *call) error {
 	if c.op.Scope == ScopeWorker {
 		return x.admitWorker(c)
@@ -205,7 +205,7 @@ func (x *router) admit(c *call) error {
 	return nil
 }
 
-// needs is p for the endpoint that the path names.
+// needs returns p for the endpoint in the path.
 func (c *call) needs(p Permission) Permission {
 	if p.Endpoint != "" {
 		p.Endpoint = c.r.PathValue("endpoint")
@@ -213,7 +213,7 @@ func (c *call) needs(p Permission) Permission {
 	return p
 }
 
-// identify finds out whose key the request has.
+// identify finds the identity of the request's key.
 func (x *router) identify(c *call) error {
 	key, err := keyOf(c.r.Header.Get("Authorization"), x.bareKeys)
 	if err != nil {
@@ -223,7 +223,7 @@ func (x *router) identify(c *call) error {
 	return err
 }
 
-// count charges the request to its user, where requests are counted.
+// count counts the request of its user, if requests are counted.
 func (x *router) count(c *call) error {
 	if !x.counted || c.id.Exempt {
 		return nil
@@ -236,8 +236,9 @@ func (x *router) count(c *call) error {
 	return nil
 }
 
-// enter checks that the endpoint of a job exists, which is the caller's or shared, and
-// keeps to the rate and the concurrency of the operation (docs/interface.md 8.3). The pass may be nil.
+// enter checks that the endpoint of a job exists, and that the caller owns it or it is
+// shared. It then applies the rate and the concurrency limit of the operation
+// (docs/interface.md 8.3). The permit may be nil.
 func (x *router) enter(c *call) (*ratelimit.Permit, error) {
 	if c.op.Area != AreaJobs {
 		return nil, nil
@@ -260,7 +261,7 @@ func (x *router) enter(c *call) (*ratelimit.Permit, error) {
 	return pass, nil
 }
 
-// fail answers an error and logs what the client is not told.
+// fail answers an error. It logs internal errors, whose text the client does not get.
 func (x *router) fail(c *call, err error) {
 	if problem.KindOf(err) == problem.Internal && c.r.Context().Err() == nil {
 		x.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "err", err)

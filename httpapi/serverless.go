@@ -7,14 +7,15 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// endpoint is the one that the path names, if the caller may see it. It is asked for
-// before a body or a query is read: existence comes first.
+// endpoint returns the endpoint in the path if the caller may see it. Handlers call it
+// before they read a body or a query, because existence is checked first.
 func (c *call) endpoint() (*serverless.Endpoint, error) {
 	return c.Jobs.GetEndpoint(c.r.Context(), c.owner, c.r.PathValue("id"))
 }
 
-// managed is the endpoint that the path names, for what shows how it works. Of a shared
-// endpoint only operators see that: it concerns the jobs of everybody (docs/decisions.md 13).
+// managed is endpoint for operations that show how the endpoint works. On a shared endpoint
+// only operators may use them, because they concern the jobs of all users
+// (docs/decisions.md 13).
 func (c *call) managed() (*serverless.Endpoint, error) {
 	e, err := c.endpoint()
 	if err == nil && e.Owner == "" && !c.id.Operator() {
@@ -56,8 +57,8 @@ func getEndpoint(c *call) error {
 	return writeJSON(c.w, http.StatusOK, c.endpointBody(e))
 }
 
-// updateEndpoint answers a change of a shared endpoint with 403 whatever the body is: it
-// is the caller who may not.
+// updateEndpoint answers a change of a shared endpoint with 403, whatever the body: the
+// caller has no permission.
 func updateEndpoint(c *call) error {
 	e, err := c.endpoint()
 	if err != nil {

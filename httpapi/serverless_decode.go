@@ -10,9 +10,9 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// DecodeEndpoint reads what POST /v2/serverless takes, for a program that makes endpoints
-// from its configuration. An error is one of syntax (400); faults of the schema are in the
-// request, and serverless.Service reports them with its own.
+// DecodeEndpoint parses the body of POST /v2/serverless, for a program that creates
+// endpoints from its configuration. It returns an error for wrong syntax (400). Violations
+// of the schema are in the request; serverless.Service reports them together with its own.
 func DecodeEndpoint(body []byte) (r endpoints.CreateRequest, err error) {
 	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
@@ -35,7 +35,7 @@ func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
 	return r, nil
 }
 
-// endpointSettings takes what create and update have in common.
+// endpointSettings reads the members that create and update share.
 func (o *object) endpointSettings(s *endpoints.Settings) {
 	s.TemplateID = o.template()
 	s.Name = o.str("name")
@@ -73,7 +73,8 @@ func (o *object) endpointGPU() *endpoints.GPUSettings {
 	return g
 }
 
-// endpointCPU keeps the places of the list: an element that is no object is an empty one.
+// endpointCPU keeps the positions of the list: an element that is not an object becomes an
+// empty one.
 func (o *object) endpointCPU() []endpoints.CPUSettings {
 	values := o.list("cpu")
 	if values == nil {
@@ -96,7 +97,7 @@ func (o *object) endpointCPU() []endpoints.CPUSettings {
 	return cpu
 }
 
-// scaling takes a union by its type: the member of one variant is unknown to the other.
+// scaling reads a union by its type. A member of the other type is an unknown property.
 func (o *object) scaling() *endpoints.Scaling {
 	sub := o.object("scaling")
 	if sub == nil {
@@ -109,7 +110,7 @@ func (o *object) scaling() *endpoints.Scaling {
 		sub.require("queueDelay")
 	case count:
 		sub.require("requestCount")
-	default: // what belongs to an unknown type cannot be told
+	default: // an unknown type: accept the members of both types
 		sub.require("type")
 		delay, count = true, true
 	}
@@ -125,8 +126,8 @@ func (o *object) scaling() *endpoints.Scaling {
 	return s
 }
 
-// span takes a whole number of units. One that is too long for a Duration is the longest:
-// no bound is that far.
+// span reads a whole number of units. A number that is too large for a Duration becomes the
+// longest one, which is above every limit.
 func (o *object) span(name string, unit time.Duration) *time.Duration {
 	n := o.integer(name)
 	if n == nil {
@@ -137,7 +138,7 @@ func (o *object) span(name string, unit time.Duration) *time.Duration {
 	return &d
 }
 
-// seconds takes a number of seconds that may have a fraction, to the nanosecond.
+// seconds reads a number of seconds that may have a fraction, to the nanosecond.
 func (o *object) seconds(name string) *time.Duration {
 	v := o.take(name, "a number", "0")
 	if v == nil {

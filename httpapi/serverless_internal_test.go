@@ -12,8 +12,8 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// FuzzEndpoint decodes bodies of create and update: every one is refused with its reason
-// or understood, and the two understand the same.
+// FuzzEndpoint decodes bodies of create and update. Each body is refused with a reason or
+// accepted, and both decoders read the same settings.
 func FuzzEndpoint(f *testing.F) {
 	addBodies(f,
 		`{"name":"n","type":"QUEUE","image":"i","gpu":{"pools":["ADA_24"],"excludedTypes":["L40"],"count":2,"allowedCudaVersions":["12.8"],"minCudaVersion":""},"args":"a","disk":20,"ports":["22/tcp"],"env":{"A":"1"},"registry":null}`,

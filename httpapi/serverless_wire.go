@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// An endpointBody is an endpoint on the wire (the public schema).
+// An endpointBody is an endpoint on the wire, by the published schema.
 type endpointBody struct {
 	ID             string              `json:"id"`
 	Name           string              `json:"name"`
@@ -32,7 +32,7 @@ type endpointBody struct {
 	CreatedAt      wireTime            `json:"createdAt"`
 }
 
-// requestURLs are where the jobs of an endpoint are asked for; {job_id} is literal.
+// requestURLs are the addresses for the jobs of an endpoint; {job_id} is literal.
 type requestURLs struct {
 	Run        string `json:"run"`
 	RunSync    string `json:"runSync"`
@@ -58,14 +58,14 @@ type endpointWorkers struct {
 	IdleTimeout *int `json:"idleTimeout,omitempty"`
 }
 
-// A scalingBody has the member of its type and not the other's.
+// A scalingBody has only the member of its type.
 type scalingBody struct {
 	Type         endpoints.ScalingType `json:"type"`
 	QueueDelay   *float64              `json:"queueDelay,omitempty"`
 	RequestCount *int                  `json:"requestCount,omitempty"`
 }
 
-// endpointBody is e as its owner sees it.
+// endpointBody returns e as its owner sees it.
 func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 	timeout := e.ExecTimeout
 	if timeout == 0 {
@@ -89,7 +89,7 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 		b.GPU = &endpointGPUBody{orEmpty(g.Pools), g.ExcludedTypes, g.Count, orEmpty(g.AllowedCUDAVersions), orNull(g.MinCUDAVersion)}
 	}
 	for _, m := range e.CPU {
-		// Without a catalog nobody knows the memory, and the schema has no place for that.
+		// Without a catalog the memory is not known, and the schema requires at least 1.
 		b.CPU = append(b.CPU, cpuBody{m.ID, m.VCPU, max(m.Memory, 1)})
 	}
 	if s := int(e.Workers.Idle / time.Second); s > 0 && e.Scaling.Type != endpoints.RequestCount {
@@ -98,8 +98,8 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 	return b
 }
 
-// scalingOf writes the scaling of an endpoint; one without workers of its own has none,
-// and the schema wants one.
+// scalingOf returns the scaling of an endpoint. The schema requires one, so an endpoint
+// that the scaler does not manage gets the smallest delay.
 func scalingOf(s endpoints.Scaling) scalingBody {
 	if s.Type == endpoints.RequestCount {
 		return scalingBody{Type: s.Type, RequestCount: &s.Count}
@@ -116,7 +116,7 @@ func (c *call) requestURLs(id string) requestURLs {
 	}
 }
 
-// publicURL is what clients put before /v2.
+// publicURL returns the URL before /v2 in addresses for clients.
 func (c *call) publicURL() string {
 	switch {
 	case c.url != "":
@@ -127,7 +127,7 @@ func (c *call) publicURL() string {
 	return "http://" + c.r.Host
 }
 
-// orEmpty is how an absent list is written.
+// orEmpty returns an empty list for an absent one.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -153,8 +153,8 @@ type changeBody struct {
 	New   json.RawMessage `json:"new"`
 }
 
-// releasesOf is the releases of e, newest first; running says how many workers there are
-// of each version.
+// releasesOf returns the releases of e, newest first. running is the number of workers by
+// version.
 func releasesOf(e *serverless.Endpoint, running map[int]int) []releaseBody {
 	list := make([]releaseBody, 0, len(e.Releases))
 	for _, r := range slices.Backward(e.Releases) {

@@ -23,11 +23,11 @@ func serve(t *testing.T) (*testAPI, *httptest.Server) {
 	return w, s
 }
 
-// sized are the operations with a body and their limits.
+// sized lists the operations with a body and their size limits.
 var sized = []struct {
 	path  string
 	limit int
-	small string // a valid body, or one that is not refused for its size
+	small string // a valid body, or one with an error other than its size
 	want  int
 }{
 	{"/v2/registries", 1 << 20, `{"name":"n","username":"u","password":"p"}`, 201},
@@ -70,7 +70,7 @@ func TestBodyOfTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 		want := fmt.Sprintf("the body is larger than %d bytes (%d MB)", op.limit, op.limit>>20)
 		for how, body := range map[string]io.Reader{
 			"with its length": bytes.NewReader(padded(op.small, op.limit+1)),
-			"in chunks":       io.MultiReader(bytes.NewReader(padded(op.small, op.limit+1))), // its length is hidden
+			"in chunks":       io.MultiReader(bytes.NewReader(padded(op.small, op.limit+1))), // without a Content-Length
 		} {
 			if got, answer := post(t, s.URL+op.path, body); got != 413 || !strings.Contains(answer, want) {
 				t.Errorf("POST %s %s = %d %s, want 413 %s", op.path, how, got, answer, want)
@@ -82,8 +82,8 @@ func TestBodyOfTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	}
 }
 
-// A rawConn is a client that writes before it reads. The client of net/http does both at once,
-// which many clients do not.
+// A rawConn is a client that writes the whole request before it reads. The client of
+// net/http does both at once, and many clients do not.
 type rawConn struct {
 	net.Conn
 	*bufio.Reader
@@ -126,7 +126,7 @@ const rawHead = "POST /v2/registries HTTP/1.1\r\nHost: x\r\nAuthorization: Beare
 
 func TestClientThatWritesFirstReadsTheAnswerToABodyThatIsTooLarge(t *testing.T) {
 	_, s := serve(t)
-	const size = 40<<20 - 1 // more than the buffers of sockets
+	const size = 40<<20 - 1 // more than socket buffers hold
 	body := strings.Repeat(" ", size)
 	head := strings.Replace(rawHead, "/v2/registries", "/v2/echo/runsync", 1)
 	for how, request := range map[string]string{

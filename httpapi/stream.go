@@ -13,15 +13,16 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// What an answer has around its items and around each of them. In all it is no longer than
-// serverless.MaxChunk, but for one item that cannot be split (docs/decisions.md 30).
+// Sizes of the text around all items and around each item. A whole answer is at most
+// serverless.MaxChunk long, except for a single item that cannot be split
+// (docs/decisions.md 30).
 const (
 	aroundItems = len(`{"status":"IN_PROGRESS","stream":[]}`)
 	aroundItem  = len(`,`) + len(noMetrics)
 	noMetrics   = `,"metrics":{}`
 )
 
-// streamJob hands out what a job has streamed since the last time (docs/decisions.md 30).
+// streamJob returns what a job has streamed since the last call (docs/decisions.md 30).
 func streamJob(c *call) error {
 	array, err := c.wantsArray()
 	if err != nil {
@@ -40,12 +41,12 @@ func streamJob(c *call) error {
 		return c.streamPart(p, array)
 	})
 	if written {
-		return nil // the answer is out, or there is nobody to take it
+		return nil // the answer was written, or the client has disconnected
 	}
 	return err
 }
 
-// streamPart writes one answer. Its items count as delivered only when it has left this
+// streamPart writes one answer. Its items count as delivered only after they have left this
 // process.
 func (c *call) streamPart(p serverless.StreamPart, array bool) error {
 	b := appendPart(p, array)
@@ -64,7 +65,7 @@ func (c *call) streamPart(p serverless.StreamPart, array bool) error {
 	return nil
 }
 
-// appendPart is the body of one answer: an array of items, or the envelope around it.
+// appendPart appends the body of one answer: an array of items, or the envelope around it.
 func appendPart(p serverless.StreamPart, array bool) []byte {
 	size := 64
 	for _, it := range p.Items {
@@ -92,15 +93,15 @@ func appendItems(b []byte, items [][]byte, array bool) []byte {
 	return append(b, ']')
 }
 
-// A metricsFinder finds the metrics of items. An answer of 1 MB can have 40,000 items, so it
-// uses one decoder for all.
+// A metricsFinder finds the metrics of items. It uses one decoder for all items, because an
+// answer of 1 MB can have 40,000.
 type metricsFinder struct {
 	item bytes.Buffer
 	dec  jsontext.Decoder
 }
 
-// appendItem writes an item. In an array each has metrics, if empty ones. Metrics that are no
-// object are left out: an earlier version kept them as they came.
+// appendItem appends an item. In an array, every item gets metrics, if only an empty
+// object. Metrics that are not an object are dropped: an earlier version stored them.
 func (f *metricsFinder) appendItem(b, item []byte, array bool) []byte {
 	kind := f.kind(item)
 	if kind == '{' || kind == 0 && !array {
@@ -116,7 +117,7 @@ func (f *metricsFinder) appendItem(b, item []byte, array bool) []byte {
 	return append(append(b, noMetrics...), '}')
 }
 
-// kind is that of the metrics of an item; 0: it has none.
+// kind returns the kind of an item's metrics, or 0 if it has none.
 func (f *metricsFinder) kind(item []byte) jsontext.Kind {
 	if !bytes.Contains(item, []byte(`metrics"`)) && !bytes.Contains(item, []byte(`\u`)) {
 		return 0
@@ -141,15 +142,15 @@ func (f *metricsFinder) kind(item []byte) jsontext.Kind {
 	return 0
 }
 
-// hasWrongMetrics reports whether an item has metrics that are no object.
+// hasWrongMetrics reports whether an item has metrics that are not an object.
 func (o *object) hasWrongMetrics() bool {
 	m := o.find("metrics")
 	return m != nil && m.value.Kind() != '{'
 }
 
-// wantsArray decides between the interface's bare array and the envelope that the
-// official SDKs parse. They are known by their names, by asking with POST, and, for the
-// Python client, by a content type on a request without content.
+// wantsArray decides between the interface's bare array and the envelope that the official
+// SDKs parse. An SDK is recognized by its user agent or by the method POST. The Python
+// client is recognized by a content type on a request without a body.
 func (c *call) wantsArray() (bool, error) {
 	format, err := queryOneOf(c, "format", "", "array", "envelope")
 	if err != nil || format != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// A part of tiny items costs about its own bytes, and not an allocation for each item.
+// A part of small items allocates about its own size, and not once per item.
 func TestAPartOfManyItemsIsWrittenWithoutAnAllocationForEach(t *testing.T) {
 	for _, item := range []string{`{"output":1}`, `{"output":1,"metrics":{}}`, `{"output":"metrics"}`} {
 		p := serverless.StreamPart{Items: make([][]byte, 1000)}

@@ -16,7 +16,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// countedEndpoints counts how often an endpoint is read.
+// countedEndpoints counts reads of an endpoint.
 type countedEndpoints struct {
 	*memory.Endpoints
 	reads atomic.Int32
@@ -27,7 +27,7 @@ func (s *countedEndpoints) Get(ctx context.Context, id string) (*serverless.Endp
 	return s.Endpoints.Get(ctx, id)
 }
 
-// A slowBody arrives after d, and calls a function meanwhile.
+// A slowBody arrives after d, and calls a function before.
 type slowBody struct {
 	d         time.Duration
 	meanwhile func()
@@ -43,7 +43,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.text.Read(p)
 }
 
-// Changes of the endpoint while a body arrives apply to the job.
+// A change of the endpoint while a body arrives applies to the job.
 func TestASubmitReadsTheEndpointOnceUnlessItsBodyIsSlow(t *testing.T) {
 	nothing := func(*countedEndpoints) {}
 	for _, row := range []struct {

@@ -39,7 +39,7 @@ func TestEndpointsAreMadeFromTemplatesOfWorkers(t *testing.T) {
 	})
 }
 
-// has fails the test unless the answer has all pieces.
+// has fails the test unless the answer contains all pieces.
 func (w *testAPI) has(a answer, pieces ...string) {
 	w.t.Helper()
 	for _, p := range pieces {

@@ -15,8 +15,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// How long a worker's question is held. The stock SDK gives up after 90 s, and asks again
-// at once after an answer without a job.
+// takeWait and stopWait are how long a request waits for a job or a stop notice. The stock
+// SDK gives up after 90 s. It repeats the request at once after an answer without a job.
 const (
 	takeWait = 25 * time.Second
 	stopWait = 25 * time.Second
@@ -25,12 +25,12 @@ const (
 const (
 	maxBatch  = 1000     // jobs in one answer
 	maxReport = 20 << 20 // bytes of a result (docs/decisions.md 10)
-	maxReason = 256      // of what a worker says of its health
+	maxReason = 256      // bytes of the reason for unhealthy
 )
 
-// admitWorker checks who speaks for a worker (docs/decisions.md 14): the worker itself, with
-// its own key, or somebody with a key of a user that covers the endpoint. Nobody speaks for a
-// worker of the server's own process.
+// admitWorker checks the caller of a worker operation (docs/decisions.md 14). The caller is
+// the worker with its own key, or has a user's key that covers the endpoint. No remote
+// caller may act as a worker of the server's own process.
 func (x *router) admitWorker(c *call) error {
 	key, err := keyOf(c.r.Header.Get("Authorization"), true)
 	if err != nil {
@@ -52,8 +52,8 @@ func (x *router) admitWorker(c *call) error {
 
 var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")
 
-// admitUser lets a user do the work of a worker: on endpoints of that user with
-// endpoints:write, on any endpoint with its scope of work or as an operator.
+// admitUser admits a user as a worker: on the user's own endpoints with endpoints:write,
+// and on any endpoint with its scope of work or as an operator.
 func (x *router) admitUser(c *call, key, endpoint string) (err error) {
 	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
 		return err
@@ -101,8 +101,9 @@ func appendTasks(b []byte, jobs []serverless.Job) []byte {
 	return append(b, ']')
 }
 
-// batchSize is how many jobs a worker asks for. One that is not a number, or out of bounds, is
-// no error: a stock worker would ask again at once (docs/decisions.md 34).
+// batchSize returns how many jobs a worker wants. A value that is not a number counts as 1,
+// and a value out of range as the nearest limit. After an error, a stock worker would
+// repeat the request at once (docs/decisions.md 34).
 func (c *call) batchSize() int {
 	s, _ := c.query("batch_size")
 	n, err := strconv.Atoi(s)
@@ -112,14 +113,14 @@ func (c *call) batchSize() int {
 	return max(1, min(n, maxBatch))
 }
 
-// takeUpTo waits for jobs by the earlier of the service's and the wall's time.
+// takeUpTo waits at most takeWait for jobs, by the service's clock and by the system's.
 func (c *call) takeUpTo(n int) ([]serverless.Job, error) {
 	ctx, cancel := c.clockWaitContext(takeWait)
 	defer cancel()
 	return c.Jobs.Take(ctx, c.r.PathValue("endpoint"), c.worker(), n)
 }
 
-// give writes jobs to a worker. If the worker has left, they are queued again.
+// give writes jobs to a worker. If the worker has disconnected, they are queued again.
 func (c *call) give(jobs []serverless.Job, body []byte) error {
 	writeBody(c.w, http.StatusOK, "application/json", body)
 	err := http.NewResponseController(c.w).Flush()
@@ -141,7 +142,8 @@ func (c *call) takeBack(j *serverless.Job) {
 	}
 }
 
-// appendTask writes a job as a worker gets it: id, input, and members that only workers see.
+// appendTask appends a job as a worker gets it: id, input, and members that only workers
+// see.
 func appendTask(b []byte, j *serverless.Job) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, j.ID...)
@@ -149,7 +151,7 @@ func appendTask(b []byte, j *serverless.Job) []byte {
 	b = append(b, j.Input...)
 	if len(j.Extra) > 2 {
 		b = append(b, ',')
-		return append(b, j.Extra[1:]...) // an object: its members and its end
+		return append(b, j.Extra[1:]...) // the members and the closing brace
 	}
 	return append(b, '}')
 }
@@ -166,7 +168,7 @@ func stopJobs(c *call) error {
 	}{ids})
 }
 
-// pingWorker keeps a worker alive, and its jobs leased, or takes note that it is unwell.
+// pingWorker keeps a worker and its leases alive, or records that the worker is unhealthy.
 func pingWorker(c *call) error {
 	endpoint := c.r.PathValue("endpoint")
 	if status, _ := c.query("status"); status == "unhealthy" {
@@ -192,13 +194,14 @@ type acceptance struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// acceptedWithout answers a report that was taken, but for a part of it.
+// acceptedWithout answers a report of which a part was dropped.
 func (c *call) acceptedWithout(what string) error {
 	return writeJSON(c.w, http.StatusOK, acceptance{Accepted: true, Reason: what})
 }
 
-// accepted answers a report. One about a job that is not the worker's is answered 200
-// all the same, because the SDK repeats anything else (docs/decisions.md 34).
+// accepted answers a report. A report on a job that the worker does not hold also gets
+// status 200, because the SDK repeats a report after any other status (docs/decisions.md
+// 34).
 func (c *call) accepted(err error) error {
 	switch {
 	case err == nil:
@@ -221,12 +224,12 @@ func (c *call) refused(err error) error {
 	return writeJSON(c.w, http.StatusOK, acceptance{Reason: reason})
 }
 
-// report is an op of the worker on the job that the path names.
+// report returns an operation of the worker on the job in the path.
 func (c *call) report(k queue.OpKind) queue.Op {
 	return queue.Op{Ref: c.ref(), Kind: k, Worker: c.worker(), Adopt: true}
 }
 
-// jobDone takes a result, or progress. The body is JSON whatever its media type says.
+// jobDone accepts a result or progress. The body is JSON, whatever its media type.
 func jobDone(c *call) error {
 	body, err := c.body(maxReport)
 	if problem.KindOf(err) == problem.TooLarge {
@@ -249,8 +252,8 @@ func jobDone(c *call) error {
 	return c.accepted(err)
 }
 
-// readReport takes the body of a report apart. What does not parse is a 400; what parses
-// and is no report is refused like one about somebody else's job.
+// readReport parses the body of a report. A body that is not JSON is a 400. JSON that is
+// not a report is refused in the way of a report on another worker's job.
 func readReport(body []byte, required ...string) (*object, error) {
 	var faults problem.Violations
 	o, err := parse(body, strictEnvelope, &faults)
@@ -261,8 +264,8 @@ func readReport(body []byte, required ...string) (*object, error) {
 	return o, faults.Err(nil)
 }
 
-// outcome reads what a worker says of a job: an error fails it, whatever type the error
-// has; the status IN_PROGRESS is progress; anything else completes it.
+// outcome reads the result of a job. A member error of any type but null fails the job. The
+// status IN_PROGRESS means progress. Anything else completes the job.
 func (o *object) outcome(op queue.Op) queue.Op {
 	if out := o.find("output"); out != nil {
 		op.Payload = out.value
@@ -281,11 +284,11 @@ func (o *object) outcome(op queue.Op) queue.Op {
 	return op
 }
 
-// jobChunk takes one item of a stream: an object with a member output, kept as it came but
-// for the blanks around it. An item that is too large is refused and not answered with a
-// 4xx, as any report is. Metrics that are no object are left out, so that readers always get
-// an object; the output is kept, because the user waits for it, and the answer tells the
-// worker.
+// jobChunk accepts one item of a stream: an object with a member output. The item is kept
+// byte for byte, without surrounding white space. Like any report, an item that is too
+// large gets status 200 with a reason, not a 4xx. Metrics that are not an object are
+// dropped, so that readers always get an object. The output is kept, because the user waits
+// for it, and the answer says what was dropped.
 func jobChunk(c *call) error {
 	body, err := c.body(maxReport)
 	if problem.KindOf(err) == problem.TooLarge {
@@ -311,7 +314,7 @@ func jobChunk(c *call) error {
 	return c.accepted(err)
 }
 
-// workerMetrics is what some clients ask instead of health.
+// workerMetrics serves some clients instead of health.
 func workerMetrics(c *call) error {
 	endpoint := c.r.PathValue("endpoint")
 	h, err := c.Jobs.Health(c.r.Context(), endpoint)

@@ -14,7 +14,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A sdkWorker is a worker of the endpoint idle that speaks the protocol as the stock SDK does.
+// A sdkWorker is a worker of the endpoint idle that uses the protocol as the stock SDK
+// does.
 type sdkWorker struct {
 	*testAPI
 	id string
@@ -26,12 +27,12 @@ func (h sdkWorker) key() string {
 	return "Authorization: " + h.jobs.WorkerKey("idle", serverless.WorkerID(h.id))
 }
 
-// path is one of its URLs: "job-take", or "job-done" and a job.
+// path returns one of its URLs: op is "job-take", or "job-done" with a job.
 func (h sdkWorker) path(op string, job ...string) string {
 	return "/v2/idle/" + strings.Join(append([]string{op, h.id}, job...), "/") + "?gpu=NVIDIA+RTX+A5000"
 }
 
-// take asks for a job; "" when there was none.
+// take asks for a job and returns its id, or "".
 func (h sdkWorker) take() string {
 	h.t.Helper()
 	switch a := h.call("GET", h.path("job-take")+"&job_in_progress=0", "", h.key()); a.status {
@@ -45,7 +46,7 @@ func (h sdkWorker) take() string {
 	}
 }
 
-// report posts a body as the SDK does: JSON that says it is a form.
+// report posts a body as the SDK does: JSON with the media type of a form.
 func (h sdkWorker) report(op, job, body string) answer {
 	h.t.Helper()
 	return h.want(http.StatusOK, "POST", h.path(op, job)+"&isStream=false", body, h.key(), "Content-Type: application/x-www-form-urlencoded")
@@ -60,7 +61,7 @@ func (h sdkWorker) ping(jobs ...string) {
 	h.want(http.StatusOK, "GET", h.path("ping")+q+"&runpod_version=1.12.0", "", h.key())
 }
 
-// submit runs a job on idle as alice, and returns its id.
+// submit submits a job to idle as alice and returns its id.
 func (w *testAPI) submit(input string) string {
 	w.t.Helper()
 	return w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":`+input+`}`).field("id")
@@ -173,7 +174,7 @@ func TestABatchIsAnArrayOfAtMostAsManyJobsOldestFirst(t *testing.T) {
 	})
 }
 
-// A stock worker asks again at once after an error.
+// After an error, a stock worker would repeat the request at once.
 func TestABatchSizeOutOfBoundsIsTheNearestAndNoError(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		for range 7 {
@@ -240,7 +241,7 @@ func TestAResultIsTakenFromTheWorkerThatLostTheJobWhileNobodyElseHasIt(t *testin
 func TestAJobThatNeverArrivedIsHandedBackUnharmed(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
-		h.take() // the answer was lost: the worker knows nothing of it
+		h.take() // the worker did not get the answer
 		advance(9 * time.Second)
 		h.ping()
 		advance(2 * time.Second)
@@ -468,7 +469,7 @@ func TestMetricsThatAreNoObjectAreLeftOutAndTheOutputIsKept(t *testing.T) {
 			if a := h.report("job-stream", id, `{"output":3,"metrics":{}}`); a.body != `{"accepted":true}` {
 				t.Errorf("the report of an object = %s", a.body)
 			}
-			kept := queue.Op{ // by a version that did not look at metrics
+			kept := queue.Op{ // stored by a version that did not check metrics
 				Ref: serverless.Ref{Endpoint: "idle", ID: serverless.JobID(id)}, Kind: queue.OpChunk, Worker: "w1", Adopt: true,
 				Payload: []byte(`{"output":4,"metrics":"fast"}`),
 			}
@@ -527,6 +528,6 @@ func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
 		if diff := cmp.Diff(want, a.body); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
-		advance(time.Minute) // the takes end
+		advance(time.Minute) // until the takes end
 	})
 }
