@@ -27,8 +27,8 @@ const workerImage = "podyard.test/stream:1"
 
 var imageOfWorker = sync.OnceValues(func() (v1.Image, error) { return enginetest.Image("./testdata/worker") })
 
-// Beside processes there are containers, which go on when the server ends: the next server
-// finds them, and nothing of all that is an error.
+// Containers continue after the server stops. The next server finds them, and none of this
+// is an error.
 func TestTheEndLeavesContainersToTheNextServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range enginetest.Kinds {
@@ -50,7 +50,8 @@ func containersGoOn(t *testing.T, e *enginetest.Engine) {
 	dir := t.TempDir()
 	first, log := besideEngine(t, e, dir)
 	c := first.client
-	// A worker's image that is not started as one ends at once; with its protocol's address it waits.
+	// A worker's image exits at once if it is not started as a worker. With the protocol's
+	// addresses it waits.
 	pod := decode[struct{ ID string }](t, c.do("POST", "/v2/pods", `{"name":"c","image":"`+workerImage+`","cpu":{"id":"host","vcpuCount":2},"env":{
 		"RUNPOD_POD_ID":"p","RUNPOD_WEBHOOK_GET_JOB":"http://127.0.0.1:9/v2/x/job-take/$ID","RUNPOD_WEBHOOK_POST_OUTPUT":"http://127.0.0.1:9/","RUNPOD_WEBHOOK_POST_STREAM":"http://127.0.0.1:9/","RUNPOD_WEBHOOK_PING":"http://127.0.0.1:9/"}}`, http.StatusCreated)).ID
 	talks := c.create("test/talks")
@@ -102,7 +103,7 @@ type program struct {
 	ended <-chan error
 }
 
-// besideEngine runs a server on what dir has, with processes and the containers of e.
+// besideEngine runs a server on the data in dir, with processes and the containers of e.
 func besideEngine(t *testing.T, e *enginetest.Engine, dir string) (program, *record) {
 	t.Helper()
 	log := &record{}
@@ -115,7 +116,7 @@ func besideEngine(t *testing.T, e *enginetest.Engine, dir string) (program, *rec
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // of a test that failed; else it is closed by then
+	t.Cleanup(func() { // if the test failed; otherwise it is closed already
 		again, err := docker.Open(context.WithoutCancel(t.Context()), filepath.Join(dir, "docker"), &docker.Options{Engine: e.Address()})
 		if err == nil {
 			_ = again.Purge(context.WithoutCancel(t.Context()))

@@ -9,15 +9,15 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// An end is the closing of the runtimes, which happens while services still look at them.
+// An end coordinates the closing of runtimes while services still use them.
 type end struct {
 	mu       sync.Mutex
 	begun    bool
 	runtimes []*ending
-	reported map[string]pods.ContainerState // the containers that ended since it began
+	reported map[string]pods.ContainerState // containers that ended since begin
 }
 
-// begin says that errors of runtimes are no news from here on.
+// begin marks the start of the end. From now on, services do not see errors of runtimes.
 func (e *end) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -30,7 +30,7 @@ func (e *end) over() bool {
 	return e.begun
 }
 
-// observe notes what a runtime reports.
+// observe records a state that a runtime reports.
 func (e *end) observe(st pods.ContainerState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *end) observe(st pods.ContainerState) {
 	}
 }
 
-// ended are the containers that ended since the end began.
+// ended returns the containers that ended since begin.
 func (e *end) ended() (list []pods.ContainerState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,14 +49,15 @@ func (e *end) ended() (list []pods.ContainerState) {
 	return list
 }
 
-// wrap has the runtimes of hosts outlive their closing, each once.
+// wrap wraps each runtime of hosts once, so that services do not see it fail when it
+// closes.
 func (e *end) wrap(hosts []pods.Host) []pods.Host {
 	made := map[pods.Runtime]pods.Runtime{}
 	wrapped := make([]pods.Host, len(hosts))
 	for i, h := range hosts {
 		wrapped[i] = h
 		if !distinct(h.Runtime) {
-			continue // pods.New says what is wrong
+			continue // pods.New returns the error
 		}
 		if made[h.Runtime] == nil {
 			rt := &ending{Runtime: h.Runtime, end: e}
@@ -68,7 +69,7 @@ func (e *end) wrap(hosts []pods.Host) []pods.Host {
 	return wrapped
 }
 
-// told reports whether all that closed runtimes had to tell has been told.
+// told reports whether the services have received all states of closed runtimes.
 func (e *end) told(ctx context.Context) bool {
 	for _, rt := range e.runtimes {
 		if _, err := rt.Runtime.List(ctx); err != nil && rt.watched() {
@@ -78,9 +79,9 @@ func (e *end) told(ctx context.Context) bool {
 	return true
 }
 
-// An ending runtime is not taken for broken by the services when the server has closed it.
-// Once it is closed, a call that it does not take waits for the end of its context: the
-// services are about to end, and the next server repeats what was not done.
+// An ending is a runtime that does not look broken to services after the server has closed
+// it. After that, a failed call waits until its context ends: the services stop soon, and
+// the next server repeats the call.
 type ending struct {
 	pods.Runtime
 
@@ -94,7 +95,7 @@ var (
 	_ pods.LogReader = (*endingLogs)(nil)
 )
 
-// Unwrap is for pods.As.
+// Unwrap implements the interface that pods.As uses.
 func (e *ending) Unwrap() pods.Runtime { return e.Runtime }
 
 func (e *ending) settle(ctx context.Context, err error) error {
@@ -110,8 +111,8 @@ func (e *ending) Ensure(ctx context.Context, s pods.Spec) error {
 	return e.settle(ctx, e.Runtime.Ensure(ctx, s))
 }
 
-// Stop implements pods.Runtime. It is done for a process whose runtime is closed. For a
-// container it is not, but the pod goes on being one that is to stop.
+// Stop implements pods.Runtime. After the end has begun, it returns no error. A process has
+// ended with its runtime. A container still runs, and its pod is still due to stop.
 func (e *ending) Stop(ctx context.Context, podID string, grace time.Duration) error {
 	if err := e.Runtime.Stop(ctx, podID, grace); err != nil && !e.end.over() {
 		return err
@@ -153,7 +154,7 @@ func (e *ending) watched() bool {
 	return e.watches > 0
 }
 
-// withLogs is e with the power of logs, if its runtime has it.
+// withLogs returns e, with Logs if its runtime has logs.
 func (e *ending) withLogs() pods.Runtime {
 	if logs, ok := pods.As[pods.LogReader](e.Runtime); ok {
 		return &endingLogs{e, logs}
@@ -161,14 +162,15 @@ func (e *ending) withLogs() pods.Runtime {
 	return e
 }
 
-// An endingLogs is an ending runtime that keeps logs.
+// An endingLogs is an ending with logs.
 type endingLogs struct {
 	*ending
 
 	logs pods.LogReader
 }
 
-// Logs implements pods.LogReader. A log that its runtime cuts off at the end just ends.
+// Logs implements pods.LogReader. After the end has begun, a log that its runtime cuts off
+// ends without an error.
 func (e *endingLogs) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2[pods.LogLine, error] {
 	return func(yield func(pods.LogLine, error) bool) {
 		for line, err := range e.logs.Logs(ctx, podID, q) {

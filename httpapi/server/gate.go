@@ -10,39 +10,39 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A gate knows the requests that are being answered, and decides which ones are let in.
+// A gate tracks the active requests and decides which new ones are admitted.
 type gate struct {
 	mu      sync.Mutex
 	phase   phase
 	held    map[*held]bool
-	readers bool // somebody was being answered when the drain began, or asked since
+	readers bool // a read was active when the drain began, or came later
 }
 
-// A phase is how far the end of the server has come.
+// A phase is a phase of the shutdown.
 type phase uint8
 
 const (
 	serving  phase = iota
-	draining       // no new work; what is under way goes on
-	closed         // nothing is let in, and what is held ends
+	draining       // no new work; active work continues
+	closed         // no requests; active ones end
 )
 
-// A held is one request that is being answered.
+// A held is an active request.
 type held struct {
 	kind   kind
 	cancel context.CancelFunc
 }
 
-// A kind is what the end of the server means for a request.
+// A kind says how the shutdown affects a request.
 type kind uint8
 
 const (
-	beginning kind = iota // it makes something new, or changes it: refused
-	reading               // it reads, or brings something under way to an end: let in
+	beginning kind = iota // it creates or changes something: refused
+	reading               // it reads, or helps active work to finish: admitted
 	asking                // a worker asks for a job: it waits
 )
 
-// kindOf tells by method and path, in the form that they have on the wire.
+// kindOf decides by method and path.
 func kindOf(r *http.Request) kind {
 	if part := strings.SplitN(r.URL.Path, "/", 5); len(part) > 3 && part[1] == "v2" {
 		switch part[3] {
@@ -58,7 +58,7 @@ func kindOf(r *http.Request) kind {
 	return beginning
 }
 
-// guard lets requests through to next.
+// guard passes admitted requests to next.
 func (g *gate) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -72,7 +72,7 @@ func (g *gate) guard(next http.Handler) http.Handler {
 			if ok {
 				<-ctx.Done()
 			}
-			w.WriteHeader(http.StatusNoContent) // as if no job had come
+			w.WriteHeader(http.StatusNoContent) // as if there were no job
 			return
 		}
 		if !ok {
@@ -85,14 +85,14 @@ func (g *gate) guard(next http.Handler) http.Handler {
 
 var errStopping = problem.New(problem.Unavailable, "the server is stopping")
 
-// refuse answers a request that comes too late. Whoever sends it again may find the next
-// server.
+// refuse refuses a request that is too late. It closes the connection, so that a retry may
+// reach the next server.
 func refuse(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	httpapi.WriteProblem(w, errStopping)
 }
 
-// enter notes a request, unless it comes too late.
+// enter adds a request, unless it is too late.
 func (g *gate) enter(h *held) (now phase, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,14 +113,14 @@ func (g *gate) leave(h *held) {
 	delete(g.held, h)
 }
 
-// open reports whether new work is let in.
+// open reports whether new work is admitted.
 func (g *gate) open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.phase == serving
 }
 
-// drain lets no new work in. Workers that wait for a job get none.
+// drain stops new work. Workers that wait for a job get none.
 func (g *gate) drain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +134,7 @@ func (g *gate) drain() {
 	}
 }
 
-// close lets nothing in, and has all that is held answer with what there is.
+// close admits no more requests, and makes active ones answer with what there is.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,14 +144,14 @@ func (g *gate) close() {
 	}
 }
 
-// read reports whether somebody reads what comes, or may come back for more.
+// read reports whether a client reads results, or may come back for more.
 func (g *gate) read() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.readers
 }
 
-// answered reports whether no request is held.
+// answered reports whether no request is active.
 func (g *gate) answered() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

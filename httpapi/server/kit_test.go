@@ -23,7 +23,7 @@ import (
 	"github.com/podyard/podyard/internal/enginetest"
 )
 
-// patience is how long an event may take on a slow machine.
+// patience is the longest wait for an event on a slow machine.
 const patience = 30 * time.Second
 
 const testKey = "key-of-the-tests"
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(enginetest.MainWithProgram(m, "./testdata/worker", &workerProgram))
 }
 
-// memoryStores are new on each call.
+// memoryStores returns new stores on each call.
 func memoryStores(*testing.T) server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
@@ -43,7 +43,7 @@ func memoryStores(*testing.T) server.Stores {
 	}
 }
 
-// diskStores are those below dir, as the last server left them.
+// diskStores opens the stores below dir, as the last server left them.
 func diskStores(t *testing.T, dir string) server.Stores {
 	t.Helper()
 	d, err := disk.Open(t.Context(), dir, nil)
@@ -57,7 +57,7 @@ func diskStores(t *testing.T, dir string) server.Stores {
 	}
 }
 
-// keys know testKey.
+// keys accepts testKey.
 func keys(t *testing.T) httpapi.Authenticator {
 	t.Helper()
 	k, err := httpapi.NewKeys([]httpapi.Key{{Secret: testKey, User: "ann", Scopes: []string{"*", "operator"}}}, time.Now)
@@ -87,7 +87,7 @@ func (r *record) text() string {
 	return r.b.String()
 }
 
-// wantNoTrouble fails the test if anything was worse than for information.
+// wantNoTrouble fails the test if the log has a level above info.
 func (r *record) wantNoTrouble(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(r.text()) {
@@ -97,7 +97,7 @@ func (r *record) wantNoTrouble(t *testing.T) {
 	}
 }
 
-// A client asks a server at url.
+// A client sends requests to the server at url.
 type client struct {
 	t   *testing.T
 	url string
@@ -122,7 +122,7 @@ func (c client) send(ctx context.Context, method, path, body string) (int, []byt
 	return resp.StatusCode, b, err
 }
 
-// do is send for an answer of the status want.
+// do is send, and checks the status of the answer.
 func (c client) do(method, path, body string, want int) []byte {
 	c.t.Helper()
 	status, b, err := c.send(c.t.Context(), method, path, body)
@@ -132,7 +132,7 @@ func (c client) do(method, path, body string, want int) []byte {
 	return b
 }
 
-// A job is what the tests look at of one.
+// A job has the members of a job that the tests read.
 type job struct {
 	ID     string          `json:"id"`
 	Status string          `json:"status"`
@@ -148,7 +148,7 @@ func decode[T any](t *testing.T, b []byte) (v T) {
 	return v
 }
 
-// jobs waits until an endpoint has so many jobs in progress and in its queue.
+// jobs waits until an endpoint has these numbers of jobs in progress and in its queue.
 func (c client) jobs(endpoint string, running, queued int) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("endpoint %s has %d jobs in progress and %d in its queue", endpoint, running, queued), func() bool {
@@ -172,9 +172,9 @@ func (c client) eventually(what string, ok func() bool) {
 	}
 }
 
-// wantSoon fails the test if something took more than a second on a machine that has nothing
-// else to do. What a busy one adds is ten times what it takes to run a program that does
-// nothing: processes have to end.
+// wantSoon fails the test if something took more than a second on an idle machine. On a
+// busy machine the limit is longer by ten times the run of a program that does nothing,
+// because processes have to end.
 func wantSoon(t *testing.T, what string, took time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -186,14 +186,14 @@ func wantSoon(t *testing.T, what string, took time.Duration) {
 	}
 }
 
-// later has a value of a goroutine.
+// later runs f in a goroutine and returns a channel with its result.
 func later[T any](f func() T) <-chan T {
 	ch := make(chan T, 1)
 	go func() { ch <- f() }()
 	return ch
 }
 
-// within receives from ch.
+// within receives from ch before patience runs out.
 func within[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -204,7 +204,7 @@ func within[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	return v
 }
 
-// runsync is a job whose caller waits.
+// runsync submits a job and waits for it in a goroutine.
 func (c client) runsync(endpoint, input string) <-chan string {
 	ctx := c.t.Context()
 	return later(func() string {
@@ -216,8 +216,8 @@ func (c client) runsync(endpoint, input string) <-chan string {
 	})
 }
 
-// stream reads what a job streams, poll by poll, and returns the chunks and the last status,
-// or the first answer that is none of a stream.
+// stream polls the stream of a job. It returns the chunks and the last status, or the first
+// answer that is not part of a stream.
 func (c client) stream(endpoint, input string) <-chan string {
 	c.t.Helper()
 	id := decode[job](c.t, c.do("POST", "/v2/"+endpoint+"/run", `{"input":`+input+`}`, http.StatusOK)).ID
@@ -243,15 +243,15 @@ func (c client) stream(endpoint, input string) <-chan string {
 	})
 }
 
-// create makes a pod.
+// create creates a pod.
 func (c client) create(image string) (id string) {
 	c.t.Helper()
 	body := `{"name":"test","image":"` + image + `","cpu":{"id":"host","vcpuCount":2}}`
 	return decode[struct{ ID string }](c.t, c.do("POST", "/v2/pods", body, http.StatusCreated)).ID
 }
 
-// follow reads the log of a pod until the server ends it, after a line of the log has come.
-// A log that is cut off ends with the error.
+// follow reads the log of a pod until the server ends it. It returns after the log has this
+// line. If the log is cut off, the result ends with the error.
 func (c client) follow(id, line string) <-chan string {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.url+"/v2/pods/"+id+"/logs", nil)

@@ -23,69 +23,72 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Stores are what the services keep things in. A store that is nil leaves its service out:
-// the paths of that service are not found. Jobs and Endpoints go together.
+// Stores are the storage of the services. If a store is nil, its service is missing, and
+// its paths answer 404. Jobs and Endpoints need each other.
 type Stores struct {
 	Pods       pods.PodStore
 	Registries registries.Store
 	Volumes    volumes.Store
 	Templates  templates.Store
 	SSHKeys    sshkeys.Store
-	Accounts   accounts.Store // of keys, beside Keys or API.Auth
+	Accounts   accounts.Store // keys, in addition to Keys or API.Auth
 	Billing    billing.Store
 	Endpoints  serverless.EndpointStore
 	Jobs       serverless.JobQueue
 
-	// Run, if it is set, keeps the stores working until its context ends: disk.Store.Run.
+	// Run keeps the stores working until its context ends, for example disk.Store.Run. It
+	// may be nil.
 	Run func(context.Context) error
-	// Ready, if it is set, is nil while the stores take new work: disk.Store.Ready. An error
-	// of kind problem.Unavailable is what GET /readyz answers.
+	// Ready returns nil while the stores accept new work, for example disk.Store.Ready. It
+	// may be nil. GET /readyz answers with its error, which should have the kind
+	// problem.Unavailable.
 	Ready func() error
-	// Close, if it is set, is called last, when nothing uses the stores any more.
+	// Close is called last, when nothing uses the stores. It may be nil.
 	Close func() error
 }
 
-// A Closer is a runtime that has to be closed: process.Runtime and docker.Runtime are.
+// A Closer is a runtime that must be closed, such as process.Runtime and docker.Runtime.
 type Closer interface {
-	// Close ends what must not outlive the program. It returns soon after ctx has ended.
+	// Close stops what must not outlive the program. It returns soon after ctx ends.
 	Close(ctx context.Context) error
 }
 
-// A Worker is a Go function, or whatever else runs in this process, that serves an endpoint.
+// A Worker serves an endpoint in this process: a Go function or any other
+// serverless.Worker.
 type Worker struct {
-	// Endpoint is served from the beginning of Run to the end. New makes it if it is not
-	// there, for every user. It must not be a user's own.
+	// Endpoint is served from the start of Run to its end. New creates it if it does not
+	// exist, shared by all users. It must not belong to a user.
 	Endpoint string
 	Worker   serverless.Worker
-	// Options may be left out. Its Drain is that of the server if it has none.
+	// Options are optional. Default of Options.Drain: the Drain of the server.
 	Options serverless.ServeOptions
 }
 
-// Options configures a Server. What is not set has its default. Without Keys and API.Auth
-// every request is refused.
+// Options configures a Server. A zero field has its default. Without Keys, API.Auth and
+// Stores.Accounts every request is refused.
 type Options struct {
 	Stores Stores
 
-	// Keys are who may come, where API.Auth is not set.
+	// Keys are the API keys if API.Auth is not set.
 	Keys []httpapi.Key
-	// Workers are those in this process.
+	// Workers run in this process.
 	Workers []Worker
 
-	// Catalog is what can be rented, and Hosts are the machines it is on.
+	// Catalog is what users can rent. Hosts are the machines for it.
 	Catalog catalog.Catalog
 	Hosts   []pods.Host
-	// Runtimes are those of Hosts that have to be closed. Run closes them in this order, when
-	// jobs have ended and before the services do. Where two are one host, by a router, the
-	// one whose containers end with it comes first: services hear of these ends until another
-	// one is closed.
+	// Runtimes are the runtimes of Hosts that must be closed. Run closes them in this order,
+	// after jobs have ended and before the services stop. If a router makes one host of two
+	// runtimes, put the one whose containers end at Close first: services see these ends
+	// until the other one is closed.
 	Runtimes []Closer
-	// Fleet, if it is set, gets the fleet that starts workers on Hosts and returns the one
-	// to be used in its place. Without Stores.Pods and Hosts there is no fleet, unless
-	// Jobs.Fleet is one.
+	// Fleet gets the fleet that starts workers on Hosts, and returns the fleet to use
+	// instead. It may be nil. Without Stores.Pods and Hosts there is no such fleet; then
+	// set Jobs.Fleet to have one.
 	Fleet func(*podfleet.Fleet) serverless.Fleet
 
-	// The options of the handlers and of each service. What they need of each other, and
-	// Clock and Logger, are set by New where they are not set here.
+	// Options of the handlers and of each service. New connects the services with each
+	// other, and sets Clock and Logger, where these options do not.
 	API        httpapi.Options
 	Pods       pods.Options
 	Jobs       serverless.Options
@@ -94,28 +97,28 @@ type Options struct {
 	Templates  templates.Options
 	Accounts   accounts.Options
 
-	// Name is what operators call this server. Default DefaultName.
+	// Name is the name of this server for operators. Default DefaultName.
 	Name string
-	// Reload reads the program's configuration anew, for POST /v2/admin/reload: see
+	// Reload reads the program's configuration again, for POST /v2/admin/reload: see
 	// httpapi.Program. Default: that operation is refused.
 	Reload func(context.Context) (*httpapi.ReloadReport, error)
 
-	// DrainWait is how long GET /readyz answers 503 before the end of Run begins, so that a
-	// balancer stops sending work. All else goes on meanwhile. Default 0.
+	// DrainWait is how long GET /readyz answers 503 before the shutdown begins, so that a
+	// load balancer stops sending work. Everything else continues. Default 0.
 	DrainWait time.Duration
-	// Drain is how long jobs in progress may go on when the server ends. Default 6.5 s.
+	// Drain is how long jobs in progress may run during shutdown. Default 6.5 s.
 	Drain time.Duration
-	// Clock is the time of all services. Default: the system's. The end of Run follows the
-	// system's in any case.
+	// Clock is the clock of all services. Default: the system's. The shutdown always uses
+	// the system's.
 	Clock pods.Clock
-	// Logger gets what nobody asked about. Default: nothing is logged.
+	// Logger gets messages about problems that no answer shows. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// DefaultDrain is Options.Drain of a server that sets none.
+// DefaultDrain is the default of Options.Drain.
 const DefaultDrain = 6500 * time.Millisecond
 
-// withDefaults is a copy of o without gaps.
+// withDefaults returns a copy of o with defaults.
 func (o *Options) withDefaults() *Options {
 	d := Options{}
 	if o != nil {
@@ -151,7 +154,7 @@ func (o *Options) withDefaults() *Options {
 	if d.Accounts.Clock == nil {
 		d.Accounts.Clock = d.Clock
 	}
-	// The handlers of all areas share them.
+	// The handlers of all areas share the quotas and rates.
 	if d.API.Quotas == nil {
 		d.API.Quotas = ratelimit.NewWindows(ratelimit.Quotas{})
 	}
@@ -161,7 +164,7 @@ func (o *Options) withDefaults() *Options {
 	return &d
 }
 
-// checkWorkers says which worker cannot work.
+// checkWorkers returns an error for a worker that cannot run.
 func (o *Options) checkWorkers() error {
 	for _, w := range o.Workers {
 		switch {
@@ -174,7 +177,7 @@ func (o *Options) checkWorkers() error {
 	return nil
 }
 
-// first is set, or def where it is not.
+// first returns set, or def if set is zero.
 func first[T comparable](set, def T) T {
 	var unset T
 	if set == unset {
@@ -183,13 +186,13 @@ func first[T comparable](set, def T) T {
 	return set
 }
 
-// A Listener is an address that Run serves.
+// A Listener is a listener for Run with its handler.
 type Listener struct {
 	net.Listener
 
-	// Handler is what is served there.
+	// Handler serves the listener's requests.
 	Handler http.Handler
 }
 
-// On is for Run: h is served on l. Run closes l.
+// On returns a Listener for Run that serves l with h. Run closes l.
 func On(l net.Listener, h http.Handler) Listener { return Listener{l, h} }

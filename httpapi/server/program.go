@@ -10,15 +10,15 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// DefaultName is Options.Name of a server that sets none.
+// DefaultName is the default of Options.Name.
 const DefaultName = "server"
 
-// A program is a Server as its operators see it.
+// A program is the interface of a Server to its operators.
 type program struct{ *Server }
 
 var _ httpapi.Program = program{}
 
-// Program is the server for the acts of its operators. Handlers of the server have it already.
+// Program returns the interface for operators. The handlers of the server already use it.
 func (s *Server) Program() httpapi.Program { return program{s} }
 
 // Reload implements httpapi.Program.
@@ -54,7 +54,7 @@ func (p program) DrainHolders(holders []string) {
 
 var errCordoned = problem.New(problem.Unavailable, "an operator has cordoned the server")
 
-// cordoned is what an operator has said.
+// cordoned returns the operator's setting.
 func (s *Server) cordoned() endpoints.Cordon {
 	if c := s.cordon.Load(); c != nil {
 		return *c
@@ -62,7 +62,7 @@ func (s *Server) cordoned() endpoints.Cordon {
 	return endpoints.NotCordoned
 }
 
-// version is that of the program's module.
+// version returns the version of the program's module.
 func version() string {
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
 		return b.Main.Version

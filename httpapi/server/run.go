@@ -14,19 +14,19 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// What the end takes besides Options.Drain, at most.
+// Maximum times of the shutdown in addition to Options.Drain.
 const (
-	podsTime    = 2 * time.Second        // for runtimes to close, and services to note it
-	readersTime = 250 * time.Millisecond // for readers to read the rest
-	answerTime  = time.Second            // for what is held to be answered
+	podsTime    = 2 * time.Second        // to close runtimes, and for services to record the ends
+	readersTime = 250 * time.Millisecond // for clients to read the rest
+	answerTime  = time.Second            // to answer active requests
 )
 
-// Run lets the service work and serves the listeners, until ctx ends; then it ends
-// everything in the order that the package comment has, and returns nil. It is called once.
+// Run runs the services and serves the listeners until ctx ends. Then it stops everything
+// in the order of the package comment and returns nil. It may be called once.
 //
-// A service or a listener that ends by itself ends the server in the same order, and its
-// error is returned; so is that of a store or a runtime that does not close. Run closes the
-// listeners in any case.
+// If a service or a listener ends by itself, the server stops in the same order, and Run
+// returns the error. Run also returns the errors of closing stores and runtimes. It always
+// closes the listeners.
 func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	if s.begun.Swap(true) {
 		return errors.Join(errBegun, closeListeners(listeners))
@@ -79,17 +79,17 @@ func closeListeners(list []Listener) error {
 	return errors.Join(errs...)
 }
 
-// A running is what one Run has started.
+// A running is what one call of Run has started.
 type running struct {
 	*Server
 
-	failed   chan error // the first error that ends the server
+	failed   chan error // the first error that stops the server
 	services sync.WaitGroup
 	workers  sync.WaitGroup
 	doors    []*door
 }
 
-// linger lets everything go on for d, or until something ends the server with an error.
+// linger waits for d, or until an error stops the server.
 func (r *running) linger(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -101,15 +101,15 @@ func (r *running) linger(d time.Duration) error {
 	}
 }
 
-// fail ends the server with an error.
+// fail stops the server with an error.
 func (r *running) fail(err error) {
 	select {
 	case r.failed <- err:
-	default: // it ends already
+	default: // it stops already
 	}
 }
 
-// start has the services work until ctx ends.
+// start runs the services until ctx ends.
 func (r *running) start(ctx context.Context) {
 	run := func(name string, f func(context.Context) error) {
 		r.services.Go(func() {
@@ -135,7 +135,7 @@ func (r *running) start(ctx context.Context) {
 
 var errEarly = errors.New("it is needed until the end")
 
-// startWorkers has the workers of this process take jobs until ctx ends.
+// startWorkers runs the workers of this process until ctx ends.
 func (r *running) startWorkers(ctx context.Context) {
 	for _, w := range r.Server.workers {
 		w.Options.Drain = first(w.Options.Drain, r.drain)
@@ -147,9 +147,9 @@ func (r *running) startWorkers(ctx context.Context) {
 	}
 }
 
-// finish returns when no job is in progress, or when ctx ends. Workers get no other jobs
-// meanwhile; it looks twice, because one may just have been given a job when the drain
-// began.
+// finish returns when no job is in progress, or when ctx ends. Workers get no new jobs
+// meanwhile. It checks again after the busy endpoints are idle, because a worker may have
+// got a job just before the drain began.
 func (s *Server) finish(ctx context.Context) {
 	if s.services.Jobs == nil {
 		return
@@ -165,7 +165,7 @@ func (s *Server) finish(ctx context.Context) {
 	}
 }
 
-// busy are the endpoints with jobs in progress.
+// busy returns the endpoints with jobs in progress.
 func (s *Server) busy(ctx context.Context) (ids []string) {
 	for e, err := range s.stores.Endpoints.List(ctx) {
 		if err != nil {
@@ -179,14 +179,16 @@ func (s *Server) busy(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// works reports whether an endpoint has jobs in progress, as far as the store can be asked.
+// works reports whether an endpoint has jobs in progress. It returns false if the store
+// cannot say.
 func (s *Server) works(ctx context.Context, endpoint string) bool {
 	h, err := s.services.Jobs.Health(ctx, endpoint)
 	return err == nil && h.Jobs.Running > 0
 }
 
-// endRuntimes closes the runtimes and returns when the services have noted what became of
-// their containers, or when ctx ends; then the runtimes' own records tell the next server.
+// endRuntimes closes the runtimes. It returns when the services have recorded how their
+// containers ended, or when ctx ends. In that case the next server reads the runtimes' own
+// records.
 func (s *Server) endRuntimes(ctx context.Context) error {
 	s.end.begin()
 	err := s.closeRuntimes(ctx)
@@ -196,7 +198,7 @@ func (s *Server) endRuntimes(ctx context.Context) error {
 	return err
 }
 
-// noted reports whether the store of pods has the end of every container that ended.
+// noted reports whether the pod store has the end of every container that ended.
 func (s *Server) noted(ctx context.Context) bool {
 	if s.stores.Pods == nil {
 		return true
@@ -210,7 +212,7 @@ func (s *Server) noted(ctx context.Context) bool {
 	return true
 }
 
-// lastReads gives those who read what comes the time to read the rest.
+// lastReads gives clients time to read the rest of results and logs.
 func (s *Server) lastReads(ctx context.Context) {
 	if !s.gate.read() {
 		return
@@ -220,8 +222,8 @@ func (s *Server) lastReads(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// answer returns when everything that was asked is answered, or has to be given up, and
-// nothing is listened to any more.
+// answer closes the listeners. It returns when all requests are answered, or after
+// answerTime.
 func (r *running) answer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -238,7 +240,7 @@ func (r *running) answer(ctx context.Context) {
 	}
 }
 
-// until asks again and again, and reports false when ctx ended first.
+// until polls ok. It returns false if ctx ends first.
 func until(ctx context.Context, every time.Duration, ok func() bool) bool {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -252,7 +254,7 @@ func until(ctx context.Context, every time.Duration, ok func() bool) bool {
 	return true
 }
 
-// serve has the listeners served. Requests have ctx, which ends when they are let go.
+// serve serves the listeners. ctx is the base context of all requests.
 func (r *running) serve(ctx context.Context, listeners []Listener) {
 	for _, l := range listeners {
 		d := &door{l: l, active: map[net.Conn]bool{}}
@@ -277,7 +279,7 @@ type door struct {
 	srv *http.Server
 
 	mu     sync.Mutex
-	active map[net.Conn]bool // those with a request
+	active map[net.Conn]bool // connections with a request
 }
 
 func (d *door) note(c net.Conn, state http.ConnState) {
@@ -294,8 +296,8 @@ func (d *door) quiet() bool {
 	return len(d.active) == 0
 }
 
-// shut closes the listener and its connections, each when it is answered. http.Server's own
-// Shutdown would wait for connections that were opened and never used.
+// shut closes the listener, and the connections after their answers. Shutdown of
+// http.Server would also wait for connections that never had a request.
 func (d *door) shut(ctx context.Context) error {
 	d.srv.SetKeepAlivesEnabled(false)
 	if !until(ctx, 5*time.Millisecond, d.quiet) {

@@ -20,7 +20,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// here is this machine as a host of pods.
+// here is this machine as a host.
 func here(rt pods.Runtime) []pods.Host {
 	return []pods.Host{{
 		ID: "here", DataCenter: catalog.LocalDataCenter, Runtime: rt,
@@ -28,7 +28,7 @@ func here(rt pods.Runtime) []pods.Host {
 	}}
 }
 
-// images are commands of this host.
+// images are programs of this machine.
 func images() map[string]process.Image {
 	return map[string]process.Image{
 		"test/worker":   {Command: []string{workerProgram}},
@@ -37,7 +37,7 @@ func images() map[string]process.Image {
 	}
 }
 
-// declare makes an endpoint that processes or containers of an image serve.
+// declare creates an endpoint whose workers are processes or containers of an image.
 func declare(t *testing.T, s *server.Server, id, image string) {
 	t.Helper()
 	most, idle := 1, time.Minute
@@ -54,7 +54,7 @@ func declare(t *testing.T, s *server.Server, id, image string) {
 	}
 }
 
-// sleeps is a worker of this process: {"ms":n} takes so long.
+// sleeps is a worker of this process: {"ms":n} takes n milliseconds.
 func sleeps(ctx context.Context, t *serverless.Task) ([]byte, error) {
 	in := struct{ MS int }{}
 	if err := json.Unmarshal(t.Input, &in); err != nil {
@@ -71,13 +71,13 @@ func sleeps(ctx context.Context, t *serverless.Task) ([]byte, error) {
 // sleeper is the endpoint sleep.
 var sleeper = []server.Worker{{Endpoint: "sleep", Worker: serverless.WorkerFunc(sleeps)}}
 
-// A shape is how a program serves what a Server handles.
+// A shape is a way in which a program serves the handlers of a Server.
 type shape struct {
 	name string
 	run  func(ctx context.Context, s *server.Server, l net.Listener) end
 }
 
-// An end is what Run returned, and when.
+// An end is the result of Run and its time.
 type end struct {
 	err error
 	at  time.Time
@@ -99,7 +99,7 @@ var shapes = []shape{
 	}},
 }
 
-// mux is a program with a route of its own.
+// mux is the handler of a program with its own route.
 func mux(s *server.Server) http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /own", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
@@ -116,7 +116,7 @@ func listen(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-// openProcesses runs the images in a directory.
+// openProcesses returns a runtime of the images in a directory.
 func openProcesses(t *testing.T, dir string, log *record) *process.Runtime {
 	t.Helper()
 	rt, err := process.Open(dir, &process.Options{Images: images(), Logger: log.logger()})
@@ -171,7 +171,7 @@ func answersAllAtTheEnd(t *testing.T, shape shape, keeps bool) {
 	c.jobs("count", 1, 0)
 	slept := c.runsync("sleep", `{"ms":1200}`)
 	c.jobs("sleep", 1, 0)
-	waits := c.runsync("sleep", `{"ms":1}`) // the worker has one job at a time: this one stays in the queue
+	waits := c.runsync("sleep", `{"ms":1}`) // the worker runs one job at a time: this one stays in the queue
 	c.jobs("sleep", 1, 1)
 	c.do("GET", "/own", "", http.StatusTeapot)
 	c.do("GET", "/readyz", "", http.StatusOK)
@@ -209,7 +209,7 @@ func answersAllAtTheEnd(t *testing.T, shape shape, keeps bool) {
 	}
 }
 
-// wantAllKept looks into the store that the server has left.
+// wantAllKept checks the store after the server has stopped.
 func wantAllKept(t *testing.T, dir, pod string) {
 	t.Helper()
 	st := diskStores(t, dir)

@@ -16,7 +16,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A Server is the whole service. It is safe for concurrent use.
+// A Server is all services with their handlers. It is safe for concurrent use.
 type Server struct {
 	stores   Stores
 	runtimes []Closer
@@ -31,17 +31,17 @@ type Server struct {
 
 	workers []Worker
 	begun   atomic.Bool // by Run or Close
-	leaving atomic.Bool // the end is near: new work should go elsewhere
+	leaving atomic.Bool // shutdown is near: new work should go elsewhere
 	name    string
 	since   time.Time
-	cordon  atomic.Pointer[endpoints.Cordon]                     // nil: none
+	cordon  atomic.Pointer[endpoints.Cordon]                     // nil: not cordoned
 	reload  func(context.Context) (*httpapi.ReloadReport, error) // may be nil
 }
 
-// New makes the services and the endpoints of Options.Workers, and starts nothing. ctx is for
-// the call only. An error says what is wrong with hosts, catalog, keys or workers, or is that
-// of a store; then stores and runtimes are still the caller's. Else they are the server's:
-// Run closes them, or Close where Run is never called.
+// New creates the services and the endpoints of Options.Workers. It starts nothing. ctx is
+// used only during the call. An error says what is wrong with hosts, catalog, keys or
+// workers, or comes from a store; then the caller still owns stores and runtimes. Otherwise
+// the server owns them: Run closes them, or Close if Run is never called.
 func New(ctx context.Context, o *Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
@@ -56,7 +56,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 			if s.gate.open() && s.cordoned() != endpoints.Drained {
 				return url()
 			}
-			return "" // a worker that is started now would find nobody
+			return "" // a worker started now could not connect
 		}
 	}
 	if err := s.wire(ctx, o); err != nil {
@@ -73,7 +73,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// wire makes the services, and joins the keys that are stored with the others.
+// wire creates the services, and adds the stored keys to the others.
 func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 	if o.API.Auth == nil && len(o.Keys) > 0 {
 		if o.API.Auth, err = httpapi.NewKeys(o.Keys, o.Clock.Now); err != nil {
@@ -93,14 +93,15 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// Services are those behind the handlers. One that has no store is nil.
+// Services returns the services behind the handlers. A service without a store is nil.
 func (s *Server) Services() httpapi.Services { return s.services }
 
-// Handler serves the whole interface, as httpapi.New does, and two paths that take no key:
+// Handler serves the whole interface, as httpapi.New does, and two paths without a key:
 //
-//   - GET /healthz is 200 as long as the server lives.
-//   - GET /readyz is 200 as long as new work is taken. It is 503 while the stores refuse it,
-//     and from the moment that Run is told to end.
+//   - GET /healthz answers 200 while the server runs.
+//   - GET /readyz answers 200 while new work is accepted. It answers 503 while the
+//     stores refuse work or an operator has cordoned the server, and from the end of
+//     Run's context.
 func (s *Server) Handler() http.Handler {
 	return s.probes(s.gate.guard(httpapi.New(s.services, &s.api)))
 }
@@ -120,15 +121,15 @@ func (s *Server) Workers() http.Handler {
 	return s.gate.guard(httpapi.NewWorkers(s.services.Jobs, &s.api))
 }
 
-// probes adds the paths that take no key. A mux with both would redirect paths that are not
-// clean, where api says that they do not exist.
+// probes adds the paths without a key. A mux would redirect paths that are not clean; api
+// answers them with 404.
 func (s *Server) probes(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch get := r.Method == http.MethodGet || r.Method == http.MethodHead; {
 		case get && r.URL.Path == "/readyz":
 			s.readyz(w)
 		case get && r.URL.Path == "/healthz":
-			_, _ = io.WriteString(w, "ok\n") // to somebody who may have gone
+			_, _ = io.WriteString(w, "ok\n") // the client may be gone
 		default:
 			api.ServeHTTP(w, r)
 		}
@@ -140,10 +141,10 @@ func (s *Server) readyz(w http.ResponseWriter) {
 		httpapi.WriteProblem(w, err)
 		return
 	}
-	_, _ = io.WriteString(w, "ok\n") // to somebody who may have gone
+	_, _ = io.WriteString(w, "ok\n") // the client may be gone
 }
 
-// ready is nil while new work is taken, or why it is not.
+// ready returns nil if new work is accepted, or the reason why not.
 func (s *Server) ready() error {
 	if s.leaving.Load() || !s.gate.open() {
 		return errStopping
@@ -159,8 +160,8 @@ func (s *Server) ready() error {
 
 var errBegun = errors.New("server: it runs already, or has ended")
 
-// Close ends a server that never ran: runtimes first, then stores. ctx bounds the end of
-// the runtimes. After Run it does nothing.
+// Close closes a server that never ran: runtimes first, then stores. ctx limits the time
+// for runtimes. After Run it does nothing.
 func (s *Server) Close(ctx context.Context) error {
 	if s.begun.Swap(true) {
 		return nil

@@ -26,7 +26,7 @@ import (
 // shout is a worker.
 func shout(_ context.Context, t *serverless.Task) ([]byte, error) { return bytes.ToUpper(t.Input), nil }
 
-// jobsOnly are stores of jobs, and of nothing else.
+// jobsOnly are stores for jobs alone.
 func jobsOnly() server.Stores {
 	return server.Stores{Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs()}
 }
@@ -184,7 +184,7 @@ func TestBeforeTheEndAServerIsNotReadyAndDoesAllElse(t *testing.T) {
 	})
 }
 
-// A trackedListener says whether it was closed.
+// A trackedListener records whether it was closed.
 type trackedListener struct {
 	net.Listener
 	closed bool
@@ -221,7 +221,7 @@ func TestAWorkerOfAUsersEndpointIsRefused(t *testing.T) {
 	}
 }
 
-// A closing is a runtime or store that writes down when it was closed.
+// A closing is a runtime or store that records when it was closed.
 type closing struct {
 	*memory.Runtime
 	name string
@@ -456,7 +456,7 @@ func TestNoWorkerIsStartedOnceTheEndHasBegun(t *testing.T) {
 	})
 }
 
-// A startWatcher tells of what it is asked to start.
+// A startWatcher reports each start that it gets.
 type startWatcher struct {
 	*memory.Runtime
 	asked chan string

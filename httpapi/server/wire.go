@@ -18,7 +18,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// wire makes the services that o has stores for, each with the neighbours that there are.
+// wire creates the services that have stores, and connects them.
 func wire(o *Options) (httpapi.Services, error) {
 	var all httpapi.Services
 	if o.Stores.Billing != nil {
@@ -42,7 +42,7 @@ func wire(o *Options) (httpapi.Services, error) {
 	return all, nil
 }
 
-// wireRecords makes the services whose records pods and endpoints name.
+// wireRecords creates the services whose records pods and endpoints use.
 func wireRecords(o *Options, all *httpapi.Services) {
 	used := references{}
 	if o.Stores.Pods != nil {
@@ -94,7 +94,7 @@ func wireRecords(o *Options, all *httpapi.Services) {
 	}
 }
 
-// podOptions is Options.Pods with the neighbours of pods.
+// podOptions returns Options.Pods, connected to the other services.
 func podOptions(o *Options, all *httpapi.Services) *pods.Options {
 	opts := o.Pods
 	if opts.Secrets == nil && all.Registries != nil {
@@ -118,7 +118,7 @@ func podOptions(o *Options, all *httpapi.Services) *pods.Options {
 	return &opts
 }
 
-// jobOptions is Options.Jobs with the neighbours of jobs.
+// jobOptions returns Options.Jobs, connected to the other services.
 func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) {
 	opts := o.Jobs
 	if opts.Registries == nil && all.Registries != nil {
@@ -157,7 +157,7 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	return &opts, nil
 }
 
-// references asks all who may name a record before it is deleted.
+// references says whether any pod or endpoint uses a record, before it is deleted.
 type references struct {
 	all []interface {
 		registries.InUse
@@ -196,11 +196,11 @@ func (r references) TemplateInUse(ctx context.Context, owner, id string) (bool, 
 	return false, nil
 }
 
-// everywhere is the storage of all hosts.
+// everywhere is the volume storage of all hosts.
 type everywhere []volumes.Storage
 
-// storage is what has the contents of volumes: each runtime of hosts once. It is nil where
-// none has any.
+// storage returns the storage of volumes, with each runtime of hosts once, or nil if no
+// runtime has one.
 func storage(hosts []pods.Host) volumes.Storage {
 	var all everywhere
 	seen := map[pods.Runtime]bool{}
@@ -229,5 +229,5 @@ func (e everywhere) RemoveVolume(ctx context.Context, id string) error {
 	return nil
 }
 
-// distinct reports whether a runtime can be told from others.
+// distinct reports whether a runtime is not nil and can be a map key.
 func distinct(rt pods.Runtime) bool { return rt != nil && reflect.TypeOf(rt).Comparable() }

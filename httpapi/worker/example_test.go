@@ -13,11 +13,11 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// A program elsewhere runs the jobs of an endpoint.
+// Run the jobs of an endpoint in another program.
 func ExampleRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	jobs, url := serve(ctx) // a service, as examples/server is one
+	jobs, url := serve(ctx) // a service, for example examples/server
 
 	go worker.Run(ctx, serverless.WorkerFunc(func(_ context.Context, t *serverless.Task) ([]byte, error) {
 		return bytes.ToUpper(t.Input), nil

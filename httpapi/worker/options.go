@@ -11,36 +11,39 @@ import (
 	"time"
 )
 
-// Options say which jobs to run. URL and Endpoint, or what FromEnv finds, are required.
+// Options say which jobs to run. URL and Endpoint are required, or the variables that
+// FromEnv reads.
 type Options struct {
-	// URL is the base of the jobs API, with its /v2.
+	// URL is the base of the jobs API, including /v2.
 	URL      string
 	Endpoint string
-	// Key is sent as it is: the worker's own, or a user's that may change endpoints.
+	// Key is sent unchanged. It is the worker's own key, or the key of a user who may
+	// change endpoints.
 	Key string
-	// ID names the worker, as long as it runs. Default: a random one.
+	// ID identifies the worker while it runs. Default: a random one.
 	ID string
 	// Concurrency is how many jobs run at once. Default 1.
 	Concurrency int
-	// Ping is how often the service is told which jobs are under way. It takes them away
-	// after three times 10 s of silence. Default 3 s, so that a cancelled job that goes on
-	// is noticed soon.
+	// Ping is how often the worker reports its jobs to the service. After three times 10 s
+	// without a report, the service takes the jobs away. Default 3 s, so that a worker soon
+	// learns of cancelled jobs.
 	Ping time.Duration
-	// Drain is how long running jobs may go on when ctx has ended. Default 10 s.
+	// Drain is how long jobs may run after ctx has ended. Default 10 s.
 	Drain time.Duration
-	// Client makes the requests. It must not have a Timeout below 90 s, because requests
-	// are held. Default: one with a transport of its own.
+	// Client makes the requests. Its Timeout must be zero or at least 90 s, because the
+	// service holds requests open. Default: a client with its own transport.
 	Client *http.Client
-	// Logger hears of a service that cannot be reached. Default: nothing is logged.
+	// Logger gets a message if the service cannot be reached. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// URL templates, when a fleet has given them.
+	// URL templates from a fleet.
 	takeURL, doneURL, streamURL, pingURL string
 }
 
-// FromEnv reads what a fleet puts into a worker's environment: RUNPOD_WEBHOOK_GET_JOB,
+// FromEnv reads the variables that a fleet sets for a worker: RUNPOD_WEBHOOK_GET_JOB,
 // RUNPOD_WEBHOOK_POST_OUTPUT, RUNPOD_WEBHOOK_POST_STREAM, RUNPOD_WEBHOOK_PING,
-// RUNPOD_POD_ID, RUNPOD_AI_API_KEY and RUNPOD_PING_INTERVAL (milliseconds).
+// RUNPOD_POD_ID, RUNPOD_AI_API_KEY, RUNPOD_ENDPOINT_ID and RUNPOD_PING_INTERVAL
+// (milliseconds).
 func FromEnv(env func(string) string) (*Options, error) {
 	o := &Options{
 		ID: env("RUNPOD_POD_ID"), Key: env("RUNPOD_AI_API_KEY"), Endpoint: env("RUNPOD_ENDPOINT_ID"),
@@ -65,7 +68,7 @@ func FromEnv(env func(string) string) (*Options, error) {
 	return o, nil
 }
 
-// urls fills in the templates that were not given.
+// urls sets the URL templates from URL and Endpoint, unless a fleet has set them.
 func (o *Options) urls() error {
 	if o.takeURL != "" {
 		return nil
@@ -85,8 +88,8 @@ func (o *Options) urls() error {
 	return nil
 }
 
-// fillURL fills a template for a worker, and for a job unless that is empty. In the URL of
-// take, $ID is the worker.
+// fillURL fills a template with the worker, and with the job unless it is empty. In
+// takeURL, $ID is the worker.
 func fillURL(template, worker, job string) string {
 	if job == "" {
 		job = worker

@@ -17,16 +17,16 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// errKey is a key that the service does not take: asking again would not help.
+// errKey means that the service refuses the key. A retry would not help.
 var errKey = errors.New("worker: the service refuses the key")
 
-// pollTimeout is longer than the service holds any request of a worker.
+// pollTimeout is longer than the service holds any request open.
 const pollTimeout = 90 * time.Second
 
-// maxAnswer bounds what is read of an answer: a batch of jobs with large inputs.
+// maxAnswer limits the size of an answer, which may be a batch of jobs with large inputs.
 const maxAnswer = 1 << 30
 
-// A job is what the service gives a worker: id, input, and members that only it sees.
+// A job is a job as a worker gets it: id, input, and members that only workers see.
 type job struct {
 	ID    string          `json:"id"`
 	Input json.RawMessage `json:"input"`
@@ -46,19 +46,19 @@ func (j *job) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// extra is the other members as an object; nil when there are none.
+// extra returns the other members as an object, or nil if there are none.
 func (j *job) extra() []byte {
 	if len(j.rest) == 0 {
 		return nil
 	}
 	b, err := json.Marshal(j.rest)
 	if err != nil {
-		return nil // they were JSON: this cannot be
+		return nil // cannot happen: they were JSON
 	}
 	return b
 }
 
-// do makes a request and returns what was answered. A nil body is a GET.
+// do makes a request and returns the answer. A nil body means GET.
 func (r *runner) do(ctx context.Context, target string, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -89,14 +89,13 @@ func (r *runner) do(ctx context.Context, target string, body []byte) (status int
 	return res.StatusCode, answer, nil
 }
 
-// maxBatch is how many jobs the service gives in one answer, and maxChunk how many bytes of
-// a chunk or progress value it takes: what a report has around it comes on top.
+// maxBatch is how many jobs the service gives in one answer. maxChunk is the largest chunk
+// or progress value in bytes: the limit of a report, less the text around the value.
 const (
 	maxBatch = 1000
 	maxChunk = 20<<20 - 256
 )
 
-// takeJobs waits for at most n jobs.
 func (r *runner) takeJobs(ctx context.Context, n int) ([]job, error) {
 	n = min(n, maxBatch)
 	target := fillURL(r.takeURL, r.ID, "") + "&job_in_progress=" + strconv.Itoa(min(r.Concurrency-n, 1))
@@ -120,7 +119,7 @@ func (r *runner) takeJobs(ctx context.Context, n int) ([]job, error) {
 	return jobs, nil
 }
 
-// stopLoop asks which jobs to stop, until ctx ends.
+// stopLoop waits for notices to stop jobs, until ctx ends.
 func (r *runner) stopLoop(ctx context.Context) {
 	target := strings.Replace(fillURL(r.takeURL, r.ID, ""), "/job-take/", "/job-stop/", 1)
 	for wait := (backoff{}); ctx.Err() == nil; {
@@ -141,7 +140,7 @@ func (r *runner) stopLoop(ctx context.Context) {
 	}
 }
 
-// pingLoop says which jobs are under way, until ctx ends.
+// pingLoop reports the jobs in progress, until ctx ends.
 func (r *runner) pingLoop(ctx context.Context) {
 	every := time.NewTicker(r.Ping)
 	defer every.Stop()
@@ -161,8 +160,8 @@ func (r *runner) pingLoop(ctx context.Context) {
 	}
 }
 
-// report posts a result, again and again while the service cannot be reached: it is not
-// to be lost, and a repeat does no harm.
+// report posts a result. It repeats the request until the service answers, because a result
+// must not be lost and a second one does no harm.
 func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	body := struct {
 		Output json.RawMessage `json:"output,omitempty"`
@@ -195,7 +194,7 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	}
 }
 
-// final reports whether a request that was refused with a status would be refused again.
+// final reports whether a repeated request would get this status again.
 func final(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
@@ -222,7 +221,7 @@ func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) 
 	}
 	refused := json.Unmarshal(answer, &a) == nil && !a.Accepted
 	switch {
-	case refused && a.Reason == serverless.ErrStreamFull.Detail: // the one that the job outlives
+	case refused && a.Reason == serverless.ErrStreamFull.Detail: // the job continues after this one
 		return serverless.ErrStreamFull
 	case refused:
 		return serverless.ErrLeaseLost

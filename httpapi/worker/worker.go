@@ -16,10 +16,10 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Run takes jobs and runs them with w until ctx ends or the service says that the key is
-// not good. When ctx has ended no more jobs are taken, and those under way have
-// Options.Drain to end; it returns nil then. A service that cannot be reached is asked
-// again, less and less often up to every 30 seconds.
+// Run takes jobs and runs them with w until ctx ends or the service refuses the key. After
+// ctx has ended it takes no more jobs, running jobs have Options.Drain to end, and Run
+// returns nil. If the service cannot be reached, Run tries again, with pauses from half a
+// second up to 30 s.
 func Run(ctx context.Context, w serverless.Worker, opts *Options) error {
 	if opts == nil {
 		return errors.New("worker: options are missing")
@@ -56,25 +56,23 @@ func (o *Options) defaults() {
 	}
 }
 
-// A runner is one worker.
 type runner struct {
 	Options
 	w serverless.Worker
 
 	mu      sync.Mutex
 	running map[string]*run
-	freed   chan struct{} // signalled when a job has ended
+	freed   chan struct{} // signalled when a job ends
 	jobs    sync.WaitGroup
 }
 
-// A run is one job under way.
+// A run is one running job.
 type run struct {
 	job    job
 	cancel context.CancelCauseFunc
 }
 
-// run does three things beside each other: it takes jobs, hears which to stop, and says
-// which it has.
+// run takes jobs. At the same time it waits for stop notices and reports the running jobs.
 func (r *runner) run(ctx context.Context) error {
 	beside, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -90,7 +88,7 @@ func (r *runner) run(ctx context.Context) error {
 	return err
 }
 
-// take asks for jobs until ctx ends. Jobs run on when it has.
+// take takes jobs until ctx ends. Running jobs continue with the context jobs.
 func (r *runner) take(ctx, jobs context.Context) error {
 	wait := backoff{}
 	for {
@@ -100,7 +98,7 @@ func (r *runner) take(ctx, jobs context.Context) error {
 		}
 		got, err := r.takeJobs(ctx, free)
 		switch {
-		case ctx.Err() != nil: // whatever became of the request
+		case ctx.Err() != nil: // the result of the request does not matter
 			return nil //nolint:nilerr // it was to end
 		case errors.Is(err, errKey):
 			return err
@@ -116,7 +114,8 @@ func (r *runner) take(ctx, jobs context.Context) error {
 	}
 }
 
-// waitForSlot waits for a free slot and says how many there are; 0 when ctx has ended.
+// waitForSlot waits for a free slot and returns the number of free slots, or 0 if ctx has
+// ended.
 func (r *runner) waitForSlot(ctx context.Context) int {
 	for ctx.Err() == nil {
 		r.mu.Lock()
@@ -166,7 +165,7 @@ func (r *runner) end(one *run) {
 	}
 }
 
-// work calls the worker and turns a panic into an error.
+// work calls the worker. It turns a panic into an error.
 func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -184,7 +183,7 @@ func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 	return r.w.Work(ctx, serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), 1, emit))
 }
 
-// drain waits for the jobs under way, and ends those that take too long.
+// drain waits for running jobs, and cancels those that take too long.
 func (r *runner) drain() {
 	done := make(chan struct{})
 	go func() { r.jobs.Wait(); close(done) }()
@@ -203,7 +202,7 @@ func (r *runner) drain() {
 	<-done
 }
 
-// stopJob stops a job that the service does not want any more.
+// stopJob cancels a job at the request of the service.
 func (r *runner) stopJob(id string) {
 	r.mu.Lock()
 	one := r.running[id]
@@ -223,7 +222,7 @@ func (r *runner) ids() []string {
 	return ids
 }
 
-// A backoff grows from half a second to 30.
+// A backoff grows from half a second to 30 s.
 type backoff struct{ d time.Duration }
 
 func (p *backoff) sleep(ctx context.Context) {

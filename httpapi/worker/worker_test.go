@@ -41,7 +41,7 @@ func start(t testing.TB) (s *serverless.Service, url string) {
 	return s, srv.URL + "/v2"
 }
 
-// work runs a remote worker until the test ends; its error is returned by the function.
+// work runs a remote worker until the test ends. stop returns its error.
 func work(t testing.TB, w serverless.WorkerFunc, o worker.Options) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -246,8 +246,8 @@ func TestFromEnvReadsWhatAFleetGives(t *testing.T) {
 	}
 }
 
-// BenchmarkRemoteHandOver measures submit -> a remote worker has the job -> its result is
-// here, over loopback.
+// BenchmarkRemoteHandOver measures a job from submit to its result, with a remote worker
+// over loopback.
 func BenchmarkRemoteHandOver(b *testing.B) {
 	s, url := start(b)
 	work(b, func(_ context.Context, k *serverless.Task) ([]byte, error) { return k.Input, nil }, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
@@ -292,10 +292,10 @@ func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
 	}
 }
 
-// answers is a service in the test itself.
+// answers is a service as a function.
 type answers func(*http.Request) (status int, body string)
 
-// RoundTrip holds requests that have no status, as the service does.
+// RoundTrip holds a request open if its status is 0, as the service does.
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := a(r)
 	if status == 0 {
