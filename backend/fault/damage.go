@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Damage has the input of a job be unreadable from now on, as that of a rotten disk is.
+// Damage makes the input of a job unreadable from now on, as a corrupt disk does.
 func (f *JobQueue) Damage(ref queue.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -23,14 +23,14 @@ func (f *JobQueue) isDamaged(ref queue.Ref) bool {
 	return f.damaged[ref]
 }
 
-// hideDamaged leaves out what cannot be read of a job.
+// hideDamaged removes the unreadable input of a job.
 func (f *JobQueue) hideDamaged(j *queue.Job) {
 	if f.isDamaged(j.Ref) {
 		j.Input = nil
 	}
 }
 
-// claim hands back and ends what is damaged, and claims others in its place.
+// claim releases and ends damaged jobs, and claims others in their place.
 func (f *JobQueue) claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) (_ []queue.Job, err error) {
 	for {
 		had := len(out)
@@ -61,7 +61,7 @@ func (f *JobQueue) claim(ctx context.Context, now queue.Instant, slots []queue.S
 	}
 }
 
-// get ends a queued job that is damaged.
+// get returns a job. It ends a queued job that is damaged.
 func (f *JobQueue) get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
 	j, err := f.q.Get(ctx, now, ref)
 	if err == nil && j.Status == queue.InQueue && f.isDamaged(ref) {

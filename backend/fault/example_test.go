@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// The second submit fails, and no other: a plan says which calls of a store fail, and how.
+// A plan makes the second submit fail, and no other call.
 func Example() {
 	ctx := context.Background()
 	plan := fault.NewPlan(1, fault.Rule{Call: "jobs.Enqueue", Kind: fault.Before, Skip: 1, Times: 1})

@@ -34,7 +34,7 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// Without rules a wrapper is what it wraps.
+// Without rules a wrapper behaves as what it wraps.
 func TestWithoutRulesNothingFails(t *testing.T) {
 	p := fault.NewPlan(1)
 	t.Run("Pods", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAPlanTellsItsSeedAndWhatHappened(t *testing.T) {
 	}
 }
 
-// Hosts that are full by a fault refuse a pod as full hosts do.
+// If a fault makes hosts full, they refuse a pod as full hosts do.
 func TestFullRefusesAPodAsFullHostsDo(t *testing.T) {
 	cat := catalog.Sample()
 	create := func(rules ...fault.Rule) (*pods.Pod, error) {
@@ -196,7 +196,7 @@ func TestFullRefusesAPodAsFullHostsDo(t *testing.T) {
 			t.Errorf("Create with %+v = %v, want ErrNoRoom", rule, err)
 		}
 	}
-	// One host that is full leaves the others.
+	// If one host is full, the pod goes to another one.
 	host := first.Placement.Host
 	full := func(_ context.Context, resource string) bool { return strings.Contains(resource, "/"+host+"/") }
 	p, err := create(fault.Rule{Call: "pods.Used", Kind: fault.Full, When: full})
@@ -218,7 +218,7 @@ func TestDelayMakesACallLate(t *testing.T) {
 	})
 }
 
-// optional is an optional power.
+// optional is an optional interface.
 type optional interface{ Slowly() }
 
 type withOptional struct{ pods.Runtime }
@@ -236,7 +236,7 @@ func TestOptionalPowersAreFoundBehindAWrapper(t *testing.T) {
 	}
 }
 
-// A fault of every call once: the ledger finds nothing that was acknowledged and lost.
+// With one fault for every call, no acknowledged operation is lost.
 func TestALedgerAgreesWithAQueueThatFails(t *testing.T) {
 	under := memory.NewJobs()
 	q := fault.Jobs(under, fault.NewPlan(5, fault.Rule{Call: "jobs.*", Kind: fault.Before, Probability: 0.2}, fault.Rule{Call: "jobs.*", Kind: fault.After, Probability: 0.2}))

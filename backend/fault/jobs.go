@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A JobQueue is a serverless.JobQueue that fails by a plan.
+// A JobQueue is a serverless.JobQueue whose calls fail by a plan.
 type JobQueue struct {
 	q queue.JobQueue
 	p *Plan
@@ -22,7 +22,7 @@ var _ queue.JobQueue = (*JobQueue)(nil)
 // Jobs wraps a queue.
 func Jobs(q queue.JobQueue, p *Plan) *JobQueue { return &JobQueue{q: q, p: p} }
 
-// Unwrap is the queue that was wrapped.
+// Unwrap returns the wrapped queue.
 func (f *JobQueue) Unwrap() queue.JobQueue { return f.q }
 
 // Enqueue implements serverless.JobQueue.
@@ -83,7 +83,7 @@ func (f *JobQueue) List(ctx context.Context, now queue.Instant, q queue.ListQuer
 	return list(ctx, f.p, "jobs.List", func() iter.Seq2[queue.Job, error] { return f.q.List(ctx, now, q) })
 }
 
-// list is a listing that may fail before its first element.
+// list returns a listing that may fail before its first element.
 func list[T any](ctx context.Context, p *Plan, call string, seq func() iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		all, err := do(ctx, p, call, func() (iter.Seq2[T, error], error) { return seq(), nil })

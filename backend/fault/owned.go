@@ -12,28 +12,28 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 )
 
-// A TemplateStore is a templates.Store that fails by a plan.
+// A TemplateStore is a templates.Store whose calls fail by a plan.
 type TemplateStore struct {
 	records[templates.Template, templates.Store]
 }
 
-// A VolumeStore is a volumes.Store that fails by a plan.
+// A VolumeStore is a volumes.Store whose calls fail by a plan.
 type VolumeStore struct {
 	records[volumes.Volume, volumes.Store]
 }
 
-// An AccountStore is an accounts.Store that fails by a plan.
+// An AccountStore is an accounts.Store whose calls fail by a plan.
 type AccountStore struct {
 	records[accounts.Key, accounts.Store]
 }
 
-// An SSHKeyStore is an sshkeys.Store that fails by a plan.
+// An SSHKeyStore is an sshkeys.Store whose calls fail by a plan.
 type SSHKeyStore struct {
 	s sshkeys.Store
 	p *Plan
 }
 
-// A BillingStore is a billing.Store that fails by a plan.
+// A BillingStore is a billing.Store whose calls fail by a plan.
 type BillingStore struct {
 	s billing.Store
 	p *Plan
@@ -65,14 +65,14 @@ func Accounts(s accounts.Store, p *Plan) *AccountStore {
 // SSHKeys wraps a store of SSH keys.
 func SSHKeys(s sshkeys.Store, p *Plan) *SSHKeyStore { return &SSHKeyStore{s, p} }
 
-// Billing wraps a store of what was used.
+// Billing wraps a store of usage.
 func Billing(s billing.Store, p *Plan) *BillingStore { return &BillingStore{s, p} }
 
-// records fails the calls that stores of records have in common.
+// records has the calls that all stores of records share.
 type records[R any, S recordStore[R]] struct {
 	s    S
 	p    *Plan
-	kind string // of records, what the names of calls begin with
+	kind string // prefix of the names of calls
 }
 
 type recordStore[R any] interface {
@@ -84,7 +84,7 @@ type recordStore[R any] interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *records[R, S]) Unwrap() S { return f.s }
 
 // Create adds a record.
@@ -122,7 +122,7 @@ func (f *TemplateStore) Public(ctx context.Context) ([]templates.Template, error
 	return do(ctx, f.p, "templates.Public", func() ([]templates.Template, error) { return f.s.Public(ctx) })
 }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *SSHKeyStore) Unwrap() sshkeys.Store { return f.s }
 
 // SSHKeys implements sshkeys.Store.
@@ -135,7 +135,7 @@ func (f *SSHKeyStore) SetSSHKeys(ctx context.Context, owner string, keys []strin
 	return run(ctx, f.p, "sshkeys.SetSSHKeys", func() error { return f.s.SetSSHKeys(ctx, owner, keys) })
 }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *BillingStore) Unwrap() billing.Store { return f.s }
 
 // Record implements billing.Store.

@@ -12,30 +12,29 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A Kind says how a call fails.
+// A Kind is how a call fails.
 type Kind uint8
 
 // The kinds of faults.
 const (
-	// Before answers an error, and nothing has happened.
+	// Before returns an error without making the call.
 	Before Kind = iota
-	// After answers an error when the effect has taken place: to the caller the outcome
-	// is unknown.
+	// After makes the call and then returns an error: the caller does not know the outcome.
 	After
-	// Delay lets the call happen later.
+	// Delay makes the call later.
 	Delay
-	// Full has pods.Used answer that everything is taken, so that nothing more is placed
-	// there: a pod that is made is refused as on hosts that are full. Other calls fail as
-	// with Before.
+	// Full makes pods.Claimed report that everything is taken, so that nothing more is
+	// placed there. A new pod is refused as on full hosts. The name of that call is
+	// pods.Used. Other calls fail as with Before.
 	Full
-	// CrashBefore ends what is behind the plan before the effect: this call and every
-	// later one answer ErrCrashed, until Restart.
+	// CrashBefore crashes what is behind the plan before the call takes effect. This call
+	// and every later one return ErrCrashed until Restart.
 	CrashBefore
-	// CrashAfter is the same when the effect has taken place.
+	// CrashAfter is CrashBefore, but after the call has taken effect.
 	CrashAfter
 )
 
-// What calls that fail answer, unless their rule says otherwise. Both are of the kind
+// Errors of calls that fail, unless their rule has another one. Both have the kind
 // problem.Unavailable, as the error of a store that really fails: over HTTP, 503.
 var (
 	ErrInjected = problem.New(problem.Unavailable, "injected fault")
@@ -45,22 +44,22 @@ var (
 // A Rule is one fault.
 type Rule struct {
 	Name        string        // for Enable and Count; default: Call
-	Call        string        // the calls that it is for: jobs.Enqueue, jobs.* or *
+	Call        string        // the calls that it applies to: jobs.Enqueue, jobs.* or *
 	Kind        Kind          //
-	Err         error         // what Before and After answer; default ErrInjected
-	Delay       time.Duration // of Delay
-	Probability float64       // that a call has it; default 1, every call
-	Skip        int           // as many calls go well first
-	Times       int           // and as many fail at most; default: no limit
-	Disabled    bool          // not before Enable
+	Err         error         // the error of Before and After; default ErrInjected
+	Delay       time.Duration // for Delay
+	Probability float64       // that the fault happens; default 1, every call
+	Skip        int           // this many calls succeed first
+	Times       int           // at most this many calls fail; default: no limit
+	Disabled    bool          // off until Enable
 
-	// When says which of these calls the rule is for, by their context and, of pods.Used,
-	// the resource asked for, which is empty otherwise. Others do not count. It must not
-	// call the plan. Default: all.
+	// When selects calls by their context and, for pods.Used, the requested resource, which
+	// is otherwise empty. Other calls do not count for Skip and Times. When must not call
+	// the plan. Default: all calls.
 	When func(ctx context.Context, resource string) bool
 }
 
-// A Clock tells the time.
+// A Clock tells the time and calls functions later.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
@@ -68,12 +67,12 @@ type Clock interface {
 	AfterFunc(t time.Time, f func()) (stop func() bool)
 }
 
-// A Plan decides which calls fail. It is safe for concurrent use; with one caller at a time
-// the seed replays it. Printed, it tells its seed and what has happened: for the log of a
-// test that failed.
+// A Plan decides which calls fail. It is safe for concurrent use. With one caller at a
+// time, the same seed gives the same faults. String returns the seed and the number of
+// faults, for the log of a failed test.
 type Plan struct {
-	// Clock is what delays go by. Default: the system's. It is not to be changed once a
-	// call was made.
+	// Clock is the clock of delays. Default: the system's. It must not change after the
+	// first call.
 	Clock Clock
 
 	rules *faultplan.Plan[Rule]
@@ -83,8 +82,8 @@ type Plan struct {
 	calls   map[string]int
 }
 
-// NewPlan returns a plan with these rules. Of the rules that are for a call the first that
-// strikes does.
+// NewPlan returns a plan with these rules. If several rules apply to a call, the first one
+// whose counts and probability allow it decides.
 func NewPlan(seed uint64, rules ...Rule) *Plan {
 	p := &Plan{Clock: clock.System{}, rules: faultplan.New[Rule](seed), calls: map[string]int{}}
 	for _, r := range rules {
@@ -104,12 +103,12 @@ func (p *Plan) Add(r Rule) {
 	p.rules.Add(faultplan.Rule[Rule]{Fault: r, Odds: r.Probability, Skip: r.Skip, Times: r.Times, Off: r.Disabled})
 }
 
-// Enable turns the rules of a name on or off.
+// Enable turns the rules with this name on or off.
 func (p *Plan) Enable(name string, on bool) {
 	p.rules.Turn(on, func(r *Rule) bool { return r.Name == name })
 }
 
-// Count is how often the rules of a name have struck.
+// Count returns how many faults the rules with this name have caused.
 func (p *Plan) Count(name string) (n int) {
 	for _, e := range p.rules.Entries() {
 		if e.Rule.Fault.Name == name {
@@ -119,7 +118,7 @@ func (p *Plan) Count(name string) (n int) {
 	return n
 }
 
-// String tells the seed, and of each rule how often it has struck.
+// String returns the seed and the number of faults of each rule.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "faults of seed %d:", p.rules.Seed())
@@ -129,14 +128,14 @@ func (p *Plan) String() string {
 	return strings.TrimRight(b.String(), ":,")
 }
 
-// Calls is how often a call was made, whatever became of it.
+// Calls returns how often a call was made, with or without a fault.
 func (p *Plan) Calls(call string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls[call]
 }
 
-// Crashed reports whether a crash has struck and nobody has restarted.
+// Crashed reports whether a crash has happened without a Restart since.
 func (p *Plan) Crashed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +149,7 @@ func (p *Plan) Restart() {
 	p.crashed = false
 }
 
-// draw is the fault of a call; ok is false when it has none.
+// draw returns the fault of a call. ok is false if there is none.
 func (p *Plan) draw(ctx context.Context, call, resource string) (f Rule, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +164,7 @@ func (p *Plan) draw(ctx context.Context, call, resource string) (f Rule, ok bool
 	return f, ok
 }
 
-// do makes a call that may fail.
+// do makes a call that may have a fault.
 func do[T any](ctx context.Context, p *Plan, call string, fn func() (T, error)) (T, error) {
 	f, ok := p.draw(ctx, call, "")
 	if !ok {
@@ -174,7 +173,7 @@ func do[T any](ctx context.Context, p *Plan, call string, fn func() (T, error)) 
 	return suffer(ctx, p, &f, fn)
 }
 
-// suffer makes a call that has a fault.
+// suffer makes a call with fault f.
 func suffer[T any](ctx context.Context, p *Plan, f *Rule, fn func() (T, error)) (T, error) {
 	var zero T
 	switch f.Kind {
@@ -191,14 +190,14 @@ func suffer[T any](ctx context.Context, p *Plan, f *Rule, fn func() (T, error)) 
 	case CrashBefore:
 		return zero, ErrCrashed
 	case CrashAfter:
-		_, _ = fn() // whatever it says, nobody hears it
+		_, _ = fn() // the result is lost in the crash
 		return zero, ErrCrashed
 	default:
 		return zero, f.Err
 	}
 }
 
-// run is do for a call that returns nothing else.
+// run is do for a call that returns only an error.
 func run(ctx context.Context, p *Plan, call string, fn func() error) error {
 	_, err := do(ctx, p, call, func() (struct{}, error) { return struct{}{}, fn() })
 	return err

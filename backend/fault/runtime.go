@@ -7,8 +7,8 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A Runtime is a pods.Runtime that fails by a plan. Its optional powers are found behind it
-// by pods.As.
+// A Runtime is a pods.Runtime whose calls fail by a plan. pods.As finds the optional
+// interfaces of the wrapped runtime.
 type Runtime struct {
 	rt pods.Runtime
 	p  *Plan
@@ -19,7 +19,7 @@ var _ pods.Runtime = (*Runtime)(nil)
 // Containers wraps a runtime.
 func Containers(rt pods.Runtime, p *Plan) *Runtime { return &Runtime{rt, p} }
 
-// Unwrap is the runtime that was wrapped.
+// Unwrap returns the wrapped runtime.
 func (f *Runtime) Unwrap() pods.Runtime { return f.rt }
 
 // Capabilities implements pods.Runtime. It does not fail.

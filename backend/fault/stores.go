@@ -10,19 +10,19 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A PodStore is a pods.PodStore that fails by a plan.
+// A PodStore is a pods.PodStore whose calls fail by a plan.
 type PodStore struct {
 	s pods.PodStore
 	p *Plan
 }
 
-// An EndpointStore is a serverless.Store that fails by a plan.
+// An EndpointStore is a serverless.Store whose calls fail by a plan.
 type EndpointStore struct {
 	s endpoints.Store
 	p *Plan
 }
 
-// A RegistryStore is a registries.Store that fails by a plan.
+// A RegistryStore is a registries.Store whose calls fail by a plan.
 type RegistryStore struct {
 	s registries.Store
 	p *Plan
@@ -43,13 +43,13 @@ func Endpoints(s endpoints.Store, p *Plan) *EndpointStore { return &EndpointStor
 // Registries wraps a store of registries.
 func Registries(s registries.Store, p *Plan) *RegistryStore { return &RegistryStore{s, p} }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *PodStore) Unwrap() pods.PodStore { return f.s }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *EndpointStore) Unwrap() endpoints.Store { return f.s }
 
-// Unwrap is the store that was wrapped.
+// Unwrap returns the wrapped store.
 func (f *RegistryStore) Unwrap() registries.Store { return f.s }
 
 // Create implements pods.PodStore.
@@ -77,7 +77,7 @@ func (f *PodStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
 }
 
-// Reserve implements pods.PodStore.
+// Reserve implements pods.PodStore. The name of the call is pods.Hold.
 func (f *PodStore) Reserve(ctx context.Context, h pods.Reservation) error {
 	return run(ctx, f.p, "pods.Hold", func() error { return f.s.Reserve(ctx, h) })
 }
@@ -87,12 +87,13 @@ func (f *PodStore) Release(ctx context.Context, holder string) error {
 	return run(ctx, f.p, "pods.Release", func() error { return f.s.Release(ctx, holder) })
 }
 
-// Reservations implements pods.PodStore. It fails before the first hold.
+// Reservations implements pods.PodStore. It fails before the first reservation. The name of
+// the call is pods.Holds.
 func (f *PodStore) Reservations(ctx context.Context) iter.Seq2[pods.Reservation, error] {
 	return list(ctx, f.p, "pods.Holds", func() iter.Seq2[pods.Reservation, error] { return f.s.Reservations(ctx) })
 }
 
-// Claimed implements pods.PodStore.
+// Claimed implements pods.PodStore. The name of the call is pods.Used.
 func (f *PodStore) Claimed(ctx context.Context, resource string) (int64, error) {
 	r, ok := f.p.draw(ctx, "pods.Used", resource)
 	switch {

@@ -9,17 +9,17 @@ import (
 )
 
 var (
-	// ErrMissing is what Open returns where there is neither NVML nor nvidia-smi: on a
-	// machine without a driver.
+	// ErrMissing is the error of Open on a machine without a driver: there is neither NVML
+	// nor nvidia-smi.
 	ErrMissing = errors.New("nvidia: there is no driver library (NVML)")
-	// ErrClosed is what calls return after Close.
+	// ErrClosed is the error of calls after Close.
 	ErrClosed = errors.New("nvidia: driver is closed")
 )
 
-// Options of a Driver. The zero value of a field is its default.
+// Options configures a Driver. A zero field has its default.
 type Options struct {
-	// Library is the file of NVML. Default: libnvidia-ml.so.1, where the dynamic linker
-	// finds it. Builds that cannot load it do not look for it.
+	// Library is the file of NVML. Default: libnvidia-ml.so.1, as the dynamic linker finds
+	// it. Builds that cannot load a library ignore it.
 	Library string
 }
 
@@ -28,26 +28,26 @@ type Device struct {
 	UUID   string // "GPU-8f6b…"
 	Name   string // "NVIDIA GeForce RTX 4090"
 	Memory uint64 // bytes
-	MIG    bool   // it is partitioned, and not to be had as a whole
+	MIG    bool   // it is partitioned and not available as a whole
 }
 
-// A Version is what a driver says of itself.
+// A Version is the version that a driver reports.
 type Version struct {
 	Driver string // "570.86.15"
-	CUDA   string // the newest that it runs, as major.minor: "12.8"
+	CUDA   string // the newest that it supports, as major.minor: "12.8"
 }
 
 // A Driver is the NVIDIA driver of this machine. It is safe for concurrent use.
 type Driver struct {
 	version Version
 
-	// mu is held for reading over calls of the library, of which Close waits for the end:
-	// there is no code to run after it.
+	// mu is held for reading during calls of the library. Close waits for their end,
+	// because the library's code must not run after it is unloaded.
 	mu  sync.RWMutex
 	lib library // nil once closed
 }
 
-// A library is what a Driver needs of NVML, or of nvidia-smi. Its errors do not name this package.
+// A library is NVML or nvidia-smi. Its errors do not name this package.
 type library interface {
 	version() (Version, error)
 	devices() ([]Device, error)
@@ -56,9 +56,9 @@ type library interface {
 	close() error
 }
 
-// Open loads NVML, or where there is none looks up nvidia-smi, and has it find the driver.
-// The error is ErrMissing where there is neither; any other says why the one there is cannot
-// be used. o may be nil.
+// Open loads NVML, or finds nvidia-smi if there is no NVML, and reads the driver's version.
+// The error is ErrMissing if there is neither. Any other error says why the one that is
+// there cannot be used. o may be nil.
 func Open(o *Options) (*Driver, error) {
 	var opts Options
 	if o != nil {
@@ -81,11 +81,11 @@ func Open(o *Options) (*Driver, error) {
 	return &Driver{version: v, lib: lib}, nil
 }
 
-// Version is the driver's, as of Open.
+// Version returns the driver's version, as read by Open.
 func (d *Driver) Version() Version { return d.version }
 
-// Devices are the GPUs of this machine now, in the driver's order. With an error, which
-// says what of which GPU could not be read, they are those that could be.
+// Devices returns the current GPUs of this machine, in the driver's order. If some GPU
+// cannot be read, it returns the others, and an error that says what could not be read.
 func (d *Driver) Devices() ([]Device, error) {
 	var list []Device
 	err := d.call(func(lib library) (err error) {
@@ -98,8 +98,8 @@ func (d *Driver) Devices() ([]Device, error) {
 	return list, nil
 }
 
-// Check is nil when each of these devices is there now and is whole. The error names the
-// first that is not.
+// Check returns nil if each of these devices is there now and is not partitioned. The error
+// names the first one that is not.
 func (d *Driver) Check(uuids []string) error {
 	for _, id := range uuids {
 		var dev Device
@@ -117,7 +117,7 @@ func (d *Driver) Check(uuids []string) error {
 	return nil
 }
 
-// Load is how busy a device is.
+// Load returns the current load of a device.
 func (d *Driver) Load(uuid string) (pods.GPUSample, error) {
 	var s pods.GPUSample
 	err := d.call(func(lib library) (err error) {
@@ -130,7 +130,7 @@ func (d *Driver) Load(uuid string) (pods.GPUSample, error) {
 	return s, nil
 }
 
-// Close is the end of what the driver is used for. A second one does nothing.
+// Close waits for running calls and closes the library. A second Close does nothing.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +154,7 @@ func (d *Driver) call(f func(library) error) error {
 	return f(d.lib)
 }
 
-// percent is how much of the whole a part is, in percent.
+// percent returns part as a percentage of whole, or 0 if whole is 0.
 func percent(part, whole uint64) int {
 	if whole == 0 {
 		return 0

@@ -23,7 +23,7 @@ const (
 	h200    = "NVIDIA H200"
 )
 
-// fake is the one library of this process: what it has bound to stays bound.
+// fake is the library of this process. A process can load only one.
 var fake struct {
 	once sync.Once
 	dir  string
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// compile makes a library out of testdata/nvml.c.
+// compile builds a library from testdata/nvml.c.
 func compile(to string, flags ...string) error {
 	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-o", to}, flags...)
 	if out, err := exec.Command("cc", append(args, "testdata/nvml.c")...).CombinedOutput(); err != nil {
@@ -66,14 +66,14 @@ func compiler(t *testing.T) {
 	}
 }
 
-// A machine is what the library finds.
+// A machine is the GPUs that the fake library reports.
 type machine struct {
 	t    *testing.T
 	file string
 	path string
 }
 
-// gpu is a line of the machine: one that is found, whole, and idle.
+// gpu is a line of the machine: an idle GPU that is not partitioned.
 func gpu(uuid, name string, total int) string {
 	return fmt.Sprintf("gpu 0|%s|%s|%d|0|0|0", uuid, name, total)
 }
@@ -90,7 +90,7 @@ func newMachine(t *testing.T, lines ...string) *machine {
 		t.Fatal(fake.err)
 	}
 	m := &machine{t, filepath.Join(t.TempDir(), "machine"), filepath.Join(fake.dir, "nvml.so")}
-	t.Setenv("PODYARD_FAKE_NVML", m.file) // reaches the library, because cgo passes it on
+	t.Setenv("PODYARD_FAKE_NVML", m.file) // cgo passes the variable to the library
 	m.set(lines...)
 	return m
 }

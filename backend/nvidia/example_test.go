@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/backend/nvidia"
 )
 
-// A machine without a driver has no GPUs to offer, which is no failure of the program.
+// A machine without a driver has no GPUs. That is not an error of the program.
 func ExampleOpen() {
 	driver, err := nvidia.Open(nil)
 	switch {

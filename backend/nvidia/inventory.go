@@ -10,9 +10,9 @@ import (
 
 const gibibyte = 1 << 30
 
-// Inventory is what a host with these devices has: the types for its catalog, in the order in
-// which they first appear, and the devices of each. Types cost nothing, are of both tiers
-// and in the pool that catalog.HostPool says. Partitioned GPUs are left out.
+// Inventory returns what a host with these devices has: the types for its catalog, in the
+// order of their first device, and the devices of each type. Types cost nothing, are in
+// both tiers and in the pool of catalog.HostPool. Partitioned GPUs are left out.
 func Inventory(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs) {
 	for _, d := range devices {
 		if d.MIG {
@@ -31,12 +31,12 @@ func Inventory(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs)
 		host[i].Devices = append(host[i].Devices, d.UUID)
 		n := len(host[i].Devices)
 		types[i].MaxCount = catalog.MaxCount{Secure: n, Community: n}
-		types[i].Memory = min(types[i].Memory, memory) // what any of them has
+		types[i].Memory = min(types[i].Memory, memory) // the smallest of its devices
 	}
 	return types, host
 }
 
-// shortName is a name without what all have: "RTX 4090".
+// shortName returns a name without the common prefixes: "RTX 4090".
 func shortName(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "GeForce ")
 }

@@ -14,8 +14,8 @@ import (
 
 const defaultLibrary = "libnvidia-ml.so.1"
 
-// needed are the functions that are called. They are looked up first, because the linker
-// ends the process at a call of one that is not there.
+// needed are the functions that this package calls. They are looked up first, because a
+// call of a missing function ends the process.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString",
 	"nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2",
@@ -23,12 +23,12 @@ var needed = []string{
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates",
 }
 
-// migMode is not in drivers that are older than partitioned GPUs.
+// migMode is missing in drivers from before partitioned GPUs.
 const migMode = "nvmlDeviceGetMigMode"
 
 type nvmlLibrary struct {
 	nvml nvml.Interface
-	mig  bool // it can tell of the mode
+	mig  bool // the driver reports the MIG mode
 }
 
 func openLibrary(path string) (library, error) {
@@ -46,7 +46,7 @@ func openLibrary(path string) (library, error) {
 	return &nvmlLibrary{n, mig}, nil
 }
 
-// probe says whether the library at path can be used at all.
+// probe checks that the library at path can be used.
 func probe(path string) (mig bool, err error) {
 	l := dl.New(path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := l.Open(); err != nil {
@@ -60,7 +60,7 @@ func probe(path string) (mig bool, err error) {
 	return l.Lookup(migMode) == nil, l.Close()
 }
 
-// refused is an answer of the library as an error, in the library's words.
+// refused returns an error with the library's text for ret.
 func refused(what string, ret nvml.Return) error {
 	return fmt.Errorf("%s: the driver says: %s", what, ret.String())
 }
@@ -142,7 +142,7 @@ func (l *nvmlLibrary) load(uuid string) (s pods.GPUSample, err error) {
 	switch ret {
 	case nvml.SUCCESS:
 		s.Util = min(int(u.Gpu), 100)
-	case nvml.ERROR_NOT_SUPPORTED: // some have no such counter
+	case nvml.ERROR_NOT_SUPPORTED: // some GPUs have no such counter
 	default:
 		return s, refused("utilisation", ret)
 	}

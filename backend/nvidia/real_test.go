@@ -16,11 +16,11 @@ import (
 	"github.com/podyard/podyard/backend/nvidia"
 )
 
-// asInventory makes the test binary print what this machine has: the library of the tests
-// and the machine's own are not for one process.
+// asInventory makes the test binary print the GPUs of this machine. That needs another
+// process, because one process cannot load both the fake and the real library.
 const asInventory = "PODYARD_TEST_INVENTORY"
 
-// nothing begins what it prints where there is no driver that works.
+// nothing is the start of its output if there is no working driver.
 const nothing = "none: "
 
 func inventory(w io.Writer) error {

@@ -10,18 +10,18 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// MetricsOptions are what Measure can do without.
+// MetricsOptions configures WithMetrics.
 type MetricsOptions struct {
-	// Devices are the devices of a pod whose container is older than this process, so that
-	// it was not made here. It is called from List, Watch and Sample, has to be quick, and
-	// returns an error while it cannot tell. Default: they are not known until the pod is
-	// started again.
+	// Devices returns the devices of a pod whose container was created before this process
+	// started. List, Watch and Sample call it, so it must be fast. It returns an error
+	// while it does not know. Default: the devices are not known until the pod is started
+	// again.
 	Devices func(ctx context.Context, podID string) ([]string, error)
-	// Logger hears of a GPU that cannot be read. Default: nothing is logged.
+	// Logger gets a message about a GPU that cannot be read. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// metricsRuntime is what Measure returns.
+// metricsRuntime is what WithMetrics returns.
 type metricsRuntime struct {
 	pods.Runtime
 
@@ -30,11 +30,11 @@ type metricsRuntime struct {
 	log           *slog.Logger
 
 	mu      sync.Mutex
-	devices map[string][]string // by pod; without an entry they are not known
+	devices map[string][]string // by pod; a pod without an entry is not known
 	failing map[string]bool     // devices whose last measurement failed
 }
 
-// notifierRuntime is measured on a runtime with the power pods.Notifier.
+// notifierRuntime is a metricsRuntime on a runtime that implements pods.Notifier.
 type notifierRuntime struct {
 	*metricsRuntime
 
@@ -47,10 +47,10 @@ var (
 	_ pods.Notifier = (*notifierRuntime)(nil)
 )
 
-// WithMetrics adds to rt, the Runtime of this machine, what its GPUs do: the Sample of a pod
-// has the load of each device of its Spec, in that order, and the State of one with
-// devices the driver's CUDA version. All else is done by rt, whose powers pods.As finds.
-// The driver stays the caller's; once it is closed, loads are 0. o may be nil.
+// WithMetrics adds GPU data to rt, the Runtime of this machine. The Sample of a pod has the
+// load of each device of its Spec, in that order. The State of a pod with devices has the
+// driver's CUDA version. rt does everything else, and pods.As finds its optional
+// interfaces. The caller still owns the driver; after its Close, loads are 0. o may be nil.
 func WithMetrics(rt pods.Runtime, d *Driver, o *MetricsOptions) pods.Runtime {
 	var opts MetricsOptions
 	if o != nil {
@@ -69,10 +69,10 @@ func WithMetrics(rt pods.Runtime, d *Driver, o *MetricsOptions) pods.Runtime {
 	return r
 }
 
-// Unwrap is the runtime that was wrapped.
+// Unwrap returns the wrapped runtime.
 func (r *metricsRuntime) Unwrap() pods.Runtime { return r.Runtime }
 
-// CUDAVersion is the driver's: what a pod that is particular about it may ask for.
+// CUDAVersion returns the driver's CUDA version, for pods that require one.
 func (r *metricsRuntime) CUDAVersion() string { return r.driver.Version().CUDA }
 
 // Ensure implements pods.Runtime.
@@ -111,8 +111,8 @@ func (r *metricsRuntime) Watch(ctx context.Context, f func(pods.ContainerState))
 	})
 }
 
-// Notify implements pods.Notifier. A runtime that calls back at the instant of a change
-// has no containers that are older than this process.
+// Notify implements pods.Notifier. A runtime that reports changes at once has no containers
+// from before this process.
 func (n *notifierRuntime) Notify(f func(pods.ContainerState)) (stop func()) {
 	return n.inner.Notify(func(st pods.ContainerState) {
 		if list, known := n.cachedDevices(st.PodID); known {
@@ -142,7 +142,7 @@ func (r *metricsRuntime) cachedDevices(podID string) (list []string, known bool)
 	return list, known
 }
 
-// podDevices are the devices of a pod, as far as they are known.
+// podDevices returns the devices of a pod, as far as they are known.
 func (r *metricsRuntime) podDevices(ctx context.Context, podID string) []string {
 	list, known := r.cachedDevices(podID)
 	if known || r.lookUpDevices == nil {
@@ -155,14 +155,14 @@ func (r *metricsRuntime) podDevices(ctx context.Context, podID string) []string 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if newer, known := r.devices[podID]; known {
-		return newer // an Ensure meanwhile
+		return newer // from an Ensure meanwhile
 	}
 	r.devices[podID] = list
 	return list
 }
 
-// Sample implements pods.Sampler. What the runtime within measures stays as it is but for
-// the GPUs; without a runtime that measures, there are the GPUs alone.
+// Sample implements pods.Sampler. It adds the GPUs to the sample of the wrapped runtime. If
+// that runtime is no Sampler, the sample has only the GPUs.
 func (r *metricsRuntime) Sample(ctx context.Context, podID string) (s pods.Sample, ok bool) {
 	within, measures := pods.As[pods.Sampler](r.Runtime)
 	if measures {
@@ -181,7 +181,7 @@ func (r *metricsRuntime) Sample(ctx context.Context, podID string) (s pods.Sampl
 	return s, true
 }
 
-// load is 0 of a GPU that cannot be read, of which the log hears once.
+// load returns 0 for a GPU that cannot be read. It logs the first of successive failures.
 func (r *metricsRuntime) load(ctx context.Context, uuid string) pods.GPUSample {
 	s, err := r.driver.Load(uuid)
 	r.mu.Lock()

@@ -23,7 +23,7 @@ import (
 
 const alice = "alice"
 
-// service is pods on the GPUs of a machine, in containers that exist in name only.
+// service is a pods service on the GPUs of a machine, with simulated containers.
 type service struct {
 	*pods.Service
 
@@ -54,7 +54,7 @@ func wantGPUs(typ string, n int) pods.CreateRequest {
 	return pods.CreateRequest{Name: "g", Image: "img", GPU: &pods.GPURequest{ID: typ, Count: &n}}
 }
 
-// running is a pod that has come up.
+// running returns a new pod after it has started.
 func (s *service) running(r pods.CreateRequest) *pods.Pod {
 	s.t.Helper()
 	p, err := s.Create(s.t.Context(), alice, r)
@@ -113,8 +113,8 @@ func TestAPodHasTheLoadsOfItsDevicesAndTheCUDAVersion(t *testing.T) {
 	}
 }
 
-// adoptedRuntime is a runtime with one container that it has had since before the test. It can
-// do nothing but that.
+// adoptedRuntime is a runtime with one container from before the test. It has no other
+// methods.
 type adoptedRuntime struct{ pods.Runtime }
 
 func (adoptedRuntime) List(context.Context) ([]pods.ContainerState, error) {
@@ -212,7 +212,7 @@ func TestAGPUThatCannotBeReadIsZeroAndTheLogHearsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	sample(2, pods.GPUSample{})
-	if n := strings.Count(log.String(), "GPU-a"); n != 2*2 { // each line has it in the error, too
+	if n := strings.Count(log.String(), "GPU-a"); n != 2*2 { // each line also has it in the error
 		t.Errorf("the log is\n%swant a line for each of two failures", log.String())
 	}
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// smiName is NVIDIA's program, which is asked where the library cannot be.
+// smiName is NVIDIA's program, for machines or builds without the library.
 const smiName = "nvidia-smi"
 
-// mebibyte is what it counts memory in.
+// mebibyte is the program's unit of memory.
 const mebibyte = 1 << 20
 
-// A smi is that program. It starts anew for each question, which takes the longer the
-// more GPUs there are.
+// A smi runs that program, once for each request. The time grows with the number of GPUs.
 type smi struct{ path string }
 
-// openSMI looks the program up; why is the reason that it is needed.
+// openSMI finds the program. why is the reason why the library is not used.
 func openSMI(why error) (library, error) {
 	path, err := exec.LookPath(smiName)
 	if err != nil {
@@ -30,7 +29,7 @@ func openSMI(why error) (library, error) {
 	return smi{path}, nil
 }
 
-// run is what the program prints. It tells of errors in the same place.
+// run returns the program's output, where it also writes its errors.
 func (t smi) run(what string, args ...string) (string, error) {
 	out, err := exec.Command(t.path, args...).Output() //nolint:noctx // no more to be broken off than a call of the library
 	if err == nil {
@@ -43,7 +42,7 @@ func (t smi) run(what string, args ...string) (string, error) {
 	return "", fmt.Errorf("%s: the driver says: %s", what, strings.TrimSuffix(words, "."))
 }
 
-// query is a row of fields for each GPU, or for the one with a UUID.
+// query returns a row of fields for each GPU, or for the one with this UUID.
 func (t smi) query(what, uuid string, fields ...string) ([][]string, error) {
 	args := []string{"--query-gpu=" + strings.Join(fields, ","), "--format=csv,noheader,nounits"}
 	if uuid != "" {
@@ -62,7 +61,7 @@ func (t smi) query(what, uuid string, fields ...string) ([][]string, error) {
 	return rows, nil
 }
 
-// version reads the head of a report: no query has the version of CUDA.
+// version reads the start of a report, because no query has the CUDA version.
 func (t smi) version() (v Version, err error) {
 	out, err := t.run("version", "-q", "-d", "MEMORY")
 	if err != nil {
@@ -111,7 +110,7 @@ func (t smi) device(uuid string) (Device, error) {
 	return readDevice(row)
 }
 
-// queryOne is the row of one GPU.
+// queryOne returns the row of one GPU.
 func (t smi) queryOne(uuid string, fields ...string) ([]string, error) {
 	rows, err := t.query("find it", uuid, fields...)
 	if err != nil {
@@ -132,7 +131,7 @@ func readDevice(row []string) (Device, error) {
 	return Device{UUID: row[0], Name: row[1], Memory: memory * mebibyte, MIG: row[3] == "Enabled"}, nil
 }
 
-// amount is a number. In its place stand the words of the driver, in brackets.
+// amount parses a number. If there is none, text is the driver's explanation in brackets.
 func amount(what, text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -146,7 +145,7 @@ func (t smi) load(uuid string) (s pods.GPUSample, err error) {
 	if err != nil {
 		return s, err
 	}
-	if util, err := amount("utilisation", row[0]); err == nil { // some have no such counter
+	if util, err := amount("utilisation", row[0]); err == nil { // some GPUs have no such counter
 		s.Util = min(int(util), 100)
 	}
 	used, err := amount("memory", row[1])

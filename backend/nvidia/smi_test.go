@@ -15,7 +15,7 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// openSMI opens a Driver that finds no library, and the program of testdata.
+// openTool opens a Driver without a library, with the program of testdata.
 func openTool(t *testing.T, lines ...string) (*nvidia.Driver, error) {
 	t.Helper()
 	dir, err := filepath.Abs("testdata")

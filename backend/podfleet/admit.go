@@ -6,13 +6,13 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// AdmitWorker implements endpoints.Admission: every runtime of the fleet is asked.
+// AdmitWorker implements endpoints.Admission. It asks every runtime of the fleet.
 func (f *Fleet) AdmitWorker(owner string, c endpoints.Container, faults *problem.Violations) {
 	args, err := pods.SplitArgs(c.Args)
 	if err != nil {
-		return // a fault of the request, which is reported without us
+		return // another check reports this fault of the request
 	}
-	// Which endpoint and which worker is not known yet, and is all the same.
+	// The ids of the endpoint and the worker are not known yet and do not matter.
 	spec := pods.Spec{PodID: PodID("new", "new"), Owner: owner, Image: c.Image, Args: args, Env: c.Env}
 	for _, rt := range f.runtimes() {
 		if a, ok := pods.As[pods.Admitter](rt); ok {

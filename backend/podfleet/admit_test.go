@@ -13,7 +13,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// strict is a runtime that takes no variables from users.
+// strict is a runtime that accepts no variables from users.
 type strict struct {
 	*memory.Runtime
 

@@ -5,7 +5,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Catalog is what endpoints may ask for, from a catalog of pods.
+// Catalog returns a catalog for endpoints from a catalog of pods.
 func Catalog(c catalog.Catalog) endpoints.Catalog { return serverlessCatalog{c} }
 
 type serverlessCatalog struct{ c catalog.Catalog }
@@ -25,7 +25,7 @@ func (o serverlessCatalog) DataCenter(id string) bool {
 	return ok
 }
 
-// gpuTypes is the GPU types in a pool. A type without a pool is in none.
+// gpuTypes returns the GPU types in a pool. A type without a pool is in none.
 func gpuTypes(c catalog.Catalog, pool string) (ids []string) {
 	for i := range c.GPUs {
 		if pool != "" && c.GPUs[i].Pool == pool {

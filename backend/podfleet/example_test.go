@@ -11,7 +11,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// The workers of endpoints run on the hosts of the pods, and claim compute as pods do.
+// Workers of endpoints run on the hosts of the pods, and reserve GPUs and memory as pods
+// do.
 func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

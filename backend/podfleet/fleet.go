@@ -1,30 +1,28 @@
 // Package podfleet starts workers of serverless endpoints as containers: it is a
-// serverless.Fleet on the hosts of package pods, and the only place that knows both
-// domains.
+// serverless.Fleet on the hosts of package pods. Only this package knows both domains.
 //
-// A worker is a container of its host's Runtime. Its id is "worker.", the endpoint, a
-// full stop, and the worker's id. A pods.Service on the same Runtime leaves such
-// containers alone when its Options.Foreign is [IsWorker].
+// A worker is a container of its host's Runtime. The container's id is "worker.", the
+// endpoint, a full stop, and the worker's id. A pods.Service on the same Runtime ignores
+// such containers if its Options.Foreign is [IsWorker].
 //
-// # Where a worker goes
+// # Placement
 //
-// A worker goes to the first host with room. Hosts in the endpoint's data centers come
-// before others, and of the endpoint's machines and GPU types the first that fits is
-// taken. A pods.Placer places workers, as it places pods, and what they take is in the
-// store of pods, as reservations. So a GPU belongs to a pod or to a worker and never to
-// both. The same holds for everything that they share on a host: named GPUs, counts,
-// memory, vCPUs.
+// A worker is placed on the first host with room. Hosts in the endpoint's data centers are
+// tried before others. Of the endpoint's machines and GPU types, the first that fits is
+// used. A pods.Placer places workers, as it places pods, and the store of pods keeps their
+// reservations. So a GPU is never given to two containers, pod or worker. The same is true
+// for everything that pods and workers share on a host: named GPUs, counts, memory, vCPUs.
 //
-// A reservation exists as long as its container may: it is written before the runtime
-// is asked for the container, and released when the runtime has said that nothing is
-// left. A fleet takes over the reservations of an earlier process. A reservation whose
-// container is gone is released with the first list. A container without a reservation
-// (its creation outlived its server) has no right to what it uses: it is listed as
-// ended, and the scaler removes it.
+// A reservation exists as long as its container may exist. It is written before the request
+// to the runtime, and released when the runtime has confirmed that nothing is left. A fleet
+// adopts the reservations of an earlier process. The first list releases a reservation
+// whose container is gone. A container without a reservation (its server crashed before the
+// creation finished) may not use its host: it is listed as ended, and the scaler removes
+// it.
 //
-// A worker mounts the network volume of its endpoint that is in its host's data center,
-// at /runpod-volume. An endpoint with volumes gets workers only in data centers where
-// it has one.
+// A worker mounts the endpoint's network volume in its host's data center at
+// /runpod-volume. An endpoint with volumes gets workers only in data centers where it has a
+// volume.
 package podfleet
 
 import (
@@ -47,14 +45,14 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Options are what a Fleet can be told. The zero value, and nil, work.
+// Options configures a Fleet. The zero value and nil work.
 type Options struct {
-	// Secrets finds registry credentials. Default: none, and none exists.
+	// Secrets finds registry credentials. Default: there are none.
 	Secrets pods.PullSecrets
-	// Volumes finds network volumes. Default: none, and none exists.
+	// Volumes finds network volumes. Default: there are none.
 	Volumes pods.Volumes
-	// Overcommit is how many vCPUs are promised for each of a host, as
-	// for pods. Default catalog.Overcommit.
+	// Overcommit is how many vCPUs are given out for each vCPU of a host, as for pods.
+	// Default catalog.Overcommit.
 	Overcommit float64
 }
 
@@ -66,7 +64,7 @@ type Fleet struct {
 	volumes pods.Volumes     // may be nil
 
 	mu           sync.Mutex
-	adopted      bool                          // places has those of an earlier process
+	adopted      bool                          // reservations of an earlier process were read
 	reservations map[string]*workerReservation // by pod id
 }
 
@@ -77,8 +75,9 @@ var (
 	_ endpoints.Admission = (*Fleet)(nil)
 )
 
-// New returns a fleet on hosts, whose GPUs and CPU flavors are of c; store is that of the
-// pods on them. An error says what is wrong with the hosts. o may be nil.
+// New returns a fleet on hosts, whose GPU types and CPU flavors are in c. store is the
+// store of the pods on these hosts. An error says what is wrong with the hosts. o may be
+// nil.
 func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) (*Fleet, error) {
 	if o == nil {
 		o = &Options{}
@@ -92,10 +91,10 @@ func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) 
 
 const podIDPrefix = "worker."
 
-// volumePath is where images for workers look for a network volume.
+// volumePath is where worker images expect a network volume.
 const volumePath = "/runpod-volume"
 
-// PodID is the id that a worker has as a container.
+// PodID returns the container id of a worker.
 func PodID(endpoint string, id queue.WorkerID) string {
 	return podIDPrefix + endpoint + "." + string(id)
 }
@@ -106,8 +105,8 @@ func IsWorker(podID string) bool {
 	return ok
 }
 
-// Worker is which worker of which endpoint a container is, or the holder of a reservation; ok
-// is false for one that is no worker.
+// Worker returns the worker of a container id or of the holder of a reservation. ok is
+// false if it is not a worker.
 func Worker(podID string) (endpoint string, id queue.WorkerID, ok bool) { return parsePodID(podID) }
 
 // parsePodID is the inverse of PodID: an endpoint's id has no full stop.
@@ -157,7 +156,7 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	spec.Env, spec.PlatformEnv = environ(&w, h)
 	host, _ := f.placer.Host(h.Placement.Host)
 	if err := host.Runtime.Ensure(ctx, spec); err != nil {
-		// Whether it is there is not known: the place is free when Stop has said so.
+		// The container may exist: the reservation stays until Stop has removed it.
 		return fmt.Errorf("podfleet: start worker %q of %q: %w", w.ID, w.Endpoint, err)
 	}
 	return nil
@@ -177,8 +176,8 @@ func (f *Fleet) credential(ctx context.Context, w fleet.WorkerSpec) (pods.Creden
 	return pods.Credential{Registry: registry, Username: username, Password: pods.Secret(password)}, nil
 }
 
-// volumesOf is the network volumes of an endpoint by data center, of several in one the
-// first; nil for none.
+// volumesOf returns the network volumes of an endpoint by data center, or nil if it has
+// none. If a data center has several, the first is used.
 func (f *Fleet) volumesOf(ctx context.Context, w *fleet.WorkerSpec) (map[string]string, error) {
 	if len(w.NetworkVolumes) == 0 {
 		return nil, nil
@@ -199,8 +198,9 @@ func (f *Fleet) volumesOf(ctx context.Context, w *fleet.WorkerSpec) (map[string]
 	return at, nil
 }
 
-// environ is what a worker finds in its environment: the user's variables, those of every
-// pod, and those of the worker protocol. fixed names those that are not the user's, in order.
+// environ returns the environment of a worker: the user's variables, the variables of every
+// pod, and those of the worker protocol. fixed has the sorted names of the variables that
+// are not the user's.
 func environ(w *fleet.WorkerSpec, h *pods.Reservation) (all map[string]string, fixed []string) {
 	platform := map[string]string{"RUNPOD_DC_ID": h.Placement.DataCenter}
 	if h.GPU != nil {
@@ -208,7 +208,7 @@ func environ(w *fleet.WorkerSpec, h *pods.Reservation) (all map[string]string, f
 	} else {
 		platform["RUNPOD_CPU_COUNT"] = strconv.Itoa(h.CPU.VCPU)
 	}
-	for _, id := range h.Volumes { // one at most
+	for _, id := range h.Volumes { // at most one
 		platform["RUNPOD_VOLUME_ID"] = id
 	}
 	maps.Copy(platform, w.Env)
@@ -218,8 +218,8 @@ func environ(w *fleet.WorkerSpec, h *pods.Reservation) (all map[string]string, f
 	return all, slices.Sorted(maps.Keys(platform))
 }
 
-// Stop implements serverless.Fleet. It returns when nothing of the worker is left, or
-// with ctx; then it goes on or is to be repeated.
+// Stop implements serverless.Fleet. It returns when nothing of the worker is left, or when
+// ctx ends. In the second case the removal may continue, and the caller must repeat Stop.
 func (f *Fleet) Stop(ctx context.Context, endpoint string, id queue.WorkerID, grace time.Duration) error {
 	podID := PodID(endpoint, id)
 	var errs []error
@@ -232,7 +232,7 @@ func (f *Fleet) Stop(ctx context.Context, endpoint string, id queue.WorkerID, gr
 	return f.release(ctx, podID)
 }
 
-// runtimesOf is where a worker is, or may be.
+// runtimesOf returns the runtimes on which a worker may be.
 func (f *Fleet) runtimesOf(podID string) []pods.Runtime {
 	if h, ok := f.reservationOf(podID); ok {
 		host, _ := f.placer.Host(h.Placement.Host)
@@ -241,7 +241,7 @@ func (f *Fleet) runtimesOf(podID string) []pods.Runtime {
 	return f.runtimes()
 }
 
-// runtimes is each Runtime once: hosts may share one.
+// runtimes returns each Runtime once: hosts may share one.
 func (f *Fleet) runtimes() (list []pods.Runtime) {
 	seen := map[pods.Runtime]bool{}
 	for _, h := range f.placer.Hosts() {
@@ -253,10 +253,10 @@ func (f *Fleet) runtimes() (list []pods.Runtime) {
 	return list
 }
 
-// Workers implements serverless.Fleet. An error of one host is an error of the call: what
-// it does not list would be taken for gone.
+// Workers implements serverless.Fleet. If one host fails, the call fails: otherwise the
+// scaler would treat the missing workers as gone.
 func (f *Fleet) Workers(ctx context.Context) (list []fleet.Instance, err error) {
-	left, err := f.adoptReservations(ctx) // first: what is started meanwhile is not missed in the lists
+	left, err := f.adoptReservations(ctx) // before the lists, so that a worker started meanwhile is not taken for an orphan
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (f *Fleet) Watch(ctx context.Context, fn func(fleet.Instance)) error {
 	return context.Cause(ctx)
 }
 
-// fleetWorker is a container as a worker; ok is false for one that is none.
+// fleetWorker converts a container to a worker. ok is false if it is not a worker.
 func (f *Fleet) fleetWorker(st *pods.ContainerState, rt pods.Runtime) (w fleet.Instance, ok bool) {
 	endpoint, id, ok := parsePodID(st.PodID)
 	if !ok {
@@ -314,7 +314,7 @@ func (f *Fleet) fleetWorker(st *pods.ContainerState, rt pods.Runtime) (w fleet.I
 	}
 	h, held := f.reservationOf(st.PodID)
 	if !held {
-		// On its way out, or a stranger.
+		// It is being removed, or it has no reservation.
 		if w.State != fleet.InstanceEnded {
 			w.State, w.Exit, w.Stopped = fleet.InstanceEnded, "it holds nothing of its host", true
 		}
@@ -330,7 +330,7 @@ func (f *Fleet) fleetWorker(st *pods.ContainerState, rt pods.Runtime) (w fleet.I
 	return w, true
 }
 
-// dataCenterOf is where a runtime is, if it is in one place.
+// dataCenterOf returns the data center of the first host with this runtime.
 func (f *Fleet) dataCenterOf(rt pods.Runtime) (dc string) {
 	for _, h := range f.placer.Hosts() {
 		if h.Runtime == rt {
@@ -340,7 +340,7 @@ func (f *Fleet) dataCenterOf(rt pods.Runtime) (dc string) {
 	return ""
 }
 
-// exitReason is how a container ended, for people.
+// exitReason returns a text for users about how a container ended.
 func exitReason(st *pods.ContainerState) string {
 	switch {
 	case st.OOM:
@@ -351,7 +351,7 @@ func exitReason(st *pods.ContainerState) string {
 	return "exit code " + strconv.Itoa(st.ExitCode)
 }
 
-// WorkerLogs implements serverless.WorkerLogs, where the host's Runtime keeps output.
+// WorkerLogs implements serverless.WorkerLogs if the host's Runtime keeps output.
 func (f *Fleet) WorkerLogs(ctx context.Context, endpoint string, id queue.WorkerID, q fleet.LogQuery) iter.Seq2[fleet.LogLine, error] {
 	return func(yield func(fleet.LogLine, error) bool) {
 		podID := PodID(endpoint, id)

@@ -21,7 +21,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// listing is a catalog of two GPU types in one pool, a flavor and two places.
+// listing is a catalog of two GPU types in one pool, a flavor and two data centers.
 var listing = catalog.Catalog{
 	GPUs: []catalog.GPUType{
 		{ID: "Small", Pool: "POOL"}, {ID: "Large", Pool: "POOL"}, {ID: "Odd"},
@@ -30,7 +30,7 @@ var listing = catalog.Catalog{
 	DataCenters: []catalog.DataCenter{{ID: "EU"}, {ID: "US"}},
 }
 
-// recorder keeps what a Runtime was asked for, and refuses calls while told to.
+// recorder records the calls of a Runtime, and fails them if set to.
 type recorder struct {
 	*memory.Runtime
 	mu     sync.Mutex
@@ -97,7 +97,7 @@ func worker(id string) fleet.WorkerSpec {
 	}
 }
 
-// newFleet is one on a store of its own.
+// newFleet returns a fleet with its own store.
 func newFleet(t *testing.T, hosts []pods.Host, o *podfleet.Options) *podfleet.Fleet {
 	t.Helper()
 	return fleetOn(t, memory.NewPods(), hosts, o)
@@ -112,7 +112,7 @@ func fleetOn(t *testing.T, s pods.PodStore, hosts []pods.Host, o *podfleet.Optio
 	return f
 }
 
-// volumes are two of alice's, in two places.
+// volumes are two of alice's network volumes, in two data centers.
 type volumes struct{}
 
 func (volumes) Volume(_ context.Context, owner, id string) (dataCenter string, err error) {

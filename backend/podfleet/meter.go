@@ -10,8 +10,9 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 )
 
-// Meter has b keep what workers take, at the serverless prices of c: a worker counts for
-// its endpoint, with its GPUs or vCPUs and its disk. What c does not list costs nothing.
+// Meter returns a meter that records the usage of workers in b, at the serverless prices of
+// c. A worker's GPUs or vCPUs and its disk count for its endpoint. What c does not list
+// costs nothing.
 func Meter(c catalog.Catalog, b *billing.Service) fleet.Meter { return meter{c, b} }
 
 type meter struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A billingEnv is all that one process after another has: stores and a host.
+// A billingEnv is what successive processes share: stores and a host.
 type billingEnv struct {
 	*testing.T
 	runtime   *memory.Runtime
@@ -64,7 +64,7 @@ func (w *billingEnv) open() (bills *billing.Service, stop func()) {
 	}
 }
 
-// sums are what an endpoint cost in each hour.
+// sums returns what an endpoint cost in each hour.
 func (w *billingEnv) sums(bills *billing.Service, endpoint string) (list []billing.Amounts) {
 	w.Helper()
 	r, err := bills.Report(w.Context(), "alice", billing.Query{Kind: pods.WorkerUsage, ID: endpoint, Size: billing.Hour})
@@ -93,7 +93,7 @@ func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 				Workers: endpoints.WorkerLimits{Min: 1, Max: 1, Idle: time.Second},
 				Scaling: endpoints.Scaling{Type: endpoints.QueueDelay, Delay: time.Second},
 			}
-			e.Container.Env = map[string]string{"RUNPOD_INIT_TIMEOUT": "86400"} // nobody comes for jobs here
+			e.Container.Env = map[string]string{"RUNPOD_INIT_TIMEOUT": "86400"} // no worker asks for jobs in this test
 			change(e)
 			if err := w.endpoints.Create(t.Context(), e); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 		w.want("which is nobody's", bills, "shared")
 		stop()
 
-		// One ends while nobody looks, the other one goes on.
+		// One worker ends while no server runs; the other one continues.
 		time.Sleep(30 * time.Minute)
 		w.remove("cpu")
 		time.Sleep(30 * time.Minute)
@@ -125,7 +125,7 @@ func TestWorkersAreBilledAtServerlessPricesAcrossARestart(t *testing.T) {
 	})
 }
 
-// remove takes the workers of an endpoint from their host.
+// remove removes the workers of an endpoint from their host.
 func (w *billingEnv) remove(endpoint string) {
 	w.Helper()
 	list, err := w.runtime.List(w.Context())

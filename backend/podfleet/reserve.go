@@ -14,15 +14,15 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 )
 
-// A workerReservation is what a worker has of a host, as the store has it.
+// A workerReservation is the reservation of a worker.
 type workerReservation struct {
 	reservation pods.Reservation
-	// unverified from an earlier process, and not seen on its host yet.
+	// unverified: from an earlier process, and not seen on its host yet.
 	unverified bool
 }
 
-// reserve finds a place for w and has the store hold it until release. A worker that has one
-// keeps it.
+// reserve places w and stores the reservation, which lasts until release. A worker that has
+// a reservation keeps it.
 func (f *Fleet) reserve(ctx context.Context, podID string, w *fleet.WorkerSpec, volumes map[string]string) (*pods.Reservation, error) {
 	if h, ok := f.reuseReservation(podID); ok {
 		return h, nil
@@ -45,7 +45,7 @@ func (f *Fleet) reserve(ctx context.Context, podID string, w *fleet.WorkerSpec, 
 		return nil, fleet.ErrNoCapacity
 	}
 	if err != nil {
-		// Whether it is held is not known: it is free when Stop has said so.
+		// The store may have the reservation: it stays until Stop releases it.
 		return nil, fmt.Errorf("podfleet: place worker %q of %q: %w", w.ID, w.Endpoint, err)
 	}
 	f.mu.Lock()
@@ -54,8 +54,8 @@ func (f *Fleet) reserve(ctx context.Context, podID string, w *fleet.WorkerSpec, 
 	return &hold, nil
 }
 
-// reuseReservation is the place that a worker has. Who asks for it is about to start the worker, if
-// it is not there: a place is inherited no longer.
+// reuseReservation returns the reservation that a worker has. The caller starts the worker,
+// so the reservation counts as verified.
 func (f *Fleet) reuseReservation(podID string) (*pods.Reservation, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *Fleet) reuseReservation(podID string) (*pods.Reservation, bool) {
 	return &p.reservation, true
 }
 
-// reservationOf is what a worker has; it is not changed.
+// reservationOf returns the reservation of a worker. It must not be changed.
 func (f *Fleet) reservationOf(podID string) (*pods.Reservation, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Fleet) reservationOf(podID string) (*pods.Reservation, bool) {
 	return nil, false
 }
 
-// release is called when nothing is left of a worker.
+// release releases the reservation of a worker of which nothing is left.
 func (f *Fleet) release(ctx context.Context, podID string) error {
 	if err := f.store.Release(ctx, podID); err != nil {
 		return fmt.Errorf("podfleet: release what %q holds: %w", podID, err)
@@ -88,8 +88,8 @@ func (f *Fleet) release(ctx context.Context, podID string) error {
 	return nil
 }
 
-// adoptReservations takes over what workers of an earlier process hold on these hosts, once, and
-// returns the holders that have not been seen since.
+// adoptReservations adopts the reservations of an earlier process's workers on these hosts,
+// once. It returns the holders that have not been seen since.
 func (f *Fleet) adoptReservations(ctx context.Context) (left map[string]bool, err error) {
 	f.mu.Lock()
 	heir := f.adopted
@@ -124,8 +124,8 @@ func (f *Fleet) adoptReservations(ctx context.Context) (left map[string]bool, er
 	return left, nil
 }
 
-// releaseOrphans releases what was inherited and is held by nobody: all hosts were asked, and
-// gone are not there. The others are there, and are stopped like any.
+// releaseOrphans releases the adopted reservations in gone, whose workers are on no host.
+// The other adopted workers exist, and are stopped like any worker.
 func (f *Fleet) releaseOrphans(ctx context.Context, gone map[string]bool) error {
 	f.mu.Lock()
 	for podID, p := range f.reservations {
@@ -144,7 +144,8 @@ func (f *Fleet) releaseOrphans(ctx context.Context, gone map[string]bool) error 
 	return nil
 }
 
-// placementRequest is what w needs, and where: with network volumes only where one of them is.
+// placementRequest returns what w needs, and where. With network volumes, only their data
+// centers are allowed.
 func (f *Fleet) placementRequest(w *fleet.WorkerSpec, volumes map[string]string) pods.PlacementRequest {
 	wish := pods.PlacementRequest{DataCenters: w.DataCenterIDs, PreferDataCenters: true}
 	if len(volumes) > 0 {
@@ -166,8 +167,8 @@ func (f *Fleet) placementRequest(w *fleet.WorkerSpec, volumes map[string]string)
 	return wish
 }
 
-// selectedGPUTypes is the GPU types of the pools, in their order and each once, without those that
-// are excluded.
+// selectedGPUTypes returns the GPU types of the pools in order, each once, without the
+// excluded types.
 func selectedGPUTypes(c catalog.Catalog, g *endpoints.GPU) (types []string) {
 	for _, pool := range g.Pools {
 		for _, typ := range gpuTypes(c, pool) {
@@ -179,7 +180,7 @@ func selectedGPUTypes(c catalog.Catalog, g *endpoints.GPU) (types []string) {
 	return types
 }
 
-// rank is where a data center stands in a list; after the last if it does not.
+// rank returns the position of a data center in a list, or the length of the list.
 func rank(list []string, dataCenter string) int {
 	if i := slices.Index(list, dataCenter); i >= 0 {
 		return i

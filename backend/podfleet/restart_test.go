@@ -23,14 +23,14 @@ func gpuHost(rt pods.Runtime) pods.Host {
 	}
 }
 
-// gpuWorker is one that wants so many GPUs.
+// gpuWorker returns a worker with count GPUs.
 func gpuWorker(id string, count int) fleet.WorkerSpec {
 	w := worker(id)
 	w.CPU, w.GPU = nil, &endpoints.GPU{Pools: []string{"POOL"}, Count: count}
 	return w
 }
 
-// holders are who holds something, in order.
+// holders returns the holders of reservations, in order.
 func holders(t *testing.T, s pods.PodStore) []string {
 	t.Helper()
 	list := []string{}
@@ -134,7 +134,7 @@ func TestWhatAWorkerHeldThatDidNotSurviveIsReleasedOnceItsHostSaysSo(t *testing.
 		}
 		wantHolders(t, "after its list", store, "somebody else", "worker.ep.far", "worker.ep.here")
 	}
-	// One that was there is not forgotten when it is not: the scaler stops it.
+	// A verified reservation stays when its container is gone: the scaler stops the worker.
 	if err := rt.Remove(t.Context(), "worker.ep.here", 0); err != nil {
 		t.Fatal(err)
 	}

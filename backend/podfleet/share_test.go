@@ -74,10 +74,10 @@ func TestAWorkerAndAPodShareTheMemoryOfTheirHost(t *testing.T) {
 	}
 }
 
-// TestWhateverHappensPodsAndWorkersShareTheirHost has pods and workers come and go, end by
-// themselves and all at once, on a host that refuses calls or loses everything, and has
-// the server die, in an order that a seed decides. A GPU must never be in two containers,
-// and in the end nothing may be held that nobody has.
+// TestWhateverHappensPodsAndWorkersShareTheirHost runs random operations in an order that a
+// seed chooses. Pods and workers start, stop and exit. The host refuses calls or loses all
+// containers. The server crashes. A GPU must never be in two containers, and at the end no
+// reservation may be left without a holder.
 func TestWhateverHappensPodsAndWorkersShareTheirHost(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestWhateverHappensPodsAndWorkersShareTheirHost(t *testing.T) {
 	}
 }
 
-// randomTest is one host with two GPUs, and a server that may die.
+// randomTest is one host with two GPUs, and a server that may crash.
 type randomTest struct {
 	t     *testing.T
 	rand  *rand.Rand
@@ -107,7 +107,7 @@ type randomTest struct {
 
 	mu      sync.Mutex
 	pod     []string
-	workers map[queue.WorkerID]bool // that are to be stopped
+	workers map[queue.WorkerID]bool // workers that must be stopped
 	made    int
 }
 
@@ -129,7 +129,7 @@ func newRandomTest(t *testing.T, seed uint64) *randomTest {
 	return y
 }
 
-// boot starts a server, which finds what the last one has left.
+// boot starts a server on what the last one has left.
 func (y *randomTest) boot() {
 	y.t.Helper()
 	hosts := []pods.Host{gpuHost(y.rt)}
@@ -148,7 +148,7 @@ func (y *randomTest) boot() {
 	y.adopt()
 }
 
-// adopt learns of the workers there are, as a scaler does.
+// adopt lists the workers, as a scaler does.
 func (y *randomTest) adopt() bool {
 	list, err := y.fleet.Workers(y.t.Context())
 	y.mu.Lock()
@@ -176,7 +176,7 @@ func (y *randomTest) step() {
 			y.rt.Runtime = memory.NewRuntime(&memory.RuntimeOptions{Scripts: endings})
 			y.rt.mu.Unlock()
 		}
-		// What the scaler knew died with it.
+		// The scaler's memory is lost in the crash.
 		clear(y.workers)
 		y.boot()
 	default:
@@ -185,7 +185,7 @@ func (y *randomTest) step() {
 	synctest.Wait()
 }
 
-// act is one thing that somebody does, decided now.
+// act returns one random operation, chosen now.
 func (y *randomTest) act() func() {
 	ctx, image := y.t.Context(), []string{"img", "img", "ends", "slow"}[y.rand.IntN(4)]
 	count, gpu := 1+y.rand.IntN(2), y.rand.IntN(4) > 0
@@ -234,7 +234,7 @@ func (y *randomTest) act() func() {
 	case n < 7 && len(y.workers) > 0:
 		ids := slices.Sorted(maps.Keys(y.workers))
 		id := ids[y.rand.IntN(len(ids))]
-		delete(y.workers, id) // nobody else calls for it meanwhile
+		delete(y.workers, id) // no other operation stops it meanwhile
 		return func() { y.stop(id) }
 	default:
 		return func() { y.adopt() }
@@ -251,7 +251,7 @@ func (y *randomTest) stop(id queue.WorkerID) {
 	}
 }
 
-// ok lets pass what may come out of a call at any time.
+// ok accepts the errors that a call may return at any time.
 func (y *randomTest) ok(what string, err error) {
 	for _, allowed := range []error{nil, pods.ErrNoCapacity, pods.ErrInvalidStatus, pods.ErrNotFound, fleet.ErrNoCapacity, errRefused} {
 		if errors.Is(err, allowed) {
@@ -261,7 +261,7 @@ func (y *randomTest) ok(what string, err error) {
 	y.t.Errorf("%s = %v", what, err)
 }
 
-// check looks at what must hold at every instant.
+// check checks what must be true at every instant.
 func (y *randomTest) check() {
 	y.t.Helper()
 	ctx := y.t.Context()
@@ -313,7 +313,7 @@ func (y *randomTest) check() {
 	}
 }
 
-// end stops everything, and then nothing may be left.
+// end stops everything, and checks that nothing is left.
 func (y *randomTest) end() {
 	y.t.Helper()
 	y.rt.away(false)

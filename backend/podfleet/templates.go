@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Templates is what endpoints may be made from, from the templates of pods.
+// Templates returns the templates for endpoints from the templates of pods.
 func Templates(t pods.Templates) endpoints.Templates { return serverlessTemplates{t} }
 
 type serverlessTemplates struct{ t pods.Templates }
