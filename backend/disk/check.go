@@ -21,7 +21,7 @@ import (
 
 // A Report is the result of Check or Repair.
 type Report struct {
-	Records  int64    // read
+	Records  int64    // that were read
 	Bytes    int64    // of the values of the records
 	Restored []string // damaged files that were restored completely
 	Faults   []Fault  // what is lost
@@ -302,7 +302,7 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 	if of[0] == keyJob && s.state.Status == queue.InQueue {
 		what, do = "it is lost, and nobody can be given the job", end
 		i.ended[s.note.Tag] = true
-		i.found(finding{slices.Clone(key), note, s.ref}) // for its webhook
+		i.found(finding{slices.Clone(key), note, s.ref}) // noted, because the webhook of the job refers to the payload
 	}
 	if i.told[string(key)] { // reported for another run
 		i.found(finding{slices.Clone(key), do, s.ref})

@@ -172,7 +172,7 @@ func TestADamagedEntryIsPassedOver(t *testing.T) {
 	}
 }
 
-// A job with a read error without damage keeps its state, and does not block other jobs.
+// A read error that is not damage leaves the job as it is, and does not block other jobs.
 func TestAReadThatFailsIsNoDamage(t *testing.T) {
 	var broken atomic.Bool
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {

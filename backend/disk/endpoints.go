@@ -11,7 +11,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Endpoints is a serverless.Store.
+// Endpoints is an endpoints.Store.
 type Endpoints struct{ s *Store }
 
 func storedEndpoint(v *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
@@ -22,7 +22,7 @@ func storedEndpoint(v *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 	return change[endpoints.Endpoint]{key: textKey(keyEndpoint, v.ID), value: b, v: v}, nil
 }
 
-// Create implements serverless.Store.
+// Create implements endpoints.Store.
 func (s *Endpoints) Create(ctx context.Context, ep *endpoints.Endpoint) error {
 	e, err := s.s.admit(ctx, newWork)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Endpoints) Create(ctx context.Context, ep *endpoints.Endpoint) error {
 	}, nil)
 }
 
-// Get implements serverless.Store.
+// Get implements endpoints.Store.
 func (s *Endpoints) Get(_ context.Context, id string) (*endpoints.Endpoint, error) {
 	e, err := s.s.engine()
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Endpoints) Get(_ context.Context, id string) (*endpoints.Endpoint, erro
 	return v.Clone(), nil
 }
 
-// List implements serverless.Store. It yields the endpoints as they were when it began.
+// List implements endpoints.Store. It yields the endpoints as they were when it began.
 func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] {
 	return func(yield func(*endpoints.Endpoint, error) bool) {
 		e, err := s.s.engine()
@@ -73,7 +73,7 @@ func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] 
 	}
 }
 
-// Update implements serverless.Store.
+// Update implements endpoints.Store.
 func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
 	e, err := s.s.admit(ctx, underWay)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.En
 	return v, nil
 }
 
-// Delete implements serverless.Store.
+// Delete implements endpoints.Store.
 func (s *Endpoints) Delete(ctx context.Context, id string) error {
 	e, err := s.s.admit(ctx, deletions)
 	if err != nil {

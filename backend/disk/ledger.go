@@ -14,8 +14,8 @@ type ledger struct {
 	whole func() error // returns an error while there may be unreadable claims
 }
 
-// claimed is how much of a resource is claimed. committed is durable. reserved also includes
-// what changes under way add. What a change releases stays reserved until the change is
+// claimed is how much of a resource is claimed. committed is durable. reserved is committed
+// and what changes under way add. What a change releases stays reserved until the change is
 // durable.
 type claimed struct{ committed, reserved int64 }
 
@@ -40,7 +40,8 @@ func (l *ledger) load(claims []pods.Claim) {
 }
 
 // reserve reserves the additional claims of a change. If they do not fit, it returns
-// pods.ErrNoCapacity and reserves nothing.
+// pods.ErrNoCapacity and reserves nothing. It also fails while unreadable records may have
+// claims.
 func (l *ledger) reserve(old, now []pods.Claim) error {
 	if slices.Equal(old, now) {
 		return nil

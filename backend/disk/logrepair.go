@@ -98,7 +98,7 @@ func unflip(b []byte, number uint32) (size int) {
 		}
 		return ok
 	}
-	for bit := range 8 { // of its length or kind
+	for bit := range 8 { // first the bits of the length and the kind
 		if try(4, bit) || try(5, bit) || try(6, bit) {
 			return size
 		}

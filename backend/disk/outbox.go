@@ -229,7 +229,7 @@ func (q *jobQueue) loadEntries() error {
 	})
 }
 
-// Deliveries implements serverless.Outbox. Leases are only in memory. After a new opening
+// Deliveries implements queue.Outbox. Leases are only in memory. After a new opening
 // every leased delivery is due at once, with a token of another epoch. An attempt with an old
 // token is not recorded.
 func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
@@ -330,7 +330,7 @@ type settlement struct {
 // larger numbers, and so have all attempts logged by version 1 of the format.
 const firstAttempt = 0
 
-// Record implements serverless.Outbox.
+// Record implements queue.Outbox.
 func (q *Jobs) Record(ctx context.Context, as []queue.Attempt) error {
 	e, err := q.s.admitJobs(ctx, deletions, 0)
 	if err != nil {
@@ -430,7 +430,7 @@ func (q *jobQueue) publishSettlement(s *settlement) {
 	heap.Push(o, s.n)
 }
 
-// NextDelivery implements serverless.Outbox.
+// NextDelivery implements queue.Outbox.
 func (q *Jobs) NextDelivery(context.Context) (queue.Instant, error) {
 	e, err := q.s.engine()
 	if err != nil {
@@ -444,7 +444,7 @@ func (q *Jobs) NextDelivery(context.Context) (queue.Instant, error) {
 	return 0, nil
 }
 
-// Attempts implements serverless.Outbox: it returns the last 100 attempts while the job
+// Attempts implements queue.Outbox: it returns the last 100 attempts while the job
 // exists.
 func (q *Jobs) Attempts(_ context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	e, err := q.s.engine()

@@ -241,7 +241,7 @@ func (p *parity) fixes(fs vfs.FS, table string) (fixes []fix, left int, err erro
 // damaged.
 func (p *parity) stripe(f io.ReaderAt, first, n int, groups []byte) (fixes []fix, left int) {
 	var good stripe
-	bad := make(map[int][]int) // by group
+	bad := make(map[int][]int) // damaged rows, by group
 	buf := make([]byte, rowSize)
 	for k := range n {
 		size, want := p.row(first + k)
