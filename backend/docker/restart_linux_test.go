@@ -167,6 +167,7 @@ func BenchmarkCreateToUp(b *testing.B) {
 			d := requireEngine(b, kind)
 			rt := open(b, d, b.TempDir())
 			ctx := context.WithoutCancel(b.Context())
+			up(b, rt, spec("first", program("run"))) // the owner has a network; the first pod waits for it
 			var ours, theirs []time.Duration
 			for n := 0; b.Loop(); n++ {
 				s := spec("bench", program("run"))
