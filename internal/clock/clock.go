@@ -1,6 +1,6 @@
-// Package clock has the clocks that services follow: the system's, and a manual one
-// that stands still until it is told to move. The services declare the interface of two
-// methods that they need; the clocks here satisfy all of them.
+// Package clock has the clocks of services: the system's, and a manual clock that moves
+// only when a caller moves it. Services declare an interface with the two methods that they
+// need; both clocks implement it.
 package clock
 
 import (
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A Clock tells the time and wakes callers. Nothing below httpapi uses time.Now,
-// time.After, context.WithTimeout and their like (the linter forbids it): they would
-// not follow a manual clock.
+// A Clock tells the time and wakes callers. Packages below httpapi do not use time.Now,
+// time.After, context.WithTimeout and the like (the linter forbids it), because those
+// ignore a manual clock.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f once Now has reached t, at once if it already has. f must not
@@ -26,20 +26,20 @@ type System struct{}
 // Now is time.Now.
 func (System) Now() time.Time { return time.Now() }
 
-// AfterFunc is time.AfterFunc for an instant.
+// AfterFunc is time.AfterFunc with an instant.
 func (System) AfterFunc(t time.Time, f func()) func() bool {
 	return time.AfterFunc(time.Until(t), f).Stop
 }
 
-// WithDeadline is context.WithDeadline by c: the cause is context.DeadlineExceeded.
+// WithDeadline is context.WithDeadline with the clock c. The cause is
+// context.DeadlineExceeded.
 func WithDeadline(ctx context.Context, c Clock, t time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := c.AfterFunc(t, func() { cancel(context.DeadlineExceeded) })
 	return ctx, func() { stop(); cancel(context.Canceled) }
 }
 
-// A Stepper is background work without goroutines of its own: the services are
-// Steppers.
+// A Stepper is background work without its own goroutines. Services are Steppers.
 type Stepper interface {
 	// Step does everything that is due at now and returns the next instant at which
 	// something will be due; zero when nothing is scheduled. Calling it too early or too
@@ -47,8 +47,8 @@ type Stepper interface {
 	Step(ctx context.Context, now time.Time) (next time.Time, err error)
 }
 
-// Manual stands still until told. It is safe for concurrent use; Advance and Set are
-// for one caller at a time.
+// Manual is a clock that moves only by Advance and Set. It is safe for concurrent use, but
+// Advance and Set must not be called concurrently.
 type Manual struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -56,10 +56,10 @@ type Manual struct {
 	seq    uint64
 }
 
-// NewManual returns a clock that shows t.
+// NewManual returns a clock at t.
 func NewManual(t time.Time) *Manual { return &Manual{now: t} }
 
-// Now is the instant the clock was last moved to.
+// Now returns the clock's time.
 func (m *Manual) Now() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,9 +89,9 @@ func (m *Manual) AfterFunc(t time.Time, f func()) func() bool {
 	}
 }
 
-// Advance moves the clock on by d, stopping at every instant at which a timer or one of
-// the steppers has something due, so its cost is that of the events on the way and not
-// of the time. At one instant timers come first, then the steppers in the order given.
+// Advance moves the clock forward by d. It stops at every instant at which a timer or a
+// stepper has something due, so its cost depends on the number of events, not on d. At one
+// instant it runs timers first, then the steppers in the given order.
 func (m *Manual) Advance(ctx context.Context, d time.Duration, steppers ...Stepper) error {
 	target := m.Now().Add(d)
 	at := m.Now()
@@ -110,7 +110,7 @@ func (m *Manual) Advance(ctx context.Context, d time.Duration, steppers ...Stepp
 	}
 }
 
-// Next is when the first timer is due; zero when there is none.
+// Next returns when the first timer is due, or zero if there is none.
 func (m *Manual) Next() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +120,7 @@ func (m *Manual) Next() time.Time {
 	return m.timers[0].at
 }
 
-// settle moves to at, does what is due there and says what comes next.
+// settle moves to at, runs what is due there and returns the next instant.
 func (m *Manual) settle(ctx context.Context, at time.Time, steppers []Stepper) (next time.Time, err error) {
 	for _, f := range m.due(at) {
 		f()
@@ -156,10 +156,10 @@ type timer struct {
 	at  time.Time
 	seq uint64
 	f   func()
-	pos int // in the heap; -1 once it is out
+	pos int // position in the heap; -1 if not in it
 }
 
-// timers is a heap by instant, then by the order of registration.
+// timers is a heap, ordered by instant and then by registration.
 type timers []*timer
 
 func (h timers) Len() int { return len(h) }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// SplitArgs splits a string into words as a POSIX shell does: blanks separate, quotes
-// and backslashes protect them. Nothing is expanded: dollars, globs and operators are
-// ordinary characters.
+// SplitArgs splits a string into words as a POSIX shell does: white space separates words,
+// and quotes and backslashes protect it. Nothing is expanded: dollar signs, globs and
+// operators are ordinary characters.
 func SplitArgs(s string) ([]string, error) {
 	w := shellSplitter{rest: s}
 	for w.rest != "" {
@@ -41,7 +41,7 @@ type shellSplitter struct {
 	rest string
 	list []string
 	word strings.Builder
-	open bool // a word has begun; it may be empty: ''
+	open bool // a word has started; it may be empty: ''
 }
 
 func (w *shellSplitter) add(c byte) {
@@ -57,7 +57,7 @@ func (w *shellSplitter) end() {
 	w.open = false
 }
 
-// single reads up to the closing quote: every character stands for itself.
+// single reads up to the closing quote. No character in between is special.
 func (w *shellSplitter) single() error {
 	text, rest, ok := strings.Cut(w.rest, "'")
 	if !ok {
@@ -71,8 +71,8 @@ func (w *shellSplitter) single() error {
 	return nil
 }
 
-// double reads up to the closing quote. A backslash protects only what would otherwise
-// mean something there, and before anything else it stays.
+// double reads up to the closing quote. A backslash is removed only before a character that
+// is special in double quotes.
 func (w *shellSplitter) double() error {
 	w.open = true
 	for w.rest != "" {
@@ -95,7 +95,7 @@ func (w *shellSplitter) double() error {
 	return errors.New("has a double quote that is not closed")
 }
 
-// escape reads the character after a backslash; a line break there is no character.
+// escape reads the character after a backslash. A line break there is dropped.
 func (w *shellSplitter) escape() error {
 	switch {
 	case w.rest == "":

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// CUDAVersions asks for versions that CompareCUDA can tell apart.
+// CUDAVersions requires versions that CompareCUDA can compare.
 func (v Rules) CUDAVersions(place string, list []string) {
 	for i, s := range list {
 		v.CUDAVersion(place+"/"+strconv.Itoa(i), s)
 	}
 }
 
-// CUDAVersion asks for major.minor.
+// CUDAVersion requires the form major.minor.
 func (v Rules) CUDAVersion(place, s string) {
 	major, minor, ok := strings.Cut(s, ".")
 	if !ok || !digits(major) || !digits(minor) {

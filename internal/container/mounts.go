@@ -8,8 +8,8 @@ import (
 // MinPersistentSize is the smallest persistent mount in GB.
 const MinPersistentSize = 10
 
-// PersistentMount asks for a size and a path of a persistent mount, whose zero values are what
-// was left out.
+// PersistentMount requires a size and a path of a persistent mount. A zero value means that
+// it is missing.
 func (v Rules) PersistentMount(gb int, path string) {
 	if gb < MinPersistentSize || gb > MaxDisk {
 		v.Invalid("/mounts/persistent/size", "must be %d to %d GB", MinPersistentSize, MaxDisk)
@@ -17,7 +17,7 @@ func (v Rules) PersistentMount(gb int, path string) {
 	v.MountPath("/mounts/persistent/path", path)
 }
 
-// MountPath asks for a path that has one spelling and is not the root.
+// MountPath requires a path in its only valid spelling, other than the root.
 func (v Rules) MountPath(place, s string) {
 	switch {
 	case !path.IsAbs(s) || path.Clean(s) != s || s == "/":

@@ -7,13 +7,13 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Secrets finds registry credentials: the domains declare it as PullSecrets.
+// Secrets finds registry credentials. pods and endpoints declare it as PullSecrets.
 type Secrets interface {
 	PullSecret(ctx context.Context, owner, id string) (registry, username, password string, err error)
 }
 
-// Registry asks for a credential of owner. An empty id asks for nothing; where secrets is
-// nil there is no credential. An error says that secrets could not tell.
+// Registry requires that owner has the credential id. An empty id is valid. If secrets is
+// nil, there are no credentials. It returns an error if secrets failed.
 func (v Rules) Registry(ctx context.Context, secrets Secrets, owner, id string) error {
 	if id == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// secrets answers every question in the same way.
+// secrets gives the same result to every call.
 type secrets struct{ err error }
 
 func (s secrets) PullSecret(context.Context, string, string) (registry, username, password string, err error) {

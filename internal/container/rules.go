@@ -1,5 +1,5 @@
-// Package container checks the container settings of a request, which pods and the
-// workers of an endpoint share.
+// Package container checks the container settings in a request, which pods and the workers
+// of endpoints share.
 package container
 
 import (
@@ -12,24 +12,24 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// MaxDisk is the largest disk in GB: it keeps sums of bytes within an int64.
+// MaxDisk is the largest disk in GB. It keeps sums of bytes within an int64.
 const MaxDisk = 1 << 20
 
-// Rules adds what is wrong with a setting to the faults of its request, at the place that
-// the setting has in every body ("/image", "/ports/0").
+// Rules adds an error to the request's violations if a setting is invalid. The path is the
+// setting's place in every body ("/image", "/ports/0").
 type Rules struct{ *problem.Violations }
 
-// Invalid records a fault of the schema (422).
+// Invalid records a violation of the schema (422).
 func (v Rules) Invalid(path, format string, args ...any) {
 	v.Add(problem.Invalid, path, format, args...)
 }
 
-// BadRequest records a rule across fields that is broken (400).
+// BadRequest records a violation of a rule across fields (400).
 func (v Rules) BadRequest(path, format string, args ...any) {
 	v.Add(problem.BadRequest, path, format, args...)
 }
 
-// SetFields judges the settings of a request that may leave them out: nil asks for nothing.
+// SetFields checks settings that a request may leave out: nil is valid.
 func (v Rules) SetFields(name, image, args *string, disk *int) {
 	if name != nil {
 		v.Name(*name)
@@ -45,14 +45,14 @@ func (v Rules) SetFields(name, image, args *string, disk *int) {
 	}
 }
 
-// Name asks for a name.
+// Name requires a name that is not empty.
 func (v Rules) Name(s string) {
 	if s == "" {
 		v.Invalid("/name", "must not be empty")
 	}
 }
 
-// Image asks for one word.
+// Image requires one word.
 func (v Rules) Image(s string) {
 	switch {
 	case s == "":
@@ -62,26 +62,25 @@ func (v Rules) Image(s string) {
 	}
 }
 
-// Args asks for words that can be split.
+// Args requires a string that SplitArgs can split.
 func (v Rules) Args(s string) {
 	if _, err := SplitArgs(s); err != nil {
 		v.Invalid("/args", "%v", err)
 	}
 }
 
-// Disk asks for 1 to MaxDisk GB.
+// Disk requires 1 to MaxDisk GB.
 func (v Rules) Disk(gb int) {
 	if gb < 1 || gb > MaxDisk {
 		v.Invalid("/disk", "must be 1 to %d GB", MaxDisk)
 	}
 }
 
-// MaxCount is the largest number of things that a request can ask for. The schema sets no
-// bound; this one keeps products within an int64, and a number that was sent is the number
-// that is stored and told.
+// MaxCount is the largest count in a request. The schema has no limit. This limit keeps
+// products within an int64, so that a count is stored and returned as it was sent.
 const MaxCount = 1<<31 - 1
 
-// Count asks for 1 to MaxCount.
+// Count requires 1 to MaxCount.
 func (v Rules) Count(place string, n int) {
 	switch {
 	case n < 1:
@@ -91,10 +90,11 @@ func (v Rules) Count(place string, n int) {
 	}
 }
 
-// MaxPorts is how many ports a container can have: each takes a public one of its host.
+// MaxPorts is the maximum number of ports of a container: each one uses a public port of
+// its host.
 const MaxPorts = 100
 
-// Ports asks for at most MaxPorts ports that ParsePort reads, each once.
+// Ports requires at most MaxPorts different ports that ParsePort accepts.
 func (v Rules) Ports(list []string) {
 	if len(list) > MaxPorts {
 		v.Invalid("/ports", "must have at most %d entries", MaxPorts)
@@ -113,7 +113,7 @@ func (v Rules) Ports(list []string) {
 	}
 }
 
-// ParsePort reads "8888/http". A port has one spelling.
+// ParsePort parses a port such as "8888/http". Each port has one valid spelling.
 func ParsePort(s string) (number int, protocol string, ok bool) {
 	digits, protocol, _ := strings.Cut(s, "/")
 	n, err := strconv.ParseUint(digits, 10, 16)
@@ -127,7 +127,7 @@ func ParsePort(s string) (number int, protocol string, ok bool) {
 	return 0, "", false
 }
 
-// Env asks for names and values that an environment can hold.
+// Env requires names and values that an environment can have.
 func (v Rules) Env(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		place := "/env/" + pointer.Replace(name)

@@ -1,11 +1,11 @@
-// Package enginetest starts container engines for tests: dockerd and the service of
-// Podman, each in a directory of its own. It ends them with everything they left, also
-// when the test process is killed: a second process of the same test binary waits for
-// the end of the first and then cleans up.
+// Package enginetest starts container engines for tests: dockerd and the service of Podman,
+// each in its own directory. It stops them and deletes everything they leave, also if the
+// test process is killed: a second process of the same test binary waits for the end of the
+// first one and then cleans up.
 //
-// A test process that may start engines has a network and mounts of its own. So no
-// firewall rule and no network of an engine meets those of the machine or outlives the
-// tests. The process reaches only its own loopback interface.
+// A test process that may start engines has its own network and mount namespaces. So the
+// firewall rules and networks of the engines do not mix with those of the machine, and end
+// with the tests. The process can reach only its own loopback interface.
 //
 // Only tests import this package. Their TestMain is
 //

@@ -23,10 +23,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Kinds are the engines there are.
+// Kinds are the supported engines.
 var Kinds = []string{"dockerd", "podman"}
 
-// An Engine is one that the tests of a process started and share.
+// An Engine is a running engine that all tests of a process share.
 type Engine struct {
 	Kind string
 
@@ -40,24 +40,25 @@ type Engine struct {
 	images map[string]bool // images
 }
 
-// Address is that of the engine, as DOCKER_HOST has it.
+// Address returns the address of the engine in the format of DOCKER_HOST.
 func (e *Engine) Address() string { return "unix://" + e.socket() }
 
-// Dir is where the engine has everything: a Podman below root, as its --root says.
+// Dir returns the directory of the engine. Podman's --root is below it, in root.
 func (e *Engine) Dir() string { return e.dir }
 
 func (e *Engine) socket() string { return filepath.Join(e.dir, "sock") }
 
-// running are the engines of this process, for Main to end.
+// running has the engines of this process. Main stops them.
 var running struct {
 	sync.Mutex
 	engines  map[string]*Engine
 	keeper   *reaper
-	together error // why this process shares its network with the machine
+	together error // why this process shares its network with the machine; nil: it does not
 }
 
-// Require starts an engine, once, or skips. In continuous integration it fails instead of that,
-// and elsewhere the first of Kinds that there is stands for all: each takes minutes.
+// Require starts an engine once and returns it, or skips the test. In continuous
+// integration it fails the test instead. Elsewhere only the first available engine of Kinds
+// is tested, because each one takes minutes.
 func Require(t testing.TB, kind string) *Engine {
 	t.Helper()
 	ci := os.Getenv("PODYARD_CI") == "1"
@@ -90,7 +91,7 @@ func Require(t testing.TB, kind string) *Engine {
 	return e
 }
 
-// unavailable says why an engine cannot be started here.
+// unavailable returns why an engine cannot be started on this machine.
 func unavailable(kind string) error {
 	for _, tool := range []string{kind, "runc", "ip", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -106,7 +107,8 @@ func unavailable(kind string) error {
 	return nil
 }
 
-// newEngine makes a directory with a short name: that of a socket has 108 bytes at most.
+// newEngine creates a directory with a short name, because the path of a socket has at most
+// 108 bytes.
 func newEngine(kind string) (*Engine, error) {
 	if running.keeper == nil {
 		k, err := startReaper()
@@ -145,9 +147,9 @@ func newEngine(kind string) (*Engine, error) {
 	return e, nil
 }
 
-// newBridge makes a network of its own for one engine, and finds addresses for those that it
-// will make: where no other engine of this network namespace is. The bridge is the mark by
-// which others see that they are taken, also for an engine that has no use for it.
+// newBridge creates a network bridge for one engine, and chooses addresses for the networks
+// of that engine that no other engine in this network namespace uses. The name of the
+// bridge marks the addresses as used, also for an engine that does not use the bridge.
 func newBridge() (name, space string, err error) {
 	const places = 240
 	for n := range places {
@@ -164,7 +166,7 @@ func newBridge() (name, space string, err error) {
 	return "", "", fmt.Errorf("no network bridge: %w", err)
 }
 
-// Start starts the engine, which does not run, and returns when it answers.
+// Start starts the engine, which must not be running. It returns when the engine answers.
 func (e *Engine) Start() error {
 	out, err := os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -172,7 +174,7 @@ func (e *Engine) Start() error {
 	}
 	defer out.Close()
 	e.cmd = exec.Command(e.argv[0], e.argv[1:]...)
-	e.cmd.Dir = e.dir // Podman's monitor leaves a file there of what was killed for its memory
+	e.cmd.Dir = e.dir // after an out-of-memory kill, Podman's monitor writes a file here
 	e.cmd.Env = append(os.Environ(), e.env...)
 	e.cmd.Stdout, e.cmd.Stderr = out, out
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -197,7 +199,7 @@ func (e *Engine) Start() error {
 	}
 }
 
-// request makes a request of the engine, whose answer must be of a status.
+// request makes a request to the engine. It returns an error if the status is another one.
 func (e *Engine) request(method, path string, body io.Reader, status int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -216,7 +218,7 @@ func (e *Engine) request(method, path string, body io.Reader, status int) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }() // it is only read
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	said, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != status {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, said)
@@ -224,7 +226,8 @@ func (e *Engine) request(method, path string, body io.Reader, status int) ([]byt
 	return said, err
 }
 
-// LoadImage gives an image to the engine under a name with a tag, once: no registry is at hand.
+// LoadImage loads an image into the engine, once, under a name with a tag. There is no
+// registry.
 func (e *Engine) LoadImage(t testing.TB, ref string, img v1.Image) {
 	t.Helper()
 	e.mu.Lock()
@@ -252,7 +255,7 @@ func (e *Engine) load(ref string, img v1.Image) error {
 	return err
 }
 
-// Get is the answer of the engine to a request.
+// Get returns the engine's answer to a GET.
 func (e *Engine) Get(t testing.TB, path string) []byte {
 	t.Helper()
 	said, err := e.request(http.MethodGet, path, nil, http.StatusOK)
@@ -262,7 +265,7 @@ func (e *Engine) Get(t testing.TB, path string) []byte {
 	return said
 }
 
-// Log is the end of what the engine has written.
+// Log returns the last 4000 bytes of the engine's log.
 func (e *Engine) Log() string {
 	if e == nil {
 		return ""
@@ -271,14 +274,14 @@ func (e *Engine) Log() string {
 	return string(data[max(0, len(data)-4000):])
 }
 
-// Kill ends the engine as a crash would. Begin starts it again.
+// Kill kills the engine, as in a crash. Start starts it again.
 func (e *Engine) Kill() {
 	_ = e.cmd.Process.Kill()
 	<-e.exited
 	if e.Kind != "dockerd" {
 		return
 	}
-	// Its containerd ends with it, a moment later: a new dockerd would take it for alive.
+	// Its containerd ends a moment later. A new dockerd would try to use it.
 	pid, err := os.ReadFile(filepath.Join(e.dir, "exec/containerd/containerd.pid"))
 	for tick := time.NewTicker(10 * time.Millisecond); err == nil; <-tick.C {
 		_, err = os.Stat("/proc/" + strings.TrimSpace(string(pid)))
@@ -287,7 +290,7 @@ func (e *Engine) Kill() {
 	_ = os.Remove(filepath.Join(e.dir, "pid"))
 }
 
-// stop stops the engine in order. What it leaves is the keeper's.
+// stop stops the engine. The reaper deletes what it leaves.
 func (e *Engine) stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -18,20 +18,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Image is one with a Go program as /program, which is its entrypoint, and nothing else but
-// empty directories: the main package at path, as the go command takes it, built static.
+// Image returns an image with a Go program as /program, which is the entrypoint, and empty
+// directories. path is a main package, as the go command accepts it. The program is linked
+// statically.
 func Image(path string) (v1.Image, error) { return image(path, 0o755) }
 
-// SetuidImage is an Image whose program has the setuid bit of root.
+// SetuidImage is Image, but the program is setuid root.
 func SetuidImage(path string) (v1.Image, error) { return image(path, 0o4755) }
 
-// image is an Image whose program has a mode.
+// image is Image, but the program has this file mode.
 func image(path string, mode int64) (v1.Image, error) {
 	dir, err := os.MkdirTemp("", "py")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the system clears what stays
+	defer func() { _ = os.RemoveAll(dir) }() // if this fails, files stay in the directory for temporary files
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), path)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -65,7 +66,7 @@ func image(path string, mode int64) (v1.Image, error) {
 	})
 }
 
-// Configure is img with another configuration.
+// Configure returns img with a changed configuration.
 func Configure(img v1.Image, change func(*v1.ConfigFile)) (v1.Image, error) {
 	file, err := img.ConfigFile()
 	if err != nil {

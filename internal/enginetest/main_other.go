@@ -2,5 +2,5 @@
 
 package enginetest
 
-// Main runs the tests of a package, as a testing.M does: there are no engines to end.
+// Main runs the tests of a package. On this system there are no engines to stop.
 func Main(m interface{ Run() int }) int { return m.Run() }

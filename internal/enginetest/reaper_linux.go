@@ -16,17 +16,18 @@ import (
 	"time"
 )
 
-// reaperEnv makes a test binary be the keeper of another process of it.
+// reaperEnv makes a test binary run as the reaper of another process.
 const reaperEnv = "PODYARD_ENGINE_KEEPER"
 
-// Main runs the tests of a package, as a testing.M does, and ends the engines they started.
-// Its result is for os.Exit.
+// Main runs the tests of a package and then stops the engines that they started. Pass its
+// result to os.Exit.
 func Main(m interface{ Run() int }) int {
 	if os.Getenv(reaperEnv) != "" {
 		return reap(os.Stdin)
 	}
 	running.together = unshareNetwork()
-	// Tests wait for engines most of the time. A flag on the command line comes later, and counts.
+	// Tests mostly wait for engines. A flag on the command line is parsed later and
+	// overrides this value.
 	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	running.Lock()
@@ -40,8 +41,9 @@ func Main(m interface{ Run() int }) int {
 	return code
 }
 
-// A reaper is the process that cleans up after this one. It is told what there is, and
-// begins when its input ends: when this process closes it, or dies.
+// A reaper is the process that cleans up after this one. It reads the directories of
+// engines from its input. It starts to clean up at the end of its input, when this process
+// closes it or dies.
 type reaper struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -54,7 +56,7 @@ func startReaper() (*reaper, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), reaperEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what ends a terminal's programs is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals from a terminal must not end it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -62,19 +64,19 @@ func startReaper() (*reaper, error) {
 	return &reaper{cmd, in}, cmd.Start()
 }
 
-// register tells of the directory of an engine.
+// register sends the directory of an engine to the reaper.
 func (k *reaper) register(dir string) error {
 	_, err := fmt.Fprintln(k.in, dir)
 	return err
 }
 
-// close returns when everything is gone.
+// close returns when the reaper has cleaned up.
 func (k *reaper) close() {
 	_ = k.in.Close()
 	_ = k.cmd.Wait()
 }
 
-// reap is the life of a keeper.
+// reap is the main function of a reaper.
 func reap(in io.Reader) int {
 	var dirs []string
 	for sc := bufio.NewScanner(in); sc.Scan(); {
@@ -88,9 +90,9 @@ func reap(in io.Reader) int {
 	return 0
 }
 
-// endProcesses kills everything that has dir on its command line or in its environment, and
-// what these have started: first the programs of containers, whose shims have it. It goes on
-// until there is nothing.
+// endProcesses kills every process that has dir on its command line or in its environment,
+// and their descendants. It kills children first, because the programs of containers do not
+// have dir, but their parents do. It repeats this until no process is left.
 func endProcesses(dir string) {
 	for range 100 {
 		left := processes(dir)
@@ -104,7 +106,7 @@ func endProcesses(dir string) {
 	}
 }
 
-// processes are those of the engine in dir, children before their parents.
+// processes returns the processes of the engine in dir, children before parents.
 func processes(dir string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	parents := map[int]int{}
@@ -122,7 +124,7 @@ func processes(dir string) (pids []int) {
 			parents[pid], _ = strconv.Atoi(f[1])
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		// Podman's name server has it in its environment only.
+		// Podman's name server has dir only in its environment.
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		ours[pid] = parents[pid] > 0 && (bytes.Contains(line, []byte(dir+"/")) || bytes.Contains(env, []byte("="+dir+"/")))
 	}
@@ -142,7 +144,7 @@ func processes(dir string) (pids []int) {
 	return pids
 }
 
-// unmount takes away what is mounted below dir, the latest first.
+// unmount unmounts everything below dir, the latest mount first.
 func unmount(dir string) {
 	mounts, _ := os.ReadFile("/proc/mounts")
 	lines := strings.Split(string(mounts), "\n")

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// victimEnv names the engine that a process has which is going to be killed.
+// victimEnv names the engine for a test process that will be killed.
 const victimEnv = "PODYARD_ENGINE_VICTIM"
 
 func TestAKilledTestProcessLeavesNothing(t *testing.T) {
@@ -23,7 +23,7 @@ func TestAKilledTestProcessLeavesNothing(t *testing.T) {
 	}
 	for _, kind := range Kinds {
 		t.Run(kind, func(t *testing.T) {
-			Require(t, kind) // or skip here, where somebody sees it
+			Require(t, kind) // or skip here, where the result is visible
 			cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()[:strings.IndexByte(t.Name(), '/')]+"$")
 			cmd.Env = append(os.Environ(), victimEnv+"="+kind)
 			out, err := cmd.StdoutPipe()
@@ -62,7 +62,7 @@ func TestAKilledTestProcessLeavesNothing(t *testing.T) {
 	}
 }
 
-// waitForTheEnd has a container run, and says so.
+// waitForTheEnd runs a container, prints the engine's directory and waits.
 func waitForTheEnd(t *testing.T, e *Engine) {
 	img, err := Image("./testdata/sleeper")
 	if err != nil {

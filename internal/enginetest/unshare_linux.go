@@ -10,20 +10,20 @@ import (
 	"syscall"
 )
 
-// unshareEnv marks a process that is apart, and those that it starts.
+// unshareEnv marks a process with its own namespaces, and its children.
 const unshareEnv = "PODYARD_ENGINE_APART"
 
-// hostPaths are what Podman has in one place of the machine, wherever else it has all that is
-// its own: the networks of containers where it mounts them, and in /run/containers which
-// addresses are given and which process answers for the names of containers. Two engines that
-// share the second tell of each other's names, in the network of one of them only.
+// hostPaths are directories that all Podman engines of a machine share: the mounts of
+// container network namespaces, and in /run/containers the assigned addresses and the name
+// server process. If two engines share the second one, each resolves the other's names, but
+// in the network of only one of them.
 var hostPaths = []string{"/run/netns", "/run/containers"}
 
-// unshareNetwork gives this process a network and mounts of its own, if it may start engines at all,
-// and begins anew in there. Engines write rules into the firewall, which are the whole
-// machine's: a second dockerd empties the tables of the first, and the rules of an engine
-// that was killed go on leading ports of the machine astray. Here all of it ends with the
-// last process of the tests.
+// unshareNetwork gives this process its own network and mount namespaces if it may start
+// engines, and executes the program again. Engines write firewall rules, which apply to the
+// whole machine: a second dockerd clears the tables of the first one, and the rules of a
+// killed engine continue to redirect ports. With a namespace, the rules end with the last
+// test process.
 func unshareNetwork() error {
 	able := slices.ContainsFunc(Kinds, func(kind string) bool {
 		_, err := exec.LookPath(kind)
@@ -36,7 +36,7 @@ func unshareNetwork() error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // a namespace is a thread's; the others end with the exec
+	runtime.LockOSThread() // namespaces belong to a thread; exec ends the other threads
 	if err := syscall.Unshare(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}

@@ -1,6 +1,6 @@
-// Package faultplan decides which faults happen, how often, and how likely, from a
-// seed. backend/fault and httpapi/double define their faults and make them happen; both
-// use this engine.
+// Package faultplan decides, with a seed, which faults happen, how often, and with what
+// probability. backend/fault and httpapi/double define faults and cause them; both use this
+// package.
 package faultplan
 
 import (
@@ -10,28 +10,28 @@ import (
 	"sync"
 )
 
-// A Rule is a fault with how often it happens.
+// A Rule is a fault and how often it happens.
 type Rule[F any] struct {
 	Fault F
-	Odds  float64 // that it happens where it could; 0 and 1: always
-	Skip  int     // so often it could happen first, and does not
-	Times int     // then it happens at most so often; 0: without end
+	Odds  float64 // probability that it happens; 0 and 1: always
+	Skip  int     // number of first opportunities that are skipped
+	Times int     // maximum number of times; 0: no limit
 	Off   bool    // it does not happen until it is turned on
 }
 
 // An Entry is a rule of a plan.
 type Entry[F any] struct {
-	ID   int // from 1 on, in the order in which rules were added
+	ID   int // from 1, in the order of Add
 	Rule Rule[F]
 	Hits int // how often it has happened
-	seen int // how often it could have
+	seen int // number of opportunities so far
 }
 
-// Spent reports whether the fault has happened as often as it may.
+// Spent reports whether the fault has happened Times times.
 func (e *Entry[F]) Spent() bool { return e.Rule.Times > 0 && e.Hits >= e.Rule.Times }
 
-// A Plan is rules in order, and the seed that decides. It is safe for concurrent use; with
-// one caller at a time the seed replays it.
+// A Plan is a list of rules and a seed. It is safe for concurrent use. With one caller at a
+// time, the same seed gives the same faults.
 type Plan[F any] struct {
 	mu   sync.Mutex
 	seed uint64
@@ -49,21 +49,21 @@ func New[F any](seed uint64) *Plan[F] {
 
 func (p *Plan[F]) reseed(seed uint64) { p.seed, p.rng = seed, rand.New(rand.NewPCG(seed, 0)) }
 
-// Seed is what decides about odds. Whoever reports a failure prints it.
+// Seed returns the seed. Print it when you report a failure.
 func (p *Plan[F]) Seed() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seed
 }
 
-// Reseed has odds be decided anew, from another seed. The rules stay.
+// Reseed restarts the random decisions with another seed. It keeps the rules.
 func (p *Plan[F]) Reseed(seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reseed(seed)
 }
 
-// Reset makes p what New returns.
+// Reset removes all rules and sets the seed.
 func (p *Plan[F]) Reset(seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *Plan[F]) Reset(seed uint64) {
 	p.reseed(seed)
 }
 
-// Add appends a rule. Its id is for Remove.
+// Add appends a rule and returns its id for Remove.
 func (p *Plan[F]) Add(r Rule[F]) (id int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *Plan[F]) Add(r Rule[F]) (id int) {
 	return p.last
 }
 
-// Remove removes a rule. It reports false when there is none of this id.
+// Remove removes a rule. It returns false if no rule has this id.
 func (p *Plan[F]) Remove(id int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Plan[F]) Turn(on bool, which func(*F) bool) {
 	}
 }
 
-// Entries are the rules, those that are spent included, in their order.
+// Entries returns the rules in order, including spent ones.
 func (p *Plan[F]) Entries() []Entry[F] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,9 +118,9 @@ func (p *Plan[F]) Entries() []Entry[F] {
 	return list
 }
 
-// Draw returns the fault that happens: of those that could, in their order, the first whose
-// counts and odds let it. could is asked about rules that are on and not spent; it must not
-// call p.
+// Draw returns the fault that happens. It checks the rules in order and returns the first
+// one that could happen and whose counts and odds allow it. It calls could only with rules
+// that are on and not spent. could must not call p.
 func (p *Plan[F]) Draw(could func(id int, f *F) bool) (f F, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,12 +137,14 @@ func (p *Plan[F]) Draw(could func(id int, f *F) bool) (f F, ok bool) {
 	return f, false
 }
 
-// lucky draws only where it matters: a rule without odds does not move the others.
+// lucky reads a random number only if the odds need one, so that a rule without odds does
+// not change the decisions on others.
 func (p *Plan[F]) lucky(odds float64) bool {
 	return odds <= 0 || odds >= 1 || p.rng.Float64() < odds
 }
 
-// Like compares text with a pattern in which '*' stands for any characters, also none.
+// Like reports whether text matches a pattern in which '*' matches any characters, also
+// none.
 func Like(pattern, text string) bool {
 	part, pattern, more := strings.Cut(pattern, "*")
 	if !more {

@@ -12,7 +12,7 @@ import (
 
 func all(int, *string) bool { return true }
 
-// draws is what n draws give, '.' for none.
+// draws returns the results of n draws, with '.' for no fault.
 func draws(p *faultplan.Plan[string], n int) string {
 	var b strings.Builder
 	for range n {
@@ -47,7 +47,7 @@ func TestTheFirstThatCouldHappens(t *testing.T) {
 	}
 }
 
-// A rule that could not happen has not been skipped or counted.
+// A rule that could not happen is neither skipped nor counted.
 func TestOnlyWhatCouldHappenCounts(t *testing.T) {
 	p := planOf(1, faultplan.Rule[string]{Fault: "a", Skip: 1, Times: 1})
 	for range 3 {
@@ -77,7 +77,7 @@ func TestASeedReplaysOdds(t *testing.T) {
 	if draws(planOf(4, half), 64) == first {
 		t.Error("two seeds give the same draws")
 	}
-	// A rule that always happens draws nothing.
+	// A rule that always happens uses no random number.
 	if diff := cmp.Diff("yyy"+first[:61], draws(planOf(3, faultplan.Rule[string]{Fault: "y", Times: 3, Odds: 1}, half), 64)); diff != "" {
 		t.Errorf("behind a rule without odds (-want +got):\n%s", diff)
 	}

@@ -1,4 +1,4 @@
-// Package id makes the ids of records: 14 lower-case letters and digits.
+// Package id creates ids of records: 14 lower-case letters and digits.
 package id
 
 import (
@@ -11,11 +11,11 @@ const (
 	length  = 14
 )
 
-// errNotRandom is of a reader whose bytes are nearly all of the few that are of no use.
+// errNotRandom means that nearly all bytes of a reader are unusable.
 var errNotRandom = errors.New("the bytes for an id are not random")
 
-// New reads r until it has an id, each letter as likely as the others. Its error is r's,
-// or says that what r gives is not random.
+// New returns an id from the bytes of r. Each character is equally likely. Its error is r's
+// error, or says that the bytes are not random.
 func New(r io.Reader) (string, error) {
 	id := make([]byte, 0, length)
 	var random [2 * length]byte

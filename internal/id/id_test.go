@@ -23,7 +23,7 @@ func TestEveryLetterIsAsLikelyAsTheOthers(t *testing.T) {
 			count[c]++
 		}
 	}
-	// Five standard deviations around the mean: the seed is fixed.
+	// Five standard deviations around the mean; the seed is fixed.
 	const mean, slack = ids * 14 / 36, 310
 	for _, c := range []byte("0123456789abcdefghijklmnopqrstuvwxyz") {
 		if n := count[c]; n < mean-slack || n > mean+slack {

@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// attempts at an id: with 36^14 of them even the second means that a reader repeats
-// itself, or gives what is of no use.
+// attempts is how many ids are tried. With 36^14 ids, even a second attempt means that a
+// reader repeats itself.
 const attempts = 8
 
-// NewUnique hands take new ids made of r until one is not taken, and returns the error of
-// take: taken says that somebody else has the id.
+// NewUnique calls take with new ids from r until take returns an error other than taken, or
+// nil. It returns that result. taken means that the id is in use.
 func NewUnique(r io.Reader, taken error, take func(id string) error) error {
 	for range attempts {
 		made, err := New(r)
@@ -26,8 +26,8 @@ func NewUnique(r io.Reader, taken error, take func(id string) error) error {
 	return fmt.Errorf("%d ids were all taken", attempts)
 }
 
-// LockedReader is r for many callers at a time. Each of them gets as much as it asks for, or an
-// error.
+// LockedReader returns a reader for concurrent use. Each Read fills its buffer or returns
+// an error.
 func LockedReader(r io.Reader) io.Reader { return &lockedReader{r: r} }
 
 type lockedReader struct {

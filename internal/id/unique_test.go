@@ -48,7 +48,7 @@ func TestClaimGivesUp(t *testing.T) {
 }
 
 func TestASharedReaderGivesNothingTwice(t *testing.T) {
-	// One that gives a byte at a time would mix what callers get.
+	// Without the lock, a reader that returns single bytes mixes the results of callers.
 	source := make([]byte, 256)
 	for i := range source {
 		source[i] = byte(i)

@@ -24,8 +24,8 @@ func anyID(random *rand.Rand) (d ident) {
 	return d
 }
 
-// Records are found while they are there and not afterwards, whatever comes and goes;
-// their pages are used again, and given back when they are empty.
+// Random adds and removes: a record is found while it exists, and not afterwards. Pages are
+// reused, and empty pages are freed.
 func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	records := &records{}

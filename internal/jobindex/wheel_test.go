@@ -50,8 +50,7 @@ func turn(w *wheel, now queue.Instant) (list []uint32) {
 	return list
 }
 
-// Records come out of the wheel when their instant has come, not earlier and not later,
-// whatever jumps time makes.
+// A record leaves the wheel at its instant, not earlier and not later, also if time jumps.
 func TestTheWheelIsOnTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spin(t, rapid.IntRange(1, 80).Draw(t, "steps"), func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "draw") })

@@ -1,6 +1,5 @@
-// Package podhost has what the runtimes of this machine share: the table of their pods,
-// the queue that does one thing at a time for a pod, the public ports that a pod keeps,
-// the changes that watchers hear of, the load between two samples, the file with the
-// record of a pod, and the memory of the machine. It knows neither processes nor an
-// engine.
+// Package podhost has the parts that all runtimes of one machine share: the table of their
+// pods, a queue of jobs for each pod, the allocation of public ports, the distribution of
+// state changes to watchers, the CPU load between two samples, the file with a pod's
+// record, and the size of the machine's memory. It has no code for processes or engines.
 package podhost

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// ReplaceFile writes a file as a whole: a crash leaves the old one or the new. With sync it
-// returns when the data is on the disk, under its name.
+// ReplaceFile replaces the content of a file: a crash leaves the old content or the new.
+// With sync it returns after the content and the name are on the disk.
 func ReplaceFile(path string, data []byte, sync bool) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -22,7 +22,7 @@ func ReplaceFile(path string, data []byte, sync bool) error {
 		return err
 	}
 	if err := os.Rename(path+".new", path); err != nil || !sync || runtime.GOOS == "windows" {
-		return err // Windows has no directories to sync
+		return err // Windows cannot sync directories
 	}
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

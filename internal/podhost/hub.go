@@ -9,29 +9,30 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// maxQueued is how many changes may wait for one watcher before it is told to List again.
+// maxQueued is how many changes may wait for one watcher. After that, its Watch ends with
+// ErrSlowWatcher.
 const maxQueued = 1 << 14
 
-// ErrSlowWatcher is what Watch returns when its function is so slow that thousands of changes
+// ErrSlowWatcher is the error of a Watch whose function is so slow that maxQueued changes
 // wait.
 var ErrSlowWatcher = errors.New("too many changes wait, list again")
 
-// A Hub hands changes to watchers, to each in the order of Send. The zero value has none.
-// It is safe for concurrent use.
+// A Hub sends changes to watchers, to each in the order of Send. The zero value has no
+// watchers. It is safe for concurrent use.
 type Hub struct {
 	mu       sync.Mutex
 	watchers []*watcher
-	lost     error // changes may be missed, until Found
+	lost     error // changes may be missed until Reconnect
 	closed   error
 }
 
 type watcher struct {
 	queue []pods.ContainerState // guarded by Hub.mu
 	lost  error
-	wake  chan struct{} // holds one token while there is something to look at
+	wake  chan struct{} // has one token while there is something to read
 }
 
-// Send never waits: each watcher has a queue. Watchers get copies of s.
+// Send queues a copy of s for each watcher. It never blocks.
 func (h *Hub) Send(s pods.ContainerState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,9 +54,9 @@ func (w *watcher) signal() {
 	}
 }
 
-// Watch calls f, one call at a time, with every change that is sent from now on. It
-// returns the error of ctx, of Close or of Lose, the latter two after f was called with
-// what was sent before; or ErrSlowWatcher.
+// Watch calls f, one call at a time, with every change sent from now on. It returns the
+// error of ctx, of Close or of Disconnect, or ErrSlowWatcher. Before it returns an error of
+// Close or Disconnect, f gets the changes that were sent before.
 func (h *Hub) Watch(ctx context.Context, f func(pods.ContainerState)) error {
 	w := h.addWatcher()
 	defer h.removeWatcher(w)
@@ -90,7 +91,7 @@ func (h *Hub) addWatcher() *watcher {
 	return w
 }
 
-// takeQueue is what waits for w, and the error after it that ends the watch.
+// takeQueue returns the waiting changes of w, and the error that ends the watch after them.
 func (h *Hub) takeQueue(w *watcher) ([]pods.ContainerState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +109,8 @@ func (h *Hub) removeWatcher(w *watcher) {
 	h.watchers = slices.DeleteFunc(h.watchers, func(o *watcher) bool { return o == w })
 }
 
-// Disconnect ends every Watch with err, and those to come until Found: changes may be missed.
+// Disconnect ends every Watch with err because changes may be missed. New calls of Watch
+// fail with err until Reconnect.
 func (h *Hub) Disconnect(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,14 +121,14 @@ func (h *Hub) Disconnect(err error) {
 	}
 }
 
-// Reconnect takes back Lose, for every Watch that begins from now on.
+// Reconnect ends the effect of Disconnect on new calls of Watch.
 func (h *Hub) Reconnect() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lost = nil
 }
 
-// Close ends every Watch with err, also those to come.
+// Close ends every Watch with err, also later ones.
 func (h *Hub) Close(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +138,7 @@ func (h *Hub) Close(err error) {
 	}
 }
 
-// CopyState keeps a receiver from sharing what another one may change.
+// CopyState returns a copy of s that shares no slice with it.
 func CopyState(s pods.ContainerState) pods.ContainerState {
 	s.Ports = slices.Clone(s.Ports)
 	return s

@@ -11,13 +11,13 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// watched is a Watch that runs, and the runs of the pods that it was told of.
+// watched is a running Watch, and the runs in the changes that it got.
 type watched struct {
 	runs []uint64
 	err  chan error
 }
 
-// watch returns when the Watch is there. Each call of its function waits for hold.
+// watch returns after the Watch has started. Each call of its function waits for hold.
 func watch(ctx context.Context, h *Hub, hold <-chan struct{}) *watched {
 	w := &watched{err: make(chan error, 1)}
 	go func() {
@@ -36,7 +36,7 @@ func ignore() <-chan struct{} {
 	return c
 }
 
-// ends checks the error of a Watch, and what it was told of before.
+// ends checks the error of a Watch, and the changes before it.
 func (w *watched) ends(t *testing.T, want error, runs ...uint64) {
 	t.Helper()
 	synctest.Wait()
@@ -129,7 +129,7 @@ func TestWatchersShareNothing(t *testing.T) {
 		closed := errors.New("closed")
 		for range 2 {
 			go func() {
-				_ = h.Watch(t.Context(), func(s pods.ContainerState) { // it ends with Close
+				_ = h.Watch(t.Context(), func(s pods.ContainerState) { // Close ends it
 					if s.Ports[0].Public != 1 {
 						t.Error("another watcher changed what this one was told")
 					}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MachineMemory is the memory of this machine in bytes; 0 where it cannot be read.
+// MachineMemory returns the memory of this machine in bytes, or 0 if it cannot be read.
 func MachineMemory() int64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

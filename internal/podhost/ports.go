@@ -12,8 +12,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-// A Port is a port of a pod with its public one, which the pod keeps until another program
-// takes it while the pod does not run. It is part of what runtimes write to their records.
+// A Port is a port of a pod with its public port. The pod keeps the public port until
+// another program takes it while the pod does not run. Runtimes write Ports to their
+// records.
 type Port struct {
 	Private int  `json:"private"`
 	UDP     bool `json:"udp,omitempty"`
@@ -22,14 +23,14 @@ type Port struct {
 
 var errNoPort = errors.New("the pods of this host have all its public ports")
 
-// A PortAllocator knows the public ports that pods have, running or not, so that no two get the
-// same. The zero value has no ports taken. It is safe for concurrent use.
+// A PortAllocator tracks the public ports of pods, running or not, so that no two pods get
+// the same one. In the zero value no port is taken. It is safe for concurrent use.
 type PortAllocator struct {
 	mu    sync.Mutex
-	taken map[Port]bool // Private is 0
+	taken map[Port]bool // with Private 0
 }
 
-// Reserve takes a public port, and reports whether no pod had it.
+// Reserve reserves a public port. It returns false if the port was reserved already.
 func (a *PortAllocator) Reserve(udp bool, port int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +45,7 @@ func (a *PortAllocator) Reserve(udp bool, port int) bool {
 	return true
 }
 
-// Release gives ports back.
+// Release releases the public ports of ports.
 func (a *PortAllocator) Release(ports []Port) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,21 +54,21 @@ func (a *PortAllocator) Release(ports []Port) {
 	}
 }
 
-// Taken are the public ports that pods have, without the private ones.
+// Taken returns the reserved public ports. Private is 0 in them.
 func (a *PortAllocator) Taken() []Port {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Keys(a.taken))
 }
 
-// Allocate finds a public port at an address of this machine for each of want: the one in
-// had, unless another program has taken it meanwhile. Ports of had that are not wanted stay
-// with the pod, so that an update there and back changes nothing. What it returns is the
-// pod's also when there is an error.
+// Allocate returns a public port at an address of this machine for each port of want. It is
+// the one in had, unless another program has taken it. The pod keeps ports of had that are
+// not in want, so that an update and its reversal change nothing. The pod owns the returned
+// ports also if there is an error.
 //
-// Ports that were replaced stay reserved. The caller records what Allocate returned, and then
-// releases [Replaced]. Otherwise another pod could record such a port first, and after a
-// crash both would have it on record.
+// Replaced public ports stay reserved. The caller must record the result of Allocate and
+// then release [Replaced]. Otherwise another pod could record such a port first, and after
+// a crash the records of both pods would have it.
 func (a *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]Port, error) {
 	all := slices.Clone(had)
 	for _, w := range want {
@@ -103,11 +104,11 @@ func indexPort(ports []Port, private int, udp bool) int {
 	return -1
 }
 
-// maxProbes is how many ports of the system's choice are tried. When pods have all of these,
-// they have nearly all that the system chooses from.
+// maxProbes is how many free ports of the system are tried. If pods have reserved all of
+// these, few others are left.
 const maxProbes = 1000
 
-// find reserves a port that nobody listens on now.
+// find reserves a port on which no program listens now.
 func (a *PortAllocator) find(host string, udp bool) (int, error) {
 	for range maxProbes {
 		port, err := tryListen(host, udp, 0)
@@ -126,8 +127,7 @@ func isFree(host string, udp bool, port int) bool {
 	return err == nil
 }
 
-// tryListen listens for a moment, on a port of the system's choice if port is 0, and says
-// where.
+// tryListen listens for a moment and returns the port. If port is 0, the system chooses it.
 func tryListen(host string, udp bool, port int) (int, error) {
 	name := net.JoinHostPort(host, strconv.Itoa(port))
 	if udp {

@@ -2,9 +2,9 @@ package podhost
 
 import "sync"
 
-// A Queue runs the jobs of one pod one after the other, in a goroutine that exists while
-// there are any: whoever has a job does not wait for it, and the jobs of many pods run at
-// once. It is safe for concurrent use. A job may add jobs.
+// A Queue runs the jobs of one pod, one at a time and in order. A goroutine exists only
+// while there are jobs. Callers do not wait for their jobs, and queues of several pods run
+// in parallel. It is safe for concurrent use. A job may add jobs.
 type Queue struct {
 	// Go starts a goroutine.
 	Go func(run func())
@@ -21,7 +21,7 @@ func (q *Queue) Do(job func()) {
 	q.add(job)
 }
 
-// TryDo adds a job unless another one runs or waits, and says whether it did.
+// TryDo adds a job unless another one runs or waits. It reports whether it added the job.
 func (q *Queue) TryDo(job func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

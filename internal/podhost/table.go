@@ -2,17 +2,18 @@ package podhost
 
 import "sync"
 
-// A Table is the pods of a runtime by their ids, until it is closed. P is a pointer. The
-// functions that are handed to its methods are called with its lock held: they queue jobs
-// and change what is in memory, and call no method of the Table. The zero value is empty.
-// It is safe for concurrent use.
+// A Table has the pods of a runtime by id, until it is closed. P is a pointer. Functions
+// passed to its methods run with its lock held: they may queue jobs and change memory, but
+// must not call methods of the Table. The zero value is empty. It is safe for concurrent
+// use.
 type Table[P comparable] struct {
 	mu     sync.Mutex
 	pods   map[string]P
-	closed error // what calls answer after Close
+	closed error // the error of calls after Close
 }
 
-// Ensure hands a pod to f, which made makes if there is none. After Close it does not.
+// Ensure calls f with a pod. If the pod does not exist, made creates it. After Close it
+// returns the error of Close.
 func (t *Table[P]) Ensure(id string, made func(id string) P, f func(P) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +23,7 @@ func (t *Table[P]) Ensure(id string, made func(id string) P, f func(P) error) er
 	return f(t.get(id, made))
 }
 
-// Made is a pod, which made makes if there is none.
+// Made returns a pod. If the pod does not exist, made creates it.
 func (t *Table[P]) Made(id string, made func(id string) P) P {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,8 +42,8 @@ func (t *Table[P]) get(id string, made func(id string) P) P {
 	return p
 }
 
-// Call hands a pod to f, which queues a job; without the pod it does nothing and returns
-// false. The lock keeps Close from passing between the look and the job.
+// Call calls f with a pod, and f queues a job. If the pod does not exist, Call returns
+// false. Because of the lock, Close cannot happen between the lookup and the job.
 func (t *Table[P]) Call(id string, f func(P)) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,8 +57,8 @@ func (t *Table[P]) Call(id string, f func(P)) (bool, error) {
 	return ok, nil
 }
 
-// Meet makes the pods of ids that are not known, unless the Table is closed, and then hands
-// every pod to f.
+// Meet creates the missing pods of ids with made, unless the Table is closed. Then it calls
+// f with every pod.
 func (t *Table[P]) Meet(ids []string, made func(id string) P, f func(id string, p P)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,14 +72,14 @@ func (t *Table[P]) Meet(ids []string, made func(id string) P, f func(id string, 
 	}
 }
 
-// Find is the pod; the zero value when there is none.
+// Find returns a pod, or the zero value if it does not exist.
 func (t *Table[P]) Find(id string) P {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pods[id]
 }
 
-// All are the pods, in no order.
+// All returns the pods in no particular order.
 func (t *Table[P]) All() []P {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +90,7 @@ func (t *Table[P]) All() []P {
 	return all
 }
 
-// Forget drops p, unless another pod has its id by now.
+// Forget removes p, unless its id belongs to another pod now.
 func (t *Table[P]) Forget(id string, p P) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +99,8 @@ func (t *Table[P]) Forget(id string, p P) {
 	}
 }
 
-// Close has Ensure and Call answer err from now on. It reports false when that was so
-// already.
+// Close makes Ensure and Call return err from now on. It returns false if the Table was
+// closed already.
 func (t *Table[P]) Close(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,7 +111,7 @@ func (t *Table[P]) Close(err error) bool {
 	return true
 }
 
-// Closed is the error of Close; nil before.
+// Closed returns the error of Close, or nil before Close.
 func (t *Table[P]) Closed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

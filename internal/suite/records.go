@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A Store keeps records, each with an id, an owner and the instant of its creation. It is
-// what the small stores have in common.
+// A Store keeps records, each with an id, an owner and the instant of its creation. All
+// small stores have these methods.
 type Store[R any] interface {
 	Create(ctx context.Context, r R) error
 	Get(ctx context.Context, id string) (R, error)
@@ -28,25 +28,25 @@ type UpdatableStore[R any] interface {
 
 // Records describes the records of a store to its rules.
 type Records[R any] struct {
-	// New returns a valid record with something in every field. Calls with the same
-	// arguments return equal records that share nothing.
+	// New returns a valid record with a value in every field. Calls with the same arguments
+	// return equal records that share no memory.
 	New func(id, owner string, created time.Time) R
-	// Bare returns a valid record with as little in it as there can be. Default: New.
+	// Bare returns a valid record with as few values as possible. Default: New.
 	Bare func(id, owner string, created time.Time) R
 	// ID returns the id of a record.
 	ID func(R) string
-	// Listed returns what List shows of a record. Default: all of it.
+	// Listed returns what List returns of a record. Default: all of it.
 	Listed func(R) R
-	// Spoil changes everything that a record refers to. Default: nothing, it has no
-	// pointers, slices and maps.
+	// Spoil changes everything that a record refers to. Default: nothing, for records
+	// without pointers, slices and maps.
 	Spoil func(*R)
-	// Change does what an update may do. It need not be set for a store without updates.
+	// Change makes a valid update. Stores without updates do not need it.
 	Change func(*R)
-	// Count adds one to a number of the record. It need not be set either.
+	// Count increments a number in the record. Stores without updates do not need it.
 	Count func(*R)
 
-	ErrExists   error // what Create of an id that is taken returns
-	ErrNotFound error // what the other methods return without the record
+	ErrExists   error // of Create if the id exists
+	ErrNotFound error // of other methods if the record does not exist
 }
 
 // RecordRules are the rules of every store of records.
@@ -76,7 +76,7 @@ func UpdateRules[S UpdatableStore[R], R any](k Records[R]) []Rule[S] {
 	})
 }
 
-// A rule is a Rule before it is known what the records are.
+// A rule is a Rule without its Records.
 type rule[S Store[R], R any] struct {
 	name, why string
 	run       func(c *check[S, R])
@@ -102,20 +102,19 @@ func (k Records[R]) defaults() Records[R] {
 	return k
 }
 
-// A check is one rule at work on a store.
+// A check is one run of a rule on a store.
 type check[S Store[R], R any] struct {
 	testing.TB
 	s S
 	k Records[R]
 }
 
-// start is the instant from which the records of the rules are made, in a precision that
-// every store has.
+// start is the first creation time of records, in a precision that every store keeps.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 func id(n int) string { return fmt.Sprintf("record%08d", n) }
 
-// record is the n-th one, made n seconds after start.
+// record returns the nth record, created n seconds after start.
 func (c *check[S, R]) record(n int, owner string) R { return c.recordAt(n, owner, n) }
 
 func (c *check[S, R]) recordAt(n int, owner string, second int) R {
@@ -191,7 +190,7 @@ func takenIDIsRefused[S Store[R], R any](c *check[S, R]) {
 	c.wantList("bob")
 }
 
-// unknownIDs are like no id, or like one of a store with the record 1.
+// unknownIDs are ids that do not exist. Some are similar to the id of record 1.
 var unknownIDs = []string{"unknown0000000", "", "a/b", "..", "%00", id(1) + "\x00", id(1)[:13], "RECORD00000001"}
 
 func unknownIsNotFound[S Store[R], R any](c *check[S, R]) {

@@ -28,8 +28,8 @@ var records = suite.Records[template]{
 	ErrExists: templates.ErrExists, ErrNotFound: templates.ErrNotFound,
 }
 
-// A broken store breaks one rule, to show that the suite notices. What is nil is as it
-// should be.
+// A broken store breaks one rule, to show that the suite finds it. Methods whose function
+// is nil are correct.
 type broken struct {
 	templates.Store
 	create func(s templates.Store, t template) error
@@ -82,10 +82,10 @@ func (b *broken) Delete(ctx context.Context, id string) error {
 	return b.Store.Delete(ctx, id)
 }
 
-// mutants are stores by the rule that they break.
+// mutants returns a store for each rule, which breaks that rule.
 func mutants(ctx context.Context) map[string]*broken {
-	var kept []template // what one of them hands out
-	var last *template  // and another
+	var kept []template // a list that one store shares with callers
+	var last *template  // a record that another store shares with callers
 	return map[string]*broken{
 		"CreatedIsReadBackWhole": {create: func(s templates.Store, t template) error {
 			t.Name = strings.Trim(t.Name, "\x00")
@@ -162,7 +162,7 @@ func mutants(ctx context.Context) map[string]*broken {
 			if err := errors.Join(err, fn(&t)); err != nil {
 				return t, err
 			}
-			time.Sleep(time.Millisecond) // the others read meanwhile
+			time.Sleep(time.Millisecond) // so that the others read meanwhile
 			return s.Update(ctx, id, func(x *template) error { *x = t; return nil })
 		}},
 		"NothingOfAnUpdateIsShared": {

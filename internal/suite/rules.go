@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// A Rule is one thing that a store of type S must do.
+// A Rule is one requirement of a store of type S.
 type Rule[S any] struct {
 	Name string
-	Why  string // printed when it is broken
+	Why  string // printed if the rule is broken
 	Run  func(t testing.TB, s S)
 }
 
-// Test runs every rule on a store of its own that open returns: empty, and closed by a
-// cleanup of t if it must be.
+// Test runs each rule on a new, empty store from open. If the store must be closed, open
+// registers a cleanup of t.
 func Test[S any](t *testing.T, rules []Rule[S], open func(t *testing.T) S) {
 	t.Helper()
 	for _, r := range rules {
@@ -26,17 +26,17 @@ func Test[S any](t *testing.T, rules []Rule[S], open func(t *testing.T) S) {
 }
 
 // Breaks reports whether s breaks r. It is for tests of rules: a rule that no store can
-// break says nothing.
+// break proves nothing.
 func Breaks[S any](t *testing.T, r Rule[S], s S) bool {
 	t.Helper()
 	v := &verdict{TB: t}
 	var running sync.WaitGroup
-	running.Go(func() { r.Run(v, s) }) // it ends by Goexit at FailNow
+	running.Go(func() { r.Run(v, s) }) // FailNow ends it with Goexit
 	running.Wait()
 	return v.failed.Load()
 }
 
-// A verdict is a test that keeps to itself that it has failed.
+// A verdict records a failure and does not fail the real test.
 type verdict struct {
 	testing.TB
 	failed atomic.Bool
@@ -50,7 +50,7 @@ func (v *verdict) Errorf(string, ...any) { v.Fail() }
 func (v *verdict) Fatal(...any)          { v.FailNow() }
 func (v *verdict) Fatalf(string, ...any) { v.FailNow() }
 
-// Together calls f at once from n goroutines, with 0 to n-1, and waits for all.
+// Together calls f in n goroutines at the same time, with 0 to n-1, and waits for all.
 func Together(n int, f func(i int)) {
 	var calls sync.WaitGroup
 	for i := range n {
@@ -59,8 +59,8 @@ func Together(n int, f func(i int)) {
 	calls.Wait()
 }
 
-// Winners calls f at once from many goroutines and counts its successes. The others must
-// fail with lost.
+// Winners calls f in 16 goroutines at the same time and returns the number of successes.
+// The other calls must return lost.
 func Winners(t testing.TB, lost error, f func(context.Context) error) int {
 	t.Helper()
 	var won atomic.Int32

@@ -1,10 +1,9 @@
-// Package suite has what the suites for backends share.
+// Package suite has code that the suites for backends share.
 package suite
 
 import "testing"
 
-// Run runs a rule as a subtest of its name, and prints why there is such a rule when it
-// was broken.
+// Run runs a rule as a subtest. If the rule is broken, it prints the reason for the rule.
 func Run(t *testing.T, name, why string, rule func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -13,7 +12,7 @@ func Run(t *testing.T, name, why string, rule func(t *testing.T)) {
 	})
 }
 
-// Explain prints at the end of a test that failed why there is the rule that it is about.
+// Explain prints the reason for a rule at the end of a failed test.
 func Explain(t *testing.T, why string) {
 	t.Helper()
 	t.Cleanup(func() {
