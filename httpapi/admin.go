@@ -9,40 +9,40 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// A Program is the server around the handlers, for the acts of an operator that concern it
-// as a whole (docs/decisions.md 35). It is safe for concurrent use.
+// A Program is the server around the handlers, for operators' requests that concern the
+// whole server (docs/decisions.md 35). It is safe for concurrent use.
 type Program interface {
-	// Reload reads the configuration anew and puts it into force. An error of kind
-	// problem.Invalid says what is wrong with the configuration; then nothing was
-	// changed. The report is nil where the program has no configuration to read.
+	// Reload reads the configuration again and applies it. An error of kind problem.Invalid
+	// says what is wrong with the configuration; then nothing has changed. The report is
+	// nil if the program has no configuration to read.
 	Reload(ctx context.Context) (*ReloadReport, error)
-	// State says how the server is.
+	// State returns the current state of the server.
 	State() ProgramState
-	// Cordon has the server take no new work until it is taken back: with endpoints.Cordoned it
-	// is not ready, with endpoints.Drained its workers get no jobs either. It ends with the
-	// server.
+	// Cordon stops new work until another call ends it. With endpoints.Cordoned the server
+	// is not ready. With endpoints.Drained its workers also get no jobs. A cordon does not
+	// survive the server.
 	Cordon(c endpoints.Cordon)
-	// DrainHolders has workers of endpoints end after their jobs, by the holders of their
-	// reservations.
+	// DrainHolders ends workers of endpoints after their current jobs. holders are the
+	// holders of their reservations.
 	DrainHolders(holders []string)
 }
 
-// A ProgramState is a Program as its operators see it.
+// A ProgramState is the state of a Program for its operators.
 type ProgramState struct {
 	Name    string
 	Cordon  endpoints.Cordon
-	Err     error // why the server is not ready; nil: it is
+	Err     error // why the server is not ready; nil: it is ready
 	Since   time.Time
 	Version string
 }
 
 // A ReloadReport says what a reload of the configuration has changed.
 type ReloadReport struct {
-	// Changed are the fields whose new values are in force.
+	// Changed are the fields whose new values are active.
 	Changed []string `json:"changed"`
-	// Restart are the fields that have other values in the file and need a restart.
+	// Restart are the fields that have new values in the file and need a restart.
 	Restart []string `json:"restart"`
-	// Endpoints are those of the configuration that were changed, by id.
+	// Endpoints are the endpoints of the configuration that have changed, by id.
 	Endpoints ReloadedEndpoints `json:"endpoints"`
 }
 

@@ -106,7 +106,7 @@ func (c *call) cordonHost(to endpoints.Cordon, t target) error {
 	}{hostBodyOf(h)})
 }
 
-// hostState is the state of one host.
+// hostState returns the state of one host.
 func (c *call) hostState(ctx context.Context, id string) (pods.HostState, error) {
 	list, err := c.Pods.HostStates(ctx)
 	if err != nil {

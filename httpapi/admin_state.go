@@ -33,7 +33,7 @@ func serverStateOf(s ProgramState) serverState {
 	return b
 }
 
-// stateOf is what a cordon is called.
+// stateOf returns the name of a cordon state.
 func stateOf(c endpoints.Cordon) string { return cmp.Or(string(c), "active") }
 
 // A hostBody is a host on the wire.
@@ -87,7 +87,7 @@ func (c *call) endpointState(e *serverless.Endpoint) (endpointState, error) {
 	return b, err
 }
 
-// A userState is what a user has, on the wire.
+// A userState is how many records a user has, on the wire.
 type userState struct {
 	Name      string `json:"name"`
 	Pods      int    `json:"pods"`
@@ -149,7 +149,8 @@ func userNamed(users map[string]*userState, name string) *userState {
 	return users[name]
 }
 
-// countRecords adds pods, keys and volumes. Users are those with pods, endpoints or keys.
+// countRecords adds pods, keys and volumes. It includes every user with pods, endpoints or
+// keys.
 func (c *call) countRecords(ctx context.Context, users map[string]*userState) error {
 	if c.Pods != nil {
 		owners, err := c.Pods.Owners(ctx)

@@ -18,7 +18,8 @@ var (
 	errOwnUser = problem.New(problem.Conflict, "the user is the caller's own")
 )
 
-// An erasure is how much of a user was ended, and how much is left for another call.
+// An erasure counts the records of a user that were ended or deleted, and those left for
+// another call.
 type erasure struct {
 	Keys       int `json:"keys"`
 	Endpoints  int `json:"endpoints"`
@@ -32,8 +33,8 @@ type erasure struct {
 	Waiting int `json:"waiting"`
 }
 
-// deleteUser ends and erases all of a user (docs/decisions.md 35). Each step is repeated by
-// another call, so one that was cut off is finished by the next.
+// deleteUser ends and deletes everything of a user (docs/decisions.md 35). Each call
+// repeats all steps, so the next call completes one that was interrupted.
 func deleteUser(c *call) error {
 	name := c.r.PathValue("name")
 	if name == c.id.User {

@@ -20,8 +20,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Services are what the handlers serve. A service that is nil has no routes: its paths are a
-// 404. The catalog is served with Pods, and Billing only together with Pods.
+// Services are the services behind the handlers. The paths of a nil service answer 404. The
+// catalog is served with Pods, and Billing only together with Pods.
 type Services struct {
 	Pods       *pods.Service
 	Registries *registries.Service
@@ -29,51 +29,54 @@ type Services struct {
 	Volumes    *volumes.Service
 	Templates  *templates.Service
 	SSHKeys    *sshkeys.Service
-	// Accounts are keys that are made over the interface. Options.Auth has to know them:
-	// AnyOf and StoredKeys join it with others.
+	// Accounts manages keys that users create by requests. Options.Auth must accept these
+	// keys: AnyOf combines StoredKeys with other keys.
 	Accounts *accounts.Service
-	Billing  *billing.Service // of Pods, Volumes and the workers of Jobs, which tell it what they use
+	Billing  *billing.Service // of Pods, Volumes and the workers of Jobs, which report their usage to it
 }
 
-// Options are the settings of the handlers. Without Auth every request is refused: the
-// zero value is safe.
+// Options configures the handlers. The zero value is safe: without Auth every request is
+// refused.
 type Options struct {
-	// Auth checks the keys of requests. Keys is one. Default: every request is refused.
+	// Auth checks the keys of requests, for example Keys. Default: every request is
+	// refused.
 	Auth Authenticator
-	// PublicURL is the base of the addresses in answers (requestUrls), without the path that
-	// begins with /v2: "https://api.example.com". Default: scheme and host of the request,
-	// which is wrong behind a proxy that ends TLS, or under a prefix.
+	// PublicURL is the base of the addresses in answers (requestUrls), without the path
+	// that begins with /v2: "https://api.example.com". Default: scheme and host of the
+	// request. That is wrong behind a proxy that ends TLS, or under a prefix.
 	PublicURL string
-	// Quotas count the requests of a user to the control API and reset (docs/interface.md 8.4).
-	// Default: ratelimit.NewWindows with its defaults. Handlers made apart share quotas when
-	// they are given the same value.
+	// Quotas count the requests of a user to the control API and reset (docs/interface.md
+	// 8.4). Default: ratelimit.NewWindows with its defaults. Separate handlers share quotas
+	// if they have the same value here.
 	Quotas *ratelimit.Windows
 	// Rates limit the requests of a user to each endpoint and operation (docs/interface.md 8.3).
 	// Default: ratelimit.NewRates(0).
 	Rates *ratelimit.Rates
-	// BodyTimeout is how long the body of a request may take to arrive, on top of the time
-	// that its length takes at 64 KiB a second. A body of unknown length counts as the largest
-	// that is read. A later body is answered 408. Default: 30 s. Negative: only the ReadTimeout
-	// of the server applies, which BodyTimeout otherwise replaces while a body is read.
+	// BodyTimeout is how long the body of a request may take to arrive, in addition to the
+	// time that its length takes at 64 KiB per second. A body of unknown length counts as
+	// the largest allowed one. A later body is answered 408. Default: 30 s. While a body is
+	// read, BodyTimeout replaces the ReadTimeout of the server; if BodyTimeout is negative,
+	// only ReadTimeout applies.
 	BodyTimeout time.Duration
-	// Program is the server around the handlers, for its operators. Default: none, and the
-	// acts that need one are refused.
+	// Program is the server around the handlers, for its operators. Default: none;
+	// operations that need it are refused.
 	Program Program
-	// Audit keeps what is refused and what is changed: an audit.Log is one. Default: nothing
-	// is kept.
+	// Audit records refused requests and changes, for example an audit.Log. Default:
+	// nothing is recorded.
 	Audit audit.Trail
-	// TrustedProxies are the networks of proxies in front, whose header X-Forwarded-For says
-	// for Audit where a request is from. Default: none, and the header is ignored.
+	// TrustedProxies are the networks of proxies in front of the server. Audit takes the
+	// source of a request from the X-Forwarded-For header of these proxies. Default: none;
+	// the header is ignored.
 	TrustedProxies []netip.Prefix
 	// Clock is the clock of quotas and rates. Use the clock of the services. Default: the
 	// system's.
 	Clock pods.Clock
-	// Logger gets what clients are not told: the causes of 500s. Default: nothing is
+	// Logger gets errors that clients do not see: the causes of 500s. Default: nothing is
 	// logged.
 	Logger *slog.Logger
 }
 
-// An api is what all areas share.
+// An api is what all routers share.
 type api struct {
 	Services
 	auth        Authenticator
@@ -84,8 +87,8 @@ type api struct {
 	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
-	bodyTimeout time.Duration // BodyTimeout
-	url         string        // without a slash at the end; empty: the request's
+	bodyTimeout time.Duration // Options.BodyTimeout
+	url         string        // Options.PublicURL without a slash at the end; empty: the request's
 }
 
 func newAPI(s Services, o *Options) *api {
@@ -131,8 +134,8 @@ func New(s Services, o *Options) http.Handler {
 // /v2/account, /v2/billing, /v2/registries, /v2/catalog, /v2/serverless, /v2/admin.
 func NewControl(s Services, o *Options) http.Handler { return newAPI(s, o).router(APIControl) }
 
-// NewJobs serves the jobs API, which is /v2/{endpoint}/run and the paths beside it, and the
-// worker protocol.
+// NewJobs serves the jobs API (/v2/{endpoint}/run and related paths) and the worker
+// protocol.
 func NewJobs(s *serverless.Service, o *Options) http.Handler {
 	a := newAPI(Services{Jobs: s}, o)
 	jobs, openai := a.router(APIJobs, APIWorkers), a.router(APIOpenAI)
@@ -145,23 +148,22 @@ func NewJobs(s *serverless.Service, o *Options) http.Handler {
 	})
 }
 
-// NewWorkers serves the worker protocol alone: what the stock SDKs in a worker's image ask
-// of the service. New and NewJobs serve it too. This is for a listener that only workers
-// reach.
+// NewWorkers serves only the worker protocol, which the stock SDKs in worker images use.
+// New and NewJobs serve it, too. NewWorkers is for a listener that only workers reach.
 //
-// A worker has a key of its own (serverless.Service.WorkerKey), which is good for nothing
-// else. A user's key with endpoints:write may do the work of a worker of that user's endpoints, too,
-// and one with endpoint:<id>:work that of any worker of the endpoint.
+// A worker has its own key (serverless.Service.WorkerKey), which allows nothing else. A
+// user's key with endpoints:write may also do the work of any worker of that user's
+// endpoints, and a key with endpoint:<id>:work the work of any worker of that endpoint.
 func NewWorkers(s *serverless.Service, o *Options) http.Handler {
 	return newAPI(Services{Jobs: s}, o).router(APIWorkers)
 }
 
-// NewLegacy serves POST /v1/pods/{podId}/reset, the one operation of version 1 that is left.
+// NewLegacy serves POST /v1/pods/{podId}/reset, the only operation of version 1.
 func NewLegacy(s *pods.Service, o *Options) http.Handler {
 	return newAPI(Services{Pods: s}, o).router(APILegacy)
 }
 
-// has reports whether the service is there that an area needs.
+// has reports whether the service of an area is set.
 func (s *Services) has(a Area) bool {
 	switch a {
 	case AreaPods, AreaCatalog, AreaClusters:

@@ -12,7 +12,7 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// acts says which calls of an operation are in the audit log, besides those that were refused
+// acts says which requests of an operation go to the audit log, in addition to refused ones
 // (docs/decisions.md 35).
 type acts uint8
 
@@ -22,7 +22,7 @@ const (
 	actsOfAll
 )
 
-// A statusWriter remembers the status of an answer.
+// A statusWriter records the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 
@@ -35,17 +35,17 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is used by http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// watch remembers the status of a change. Other operations that are noted answer 200.
+// watch records the status of a change. Other operations in the log always answer 200.
 func (x *router) watch(c *call) {
 	if x.audit != nil && c.op.acts == actsOfAll {
 		c.w = &statusWriter{ResponseWriter: c.w}
 	}
 }
 
-// note has the audit log keep what has become of a request, where it is to be kept.
+// note writes a request and its result to the audit log if they belong there.
 func (x *router) note(c *call, err error) {
 	if x.audit == nil {
 		return
@@ -62,8 +62,8 @@ func (x *router) note(c *call, err error) {
 	x.audit.Record(r)
 }
 
-// noted is the kind of record that a request needs, empty for none, and its status. What
-// failed without a change has none.
+// noted returns the kind of record for a request, or empty for none, and its status. A
+// request that failed without a change has no record.
 func (c *call) noted(err error) (audit.Kind, int) {
 	status := http.StatusOK
 	if w, ok := c.w.(*statusWriter); ok {
@@ -83,7 +83,7 @@ func (c *call) noted(err error) (audit.Kind, int) {
 	return "", 0
 }
 
-// acted reports whether what the request does is to be kept, once it was let in.
+// acted reports whether an admitted request goes to the audit log.
 func (c *call) acted() bool {
 	switch c.op.acts {
 	case actsOfAll:
@@ -94,7 +94,7 @@ func (c *call) acted() bool {
 	return false
 }
 
-// keyName tells the key of the request from others, without showing it.
+// keyName returns a name for the request's key that does not show the key.
 func (c *call) keyName() string {
 	if c.id.Key != "" {
 		return c.id.Key
@@ -106,7 +106,7 @@ func (c *call) keyName() string {
 	return accounts.DigestOf(key).String()
 }
 
-// actedFor is whose records an operator has acted on, where they are another user's.
+// actedFor returns the user whose records an operator has changed, if that is another user.
 func (c *call) actedFor() string {
 	if !c.id.Operator() {
 		return ""
@@ -115,11 +115,12 @@ func (c *call) actedFor() string {
 	return cmp.Or(c.w.Header().Get(ownerHeader), owner)
 }
 
-// source is the address that a request is from: the last one that no trusted proxy has.
+// source returns the address that a request comes from: the last one that is not a trusted
+// proxy.
 func (x *router) source(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "" // not a network
+		return "" // not a network connection
 	}
 	at := from.Addr().Unmap()
 	for hops := strings.Join(r.Header.Values("X-Forwarded-For"), ","); hops != "" && x.trusts(at); {
@@ -148,7 +149,7 @@ func parseHop(s string) (netip.Addr, error) {
 
 var errNoAudit = problem.New(problem.NotImplemented, "this program keeps no audit log")
 
-// maxAudit is how many records an answer has at most.
+// maxAudit is the maximum number of records in an answer.
 const maxAudit = 1000
 
 func listAudit(c *call) error {

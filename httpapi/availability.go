@@ -58,7 +58,7 @@ type availabilityBody struct {
 
 // A stockQuery is the part of a request about availability.
 type stockQuery struct {
-	asked     bool // false: availability was not asked for
+	asked     bool // false: the request does not include availability
 	products  []string
 	demand    pods.Requirements // without the type
 	countries []string
@@ -197,7 +197,7 @@ func (c *call) availabilityOf(list []pods.HostCapacity) availabilityBody {
 // stockByDataCenter has the availability of each type in each data center.
 type stockByDataCenter map[string][]stockBody
 
-// gpuStock and cpuStock ask for the capacity of every type once.
+// gpuStock and cpuStock read the capacity of every type once.
 func (c *call) gpuStock() (stockByDataCenter, error) {
 	at := make(stockByDataCenter)
 	for _, g := range c.Pods.Catalog().GPUs {

@@ -8,8 +8,8 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 )
 
-// billing reads a query and makes the report. filter is the parameter that selects one thing;
-// empty: there is none.
+// billing reads a query and creates the report. filter is the name of the parameter that
+// selects one thing, or empty.
 func (c *call) billing(kind pods.UsageKind, filter string) (r billing.Report, err error) {
 	q := billing.Query{Kind: kind}
 	if q.Size, err = queryOneOf(c, "bucketSize", billing.Day, billing.Hour, billing.Day, billing.Week, billing.Month, billing.Year); err != nil {

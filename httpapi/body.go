@@ -19,16 +19,16 @@ const (
 	maxSyncBody    = 20 << 20
 )
 
-// drainTimeout bounds how long the server goes on reading a body that is too large. If it
-// closed at once, the client would see a broken pipe instead of the answer.
+// drainTimeout limits how long the server continues to read a body that is too large. If it
+// closed at once, the client would get a broken pipe instead of the answer.
 const drainTimeout = 2 * time.Second
 
 // minBodyRate is how many bytes of a body must arrive in a second.
 const minBodyRate = 64 << 10
 
-// limitBody sets when the body of r must have arrived. It applies to all requests, also to
-// those whose body is ignored: net/http reads the rest of the body before it answers, without a
-// limit of its own.
+// limitBody sets the deadline for the body of r. It applies to all requests, also if their
+// body is ignored: before net/http answers, it reads the rest of the body without its own
+// time limit.
 func (a *api) limitBody(w http.ResponseWriter, r *http.Request) {
 	n := r.ContentLength
 	if n == 0 || a.bodyTimeout < 0 {
@@ -41,8 +41,8 @@ func (a *api) limitBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d)) // not every writer has deadlines
 }
 
-// clearBodyDeadline ends the limit of limitBody, so that the connection can wait for the next
-// request and notices when the client leaves.
+// clearBodyDeadline removes the deadline of limitBody, so that the connection can wait for
+// the next request and notice a disconnect.
 func (c *call) clearBodyDeadline() {
 	if c.r.ContentLength != 0 && c.bodyTimeout >= 0 {
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})

@@ -15,7 +15,7 @@ type attemptBody struct {
 	Next   *wireTime `json:"next"` // null: it was the last one
 }
 
-// delivered is the job of the caller whose webhook the path speaks of.
+// delivered returns the job of the caller in the path.
 func (c *call) delivered() (serverless.Ref, error) {
 	e, err := c.endpoint()
 	if err != nil {
@@ -54,7 +54,7 @@ func attemptOf(a *serverless.Attempt) attemptBody {
 	return b
 }
 
-// redeliver takes whatever body comes, as cancel and retry do.
+// redeliver accepts any body, as cancel and retry do.
 func redeliver(c *call) error {
 	ref, err := c.delivered()
 	if err != nil {

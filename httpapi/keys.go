@@ -8,8 +8,8 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A keyBody is a key on the wire (docs/interface.md 2.18). Key is its secret, which is there
-// once: in the answer that makes it.
+// A keyBody is a key on the wire (docs/interface.md 2.18). Key is its secret, which only
+// the answer to its creation or rotation contains.
 type keyBody struct {
 	ID           string    `json:"id"`
 	User         string    `json:"user"`
@@ -31,12 +31,12 @@ func (c *call) key(k accounts.Key) keyBody {
 	return b
 }
 
-// caller is who asks for a change of keys.
+// caller returns the identity for a change of keys.
 func (c *call) caller() accounts.Caller {
 	return accounts.Caller{User: c.id.User, Scopes: c.id.Scopes, Expires: c.id.Expires}
 }
 
-// accountKey is the key that the path names. Existence comes before the body.
+// accountKey returns the key in the path. Existence is checked before the body.
 func (c *call) accountKey() (accounts.Key, error) {
 	k, err := c.Accounts.Get(c.r.Context(), c.caller(), c.r.PathValue("id"))
 	if err == nil && k.User != c.id.User {
@@ -75,7 +75,7 @@ func createKey(c *call) error {
 	return c.newSecret(http.StatusCreated, k, secret, err)
 }
 
-// newSecret shows a secret, for the only time.
+// newSecret answers with a key and its secret. No later answer shows the secret.
 func (c *call) newSecret(status int, k accounts.Key, secret accounts.Secret, err error) error {
 	if err != nil {
 		return err
@@ -141,7 +141,8 @@ func rotateKey(c *call) error {
 	return c.newSecret(http.StatusOK, k, secret, err)
 }
 
-// instant takes a time as in RFC 3339; nil when it is absent, zero when it is null.
+// instant reads an RFC 3339 time. It returns nil if the member is absent, and zero if it is
+// null.
 func (o *object) instant(name string) *time.Time {
 	if o.isNull(name) {
 		return &time.Time{}
@@ -156,7 +157,7 @@ func (o *object) instant(name string) *time.Time {
 		return nil
 	}
 	if t.IsZero() {
-		t = t.Add(1) // it is an instant, and not the absence of one
+		t = t.Add(1) // so that it does not mean null
 	}
 	return &t
 }

@@ -38,7 +38,7 @@ type logLine struct {
 	source pods.LogSource
 }
 
-// podLogs streams the log of a pod until it is terminated or the client leaves.
+// podLogs streams the log of a pod until the pod is terminated or the client disconnects.
 func podLogs(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
@@ -52,8 +52,8 @@ func podLogs(c *call) error {
 // record is gone.
 type logReader func(ctx context.Context, src pods.LogSource, q pods.LogQuery) (iter.Seq2[pods.LogLine, error], error)
 
-// streamLog answers with a log as server-sent events: first the past lines that the cursor or
-// tail selects, then new ones, until the record is gone or the client leaves.
+// streamLog answers with a log as server-sent events: first the past lines that the cursor
+// or tail selects, then new lines, until the record is gone or the client disconnects.
 func (c *call) streamLog(read logReader) error {
 	q, err := c.logQuery()
 	if err != nil {
@@ -103,7 +103,7 @@ type logQuery struct {
 	sources []pods.LogSource
 	tail    int
 	resumes bool                            // there is a cursor, and tail is ignored
-	after   map[pods.LogSource]pods.LogLine // where each source goes on
+	after   map[pods.LogSource]pods.LogLine // where each source continues
 }
 
 // from returns the query for all lines of a source after the cursor.
@@ -140,8 +140,8 @@ func (c *call) logQuery() (q logQuery, err error) {
 	return q, nil
 }
 
-// parseCursor reads "<timestamp>" or "<timestamp>/<sequence>". A line of the other source at
-// the same instant may come twice, so that none is missed.
+// parseCursor parses "<timestamp>" or "<timestamp>/<sequence>". A line of the other source
+// at the same instant may be sent twice, so that none is missed.
 func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	ts, num, found := strings.Cut(s, "/")
 	at, err := time.Parse(time.RFC3339Nano, ts)
@@ -164,7 +164,8 @@ func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	return after, nil
 }
 
-// tail returns the last lines of all sources together, and where to go on after them.
+// tail returns the last lines of all sources together, and sets where each source
+// continues.
 func (c *call) tail(ctx context.Context, read logReader, q logQuery) (past []logLine, err error) {
 	for _, src := range q.sources {
 		seq, err := read(ctx, src, pods.LogQuery{Tail: max(q.tail, 1)})
@@ -188,8 +189,8 @@ func (l logLine) compare(m logLine) int {
 	return cmp.Or(l.At.Compare(m.At), cmp.Compare(l.source, m.source), cmp.Compare(l.Seq, m.Seq))
 }
 
-// since returns the lines after the cursor, of all sources in the order of time. So a client
-// that leaves half-way and comes back with its last id misses nothing of any source.
+// since returns the lines of all sources after the cursor, in the order of time. So a
+// client that disconnects and continues with its last id misses no line of any source.
 func (c *call) since(ctx context.Context, read logReader, q logQuery) iter.Seq[logLine] {
 	return func(yield func(logLine) bool) {
 		heads := map[pods.LogSource]logLine{}

@@ -14,12 +14,12 @@ import (
 // the test double are all made from one table of operations: see Operations. A path that is
 // not in the table cannot be served.
 type Operation struct {
-	// Name is unique. It is the operationId of the published description, or a name of ours
-	// where the description does not have the operation.
+	// Name is unique. It is the operationId in the published description, or a name of this
+	// package if the description does not have the operation.
 	Name string
 	// API is the part of the interface that has the operation.
 	API API
-	// Area is what the operation is about. It decides which service must be there.
+	// Area is the subject of the operation. It decides which service is needed.
 	Area Area
 	// Methods are its methods without HEAD. HEAD is served like GET, unless SideEffects.
 	Methods []string
@@ -29,14 +29,14 @@ type Operation struct {
 	Scope Scope
 	// Limit is how requests are limited.
 	Limit Limit
-	// Rate is the limit that applies where Limit is LimitRate.
+	// Rate is the limit that applies if Limit is LimitRate.
 	Rate ratelimit.Operation
 	// SideEffects says that a GET changes something, so HEAD is not served.
 	SideEffects bool
-	// Added says that the operation is an addition of this service: the hosted service does
-	// not have it, and its clients do not call it.
+	// Added marks an addition of this service. The hosted service does not have it, and its
+	// clients do not call it.
 	Added bool
-	// Owners says whom an operator may name with the parameter owner.
+	// Owners says which owners an operator may name with the parameter owner.
 	Owners Owners
 	// NotOffered answers an operation that the published description has and this service
 	// does not. It is empty where the operation is offered.
@@ -55,10 +55,10 @@ const (
 	APILegacy  API = "legacy"  // NewLegacy
 )
 
-// An Area is what operations are about.
+// An Area is the subject of operations.
 type Area string
 
-// The areas. An area is served when Services has the service that it needs.
+// The areas. An area is served if Services has its service.
 const (
 	AreaPods       Area = "pods"
 	AreaVolumes    Area = "volumes"
@@ -105,25 +105,26 @@ const (
 	LimitNone    Limit = "none"
 )
 
-// An operation is a row of the table: what everybody may read, and the handler.
+// An operation is a row of the table: the exported part, and the handler.
 type operation struct {
 	Operation
 	need Permission // what Scope means; not for ScopeAny and ScopeWorker
 	do   func(*call) error
-	acts acts // what of it is in the audit log, besides refusals
-	// asked says that clients ask again at once after a refusal.
+	acts acts // which requests go to the audit log, in addition to refused ones
+	// asked marks operations that clients repeat at once after an error.
 	asked bool
 }
 
-// table is every operation. A path with a name comes before one with a placeholder in its
-// place: Find takes the first that matches.
+// table returns all operations. A path with a literal segment comes before one with a
+// placeholder in that position, because Find returns the first match.
 //
 // A new operation needs its rule in a service of the domain, a handler in the file of its
-// area here, a row below, and a row in docs/interface.md. Tests ask for the last two, for a
+// area here, a row below, and a row in docs/interface.md. Tests require the last two, a
+// request to the double, and refusals.
 // request to the double, and for refusals.
 //
-// It is made once, because programs that start many servers, as tests do, would notice.
-// Nobody changes it.
+// The table is built once, because programs with many servers, such as tests, would notice
+// the cost. It is never changed.
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
@@ -247,11 +248,11 @@ var table = sync.OnceValue(func() []operation {
 	)
 })
 
-// op is a row. request is the methods, a blank, and the path.
+// op returns a row. request is the methods, a blank, and the path.
 func op(name, request string, s Scope, do func(*call) error, set ...func(*operation)) operation {
 	methods, path, _ := strings.Cut(request, " ")
 	o := operation{Operation: Operation{Name: name, Methods: strings.Split(methods, ","), Path: path, Scope: s}, do: do}
-	o.need, _ = accounts.ParseScope(string(s)) // what does not parse is covered by no scope but *
+	o.need, _ = accounts.ParseScope(string(s)) // only * covers a scope that does not parse
 	if s == ScopeAccount {
 		o.need = Permission{Area: accounts.AreaAccount}
 	}
@@ -261,8 +262,8 @@ func op(name, request string, s Scope, do func(*call) error, set ...func(*operat
 	return o
 }
 
-// absent is a row for an operation that is published and not offered here. Without it the
-// answer would not tell the operation from a wrong path.
+// absent returns a row for a published operation that this service does not offer. Without
+// the row, the answer would be the same as for a wrong path.
 func absent(name, request string, s Scope, p *problem.Error) operation {
 	o := op(name, request, s, func(*call) error { return p })
 	o.NotOffered = p.Detail
@@ -281,7 +282,7 @@ func rate(r ratelimit.Operation) func(*operation) {
 	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }
 }
 
-// group sets what rows have in common.
+// group sets what all its rows share.
 func group(a API, about Area, rows ...operation) []operation {
 	for i := range rows {
 		rows[i].API, rows[i].Area = a, about

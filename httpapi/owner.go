@@ -8,22 +8,23 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// Owners says whose records an operator may ask for with the parameter owner of an operation
+// Owners says which owners an operator may name with the parameter owner of an operation
 // (docs/decisions.md 35).
 type Owners string
 
-// What the parameter may be. Nobody else may send it.
+// The allowed values of the parameter. Only operators may send it.
 const (
 	OwnersNone Owners = ""    // the operation does not have it
 	OwnersOne  Owners = "one" // the name of a user
 	OwnersAll  Owners = "all" // the name of a user, or "*" for all
 )
 
-// ownerHeader names the owner of what an operator has found (docs/decisions.md 35).
+// ownerHeader names the owner of a record that an operator has found (docs/decisions.md
+// 35).
 const ownerHeader = "Podyard-Owner"
 
-// actAs finds out whose records the request is about: the caller's, unless an operator names
-// somebody else.
+// actAs sets the owner of the records that the request is about: the caller, unless an
+// operator names another user.
 func (c *call) actAs() error {
 	c.owner = c.id.User
 	if _, given := c.query("owner"); !given || c.op.API == APIOpenAI || c.op.API == APIWorkers {
@@ -45,9 +46,10 @@ func (c *call) actAs() error {
 	return nil
 }
 
-// findOthers reports whether an operator asked for a record of somebody else, which was not
-// found among the operator's own. The operation is then done again for its owner, whom the
-// answer names. It has changed nothing, and has not read its body: existence comes first.
+// findOthers reports whether an operator requested another user's record, which was not
+// found among the operator's own. The operation is then repeated for the owner, and the
+// answer names the owner. The first attempt has changed nothing and has not read the body,
+// because existence is checked first.
 func (c *call) findOthers(err error) bool {
 	if err == nil || c.named || problem.KindOf(err) != problem.NotFound || !c.id.Operator() || c.owner != c.id.User {
 		return false
@@ -61,7 +63,8 @@ func (c *call) findOthers(err error) bool {
 	return true
 }
 
-// recordOwner is whose record the path names; "" where it names none, or one of nobody.
+// recordOwner returns the owner of the record in the path, or "" if there is no such record
+// or it has no owner.
 func (c *call) recordOwner() (string, error) {
 	ctx, id := c.r.Context(), cmp.Or(c.r.PathValue("id"), c.r.PathValue("podId"))
 	switch c.op.Area {
@@ -90,7 +93,8 @@ func (c *call) recordOwner() (string, error) {
 	return "", nil
 }
 
-// jobOwner is whose endpoint that is, and of a shared one whose job.
+// jobOwner returns the owner of an endpoint, or the owner of the job if the endpoint is
+// shared.
 func (c *call) jobOwner(endpoint, job string) (string, error) {
 	e, err := c.Jobs.Endpoint(c.r.Context(), endpoint)
 	if err != nil || e.Owner != "" || job == "" {
@@ -106,7 +110,7 @@ func ownerOf(e *serverless.Endpoint) string {
 	return e.Owner
 }
 
-// ofOwner are the records of the owner that the request is about, or those of all users.
+// ofOwner returns the records of the request's owner, or those of all users.
 func ofOwner[T any](c *call, of func(context.Context, string) ([]T, error), everybodys func(context.Context) ([]T, error)) ([]T, error) {
 	if c.owner == serverless.AllOwners {
 		return everybodys(c.r.Context())
@@ -114,13 +118,13 @@ func ofOwner[T any](c *call, of func(context.Context, string) ([]T, error), ever
 	return of(c.r.Context(), c.owner)
 }
 
-// An ownedBody is an item of a list that an operator asked for by owner.
+// An ownedBody is an item of a list that an operator requested by owner.
 type ownedBody struct {
 	Owner string `json:"owner"`
 	Item  any    `json:"item"`
 }
 
-// items are the bodies of a list, with their owners where an operator named one.
+// items returns the bodies of a list, with their owners if an operator named one.
 func items[T, B any](c *call, list []T, owner func(T) string, body func(T) B) any {
 	if !c.named {
 		return bodies(list, body, all)

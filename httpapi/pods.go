@@ -35,7 +35,7 @@ func createPod(c *call) error {
 	return writeJSON(c.w, http.StatusCreated, c.pod(p))
 }
 
-// writePod answers 200 with a pod, unless err is the answer.
+// writePod answers 200 with a pod, or returns err.
 func (c *call) writePod(p *pods.Pod, err error) error {
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func updatePod(c *call) error {
 	return c.writePod(c.Pods.Update(c.r.Context(), c.owner, c.r.PathValue("id"), r))
 }
 
-// podExists is asked before a body is read: existence comes first.
+// podExists is called before a body is read, because existence is checked first.
 func (c *call) podExists() error {
 	_, err := c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
 	return err
@@ -68,7 +68,7 @@ func deletePod(c *call) error {
 	return c.noContent(c.Pods.Terminate(c.r.Context(), c.owner, c.r.PathValue("id")))
 }
 
-// resetPod is the one operation of version 1 that is left.
+// resetPod is the only operation of version 1.
 func resetPod(c *call) error {
 	return c.writePod(c.Pods.Reset(c.r.Context(), c.owner, c.r.PathValue("podId")))
 }
@@ -176,8 +176,8 @@ func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
 	return r, nil
 }
 
-// registry takes the id of a credential: null is how none is written, which is empty here.
-// It is nil when it is absent.
+// registry reads the id of a credential. It returns nil if the member is absent, and an
+// empty id if it is null.
 func (o *object) registry() *string {
 	if none := ""; o.isNull("registry") {
 		return &none
@@ -189,7 +189,7 @@ func (o *object) registry() *string {
 	return s
 }
 
-// template takes the id of a template.
+// template reads the id of a template.
 func (o *object) template() string {
 	s := o.str("templateId")
 	if s != nil && *s == "" {
@@ -198,7 +198,7 @@ func (o *object) template() string {
 	return o.text("templateId")
 }
 
-// oneOf takes a string that has one of these values.
+// oneOf reads a string that must be one of these values.
 func (o *object) oneOf(name string, values ...string) string {
 	s := o.str(name)
 	if s == nil {
@@ -218,8 +218,8 @@ func (o *object) oneOf(name string, values ...string) string {
 	return ""
 }
 
-// mounts takes the object of docs/interface.md 2.3: every entry has all its fields. An absent network is nil, an
-// explicit empty one is not.
+// mounts reads the object of docs/interface.md 2.3. Every entry must have all its fields.
+// An absent network gives nil, an empty one does not.
 func (o *object) mounts() (m pods.Mounts) {
 	ms := o.object("mounts")
 	if ms == nil {
@@ -238,7 +238,7 @@ func (o *object) mounts() (m pods.Mounts) {
 	return m
 }
 
-// persistent takes a host-local mount; nil when it is absent.
+// persistent reads a host-local mount; nil if it is absent.
 func (o *object) persistent() *pods.PersistentMount {
 	p := o.object("persistent")
 	if p == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 )
 
-// An errorForm is what errors look like on the wire.
+// An errorForm is the form of errors on the wire.
 type errorForm uint8
 
 const (
@@ -19,33 +19,33 @@ const (
 	openAIForm                   // OpenAI's
 )
 
-// WriteProblem answers a request with what problem.Of makes of err, so that a program's
-// own middleware can answer like the handlers here. It does not log.
+// WriteProblem answers a request with problem.Of(err), so that a program's own middleware
+// can answer errors as the handlers do. It does not log.
 func WriteProblem(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
 	setRetryAfter(w.Header(), d.Status, err)
 	writeProblem(w, d.Status, d)
 }
 
-// unavailableTime is how many seconds a client waits when a store or an engine cannot answer:
-// both are tried again every few seconds.
+// unavailableTime is how many seconds a client should wait if a store or an engine is not
+// available: the server tries both again every few seconds.
 const unavailableTime = "5"
 
-// setRetryAfter says when to come again, where waiting helps and nothing else was said.
+// setRetryAfter sets Retry-After if a retry can help and the header is not set.
 func setRetryAfter(h http.Header, status int, err error) {
 	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" && !problem.IsPermanent(err) {
 		h.Set("Retry-After", unavailableTime)
 	}
 }
 
-// write answers in the form of the router's errors.
+// write answers an error in the router's form.
 func (x *router) write(w http.ResponseWriter, err error) {
 	d := problem.Of(err)
 	setRetryAfter(w.Header(), d.Status, err)
 	switch x.form {
 	case openAIForm:
 		text := d.Detail
-		if len(d.Errors) > 0 { // it has no list for them
+		if len(d.Errors) > 0 { // OpenAI's form has no list
 			text = strings.Join(d.Errors, "; ")
 		}
 		writeBody(w, d.Status, "application/json", openaiError(d.Status, text))
@@ -62,7 +62,7 @@ func (x *router) write(w http.ResponseWriter, err error) {
 func writeProblem(w http.ResponseWriter, status int, doc any) {
 	b, err := json.Marshal(doc)
 	if err != nil {
-		b = nil // strings and a number: this cannot be
+		b = nil // impossible: it has strings and a number
 	}
 	writeBody(w, status, "application/problem+json", b)
 }
@@ -77,7 +77,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// noContent answers 204, unless err is the answer.
+// noContent answers 204, or returns err.
 func (c *call) noContent(err error) error {
 	if err == nil {
 		c.w.WriteHeader(http.StatusNoContent)
@@ -91,7 +91,7 @@ func writeBody(w http.ResponseWriter, status int, mediaType string, b []byte) {
 	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
 	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // the client is gone: there is nobody to tell
+	_, _ = w.Write(b) // if this fails, the client is gone
 }
 
 // setEventStream writes the headers of server-sent events, which no proxy should buffer.

@@ -11,11 +11,10 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// A parameter that is given must have a value that is allowed: an empty one is refused like
-// any other wrong one (docs/decisions.md 25). Parameters that an operation does not know are
-// ignored.
+// A parameter must have an allowed value. An empty value is refused like any other wrong
+// value (docs/decisions.md 25). Unknown parameters are ignored.
 
-// params are the parameters of the query string.
+// params returns the parameters of the query string.
 func (c *call) params() url.Values {
 	if c.parsed == nil {
 		c.parsed = c.r.URL.Query()
@@ -23,8 +22,8 @@ func (c *call) params() url.Values {
 	return c.parsed
 }
 
-// query is one parameter, and whether it is given. Of several with the same name the first
-// counts.
+// query returns a parameter, and whether it is present. If a name occurs several times, the
+// first one counts.
 func (c *call) query(name string) (value string, given bool) {
 	if c.r.URL.RawQuery == "" {
 		return "", false
@@ -36,7 +35,7 @@ func (c *call) query(name string) (value string, given bool) {
 	return values[0], true
 }
 
-// queryText is a parameter that may be anything but empty; "" when it is absent.
+// queryText returns a parameter with any value but the empty one; "" if it is absent.
 func (c *call) queryText(name string) (string, error) {
 	s, given := c.query(name)
 	if given && s == "" {
@@ -45,7 +44,7 @@ func (c *call) queryText(name string) (string, error) {
 	return s, nil
 }
 
-// queryInt is an integer parameter from lo to hi, or its default.
+// queryInt returns an integer parameter from lo to hi, or its default.
 func (c *call) queryInt(name string, def, lo, hi int) (int, error) {
 	s, given := c.query(name)
 	if !given {
@@ -58,7 +57,7 @@ func (c *call) queryInt(name string, def, lo, hi int) (int, error) {
 	return n, nil
 }
 
-// queryFlag is a boolean parameter, false when it is absent.
+// queryFlag returns a boolean parameter; false if it is absent.
 func (c *call) queryFlag(name string) (bool, error) {
 	s, given := c.query(name)
 	switch {
@@ -70,8 +69,8 @@ func (c *call) queryFlag(name string) (bool, error) {
 	return false, problem.Newf(problem.Invalid, "%s must be true or false", name)
 }
 
-// queryMillis is a parameter in milliseconds that check allows, or its default. The error of
-// check names the bounds: what is no integer is out of them, too.
+// queryMillis returns a parameter in milliseconds that check allows, or its default. The
+// error of check names the limits. It is also the error for a value that is not an integer.
 func (c *call) queryMillis(name string, def time.Duration, check func(time.Duration) error) (time.Duration, error) {
 	s, given := c.query(name)
 	if !given {
@@ -86,7 +85,7 @@ func (c *call) queryMillis(name string, def time.Duration, check func(time.Durat
 	return d, check(d)
 }
 
-// queryTime is an instant, zero when it is absent.
+// queryTime returns an instant, or zero if the parameter is absent.
 func (c *call) queryTime(name string) (time.Time, error) {
 	s, given := c.query(name)
 	if !given {
@@ -99,7 +98,7 @@ func (c *call) queryTime(name string) (time.Time, error) {
 	return t, nil
 }
 
-// queryOneOf is one of the values, or the default when the parameter is absent.
+// queryOneOf returns one of the values, or the default if the parameter is absent.
 func queryOneOf[S ~string](c *call, name string, def S, values ...S) (S, error) {
 	s, given := c.query(name)
 	switch {
@@ -111,7 +110,7 @@ func queryOneOf[S ~string](c *call, name string, def S, values ...S) (S, error) 
 	return "", notOneOf(name, values)
 }
 
-// querySome is a list of some of the values; nil when the parameter is absent.
+// querySome returns a list of some of the values, or nil if the parameter is absent.
 func querySome[S ~string](c *call, name string, values ...S) (list []S, err error) {
 	for _, s := range c.queryList(name) {
 		if !slices.Contains(values, S(s)) {
@@ -133,7 +132,7 @@ func notOneOf[S ~string](name string, values []S) error {
 	return problem.Newf(problem.Invalid, "%s must be one of %s", name, b.String())
 }
 
-// queryMatches is a list of values of one form, which want names.
+// queryMatches returns a list of values of one form. want describes the form.
 func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]string, error) {
 	list := c.queryList(name)
 	for _, s := range list {
@@ -144,7 +143,7 @@ func (c *call) queryMatches(name string, form *regexp.Regexp, want string) ([]st
 	return list, nil
 }
 
-// queryList is a parameter that is given several times, or with commas.
+// queryList returns the values of a parameter that is repeated or has commas.
 func (c *call) queryList(name string) (list []string) {
 	for _, v := range c.params()[name] {
 		list = append(list, strings.Split(v, ",")...)

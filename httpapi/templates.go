@@ -106,7 +106,8 @@ func deleteTemplate(c *call) error {
 	return c.noContent(c.Templates.Delete(c.r.Context(), c.owner, c.r.PathValue("id")))
 }
 
-// decodeTemplate reads what create and update take: all that differs is what is required.
+// decodeTemplate reads the body of create and update, which differ only in what they
+// require.
 func decodeTemplate(body []byte) (r templates.Settings, err error) {
 	o, err := parse(body, strictThroughout, &r.Violations)
 	if err != nil {
