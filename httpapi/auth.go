@@ -92,8 +92,8 @@ type Key struct {
 	// Secret is the key as clients send it, without blanks, or "sha256:" and its hex
 	// digest.
 	Secret string
-	// User owns the records that the key creates, and sees them. Keys of one user share
-	// records.
+	// User is the owner of the records that the key creates and sees. Keys of one user
+	// share records.
 	User    string
 	Scopes  []string
 	Expires time.Time // zero: never

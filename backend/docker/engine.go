@@ -19,7 +19,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// An engine is what Open found out about the engine.
+// An engine is what Open has learned about the engine.
 type engine struct {
 	podman          bool
 	cores           int

@@ -17,7 +17,7 @@ import (
 // A workerReservation is the reservation of a worker.
 type workerReservation struct {
 	reservation pods.Reservation
-	// unverified: from an earlier process, and not seen on its host yet.
+	// unverified marks a reservation of an earlier process whose worker was not seen yet.
 	unverified bool
 }
 

@@ -12,7 +12,8 @@ import (
 const attempts = 8
 
 // NewUnique calls take with new ids from r until take returns an error other than taken, or
-// nil. It returns that result. taken means that the id is in use.
+// nil. It returns that result. taken means that the id is in use. After 8 taken ids it
+// returns an error.
 func NewUnique(r io.Reader, taken error, take func(id string) error) error {
 	for range attempts {
 		made, err := New(r)
