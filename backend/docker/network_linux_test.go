@@ -115,8 +115,14 @@ func subnets(t *testing.T, rt *Runtime) (all []netip.Prefix) {
 
 func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		other := open(t, d, t.TempDir())
+		large := bridge{other.networkPrefix() + "owner-large", "carol"}
+		if err := other.createBridge(t.Context(), large, netip.MustParsePrefix("10.213.0.0/23")); err != nil {
+			t.Fatal(err)
+		}
+		defer other.dropBridge(t.Context(), large.name)
 		for subnet, want := range map[string]string{
-			"10.211.0.0/23": "overlaps 10.211.", // the bridges of the test engines are here
+			"10.213.0.0/23": "overlaps 10.213.",
 			"8.8.0.0/16":    "private use",
 			"10.202.0.1/16": "has bits after its prefix",
 			"10.202.0.0/24": "8 to 23 bits",
