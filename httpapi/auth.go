@@ -145,8 +145,8 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	if _, ok := ks.byDigest[d]; ok {
 		return "Secret", errors.New("key is there twice")
 	}
-	if k.User == "" || k.User == serverless.AllOwners {
-		return "User", errors.New("user must be a name")
+	if k.User == "" || k.User == serverless.AllOwners || len(k.User) > accounts.MaxUser || strings.ContainsFunc(k.User, unicode.IsControl) {
+		return "User", fmt.Errorf("user must be a name of at most %d bytes, without control characters", accounts.MaxUser)
 	}
 	id := Identity{User: k.User, Expires: k.Expires, Exempt: k.Exempt, Key: d.String()}
 	for _, s := range k.Scopes {

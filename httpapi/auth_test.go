@@ -145,6 +145,8 @@ func TestWrongKeysAreNamedByTheirPlaceAndNeverShown(t *testing.T) {
 		"blanks in a secret": {httpapi.Key{Secret: "hush hush", User: "u"}, "Secret"},
 		"no user":            {httpapi.Key{Secret: "hush"}, "User"},
 		"everyone as user":   {httpapi.Key{Secret: "hush", User: "*"}, "User"},
+		"a line as user":     {httpapi.Key{Secret: "hush", User: "u\nv"}, "User"},
+		"a long user":        {httpapi.Key{Secret: "hush", User: strings.Repeat("u", 256)}, "User"},
 		"a digest too short": {httpapi.Key{Secret: "sha256:68757368", User: "u"}, "Secret"},
 		"a digest of no hex": {httpapi.Key{Secret: "sha256:hush", User: "u"}, "Secret"},
 		"an unknown scope":   {httpapi.Key{Secret: "hush", User: "u", Scopes: []string{"pods:delete"}}, "Scopes"},

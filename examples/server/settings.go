@@ -100,6 +100,8 @@ func (s *settings) validate() error {
 	switch {
 	case s.logForm != "text" && s.logForm != "json":
 		return fmt.Errorf("-log %q: must be json or text", s.logForm)
+	case s.given["tls-cert"] && s.tlsCert == "", s.given["tls-key"] && s.tlsKey == "":
+		return errors.New("-tls-cert, -tls-key: must name a file: without the flags there is no TLS")
 	case s.drainWait < 0:
 		return fmt.Errorf("-drain-wait %v: must not be negative", s.drainWait)
 	case s.data == "" && s.maintains():

@@ -208,6 +208,8 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"Fraction", nil, `{"limits":{"perWorkerRate":1.5}}`, []string{"config.json:1:12: limits.perWorkerRate: must be an integer"}},
 		{"ServiceDomain", nil, `{"serviceDomain":"a b"}`, []string{"config.json:1:2: serviceDomain: ", `"a b"`}},
 		{"Twice", nil, "{\"catalog\":\"host\",\n \"catalog\":\"host\"}", []string{"config.json:2:2: catalog: ", "duplicate"}},
+		{"Null", nil, "null", []string{"config.json:1:1: must be a JSON object"}},
+		{"EmptyTLS", []string{"-tls-cert", "", "-tls-key", ""}, "", []string{"-tls-cert, -tls-key: must name a file"}},
 		{"Cut", nil, `{"catalog":`, []string{"config.json:1:12: catalog: unexpected EOF"}},
 		{"NoJSON", nil, "{\n\t\"serviceDomain\": \"ü\", x\n}", []string{"config.json:2:24: invalid character 'x'"}},
 		{"Trailing", nil, "{}\n{}", []string{"config.json:2:1: invalid character '{'"}},

@@ -177,6 +177,9 @@ func readAtMost(file string, n int64) ([]byte, error) {
 func Parse(file string, text []byte) (*Config, error) {
 	c := Default()
 	c.file, c.source = file, withoutComments(text)
+	if jsontext.Value(c.source).Kind() == 'n' { // null would make c empty
+		return nil, c.located(errorAt("", "must be a JSON object"))
+	}
 	err := explain(json.Unmarshal(c.source, c, json.RejectUnknownMembers(true)))
 	if err == nil {
 		err = c.validate()
