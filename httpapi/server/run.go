@@ -49,8 +49,8 @@ func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	}
 
 	s.log.InfoContext(work, "stopping")
-	s.leaving.Store(true)
-	if err == nil {
+	if err == nil && s.wait > 0 {
+		s.leaving.Store(true)
 		err = r.linger(s.wait)
 	}
 	drain, cancel := context.WithTimeout(work, s.drain)
