@@ -2,11 +2,9 @@ package registries
 
 import (
 	"cmp"
-	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
+	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -31,21 +29,7 @@ type Credential struct {
 }
 
 // A Secret prints as [redacted]. Convert it to a string where it is used.
-type Secret string
-
-// String hides s.
-func (Secret) String() string { return redacted }
-
-// Format hides s whatever the verb: with a wrong one fmt would print the value itself.
-func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
-
-// LogValue hides s.
-func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// MarshalText hides s: a secret is stored by converting it first.
-func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-const redacted = "[redacted]"
+type Secret = secret.Text
 
 // What a service and its store answer.
 var (

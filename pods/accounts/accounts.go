@@ -6,12 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -72,21 +70,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 
 // A Secret is what a client sends. It prints as [redacted]: convert it to a string where it
 // is shown to its user.
-type Secret string
-
-// String hides s.
-func (Secret) String() string { return redacted }
-
-// Format hides s whatever the verb.
-func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
-
-// LogValue hides s.
-func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// MarshalText hides s.
-func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-const redacted = "[redacted]"
+type Secret = secret.Text
 
 // What a service and its store answer.
 var (
