@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -68,13 +69,22 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 			return r, err
 		}
 	}
-	r.Endpoint, r.Checked = c.target(), true
+	r.Endpoint, r.Checked, r.Trace = c.target(), true, c.trace()
 	r.Input = o.take("input", "a JSON object", "{")
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
 	}
 	r.Webhook, r.Policy, r.Extra = o.webhook(), o.policy(), o.s3Config()
 	return r, nil
+}
+
+// trace returns the trace context of the request. A traceparent that is there twice is none;
+// the lines of tracestate are one list (docs/decisions.md 45).
+func (c *call) trace() (t serverless.Trace) {
+	if p := c.r.Header["Traceparent"]; len(p) == 1 {
+		t = serverless.Trace{Parent: p[0], State: strings.Join(c.r.Header["Tracestate"], ",")}
+	}
+	return t
 }
 
 // webhook returns the URL, or "" if it is absent or null. The service checks the URL's

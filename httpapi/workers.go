@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,6 +80,7 @@ func takeJob(c *call) error {
 	if err != nil || len(jobs) == 0 {
 		return c.noContent(err)
 	}
+	setTrace(c.w.Header(), jobs[0].Trace)
 	return c.give(jobs, appendTask(nil, &jobs[0]))
 }
 
@@ -149,11 +151,34 @@ func appendTask(b []byte, j *serverless.Job) []byte {
 	b = append(b, j.ID...)
 	b = append(b, `","input":`...)
 	b = append(b, j.Input...)
+	b = appendTrace(b, j.Trace)
 	if len(j.Extra) > 2 {
 		b = append(b, ',')
 		return append(b, j.Extra[1:]...) // the members and the closing brace
 	}
 	return append(b, '}')
+}
+
+// appendTrace appends the members of a trace context, if there is one.
+func appendTrace(b []byte, t serverless.Trace) []byte {
+	if t.Parent == "" {
+		return b
+	}
+	b = fmt.Appendf(b, `,"traceparent":%q`, t.Parent)
+	if t.State == "" {
+		return b
+	}
+	return fmt.Appendf(b, `,"tracestate":%q`, t.State) // printable ASCII: quoted as in JSON
+}
+
+// setTrace sets the headers of a trace context, if there is one.
+func setTrace(h http.Header, t serverless.Trace) {
+	if t.Parent != "" {
+		h.Set("Traceparent", t.Parent)
+	}
+	if t.State != "" {
+		h.Set("Tracestate", t.State)
+	}
 }
 
 func stopJobs(c *call) error {

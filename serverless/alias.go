@@ -24,6 +24,8 @@ type (
 	WorkerID = queue.WorkerID
 	// An Instant is a time in Unix milliseconds; 0 is never.
 	Instant = queue.Instant
+	// A Trace is the W3C trace context of the request that submitted a job.
+	Trace = queue.Trace
 	// A JobQueue stores jobs. backend/memory and backend/disk implement it.
 	JobQueue = queue.JobQueue
 	// A Delivery is a webhook that is to be sent.

@@ -16,6 +16,7 @@ type Request struct {
 	Webhook string // absolute http or https URL, or empty
 	Policy  Policy
 	Extra   []byte // a JSON object with members that only the worker sees (s3Config), or nil
+	Trace   Trace  // kept with the job as far as it is valid (docs/decisions.md 45)
 
 	// Sync submits the job as runsync does: its result is kept for the duration Wait, within
 	// MinSyncRetention and MaxSyncRetention.
@@ -104,7 +105,7 @@ func isWebURL(s string) bool {
 func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	j := Job{
 		Ref: Ref{Endpoint: ep.ID, ID: id}, Owner: owner,
-		Input: r.Input, Webhook: r.Webhook, Extra: r.Extra,
+		Input: r.Input, Webhook: r.Webhook, Extra: r.Extra, Trace: r.Trace.Valid(),
 		State: queue.State{Submitted: now, Queued: now},
 	}
 	exec, ttl := ep.ExecTimeout, DefaultTTL

@@ -139,7 +139,7 @@ func (l *loop) waitForSlot(ctx context.Context) int {
 
 func (l *loop) start(ctx context.Context, j Job) {
 	r := &run{job: j}
-	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, r.cancel = context.WithCancelCause(ContextWithTrace(context.WithoutCancel(ctx), j.Trace))
 	l.mu.Lock()
 	l.free--
 	if l.running == nil {

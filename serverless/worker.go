@@ -13,7 +13,8 @@ import (
 // ServeOptions.Concurrency is more than 1.
 //
 // Work must return soon after ctx ends. Its result is dropped then. context.Cause(ctx) is
-// ErrCancelled, ErrExecutionTimeout, ErrExpired, ErrLeaseLost or ErrDraining.
+// ErrCancelled, ErrExecutionTimeout, ErrExpired, ErrLeaseLost or ErrDraining. TraceOf(ctx) is
+// the trace context of the job.
 type Worker interface {
 	Work(ctx context.Context, t *Task) (output []byte, err error)
 }
@@ -52,6 +53,25 @@ func (t *Task) Emit(ctx context.Context, chunk []byte) error {
 // Progress replaces the interim output of the job, one JSON value. The queue owns v from the
 // call on. Errors are those of Emit, without ErrStreamFull.
 func (t *Task) Progress(ctx context.Context, v []byte) error { return t.emit(ctx, queue.OpProgress, v) }
+
+// traceKey is the key of a Trace in a context.
+type traceKey struct{}
+
+// ContextWithTrace returns a context with the trace context of a job, for a program that runs
+// a Worker outside a Service. Serve does it itself.
+func ContextWithTrace(ctx context.Context, t Trace) context.Context {
+	if t == (Trace{}) {
+		return ctx
+	}
+	return context.WithValue(ctx, traceKey{}, t)
+}
+
+// TraceOf returns the trace context of the job that runs with ctx, or the zero value
+// (docs/decisions.md 45).
+func TraceOf(ctx context.Context) Trace {
+	t, _ := ctx.Value(traceKey{}).(Trace)
+	return t
+}
 
 // A Failure is an error of a Worker that has an output.
 type Failure struct {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"time"
@@ -10,9 +11,10 @@ import (
 )
 
 // formatVersion is the format that this program writes. It grows when a program for the
-// previous version could misread the data. Version 2 allows runs above 255.
+// previous version could misread the data. Version 2 allows runs above 255, version 3 extras
+// with a trace context.
 const (
-	formatVersion = 2
+	formatVersion = 3
 	oldestFormat  = 1
 )
 
@@ -170,9 +172,28 @@ func decodeOutput(key, value []byte) (output []byte, text string, err error) {
 	return output, text, nil
 }
 
+// hasExtras reports whether a job has a record of extras.
+func hasExtras(j *queue.Job) bool {
+	return j.Webhook != "" || j.Extra != nil || j.Trace != (queue.Trace{})
+}
+
+// textsMark begins a record of extras that has more texts than the webhook: it is followed by
+// their number. It is no length of version 1 and 2, which wrote each in the shortest form.
+const textsMark = "\x80\x00"
+
 // The extras of a job are stored as its webhook after its length, and its encrypted Extra.
+// With more texts, the record begins with textsMark and has all texts before the Extra. A new
+// text comes last.
 func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
-	b := append(binary.AppendUvarint(nil, uint64(len(j.Webhook))), j.Webhook...)
+	texts := []string{j.Webhook}
+	var b []byte
+	if j.Trace != (queue.Trace{}) {
+		texts = append(texts, j.Trace.Parent, j.Trace.State)
+		b = binary.AppendUvarint([]byte(textsMark), uint64(len(texts)))
+	}
+	for _, text := range texts {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
 	if j.Extra == nil {
 		return b, nil
 	}
@@ -185,7 +206,16 @@ func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
 
 func decodeExtras(seals sealer, key, value []byte, j *queue.Job) (err error) {
 	r := reader{b: value}
-	j.Webhook = r.text()
+	n := uint64(1)
+	if rest, more := bytes.CutPrefix(r.b, []byte(textsMark)); more {
+		r.b = rest
+		n = r.uint()
+	}
+	for i, to := 0, [...]*string{&j.Webhook, &j.Trace.Parent, &j.Trace.State}; uint64(i) < n && !r.bad; i++ {
+		if text := r.text(); i < len(to) {
+			*to[i] = text
+		}
+	}
 	if r.bad {
 		return damaged(key)
 	}

@@ -59,6 +59,45 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 	}
 }
 
+// A record of extras without a trace context is as version 1 wrote it.
+func TestExtrasAreWrittenAsEver(t *testing.T) {
+	key := bodyKey(1, bodyExtras)
+	for want, j := range map[string]queue.Job{
+		"0468743a2f":                                   {Webhook: "ht:/"},
+		"8000" + "03" + "00" + "0170" + "00":           {Trace: queue.Trace{Parent: "p"}},
+		"8000" + "03" + "0468743a2f" + "0170" + "0173": {Webhook: "ht:/", Trace: queue.Trace{Parent: "p", State: "s"}},
+	} {
+		b, err := encodeExtras(sealer{}, key, &j)
+		must(t, err)
+		if got := hex.EncodeToString(b); got != want {
+			t.Errorf("extras of %+v are written as %s, want %s", j, got, want)
+		}
+		for _, later := range []string{"", "04" + "00" + "0170" + "00" + "0178"} { // with a text of a later version
+			if later != "" {
+				b, err = hex.DecodeString("8000" + later)
+				must(t, err)
+				j = queue.Job{Trace: queue.Trace{Parent: "p"}}
+			}
+			var read queue.Job
+			must(t, decodeExtras(sealer{}, key, b, &read))
+			if diff := cmp.Diff(j, read); diff != "" {
+				t.Errorf("%x is read as (-want +got):\n%s", b, diff)
+			}
+		}
+	}
+	var sealed queue.Job
+	seals := sealer{key: testKey}
+	b, err := encodeExtras(seals, key, &queue.Job{Trace: queue.Trace{Parent: "p"}, Extra: []byte("{}")})
+	must(t, err)
+	must(t, decodeExtras(seals, key, b, &sealed))
+	if string(sealed.Extra) != "{}" || sealed.Trace.Parent != "p" {
+		t.Errorf("read as %+v, want a trace context and an Extra", sealed)
+	}
+	if err := decodeExtras(sealer{}, key, []byte("\x80\x00\x09\x00"), &sealed); err == nil {
+		t.Error("extras that end early are read, want that they are damaged")
+	}
+}
+
 // A directory of version 1 is upgraded. Its jobs can then have any run number.
 func TestADirectoryOfTheFirstVersionIsTakenOver(t *testing.T) {
 	s := memStore(t)

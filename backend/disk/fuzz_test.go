@@ -48,6 +48,9 @@ func FuzzStoredPayload(f *testing.F) {
 	extras, err := encodeExtras(seals, key, &queue.Job{Webhook: "https://example.org/", Extra: []byte("{}")})
 	must(f, err)
 	f.Add(extras)
+	traced, err := encodeExtras(seals, key, &queue.Job{Trace: queue.Trace{Parent: "p", State: "s"}})
+	must(f, err)
+	f.Add(traced)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if output, text, err := decodeOutput(key, b); err == nil {
 			head, payload := outputParts(&queue.Op{Payload: output, Error: text})
@@ -62,7 +65,7 @@ func FuzzStoredPayload(f *testing.F) {
 		}
 		v, err := encodeExtras(seals, key, &j)
 		must(t, err)
-		if err := decodeExtras(seals, key, v, &again); err != nil || j.Webhook != again.Webhook || !bytes.Equal(j.Extra, again.Extra) {
+		if err := decodeExtras(seals, key, v, &again); err != nil || j.Webhook != again.Webhook || j.Trace != again.Trace || !bytes.Equal(j.Extra, again.Extra) {
 			t.Errorf("%+v is decoded again as %+v, %v", j, again, err)
 		}
 	})

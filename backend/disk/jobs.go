@@ -225,7 +225,7 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 		if jobs[k].Output != nil || jobs[k].Error != "" {
 			note.Output = 1
 		}
-		if jobs[k].Webhook != "" || jobs[k].Extra != nil {
+		if hasExtras(&jobs[k]) {
 			marks |= jobindex.HasExtra
 		}
 		q.x.SetMetadata(i, note)
@@ -252,7 +252,7 @@ func (q *jobQueue) drop(in []insertion) {
 func (q *jobQueue) prepare(ctx context.Context, jobs []queue.Job, in []insertion) (err error) {
 	for k := range jobs {
 		j, c := &jobs[k], &in[k]
-		if j.Webhook != "" || j.Extra != nil {
+		if hasExtras(j) {
 			if c.extras, err = encodeExtras(q.e.seals, bodyKey(c.uid, bodyExtras), j); err != nil {
 				return err
 			}

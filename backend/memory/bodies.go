@@ -13,6 +13,7 @@ type body struct {
 type extra struct {
 	webhook     string
 	workerExtra []byte // Job.Extra
+	trace       queue.Trace
 	err         string
 	chunks      [][]byte // chunks that are not drained
 	attempts    []queue.Attempt

@@ -92,8 +92,8 @@ func (q *Jobs) publish(i uint32, j *queue.Job) {
 	q.seq++
 	j.Seq = q.seq
 	*q.bodies.put(i) = body{input: j.Input, output: j.Output}
-	if j.Webhook != "" || j.Extra != nil {
-		q.extras[i] = &extra{webhook: j.Webhook, workerExtra: j.Extra}
+	if j.Webhook != "" || j.Extra != nil || j.Trace != (queue.Trace{}) {
+		q.extras[i] = &extra{webhook: j.Webhook, workerExtra: j.Extra, trace: j.Trace}
 	}
 	q.x.Show(i, &j.State)
 }
@@ -110,7 +110,7 @@ func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
 	j.Ref, j.Owner, j.State, j.Input, j.Output = q.x.Ref(i), q.x.Owner(i), q.x.State(i), b.input, b.output
 	if x := q.extras[i]; x != nil {
-		j.Webhook, j.Extra, j.Error = x.webhook, x.workerExtra, x.err
+		j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
 	}
 }
 

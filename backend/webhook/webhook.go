@@ -112,7 +112,8 @@ func newClient(t http.RoundTripper, g *guard, timeout time.Duration) *http.Clien
 	}
 }
 
-// Send posts the job object with its input and returns the status of the answer.
+// Send posts the job object with its input, and the job's trace context in headers. It returns
+// the status of the answer.
 func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err error) {
 	u, err := url.Parse(d.Job.Webhook)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -129,6 +130,12 @@ func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err e
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.agent)
 	r.Header.Set("Webhook-Id", d.ID)
+	if t := d.Job.Trace; t.Parent != "" {
+		r.Header.Set("Traceparent", t.Parent)
+		if t.State != "" {
+			r.Header.Set("Tracestate", t.State)
+		}
+	}
 	s.sign(r.Header, d.ID, body)
 	answer, err := s.client.Do(r)
 	if err != nil {

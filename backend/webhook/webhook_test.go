@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,6 +95,25 @@ func TestSendPostsTheJobWithItsInputAndNothingElse(t *testing.T) {
 	const want = `POST application/json {"delayTime":2,"executionTime":4,"id":"j1","input":{"a":1},"output":2,"status":"COMPLETED","workerId":"w"}`
 	if got != want {
 		t.Errorf("received %s\nwant     %s", got, want)
+	}
+}
+
+func TestSendHasTheTraceContextOfTheJob(t *testing.T) {
+	var got []string
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = append(got, fmt.Sprint(r.Header["Traceparent"], r.Header["Tracestate"]))
+	}))
+	defer srv.Close()
+	d := delivery(srv.URL)
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for _, trace := range []queue.Trace{{}, {Parent: parent}, {Parent: parent, State: `a=1,b="`}} {
+		d.Job.Trace = trace
+		if _, err := sender(t, webhook.Options{AllowPrivate: true}).Send(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"[] []", "[" + parent + "] []", "[" + parent + `] [a=1,b="]`}; !slices.Equal(got, want) {
+		t.Errorf("received %q, want %q", got, want)
 	}
 }
 

@@ -30,6 +30,7 @@ const maxAnswer = 1 << 30
 type job struct {
 	ID    string          `json:"id"`
 	Input json.RawMessage `json:"input"`
+	trace serverless.Trace
 	rest  map[string]json.RawMessage
 }
 
@@ -41,8 +42,13 @@ func (j *job) UnmarshalJSON(b []byte) error {
 		return errors.New("worker: a job without an id")
 	}
 	j.Input = j.rest["input"]
-	delete(j.rest, "id")
-	delete(j.rest, "input")
+	// A trace context of another form is none.
+	_ = json.Unmarshal(j.rest["traceparent"], &j.trace.Parent)
+	_ = json.Unmarshal(j.rest["tracestate"], &j.trace.State)
+	j.trace = j.trace.Valid()
+	for _, name := range [...]string{"id", "input", "traceparent", "tracestate"} {
+		delete(j.rest, name)
+	}
 	return nil
 }
 

@@ -133,7 +133,7 @@ func (r *runner) waitForSlot(ctx context.Context) int {
 }
 
 func (r *runner) start(ctx context.Context, j job) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(serverless.ContextWithTrace(ctx, j.trace))
 	one := &run{job: j, cancel: cancel}
 	r.mu.Lock()
 	_, twice := r.running[j.ID]

@@ -88,6 +88,38 @@ func TestRemoteWorkerRunsJobsWithItsOwnKey(t *testing.T) {
 	}
 }
 
+func TestAWorkersContextHasTheTraceContextOfItsJob(t *testing.T) {
+	s, url := start(t)
+	echo := func(ctx context.Context, k *serverless.Task) ([]byte, error) {
+		return json.Marshal([]string{serverless.TraceOf(ctx).Parent, serverless.TraceOf(ctx).State, string(k.Extra)})
+	}
+	trace := serverless.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: `a=1,b="\`}
+	check := func(t *testing.T) {
+		t.Helper()
+		for _, r := range []serverless.Request{{Trace: trace}, {}, {Trace: serverless.Trace{Parent: "no", State: "a=1"}}} {
+			r.Input, r.Wait = []byte(`{}`), 20*time.Second
+			j, err := s.SubmitAndWait(t.Context(), "u", "e", r)
+			want, _ := json.Marshal([]string{r.Trace.Valid().Parent, r.Trace.Valid().State, ""})
+			if err != nil || string(j.Output) != string(want) {
+				t.Errorf("with %+v the worker sees %s, %v, want %s", r.Trace, j.Output, err, want)
+			}
+		}
+	}
+	t.Run("remote", func(t *testing.T) {
+		stop := work(t, echo, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
+		check(t)
+		_ = stop()
+	})
+	t.Run("of the process", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = s.Serve(ctx, "e", serverless.WorkerFunc(echo), nil) })
+		check(t)
+		cancel()
+		wg.Wait()
+	})
+}
+
 func TestRemoteWorkerRunsUpToItsConcurrencyAtOnce(t *testing.T) {
 	s, url := start(t)
 	var mu sync.Mutex

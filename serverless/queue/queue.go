@@ -16,6 +16,7 @@ type Job struct {
 	Error   string // the worker's text of a failure
 	Webhook string // URL; empty: none
 	Extra   []byte // a JSON object that only the worker sees (s3Config); encrypted at rest
+	Trace   Trace  // the trace context that the job was submitted with
 }
 
 // A Slot asks for up to N jobs of one endpoint for one worker.

@@ -7,6 +7,11 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
+// trace returns a trace context with every character that JSON escapes.
+func trace() queue.Trace {
+	return queue.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: `a=1,b="\`}
+}
+
 func submitCases() []QueueCase {
 	return []QueueCase{
 		rule("WhatWasSubmittedIsRead",
@@ -16,10 +21,29 @@ func submitCases() []QueueCase {
 				full.Flags |= queue.Sync
 				full.Input = []byte("{ \"a\" : 1.0e2,\n\"a\":\"\\u0041\xf0\x9f\x8e\x88\", \"b\":[ ] }")
 				full.Extra = []byte(`{"s3Config": {"accessSecret":"x"} }`)
+				full.Trace = trace()
 				bare := k.job()
 				bare.Owner = ""
-				for _, want := range k.enqueue(full, bare) {
+				traced := k.job()
+				traced.Trace = queue.Trace{Parent: trace().Parent}
+				for _, want := range k.enqueue(full, bare, traced) {
 					k.wantEqual("Get", want, k.get(want))
+				}
+			}),
+		rule("TheTraceStaysWithTheJob",
+			"the worker of each delivery and the webhook get the trace context, also after the job is deleted",
+			func(k *fixture) {
+				j := k.run(withWebhook, func(j *queue.Job) { j.Trace = trace() })
+				k.wantEqual("Trace of the first delivery", trace(), j.Trace)
+				k.mustApply(workerOp(j, queue.OpRelease))
+				j = k.take("v")
+				k.wantEqual("Trace of the second delivery", trace(), j.Trace)
+				k.mustApply(finishOp(j, "1"))
+				k.now += ttl
+				k.expire()
+				ds := k.deliveries(10)
+				if len(ds) != 1 || ds[0].Job.Trace != trace() {
+					k.Errorf("Deliveries = %+v, want one with the trace context", ds)
 				}
 			}),
 		rule("IdsHaveUpTo63Bytes",

@@ -28,6 +28,9 @@ func (w *walker) submit(ctx context.Context) error {
 		if w.Draw(8) == 0 {
 			j.Extra = []byte(`{}`)
 		}
+		if w.Draw(8) == 0 {
+			j.Trace = trace()
+		}
 		w.refs = append(w.refs, j.Ref)
 	}
 	return w.enqueue(ctx, jobs)
