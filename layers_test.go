@@ -66,6 +66,7 @@ var layers = []layer{
 	{path: "serverless/queue", module: ground, never: noEither},
 	{path: "serverless/endpoints", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/workers", module: join(ground, "serverless/queue"), never: noEither},
+	{path: "serverless/cron", module: ground, never: noEither},
 	{path: "serverless/fleet", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers"), never: noEither},
 	{path: "registries", module: ground, never: noEither},
 
