@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -152,6 +153,7 @@ func otherMachine(t *testing.T) {
 }
 
 func TestAContainerReachesNothingOfTheHostAndOfOthers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	requireEngine(t, "dockerd") // or skip, before the network of the machine changes
 	otherMachine(t)
 	private, public := greeter(t, "0.0.0.0:0"), greeter(t, "0.0.0.0:0")

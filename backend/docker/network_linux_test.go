@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -45,6 +46,7 @@ func joined(id, owner string) pods.Spec {
 
 // Every owner has one network, also if the pods have no names in it.
 func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir, subnet := t.TempDir(), netip.MustParsePrefix("10.202.0.0/20")
 		within := func(o *Options) { o.Subnet = subnet }
@@ -138,6 +140,7 @@ func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 // A crashed server may leave a network without pods, and somebody may remove a network with
 // pods.
 func TestNetworksComeToWhatPodsSay(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt, other := open(t, d, dir), open(t, d, t.TempDir())
@@ -232,6 +235,7 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 
 // An older version used the engine's default network.
 func TestAStoppedContainerInAnotherNetworkStartsInThatOfItsOwner(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		s := joined("moved", "alice")

@@ -27,6 +27,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -90,6 +91,7 @@ func calledOff(t *testing.T, rt *Runtime, id string) {
 }
 
 func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("twice", program("run")))
@@ -356,6 +358,7 @@ func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
 }
 
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
@@ -407,6 +410,7 @@ func TestAnEngineWithoutGPUsFailsThePod(t *testing.T) {
 }
 
 func TestManyLinesArriveOnceEach(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	const n = 100_000
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
@@ -480,6 +484,7 @@ func liveHeap() uint64 {
 }
 
 func TestALongLineIsOne(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("long", program("long", "50000")))
@@ -492,6 +497,7 @@ func TestALongLineIsOne(t *testing.T) {
 }
 
 func TestFiftyPodsComeUpAtOnce(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		began := time.Now()

@@ -9,10 +9,12 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
 func TestAnEngineThatDiesAndComesBackLosesNothing(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	d := requireEngine(t, "dockerd")
 	rt := open(t, d, t.TempDir())
 	up(t, rt, spec("stays", program("run")))
@@ -85,6 +87,7 @@ func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
 }
 
 func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
@@ -127,6 +130,7 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 
 // A start in the record that did not happen is repeated.
 func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)

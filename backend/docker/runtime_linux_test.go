@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/podstest"
 )
@@ -47,7 +48,7 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 func TestRuntime(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		for _, c := range podstest.RuntimeCases() {
-			if !aboutNetworks(c) {
+			if !aboutNetworks(c) && suite.RunsRuntimeCase(c.Name) {
 				t.Run(c.Name, func(t *testing.T) {
 					t.Parallel()
 					c.Test(t, harness(t, d))
@@ -61,6 +62,7 @@ func TestRuntime(t *testing.T) {
 // when a network of another server is removed (see doc.go), and other tests are such
 // servers.
 func TestPrivateNetworks(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			d := requireEngine(t, kind)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -126,12 +127,12 @@ func TestRuntimeWithAUserForEachOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have pods run as other users")
 	}
-	testRuntime(t, isolated(true))
+	testRuntime(t, suite.RunsRuntimeCase, isolated(true))
 }
 
 func TestRuntimeIsolatedWithoutRoot(t *testing.T) {
 	if withoutRoot(t) {
-		testRuntime(t, isolated(false))
+		testRuntime(t, suite.RunsRuntimeCase, isolated(false))
 	}
 }
 

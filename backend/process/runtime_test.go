@@ -27,35 +27,47 @@ func TestRuntime(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs of the suite end by a signal")
 	}
-	testRuntime(t)
+	testRuntime(t, func(string) bool { return true })
 }
 
-// testRuntime runs the suite with options.
-func testRuntime(t *testing.T, change ...func(*Options)) {
+// testRuntime runs the cases of the suite that pick selects. They run in parallel, because they
+// mostly wait.
+func testRuntime(t *testing.T, pick func(name string) bool, change ...func(*Options)) {
 	t.Helper()
-	podstest.TestRuntime(t, func(t *testing.T) podstest.Harness {
-		dir := t.TempDir()
-		rt := open(t, dir, change...)
-		runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
-		stubborn := program("stubborn")
-		// Its port accepts when it ignores signals.
-		stubborn.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
-		return podstest.Harness{
-			Runtime: rt,
-			Dial:    ask,
-			Reopen: func(t *testing.T) pods.Runtime {
-				if err := rt.Close(t.Context()); err != nil {
-					t.Fatalf("Close = %v, want nil", err)
-				}
-				return open(t, dir, change...)
-			},
-			Programs: podstest.Programs{
-				Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves,
-				Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
-				Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
-			},
+	for _, c := range podstest.RuntimeCases() {
+		if pick(c.Name) {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Test(t, harness(t, change...))
+			})
 		}
-	})
+	}
+}
+
+// harness returns what the suite needs, with a Runtime of its own.
+func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
+	t.Helper()
+	dir := t.TempDir()
+	rt := open(t, dir, change...)
+	runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
+	stubborn := program("stubborn")
+	// Its port accepts when it ignores signals.
+	stubborn.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
+	return podstest.Harness{
+		Runtime: rt,
+		Dial:    ask,
+		Reopen: func(t *testing.T) pods.Runtime {
+			if err := rt.Close(t.Context()); err != nil {
+				t.Fatalf("Close = %v, want nil", err)
+			}
+			return open(t, dir, change...)
+		},
+		Programs: podstest.Programs{
+			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves,
+			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
+			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
+		},
+	}
 }
 
 func ask(m pods.PortMapping) (string, error) {

@@ -247,12 +247,16 @@ func TestRemoteWorkerFinishesItsJobsWhenItIsToEnd(t *testing.T) {
 
 func TestRunEndsWithAnErrorWhenTheKeyIsRefused(t *testing.T) {
 	s, url := start(t)
+	var all sync.WaitGroup // each refusal is answered after some seconds
 	for _, key := range []string{"", "unknown", s.WorkerKey("e", "w2"), s.WorkerKey("other", "w1")} {
-		err := worker.Run(t.Context(), serverless.WorkerFunc(nil), &worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: key})
-		if err == nil || !strings.Contains(err.Error(), "refuses the key") {
-			t.Errorf("Run = %v, want that the key is refused", err)
-		}
+		all.Go(func() {
+			err := worker.Run(t.Context(), serverless.WorkerFunc(nil), &worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: key})
+			if err == nil || !strings.Contains(err.Error(), "refuses the key") {
+				t.Errorf("Run = %v, want that the key is refused", err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 func TestFromEnvReadsWhatAFleetGives(t *testing.T) {
