@@ -3,7 +3,9 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +66,7 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	if err != nil {
 		return r, err
 	}
-	for _, name := range [...]string{"policy", "s3Config"} {
+	for _, name := range [...]string{"policy", "queue", "s3Config"} {
 		if err := o.checkNames(name); err != nil {
 			return r, err
 		}
@@ -74,7 +76,7 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
 	}
-	r.Webhook, r.Policy, r.Extra = o.webhook(), o.policy(), o.s3Config()
+	r.Webhook, r.Policy, r.Queue, r.Extra = o.webhook(), o.policy(), o.queue(), o.s3Config()
 	return r, nil
 }
 
@@ -117,6 +119,92 @@ func (o *object) policy() (p serverless.Policy) {
 		}
 	}
 	return p
+}
+
+// queue reads the object of docs/decisions.md 39.
+func (o *object) queue() (q serverless.QueueOptions) {
+	if o.isNull("queue") {
+		return q
+	}
+	sub := o.object("queue")
+	if sub == nil {
+		return q
+	}
+	if !sub.isNull("priority") {
+		q.Priority = sub.integer("priority")
+	}
+	if !sub.isNull("key") {
+		q.Key = sub.str("key")
+	}
+	sub.startAfter(&q)
+	q.Retry = sub.retry("retry")
+	sub.unknown()
+	return q
+}
+
+// startAfter reads milliseconds from now, or an instant.
+func (o *object) startAfter(q *serverless.QueueOptions) {
+	m := o.find("startAfter")
+	if m == nil || m.value.Kind() != '"' {
+		q.StartAfter = o.millis("startAfter")
+		return
+	}
+	at, err := time.Parse(time.RFC3339, o.text("startAfter"))
+	switch {
+	case err != nil:
+		o.faults.Add(problem.Invalid, o.pointer("startAfter"), "must be milliseconds from now, or a time in RFC 3339")
+	case at.IsZero():
+		q.StartAfter = new(time.Duration)
+	default:
+		q.StartAt = at
+	}
+}
+
+// retry reads a retry policy; nil when it is absent or null. A member that is absent or null
+// has its default.
+func (o *object) retry(name string) *serverless.RetryPolicy {
+	if o.isNull(name) {
+		return nil
+	}
+	sub := o.object(name)
+	if sub == nil {
+		return nil
+	}
+	p := serverless.DefaultRetry()
+	if !sub.isNull("attempts") {
+		if n := sub.integer("attempts"); n != nil {
+			p.Attempts = uint8(max(min(*n, math.MaxUint8), 0))
+		}
+	}
+	sub.millisInto("delay", &p.Delay)
+	sub.numberInto("factor", &p.Factor)
+	sub.millisInto("maxDelay", &p.MaxDelay)
+	sub.numberInto("jitter", &p.Jitter)
+	if !sub.isNull("timeouts") {
+		if yes := sub.boolean("timeouts"); yes != nil {
+			p.Timeouts = *yes
+		}
+	}
+	sub.unknown()
+	return &p
+}
+
+// millisInto sets d to a number of milliseconds unless the member is absent or null.
+func (o *object) millisInto(name string, d *time.Duration) {
+	if v := o.millis(name); v != nil {
+		*d = *v
+	}
+}
+
+// numberInto sets f to a number unless the member is absent or null.
+func (o *object) numberInto(name string, f *float32) {
+	if o.isNull(name) {
+		return
+	}
+	if v := o.take(name, "a number", "0"); v != nil {
+		n, _ := strconv.ParseFloat(string(v), 32) // the number nearest to one that is out of range
+		*f = float32(n)
+	}
 }
 
 func (o *object) millis(name string) *time.Duration {

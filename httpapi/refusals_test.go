@@ -1,5 +1,7 @@
 package httpapi_test
 
+import "strings"
+
 // refusals are bad requests to every operation, in the order of the operations.
 func refusals() []refusal {
 	return []refusal{
@@ -245,6 +247,15 @@ func refusals() []refusal {
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":604800001,"executionTimeout":604800001}}`, 422, "/policy/executionTimeout: must be from 5000 to 604800000 milliseconds | /policy/ttl: must be from 10000 to 604800000 milliseconds", nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":"10000","executionTimeout":5000.5}}`, 422, "/policy/executionTimeout: must be an integer | /policy/ttl: must be an integer", nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":1e300,"executionTimeout":-1}}`, 422, "/policy/executionTimeout: must be from 5000 to 604800000 milliseconds | /policy/ttl: must be from 10000 to 604800000 milliseconds", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":[]}`, 422, "/queue: must be an object", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"priority":10,"key":"","startAfter":-1,"colour":1,"retry":{"attempts":0,"delay":-1,"factor":0.5,"maxDelay":-1,"jitter":-1,"times":2}}}`, 422, "/queue/colour: unknown property | /queue/priority: must be from 0 to 9 | /queue/key: must have 1 to 128 characters | /queue/startAfter: must be from 0 to 604800000 milliseconds | /queue/retry/times: unknown property | /queue/retry/attempts: must be from 1 to 20 | /queue/retry/delay: must be from 0 to 604800000 milliseconds | /queue/retry/factor: must be from 1 to 10 | /queue/retry/maxDelay: must be from 0 to 604800000 milliseconds | /queue/retry/jitter: must be from 0 to 1", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"priority":-1,"key":"` + strings.Repeat("ä", 129) + `","startAfter":604800001,"retry":{"attempts":21,"delay":604800001,"factor":10.5,"maxDelay":604800001,"jitter":1.5}}}`, 422, "/queue/priority: must be from 0 to 9 | /queue/key: must have 1 to 128 characters | /queue/startAfter: must be from 0 to 604800000 milliseconds | /queue/retry/attempts: must be from 1 to 20 | /queue/retry/delay: must be from 0 to 604800000 milliseconds | /queue/retry/factor: must be from 1 to 10 | /queue/retry/maxDelay: must be from 0 to 604800000 milliseconds | /queue/retry/jitter: must be from 0 to 1", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"priority":"9","key":1,"startAfter":true,"retry":{"attempts":"2","delay":"1s","factor":"2","maxDelay":[],"jitter":{},"timeouts":1}}}`, 422, "/queue/priority: must be an integer | /queue/key: must be a string | /queue/startAfter: must be an integer | /queue/retry/attempts: must be an integer | /queue/retry/delay: must be an integer | /queue/retry/factor: must be a number | /queue/retry/maxDelay: must be an integer | /queue/retry/jitter: must be a number | /queue/retry/timeouts: must be true or false", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"priority":1.5,"startAfter":"tomorrow","retry":[]}}`, 422, "/queue/priority: must be an integer | /queue/startAfter: must be milliseconds from now, or a time in RFC 3339 | /queue/retry: must be an object", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"priority":1e300,"startAfter":1e300,"retry":{"attempts":1e300,"delay":300001,"factor":1e300,"jitter":1e300}}}`, 422, "/queue/priority: must be from 0 to 9 | /queue/startAfter: must be from 0 to 604800000 milliseconds | /queue/retry/attempts: must be from 1 to 20 | /queue/retry/delay: must be at most maxDelay, which is 300000 | /queue/retry/factor: must be from 1 to 10 | /queue/retry/jitter: must be from 0 to 1", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"startAfter":1000,"retry":{"attempts":2}}}`, 422, "/queue/startAfter: is not supported yet | /queue/retry/attempts: must be 1: more are not supported yet", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"startAfter":"2100-01-01T00:00:00Z"}}`, 422, "/queue/startAfter: is not supported yet", nil},
+		{"POST /v2/idle/run", `{"input":{},"queue":{"key":"a","key":"b"}}`, 400, "the body is not JSON: duplicate object member name at /queue/key, byte 31", nil},
 		{"POST /v2/idle/run", `{"input":1,"webhook":2,"policy":{"ttl":1,"ttl":2}}`, 400, "the body is not JSON: duplicate object member name at /policy/ttl, byte 41", nil},
 		{"POST /v2/idle/run", `{"input":1,"s3Config":{"accessId":1,"accessId":2}}`, 400, "the body is not JSON: duplicate object member name at /s3Config/accessId, byte 36", nil},
 		{"POST /v2/idle/run", `{"input":{},"policy":{"ttl":10000,"ttl":20000}}`, 400, "the body is not JSON: duplicate object member name at /policy/ttl, byte 34", nil},

@@ -20,6 +20,8 @@ type (
 	Ref = queue.Ref
 	// A Status is the status of a job.
 	Status = queue.Status
+	// A RetryPolicy says how often a job that fails is run, and when.
+	RetryPolicy = queue.RetryPolicy
 	// A WorkerID is the id of a worker.
 	WorkerID = queue.WorkerID
 	// An Instant is a time in Unix milliseconds; 0 is never.

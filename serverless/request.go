@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
@@ -15,6 +16,7 @@ type Request struct {
 	Input   []byte // one JSON object; owned by the queue after Submit
 	Webhook string // absolute http or https URL, or empty
 	Policy  Policy
+	Queue   QueueOptions
 	Extra   []byte // a JSON object with members that only the worker sees (s3Config), or nil
 	Trace   Trace  // kept with the job as far as it is valid (docs/decisions.md 45)
 
@@ -41,11 +43,35 @@ type Policy struct {
 	LowPriority      bool           // the scaler starts no worker for the job
 }
 
-// requestFields are the fields of a request in their documented order.
-var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl", "s3Config"}
+// QueueOptions say which jobs of an owner are given to workers first, and what follows a
+// failure (docs/decisions.md 39). The zero value is first in, first out, and no retry.
+type QueueOptions struct {
+	Priority *int    // 0 to MaxPriority, which goes first; default DefaultPriority
+	Key      *string // 1 to MaxKey characters: the keys of an owner take turns
+	// StartAfter and StartAt say when the job is ready: after a time from now, or at an instant.
+	// An instant that has passed is now. Not both.
+	StartAfter *time.Duration
+	StartAt    time.Time
+	Retry      *RetryPolicy // see DefaultRetry
+}
 
-// check returns all faults of the request in one error.
-func (r *Request) check() error {
+// DefaultRetry returns the policy of a body whose member retry is an empty object: one attempt,
+// and the defaults of all other members.
+func DefaultRetry() RetryPolicy {
+	return RetryPolicy{
+		Attempts: 1, Factor: queue.DefaultFactor, Jitter: queue.DefaultJitter,
+		Delay: queue.DefaultDelay, MaxDelay: queue.DefaultMaxDelay,
+	}
+}
+
+// requestFields are the fields of a request in their documented order.
+var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl",
+	"queue", "queue/priority", "queue/key", "queue/startAfter",
+	"queue/retry", "queue/retry/attempts", "queue/retry/delay", "queue/retry/factor", "queue/retry/maxDelay", "queue/retry/jitter", "queue/retry/timeouts",
+	"s3Config"}
+
+// check returns all faults of the request in one error. now is the time of the submission.
+func (r *Request) check(now Instant) error {
 	v := &r.Violations
 	if !v.Has("/input") {
 		switch {
@@ -60,16 +86,62 @@ func (r *Request) check() error {
 	}
 	checkBounds(v, "/policy/executionTimeout", r.Policy.ExecutionTimeout, MinExecTimeout, MaxExecTimeout)
 	checkBounds(v, "/policy/ttl", r.Policy.TTL, MinTTL, MaxTTL)
+	r.Queue.check(v)
+	if _, late := r.lifetime(now); late {
+		v.Add(problem.Invalid, "/queue/startAfter", "must be before the end of the job's ttl")
+	}
 	if !r.Checked && r.Extra != nil && !isObject(r.Extra) {
 		v.Add(problem.Invalid, "/s3Config", "must be a JSON object")
 	}
 	return v.Err(requestFields)
 }
 
+func (q *QueueOptions) check(v *problem.Violations) {
+	if p := q.Priority; p != nil && (*p < 0 || *p > queue.MaxPriority) {
+		v.Add(problem.Invalid, "/queue/priority", "must be from 0 to %d", queue.MaxPriority)
+	}
+	if k := q.Key; k != nil && (*k == "" || utf8.RuneCountInString(*k) > queue.MaxKey) {
+		v.Add(problem.Invalid, "/queue/key", "must have 1 to %d characters", queue.MaxKey)
+	}
+	checkDelay(v, "/queue/startAfter", q.StartAfter)
+	if q.StartAfter != nil || !q.StartAt.IsZero() {
+		v.Add(problem.Invalid, "/queue/startAfter", "is not supported yet")
+	}
+	if p := q.Retry; p != nil {
+		checkRetry(v, "/queue/retry", p)
+		if p.Attempts > 1 {
+			v.Add(problem.Invalid, "/queue/retry/attempts", "must be 1: more are not supported yet")
+		}
+	}
+}
+
+// checkRetry adds the faults of the policy at path.
+func checkRetry(v *problem.Violations, path string, p *RetryPolicy) {
+	if p.Attempts < 1 || p.Attempts > queue.MaxAttempts {
+		v.Add(problem.Invalid, path+"/attempts", "must be from 1 to %d", queue.MaxAttempts)
+	}
+	checkDelay(v, path+"/delay", &p.Delay)
+	if !(p.Factor >= 1 && p.Factor <= queue.MaxFactor) { // NaN is a fault too
+		v.Add(problem.Invalid, path+"/factor", "must be from 1 to %d", queue.MaxFactor)
+	}
+	checkDelay(v, path+"/maxDelay", &p.MaxDelay)
+	if p.Delay > p.MaxDelay {
+		v.Add(problem.Invalid, path+"/delay", "must be at most maxDelay, which is %d", p.MaxDelay.Milliseconds())
+	}
+	if !(p.Jitter >= 0 && p.Jitter <= 1) {
+		v.Add(problem.Invalid, path+"/jitter", "must be from 0 to 1")
+	}
+}
+
 func checkBounds(v *problem.Violations, path string, d *time.Duration, lo, hi time.Duration) {
 	if d != nil && (*d < lo || *d > hi) {
 		v.Add(problem.Invalid, path, "must be from %d to %d milliseconds", lo.Milliseconds(), hi.Milliseconds())
 	}
+}
+
+// checkDelay adds a fault if d is negative or longer than a job can live.
+func checkDelay(v *problem.Violations, path string, d *time.Duration) {
+	checkBounds(v, path, d, 0, MaxTTL)
 }
 
 // CheckWait returns an error if d is not from MinWait to MaxWait.
@@ -100,24 +172,45 @@ func isWebURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
+// start returns the instant at which the first attempt is ready, now at the earliest.
+func (q *QueueOptions) start(now Instant) Instant {
+	switch {
+	case q.StartAfter != nil:
+		return max(now, now.Add(*q.StartAfter))
+	case !q.StartAt.IsZero():
+		return max(now, At(q.StartAt))
+	}
+	return now
+}
+
+// lifetime returns the ttl of the job. late reports that the job would not be ready within it.
+// The ttl of a request without one counts from the instant at which the job is ready.
+func (r *Request) lifetime(now Instant) (ttl time.Duration, late bool) {
+	delay := r.Queue.start(now).Sub(now)
+	ttl = min(DefaultTTL+delay, MaxTTL)
+	if r.Policy.TTL != nil {
+		ttl = *r.Policy.TTL
+	}
+	return ttl, delay > 0 && delay >= ttl
+}
+
 // job returns the job of r. It writes all limits into the State, so that nothing later
 // depends on the settings of the endpoint.
 func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	j := Job{
 		Ref: Ref{Endpoint: ep.ID, ID: id}, Owner: owner,
 		Input: r.Input, Webhook: r.Webhook, Extra: r.Extra, Trace: r.Trace.Valid(),
-		State: queue.State{Submitted: now, Queued: now},
+		State: queue.State{Submitted: now, Queued: r.Queue.start(now), Priority: queue.DefaultPriority},
 	}
-	exec, ttl := ep.ExecTimeout, DefaultTTL
+	r.Queue.apply(&j)
+	exec := ep.ExecTimeout
 	if exec == 0 {
 		exec = DefaultExecTimeout
 	}
 	if r.Policy.ExecutionTimeout != nil {
 		exec = *r.Policy.ExecutionTimeout
 	}
-	if r.Policy.TTL != nil {
-		ttl = *r.Policy.TTL
-	}
+	ttl, _ := r.lifetime(now)
 	keep := RunRetention
 	if r.Sync {
 		keep = min(max(r.Wait, MinSyncRetention), MaxSyncRetention)
@@ -131,4 +224,18 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	}
 	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Truncate(time.Millisecond), keep.Truncate(time.Millisecond)
 	return j
+}
+
+// apply writes the options into a job that is ready at j.Queued.
+func (q *QueueOptions) apply(j *Job) {
+	j.Delayed = j.Queued > j.Submitted
+	if q.Priority != nil {
+		j.Priority = uint8(*q.Priority)
+	}
+	if q.Key != nil {
+		j.Key = *q.Key
+	}
+	if q.Retry != nil && q.Retry.Attempts > 1 {
+		j.Retry = *q.Retry
+	}
 }

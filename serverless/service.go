@@ -186,7 +186,7 @@ func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request)
 			return Job{}, err
 		}
 	}
-	if err := r.check(); err != nil {
+	if err := r.check(s.now()); err != nil {
 		return Job{}, err
 	}
 	id, err := s.newID(r.Sync)

@@ -62,7 +62,7 @@ func (c *claiming) round() (again bool, err error) {
 		m := &ms[k]
 		m.op = &ops[k]
 		if m.err == nil {
-			j := queue.Job{Ref: m.ref, Owner: m.owner, State: m.after}
+			j := queue.Job{Ref: m.ref, Owner: m.owner, Key: m.key, State: m.after}
 			err := c.q.readForWorker(&j, m)
 			if ended := c.q.e.err(); err != nil && ended != nil {
 				return false, ended

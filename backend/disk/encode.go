@@ -12,7 +12,7 @@ import (
 
 // formatVersion is the format that this program writes. It grows when a program for the
 // previous version could misread the data. Version 2 allows runs above 255, version 3 extras
-// with a trace context.
+// with a trace context, and jobs with the members that say when they are claimed.
 const (
 	formatVersion = 3
 	oldestFormat  = 1
@@ -23,6 +23,7 @@ const (
 type stored struct {
 	ref   queue.Ref
 	owner string
+	key   string
 	state queue.State
 	note  jobindex.Metadata
 	marks jobindex.Marks // only HasExtra
@@ -50,10 +51,86 @@ func (s *stored) appendTo(b []byte) []byte {
 	} {
 		b = binary.AppendVarint(b, n)
 	}
-	if st.Run > math.MaxUint8 { // since version 2; the low byte stays in its place
+	some := s.members()
+	if st.Run > math.MaxUint8 || some != 0 { // since version 2; the low byte stays in its place
 		b = binary.AppendUvarint(b, uint64(st.Run>>8))
 	}
+	if some != 0 { // since version 3
+		b = s.appendMembers(b, some)
+	}
 	return b
+}
+
+// The members that few jobs have, as bits: a record has a number of these bits, and then the
+// members in this order. A new one comes last.
+const (
+	hasPriority = 1 << iota // not the default
+	hasKey
+	isDelayed // has no value
+	hasAttempt
+	hasRetry
+	membersEnd
+)
+
+func (s *stored) members() (some uint64) {
+	st := &s.state
+	for _, m := range [...]struct {
+		has bool
+		bit uint64
+	}{
+		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
+		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
+	} {
+		if m.has {
+			some |= m.bit
+		}
+	}
+	return some
+}
+
+func (s *stored) appendMembers(b []byte, some uint64) []byte {
+	b = binary.AppendUvarint(b, some)
+	if some&hasPriority != 0 {
+		b = append(b, s.state.Priority)
+	}
+	if some&hasKey != 0 {
+		b = append(binary.AppendUvarint(b, uint64(len(s.key))), s.key...)
+	}
+	if some&hasAttempt != 0 {
+		b = append(b, s.state.Attempt)
+	}
+	if some&hasRetry == 0 {
+		return b
+	}
+	p := &s.state.Retry
+	b = append(b, p.Attempts, 0)
+	if p.Timeouts {
+		b[len(b)-1] = 1
+	}
+	for _, f := range [...]float32{p.Factor, p.Jitter} {
+		b = binary.BigEndian.AppendUint32(b, math.Float32bits(f))
+	}
+	return binary.AppendVarint(binary.AppendVarint(b, p.Delay.Milliseconds()), p.MaxDelay.Milliseconds())
+}
+
+func (s *stored) decodeMembers(r *reader) {
+	some := r.uint()
+	r.bad = r.bad || some >= membersEnd
+	if some&hasPriority != 0 {
+		s.state.Priority = r.byte()
+	}
+	if some&hasKey != 0 {
+		s.key = r.text()
+	}
+	s.state.Delayed = some&isDelayed != 0
+	if some&hasAttempt != 0 {
+		s.state.Attempt = r.byte()
+	}
+	if some&hasRetry != 0 {
+		p := &s.state.Retry
+		p.Attempts, p.Timeouts = r.byte(), r.byte() != 0
+		p.Factor, p.Jitter, p.Delay, p.MaxDelay = r.float32(), r.float32(), r.span(), r.span()
+	}
 }
 
 // decode decodes what appendTo has encoded. The uid is in the key.
@@ -73,6 +150,10 @@ func (s *stored) decode(key, b []byte) error {
 	st.ExecTimeout, st.Retain, st.Stream, s.due = r.span(), r.span(), r.int(), r.at()
 	if len(r.b) > 0 {
 		st.Run |= r.uint32() << 8
+	}
+	st.Priority = queue.DefaultPriority
+	if len(r.b) > 0 {
+		s.decodeMembers(&r)
 	}
 	if r.bad || len(key) < 9 || st.Status > queue.TimedOut {
 		return damaged(key)
@@ -137,6 +218,17 @@ func (r *reader) span() time.Duration {
 	d := time.Duration(n) * time.Millisecond
 	r.bad = r.bad || d.Milliseconds() != n
 	return d
+}
+
+// float32 reads a number that equals itself, so that a State can be compared.
+func (r *reader) float32() float32 {
+	p := r.take(4)
+	if p == nil {
+		return 0
+	}
+	f := math.Float32frombits(binary.BigEndian.Uint32(p))
+	r.bad = r.bad || f != f
+	return f
 }
 
 func (r *reader) text() string {

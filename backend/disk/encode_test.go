@@ -18,7 +18,7 @@ func everyField() stored {
 	return stored{
 		ref: queue.Ref{Endpoint: "echo", ID: "job-1"}, owner: "alice",
 		state: queue.State{
-			Status: queue.Failed, Flags: queue.HasWebhook, Reason: queue.ExecutionTimedOut, Deliveries: 2, Restarts: 4, Run: 5,
+			Status: queue.Failed, Flags: queue.HasWebhook, Reason: queue.ExecutionTimedOut, Deliveries: 2, Restarts: 4, Run: 5, Priority: queue.DefaultPriority,
 			Seq: 600, Token: 7<<32 | 8, Worker: "w", Lost: "v",
 			Submitted: at, Queued: at + 1, Started: at + 2, Finished: at + 3, LeaseUntil: at + 4, RunUntil: at + 5, Expires: at + 6,
 			ExecTimeout: 9 * time.Second, Retain: 10 * time.Second, Chunks: 300, Drained: 299, Stream: 12,
@@ -36,6 +36,10 @@ const golden = "046563686f056a6f622d3105616c69636501770176" + "03040202040508" +
 func TestRecordsAreWrittenAsEver(t *testing.T) {
 	late, last := everyField(), everyField()
 	late.state.Run, last.state.Run = 0x105, 1<<32-1
+	first, rest := everyField(), everyField()
+	first.state.Priority = 9
+	rest.key, rest.state.Delayed, rest.state.Attempt = "key", true, 3
+	rest.state.Retry = queue.RetryPolicy{Attempts: 20, Timeouts: true, Factor: 1.5, Jitter: 0.25, Delay: time.Second, MaxDelay: time.Minute}
 	for _, c := range []struct {
 		name   string
 		record stored
@@ -44,6 +48,8 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 		{"as version 1 wrote it", everyField(), golden},
 		{"a run above 255, since version 2", late, golden + "01"},
 		{"the last run", last, strings.Replace(golden, "020405", "0204ff", 1) + "ffffff07"},
+		{"a priority, since version 3", first, golden + "00" + "01" + "09"},
+		{"all that version 3 added", rest, golden + "00" + "1e" + "036b6579" + "03" + "1401" + "3fc00000" + "3e800000" + "d00f" + "c0a907"},
 	} {
 		got := hex.EncodeToString(c.record.appendTo(nil))
 		if diff := cmp.Diff(c.want, got); diff != "" {

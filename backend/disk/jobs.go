@@ -215,7 +215,7 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 		}
 	}
 	for k := range jobs {
-		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner)
+		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner, jobs[k].Key)
 		if !ok { // twice in jobs, or added by another caller while find waited
 			q.drop(in[:k])
 			return queue.ErrExists
@@ -270,7 +270,7 @@ func (q *jobQueue) prepare(ctx context.Context, jobs []queue.Job, in []insertion
 func (q *jobQueue) writeNew(b *pebble.Batch, j *queue.Job, c *insertion) {
 	j.Seq = q.seq
 	q.seq++
-	s := stored{ref: j.Ref, owner: j.Owner, state: j.State, note: jobindex.Metadata{Tag: c.uid}}
+	s := stored{ref: j.Ref, owner: j.Owner, key: j.Key, state: j.State, note: jobindex.Metadata{Tag: c.uid}}
 	if c.extras != nil {
 		s.marks = jobindex.HasExtra
 		put(b, bodyKey(c.uid, bodyExtras), c.extras)
@@ -334,7 +334,7 @@ func (q *jobQueue) loadStates(ctx context.Context) (jobs []loadedJob, last queue
 		if len(jobs)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		i, ok := q.x.Add(s.ref, s.owner)
+		i, ok := q.x.Add(s.ref, s.owner, s.key)
 		if !ok {
 			return fmt.Errorf("%w: two jobs of the same id", damaged(key))
 		}

@@ -13,7 +13,7 @@ import (
 type move struct {
 	i             uint32
 	ref           queue.Ref
-	owner         string
+	owner, key    string
 	before, after queue.State
 	was, note     jobindex.Metadata // before and after
 	marks         jobindex.Marks
@@ -35,7 +35,7 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	if m.eff == 0 {
 		return m
 	}
-	m.ref, m.owner, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Metadata(i)
+	m.ref, m.owner, m.key, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Key(i), q.x.Metadata(i)
 	m.note = m.was
 	if q.x.Has(i, jobindex.HasExtra) {
 		m.marks = jobindex.HasExtra
@@ -100,7 +100,7 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 			put(b, key, m.op.Payload)
 		}
 	}
-	s := stored{ref: m.ref, owner: m.owner, state: m.after, note: m.note, marks: m.marks}
+	s := stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks}
 	if m.eff&queue.PutOutbox != 0 && q.pin(uid, m.after.Run, m.note.Output) {
 		s.due = m.now
 		var room [256]byte

@@ -300,7 +300,7 @@ func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 	}
 	d = queue.Delivery{
 		ID: queue.DeliveryID(s.ref, id.run), Tries: int(s.tries),
-		Job: queue.Job{Ref: s.ref, Owner: s.owner, State: s.state},
+		Job: queue.Job{Ref: s.ref, Owner: s.owner, Key: s.key, State: s.state},
 	}
 	err = e.readablePayloads(&d.Job, s.note, s.marks)
 	switch {

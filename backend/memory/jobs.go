@@ -72,7 +72,7 @@ func (q *Jobs) enqueue(jobs []queue.Job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range jobs {
-		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner)
+		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner, jobs[i].Key)
 		if !ok {
 			for _, rec := range recs {
 				q.x.Discard(rec)
@@ -108,7 +108,8 @@ func (q *Jobs) job(i uint32) queue.Job {
 // fill sets j to a job with its payloads.
 func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
-	j.Ref, j.Owner, j.State, j.Input, j.Output = q.x.Ref(i), q.x.Owner(i), q.x.State(i), b.input, b.output
+	j.Ref, j.Owner, j.Key, j.State = q.x.Ref(i), q.x.Owner(i), q.x.Key(i), q.x.State(i)
+	j.Input, j.Output = b.input, b.output
 	if x := q.extras[i]; x != nil {
 		j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
 	}

@@ -84,7 +84,7 @@ func (q *Jobs) listSome(now queue.Instant, lq queue.ListQuery, upTo uint64) (job
 		if s.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, s.Status) {
 			return
 		}
-		jobs = append(jobs, queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), State: s})
+		jobs = append(jobs, queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), Key: q.x.Key(i), State: s})
 	})
 	return jobs, next
 }

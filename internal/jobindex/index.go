@@ -9,10 +9,11 @@ import (
 // An Index has the jobs of a queue by id, by endpoint and by deadline. It is not safe for
 // concurrent use. A job has a number above 0 while it exists. Create an Index with New.
 type Index struct {
-	t     records
-	names interner
-	lists []*jobList // by the interned number of the endpoint; nil: not an endpoint
-	wheel wheel
+	t        records
+	names    interner
+	policies policies
+	lists    []*jobList // by the interned number of the endpoint; nil: not an endpoint
+	wheel    wheel
 }
 
 // New returns an empty index.
@@ -52,7 +53,7 @@ func (d *ident) name() uint32 {
 }
 
 // Add adds a job, which is hidden until Show. ok is false if the id is in use.
-func (x *Index) Add(ref queue.Ref, owner string) (i uint32, ok bool) {
+func (x *Index) Add(ref queue.Ref, owner, key string) (i uint32, ok bool) {
 	d, packed := pack(ref.ID)
 	if !packed {
 		d = internedIdent(x.names.intern(string(ref.ID)))
@@ -63,7 +64,7 @@ func (x *Index) Add(ref queue.Ref, owner string) (i uint32, ok bool) {
 		return 0, false
 	}
 	r := x.t.at(i)
-	r.owner = x.names.intern(owner)
+	r.owner, r.key = x.names.intern(owner), x.names.intern(key)
 	r.marks = Hidden
 	r.prev, r.next = i, i
 	return i, true
@@ -155,6 +156,9 @@ func (x *Index) Ref(i uint32) queue.Ref {
 // Owner returns the owner of a job.
 func (x *Index) Owner(i uint32) string { return x.names.text(x.t.at(i).owner) }
 
+// Key returns the key of a job (queue.Job.Key).
+func (x *Index) Key(i uint32) string { return x.names.text(x.t.at(i).key) }
+
 // Metadata is what a queue stores with a job for its own use.
 type Metadata struct {
 	Tag           uint64
@@ -222,9 +226,10 @@ func (x *Index) delete(i uint32) {
 	l := x.lists[r.endpoint]
 	x.wheel.remove(i)
 	seq, sparse := r.seq, l.remove(r.seq)
-	for _, n := range [...]uint32{r.owner, r.worker, r.lost} {
+	for _, n := range [...]uint32{r.owner, r.worker, r.lost, r.key} {
 		x.names.release(n)
 	}
+	x.policies.release(r.retry)
 	endpoint, id := r.endpoint, r.id
 	x.t.remove(i)
 	x.releaseNames(endpoint, &id)
@@ -236,9 +241,11 @@ func (x *Index) delete(i uint32) {
 // Discard removes a job that was never shown.
 func (x *Index) Discard(i uint32) {
 	r := x.t.at(i)
-	endpoint, id, owner := r.endpoint, r.id, r.owner
+	endpoint, id, owner, key, retry := r.endpoint, r.id, r.owner, r.key, r.retry
 	x.t.remove(i)
 	x.names.release(owner)
+	x.names.release(key)
+	x.policies.release(retry)
 	x.releaseNames(endpoint, &id)
 }
 

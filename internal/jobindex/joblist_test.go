@@ -169,7 +169,7 @@ func TestSparseChunksAreMerged(t *testing.T) {
 		if i%100 < 2 {
 			s.Expires = 2_000
 		}
-		rec, _ := x.Add(ref, "")
+		rec, _ := x.Add(ref, "", "")
 		x.Show(rec, &s)
 	}
 	for budget := 1 << 20; ; {

@@ -18,8 +18,10 @@ type record struct {
 	deliveries uint8
 	restarts   uint8
 	marks      Marks
+	attempt    uint8
 
-	endpoint, owner, worker, lost uint32 // interned strings
+	endpoint, owner, worker, lost, key uint32 // interned strings
+	retry                              uint32 // interned policy
 
 	seq   uint64
 	token queue.Token
@@ -36,6 +38,8 @@ type record struct {
 	output, chunk uint32
 	hash          uint32 // of endpoint and id
 	run           uint32 // here, to avoid padding
+	priority      uint8
+	delayed       bool
 }
 
 // State returns the state of a job.
@@ -43,6 +47,7 @@ func (x *Index) State(i uint32) queue.State {
 	r := x.t.at(i)
 	return queue.State{
 		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
+		Priority: r.priority, Attempt: r.attempt, Delayed: r.delayed, Retry: x.policies.value(r.retry),
 		Seq: r.seq, Token: r.token, Worker: queue.WorkerID(x.names.text(r.worker)), Lost: queue.WorkerID(x.names.text(r.lost)),
 		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
 		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
@@ -53,6 +58,8 @@ func (x *Index) State(i uint32) queue.State {
 // store is the inverse of State.
 func (x *Index) store(r *record, s *queue.State) {
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
+	r.priority, r.attempt, r.delayed = s.Priority, s.Attempt, s.Delayed
+	x.policies.replace(&r.retry, s.Retry)
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))
 	x.names.replace(&r.lost, string(s.Lost))

@@ -92,11 +92,11 @@ func TestIDsAreKept(t *testing.T) {
 		"0123abcd-0123-4000-8000-0123456789abc-u", "gggggggg-0123-4000-8000-0123456789ab-u1",
 	} {
 		ref := queue.Ref{Endpoint: "e", ID: id}
-		i, _ := x.Add(ref, "o")
+		i, _ := x.Add(ref, "o", "")
 		if got := x.Ref(i); got != ref || x.Find(ref) != i {
 			t.Errorf("%q is kept as %q, found as %d, want %d", id, got.ID, x.Find(ref), i)
 		}
-		if _, ok := x.Add(ref, "other"); ok || x.Len() != n+1 {
+		if _, ok := x.Add(ref, "other", ""); ok || x.Len() != n+1 {
 			t.Errorf("%q is there twice", id)
 		}
 	}

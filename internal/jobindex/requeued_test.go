@@ -12,7 +12,7 @@ func BenchmarkStatsWithJobsInFront(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		x := New()
 		for k := range n {
-			i, _ := x.Add(queue.Ref{Endpoint: "e", ID: queue.JobID(fmt.Sprint(k))}, "user")
+			i, _ := x.Add(queue.Ref{Endpoint: "e", ID: queue.JobID(fmt.Sprint(k))}, "user", "")
 			s := queue.State{Seq: uint64(k + 1), Queued: queue.Instant(k + 1), Expires: 1 << 50}
 			x.Show(i, &s)
 			claimed := s

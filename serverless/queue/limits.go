@@ -16,6 +16,21 @@ const (
 	// MinStatusTTL is the smallest ttl that a status request may set.
 	MinStatusTTL = time.Second
 
+	// A priority decides which jobs of one owner are claimed first: those with the highest.
+	DefaultPriority = 5
+	MaxPriority     = 9
+	// MaxKey is the longest key of a job in characters.
+	MaxKey = 128
+
+	// A retry policy says how often a job runs, and bounds the time between two attempts.
+	MaxAttempts   = 20
+	MaxFactor     = 10
+	DefaultFactor = 2
+	DefaultJitter = 0.5
+	DefaultDelay  = time.Second
+	// DefaultMaxDelay is the longest time between two attempts if the policy has none.
+	DefaultMaxDelay = 300 * time.Second
+
 	// A wait bounds how long a client waits for the result of a job.
 	DefaultWait = 90 * time.Second
 	MinWait     = time.Second

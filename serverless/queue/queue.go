@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // A Job is a State with its payloads. Payload bytes are immutable: a queue may keep the
@@ -10,6 +11,7 @@ import (
 type Job struct {
 	Ref
 	Owner string // the user who submitted it
+	Key   string // jobs of one owner with the same key take turns with those of others (docs/decisions.md 39); empty: none
 	State
 	Input   []byte // one JSON object, as submitted
 	Output  []byte // JSON; while the job runs, its last progress value; nil: none
@@ -25,6 +27,17 @@ type Slot struct {
 	Worker   WorkerID
 	N        int
 	Until    Instant // end of the first lease
+	Rules    *Rules  // of the endpoint; nil: none
+}
+
+// Rules limit which jobs of an endpoint can be claimed now (docs/decisions.md 40). A queue keeps
+// no settings: callers pass the rules of the endpoint.
+type Rules struct {
+	PerKey  int           // the most running jobs of one owner with the same key; 0: no limit
+	PerUser int           // the most running jobs of one owner; 0: no limit
+	Total   int           // the most running jobs of the endpoint; 0: no limit
+	Ageing  time.Duration // a job rises by one priority each time it has waited this long; 0: never
+	Paused  bool          // no job is claimed
 }
 
 // A Result is the answer to an Op.
@@ -85,7 +98,7 @@ type JobQueue interface {
 	// of the first chunk, and the result has all chunks if State.Chunks-State.Drained of them
 	// are returned. Chunks does not move the cursor; OpDrain does.
 	Chunks(ctx context.Context, now Instant, ref Ref, maxBytes int) ([][]byte, State, error)
-	// List yields the jobs that q selects, newest first. It fills only Ref, Owner and State.
+	// List yields the jobs that q selects, newest first. It fills only Ref, Owner, Key and State.
 	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
 	// Stats returns the counts of one endpoint; all are zero for an endpoint that never had a
 	// job. Its cost does not depend on the number of jobs.

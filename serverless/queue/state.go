@@ -137,6 +137,17 @@ const (
 	MaxStream = 64 << 20
 )
 
+// A RetryPolicy says how often a job that fails is run, and when (docs/decisions.md 39). The
+// zero value is no retry.
+type RetryPolicy struct {
+	Attempts uint8         // the most attempts in all, the first one included; 0 and 1: no retry
+	Timeouts bool          // an attempt that ended as TIMED_OUT is followed by another one too
+	Factor   float32       // each delay is this many times the one before
+	Jitter   float32       // the share of a delay that is random: 0 is none, 1 is all of it
+	Delay    time.Duration // before the second attempt, in whole milliseconds
+	MaxDelay time.Duration // the longest delay, in whole milliseconds
+}
+
 // State is everything that the rules read or write of a job. It has no payload and is
 // comparable. A backend stores it and changes it only by Apply, except Seq.
 type State struct {
@@ -145,13 +156,16 @@ type State struct {
 	Reason     Reason
 	Deliveries uint8    // claims of this run, without those that were released
 	Restarts   uint8    // server crashes while this run was in progress
+	Priority   uint8    // 0 to MaxPriority, which is claimed first (docs/decisions.md 39)
+	Attempt    uint8    // attempts of this run that have ended
+	Delayed    bool     // a queued job that is not ready before Queued
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
 	Worker     WorkerID // the worker that holds the lease; empty while the job is queued; after the end, the one that held it then
 	Lost       WorkerID // the last worker that lost the lease; it does not get this job again
 	Submitted,
-	Queued, // at submit or retry; delayTime starts here
+	Queued, // the instant from which the present attempt is ready; delayTime starts here
 	Started,
 	Finished,
 	LeaseUntil,
@@ -163,6 +177,7 @@ type State struct {
 	ExecTimeout, Retain time.Duration
 	Chunks, Drained     uint32 // chunks of this run, and how many of them were read
 	Stream              int64  // bytes of chunks not drained
+	Retry               RetryPolicy
 }
 
 // Due returns a lower bound of the next instant at which OpTick changes s. A renewal moves

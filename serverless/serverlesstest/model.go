@@ -214,7 +214,7 @@ func (m *Model) List(_ context.Context, now queue.Instant, q queue.ListQuery) it
 	})
 	return func(yield func(queue.Job, error) bool) {
 		for _, j := range slices.Backward(list) {
-			if !yield(queue.Job{Ref: j.Ref, Owner: j.Owner, State: j.State}, nil) {
+			if !yield(queue.Job{Ref: j.Ref, Owner: j.Owner, Key: j.Key, State: j.State}, nil) {
 				return
 			}
 		}

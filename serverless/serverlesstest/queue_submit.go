@@ -3,6 +3,7 @@ package serverlesstest
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -22,12 +23,20 @@ func submitCases() []QueueCase {
 				full.Input = []byte("{ \"a\" : 1.0e2,\n\"a\":\"\\u0041\xf0\x9f\x8e\x88\", \"b\":[ ] }")
 				full.Extra = []byte(`{"s3Config": {"accessSecret":"x"} }`)
 				full.Trace = trace()
+				full.Key, full.Priority, full.Attempt = "a key", 9, 2
+				full.Retry = queue.RetryPolicy{Attempts: 20, Timeouts: true, Factor: 1.5, Jitter: 0.25, Delay: time.Second, MaxDelay: time.Hour}
 				bare := k.job()
 				bare.Owner = ""
 				traced := k.job()
 				traced.Trace = queue.Trace{Parent: trace().Parent}
-				for _, want := range k.enqueue(full, bare, traced) {
+				later := k.job(func(j *queue.Job) { j.Delayed, j.Queued = true, k.now+1000 })
+				for _, want := range k.enqueue(full, bare, traced, later) {
 					k.wantEqual("Get", want, k.get(want))
+					for j, err := range k.q.List(k.Context(), k.now, queue.ListQuery{Endpoint: echo, Owner: want.Owner}) {
+						if err != nil || j.ID == want.ID && (j.Key != want.Key || j.State != want.State) {
+							k.Errorf("List has %q with key %q and %+v, %v, want key %q and %+v", j.ID, j.Key, j.State, err, want.Key, want.State)
+						}
+					}
 				}
 			}),
 		rule("TheTraceStaysWithTheJob",

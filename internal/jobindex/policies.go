@@ -1,0 +1,71 @@
+package jobindex
+
+import "github.com/podyard/podyard/serverless/queue"
+
+// policies gives numbers to retry policies, which many jobs share. Number 0 is no policy.
+type policies struct {
+	number map[queue.RetryPolicy]uint32
+	list   []policy
+	free   []uint32
+}
+
+type policy struct {
+	value queue.RetryPolicy
+	refs  int
+}
+
+func (p *policies) value(i uint32) queue.RetryPolicy {
+	if i == 0 {
+		return queue.RetryPolicy{}
+	}
+	return p.list[i].value
+}
+
+// intern returns the number of v and adds a reference.
+func (p *policies) intern(v queue.RetryPolicy) uint32 {
+	if v == (queue.RetryPolicy{}) {
+		return 0
+	}
+	i, ok := p.number[v]
+	if !ok {
+		i = p.place(v)
+		p.number[v] = i
+	}
+	p.list[i].refs++
+	return i
+}
+
+func (p *policies) place(v queue.RetryPolicy) uint32 {
+	if k := len(p.free); k > 0 {
+		i := p.free[k-1]
+		p.free = p.free[:k-1]
+		p.list[i] = policy{value: v}
+		return i
+	}
+	if p.number == nil {
+		p.number, p.list = map[queue.RetryPolicy]uint32{}, make([]policy, 1)
+	}
+	p.list = append(p.list, policy{value: v})
+	return uint32(len(p.list) - 1)
+}
+
+func (p *policies) release(i uint32) {
+	if i == 0 {
+		return
+	}
+	p.list[i].refs--
+	if p.list[i].refs == 0 {
+		delete(p.number, p.list[i].value)
+		p.free = append(p.free, i)
+	}
+}
+
+// replace sets *i to the number of v and releases the old number.
+func (p *policies) replace(i *uint32, v queue.RetryPolicy) {
+	if p.value(*i) == v {
+		return
+	}
+	old := *i
+	*i = p.intern(v)
+	p.release(old)
+}
