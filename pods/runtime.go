@@ -239,7 +239,7 @@ type (
 		// PublicKeys returns the public keys of owner, each a line of authorized_keys.
 		PublicKeys(ctx context.Context, owner string) ([]string, error)
 	}
-	// A Clock tells the time; see internal/clock for its implementations.
+	// A Clock has the time; see internal/clock for its implementations.
 	Clock interface {
 		Now() time.Time
 		// AfterFunc calls f, which must not block, once Now has reached t.

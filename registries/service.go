@@ -18,7 +18,7 @@ type (
 		// RegistryInUse reports whether a pod of owner names this registry.
 		RegistryInUse(ctx context.Context, owner, id string) (bool, error)
 	}
-	// A Clock tells the time.
+	// A Clock has the time.
 	Clock interface {
 		Now() time.Time
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/podyard/podyard/serverless/workers"
 )
 
-// A Clock tells the time and sets timers. It is safe for concurrent use.
+// A Clock has the time and sets timers. It is safe for concurrent use.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f once when Now has reached t. f must not block. stop reports whether

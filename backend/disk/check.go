@@ -105,12 +105,12 @@ type inspection struct {
 	report *Report
 	found  func(finding)
 	uids   []uint64        // of jobs and webhooks, in order
-	told   map[string]bool // payloads that are already in the report
+	listed map[string]bool // payloads that are already in the report
 	ended  map[uint64]bool // jobs that have ended as damaged, or will
 }
 
 func (e *engine) inspection(from pebble.Reader, r *Report, found func(finding)) *inspection {
-	return &inspection{e: e, from: from, report: r, found: found, told: map[string]bool{}, ended: map[uint64]bool{}}
+	return &inspection{e: e, from: from, report: r, found: found, listed: map[string]bool{}, ended: map[uint64]bool{}}
 }
 
 func (i *inspection) run(ctx context.Context) error {
@@ -304,10 +304,10 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 		i.ended[s.note.Tag] = true
 		i.found(finding{slices.Clone(key), note, s.ref}) // noted, because the webhook of the job refers to the payload
 	}
-	if i.told[string(key)] { // reported for another run
+	if i.listed[string(key)] { // reported for another run
 		i.found(finding{slices.Clone(key), do, s.ref})
 		return
 	}
-	i.told[string(key)] = true
+	i.listed[string(key)] = true
 	i.fault(key, s.ref, what, do)
 }

@@ -173,9 +173,9 @@ func differences(a, b []byte) (runs [][2]int) {
 	return runs
 }
 
-// mendLogs restores every log of the directory from its mirror. It returns an error for a log
+// repairLogs restores every log of the directory from its mirror. It returns an error for a log
 // that is still damaged.
-func (s *Store) mendLogs() error {
+func (s *Store) repairLogs() error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)
 	if err != nil {

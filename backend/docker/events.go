@@ -28,16 +28,16 @@ func (r *Runtime) instanceFilters(more ...string) client.Filters {
 func (r *Runtime) watchEvents(ctx context.Context) {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
-	told := false
+	reported := false
 	for {
-		err := r.streamEvents(ctx, func() { wait.Reset(); told = false })
+		err := r.streamEvents(ctx, func() { wait.Reset(); reported = false })
 		if ctx.Err() != nil {
 			return
 		}
 		r.hub.Disconnect(errEventsLost)
-		if !told {
-			r.opts.Logger.Warn("docker: the engine does not tell of changes", "err", err)
-			told = true
+		if !reported {
+			r.opts.Logger.Warn("docker: the stream of the engine's events is broken", "err", err)
+			reported = true
 		}
 		t := time.NewTimer(wait.NextBackOff())
 		select {
@@ -54,9 +54,9 @@ func (r *Runtime) watchEvents(ctx context.Context) {
 func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told := r.api.Events(ctx, client.EventsListOptions{Filters: r.instanceFilters().Add("type", string(events.ContainerEventType))})
+	stream := r.api.Events(ctx, client.EventsListOptions{Filters: r.instanceFilters().Add("type", string(events.ContainerEventType))})
 	select {
-	case err := <-told.Err:
+	case err := <-stream.Err:
 		return err
 	default:
 	}
@@ -72,9 +72,9 @@ func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 	defer tick.Stop()
 	for {
 		select {
-		case m := <-told.Messages:
+		case m := <-stream.Messages:
 			r.handleEvent(m)
-		case err := <-told.Err:
+		case err := <-stream.Err:
 			return err
 		case <-tick.C:
 			if err := r.resync(ctx, false); err != nil {

@@ -191,7 +191,7 @@ func TestFullRefusesAPodAsFullHostsDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range []fault.Rule{{Call: "pods.Used", Kind: fault.Full}, {Call: "pods.Used", Err: pods.ErrNoCapacity}} {
+	for _, rule := range []fault.Rule{{Call: "pods.Claimed", Kind: fault.Full}, {Call: "pods.Claimed", Err: pods.ErrNoCapacity}} {
 		if _, err := create(rule); !errors.Is(err, pods.ErrNoCapacity) || problem.KindOf(err) != problem.BadRequest {
 			t.Errorf("Create with %+v = %v, want ErrNoRoom", rule, err)
 		}
@@ -199,7 +199,7 @@ func TestFullRefusesAPodAsFullHostsDo(t *testing.T) {
 	// If one host is full, the pod goes to another one.
 	host := first.Placement.Host
 	full := func(_ context.Context, resource string) bool { return strings.Contains(resource, "/"+host+"/") }
-	p, err := create(fault.Rule{Call: "pods.Used", Kind: fault.Full, When: full})
+	p, err := create(fault.Rule{Call: "pods.Claimed", Kind: fault.Full, When: full})
 	if err != nil || p.Placement.Host == host {
 		t.Errorf("Create with %s full = %+v, %v, want it on another host", host, p, err)
 	}

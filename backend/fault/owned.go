@@ -145,7 +145,7 @@ func (f *BillingStore) Record(ctx context.Context, uses []pods.Usage) error {
 
 // Usage implements billing.Store.
 func (f *BillingStore) Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
-	return do(ctx, f.p, "billing.Uses", func() ([]pods.Usage, error) { return f.s.Usage(ctx, owner, from, to) })
+	return do(ctx, f.p, "billing.Usage", func() ([]pods.Usage, error) { return f.s.Usage(ctx, owner, from, to) })
 }
 
 // Open implements billing.Store.

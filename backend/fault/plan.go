@@ -25,7 +25,7 @@ const (
 	Delay
 	// Full makes pods.Claimed report that everything is taken, so that nothing more is
 	// placed there. A new pod is refused as on full hosts. The name of that call is
-	// pods.Used. Other calls fail as with Before.
+	// pods.Claimed. Other calls fail as with Before.
 	Full
 	// CrashBefore crashes what is behind the plan before the call takes effect. This call
 	// and every later one return ErrCrashed until Restart.
@@ -53,13 +53,13 @@ type Rule struct {
 	Times       int           // at most this many calls fail; default: no limit
 	Disabled    bool          // off until Enable
 
-	// When selects calls by their context and, for pods.Used, the requested resource, which
+	// When selects calls by their context and, for pods.Claimed, the requested resource, which
 	// is otherwise empty. Other calls do not count for Skip and Times. When must not call
 	// the plan. Default: all calls.
 	When func(ctx context.Context, resource string) bool
 }
 
-// A Clock tells the time and calls functions later.
+// A Clock has the time and calls functions later.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f, which must not block, once Now has reached t. stop reports

@@ -77,9 +77,9 @@ func (f *PodStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
 }
 
-// Reserve implements pods.PodStore. The name of the call is pods.Hold.
+// Reserve implements pods.PodStore.
 func (f *PodStore) Reserve(ctx context.Context, h pods.Reservation) error {
-	return run(ctx, f.p, "pods.Hold", func() error { return f.s.Reserve(ctx, h) })
+	return run(ctx, f.p, "pods.Reserve", func() error { return f.s.Reserve(ctx, h) })
 }
 
 // Release implements pods.PodStore.
@@ -87,15 +87,14 @@ func (f *PodStore) Release(ctx context.Context, holder string) error {
 	return run(ctx, f.p, "pods.Release", func() error { return f.s.Release(ctx, holder) })
 }
 
-// Reservations implements pods.PodStore. It fails before the first reservation. The name of
-// the call is pods.Holds.
+// Reservations implements pods.PodStore. It fails before the first reservation.
 func (f *PodStore) Reservations(ctx context.Context) iter.Seq2[pods.Reservation, error] {
-	return list(ctx, f.p, "pods.Holds", func() iter.Seq2[pods.Reservation, error] { return f.s.Reservations(ctx) })
+	return list(ctx, f.p, "pods.Reservations", func() iter.Seq2[pods.Reservation, error] { return f.s.Reservations(ctx) })
 }
 
-// Claimed implements pods.PodStore. The name of the call is pods.Used.
+// Claimed implements pods.PodStore.
 func (f *PodStore) Claimed(ctx context.Context, resource string) (int64, error) {
-	r, ok := f.p.draw(ctx, "pods.Used", resource)
+	r, ok := f.p.draw(ctx, "pods.Claimed", resource)
 	switch {
 	case !ok:
 		return f.s.Claimed(ctx, resource)

@@ -117,7 +117,7 @@ func (t smi) queryOne(uuid string, fields ...string) ([]string, error) {
 		return nil, err
 	}
 	if len(rows) != 1 {
-		return nil, fmt.Errorf("find it: %s tells of %d GPUs", smiName, len(rows))
+		return nil, fmt.Errorf("find it: %s lists %d GPUs", smiName, len(rows))
 	}
 	return rows[0], nil
 }

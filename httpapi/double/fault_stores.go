@@ -19,7 +19,7 @@ func storeFaults(seed uint64) *fault.Plan {
 		fault.Rule{Name: FaultStore, Call: "*", Err: errStore, When: func(ctx context.Context, _ string) bool {
 			return targetOf(ctx).has(FaultStore, func(*Fault) bool { return true })
 		}},
-		fault.Rule{Name: FaultNoCapacity, Call: "pods.Used", Kind: fault.Full, When: func(ctx context.Context, resource string) bool {
+		fault.Rule{Name: FaultNoCapacity, Call: "pods.Claimed", Kind: fault.Full, When: func(ctx context.Context, resource string) bool {
 			return targetOf(ctx).has(FaultNoCapacity, func(f *Fault) bool { return f.covers(resource) })
 		}})
 }

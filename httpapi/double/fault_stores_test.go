@@ -85,8 +85,8 @@ func TestAFaultIsAnsweredAsInTheProduct(t *testing.T) {
 		{double.Fault{Name: double.FaultStore}, fault.Rule{Call: "jobs.*"}, "GET", "/v2/echo/status/x", "", 503},
 		{double.Fault{Name: double.FaultStore}, fault.Rule{Call: "pods.Create", Kind: fault.CrashBefore}, "POST", "/v2/pods", pod, 503},
 		{double.Fault{Name: double.FaultStore}, fault.Rule{Call: "pods.List"}, "GET", "/v2/pods", "", 503},
-		{double.Fault{Name: double.FaultNoCapacity}, fault.Rule{Call: "pods.Used", Kind: fault.Full}, "POST", "/v2/pods", pod, 400},
-		{double.Fault{Name: double.FaultNoCapacity}, fault.Rule{Call: "pods.Used", Err: pods.ErrNoCapacity}, "POST", "/v2/pods", pod, 400},
+		{double.Fault{Name: double.FaultNoCapacity}, fault.Rule{Call: "pods.Claimed", Kind: fault.Full}, "POST", "/v2/pods", pod, 400},
+		{double.Fault{Name: double.FaultNoCapacity}, fault.Rule{Call: "pods.Claimed", Err: pods.ErrNoCapacity}, "POST", "/v2/pods", pod, 400},
 	} {
 		s := startFaulty(t)
 		s.Fault(row.fault)

@@ -69,8 +69,8 @@ func (e *end) wrap(hosts []pods.Host) []pods.Host {
 	return wrapped
 }
 
-// told reports whether the services have received all states of closed runtimes.
-func (e *end) told(ctx context.Context) bool {
+// seen reports whether the services have received all states of closed runtimes.
+func (e *end) seen(ctx context.Context) bool {
 	for _, rt := range e.runtimes {
 		if _, err := rt.Runtime.List(ctx); err != nil && rt.watched() {
 			return false

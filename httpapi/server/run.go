@@ -194,7 +194,7 @@ func (s *Server) endRuntimes(ctx context.Context) error {
 	err := s.closeRuntimes(ctx)
 	ctx, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	until(ctx, 10*time.Millisecond, func() bool { return s.end.told(ctx) && s.noted(ctx) })
+	until(ctx, 10*time.Millisecond, func() bool { return s.end.seen(ctx) && s.noted(ctx) })
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Clock tells the time and wakes callers. Packages below httpapi do not use time.Now,
+// A Clock has the time and wakes callers. Packages below httpapi do not use time.Now,
 // time.After, context.WithTimeout and the like (the linter forbids it), because those
 // ignore a manual clock.
 type Clock interface {

@@ -23,7 +23,7 @@ type (
 		// HasOperator reports whether one of them is an operator's and accepted at an instant.
 		HasOperator(at time.Time) bool
 	}
-	// A Clock tells the time.
+	// A Clock has the time.
 	Clock interface {
 		Now() time.Time
 	}

@@ -45,7 +45,7 @@ type UsageSource interface {
 	Usage(ctx context.Context, owner string) ([]pods.Usage, error)
 }
 
-// A Clock tells the time.
+// A Clock has the time.
 type Clock interface {
 	Now() time.Time
 }

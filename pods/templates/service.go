@@ -22,7 +22,7 @@ type (
 		// TemplateInUse reports whether a pod of owner was made from this template.
 		TemplateInUse(ctx context.Context, owner, id string) (bool, error)
 	}
-	// A Clock tells the time.
+	// A Clock has the time.
 	Clock interface {
 		Now() time.Time
 	}

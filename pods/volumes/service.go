@@ -26,7 +26,7 @@ type (
 		// there are none.
 		RemoveVolume(ctx context.Context, id string) error
 	}
-	// A Clock tells the time.
+	// A Clock has the time.
 	Clock interface {
 		Now() time.Time
 	}

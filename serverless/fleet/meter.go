@@ -45,7 +45,7 @@ const (
 type ledger struct {
 	metered bool          // there is a meter
 	ended   []WorkerUse   // workers that have ended and were not reported
-	told    queue.Instant // time of the last call
+	called  queue.Instant // time of the last call
 	next    queue.Instant // time of the next call; 0: when a use begins or ends
 }
 
@@ -67,7 +67,7 @@ func (l *ledger) note(w *worker, do effect, now queue.Instant) {
 // changed schedules a call of the meter.
 func (l *ledger) changed() {
 	if l.metered {
-		l.next = queue.Sooner(l.next, l.told.Add(meterPause))
+		l.next = queue.Sooner(l.next, l.called.Add(meterPause))
 	}
 }
 

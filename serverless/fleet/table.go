@@ -527,7 +527,7 @@ func (t *table) beginMeter(now queue.Instant, last bool) (uses []WorkerUse, ende
 			uses = w.appendUse(uses)
 		}
 	}
-	t.shared.ledger.told, t.shared.ledger.next = now, 0
+	t.shared.ledger.called, t.shared.ledger.next = now, 0
 	if len(uses) > ended {
 		t.shared.ledger.next = t.pace.after(now, meterPeriod)
 	}

@@ -196,7 +196,7 @@ func watchCases() []QueueCase {
 					case err := <-seen:
 						n++
 						if err != nil {
-							k.Fatalf("Stats of an endpoint that was told of = %v, want a queued job", err)
+							k.Fatalf("Stats of an endpoint after its event = %v, want a queued job", err)
 						}
 					case <-again.C:
 					case <-late.C:

@@ -28,7 +28,7 @@ type Options struct {
 	Key     string         // with every scope; default double.DefaultKey
 	Forward bool           // webhooks go on to their receivers, and not to the inbox alone
 	Config  *config.Config // of which it takes keys, quotas, limits and the secret of webhooks
-	Unused  []string       // what the program was told besides, and the double has no use for
+	Unused  []string       // settings of the program that the double does not use
 	Logger  *slog.Logger
 }
 
