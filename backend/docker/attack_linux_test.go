@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/firewall"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
@@ -198,9 +199,9 @@ func TestFirewallRulesAreRepairedAndRemoved(t *testing.T) {
 		dir := t.TempDir()
 		strict := func(o *Options) { o.Isolation, o.Resync = IsolationRequired, 50*time.Millisecond }
 		rt := open(t, d, dir, strict)
-		table := rt.table()
+		table := rt.firewall.Name
 		there := func() bool {
-			_, err := nft(t.Context(), "", "list", "table", "inet", table)
+			_, err := firewall.Run(t.Context(), "", "list", "table", "inet", table)
 			return err == nil
 		}
 		if there() {
@@ -210,7 +211,7 @@ func TestFirewallRulesAreRepairedAndRemoved(t *testing.T) {
 		if !there() {
 			t.Fatal("there are no rules for a container")
 		}
-		if _, err := nft(t.Context(), "", "delete", "table", "inet", table); err != nil {
+		if _, err := firewall.Run(t.Context(), "", "delete", "table", "inet", table); err != nil {
 			t.Fatal(err)
 		}
 		late := time.After(time.Minute)

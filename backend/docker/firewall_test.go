@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podyard/podyard/internal/firewall"
 	"github.com/podyard/podyard/internal/podhost"
 )
 
@@ -14,7 +15,7 @@ func TestFirewallRulesNameWhatMayBeReached(t *testing.T) {
 		Bridges:     []ruledBridge{{"pyabcde1", netip.MustParseAddr("10.201.0.129")}, {"pyabcde2", netip.MustParseAddr("10.201.1.1")}},
 		NameServers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("169.254.169.254")},
 		Reachable:   []netip.AddrPort{netip.MustParseAddrPort("172.17.0.1:8080")},
-		Denied:      metadataAddresses(),
+		Denied:      firewall.Metadata(),
 	}
 	r.addPublished([]podhost.Port{{Public: 4001}, {Public: 4000}, {Public: 5000, UDP: true}})
 	got, err := r.text()
@@ -37,22 +38,6 @@ func TestFirewallRulesNameWhatMayBeReached(t *testing.T) {
 	local := rules{Host: netip.MustParseAddr("127.0.0.1")}
 	if local.addPublished([]podhost.Port{{Public: 4000}}); local.TCP != nil {
 		t.Error("ports that are published on loopback are reached by containers")
-	}
-}
-
-func TestDeniedBlocksDoNotOverlap(t *testing.T) {
-	got := merged([]netip.Prefix{
-		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("169.254.169.254/32"), netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
-	})
-	if len(got) != 2 || got[0].String() != "10.0.0.0/8" || got[1].String() != "169.254.0.0/16" {
-		t.Errorf("merged = %v, want 10.0.0.0/8 and 169.254.0.0/16", got)
-	}
-}
-
-func TestNameServersAreThoseOfTheHost(t *testing.T) {
-	got := parseNameServers(strings.NewReader("# by hand\nsearch example.test\nnameserver 127.0.0.53\nnameserver 10.0.0.2\nnameserver fd00::2\nnameserver\n"))
-	if len(got) != 1 || got[0].String() != "10.0.0.2" {
-		t.Errorf("name servers are %v, want 10.0.0.2", got)
 	}
 }
 

@@ -3,7 +3,6 @@ package docker
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/firewall"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -40,16 +40,10 @@ func (r *Runtime) networkPrefix() string { return "podyard-" + r.instance + "-" 
 
 // interfacePrefix is the prefix of the names of our bridges on this machine, which firewall
 // rules use. An interface name has at most 15 bytes.
-func (r *Runtime) interfacePrefix() string { return "py" + shortHash(r.instance, 5) }
+func (r *Runtime) interfacePrefix() string { return "py" + firewall.Hash(r.instance, 5) }
 
 func (r *Runtime) bridgeInterface(n bridge) string {
-	return r.interfacePrefix() + shortHash(n.owner, 8)
-}
-
-// shortHash returns length lower-case letters and digits that are a hash of text.
-func shortHash(text string, length int) string {
-	sum := sha256.Sum256([]byte(text))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:length]
+	return r.interfacePrefix() + firewall.Hash(n.owner, 8)
 }
 
 // bridgeIn returns the name of the network of this Runtime that the container is in, or "".

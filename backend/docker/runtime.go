@@ -11,6 +11,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/podyard/podyard/internal/firewall"
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
@@ -31,17 +32,18 @@ const (
 
 // A Runtime runs pods as containers. It is safe for concurrent use.
 type Runtime struct {
-	opts            Options
-	api             *client.Client
-	engine          engine
-	dir             stateDir
-	instance        string
-	hub             podhost.Hub
-	ports           podhost.PortAllocator
-	networks        *networkTable
-	permits         *permits
-	images          *pulledImages
-	firewall        firewall
+	opts     Options
+	api      *client.Client
+	engine   engine
+	dir      stateDir
+	instance string
+	hub      podhost.Hub
+	ports    podhost.PortAllocator
+	networks *networkTable
+	permits  *permits
+	images   *pulledImages
+	// firewall is nil where rules cannot be set. Only the holder of networkTable.acquire uses it.
+	firewall        *firewall.Table
 	gateway         netip.Addr  // the address that Gateway returns; invalid: there is none
 	missing         []string    // what Missing returns
 	isolationBroken atomic.Bool // see repairIsolation
@@ -103,7 +105,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	}
 	r.spawn(r.watchEvents)
 	r.spawn(r.watchImages)
-	if r.firewall.on {
+	if r.firewall != nil {
 		r.spawn(r.watchRules)
 	}
 	return r, nil

@@ -1,4 +1,4 @@
-package docker
+package firewall
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// hostNameServers returns the name servers of this machine, which the engine asks for
-// containers. In some clouds a name server has the address of the metadata service.
-func hostNameServers() []netip.Addr {
+// NameServers returns the name servers of this machine, without zones. In some clouds a name
+// server has the address of the metadata service.
+func NameServers() []netip.Addr {
 	var all []netip.Addr
 	// With systemd-resolved, the first file names a loopback address, and the second file
 	// names the real servers.
@@ -27,16 +27,15 @@ func hostNameServers() []netip.Addr {
 	return slices.Compact(all)
 }
 
-// parseNameServers parses resolv.conf. It skips loopback addresses, which only the engine
-// can reach.
+// parseNameServers parses resolv.conf.
 func parseNameServers(r io.Reader) (all []netip.Addr) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 2 || fields[0] != "nameserver" {
 			continue
 		}
-		if a, err := netip.ParseAddr(fields[1]); err == nil && a.Is4() && !a.IsLoopback() {
-			all = append(all, a)
+		if a, err := netip.ParseAddr(fields[1]); err == nil {
+			all = append(all, a.WithZone(""))
 		}
 	}
 	return all
