@@ -6,11 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,74 +87,15 @@ func reached(t *testing.T, rt *Runtime, id, owner string, addresses ...string) (
 	return got
 }
 
-// greeter accepts connections at an address of this machine and writes hello.
-func greeter(t *testing.T, address string) *net.TCPAddr {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintln(c, "hello")
-			_ = c.Close()
-		}
-	}()
-	return l.Addr().(*net.TCPAddr)
-}
-
 // Addresses in a network behind this machine: the metadata service of a cloud, a block that
 // the operator denies, and the internet.
 const metadata, denied, internet = "169.254.169.254", "198.51.100.7", "203.0.113.9"
 
-// otherMachine creates a network namespace with these addresses that writes hello at port
-// 80.
-func otherMachine(t *testing.T) {
-	t.Helper()
-	run := func(args ...string) {
-		if out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput(); err != nil {
-			t.Errorf("ip %q: %v: %s", args, err, out)
-		}
-	}
-	run("link", "add", "pyhere", "type", "veth", "peer", "name", "pythere")
-	t.Cleanup(func() {
-		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "link", "del", "pyhere").Run()
-	})
-	thread, moved, listens := make(chan int), make(chan struct{}), make(chan *net.TCPAddr)
-	go func() {
-		runtime.LockOSThread() // the thread has another network namespace: it must end with the goroutine
-		if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
-			t.Error(err)
-		}
-		thread <- syscall.Gettid()
-		<-moved
-		for _, a := range []string{"192.0.2.2/24", metadata + "/32", denied + "/32", internet + "/32"} {
-			run("address", "add", a, "dev", "pythere")
-		}
-		run("link", "set", "pythere", "up")
-		run("route", "add", "default", "via", "192.0.2.1")
-		listens <- greeter(t, "0.0.0.0:80")
-	}()
-	run("link", "set", "pythere", "netns", strconv.Itoa(<-thread))
-	run("address", "add", "192.0.2.1/24", "dev", "pyhere")
-	run("link", "set", "pyhere", "up")
-	close(moved)
-	<-listens
-	for _, a := range []string{metadata, denied, internet} {
-		run("route", "add", a+"/32", "via", "192.0.2.2")
-	}
-}
-
 func TestAContainerReachesNothingOfTheHostAndOfOthers(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	requireEngine(t, "dockerd") // or skip, before the network of the machine changes
-	otherMachine(t)
-	private, public := greeter(t, "0.0.0.0:0"), greeter(t, "0.0.0.0:0")
+	enginetest.OtherMachine(t, metadata, denied, internet)
+	private, public := enginetest.Greeter(t, "0.0.0.0:0"), enginetest.Greeter(t, "0.0.0.0:0")
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		for _, isolation := range []Isolation{IsolationRequired, IsolationOff} {
 			rt := open(t, d, t.TempDir(), func(o *Options) {

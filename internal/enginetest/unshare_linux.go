@@ -19,17 +19,25 @@ const unshareEnv = "PODYARD_ENGINE_APART"
 // in the network of only one of them.
 var hostPaths = []string{"/run/netns", "/run/containers"}
 
-// unshareNetwork gives this process its own network and mount namespaces if it may start
-// engines, and executes the program again. Engines write firewall rules, which apply to the
-// whole machine: a second dockerd clears the tables of the first one, and the rules of a
-// killed engine continue to redirect ports. With a namespace, the rules end with the last
-// test process.
+// unshareNetwork calls Apart if this process may start engines. Engines write firewall rules,
+// which apply to the whole machine: a second dockerd clears the tables of the first one, and the
+// rules of a killed engine continue to redirect ports.
 func unshareNetwork() error {
 	able := slices.ContainsFunc(Kinds, func(kind string) bool {
 		_, err := exec.LookPath(kind)
 		return err == nil
 	})
-	if os.Getenv(unshareEnv) != "" || os.Getuid() != 0 || !able {
+	if !able {
+		return nil
+	}
+	return Apart()
+}
+
+// Apart gives this process its own network and mount namespaces, where it is root, and executes
+// the program again. It does nothing the second time. Firewall rules end with the last process
+// of the tests then.
+func Apart() error {
+	if os.Getenv(unshareEnv) != "" || os.Getuid() != 0 {
 		return nil
 	}
 	self, err := os.Executable()
