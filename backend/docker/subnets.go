@@ -90,6 +90,10 @@ func (r *Runtime) takenBlocks(ctx context.Context) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
+// Subnet returns the addresses of the networks of owners: Options.Subnet, or what was chosen.
+// It is invalid if the engine has no networks for them.
+func (r *Runtime) Subnet() netip.Prefix { return r.opts.Subnet }
+
 // chooseSubnet chooses the subnet for networks of owners. A subnet from Options must have a
 // free block.
 func (r *Runtime) chooseSubnet(ctx context.Context) error {

@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,8 +139,41 @@ var attacks = map[string]func(string) string{
 		}
 		return "ok"
 	},
+	"dial": func(address string) string { return greeted(new(net.Dialer), "tcp", address) },
+	"mptcp": func(address string) string {
+		d := new(net.Dialer)
+		d.SetMultipathTCP(true)
+		return greeted(d, "tcp", address)
+	},
+	"udp":  func(address string) string { return greeted(new(net.Dialer), "udp", address) },
+	"unix": func(path string) string { return greeted(new(net.Dialer), "unix", path) },
+	"packet": func(string) string { // the packets of others
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		return outcome(err)
+	},
 	"fill":      func(mb string) string { return fill(".", mb) },
 	"mountfill": func(mb string) string { return fill(os.Getenv("PODYARD_MOUNT_0"), mb) },
+}
+
+// greeted connects to a greeter, and returns whether it says hello.
+func greeted(d *net.Dialer, network, address string) string {
+	d.Timeout = 10 * time.Second
+	c, err := d.Dial(network, address)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(d.Timeout)) // without one it waits until the test ends
+	if network == "udp" {
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return err.Error()
+		}
+	}
+	_, err = c.Read(make([]byte, 1))
+	return outcome(err)
 }
 
 func fill(dir, mb string) string {

@@ -57,6 +57,14 @@
 //   - It has its own mount namespace: hidden paths are not there, and /proc shows its own
 //     processes only. The data directory may be in a directory that is closed to others, such
 //     as /root.
+//   - With UIDs, and where the program nft may set firewall rules: a pod opens connections to no
+//     address where clouds serve metadata, to none of Isolation.Deny, and to none of this
+//     machine but those of Isolation.Reachable, those of name servers at port 53, and TCP
+//     services of its own user. Its own services are those of all pods of its owner, on any
+//     port. A connection to another service of this machine is refused after a second, and a
+//     UDP packet at once. The rules are in a table of their own, are checked before each start
+//     and every 10 seconds, and are removed by Close. They make the kernel track the
+//     connections of the machine.
 //   - Without UIDs a pod is root without any capability. It owns what root owns, and only
 //     Landlock protects that. Use UIDs for users whom you do not trust.
 //
@@ -69,8 +77,9 @@
 //     are used in version 1. Without cgroups but with UIDs, all pods of an owner together have
 //     at most Isolation.Processes (RLIMIT_NPROC), and memory has no limit.
 //
-// The network is not isolated: a pod reaches what the server's machine reaches, also services
-// on loopback and metadata addresses. It may read what every user of the host may read. The
+// Without firewall rules the network is not isolated: a pod reaches what the server's machine
+// reaches, also services on loopback and metadata addresses. An image with User has no rules,
+// because its user may be that of other programs, too. A pod may read what every user of the host may read. The
 // system shares CPU and bandwidth. Use containers where that is not enough.
 //
 // # What a pod sees

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +30,17 @@ type Isolation struct {
 	Writable []string
 	// Processes is how many processes and threads a pod may have at once. Default 4096.
 	Processes int
+	// Reachable are TCP addresses of this machine that pods with a user of their own may
+	// connect to, whoever listens there: that of the worker protocol. Default: none.
+	Reachable []netip.AddrPort
+	// Deny are addresses that pods with a user of their own may not connect to, besides those
+	// where clouds serve metadata. Default: none.
+	Deny []netip.Prefix
 	// Cgroup is the directory of a cgroup of version 2 without processes of its own. The
 	// Runtime makes cgroups below it. Default: the cgroup of the server.
 	Cgroup string
 
+	repair    time.Duration // how often firewall rules are checked
 	unit      int64         // unit of Spec.Disk and Spec.Memory; tests use a smaller one
 	diskCheck time.Duration // how often disks are measured
 	without   []string      // names of what the host lacks in a test
@@ -66,6 +74,11 @@ func (o Isolation) check() error {
 	if len(o.Launch) == 0 || o.Launch[0] == "" {
 		return errors.New("Isolation.Launch is empty: this program could not tell that it is to launch a pod")
 	}
+	for _, p := range o.Deny {
+		if err := CheckDeny(p); err != nil {
+			return fmt.Errorf("deny %s: %w", p, err)
+		}
+	}
 	return o.UIDs.Check()
 }
 
@@ -77,6 +90,7 @@ const (
 	lacksLandlock   = "Landlock, which bounds what can be read and written"
 	lacksSignals    = "Landlock scopes, which keep signals within the pod"
 	lacksCaps       = "an empty bounding set of capabilities"
+	lacksNetwork    = "firewall rules, which keep pods from this machine and from metadata"
 	lacksKill       = "a cgroup that is killed as a whole"
 	lacksPIDs       = "a limit of processes"
 	lacksMemory     = "a limit of memory"

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/firewall"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -278,6 +280,15 @@ func (i *isolator) diskCheck() time.Duration {
 		return defaultDiskCheck
 	}
 	return i.opts.diskCheck
+}
+
+// repair returns how often the firewall rules are checked. Reconfigure may ask for rules where
+// there were none.
+func (i *isolator) repair() time.Duration {
+	if i == nil {
+		return firewall.RepairInterval
+	}
+	return cmp.Or(i.opts.repair, firewall.RepairInterval)
 }
 
 // run starts prog isolated; cmd is prog without isolation. It returns when the program runs or

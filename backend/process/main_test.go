@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		runProgram(os.Args[1], os.Args[2:])
 		return
+	}
+	if err := enginetest.Apart(); err != nil {
+		fmt.Fprintln(os.Stderr, "these tests share the network of the machine:", err)
 	}
 	os.Exit(m.Run())
 }

@@ -30,6 +30,7 @@ func (r *Runtime) newPolicy(images map[string]Image, isolation *Isolation) (*pol
 	if p.isolator, err = newIsolator(isolation, r.root, len(p.users.names) > 0); err != nil {
 		return nil, err
 	}
+	r.openNetwork(p)
 	p.users.confined = p.isolator.confines()
 	if p.isolator.passable() {
 		return p, r.root.makePassable()
@@ -49,5 +50,8 @@ func (r *Runtime) Reconfigure(images map[string]Image, isolation *Isolation) (ap
 	return func() {
 		r.policy.Store(p)
 		r.logMissing()
+		if err := r.holdNetwork(p); err != nil {
+			r.opts.Logger.Error("process: firewall rules of pods are the old ones", "err", err)
+		}
 	}, nil
 }

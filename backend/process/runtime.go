@@ -19,14 +19,15 @@ var ErrClosed = errors.New("process: runtime is closed")
 
 // A Runtime runs pods as processes. It is safe for concurrent use.
 type Runtime struct {
-	opts  Options
-	root  layout
-	lock  *os.File
-	hub   podhost.Hub
-	ports podhost.PortAllocator
-	oom   oomCounter
-	load  sampler
-	users users
+	opts    Options
+	root    layout
+	lock    *os.File
+	hub     podhost.Hub
+	ports   podhost.PortAllocator
+	oom     oomCounter
+	load    sampler
+	users   users
+	network network
 	// policy is replaced as a whole by Reconfigure.
 	policy atomic.Pointer[policy]
 	work   sync.WaitGroup // all goroutines, see start
@@ -79,10 +80,15 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 // isolate finds out which isolation this host permits, and as which users pods run.
 func (r *Runtime) isolate() error {
 	p, err := r.newPolicy(r.opts.Images, r.opts.Isolation)
-	if err == nil {
-		r.policy.Store(p)
+	if err != nil {
+		return err
 	}
-	return err
+	r.policy.Store(p)
+	if err := r.holdNetwork(p); err != nil {
+		return err
+	}
+	r.watchNetwork(p.isolator.repair())
+	return nil
 }
 
 // endLeftovers ends the processes in cgroups that no record names, which a crashed server left.
@@ -207,6 +213,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()
+	r.closeNetwork()
 	for _, p := range r.pods.All() {
 		p.out.close()
 	}

@@ -66,6 +66,9 @@ func (p *pod) launch(s pods.Spec) error {
 	if err := p.give(s.Owner, image, &prog, mounts); err != nil {
 		return err
 	}
+	if err := p.r.holdNetwork(p.policy); err != nil {
+		return fmt.Errorf("its network cannot be kept apart: %w", err)
+	}
 	had := p.rec.Ports
 	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, had)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -98,4 +99,31 @@ func containerLines(lines []string) (of []string) {
 		}
 	}
 	return of
+}
+
+// Workers have a user of their own, too, and must reach the server.
+func TestAPodWithAUserOfItsOwnReachesTheWorkerProtocolAndNotTheAPI(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		missing(t, "only root can have pods run as other users")
+	}
+	in := start(t, "-runtime", "process", "-config", file(t, `{
+		"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write"]}],
+		"images":{"local/bash":{"command":["/bin/bash","-c"],"allowArgs":true}},
+		"processes":{"uids":{"first":`+strconv.Itoa(1_950_000_000+100*(os.Getpid()%400_000))+`,"count":100},"deny":["10.0.0.0/8","fd00::/8"]}
+	}`))
+	if lines := in.stderr.String(); strings.Contains(lines, "firewall rules") {
+		missing(t, "this machine has no firewall rules: "+lines)
+	}
+	if j := get[job](in, "POST", "/v2/hello/runsync", `{"input":{"name":"you"}}`, http.StatusOK); j.Status != "COMPLETED" {
+		t.Errorf("a job is %s, want COMPLETED: its worker reaches the server", j.Status)
+	}
+	address := strings.Replace(strings.TrimPrefix(in.url, "http://"), ":", "/", 1)
+	try := `(exec 3<>/dev/tcp/` + address + `) 2>/dev/null && echo API: reached || echo API: refused; exec sleep 1000`
+	tenant := &instance{t: t, url: in.url, key: "tenants"}
+	log := tenant.follow(tenant.create("local/bash", `,"args":"'`+try+`'"`).ID)
+	log.await("API: ")
+	if said := containerLines(log.seen); !slices.Equal(said, []string{"container: API: refused"}) {
+		t.Errorf("a pod that connects to the API says %q", said)
+	}
 }

@@ -25,7 +25,7 @@ func serve(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer)
 	if err != nil {
 		return byFlag(err)
 	}
-	l, err := listen.Open(ctx, s.addr, s.tlsCert != "", kept)
+	l, err := listen.Open(ctx, s.addr, s.tlsCert != "" || s.config.Processes.UIDs.Count > 0, kept)
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,7 @@ func OtherMachine(t testing.TB, addresses ...string) {
 		for _, a := range append([]string{"192.0.2.2/24", "2001:db8::2/64"}, hosts(t, addresses)...) {
 			ip("address", "add", a, "dev", "pythere", "nodad")
 		}
+		ip("link", "set", "lo", "up")
 		ip("link", "set", "pythere", "up")
 		ip("route", "add", "default", "via", "192.0.2.1")
 		listens <- Greeter(t, "[::]:80")

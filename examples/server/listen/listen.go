@@ -17,17 +17,17 @@ import (
 type Listeners struct {
 	// Main is where clients come.
 	Main net.Listener
-	// Workers is where the workers of this machine come, without TLS. It is nil where they
-	// come to Main.
+	// Workers is where the workers of this machine come, without TLS and for the worker
+	// protocol only. It is nil where they come to Main.
 	Workers net.Listener
 }
 
-// Open listens on addr. With TLS it also listens on loopback for the workers of this
-// machine, which cannot know the certificate: on the address kept, if that is one of
-// loopback and free.
-func Open(ctx context.Context, addr string, withTLS bool, kept string) (l *Listeners, err error) {
+// Open listens on addr. With apart it also listens on loopback for the workers of this
+// machine, which cannot know the certificate of TLS, or may not reach the rest of the service:
+// on the address kept, if that is one of loopback and free.
+func Open(ctx context.Context, addr string, apart bool, kept string) (l *Listeners, err error) {
 	l = &Listeners{}
-	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil || !withTLS {
+	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil || !apart {
 		return l, err
 	}
 	if isLoopback(kept) {

@@ -86,6 +86,7 @@ type Processes struct {
 	Writable  []string `json:"writable"` // besides their own directories, as far as their user may
 	Limit     int      `json:"limit"`    // of processes and threads of a pod; 0 is the default
 	Cgroup    string   `json:"cgroup"`   // in which those of pods are made; default the server's
+	Deny      []string `json:"deny"`     // addresses that they may not connect to, besides those of metadata
 }
 
 // Containers are the fields of docker.Options that an operator sets.
@@ -293,6 +294,11 @@ func (c *Config) checkProcesses() error {
 	for i, path := range c.Processes.Writable {
 		if !filepath.IsAbs(path) {
 			return errorAt(elementAt(at.AppendToken("writable"), i), "must be absolute, not %q", path)
+		}
+	}
+	for i, entry := range c.Processes.Deny {
+		if err := checkPrefix(entry, process.CheckDeny); err != nil {
+			return errorAt(elementAt(at.AppendToken("deny"), i), "%w", err)
 		}
 	}
 	if path := c.Processes.Cgroup; path != "" && !filepath.IsAbs(path) {

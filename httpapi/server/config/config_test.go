@@ -44,6 +44,7 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{`{"images":{"a":{"command":["x"],"allowEnv":["A","PYTHONPATH"]}}}`, 1, 49, `images.a.allowEnv[1]`, "PYTHONPATH decides what a program does and is never a user's"},
 		{`{"processes":{"uids":{"count":1}}}`, 1, 15, "processes.uids", "UIDs 0 to 0: they must be above 0 and below 4294967295"},
 		{`{"processes":{"writable":["here"]}}`, 1, 27, "processes.writable[0]", `must be absolute, not "here"`},
+		{`{"processes":{"deny":["fd00::/8","10.0.0.1/8"]}}`, 1, 34, "processes.deny[1]", "has bits after its prefix: 10.0.0.0/8 is the block"},
 		{`{"processes":{"limit":-1}}`, 1, 15, "processes.limit", "must not be negative"},
 		{`{"containers":{"localImages":[""]}}`, 1, 31, "containers.localImages[0]", "must not be empty"},
 		{`{"containers":{"imageRecheck":-1}}`, 1, 16, "containers.imageRecheck", "must not be negative"},
@@ -287,5 +288,31 @@ func TestCheckAndBackupOfAStore(t *testing.T) {
 	}
 	if err := config.Check(t.Context(), config.Default(), copied, &out); err != nil {
 		t.Errorf("Check of the copy = %v, want nil", err)
+	}
+}
+
+func TestARootServerWithoutUsersForPodsWarns(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only the pods of root read what root may read")
+	}
+	for text, want := range map[string]int{
+		`{"images":{"local/a":{"command":["a"]},"local/b":{"command":["b"]}}}`: 1,
+		`{}`: 0,
+	} {
+		c, err := config.Parse("yard.json", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		p, err := config.Open(t.Context(), c, &config.Options{Runtime: "process", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(log.String(), "set processes.uids"); got != want {
+			t.Errorf("%s: %d warnings, want %d:\n%s", text, got, want, log.String())
+		}
 	}
 }

@@ -51,6 +51,7 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 	} else {
 		p.Options.Runtimes = append(p.Options.Runtimes, purged{rt})
 	}
+	p.subnet = rt.Subnet()
 	gateway, err := rt.Gateway(ctx)
 	if err != nil {
 		p.log.Warn("workers in containers do not reach this server", "err", err)
@@ -81,7 +82,7 @@ func (p *Parts) containerOptions() *docker.Options {
 	for _, entry := range c.Deny {
 		o.Deny = append(o.Deny, netip.MustParsePrefix(entry))
 	}
-	if tcp, ok := p.own.Addr.(*net.TCPAddr); ok {
+	if tcp, ok := p.own.workerAddr().(*net.TCPAddr); ok {
 		o.Reachable = []netip.AddrPort{tcp.AddrPort()}
 	}
 	return o

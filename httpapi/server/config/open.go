@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +117,7 @@ type Parts struct {
 	live       live
 	processes  *process.Runtime
 	processDir string
+	subnet     netip.Prefix                    // of the networks of containers; invalid: there are none
 	known      atomic.Pointer[map[string]bool] // the names of all images that there have been
 	quotas     *ratelimit.Windows
 	rates      *ratelimit.Rates
@@ -173,6 +176,7 @@ func (p *Parts) open(ctx context.Context) error {
 	p.live.current.Store(f)
 	o.API.Auth, o.Jobs.Sender = &p.live, &p.live
 	p.warnOfKeys()
+	p.warnOfRoot()
 	return nil
 }
 
@@ -205,6 +209,19 @@ func (p *Parts) warnOfKeys() {
 	for i, k := range p.config.Keys {
 		if len(k.Scopes) == 0 {
 			p.log.Warn("a key without scopes reads the catalog and the health of endpoints, and nothing else", "key", formatPath(elementAt("/keys", i)), "user", k.User)
+		}
+	}
+}
+
+// warnOfRoot tells of pods that are root.
+func (p *Parts) warnOfRoot() {
+	if os.Geteuid() != 0 || p.config.Processes.UIDs.Count > 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.config.Images)) {
+		if p.config.Images[name].User == "" {
+			p.log.Warn("pods of this image are root and read all files of this machine that root may read: set processes.uids, or a user of the image", "image", name)
+			return
 		}
 	}
 }

@@ -104,6 +104,7 @@ func (p *Parts) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 	apply()
 	p.config = next
 	p.warnOfKeys()
+	p.warnOfRoot()
 	return r, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints)
 }
 

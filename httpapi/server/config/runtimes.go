@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,7 +52,24 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.denyContainers(images); err != nil {
+		return nil, err
+	}
 	return p.measured(router.New(containers, router.Rule{Match: p.isCommand, Runtime: rt})), nil
+}
+
+// denyContainers keeps processes from the networks of containers, whose addresses are known
+// only now.
+func (p *Parts) denyContainers(images map[string]process.Image) error {
+	if !p.subnet.IsValid() || p.config.Processes.UIDs.Count == 0 {
+		return nil
+	}
+	apply, err := p.processes.Reconfigure(images, p.isolation(p.config, p.processDir))
+	if err != nil {
+		return p.own.wrong("Data", err)
+	}
+	apply()
+	return nil
 }
 
 // simulated is the runtime of a server whose pods exist in name only. Workers whose image is
@@ -124,10 +143,20 @@ func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
 			hide = append(hide, path)
 		}
 	}
-	return &process.Isolation{
+	i := &process.Isolation{
 		Launch: p.own.Launch, UIDs: process.UIDRange(c.UIDs), Hide: hide,
 		Writable: c.Writable, Processes: c.Limit, Cgroup: c.Cgroup,
 	}
+	if tcp, ok := p.own.workerAddr().(*net.TCPAddr); ok {
+		i.Reachable = []netip.AddrPort{tcp.AddrPort()}
+	}
+	for _, entry := range c.Deny {
+		i.Deny = append(i.Deny, netip.MustParsePrefix(entry))
+	}
+	if p.subnet.IsValid() {
+		i.Deny = append(i.Deny, p.subnet)
+	}
+	return i
 }
 
 // engineSockets are where an engine listens that would give a pod the whole host.
