@@ -30,6 +30,7 @@ const (
 	own       = "in in in 401 403 401"    // on records of the caller
 	alices200 = "200 404 200 401 403 401" // on a record of alice
 	alicesIn  = "in 404 in 401 403 401"   // the same, whatever its status
+	public    = "200 200 200 200 200 200" // for everybody
 	anyKey    = "in in in 401 in 401"     // for any valid key
 	acts      = "403 403 in 401 403 401"  // of operators only
 	nothing   = "404 404 404 401 403 401" // not offered
@@ -45,6 +46,7 @@ const (
 var accessTable = slices.Concat(recordAccess, endpointAccess, jobAccess, workAccess)
 
 var recordAccess = []access{
+	{"openapi", "GET /v2/openapi.json", "", public},
 	{"listPods", "GET /v2/pods", "", own}, {"createPod", "POST /v2/pods", "{}", own},
 	{"getPod", "GET {pod}", "", alices200}, {"updatePod", "PATCH {pod}", `{"name":"x"}`, alices200}, {"deletePod", "DELETE {pod}", "", alicesIn},
 	{"podAction", "POST {pod}/action", `{"action":"terminate"}`, alicesIn}, {"getPodLogs", "GET {pod}/logs", "", alices200},

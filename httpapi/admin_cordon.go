@@ -28,27 +28,31 @@ func (c *call) cordonTarget(drain bool) (t target, err error) {
 	if err != nil {
 		return t, err
 	}
+	o.cordonTarget(&t, drain)
+	return t, faults.Err([]string{"host", "endpoint", "server", "stopPods"})
+}
+
+func (o *object) cordonTarget(t *target, drain bool) {
 	named := 0
 	for _, kind := range []string{"host", "endpoint", "server"} {
 		if !o.has(kind) {
 			continue
 		}
 		named++
-		if t.kind, t.id = kind, o.text(kind); t.id == "" && !faults.Has("/"+kind) {
-			faults.Add(problem.Invalid, "/"+kind, "must not be empty")
+		if t.kind, t.id = kind, o.text(kind); t.id == "" && !o.faults.Has("/"+kind) {
+			o.faults.Add(problem.Invalid, "/"+kind, "must not be empty")
 		}
 	}
 	if stop := o.boolean("stopPods"); stop != nil {
 		t.stopPods = *stop
 		if !drain || t.kind != "host" {
-			faults.Add(problem.BadRequest, "/stopPods", "is for the drain of a host")
+			o.faults.Add(problem.BadRequest, "/stopPods", "is for the drain of a host")
 		}
 	}
 	o.unknown()
 	if named != 1 {
-		faults.Add(problem.BadRequest, "", "exactly one of host, endpoint and server must be there")
+		o.faults.Add(problem.BadRequest, "", "exactly one of host, endpoint and server must be there")
 	}
-	return t, faults.Err([]string{"host", "endpoint", "server", "stopPods"})
 }
 
 func cordon(c *call) error   { return c.setCordon(endpoints.Cordoned) }

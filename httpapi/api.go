@@ -89,6 +89,7 @@ type api struct {
 	log         *slog.Logger
 	bodyTimeout time.Duration // Options.BodyTimeout
 	url         string        // Options.PublicURL without a slash at the end; empty: the request's
+	openAPI     func() served // the description of the operations
 }
 
 func newAPI(s Services, o *Options) *api {
@@ -96,6 +97,7 @@ func newAPI(s Services, o *Options) *api {
 		o = &Options{}
 	}
 	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
+	a.openAPI = document(&a.Services, a.url)
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}
@@ -184,6 +186,8 @@ func (s *Services) has(a Area) bool {
 		return s.Jobs != nil
 	case AreaAdmin:
 		return s.Pods != nil || s.Jobs != nil
+	case AreaInterface:
+		return true
 	}
 	return false
 }

@@ -149,13 +149,16 @@ func parseHop(s string) (netip.Addr, error) {
 
 var errNoAudit = problem.New(problem.NotImplemented, "this program keeps no audit log")
 
-// maxAudit is the maximum number of records in an answer.
-const maxAudit = 1000
+// Limits of the number of records in an answer.
+const (
+	defaultAudit = 100
+	maxAudit     = 1000
+)
 
 func listAudit(c *call) error {
 	q := audit.Query{}
 	var err error
-	if q.Limit, err = c.queryInt("limit", 100, 1, maxAudit); err != nil {
+	if q.Limit, err = c.queryInt("limit", defaultAudit, 1, maxAudit); err != nil {
 		return err
 	}
 	if q.Before, err = c.queryTime("before"); err != nil {

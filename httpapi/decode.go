@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -23,6 +24,9 @@ type object struct {
 	faults  *problem.Violations
 	members []member
 	index   map[string]int // index of members by name, once there are many
+	// shape records what is read instead: the getters describe their members in it, and
+	// return as if these were absent. Nil: a body is read. See recorded.
+	shape *openapi.Schema
 }
 
 // indexThreshold is the number of members from which an index is used. Without it an object of
@@ -171,6 +175,10 @@ func (o *object) pointer(name string) string { return o.path + "/" + escape.Repl
 // take returns the member's value if it is there and has one of the kinds. want names the kinds
 // for the user.
 func (o *object) take(name, want string, kinds string) jsontext.Value {
+	if o.shape != nil {
+		o.expect(name, want)
+		return nil
+	}
 	m := o.find(name)
 	if m == nil {
 		return nil
@@ -184,10 +192,14 @@ func (o *object) take(name, want string, kinds string) jsontext.Value {
 }
 
 // has reports whether the member is there, of whatever type.
-func (o *object) has(name string) bool { return o.find(name) != nil }
+func (o *object) has(name string) bool { return o.shape != nil || o.find(name) != nil }
 
 // isNull reports whether the member is null; if so, it counts as read.
 func (o *object) isNull(name string) bool {
+	if o.shape != nil {
+		openapi.OrNull(o.member(name))
+		return false
+	}
 	m := o.find(name)
 	if m == nil || m.value.Kind() != 'n' {
 		return false
@@ -256,6 +268,9 @@ func (o *object) number(name string) int {
 // object reads a nested object.
 func (o *object) object(name string) *object {
 	v := o.take(name, "an object", "{")
+	if o.shape != nil {
+		return &object{faults: o.faults, shape: o.member(name)}
+	}
 	if v == nil {
 		return nil
 	}
@@ -306,6 +321,7 @@ func (o *object) list(name string) []jsontext.Value {
 func (o *object) strings(name string) []string {
 	vs := o.list(name)
 	if vs == nil {
+		o.expectItems(name, "string")
 		return nil
 	}
 	ss := make([]string, 0, len(vs))
@@ -321,9 +337,12 @@ func (o *object) strings(name string) []string {
 }
 
 // objects reads an array of objects; nil when it is absent. An element of another type becomes
-// an empty one, as in strings.
+// nil, so that the others keep their places.
 func (o *object) objects(name string) []*object {
 	vs := o.list(name)
+	if o.shape != nil {
+		return []*object{{faults: o.faults, shape: o.expectItems(name, "object")}}
+	}
 	if vs == nil {
 		return nil
 	}
@@ -331,9 +350,8 @@ func (o *object) objects(name string) []*object {
 	out := make([]*object, 0, len(vs))
 	for i, v := range vs {
 		if v.Kind() != '{' {
-			place := list.pointer(strconv.Itoa(i))
-			o.faults.Add(problem.Invalid, place, "must be an object")
-			out = append(out, &object{path: place, faults: o.faults})
+			o.faults.Add(problem.Invalid, list.pointer(strconv.Itoa(i)), "must be an object")
+			out = append(out, nil)
 			continue
 		}
 		out = append(out, list.nested(strconv.Itoa(i), v))
@@ -347,6 +365,9 @@ func (o *object) env() map[string]string {
 	if sub == nil {
 		return nil
 	}
+	if o.shape != nil {
+		sub.shape.AdditionalProperties = openapi.Of("string")
+	}
 	m := make(map[string]string, len(sub.members))
 	for _, e := range sub.members {
 		m[e.name] = sub.text(e.name)
@@ -356,6 +377,9 @@ func (o *object) env() map[string]string {
 
 // unknown records a fault for every member that was not read. Call it last.
 func (o *object) unknown() {
+	if o.shape != nil {
+		o.shape.AdditionalProperties = false
+	}
 	for _, m := range o.members {
 		if !m.taken {
 			o.faults.Add(problem.Invalid, o.pointer(m.name), "unknown property")
@@ -381,6 +405,10 @@ func (o *object) without(name string) []byte {
 
 // require records a fault when a member is absent.
 func (o *object) require(names ...string) {
+	if o.shape != nil {
+		o.shape.Required = append(o.shape.Required, names...)
+		return
+	}
 	for _, n := range names {
 		if !o.has(n) {
 			o.faults.Add(problem.Invalid, o.pointer(n), "is required")

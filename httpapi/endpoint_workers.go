@@ -147,7 +147,7 @@ func workerLogs(c *call) error {
 		return err
 	}
 	read := func(ctx context.Context, q pods.LogQuery) (iter.Seq2[fleet.LogLine, error], error) {
-		return c.Jobs.WorkerLog(ctx, e.ID, serverless.WorkerID(c.r.PathValue("worker")), fleet.LogQuery(q))
+		return c.Jobs.WorkerLog(ctx, e.ID, serverless.WorkerID(c.r.PathValue("workerId")), fleet.LogQuery(q))
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()

@@ -253,6 +253,7 @@ func (w *testAPI) call(method, target, body string, headers ...string) answer {
 	a := answer{res.StatusCode, res.Header, string(b)}
 	w.record(method, target, body, headers, a)
 	checkOpenAPI(w.t, method, target, a)
+	checkDescribed(w.t, method, target, body, a)
 	return a
 }
 
@@ -317,6 +318,7 @@ func (w *testAPI) listen(d time.Duration, target string, headers ...string) answ
 	a := answer{res.StatusCode, res.Header, text.String()}
 	w.record("GET", target, "", headers, a)
 	checkOpenAPI(w.t, "GET", target, a)
+	checkDescribed(w.t, "GET", target, "", a)
 	return a
 }
 

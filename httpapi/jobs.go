@@ -72,12 +72,16 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 		}
 	}
 	r.Endpoint, r.Checked, r.Trace = c.target(), true, c.trace()
-	r.Input = o.take("input", "a JSON object", "{")
+	o.run(&r)
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
 	}
-	r.Webhook, r.Policy, r.Queue, r.Extra = o.webhook(), o.policy(), o.queue(), o.s3Config()
 	return r, nil
+}
+
+func (o *object) run(r *serverless.Request) {
+	r.Input = o.take("input", "a JSON object", "{")
+	r.Webhook, r.Policy, r.Queue, r.Extra = o.webhook(), o.policy(), o.queue(), o.s3Config()
 }
 
 // trace returns the trace context of the request. A traceparent that is there twice is none;
@@ -226,10 +230,10 @@ func (o *object) s3Config() []byte {
 		return nil
 	}
 	v := o.take("s3Config", "an object", "{")
-	if v == nil {
+	if v == nil && o.shape == nil {
 		return nil
 	}
-	sub := o.nested("s3Config", v)
+	sub := o.object("s3Config")
 	for _, name := range [...]string{"accessId", "accessSecret", "bucketName", "endpointUrl"} {
 		if !sub.isNull(name) {
 			sub.str(name)

@@ -61,6 +61,12 @@ func createKey(c *call) error {
 	if err != nil {
 		return err
 	}
+	o.createKey(&r)
+	k, secret, err := c.Accounts.Create(c.r.Context(), c.caller(), r)
+	return c.newSecret(http.StatusCreated, k, secret, err)
+}
+
+func (o *object) createKey(r *accounts.CreateRequest) {
 	if user := o.str("user"); user != nil {
 		if r.User = *user; r.User == "" {
 			r.Violations.Add(problem.Invalid, "/user", "must have at least 1 character")
@@ -71,8 +77,6 @@ func createKey(c *call) error {
 		r.Expires = *end
 	}
 	o.unknown()
-	k, secret, err := c.Accounts.Create(c.r.Context(), c.caller(), r)
-	return c.newSecret(http.StatusCreated, k, secret, err)
 }
 
 // newSecret answers with a key and its secret. No later answer shows the secret.
@@ -106,13 +110,17 @@ func updateKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	r.Scopes, r.Expires = o.strings("scopes"), o.instant("expires")
-	o.unknown()
+	o.updateKey(&r)
 	k, err := c.Accounts.Update(c.r.Context(), c.caller(), c.r.PathValue("id"), r)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, c.key(k))
+}
+
+func (o *object) updateKey(r *accounts.UpdateRequest) {
+	r.Scopes, r.Expires = o.strings("scopes"), o.instant("expires")
+	o.unknown()
 }
 
 func deleteKey(c *call) error {
@@ -132,13 +140,17 @@ func rotateKey(c *call) error {
 		if err != nil {
 			return err
 		}
-		if d := o.millis("overlap"); d != nil {
-			r.Overlap = *d
-		}
-		o.unknown()
+		o.rotateKey(&r)
 	}
 	k, secret, err := c.Accounts.Rotate(c.r.Context(), c.caller(), c.r.PathValue("id"), r)
 	return c.newSecret(http.StatusOK, k, secret, err)
+}
+
+func (o *object) rotateKey(r *accounts.RotateRequest) {
+	if d := o.millis("overlap"); d != nil {
+		r.Overlap = *d
+	}
+	o.unknown()
 }
 
 // instant reads an RFC 3339 time. It returns nil if the member is absent, and zero if it is

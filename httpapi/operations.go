@@ -72,15 +72,18 @@ const (
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
 	AreaWorkers    Area = "workers"
-	AreaAdmin      Area = "admin" // served with pods or jobs
+	AreaAdmin      Area = "admin"     // served with pods or jobs
+	AreaInterface  Area = "interface" // always served
 )
 
 // A Scope is what an operation needs: one of the scopes that ParseScope reads, where
-// {endpoint} stands for the endpoint in the path, or ScopeAny, ScopeWorker or ScopeAccount.
+// {endpoint} stands for the endpoint in the path, or ScopeNone, ScopeAny, ScopeWorker or
+// ScopeAccount.
 type Scope string
 
 // The scopes of operations.
 const (
+	ScopeNone            Scope = "none"   // no key
 	ScopeAny             Scope = "any"    // any valid key
 	ScopeWorker          Scope = "worker" // the key of the worker in the path, or a user's key that covers its endpoint (docs/decisions.md 14)
 	ScopePodsRead        Scope = "pods:read"
@@ -119,9 +122,9 @@ type operation struct {
 // placeholder in that position, because Find returns the first match.
 //
 // A new operation needs its rule in a service of the domain, a handler in the file of its
-// area here, a row below, and a row in docs/interface.md. Tests require the last two, a
-// request to the double, and refusals.
-// request to the double, and for refusals.
+// area here, a row below, a description for the served document (openapi_control.go,
+// openapi_jobs.go), and a row in docs/interface.md. Tests require the last three, a request
+// to the double, and refusals.
 //
 // The table is built once, because programs with many servers, such as tests, would notice
 // the cost. It is never changed.
@@ -199,7 +202,7 @@ var table = sync.OnceValue(func() []operation {
 			op("deleteEndpoint", "DELETE /v2/serverless/{id}", ScopeEndpointsWrite, deleteEndpoint),
 			op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases),
 			op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
-			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{worker}/logs", ScopeEndpointsRead, workerLogs),
+			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs),
 			op("listDecisions", "GET /v2/serverless/{id}/decisions", ScopeEndpointsRead, listDecisions, added),
 			op("listDeliveries", "GET /v2/serverless/{id}/deliveries/{job}", ScopeEndpointsRead, listDeliveries, added),
 			op("redeliver", "POST /v2/serverless/{id}/deliveries/{job}/redeliver", ScopeEndpointsWrite, redeliver, added),
@@ -220,6 +223,9 @@ var table = sync.OnceValue(func() []operation {
 			op("drain", "POST /v2/admin/drain", ScopeOperator, drain, added),
 			op("adminState", "GET /v2/admin/state", ScopeOperator, adminState, added),
 			op("deleteUser", "DELETE /v2/admin/users/{name}", ScopeOperator, deleteUser, added),
+		),
+		group(APIControl, AreaInterface,
+			op("openapi", "GET /v2/openapi.json", ScopeNone, openAPI, added, unlimited),
 		),
 		group(APIJobs, AreaJobs,
 			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run)),
@@ -286,7 +292,7 @@ func rate(r ratelimit.Operation) func(*operation) {
 func group(a API, about Area, rows ...operation) []operation {
 	for i := range rows {
 		rows[i].API, rows[i].Area = a, about
-		if a.conventions().counted {
+		if a.conventions().counted && rows[i].Limit == "" {
 			rows[i].Limit = LimitWindows
 			if !slices.Contains(rows[i].Methods, "GET") {
 				rows[i].acts = actsOfAll

@@ -17,7 +17,7 @@ func TestEveryOperationHasAHandlerAndAScopeThatExists(t *testing.T) {
 		if o.do == nil {
 			t.Errorf("%s has no handler", o.Name)
 		}
-		if o.Scope == ScopeAny || o.Scope == ScopeWorker || o.Scope == ScopeAccount {
+		if o.Scope == ScopeNone || o.Scope == ScopeAny || o.Scope == ScopeWorker || o.Scope == ScopeAccount {
 			continue
 		}
 		need, err := accounts.ParseScope(string(o.Scope))

@@ -27,7 +27,7 @@ const ownerHeader = "Podyard-Owner"
 // operator names another user.
 func (c *call) actAs() error {
 	c.owner = c.id.User
-	if _, given := c.query("owner"); !given || c.op.API == APIOpenAI || c.op.API == APIWorkers {
+	if _, given := c.query("owner"); !given || c.op.Scope == ScopeNone || c.op.API == APIOpenAI || c.op.API == APIWorkers {
 		return nil
 	}
 	if !c.id.Operator() {

@@ -40,6 +40,8 @@ func TestThePageHasEveryOperation(t *testing.T) {
 
 func scopeOnPage(o httpapi.Operation) string {
 	switch o.Scope {
+	case httpapi.ScopeNone:
+		return "no key"
 	case httpapi.ScopeAny:
 		return "any valid key"
 	case httpapi.ScopeAccount:

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 )
@@ -93,15 +94,14 @@ func decodeAction(body []byte) (pods.Action, error) {
 	if err != nil {
 		return "", err
 	}
-	a := pods.Action(o.text("action"))
+	return o.action(), faults.Err([]string{"action"})
+}
+
+func (o *object) action() pods.Action {
 	o.require("action")
-	switch a {
-	case pods.Start, pods.Stop, pods.Restart, pods.Terminate:
-	default:
-		faults.Add(problem.Invalid, "/action", "must be one of start, stop, restart, terminate")
-	}
+	a := o.oneOf("action", string(pods.Start), string(pods.Stop), string(pods.Restart), string(pods.Terminate))
 	o.unknown()
-	return a, faults.Err([]string{"action"})
+	return pods.Action(a)
 }
 
 func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
@@ -109,6 +109,11 @@ func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
 	if err != nil {
 		return r, err
 	}
+	o.createPod(&r)
+	return r, nil
+}
+
+func (o *object) createPod(r *pods.CreateRequest) {
 	o.require("name")
 	r.TemplateID = o.template()
 	if r.TemplateID == "" { // a template has an image
@@ -130,7 +135,6 @@ func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
 	}
 	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
 	o.unknown()
-	return r, nil
 }
 
 func (o *object) podGPU() *pods.GPURequest {
@@ -161,6 +165,11 @@ func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
 	if err != nil {
 		return r, err
 	}
+	o.updatePod(&r)
+	return r, nil
+}
+
+func (o *object) updatePod(r *pods.UpdateRequest) {
 	r.Name = o.str("name")
 	r.Image = o.str("image")
 	r.Args = o.str("args")
@@ -173,7 +182,6 @@ func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
 	r.GlobalNetworking = o.boolean("globalNetworking")
 	r.TemplateID = o.template()
 	o.unknown()
-	return r, nil
 }
 
 // registry reads the id of a credential. It returns nil if the member is absent, and an
@@ -201,6 +209,9 @@ func (o *object) template() string {
 // oneOf reads a string that must be one of these values.
 func (o *object) oneOf(name string, values ...string) string {
 	s := o.str(name)
+	if o.shape != nil {
+		openapi.OneOf(o.member(name), values...)
+	}
 	if s == nil {
 		return ""
 	}
@@ -229,6 +240,10 @@ func (o *object) mounts() (m pods.Mounts) {
 	if ns := ms.objects("network"); ns != nil {
 		m.Network = make([]pods.NetworkMount, 0, len(ns))
 		for _, n := range ns {
+			if n == nil {
+				m.Network = append(m.Network, pods.NetworkMount{})
+				continue
+			}
 			n.require("volumeId", "path")
 			m.Network = append(m.Network, pods.NetworkMount{VolumeID: n.text("volumeId"), Path: n.text("path")})
 			n.unknown()

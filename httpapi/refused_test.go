@@ -122,9 +122,9 @@ func (a answer) faults(t testing.TB) string {
 }
 
 // operations are the operations that refusals covers: the control API without endpoints,
-// the jobs API, and reset.
+// the jobs API, and reset. The description of the interface refuses nothing.
 var operations = requestsOf(func(o httpapi.Operation) bool {
-	return o.Area != httpapi.AreaEndpoints && o.API != httpapi.APIOpenAI && o.API != httpapi.APIWorkers
+	return o.Scope != httpapi.ScopeNone && o.Area != httpapi.AreaEndpoints && o.API != httpapi.APIOpenAI && o.API != httpapi.APIWorkers
 })
 
 // operationOf returns the operation of a request, or "".

@@ -30,17 +30,21 @@ func createRegistry(c *call) error {
 	if err != nil {
 		return err
 	}
-	o.require("name", "username", "password")
-	r.Name = o.text("name")
-	r.Username = registries.Secret(o.text("username"))
-	r.Password = registries.Secret(o.text("password"))
-	o.unknown()
+	o.createRegistry(&r)
 	reg, err := c.Registries.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
 	c.made = reg.ID
 	return writeJSON(c.w, http.StatusCreated, registryOf(reg))
+}
+
+func (o *object) createRegistry(r *registries.CreateRequest) {
+	o.require("name", "username", "password")
+	r.Name = o.text("name")
+	r.Username = registries.Secret(o.text("username"))
+	r.Password = registries.Secret(o.text("password"))
+	o.unknown()
 }
 
 func getRegistry(c *call) error {

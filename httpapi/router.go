@@ -190,6 +190,9 @@ func (x *router) do(c *call) error {
 }
 
 func (x *router) admit(c *call) error {
+	if c.op.Scope == ScopeNone {
+		return nil
+	}
 	if c.op.Scope == ScopeWorker {
 		return x.admitWorker(c)
 	}

@@ -18,11 +18,15 @@ func DecodeEndpoint(body []byte) (r endpoints.CreateRequest, err error) {
 	if err != nil {
 		return r, err
 	}
+	o.createEndpoint(&r)
+	return r, nil
+}
+
+func (o *object) createEndpoint(r *endpoints.CreateRequest) {
 	o.require("type")
 	r.Type = endpoints.Type(o.text("type"))
 	o.endpointSettings(&r.Settings)
 	o.unknown()
-	return r, nil
 }
 
 func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
@@ -30,9 +34,13 @@ func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
 	if err != nil {
 		return r, err
 	}
+	o.updateEndpoint(&r)
+	return r, nil
+}
+
+func (o *object) updateEndpoint(r *endpoints.UpdateRequest) {
 	o.endpointSettings(&r.Settings)
 	o.unknown()
-	return r, nil
 }
 
 // endpointSettings reads the members that create and update share.
@@ -76,19 +84,15 @@ func (o *object) endpointGPU() *endpoints.GPUSettings {
 // endpointCPU keeps the positions of the list: an element that is not an object becomes an
 // empty one.
 func (o *object) endpointCPU() []endpoints.CPUSettings {
-	values := o.list("cpu")
-	if values == nil {
+	list := o.objects("cpu")
+	if list == nil {
 		return nil
 	}
-	list := &object{path: o.pointer("cpu"), faults: o.faults}
-	cpu := make([]endpoints.CPUSettings, len(values))
-	for i, v := range values {
-		place := strconv.Itoa(i)
-		if v.Kind() != '{' {
-			o.faults.Add(problem.Invalid, list.pointer(place), "must be an object")
+	cpu := make([]endpoints.CPUSettings, len(list))
+	for i, m := range list {
+		if m == nil {
 			continue
 		}
-		m := list.nested(place, v)
 		m.require("id", "vcpuCount")
 		cpu[i].ID = m.text("id")
 		cpu[i].VCPU = m.number("vcpuCount")

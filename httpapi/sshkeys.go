@@ -26,11 +26,15 @@ func replaceSSHKeys(c *call) error {
 	if err != nil {
 		return err
 	}
-	r.Keys = o.strings("keys")
-	o.unknown()
+	o.replaceSSHKeys(&r)
 	keys, err := c.SSHKeys.Replace(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
 	return writeSSHKeys(c, keys)
+}
+
+func (o *object) replaceSSHKeys(r *sshkeys.ReplaceRequest) {
+	r.Keys = o.strings("keys")
+	o.unknown()
 }

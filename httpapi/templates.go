@@ -113,6 +113,11 @@ func decodeTemplate(body []byte) (r templates.Settings, err error) {
 	if err != nil {
 		return r, err
 	}
+	o.templateSettings(&r)
+	return r, nil
+}
+
+func (o *object) templateSettings(r *templates.Settings) {
 	r.Name, r.Image, r.Args, r.Disk = o.str("name"), o.str("image"), o.str("args"), o.integer("disk")
 	r.Ports, r.Env, r.Registry = o.strings("ports"), o.env(), o.registry()
 	if ms := o.object("mounts"); ms != nil {
@@ -126,5 +131,4 @@ func decodeTemplate(body []byte) (r templates.Settings, err error) {
 	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
 	r.AllowedCUDAVersions = o.strings("allowedCudaVersions")
 	o.unknown()
-	return r, nil
 }

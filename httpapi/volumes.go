@@ -36,18 +36,22 @@ func createVolume(c *call) error {
 	if err != nil {
 		return err
 	}
-	o.require("name", "size", "dataCenter")
-	r.Name = o.text("name")
-	r.Size = o.number("size")
-	r.DataCenter = o.text("dataCenter")
-	r.Type = catalog.VolumeType(o.oneOf("type", string(catalog.Standard), string(catalog.HighPerformance)))
-	o.unknown()
+	o.createVolume(&r)
 	v, err := c.Volumes.Create(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err
 	}
 	c.made = v.ID
 	return writeJSON(c.w, http.StatusCreated, volumeOf(v))
+}
+
+func (o *object) createVolume(r *volumes.CreateRequest) {
+	o.require("name", "size", "dataCenter")
+	r.Name = o.text("name")
+	r.Size = o.number("size")
+	r.DataCenter = o.text("dataCenter")
+	r.Type = catalog.VolumeType(o.oneOf("type", string(catalog.Standard), string(catalog.HighPerformance)))
+	o.unknown()
 }
 
 func getVolume(c *call) error {
@@ -68,13 +72,17 @@ func updateVolume(c *call) error {
 	if err != nil {
 		return err
 	}
-	r.Name, r.Size = o.str("name"), o.integer("size")
-	o.unknown()
+	o.updateVolume(&r)
 	v, err := c.Volumes.Update(ctx, c.owner, id, r)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c.w, http.StatusOK, volumeOf(v))
+}
+
+func (o *object) updateVolume(r *volumes.UpdateRequest) {
+	r.Name, r.Size = o.str("name"), o.integer("size")
+	o.unknown()
 }
 
 func deleteVolume(c *call) error {

@@ -65,6 +65,7 @@ type scenario struct {
 // scenarios are requests with their answers, at least one for each operation. Placeholders
 // stand for ids.
 var scenarios = []scenario{
+	{"openapi", "GET", "/v2/openapi.json", "", 200, `"openapi":"3.1.0"`},
 	{"listPods", "GET", "/v2/pods", "", 200, `"name":"web"`},
 	{"createPod", "POST", "/v2/pods", pod, 201, `"status":"PROVISIONING"`},
 	{"getPod", "GET", "/v2/pods/{pod}", "", 200, `"status":"RUNNING"`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -174,6 +175,9 @@ var reserved = map[string]bool{
 	"registries": true, "catalog": true, "billing": true, "clusters": true,
 	"account": true, "admin": true, "openapi.json": true,
 }
+
+// Reserved returns the ids that no endpoint can have, in alphabetical order.
+func Reserved() []string { return slices.Sorted(maps.Keys(reserved)) }
 
 // IsReserved reports whether id is the first path segment of the control API, which no
 // endpoint may have as its id.
