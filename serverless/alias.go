@@ -3,6 +3,7 @@ package serverless
 import (
 	"time"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
@@ -81,6 +82,7 @@ var (
 	ErrNoEndpoint     = endpoints.ErrNotFound
 	ErrEndpointExists = endpoints.ErrExists
 	ErrSharedEndpoint = endpoints.ErrShared
+	ErrForgotten      = problem.New(problem.Unavailable, "the store failed before the job was durable: submit it again")
 )
 
 // At returns the instant of t, rounded down to the millisecond.

@@ -179,6 +179,15 @@ func (s *Service) now() Instant { return At(s.clock.Now()) }
 // and returns ErrNoEndpoint for an unknown endpoint and for another user's. When Submit
 // returns nil, the job is stored as durably as the queue can.
 func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
+	j, err := s.newJob(ctx, owner, endpoint, &r)
+	if err != nil {
+		return Job{}, err
+	}
+	return s.enqueue(ctx, j)
+}
+
+// newJob checks a request and returns its job.
+func (s *Service) newJob(ctx context.Context, owner, endpoint string, r *Request) (Job, error) {
 	ep := r.Endpoint
 	if ep == nil {
 		var err error
@@ -193,25 +202,42 @@ func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request)
 	if err != nil {
 		return Job{}, fmt.Errorf("serverless: make a job id: %w", err)
 	}
-	jobs := [1]Job{r.job(ep, owner, id, s.now())}
+	return r.job(ep, owner, id, s.now()), nil
+}
+
+func (s *Service) enqueue(ctx context.Context, j Job) (Job, error) {
+	jobs := [1]Job{j}
 	if err := s.queue.Enqueue(ctx, jobs[:]); err != nil {
-		return Job{}, fmt.Errorf("serverless: submit to %q: %w", endpoint, err)
+		return Job{}, fmt.Errorf("serverless: submit to %q: %w", j.Endpoint, err)
 	}
 	s.arm(jobs[0].Due())
 	return jobs[0], nil
 }
 
-// SubmitAndWait calls Submit with Sync set, then Wait for r.Wait (default DefaultWait).
+// SubmitAndWait submits a job with Sync set, and then does what Wait does for r.Wait (default
+// DefaultWait). The submit becomes durable with the end of the job, or before anybody sees the
+// job: its caller, if r.Wait passes first, or a reader. If the queue loses the job before that,
+// SubmitAndWait returns ErrForgotten. The job may have run.
 func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
 	r.Sync = true
 	if r.Wait == 0 {
 		r.Wait = DefaultWait
 	}
-	j, err := s.Submit(ctx, owner, endpoint, r)
+	j, err := s.newJob(ctx, owner, endpoint, &r)
 	if err != nil {
 		return Job{}, err
 	}
-	return s.Wait(ctx, owner, j.Ref, r.Wait)
+	j.Flags |= queue.DurableAtEnd
+	w := s.hub.watch(j.Ref, queue.EventDone)
+	defer s.hub.unwatch(w)
+	if j, err = s.enqueue(ctx, j); err != nil {
+		return Job{}, err
+	}
+	ended, err := s.await(ctx, owner, j.Ref, w, r.Wait, false)
+	if errors.Is(err, ErrNotFound) && s.now() < j.Expires {
+		err = ErrForgotten
+	}
+	return ended, err
 }
 
 // newID returns a UUID version 4 with the suffix of the region, and with the prefix "sync-"
@@ -275,19 +301,26 @@ func (s *Service) JobOwner(ctx context.Context, ref Ref) (string, error) {
 func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
 	w := s.hub.watch(ref, queue.EventDone)
 	defer s.hub.unwatch(w)
+	return s.await(ctx, owner, ref, w, d, true)
+}
+
+// await waits with a watcher of the job. look: it looks first whether the job has ended.
+func (s *Service) await(ctx context.Context, owner string, ref Ref, w *watcher, d time.Duration, look bool) (Job, error) {
 	over := make(chan struct{})
 	defer s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(over) })()
-	for last := false; ; {
-		j, err := s.Get(context.WithoutCancel(ctx), owner, ref)
-		if err != nil || last || j.Status.Terminal() {
-			return j, err
+	for last := false; ; look = true {
+		if look {
+			j, err := s.Get(context.WithoutCancel(ctx), owner, ref)
+			if err != nil || last || j.Status.Terminal() {
+				return j, err
+			}
 		}
 		select {
 		case <-w.ch:
 		case <-over:
 			last = true
 		case <-ctx.Done():
-			last = true // j may have changed since it was read
+			last = true // the job may have changed since it was read
 		}
 	}
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -16,11 +17,15 @@ type commit struct {
 	// publish makes the change visible in memory. It may be nil.
 	publish func()
 	sync    bool
+	ordered bool // it assigns places in the queue: commits that do are published in order
+	unshown bool // it adds jobs that need not be durable yet
 	done    chan struct{}
 }
 
 // A group is a list of commits that share a write and a sync.
 type group struct {
+	number  uint64
+	ordered bool // it has an ordered commit that is synced
 	batch   *pebble.Batch
 	commits []*commit
 }
@@ -32,11 +37,15 @@ const (
 	groupLength = 512
 )
 
-// commit writes a change, waits until it is durable if sync is set, and publishes it. After an
+// commit writes a change, waits until it is durable, and publishes it. After an
 // error the engine has ended and it is unknown whether the change is on disk. This engine
 // never publishes it.
-func (e *engine) commit(sync bool, write func(*pebble.Batch), publish func()) error {
-	c := &commit{write: write, publish: publish, sync: sync, done: make(chan struct{})}
+func (e *engine) commit(write func(*pebble.Batch), publish func()) error {
+	return e.await(&commit{write: write, publish: publish, sync: true, done: make(chan struct{})})
+}
+
+// await submits a commit and waits until it is published.
+func (e *engine) await(c *commit) error {
 	if err := e.submit(c); err != nil {
 		return err
 	}
@@ -68,8 +77,10 @@ func (e *engine) submit(c *commit) error {
 func (e *engine) commitLoop() {
 	defer close(e.sync)
 	defer e.recoverPanic()
+	number := uint64(0)
 	for c := range e.queue {
-		g := &group{batch: e.db.NewBatch()}
+		number++
+		g := &group{number: number, batch: e.db.NewBatch()}
 		g.add(c)
 	fill:
 		for len(g.commits) < groupLength && g.batch.Len() < groupBytes {
@@ -97,12 +108,7 @@ func (g *group) add(c *commit) {
 // write applies a group and publishes its commits that need no sync. It returns false if the
 // engine has ended.
 func (e *engine) write(g *group) bool {
-	synced := g.commits[:0:0]
-	for _, c := range g.commits {
-		if c.sync {
-			synced = append(synced, c)
-		}
-	}
+	synced := e.toSync(g)
 	e.s.space.spend(int64(g.batch.Len()))
 	var err error
 	switch {
@@ -120,6 +126,9 @@ func (e *engine) write(g *group) bool {
 	}
 	for _, c := range g.commits {
 		if !c.sync {
+			if c.unshown {
+				e.unshown.Store(g.number)
+			}
 			c.finish()
 		}
 	}
@@ -137,6 +146,27 @@ func (e *engine) write(g *group) bool {
 	case <-e.failed:
 		return false
 	}
+}
+
+// toSync returns the commits of a group that are published after its sync. An ordered commit is
+// one of them if another one, with a lower place in the queue, still waits for its sync.
+func (e *engine) toSync(g *group) (synced []*commit) {
+	orderly := func(c *commit) bool { return c.sync && c.ordered }
+	g.ordered = slices.ContainsFunc(g.commits, orderly)
+	behind := g.ordered || e.ordered.Load() > 0
+	for _, c := range g.commits {
+		if behind && c.ordered {
+			c.sync = true
+		}
+		if c.sync {
+			synced = append(synced, c)
+		}
+	}
+	g.ordered = g.ordered || slices.ContainsFunc(synced, orderly)
+	if g.ordered {
+		e.ordered.Add(1)
+	}
+	return synced
 }
 
 // wait waits until the group is on disk.
@@ -166,8 +196,12 @@ func (e *engine) syncLoop() {
 		if e.err() != nil {
 			continue
 		}
+		e.synced.Store(g.number)
 		for _, c := range g.commits {
 			c.finish()
+		}
+		if g.ordered {
+			e.ordered.Add(-1)
 		}
 		if err := g.batch.Close(); err != nil {
 			e.fail(unavailable("end a commit", err))

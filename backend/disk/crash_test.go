@@ -147,6 +147,9 @@ func (c *crashRun) jobs() []queue.Job {
 		if c.rng.IntN(3) == 0 {
 			j.Webhook, j.Flags = "https://example.org/"+string(j.ID), queue.HasWebhook
 		}
+		if c.rng.IntN(3) == 0 {
+			j.Flags |= queue.DurableAtEnd
+		}
 		if c.rng.IntN(16) == 0 {
 			j.Input = append(j.Input, make([]byte, bigPayload)...)
 		}

@@ -113,7 +113,7 @@ func TestADirectoryOfTheFirstVersionIsTakenOver(t *testing.T) {
 	must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))
 	e, err := s.engine()
 	must(t, err)
-	must(t, e.commit(true, func(b *pebble.Batch) { putNumber(b, metaFormat, 1) }, nil))
+	must(t, e.commit(func(b *pebble.Batch) { putNumber(b, metaFormat, 1) }, nil))
 	fail := func() {
 		c := claimOne(t, s.Jobs(), "w")
 		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Failed}).Err)

@@ -41,6 +41,10 @@ type engine struct {
 	sendMu sync.RWMutex // read-locked while sending to queue
 	closed bool         // nothing may be sent to queue any more
 
+	ordered atomic.Int64  // groups with ordered commits that wait for their sync
+	unshown atomic.Uint64 // number of the last group that added jobs that need not be durable
+	synced  atomic.Uint64 // number of the last group that is durable, and with it all before it
+
 	pods         podTable
 	reservations reservationTable
 	endpoints    table[endpoints.Endpoint]

@@ -89,7 +89,7 @@ func TestADeletedJobLeavesNothing(t *testing.T) {
 	}
 	e, err := s.engine()
 	must(t, err)
-	must(t, e.commit(true, func(*pebble.Batch) {}, nil)) // after this commit the clean-up is written
+	must(t, e.commit(func(*pebble.Batch) {}, nil)) // after this commit the clean-up is written
 	it, err := e.db.NewIter(nil)
 	must(t, err)
 	for it.First(); it.Valid(); it.Next() {

@@ -394,6 +394,6 @@ func (m *maker) unfinished(fs vfs.FS) {
 	e, err := m.s.engine()
 	must(m.t, err)
 	must(m.t, e.storeBig(m.t.Context(), bodyKey(1<<40, bodyInput), []byte(big("of no job "))))
-	must(m.t, e.commit(true, func(b *pebble.Batch) { e.jobs.numbers(b) }, nil))
+	must(m.t, e.commit(func(b *pebble.Batch) { e.jobs.numbers(b) }, nil))
 	writeFile(m.t, fs, fs.PathJoin("store", stagePrefix+"6200"), []byte("half a table"))
 }

@@ -65,7 +65,7 @@ func (q *jobQueue) coverTokens() error {
 	if epoch <= q.epoch.Load() {
 		return nil
 	}
-	return q.e.commit(true, func(b *pebble.Batch) { putNumber(b, metaEpoch, epoch) }, func() { q.epoch.Store(epoch) })
+	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaEpoch, epoch) }, func() { q.epoch.Store(epoch) })
 }
 
 // numbers reserves more numbers before the reserved ones are used up. The committer calls it.
@@ -184,12 +184,13 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 		q.removeAll(in)
 		return err
 	}
-	return q.e.commit(true, func(b *pebble.Batch) {
+	unshown := !slices.ContainsFunc(jobs, func(j queue.Job) bool { return !j.Unshown() })
+	return q.e.await(&commit{sync: !unshown, ordered: true, unshown: unshown, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		q.numbers(b)
 		for k := range jobs {
 			q.writeNew(b, &jobs[k], &in[k])
 		}
-	}, func() {
+	}, publish: func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for k := range jobs {
@@ -197,7 +198,16 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 			q.x.Show(in[k].i, &jobs[k].State)
 			q.endMove(in[k].i)
 		}
-	})
+	}})
+}
+
+// cover makes the job durable, if it may not be, before anybody but a worker sees it.
+func (q *jobQueue) cover(s *queue.State) error {
+	if !s.Unshown() || q.e.unshown.Load() <= q.e.synced.Load() {
+		return nil
+	}
+	// A group is synced only if it writes something.
+	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaSeq, q.seqStored) }, nil)
 }
 
 // addAll adds all jobs to the index, or none.

@@ -49,6 +49,9 @@ var mistakes = []mistake{{
 		return g.wait()
 	},
 }, {
+	name:  "a job is seen before it is durable",
+	queue: func(q queue.JobQueue, e *engine) queue.JobQueue { return &uncovered{q, e} },
+}, {
 	name: "tokens start anew at each opening",
 	before: func(fs vfs.FS) error {
 		return edit(fs, func(e *engine, b *pebble.Batch) error {
@@ -103,6 +106,17 @@ func (u *unfenced) Apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 		}
 	}
 	return u.JobQueue.Apply(ctx, now, ops, res)
+}
+
+// An uncovered queue takes every job that it returns for durable.
+type uncovered struct {
+	queue.JobQueue
+	e *engine
+}
+
+func (u *uncovered) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
+	u.e.unshown.Store(0)
+	return u.JobQueue.Get(ctx, now, ref)
 }
 
 // An unsynced file system reports syncs of the database's log that it did not make.

@@ -245,22 +245,23 @@ func (q *jobQueue) commit(ms []move) error {
 	if len(ms) == 0 {
 		return nil
 	}
-	sync, messy := false, false
+	sync, ordered, messy := false, false, false
 	for k := range ms {
+		ordered = ordered || ms[k].eff&queue.NewSeq != 0
 		sync = sync || ms[k].durable()
 		messy = messy || ms[k].needsClean()
 	}
-	err := q.e.commit(sync, func(b *pebble.Batch) {
+	err := q.e.await(&commit{sync: sync, ordered: ordered, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		for k := range ms {
 			q.write(b, &ms[k])
 		}
-	}, func() {
+	}, publish: func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for k := range ms {
 			q.publish(&ms[k])
 		}
-	})
+	}})
 	if err != nil || !messy {
 		return err
 	}

@@ -351,7 +351,7 @@ func (q *Jobs) Record(ctx context.Context, as []queue.Attempt) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return e.commit(true, func(b *pebble.Batch) {
+	return e.commit(func(b *pebble.Batch) {
 		for i := range list {
 			e.jobs.writeSettlement(b, &list[i])
 		}

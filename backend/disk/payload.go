@@ -27,7 +27,7 @@ const stagePrefix = "stage-"
 // opening removes the payload.
 func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err error) {
 	intent := append([]byte{keyIntent}, key...)
-	err = e.commit(true, func(b *pebble.Batch) {
+	err = e.commit(func(b *pebble.Batch) {
 		e.jobs.numbers(b)
 		put(b, intent)
 	}, nil)

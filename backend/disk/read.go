@@ -49,6 +49,9 @@ func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, f
 		if !ok {
 			return q.e.missing(keyJob, queue.ErrNotFound)
 		}
+		if err := q.cover(&v.job.State); err != nil {
+			return err
+		}
 		queued := v.job.Status == queue.InQueue
 		err := fn(&v, damages > 0 && !queued)
 		if damages == 0 && err == nil || err != nil && !errors.Is(err, ErrDamaged) {
@@ -179,6 +182,10 @@ func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) it
 			var vs []view
 			vs, before = e.jobs.list(now, &lq, before)
 			for k := range vs {
+				if err := e.jobs.cover(&vs[k].job.State); err != nil {
+					yield(queue.Job{}, err)
+					return
+				}
 				if !yield(vs[k].job, nil) {
 					return
 				}

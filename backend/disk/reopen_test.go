@@ -222,7 +222,7 @@ func TestAnUnknownFormatIsRefused(t *testing.T) {
 	s := memStore(t)
 	e, err := s.engine()
 	must(t, err)
-	must(t, e.commit(true, func(b *pebble.Batch) { putNumber(b, metaFormat, formatVersion+1) }, nil))
+	must(t, e.commit(func(b *pebble.Batch) { putNumber(b, metaFormat, formatVersion+1) }, nil))
 	must(t, s.Close())
 	if _, err := Open(t.Context(), s.dir, &s.opts); !errors.Is(err, ErrFormat) {
 		t.Errorf("Open of a later format = %v, want ErrFormat", err)

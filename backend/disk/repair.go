@@ -105,7 +105,7 @@ const repairStep = 1000
 
 func (e *engine) dropSome(ctx context.Context, found []finding) error {
 	var ops []queue.Op
-	err := e.commit(true, func(b *pebble.Batch) {
+	err := e.commit(func(b *pebble.Batch) {
 		for _, f := range found {
 			switch f.what {
 			case remove:

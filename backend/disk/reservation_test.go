@@ -81,7 +81,7 @@ func TestCheckFindsAHoldThatCannotBeRead(t *testing.T) {
 	must(t, s.Pods().Reserve(t.Context(), gpuReservation("w", 1)))
 	e, err := s.engine()
 	must(t, err)
-	must(t, e.commit(true, func(b *pebble.Batch) { put(b, textKey(keyReservation, "w"), []byte(`{"Holder":1}`)) }, nil))
+	must(t, e.commit(func(b *pebble.Batch) { put(b, textKey(keyReservation, "w"), []byte(`{"Holder":1}`)) }, nil))
 	r, err := s.Check(t.Context())
 	must(t, err)
 	if len(r.Faults) != 1 || !errors.Is(r.Err(), ErrDamaged) {

@@ -76,7 +76,7 @@ func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old
 	if err != nil {
 		return err
 	}
-	return e.commit(true, func(b *pebble.Batch) {
+	return e.commit(func(b *pebble.Batch) {
 		if c.v == nil {
 			_ = b.Delete(c.key, nil) // a batch in memory accepts every record
 			return

@@ -70,6 +70,11 @@ type Result struct {
 type JobQueue interface {
 	// Enqueue adds all jobs in order, durably, or none of them. It assigns State.Seq. It
 	// returns ErrExists if one of the ids is in use.
+	//
+	// If all jobs have the flag DurableAtEnd, Enqueue need not be durable: somebody waits for
+	// the end of the job, and nobody else knows of it. The job becomes durable with its first
+	// durable move, or before Get, Chunks or List return it. A crash before that may forget it,
+	// although a worker has it.
 	Enqueue(ctx context.Context, jobs []Job) error
 	// Claim leases the jobs that are ready, appends them to out and returns at once. Within
 	// an endpoint it gives jobs in the order of Seq, and serves slots in the order given. It

@@ -94,9 +94,10 @@ type Flags uint8
 
 // The flags of a job.
 const (
-	LowPriority Flags = 1 << iota // the scaler starts no worker for the job; its place in the queue is the same
-	Sync                          // submitted by runsync
-	HasWebhook                    // the end of the job writes an outbox entry
+	LowPriority  Flags = 1 << iota // the scaler starts no worker for the job; its place in the queue is the same
+	Sync                           // submitted by runsync
+	HasWebhook                     // the end of the job writes an outbox entry
+	DurableAtEnd                   // Enqueue need not make the job durable: see JobQueue
 )
 
 // A Reason says why the service ended a job without a report of a worker. Job.ErrorText
@@ -193,6 +194,11 @@ func (s *State) Due() Instant {
 	}
 	return d
 }
+
+// Unshown reports whether a queue may have s only in memory: its submit needs no durability of
+// its own, and it has not ended. A queue makes such a job durable before it returns it to
+// anybody but a worker.
+func (s *State) Unshown() bool { return s.Flags&DurableAtEnd != 0 && !s.Status.Terminal() }
 
 // Gone reports whether the ttl or the retention of the job has passed at now. A reader must
 // not find such a job, even if no sweep has deleted it yet.

@@ -145,7 +145,7 @@ func (l *Ledger) Observe(ref queue.Ref, s *queue.State) {
 	if a == nil {
 		return
 	}
-	a.acknowledged = true
+	a.acknowledged = a.acknowledged || !s.Unshown()
 	l.settle(a, s)
 }
 
@@ -201,7 +201,9 @@ func (l *Ledger) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range jobs {
-		l.jobs[jobs[i].Ref].acknowledged = true
+		if !jobs[i].Unshown() {
+			l.jobs[jobs[i].Ref].acknowledged = true
+		}
 	}
 	return nil
 }
@@ -226,7 +228,7 @@ func (l *Ledger) Claim(ctx context.Context, now queue.Instant, slots []queue.Slo
 			l.violation("claimed %q, which nobody submitted", j.ID)
 			continue
 		}
-		a.acknowledged = true
+		a.acknowledged = a.acknowledged || !j.Unshown()
 		if !bytes.Equal(j.Input, a.job.Input) || !bytes.Equal(j.Extra, a.job.Extra) || j.Owner != a.job.Owner {
 			l.violation("claimed %q with %q, submitted with %q", j.ID, j.Input, a.job.Input)
 		}
@@ -264,6 +266,7 @@ func (l *Ledger) applied(op *queue.Op, r *queue.Result) {
 	if r.Effect&queue.Delete != 0 {
 		return
 	}
+	a.acknowledged = a.acknowledged || op.Kind.Durable() || !r.State.Unshown()
 	before := a.state
 	l.settle(a, &r.State)
 	if !r.State.Status.Terminal() || before.Status.Terminal() {

@@ -39,6 +39,21 @@ func submitCases() []QueueCase {
 					}
 				}
 			}),
+		rule("AJobThatIsDurableAtItsEndIsLikeOthers",
+			"a job with the flag DurableAtEnd has its place in the queue, and is read before and after its end",
+			func(k *fixture) {
+				atEnd := func(j *queue.Job) { j.Flags |= queue.DurableAtEnd | queue.Sync }
+				jobs := k.enqueue(k.job(), k.job(atEnd), k.job())
+				jobs = append(jobs, k.add(atEnd), k.add())
+				for _, want := range jobs {
+					k.wantEqual("Get", want, k.get(want))
+				}
+				for i, j := range k.claim(k.slot("w", len(jobs))) {
+					k.wantEqual("Claim", jobs[i].ID, j.ID)
+					k.mustApply(finishOp(j, "1"))
+					k.wantStatus(j, queue.Completed)
+				}
+			}),
 		rule("TheTraceStaysWithTheJob",
 			"the worker of each delivery and the webhook get the trace context, also after the job is deleted",
 			func(k *fixture) {
