@@ -153,17 +153,19 @@ func nftContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), nftTime) //nolint:forbidigo // they have no caller with a context
 }
 
+// wantsRules reports whether pods are to have rules, and can have them.
+func (i *isolator) wantsRules() bool {
+	if i == nil || !canIsolate || i.opts.UIDs.Count == 0 {
+		return false
+	}
+	_, lacks := i.lacks[lacksNetwork]
+	return !lacks
+}
+
 // openNetwork finds out whether p can have rules. Where it cannot, they are missing.
 func (r *Runtime) openNetwork(p *policy) {
 	i := p.isolator
-	if i == nil || !canIsolate {
-		return
-	}
-	if _, without := i.lacks[lacksNetwork]; without {
-		return
-	}
-	if i.opts.UIDs.Count == 0 {
-		i.lacks[lacksNetwork] = "pods have no users of their own: UIDs"
+	if !i.wantsRules() {
 		return
 	}
 	ctx, cancel := nftContext()
@@ -189,10 +191,7 @@ func (n *network) open(ctx context.Context, name string, o *Isolation) error {
 
 // holdNetwork makes the rules be those of p. Where they can be had, no pod runs without them.
 func (r *Runtime) holdNetwork(p *policy) error {
-	if p.isolator == nil || !canIsolate {
-		return nil
-	}
-	if _, lacks := p.isolator.lacks[lacksNetwork]; lacks {
+	if !p.isolator.wantsRules() {
 		return nil
 	}
 	ctx, cancel := nftContext()

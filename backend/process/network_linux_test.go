@@ -204,21 +204,13 @@ func TestFirewallRulesOfPodsAreRepairedAndRemoved(t *testing.T) {
 
 func TestWithoutTheRightToSetRulesItIsSaidAndPodsRun(t *testing.T) {
 	needsRules(t)
-	t.Run("without nft", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir())
-		rt := open(t, t.TempDir(), isolated(true))
-		if said := rt.Missing(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, lacksNetwork) && strings.Contains(s, "nft") }) {
-			t.Errorf("Missing = %q, want the firewall rules, and nft", said)
-		}
-		ensure(t, rt, spec("one", program("run")))
-		await(t, rt, "one", "health", phase(pods.PhaseHealthy))
-	})
-	t.Run("without users", func(t *testing.T) {
-		rt := open(t, t.TempDir(), isolated(false))
-		if said := rt.Missing(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, lacksNetwork) && strings.Contains(s, "UIDs") }) {
-			t.Errorf("Missing = %q, want the firewall rules, and UIDs", said)
-		}
-	})
+	t.Setenv("PATH", t.TempDir()) // without nft
+	rt := open(t, t.TempDir(), isolated(true))
+	if said := rt.Missing(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, lacksNetwork) && strings.Contains(s, "nft") }) {
+		t.Errorf("Missing = %q, want the firewall rules, and nft", said)
+	}
+	ensure(t, rt, spec("one", program("run")))
+	await(t, rt, "one", "health", phase(pods.PhaseHealthy))
 }
 
 func TestOnlyBlocksAreDenied(t *testing.T) {
