@@ -107,11 +107,15 @@ func (c *call) keyName() string {
 }
 
 // actedFor returns the user whose records an operator has changed, if that is another user.
+// Operations without the parameter owner may ignore it.
 func (c *call) actedFor() string {
 	if !c.id.Operator() {
 		return ""
 	}
-	owner, _ := c.query("owner")
+	owner := ""
+	if c.op.Owners != OwnersNone {
+		owner, _ = c.query("owner")
+	}
 	return cmp.Or(c.w.Header().Get(ownerHeader), owner)
 }
 

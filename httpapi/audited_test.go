@@ -78,6 +78,8 @@ func TestChangesAndRefusalsAreKeptAndNothingElse(t *testing.T) {
 			{"POST", "/v2/idle/run", `{"input":{}}`, "Authorization: " + aliceFree, ""},
 			{"POST", "/v2/idle/purge-queue", "", "Authorization: " + aliceFree, ""},
 			{"POST", "/v2/idle/purge-queue", "", root, "change root purgeQueue   OK"},
+			{"POST", "/v2/idle/purge-queue?owner=bob", "", root, "change root purgeQueue  bob OK"},
+			{"POST", "/v2/echo/job-done/local-echo/j?owner=bob", `{"output":1}`, root, "refusal root jobDone j  Forbidden"}, // it has no such parameter
 		} {
 			a := w.call(tt.method, tt.path, tt.body, tt.header)
 			want := []string(nil)
@@ -127,7 +129,7 @@ func TestAnOperatorReadsTheNewestRecordsInPages(t *testing.T) {
 		}
 		w.want(401, "GET", "/v2/pods", "", "Authorization:")
 		for query, want := range map[string]int{
-			"": 6, "?limit=2": 2, "?user=root": 5, "?user=bob": 0, "?operation=listPods": 1, "?before=2000-01-01T00:00:02Z": 2, "?before=2000-01-01T00:00:02Z&limit=1": 1,
+			"": 6, "?limit=2": 2, "?user=root": 5, "?user=bob": 0, "?operation=listPods": 1, "?before=2000-01-01T00:00:02Z": 2, "?before=2000-01-01T00:00:02Z&limit=1": 1, "?before=0001-01-01T00:00:00Z": 0,
 		} {
 			if list := w.want(200, "GET", "/v2/admin/audit"+query, "", root).body; strings.Count(list, `"time":`) != want || !strings.HasPrefix(list, `{"records":[`) {
 				t.Errorf("%s lists %s, want %d records", query, list, want)

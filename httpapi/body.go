@@ -70,6 +70,14 @@ func decoded[T any](c *call, decode func([]byte) (T, error)) (T, error) {
 	return decode(body)
 }
 
+// optionalObject is jsonObject for operations that need no body; nil if there is none.
+func (c *call) optionalObject(faults *problem.Violations) (*object, error) {
+	if c.r.ContentLength == 0 {
+		return nil, nil
+	}
+	return c.jsonObject(faults)
+}
+
 // jsonObject reads a body of the control API as an object, for handlers that decode it
 // themselves.
 func (c *call) jsonObject(faults *problem.Violations) (*object, error) {

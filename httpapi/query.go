@@ -85,7 +85,8 @@ func (c *call) queryMillis(name string, def time.Duration, check func(time.Durat
 	return d, check(d)
 }
 
-// queryTime returns an instant, or zero if the parameter is absent.
+// queryTime returns an instant, or zero if the parameter is absent. The first instant of the
+// year 1, which is zero in Go, is a nanosecond later.
 func (c *call) queryTime(name string) (time.Time, error) {
 	s, given := c.query(name)
 	if !given {
@@ -94,6 +95,9 @@ func (c *call) queryTime(name string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
 		return t, problem.Newf(problem.Invalid, "%s must be a time as in RFC 3339", name)
+	}
+	if t.IsZero() {
+		t = t.Add(1)
 	}
 	return t, nil
 }

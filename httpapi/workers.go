@@ -339,15 +339,37 @@ func jobChunk(c *call) error {
 	return c.accepted(err)
 }
 
-// workerMetrics serves some clients instead of health.
+// workerMetrics serves some clients instead of health. It names workers only for those who may
+// list them.
 func workerMetrics(c *call) error {
 	endpoint := c.r.PathValue("endpoint")
 	h, err := c.Jobs.Health(c.r.Context(), endpoint)
 	if err != nil {
 		return err
 	}
+	ready := []serverless.WorkerID{}
+	seen, err := c.seesWorkers(endpoint)
+	if err != nil {
+		return err
+	}
+	if seen {
+		ready = append(ready, c.Jobs.ReadyWorkers(endpoint)...)
+	}
 	return writeJSON(c.w, http.StatusOK, struct {
 		Workers      workerCounts          `json:"workers"`
 		ReadyWorkers []serverless.WorkerID `json:"readyWorkers"`
-	}{workerCounts(h.Workers), append([]serverless.WorkerID{}, c.Jobs.ReadyWorkers(endpoint)...)})
+	}{workerCounts(h.Workers), ready})
+}
+
+// seesWorkers reports whether the caller may list the workers of an endpoint
+// (docs/decisions.md 13).
+func (c *call) seesWorkers(endpoint string) (bool, error) {
+	if c.id.Operator() {
+		return true, nil
+	}
+	e, err := c.Jobs.Endpoint(c.r.Context(), endpoint)
+	if err != nil {
+		return false, err
+	}
+	return e.Owner != "" && e.Owner == c.owner && c.id.Can(Permission{Area: "endpoints", Level: Read}), nil
 }

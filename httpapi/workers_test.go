@@ -517,16 +517,18 @@ func TestAnAnswerForOpenAIsClientsThatGrowsWithoutEndIsRefusedAndItsJobCancelled
 	})
 }
 
-func TestMetricsNameTheWorkersThatTakeJobs(t *testing.T) {
+func TestMetricsNameTheWorkersThatTakeJobsToThoseWhoMayListThem(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		for _, id := range []string{"w2", "w1"} {
 			go w.hand(id).take()
 			synctest.Wait()
 		}
-		a := w.want(http.StatusOK, "GET", "/v2/idle/metrics", "")
-		want := `{"workers":{"idle":2,"initializing":0,"ready":2,"running":0,"throttled":0,"unhealthy":0},"readyWorkers":["w1","w2"]}`
-		if diff := cmp.Diff(want, a.body); diff != "" {
-			t.Errorf("metrics (-want +got):\n%s", diff)
+		for key, ids := range map[string]string{operatorFree: `"w1","w2"`, aliceFree: "", adminFree: ""} {
+			a := w.want(http.StatusOK, "GET", "/v2/idle/metrics", "", "Authorization: Bearer "+key)
+			want := `{"workers":{"idle":2,"initializing":0,"ready":2,"running":0,"throttled":0,"unhealthy":0},"readyWorkers":[` + ids + `]}`
+			if diff := cmp.Diff(want, a.body); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
 		}
 		advance(time.Minute) // until the takes end
 	})
