@@ -44,6 +44,8 @@ type ReloadReport struct {
 	Restart []string `json:"restart"`
 	// Endpoints are the endpoints of the configuration that have changed, by id.
 	Endpoints ReloadedEndpoints `json:"endpoints"`
+	// Warnings say what an operator may not expect: keys that still work.
+	Warnings []string `json:"warnings"`
 }
 
 // ReloadedEndpoints are the ids of shared endpoints that a reload has changed.
@@ -55,9 +57,24 @@ type ReloadedEndpoints struct {
 
 var errNoReload = problem.New(problem.NotImplemented, "this program has no configuration that can be read anew")
 
+// noMembers reads the body of an operation that takes no parameters: nothing, or an object
+// without members.
+func (c *call) noMembers() error {
+	var faults problem.Violations
+	o, err := c.optionalObject(&faults)
+	if err != nil || o == nil {
+		return err
+	}
+	o.unknown()
+	return faults.Err(nil)
+}
+
 func reload(c *call) error {
 	if c.program == nil {
 		return errNoReload
+	}
+	if err := c.noMembers(); err != nil {
+		return err
 	}
 	r, err := c.program.Reload(c.r.Context())
 	switch {
@@ -69,5 +86,6 @@ func reload(c *call) error {
 	return writeJSON(c.w, http.StatusOK, &ReloadReport{
 		Changed: orEmpty(r.Changed), Restart: orEmpty(r.Restart),
 		Endpoints: ReloadedEndpoints{orEmpty(r.Endpoints.Added), orEmpty(r.Endpoints.Changed), orEmpty(r.Endpoints.Removed)},
+		Warnings:  orEmpty(r.Warnings),
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/serverless"
 )
 
 // An Authenticator finds the identity of a key. It is safe for concurrent use.
@@ -145,8 +144,8 @@ func (ks *Keys) add(k Key) (field string, err error) {
 	if _, ok := ks.byDigest[d]; ok {
 		return "Secret", errors.New("key is there twice")
 	}
-	if k.User == "" || k.User == serverless.AllOwners || len(k.User) > accounts.MaxUser || strings.ContainsFunc(k.User, unicode.IsControl) {
-		return "User", fmt.Errorf("user must be a name of at most %d bytes, without control characters", accounts.MaxUser)
+	if err := accounts.CheckUser(k.User); err != nil {
+		return "User", err
 	}
 	id := Identity{User: k.User, Expires: k.Expires, Exempt: k.Exempt, Key: d.String()}
 	for _, s := range k.Scopes {

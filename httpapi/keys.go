@@ -135,11 +135,11 @@ func rotateKey(c *call) error {
 		return err
 	}
 	var r accounts.RotateRequest
-	if c.r.ContentLength != 0 {
-		o, err := c.jsonObject(&r.Violations)
-		if err != nil {
-			return err
-		}
+	o, err := c.optionalObject(&r.Violations)
+	if err != nil {
+		return err
+	}
+	if o != nil {
 		o.rotateKey(&r)
 	}
 	k, secret, err := c.Accounts.Rotate(c.r.Context(), c.caller(), c.r.PathValue("id"), r)

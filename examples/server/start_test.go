@@ -214,7 +214,7 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"NoJSON", nil, "{\n\t\"serviceDomain\": \"ü\", x\n}", []string{"config.json:2:24: invalid character 'x'"}},
 		{"Trailing", nil, "{}\n{}", []string{"config.json:2:1: invalid character '{'"}},
 		{"Catalog", nil, `{"catalog":"nonsense"}`, []string{"config.json:1:2: catalog: must be host or sample"}},
-		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"config.json:1:10: keys[0].user: user must be a name"}},
+		{"NoUser", nil, `{"keys":[{"key":"k"}]}`, []string{"config.json:1:10: keys[0].user: must be the name of a user"}},
 		{"Scope", nil, `{"keys":[{"key":"k","user":"u"},{"key":"l","user":"u","scopes":["nonsense"]}]}`, []string{"config.json:1:55: keys[1].scopes: unknown scope \"nonsense\""}},
 		{"KeyTwice", nil, `{"keys":[{"key":"k","user":"u"},{"key":"k","user":"v"}]}`, []string{"config.json:1:34: keys[1].key: key is there twice"}},
 		{"NoCommand", nil, `{"images":{"local/x":{}}}`, []string{`config.json:1:12: images["local/x"]: command is missing`}},

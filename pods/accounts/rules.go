@@ -1,10 +1,12 @@
 package accounts
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/podyard/podyard/problem"
 )
@@ -58,6 +60,21 @@ func (c Caller) outlived(expires time.Time) error {
 	return problem.Newf(problem.Forbidden, "/expires: the key of this request ends at %s, and this one would end later", c.Expires.UTC().Format(time.RFC3339))
 }
 
+// CheckUser returns an error for what cannot be the name of a user.
+func CheckUser(name string) error {
+	if name == "" || name == AllUsers || len(name) > MaxUser || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("must be the name of a user, with at most %d bytes and without control characters", MaxUser)
+	}
+	return nil
+}
+
+// makes reports whether a key with these scopes makes pods or endpoints, and is no operator's.
+func makes(scopes []string) bool {
+	has := permissions(scopes)
+	return !allow(has, Permission{Area: AreaOperator}) &&
+		(allow(has, Permission{Area: "pods", Level: Write}) || allow(has, Permission{Area: "endpoints", Level: Write}))
+}
+
 // A CreateRequest is the body of a create.
 type CreateRequest struct {
 	User    string // empty: the caller's. Another one needs an operator
@@ -87,11 +104,10 @@ func Fields() []string { return []string{"user", "scopes", "expires", "overlap"}
 
 func (r *CreateRequest) check(now time.Time) error {
 	v := &r.Violations
-	switch {
-	case len(r.User) > MaxUser:
-		v.Add(problem.Invalid, "/user", "must have at most %d bytes", MaxUser)
-	case r.User == AllUsers || strings.ContainsFunc(r.User, unicode.IsControl):
-		v.Add(problem.Invalid, "/user", "must be the name of a user, without control characters")
+	if r.User != "" {
+		if err := CheckUser(r.User); err != nil {
+			v.Add(problem.Invalid, "/user", "%v", err)
+		}
 	}
 	if r.Scopes == nil {
 		v.Add(problem.Invalid, "/scopes", "is required")

@@ -34,6 +34,11 @@ type Options struct {
 	Clock Clock     // default the system's
 	Rand  io.Reader // ids and secrets are made of it, by one caller at a time. Default crypto/rand
 	Fixed Fixed     // default: there are no other keys
+	// Trusted reports whether the program trusts a user with more than a key says, as with
+	// programs of its host. A key of such a user that makes pods or endpoints must have the
+	// scope operator: else whoever has that key had this trust, too. It must not block.
+	// Default: nobody is trusted.
+	Trusted func(user string) bool
 }
 
 // A Service is the rules of keys over a Store. It is safe for concurrent use. The store is
@@ -139,6 +144,9 @@ func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (Key, 
 	if err := by.outlived(r.Expires); err != nil {
 		return Key{}, "", err
 	}
+	if err := s.checkTrust(r.User, r.Scopes); err != nil {
+		return Key{}, "", err
+	}
 	secret, err := s.newSecret()
 	if err != nil {
 		return Key{}, "", fmt.Errorf("accounts: create: %w", err)
@@ -166,10 +174,23 @@ func (s *Service) add(ctx context.Context, k *Key) error {
 	})
 }
 
+// checkTrust refuses a key that would hand on what the program trusts its user with.
+func (s *Service) checkTrust(user string, scopes []string) error {
+	if s.o.Trusted == nil || !makes(scopes) || !s.o.Trusted(user) {
+		return nil
+	}
+	return problem.Newf(problem.Conflict, "/scopes: the configuration trusts the user %s with programs of its host. A key of that user that makes pods or endpoints must have the scope operator: make it for another user", user)
+}
+
+// HandsOnTrust reports whether k, which may be older than the trust in its user, is a key that
+// Create would refuse.
+func (s *Service) HandsOnTrust(k Key) bool { return s.checkTrust(k.User, k.Scopes) != nil }
+
 // Update changes scopes and end of a key, which the caller must be able to manage: a key of
 // the own user whose scopes, old and new, the caller has, or any key for an operator.
 func (s *Service) Update(ctx context.Context, by Caller, id string, r UpdateRequest) (Key, error) {
-	if _, err := s.manage(ctx, by, id); err != nil {
+	old, err := s.manage(ctx, by, id)
+	if err != nil {
 		return Key{}, err
 	}
 	if err := r.check(s.o.Clock.Now()); err != nil {
@@ -182,6 +203,9 @@ func (s *Service) Update(ctx context.Context, by Caller, id string, r UpdateRequ
 		if err := by.outlived(*r.Expires); err != nil {
 			return Key{}, err
 		}
+	}
+	if err := s.checkTrust(old.User, r.Scopes); err != nil {
+		return Key{}, err
 	}
 	k, err := s.update(ctx, by, id, func(k *Key) {
 		if r.Scopes != nil {

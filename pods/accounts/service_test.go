@@ -256,12 +256,12 @@ func TestKeysOfOthersAreNotThereButForOperators(t *testing.T) {
 func TestAllFaultsOfARequestAreNamedTogetherByField(t *testing.T) {
 	b := newBench(t, nil)
 	for want, r := range map[string]accounts.CreateRequest{
-		"/scopes: is required":                                          {},
-		"/scopes: must have 1 to 100 scopes":                            {Scopes: []string{}},
-		"/user: must be the name of a user, without control characters": {User: "*", Scopes: []string{"*"}},
-		"/user: must have at most 255 bytes":                            {User: strings.Repeat("x", 256), Scopes: []string{"*"}},
-		"/scopes/1: is there twice|/expires: must be in the future":     {Scopes: []string{"*", "*"}, Expires: time.Now().Add(-time.Second)},
-		`/user: must be the name of a user, without control characters|/scopes/0: unknown scope "pods:run": must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)`: {User: "a\nb", Scopes: []string{"pods:run"}},
+		"/scopes: is required":               {},
+		"/scopes: must have 1 to 100 scopes": {Scopes: []string{}},
+		"/user: must be the name of a user, with at most 255 bytes and without control characters":                                    {User: "*", Scopes: []string{"*"}},
+		"/user: must be the name of a user, with at most 255 bytes and without control characters|/scopes: must have 1 to 100 scopes": {User: strings.Repeat("x", 256), Scopes: []string{}},
+		"/scopes/1: is there twice|/expires: must be in the future":                                                                   {Scopes: []string{"*", "*"}, Expires: time.Now().Add(-time.Second)},
+		`/user: must be the name of a user, with at most 255 bytes and without control characters|/scopes/0: unknown scope "pods:run": must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)`: {User: "a\nb", Scopes: []string{"pods:run"}},
 	} {
 		_, _, err := b.Create(t.Context(), alice, r)
 		if got := strings.Join(problem.Of(err).Errors, "|"); got != want || problem.KindOf(err) != problem.Invalid {
@@ -275,6 +275,38 @@ func TestAllFaultsOfARequestAreNamedTogetherByField(t *testing.T) {
 	}
 	if list, err := b.List(t.Context(), "alice"); err != nil || len(list) != 1 {
 		t.Errorf("after refusals alice has %v, %v, want one key", list, err)
+	}
+}
+
+func TestAKeyOfATrustedUserThatMakesPodsMustBeAnOperators(t *testing.T) {
+	trusted := "root"
+	b := newBench(t, &accounts.Options{Trusted: func(user string) bool { return user == trusted }})
+	for _, tt := range []struct {
+		user   string
+		scopes []string
+		taken  bool
+	}{
+		{"root", []string{"*"}, false},
+		{"root", []string{"pods:write"}, false},
+		{"root", []string{"pods:read", "endpoints:write"}, false},
+		{"root", []string{"*", "operator"}, true},
+		{"root", []string{"pods:read", "endpoint:*:run"}, true},
+		{"alice", []string{"*"}, true},
+	} {
+		_, _, err := b.Create(t.Context(), root, accounts.CreateRequest{User: tt.user, Scopes: tt.scopes})
+		if tt.taken == (err != nil) || err != nil && problem.KindOf(err) != problem.Conflict {
+			t.Errorf("a key of %s with %q: %v, want it taken: %v", tt.user, tt.scopes, err, tt.taken)
+		}
+	}
+	k, _ := b.make(root, scopes("pods:read"))
+	_, err := b.Update(t.Context(), root, k.ID, accounts.UpdateRequest{Scopes: []string{"pods:write"}})
+	wantKind(t, "more scopes", err, problem.Conflict)
+	older, _ := b.make(root, accounts.CreateRequest{User: "alice", Scopes: []string{"*"}})
+	if b.HandsOnTrust(older) {
+		t.Error("a key of a user whom nobody trusts hands on trust")
+	}
+	if trusted = "alice"; !b.HandsOnTrust(older) {
+		t.Error("a key that is older than the trust in its user is not named")
 	}
 }
 

@@ -1,17 +1,21 @@
 package config
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods/accounts"
 )
 
 // adminUser is whom the key with full access is of: the operator.
@@ -81,10 +85,73 @@ func writeSecret(file, secret string) error {
 	return os.Rename(f.Name(), file)
 }
 
-// trusts reports whether a user is an operator: one with an operator's key among the keys in
-// force of the configuration, or the user of the server's own key. It asks for users, not for
-// the key of a request, because a pod is judged again when it starts.
+// trusts reports whether a user has an operator's key among the keys in force: those of the
+// configuration, and the server's own. It asks for users, not for the key of a request, because
+// a pod is judged again when it starts. Keys that are made over the API hand this on to nobody:
+// see accounts.Options.Trusted.
 func (p *Parts) trusts(user string) bool {
 	f := p.live.current.Load()
-	return user == adminUser || f != nil && f.auth.IsOperator(user, time.Now())
+	if f == nil { // the server is not made yet
+		return user == adminUser
+	}
+	return f.auth.IsOperator(user, time.Now())
+}
+
+// keysTakenOut names the users of whom c has keys that next does not have, and how many keys
+// they have that were made over the API.
+func (p *Parts) keysTakenOut(ctx context.Context, c, next *Config) (warnings []string, err error) {
+	stays := map[string]bool{}
+	for _, k := range next.Keys {
+		stays[k.Key] = true
+	}
+	gone := map[string]bool{}
+	for _, k := range c.Keys {
+		gone[k.User] = gone[k.User] || !stays[k.Key]
+	}
+	made, err := p.storedKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range slices.Sorted(maps.Keys(made)) {
+		if gone[user] {
+			warnings = append(warnings, fmt.Sprintf("a key of the user %s was taken out of the configuration, and keys of that user that were made over the API still work: %d", user, len(made[user])))
+		}
+	}
+	return warnings, nil
+}
+
+// keysWithTrust names the users whom the server trusts, and how many keys made over the API
+// before that have this trust, too.
+func (p *Parts) keysWithTrust(ctx context.Context) (warnings []string, err error) {
+	made, err := p.storedKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range slices.Sorted(maps.Keys(made)) {
+		n := 0
+		for _, k := range made[user] {
+			if p.accounts.HandsOnTrust(k) {
+				n++
+			}
+		}
+		if n > 0 {
+			warnings = append(warnings, fmt.Sprintf("the user %s may run programs of this host as an operator, and so may whoever has a key of that user that was made over the API without the scope operator: %d", user, n))
+		}
+	}
+	return warnings, nil
+}
+
+// storedKeys returns the keys in force that were made over the API, by user.
+func (p *Parts) storedKeys(ctx context.Context) (map[string][]accounts.Key, error) {
+	made := map[string][]accounts.Key{}
+	if p.accounts == nil {
+		return made, nil
+	}
+	list, err := p.accounts.All(ctx)
+	for _, k := range list {
+		if k.Expires.IsZero() || time.Now().Before(k.Expires) {
+			made[k.User] = append(made[k.User], k)
+		}
+	}
+	return made, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -122,6 +123,7 @@ type Parts struct {
 	quotas     *ratelimit.Windows
 	rates      *ratelimit.Rates
 	jobs       *serverless.Service
+	accounts   *accounts.Service                  // nil: no keys are made over the API
 	declared   map[string]endpoints.CreateRequest // the endpoints of the configuration in the store
 	reloading  chan struct{}                      // one reload at a time
 }
@@ -175,6 +177,7 @@ func (p *Parts) open(ctx context.Context) error {
 	}
 	p.live.current.Store(f)
 	o.API.Auth, o.Jobs.Sender = &p.live, &p.live
+	o.Accounts.Trusted = p.trusts
 	p.warnOfKeys()
 	p.warnOfRoot()
 	return nil
@@ -210,6 +213,13 @@ func (p *Parts) warnOfKeys() {
 		if len(k.Scopes) == 0 {
 			p.log.Warn("a key without scopes reads the catalog and the health of endpoints, and nothing else", "key", formatPath(elementAt("/keys", i)), "user", k.User)
 		}
+	}
+}
+
+// warn logs each text.
+func (p *Parts) warn(texts []string) {
+	for _, text := range texts {
+		p.log.Warn(text)
 	}
 }
 
@@ -260,9 +270,15 @@ func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
-	if err := p.declare(ctx, s.Services().Jobs); err != nil {
+	p.accounts = s.Services().Accounts
+	warnings, err := p.keysWithTrust(ctx)
+	if err == nil {
+		err = p.declare(ctx, s.Services().Jobs)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
+	p.warn(warnings)
 	return s, nil
 }
 

@@ -80,6 +80,9 @@ func (p *Parts) newInForce(c *Config) (*inForce, error) {
 // need a restart. The certificate is read again, too, also without a configuration file.
 // Server must have been called.
 //
+// The report warns of a user whose key was taken out and who has keys that were made over the
+// API: these still work.
+//
 // An error of kind problem.Invalid names the place in the file; then nothing was changed. After
 // another error some endpoints may have their old settings; a repetition finishes the rest.
 //
@@ -101,11 +104,18 @@ func (p *Parts) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 	if err != nil {
 		return nil, invalid(next.blame(err))
 	}
+	out, err := p.keysTakenOut(ctx, p.config, next)
+	if err != nil {
+		return nil, err
+	}
 	apply()
+	trust, err := p.keysWithTrust(context.WithoutCancel(ctx))
+	r.Warnings = slices.Concat(out, trust)
+	p.warn(r.Warnings)
 	p.config = next
 	p.warnOfKeys()
 	p.warnOfRoot()
-	return r, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints)
+	return r, errors.Join(err, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints))
 }
 
 // readAgain reads the file of c; without one it is c.

@@ -173,8 +173,12 @@ func TestAReloadIsAnOperators(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, beforeReload)
 	s.want(403, "alices", "POST", "/v2/admin/reload", "")
-	if body := s.want(200, s.parts.Key, "POST", "/v2/admin/reload", ""); body != `{"changed":[],"restart":[],"endpoints":{"added":[],"changed":[],"removed":[]}}` {
+	if body := s.want(200, s.parts.Key, "POST", "/v2/admin/reload", ""); body != `{"changed":[],"restart":[],"endpoints":{"added":[],"changed":[],"removed":[]},"warnings":[]}` {
 		t.Errorf("a reload of the same file = %s", body)
+	}
+	s.want(200, s.parts.Key, "POST", "/v2/admin/reload", "{}")
+	for body, status := range map[string]int{`{"force":true}`: 422, `{} {}`: 400, `{`: 400, `[]`: 422, `{"a":1,"a":1}`: 400} {
+		s.want(status, s.parts.Key, "POST", "/v2/admin/reload", body)
 	}
 }
 
@@ -230,7 +234,7 @@ func TestChangesAndRefusalsAreInTheDataDirectoryWithTheAddressThatAProxyNames(t 
 		t.Fatal(err)
 	}
 	for _, key := range []string{p.Key, "wrong"} {
-		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v2/account/keys", strings.NewReader(`{"scopes":["*"]}`))
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v2/account/keys", strings.NewReader(`{"user":"carol","scopes":["*"]}`))
 		r.Header.Set("Authorization", "Bearer "+key)
 		r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 10.1.2.3")
 		srv.Handler().ServeHTTP(httptest.NewRecorder(), r)
@@ -243,6 +247,35 @@ func TestChangesAndRefusalsAreInTheDataDirectoryWithTheAddressThatAProxyNames(t 
 		if err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), `"source":"203.0.113.9"`) || strings.Contains(string(b), p.Key) {
 			t.Errorf("%s: %s, %v", name, b, err)
 		}
+	}
+}
+
+func TestAReloadNamesUsersWhoseKeysWereTakenOutAndWhoHaveOthers(t *testing.T) {
+	s := newSite(t, beforeReload)
+	for _, user := range []string{"alice", "bob", "bob", "carol"} {
+		s.want(201, s.parts.Key, "POST", "/v2/account/keys", `{"user":"`+user+`","scopes":["*"]}`)
+	}
+	s.write(`{"keys":[{"key":"alices","user":"alice","scopes":["pods:read"]}]}`)
+	r, err := s.parts.Reload(t.Context())
+	want := []string{"a key of the user bob was taken out of the configuration, and keys of that user that were made over the API still work: 2"}
+	if err != nil || !cmp.Equal(r.Warnings, want) {
+		t.Errorf("Reload warns of %q, %v, want %q", r.Warnings, err, want)
+	}
+	if r, err = s.parts.Reload(t.Context()); err != nil || len(r.Warnings) > 0 {
+		t.Errorf("the second Reload warns of %q, %v", r.Warnings, err)
+	}
+}
+
+func TestWhoIsTrustedFollowsFromTheConfigurationAndNotFromAName(t *testing.T) {
+	const image = `"images":{"local/job":{"command":["true"]}}`
+	s := newSite(t, `{`+image+`}`)
+	for user, status := range map[string]int{"admin": 409, "ops": 201} {
+		s.want(status, s.parts.Key, "POST", "/v2/account/keys", `{"user":"`+user+`","scopes":["pods:write"]}`)
+	}
+	s.write(`{` + image + `,"keys":[{"key":"opskey","user":"ops","scopes":["operator"]}]}`)
+	r, err := s.parts.Reload(t.Context())
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "the user ops may run programs of this host") {
+		t.Errorf("Reload warns of %q, %v, want the key that was there before", r.Warnings, err)
 	}
 }
 
