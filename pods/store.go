@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -42,6 +43,8 @@ type PodStore interface {
 	// Create adds p: ErrExists if its ID is taken, ErrNoCapacity if one of its claims would
 	// exceed its limit. On an error nothing was changed.
 	Create(ctx context.Context, p *Pod) error
+	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
+	idempotency.Store[*Pod]
 	// Get returns the pod or ErrNotFound.
 	Get(ctx context.Context, id string) (*Pod, error)
 	// List yields the pods that f selects, by Created and then ID.

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/accounts"
 )
 
@@ -22,6 +23,16 @@ func (s *Store) Accounts() *Accounts {
 
 // Create implements accounts.Store.
 func (s *Accounts) Create(ctx context.Context, k accounts.Key) error { return s.o.create(ctx, k.ID, k) }
+
+// CreateKeyed implements accounts.Store.
+func (s *Accounts) CreateKeyed(ctx context.Context, k accounts.Key, r idempotency.Record) error {
+	return s.o.create(ctx, k.ID, k, r)
+}
+
+// FindKey implements accounts.Store.
+func (s *Accounts) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.o.s.findKey(key)
+}
 
 // Get implements accounts.Store.
 func (s *Accounts) Get(_ context.Context, id string) (accounts.Key, error) { return s.o.get(id) }

@@ -53,7 +53,7 @@ func (r *Report) Err() error {
 
 // name returns the kind and the key of a record.
 func name(key []byte) string {
-	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent {
+	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent || key[0] == keyKeyed {
 		return fmt.Sprintf("%s %x", kindNames[key[0]], key)
 	}
 	return fmt.Sprintf("%s %q", kindNames[key[0]], key[1:])
@@ -121,7 +121,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keyUse, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keyUse, keyKeyed, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -235,6 +235,9 @@ func (i *inspection) record(key, v []byte) error {
 		return json.Unmarshal(v, &pods.Usage{})
 	case keySSHKeys:
 		return json.Unmarshal(v, new([]string))
+	case keyKeyed:
+		_, err := decodeKeyed(key, v)
+		return err
 	case keyAccount:
 		return json.Unmarshal(v, &accounts.Key{})
 	case keyRegistry:

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
@@ -24,17 +25,31 @@ func storedEndpoint(v *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
 
 // Create implements endpoints.Store.
 func (s *Endpoints) Create(ctx context.Context, ep *endpoints.Endpoint) error {
-	e, err := s.s.admit(ctx, newWork)
-	if err != nil {
-		return err
-	}
+	return s.create(ctx, ep)
+}
+
+// CreateKeyed implements endpoints.Store.
+func (s *Endpoints) CreateKeyed(ctx context.Context, ep *endpoints.Endpoint, r idempotency.Record) error {
+	return s.create(ctx, ep, r)
+}
+
+func (s *Endpoints) create(ctx context.Context, ep *endpoints.Endpoint, keys ...idempotency.Record) error {
 	v := ep.Clone()
-	return e.endpoints.change(ctx, e, v.ID, func(old *endpoints.Endpoint) (change[endpoints.Endpoint], error) {
-		if old != nil {
-			return change[endpoints.Endpoint]{}, endpoints.ErrExists
-		}
-		return storedEndpoint(v)
-	}, nil)
+	return s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		return e.endpoints.change(ctx, e, v.ID, func(old *endpoints.Endpoint) (c change[endpoints.Endpoint], err error) {
+			if old != nil {
+				return c, endpoints.ErrExists
+			}
+			c, err = storedEndpoint(v)
+			c.keyed = w
+			return c, err
+		}, nil)
+	})
+}
+
+// FindKey implements endpoints.Store.
+func (s *Endpoints) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.s.findKey(key)
 }
 
 // Get implements endpoints.Store.

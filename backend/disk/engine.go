@@ -54,6 +54,7 @@ type engine struct {
 	sshKeys      table[[]string]
 	accounts     table[accounts.Key]
 	uses         table[pods.Usage]
+	keyed        keyedTable
 	jobs         jobQueue
 
 	lost         map[byte]bool   // kinds of records with records that cannot be read
@@ -270,13 +271,18 @@ func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) erro
 }
 
 // eachRecord also calls fn for a record that does not match its checksum, with the error.
-func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err error) error) (err error) {
+func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err error) error) error {
+	from, to := prefixRange(prefix)
+	return eachIn(r, from, to, fn)
+}
+
+// eachIn is eachRecord for a range of keys of one kind; to is not included.
+func eachIn(r pebble.Reader, from, to []byte, fn func(key, value []byte, err error) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = unavailable("read", fmt.Errorf("%v", p)) // the database was closed meanwhile
 		}
 	}()
-	from, to := prefixRange(prefix)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return unavailable("read", err)
@@ -286,7 +292,7 @@ func eachRecord(r pebble.Reader, prefix []byte, fn func(key, value []byte, err e
 		if err != nil {
 			return unavailable("read", errors.Join(err, it.Close()))
 		}
-		if prefix[0] != keyCount {
+		if from[0] != keyCount {
 			v, err = verify(it.Key(), v)
 		}
 		if err := fn(it.Key(), v, err); err != nil {

@@ -86,6 +86,7 @@ type maker struct {
 func (m *maker) everything(fs vfs.FS) {
 	m.small()
 	m.pods()
+	m.keyed()
 	m.ended()
 	m.reopen()
 	m.hooks()
@@ -172,6 +173,15 @@ func (m *maker) small() {
 		u.Owner, u.Kind, u.ID, u.Open = "alice", kind, fmt.Sprint("used", i), i == 3
 		must(m.t, m.s.Billing().Record(ctx, []pods.Usage{u}))
 	}
+}
+
+// keyed creates records of requests with an Idempotency-Key.
+func (m *maker) keyed() {
+	v := filled[volumes.Volume]("volume")
+	v.ID, v.Owner, v.Type = "keyed", "bob", catalog.Standard
+	must(m.t, m.s.Volumes().CreateKeyed(m.t.Context(), v, fixtureKey("volume", v.ID)))
+	r := fixtureKey("job", "keyed")
+	m.finish(m.run(r.ID, func(j *queue.Job) { j.Creation = &r }), queue.Completed, "1", "")
 }
 
 // pods creates a pod in every status. The running pod has a value in every field. It also

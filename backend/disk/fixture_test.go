@@ -19,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -147,6 +148,7 @@ func (w *state) all() {
 	w.endpoints()
 	w.registries()
 	w.owned()
+	w.keyed()
 	w.jobs()
 	w.webhooks()
 }
@@ -278,6 +280,25 @@ func (w *state) owned() {
 	for _, u := range slices.Concat(uses, open) {
 		w.line("use of %s", u.ID)
 		w.value(u)
+	}
+}
+
+// fixtureKey returns the record of a request of the fixture.
+func fixtureKey(key, id string) idempotency.Record {
+	return idempotency.Record{Request: *idempotency.NewRequest(key, []string{"alice"}, []byte("body")), ID: id, At: at.Time()}
+}
+
+// keyed lists the records of requests with an Idempotency-Key.
+func (w *state) keyed() {
+	for _, name := range []string{"volume", "job"} {
+		r, err := w.s.Jobs().FindKey(w.t.Context(), fixtureKey(name, "").Key)
+		if errors.Is(err, idempotency.ErrNotFound) {
+			continue
+		}
+		if w.list("Idempotency-Keys", err) {
+			w.line("Idempotency-Key %s", name)
+			w.line("  created: %s at %v by %x", r.ID, r.At, r.Content)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
@@ -145,6 +146,11 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return nil
 }
 
+// FindKey implements queue.JobQueue.
+func (q *Jobs) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return q.s.findKey(key)
+}
+
 // measure validates the ids of jobs and returns the size of their payloads.
 func measure(jobs []queue.Job) (size int64, err error) {
 	for i := range jobs {
@@ -176,6 +182,11 @@ type insertion struct {
 }
 
 func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
+	keys, err := q.e.keyed.reserve(ctx, q.e, queue.Creations(jobs)...)
+	if err != nil {
+		return err
+	}
+	defer keys.end()
 	in := make([]insertion, len(jobs))
 	if err := q.addAll(ctx, jobs, in); err != nil {
 		return err
@@ -184,9 +195,10 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 		q.removeAll(in)
 		return err
 	}
-	unshown := !slices.ContainsFunc(jobs, func(j queue.Job) bool { return !j.Unshown() })
+	unshown := keys == nil && !slices.ContainsFunc(jobs, func(j queue.Job) bool { return !j.Unshown() })
 	return q.e.await(&commit{sync: !unshown, ordered: true, unshown: unshown, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		q.numbers(b)
+		keys.write(b)
 		for k := range jobs {
 			q.writeNew(b, &jobs[k], &in[k])
 		}

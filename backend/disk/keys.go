@@ -27,6 +27,7 @@ const (
 	keyBody        = 'b' // uid, kind, more: a payload of a job
 	keyEntry       = 'o' // uid, run: an unsettled webhook
 	keyAttempt     = 'a' // uid, number: an attempt to send a webhook
+	keyKeyed       = 'n' // digest: a request with an Idempotency-Key
 	keyCount       = 'c' // endpoint: counters of deleted and retried jobs, as sums
 	keyIntent      = 'i' // key of a payload that is stored before its job
 	keyGap         = 'g' // first key: a range of keys that cannot be read
@@ -131,7 +132,7 @@ var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Deta
 
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
-	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keyUse: "what was used",
+	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
 	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
 	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }

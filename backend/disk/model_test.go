@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
@@ -61,6 +62,10 @@ func (q *reopening) jobs() *Jobs {
 
 func (q *reopening) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return q.jobs().Enqueue(ctx, jobs)
+}
+
+func (q *reopening) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return q.jobs().FindKey(ctx, key)
 }
 
 func (q *reopening) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {

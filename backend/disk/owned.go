@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/podyard/podyard/idempotency"
 )
 
 // owned stores records of one kind that belong to users, as JSON.
@@ -27,18 +29,33 @@ func (o *owned[T]) stored(id string, v T) (change[T], error) {
 	return change[T]{key: key, value: b, v: &v}, nil
 }
 
-func (o *owned[T]) create(ctx context.Context, id string, v T) error {
-	e, err := o.s.admit(ctx, newWork)
+// create adds a record, and those of an Idempotency-Key in keys.
+func (o *owned[T]) create(ctx context.Context, id string, v T, keys ...idempotency.Record) error {
+	v = o.clone(v)
+	return o.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		return o.of(e).change(ctx, e, id, func(old *T) (c change[T], err error) {
+			if old != nil {
+				return c, o.exists
+			}
+			c, err = o.stored(id, v)
+			c.keyed = w
+			return c, err
+		}, nil)
+	})
+}
+
+// create calls fn for new work, with the records of Idempotency-Keys that fn commits with it.
+func (s *Store) create(ctx context.Context, keys []idempotency.Record, fn func(*engine, *keyedWrite) error) error {
+	e, err := s.admit(ctx, newWork)
 	if err != nil {
 		return err
 	}
-	v = o.clone(v)
-	return o.of(e).change(ctx, e, id, func(old *T) (change[T], error) {
-		if old != nil {
-			return change[T]{}, o.exists
-		}
-		return o.stored(id, v)
-	}, nil)
+	w, err := e.keyed.reserve(ctx, e, keys...)
+	if err != nil {
+		return err
+	}
+	defer w.end()
+	return fn(e, w)
 }
 
 // put adds a record or replaces it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -142,9 +143,14 @@ func (s *Pods) change(ctx context.Context, what priority, id string, fn func(e *
 	if err != nil {
 		return err
 	}
+	return s.changeIn(ctx, e, nil, id, fn)
+}
+
+// changeIn is change in an engine, with the records of an Idempotency-Key.
+func (s *Pods) changeIn(ctx context.Context, e *engine, w *keyedWrite, id string, fn func(e *engine, old *pods.Pod) (*pods.Pod, error)) error {
 	t := &e.pods
-	err = t.change(ctx, e, id, func(old *pods.Pod) (c change[pods.Pod], err error) {
-		c.key = textKey(keyPod, id)
+	err := t.change(ctx, e, id, func(old *pods.Pod) (c change[pods.Pod], err error) {
+		c.key, c.keyed = textKey(keyPod, id), w
 		if c.v, err = fn(e, old); err != nil {
 			return c, err
 		}
@@ -163,12 +169,28 @@ func (s *Pods) change(ctx context.Context, what priority, id string, fn func(e *
 
 // Create implements pods.PodStore.
 func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
-	return s.change(ctx, newWork, p.ID, func(_ *engine, old *pods.Pod) (*pods.Pod, error) {
-		if old != nil {
-			return nil, pods.ErrExists
-		}
-		return p.Clone(), nil
+	return s.create(ctx, p)
+}
+
+// CreateKeyed implements pods.PodStore.
+func (s *Pods) CreateKeyed(ctx context.Context, p *pods.Pod, r idempotency.Record) error {
+	return s.create(ctx, p, r)
+}
+
+func (s *Pods) create(ctx context.Context, p *pods.Pod, keys ...idempotency.Record) error {
+	return s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		return s.changeIn(ctx, e, w, p.ID, func(_ *engine, old *pods.Pod) (*pods.Pod, error) {
+			if old != nil {
+				return nil, pods.ErrExists
+			}
+			return p.Clone(), nil
+		})
 	})
+}
+
+// FindKey implements pods.PodStore.
+func (s *Pods) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.s.findKey(key)
 }
 
 // Get implements pods.PodStore.

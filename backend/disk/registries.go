@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/registries"
 )
 
@@ -74,21 +75,33 @@ func decodeCredential(seals sealer, key, value []byte) (c registries.Credential,
 
 // Create implements registries.Store.
 func (s *Registries) Create(ctx context.Context, r registries.Registry, c registries.Credential) error {
-	e, err := s.o.s.admit(ctx, newWork)
-	if err != nil {
-		return err
-	}
-	key := textKey(keyRegistry, r.ID)
-	value, err := encodeRegistry(e.seals, key, &r, c)
-	if err != nil {
-		return err
-	}
-	return e.registries.change(ctx, e, r.ID, func(old *registries.Registry) (change[registries.Registry], error) {
-		if old != nil {
-			return change[registries.Registry]{}, registries.ErrExists
+	return s.create(ctx, r, c)
+}
+
+// CreateKeyed implements registries.Store.
+func (s *Registries) CreateKeyed(ctx context.Context, r registries.Registry, c registries.Credential, k idempotency.Record) error {
+	return s.create(ctx, r, c, k)
+}
+
+func (s *Registries) create(ctx context.Context, r registries.Registry, c registries.Credential, keys ...idempotency.Record) error {
+	return s.o.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		key := textKey(keyRegistry, r.ID)
+		value, err := encodeRegistry(e.seals, key, &r, c)
+		if err != nil {
+			return err
 		}
-		return change[registries.Registry]{key: key, value: value, v: &r}, nil
-	}, nil)
+		return e.registries.change(ctx, e, r.ID, func(old *registries.Registry) (change[registries.Registry], error) {
+			if old != nil {
+				return change[registries.Registry]{}, registries.ErrExists
+			}
+			return change[registries.Registry]{key: key, value: value, v: &r, keyed: w}, nil
+		}, nil)
+	})
+}
+
+// FindKey implements registries.Store.
+func (s *Registries) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.o.s.findKey(key)
 }
 
 // Get implements registries.Store.

@@ -53,7 +53,7 @@ func (s *Pods) Reserve(ctx context.Context, h pods.Reservation) error {
 	}
 	t := &e.reservations
 	return t.change(ctx, e, h.Holder, func(old *pods.Reservation) (change[pods.Reservation], error) {
-		return change[pods.Reservation]{textKey(keyReservation, h.Holder), value, &h}, t.claims.reserve(reservationClaims(old), reservationClaims(&h))
+		return change[pods.Reservation]{key: textKey(keyReservation, h.Holder), value: value, v: &h}, t.claims.reserve(reservationClaims(old), reservationClaims(&h))
 	}, t.publish)
 }
 

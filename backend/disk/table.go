@@ -66,6 +66,7 @@ type change[T any] struct {
 	key   []byte
 	value []byte // as it is stored
 	v     *T     // nil: deleted
+	keyed *keyedWrite
 }
 
 // change replaces a record by the result of fn. old is nil if there is no record. Changes of
@@ -77,6 +78,7 @@ func (t *table[T]) change(ctx context.Context, e *engine, id string, fn func(old
 		return err
 	}
 	return e.commit(func(b *pebble.Batch) {
+		c.keyed.write(b)
 		if c.v == nil {
 			_ = b.Delete(c.key, nil) // a batch in memory accepts every record
 			return

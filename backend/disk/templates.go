@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/templates"
 )
 
@@ -23,6 +24,16 @@ func (s *Store) Templates() *Templates {
 // Create implements templates.Store.
 func (s *Templates) Create(ctx context.Context, t templates.Template) error {
 	return s.o.create(ctx, t.ID, t)
+}
+
+// CreateKeyed implements templates.Store.
+func (s *Templates) CreateKeyed(ctx context.Context, t templates.Template, r idempotency.Record) error {
+	return s.o.create(ctx, t.ID, t, r)
+}
+
+// FindKey implements templates.Store.
+func (s *Templates) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.o.s.findKey(key)
 }
 
 // Get implements templates.Store.

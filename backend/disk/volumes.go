@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/volumes"
 )
 
@@ -27,6 +28,16 @@ func (s *Store) Volumes() *Volumes {
 // Create implements volumes.Store.
 func (s *Volumes) Create(ctx context.Context, v volumes.Volume) error {
 	return s.o.create(ctx, v.ID, v)
+}
+
+// CreateKeyed implements volumes.Store.
+func (s *Volumes) CreateKeyed(ctx context.Context, v volumes.Volume, r idempotency.Record) error {
+	return s.o.create(ctx, v.ID, v, r)
+}
+
+// FindKey implements volumes.Store.
+func (s *Volumes) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.o.s.findKey(key)
 }
 
 // Get implements volumes.Store.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -28,6 +29,11 @@ func (f *JobQueue) Unwrap() queue.JobQueue { return f.q }
 // Enqueue implements serverless.JobQueue.
 func (f *JobQueue) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	return run(ctx, f.p, "jobs.Enqueue", func() error { return f.q.Enqueue(ctx, jobs) })
+}
+
+// FindKey implements serverless.JobQueue.
+func (f *JobQueue) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return do(ctx, f.p, "jobs.FindKey", func() (idempotency.Record, error) { return f.q.FindKey(ctx, key) })
 }
 
 // Claim implements serverless.JobQueue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
@@ -76,7 +77,7 @@ type records[R any, S recordStore[R]] struct {
 }
 
 type recordStore[R any] interface {
-	Create(ctx context.Context, r R) error
+	idempotency.Store[R]
 	Get(ctx context.Context, id string) (R, error)
 	List(ctx context.Context, owner string) ([]R, error)
 	All(ctx context.Context) ([]R, error)
@@ -90,6 +91,17 @@ func (f *records[R, S]) Unwrap() S { return f.s }
 // Create adds a record.
 func (f *records[R, S]) Create(ctx context.Context, r R) error {
 	return run(ctx, f.p, f.kind+"Create", func() error { return f.s.Create(ctx, r) })
+}
+
+// CreateKeyed adds a record with that of an Idempotency-Key. The name of the call is that of
+// Create.
+func (f *records[R, S]) CreateKeyed(ctx context.Context, r R, k idempotency.Record) error {
+	return run(ctx, f.p, f.kind+"Create", func() error { return f.s.CreateKeyed(ctx, r, k) })
+}
+
+// FindKey returns the record of an Idempotency-Key.
+func (f *records[R, S]) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return do(ctx, f.p, f.kind+"FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })
 }
 
 // Get returns a record.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -55,6 +56,16 @@ func (f *RegistryStore) Unwrap() registries.Store { return f.s }
 // Create implements pods.PodStore.
 func (f *PodStore) Create(ctx context.Context, p *pods.Pod) error {
 	return run(ctx, f.p, "pods.Create", func() error { return f.s.Create(ctx, p) })
+}
+
+// CreateKeyed implements idempotency.Store. The name of the call is pods.Create.
+func (f *PodStore) CreateKeyed(ctx context.Context, p *pods.Pod, k idempotency.Record) error {
+	return run(ctx, f.p, "pods.Create", func() error { return f.s.CreateKeyed(ctx, p, k) })
+}
+
+// FindKey implements idempotency.Finder.
+func (f *PodStore) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return do(ctx, f.p, "pods.FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })
 }
 
 // Get implements pods.PodStore.
@@ -114,6 +125,16 @@ func (f *EndpointStore) Create(ctx context.Context, e *endpoints.Endpoint) error
 	return run(ctx, f.p, "endpoints.Create", func() error { return f.s.Create(ctx, e) })
 }
 
+// CreateKeyed implements idempotency.Store. The name of the call is endpoints.Create.
+func (f *EndpointStore) CreateKeyed(ctx context.Context, e *endpoints.Endpoint, k idempotency.Record) error {
+	return run(ctx, f.p, "endpoints.Create", func() error { return f.s.CreateKeyed(ctx, e, k) })
+}
+
+// FindKey implements idempotency.Finder.
+func (f *EndpointStore) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return do(ctx, f.p, "endpoints.FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })
+}
+
 // Get implements serverless.Store.
 func (f *EndpointStore) Get(ctx context.Context, id string) (*endpoints.Endpoint, error) {
 	return do(ctx, f.p, "endpoints.Get", func() (*endpoints.Endpoint, error) { return f.s.Get(ctx, id) })
@@ -137,6 +158,16 @@ func (f *EndpointStore) Delete(ctx context.Context, id string) error {
 // Create implements registries.Store.
 func (f *RegistryStore) Create(ctx context.Context, r registries.Registry, c registries.Credential) error {
 	return run(ctx, f.p, "registries.Create", func() error { return f.s.Create(ctx, r, c) })
+}
+
+// CreateKeyed implements registries.Store. The name of the call is registries.Create.
+func (f *RegistryStore) CreateKeyed(ctx context.Context, r registries.Registry, c registries.Credential, k idempotency.Record) error {
+	return run(ctx, f.p, "registries.Create", func() error { return f.s.CreateKeyed(ctx, r, c, k) })
+}
+
+// FindKey implements idempotency.Finder.
+func (f *RegistryStore) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return do(ctx, f.p, "registries.FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })
 }
 
 // Get implements registries.Store.

@@ -3,17 +3,21 @@ package memory
 import (
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/accounts"
 )
 
 // Accounts is an accounts.Store. It is safe for concurrent use.
-type Accounts struct{ t *owned[accounts.Key] }
+type Accounts struct {
+	keyed
+	t *owned[accounts.Key]
+}
 
 var _ accounts.Store = (*Accounts)(nil)
 
 // NewAccounts returns an empty store.
 func NewAccounts() *Accounts {
-	return &Accounts{newOwned(owned[accounts.Key]{
+	return &Accounts{t: newOwned(owned[accounts.Key]{
 		clone: accounts.Key.Clone, order: accounts.Compare,
 		notFound: accounts.ErrNotFound, exists: accounts.ErrExists,
 	})}
@@ -22,6 +26,11 @@ func NewAccounts() *Accounts {
 // Create implements accounts.Store.
 func (s *Accounts) Create(_ context.Context, k accounts.Key) error {
 	return s.t.create(k.ID, k.User, k)
+}
+
+// CreateKeyed implements accounts.Store.
+func (s *Accounts) CreateKeyed(ctx context.Context, k accounts.Key, r idempotency.Record) error {
+	return s.addKeyed(func() error { return s.Create(ctx, k) }, r)
 }
 
 // Get implements accounts.Store.

@@ -9,11 +9,15 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Endpoints is an endpoints.Store in memory. It is safe for concurrent use.
-type Endpoints struct{ db *memdb.MemDB }
+type Endpoints struct {
+	keyed
+	db *memdb.MemDB
+}
 
 var _ endpoints.Store = (*Endpoints)(nil)
 
@@ -29,7 +33,7 @@ func NewEndpoints() *Endpoints {
 	if err != nil {
 		panic(fmt.Sprintf("memory: the endpoint schema is wrong: %v", err)) // the schema is a constant
 	}
-	return &Endpoints{db}
+	return &Endpoints{db: db}
 }
 
 // Create implements endpoints.Store.
@@ -42,6 +46,11 @@ func (s *Endpoints) Create(_ context.Context, e *endpoints.Endpoint) error {
 		return endpoints.ErrExists
 	}
 	return commitEndpoint(tx, e)
+}
+
+// CreateKeyed implements endpoints.Store.
+func (s *Endpoints) CreateKeyed(ctx context.Context, e *endpoints.Endpoint, r idempotency.Record) error {
+	return s.addKeyed(func() error { return s.Create(ctx, e) }, r)
 }
 
 // Get implements endpoints.Store.

@@ -16,6 +16,7 @@ import (
 // One mutex guards it. A move takes a few hundred nanoseconds, and the work under the mutex
 // does not grow with the number of jobs.
 type Jobs struct {
+	keyed
 	mu     sync.Mutex
 	x      *jobindex.Index
 	bodies bodies
@@ -47,7 +48,7 @@ func (q *Jobs) Len() int {
 
 // Enqueue implements queue.JobQueue.
 func (q *Jobs) Enqueue(_ context.Context, jobs []queue.Job) error {
-	if err := q.enqueue(jobs); err != nil {
+	if err := q.enqueueKeyed(jobs); err != nil {
 		return err
 	}
 	if !q.watched() {
@@ -59,6 +60,15 @@ func (q *Jobs) Enqueue(_ context.Context, jobs []queue.Job) error {
 	}
 	q.notify(evs)
 	return nil
+}
+
+// enqueueKeyed is enqueue with the records of Idempotency-Keys, if the jobs have any.
+func (q *Jobs) enqueueKeyed(jobs []queue.Job) error {
+	keys := queue.Creations(jobs)
+	if len(keys) == 0 {
+		return q.enqueue(jobs)
+	}
+	return q.addKeyed(func() error { return q.enqueue(jobs) }, keys...)
 }
 
 func (q *Jobs) enqueue(jobs []queue.Job) error {

@@ -12,11 +12,13 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 )
 
 // Pods is a pods.PodStore. It is safe for concurrent use.
 type Pods struct {
+	keyed
 	db *memdb.MemDB
 
 	mu       sync.Mutex
@@ -38,7 +40,17 @@ func NewPods() *Pods {
 
 // Create implements pods.PodStore.
 func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
-	err := s.write(ctx, func(txn *memdb.Txn) error {
+	return s.done("create", p.ID, s.create(ctx, p))
+}
+
+// CreateKeyed implements pods.PodStore.
+func (s *Pods) CreateKeyed(ctx context.Context, p *pods.Pod, r idempotency.Record) error {
+	err := s.addKeyed(func() error { return s.create(ctx, p) }, r)
+	return s.done("create", p.ID, err)
+}
+
+func (s *Pods) create(ctx context.Context, p *pods.Pod) error {
+	return s.write(ctx, func(txn *memdb.Txn) error {
 		old, err := txn.First(podTable, "id", p.ID)
 		if err != nil {
 			return err
@@ -54,7 +66,6 @@ func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
 		}
 		return txn.Insert(podTable, p.Clone())
 	})
-	return s.done("create", p.ID, err)
 }
 
 // Get implements pods.PodStore.
@@ -233,7 +244,7 @@ func (s *Pods) notify(id string) {
 
 // podError adds the operation and the pod to errors other than the sentinels.
 func podError(what, id string, err error) error {
-	if errors.Is(err, pods.ErrNotFound) || errors.Is(err, pods.ErrExists) || errors.Is(err, pods.ErrNoCapacity) {
+	if errors.Is(err, pods.ErrNotFound) || errors.Is(err, pods.ErrExists) || errors.Is(err, pods.ErrNoCapacity) || errors.Is(err, idempotency.ErrTaken) {
 		return err
 	}
 	return fmt.Errorf("memory: %s pod %q: %w", what, id, err)

@@ -3,11 +3,15 @@ package memory
 import (
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/registries"
 )
 
 // Registries is a registries.Store. It is safe for concurrent use.
-type Registries struct{ t *owned[registry] }
+type Registries struct {
+	keyed
+	t *owned[registry]
+}
 
 var _ registries.Store = (*Registries)(nil)
 
@@ -19,7 +23,7 @@ type registry struct {
 
 // NewRegistries returns an empty store.
 func NewRegistries() *Registries {
-	return &Registries{newOwned(owned[registry]{
+	return &Registries{t: newOwned(owned[registry]{
 		clone:    func(r registry) registry { return r },
 		order:    func(a, b registry) int { return registries.Compare(a.Registry, b.Registry) },
 		notFound: registries.ErrNotFound, exists: registries.ErrExists,
@@ -29,6 +33,11 @@ func NewRegistries() *Registries {
 // Create implements registries.Store.
 func (s *Registries) Create(_ context.Context, r registries.Registry, c registries.Credential) error {
 	return s.t.create(r.ID, r.Owner, registry{r, c})
+}
+
+// CreateKeyed implements registries.Store.
+func (s *Registries) CreateKeyed(ctx context.Context, r registries.Registry, c registries.Credential, k idempotency.Record) error {
+	return s.addKeyed(func() error { return s.Create(ctx, r, c) }, k)
 }
 
 // Get implements registries.Store.

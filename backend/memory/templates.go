@@ -3,17 +3,21 @@ package memory
 import (
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/templates"
 )
 
 // Templates is a templates.Store. It is safe for concurrent use.
-type Templates struct{ t *owned[templates.Template] }
+type Templates struct {
+	keyed
+	t *owned[templates.Template]
+}
 
 var _ templates.Store = (*Templates)(nil)
 
 // NewTemplates returns an empty store.
 func NewTemplates() *Templates {
-	return &Templates{newOwned(owned[templates.Template]{
+	return &Templates{t: newOwned(owned[templates.Template]{
 		clone: templates.Template.Clone, order: templates.Compare,
 		notFound: templates.ErrNotFound, exists: templates.ErrExists,
 	})}
@@ -22,6 +26,11 @@ func NewTemplates() *Templates {
 // Create implements templates.Store.
 func (s *Templates) Create(_ context.Context, t templates.Template) error {
 	return s.t.create(t.ID, t.Owner, t)
+}
+
+// CreateKeyed implements templates.Store.
+func (s *Templates) CreateKeyed(ctx context.Context, t templates.Template, r idempotency.Record) error {
+	return s.addKeyed(func() error { return s.Create(ctx, t) }, r)
 }
 
 // Get implements templates.Store.

@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/volumes"
 )
 
 // Volumes is a volumes.Store. It is safe for concurrent use.
-type Volumes struct{ t *owned[volumes.Volume] }
+type Volumes struct {
+	keyed
+	t *owned[volumes.Volume]
+}
 
 var _ volumes.Store = (*Volumes)(nil)
 
 // NewVolumes returns an empty store.
 func NewVolumes() *Volumes {
-	return &Volumes{newOwned(owned[volumes.Volume]{
+	return &Volumes{t: newOwned(owned[volumes.Volume]{
 		clone: volumes.Volume.Clone,
 		order: func(a, b volumes.Volume) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
@@ -26,6 +30,11 @@ func NewVolumes() *Volumes {
 // Create implements volumes.Store.
 func (s *Volumes) Create(_ context.Context, v volumes.Volume) error {
 	return s.t.create(v.ID, v.Owner, v)
+}
+
+// CreateKeyed implements volumes.Store.
+func (s *Volumes) CreateKeyed(ctx context.Context, v volumes.Volume, r idempotency.Record) error {
+	return s.addKeyed(func() error { return s.Create(ctx, v) }, r)
 }
 
 // Get implements volumes.Store.

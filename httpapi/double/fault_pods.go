@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/faultplan"
 	"github.com/podyard/podyard/pods"
 )
@@ -27,6 +28,14 @@ func (s *podStore) changed() {
 
 func (s *podStore) Create(ctx context.Context, p *pods.Pod) error {
 	err := s.PodStore.Create(ctx, p)
+	if err == nil {
+		s.changed()
+	}
+	return err
+}
+
+func (s *podStore) CreateKeyed(ctx context.Context, p *pods.Pod, k idempotency.Record) error {
+	err := s.PodStore.CreateKeyed(ctx, p, k)
 	if err == nil {
 		s.changed()
 	}

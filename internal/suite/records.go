@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/idempotency"
 )
 
 // A Store keeps records, each with an id, an owner and the instant of its creation. All
 // small stores have these methods.
 type Store[R any] interface {
-	Create(ctx context.Context, r R) error
+	idempotency.Store[R]
 	Get(ctx context.Context, id string) (R, error)
 	List(ctx context.Context, owner string) ([]R, error)
 	All(ctx context.Context) ([]R, error)
@@ -51,7 +53,7 @@ type Records[R any] struct {
 
 // RecordRules are the rules of every store of records.
 func RecordRules[S Store[R], R any](k Records[R]) []Rule[S] {
-	return rulesOf(k.defaults(), []rule[S, R]{
+	return append(KeyedRules(recordKeys[S](k)), rulesOf(k.defaults(), []rule[S, R]{
 		{"CreatedIsReadBackWhole", "whoever needs a record years later needs exactly what was stored", createdIsReadBack[S, R]},
 		{"TakenIDIsRefusedAndChangesNothing", "two users must never share a record", takenIDIsRefused[S, R]},
 		{"UnknownIsNotFound", "callers branch on ErrNotFound", unknownIsNotFound[S, R]},
@@ -62,7 +64,7 @@ func RecordRules[S Store[R], R any](k Records[R]) []Rule[S] {
 		{"OneOfManyCreatesOfAnIDWins", "ids are unique under contention too", oneCreateWins[S, R]},
 		{"OneOfManyDeletesSucceeds", "a delete is reported once", oneDeleteSucceeds[S, R]},
 		{"NothingIsSharedWithCallers", "callers change what they gave and what they get", nothingIsShared[S, R]},
-	})
+	})...)
 }
 
 // UpdateRules are the rules of a store that also changes records, besides RecordRules.

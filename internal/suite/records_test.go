@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
@@ -38,6 +39,8 @@ type broken struct {
 	all    func(s templates.Store) ([]template, error)
 	update func(s templates.Store, id string, fn func(*template) error) (template, error)
 	del    func(s templates.Store, id string) error
+	keyed  func(s templates.Store, t template, r idempotency.Record) error
+	find   func(s templates.Store, key idempotency.Digest) (idempotency.Record, error)
 }
 
 func (b *broken) Create(ctx context.Context, t template) error {
@@ -45,6 +48,20 @@ func (b *broken) Create(ctx context.Context, t template) error {
 		return b.create(b.Store, t)
 	}
 	return b.Store.Create(ctx, t)
+}
+
+func (b *broken) CreateKeyed(ctx context.Context, t template, r idempotency.Record) error {
+	if b.keyed != nil {
+		return b.keyed(b.Store, t, r)
+	}
+	return b.Store.CreateKeyed(ctx, t, r)
+}
+
+func (b *broken) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	if b.find != nil {
+		return b.find(b.Store, key)
+	}
+	return b.Store.FindKey(ctx, key)
 }
 
 func (b *broken) Get(ctx context.Context, id string) (template, error) {
@@ -87,6 +104,42 @@ func mutants(ctx context.Context) map[string]*broken {
 	var kept []template // a list that one store shares with callers
 	var last *template  // a record that another store shares with callers
 	return map[string]*broken{
+		"KeyIsStoredWithWhatItCreated": {keyed: func(s templates.Store, t template, _ idempotency.Record) error {
+			return s.Create(ctx, t)
+		}},
+		"TakenKeyCreatesNothing": {keyed: func(s templates.Store, t template, r idempotency.Record) error {
+			err := s.CreateKeyed(ctx, t, r)
+			if errors.Is(err, idempotency.ErrTaken) {
+				return errors.Join(err, s.Create(ctx, t))
+			}
+			return err
+		}},
+		"RefusedCreationLeavesItsKeyFree": {keyed: func(s templates.Store, t template, r idempotency.Record) error {
+			err := s.CreateKeyed(ctx, t, r)
+			if errors.Is(err, templates.ErrExists) {
+				t.ID = "another"
+				return errors.Join(err, s.CreateKeyed(ctx, t, r))
+			}
+			return err
+		}},
+		"KeyOutlivesWhatItCreated": {find: func(s templates.Store, key idempotency.Digest) (idempotency.Record, error) {
+			r, err := s.FindKey(ctx, key)
+			if _, gone := s.Get(ctx, r.ID); gone != nil {
+				err = idempotency.ErrNotFound
+			}
+			return r, err
+		}},
+		"OneOfManyTwinsWins": {keyed: func(s templates.Store, t template, r idempotency.Record) error {
+			if _, err := s.FindKey(ctx, r.Key); err == nil {
+				return idempotency.ErrTaken
+			}
+			time.Sleep(time.Millisecond) // so that the others look meanwhile
+			return s.Create(ctx, t)
+		}},
+		"KeyIsFreeAfterItsRetention": {keyed: func(s templates.Store, t template, r idempotency.Record) error {
+			r.At = time.Unix(0, 0)
+			return s.CreateKeyed(ctx, t, r)
+		}},
 		"CreatedIsReadBackWhole": {create: func(s templates.Store, t template) error {
 			t.Name = strings.Trim(t.Name, "\x00")
 			return s.Create(ctx, t)

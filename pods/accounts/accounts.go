@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 )
@@ -88,6 +89,8 @@ var (
 type Store interface {
 	// Create adds k, or returns ErrExists if its ID is taken.
 	Create(ctx context.Context, k Key) error
+	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
+	idempotency.Store[Key]
 	// Get returns the key or ErrNotFound.
 	Get(ctx context.Context, id string) (Key, error)
 	// List returns the keys of a user, by Created and then ID.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
@@ -31,7 +32,7 @@ func TestStore(t *testing.T, store func(t *testing.T) pods.PodStore) {
 
 // StoreCases are the rules.
 func StoreCases() []StoreCase {
-	return slices.Concat(recordCases(), listCases(), claimCases(), reservationCases(), hintCases())
+	return slices.Concat(recordCases(), keyedCases(), listCases(), claimCases(), reservationCases(), hintCases())
 }
 
 // created is the creation time of pods, in a precision that every store has.
@@ -97,6 +98,37 @@ func get(t *testing.T, s pods.PodStore, id string) *pods.Pod {
 		t.Fatalf("Get(%s) = %v, want nil", id, err)
 	}
 	return p
+}
+
+// keyedCases are the rules of a creation with an Idempotency-Key.
+func keyedCases() (list []StoreCase) {
+	for _, r := range suite.KeyedRules(suite.Keyed[pods.PodStore]{
+		Create: func(ctx context.Context, s pods.PodStore, id string, r idempotency.Record) error {
+			return s.CreateKeyed(ctx, minimalPod(id, "o", 0), r)
+		},
+		Get: func(ctx context.Context, s pods.PodStore, id string) error {
+			_, err := s.Get(ctx, id)
+			return err
+		},
+		Delete:    func(ctx context.Context, s pods.PodStore, id string) error { return s.Delete(ctx, id) },
+		ErrExists: pods.ErrExists, ErrNotFound: pods.ErrNotFound,
+	}) {
+		list = append(list, StoreCase{r.Name, r.Why, func(t *testing.T, s pods.PodStore) { r.Run(t, s) }})
+	}
+	return append(list, StoreCase{
+		"ClaimThatIsRefusedLeavesTheKeyFree",
+		"CreateKeyed that returns ErrNoCapacity adds no record, so that the request can be made again",
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, podClaiming("a", "r", 4))
+			r := idempotency.Record{Request: *idempotency.NewRequest("key", nil), ID: "b", At: created}
+			if err := s.CreateKeyed(t.Context(), podClaiming("b", "r", 1), r); !errors.Is(err, pods.ErrNoCapacity) {
+				t.Errorf("CreateKeyed without capacity = %v, want ErrNoCapacity", err)
+			}
+			if _, err := s.FindKey(t.Context(), r.Key); !errors.Is(err, idempotency.ErrNotFound) {
+				t.Errorf("FindKey = %v, want ErrNotFound", err)
+			}
+		},
+	})
 }
 
 func recordCases() []StoreCase {

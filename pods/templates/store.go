@@ -1,12 +1,18 @@
 package templates
 
-import "context"
+import (
+	"context"
+
+	"github.com/podyard/podyard/idempotency"
+)
 
 // A Store keeps templates. It is safe for concurrent use, copies what it is given and returns
 // copies. Nothing is visible before it is as durable as the store makes it.
 type Store interface {
 	// Create adds t, or returns ErrExists if its ID is taken.
 	Create(ctx context.Context, t Template) error
+	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
+	idempotency.Store[Template]
 	// Get returns the template or ErrNotFound.
 	Get(ctx context.Context, id string) (Template, error)
 	// List returns the templates of owner, by Created and then ID.

@@ -1,12 +1,18 @@
 package volumes
 
-import "context"
+import (
+	"context"
+
+	"github.com/podyard/podyard/idempotency"
+)
 
 // A Store keeps volumes. It is safe for concurrent use, copies what it is given and returns
 // copies. Nothing is visible before it is as durable as the store makes it.
 type Store interface {
 	// Create adds v, or returns ErrExists if its ID is taken.
 	Create(ctx context.Context, v Volume) error
+	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
+	idempotency.Store[Volume]
 	// Get returns the volume or ErrNotFound.
 	Get(ctx context.Context, id string) (Volume, error)
 	// List returns the volumes of owner, by Created and then ID.

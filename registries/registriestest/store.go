@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/registries"
 )
@@ -40,6 +41,14 @@ type store struct{ s registries.Store }
 
 func (s store) Create(ctx context.Context, r record) error {
 	return s.s.Create(ctx, r.Registry, r.Credential)
+}
+
+func (s store) CreateKeyed(ctx context.Context, r record, k idempotency.Record) error {
+	return s.s.CreateKeyed(ctx, r.Registry, r.Credential, k)
+}
+
+func (s store) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.s.FindKey(ctx, key)
 }
 
 func (s store) Get(ctx context.Context, id string) (r record, err error) {

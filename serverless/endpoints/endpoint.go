@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -133,6 +134,8 @@ var (
 type Store interface {
 	// Create adds e. It returns ErrExists if the ID is in use.
 	Create(ctx context.Context, e *Endpoint) error
+	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
+	idempotency.Store[*Endpoint]
 	// Get returns the endpoint or ErrNotFound.
 	Get(ctx context.Context, id string) (*Endpoint, error)
 	// List yields all endpoints, ordered by Created and then ID.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/podyard/podyard/idempotency"
 )
 
 // A Job is a State with its payloads. Payload bytes are immutable: a queue may keep the
@@ -19,6 +21,19 @@ type Job struct {
 	Webhook string // URL; empty: none
 	Extra   []byte // a JSON object that only the worker sees (s3Config); encrypted at rest
 	Trace   Trace  // the trace context that the job was submitted with
+	// Creation is the record of an Idempotency-Key. Enqueue stores it with the job, and no
+	// method returns it. Nil: the request had no key.
+	Creation *idempotency.Record
+}
+
+// Creations returns the records in Job.Creation of jobs, for a queue that enqueues them.
+func Creations(jobs []Job) (list []idempotency.Record) {
+	for i := range jobs {
+		if r := jobs[i].Creation; r != nil {
+			list = append(list, *r)
+		}
+	}
+	return list
 }
 
 // A Slot asks for up to N jobs of one endpoint for one worker.
@@ -69,9 +84,10 @@ type Result struct {
 // A repeated Enqueue that had succeeded before returns ErrExists.
 type JobQueue interface {
 	// Enqueue adds all jobs in order, durably, or none of them. It assigns State.Seq. It
-	// returns ErrExists if one of the ids is in use.
+	// returns ErrExists if one of the ids is in use, and idempotency.ErrTaken as
+	// idempotency.Store requires it for the records in Job.Creation.
 	//
-	// If all jobs have the flag DurableAtEnd, Enqueue need not be durable: somebody waits for
+	// If all jobs have the flag DurableAtEnd and none has a Creation, Enqueue need not be durable: somebody waits for
 	// the end of the job, and nobody else knows of it. The job becomes durable with its first
 	// durable move, or before Get, Chunks or List return it. A crash before that may forget it,
 	// although a worker has it.
@@ -117,6 +133,8 @@ type JobQueue interface {
 
 	// Outbox is part of the queue because its entries are written in the same commit.
 	Outbox
+	// Finder returns the records of Job.Creation (docs/decisions.md 38).
+	idempotency.Finder
 }
 
 // An EventKind is the kind of an Event.

@@ -1,6 +1,7 @@
 package serverlesstest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -107,7 +109,25 @@ func mutate(e *endpoints.Endpoint) {
 
 // EndpointCases returns the rules of an endpoint store.
 func EndpointCases() []EndpointCase {
-	return slices.Concat(endpointRecordCases(), endpointUpdateCases())
+	return slices.Concat(endpointRecordCases(), endpointKeyedCases(), endpointUpdateCases())
+}
+
+// endpointKeyedCases are the rules of a creation with an Idempotency-Key.
+func endpointKeyedCases() (list []EndpointCase) {
+	for _, r := range suite.KeyedRules(suite.Keyed[endpoints.Store]{
+		Create: func(ctx context.Context, s endpoints.Store, id string, r idempotency.Record) error {
+			return s.CreateKeyed(ctx, bareEndpoint(id, 0), r)
+		},
+		Get: func(ctx context.Context, s endpoints.Store, id string) error {
+			_, err := s.Get(ctx, id)
+			return err
+		},
+		Delete:    func(ctx context.Context, s endpoints.Store, id string) error { return s.Delete(ctx, id) },
+		ErrExists: endpoints.ErrExists, ErrNotFound: endpoints.ErrNotFound,
+	}) {
+		list = append(list, EndpointCase{r.Name, r.Why, func(t *testing.T, s endpoints.Store) { r.Run(t, s) }})
+	}
+	return list
 }
 
 func endpointRecordCases() []EndpointCase {

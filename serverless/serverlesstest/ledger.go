@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -206,6 +207,11 @@ func (l *Ledger) Enqueue(ctx context.Context, jobs []queue.Job) error {
 		}
 	}
 	return nil
+}
+
+// FindKey implements queue.JobQueue.
+func (l *Ledger) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return l.Queue.FindKey(ctx, key)
 }
 
 // Claim implements queue.JobQueue.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -18,6 +19,7 @@ type Model struct {
 	outbox []*modelEntry
 	seq    uint64
 	token  queue.Token
+	keys   map[idempotency.Digest]idempotency.Record
 }
 
 type modelJob struct {
@@ -45,10 +47,23 @@ func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 		}
 		taken[j.Ref] = true
 	}
+	keys := queue.Creations(jobs)
+	for _, r := range keys {
+		if old, ok := m.keys[r.Key]; ok && !old.Over(r.At) {
+			return idempotency.ErrTaken
+		}
+	}
+	for _, r := range keys {
+		if m.keys == nil {
+			m.keys = map[idempotency.Digest]idempotency.Record{}
+		}
+		m.keys[r.Key] = r
+	}
 	for i := range jobs {
 		m.seq++
 		jobs[i].Seq = m.seq
 		j := &modelJob{Job: jobs[i]}
+		j.Creation = nil
 		m.jobs[j.Ref] = j
 		if m.stats[j.Endpoint] == nil {
 			m.stats[j.Endpoint] = &queue.Stats{}
@@ -57,6 +72,15 @@ func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 		m.stats[j.Endpoint].LastSeq = m.seq
 	}
 	return nil
+}
+
+// FindKey implements queue.JobQueue.
+func (m *Model) FindKey(_ context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	r, ok := m.keys[key]
+	if !ok {
+		return r, idempotency.ErrNotFound
+	}
+	return r, nil
 }
 
 // inOrder returns the jobs that ok selects, ordered by Seq.

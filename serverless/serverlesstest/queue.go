@@ -34,7 +34,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
-	return slices.Concat(submitCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
+	return slices.Concat(submitCases(), keyedCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
 		retryCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
 }
 
