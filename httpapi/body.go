@@ -105,7 +105,7 @@ func (c *call) body(limit int64) ([]byte, error) {
 		return nil, problem.Newf(problem.BadRequest, "the body ended early")
 	}
 	c.clearBodyDeadline()
-	return b, nil
+	return b, c.readKey(b)
 }
 
 // readBody reads a body whose announced length is at most limit, or one of unknown length up to

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -37,7 +39,18 @@ func runJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.receipt(c.Jobs.Submit(c.r.Context(), c.owner, c.r.PathValue("endpoint"), r))
+	j, err := c.Jobs.Submit(c.r.Context(), c.owner, c.r.PathValue("endpoint"), r)
+	return c.receipt(onceCreated(c, j, err, c.firstAnswer))
+}
+
+// firstAnswer returns a job as the answer to run has it.
+func (c *call) firstAnswer(ctx context.Context, owner, id string) (serverless.Job, error) {
+	ref := serverless.Ref{Endpoint: c.r.PathValue("endpoint"), ID: serverless.JobID(id)}
+	j, err := c.Jobs.Get(ctx, owner, ref)
+	if errors.Is(err, serverless.ErrDamaged) { // only its output, which this answer does not have
+		err = nil
+	}
+	return serverless.Job{Ref: ref, Owner: j.Owner}, err // IN_QUEUE
 }
 
 func runJobSync(c *call) error {
@@ -52,7 +65,11 @@ func runJobSync(c *call) error {
 	r.Wait = wait
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	return c.job(c.Jobs.SubmitAndWait(ctx, c.owner, c.r.PathValue("endpoint"), r))
+	endpoint := c.r.PathValue("endpoint")
+	j, err := c.Jobs.SubmitAndWait(ctx, c.owner, endpoint, r)
+	return c.job(onceCreated(c, j, err, func(_ context.Context, owner, id string) (serverless.Job, error) {
+		return c.Jobs.Wait(ctx, owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)}, wait)
+	}))
 }
 
 // runRequest reads the body of run and runsync. Unknown members of the top-level object are
@@ -71,7 +88,7 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 			return r, err
 		}
 	}
-	r.Endpoint, r.Checked, r.Trace = c.target(), true, c.trace()
+	r.Endpoint, r.Checked, r.Trace, r.Idempotency = c.target(), true, c.trace(), c.keyed
 	o.run(&r)
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -62,7 +63,11 @@ func createKey(c *call) error {
 		return err
 	}
 	o.createKey(&r)
+	r.Idempotency = c.keyed
 	k, secret, err := c.Accounts.Create(c.r.Context(), c.caller(), r)
+	k, err = onceCreated(c, k, err, func(ctx context.Context, _, id string) (accounts.Key, error) {
+		return c.Accounts.Get(ctx, c.caller(), id)
+	})
 	return c.newSecret(http.StatusCreated, k, secret, err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -150,6 +151,12 @@ func parametersOf(o *operation, d *description) (list []*openapi.Parameter) {
 		}
 	}
 	list = append(list, d.params...)
+	if o.Keyed {
+		list = append(list, addedParams(&openapi.Parameter{
+			Name: keyHeader, In: "header", Schema: &openapi.Schema{Type: openapi.Types{"string"}, MaxLength: idempotency.MaxKey + 2, Pattern: "^[!-~]+$"},
+			Description: "A request that is repeated with its key within 24 hours is not made again. The answer then has the header " + replayedHeader + ".",
+		})...)
+	}
 	switch o.Owners {
 	case OwnersOne:
 		list = append(list, addedParams(query("owner", openapi.Of("string").NotEmpty(), "For operators: the user whose records these are."))...)
@@ -160,17 +167,26 @@ func parametersOf(o *operation, d *description) (list []*openapi.Parameter) {
 	return list
 }
 
+// headersOf returns the headers of a success.
+func headersOf(o *operation, d *description) map[string]*openapi.Header {
+	list := map[string]*openapi.Header{}
+	if o.Limit == LimitWindows {
+		list = quotaHeaders()
+	}
+	if o.Keyed {
+		list[replayedHeader] = &openapi.Header{Description: "true: an earlier request with the key created this.", Schema: openapi.Of("string")}
+	}
+	maps.Copy(list, d.headers)
+	return list
+}
+
 func responsesOf(o *operation, d *description) map[string]*openapi.Response {
 	list := map[string]*openapi.Response{}
 	for status, name := range problemNames(o, d) {
 		list[status] = &openapi.Response{Ref: "#/components/responses/" + name}
 	}
 	for status, body := range d.answers {
-		r := &openapi.Response{Description: http.StatusText(status) + ".", Headers: d.headers}
-		if o.Limit == LimitWindows {
-			r.Headers = quotaHeaders()
-			maps.Copy(r.Headers, d.headers)
-		}
+		r := &openapi.Response{Description: http.StatusText(status) + ".", Headers: headersOf(o, d)}
 		media := d.media
 		if media == "" {
 			media = "application/json"

@@ -241,6 +241,9 @@ func problemNames(o *operation, d *description) map[string]string {
 	if strings.Contains(o.Path, "{") || o.NotOffered != "" {
 		add(problem.NotFound)
 	}
+	if o.Keyed {
+		add(problem.NotFound, problem.Conflict)
+	}
 	if d.body != nil {
 		add(problem.BadRequest, problem.Invalid)
 	}

@@ -33,6 +33,9 @@ type Operation struct {
 	Rate ratelimit.Operation
 	// SideEffects says that a GET changes something, so HEAD is not served.
 	SideEffects bool
+	// Keyed says that the operation creates something, and that a request with an
+	// Idempotency-Key can be repeated (docs/decisions.md 38).
+	Keyed bool
 	// Added marks an addition of this service. The hosted service does not have it, and its
 	// clients do not call it.
 	Added bool
@@ -132,7 +135,7 @@ var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
 			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, byOwners),
-			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod),
+			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
 			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
@@ -144,14 +147,14 @@ var table = sync.OnceValue(func() []operation {
 		),
 		group(APIControl, AreaVolumes,
 			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, byOwners),
-			op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume),
+			op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume, keyed),
 			op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
 			op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
 			op("deleteNetworkVolume", "DELETE /v2/network-volumes/{id}", ScopePodsWrite, deleteVolume),
 		),
 		group(APIControl, AreaTemplates,
 			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, byOwners),
-			op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate),
+			op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate, keyed),
 			op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
 			op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
 			op("deleteTemplate", "DELETE /v2/templates/{id}", ScopePodsWrite, deleteTemplate),
@@ -163,7 +166,7 @@ var table = sync.OnceValue(func() []operation {
 		),
 		group(APIControl, AreaKeys,
 			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, byOwners, added),
-			op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added),
+			op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added, keyed),
 			op("getKey", "GET /v2/account/keys/{id}", ScopeAccount, getKey, added),
 			op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
 			op("deleteKey", "DELETE /v2/account/keys/{id}", ScopeAccount, deleteKey, added),
@@ -190,13 +193,13 @@ var table = sync.OnceValue(func() []operation {
 			absent("createDelegation", "POST /v2/registries/delegations", ScopeRegistriesWrite, noDelegations),
 			absent("revokeDelegation", "DELETE /v2/registries/delegations/{id}", ScopeRegistriesWrite, noDelegations),
 			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries, byOwners),
-			op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry),
+			op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry, keyed),
 			op("getRegistry", "GET /v2/registries/{id}", ScopeRegistriesRead, getRegistry),
 			op("deleteRegistry", "DELETE /v2/registries/{id}", ScopeRegistriesWrite, deleteRegistry),
 		),
 		group(APIControl, AreaEndpoints,
 			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, byOwners),
-			op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint),
+			op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint, keyed),
 			op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
 			op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
 			op("deleteEndpoint", "DELETE /v2/serverless/{id}", ScopeEndpointsWrite, deleteEndpoint),
@@ -228,8 +231,8 @@ var table = sync.OnceValue(func() []operation {
 			op("openapi", "GET /v2/openapi.json", ScopeNone, openAPI, added, unlimited),
 		),
 		group(APIJobs, AreaJobs,
-			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run)),
-			op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync)),
+			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run), keyed),
+			op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync), keyed),
 			op("status", "GET,POST /v2/{endpoint}/status/{job}", ScopeEndpointRead, jobStatus, rate(ratelimit.Status)),
 			op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects),
 			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
@@ -277,6 +280,7 @@ func absent(name, request string, s Scope, p *problem.Error) operation {
 }
 
 func added(o *operation)       { o.Added = true }
+func keyed(o *operation)       { o.Keyed = true }
 func sideEffects(o *operation) { o.SideEffects = true }
 func unlimited(o *operation)   { o.Limit = LimitNone }
 func ofOperators(o *operation) { o.acts = actsOfOperators }

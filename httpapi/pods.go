@@ -28,7 +28,9 @@ func createPod(c *call) error {
 	if err != nil {
 		return err
 	}
+	r.Idempotency = c.keyed
 	p, err := c.Pods.Create(c.r.Context(), c.owner, r)
+	p, err = onceCreated(c, p, err, c.Pods.Get)
 	if err != nil {
 		return err
 	}

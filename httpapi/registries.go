@@ -31,7 +31,9 @@ func createRegistry(c *call) error {
 		return err
 	}
 	o.createRegistry(&r)
+	r.Idempotency = c.keyed
 	reg, err := c.Registries.Create(c.r.Context(), c.owner, r)
+	reg, err = onceCreated(c, reg, err, c.Registries.Get)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
@@ -140,6 +141,7 @@ type call struct {
 	jobsEndpoint *serverless.Endpoint // the endpoint in the path of an operation on jobs
 	checked      time.Time            // when jobsEndpoint was read
 	parsed       url.Values           // the query, after its first use
+	keyed        *idempotency.Request // of a request with an Idempotency-Key, after its body was read
 }
 
 // serve does an operation, and answers its error if there is one.

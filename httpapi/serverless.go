@@ -41,7 +41,9 @@ func createEndpoint(c *call) error {
 	if err != nil {
 		return err
 	}
+	r.Idempotency = c.keyed
 	e, err := c.Jobs.CreateEndpoint(c.r.Context(), c.owner, r)
+	e, err = onceCreated(c, e, err, c.Jobs.GetEndpoint)
 	if err != nil {
 		return err
 	}

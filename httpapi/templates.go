@@ -70,7 +70,9 @@ func createTemplate(c *call) error {
 	if err != nil {
 		return err
 	}
+	r.Idempotency = c.keyed
 	t, err := c.Templates.Create(c.r.Context(), c.owner, r)
+	t, err = onceCreated(c, t, err, c.Templates.Get)
 	if err != nil {
 		return err
 	}

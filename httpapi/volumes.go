@@ -37,7 +37,9 @@ func createVolume(c *call) error {
 		return err
 	}
 	o.createVolume(&r)
+	r.Idempotency = c.keyed
 	v, err := c.Volumes.Create(c.r.Context(), c.owner, r)
+	v, err = onceCreated(c, v, err, c.Volumes.Get)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -33,7 +34,7 @@ type Request struct {
 // the body.
 func NewRequest(key string, scope []string, content ...[]byte) *Request {
 	parts := make([][]byte, 0, len(scope)+1)
-	for _, s := range append(scope[:len(scope):len(scope)], key) {
+	for _, s := range append(slices.Clip(scope), key) {
 		parts = append(parts, []byte(s))
 	}
 	return &Request{digest(nil, parts), digest([]byte(key), content)}

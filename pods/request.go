@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/problem"
 )
@@ -25,6 +26,9 @@ type CreateRequest struct {
 	TemplateID   string
 	StartSSH     *bool // the container finds the user's public keys; default false
 	StartJupyter *bool // the container finds a new password for Jupyter; default false
+
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
+	Idempotency *idempotency.Request
 
 	// Violations are faults that a decoder found. They are reported together with the faults of
 	// the values. A field has one fault at most.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
@@ -62,7 +63,8 @@ type Service struct {
 	foreign   func(string) bool
 	log       *slog.Logger
 
-	rand io.Reader
+	rand        io.Reader
+	idempotency idempotency.Guard
 
 	loop        loop
 	subscribers subscribers
@@ -110,20 +112,32 @@ func (s *Service) Catalog() catalog.Catalog { return s.catalog }
 //
 // Errors: a template that does not exist (404), the faults of r (422, or 400 for rules across
 // fields and for what an [Admitter] refuses), ErrNoCapacity without capacity, unless
-// Options.WaitForCapacity is set.
+// Options.WaitForCapacity is set, *idempotency.Repeated for a request that was made before with
+// its key.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[*Pod]{
+		Guard: &s.idempotency, Store: s.store, Now: s.clock.Now(),
+		Check: func() error {
+			_, err := s.newPod(ctx, owner, r)
+			return err
+		},
+		Create: func(k *idempotency.Record) (*Pod, error) { return s.create(ctx, owner, r, k) },
+	})
+}
+
+func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *idempotency.Record) (*Pod, error) {
 	p, err := s.newPod(ctx, owner, r)
 	if err != nil {
 		return nil, err
 	}
 	err = s.place(ctx, p, func(pl Placement) error {
 		p.Placement = pl
-		return s.insert(ctx, p)
+		return s.insert(ctx, p, k)
 	})
 	if errors.Is(err, ErrNoCapacity) && s.queue {
 		p.Placement = Placement{}
 		p.appendJournal(p.Created, "waiting for capacity: "+describeRequirements(p))
-		err = s.insert(ctx, p)
+		err = s.insert(ctx, p, k)
 	}
 	if err != nil {
 		return nil, err
@@ -133,10 +147,10 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*P
 }
 
 // insert stores p under an id that is not taken.
-func (s *Service) insert(ctx context.Context, p *Pod) error {
+func (s *Service) insert(ctx context.Context, p *Pod, k *idempotency.Record) error {
 	return id.NewUnique(s.rand, ErrExists, func(made string) error {
 		p.ID = made
-		return s.store.Create(ctx, p)
+		return idempotency.Add(ctx, s.store, p, made, k)
 	})
 }
 

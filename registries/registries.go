@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 )
@@ -43,6 +44,9 @@ type CreateRequest struct {
 	Name     string
 	Username Secret
 	Password Secret
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
+	Idempotency *idempotency.Request
+
 	// Violations are those the decoder found; the rules add theirs, and the service reports
 	// all of them at once.
 	Violations problem.Violations

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 )
@@ -36,6 +37,7 @@ type Options struct {
 type Service struct {
 	store Store
 	o     Options
+	keys  idempotency.Guard
 }
 
 // New returns a service over store.
@@ -55,15 +57,29 @@ func New(store Store, o *Options) *Service {
 }
 
 // Create stores a credential of owner. A request that breaks the rules gets one error
-// of kind problem.Invalid with all faults, and changes nothing.
+// of kind problem.Invalid with all faults, and changes nothing. A request that was made before
+// with its key gets *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Registry, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Registry]{
+		Guard: &s.keys, Store: s.store, Now: s.o.Clock.Now(),
+		Check:  r.check,
+		Create: func(k *idempotency.Record) (Registry, error) { return s.create(ctx, owner, r, k) },
+	})
+}
+
+func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *idempotency.Record) (Registry, error) {
 	if err := r.check(); err != nil {
 		return Registry{}, err
 	}
 	made := Registry{Owner: owner, Name: r.Name, Created: s.o.Clock.Now().UTC()}
 	err := id.NewUnique(s.o.Rand, ErrExists, func(id string) error {
 		made.ID = id
-		return s.store.Create(ctx, made, Credential{Username: r.Username, Password: r.Password})
+		c := Credential{Username: r.Username, Password: r.Password}
+		if k == nil {
+			return s.store.Create(ctx, made, c)
+		}
+		k.ID = id
+		return s.store.CreateKeyed(ctx, made, c, *k)
 	})
 	if err != nil {
 		return Registry{}, fmt.Errorf("registries: create: %w", err)

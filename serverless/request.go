@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -31,6 +32,9 @@ type Request struct {
 
 	// Checked says that the caller has checked that Input and Extra are JSON objects.
 	Checked bool
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
+	Idempotency *idempotency.Request
+
 	// Violations are faults that a decoder found. Submit reports them with its own.
 	Violations problem.Violations
 }

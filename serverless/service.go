@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
@@ -110,6 +111,7 @@ type Service struct {
 
 	hub           hub
 	intake        *intake
+	keys          idempotency.Guard
 	registry      workers.Registry
 	scaler        *fleet.Scaler
 	deliveryLimit deliveryLimiter
@@ -177,13 +179,33 @@ func (s *Service) now() Instant { return At(s.clock.Now()) }
 
 // Submit queues a job and returns it. It reports all faults of the request together (422),
 // and returns ErrNoEndpoint for an unknown endpoint and for another user's. When Submit
-// returns nil, the job is stored as durably as the queue can.
+// returns nil, the job is stored as durably as the queue can. A request that was made before
+// with its key gets *idempotency.Repeated, which has the id of its job.
 func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
+	if r.Idempotency != nil {
+		return s.submitOnce(ctx, owner, endpoint, &r)
+	}
 	j, err := s.newJob(ctx, owner, endpoint, &r)
 	if err != nil {
 		return Job{}, err
 	}
 	return s.enqueue(ctx, j)
+}
+
+// submitOnce is Submit for a request with a key.
+func (s *Service) submitOnce(ctx context.Context, owner, endpoint string, r *Request) (Job, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Job]{
+		Guard: &s.keys, Store: s.queue, Now: s.clock.Now(),
+		Check: func() error { return r.check(s.now()) },
+		Create: func(k *idempotency.Record) (Job, error) {
+			j, err := s.newJob(ctx, owner, endpoint, r)
+			if err != nil {
+				return Job{}, err
+			}
+			k.ID, j.Creation = string(j.ID), k
+			return s.enqueue(ctx, j)
+		},
+	})
 }
 
 // newJob checks a request and returns its job.
@@ -211,6 +233,7 @@ func (s *Service) enqueue(ctx context.Context, j Job) (Job, error) {
 		return Job{}, fmt.Errorf("serverless: submit to %q: %w", j.Endpoint, err)
 	}
 	s.arm(jobs[0].Due())
+	jobs[0].Creation = nil
 	return jobs[0], nil
 }
 
@@ -222,6 +245,13 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	r.Sync = true
 	if r.Wait == 0 {
 		r.Wait = DefaultWait
+	}
+	if r.Idempotency != nil { // durable at once: a crash must not make the request twice
+		j, err := s.submitOnce(ctx, owner, endpoint, &r)
+		if err != nil {
+			return Job{}, err
+		}
+		return s.Wait(ctx, owner, j.Ref, r.Wait)
 	}
 	j, err := s.newJob(ctx, owner, endpoint, &r)
 	if err != nil {

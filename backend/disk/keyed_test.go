@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -171,7 +170,7 @@ func TestRecordsOfKeysDoNotPileUp(t *testing.T) {
 	if n < perDay || n > 2*perDay {
 		t.Errorf("%d records after %d days of %d, want those of a day and some", n, days, perDay)
 	}
-	if _, err := s.Jobs().FindKey(context.Background(), idempotency.NewRequest("5-0", nil).Key); err != nil {
+	if _, err := s.Jobs().FindKey(t.Context(), idempotency.NewRequest("5-0", nil).Key); err != nil {
 		t.Errorf("a key of the last day: %v", err)
 	}
 }

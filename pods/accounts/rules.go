@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -80,6 +81,9 @@ type CreateRequest struct {
 	User    string // empty: the caller's. Another one needs an operator
 	Scopes  []string
 	Expires time.Time // zero: never
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
+	Idempotency *idempotency.Request
+
 	// Violations are those the decoder found; the rules add theirs, and the service reports
 	// all of them at once.
 	Violations problem.Violations

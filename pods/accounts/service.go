@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
@@ -46,6 +47,7 @@ type Options struct {
 type Service struct {
 	store Store
 	o     Options
+	keys  idempotency.Guard
 	mu    sync.Mutex // one change at a time, so that a last operator's key is one
 	index atomic.Pointer[index]
 }
@@ -126,9 +128,22 @@ func (s *Service) Get(ctx context.Context, by Caller, id string) (Key, error) {
 }
 
 // Create makes a key and returns its secret, which is kept nowhere. The key has at most the
-// scopes of the caller; an operator gives any scope to any user. A user has at most MaxKeys.
-func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (Key, Secret, error) {
+// scopes of the caller; an operator gives any scope to any user. A user has at most MaxKeys. A
+// request that was made before with its key gets *idempotency.Repeated.
+func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (k Key, secret Secret, err error) {
 	now := s.o.Clock.Now().UTC()
+	k, err = idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Key]{
+		Guard: &s.keys, Store: s.store, Now: now,
+		Check: func() error { return r.check(now) },
+		Create: func(rec *idempotency.Record) (k Key, err error) {
+			k, secret, err = s.create(ctx, by, r, now, rec)
+			return k, err
+		},
+	})
+	return k, secret, err
+}
+
+func (s *Service) create(ctx context.Context, by Caller, r CreateRequest, now time.Time, rec *idempotency.Record) (Key, Secret, error) {
 	if err := r.check(now); err != nil {
 		return Key{}, "", err
 	}
@@ -155,20 +170,20 @@ func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (Key, 
 	if r.Expires.IsZero() {
 		k.Expires = time.Time{}
 	}
-	if err := s.add(ctx, &k); err != nil {
+	if err := s.add(ctx, &k, rec); err != nil {
 		return Key{}, "", fmt.Errorf("accounts: create: %w", err)
 	}
 	return k, secret, nil
 }
 
-func (s *Service) add(ctx context.Context, k *Key) error {
+func (s *Service) add(ctx context.Context, k *Key, rec *idempotency.Record) error {
 	return s.change(ctx, func(x *index) (*index, error) {
 		if n := x.count(k.User); n >= MaxKeys {
 			return nil, problem.Newf(problem.TooManyRequests, "user %s has %d keys of at most %d: delete one first", k.User, n, MaxKeys)
 		}
 		err := id.NewUnique(s.o.Rand, ErrExists, func(id string) error {
 			k.ID = id
-			return s.store.Create(ctx, *k)
+			return idempotency.Add(ctx, s.store, *k, id, rec)
 		})
 		return x.with(nil, k), err
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
@@ -42,6 +43,7 @@ type Options struct {
 type Service struct {
 	store Store
 	o     Options
+	keys  idempotency.Guard
 }
 
 var _ pods.Templates = (*Service)(nil)
@@ -66,8 +68,17 @@ func New(store Store, o *Options) *Service {
 }
 
 // Create makes a template of owner. Absent settings get their defaults. An invalid request gets
-// one error with all faults, and changes nothing.
+// one error with all faults, and changes nothing. A request that was made before with its key
+// gets *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, owner string, r Settings) (Template, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Template]{
+		Guard: &s.keys, Store: s.store, Now: s.o.Clock.Now(),
+		Check:  func() error { return s.check(ctx, owner, &r, true) },
+		Create: func(k *idempotency.Record) (Template, error) { return s.create(ctx, owner, r, k) },
+	})
+}
+
+func (s *Service) create(ctx context.Context, owner string, r Settings, k *idempotency.Record) (Template, error) {
 	if err := s.check(ctx, owner, &r, true); err != nil {
 		return Template{}, err
 	}
@@ -78,7 +89,7 @@ func (s *Service) Create(ctx context.Context, owner string, r Settings) (Templat
 	r.apply(&t)
 	err := id.NewUnique(s.o.Rand, ErrExists, func(made string) error {
 		t.ID = made
-		return s.store.Create(ctx, t)
+		return idempotency.Add(ctx, s.store, t, made, k)
 	})
 	if err != nil {
 		return Template{}, fmt.Errorf("templates: create: %w", err)

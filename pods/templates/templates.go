@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 )
@@ -66,6 +67,10 @@ type Settings struct {
 	StartSSH            *bool     // default true
 	StartJupyter        *bool     // default true
 	AllowedCUDAVersions []string
+
+	// Idempotency is the key of a request to create a template (docs/decisions.md 38). Nil: it
+	// has none.
+	Idempotency *idempotency.Request
 
 	// Violations are faults that a decoder found. They are reported together with the faults of
 	// the values. A field has one fault at most.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods"
@@ -46,6 +47,7 @@ type Service struct {
 	store   Store
 	catalog catalog.Catalog
 	o       Options
+	keys    idempotency.Guard
 }
 
 var _ pods.Volumes = (*Service)(nil)
@@ -67,8 +69,16 @@ func New(store Store, c catalog.Catalog, o *Options) *Service {
 }
 
 // Create makes a volume of owner. An invalid request gets one error with all faults, and
-// changes nothing.
+// changes nothing. A request that was made before with its key gets *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Volume, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Volume]{
+		Guard: &s.keys, Store: s.store, Now: s.o.Clock.Now(),
+		Check:  func() error { return r.check(s.catalog) },
+		Create: func(k *idempotency.Record) (Volume, error) { return s.create(ctx, owner, r, k) },
+	})
+}
+
+func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *idempotency.Record) (Volume, error) {
 	if err := r.check(s.catalog); err != nil {
 		return Volume{}, err
 	}
@@ -83,7 +93,7 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (Vo
 	v.Sizes = []SizeSpan{{v.Created, v.Size}}
 	err := id.NewUnique(s.o.Rand, ErrExists, func(made string) error {
 		v.ID = made
-		return s.store.Create(ctx, v)
+		return idempotency.Add(ctx, s.store, v, made, k)
 	})
 	if err != nil {
 		return Volume{}, fmt.Errorf("volumes: create: %w", err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 )
@@ -52,6 +53,9 @@ type CreateRequest struct {
 	Size       int // GB
 	DataCenter string
 	Type       catalog.VolumeType // empty: the first one of the data center
+
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
+	Idempotency *idempotency.Request
 
 	// Violations are faults that a decoder found. They are reported together with the faults of
 	// the values. A field has one fault at most.

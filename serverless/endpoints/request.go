@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -42,6 +43,9 @@ const (
 type CreateRequest struct {
 	Type Type
 	Settings
+	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none. Only
+	// Service.Create uses it.
+	Idempotency *idempotency.Request
 }
 
 // An UpdateRequest changes the settings that it has and leaves the others.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
@@ -48,6 +49,7 @@ type Service struct {
 	volumes    Volumes    // may be nil
 	templates  Templates  // may be nil
 	admission  Admission  // may be nil
+	keys       idempotency.Guard
 }
 
 // New returns a service over a store. o may be nil.
@@ -74,8 +76,20 @@ func New(store Store, o *Options) *Service {
 // DefaultTimeout, one GPU, FlashBootOff.
 //
 // A template that does not exist is an error by itself (404). All other violations are
-// reported together: 422 for a value, 400 for a rule that concerns several fields.
+// reported together: 422 for a value, 400 for a rule that concerns several fields. A request
+// that was made before with its key gets *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Endpoint, error) {
+	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[*Endpoint]{
+		Guard: &s.keys, Store: s.store, Now: s.clock.Now(),
+		Check: func() error {
+			_, err := s.newEndpoint(ctx, owner, &r)
+			return err
+		},
+		Create: func(k *idempotency.Record) (*Endpoint, error) { return s.create(ctx, owner, r, k) },
+	})
+}
+
+func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *idempotency.Record) (*Endpoint, error) {
 	e, err := s.newEndpoint(ctx, owner, &r)
 	if err != nil {
 		return nil, err
@@ -88,7 +102,7 @@ func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*E
 	// A made id is never a reserved one: those are shorter or have other characters.
 	err = id.NewUnique(s.rand, ErrExists, func(made string) error {
 		e.ID = made
-		return s.store.Create(ctx, e)
+		return idempotency.Add(ctx, s.store, e, made, k)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("endpoints: create endpoint: %w", err)
