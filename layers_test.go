@@ -51,7 +51,7 @@ var layers = []layer{
 	{path: "idempotency", module: []string{"problem"}, never: noEither},
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
-	{path: "internal/suite", third: []string{compare}, never: noHTTP},
+	{path: "internal/suite", module: []string{"idempotency"}, third: []string{compare}, never: noHTTP},
 	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
