@@ -98,6 +98,7 @@ var layers = []layer{
 	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "backend/podfleet"), never: noTesting},
 	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
+	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
 	{
 		path: "httpapi/double", never: noTesting,
 		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Admin has the acts of operators (docs/interface.md 4.5). All are additions.
+type Admin struct{ c *Client }
+
+// A State is the state of a server.
+type State struct {
+	Server *struct {
+		Name    string
+		State   string // active, cordoned or drained
+		Ready   bool
+		Reason  string // why it is not ready
+		Since   time.Time
+		Version string
+	}
+	Hosts []struct {
+		ID, DataCenterID string
+		State            string // active or cordoned
+		Pods, Workers    int
+		Resources        []struct {
+			Kind            string // vcpu, memory or gpu
+			ID              string // flavor or type
+			Total, Reserved int64
+		}
+	}
+	Endpoints []struct {
+		ID, Owner string // a shared one has no owner
+		State     string // active, cordoned or drained
+		Health
+	}
+	Users []struct {
+		Name                           string
+		Pods, Endpoints, Volumes, Keys int
+	}
+}
+
+// State returns the state of the server.
+func (a *Admin) State(ctx context.Context) (State, error) {
+	return get[State](ctx, a.c, "/v2/admin/state", nil)
+}
+
+// A Target is a host, an endpoint or a server: exactly one of the three.
+type Target struct {
+	Host     string `json:"host,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Server   string `json:"server,omitempty"`
+	StopPods bool   `json:"stopPods,omitempty"` // of the host, when it is drained
+}
+
+// Cordon keeps new work off a target.
+func (a *Admin) Cordon(ctx context.Context, t Target) error { return a.act(ctx, "cordon", t) }
+
+// Uncordon takes back a cordon or a drain.
+func (a *Admin) Uncordon(ctx context.Context, t Target) error { return a.act(ctx, "uncordon", t) }
+
+// Drain is a cordon that ends workers, too, each after its job.
+func (a *Admin) Drain(ctx context.Context, t Target) error { return a.act(ctx, "drain", t) }
+
+func (a *Admin) act(ctx context.Context, name string, t Target) error {
+	r, err := to(a.c.control, http.MethodPost, "/v2/admin/"+name, nil).with(t)
+	if err != nil {
+		return err
+	}
+	r.again = always
+	_, err = a.c.do(ctx, r, nil)
+	return err
+}
+
+// A ReloadReport says what a reload has changed.
+type ReloadReport struct {
+	Changed   []string // fields
+	Restart   []string // fields that need a restart
+	Endpoints struct{ Added, Changed, Removed []string }
+}
+
+// Reload makes the server read its configuration anew.
+func (a *Admin) Reload(ctx context.Context) (out ReloadReport, err error) {
+	_, err = a.c.do(ctx, to(a.c.control, http.MethodPost, "/v2/admin/reload", nil), &out)
+	return out, err
+}
+
+// An AuditRecord is a change or a refusal (docs/interface.md 2.19).
+type AuditRecord struct {
+	Time                                                           time.Time
+	Kind, User, Key, Operation, Path, Record, Owner, Source, Agent string
+	Status, Dropped                                                int
+}
+
+// An AuditQuery selects records. The zero value selects the newest 100.
+type AuditQuery struct {
+	Limit           int // at most 1000
+	Before          time.Time
+	User, Operation string
+}
+
+// Audit lists what was changed and refused, newest first.
+func (a *Admin) Audit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
+	v := url.Values{}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if !q.Before.IsZero() {
+		v.Set("before", q.Before.UTC().Format(time.RFC3339Nano))
+	}
+	for name, value := range map[string]string{"user": q.User, "operation": q.Operation} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	out, err := get[struct{ Records []AuditRecord }](ctx, a.c, "/v2/admin/audit", v)
+	return out.Records, err
+}
+
+// An Erasure counts the records of a user that were ended or deleted.
+type Erasure struct {
+	Keys, Endpoints, Jobs, Pods, Volumes, Templates, Registries, SSHKeys int
+	Waiting                                                              int // left for another call
+}
+
+// EraseUser ends and deletes everything of a user. Repeat it while Waiting is not 0.
+func (a *Admin) EraseUser(ctx context.Context, user string) (out Erasure, err error) {
+	r := to(a.c.control, http.MethodDelete, join("/v2/admin/users", user), nil)
+	r.again = ifRefused // the counts of an answer that was lost would be lost
+	_, err = a.c.do(ctx, r, &out)
+	return out, err
+}

@@ -1,0 +1,331 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Jobs has the operations on the jobs of one endpoint.
+type Jobs struct {
+	c        *Client
+	endpoint string
+}
+
+// Jobs returns the operations on the jobs of an endpoint.
+func (c *Client) Jobs(endpoint string) *Jobs { return &Jobs{c, endpoint} }
+
+// A JobStatus is the status of a job (docs/interface.md 3.2).
+type JobStatus string
+
+// The statuses of jobs.
+const (
+	InQueue    JobStatus = "IN_QUEUE"
+	InProgress JobStatus = "IN_PROGRESS"
+	Completed  JobStatus = "COMPLETED"
+	Failed     JobStatus = "FAILED"
+	Cancelled  JobStatus = "CANCELLED"
+	TimedOut   JobStatus = "TIMED_OUT"
+)
+
+// Ended reports whether a job with this status has ended.
+func (s JobStatus) Ended() bool { return s != InQueue && s != InProgress }
+
+// A Job is a job as the server answers it (docs/interface.md 2.8).
+type Job struct {
+	ID            string          `json:"id"`
+	Status        JobStatus       `json:"status"`
+	DelayTime     Millis          `json:"delayTime"`     // in the queue
+	ExecutionTime Millis          `json:"executionTime"` // from start to end
+	WorkerID      string          `json:"workerId"`
+	Output        json.RawMessage `json:"output"` // the result, or the last progress
+	Error         string          `json:"error"`
+	Input         json.RawMessage `json:"input"` // only in a list that asks for it
+	Owner         string          `json:"-"`     // only for operators: see Client.As
+}
+
+func (j *Job) own(owner string) { j.Owner = owner }
+
+// Err returns a *JobError if the job has ended without a result, else nil.
+func (j *Job) Err() error {
+	if !j.Status.Ended() || j.Status == Completed {
+		return nil
+	}
+	return &JobError{*j}
+}
+
+// A JobError is a job that has ended without a result.
+type JobError struct{ Job Job }
+
+func (e *JobError) Error() string {
+	s := fmt.Sprintf("client: job %s is %s", e.Job.ID, e.Job.Status)
+	if e.Job.Error != "" {
+		s += ": " + e.Job.Error
+	}
+	return s
+}
+
+// Millis is a duration that is written as an integer of milliseconds.
+type Millis time.Duration
+
+// Duration returns m as a time.Duration.
+func (m Millis) Duration() time.Duration { return time.Duration(m) }
+
+// MarshalJSON writes milliseconds.
+func (m Millis) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, time.Duration(m).Milliseconds(), 10), nil
+}
+
+// UnmarshalJSON reads milliseconds.
+func (m *Millis) UnmarshalJSON(b []byte) error {
+	var ms float64
+	err := json.Unmarshal(b, &ms)
+	*m = Millis(time.Duration(ms) * time.Millisecond)
+	return err
+}
+
+// A JobRequest is a job to submit. What is absent has the server's default.
+type JobRequest struct {
+	Input    any            `json:"input"` // a JSON object; a json.RawMessage is sent as it is
+	Webhook  string         `json:"webhook,omitempty"`
+	Policy   *JobPolicy     `json:"policy,omitempty"`
+	S3Config map[string]any `json:"s3Config,omitempty"` // for the worker only
+	Queue    *JobQueue      `json:"queue,omitempty"`    // an addition
+
+	// Wait is how long RunSync holds one request. Default: the server's, 90 s.
+	Wait time.Duration `json:"-"`
+	// IdempotencyKey is an addition: for 24 hours, a job with the same key and body is this
+	// job. Default: one for each call if Options.Additions is set, else none.
+	IdempotencyKey string `json:"-"`
+}
+
+// A JobPolicy has the limits of a job (docs/interface.md 8.1).
+type JobPolicy struct {
+	ExecutionTimeout Millis `json:"executionTimeout,omitempty"`
+	TTL              Millis `json:"ttl,omitempty"`
+	LowPriority      bool   `json:"lowPriority,omitempty"` // no worker is started for the job
+}
+
+// A JobQueue says when a job runs and how often (docs/decisions.md 39).
+type JobQueue struct {
+	Priority   *int      `json:"priority,omitempty"` // 0 to 9, which goes first
+	Key        string    `json:"key,omitempty"`      // jobs with other keys take turns with it
+	StartAfter Millis    `json:"startAfter,omitempty"`
+	Retry      *JobRetry `json:"retry,omitempty"`
+}
+
+// A JobRetry says how a job is repeated that has failed (docs/decisions.md 39).
+type JobRetry struct {
+	Attempts int      `json:"attempts,omitempty"` // in all
+	Delay    Millis   `json:"delay,omitempty"`
+	Factor   float64  `json:"factor,omitempty"`
+	MaxDelay Millis   `json:"maxDelay,omitempty"`
+	Jitter   *float64 `json:"jitter,omitempty"`
+	Timeouts bool     `json:"timeouts,omitempty"` // also after TIMED_OUT
+}
+
+// to returns a request to an operation. name is its path below the endpoint.
+func (j *Jobs) to(method string, query url.Values, name ...string) *request {
+	return to(j.c.jobs, method, join("/v2/"+url.PathEscape(j.endpoint), name...), query)
+}
+
+func (j *Jobs) job(ctx context.Context, r *request) (job Job, err error) {
+	h, err := j.c.do(ctx, r, &job)
+	ownerOf(&job, h)
+	return job, err
+}
+
+// Submit puts a job into the queue and does not wait for it.
+func (j *Jobs) Submit(ctx context.Context, r JobRequest) (Job, error) {
+	return j.submit(ctx, "run", nil, r)
+}
+
+func (j *Jobs) submit(ctx context.Context, name string, query url.Values, r JobRequest) (Job, error) {
+	if r.Input == nil {
+		r.Input = struct{}{}
+	}
+	q, err := j.to(http.MethodPost, query, name).with(r)
+	if err != nil {
+		return Job{}, err
+	}
+	j.c.keyed(q, r.IdempotencyKey)
+	return j.job(ctx, q)
+}
+
+// RunSync puts a job into the queue and waits until it has ended or ctx ends, however long
+// that takes. A job that failed is no error: see Job.Err.
+func (j *Jobs) RunSync(ctx context.Context, r JobRequest) (Job, error) {
+	job, err := j.submit(ctx, "runsync", waitQuery(r.Wait), r)
+	if err != nil || job.Status.Ended() {
+		return job, err
+	}
+	return j.Wait(ctx, job.ID)
+}
+
+func waitQuery(wait time.Duration) url.Values {
+	if wait == 0 {
+		return nil
+	}
+	return url.Values{"wait": {strconv.FormatInt(wait.Milliseconds(), 10)}}
+}
+
+// Wait waits until a job has ended or ctx ends.
+func (j *Jobs) Wait(ctx context.Context, id string) (Job, error) {
+	for {
+		job, err := j.job(ctx, j.to(http.MethodGet, nil, "status-sync", id))
+		if err != nil || job.Status.Ended() {
+			return job, err
+		}
+		if err := ctx.Err(); err != nil {
+			return job, err
+		}
+	}
+}
+
+// Get returns a job as it is.
+func (j *Jobs) Get(ctx context.Context, id string) (Job, error) {
+	return j.job(ctx, j.to(http.MethodGet, nil, "status", id))
+}
+
+// Extend sets when a job is deleted, from now, and returns the job.
+func (j *Jobs) Extend(ctx context.Context, id string, ttl time.Duration) (Job, error) {
+	return j.job(ctx, j.to(http.MethodGet, url.Values{"ttl": {strconv.FormatInt(ttl.Milliseconds(), 10)}}, "status", id))
+}
+
+// Cancel ends a job. One that has ended keeps its status.
+func (j *Jobs) Cancel(ctx context.Context, id string) (Job, error) {
+	r := j.to(http.MethodPost, nil, "cancel", id)
+	r.again = always
+	return j.job(ctx, r)
+}
+
+// Retry runs a FAILED or TIMED_OUT job again.
+func (j *Jobs) Retry(ctx context.Context, id string) (Job, error) {
+	return j.job(ctx, j.to(http.MethodPost, nil, "retry", id))
+}
+
+// Purge cancels the queued jobs, and returns how many.
+func (j *Jobs) Purge(ctx context.Context) (int, error) {
+	var out struct{ Removed int }
+	_, err := j.c.do(ctx, j.to(http.MethodPost, j.ofOwner(url.Values{}), "purge-queue"), &out)
+	return out.Removed, err
+}
+
+func (j *Jobs) ofOwner(q url.Values) url.Values {
+	if j.c.owner != "" {
+		q.Set("owner", j.c.owner)
+	}
+	return q
+}
+
+// A Health counts the jobs and the workers of an endpoint.
+type Health struct {
+	Jobs    struct{ Completed, Failed, InProgress, InQueue, Retried int }
+	Workers WorkerCounts
+}
+
+// WorkerCounts are numbers of workers by their state.
+type WorkerCounts struct{ Idle, Initializing, Ready, Running, Throttled, Unhealthy int }
+
+// Health counts jobs and workers.
+func (j *Jobs) Health(ctx context.Context) (h Health, err error) {
+	_, err = j.c.do(ctx, j.to(http.MethodGet, nil, "health"), &h)
+	return h, err
+}
+
+// Metrics counts workers, and returns the ids of those that are ready.
+func (j *Jobs) Metrics(ctx context.Context) (counts WorkerCounts, ready []string, err error) {
+	var out struct {
+		Workers      WorkerCounts
+		ReadyWorkers []string
+	}
+	_, err = j.c.do(ctx, j.to(http.MethodGet, nil, "metrics"), &out)
+	return out.Workers, out.ReadyWorkers, err
+}
+
+// A JobsQuery selects jobs. The zero value selects all, without input and output.
+type JobsQuery struct {
+	Status []JobStatus // with one of these; empty: all
+	Full   bool        // with input and output
+}
+
+// List iterates over jobs, newest first. An error ends it. A job that ends or is deleted
+// meanwhile may be missed or be there twice.
+func (j *Jobs) List(ctx context.Context, q JobsQuery) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for offset, more := 0, true; more; {
+			var list []Job
+			var err error
+			if list, more, err = j.listFrom(ctx, q, offset); err != nil {
+				yield(Job{}, err)
+				return
+			}
+			for _, job := range list {
+				if !yield(job, nil) {
+					return
+				}
+			}
+			offset += len(list)
+			more = more && len(list) > 0
+		}
+	}
+}
+
+func (j *Jobs) listFrom(ctx context.Context, q JobsQuery, offset int) (list []Job, more bool, err error) {
+	query := j.ofOwner(url.Values{"limit": {"100"}, "offset": {strconv.Itoa(offset)}})
+	for _, s := range q.Status {
+		query.Add("status", string(s))
+	}
+	if q.Full {
+		query.Set("full", "true")
+	}
+	var out struct {
+		Requests json.RawMessage
+		HasMore  bool
+	}
+	r := j.to(http.MethodGet, query, "requests")
+	if _, err := j.c.do(ctx, r, &out); err != nil {
+		return nil, false, err
+	}
+	list, err = records[Job](j.c, out.Requests)
+	return list, out.HasMore, r.failed(err)
+}
+
+// OpenAI makes a request to the OpenAI interface of a worker: "v1/chat/completions". body is
+// JSON, or nil for a GET. The caller reads and closes the body of the answer, which is an
+// event stream if the request asks for one.
+func (j *Jobs) OpenAI(ctx context.Context, route string, body any) (io.ReadCloser, error) {
+	path := strings.Split(strings.Trim(route, "/"), "/")
+	r := j.to(http.MethodGet, nil, append([]string{"openai"}, path...)...)
+	if body != nil {
+		r.method, r.again = http.MethodPost, ifRefused
+		if _, err := r.with(body); err != nil {
+			return nil, err
+		}
+	}
+	res, err := j.c.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// Run runs one job, waits until it has ended or ctx ends, and decodes its output. A job
+// without a result is a *JobError.
+func Run[In, Out any](ctx context.Context, j *Jobs, in In) (out Out, err error) {
+	job, err := j.RunSync(ctx, JobRequest{Input: in})
+	if err == nil {
+		err = job.Err()
+	}
+	if err == nil && len(job.Output) > 0 {
+		err = json.Unmarshal(job.Output, &out)
+	}
+	return out, err
+}

@@ -1,0 +1,236 @@
+package client_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/httpapi/client"
+)
+
+var accountMethods = map[string]method{
+	"listKeys": func(ctx context.Context, w *world) error {
+		k, err := first(w.Client.Account.Keys(ctx))
+		return is(func(k client.Key) bool { return k.ID == w.key && k.Secret == "" }, k, err)
+	},
+	"createKey": func(ctx context.Context, w *world) error {
+		end := w.Now().Add(time.Hour)
+		k, err := w.Client.Account.CreateKey(ctx, client.KeySettings{Scopes: []string{"pods:read"}, Expires: &end})
+		return is(func(k client.Key) bool { return k.Secret != "" && k.Expires != nil }, k, err)
+	},
+	"getKey": func(ctx context.Context, w *world) error {
+		k, err := w.Client.Account.Key(ctx, w.key)
+		return is(func(k client.Key) bool { return k.User == "tester" && k.Expires == nil }, k, err)
+	},
+	"updateKey": func(ctx context.Context, w *world) error {
+		k, err := w.Client.Account.UpdateKey(ctx, w.key, client.KeySettings{Scopes: []string{"pods:read"}, Expires: new(time.Time)})
+		return is(func(k client.Key) bool { return len(k.Scopes) == 1 && k.Scopes[0] == "pods:read" }, k, err)
+	},
+	"deleteKey": func(ctx context.Context, w *world) error { return w.Client.Account.DeleteKey(ctx, w.key) },
+	"rotateKey": func(ctx context.Context, w *world) error {
+		k, err := w.Client.Account.RotateKey(ctx, w.key, time.Minute)
+		return is(func(k client.Key) bool { return k.Secret != "" && k.OverlapUntil != nil }, k, err)
+	},
+	"listBilling": func(ctx context.Context, w *world) error {
+		b, err := w.Client.Billing.All(ctx, client.BillingQuery{BucketSize: "hour", LastN: 2})
+		return is(func(b client.Bill) bool { _, ok := b.Totals["totalAmount"]; return ok }, b, err)
+	},
+	"listPodBilling": func(ctx context.Context, w *world) error {
+		b, err := w.Client.Billing.Pods(ctx, client.BillingQuery{ID: w.pod, Start: w.Now().Add(-time.Hour), End: w.Now().Add(time.Hour)})
+		return is(func(b client.Bill) bool {
+			return len(b.Records) == 1 && b.Records[0].ID == w.pod && !b.Records[0].End.IsZero()
+		}, b, err)
+	},
+	"listServerlessBilling": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Billing.Endpoints(ctx, client.BillingQuery{ID: w.endpoint})
+		return err
+	},
+	"listNetworkVolumeBilling": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Billing.Volumes(ctx, client.BillingQuery{})
+		return err
+	},
+	"listGpuTypes": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Catalog.GPUs(ctx, client.StockQuery{Product: "POD", Count: 1, Cloud: "SECURE"})
+		return has(func(g client.GPUType) bool {
+			return g.Memory == 24 && g.Price.Secure > 0 && g.Availability != "" && len(g.Stock.DataCenters) > 0
+		}, list, err)
+	},
+	"getGpuType": func(ctx context.Context, w *world) error {
+		g, err := w.Client.Catalog.GPU(ctx, "NVIDIA GeForce RTX 4090", client.StockQuery{})
+		return is(func(g client.GPUType) bool { return g.Memory == 24 && g.MaxCount.Secure > 0 }, g, err)
+	},
+	"listCpuTypes": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Catalog.CPUs(ctx, client.StockQuery{Product: "POD", VCPU: 4})
+		return has(func(f client.CPUType) bool { return f.ID == "cpu3c" && f.RAMPerVCPU > 0 && f.VCPU.Max > 0 }, list, err)
+	},
+	"getCpuType": func(ctx context.Context, w *world) error {
+		f, err := w.Client.Catalog.CPU(ctx, "cpu3c", client.StockQuery{})
+		return is(func(f client.CPUType) bool { return f.Price.SecurePerVCPU > 0 }, f, err)
+	},
+	"listDataCenters": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Catalog.DataCenters(ctx, client.DataCenterQuery{Include: []string{"GPU_AVAILABILITY"}, GlobalNetwork: new(true), NetworkVolumeTypes: []string{"STANDARD"}})
+		return has(func(d client.DataCenter) bool { return d.ID == "US-KS-2" && len(d.GPUAvailability) > 0 }, list, err)
+	},
+	"getDataCenter": func(ctx context.Context, w *world) error {
+		d, err := w.Client.Catalog.DataCenter(ctx, "US-KS-2", "CPU_AVAILABILITY")
+		return is(func(d client.DataCenter) bool { return d.Region != "" && len(d.CPUAvailability) > 0 }, d, err)
+	},
+	"listAudit": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Admin.Audit(ctx, client.AuditQuery{Operation: "createPod", User: "tester", Limit: 5, Before: w.Now().Add(time.Hour)})
+		return has(func(r client.AuditRecord) bool { return r.Record == w.pod && r.Status == 201 }, list, err)
+	},
+	"reload": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Admin.Reload(ctx)
+		if client.StatusOf(err) == http.StatusNotImplemented { // the double has no configuration
+			return nil
+		}
+		return err
+	},
+	"cordon": func(ctx context.Context, w *world) error {
+		return w.Client.Admin.Cordon(ctx, client.Target{Endpoint: w.endpoint})
+	},
+	"uncordon": func(ctx context.Context, w *world) error {
+		return w.Client.Admin.Uncordon(ctx, client.Target{Server: "server"})
+	},
+	"drain": func(ctx context.Context, w *world) error {
+		return w.Client.Admin.Drain(ctx, client.Target{Host: "us-tx-3-secure", StopPods: true})
+	},
+	"adminState": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Admin.State(ctx)
+		return is(func(s client.State) bool {
+			return s.Server.Ready && len(s.Hosts) > 0 && len(s.Endpoints) > 2 && len(s.Users) == 1 && s.Users[0].Pods == 1
+		}, s, err)
+	},
+	"deleteUser": func(ctx context.Context, w *world) error {
+		if _, err := w.Client.Account.CreateKey(ctx, client.KeySettings{User: "bob", Scopes: []string{"*"}}); err != nil {
+			return err
+		}
+		e, err := w.Client.Admin.EraseUser(ctx, "bob")
+		return is(func(e client.Erasure) bool { return e.Keys == 1 && e.Waiting == 0 }, e, err)
+	},
+}
+
+var endpointMethods = map[string]method{
+	"listEndpoints": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Endpoints.List(ctx)
+		return has(func(e client.Endpoint) bool {
+			return e.ID == w.endpoint && strings.HasSuffix(e.RequestURLs["run"], "/run")
+		}, list, err)
+	},
+	"createEndpoint": func(ctx context.Context, w *world) error {
+		e, err := w.Client.Endpoints.Create(ctx, newEndpoint)
+		return is(func(e client.Endpoint) bool {
+			return e.Scaling.QueueDelay == 4 && e.Timeout.Duration() == 5*time.Minute && *e.Workers.Max == 3
+		}, e, err)
+	},
+	"getEndpoint": func(ctx context.Context, w *world) error {
+		e, err := w.Client.Endpoints.Get(ctx, w.endpoint)
+		return is(func(e client.Endpoint) bool { return e.CPU[0].VCPU == 2 }, e, err)
+	},
+	"updateEndpoint": func(ctx context.Context, w *world) error {
+		e, err := w.Client.Endpoints.Update(ctx, w.endpoint, client.EndpointSettings{Workers: &client.WorkerLimits{Min: new(0), Max: new(1)}, Timeout: client.Millis(time.Minute)})
+		return is(func(e client.Endpoint) bool { return *e.Workers.Max == 1 && e.Timeout.Duration() == time.Minute }, e, err)
+	},
+	"deleteEndpoint": func(ctx context.Context, w *world) error { return w.Client.Endpoints.Delete(ctx, w.endpoint) },
+	"listEndpointReleases": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Endpoints.Releases(ctx, w.endpoint)
+		return has(func(r client.Release) bool { return r.Version == 1 && !r.CreatedAt.IsZero() }, list, err)
+	},
+	"listEndpointWorkers": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Endpoints.Workers(ctx, w.endpoint)
+		return err
+	},
+	"getWorkerLogs": func(ctx context.Context, w *world) error {
+		_, err := first(w.Client.Endpoints.WorkerLogs(ctx, w.endpoint, "none", nil))
+		if client.StatusOf(err) == http.StatusNotFound {
+			return nil
+		}
+		return err
+	},
+	"listDecisions": func(ctx context.Context, w *world) error {
+		if _, err := w.Client.Endpoints.Decisions(ctx, w.endpoint); err != nil {
+			return err
+		}
+		why, err := w.Client.Endpoints.Why(ctx, "q", w.queued)
+		return is(func(s string) bool { return s != "" }, why, err)
+	},
+	"listDeliveries": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Endpoints.Deliveries(ctx, "echo", w.hooked)
+		return has(func(d client.Delivery) bool { return d.Status == 200 && d.Next == nil }, list, err)
+	},
+	"redeliver": func(ctx context.Context, w *world) error {
+		id, err := w.Client.Endpoints.Redeliver(ctx, "echo", w.hooked)
+		return is(func(s string) bool { return s != "" }, id, err)
+	},
+}
+
+var jobMethods = map[string]method{
+	"run": func(ctx context.Context, w *world) error {
+		j, err := w.Client.Jobs("q").Submit(ctx, client.JobRequest{
+			Policy: &client.JobPolicy{TTL: client.Millis(time.Hour), LowPriority: true}, Queue: &client.JobQueue{Priority: new(9), Key: "k"},
+		})
+		return is(func(j client.Job) bool { return j.ID != "" && j.Status == client.InQueue }, j, err)
+	},
+	"runSync": func(ctx context.Context, w *world) error {
+		j, err := w.Client.Jobs("echo").RunSync(ctx, client.JobRequest{Wait: time.Second})
+		return is(func(j client.Job) bool {
+			return j.Status == client.Completed && strings.Contains(string(j.Output), "a cat")
+		}, j, err)
+	},
+	"status": func(ctx context.Context, w *world) error {
+		if _, err := w.Client.Jobs("echo").Extend(ctx, w.done, time.Hour); err != nil {
+			return err
+		}
+		j, err := w.Client.Jobs("script").Get(ctx, w.failed)
+		return is(func(j client.Job) bool { return j.Error == "no" && j.Err() != nil }, j, err)
+	},
+	"statusSync": func(ctx context.Context, w *world) error {
+		j, err := w.Client.Jobs("echo").Wait(ctx, w.done)
+		return is(func(j client.Job) bool { return j.Status == client.Completed && j.WorkerID != "" }, j, err)
+	},
+	"stream": func(ctx context.Context, w *world) error {
+		var all []string
+		for c, err := range w.Client.Jobs("script").Stream(ctx, w.streamed) {
+			if err != nil {
+				return err
+			}
+			all = append(all, string(c.Output))
+		}
+		return is(func(s []string) bool { return strings.Join(s, "") == `"a""b"` }, all, nil)
+	},
+	"cancel": func(ctx context.Context, w *world) error {
+		j, err := w.Client.Jobs("q").Cancel(ctx, w.queued)
+		return is(func(j client.Job) bool { return j.Status == client.Cancelled }, j, err)
+	},
+	"retry": func(ctx context.Context, w *world) error {
+		j, err := w.Client.Jobs("script").Retry(ctx, w.failed)
+		return is(func(j client.Job) bool { return j.Status == client.InQueue }, j, err)
+	},
+	"purgeQueue": func(ctx context.Context, w *world) error {
+		n, err := w.Client.Jobs("q").Purge(ctx)
+		return is(func(n int) bool { return n == 1 }, n, err)
+	},
+	"health": func(ctx context.Context, w *world) error {
+		h, err := w.Client.Jobs("q").Health(ctx)
+		return is(func(h client.Health) bool { return h.Jobs.InQueue == 1 }, h, err)
+	},
+	"metrics": func(ctx context.Context, w *world) error {
+		_, ready, err := w.Client.Jobs("echo").Metrics(ctx)
+		return is(func(list []string) bool { return len(list) == 1 }, ready, err)
+	},
+	"requests": func(ctx context.Context, w *world) error {
+		j, err := first(w.Client.Jobs("script").List(ctx, client.JobsQuery{Status: []client.JobStatus{client.Failed}, Full: true}))
+		return is(func(j client.Job) bool { return j.ID == w.failed && strings.Contains(string(j.Input), "fail") }, j, err)
+	},
+	"openai": func(ctx context.Context, w *world) error {
+		body, err := w.Client.Jobs("script").OpenAI(ctx, "/v1/chat/completions", map[string]any{"model": "m"})
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		b, err := io.ReadAll(body)
+		return is(func(s string) bool { return s == `{"choices":[]}` }, string(b), err)
+	},
+}
