@@ -114,7 +114,7 @@ func (e *engine) inspection(from pebble.Reader, r *Report, found func(finding)) 
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	for _, kind := range []byte{keyGap, keyLoss, keyJob, keyEntry} {
+	for _, kind := range []byte{keyGap, keyLoss, keyJob, keyEntry, keyDead} {
 		if err := i.kind(ctx, kind); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (i *inspection) record(key, v []byte) error {
 	return i.job(key, v)
 }
 
-// job checks that the payloads of a job or a webhook exist.
+// job checks that the payloads of a job, a webhook or a dead letter exist.
 func (i *inspection) job(key, value []byte) error {
 	var s stored
 	if err := s.decode(key, value); err != nil {
@@ -270,8 +270,11 @@ func (i *inspection) job(key, value []byte) error {
 	if hasOutput(s.note.Output) {
 		i.payload(&s, key, outputKey(uid, s.note.Output))
 	}
-	if key[0] == keyEntry {
+	if key[0] != keyJob {
 		return nil
+	}
+	for n := range s.state.Attempt {
+		i.payload(&s, key, tryKey(uid, s.state.Run, n+1))
 	}
 	for n := s.state.Drained; n < s.state.Chunks; n++ {
 		i.payload(&s, key, chunkKey(uid, s.note.Chunk, n))
@@ -302,7 +305,7 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 		return
 	}
 	what, do := "it is lost", note
-	if of[0] == keyJob && s.state.Status == queue.InQueue {
+	if of[0] == keyJob && s.state.Status == queue.InQueue && key[len(uidKey(keyBody, 0))] != bodyTry {
 		what, do = "it is lost, and nobody can be given the job", end
 		i.ended[s.note.Tag] = true
 		i.found(finding{slices.Clone(key), note, s.ref}) // noted, because the webhook of the job refers to the payload

@@ -150,6 +150,13 @@ func (c *crashRun) jobs() []queue.Job {
 		if c.rng.IntN(3) == 0 {
 			j.Flags |= queue.DurableAtEnd
 		}
+		if c.rng.IntN(2) == 0 {
+			j.Retry = queue.RetryPolicy{Attempts: 3, Timeouts: true, Factor: 2, Jitter: 0.5, Delay: 500 * time.Millisecond, MaxDelay: time.Second}
+			j.DeadLetter = time.Duration(10_000+c.rng.IntN(500_000)) * time.Millisecond
+		}
+		if c.rng.IntN(8) == 0 {
+			j.Queued, j.Delayed = c.now+queue.Instant(1+c.rng.IntN(4_000)), true
+		}
 		if c.rng.IntN(16) == 0 {
 			j.Input = append(j.Input, make([]byte, bigPayload)...)
 		}
@@ -179,7 +186,7 @@ func (c *crashRun) end(ctx context.Context) error {
 		op.Kind, op.Until = queue.OpRenew, c.now+3_000
 	case 1:
 		op.Kind = queue.OpChunk
-	case 2:
+	case 2, 3:
 		op.Status = queue.Failed
 	}
 	return c.apply(ctx, op)
@@ -226,6 +233,11 @@ func (c *crashRun) advance(ctx context.Context) error {
 	c.mu.Unlock()
 	if _, err := c.ledger.Expire(ctx, c.now, 100); err != nil {
 		return err
+	}
+	if c.rng.IntN(8) == 0 && c.made > 0 {
+		if err := c.ledger.DropDead(ctx, []queue.Ref{newJob(fmt.Sprintf("job-%d-%d", c.seed, 1+c.rng.IntN(c.made))).Ref}); err != nil {
+			return err
+		}
 	}
 	if c.rng.IntN(8) == 0 {
 		if _, _, err := c.ledger.Purge(ctx, c.now, queue.PurgeQuery{Endpoint: "echo", UpTo: ^uint64(0), Limit: 3}); err != nil {

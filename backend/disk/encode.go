@@ -18,8 +18,8 @@ const (
 	oldestFormat  = 1
 )
 
-// A stored is the value of the record of a job, or of an entry of its webhook. It has no
-// payloads.
+// A stored is the value of the record of a job, of an entry of its webhook, or of a dead letter.
+// It has no payloads.
 type stored struct {
 	ref   queue.Ref
 	owner string
@@ -29,7 +29,7 @@ type stored struct {
 	marks jobindex.Marks // only HasExtra
 	// Only in entries of webhooks.
 	tries uint32
-	due   queue.Instant
+	due   queue.Instant // in dead letters: their order
 }
 
 // appendTo encodes the fields in a fixed order: numbers as varints, strings after their
@@ -69,6 +69,8 @@ const (
 	isDelayed // has no value
 	hasAttempt
 	hasRetry
+	isRead // has no value
+	hasDead
 	membersEnd
 )
 
@@ -80,6 +82,7 @@ func (s *stored) members() (some uint64) {
 	}{
 		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
+		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
 	} {
 		if m.has {
 			some |= m.bit
@@ -99,10 +102,16 @@ func (s *stored) appendMembers(b []byte, some uint64) []byte {
 	if some&hasAttempt != 0 {
 		b = append(b, s.state.Attempt)
 	}
-	if some&hasRetry == 0 {
-		return b
+	if some&hasRetry != 0 {
+		b = appendRetry(b, &s.state.Retry)
 	}
-	p := &s.state.Retry
+	if some&hasDead != 0 {
+		b = binary.AppendVarint(b, s.state.DeadLetter.Milliseconds())
+	}
+	return b
+}
+
+func appendRetry(b []byte, p *queue.RetryPolicy) []byte {
 	b = append(b, p.Attempts, 0)
 	if p.Timeouts {
 		b[len(b)-1] = 1
@@ -130,6 +139,10 @@ func (s *stored) decodeMembers(r *reader) {
 		p := &s.state.Retry
 		p.Attempts, p.Timeouts = r.byte(), r.byte() != 0
 		p.Factor, p.Jitter, p.Delay, p.MaxDelay = r.float32(), r.float32(), r.span(), r.span()
+	}
+	s.state.Read = some&isRead != 0
+	if some&hasDead != 0 {
+		s.state.DeadLetter = r.span()
 	}
 }
 

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless/queue"
@@ -32,9 +33,12 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 	if len(evs) > 0 && q.s.jobHub.watched() {
 		q.s.jobHub.notify(evs)
 	}
+	if err := e.jobs.expireDead(now, limit); err != nil {
+		return 0, err
+	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
-	return e.jobs.x.NextDue(), nil
+	return queue.Sooner(e.jobs.x.NextDue(), e.jobs.dead.NextDue()), nil
 }
 
 // due begins ticks for jobs that are due. It waits for a busy job only before it has begun a
@@ -42,22 +46,22 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 func (q *jobQueue) due(ctx context.Context, now queue.Instant, limit *int) (ms []move, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	op := queue.Op{Kind: queue.OpTick}
 	for {
 		i := q.x.TakeDue(now, limit)
 		if i == 0 {
-			return ms, nil
+			return inDueOrder(ms), nil
 		}
 		if q.x.Has(i, jobindex.Busy) {
 			q.x.Rearm(i)
 			if len(ms) > 0 {
-				return ms, nil
+				return inDueOrder(ms), nil
 			}
 			if err := q.wait(ctx, i); err != nil {
 				return nil, err
 			}
 			continue
 		}
+		op := q.x.TickOp(i)
 		m := q.begin(now, i, &op)
 		if m.eff == 0 {
 			q.x.Rearm(i)
@@ -66,6 +70,14 @@ func (q *jobQueue) due(ctx context.Context, now queue.Instant, limit *int) (ms [
 		m.rearm = true
 		ms = append(ms, m)
 	}
+}
+
+// inDueOrder orders ticks as jobindex.Index.TakeAllDue does.
+func inDueOrder(ms []move) []move {
+	if slices.ContainsFunc(ms, func(m move) bool { return m.before.Delayed || m.before.Retry.Attempts > 0 || m.before.DeadLetter > 0 }) {
+		slices.SortFunc(ms, func(a, b move) int { return jobindex.CompareDue(&a.before, &b.before) })
+	}
+	return ms
 }
 
 // Purge implements serverless.JobQueue.

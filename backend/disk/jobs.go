@@ -30,9 +30,10 @@ type jobQueue struct {
 	mu      sync.Mutex
 	x       *jobindex.Index
 	outbox  outbox
-	token   queue.Token   // the last one that was issued
-	epoch   atomic.Uint64 // tokens up to this epoch may be issued: it is durable
-	uid     atomic.Uint64 // the next one; written under mu, read by the committer without it
+	dead    jobindex.DeadLetters[*stored] // of which the caller may see
+	token   queue.Token                   // the last one that was issued
+	epoch   atomic.Uint64                 // tokens up to this epoch may be issued: it is durable
+	uid     atomic.Uint64                 // the next one; written under mu, read by the committer without it
 	waiters map[uint32]chan struct{}
 
 	// Only the committer uses these. It writes one commit after the other.
@@ -40,6 +41,7 @@ type jobQueue struct {
 	uidStored uint64 // uids below this may be used
 	seqStored uint64
 	pins      map[uint64]*pin
+	written   jobindex.DeadLetters[*stored] // dead letters as they are in the batches
 }
 
 // reserve is how many numbers are reserved at once. Unused numbers are skipped after a
@@ -342,7 +344,10 @@ func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	if err := q.loadCounts(); err != nil {
 		return err
 	}
-	return q.loadEntries()
+	if err := q.loadEntries(); err != nil {
+		return err
+	}
+	return q.loadDead()
 }
 
 // loadStates loads the states of all jobs, in the order of their uids. last is the latest time

@@ -28,6 +28,7 @@ const (
 	keyEntry       = 'o' // uid, run: an unsettled webhook
 	keyAttempt     = 'a' // uid, number: an attempt to send a webhook
 	keyKeyed       = 'n' // digest: a request with an Idempotency-Key
+	keyDead        = 'd' // uid: a dead letter
 	keyCount       = 'c' // endpoint: counters of deleted and retried jobs, as sums
 	keyIntent      = 'i' // key of a payload that is stored before its job
 	keyGap         = 'g' // first key: a range of keys that cannot be read
@@ -40,6 +41,7 @@ const (
 	bodyOutput = 1 // version
 	bodyChunk  = 2 // generation, number
 	bodyExtras = 3
+	bodyTry    = 4 // run, number: an attempt that was followed by another one
 )
 
 func textKey(kind byte, text string) []byte { return append([]byte{kind}, text...) }
@@ -51,7 +53,7 @@ func uidKey(kind byte, uid uint64) []byte {
 // uidOfKey returns the number of the job that a record belongs to, if any.
 func uidOfKey(key []byte) (uid uint64, ok bool) {
 	switch key[0] {
-	case keyJob, keyBody, keyEntry, keyAttempt:
+	case keyJob, keyBody, keyEntry, keyAttempt, keyDead:
 		if len(key) >= 9 {
 			return binary.BigEndian.Uint64(key[1:]), true
 		}
@@ -79,6 +81,10 @@ func entryKey(uid uint64, run uint32) []byte {
 
 func attemptKey(uid, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(uidKey(keyAttempt, uid), n)
+}
+
+func tryKey(uid uint64, run uint32, n uint8) []byte {
+	return append(binary.BigEndian.AppendUint32(bodyKey(uid, bodyTry), run), n)
 }
 
 // prefixRange returns the range of all keys with the prefix.
@@ -133,7 +139,7 @@ var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Deta
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
 	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
-	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook",
+	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook", keyDead: "a dead letter",
 	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }
 

@@ -125,7 +125,7 @@ func (e *engine) lossOf(key, record []byte) loss {
 	if err != nil {
 		return l
 	}
-	if key[0] == keyJob || key[0] == keyEntry {
+	if key[0] == keyJob || key[0] == keyEntry || key[0] == keyDead {
 		var s stored
 		if s.decode(key, value) == nil {
 			l.Job = s.ref.Endpoint + "/" + string(s.ref.ID)

@@ -129,14 +129,14 @@ func (e *engine) loadNumbers() (epoch uint64, err error) {
 
 // numbersInUse returns the largest numbers in readable records.
 func (e *engine) numbersInUse() (m meta, err error) {
-	for _, kind := range []byte{keyJob, keyBody, keyEntry, keyAttempt} {
+	for _, kind := range []byte{keyJob, keyBody, keyEntry, keyAttempt, keyDead} {
 		uid, err := e.lastUID(kind)
 		if err != nil {
 			return m, err
 		}
 		m.uid = max(m.uid, uid)
 	}
-	for _, kind := range []byte{keyJob, keyEntry} {
+	for _, kind := range []byte{keyJob, keyEntry, keyDead} {
 		err := e.loadEach(kind, func(key, value []byte) error {
 			var s stored
 			err := s.decode(key, value)

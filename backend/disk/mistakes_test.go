@@ -70,7 +70,49 @@ var mistakes = []mistake{{
 			return b.DeleteRange(from, to, nil)
 		})
 	},
+}, {
+	name: "the dead letter is not in the commit of the failure",
+	before: func(fs vfs.FS) error {
+		return edit(fs, func(_ *engine, b *pebble.Batch) error {
+			from, to := prefixRange([]byte{keyDead})
+			return b.DeleteRange(from, to, nil)
+		})
+	},
+}, {
+	name:   "a restart forgets that an attempt has ended",
+	before: editJobs(func(s *queue.State) { s.Attempt = max(s.Attempt, 1) - 1 }),
+}, {
+	name: "a restart counts an attempt twice",
+	before: editJobs(func(s *queue.State) {
+		if s.Attempt > 0 {
+			s.Attempt++
+		}
+	}),
+}, {
+	name: "a restart ends the job that waits for its next attempt",
+	before: editJobs(func(s *queue.State) {
+		if s.Status == queue.InQueue && s.Attempt > 0 {
+			s.Status, s.Finished = queue.Failed, s.Queued
+		}
+	}),
 }}
+
+// editJobs changes the state of every job before an opening.
+func editJobs(change func(s *queue.State)) func(vfs.FS) error {
+	return func(fs vfs.FS) error {
+		return edit(fs, func(e *engine, b *pebble.Batch) error {
+			return each(e.db, []byte{keyJob}, func(key, value []byte) error {
+				var s stored
+				if err := s.decode(key, value); err != nil {
+					return err
+				}
+				change(&s.state)
+				put(b, key, s.appendTo(nil))
+				return nil
+			})
+		})
+	}
+}
 
 // The crash test must fail for each mistake.
 func TestTheCrashTestFindsMistakes(t *testing.T) {

@@ -121,3 +121,19 @@ func (q *reopening) NextDelivery(ctx context.Context) (queue.Instant, error) {
 func (q *reopening) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	return q.jobs().Attempts(ctx, ref)
 }
+
+func (q *reopening) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	return q.jobs().PastAttempts(ctx, now, ref)
+}
+
+func (q *reopening) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
+	return q.jobs().DeadLetters(ctx, now, endpoint, owner)
+}
+
+func (q *reopening) DeadLetter(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	return q.jobs().DeadLetter(ctx, now, ref)
+}
+
+func (q *reopening) DropDead(ctx context.Context, refs []queue.Ref) error {
+	return q.jobs().DropDead(ctx, refs)
+}

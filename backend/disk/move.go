@@ -65,7 +65,7 @@ func (m *move) durable() bool {
 	if m.eff&queue.Delete != 0 {
 		return false // if the deletion is lost, the job has still expired and is deleted again
 	}
-	return m.op.Kind.Durable() || m.after.Status.Terminal() && !m.before.Status.Terminal()
+	return m.op.Kind.Durable() || m.eff&queue.PutAttempt != 0 || m.after.Status.Terminal() && !m.before.Status.Terminal()
 }
 
 // write adds the move to a batch. The committer calls it.
@@ -101,7 +101,14 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 		}
 	}
 	s := stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks}
-	if m.eff&queue.PutOutbox != 0 && q.pin(uid, m.after.Run, m.note.Output) {
+	if m.eff&queue.PutAttempt != 0 {
+		a := m.before.EndedAttempt(m.now, &m.after, m.op)
+		putJSON(b, tryKey(uid, m.before.Run, m.after.Attempt), &a)
+	}
+	if m.eff&queue.PutDead != 0 {
+		q.writeDead(b, &s)
+	}
+	if m.eff&queue.PutOutbox != 0 && q.pin(uid, m.after.Run, m.note.Output, forWebhook) {
 		s.due = m.now
 		var room [256]byte
 		put(b, entryKey(uid, m.after.Run), s.appendTo(room[:0]))
@@ -198,6 +205,11 @@ func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	if m.eff&queue.DropOutput != 0 && m.before.Chunks > 0 {
 		dropAll(b, chunkKey(uid, m.was.Chunk, 0)[:14])
 	}
+	if m.newRun() {
+		for n := range m.before.Attempt {
+			drop(b, tryKey(uid, m.before.Run, n+1))
+		}
+	}
 	if hasOutput(m.was.Output) && m.was.Output != m.note.Output && !q.keep(uid, m.was.Output) {
 		drop(b, outputKey(uid, m.was.Output))
 	}
@@ -208,12 +220,15 @@ func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	}
 }
 
+// newRun reports whether the user has the job run again.
+func (m *move) newRun() bool { return m.after.Run != m.before.Run }
+
 // needsClean reports whether clean has something to remove.
 func (m *move) needsClean() bool {
 	if m.eff&queue.Delete != 0 {
 		return false
 	}
-	return m.eff&queue.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) ||
+	return m.eff&queue.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) || m.newRun() && m.before.Attempt > 0 ||
 		m.eff&queue.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&queue.DropChunks != 0
 }
 
@@ -236,6 +251,9 @@ func (q *jobQueue) publish(m *move) {
 	}
 	if m.eff&queue.PutOutbox != 0 {
 		q.outbox.add(m.was.Tag, m.after.Run, 0, m.now)
+	}
+	if m.eff&queue.PutDead != 0 {
+		q.publishDead(&stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks})
 	}
 	q.endMove(m.i)
 }

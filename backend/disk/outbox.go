@@ -109,7 +109,7 @@ func (o *outbox) Pop() any {
 	return n
 }
 
-// A pin keeps payloads that a webhook still needs. Only the committer uses it.
+// A pin keeps payloads that a webhook or a dead letter still needs. Only the committer uses it.
 type pin struct {
 	runs []pinned
 	gone bool     // the job is deleted: its payloads are removed after the last run
@@ -119,25 +119,33 @@ type pin struct {
 type pinned struct {
 	run    uint32
 	output uint32
+	by     pinner
 }
 
-// pin keeps the payloads of a run for its webhook. It returns false if the run is already
-// pinned.
-func (q *jobQueue) pin(uid uint64, run, output uint32) bool {
+// A pinner is what needs payloads.
+type pinner uint8
+
+const (
+	forWebhook pinner = iota
+	forDead
+)
+
+// pin keeps the payloads of a run. It returns false if the pinner has already pinned the run.
+func (q *jobQueue) pin(uid uint64, run, output uint32, by pinner) bool {
 	p := q.pins[uid]
 	if p == nil {
 		p = &pin{}
 		q.pins[uid] = p
 	}
-	if slices.ContainsFunc(p.runs, func(r pinned) bool { return r.run == run }) {
+	if slices.ContainsFunc(p.runs, func(r pinned) bool { return r.run == run && r.by == by }) {
 		return false
 	}
-	p.runs = append(p.runs, pinned{run, output})
+	p.runs = append(p.runs, pinned{run, output, by})
 	return true
 }
 
-// keep reports whether a webhook still needs an output that its job no longer has. If so,
-// unpin removes the output later.
+// keep reports whether a webhook or a dead letter still needs an output that its job no longer
+// has. If so, unpin removes the output later.
 func (q *jobQueue) keep(uid uint64, output uint32) bool {
 	p := q.pins[uid]
 	if p == nil || !p.needs(output) {
@@ -151,13 +159,13 @@ func (p *pin) needs(output uint32) bool {
 	return slices.ContainsFunc(p.runs, func(r pinned) bool { return r.output == output })
 }
 
-// unpin ends the pin of a run and removes payloads that no webhook needs any more.
-func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32) {
+// unpin ends the pin of a run and removes payloads that nothing needs any more.
+func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32, by pinner) {
 	p := q.pins[uid]
 	if p == nil {
 		return
 	}
-	p.runs = slices.DeleteFunc(p.runs, func(r pinned) bool { return r.run == run })
+	p.runs = slices.DeleteFunc(p.runs, func(r pinned) bool { return r.run == run && r.by == by })
 	if len(p.runs) == 0 {
 		delete(q.pins, uid)
 		if p.gone {
@@ -216,17 +224,22 @@ func (q *jobQueue) loadEntries() error {
 		if err := s.decode(key, value); err != nil {
 			return err
 		}
-		uid, run := s.note.Tag, s.state.Run
-		q.outbox.add(uid, run, s.tries, s.due)
-		q.pin(uid, run, s.note.Output)
-		p := q.pins[uid]
-		if i := q.x.Find(s.ref); i == 0 || q.x.Metadata(i).Tag != uid {
-			p.gone = true
-		} else if out := q.x.Metadata(i).Output; out != s.note.Output && hasOutput(s.note.Output) {
-			p.void = append(p.void, s.note.Output)
-		}
+		q.outbox.add(s.note.Tag, s.state.Run, s.tries, s.due)
+		q.pinLoaded(&s, forWebhook)
 		return nil
 	})
+}
+
+// pinLoaded pins the payloads of a record that was loaded.
+func (q *jobQueue) pinLoaded(s *stored, by pinner) {
+	uid := s.note.Tag
+	q.pin(uid, s.state.Run, s.note.Output, by)
+	p := q.pins[uid]
+	if i := q.x.Find(s.ref); i == 0 || q.x.Metadata(i).Tag != uid {
+		p.gone = true
+	} else if out := q.x.Metadata(i).Output; out != s.note.Output && hasOutput(s.note.Output) && !slices.Contains(p.void, s.note.Output) {
+		p.void = append(p.void, s.note.Output)
+	}
 }
 
 // Deliveries implements queue.Outbox. Leases are only in memory. After a new opening
@@ -407,7 +420,7 @@ func (q *jobQueue) writeSettlement(b *pebble.Batch, s *settlement) {
 	}
 	if s.a.Next == 0 {
 		drop(b, entryKey(uid, run))
-		q.unpin(b, uid, run)
+		q.unpin(b, uid, run, forWebhook)
 		return
 	}
 	if !s.a.Postponed {

@@ -137,3 +137,23 @@ func (f *JobQueue) NextDelivery(ctx context.Context) (queue.Instant, error) {
 func (f *JobQueue) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	return do(ctx, f.p, "jobs.Attempts", func() ([]queue.Attempt, error) { return f.q.Attempts(ctx, ref) })
 }
+
+// PastAttempts implements serverless.JobQueue.
+func (f *JobQueue) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	return do(ctx, f.p, "jobs.PastAttempts", func() ([]queue.JobAttempt, error) { return f.q.PastAttempts(ctx, now, ref) })
+}
+
+// DeadLetters implements queue.DeadLetters. It fails before the first one.
+func (f *JobQueue) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
+	return list(ctx, f.p, "jobs.DeadLetters", func() iter.Seq2[queue.DeadLetter, error] { return f.q.DeadLetters(ctx, now, endpoint, owner) })
+}
+
+// DeadLetter implements queue.DeadLetters.
+func (f *JobQueue) DeadLetter(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	return do(ctx, f.p, "jobs.DeadLetter", func() (queue.DeadLetter, error) { return f.q.DeadLetter(ctx, now, ref) })
+}
+
+// DropDead implements queue.DeadLetters.
+func (f *JobQueue) DropDead(ctx context.Context, refs []queue.Ref) error {
+	return run(ctx, f.p, "jobs.DropDead", func() error { return f.q.DropDead(ctx, refs) })
+}

@@ -17,6 +17,7 @@ type extra struct {
 	err         string
 	chunks      [][]byte // chunks that are not drained
 	attempts    []queue.Attempt
+	tries       []queue.JobAttempt // of the present run and, after those, of earlier ones
 }
 
 // bodies has the bodies by job number. They are outside the index, because the index has no

@@ -22,6 +22,7 @@ type Jobs struct {
 	bodies bodies
 	extras map[uint32]*extra // by job
 	outbox outbox
+	dead   jobindex.DeadLetters[queue.DeadLetter]
 	seq    uint64
 	token  queue.Token
 
@@ -185,6 +186,10 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, 
 		q.seq++
 		s.Seq = q.seq
 	}
+	if eff&queue.PutAttempt != 0 {
+		x := q.extra(i)
+		x.tries = append(x.tries[:min(int(before.Attempt), len(x.tries))], before.EndedAttempt(now, s, op))
+	}
 	q.payloads(i, eff, op)
 	if eff&queue.DropInput != 0 {
 		q.outbox.dropInput(q.x.Ref(i), s)
@@ -192,6 +197,10 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, 
 	q.x.Commit(i, before, s, eff)
 	if eff&queue.PutOutbox != 0 {
 		q.outbox.add(q.job(i), now)
+	}
+	if eff&queue.PutDead != 0 {
+		j := q.job(i)
+		q.dead.Put(j.Ref, j.Owner, s.Kept(), queue.DeadLetter{Job: j, Until: s.Kept()})
 	}
 }
 

@@ -9,20 +9,19 @@ import (
 // Expire implements queue.JobQueue.
 func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.Instant, error) {
 	var evs []queue.Event
-	op := queue.Op{Kind: queue.OpTick}
 	q.mu.Lock()
-	for {
-		i := q.x.TakeDue(now, &limit)
-		if i == 0 {
-			break
-		}
+	for _, i := range q.x.TakeAllDue(now, &limit) {
+		op := q.x.TickOp(i)
 		var res queue.Result
 		res, evs = q.move(now, i, &op, evs)
 		if res.Effect&queue.Delete == 0 {
 			q.x.Rearm(i)
 		}
 	}
-	next := q.x.NextDue()
+	for _, ref := range q.dead.Due(now, limit) {
+		q.dead.Remove(ref)
+	}
+	next := queue.Sooner(q.x.NextDue(), q.dead.NextDue())
 	q.mu.Unlock()
 	q.notify(evs)
 	return next, nil

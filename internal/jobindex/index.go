@@ -1,7 +1,9 @@
 package jobindex
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -258,7 +260,13 @@ func (x *Index) isQueued(r ref) bool {
 	return x.current(r) && x.t.at(r.rec).status == queue.InQueue
 }
 
-// NextReady removes the oldest queued job from the ready jobs of an endpoint and returns it,
+// isReady reports whether a job is queued and not delayed. A job that was delayed gets a new Seq
+// when it is ready.
+func (x *Index) isReady(r ref) bool {
+	return x.isQueued(r) && !x.t.at(r.rec).delayed
+}
+
+// NextReady removes the oldest job from the ready jobs of an endpoint and returns it,
 // also if it is Busy; 0: none. A caller that does not claim the job must call Requeue.
 func (x *Index) NextReady(endpoint string) uint32 {
 	l := x.listOf(endpoint)
@@ -267,7 +275,7 @@ func (x *Index) NextReady(endpoint string) uint32 {
 	}
 	x.trimRequeued(l)
 	r, ok := l.peek(&l.ready)
-	for ok && !x.isQueued(r) {
+	for ok && !x.isReady(r) {
 		l.ready.i++
 		r, ok = l.peek(&l.ready)
 	}
@@ -282,9 +290,9 @@ func (x *Index) NextReady(endpoint string) uint32 {
 	return r.rec
 }
 
-// trimRequeued removes jobs that are no longer queued from the head of the requeued jobs.
+// trimRequeued removes jobs that are no longer ready from the head of the requeued jobs.
 func (x *Index) trimRequeued(l *jobList) {
-	for len(l.requeued) > 0 && !x.isQueued(l.requeued[0]) {
+	for len(l.requeued) > 0 && !x.isReady(l.requeued[0]) {
 		l.popRequeued()
 	}
 }
@@ -323,6 +331,29 @@ func (x *Index) TakeDue(now queue.Instant, budget *int) uint32 {
 	return 0
 }
 
+// TakeAllDue is TakeDue for as many jobs as the budget allows. They are ordered by the instant at
+// which they are due, and then by Seq, because those that become ready together are queued in this
+// order.
+func (x *Index) TakeAllDue(now queue.Instant, budget *int) (list []uint32) {
+	sorts := false
+	for i := x.TakeDue(now, budget); i != 0; i = x.TakeDue(now, budget) {
+		list = append(list, i)
+		sorts = sorts || x.t.at(i).retry != 0 || x.t.at(i).delayed
+	}
+	if sorts {
+		slices.SortFunc(list, func(a, b uint32) int {
+			s, t := x.State(a), x.State(b)
+			return CompareDue(&s, &t)
+		})
+	}
+	return list
+}
+
+// CompareDue compares jobs by the instant at which they are due, and then by Seq.
+func CompareDue(s, t *queue.State) int {
+	return cmp.Or(cmp.Compare(s.Due(), t.Due()), cmp.Compare(s.Seq, t.Seq))
+}
+
 // AdvanceTo moves the wheel of an index that is being filled to now.
 func (x *Index) AdvanceTo(now queue.Instant) { x.wheel.now = max(x.wheel.now, now) }
 
@@ -332,6 +363,16 @@ func (x *Index) Rearm(i uint32) {
 	s := x.State(i)
 	x.t.at(i).armed = s.Due()
 	x.wheel.add(i)
+}
+
+// TickOp returns the op with which the deadline of a job is applied. A job whose next attempt may
+// follow has its id there, from which the delay is made.
+func (x *Index) TickOp(i uint32) queue.Op {
+	op := queue.Op{Kind: queue.OpTick}
+	if x.policies.value(x.t.at(i).retry).retry.Attempts > 1 {
+		op.Ref = x.Ref(i)
+	}
+	return op
 }
 
 // NextDue returns a lower bound of the instant at which TakeDue returns a job; 0: never.
@@ -428,7 +469,7 @@ func (x *Index) oldest(l *jobList) (at queue.Instant) {
 		return 0
 	}
 	normal := func(r ref) bool {
-		return x.isQueued(r) && x.t.at(r.rec).flags&queue.LowPriority == 0
+		return x.isReady(r) && x.t.at(r.rec).flags&queue.LowPriority == 0
 	}
 	oldest := ref{seq: math.MaxUint64}
 	x.trimRequeued(l)

@@ -1,29 +1,39 @@
 package jobindex
 
-import "github.com/podyard/podyard/serverless/queue"
+import (
+	"time"
 
-// policies gives numbers to retry policies, which many jobs share. Number 0 is no policy.
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A failurePolicy is what follows the failure of a job.
+type failurePolicy struct {
+	retry queue.RetryPolicy
+	dead  time.Duration
+}
+
+// policies gives numbers to policies, which many jobs share. Number 0 is no policy.
 type policies struct {
-	number map[queue.RetryPolicy]uint32
+	number map[failurePolicy]uint32
 	list   []policy
 	free   []uint32
 }
 
 type policy struct {
-	value queue.RetryPolicy
+	value failurePolicy
 	refs  int
 }
 
-func (p *policies) value(i uint32) queue.RetryPolicy {
+func (p *policies) value(i uint32) failurePolicy {
 	if i == 0 {
-		return queue.RetryPolicy{}
+		return failurePolicy{}
 	}
 	return p.list[i].value
 }
 
 // intern returns the number of v and adds a reference.
-func (p *policies) intern(v queue.RetryPolicy) uint32 {
-	if v == (queue.RetryPolicy{}) {
+func (p *policies) intern(v failurePolicy) uint32 {
+	if v == (failurePolicy{}) {
 		return 0
 	}
 	i, ok := p.number[v]
@@ -35,7 +45,7 @@ func (p *policies) intern(v queue.RetryPolicy) uint32 {
 	return i
 }
 
-func (p *policies) place(v queue.RetryPolicy) uint32 {
+func (p *policies) place(v failurePolicy) uint32 {
 	if k := len(p.free); k > 0 {
 		i := p.free[k-1]
 		p.free = p.free[:k-1]
@@ -43,7 +53,7 @@ func (p *policies) place(v queue.RetryPolicy) uint32 {
 		return i
 	}
 	if p.number == nil {
-		p.number, p.list = map[queue.RetryPolicy]uint32{}, make([]policy, 1)
+		p.number, p.list = map[failurePolicy]uint32{}, make([]policy, 1)
 	}
 	p.list = append(p.list, policy{value: v})
 	return uint32(len(p.list) - 1)
@@ -61,7 +71,7 @@ func (p *policies) release(i uint32) {
 }
 
 // replace sets *i to the number of v and releases the old number.
-func (p *policies) replace(i *uint32, v queue.RetryPolicy) {
+func (p *policies) replace(i *uint32, v failurePolicy) {
 	if p.value(*i) == v {
 		return
 	}

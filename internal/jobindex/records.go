@@ -39,15 +39,16 @@ type record struct {
 	hash          uint32 // of endpoint and id
 	run           uint32 // here, to avoid padding
 	priority      uint8
-	delayed       bool
+	delayed, read bool
 }
 
 // State returns the state of a job.
 func (x *Index) State(i uint32) queue.State {
 	r := x.t.at(i)
+	p := x.policies.value(r.retry)
 	return queue.State{
 		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
-		Priority: r.priority, Attempt: r.attempt, Delayed: r.delayed, Retry: x.policies.value(r.retry),
+		Priority: r.priority, Attempt: r.attempt, Delayed: r.delayed, Read: r.read, Retry: p.retry, DeadLetter: p.dead,
 		Seq: r.seq, Token: r.token, Worker: queue.WorkerID(x.names.text(r.worker)), Lost: queue.WorkerID(x.names.text(r.lost)),
 		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
 		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
@@ -58,8 +59,8 @@ func (x *Index) State(i uint32) queue.State {
 // store is the inverse of State.
 func (x *Index) store(r *record, s *queue.State) {
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
-	r.priority, r.attempt, r.delayed = s.Priority, s.Attempt, s.Delayed
-	x.policies.replace(&r.retry, s.Retry)
+	r.priority, r.attempt, r.delayed, r.read = s.Priority, s.Attempt, s.Delayed, s.Read
+	x.policies.replace(&r.retry, failurePolicy{s.Retry, s.DeadLetter})
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))
 	x.names.replace(&r.lost, string(s.Lost))

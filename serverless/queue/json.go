@@ -58,9 +58,9 @@ func (j *Job) ShowsOutput() bool {
 	return j.Status == InProgress || j.Status == Completed || j.Status == Failed
 }
 
-// DelayTime returns the time from submit, or from the last retry, to the start of the run,
+// DelayTime returns the time from the instant at which the last attempt was ready to its start,
 // which is the last one if workers were lost. For a job that ended while it was queued it is
-// the time to the end. It is 0 while the job is queued.
+// the time to the end. It is 0 while the job is queued, and if it ended before it was ready.
 func (j *Job) DelayTime() time.Duration {
 	switch {
 	case j.Started != 0:
@@ -71,7 +71,7 @@ func (j *Job) DelayTime() time.Duration {
 	return 0
 }
 
-// ExecutionTime returns the time from the start of the run to its end. It is 0 for a job that
+// ExecutionTime returns the time from the start of the last attempt to its end. It is 0 for a job that
 // has not ended, or ended while it was queued.
 func (j *Job) ExecutionTime() time.Duration {
 	if j.Started == 0 || j.Finished == 0 {

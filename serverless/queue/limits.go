@@ -31,6 +31,11 @@ const (
 	// DefaultMaxDelay is the longest time between two attempts if the policy has none.
 	DefaultMaxDelay = 300 * time.Second
 
+	// MaxDeadLetters is how many dead letters an owner has on an endpoint at most, MaxDeadLetter
+	// how long one is kept at most.
+	MaxDeadLetters = 1000
+	MaxDeadLetter  = 30 * 24 * time.Hour
+
 	// A wait bounds how long a client waits for the result of a job.
 	DefaultWait = 90 * time.Second
 	MinWait     = time.Second

@@ -101,9 +101,10 @@ type JobQueue interface {
 	// is the result of ops[i]. All effects of one op (state, output, chunk, outbox entry) are
 	// one commit.
 	Apply(ctx context.Context, now Instant, ops []Op, res []Result) error
-	// Expire applies OpTick to at most limit jobs whose Due has passed. It returns the
-	// instant of the next call; 0 means that nothing is scheduled. Several servers may call
-	// it at once.
+	// Expire applies OpTick to at most limit jobs whose Due has passed, and deletes dead letters
+	// whose time has passed. Jobs that one call makes ready are queued in the order of
+	// State.Queued, and then of Seq. It returns the instant of the next call; 0 means that
+	// nothing is scheduled. Several servers may call it at once.
 	Expire(ctx context.Context, now Instant, limit int) (next Instant, err error)
 	// Purge applies OpPurge to the queued jobs that p selects. It examines at most p.Limit
 	// jobs, and returns the Seq from which the caller continues (PurgeQuery.After); 0 means
@@ -119,6 +120,10 @@ type JobQueue interface {
 	// of the first chunk, and the result has all chunks if State.Chunks-State.Drained of them
 	// are returned. Chunks does not move the cursor; OpDrain does.
 	Chunks(ctx context.Context, now Instant, ref Ref, maxBytes int) ([][]byte, State, error)
+	// PastAttempts returns the attempts of the present run that were followed by another one, in
+	// order. Errors are those of Get, without ErrDamaged; and ErrDamaged if an attempt cannot be
+	// read.
+	PastAttempts(ctx context.Context, now Instant, ref Ref) ([]JobAttempt, error)
 	// List yields the jobs that q selects, newest first. It fills only Ref, Owner, Key and State.
 	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
 	// Stats returns the counts of one endpoint; all are zero for an endpoint that never had a
@@ -131,8 +136,10 @@ type JobQueue interface {
 	// Service calls Watch once and passes the events on.
 	Watch(ctx context.Context, f func([]Event)) error
 
-	// Outbox is part of the queue because its entries are written in the same commit.
+	// Outbox and DeadLetters are parts of the queue because their entries are written in the
+	// same commit.
 	Outbox
+	DeadLetters
 	// Finder returns the records of Job.Creation (docs/decisions.md 38).
 	idempotency.Finder
 }

@@ -155,11 +155,12 @@ type State struct {
 	Status     Status
 	Flags      Flags
 	Reason     Reason
-	Deliveries uint8    // claims of this run, without those that were released
+	Deliveries uint8    // claims of this attempt, without those that were released
 	Restarts   uint8    // server crashes while this run was in progress
 	Priority   uint8    // 0 to MaxPriority, which is claimed first (docs/decisions.md 39)
 	Attempt    uint8    // attempts of this run that have ended
 	Delayed    bool     // a queued job that is not ready before Queued
+	Read       bool     // a chunk of this run was read, so it is not retried by itself; only with a retry policy
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
@@ -179,6 +180,7 @@ type State struct {
 	Chunks, Drained     uint32 // chunks of this run, and how many of them were read
 	Stream              int64  // bytes of chunks not drained
 	Retry               RetryPolicy
+	DeadLetter          time.Duration // how long a copy is kept of a job that failed for good; 0: none
 }
 
 // Due returns a lower bound of the next instant at which OpTick changes s. A renewal moves
@@ -187,6 +189,8 @@ type State struct {
 func (s *State) Due() Instant {
 	d := s.Expires
 	switch {
+	case s.Delayed:
+		d = min(d, s.Queued)
 	case s.Status == InProgress:
 		d = min(d, s.LeaseUntil, s.RunUntil)
 	case s.Status.Terminal():
@@ -213,7 +217,7 @@ type OpKind uint8
 const (
 	OpClaim      OpKind = iota // Worker leases the job until Until, with Token
 	OpRenew                    // Worker extends its lease to Until
-	OpFinish                   // Worker ends the job with Status, Payload (the output) and Error
+	OpFinish                   // Worker ends the attempt with Status, Payload (the output) and Error
 	OpRelease                  // Worker returns the job to the queue; the delivery is not counted
 	OpChunk                    // Worker adds Payload to the stream
 	OpProgress                 // Worker replaces the interim output with Payload
@@ -222,7 +226,7 @@ const (
 	OpPurge                    // the user ends the job if it is queued
 	OpRetry                    // the user queues a failed job again
 	OpSetTTL                   // the user sets Expires to Until
-	OpTick                     // time has passed: end, requeue or delete what is due
+	OpTick                     // time has passed: end, requeue, make ready or delete what is due
 	OpRecover                  // the server that ran the job is gone
 	OpWorkerLost               // Worker is gone: its lease ends now
 	OpRedeliver                // the user has the webhook of an ended job sent again
@@ -236,12 +240,14 @@ func (k OpKind) Durable() bool {
 }
 
 // An Op asks for one move of one job. It is plain data, so that a backend can merge ops into
-// one commit, send them in one statement or replay them.
+// one commit, send them in one statement or replay them. Ref is the job's also where a backend
+// has found the job in another way: the jitter of a delay is made from the id.
 type Op struct {
 	Ref
-	Kind   OpKind
-	Status Status // of OpFinish: Completed or Failed
-	Worker WorkerID
+	Kind    OpKind
+	Status  Status // of OpFinish: Completed or Failed
+	NoRetry bool   // of OpFinish with Failed: no other attempt follows
+	Worker  WorkerID
 	// Token is the fencing token. Zero with a Worker means the lease that this worker holds:
 	// the worker protocol has no tokens, only job and worker ids.
 	Token Token
@@ -257,7 +263,7 @@ type Op struct {
 
 // An Effect is a set of things that the backend must do in the same commit as the new State,
 // and of events that it must send afterwards.
-type Effect uint16
+type Effect uint32
 
 // The effects.
 const (
@@ -270,7 +276,9 @@ const (
 	AddChunk                      // store Op.Payload as chunk State.Chunks-1
 	DropChunks                    // remove the chunks before State.Drained
 	PutOutbox                     // add a webhook entry for (job, run), unless there is one
-	Requeued                      // count in Stats.Retried: a worker lost the job, which is queued again
+	PutDead                       // keep a dead letter of the job, instead of one with the same Ref
+	PutAttempt                    // add the result of State.EndedAttempt to the job's log of attempts
+	Requeued                      // count in Stats.Retried: the job is queued again because a worker lost it or an attempt failed
 	EvReady                       // send EventReady: a job of the endpoint can be claimed
 	EvDone                        // send EventDone: the job has ended or is deleted
 	EvStop                        // send EventStop: the worker that held the lease must stop the job
@@ -322,14 +330,14 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		s.Expires = op.Until
 		return Put, nil
 	case OpTick:
-		return s.tick(now), nil
+		return s.tick(now, op), nil
 	case OpRecover:
 		return s.recover(now), nil
 	case OpWorkerLost:
 		if s.Status != InProgress || s.Worker != op.Worker {
 			return 0, ErrLeaseLost
 		}
-		return s.lose(now), nil
+		return s.lose(now, op), nil
 	case OpRedeliver:
 		return s.redeliver()
 	case OpDamage:
@@ -355,7 +363,7 @@ func (s *State) gone(op *Op) (Effect, error) {
 }
 
 func (s *State) claim(now Instant, op *Op) (Effect, error) {
-	if s.Status != InQueue || s.Lost != "" && s.Lost == op.Worker {
+	if s.Status != InQueue || s.Delayed || s.Lost != "" && s.Lost == op.Worker {
 		return 0, ErrStatus
 	}
 	s.Status, s.Worker, s.Token = InProgress, op.Worker, op.Token
@@ -394,9 +402,22 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 		s.Deliveries--
 		return s.requeue(), nil
 	case OpFinish:
-		return s.end(now, op.Status) | PutOutput, nil
+		return s.finish(now, op), nil
 	}
 	return Put, nil
+}
+
+// finish ends the attempt with the result of its worker. The output and the error of an
+// attempt that is followed by another one are not stored.
+func (s *State) finish(now Instant, op *Op) Effect {
+	if op.Status == Completed {
+		return s.end(now, Completed) | PutOutput
+	}
+	e := s.fail(now, Failed, op)
+	if s.Status.Terminal() {
+		e |= PutOutput
+	}
+	return e
 }
 
 // adopt gives a queued job back to the worker that lost it and kept working. The execution
@@ -415,6 +436,7 @@ func (s *State) drain(op *Op) Effect {
 	}
 	s.Drained += op.N
 	s.Stream -= op.Bytes
+	s.Read = s.Retry.Attempts > 1
 	return Put | DropChunks
 }
 
@@ -436,6 +458,7 @@ func (s *State) retry(now Instant) (Effect, error) {
 	}
 	s.Run++
 	s.Deliveries, s.Restarts, s.Reason, s.Lost = 0, 0, NoReason, ""
+	s.Attempt, s.Read = 0, false
 	s.Queued, s.Finished = now, 0
 	return s.requeue() | NewSeq, nil
 }
@@ -458,26 +481,28 @@ func (s *State) damage(now Instant) (Effect, error) {
 	return s.end(now, Failed) | DropInput, nil
 }
 
-func (s *State) tick(now Instant) Effect {
-	if s.Status != InProgress {
-		return 0
-	}
+func (s *State) tick(now Instant, op *Op) Effect {
 	switch {
+	case s.Delayed && s.Queued <= now:
+		s.Delayed = false
+		return Put | NewSeq | EvReady // at the end of the queue, where it has not waited yet
+	case s.Status != InProgress:
+		return 0
 	case s.RunUntil <= now:
 		s.Reason = ExecutionTimedOut
-		return s.end(now, TimedOut)
+		return s.fail(now, TimedOut, op)
 	case s.LeaseUntil <= now:
-		return s.lose(now)
+		return s.lose(now, op)
 	}
 	return 0
 }
 
-// lose takes the job from a lost worker. The job is queued again, or fails after
-// MaxDeliveries losses.
-func (s *State) lose(now Instant) Effect {
+// lose takes the job from a lost worker. The job is queued again. After MaxDeliveries losses
+// the attempt has failed.
+func (s *State) lose(now Instant, op *Op) Effect {
 	if s.Deliveries >= MaxDeliveries {
 		s.Reason = WorkersLost
-		return s.end(now, Failed) | EvStop
+		return s.fail(now, Failed, op) | EvStop
 	}
 	s.Lost = s.Worker
 	return s.requeue() | Requeued | EvStop
@@ -507,6 +532,9 @@ func (s *State) end(now Instant, st Status) Effect {
 	if s.Flags&HasWebhook != 0 {
 		e |= PutOutbox
 	}
-	s.Status, s.Finished = st, now
+	if s.DeadLetter > 0 && (st == Failed || st == TimedOut) {
+		e |= PutDead
+	}
+	s.Status, s.Finished, s.Delayed = st, now, false
 	return e
 }

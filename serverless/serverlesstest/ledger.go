@@ -30,6 +30,7 @@ type Ledger struct {
 	jobs     map[queue.Ref]*jobRecord
 	tokens   map[queue.Token]bool
 	due      map[hook]bool // acknowledged webhooks; true until they are settled
+	dead     map[queue.Ref]deadRecord
 	inFlight map[*inFlightCall]bool
 	now      queue.Instant // the latest instant of a call
 	sweeps   int           // calls of Expire and Purge, which do not return what they moved
@@ -56,6 +57,13 @@ type hook struct {
 	run uint32
 }
 
+// A deadRecord is an acknowledged dead letter.
+type deadRecord struct {
+	run     uint32
+	until   queue.Instant
+	dropped bool // or may have been
+}
+
 // An inFlightCall is a call without an answer yet: its effect may have happened or not.
 type inFlightCall struct {
 	op    *queue.Op // nil: any move of Expire and Purge
@@ -68,7 +76,7 @@ var _ queue.JobQueue = (*Ledger)(nil)
 func NewLedger(q queue.JobQueue) *Ledger {
 	return &Ledger{
 		Queue: q, jobs: map[queue.Ref]*jobRecord{}, tokens: map[queue.Token]bool{},
-		due: map[hook]bool{}, inFlight: map[*inFlightCall]bool{},
+		due: map[hook]bool{}, dead: map[queue.Ref]deadRecord{}, inFlight: map[*inFlightCall]bool{},
 	}
 }
 
@@ -80,6 +88,7 @@ func (l *Ledger) Clone() *Ledger {
 	c := NewLedger(nil)
 	c.err, c.now, c.sweeps = l.err, l.now, l.sweeps
 	c.tokens, c.due, c.inFlight = maps.Clone(l.tokens), maps.Clone(l.due), maps.Clone(l.inFlight)
+	c.dead = maps.Clone(l.dead)
 	for ref, a := range l.jobs {
 		copied := *a
 		copied.results = maps.Clone(a.results)
@@ -158,6 +167,7 @@ func (l *Ledger) settle(a *jobRecord, s *queue.State) {
 	if s.Run < a.state.Run {
 		l.violation("%q was in run %d and is in run %d", a.job.ID, a.state.Run, s.Run)
 	}
+	l.settleAttempts(a, s)
 	if s.Status.Terminal() && (!a.state.Status.Terminal() || a.state.Run != s.Run) && s.Flags&queue.HasWebhook != 0 {
 		// It may have been settled before its end had an answer.
 		if h := (hook{a.job.Ref, s.Run}); !l.settled(h) {
@@ -165,6 +175,17 @@ func (l *Ledger) settle(a *jobRecord, s *queue.State) {
 		}
 	}
 	a.state, a.sweep = *s, l.sweeps
+}
+
+// settleAttempts records how many attempts have ended, which is durable, and a dead letter.
+func (l *Ledger) settleAttempts(a *jobRecord, s *queue.State) {
+	if s.Run == a.state.Run && (s.Attempt < a.state.Attempt || s.Attempt > 0 && s.Attempt >= s.Retry.Attempts) {
+		l.violation("%q had ended %d attempts, and has ended %d of %d", a.job.ID, a.state.Attempt, s.Attempt, s.Retry.Attempts)
+	}
+	failed := s.Status == queue.Failed || s.Status == queue.TimedOut
+	if d, ok := l.dead[a.job.Ref]; failed && s.DeadLetter > 0 && (!ok || d.run < s.Run) {
+		l.dead[a.job.Ref] = deadRecord{run: s.Run, until: s.Kept()}
+	}
 }
 
 func (l *Ledger) settled(h hook) bool {
@@ -443,7 +464,62 @@ func (l *Ledger) Check(ctx context.Context, q queue.JobQueue) error {
 	if err := l.checkHooks(ctx, settled); err != nil {
 		return err
 	}
+	if err := errors.Join(l.checkAttempts(ctx), l.checkDead(ctx)); err != nil {
+		return err
+	}
 	return l.Err()
+}
+
+// checkAttempts compares the log of attempts of each job with its state.
+func (l *Ledger) checkAttempts(ctx context.Context) error {
+	for _, ref := range slices.Collect(maps.Keys(l.jobs)) {
+		j, err := l.Queue.Get(ctx, l.now, ref)
+		if errors.Is(err, queue.ErrNotFound) {
+			continue
+		}
+		list, err2 := l.Queue.PastAttempts(ctx, l.now, ref)
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("attempts of %q: %w", ref.ID, err)
+		}
+		for i, a := range list {
+			if a.Number != i+1 || !a.Status.Terminal() {
+				return fmt.Errorf("attempt %d of %q is %+v", i+1, ref.ID, a)
+			}
+		}
+		if len(list) != int(j.Attempt) {
+			return fmt.Errorf("%q has %d attempts in its log, %d have ended", ref.ID, len(list), j.Attempt)
+		}
+	}
+	return nil
+}
+
+// checkDead looks for each acknowledged dead letter.
+func (l *Ledger) checkDead(ctx context.Context) error {
+	l.mu.Lock()
+	dead := maps.Clone(l.dead)
+	l.mu.Unlock()
+	for ref, want := range dead {
+		d, err := l.Queue.DeadLetter(ctx, l.now, ref)
+		switch {
+		case errors.Is(err, queue.ErrNotFound) && (want.dropped || want.until <= l.now):
+			continue
+		case err != nil:
+			return fmt.Errorf("dead letter of %q: %w", ref.ID, err)
+		case want.until <= l.now && d.Run == want.run:
+			return fmt.Errorf("the dead letter of %q is there after its time", ref.ID)
+		}
+		l.mu.Lock()
+		if a := l.jobs[ref]; a != nil && d.Run >= want.run {
+			if d.Reason != queue.Damaged && a.job.Input != nil && !bytes.Equal(d.Input, a.job.Input) {
+				l.violation("the dead letter of %q has input %q, submitted with %q", ref.ID, d.Input, a.job.Input)
+			}
+			l.result(a, &d.State, d.Output)
+		} else if a != nil {
+			l.violation("the dead letter of %q is of run %d, acknowledged was that of run %d", ref.ID, d.Run, want.run)
+		}
+		l.mu.Unlock()
+	}
+	return nil
 }
 
 func (l *Ledger) checkJob(ref queue.Ref, j *queue.Job, there bool) {
@@ -541,4 +617,32 @@ func (l *Ledger) checkHooks(ctx context.Context, settled map[hook]bool) error {
 		}
 	}
 	return nil
+}
+
+// PastAttempts implements queue.JobQueue.
+func (l *Ledger) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	return l.Queue.PastAttempts(ctx, now, ref)
+}
+
+// DeadLetters implements queue.DeadLetters.
+func (l *Ledger) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
+	return l.Queue.DeadLetters(ctx, now, endpoint, owner)
+}
+
+// DeadLetter implements queue.DeadLetters.
+func (l *Ledger) DeadLetter(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	return l.Queue.DeadLetter(ctx, now, ref)
+}
+
+// DropDead implements queue.DeadLetters.
+func (l *Ledger) DropDead(ctx context.Context, refs []queue.Ref) error {
+	l.mu.Lock()
+	for _, ref := range refs {
+		if d, ok := l.dead[ref]; ok {
+			d.dropped = true
+			l.dead[ref] = d
+		}
+	}
+	l.mu.Unlock()
+	return l.Queue.DropDead(ctx, refs)
 }

@@ -17,6 +17,7 @@ type Model struct {
 	jobs   map[queue.Ref]*modelJob
 	stats  map[string]*queue.Stats
 	outbox []*modelEntry
+	dead   []queue.DeadLetter // newest last
 	seq    uint64
 	token  queue.Token
 	keys   map[idempotency.Digest]idempotency.Record
@@ -26,6 +27,7 @@ type modelJob struct {
 	queue.Job
 	chunks   [][]byte
 	attempts []queue.Attempt
+	past     []queue.JobAttempt
 }
 
 type modelEntry struct {
@@ -98,7 +100,7 @@ func (m *Model) inOrder(ok func(*modelJob) bool) (list []*modelJob) {
 func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	for _, s := range slots {
 		n := s.N
-		for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == s.Endpoint && j.Status == queue.InQueue }) {
+		for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == s.Endpoint && j.Status == queue.InQueue && !j.Delayed }) {
 			if n == 0 {
 				break
 			}
@@ -127,6 +129,7 @@ func (m *Model) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res 
 // move applies one op and carries out its effects.
 func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result {
 	before := j.State
+	op.Ref = j.Ref
 	eff, err := j.State.Apply(now, op)
 	st := m.stats[j.Endpoint]
 	if eff&queue.NewSeq != 0 {
@@ -135,6 +138,9 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	}
 	if eff != 0 {
 		st.Count(&before, &j.State, eff)
+	}
+	if eff&queue.PutAttempt != 0 {
+		j.past = append(j.past[:before.Attempt], before.EndedAttempt(now, &j.State, op))
 	}
 	if eff&queue.DropOutput != 0 {
 		j.Output, j.Error, j.chunks = nil, "", nil
@@ -162,6 +168,9 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	if eff&queue.PutOutbox != 0 {
 		m.deliver(now, j.Job)
 	}
+	if eff&queue.PutDead != 0 {
+		m.bury(j.Job)
+	}
 	return queue.Result{State: j.State, Effect: eff, Err: err}
 }
 
@@ -172,19 +181,52 @@ func (m *Model) deliver(now queue.Instant, j queue.Job) {
 	}
 }
 
-// Expire implements queue.JobQueue. It handles due jobs in the order of Seq.
+// Expire implements queue.JobQueue. It handles due jobs in the order of their instants, and then of
+// Seq.
 func (m *Model) Expire(_ context.Context, now queue.Instant, limit int) (next queue.Instant, _ error) {
 	due := m.inOrder(func(j *modelJob) bool { return j.Due() <= now })
+	slices.SortStableFunc(due, func(a, b *modelJob) int { return cmp.Compare(a.Due(), b.Due()) })
 	for _, j := range due[:min(limit, len(due))] {
 		m.move(now, j, &queue.Op{Kind: queue.OpTick})
 	}
+	m.dropDead(func(d queue.DeadLetter) bool { return d.Until <= now })
 	for _, j := range m.jobs {
-		if next == 0 || j.Due() < next {
-			next = j.Due()
-		}
+		next = queue.Sooner(next, j.Due())
+	}
+	for _, d := range m.dead {
+		next = queue.Sooner(next, d.Until)
 	}
 	return next, nil
 }
+
+// reorders reports whether a sweep at now gives jobs other places in the queue.
+func (m *Model) reorders(now queue.Instant) bool {
+	for _, j := range m.jobs {
+		if j.Due() <= now && (j.Delayed || j.Retry.Attempts > 0 || j.DeadLetter > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// bury keeps a dead letter of a job.
+func (m *Model) bury(j queue.Job) {
+	m.dropDead(func(d queue.DeadLetter) bool { return d.Ref == j.Ref })
+	m.dead = append(m.dead, queue.DeadLetter{Job: j, Until: j.Kept()})
+	same := func(d queue.DeadLetter) bool { return d.Endpoint == j.Endpoint && d.Owner == j.Owner }
+	n := 0
+	for _, d := range m.dead {
+		if same(d) {
+			n++
+		}
+	}
+	if n > queue.MaxDeadLetters {
+		i := slices.IndexFunc(m.dead, same)
+		m.dead = slices.Delete(m.dead, i, i+1)
+	}
+}
+
+func (m *Model) dropDead(drop func(queue.DeadLetter) bool) { m.dead = slices.DeleteFunc(m.dead, drop) }
 
 // Purge implements queue.JobQueue.
 func (m *Model) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
@@ -251,7 +293,7 @@ func (m *Model) Stats(_ context.Context, _ queue.Instant, endpoint string) (queu
 		return queue.Stats{}, nil
 	}
 	s := *m.stats[endpoint]
-	for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == endpoint && j.Status == queue.InQueue }) {
+	for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == endpoint && j.Status == queue.InQueue && !j.Delayed }) {
 		if j.Flags&queue.LowPriority == 0 {
 			s.Oldest = j.Queued
 			break
@@ -319,4 +361,44 @@ func (m *Model) Attempts(_ context.Context, ref queue.Ref) ([]queue.Attempt, err
 		return slices.Clone(j.attempts), nil
 	}
 	return nil, nil
+}
+
+// PastAttempts implements queue.JobQueue.
+func (m *Model) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	j, err := m.Get(ctx, now, ref)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(m.jobs[ref].past[:j.Attempt]), nil
+}
+
+// DeadLetters implements queue.DeadLetters.
+func (m *Model) DeadLetters(_ context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
+	return func(yield func(queue.DeadLetter, error) bool) {
+		for _, d := range slices.Backward(m.dead) {
+			if d.Until <= now || d.Endpoint != endpoint || owner != "" && d.Owner != owner {
+				continue
+			}
+			d.Job = queue.Job{Ref: d.Ref, Owner: d.Owner, Key: d.Key, State: d.State}
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+// DeadLetter implements queue.DeadLetters.
+func (m *Model) DeadLetter(_ context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	for _, d := range m.dead {
+		if d.Ref == ref && now < d.Until {
+			return d, nil
+		}
+	}
+	return queue.DeadLetter{}, queue.ErrNotFound
+}
+
+// DropDead implements queue.DeadLetters.
+func (m *Model) DropDead(_ context.Context, refs []queue.Ref) error {
+	m.dropDead(func(d queue.DeadLetter) bool { return slices.Contains(refs, d.Ref) })
+	return nil
 }

@@ -88,6 +88,7 @@ func walkSteps() []walkStep {
 		{"deliver", 2, (*walker).deliver},
 		{"record", 2, (*walker).record},
 		{"read", 2, (*walker).read},
+		{"drop dead letters", 1, (*walker).dropDead},
 		{"pass time", 6, (*walker).advance},
 		{"sweep", 2, (*walker).sweep},
 		{"compare all", 2, (*walker).compareAll},

@@ -25,6 +25,7 @@ func (w *walker) submit(ctx context.Context) error {
 		if w.Draw(4) == 0 {
 			withWebhook(j)
 		}
+		w.drawPolicy(j)
 		if w.Draw(8) == 0 {
 			j.Extra = []byte(`{}`)
 		}
@@ -34,6 +35,22 @@ func (w *walker) submit(ctx context.Context) error {
 		w.refs = append(w.refs, j.Ref)
 	}
 	return w.enqueue(ctx, jobs)
+}
+
+// drawPolicy draws a delay, a retry policy and a dead letter.
+func (w *walker) drawPolicy(j *queue.Job) {
+	if ready := w.now + 1 + w.drawSpan(); w.Draw(5) == 0 && ready < j.Expires {
+		j.Queued, j.Delayed = ready, true
+	}
+	if w.Draw(2) == 0 {
+		j.Retry = queue.RetryPolicy{
+			Attempts: uint8(2 + w.Draw(4)), Timeouts: w.Draw(2) == 0, Factor: float32(1 + w.Draw(3)), Jitter: float32(w.Draw(3)) / 2,
+			Delay: time.Duration(w.Draw(2)*w.Draw(1000)) * time.Millisecond, MaxDelay: time.Duration(1000+w.Draw(5000)) * time.Millisecond,
+		}
+	}
+	if w.Draw(3) == 0 {
+		j.DeadLetter = time.Duration(1+w.drawSpan()) * time.Millisecond
+	}
 }
 
 func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
@@ -58,6 +75,7 @@ func (w *walker) submitAgain(ctx context.Context) error {
 	}
 	w.made++
 	fresh := j
+	fresh.Attempt = 0 // its attempts are not there
 	fresh.ID = queue.JobID(fmt.Sprint("job-", w.made))
 	return w.enqueue(ctx, []queue.Job{fresh, j})
 }
@@ -131,7 +149,7 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 	}
 	op.Until = w.now + 1 + w.drawSpan()
 	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
-		op.Status, op.Error = queue.Failed, "no"
+		op.Status, op.Error, op.NoRetry = queue.Failed, "no", w.Draw(6) == 0
 	}
 	if w.Draw(4) > 0 {
 		op.Payload = fmt.Appendf(nil, "%d.%d", w.now, w.Draw(1000))

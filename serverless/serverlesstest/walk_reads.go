@@ -3,6 +3,7 @@ package serverlesstest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -79,7 +80,42 @@ func (w *walker) compareJob(ctx context.Context, ref queue.Ref) error {
 	if err != nil {
 		return fmt.Errorf("of %v: %w", ref, err)
 	}
+	_, _, err = compareBoth(w, "PastAttempts", func(q queue.JobQueue) ([]queue.JobAttempt, error) { return q.PastAttempts(ctx, w.now, ref) })
+	if err != nil {
+		return fmt.Errorf("of %v: %w", ref, err)
+	}
 	return nil
+}
+
+// compareDead compares the dead letters of an endpoint.
+func (w *walker) compareDead(ctx context.Context, endpoint, owner string) ([]queue.DeadLetter, error) {
+	list, _, err := compareBoth(w, "DeadLetters", func(q queue.JobQueue) (list []queue.DeadLetter, _ error) {
+		for d, err := range q.DeadLetters(ctx, w.now, endpoint, owner) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, d)
+		}
+		return list, nil
+	})
+	for i := range min(len(list), 8) {
+		if err == nil {
+			_, _, err = compareBoth(w, "DeadLetter", func(q queue.JobQueue) (queue.DeadLetter, error) { return q.DeadLetter(ctx, w.now, list[i].Ref) })
+		}
+	}
+	return list, err
+}
+
+func (w *walker) dropDead(ctx context.Context) error {
+	list, err := w.compareDead(ctx, w.endpoint(), w.owner())
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	var refs []queue.Ref
+	for range w.drawCount() {
+		refs = append(refs, list[w.Draw(len(list))].Ref)
+	}
+	return errors.Join(w.Queue.DropDead(ctx, refs), w.model.DropDead(ctx, refs))
 }
 
 func (w *walker) advance(context.Context) error {
@@ -108,6 +144,9 @@ func (w *walker) sweep(ctx context.Context) error {
 
 func (w *walker) expire(ctx context.Context, limit int) (got, model queue.Instant, err error) {
 	var next [2]queue.Instant
+	if w.model.reorders(w.now) {
+		limit = 1 << 20 // so that one call gives the jobs that become ready together their places
+	}
 	for i, q := range []queue.JobQueue{w.Queue, &w.model} {
 		for calls := 0; ; calls++ {
 			if next[i], err = q.Expire(ctx, w.now, limit); err != nil {
@@ -167,6 +206,9 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 		if w.Draw(3) == 0 {
 			q.Status = append(q.Status, s)
 		}
+	}
+	if _, err := w.compareDead(ctx, endpoint, ""); err != nil {
+		return err
 	}
 	_, err = w.compareList(ctx, q)
 	return err
