@@ -289,8 +289,8 @@ func readReport(body []byte, required ...string) (*object, error) {
 	return o, faults.Err(nil)
 }
 
-// outcome reads the result of a job. A member error of any type but null fails the job. The
-// status IN_PROGRESS means progress. Anything else completes the job.
+// outcome reads the result of a job. A member error of any type but null fails the job, and
+// then a member retry that is false says that no other attempt follows. The status IN_PROGRESS means progress. Anything else completes the job.
 func (o *object) outcome(op queue.Op) queue.Op {
 	if out := o.find("output"); out != nil {
 		op.Payload = out.value
@@ -300,6 +300,9 @@ func (o *object) outcome(op queue.Op) queue.Op {
 		op.Status, op.Error = serverless.Failed, string(e.value)
 		if e.value.Kind() == '"' {
 			op.Error = unquote(e.value)
+		}
+		if r := o.find("retry"); r != nil && r.value.Kind() == 'f' {
+			op.NoRetry = true
 		}
 	case o.text("status") == "IN_PROGRESS":
 		op.Kind = queue.OpProgress

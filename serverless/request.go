@@ -108,14 +108,8 @@ func (q *QueueOptions) check(v *problem.Violations) {
 		v.Add(problem.Invalid, "/queue/key", "must have 1 to %d characters", queue.MaxKey)
 	}
 	checkDelay(v, "/queue/startAfter", q.StartAfter)
-	if q.StartAfter != nil || !q.StartAt.IsZero() {
-		v.Add(problem.Invalid, "/queue/startAfter", "is not supported yet")
-	}
-	if p := q.Retry; p != nil {
-		checkRetry(v, "/queue/retry", p)
-		if p.Attempts > 1 {
-			v.Add(problem.Invalid, "/queue/retry/attempts", "must be 1: more are not supported yet")
-		}
+	if q.Retry != nil {
+		checkRetry(v, "/queue/retry", q.Retry)
 	}
 }
 

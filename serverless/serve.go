@@ -197,7 +197,7 @@ func (l *loop) release(r *run, late bool) {
 func (l *loop) run(ctx context.Context, r *run) {
 	defer l.release(r, false)
 	defer r.cancel(context.Canceled)
-	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Deliveries)}
+	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Attempt) + int(r.job.Deliveries)}
 	t.emit = func(given context.Context, k queue.OpKind, b []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -229,7 +229,7 @@ func (l *loop) work(ctx context.Context, t *Task) (end queue.Op) {
 	}
 	end = queue.Op{Status: Failed, Error: err.Error()}
 	if f := (*Failure)(nil); errors.As(err, &f) {
-		end.Payload = f.Output
+		end.Payload, end.NoRetry = f.Output, f.NoRetry
 	}
 	return end
 }
@@ -260,7 +260,7 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 		return l.op(r, queue.OpRelease, nil)
 	}
 	op := l.op(r, queue.OpFinish, end.Payload)
-	op.Adopt, op.Status, op.Error = true, end.Status, end.Error
+	op.Adopt, op.Status, op.Error, op.NoRetry = true, end.Status, end.Error, end.NoRetry
 	if op.Payload != nil && !json.Valid(op.Payload) {
 		op.Status, op.Payload = Failed, nil
 		op.Error = "the worker's output is not JSON"

@@ -1,7 +1,9 @@
 package serverless
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -237,6 +239,7 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 		op.Status, op.Payload = Failed, nil
 		op.Error = fmt.Sprintf("the result is larger than %d bytes (20 MB)", MaxOutput)
 	}
+	op.NoRetry = op.NoRetry || op.Kind == queue.OpFinish && op.Status == Failed && refusesRetry(op.Payload)
 	if op.Token == 0 {
 		op.Adopt = true
 	}
@@ -253,6 +256,16 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 		}
 	}
 	return err
+}
+
+// refusesRetry reports whether the output of a failure is an object whose member retry is false
+// (docs/decisions.md 39).
+func refusesRetry(output []byte) bool {
+	if !bytes.Contains(output, []byte(`"retry"`)) {
+		return false
+	}
+	var members map[string]json.RawMessage
+	return json.Unmarshal(output, &members) == nil && string(members["retry"]) == "false"
 }
 
 // WaitStops waits until w must stop jobs, and returns their ids, each once. It returns no id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
@@ -29,6 +30,9 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 		return fmt.Sprintf("it does not wait: worker %s has it", j.Worker), nil
 	case j.Status.Terminal():
 		return fmt.Sprintf("it does not wait: it is %v", j.Status), nil
+	}
+	if j.Delayed {
+		return "it is not ready before " + j.Queued.Time().Format(time.RFC3339), nil
 	}
 	e, err := s.endpoints.Get(ctx, ref.Endpoint)
 	if err != nil {

@@ -30,7 +30,7 @@ type Task struct {
 	ID      JobID
 	Input   []byte // one JSON object, as it was submitted
 	Extra   []byte // a JSON object that only the worker sees (s3Config); nil: none
-	Attempt int    // 1 for the first delivery
+	Attempt int    // 1 for the first delivery, and more for a later one, of this attempt or of another one
 
 	emit func(ctx context.Context, k queue.OpKind, b []byte) error
 }
@@ -73,10 +73,13 @@ func TraceOf(ctx context.Context) Trace {
 	return t
 }
 
-// A Failure is an error of a Worker that has an output.
+// A Failure is an error of a Worker that has an output, or after which the job is not retried.
 type Failure struct {
 	Output []byte
 	Text   string
+	// NoRetry ends the job although its policy has another attempt (docs/decisions.md 39). A
+	// member "retry" of Output that is false does the same.
+	NoRetry bool
 }
 
 func (f *Failure) Error() string { return f.Text }

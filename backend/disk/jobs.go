@@ -140,11 +140,7 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	if !q.s.jobHub.watched() {
 		return nil
 	}
-	evs := make([]queue.Event, len(jobs))
-	for i := range jobs {
-		evs[i] = queue.Event{Kind: queue.EventReady, Ref: jobs[i].Ref}
-	}
-	q.s.jobHub.notify(evs)
+	q.s.jobHub.notify(queue.ReadyEvents(jobs))
 	return nil
 }
 

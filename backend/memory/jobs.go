@@ -55,11 +55,7 @@ func (q *Jobs) Enqueue(_ context.Context, jobs []queue.Job) error {
 	if !q.watched() {
 		return nil
 	}
-	evs := make([]queue.Event, len(jobs))
-	for i := range jobs {
-		evs[i] = queue.Event{Kind: queue.EventReady, Ref: jobs[i].Ref}
-	}
-	q.notify(evs)
+	q.notify(queue.ReadyEvents(jobs))
 	return nil
 }
 

@@ -172,11 +172,14 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 	body := struct {
 		Output json.RawMessage `json:"output,omitempty"`
 		Error  string          `json:"error,omitempty"`
+		Retry  *bool           `json:"retry,omitempty"`
 	}{Output: out}
 	if err != nil {
 		body.Output, body.Error = nil, err.Error()
 		if f := (*serverless.Failure)(nil); errors.As(err, &f) {
-			body.Output = f.Output
+			if body.Output = f.Output; f.NoRetry {
+				body.Retry = new(bool)
+			}
 		}
 		if body.Error == "" {
 			body.Error = "the worker failed without a reason"

@@ -164,6 +164,17 @@ type Event struct {
 	Worker WorkerID
 }
 
+// ReadyEvents returns the events of new jobs. A delayed job has none before it is ready.
+func ReadyEvents(jobs []Job) []Event {
+	evs := make([]Event, 0, len(jobs))
+	for i := range jobs {
+		if !jobs[i].Delayed {
+			evs = append(evs, Event{Kind: EventReady, Ref: jobs[i].Ref})
+		}
+	}
+	return evs
+}
+
 // Events appends the events of an effect to to. ref is the job, worker the worker that held
 // its lease before the move.
 func (e Effect) Events(to []Event, ref Ref, worker WorkerID) []Event {

@@ -321,7 +321,7 @@ func drawOp(n func(int) int, now queue.Instant) queue.Op {
 	return queue.Op{
 		Kind: queue.OpKind(n(int(queue.OpDamage) + 2)), Status: queue.Status(n(8)),
 		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0,
-		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)),
+		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)), NoRetry: n(8) == 0,
 		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
 	}
 }
@@ -350,6 +350,7 @@ func randomLife(moves int, n func(int) int) error {
 			s.Submitted, s.Queued = now, now
 			s.Expires = now + 1 + queue.Instant(n(500_000))
 			s.Retain, s.ExecTimeout = time.Duration(n(50_000))*time.Millisecond, time.Duration(n(30_000))*time.Millisecond
+			drawPolicy(n, &s)
 		}
 		if n(4) == 0 {
 			now += queue.Instant(n([...]int{2_000, 20_000, 2}[n(3)]))
@@ -367,6 +368,20 @@ func randomLife(moves int, n func(int) int) error {
 	return nil
 }
 
+// drawPolicy draws a delay, a retry policy and a dead letter.
+func drawPolicy(n func(int) int, s *queue.State) {
+	if ready := s.Submitted + 1 + queue.Instant(n(20_000)); n(4) == 0 && ready < s.Expires {
+		s.Queued, s.Delayed = ready, true
+	}
+	if n(2) == 0 {
+		s.Retry = queue.RetryPolicy{
+			Attempts: uint8(n(5)), Timeouts: n(2) == 0, Factor: float32(1 + n(10)), Jitter: float32(n(3)) / 2,
+			Delay: time.Duration(n(3)*n(1_000)) * time.Millisecond, MaxDelay: time.Duration(n(10_000)) * time.Millisecond,
+		}
+	}
+	s.DeadLetter = time.Duration(n(2)*n(1_000)) * time.Millisecond
+}
+
 // brokenRule names the rule that a move broke; empty for none.
 func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queue.Effect, err error) string {
 	tick := queue.Op{Kind: queue.OpTick}
@@ -375,6 +390,8 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 	ticked := *s
 	tickedEffect, _ := ticked.Apply(now, &tick)
 	retried := o.Kind == queue.OpRetry && err == nil && eff&queue.Delete == 0
+	again, ready := eff&queue.PutAttempt != 0, before.Delayed && o.Kind == queue.OpTick && err == nil
+	failed := (s.Status == queue.Failed || s.Status == queue.TimedOut) && s.Status != before.Status
 	switch {
 	case err != nil && *s != *before:
 		return "an error changes nothing"
@@ -390,8 +407,26 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "a job that has ended stays as it is but for a retry"
 	case retried && (s.Status != queue.InQueue || s.Run != before.Run+1 || s.Expires != before.Expires || eff&queue.NewSeq == 0):
 		return "a retry queues another run at the end, with the same ttl"
-	case eff&queue.NewSeq != 0 && !retried:
-		return "only a retry has a new place in the queue"
+	case eff&queue.NewSeq != 0 && !retried && !again && !ready:
+		return "only a retry, another attempt and the end of a delay have a new place in the queue"
+	case again && (s.Status != queue.InQueue || s.Attempt != before.Attempt+1 || s.Attempt >= s.Retry.Attempts || s.Run != before.Run || s.Deliveries != 0 || s.Lost != ""):
+		return "another attempt follows one that has ended, up to the number of the policy, and has all its deliveries"
+	case again && (o.NoRetry && o.Kind == queue.OpFinish || before.Read || before.Drained > 0):
+		return "no attempt follows where the worker says so, or where a chunk was read"
+	case again && (eff&queue.Requeued == 0 || eff&(queue.PutOutbox|queue.EvDone|queue.PutOutput|queue.PutDead) != 0):
+		return "an attempt that another one follows is no end"
+	case again && (s.Queued < now || s.Queued >= s.Expires || s.Queued.Sub(now) > s.Retry.MaxDelay || s.Delayed != (s.Queued > now)):
+		return "another attempt is ready at the end of its delay, within the ttl"
+	case !again && !retried && s.Attempt != before.Attempt, retried && s.Attempt != 0:
+		return "an attempt is counted once, and those of a run"
+	case s.Delayed && (s.Status != queue.InQueue || s.Queued <= s.Submitted):
+		return "only a queued job is delayed"
+	case s.Delayed != before.Delayed && before.Delayed && s.Status == queue.InQueue && (now < s.Queued || eff&queue.EvReady == 0 || eff&queue.NewSeq == 0):
+		return "a job is ready at the end of its delay, at the end of the queue"
+	case before.Delayed && s.Status == queue.InProgress:
+		return "a delayed job is claimed by nobody"
+	case (eff&queue.PutDead != 0) != (failed && s.DeadLetter > 0):
+		return "a job that has failed for good leaves a dead letter, if there is to be one"
 	case eff&queue.DropInput != 0 && s.Reason != queue.Damaged, s.Reason == queue.Damaged && s.Status != queue.Failed:
 		return "a job without an input has failed, and says why"
 	case s.Status > queue.TimedOut:
@@ -408,7 +443,7 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "no more is drained than there is"
 	case s.Status.Terminal() && !before.Status.Terminal() && (eff&queue.EvDone == 0 || eff&queue.PutOutbox == 0):
 		return "an end is told, and its webhook is written with it"
-	case s.Status == queue.InQueue && before.Status != queue.InQueue && (eff&queue.EvReady == 0 || eff&queue.DropOutput == 0):
+	case s.Status == queue.InQueue && before.Status != queue.InQueue && ((eff&queue.EvReady == 0) != s.Delayed || eff&queue.DropOutput == 0):
 		return "a job that is queued again is told, and its output void"
 	case probeEffect != 0 || probe != *s:
 		return "Due is a lower bound of the next instant at which a tick does something"
@@ -429,6 +464,11 @@ func FuzzApplyIsTotal(f *testing.F) {
 			Token: queue.Token(r.IntN(3)), Worker: [...]queue.WorkerID{"", "w"}[r.IntN(2)], Lost: [...]queue.WorkerID{"", "w"}[r.IntN(2)],
 			Finished: queue.Instant(r.Int64()), LeaseUntil: queue.Instant(r.Int64()), RunUntil: queue.Instant(r.Int64()),
 			Expires: queue.Instant(r.Int64()), ExecTimeout: time.Duration(r.Int64()), Retain: time.Duration(r.Int64()), Chunks: r.Uint32(), Drained: r.Uint32(), Stream: r.Int64(),
+			Attempt: uint8(r.Uint32()), Delayed: r.IntN(2) == 0, Read: r.IntN(2) == 0, Queued: queue.Instant(r.Int64()), DeadLetter: time.Duration(r.Int64()),
+			Retry: queue.RetryPolicy{
+				Attempts: uint8(r.Uint32()), Timeouts: r.IntN(2) == 0, Factor: r.Float32() * 1e30, Jitter: r.Float32(),
+				Delay: time.Duration(r.Int64()), MaxDelay: time.Duration(r.Int64()),
+			},
 		}
 		before := s
 		o := drawOp(r.IntN, queue.Instant(now))
@@ -452,11 +492,12 @@ func TestInstantsAndSpans(t *testing.T) {
 		state     queue.State
 		wait, run time.Duration
 	}{
-		"queued":           {queue.State{Queued: 1000}, 0, 0},
-		"running":          {queue.State{Queued: 1000, Started: 1500}, 500 * time.Millisecond, 0},
-		"ended":            {queue.State{Queued: 1000, Started: 1500, Finished: 4000}, 500 * time.Millisecond, 2500 * time.Millisecond},
-		"cancelled queued": {queue.State{Queued: 1000, Finished: 4000}, 3 * time.Second, 0},
-		"clock set back":   {queue.State{Queued: 1000, Started: 900, Finished: 800}, 0, 0},
+		"queued":                        {queue.State{Queued: 1000}, 0, 0},
+		"running":                       {queue.State{Queued: 1000, Started: 1500}, 500 * time.Millisecond, 0},
+		"ended":                         {queue.State{Queued: 1000, Started: 1500, Finished: 4000}, 500 * time.Millisecond, 2500 * time.Millisecond},
+		"cancelled queued":              {queue.State{Queued: 1000, Finished: 4000}, 3 * time.Second, 0},
+		"clock set back":                {queue.State{Queued: 1000, Started: 900, Finished: 800}, 0, 0},
+		"cancelled before it was ready": {queue.State{Queued: 9000, Finished: 4000}, 0, 0},
 	} {
 		j := queue.Job{State: c.state}
 		if j.DelayTime() != c.wait || j.ExecutionTime() != c.run {

@@ -35,7 +35,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), keyedCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
-		retryCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
+		retryCases(), attemptCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
 }
 
 // rule makes a case from a function over a fixture.
