@@ -11,7 +11,7 @@ const policy = `"queue":{"retry":{"attempts":2,"delay":60000,"jitter":0}}`
 
 func TestAWorkerSaysThatNoOtherAttemptWouldHelp(t *testing.T) {
 	for body, again := range map[string]bool{
-		`{"error":"no"}`:                               true,
+		`{"error":"no"}`:                                true,
 		`{"error":"no","output":{"retry":true}}`:        true,
 		`{"error":"no","output":{"retry":false,"x":1}}`: false,
 		`{"error":"no","output":[{"retry":false}]}`:     true,

@@ -196,7 +196,9 @@ func (e *engine) syncLoop() {
 		if e.err() != nil {
 			continue
 		}
-		e.synced.Store(g.number)
+		if !g.batch.Empty() { // an empty group has synced nothing of those before it
+			e.synced.Store(g.number)
+		}
 		for _, c := range g.commits {
 			c.finish()
 		}

@@ -83,7 +83,7 @@ func (q *jobQueue) dropDead(refs []queue.Ref, ok func(*stored) bool) error {
 		return nil
 	}
 	var dropped []queue.Ref
-	return q.e.commit(true, func(b *pebble.Batch) {
+	return q.e.commit(func(b *pebble.Batch) {
 		for _, ref := range refs {
 			if s, there := q.written.Get(0, ref); there && ok(s) {
 				q.written.Remove(ref)
