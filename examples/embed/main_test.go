@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/httpapi/client"
 )
 
 // run has the program serve until the function it returns is called.
@@ -30,15 +31,42 @@ func run(t *testing.T, dir string) (url string, end func()) {
 	}
 }
 
-// ask makes a request with the key of the program.
-func ask(t *testing.T, method, url, body string) string {
+func TestTheProgramServesItsFilesAndJobsAndKeepsThem(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	url, end := run(t, dir)
+	if own := file(t, url+"/main.go"); !strings.Contains(own, "package main") {
+		t.Errorf("its own files: %s", own)
+	}
+	job, err := jobs(t, url).RunSync(t.Context(), client.JobRequest{Input: map[string]string{"say": "hello"}})
+	if err != nil || job.Status != client.Completed || string(job.Output) != `{"SAY":"HELLO"}` {
+		t.Errorf("runsync answers %+v (%v), want the input in capitals", job, err)
+	}
+	began := time.Now()
+	end()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the end takes %v", took)
+	}
+	url, end = run(t, dir)
+	defer end()
+	if again, err := jobs(t, url).Get(t.Context(), job.ID); err != nil || string(again.Output) != `{"SAY":"HELLO"}` {
+		t.Errorf("after a restart the job is %+v (%v), want it kept", again, err)
+	}
+}
+
+// jobs returns the jobs of the program, with its key.
+func jobs(t *testing.T, url string) *client.Jobs {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	c, err := client.New(&client.Options{URL: url, Key: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer secret")
-	resp, err := http.DefaultClient.Do(req)
+	return c.Jobs("shout")
+}
+
+// file reads a file of the program.
+func file(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,30 +76,4 @@ func ask(t *testing.T, method, url, body string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func TestTheProgramServesItsFilesAndJobsAndKeepsThem(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	url, end := run(t, dir)
-	if own := ask(t, "GET", url+"/main.go", ""); !strings.Contains(own, "package main") {
-		t.Errorf("its own files: %s", own)
-	}
-	var job struct {
-		ID, Status string
-		Output     json.RawMessage
-	}
-	answer := ask(t, "POST", url+"/v2/shout/runsync", `{"input":{"say":"hello"}}`)
-	if err := json.Unmarshal([]byte(answer), &job); err != nil || job.Status != "COMPLETED" || string(job.Output) != `{"SAY":"HELLO"}` {
-		t.Errorf("runsync answers %s (%v), want the input in capitals", answer, err)
-	}
-	began := time.Now()
-	end()
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the end takes %v", took)
-	}
-	url, end = run(t, dir)
-	defer end()
-	if again := ask(t, "GET", url+"/v2/shout/status/"+job.ID, ""); !strings.Contains(again, `{"SAY":"HELLO"}`) {
-		t.Errorf("after a restart the job is %s, want it kept", again)
-	}
 }

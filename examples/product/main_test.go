@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/webhook"
+	"github.com/podyard/podyard/httpapi/client"
 )
 
 func TestUsersOfTheProgramSignInAndRunJobs(t *testing.T) {
@@ -65,13 +65,13 @@ func TestUsersOfTheProgramSignInAndRunJobs(t *testing.T) {
 	if status, body := ask("POST", run, `{"input":{}}`, bearer("stolen")); status != http.StatusUnauthorized {
 		t.Errorf("a job without a session: %d %s, want 401", status, body)
 	}
-	_, body := ask("POST", run, `{"input":{"width":3,"height":4},"webhook":"`+receiver.URL+`"}`, bearer(key))
-	var job struct {
-		Status string
-		Output int
+	c, err := client.New(&client.Options{URL: url, Key: client.Secret(key)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(body), &job); err != nil || job.Status != "COMPLETED" || job.Output != 12 {
-		t.Errorf("the job is %s (%v), want COMPLETED with 12", body, err)
+	job, err := c.Jobs("area").RunSync(t.Context(), client.JobRequest{Input: map[string]int{"width": 3, "height": 4}, Webhook: receiver.URL})
+	if err != nil || job.Status != client.Completed || string(job.Output) != "12" {
+		t.Errorf("the job is %+v (%v), want COMPLETED with 12", job, err)
 	}
 	select {
 	case h := <-hooks:

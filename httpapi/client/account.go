@@ -73,7 +73,8 @@ func (a *Account) Keys(ctx context.Context) iter.Seq2[Key, error] {
 	return pages[Key](ctx, a.c, "/v2/account/keys", "keys", nil)
 }
 
-// CreateKey makes an API key. Only this answer has its secret.
+// CreateKey makes an API key. Only this answer has its secret. If an answer is lost and the
+// request is repeated, the key may be there without a secret: rotate it then.
 func (a *Account) CreateKey(ctx context.Context, s KeySettings) (Key, error) {
 	return change[Key](ctx, a.c, http.MethodPost, "/v2/account/keys", s)
 }

@@ -94,6 +94,16 @@ func TestSubmitThatBreaksOffIsRepeatedOnlyWithAKey(t *testing.T) {
 	if err != nil || j.ID == "" || srv.count("/v2/q/run") != 2 {
 		t.Errorf("Submit with a key = %+v, %v after %d requests, want a job after two", j, err, srv.count("/v2/q/run"))
 	}
+	if h, err := c.Jobs("q").Health(t.Context()); err != nil || h.Jobs.InQueue != 2 {
+		t.Errorf("%d jobs, %v, want one of each call", h.Jobs.InQueue, err)
+	}
+	c, srv = cutting(t, s, 10, 2, true)
+	if _, err := c.Volumes.Create(t.Context(), client.Volume{Name: "v", Size: 10, DataCenter: "US-KS-2"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := c.Volumes.List(t.Context()); err != nil || len(list) != 1 || srv.count("/v2/network-volumes") != 4 {
+		t.Errorf("%d volumes, %v, after %d requests, want one after three creates and a list", len(list), err, srv.count("/v2/network-volumes"))
+	}
 }
 
 func TestStreamThatBreaksOffSaysSo(t *testing.T) {

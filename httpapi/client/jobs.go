@@ -93,7 +93,7 @@ func (m *Millis) UnmarshalJSON(b []byte) error {
 
 // A JobRequest is a job to submit. What is absent has the server's default.
 type JobRequest struct {
-	Input    any            `json:"input"` // a JSON object; a json.RawMessage is sent as it is
+	Input    any            `json:"input"` // a JSON object; of a json.RawMessage only white space changes
 	Webhook  string         `json:"webhook,omitempty"`
 	Policy   *JobPolicy     `json:"policy,omitempty"`
 	S3Config map[string]any `json:"s3Config,omitempty"` // for the worker only

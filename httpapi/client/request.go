@@ -42,11 +42,13 @@ func to(base *url.URL, method, path string, query url.Values) *request {
 
 // with sets the body.
 func (r *request) with(body any) (*request, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("client: %s %s: %w", r.method, r.url.Path, err)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		return nil, r.failed(err)
 	}
-	r.body = b
+	r.body = bytes.TrimSpace(b.Bytes())
 	return r, nil
 }
 
@@ -66,7 +68,7 @@ func (c *Client) keyed(r *request, key string) {
 func (c *Client) do(ctx context.Context, r *request, out any) (h http.Header, err error) {
 	var body []byte
 	first := true
-	err = c.repeat(ctx, r.again, func() error {
+	err = c.repeat(ctx, r, func() error {
 		res, err := c.send(ctx, r)
 		if err != nil {
 			if !first && r.method == http.MethodDelete && StatusOf(err) == http.StatusNotFound {
@@ -119,7 +121,7 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 
 // open makes a request whose answer is read as it comes. The caller closes its body.
 func (c *Client) open(ctx context.Context, r *request) (res *http.Response, err error) {
-	err = c.repeat(ctx, r.again, func() (err error) {
+	err = c.repeat(ctx, r, func() (err error) {
 		res, err = c.send(ctx, r) //nolint:bodyclose // the caller closes it
 		return err
 	})

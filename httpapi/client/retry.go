@@ -51,7 +51,7 @@ const (
 )
 
 // mayPass reports whether a request that failed with err is worth a repetition.
-func (c *Client) mayPass(err error, when repeatable) bool {
+func (c *Client) mayPass(err error, when repeatable, keyed bool) bool {
 	var e *Error
 	if !errors.As(err, &e) {
 		var cert *tls.CertificateVerificationError
@@ -61,6 +61,8 @@ func (c *Client) mayPass(err error, when repeatable) bool {
 	case http.StatusTooManyRequests:
 		// podyard says when waiting helps (docs/decisions.md 37).
 		return e.RetryAfter > 0 || !c.additions
+	case http.StatusConflict:
+		return keyed // an earlier attempt is not finished (docs/decisions.md 38)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return when == always
 	}
@@ -68,11 +70,11 @@ func (c *Client) mayPass(err error, when repeatable) bool {
 }
 
 // repeat makes attempts until one succeeds, or fails for good. It returns the last error.
-func (c *Client) repeat(ctx context.Context, when repeatable, attempt func() error) error {
+func (c *Client) repeat(ctx context.Context, r *request, attempt func() error) error {
 	delays, began := c.retry.delays(), time.Now()
 	for {
 		err := attempt()
-		if err == nil || ctx.Err() != nil || c.retry.Max < 0 || !c.mayPass(err, when) {
+		if err == nil || ctx.Err() != nil || c.retry.Max < 0 || !c.mayPass(err, r.again, r.key != "") {
 			return err
 		}
 		wait := delays.NextBackOff()
