@@ -289,11 +289,11 @@ func (q *faultyQueue) Get(ctx context.Context, now serverless.Instant, ref serve
 	return q.JobQueue.Get(ctx, now, ref)
 }
 
-func (q *faultyQueue) Stats(ctx context.Context, now serverless.Instant, endpoint string) (serverless.Stats, error) {
+func (q *faultyQueue) Stats(ctx context.Context, now serverless.Instant, endpoint string, rules *queue.Rules) (serverless.Stats, error) {
 	if err := q.fail("Stats"); err != nil {
 		return serverless.Stats{}, err
 	}
-	return q.JobQueue.Stats(ctx, now, endpoint)
+	return q.JobQueue.Stats(ctx, now, endpoint, rules)
 }
 
 func (q *faultyQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {

@@ -485,7 +485,7 @@ func (s *Service) Purge(ctx context.Context, owner, endpoint string) (removed in
 
 // purge is Purge for an endpoint that may be deleted already.
 func (s *Service) purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
-	st, err := s.queue.Stats(ctx, s.now(), endpoint)
+	st, err := s.queue.Stats(ctx, s.now(), endpoint, defaultRules())
 	if err != nil {
 		return 0, fmt.Errorf("serverless: purge %q: %w", endpoint, err)
 	}
@@ -534,7 +534,7 @@ func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return Health{}, err
 	}
-	st, err := s.queue.Stats(ctx, s.now(), endpoint)
+	st, err := s.queue.Stats(ctx, s.now(), endpoint, defaultRules())
 	if err != nil {
 		return Health{}, fmt.Errorf("serverless: health of %q: %w", endpoint, err)
 	}

@@ -99,8 +99,8 @@ func (s *Service) endTake(w *workers.Worker) {
 // wakeOtherWorker wakes another worker if jobs are queued. It is for the case that t was
 // woken for a job that its worker has lost before and may not have again.
 func (s *Service) wakeOtherWorker(ctx context.Context, t *taker) {
-	st, err := s.queue.Stats(ctx, s.now(), t.endpoint)
-	if err == nil && st.Queued > 0 {
+	st, err := s.queue.Stats(ctx, s.now(), t.endpoint, defaultRules())
+	if err == nil && st.Ready > 0 {
 		s.hub.wakeOther(t)
 	}
 }
@@ -126,6 +126,9 @@ func (s *Service) stopCause(ctx context.Context, ref Ref) error {
 	return ErrLeaseLost
 }
 
+// defaultRules are those of every endpoint.
+func defaultRules() *queue.Rules { return &queue.Rules{Ageing: queue.DefaultAgeing} }
+
 // claim leases jobs that are ready to w and returns them.
 func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
 	now, k := s.now(), w.Key()
@@ -133,7 +136,7 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 	if local {
 		lease = s.localLease
 	}
-	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Until: now.Add(lease)}}
+	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Until: now.Add(lease), Rules: defaultRules()}}
 	jobs, err := s.queue.Claim(ctx, now, slots[:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)

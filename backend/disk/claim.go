@@ -153,26 +153,17 @@ func (q *jobQueue) putBack(list []uint32) {
 	}
 }
 
-// pick begins claims of ready jobs for each slot. It skips a busy job and marks it. The job
-// returns to the queue after its move, if it is still queued.
+// pick begins claims of ready jobs for each slot. A busy job that was skipped returns to the
+// queue after its move, if it is still queued.
 func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops []queue.Op) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range slots {
 		s := &slots[k]
-		var kept []uint32
 		for n := s.N; n > 0; {
-			i := q.x.NextReady(s.Endpoint)
+			i := q.x.NextReady(now, s)
 			if i == 0 {
 				break
-			}
-			if q.x.Has(i, jobindex.Busy) {
-				q.x.Mark(i, jobindex.Skipped, 0)
-				continue
-			}
-			if q.x.LostBy(i, s.Worker) {
-				kept = append(kept, i)
-				continue
 			}
 			op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
 			m := q.begin(now, i, &op)
@@ -184,9 +175,6 @@ func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops [
 			if m.eff != 0 {
 				ms, ops = append(ms, m), append(ops, op)
 			}
-		}
-		for _, i := range kept {
-			q.x.Requeue(i)
 		}
 	}
 	return ms, ops

@@ -127,6 +127,7 @@ func (s *stored) decodeMembers(r *reader) {
 	r.bad = r.bad || some >= membersEnd
 	if some&hasPriority != 0 {
 		s.state.Priority = r.byte()
+		r.bad = r.bad || s.state.Priority > queue.MaxPriority
 	}
 	if some&hasKey != 0 {
 		s.key = r.text()

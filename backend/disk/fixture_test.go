@@ -319,7 +319,7 @@ func (w *state) jobs() {
 }
 
 func (w *state) stats(endpoint string) {
-	s, err := w.s.Jobs().Stats(w.t.Context(), fixtureNow, endpoint)
+	s, err := w.s.Jobs().Stats(w.t.Context(), fixtureNow, endpoint, nil)
 	if !w.ok(err) {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -149,11 +148,11 @@ func (q *Jobs) FindKey(_ context.Context, key idempotency.Digest) (idempotency.R
 	return q.s.findKey(key)
 }
 
-// measure validates the ids of jobs and returns the size of their payloads.
+// measure checks jobs and returns the size of their payloads.
 func measure(jobs []queue.Job) (size int64, err error) {
 	for i := range jobs {
-		if n := len(jobs[i].ID); n == 0 || n > queue.MaxJobID {
-			return 0, problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", queue.MaxJobID)
+		if err := jobs[i].Check(); err != nil {
+			return 0, err
 		}
 		size += int64(len(jobs[i].Input) + len(jobs[i].Output) + len(jobs[i].Extra))
 	}
@@ -235,7 +234,7 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 		}
 	}
 	for k := range jobs {
-		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner, jobs[k].Key)
+		i, ok := q.x.Add(jobs[k].Ref, jobs[k].Owner, jobs[k].Key, jobs[k].Priority)
 		if !ok { // twice in jobs, or added by another caller while find waited
 			q.drop(in[:k])
 			return queue.ErrExists
@@ -357,7 +356,7 @@ func (q *jobQueue) loadStates(ctx context.Context) (jobs []loadedJob, last queue
 		if len(jobs)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		i, ok := q.x.Add(s.ref, s.owner, s.key)
+		i, ok := q.x.Add(s.ref, s.owner, s.key, s.state.Priority)
 		if !ok {
 			return fmt.Errorf("%w: two jobs of the same id", damaged(key))
 		}

@@ -50,12 +50,17 @@ type reopening struct {
 	rng *rand.Rand
 	// Leases of deliveries are only in memory, and the model has no restarts. So the store
 	// stays open after the first lease.
-	sent bool
+	sent     bool
+	openings int
 }
+
+// Openings implements serverlesstest.Reopened.
+func (q *reopening) Openings() int { return q.openings }
 
 func (q *reopening) jobs() *Jobs {
 	if !q.sent && q.rng.IntN(20) == 0 {
 		q.s = reopen(q.t, q.s)
+		q.openings++
 	}
 	return q.s.Jobs()
 }
@@ -96,8 +101,8 @@ func (q *reopening) List(ctx context.Context, now queue.Instant, lq queue.ListQu
 	return q.jobs().List(ctx, now, lq)
 }
 
-func (q *reopening) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
-	return q.jobs().Stats(ctx, now, endpoint)
+func (q *reopening) Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+	return q.jobs().Stats(ctx, now, endpoint, rules)
 }
 
 func (q *reopening) Watch(ctx context.Context, f func([]queue.Event)) error {

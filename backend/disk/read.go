@@ -156,14 +156,14 @@ func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 }
 
 // Stats implements serverless.JobQueue.
-func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
+func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return queue.Stats{}, err
 	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
-	return e.jobs.x.Stats(endpoint), nil
+	return e.jobs.x.Stats(endpoint, rules), nil
 }
 
 // listStep is how many jobs List reads while it holds the lock.

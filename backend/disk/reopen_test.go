@@ -94,7 +94,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	for _, j := range []queue.Job{queued, run, over, hooked, big} {
 		before = append(before, getJob(t, s.Jobs(), j.Ref))
 	}
-	stats, err := s.Jobs().Stats(ctx, at, "echo")
+	stats, err := s.Jobs().Stats(ctx, at, "echo", nil)
 	must(t, err)
 
 	s = reopen(t, s)
@@ -105,7 +105,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("jobs (-before +after):\n%s", diff)
 	}
-	again, err := s.Jobs().Stats(ctx, at, "echo")
+	again, err := s.Jobs().Stats(ctx, at, "echo", nil)
 	must(t, err)
 	if diff := cmp.Diff(stats, again); diff != "" {
 		t.Errorf("Stats (-before +after):\n%s", diff)

@@ -102,7 +102,7 @@ func TestAfterACrashNothingAnswersUntilRestart(t *testing.T) {
 	p := fault.NewPlan(1, fault.Rule{Call: "pods.Create", Kind: fault.CrashBefore, Times: 1})
 	s, q := fault.Pods(memory.NewPods(), p), fault.Jobs(memory.NewJobs(), p)
 	_ = s.Create(t.Context(), pod("a"))
-	if _, err := q.Stats(t.Context(), 1, "e"); !errors.Is(err, fault.ErrCrashed) || !p.Crashed() {
+	if _, err := q.Stats(t.Context(), 1, "e", nil); !errors.Is(err, fault.ErrCrashed) || !p.Crashed() {
 		t.Errorf("Stats after a crash = %v, want ErrCrashed", err)
 	}
 	p.Restart()

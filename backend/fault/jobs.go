@@ -103,8 +103,8 @@ func list[T any](ctx context.Context, p *Plan, call string, seq func() iter.Seq2
 }
 
 // Stats implements serverless.JobQueue.
-func (f *JobQueue) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
-	return do(ctx, f.p, "jobs.Stats", func() (queue.Stats, error) { return f.q.Stats(ctx, now, endpoint) })
+func (f *JobQueue) Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+	return do(ctx, f.p, "jobs.Stats", func() (queue.Stats, error) { return f.q.Stats(ctx, now, endpoint, rules) })
 }
 
 // Watch implements serverless.JobQueue.

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/podyard/podyard/internal/jobindex"
-	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -70,8 +69,8 @@ func (q *Jobs) enqueueKeyed(jobs []queue.Job) error {
 
 func (q *Jobs) enqueue(jobs []queue.Job) error {
 	for i := range jobs {
-		if n := len(jobs[i].ID); n == 0 || n > queue.MaxJobID {
-			return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", queue.MaxJobID)
+		if err := jobs[i].Check(); err != nil {
+			return err
 		}
 	}
 	var one [1]uint32
@@ -79,7 +78,7 @@ func (q *Jobs) enqueue(jobs []queue.Job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range jobs {
-		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner, jobs[i].Key)
+		rec, ok := q.x.Add(jobs[i].Ref, jobs[i].Owner, jobs[i].Key, jobs[i].Priority)
 		if !ok {
 			for _, rec := range recs {
 				q.x.Discard(rec)

@@ -18,17 +18,12 @@ func (q *Jobs) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, o
 	return out, nil
 }
 
-// claim fills one slot. Requeued jobs come before the others.
+// claim fills one slot.
 func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []queue.Event) ([]queue.Job, []queue.Event) {
-	var kept []uint32
 	for n := s.N; n > 0; {
-		i := q.x.NextReady(s.Endpoint)
+		i := q.x.NextReady(now, s)
 		if i == 0 {
 			break
-		}
-		if q.x.LostBy(i, s.Worker) {
-			kept = append(kept, i)
-			continue
 		}
 		op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
 		var res queue.Result
@@ -39,9 +34,6 @@ func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []qu
 		out = append(out, queue.Job{})
 		q.fill(&out[len(out)-1], i)
 		n--
-	}
-	for _, i := range kept {
-		q.x.Requeue(i)
 	}
 	return out, evs
 }

@@ -48,10 +48,10 @@ func (q *Jobs) Chunks(_ context.Context, now queue.Instant, id queue.Ref, maxByt
 }
 
 // Stats implements queue.JobQueue.
-func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
+func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.x.Stats(endpoint), nil
+	return q.x.Stats(endpoint, rules), nil
 }
 
 // listStep is the most jobs that List examines under one lock.

@@ -236,7 +236,7 @@ func (a *activity) mayHaveJob(ctx context.Context, s *workerState) bool {
 	if s.inContainer && !a.takes(s) {
 		return false
 	}
-	st, err := a.queue.Stats(ctx, 0, s.endpoint)
+	st, err := a.queue.Stats(ctx, 0, s.endpoint, nil)
 	return err == nil && st.Queued > 0
 }
 

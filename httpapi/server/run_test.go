@@ -219,7 +219,7 @@ func wantAllKept(t *testing.T, dir, pod string) {
 		t.Errorf("the pod is kept as %+v, %v, want EXITED with its server", p.Seen, err)
 	}
 	for endpoint, want := range map[string]serverless.Stats{"sleep": {Completed: 1, Queued: 1}, "count": {Completed: 1}} {
-		got, err := st.Jobs.Stats(t.Context(), serverless.At(time.Now()), endpoint)
+		got, err := st.Jobs.Stats(t.Context(), serverless.At(time.Now()), endpoint, nil)
 		if err != nil || got.Completed != want.Completed || got.Queued != want.Queued || got.Running != 0 {
 			t.Errorf("jobs of %q are kept as %+v, %v, want %d completed and %d queued", endpoint, got, err, want.Completed, want.Queued)
 		}

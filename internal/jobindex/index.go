@@ -11,16 +11,18 @@ import (
 // An Index has the jobs of a queue by id, by endpoint and by deadline. It is not safe for
 // concurrent use. A job has a number above 0 while it exists. Create an Index with New.
 type Index struct {
-	t        records
-	names    interner
-	policies policies
-	lists    []*jobList // by the interned number of the endpoint; nil: not an endpoint
-	wheel    wheel
+	t         records
+	names     interner
+	policies  policies
+	lines     []*line
+	freeLines []uint32
+	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
+	wheel     wheel
 }
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{}
+	x := &Index{lines: make([]*line, 1)}
 	x.t.init()
 	x.wheel.init(&x.t)
 	return x
@@ -54,8 +56,9 @@ func (d *ident) name() uint32 {
 	return uint32(d.bits[0]) | uint32(d.bits[1])<<8 | uint32(d.bits[2])<<16 | uint32(d.bits[3])<<24
 }
 
-// Add adds a job, which is hidden until Show. ok is false if the id is in use.
-func (x *Index) Add(ref queue.Ref, owner, key string) (i uint32, ok bool) {
+// Add adds a job, which is hidden until Show. ok is false if the id is in use. priority is at
+// most queue.MaxPriority.
+func (x *Index) Add(ref queue.Ref, owner, key string, priority uint8) (i uint32, ok bool) {
 	d, packed := pack(ref.ID)
 	if !packed {
 		d = internedIdent(x.names.intern(string(ref.ID)))
@@ -66,7 +69,7 @@ func (x *Index) Add(ref queue.Ref, owner, key string) (i uint32, ok bool) {
 		return 0, false
 	}
 	r := x.t.at(i)
-	r.owner, r.key = x.names.intern(owner), x.names.intern(key)
+	r.line = x.join(&x.ensureList(ep).order, owner, key, priority).number
 	r.marks = Hidden
 	r.prev, r.next = i, i
 	return i, true
@@ -103,6 +106,7 @@ func (x *Index) Show(i uint32, s *queue.State) {
 	r := x.t.at(i)
 	x.store(r, s)
 	r.marks &^= Hidden
+	x.enter(i, placeOf(s.Status, s.Delayed))
 	l := x.ensureList(r.endpoint)
 	l.append(s.Seq, i)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
@@ -122,7 +126,7 @@ func (x *Index) ensureList(ep uint32) *jobList {
 		for len(x.lists) <= int(ep) {
 			x.lists = append(x.lists, nil)
 		}
-		l = &jobList{}
+		l = &jobList{order: newOrder()}
 		x.lists[ep] = l
 	}
 	return l
@@ -156,10 +160,12 @@ func (x *Index) Ref(i uint32) queue.Ref {
 }
 
 // Owner returns the owner of a job.
-func (x *Index) Owner(i uint32) string { return x.names.text(x.t.at(i).owner) }
+func (x *Index) Owner(i uint32) string { return x.names.text(x.ownerOf(i)) }
+
+func (x *Index) ownerOf(i uint32) uint32 { return x.lines[x.t.at(i).line].key.owner.name }
 
 // Key returns the key of a job (queue.Job.Key).
-func (x *Index) Key(i uint32) string { return x.names.text(x.t.at(i).key) }
+func (x *Index) Key(i uint32) string { return x.names.text(x.lines[x.t.at(i).line].key.name) }
 
 // Metadata is what a queue stores with a job for its own use.
 type Metadata struct {
@@ -206,9 +212,10 @@ func (x *Index) Commit(i uint32, before, after *queue.State, e queue.Effect) {
 		l.stats.LastSeq = max(l.stats.LastSeq, after.Seq)
 		ready = false
 	}
-	x.store(r, after)
+	x.update(i, after)
 	if ready {
-		l.requeue(ref{after.Seq, i})
+		x.trimRequeued(l)
+		l.requeued.push(ref{after.Seq, i})
 	}
 	if due := after.Due(); due < r.armed {
 		x.wheel.remove(i)
@@ -217,23 +224,18 @@ func (x *Index) Commit(i uint32, before, after *queue.State, e queue.Effect) {
 	}
 }
 
-// Requeue puts a job that NextReady returned back at the front of its endpoint.
-func (x *Index) Requeue(i uint32) {
-	r := x.t.at(i)
-	x.lists[r.endpoint].requeue(ref{r.seq, i})
-}
-
 func (x *Index) delete(i uint32) {
 	r := x.t.at(i)
 	l := x.lists[r.endpoint]
 	x.wheel.remove(i)
 	seq, sparse := r.seq, l.remove(r.seq)
-	for _, n := range [...]uint32{r.owner, r.worker, r.lost, r.key} {
-		x.names.release(n)
-	}
+	x.leave(i)
+	x.names.release(r.worker)
+	x.names.release(r.lost)
 	x.policies.release(r.retry)
-	endpoint, id := r.endpoint, r.id
+	endpoint, id, line := r.endpoint, r.id, x.lines[r.line]
 	x.t.remove(i)
+	x.part(line)
 	x.releaseNames(endpoint, &id)
 	if sparse {
 		l.compact(seq, x.current)
@@ -243,10 +245,9 @@ func (x *Index) delete(i uint32) {
 // Discard removes a job that was never shown.
 func (x *Index) Discard(i uint32) {
 	r := x.t.at(i)
-	endpoint, id, owner, key, retry := r.endpoint, r.id, r.owner, r.key, r.retry
+	endpoint, id, line, retry := r.endpoint, r.id, x.lines[r.line], r.retry
 	x.t.remove(i)
-	x.names.release(owner)
-	x.names.release(key)
+	x.part(line)
 	x.policies.release(retry)
 	x.releaseNames(endpoint, &id)
 }
@@ -266,41 +267,11 @@ func (x *Index) isReady(r ref) bool {
 	return x.isQueued(r) && !x.t.at(r.rec).delayed
 }
 
-// NextReady removes the oldest job from the ready jobs of an endpoint and returns it,
-// also if it is Busy; 0: none. A caller that does not claim the job must call Requeue.
-func (x *Index) NextReady(endpoint string) uint32 {
-	l := x.listOf(endpoint)
-	if l == nil {
-		return 0
-	}
-	x.trimRequeued(l)
-	r, ok := l.peek(&l.ready)
-	for ok && !x.isReady(r) {
-		l.ready.i++
-		r, ok = l.peek(&l.ready)
-	}
-	// After a restart the list may have jobs that are older than a requeued one.
-	if len(l.requeued) > 0 && (!ok || l.requeued[0].seq <= r.seq) {
-		return l.popRequeued().rec
-	}
-	if !ok {
-		return 0
-	}
-	l.ready.i++
-	return r.rec
-}
-
 // trimRequeued removes jobs that are no longer ready from the head of the requeued jobs.
 func (x *Index) trimRequeued(l *jobList) {
 	for len(l.requeued) > 0 && !x.isReady(l.requeued[0]) {
-		l.popRequeued()
+		l.requeued.pop()
 	}
-}
-
-// LostBy reports whether worker w lost the job last.
-func (x *Index) LostBy(i uint32, w queue.WorkerID) bool {
-	r := x.t.at(i)
-	return r.lost != 0 && x.names.text(r.lost) == string(w)
 }
 
 // maxClockStepBack is how many milliseconds the now of TakeDue may go back before the wheel
@@ -394,7 +365,7 @@ func (x *Index) Queued(endpoint, owner string, after, upTo uint64, limit int, fn
 		if !ok || r.seq > upTo {
 			return 0
 		}
-		if x.isQueued(r) && (owner == "" || x.t.at(r.rec).owner == who) && !fn(r.rec) {
+		if x.isQueued(r) && (owner == "" || x.ownerOf(r.rec) == who) && !fn(r.rec) {
 			return next
 		}
 		c.i++
@@ -424,7 +395,7 @@ func (x *Index) Newest(endpoint, owner string, before uint64, limit int, fn func
 			}
 			limit--
 			before = r.seq
-			if owner == "" || x.t.at(r.rec).owner == who {
+			if owner == "" || x.ownerOf(r.rec) == who {
 				fn(r.rec)
 			}
 		}
@@ -432,14 +403,17 @@ func (x *Index) Newest(endpoint, owner string, before uint64, limit int, fn func
 	return 0
 }
 
-// Stats returns the counts of one endpoint.
-func (x *Index) Stats(endpoint string) queue.Stats {
+// Stats returns the counts of one endpoint under rules.
+func (x *Index) Stats(endpoint string, rules *queue.Rules) queue.Stats {
 	l := x.listOf(endpoint)
 	if l == nil {
 		return queue.Stats{}
 	}
-	st := l.stats
-	st.Oldest = x.oldest(l)
+	x.setRules(&l.order, rules)
+	st, free := l.stats, l.order.couldRun()
+	st.Ready, st.ReadyLow = int64(free.all), int64(free.all-free.normal)
+	st.Blocked = int64(l.order.ready.all - free.all)
+	st.Oldest = x.oldest(l, free, st.Blocked > 0)
 	return st
 }
 
@@ -462,11 +436,14 @@ func (x *Index) ObserveSeq(endpoint string, seq uint64) {
 	l.stats.LastSeq = max(l.stats.LastSeq, seq)
 }
 
-// oldest returns when the oldest queued job of normal priority was queued. The cursor passes
-// each job once, so the cost is shared by all calls.
-func (x *Index) oldest(l *jobList) (at queue.Instant) {
-	if l.stats.Queued == l.stats.QueuedLow {
+// oldest returns Stats.Oldest. If no job is blocked, it is that of the oldest ready job of normal
+// priority: the cursor passes each job once, so the cost is shared by all calls.
+func (x *Index) oldest(l *jobList, free counts, blocked bool) (at queue.Instant) {
+	switch {
+	case free.normal == 0:
 		return 0
+	case blocked:
+		return x.t.at(l.order.oldestFree().rec).queued
 	}
 	normal := func(r ref) bool {
 		return x.isReady(r) && x.t.at(r.rec).flags&queue.LowPriority == 0

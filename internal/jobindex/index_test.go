@@ -10,7 +10,7 @@ func TestDueJobsAreFoundAfterTheClockWasSetBack(t *testing.T) {
 	const start, hour = queue.Instant(1_780_000_000_000), queue.Instant(3_600_000)
 	x := New()
 	add := func(id queue.JobID, seq uint64, submitted queue.Instant) uint32 {
-		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: id}, "user", "")
+		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: id}, "user", "", 0)
 		if !ok {
 			t.Fatalf("Add of %q failed", id)
 		}

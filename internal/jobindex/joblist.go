@@ -27,15 +27,15 @@ type chunk struct {
 	refs [chunkSize]ref
 }
 
-// A jobList has all jobs of an endpoint in the order of Seq. It is the queue (the cursor
-// ready has passed the claimed jobs) and the listing at once. Jobs that were queued again are
-// in the heap requeued, ordered by Seq.
+// A jobList has all jobs of an endpoint in the order of Seq, for listings, and those that are
+// ready in the order in which they are claimed.
 type jobList struct {
+	order order
+
 	firstSeqs []uint64 // Seq of the first ref of each chunk
 	chunks    []*chunk
-	ready     cursor // no job before it is queued, except those in requeued
-	oldest    cursor // no job before it is queued with normal priority, except those in requeued
-	requeued  []ref
+	oldest    cursor // no job before it is ready with normal priority, except those in requeued
+	requeued  seqHeap
 	stats     queue.Stats
 }
 
@@ -73,7 +73,6 @@ func (l *jobList) remove(seq uint64) (sparse bool) {
 	if p.live > 0 || p.n < chunkSize && len(l.chunks) > 1 {
 		return p.live <= sparseLimit && p.live&(p.live-1) == 0
 	}
-	l.ready.skipChunk(l, k)
 	l.oldest.skipChunk(l, k)
 	l.chunks = slices.Delete(l.chunks, k, k+1)
 	l.firstSeqs = slices.Delete(l.firstSeqs, k, k+1)
@@ -88,8 +87,8 @@ func (l *jobList) compact(seq uint64, alive func(ref) bool) {
 	l.mergeChunks(k, alive)
 }
 
-// mergeChunks merges chunk k and the one before it, if both are sparse and no cursor is in
-// them.
+// mergeChunks merges chunk k and the one before it, if both are sparse and the cursor is not
+// in them.
 func (l *jobList) mergeChunks(k int, alive func(ref) bool) {
 	if k == 0 || k >= len(l.chunks) {
 		return
@@ -98,10 +97,8 @@ func (l *jobList) mergeChunks(k int, alive func(ref) bool) {
 	if a.live+b.live > 2*sparseLimit || b.n < chunkSize {
 		return
 	}
-	for _, c := range [...]*chunk{l.ready.p, l.oldest.p} {
-		if c == a || c == b {
-			return
-		}
+	if c := l.oldest.p; c == a || c == b {
+		return
 	}
 	joined := &chunk{}
 	for _, p := range [...]*chunk{a, b} {
@@ -169,38 +166,43 @@ func (l *jobList) peek(c *cursor) (r ref, ok bool) {
 	return c.p.refs[c.i], true
 }
 
-// requeue adds a job to the heap of requeued jobs.
-func (l *jobList) requeue(r ref) {
-	l.requeued = append(l.requeued, r)
-	for i := len(l.requeued) - 1; i > 0; {
+// A seqHeap is a heap of refs by Seq. Some of them may refer to nothing.
+type seqHeap []ref
+
+func (h *seqHeap) push(r ref) {
+	l := append(*h, r)
+	for i := len(l) - 1; i > 0; {
 		p := (i - 1) / 2
-		if l.requeued[p].seq <= l.requeued[i].seq {
+		if l[p].seq <= l[i].seq {
 			break
 		}
-		l.requeued[p], l.requeued[i] = l.requeued[i], l.requeued[p]
+		l[p], l[i] = l[i], l[p]
 		i = p
 	}
+	*h = l
 }
 
-// popRequeued removes the oldest requeued job and returns it.
-func (l *jobList) popRequeued() ref {
-	r := l.requeued[0]
-	n := len(l.requeued) - 1
-	l.requeued[0] = l.requeued[n]
-	l.requeued = l.requeued[:n]
+// pop removes the oldest ref and returns it.
+func (h *seqHeap) pop() ref {
+	l := *h
+	r := l[0]
+	n := len(l) - 1
+	l[0] = l[n]
+	l = l[:n]
 	for i := 0; ; {
 		c := 2*i + 1
 		if c >= n {
 			break
 		}
-		if c+1 < n && l.requeued[c+1].seq < l.requeued[c].seq {
+		if c+1 < n && l[c+1].seq < l[c].seq {
 			c++
 		}
-		if l.requeued[i].seq <= l.requeued[c].seq {
+		if l[i].seq <= l[c].seq {
 			break
 		}
-		l.requeued[i], l.requeued[c] = l.requeued[c], l.requeued[i]
+		l[i], l[c] = l[c], l[i]
 		i = c
 	}
+	*h = l
 	return r
 }

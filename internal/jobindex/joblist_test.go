@@ -49,7 +49,7 @@ func TestAListKeepsLiveRefs(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			m := &listModel{}
-			passed := uint64(0) // the Seq that the cursor ready has passed
+			passed := uint64(0) // the Seq that the cursor has passed
 			for range 4_000 {
 				switch random.IntN(5) {
 				case 0, 1:
@@ -78,14 +78,14 @@ func TestAListKeepsLiveRefs(t *testing.T) {
 	}
 }
 
-// walk advances the cursor ready.
+// walk advances the cursor.
 func (m *listModel) walk(random *rand.Rand, passed uint64) uint64 {
 	for range random.IntN(600) {
-		r, ok := m.l.peek(&m.l.ready)
+		r, ok := m.l.peek(&m.l.oldest)
 		if !ok {
 			break
 		}
-		m.l.ready.i++
+		m.l.oldest.i++
 		passed = r.seq
 	}
 	return passed
@@ -124,7 +124,7 @@ func (m *listModel) compare(t *testing.T, random *rand.Rand, passed uint64) {
 	if got := m.rest(cursor{}); !slices.Equal(got, m.alive) {
 		t.Fatalf("the line has %d refs from its beginning, want %d", len(got), len(m.alive))
 	}
-	if got, want := m.rest(m.l.ready), m.above(passed); !slices.Equal(got, want) {
+	if got, want := m.rest(m.l.oldest), m.above(passed); !slices.Equal(got, want) {
 		t.Fatalf("the line has %d refs behind its cursor, which passed %d, want %d", len(got), passed, len(want))
 	}
 	seq := uint64(random.Int64N(int64(m.seq) + 2))
@@ -143,17 +143,17 @@ func (m *listModel) compare(t *testing.T, random *rand.Rand, passed uint64) {
 // Requeued jobs are returned in the order of Seq.
 func TestRequeuedJobsAreInOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 0))
-	var l jobList
+	var l seqHeap
 	var want []uint64
 	for range 5_000 {
 		if random.IntN(3) > 0 || len(want) == 0 {
 			seq := random.Uint64N(1_000)
-			l.requeue(ref{seq: seq})
+			l.push(ref{seq: seq})
 			want = append(want, seq)
 			slices.Sort(want)
 			continue
 		}
-		if got := l.popRequeued().seq; got != want[0] {
+		if got := l.pop().seq; got != want[0] {
 			t.Fatalf("the front gave Seq %d, want %d", got, want[0])
 		}
 		want = want[1:]
@@ -169,7 +169,7 @@ func TestSparseChunksAreMerged(t *testing.T) {
 		if i%100 < 2 {
 			s.Expires = 2_000
 		}
-		rec, _ := x.Add(ref, "", "")
+		rec, _ := x.Add(ref, "", "", 0)
 		x.Show(rec, &s)
 	}
 	for budget := 1 << 20; ; {

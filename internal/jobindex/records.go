@@ -20,8 +20,12 @@ type record struct {
 	marks      Marks
 	attempt    uint8
 
-	endpoint, owner, worker, lost, key uint32 // interned strings
-	retry                              uint32 // interned policy
+	endpoint, worker, lost uint32 // interned strings
+	retry                  uint32 // interned policy
+	line                   uint32 // of Index.lines
+	before, after          uint32 // neighbours in the list of the line
+	place                  place
+	delayed, read          bool
 
 	seq   uint64
 	token queue.Token
@@ -38,8 +42,6 @@ type record struct {
 	output, chunk uint32
 	hash          uint32 // of endpoint and id
 	run           uint32 // here, to avoid padding
-	priority      uint8
-	delayed, read bool
 }
 
 // State returns the state of a job.
@@ -48,7 +50,7 @@ func (x *Index) State(i uint32) queue.State {
 	p := x.policies.value(r.retry)
 	return queue.State{
 		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
-		Priority: r.priority, Attempt: r.attempt, Delayed: r.delayed, Read: r.read, Retry: p.retry, DeadLetter: p.dead,
+		Priority: x.lines[r.line].level, Attempt: r.attempt, Delayed: r.delayed, Read: r.read, Retry: p.retry, DeadLetter: p.dead,
 		Seq: r.seq, Token: r.token, Worker: queue.WorkerID(x.names.text(r.worker)), Lost: queue.WorkerID(x.names.text(r.lost)),
 		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
 		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
@@ -56,10 +58,10 @@ func (x *Index) State(i uint32) queue.State {
 	}
 }
 
-// store is the inverse of State.
+// store is the inverse of State, without the priority, which never changes.
 func (x *Index) store(r *record, s *queue.State) {
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
-	r.priority, r.attempt, r.delayed, r.read = s.Priority, s.Attempt, s.Delayed, s.Read
+	r.attempt, r.delayed, r.read = s.Attempt, s.Delayed, s.Read
 	x.policies.replace(&r.retry, failurePolicy{s.Retry, s.DeadLetter})
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))

@@ -9,8 +9,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A key identifies a job in records.
-type key struct {
+// A jobKey identifies a job in records.
+type jobKey struct {
 	endpoint uint32
 	id       ident
 }
@@ -30,14 +30,14 @@ func TestRecordsAreFoundWhileTheyAreThere(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	records := &records{}
 	records.init()
-	there := map[key]uint32{}
-	var keys []key
+	there := map[jobKey]uint32{}
+	var keys []jobKey
 	most := 0
 	for round := range 24 {
 		grow := round%4 < 2
 		for range 8 * pageSize {
 			if grow && random.IntN(8) > 0 || len(keys) == 0 {
-				k := key{uint32(1 + random.IntN(3)), anyID(random)}
+				k := jobKey{uint32(1 + random.IntN(3)), anyID(random)}
 				there[k], _ = records.add(k.endpoint, &k.id)
 				keys = append(keys, k)
 				continue
@@ -92,16 +92,18 @@ func TestIDsAreKept(t *testing.T) {
 		"0123abcd-0123-4000-8000-0123456789abc-u", "gggggggg-0123-4000-8000-0123456789ab-u1",
 	} {
 		ref := queue.Ref{Endpoint: "e", ID: id}
-		i, _ := x.Add(ref, "o", "")
+		i, _ := x.Add(ref, "o", "", 0)
 		if got := x.Ref(i); got != ref || x.Find(ref) != i {
 			t.Errorf("%q is kept as %q, found as %d, want %d", id, got.ID, x.Find(ref), i)
 		}
-		if _, ok := x.Add(ref, "other", ""); ok || x.Len() != n+1 {
+		if _, ok := x.Add(ref, "other", "", 0); ok || x.Len() != n+1 {
 			t.Errorf("%q is there twice", id)
 		}
 	}
 	if size := unsafe.Sizeof(record{}); size > 208 {
 		t.Errorf("a record has %d bytes: ten million of them must stay below 2.5 GB", size)
+	} else {
+		t.Logf("a record has %d bytes", size)
 	}
 }
 

@@ -33,8 +33,8 @@ func (m wheelModel) next() (next queue.Instant) {
 	return next
 }
 
-// turn removes all records that are due at now from the wheel, as Expire does.
-func turn(w *wheel, now queue.Instant) (list []uint32) {
+// turnWheel removes all records that are due at now from the wheel, as Expire does.
+func turnWheel(w *wheel, now queue.Instant) (list []uint32) {
 	for now >= w.now {
 		i := w.due(now)
 		if i == 0 {
@@ -107,7 +107,7 @@ func spin(t fatal, steps int, n func(int) int) {
 			w.rewind(now)
 		default:
 			want := m.due(now)
-			if got := turn(&w, now); !slices.Equal(got, want) {
+			if got := turnWheel(&w, now); !slices.Equal(got, want) {
 				t.Fatalf("at %d the wheel gives %d records, want %d that are due", now, len(got), len(want))
 			}
 			for _, i := range want {

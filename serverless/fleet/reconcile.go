@@ -71,7 +71,7 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 	if err != nil {
 		return err
 	}
-	st, err := s.o.Queue.Stats(ctx, now, e.ID)
+	st, err := s.o.Queue.Stats(ctx, now, e.ID, &queue.Rules{Ageing: queue.DefaultAgeing})
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 		b = Backoff{Fails: 1, Until: now.Add(retryPause), Reason: "the service does not know yet where its workers reach it"}
 	}
 	d := Decide(now, e, Demand{
-		Queued: st.Queued - st.QueuedLow, Low: st.QueuedLow, Running: st.Running, Oldest: st.Oldest, Spare: spare,
+		Queued: st.Ready - st.ReadyLow, Low: st.ReadyLow, Running: st.Running, Oldest: st.Oldest, Spare: spare,
 	}, ws, b)
 	for _, id := range slices.Concat(d.Stop, d.Drain) {
 		s.stop(workers.Key{Endpoint: e.ID, ID: id})
@@ -92,7 +92,7 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 			return err
 		}
 	}
-	s.table.decided(e, d, fresh, st.Queued > st.QueuedLow, func(id queue.WorkerID) WorkerSpec { return s.spec(e, id, url) })
+	s.table.decided(e, d, fresh, st.Ready > st.ReadyLow, func(id queue.WorkerID) WorkerSpec { return s.spec(e, id, url) })
 	return nil
 }
 

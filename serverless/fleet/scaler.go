@@ -14,7 +14,7 @@ import (
 
 // Queue is the part of a queue that a Scaler uses.
 type Queue interface {
-	Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error)
+	Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error)
 }
 
 // Endpoints is the part of a store of endpoints that a Scaler uses.

@@ -114,9 +114,11 @@ func (w *world) run(d time.Duration) {
 }
 
 // Stats implements fleet.Queue.
-func (w *world) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
+func (w *world) Stats(_ context.Context, _ queue.Instant, endpoint string, _ *queue.Rules) (queue.Stats, error) {
 	if s := w.stats[endpoint]; s != nil {
-		return *s, nil
+		st := *s
+		st.Ready, st.ReadyLow = st.Queued, st.QueuedLow
+		return st, nil
 	}
 	return queue.Stats{}, nil
 }

@@ -19,6 +19,8 @@ const (
 	// A priority decides which jobs of one owner are claimed first: those with the highest.
 	DefaultPriority = 5
 	MaxPriority     = 9
+	// DefaultAgeing is how long a job waits for each priority that it rises.
+	DefaultAgeing = 60_000 * time.Millisecond
 	// MaxKey is the longest key of a job in characters.
 	MaxKey = 128
 

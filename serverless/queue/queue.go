@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem"
 )
 
 // A Job is a State with its payloads. Payload bytes are immutable: a queue may keep the
@@ -34,6 +35,17 @@ func Creations(jobs []Job) (list []idempotency.Record) {
 		}
 	}
 	return list
+}
+
+// Check returns an error if a queue cannot keep j. Every queue calls it in Enqueue.
+func (j *Job) Check() error {
+	if n := len(j.ID); n == 0 || n > MaxJobID {
+		return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", MaxJobID)
+	}
+	if j.Priority > MaxPriority {
+		return problem.Newf(problem.Invalid, "a priority is 0 to %d", MaxPriority)
+	}
+	return nil
 }
 
 // A Slot asks for up to N jobs of one endpoint for one worker.
@@ -92,10 +104,21 @@ type JobQueue interface {
 	// durable move, or before Get, Chunks or List return it. A crash before that may forget it,
 	// although a worker has it.
 	Enqueue(ctx context.Context, jobs []Job) error
-	// Claim leases the jobs that are ready, appends them to out and returns at once. Within
-	// an endpoint it gives jobs in the order of Seq, and serves slots in the order given. It
-	// never gives a job to the worker that lost it (State.Lost). It returns no error when
-	// nothing is ready.
+	// Claim leases the jobs that are ready, appends them to out and returns at once. It serves
+	// slots in the order given, and job after job. A job can be claimed if it is queued, not
+	// delayed, not lost by this worker (State.Lost), and within the limits of Slot.Rules. Of
+	// these jobs of an endpoint it chooses (docs/decisions.md 39):
+	//
+	//   - the owner whose turn is first;
+	//   - of this owner, the priority p for which p plus the wait of its oldest job (the lowest
+	//     Seq; the wait counts from Queued) divided by Rules.Ageing is highest, the higher p if
+	//     equal; with an Ageing of 0 the highest p;
+	//   - in this priority the key whose turn is first, and of this key the oldest job.
+	//
+	// A turn is when the owner, or the key in its priority, was last served, or the Seq of its
+	// oldest job that can be claimed, whichever is later: who was served comes after all whose
+	// jobs were there then. A queue may forget who was served when it is opened again. Claim
+	// returns no error when nothing is ready.
 	Claim(ctx context.Context, now Instant, slots []Slot, out []Job) ([]Job, error)
 	// Apply makes each move independently; several moves of one job are made in order. res[i]
 	// is the result of ops[i]. All effects of one op (state, output, chunk, outbox entry) are
@@ -126,9 +149,10 @@ type JobQueue interface {
 	PastAttempts(ctx context.Context, now Instant, ref Ref) ([]JobAttempt, error)
 	// List yields the jobs that q selects, newest first. It fills only Ref, Owner, Key and State.
 	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
-	// Stats returns the counts of one endpoint; all are zero for an endpoint that never had a
-	// job. Its cost does not depend on the number of jobs.
-	Stats(ctx context.Context, now Instant, endpoint string) (Stats, error)
+	// Stats returns the counts of one endpoint under rules (nil: none); all are zero for an
+	// endpoint that never had a job. Its cost does not depend on the number of jobs. A caller
+	// passes the same rules to Claim and Stats.
+	Stats(ctx context.Context, now Instant, endpoint string, rules *Rules) (Stats, error)
 
 	// Watch calls f with the events of this store, from any server, until ctx ends. Events
 	// are hints: they are sent after the commit, and may be repeated or lost (EventGap
@@ -213,12 +237,19 @@ type ListQuery struct {
 type Stats struct {
 	Queued    int64
 	QueuedLow int64 // the part of Queued that has low priority
+	Delayed   int64 // the part of Queued that is not ready yet (State.Delayed)
+	Ready     int64 // the jobs that could be claimed one after the other, by any worker, while none ends
+	ReadyLow  int64 // the part of Ready that has low priority
+	Blocked   int64 // the jobs that are ready, but not part of Ready, because of the Rules
 	Running   int64
-	Completed int64   // Completed, Failed and Retried are totals and include deleted jobs
-	Failed    int64   // FAILED and TIMED_OUT
-	Retried   int64   // queued again because a worker was lost
-	Oldest    Instant // State.Queued of the oldest queued job without low priority; 0: none
-	LastSeq   uint64  // the greatest Seq that was assigned
+	Completed int64 // Completed, Failed and Retried are totals and include deleted jobs
+	Failed    int64 // FAILED and TIMED_OUT
+	Retried   int64 // queued again because a worker was lost
+	// Oldest is State.Queued of the oldest ready job without low priority. If jobs are blocked, it
+	// is that of the oldest job of any kind that could be claimed. It is 0 if no job without low
+	// priority is part of Ready.
+	Oldest  Instant
+	LastSeq uint64 // the greatest Seq that was assigned
 }
 
 // Count updates c for the move of a job from before to after with effect e. before is nil for
@@ -249,6 +280,9 @@ func (c *Stats) add(s *State, n int64) {
 		c.Queued += n
 		if s.Flags&LowPriority != 0 {
 			c.QueuedLow += n
+		}
+		if s.Delayed {
+			c.Delayed += n
 		}
 	case InProgress:
 		c.Running += n

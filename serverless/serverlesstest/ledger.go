@@ -367,8 +367,8 @@ func (l *Ledger) List(ctx context.Context, now queue.Instant, q queue.ListQuery)
 }
 
 // Stats implements queue.JobQueue.
-func (l *Ledger) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
-	return l.Queue.Stats(ctx, now, endpoint)
+func (l *Ledger) Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+	return l.Queue.Stats(ctx, now, endpoint, rules)
 }
 
 // Watch implements queue.JobQueue.
@@ -581,7 +581,7 @@ func (l *Ledger) checkStats(ctx context.Context) error {
 		counts[ref.Endpoint] = n
 	}
 	for endpoint, n := range counts {
-		s, err := l.Queue.Stats(ctx, l.now, endpoint)
+		s, err := l.Queue.Stats(ctx, l.now, endpoint, nil)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,8 @@ type Model struct {
 	seq    uint64
 	token  queue.Token
 	keys   map[idempotency.Digest]idempotency.Record
+	claims int
+	served map[modelGroup]modelTurn
 }
 
 type modelJob struct {
@@ -40,7 +42,7 @@ var _ queue.JobQueue = (*Model)(nil)
 // Enqueue implements queue.JobQueue.
 func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 	if m.jobs == nil {
-		m.jobs, m.stats = map[queue.Ref]*modelJob{}, map[string]*queue.Stats{}
+		m.jobs, m.stats, m.served = map[queue.Ref]*modelJob{}, map[string]*queue.Stats{}, map[modelGroup]modelTurn{}
 	}
 	taken := map[queue.Ref]bool{}
 	for _, j := range jobs {
@@ -94,25 +96,6 @@ func (m *Model) inOrder(ok func(*modelJob) bool) (list []*modelJob) {
 	}
 	slices.SortFunc(list, func(a, b *modelJob) int { return cmp.Compare(a.Seq, b.Seq) })
 	return list
-}
-
-// Claim implements queue.JobQueue. It tries the queued jobs one after another.
-func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
-	for _, s := range slots {
-		n := s.N
-		for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == s.Endpoint && j.Status == queue.InQueue && !j.Delayed }) {
-			if n == 0 {
-				break
-			}
-			r := m.move(now, j, &queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: m.token + 1, Until: s.Until})
-			if r.Err == nil {
-				m.token++
-				out = append(out, j.Job)
-				n--
-			}
-		}
-	}
-	return out, nil
 }
 
 // Apply implements queue.JobQueue.
@@ -285,21 +268,6 @@ func (m *Model) List(_ context.Context, now queue.Instant, q queue.ListQuery) it
 			}
 		}
 	}
-}
-
-// Stats implements queue.JobQueue.
-func (m *Model) Stats(_ context.Context, _ queue.Instant, endpoint string) (queue.Stats, error) {
-	if m.stats[endpoint] == nil {
-		return queue.Stats{}, nil
-	}
-	s := *m.stats[endpoint]
-	for _, j := range m.inOrder(func(j *modelJob) bool { return j.Endpoint == endpoint && j.Status == queue.InQueue && !j.Delayed }) {
-		if j.Flags&queue.LowPriority == 0 {
-			s.Oldest = j.Queued
-			break
-		}
-	}
-	return s, nil
 }
 
 // Watch implements queue.JobQueue. It waits for ctx to end.

@@ -34,7 +34,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
-	return slices.Concat(submitCases(), keyedCases(), claimCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
+	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
 		retryCases(), attemptCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases())
 }
 
@@ -60,9 +60,10 @@ const (
 // A fixture is a queue under test at an instant that the case advances.
 type fixture struct {
 	*testing.T
-	q    queue.JobQueue
-	now  queue.Instant
-	made int
+	q     queue.JobQueue
+	now   queue.Instant
+	made  int
+	rules *queue.Rules // of the endpoint echo
 }
 
 // wait advances the instant.
@@ -89,6 +90,14 @@ func onEndpoint(endpoint string) func(*queue.Job) {
 
 func ownedBy(owner string) func(*queue.Job) {
 	return func(j *queue.Job) { j.Owner = owner }
+}
+
+func withKey(key string) func(*queue.Job) {
+	return func(j *queue.Job) { j.Key = key }
+}
+
+func withPriority(p uint8) func(*queue.Job) {
+	return func(j *queue.Job) { j.Priority = p }
 }
 
 func lowPriority(j *queue.Job) { j.Flags |= queue.LowPriority }
@@ -125,7 +134,7 @@ func (k *fixture) addN(n int, change ...func(*queue.Job)) []queue.Job {
 
 // slot asks for n jobs of the endpoint echo with a lease of the usual length.
 func (k *fixture) slot(worker queue.WorkerID, n int) queue.Slot {
-	return queue.Slot{Endpoint: echo, Worker: worker, N: n, Until: k.now + lease}
+	return queue.Slot{Endpoint: echo, Worker: worker, N: n, Until: k.now + lease, Rules: k.rules}
 }
 
 func (k *fixture) claim(slots ...queue.Slot) []queue.Job {
@@ -288,7 +297,7 @@ func (k *fixture) list(q queue.ListQuery) (ids []queue.JobID) {
 
 func (k *fixture) stats(endpoint string) queue.Stats {
 	k.Helper()
-	s, err := k.q.Stats(k.Context(), k.now, endpoint)
+	s, err := k.q.Stats(k.Context(), k.now, endpoint, k.rules)
 	if err != nil {
 		k.Fatalf("Stats = %v, want nil", err)
 	}

@@ -179,7 +179,7 @@ func watchCases() []QueueCase {
 							if e.Kind != queue.EventReady {
 								continue
 							}
-							s, err := k.q.Stats(ctx, start, e.Endpoint)
+							s, err := k.q.Stats(ctx, start, e.Endpoint, nil)
 							if err == nil && s.Queued == 0 {
 								err = errors.New("nothing is queued")
 							}

@@ -24,7 +24,7 @@ type Walk struct {
 
 // Run makes the walk. An error says at which step the queue and the model differ, and how.
 func (c Walk) Run(ctx context.Context) error {
-	w := &walker{Walk: c, now: start, tokens: map[queue.Token]bool{}}
+	w := &walker{Walk: c, now: start, tokens: map[queue.Token]bool{}, rules: map[string]*queue.Rules{}}
 	if w.Batch == 0 {
 		w.Batch = 8
 	}
@@ -49,7 +49,13 @@ type walker struct {
 	refs   []queue.Ref // of jobs that were there when they were last looked at
 	tokens map[queue.Token]bool
 	sent   []leasedDelivery
+	rules  map[string]*queue.Rules // by endpoint
+	opened int                     // Reopened.Openings when the model was last asked
 }
+
+// Reopened is a queue that may be opened again between two calls. It may then have forgotten who
+// was served last.
+type Reopened interface{ Openings() int }
 
 // A leasedDelivery is a delivery as the queue and the model leased it.
 type leasedDelivery struct{ queue, model queue.Delivery }
@@ -85,6 +91,7 @@ func walkSteps() []walkStep {
 		{"ops", 4, (*walker).ops},
 		{"drain", 3, (*walker).drain},
 		{"purge", 1, (*walker).purge},
+		{"change rules", 1, (*walker).changeRules},
 		{"deliver", 2, (*walker).deliver},
 		{"record", 2, (*walker).record},
 		{"read", 2, (*walker).read},
@@ -115,6 +122,10 @@ func mismatch(what string, model, queue any) error {
 // fail alike.
 func compareBoth[T any](w *walker, what string, ask func(q queue.JobQueue) (T, error)) (queue, model T, err error) {
 	queue, qe := ask(w.Queue)
+	if r, ok := w.Queue.(Reopened); ok && r.Openings() != w.opened {
+		w.opened = r.Openings()
+		w.model.forgetTurns()
+	}
 	model, me := ask(&w.model)
 	if (qe == nil) != (me == nil) || qe != nil && !errors.Is(qe, me) {
 		return queue, model, fmt.Errorf("%s = %w, want %w as of the model", what, orNone(qe), orNone(me))

@@ -26,6 +26,7 @@ func (w *walker) submit(ctx context.Context) error {
 			withWebhook(j)
 		}
 		w.drawPolicy(j)
+		j.Priority, j.Key = w.priority(), w.key()
 		if w.Draw(8) == 0 {
 			j.Extra = []byte(`{}`)
 		}
@@ -51,6 +52,43 @@ func (w *walker) drawPolicy(j *queue.Job) {
 	if w.Draw(3) == 0 {
 		j.DeadLetter = time.Duration(1+w.drawSpan()) * time.Millisecond
 	}
+}
+
+// changeRules changes the rules of an endpoint. Half of the time it has none.
+func (w *walker) changeRules(context.Context) error {
+	endpoint := w.endpoint()
+	w.rules[endpoint] = nil
+	if w.Draw(2) == 0 {
+		return nil
+	}
+	r := &queue.Rules{Paused: w.Draw(8) == 0}
+	for _, limit := range []*int{&r.PerKey, &r.PerUser, &r.Total} {
+		if w.Draw(2) == 0 {
+			*limit = 1 + w.Draw(1+w.Draw(w.Batch))
+		}
+	}
+	r.Ageing = [...]time.Duration{0, time.Millisecond, time.Second, time.Minute}[w.Draw(4)]
+	w.rules[endpoint] = r
+	return nil
+}
+
+// priority draws a priority, mostly the default.
+func (w *walker) priority() uint8 {
+	if w.Draw(2) == 0 {
+		return queue.DefaultPriority
+	}
+	return uint8(w.Draw(queue.MaxPriority + 1))
+}
+
+// key draws a key, mostly none or one of a few.
+func (w *walker) key() string {
+	switch w.Draw(8) {
+	case 0, 1, 2:
+		return [...]string{"k", "l", "m"}[w.Draw(3)]
+	case 3:
+		return fmt.Sprint("key-", w.Draw(1000))
+	}
+	return ""
 }
 
 func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
@@ -84,6 +122,7 @@ func (w *walker) claim(ctx context.Context) error {
 	slots := make([]queue.Slot, 1+w.Draw(3))
 	for i := range slots {
 		slots[i] = queue.Slot{Endpoint: w.endpoint(), Worker: w.worker(), N: w.drawCount(), Until: w.now + 1 + w.drawSpan()%lease}
+		slots[i].Rules = w.rules[slots[i].Endpoint]
 	}
 	got, _, err := compareBoth(w, "Claim", func(q queue.JobQueue) ([]queue.Job, error) {
 		return q.Claim(ctx, w.now, slots, nil)

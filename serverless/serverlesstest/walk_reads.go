@@ -185,7 +185,9 @@ func (w *walker) compareAll(ctx context.Context) error {
 }
 
 func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
-	stats, _, err := compareBoth(w, "Stats", func(q queue.JobQueue) (queue.Stats, error) { return q.Stats(ctx, w.now, endpoint) })
+	stats, _, err := compareBoth(w, "Stats", func(q queue.JobQueue) (queue.Stats, error) {
+		return q.Stats(ctx, w.now, endpoint, w.rules[endpoint])
+	})
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 	for _, j := range all {
 		count.Count(nil, &j.State, queue.Put)
 	}
-	now := queue.Stats{Queued: stats.Queued, QueuedLow: stats.QueuedLow, Running: stats.Running}
+	now := queue.Stats{Queued: stats.Queued, QueuedLow: stats.QueuedLow, Delayed: stats.Delayed, Running: stats.Running}
 	if err := mismatch("Stats and a recount", count, now); err != nil {
 		return err
 	}
@@ -241,7 +243,11 @@ func (w *walker) end(ctx context.Context) error {
 		return err
 	}
 	for _, endpoint := range []string{"a", "b", "c"} {
-		slots := []queue.Slot{{Endpoint: endpoint, Worker: "last", N: 1 << 20, Until: w.now + lease}}
+		rules := &queue.Rules{}
+		if r := w.rules[endpoint]; r != nil {
+			rules.Ageing = r.Ageing
+		}
+		slots := []queue.Slot{{Endpoint: endpoint, Worker: "last", N: 1 << 20, Until: w.now + lease, Rules: rules}}
 		if _, _, err := compareBoth(w, "Claim of all", func(q queue.JobQueue) ([]queue.Job, error) {
 			return q.Claim(ctx, w.now, slots, nil)
 		}); err != nil {

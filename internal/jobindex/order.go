@@ -1,0 +1,568 @@
+package jobindex
+
+import (
+	"slices"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+const priorities = queue.MaxPriority + 1
+
+// A turn says when a line or an owner is next: the lowest turn first. It is the Seq of the oldest
+// job that could be claimed, or the last time that a job was claimed, whichever is later. So who
+// was served comes after all that waited then, and before all that came later; and a turn does
+// not depend on the order in which jobs were queued again or deleted.
+type turn struct {
+	seq    uint64
+	serial uint64 // of a claim; 0: not a claim
+}
+
+func (a turn) before(b turn) bool { return a.seq < b.seq || a.seq == b.seq && a.serial < b.serial }
+
+// next returns the turn of somebody who was last served at a, and whose oldest job has this Seq.
+func (a turn) next(seq uint64) turn {
+	if t := (turn{seq: seq}); a.before(t) {
+		return t
+	}
+	return a
+}
+
+// An order has the jobs of an endpoint that are ready, and says which one is claimed next.
+type order struct {
+	owners  map[uint32]*owner // with a job in any status
+	turns   minHeap[*owner]   // those with a job that could be claimed
+	rules   queue.Rules
+	claims  uint64 // for turns
+	ready   counts
+	free    counts // the sum of that of the owners
+	running int
+	recent  *line
+}
+
+// An owner has a line for each level and key.
+type owner struct {
+	name    uint32
+	keys    map[uint32]*key
+	levels  [priorities]*level
+	served  turn
+	turn    turn
+	pos     int32 // in order.turns
+	ready   counts
+	free    counts // the sum of that of the keys
+	running int
+}
+
+// A level has the lines of one priority with a job that could be claimed.
+type level struct {
+	turns minHeap[*line] // by turn
+	ages  minHeap[*line] // by the Seq of the oldest job
+}
+
+// A key counts the jobs of an owner with one key. Jobs without a key have one too, of number 0.
+type key struct {
+	name    uint32
+	owner   *owner
+	order   *order
+	lines   []*line // of the levels
+	ready   counts
+	running int
+}
+
+// A line has the ready jobs of one owner, priority and key, the oldest first. It exists while
+// there is a job in any status.
+type line struct {
+	number           uint32
+	jobs             int // in any status
+	key              *key
+	level            uint8
+	first, last      uint32 // of the list through the records, in the order of Seq
+	requeued         seqHeap
+	head             ref // the oldest of both
+	served, turn     turn
+	turnPos, agesPos int32
+}
+
+// counts are numbers of jobs: of all, and of those without low priority.
+type counts struct{ all, normal int }
+
+func (c counts) plus(o counts, n int) counts { return counts{c.all + n*o.all, c.normal + n*o.normal} }
+
+// atMost limits the counts where there is a limit: how many more may run.
+func (c counts) atMost(limit, running int) counts {
+	if limit == 0 {
+		return c
+	}
+	n := max(limit-running, 0)
+	return counts{min(c.all, n), min(c.normal, n)}
+}
+
+func countOf(f queue.Flags) counts {
+	if f&queue.LowPriority != 0 {
+		return counts{all: 1}
+	}
+	return counts{1, 1}
+}
+
+func newOrder() order {
+	return order{
+		owners: map[uint32]*owner{},
+		turns: newMinHeap(
+			func(a, b *owner) bool { return a.turn.before(b.turn) },
+			func(o *owner) *int32 { return &o.pos },
+		),
+	}
+}
+
+func newLevel() *level {
+	return &level{
+		turns: newMinHeap(
+			func(a, b *line) bool { return a.turn.before(b.turn) },
+			func(l *line) *int32 { return &l.turnPos },
+		),
+		ages: newMinHeap(
+			func(a, b *line) bool { return a.head.seq < b.head.seq },
+			func(l *line) *int32 { return &l.agesPos },
+		),
+	}
+}
+
+// join returns the line of a job and counts the job in it.
+func (x *Index) join(q *order, user, name string, priority uint8) *line {
+	l := q.recent
+	if l == nil || l.level != priority || x.names.text(l.key.owner.name) != user || x.names.text(l.key.name) != name {
+		l = x.lineOf(q, user, name, priority)
+		q.recent = l
+	}
+	l.jobs++
+	return l
+}
+
+func (x *Index) lineOf(q *order, user, name string, priority uint8) *line {
+	who, what := x.names.intern(user), x.names.intern(name)
+	o := q.owners[who]
+	if o == nil {
+		x.names.intern(user)
+		o = &owner{name: who, keys: map[uint32]*key{}}
+		q.owners[who] = o
+	}
+	k := o.keys[what]
+	if k == nil {
+		x.names.intern(name)
+		k = &key{name: what, owner: o, order: q}
+		o.keys[what] = k
+	}
+	x.names.release(who)
+	x.names.release(what)
+	for _, l := range k.lines {
+		if l.level == priority {
+			return l
+		}
+	}
+	l := &line{key: k, level: priority}
+	k.lines = append(k.lines, l)
+	if n := len(x.freeLines); n > 0 {
+		l.number = x.freeLines[n-1]
+		x.freeLines = x.freeLines[:n-1]
+		x.lines[l.number] = l
+		return l
+	}
+	l.number = uint32(len(x.lines))
+	x.lines = append(x.lines, l)
+	return l
+}
+
+// part removes a job from the count of its line.
+func (x *Index) part(l *line) {
+	if l.jobs--; l.jobs > 0 {
+		return
+	}
+	k := l.key
+	q, o := k.order, k.owner
+	if q.recent == l {
+		q.recent = nil
+	}
+	x.lines[l.number] = nil
+	x.freeLines = append(x.freeLines, l.number)
+	k.lines = slices.DeleteFunc(k.lines, func(other *line) bool { return other == l })
+	if len(k.lines) > 0 {
+		return
+	}
+	delete(o.keys, k.name)
+	x.names.release(k.name)
+	if len(o.keys) == 0 {
+		delete(q.owners, o.name)
+		x.names.release(o.name)
+	}
+}
+
+// A place says how a job is counted in the order of its endpoint.
+type place uint8
+
+const (
+	away     place = iota // neither ready nor running
+	inList                // ready, in the list of its line
+	requeued              // ready, in the heap of its line
+	aside                 // ready, but passed by until Requeue
+	taken                 // NextReady has returned it: it counts as running until it is moved or requeued
+	running
+)
+
+func (p place) ready() bool { return p == inList || p == requeued || p == aside }
+
+// placeOf returns the kind of place that a job has: away, inList for a ready job, or running.
+func placeOf(s queue.Status, delayed bool) place {
+	switch {
+	case s == queue.InProgress:
+		return running
+	case s == queue.InQueue && !delayed:
+		return inList
+	}
+	return away
+}
+
+// update stores the state of a job that is not hidden and gives the job its place.
+func (x *Index) update(i uint32, s *queue.State) {
+	r := x.t.at(i)
+	want := placeOf(s.Status, s.Delayed)
+	same := want == inList && r.place.ready() && r.seq == s.Seq ||
+		want == running && (r.place == running || r.place == taken)
+	if !same {
+		x.leave(i)
+	}
+	x.store(r, s)
+	switch {
+	case !same:
+		x.enter(i, want)
+	case want == running:
+		r.place = running
+	}
+}
+
+// enter gives a job that is away its place.
+func (x *Index) enter(i uint32, want place) {
+	r := x.t.at(i)
+	l := x.lines[r.line]
+	r.place = want
+	switch want {
+	case inList:
+		l.key.count(countOf(r.flags), 1, 0)
+		if x.queueUp(l, i) {
+			x.refresh(l)
+		}
+	case running:
+		x.run(l.key, 1)
+	}
+}
+
+// queueUp adds a job to its line. It returns false if the head of the line stays the same.
+func (x *Index) queueUp(l *line, i uint32) bool {
+	r := x.t.at(i)
+	if l.last != 0 && r.seq < x.t.at(l.last).seq {
+		r.place = requeued
+		l.requeued.push(ref{r.seq, i})
+		return true
+	}
+	r.before, r.after = l.last, 0
+	if l.last == 0 {
+		l.first = i
+	} else {
+		x.t.at(l.last).after = i
+	}
+	l.last = i
+	return l.head.rec == 0 || r.seq < l.head.seq
+}
+
+// leave removes a job from its place.
+func (x *Index) leave(i uint32) {
+	r := x.t.at(i)
+	l, was := x.lines[r.line], r.place
+	r.place = away
+	switch was {
+	case inList:
+		x.unlink(l, r)
+	case taken, running:
+		x.run(l.key, -1)
+	}
+	if was.ready() {
+		l.key.count(countOf(r.flags), -1, 0)
+		if l.head.rec == i {
+			x.refresh(l)
+		}
+	}
+}
+
+func (x *Index) unlink(l *line, r *record) {
+	if r.before == 0 {
+		l.first = r.after
+	} else {
+		x.t.at(r.before).after = r.after
+	}
+	if r.after == 0 {
+		l.last = r.before
+	} else {
+		x.t.at(r.after).before = r.before
+	}
+	r.before, r.after = 0, 0
+}
+
+// setAside passes by a ready job until Requeue.
+func (x *Index) setAside(i uint32) {
+	r := x.t.at(i)
+	l := x.lines[r.line]
+	if r.place == inList {
+		x.unlink(l, r)
+	}
+	r.place = aside
+	x.refresh(l)
+}
+
+// run counts n more running jobs of a key.
+func (x *Index) run(k *key, n int) {
+	wasFull, wasStopped := k.full(), k.owner.full(k.order)
+	k.count(counts{}, 0, n)
+	if k.full() != wasFull {
+		for _, l := range k.lines {
+			x.refresh(l)
+		}
+	}
+	if k.owner.full(k.order) != wasStopped {
+		k.owner.refresh(k.order)
+	}
+}
+
+// count adds n times c to the ready jobs, and ran to the running ones.
+func (k *key) count(c counts, n, ran int) {
+	o, q := k.owner, k.order
+	ofKey, ofOwner := k.free(), o.couldRun(q)
+	k.ready, o.ready, q.ready = k.ready.plus(c, n), o.ready.plus(c, n), q.ready.plus(c, n)
+	k.running, o.running, q.running = k.running+ran, o.running+ran, q.running+ran
+	o.free = o.free.plus(k.free(), 1).plus(ofKey, -1)
+	q.free = q.free.plus(o.couldRun(q), 1).plus(ofOwner, -1)
+}
+
+// perKey returns the limit of the key; 0: none.
+func (k *key) perKey() int {
+	if k.name == 0 {
+		return 0
+	}
+	return k.order.rules.PerKey
+}
+
+// free counts the jobs that could be claimed if only the key had a limit.
+func (k *key) free() counts { return k.ready.atMost(k.perKey(), k.running) }
+
+func (k *key) full() bool { n := k.perKey(); return n > 0 && k.running >= n }
+
+// couldRun counts the jobs of an owner that could be claimed if the endpoint had no limit.
+func (o *owner) couldRun(q *order) counts { return o.free.atMost(q.rules.PerUser, o.running) }
+
+func (o *owner) full(q *order) bool { return q.rules.PerUser > 0 && o.running >= q.rules.PerUser }
+
+// couldRun counts the jobs that could be claimed one after the other while none ends.
+func (q *order) couldRun() counts {
+	if q.rules.Paused {
+		return counts{}
+	}
+	return q.free.atMost(q.rules.Total, q.running)
+}
+
+// refresh finds the oldest job of a line, and gives the line and its owner their turns.
+func (x *Index) refresh(l *line) {
+	for len(l.requeued) > 0 && !x.isRequeued(l.requeued[0]) {
+		l.requeued.pop()
+	}
+	l.head = ref{}
+	if l.first != 0 {
+		l.head = ref{x.t.at(l.first).seq, l.first}
+	}
+	if len(l.requeued) > 0 && (l.first == 0 || l.requeued[0].seq < l.head.seq) {
+		l.head = l.requeued[0]
+	}
+	o, in := l.key.owner, l.head.rec != 0 && !l.key.full()
+	lv := o.levels[l.level]
+	if lv == nil {
+		if !in {
+			return
+		}
+		lv = newLevel()
+		o.levels[l.level] = lv
+	}
+	l.turn = l.served.next(l.head.seq)
+	lv.turns.set(l, in)
+	lv.ages.set(l, in)
+	o.refresh(l.key.order)
+}
+
+// isRequeued reports whether a ref in the heap of a line is still a job there.
+func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).place == requeued }
+
+// refresh gives an owner its turn.
+func (o *owner) refresh(q *order) {
+	oldest, in := uint64(0), false
+	for _, lv := range o.levels {
+		if lv == nil || len(lv.ages.list) == 0 {
+			continue
+		}
+		if seq := lv.ages.list[0].head.seq; !in || seq < oldest {
+			oldest, in = seq, true
+		}
+	}
+	o.turn = o.served.next(oldest)
+	q.turns.set(o, in && !o.full(q))
+}
+
+// setRules changes the limits. It looks at every key only if a limit has changed.
+func (x *Index) setRules(q *order, rules *queue.Rules) {
+	var none queue.Rules
+	if rules == nil {
+		rules = &none
+	}
+	if q.rules == *rules {
+		return
+	}
+	limits := q.rules.PerKey != rules.PerKey || q.rules.PerUser != rules.PerUser
+	q.rules = *rules
+	if !limits {
+		return
+	}
+	q.free = counts{}
+	for _, o := range q.owners {
+		o.free = counts{}
+		for _, k := range o.keys {
+			o.free = o.free.plus(k.free(), 1)
+			for _, l := range k.lines {
+				x.refresh(l)
+			}
+		}
+		o.refresh(q)
+		q.free = q.free.plus(o.couldRun(q), 1)
+	}
+}
+
+// NextReady removes from the ready jobs of an endpoint the one that is next for a slot, and
+// returns it; 0: none. It passes by a Busy job, which becomes Skipped, and one that the worker of
+// the slot has lost. The job counts as running: a caller that does not claim it must call
+// Requeue. A job past its ttl, which must be deleted, does not count.
+func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
+	l := x.listOf(s.Endpoint)
+	if l == nil {
+		return 0
+	}
+	q := &l.order
+	x.setRules(q, s.Rules)
+	var lost []uint32
+	for next == 0 {
+		i, ok := x.choose(q, now, s.Worker)
+		switch {
+		case i == 0:
+			x.requeueAll(lost)
+			return 0
+		case ok:
+			q.claims++
+			served := turn{l.stats.LastSeq, q.claims}
+			x.serve(i, served)
+			x.take(i)
+			next = i
+		case x.Has(i, Busy):
+			x.Mark(i, Skipped, 0)
+			x.setAside(i)
+		case x.t.at(i).expires <= now:
+			x.leave(i)
+			next = i
+		default:
+			lost = append(lost, i)
+			x.setAside(i)
+		}
+	}
+	x.requeueAll(lost)
+	return next
+}
+
+func (x *Index) requeueAll(list []uint32) {
+	for _, i := range list {
+		x.Requeue(i)
+	}
+}
+
+// lostBy reports whether worker w lost the job last.
+func (x *Index) lostBy(i uint32, w queue.WorkerID) bool {
+	r := x.t.at(i)
+	return r.lost != 0 && x.names.text(r.lost) == string(w)
+}
+
+// serve records that a job is claimed: its line and its owner come last.
+func (x *Index) serve(i uint32, now turn) {
+	l := x.lines[x.t.at(i).line]
+	l.served, l.key.owner.served = now, now
+}
+
+// take makes a ready job a running one.
+func (x *Index) take(i uint32) {
+	x.leave(i)
+	r := x.t.at(i)
+	r.place = taken
+	x.run(x.lines[r.line].key, 1)
+}
+
+// Requeue puts a job that NextReady returned or passed by back to its place among the ready jobs.
+func (x *Index) Requeue(i uint32) {
+	x.leave(i)
+	r := x.t.at(i)
+	x.enter(i, placeOf(r.status, r.delayed))
+}
+
+// choose returns the job that is next for a worker. If ok is false, the job cannot be claimed by
+// this worker, but the order was found as if it could: it must go, and the caller asks again.
+func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32, ok bool) {
+	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || len(q.turns.list) == 0 {
+		return 0, false
+	}
+	best, score := (*level)(nil), int64(-1)
+	for n := priorities - 1; n >= 0; n-- {
+		lv := q.turns.list[0].levels[n]
+		if lv == nil || len(lv.ages.list) == 0 {
+			continue
+		}
+		i := lv.ages.list[0].head.rec
+		if !x.canClaim(i, now, w) {
+			return i, false
+		}
+		if s := q.score(n, now-x.t.at(i).queued); s > score {
+			best, score = lv, s
+		}
+	}
+	i = best.turns.list[0].head.rec
+	return i, x.canClaim(i, now, w)
+}
+
+func (x *Index) canClaim(i uint32, now queue.Instant, w queue.WorkerID) bool {
+	r := x.t.at(i)
+	return r.marks&Busy == 0 && r.expires > now && (r.lost == 0 || !x.lostBy(i, w))
+}
+
+// score returns the priority p with what the wait of its oldest job adds to it.
+func (q *order) score(p int, wait queue.Instant) int64 {
+	ageing := q.rules.Ageing.Milliseconds()
+	if ageing == 0 {
+		return int64(p)
+	}
+	return int64(p)*ageing + max(int64(wait), 0)
+}
+
+// oldestFree returns the oldest job that could be claimed now, or 0.
+func (q *order) oldestFree() (oldest ref) {
+	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total {
+		return ref{}
+	}
+	for _, o := range q.turns.list {
+		for _, lv := range o.levels {
+			if lv == nil || len(lv.ages.list) == 0 {
+				continue
+			}
+			if r := lv.ages.list[0].head; oldest.rec == 0 || r.seq < oldest.seq {
+				oldest = r
+			}
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,239 @@
+package serverlesstest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A modelTurn is the Seq of a job, or the last Seq before a claim and the number of the claim.
+type modelTurn struct {
+	seq   uint64
+	claim int
+}
+
+func (a modelTurn) before(b modelTurn) bool {
+	return a.seq < b.seq || a.seq == b.seq && a.claim < b.claim
+}
+
+// A modelGroup is who takes turns: an owner, or a key of an owner in a priority.
+type modelGroup struct {
+	endpoint, owner, key string
+	priority             int // -1: the owner
+}
+
+func ownerGroup(j *modelJob) modelGroup {
+	return modelGroup{endpoint: j.Endpoint, owner: j.Owner, priority: -1}
+}
+
+func keyGroup(j *modelJob) modelGroup {
+	return modelGroup{endpoint: j.Endpoint, owner: j.Owner, key: j.Key, priority: int(j.Priority)}
+}
+
+// Claim implements queue.JobQueue. It looks at every job of the endpoint for each claim.
+func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
+	for _, s := range slots {
+		live := m.live(s.Endpoint)
+		for range s.N {
+			list := claimable(live, now, rulesOf(s.Rules), s.Worker)
+			if len(list) == 0 {
+				break
+			}
+			list = m.nextGroup(list, ownerGroup)
+			list = highestPriority(list, now, rulesOf(s.Rules))
+			j := oldest(m.nextGroup(list, keyGroup))
+			m.token++
+			m.move(now, j, &queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: m.token, Until: s.Until})
+			m.claims++
+			served := modelTurn{m.stats[s.Endpoint].LastSeq, m.claims}
+			m.served[ownerGroup(j)], m.served[keyGroup(j)] = served, served
+			out = append(out, j.Job)
+		}
+	}
+	return out, nil
+}
+
+// forgetTurns is what opening a queue again may do.
+func (m *Model) forgetTurns() { clear(m.served) }
+
+func rulesOf(r *queue.Rules) queue.Rules {
+	if r == nil {
+		return queue.Rules{}
+	}
+	return *r
+}
+
+// A modelUse counts the jobs of an endpoint: in all, of an owner, or of a key.
+type modelUse struct {
+	running int
+	ready   [2]int // all, and those without low priority
+}
+
+type modelUser struct {
+	owner, key string
+	what       int // 0: the endpoint, 1: an owner, 2: a key
+}
+
+func usersOf(j *modelJob) [3]modelUser {
+	return [...]modelUser{{}, {owner: j.Owner, what: 1}, {owner: j.Owner, key: j.Key, what: 2}}
+}
+
+func isReady(j *modelJob) bool { return j.Status == queue.InQueue && !j.Delayed }
+
+// live are the jobs of an endpoint that are ready or running.
+func (m *Model) live(endpoint string) (list []*modelJob) {
+	for _, j := range m.jobs {
+		if j.Endpoint == endpoint && (isReady(j) || j.Status == queue.InProgress) {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// useOf counts live jobs.
+func useOf(live []*modelJob) map[modelUser]*modelUse {
+	use := map[modelUser]*modelUse{{}: {}}
+	for _, j := range live {
+		for _, u := range usersOf(j) {
+			n := use[u]
+			if n == nil {
+				n = &modelUse{}
+				use[u] = n
+			}
+			switch {
+			case j.Status == queue.InProgress:
+				n.running++
+			case j.Flags&queue.LowPriority == 0:
+				n.ready[0]++
+				n.ready[1]++
+			default:
+				n.ready[0]++
+			}
+		}
+	}
+	return use
+}
+
+// room is how many more jobs of u may run.
+func room(r queue.Rules, u modelUser, running int) int {
+	limit := [...]int{r.Total, r.PerUser, r.PerKey}[u.what]
+	if limit == 0 || u.what == 2 && u.key == "" {
+		return 1 << 40
+	}
+	return max(limit-running, 0)
+}
+
+// claimable are the jobs that a worker can claim now. An empty worker stands for any.
+func claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.WorkerID) (list []*modelJob) {
+	if r.Paused {
+		return nil
+	}
+	limited := r.PerKey > 0 || r.PerUser > 0 || r.Total > 0
+	var use map[modelUser]*modelUse
+	if limited {
+		use = useOf(live)
+	}
+	for _, j := range live {
+		if !isReady(j) || j.Gone(now) || j.Lost != "" && j.Lost == w {
+			continue
+		}
+		free := true
+		for _, u := range usersOf(j) {
+			free = free && (!limited || room(r, u, use[u].running) > 0)
+		}
+		if free {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// couldRun counts the jobs that could be claimed one after the other: 0 for all, 1 for those
+// without low priority.
+func couldRun(live []*modelJob, r queue.Rules, kind int) int {
+	if r.Paused {
+		return 0
+	}
+	use := useOf(live)
+	owners, all := map[string]int{}, 0
+	for u, n := range use {
+		if u.what == 2 {
+			owners[u.owner] += min(n.ready[kind], room(r, u, n.running))
+		}
+	}
+	for owner, n := range owners {
+		u := modelUser{owner: owner, what: 1}
+		all += min(n, room(r, u, use[u].running))
+	}
+	return min(all, room(r, modelUser{}, use[modelUser{}].running))
+}
+
+// nextGroup returns the jobs of the group whose turn is first.
+func (m *Model) nextGroup(list []*modelJob, groupOf func(*modelJob) modelGroup) (next []*modelJob) {
+	groups := map[modelGroup][]*modelJob{}
+	for _, j := range list {
+		groups[groupOf(j)] = append(groups[groupOf(j)], j)
+	}
+	var first modelTurn
+	for g, jobs := range groups {
+		t := modelTurn{seq: oldest(jobs).Seq}
+		if served := m.served[g]; t.before(served) {
+			t = served
+		}
+		if next == nil || t.before(first) {
+			next, first = jobs, t
+		}
+	}
+	return next
+}
+
+// highestPriority returns the jobs of the priority from which one is claimed.
+func highestPriority(list []*modelJob, now queue.Instant, r queue.Rules) []*modelJob {
+	best, score := -1, 0.0
+	for p := queue.MaxPriority; p >= 0; p-- {
+		jobs := slices.DeleteFunc(slices.Clone(list), func(j *modelJob) bool { return int(j.Priority) != p })
+		if len(jobs) == 0 {
+			continue
+		}
+		s := float64(p)
+		if r.Ageing > 0 {
+			s += float64(max(now.Sub(oldest(jobs).Queued), 0)) / float64(r.Ageing)
+		}
+		if best < 0 || s > score {
+			best, score = p, s
+		}
+	}
+	return slices.DeleteFunc(list, func(j *modelJob) bool { return int(j.Priority) != best })
+}
+
+// oldest returns the job with the lowest Seq.
+func oldest(list []*modelJob) *modelJob {
+	first := list[0]
+	for _, j := range list {
+		if j.Seq < first.Seq {
+			first = j
+		}
+	}
+	return first
+}
+
+// Stats implements queue.JobQueue.
+func (m *Model) Stats(_ context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+	if m.stats[endpoint] == nil {
+		return queue.Stats{}, nil
+	}
+	s, r := *m.stats[endpoint], rulesOf(rules)
+	live := m.live(endpoint)
+	all, normal := couldRun(live, r, 0), couldRun(live, r, 1)
+	s.Ready, s.ReadyLow = int64(all), int64(all-normal)
+	s.Blocked = s.Queued - s.Delayed - s.Ready
+	list := claimable(live, now, r, "")
+	if s.Blocked == 0 {
+		list = slices.DeleteFunc(list, func(j *modelJob) bool { return j.Flags&queue.LowPriority != 0 })
+	}
+	if normal > 0 && len(list) > 0 {
+		s.Oldest = oldest(list).Queued
+	}
+	return s, nil
+}
