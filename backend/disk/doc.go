@@ -28,8 +28,11 @@
 // store restores a log from its mirror if the log is missing, or if the two are damaged in
 // different places. It also flips back a single bit that was flipped in both. If a log cannot
 // be restored, the store does not open: the database alone would take the damage for the end
-// of the log and silently drop the records after it. [Repair] rewrites the log. Damage to the
-// last records looks the same as a write that was interrupted by a power failure.
+// of the log and silently drop the records after it. [Repair] rewrites the log. Beside a log of
+// commits is an end file. It shows that a log is missing with its mirror, and how large a log
+// was when it was closed. So only in the log that was in use at a crash, damage to the last
+// records that its mirror has, too, looks the same as a write that was interrupted by a power
+// failure.
 //
 // A missing marker file is restored. The options file of the database is not needed. If a
 // manifest cannot be restored, the store does not open, and [Repair] rebuilds the database

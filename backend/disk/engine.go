@@ -118,7 +118,7 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 			err = unavailable("open the store", err)
 		}
 	}()
-	for _, prepare := range []func() error{s.finishRebuild, s.restoreMissingLogs, s.repairLogs, s.restoreMarkers, e.hideOptions} {
+	for _, prepare := range []func() error{s.finishRebuild, s.restoreMissingLogs, s.findMissingLogs, s.repairLogs, s.restoreMarkers, e.hideOptions} {
 		if err := prepare(); err != nil {
 			return nil, err
 		}

@@ -104,6 +104,9 @@ func (f *fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 func (f *fence) create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.file("create", name, func() (vfs.File, error) {
 		f.unprotect(name)
+		if err := f.dropEnd(name); err != nil {
+			return nil, err
+		}
 		file, err := f.FS.Create(name, c)
 		if err != nil || !strings.HasPrefix(f.PathBase(name), manifestPrefix) {
 			return file, err
@@ -124,6 +127,9 @@ func (f *fence) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.Fil
 	file, err := f.file("reuse", to, func() (vfs.File, error) {
 		f.unprotect(from)
 		f.unprotect(to)
+		if err := errors.Join(f.dropEnd(from), f.dropEnd(to)); err != nil {
+			return nil, err
+		}
 		return f.FS.ReuseForWrite(from, to, c)
 	})
 	if t, ok := file.(*fencedFile); ok {
@@ -202,6 +208,9 @@ func (f *fence) Remove(name string) error {
 	if f.closed.Load() {
 		return nil
 	}
+	if err := f.dropEnd(name); err != nil {
+		return err
+	}
 	err := f.FS.Remove(name)
 	if err == nil {
 		f.unprotect(name)
@@ -231,6 +240,7 @@ type fencedFile struct {
 	parity *parityWriter // of a table
 	mirror vfs.File      // of a log
 	copied []byte        // buffer for the mirror; reused
+	size   int64         // of what was written to a log; written by one goroutine
 }
 
 // protection returns the suffix of the file that can restore a file, or "" if the file has
@@ -243,6 +253,19 @@ func protection(base string) (suffix string) {
 		return mirrorSuffix
 	}
 	return ""
+}
+
+// hasEnd reports whether a file gets an end file. Logs that are copied, as for a backup, get
+// none: they have more bytes than were written to them.
+func (f *fence) hasEnd(name string) bool {
+	return f.PathDir(name) == f.dir && hasEnd(f.PathBase(name))
+}
+
+func (f *fence) dropEnd(name string) error {
+	if !f.hasEnd(name) {
+		return nil
+	}
+	return dropEnd(f.FS, name)
 }
 
 // unprotect removes the parity file or mirror of a name before a new file gets the name.
@@ -261,6 +284,9 @@ func (f *fencedFile) protect() {
 	case mirrorSuffix:
 		// Without a mirror, for example on a full disk, the log is still usable.
 		f.mirror, _ = f.fence.FS.Create(f.name+mirrorSuffix, vfs.WriteCategoryUnspecified)
+		if f.fence.hasEnd(f.name) {
+			beginEnd(f.fence.FS, f.name)
+		}
 	}
 }
 
@@ -275,6 +301,7 @@ func (f *fencedFile) Write(p []byte) (n int, err error) {
 		if n, err = f.File.Write(p); err == nil && f.mirror != nil {
 			f.writeMirror(f.copied)
 		}
+		f.size += int64(n)
 		return err
 	})
 	if !done {
@@ -345,7 +372,18 @@ func (f *fencedFile) Close() error {
 	if f.fence.closed.Load() {
 		return nil
 	}
+	if err == nil && f.size > numbered && f.fence.hasEnd(f.name) {
+		f.saveEnd()
+	}
 	return err
+}
+
+func (f *fencedFile) saveEnd() {
+	f.fence.changing.RLock()
+	defer f.fence.changing.RUnlock()
+	if !f.fence.closed.Load() {
+		writeEnd(f.fence.FS, f.name, f.size-numbered) // without the mark at the end, which has no checksum
+	}
 }
 
 // saveParity ignores errors: a table is usable without parity.

@@ -34,6 +34,7 @@ type logScan struct {
 	hole  int64 // start of the unreadable range; -1: there is none
 	open  bool  // a record has begun
 	part  logRecord
+	end   int64 // of the last chunk
 	ended bool
 }
 
@@ -120,6 +121,7 @@ func unflip(b []byte, number uint32) (size int) {
 // add adds a chunk, which is a record or a part of one.
 func (s *logScan) add(at int64, c []byte, damaged bool) {
 	kind, data := (c[6]-1)%chunkKinds+1, c[headerSize(c[6]):]
+	s.end = at + int64(len(c))
 	if s.hole >= 0 {
 		s.holes, s.hole, s.open = append(s.holes, [2]int64{s.hole, at}), -1, false
 	}
@@ -165,6 +167,9 @@ func (s *Store) rewriteLog(path string, number uint32) error {
 		return err
 	}
 	name := s.opts.fs.PathBase(path)
+	if closed := readEnd(s.opts.fs, path); scan.end < closed {
+		scan.holes = append(scan.holes, [2]int64{scan.end, closed})
+	}
 	for _, h := range scan.holes {
 		s.lost(Fault{Key: name, What: fmt.Sprintf("the bytes from %d to %d cannot be read; what was changed there is as it was before", h[0], h[1])})
 	}
@@ -207,6 +212,9 @@ func (s *Store) writeLog(path string, records []logRecord) error {
 		return err
 	}
 	_ = fs.Remove(path + mirrorSuffix) // it belongs to the old log
+	if err := dropEnd(fs, path); err != nil {
+		return err
+	}
 	return errors.Join(fs.Rename(path+partial, path), syncDir(fs, s.dir))
 }
 

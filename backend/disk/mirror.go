@@ -286,25 +286,38 @@ func verifyLogFile(fs vfs.FS, name string, number uint32) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return verifyLog(f, number)
+	return verifyLog(f, number, readEnd(fs, name))
 }
 
 // verifyLog returns an error if a log has a damaged chunk that was once complete. That is
 // certain if the log was synced beyond the chunk, or, in a manifest, if another record
 // follows, because each record is synced before the next one. It is unknown what the chunk
-// contained.
-func verifyLog(f io.ReaderAt, number uint32) error {
+// contained. closed is the size of a log that was closed, or 0.
+func verifyLog(f io.ReaderAt, number uint32, closed int64) error {
 	v := verifier{number: number, damaged: -1}
 	block := make([]byte, logBlock)
+	size := int64(0)
 	for at := int64(0); ; at += logBlock {
 		n, err := f.ReadAt(block, at)
+		size += int64(n)
 		if n == 0 {
-			return notEnd(err)
+			return errors.Join(notEnd(err), v.end(size, closed))
 		}
 		if v.block(at, block[:n]) {
 			return fmt.Errorf("it is damaged at byte %d", v.damaged)
 		}
 	}
+}
+
+// end returns an error if a log with this size has not all that it had when it was closed.
+func (v *verifier) end(size, closed int64) error {
+	if v.damaged >= 0 && v.damaged < closed {
+		return fmt.Errorf("it is damaged at byte %d", v.damaged)
+	}
+	if size < closed {
+		return fmt.Errorf("it is cut off at byte %d of %d", size, closed)
+	}
+	return nil
 }
 
 type verifier struct {

@@ -185,7 +185,7 @@ func (s *Store) moveAside() error {
 
 // ofDatabase reports whether a file belongs to the database.
 func ofDatabase(name string) bool {
-	of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
+	of := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix), endSuffix)
 	_, log := isLog(of)
 	return log || strings.HasSuffix(of, ".sst") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, stagePrefix)
 }
