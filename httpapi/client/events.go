@@ -93,7 +93,7 @@ func follow[T any](ctx context.Context, c *Client, r *request, decode func(messa
 			case got:
 				delays.Reset()
 			}
-			if err := sleep(ctx, delays.NextBackOff()); err != nil {
+			if err := sleep(ctx, max(delays.NextBackOff(), f.pause)); err != nil {
 				yield(none, err)
 				return
 			}
@@ -104,6 +104,8 @@ func follow[T any](ctx context.Context, c *Client, r *request, decode func(messa
 // A follower is a request for a stream that is made again.
 type follower struct {
 	request
+
+	pause time.Duration // that the server asks for between connections
 
 	at   string          // the instant of the last event: its id before the slash
 	seen map[string]bool // ids of that instant
@@ -138,6 +140,7 @@ func connection[T any](ctx context.Context, c *Client, f *follower, decode func(
 	watch := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer watch.Stop()
 	for m := range messages(res.Body, func() { watch.Reset(silence) }) {
+		f.pause = max(f.pause, min(m.retry, silence))
 		if len(m.data) == 0 || !f.isNew(m.id) {
 			continue
 		}

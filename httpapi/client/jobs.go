@@ -99,6 +99,9 @@ type JobRequest struct {
 	S3Config map[string]any `json:"s3Config,omitempty"` // for the worker only
 	Queue    *JobQueue      `json:"queue,omitempty"`    // an addition
 
+	// TraceParent and TraceState are a W3C trace context, which the worker and the receiver of
+	// the webhook get. They are an addition.
+	TraceParent, TraceState string `json:"-"`
 	// Wait is how long RunSync holds one request. Default: the server's, 90 s.
 	Wait time.Duration `json:"-"`
 	// IdempotencyKey is an addition: for 24 hours, a job with the same key and body is this
@@ -118,7 +121,20 @@ type JobQueue struct {
 	Priority   *int      `json:"priority,omitempty"` // 0 to 9, which goes first
 	Key        string    `json:"key,omitempty"`      // jobs with other keys take turns with it
 	StartAfter Millis    `json:"startAfter,omitempty"`
+	StartAt    time.Time `json:"-"` // instead of StartAfter
 	Retry      *JobRetry `json:"retry,omitempty"`
+}
+
+// MarshalJSON writes StartAt as startAfter.
+func (q JobQueue) MarshalJSON() ([]byte, error) {
+	type plain JobQueue
+	if q.StartAt.IsZero() {
+		return json.Marshal(plain(q))
+	}
+	return json.Marshal(struct {
+		plain
+		StartAfter time.Time `json:"startAfter"`
+	}{plain(q), q.StartAt})
 }
 
 // A JobRetry says how a job is repeated that has failed (docs/decisions.md 39).
@@ -155,6 +171,7 @@ func (j *Jobs) submit(ctx context.Context, name string, query url.Values, r JobR
 	if err != nil {
 		return Job{}, err
 	}
+	q.trace = [2]string{r.TraceParent, r.TraceState}
 	j.c.keyed(q, r.IdempotencyKey)
 	return j.job(ctx, q)
 }

@@ -23,7 +23,8 @@ type request struct {
 	key    string // Idempotency-Key; empty: none
 	again  repeatable
 	accept string
-	last   string // Last-Event-ID; empty: none
+	last   string    // Last-Event-ID; empty: none
+	trace  [2]string // traceparent and tracestate; empty: none
 }
 
 // to returns a request to a path, which has escaped segments and may have a query.
@@ -99,7 +100,9 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	if err != nil {
 		return nil, r.failed(err)
 	}
-	for name, value := range map[string]string{"Accept": r.accept, "User-Agent": c.agent, "Idempotency-Key": r.key, "Last-Event-ID": r.last} {
+	for name, value := range map[string]string{
+		"Accept": r.accept, "User-Agent": c.agent, "Idempotency-Key": r.key, "Last-Event-ID": r.last, "Traceparent": r.trace[0], "Tracestate": r.trace[1],
+	} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
