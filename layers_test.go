@@ -63,11 +63,12 @@ var layers = []layer{
 	{path: "pods/sshkeys", module: join(ground, "pods"), never: noEither},
 	{path: "pods/billing", module: join(ground, "pods", "pods/catalog"), never: noEither},
 	{path: "pods/accounts", module: ground, never: noEither},
-	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet"), never: noEither},
+	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules"), never: noEither},
 	{path: "serverless/queue", module: ground, never: noEither},
 	{path: "serverless/endpoints", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/workers", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/cron", module: ground, never: noEither},
+	{path: "serverless/schedules", module: join(ground, "serverless/cron", "serverless/queue", "serverless/endpoints"), never: noEither},
 	{path: "serverless/fleet", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers"), never: noEither},
 	{path: "registries", module: ground, never: noEither},
 
@@ -77,6 +78,7 @@ var layers = []layer{
 	{path: "pods/sshkeys/sshkeystest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "pods/accounts/accountstest", module: join(ground, "pods/accounts"), third: []string{compare}, never: noHTTP},
 	{path: "pods/billing/billingtest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
+	{path: "serverless/schedules/schedulestest", module: join(ground, "serverless/schedules"), never: noHTTP},
 	{path: "serverless/serverlesstest", module: join(ground, "serverless/..."), third: []string{compare}, never: noHTTP},
 	{path: "registries/registriestest", module: join(ground, "registries"), never: noHTTP},
 

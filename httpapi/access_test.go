@@ -100,6 +100,12 @@ var jobAccess = []access{
 	{"retry", "POST {private}/retry/{privateJob}", "", alicesIn}, {"retry", "POST /v2/idle/retry/{job}", "", theirJob},
 	{"purgeQueue", "POST {private}/purge-queue", "", alices200}, {"purgeQueue", "POST /v2/idle/purge-queue", "", own},
 	{"requests", "GET {private}/requests?full=true", "", alices200}, {"requests", "GET /v2/idle/requests?full=true", "", own},
+	{"listSchedules", "GET {private}/schedules", "", alices200}, {"listSchedules", "GET /v2/idle/schedules", "", own},
+	{"createSchedule", "POST {private}/schedules", "{}", alicesIn}, {"createSchedule", "POST /v2/idle/schedules", "{}", own},
+	{"getSchedule", "GET {private}/schedules/{privateSchedule}", "", alices200}, {"getSchedule", "GET /v2/idle/schedules/{schedule}", "", alices200},
+	{"updateSchedule", "PATCH {private}/schedules/{privateSchedule}", `{"enabled":false}`, alices200}, {"updateSchedule", "PATCH /v2/idle/schedules/{schedule}", `{"enabled":false}`, alices200},
+	{"deleteSchedule", "DELETE {private}/schedules/{privateSchedule}", "", alicesIn}, {"deleteSchedule", "DELETE /v2/idle/schedules/{schedule}", "", alicesIn},
+	{"runSchedule", "POST {private}/schedules/{privateSchedule}/run", "", alices200}, {"runSchedule", "POST /v2/idle/schedules/{schedule}/run", "", alices200},
 	{"health", "GET {private}/health", "", ofEndpt}, {"health", "GET /v2/idle/health", "", anyKey},
 	{"metrics", "GET {private}/metrics", "", ofEndpt}, {"metrics", "GET /v2/idle/metrics", "", anyKey},
 	{"openai", "POST {private}/openai/v1/models", "{}", "- 404 - 401 403 401"}, {"openai", "POST /v2/echo/openai/v1/models", "{}", own},
@@ -192,13 +198,18 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	made := owned(w)
 	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 	key := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as(alicesAll)).field("id")
+	schedule := func(endpoint string) string {
+		return w.want(201, "POST", endpoint+"/schedules", `{"cron":"* * * * *","run":{"input":{"of":"alice"}}}`, as(alicesAll)).field("id")
+	}
+	private, onShared := schedule("/v2/"+id(made["endpoint"])), schedule("/v2/idle")
 	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
 		secrets = append(secrets, id(made[kind]))
 	}
-	secrets = append(secrets, key, "alices", `"of":"alice"`, "vol1")
+	secrets = append(secrets, private, onShared, key, "alices", `"of":"alice"`, "vol1")
 	return strings.NewReplacer(
 		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
 		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
 		"{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
+		"{schedule}", onShared, "{privateSchedule}", private,
 	), secrets
 }

@@ -29,6 +29,7 @@ type erasure struct {
 	Templates  int `json:"templates"`
 	Registries int `json:"registries"`
 	SSHKeys    int `json:"sshKeys"`
+	Schedules  int `json:"schedules"`
 	// Waiting are records that something still uses: a pod that is about to end.
 	Waiting int `json:"waiting"`
 }
@@ -42,7 +43,7 @@ func deleteUser(c *call) error {
 	}
 	var done erasure
 	for _, step := range []func(context.Context, string, *erasure) error{
-		c.eraseKeys, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
+		c.eraseKeys, c.eraseSchedules, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
 	} {
 		if err := step(c.r.Context(), name, &done); err != nil {
 			return err
@@ -82,6 +83,13 @@ func (c *call) eraseKeys(ctx context.Context, user string, done *erasure) error 
 		return err
 	}
 	return eraseEach(list, &done.Keys, nil, func(k accounts.Key) error { return c.Accounts.Delete(ctx, c.caller(), k.ID) })
+}
+
+func (c *call) eraseSchedules(ctx context.Context, user string, done *erasure) (err error) {
+	if c.Jobs != nil && c.schedules() != nil {
+		done.Schedules, err = c.schedules().Erase(ctx, user)
+	}
+	return err
 }
 
 func (c *call) eraseEndpoints(ctx context.Context, user string, done *erasure) error {

@@ -184,6 +184,8 @@ func (s *Services) has(a Area) bool {
 		return s.Registries != nil
 	case AreaEndpoints, AreaJobs, AreaWorkers:
 		return s.Jobs != nil
+	case AreaSchedules:
+		return s.Jobs != nil && s.Jobs.Schedules() != nil
 	case AreaAdmin:
 		return s.Pods != nil || s.Jobs != nil
 	case AreaInterface:

@@ -38,9 +38,9 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is used by http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// watch records the status of a change. Other operations in the log always answer 200.
+// watch records the status of a change.
 func (x *router) watch(c *call) {
-	if x.audit != nil && c.op.acts == actsOfAll {
+	if x.audit != nil && c.op.acts != actsOfNobody {
 		c.w = &statusWriter{ResponseWriter: c.w}
 	}
 }
@@ -56,7 +56,7 @@ func (x *router) note(c *call, err error) {
 	}
 	r := audit.Record{
 		Time: x.clock.Now(), Kind: kind, User: c.id.User, Key: c.keyName(), Operation: c.op.Name, Path: c.r.URL.Path,
-		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("name")), Owner: c.actedFor(),
+		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("schedule"), c.r.PathValue("name")), Owner: c.actedFor(),
 		Source: x.source(c.r), Agent: c.r.UserAgent(), Status: status,
 	}
 	x.audit.Record(r)

@@ -207,6 +207,52 @@ func (ks *Keys) hasOperator(at time.Time, is func(user string) bool) bool {
 	return false
 }
 
+// A Permitter is an Authenticator that knows what users may do without a request of theirs.
+type Permitter interface {
+	// Permits reports whether a user has a key that is valid now and has a permission.
+	Permits(ctx context.Context, user string, p Permission) (bool, error)
+}
+
+// MayRun reports whether a user may run jobs on an endpoint, for serverless.Options.MayRun. An
+// Authenticator that is no Permitter permits it: then a schedule keeps the permission with which
+// it was made.
+func MayRun(ctx context.Context, a Authenticator, user, endpoint string) (bool, error) {
+	p, ok := a.(Permitter)
+	if !ok {
+		return true, nil
+	}
+	return p.Permits(ctx, user, Permission{Area: "endpoint", Endpoint: endpoint, Level: Run})
+}
+
+// Permits implements Permitter.
+func (ks *Keys) Permits(_ context.Context, user string, p Permission) (bool, error) {
+	for _, k := range ks.byDigest {
+		if k.id.User == user && k.id.Can(p) && (k.expires.IsZero() || ks.now().Before(k.expires)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Permits implements Permitter.
+func (k storedKeys) Permits(ctx context.Context, user string, p Permission) (bool, error) {
+	return k.s.Permits(ctx, user, p)
+}
+
+// Permits implements Permitter. An entry that is no Permitter permits everything.
+func (all anyOf) Permits(ctx context.Context, user string, p Permission) (bool, error) {
+	for _, a := range all {
+		x, ok := a.(Permitter)
+		if !ok {
+			return true, nil
+		}
+		if may, err := x.Permits(ctx, user, p); may || err != nil {
+			return may, err
+		}
+	}
+	return false, nil
+}
+
 // StoredKeys returns an Authenticator with the keys of an accounts service.
 func StoredKeys(s *accounts.Service) Authenticator { return storedKeys{s} }
 

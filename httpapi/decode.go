@@ -293,7 +293,7 @@ func (o *object) checkNames(name string) error {
 	if m == nil || m.value.Kind() != '{' {
 		return nil
 	}
-	sub := &object{path: o.pointer(name), base: m.at}
+	sub := &object{path: o.pointer(name), base: o.base + m.at}
 	return sub.read(decoder(m.value, strictEnvelope), m.value)
 }
 

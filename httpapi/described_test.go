@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
@@ -29,7 +30,7 @@ import (
 // allServices are services that are only there.
 func allServices() httpapi.Services {
 	return httpapi.Services{
-		Pods: new(pods.Service), Registries: new(registries.Service), Jobs: new(serverless.Service), Volumes: new(volumes.Service),
+		Pods: new(pods.Service), Registries: new(registries.Service), Jobs: serverless.New(memory.NewJobs(), memory.NewEndpoints(), withSchedules(&serverless.Options{}, nil)), Volumes: new(volumes.Service),
 		Templates: new(templates.Service), SSHKeys: new(sshkeys.Service), Accounts: new(accounts.Service), Billing: new(billing.Service),
 	}
 }

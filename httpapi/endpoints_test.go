@@ -99,11 +99,11 @@ func withEndpoints(t *testing.T, set func(*serverless.Options, *httpapi.Options)
 		if set != nil {
 			set(options, &w.options)
 		}
-		w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), options)
 		known, err := httpapi.NewKeys(endpointKeys(time.Now), time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), withSchedules(options, known))
 		w.services.Jobs, w.options.Auth = w.jobs, known
 		w.handler = httpapi.New(w.services, &w.options)
 		name, image := "shared", "org/shared:1"

@@ -88,13 +88,14 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 		t.Fatal(err)
 	}
 	w.pods = p
-	w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), &serverless.Options{Rand: rand.NewChaCha8([32]byte{3})})
 	known, err := httpapi.NewKeys(keys(time.Now), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	auth := httpapi.AnyOf(known, httpapi.StoredKeys(account))
+	w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), withSchedules(&serverless.Options{Rand: rand.NewChaCha8([32]byte{3})}, auth))
 	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills, Accounts: account}
-	w.options = httpapi.Options{Auth: httpapi.AnyOf(known, httpapi.StoredKeys(account))}
+	w.options = httpapi.Options{Auth: auth}
 	if set != nil {
 		set(&w.options)
 	}
@@ -105,6 +106,15 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 		return w.jobs.Serve(ctx, "echo", serverless.WorkerFunc(work), &serverless.ServeOptions{ID: "worker-1", Concurrency: 4, Drain: time.Millisecond})
 	})
 	return w
+}
+
+// withSchedules adds schedules, whose owners need a key of auth.
+func withSchedules(o *serverless.Options, auth httpapi.Authenticator) *serverless.Options {
+	o.Schedules, o.DecodeRun = memory.NewSchedules(), httpapi.DecodeRun
+	o.MayRun = func(ctx context.Context, user, endpoint string) (bool, error) {
+		return httpapi.MayRun(ctx, auth, user, endpoint)
+	}
+	return o
 }
 
 // bubble runs f with a testAPI in a synctest bubble.

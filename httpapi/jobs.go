@@ -79,16 +79,22 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 	if err != nil {
 		return r, err
 	}
+	r, err = DecodeRun(body)
+	r.Endpoint, r.Trace, r.Idempotency = c.target(), c.trace(), c.keyed
+	return r, err
+}
+
+// DecodeRun reads the body of run, for serverless.Options.DecodeRun. A body that is not JSON is
+// an error; other faults are in Request.Violations. The request may share memory with body.
+func DecodeRun(body []byte) (r serverless.Request, err error) {
 	o, err := parse(body, strictEnvelope, &r.Violations)
 	if err != nil {
 		return r, err
 	}
-	for _, name := range [...]string{"policy", "queue", "s3Config"} {
-		if err := o.checkNames(name); err != nil {
-			return r, err
-		}
+	if err := o.checkRunNames(); err != nil {
+		return r, err
 	}
-	r.Endpoint, r.Checked, r.Trace, r.Idempotency = c.target(), true, c.trace(), c.keyed
+	r.Checked = true
 	o.run(&r)
 	if 2*len(r.Input) < len(body) {
 		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
@@ -99,6 +105,17 @@ func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
 func (o *object) run(r *serverless.Request) {
 	r.Input = o.take("input", "a JSON object", "{")
 	r.Webhook, r.Policy, r.Queue, r.Extra = o.webhook(), o.policy(), o.queue(), o.s3Config()
+}
+
+// checkRunNames returns an error when a member of the body of run, other than its input, has a
+// repeated name.
+func (o *object) checkRunNames() error {
+	for _, name := range [...]string{"policy", "queue", "s3Config"} {
+		if err := o.checkNames(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // trace returns the trace context of the request. A traceparent that is there twice is none;

@@ -36,6 +36,7 @@ var creations = []creation{
 	{"createEndpoint", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, "/v2/serverless/"},
 	{"run", "/v2/idle/run", `{"input":{"a":1}}`, ""},
 	{"runSync", "/v2/idle/runsync?wait=1000", `{"input":{"a":1}}`, ""},
+	{"createSchedule", "/v2/idle/schedules", `{"cron":"0 0 1 1 *","run":{"input":{}}}`, "/v2/idle/schedules/"},
 }
 
 func (c creation) status() int {
@@ -57,7 +58,7 @@ func (w *testAPI) repeated(first, again answer) {
 func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
 		"podAction", "resetPod", "rotateKey", "createCluster", "createDelegation", "redeliver",
-		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "purgeQueue", "openai",
+		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "purgeQueue", "openai", "runSchedule",
 		"jobDone", "jobStream",
 	}
 	var keyed []string

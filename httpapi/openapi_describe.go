@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // A description is what the document says of an operation beyond the table of operations.
@@ -95,6 +96,9 @@ func knownTypes() map[reflect.Type]*openapi.Schema {
 		reflect.TypeFor[endpoints.FlashBoot]():     values(endpoints.FlashBootOff, endpoints.FlashBootOn, endpoints.FlashBootPriority),
 		reflect.TypeFor[endpoints.ScalingType]():   values(endpoints.QueueDelay, endpoints.RequestCount),
 		reflect.TypeFor[serverless.WorkerStatus](): values(serverless.StatusRunning, serverless.StatusIdle, serverless.StatusInitializing, serverless.StatusThrottled, serverless.StatusUnhealthy),
+		reflect.TypeFor[schedules.Overlap]():       values(schedules.OverlapSkip, schedules.OverlapQueue, schedules.OverlapAllow),
+		reflect.TypeFor[schedules.CatchUp]():       values(schedules.CatchUpNone, schedules.CatchUpLast, schedules.CatchUpAll),
+		reflect.TypeFor[schedules.Decision]():      values(schedules.Submitted, schedules.Skipped, schedules.Missed, schedules.Refused, schedules.Disabled, schedules.Requested),
 		reflect.TypeFor[audit.Kind]():              values(audit.Change, audit.Refusal, audit.Dropped),
 	}
 }

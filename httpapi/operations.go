@@ -74,6 +74,7 @@ const (
 	AreaEndpoints  Area = "endpoints"
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
+	AreaSchedules  Area = "schedules"
 	AreaWorkers    Area = "workers"
 	AreaAdmin      Area = "admin"     // served with pods or jobs
 	AreaInterface  Area = "interface" // always served
@@ -242,6 +243,14 @@ var table = sync.OnceValue(func() []operation {
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
 			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests)),
 			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
+		),
+		group(APIJobs, AreaSchedules,
+			op("listSchedules", "GET /v2/{endpoint}/schedules", ScopeEndpointRead, listSchedules, byOwners, rate(ratelimit.Schedules), added),
+			op("createSchedule", "POST /v2/{endpoint}/schedules", ScopeEndpointRun, createSchedule, rate(ratelimit.Schedules), ofOperators, added, keyed),
+			op("getSchedule", "GET /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRead, getSchedule, rate(ratelimit.Schedules), added),
+			op("updateSchedule", "PATCH /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, updateSchedule, rate(ratelimit.Schedules), ofOperators, added),
+			op("deleteSchedule", "DELETE /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, deleteSchedule, rate(ratelimit.Schedules), ofOperators, added),
+			op("runSchedule", "POST /v2/{endpoint}/schedules/{schedule}/run", ScopeEndpointRun, runSchedule, rate(ratelimit.Run), ofOperators, added),
 		),
 		group(APIOpenAI, AreaJobs,
 			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects),

@@ -70,6 +70,8 @@ func (c *call) recordOwner() (string, error) {
 	switch c.op.Area {
 	case AreaJobs:
 		return c.jobOwner(c.r.PathValue("endpoint"), c.r.PathValue("job"))
+	case AreaSchedules:
+		return c.scheduleOwner()
 	case AreaEndpoints:
 		job, _ := c.query("jobId")
 		return c.jobOwner(id, cmp.Or(c.r.PathValue("job"), job))
@@ -101,6 +103,16 @@ func (c *call) jobOwner(endpoint, job string) (string, error) {
 		return ownerOf(e), err
 	}
 	return c.Jobs.JobOwner(c.r.Context(), serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(job)})
+}
+
+// scheduleOwner returns the owner of a private endpoint, or of a schedule on a shared one.
+func (c *call) scheduleOwner() (string, error) {
+	endpoint, id := c.schedule()
+	owner, err := c.jobOwner(endpoint, "")
+	if err != nil || owner != "" || id == "" {
+		return owner, err
+	}
+	return c.schedules().Owner(c.r.Context(), endpoint, id)
 }
 
 func ownerOf(e *serverless.Endpoint) string {

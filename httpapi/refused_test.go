@@ -60,6 +60,10 @@ func newFixture(w *testAPI) *fixture {
 		}
 		return k.ID
 	}
+	schedule := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/idle/schedules", `{"cron":"0 0 1 1 *","run":{"input":{"n":1}}}`, "Authorization: Bearer "+key).field("id")
+	}
 	used := registry(aliceFree)
 	gone := pod(aliceFree, gpuPod)
 	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
@@ -79,6 +83,7 @@ func newFixture(w *testAPI) *fixture {
 		"{bobtpl}", template(bobFree), "{tpl}", template(aliceFree),
 		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
 		"{key}", key("pods:read"), "{opkey}", key("operator"),
+		"{schedule}", schedule(aliceFree), "{bobsched}", schedule(bobFree),
 		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
 	}
 	advance(10 * time.Second)
@@ -90,7 +95,7 @@ func newFixture(w *testAPI) *fixture {
 func (f *fixture) state() string {
 	var b strings.Builder
 	for _, key := range []string{aliceFree, bobFree} {
-		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys"} {
+		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/idle/schedules"} {
 			b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+key).body)
 		}
 	}
@@ -146,7 +151,7 @@ func matchesOperation(op, request string) bool {
 }
 
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals())
+	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}
@@ -251,6 +256,7 @@ func TestAllowListsWhatAPathHas(t *testing.T) {
 			"/v2/catalog/gpus": "GET, HEAD", "/v2/catalog/cpus/x": "GET, HEAD",
 			"/v2/e/run": "POST", "/v2/e/runsync": "POST", "/v2/e/status/x": "GET, HEAD, POST", "/v2/e/status-sync/x": "GET, POST",
 			"/v2/e/stream/x": "GET, POST", "/v2/e/cancel/x": "POST", "/v2/e/retry/x": "POST", "/v2/e/purge-queue": "POST",
+			"/v2/e/schedules": "GET, HEAD, POST", "/v2/e/schedules/x": "GET, HEAD, PATCH, DELETE", "/v2/e/schedules/x/run": "POST",
 			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD", "/v2/serverless/x/workers/y/logs": "GET, HEAD",
 		} {
 			if got := w.call("PUT", path, "").header.Get("Allow"); got != want {

@@ -52,6 +52,19 @@ func (v *Violations) Has(path string) bool {
 	})
 }
 
+// AddBelow adds the faults of a part of the request, whose places are within that part. path is
+// the place of the part, and order that of Err for the part.
+func (v *Violations) AddBelow(path string, part *Violations, order []string) {
+	list := slices.Clone(part.list)
+	slices.SortStableFunc(list, func(a, b violation) int {
+		return cmp.Compare(rank(a.path, order), rank(b.path, order))
+	})
+	for _, x := range list {
+		v.Add(x.kind, path+x.path, "%s", x.text)
+	}
+	v.truncated = v.truncated || part.truncated
+}
+
 // Err returns the faults as one error, or nil if there are none. With any fault of the schema
 // the error is Invalid (422) and leaves out the rules across fields, which mean little for a
 // body of the wrong shape. Otherwise it is BadRequest (400).

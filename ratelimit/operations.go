@@ -17,6 +17,7 @@ const (
 	PurgeQueue
 	OpenAI
 	Requests
+	Schedules  // what is done with schedules, all together
 	operations // number of operations
 )
 
@@ -40,6 +41,7 @@ var limits = [operations]Limit{
 	PurgeQueue: {PurgeQueue, "purge-queue", 2, 0},
 	OpenAI:     {OpenAI, "openai", 2000, 400},
 	Requests:   {Requests, "requests", 10, 2},
+	Schedules:  {Schedules, "schedules", 100, 20},
 }
 
 // Limits returns the limits of docs/interface.md 8.3, one for each limited operation.

@@ -25,6 +25,7 @@ func TestLimitsAreTheTableOfTheInterface(t *testing.T) {
 		{Operation: ratelimit.PurgeQueue, Name: "purge-queue", Requests: 2, Concurrent: 0},
 		{Operation: ratelimit.OpenAI, Name: "openai", Requests: 2000, Concurrent: 400},
 		{Operation: ratelimit.Requests, Name: "requests", Requests: 10, Concurrent: 2},
+		{Operation: ratelimit.Schedules, Name: "schedules", Requests: 100, Concurrent: 20},
 	}
 	if diff := cmp.Diff(want, ratelimit.Limits()); diff != "" {
 		t.Errorf("Limits (-want +got):\n%s", diff)

@@ -116,7 +116,11 @@ func (s *Service) DeleteEndpoint(ctx context.Context, owner, id string) error {
 
 // endAll ends the jobs of an endpoint that is gone, even if the caller's ctx ends.
 func (s *Service) endAll(ctx context.Context, id string) error {
-	if err := s.endJobs(context.WithoutCancel(ctx), id); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.removeSchedules(ctx, id); err != nil {
+		return err
+	}
+	if err := s.endJobs(ctx, id); err != nil {
 		return fmt.Errorf("serverless: delete endpoint %q: end its jobs: %w", id, err)
 	}
 	return nil

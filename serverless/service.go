@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -83,6 +84,15 @@ type Options struct {
 	ReplaceWorkers bool
 	// Meter gets the use of the workers of Fleet, for billing. Default: none.
 	Meter fleet.Meter
+	// Schedules keeps schedules of jobs (Service.Schedules). They need DecodeRun. Default: none;
+	// there are no schedules then.
+	Schedules schedules.Store
+	// DecodeRun reads the body of a run request, in which schedules keep their jobs. It reports
+	// faults of members in Request.Violations. httpapi.DecodeRun is one.
+	DecodeRun func(body []byte) (Request, error)
+	// MayRun reports whether a user may still run jobs on an endpoint. Schedules ask it at each
+	// instant, and are disabled without this permission. Default: everybody may.
+	MayRun func(ctx context.Context, user, endpoint string) (bool, error)
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -114,6 +124,7 @@ type Service struct {
 	keys          idempotency.Guard
 	registry      workers.Registry
 	scaler        *fleet.Scaler
+	schedules     *schedules.Service // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
 	armed         atomic.Int64 // Instant at which Run calls Step again
@@ -163,6 +174,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.deliveryLimit.init(o.Deliveries)
 	s.hub.init(s.stop)
 	s.scaler = s.newScaler(&o)
+	s.schedules = s.newSchedules(&o)
 	s.armed.Store(math.MaxInt64)
 	return s
 }

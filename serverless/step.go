@@ -13,12 +13,27 @@ import (
 // expireStep is the most jobs that one call of the queue moves.
 const expireStep = 1024
 
-// Step does everything that is due at now. It renews the leases of in-process workers, moves
-// jobs past a deadline, lets the scaler start and stop workers, and sends webhooks. It
+// Step does everything that is due at now. It submits the jobs of schedules, renews the leases
+// of in-process workers, moves jobs past a deadline, lets the scaler start and stop workers, and
+// sends webhooks. It
 // returns the next instant at which something is due, and the zero time if nothing is
 // scheduled. A call that is early or superfluous is harmless. Only one Step may run at a
 // time. Deliveries and calls of the fleet continue in goroutines that end with ctx.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	due, err := s.stepSchedules(ctx, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	next, err = s.step(ctx, now)
+	if err != nil || next.IsZero() {
+		return due.Time(), err
+	}
+	return queue.Sooner(due, At(next)).Time(), nil
+}
+
+// step is Step without schedules, which have a loop of their own in Run: they must not hold up
+// leases and deadlines.
+func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	at := At(now)
 	due := s.renew(ctx, at)
 	for {
@@ -76,6 +91,9 @@ func (s *Service) Listen(ctx context.Context) error {
 	err := s.queue.Watch(ctx, func(evs []queue.Event) {
 		s.hub.events(evs)
 		s.scaler.Events(evs)
+		if s.schedules != nil {
+			s.schedules.Events(evs)
+		}
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serverless: watch the queue: %w", err)
@@ -107,9 +125,12 @@ func (s *Service) Run(ctx context.Context) error {
 			}
 		}
 	})
+	if s.schedules != nil {
+		s.goroutines.Go(func() { _ = s.schedules.Run(ctx) })
+	}
 	for ctx.Err() == nil {
 		s.armed.Store(math.MaxInt64)
-		next, err := s.Step(ctx, s.clock.Now())
+		next, err := s.step(ctx, s.clock.Now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("step failed", "err", err)
 			next = s.clock.Now().Add(time.Second)

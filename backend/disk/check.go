@@ -121,7 +121,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keyUse, keyKeyed, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySchedule, keyUse, keyKeyed, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -240,6 +240,9 @@ func (i *inspection) record(key, v []byte) error {
 		return err
 	case keyAccount:
 		return json.Unmarshal(v, &accounts.Key{})
+	case keySchedule:
+		_, err := decodeSchedule(i.e, key, v)
+		return err
 	case keyRegistry:
 		if i.e.seals.key == nil {
 			return nil

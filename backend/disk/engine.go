@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // An engine is one opened database with all of its data that is kept in memory. The first
@@ -53,6 +54,7 @@ type engine struct {
 	templates    table[templates.Template]
 	sshKeys      table[[]string]
 	accounts     table[accounts.Key]
+	schedules    table[schedules.Schedule]
 	uses         table[pods.Usage]
 	keyed        keyedTable
 	jobs         jobQueue
@@ -252,6 +254,9 @@ func (e *engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.accounts.load(e, keyAccount, decodeJSON[accounts.Key]); err != nil {
+		return err
+	}
+	if err := e.schedules.load(e, keySchedule, decodeSchedule); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

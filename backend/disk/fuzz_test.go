@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // Records of jobs and webhooks. A record that can be decoded is the same after encoding and
@@ -107,6 +108,7 @@ func FuzzStoredJSON(f *testing.F) {
 		stable[templates.Template](t, b)
 		stable[pods.Usage](t, b)
 		stable[accounts.Key](t, b)
+		stable[schedules.Schedule](t, b)
 		stable[[]string](t, b)
 		stable[queue.Attempt](t, b)
 		stable[gap](t, b)

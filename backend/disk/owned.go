@@ -18,10 +18,16 @@ type owned[T any] struct {
 	order    func(a, b T) int
 	notFound error
 	exists   error
+	// encode writes a record that has a secret. Nil: all of it is plain JSON.
+	encode func(seals sealer, key []byte, v *T) ([]byte, error)
 }
 
-func (o *owned[T]) stored(id string, v T) (change[T], error) {
+func (o *owned[T]) stored(e *engine, id string, v T) (change[T], error) {
 	key := textKey(o.kind, id)
+	if o.encode != nil {
+		b, err := o.encode(e.seals, key, &v)
+		return change[T]{key: key, value: b, v: &v}, err
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return change[T]{}, fmt.Errorf("disk: encode %s %q: %w", kindNames[o.kind], id, err)
@@ -37,7 +43,7 @@ func (o *owned[T]) create(ctx context.Context, id string, v T, keys ...idempoten
 			if old != nil {
 				return c, o.exists
 			}
-			c, err = o.stored(id, v)
+			c, err = o.stored(e, id, v)
 			c.keyed = w
 			return c, err
 		}, nil)
@@ -65,7 +71,7 @@ func (o *owned[T]) put(ctx context.Context, id string, v T) error {
 		return err
 	}
 	v = o.clone(v)
-	return o.of(e).change(ctx, e, id, func(*T) (change[T], error) { return o.stored(id, v) }, nil)
+	return o.of(e).change(ctx, e, id, func(*T) (change[T], error) { return o.stored(e, id, v) }, nil)
 }
 
 func (o *owned[T]) get(id string) (v T, err error) {
@@ -105,7 +111,7 @@ func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v 
 		if err := fn(&v); err != nil {
 			return change[T]{}, err
 		}
-		return o.stored(id, o.clone(v))
+		return o.stored(e, id, o.clone(v))
 	}, nil)
 	return v, err
 }

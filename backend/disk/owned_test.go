@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/accounts/accountstest"
@@ -19,6 +20,8 @@ import (
 	"github.com/podyard/podyard/pods/templates/templatestest"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/pods/volumes/volumestest"
+	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/schedules/schedulestest"
 )
 
 func TestVolumes(t *testing.T) {
@@ -31,6 +34,13 @@ func TestTemplates(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	accountstest.TestStore(t, func(t *testing.T) accounts.Store { return memStore(t).Accounts() })
+}
+
+func TestSchedules(t *testing.T) {
+	schedulestest.TestStore(t, func(t *testing.T) schedules.Store { return memStore(t).Schedules() })
+	t.Run("Reopened", func(t *testing.T) {
+		schedulestest.TestStore(t, func(t *testing.T) schedules.Store { r := newReread(t); return reopenedSchedules{r} })
+	})
 }
 
 func TestBilling(t *testing.T) {
@@ -66,6 +76,41 @@ func (r *reopeningStore) reopen() *Store {
 	}
 	r.s = openForTest(r.t, "store", inMemory(r.fs))
 	return r.s
+}
+
+// reopenedSchedules reads what an earlier opening has stored.
+type reopenedSchedules struct{ r *reopeningStore }
+
+func (s reopenedSchedules) Create(ctx context.Context, v schedules.Schedule) error {
+	return s.r.s.Schedules().Create(ctx, v)
+}
+
+func (s reopenedSchedules) CreateKeyed(ctx context.Context, v schedules.Schedule, r idempotency.Record) error {
+	return s.r.s.Schedules().CreateKeyed(ctx, v, r)
+}
+
+func (s reopenedSchedules) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.r.reopen().Schedules().FindKey(ctx, key)
+}
+
+func (s reopenedSchedules) Get(ctx context.Context, id string) (schedules.Schedule, error) {
+	return s.r.reopen().Schedules().Get(ctx, id)
+}
+
+func (s reopenedSchedules) List(ctx context.Context, owner string) ([]schedules.Schedule, error) {
+	return s.r.reopen().Schedules().List(ctx, owner)
+}
+
+func (s reopenedSchedules) All(ctx context.Context) ([]schedules.Schedule, error) {
+	return s.r.reopen().Schedules().All(ctx)
+}
+
+func (s reopenedSchedules) Update(ctx context.Context, id string, fn func(*schedules.Schedule) error) (schedules.Schedule, error) {
+	return s.r.s.Schedules().Update(ctx, id, fn)
+}
+
+func (s reopenedSchedules) Delete(ctx context.Context, id string) error {
+	return s.r.s.Schedules().Delete(ctx, id)
 }
 
 type reopenedBilling struct{ r *reopeningStore }

@@ -19,7 +19,7 @@ func (e *engine) reseal() error {
 	e.s.opts.Logger.Info("secrets of the store are sealed with another key", "dir", e.s.dir)
 	b := e.db.NewBatch()
 	defer func() { _ = b.Close() }()
-	for _, kind := range []byte{keyRegistry, keyPod, keyBody} {
+	for _, kind := range []byte{keyRegistry, keyPod, keySchedule, keyBody} {
 		err := e.loadEach(kind, func(key, value []byte) error {
 			next, err := e.resealed(key, value)
 			if err != nil || next == nil {
@@ -63,6 +63,12 @@ func (e *engine) resealed(key, value []byte) ([]byte, error) {
 			return nil, err
 		}
 		return encodePod(e.seals, key, p)
+	case key[0] == keySchedule:
+		v, err := decodeSchedule(e, key, value)
+		if err != nil || len(v.Secret) == 0 {
+			return nil, err
+		}
+		return encodeSchedule(e.seals, key, v)
 	case isExtras(key):
 		var j queue.Job
 		if err := decodeExtras(e.seals, key, value, &j); err != nil || j.Extra == nil {

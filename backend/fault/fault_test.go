@@ -31,6 +31,8 @@ import (
 	"github.com/podyard/podyard/registries/registriestest"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/schedules/schedulestest"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
@@ -48,6 +50,9 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 	t.Run("Volumes", func(t *testing.T) {
 		volumestest.TestStore(t, func(*testing.T) volumes.Store { return fault.Volumes(memory.NewVolumes(), p) })
+	})
+	t.Run("Schedules", func(t *testing.T) {
+		schedulestest.TestStore(t, func(*testing.T) schedules.Store { return fault.Schedules(memory.NewSchedules(), p) })
 	})
 	t.Run("Accounts", func(t *testing.T) {
 		accountstest.TestStore(t, func(*testing.T) accounts.Store { return fault.Accounts(memory.NewAccounts(), p) })

@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // A TemplateStore is a templates.Store whose calls fail by a plan.
@@ -26,6 +27,11 @@ type VolumeStore struct {
 // An AccountStore is an accounts.Store whose calls fail by a plan.
 type AccountStore struct {
 	records[accounts.Key, accounts.Store]
+}
+
+// A ScheduleStore is a schedules.Store whose calls fail by a plan.
+type ScheduleStore struct {
+	records[schedules.Schedule, schedules.Store]
 }
 
 // An SSHKeyStore is an sshkeys.Store whose calls fail by a plan.
@@ -44,6 +50,7 @@ var (
 	_ templates.Store = (*TemplateStore)(nil)
 	_ volumes.Store   = (*VolumeStore)(nil)
 	_ accounts.Store  = (*AccountStore)(nil)
+	_ schedules.Store = (*ScheduleStore)(nil)
 	_ sshkeys.Store   = (*SSHKeyStore)(nil)
 	_ billing.Store   = (*BillingStore)(nil)
 )
@@ -61,6 +68,11 @@ func Volumes(s volumes.Store, p *Plan) *VolumeStore {
 // Accounts wraps a store of API keys.
 func Accounts(s accounts.Store, p *Plan) *AccountStore {
 	return &AccountStore{records[accounts.Key, accounts.Store]{s, p, "accounts."}}
+}
+
+// Schedules wraps a store of schedules.
+func Schedules(s schedules.Store, p *Plan) *ScheduleStore {
+	return &ScheduleStore{records[schedules.Schedule, schedules.Store]{s, p, "schedules."}}
 }
 
 // SSHKeys wraps a store of SSH keys.

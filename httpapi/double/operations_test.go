@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write COVERAGE.md")
 // A seeded has the ids of everything that scenarios use.
 type seeded struct {
 	*apitest.Server
-	pod, registry, endpoint, volume, template, key string
-	queued, done, failed, streamed, hooked         string
+	pod, registry, endpoint, volume, template, key, schedule string
+	queued, done, failed, streamed, hooked                   string
 }
 
 func everything(t *testing.T) *seeded {
@@ -43,6 +43,7 @@ func everything(t *testing.T) *seeded {
 	m.template = id("/v2/templates", `{"name":"t","image":"i","category":"CPU"}`)
 	m.key = id("/v2/account/keys", `{"scopes":["*"]}`)
 	m.endpoint = id("/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`)
+	m.schedule = id("/v2/q/schedules", `{"cron":"0 0 * * *","run":{"input":{}}}`)
 	m.pod = id("/v2/pods", pod)
 	m.queued = run(t, s, "q", `{"input":{}}`)
 	m.done = run(t, s, "echo", `{"input":{}}`)
@@ -146,6 +147,12 @@ var scenarios = []scenario{
 	{"purgeQueue", "POST", "/v2/q/purge-queue", "", 200, `{"removed":1,"status":"completed"}`},
 	{"health", "GET", "/v2/q/health", "", 200, `"inQueue":1`},
 	{"requests", "GET", "/v2/q/requests", "", 200, `"total":1`},
+	{"listSchedules", "GET", "/v2/q/schedules", "", 200, `"cron":"0 0 * * *"`},
+	{"createSchedule", "POST", "/v2/q/schedules", `{"cron":"* * * * *","run":{"input":{}}}`, 201, `"next":"2026-01-01T00:01:00.000Z"`},
+	{"getSchedule", "GET", "/v2/q/schedules/{schedule}", "", 200, `"timeZone":"UTC"`},
+	{"updateSchedule", "PATCH", "/v2/q/schedules/{schedule}", `{"enabled":false}`, 200, `"next":null`},
+	{"deleteSchedule", "DELETE", "/v2/q/schedules/{schedule}", "", 204, ""},
+	{"runSchedule", "POST", "/v2/q/schedules/{schedule}/run", "", 200, `"IN_QUEUE"`},
 	{"metrics", "GET", "/v2/echo/metrics", "", 200, `"readyWorkers":["local-echo"]`},
 	{"openai", "POST", "/v2/script/openai/v1/chat/completions", `{"model":"m","messages":[]}`, 200, `{"choices":[]}`},
 
@@ -159,7 +166,7 @@ var scenarios = []scenario{
 
 func (m *seeded) fill(path string) string {
 	return strings.NewReplacer(
-		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key,
+		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key, "{schedule}", m.schedule,
 		"{queued}", m.queued, "{done}", m.done, "{failed}", m.failed, "{streamed}", m.streamed, "{hooked}", m.hooked,
 	).Replace(path)
 }

@@ -132,6 +132,8 @@ func (x *exchange) secretsOf() secrets {
 		return secretsOfRegistries
 	case httpapi.AreaKeys:
 		return secretsOfKeys
+	case httpapi.AreaSchedules:
+		return secretsOfJobs
 	case httpapi.AreaSSHKeys:
 		return secretsOfAccounts
 	}

@@ -33,6 +33,7 @@ type instance struct {
 	clock    *clock.Manual
 	services httpapi.Services
 	api      http.Handler
+	auth     httpapi.Authenticator
 	table    httpapi.OperationTable
 	queue    *jobQueue
 	pods     *podStore
@@ -118,8 +119,9 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	}
 	w.services = srv.Services()
 	w.table = httpapi.Operations()
+	w.auth = httpapi.AnyOf(keys, httpapi.StoredKeys(w.services.Accounts))
 	w.api = httpapi.New(w.services, &httpapi.Options{
-		Auth: httpapi.AnyOf(keys, httpapi.StoredKeys(w.services.Accounts)), Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
+		Auth: w.auth, Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
 		Audit:   audit.NewMemory(auditRecords),
 		Program: srv.Program(),
 	})
@@ -134,12 +136,16 @@ func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, 
 			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
 			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
 			Accounts: fault.Accounts(memory.NewAccounts(), failing), Billing: fault.Billing(memory.NewBilling(), failing),
+			Schedules: fault.Schedules(memory.NewSchedules(), failing),
 		},
 		Catalog: w.catalog, Hosts: pods.SimulatedHosts(w.catalog, rt), Clock: w.clock, Logger: o.Logger,
 		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
 		Pods:  pods.Options{Rand: w.random.source("pods")},
 		Jobs: serverless.Options{
 			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
+			MayRun: func(ctx context.Context, user, endpoint string) (bool, error) {
+				return httpapi.MayRun(ctx, w.auth, user, endpoint)
+			},
 			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
 		},
 		Registries: registries.Options{Rand: w.random.source("registries")},

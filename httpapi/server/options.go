@@ -21,6 +21,7 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // Stores are the storage of the services. If a store is nil, its service is missing, and
@@ -35,6 +36,7 @@ type Stores struct {
 	Billing    billing.Store
 	Endpoints  serverless.EndpointStore
 	Jobs       serverless.JobQueue
+	Schedules  schedules.Store // of Jobs
 
 	// Run keeps the stores working until its context ends, for example disk.Store.Run. It
 	// may be nil.

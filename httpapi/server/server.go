@@ -80,6 +80,11 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 			return fmt.Errorf("server: %w", err)
 		}
 	}
+	if o.Jobs.MayRun == nil {
+		o.Jobs.MayRun = func(ctx context.Context, user, endpoint string) (bool, error) {
+			return httpapi.MayRun(ctx, s.api.Auth, user, endpoint)
+		}
+	}
 	if s.services, err = wire(o); err != nil {
 		return err
 	}

@@ -133,6 +133,12 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Catalog == nil && len(o.Catalog.GPUs)+len(o.Catalog.CPUs) > 0 {
 		opts.Catalog = podfleet.Catalog(o.Catalog)
 	}
+	if opts.Schedules == nil {
+		opts.Schedules = o.Stores.Schedules
+	}
+	if opts.DecodeRun == nil {
+		opts.DecodeRun = httpapi.DecodeRun
+	}
 	if opts.Meter == nil && all.Billing != nil {
 		opts.Meter = podfleet.Meter(o.Catalog, all.Billing)
 	}

@@ -58,6 +58,16 @@ func (x *index) count(user string) (n int) {
 	return n
 }
 
+// permits reports whether a user has a valid key with a permission.
+func (x *index) permits(user string, p Permission, at time.Time) bool {
+	for _, e := range x.byID {
+		if e.User == user && e.valid(at) && allow(e.grant.Scopes, p) {
+			return true
+		}
+	}
+	return false
+}
+
 func (x *index) hasOperator(at time.Time) bool {
 	for _, e := range x.byID {
 		if e.operator() && e.valid(at) {

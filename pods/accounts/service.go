@@ -97,6 +97,16 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Grant, error
 	return e.grant, nil
 }
 
+// Permits reports whether a user has a key that is valid now and has a permission. Errors are
+// those of Authenticate.
+func (s *Service) Permits(ctx context.Context, user string, p Permission) (bool, error) {
+	x, err := s.known(ctx)
+	if err != nil {
+		return false, err
+	}
+	return x.permits(user, p, s.o.Clock.Now()), nil
+}
+
 // List returns the keys of a user, oldest first.
 func (s *Service) List(ctx context.Context, user string) ([]Key, error) {
 	list, err := s.store.List(ctx, user)

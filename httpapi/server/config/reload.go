@@ -44,6 +44,7 @@ type inForce struct {
 
 var (
 	_ httpapi.Authenticator = (*live)(nil)
+	_ httpapi.Permitter     = (*live)(nil)
 	_ accounts.Fixed        = (*live)(nil)
 	_ serverless.Sender     = (*live)(nil)
 )
@@ -51,6 +52,11 @@ var (
 // Authenticate implements httpapi.Authenticator.
 func (l *live) Authenticate(ctx context.Context, key string) (httpapi.Identity, error) {
 	return l.current.Load().auth.Authenticate(ctx, key)
+}
+
+// Permits implements httpapi.Permitter.
+func (l *live) Permits(ctx context.Context, user string, p httpapi.Permission) (bool, error) {
+	return l.current.Load().auth.Permits(ctx, user, p)
 }
 
 // HasOperator implements accounts.Fixed.
