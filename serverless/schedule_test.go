@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,20 +315,20 @@ func TestAnInstantIsSubmittedOnceByManyServers(t *testing.T) {
 
 func TestWithoutThePermissionAScheduleIsDisabled(t *testing.T) {
 	inYard(t, func(t *testing.T, y *yard) {
-		var asked []string
-		may := true
+		var asked lineLog
+		var revoked atomic.Bool
 		y.mayRun = func(_ context.Context, user, endpoint string) (bool, error) {
-			asked = append(asked, user+" "+endpoint)
-			return may, nil
+			asked.add(user + " " + endpoint)
+			return !revoked.Load(), nil
 		}
 		s, _ := y.server()
 		v := create(t, s, overlap(schedules.OverlapAllow))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		may = false
+		revoked.Store(true)
 		time.Sleep(3 * time.Hour)
 		wantOutcomes(t, s, v.ID, "01:00 submitted", "02:00 disabled")
-		if diff := cmp.Diff([]string{"alice echo", "alice echo"}, asked); diff != "" {
+		if diff := cmp.Diff([]string{"alice echo", "alice echo"}, asked.all()); diff != "" {
 			t.Errorf("asked for (-want +got):\n%s", diff)
 		}
 		v, err := s.Schedules().Get(t.Context(), "alice", "echo", v.ID)

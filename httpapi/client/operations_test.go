@@ -22,6 +22,7 @@ type world struct {
 	*client.Client
 	pod, registry, endpoint, volume, template, key string
 	queued, done, failed, streamed, hooked         string
+	schedule                                       string
 }
 
 func newWorld(t *testing.T) *world {
@@ -38,6 +39,7 @@ func newWorld(t *testing.T) *world {
 	w.key = must(w.Account.CreateKey(ctx, client.KeySettings{Scopes: []string{"*"}}))(t).ID
 	w.endpoint = must(w.Endpoints.Create(ctx, newEndpoint))(t).ID
 	w.pod = must(w.Client.Pods.Create(ctx, newPod))(t).ID
+	w.schedule = must(w.Client.Jobs("q").Schedules().Create(ctx, client.ScheduleSettings{Cron: "0 * * * *", Run: &client.JobRequest{}}))(t).ID
 	submit := func(endpoint string, r client.JobRequest) string {
 		t.Helper()
 		return must(w.Client.Jobs(endpoint).Submit(ctx, r))(t).ID
@@ -211,7 +213,7 @@ var methods = map[string]method{
 // protocol is in package worker.
 func TestEveryOperationHasAMethod(t *testing.T) {
 	all := map[string]method{}
-	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods} {
+	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, scheduleMethods} {
 		maps.Copy(all, part)
 	}
 	for _, o := range httpapi.Operations() {
