@@ -119,14 +119,9 @@ func (a *Admin) Audit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) 
 	return out.Records, err
 }
 
-// An Erasure counts the records of a user that were ended or deleted.
-type Erasure struct {
-	Keys, Endpoints, Jobs, Pods, Volumes, Templates, Registries, SSHKeys int
-	Waiting                                                              int // left for another call
-}
-
-// EraseUser ends and deletes everything of a user. Repeat it while Waiting is not 0.
-func (a *Admin) EraseUser(ctx context.Context, user string) (out Erasure, err error) {
+// EraseUser ends and deletes everything of a user, and counts the records by their kind:
+// "pods". Repeat it while "waiting" is not 0.
+func (a *Admin) EraseUser(ctx context.Context, user string) (out map[string]int, err error) {
 	r := to(a.c.control, http.MethodDelete, join("/v2/admin/users", user), nil)
 	r.again = ifRefused // the counts of an answer that was lost would be lost
 	_, err = a.c.do(ctx, r, &out)

@@ -196,11 +196,12 @@ func waitQuery(wait time.Duration) url.Values {
 // Wait waits until a job has ended or ctx ends.
 func (j *Jobs) Wait(ctx context.Context, id string) (Job, error) {
 	for {
+		asked := time.Now()
 		job, err := j.job(ctx, j.to(http.MethodGet, nil, "status-sync", id))
 		if err != nil || job.Status.Ended() {
 			return job, err
 		}
-		if err := ctx.Err(); err != nil {
+		if err := pace(ctx, asked); err != nil {
 			return job, err
 		}
 	}

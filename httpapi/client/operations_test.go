@@ -161,7 +161,7 @@ var methods = map[string]method{
 		return is(func(v client.Volume) bool { return v.DataCenter == "US-KS-2" }, v, err)
 	},
 	"updateNetworkVolume": func(ctx context.Context, w *world) error {
-		v, err := w.Client.Volumes.Update(ctx, w.volume, client.VolumeUpdate{Size: new(11)})
+		v, err := w.Client.Volumes.Update(ctx, w.volume, client.Volume{Size: 11})
 		return is(func(v client.Volume) bool { return v.Size == 11 && v.Name == "v" }, v, err)
 	},
 	"deleteNetworkVolume": func(ctx context.Context, w *world) error { return w.Client.Volumes.Delete(ctx, w.volume) },

@@ -13,29 +13,34 @@ type Pods struct{ c *Client }
 
 // A Pod is a pod as the server answers it (docs/interface.md 2.1).
 type Pod struct {
-	ID               string                              `json:"id"`
-	Name             string                              `json:"name"`
-	Status           string                              `json:"status"`  // PROVISIONING, STARTING, RUNNING, EXITED, ERROR, TERMINATED
-	Actions          []string                            `json:"actions"` // what the status allows
-	Image            string                              `json:"image"`
-	Args             string                              `json:"args"`
-	Disk             int                                 `json:"disk"` // GB
-	Ports            []string                            `json:"ports"`
-	Env              map[string]string                   `json:"env"`
-	Registry         string                              `json:"registry"` // id of a credential, or empty
-	Mounts           Mounts                              `json:"mounts"`
-	GPU              *GPU                                `json:"gpu"` // nil: it has vCPUs
-	CPU              *CPU                                `json:"cpu"` // nil: it has GPUs
-	Cloud            string                              `json:"cloud"`
-	DataCenterID     string                              `json:"dataCenterId"` // empty until it is placed
-	CUDAVersion      string                              `json:"cudaVersion"`
-	SSH              struct{ Proxy, Direct *SSHAddress } `json:"ssh"` // nil: it is not reached so
-	Template         string                              `json:"template"`
-	Cost             float64                             `json:"cost"` // USD an hour now
-	Locked           bool                                `json:"locked"`
-	Runtime          *PodRuntime                         `json:"runtime"` // nil unless it runs
-	CreatedAt        time.Time                           `json:"createdAt"`
-	StartedAt        *time.Time                          `json:"startedAt"`
+	ID           string            `json:"id"`
+	Name         string            `json:"name"`
+	Status       string            `json:"status"`  // PROVISIONING, STARTING, RUNNING, EXITED, ERROR, TERMINATED
+	Actions      []string          `json:"actions"` // what the status allows
+	Image        string            `json:"image"`
+	Args         string            `json:"args"`
+	Disk         int               `json:"disk"` // GB
+	Ports        []string          `json:"ports"`
+	Env          map[string]string `json:"env"`
+	Registry     string            `json:"registry"` // id of a credential, or empty
+	Mounts       Mounts            `json:"mounts"`
+	GPU          *GPU              `json:"gpu"` // nil: it has vCPUs
+	CPU          *CPU              `json:"cpu"` // nil: it has GPUs
+	Cloud        string            `json:"cloud"`
+	DataCenterID string            `json:"dataCenterId"` // empty until it is placed
+	CUDAVersion  string            `json:"cudaVersion"`
+	SSH          struct {
+		Proxy, Direct *struct { // nil: it is not reached so
+			Host, Username, Command string
+			Port                    int
+		}
+	} `json:"ssh"`
+	Template         string      `json:"template"`
+	Cost             float64     `json:"cost"` // USD an hour now
+	Locked           bool        `json:"locked"`
+	Runtime          *PodRuntime `json:"runtime"` // nil unless it runs
+	CreatedAt        time.Time   `json:"createdAt"`
+	StartedAt        *time.Time  `json:"startedAt"`
 	GlobalNetworking struct {
 		Enabled     bool   `json:"enabled"`
 		IP          string `json:"ip"`
@@ -77,14 +82,6 @@ type PersistentMount struct {
 type NetworkMount struct {
 	VolumeID string `json:"volumeId"`
 	Path     string `json:"path"`
-}
-
-// An SSHAddress is where sshd is reached.
-type SSHAddress struct {
-	Host     string
-	Port     int
-	Username string
-	Command  string
 }
 
 // A PodRuntime is what can be seen of a pod that runs.

@@ -92,6 +92,12 @@ func (c *Client) repeat(ctx context.Context, r *request, attempt func() error) e
 	}
 }
 
+// pace waits until a second after a poll was sent. A server holds it for longer; one that does
+// not is not asked all the time.
+func pace(ctx context.Context, sent time.Time) error {
+	return sleep(ctx, max(0, time.Second-time.Since(sent)))
+}
+
 // sleep waits for d, or returns the error of ctx if it ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

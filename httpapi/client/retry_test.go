@@ -229,6 +229,45 @@ func TestDeleteThatWasDoneByAnEarlierAttemptSucceeds(t *testing.T) {
 	})
 }
 
+// A server that does not hold polls, as other servers than podyard may do, is asked once a
+// second.
+func TestPollsThatAreNotHeldAreMadeOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waiting, done := answer(200, `{"id":"j","status":"IN_PROGRESS"}`), answer(200, `{"id":"j","status":"COMPLETED"}`)
+		c, s := scripted(t, client.Options{}, waiting, waiting, waiting, done)
+		if _, err := c.Jobs("e").Wait(t.Context(), "j"); err != nil || s.at[3] != 3*time.Second {
+			t.Errorf("polls at %v, %v", s.at, err)
+		}
+		empty, end := answer(200, `{"status":"IN_PROGRESS","stream":[]}`), answer(200, `{"status":"COMPLETED","stream":[]}`)
+		c, s = scripted(t, client.Options{}, empty, answer(200, `{"status":"IN_PROGRESS","stream":[{"output":1}]}`), empty, end)
+		for _, err := range c.Jobs("e").Stream(t.Context(), "j") {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff([]time.Duration{0, time.Second, time.Second, 2 * time.Second}, s.at); diff != "" {
+			t.Errorf("times of reads (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An array without a header says nothing of the status, which is then asked for.
+func TestStreamsWithoutAStatusEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := scripted(t, client.Options{}, answer(200, `[{"output":1}]`), answer(200, `[]`), answer(200, `{"id":"j","status":"COMPLETED"}`))
+		n := 0
+		for _, err := range c.Jobs("e").Stream(t.Context(), "j") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != 1 || len(s.requests) != 3 {
+			t.Errorf("%d chunks after %d requests, want one after three", n, len(s.requests))
+		}
+	})
+}
+
 func TestWaitGoesOnUntilTheJobHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := func(w http.ResponseWriter, r *http.Request) {

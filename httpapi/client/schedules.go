@@ -15,28 +15,25 @@ func (j *Jobs) Schedules() *Schedules { return &Schedules{j} }
 
 // A Schedule submits a job at each instant of a cron expression (docs/interface.md 2.20).
 type Schedule struct {
-	ID        string            `json:"id"`
-	Cron      string            `json:"cron"`
-	TimeZone  string            `json:"timeZone"`
-	Run       JobRequest        `json:"run"` // without S3Config
-	Overlap   string            `json:"overlap"`
-	CatchUp   string            `json:"catchUp"`
-	Enabled   bool              `json:"enabled"`
-	Next      *time.Time        `json:"next"` // nil: none, because it is not enabled
-	Outcomes  []ScheduleOutcome `json:"outcomes"`
-	CreatedAt time.Time         `json:"createdAt"`
-	Owner     string            `json:"-"` // only for operators: see Client.As
+	ID       string     `json:"id"`
+	Cron     string     `json:"cron"`
+	TimeZone string     `json:"timeZone"`
+	Run      JobRequest `json:"run"` // without S3Config
+	Overlap  string     `json:"overlap"`
+	CatchUp  string     `json:"catchUp"`
+	Enabled  bool       `json:"enabled"`
+	Next     *time.Time `json:"next"` // nil: none, because it is not enabled
+	Outcomes []struct { // of the last instants
+		At      time.Time `json:"at"`
+		Outcome string    `json:"outcome"` // submitted, skipped, missed, refused, disabled or requested
+		Job     string    `json:"job"`
+		Detail  string    `json:"detail"`
+	} `json:"outcomes"`
+	CreatedAt time.Time `json:"createdAt"`
+	Owner     string    `json:"-"` // only for operators: see Client.As
 }
 
 func (s *Schedule) own(owner string) { s.Owner = owner }
-
-// A ScheduleOutcome is what became of an instant.
-type ScheduleOutcome struct {
-	At      time.Time `json:"at"`
-	Outcome string    `json:"outcome"` // submitted, skipped, missed, refused, disabled or requested
-	Job     string    `json:"job"`
-	Detail  string    `json:"detail"`
-}
 
 // ScheduleSettings are the settings of a new schedule, or those to change. What is absent has
 // its default, or stays as it is.

@@ -14,20 +14,14 @@ type Volumes struct{ c *Client }
 // A Volume is a network volume (docs/interface.md 2.10).
 type Volume struct {
 	ID         string `json:"id,omitempty"` // empty in a request
-	Name       string `json:"name"`
-	Size       int    `json:"size"` // GB
-	DataCenter string `json:"dataCenter"`
+	Name       string `json:"name,omitempty"`
+	Size       int    `json:"size,omitempty"` // GB
+	DataCenter string `json:"dataCenter,omitempty"`
 	Type       string `json:"type,omitempty"` // STANDARD or HIGH_PERFORMANCE
 	Owner      string `json:"-"`              // only for operators: see Client.As
 }
 
 func (v *Volume) own(owner string) { v.Owner = owner }
-
-// A VolumeUpdate has what to change of a volume. Nil: it stays as it is.
-type VolumeUpdate struct {
-	Name *string `json:"name,omitempty"`
-	Size *int    `json:"size,omitempty"` // not smaller than it is
-}
 
 // All iterates over the caller's volumes. An error ends it.
 func (v *Volumes) All(ctx context.Context) iter.Seq2[Volume, error] {
@@ -47,8 +41,8 @@ func (v *Volumes) Get(ctx context.Context, id string) (Volume, error) {
 	return find[Volume](ctx, v.c, join("/v2/network-volumes", id))
 }
 
-// Update renames or enlarges a volume.
-func (v *Volumes) Update(ctx context.Context, id string, u VolumeUpdate) (Volume, error) {
+// Update renames or enlarges a volume: u has a Name, a Size, or both.
+func (v *Volumes) Update(ctx context.Context, id string, u Volume) (Volume, error) {
 	return change[Volume](ctx, v.c, http.MethodPatch, join("/v2/network-volumes", id), u)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"time"
 )
 
 // A Chunk is a part of the output of a job.
@@ -21,6 +22,7 @@ type Chunk struct {
 func (j *Jobs) Stream(ctx context.Context, id string) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		for {
+			asked := time.Now()
 			list, status, err := j.chunks(ctx, id)
 			if err != nil {
 				yield(Chunk{}, err)
@@ -36,6 +38,12 @@ func (j *Jobs) Stream(ctx context.Context, id string) iter.Seq2[Chunk, error] {
 					yield(Chunk{}, err)
 				}
 				return
+			}
+			if len(list) == 0 {
+				if err := pace(ctx, asked); err != nil {
+					yield(Chunk{}, err)
+					return
+				}
 			}
 		}
 	}
