@@ -211,6 +211,8 @@ var needs = map[string][]string{
 	"GET /v2/{}/requests":  readers,
 	"GET /v2/{}/schedules": readers, "POST /v2/{}/schedules": runners, "GET /v2/{}/schedules/{}": readers,
 	"PATCH /v2/{}/schedules/{}": runners, "DELETE /v2/{}/schedules/{}": runners, "POST /v2/{}/schedules/{}/run": runners,
+	"GET /v2/{}/attempts/{}": readers, "GET /v2/{}/dead": readers, "GET /v2/{}/dead/{}": readers,
+	"POST /v2/{}/dead/{}/redrive": runners, "DELETE /v2/{}/dead/{}": runners,
 	"GET /v2/admin/audit": operators, "POST /v2/admin/reload": operators,
 	"POST /v2/admin/cordon": operators, "POST /v2/admin/uncordon": operators, "POST /v2/admin/drain": operators,
 	"GET /v2/admin/state": operators, "DELETE /v2/admin/users/{}": operators,

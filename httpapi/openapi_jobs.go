@@ -71,19 +71,29 @@ func (b *describer) describeJobs() map[string]description {
 	anything := &openapi.Schema{}
 	status := map[string]*openapi.Header{"Job-Status": {Description: "The status of the job.", Schema: jobStatuses()}}
 	return map[string]description{
-		"run":        {summary: "Submit a job", text: "Does not wait for the result.", body: run, params: traceParams(), answers: ok(receipt)},
-		"runSync":    {summary: "Submit a job and wait", text: "When wait is over first, the answer is the job as it is.", body: run, params: append(traceParams(), waitParam(serverless.DefaultWait.Milliseconds())), answers: ok(job)},
-		"status":     {summary: "Get a job", params: []*openapi.Parameter{millisParam("ttl", queue.MinStatusTTL, queue.MaxTTL, nil, "Moves the end of the job to so many milliseconds from now. It needs the scope run.")}, answers: ok(job)},
-		"statusSync": {summary: "Wait for a job", params: []*openapi.Parameter{waitParam(serverless.DefaultWait.Milliseconds())}, answers: ok(job)},
-		"stream":     {summary: "Read what a job has streamed since the last read", text: aboutStreams, params: streamParams(), answers: ok(b.streamSchema()), headers: status},
-		"cancel":     {summary: "Cancel a job", text: "A job that has ended keeps its status.", answers: ok(receipt)},
-		"retry":      {summary: "Run a FAILED or TIMED_OUT job again", answers: ok(receipt)},
-		"purgeQueue": {summary: "Cancel the queued jobs", answers: ok(purged)},
-		"health":     {summary: "Count jobs and workers", answers: ok(openapi.For[healthBody](&b.Builder))},
-		"requests":   {summary: "List jobs, newest first", params: requestParams(), answers: ok(b.requestsSchema(job))},
-		"metrics":    {summary: "Count workers", answers: ok(metrics)},
-		"openai":     {summary: "Make a request to the worker's OpenAI interface", text: "The route may have slashes. With stream, the answer is an event stream.", body: anything, optional: true, answers: ok(anything)},
+		"run":               {summary: "Submit a job", text: "Does not wait for the result.", body: run, params: traceParams(), answers: ok(receipt)},
+		"runSync":           {summary: "Submit a job and wait", text: "When wait is over first, the answer is the job as it is.", body: run, params: append(traceParams(), waitParam(serverless.DefaultWait.Milliseconds())), answers: ok(job)},
+		"status":            {summary: "Get a job", params: []*openapi.Parameter{millisParam("ttl", queue.MinStatusTTL, queue.MaxTTL, nil, "Moves the end of the job to so many milliseconds from now. It needs the scope run.")}, answers: ok(job)},
+		"statusSync":        {summary: "Wait for a job", params: []*openapi.Parameter{waitParam(serverless.DefaultWait.Milliseconds())}, answers: ok(job)},
+		"stream":            {summary: "Read what a job has streamed since the last read", text: aboutStreams, params: streamParams(), answers: ok(b.streamSchema()), headers: status},
+		"cancel":            {summary: "Cancel a job", text: "A job that has ended keeps its status.", answers: ok(receipt)},
+		"retry":             {summary: "Run a FAILED or TIMED_OUT job again", answers: ok(receipt)},
+		"listAttempts":      {summary: "List the attempts of a job", answers: ok(b.list("attempts", openapi.For[jobAttemptBody](&b.Builder), false))},
+		"listDeadLetters":   {summary: "List the dead letters, newest first", text: "Without input and output.", answers: ok(b.list("dead", b.deadLetterSchema(job), true))},
+		"getDeadLetter":     {summary: "Get a dead letter", answers: ok(b.deadLetterSchema(job))},
+		"redriveDeadLetter": {summary: "Submit the job of a dead letter again", text: "The new job has another id, and the dead letter is deleted.", answers: ok(receipt)},
+		"deleteDeadLetter":  {summary: "Delete a dead letter", answers: ok(fields(map[string]*openapi.Schema{"id": openapi.Of("string")}, "id"))},
+		"purgeQueue":        {summary: "Cancel the queued jobs", answers: ok(purged)},
+		"health":            {summary: "Count jobs and workers", answers: ok(openapi.For[healthBody](&b.Builder))},
+		"requests":          {summary: "List jobs, newest first", params: requestParams(), answers: ok(b.requestsSchema(job))},
+		"metrics":           {summary: "Count workers", answers: ok(metrics)},
+		"openai":            {summary: "Make a request to the worker's OpenAI interface", text: "The route may have slashes. With stream, the answer is an event stream.", body: anything, optional: true, answers: ok(anything)},
 	}
+}
+
+func (b *describer) deadLetterSchema(job *openapi.Schema) *openapi.Schema {
+	at := func() *openapi.Schema { return openapi.Of("string").Says("RFC 3339.") }
+	return b.Component("DeadLetter", fields(map[string]*openapi.Schema{"failedAt": at(), "expiresAt": at(), "job": job}, "expiresAt", "failedAt", "job"))
 }
 
 // traceParams are the headers of a trace context.

@@ -117,6 +117,7 @@ type operation struct {
 	Operation
 	need Permission // what Scope means; not for ScopeAny and ScopeWorker
 	do   func(*call) error
+	dead bool // the record in the path is a dead letter
 	acts acts // which requests go to the audit log, in addition to refused ones
 	// asked marks operations that clients repeat at once after an error.
 	asked bool
@@ -239,6 +240,11 @@ var table = sync.OnceValue(func() []operation {
 			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
 			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel), ofOperators),
 			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited, ofOperators),
+			op("listAttempts", "GET /v2/{endpoint}/attempts/{job}", ScopeEndpointRead, listAttempts, rate(ratelimit.Status), added),
+			op("listDeadLetters", "GET /v2/{endpoint}/dead", ScopeEndpointRead, listDeadLetters, byOwners, rate(ratelimit.Requests), added),
+			op("getDeadLetter", "GET /v2/{endpoint}/dead/{job}", ScopeEndpointRead, getDeadLetter, ofDeadLetter, rate(ratelimit.Status), added),
+			op("redriveDeadLetter", "POST /v2/{endpoint}/dead/{job}/redrive", ScopeEndpointRun, redriveDeadLetter, ofDeadLetter, rate(ratelimit.Run), added, ofOperators),
+			op("deleteDeadLetter", "DELETE /v2/{endpoint}/dead/{job}", ScopeEndpointRun, deleteDeadLetter, ofDeadLetter, rate(ratelimit.Cancel), added, ofOperators),
 			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, byOwners, rate(ratelimit.PurgeQueue), ofOperators),
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
 			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests)),
@@ -288,14 +294,15 @@ func absent(name, request string, s Scope, p *problem.Error) operation {
 	return o
 }
 
-func added(o *operation)       { o.Added = true }
-func keyed(o *operation)       { o.Keyed = true }
-func sideEffects(o *operation) { o.SideEffects = true }
-func unlimited(o *operation)   { o.Limit = LimitNone }
-func ofOperators(o *operation) { o.acts = actsOfOperators }
-func byOwner(o *operation)     { o.Owners = OwnersOne }
-func byOwners(o *operation)    { o.Owners = OwnersAll }
-func askedAgain(o *operation)  { o.asked = true }
+func added(o *operation)        { o.Added = true }
+func keyed(o *operation)        { o.Keyed = true }
+func sideEffects(o *operation)  { o.SideEffects = true }
+func unlimited(o *operation)    { o.Limit = LimitNone }
+func ofDeadLetter(o *operation) { o.dead = true }
+func ofOperators(o *operation)  { o.acts = actsOfOperators }
+func byOwner(o *operation)      { o.Owners = OwnersOne }
+func byOwners(o *operation)     { o.Owners = OwnersAll }
+func askedAgain(o *operation)   { o.asked = true }
 
 func rate(r ratelimit.Operation) func(*operation) {
 	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }

@@ -102,6 +102,9 @@ func (c *call) jobOwner(endpoint, job string) (string, error) {
 	if err != nil || e.Owner != "" || job == "" {
 		return ownerOf(e), err
 	}
+	if c.op.dead {
+		return c.Jobs.DeadLetterOwner(c.r.Context(), c.ref())
+	}
 	return c.Jobs.JobOwner(c.r.Context(), serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(job)})
 }
 

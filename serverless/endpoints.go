@@ -130,10 +130,13 @@ func (s *Service) endAll(ctx context.Context, id string) error {
 // or released during one pass is found by the next.
 const endRounds = 8
 
-// endJobs cancels all jobs of an endpoint. It purges the queued jobs first, in small steps,
+// endJobs cancels all jobs of an endpoint, and deletes its dead letters. It purges the queued jobs first, in small steps,
 // so that the listing after it is short.
 func (s *Service) endJobs(ctx context.Context, endpoint string) error {
 	if _, err := s.purge(ctx, AllOwners, endpoint); err != nil {
+		return err
+	}
+	if err := s.dropAllDead(ctx, AllOwners, endpoint); err != nil {
 		return err
 	}
 	for range endRounds {

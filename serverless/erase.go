@@ -12,7 +12,7 @@ import (
 const eraseDelay = time.Second
 
 // EraseJobs cancels the jobs of owner on an endpoint and has all of them go within a second,
-// with their results. It returns how many there were. Webhooks that were not sent by then are
+// with their results and dead letters. It returns how many there were. Webhooks that were not sent by then are
 // not sent. It is safe to repeat.
 func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, error) {
 	if _, err := s.purge(ctx, owner, endpoint); err != nil {
@@ -35,6 +35,9 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 		}
 	}
 	s.arm(until)
+	if err := s.dropAllDead(ctx, owner, endpoint); err != nil {
+		return 0, err
+	}
 	return len(expire), nil
 }
 

@@ -201,6 +201,7 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 		State: queue.State{Submitted: now, Queued: r.Queue.start(now), Priority: queue.DefaultPriority},
 	}
 	r.Queue.apply(&j)
+	j.DeadLetter = deadLetterTime(ep)
 	exec := ep.ExecTimeout
 	if exec == 0 {
 		exec = DefaultExecTimeout

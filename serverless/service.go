@@ -289,6 +289,11 @@ func (s *Service) newID(sync bool) (JobID, error) {
 	if _, err := io.ReadFull(s.rand, u[:]); err != nil {
 		return "", err
 	}
+	return formatID(u, sync), nil
+}
+
+// formatID returns the id with these random bits.
+func formatID(u [16]byte, sync bool) JobID {
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
 	b := make([]byte, 0, 44)
 	if sync {
@@ -300,7 +305,7 @@ func (s *Service) newID(sync bool) (JobID, error) {
 		}
 		b = hex.AppendEncode(b, part)
 	}
-	return JobID(append(b, "-u1"...)), nil
+	return JobID(append(b, "-u1"...))
 }
 
 // Get returns the job with its payloads. It returns ErrNotFound for an unknown job, for a job

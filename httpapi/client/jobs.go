@@ -49,6 +49,9 @@ type Job struct {
 	Error         string          `json:"error"`
 	Input         json.RawMessage `json:"input"` // only in a list that asks for it
 	Owner         string          `json:"-"`     // only for operators: see Client.As
+	// FailedAt and ExpiresAt are those of a dead letter.
+	FailedAt  time.Time `json:"-"`
+	ExpiresAt time.Time `json:"-"`
 }
 
 func (j *Job) own(owner string) { j.Owner = owner }
@@ -227,6 +230,70 @@ func (j *Jobs) Cancel(ctx context.Context, id string) (Job, error) {
 // Retry runs a FAILED or TIMED_OUT job again.
 func (j *Jobs) Retry(ctx context.Context, id string) (Job, error) {
 	return j.job(ctx, j.to(http.MethodPost, nil, "retry", id))
+}
+
+// A JobAttempt is one attempt of a job.
+type JobAttempt struct {
+	Number                 int
+	Status                 JobStatus
+	Error, Worker          string
+	StartedAt, CompletedAt *time.Time // CompletedAt is nil while it runs
+	Delay                  *Millis    // until the next one was ready; nil: it is the last one
+}
+
+// Attempts returns the attempts of a job's last run, oldest first.
+func (j *Jobs) Attempts(ctx context.Context, id string) ([]JobAttempt, error) {
+	var out struct{ Attempts []JobAttempt }
+	_, err := j.c.do(ctx, j.to(http.MethodGet, nil, "attempts", id), &out)
+	return out.Attempts, err
+}
+
+// A deadLetter is a copy of a job that failed for good.
+type deadLetter struct {
+	FailedAt, ExpiresAt time.Time
+	Job                 Job
+}
+
+func (d *deadLetter) own(owner string) { d.Job.Owner = owner }
+
+func (d *deadLetter) job() Job {
+	d.Job.FailedAt, d.Job.ExpiresAt = d.FailedAt, d.ExpiresAt
+	return d.Job
+}
+
+// DeadLetters returns the dead letters, copies of jobs that failed for good, newest first, without
+// input and output.
+func (j *Jobs) DeadLetters(ctx context.Context) ([]Job, error) {
+	var out struct{ Dead json.RawMessage }
+	r := j.to(http.MethodGet, j.ofOwner(url.Values{}), "dead")
+	if _, err := j.c.do(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	list, err := records[deadLetter](j.c, out.Dead)
+	jobs := make([]Job, 0, len(list))
+	for i := range list {
+		jobs = append(jobs, list[i].job())
+	}
+	return jobs, r.failed(err)
+}
+
+// DeadLetter returns the dead letter of a job, with input and output.
+func (j *Jobs) DeadLetter(ctx context.Context, id string) (Job, error) {
+	var d deadLetter
+	h, err := j.c.do(ctx, j.to(http.MethodGet, nil, "dead", id), &d)
+	ownerOf(&d, h)
+	return d.job(), err
+}
+
+// Redrive submits the job of a dead letter again, as a new job, and deletes the dead letter.
+func (j *Jobs) Redrive(ctx context.Context, id string) (Job, error) {
+	return j.job(ctx, j.to(http.MethodPost, nil, "dead", id, "redrive"))
+}
+
+// DeleteDeadLetter deletes the dead letter of a job.
+func (j *Jobs) DeleteDeadLetter(ctx context.Context, id string) error {
+	_, err := j.c.do(ctx, j.to(http.MethodDelete, nil, "dead", id), nil)
+	return err
 }
 
 // Purge cancels the queued jobs, and returns how many.

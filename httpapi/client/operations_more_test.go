@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -166,6 +167,14 @@ var endpointMethods = map[string]method{
 	},
 }
 
+// notFound is no error if err is a 404.
+func notFound(err error) error {
+	if client.StatusOf(err) == http.StatusNotFound {
+		return nil
+	}
+	return fmt.Errorf("%w, want a 404", err)
+}
+
 var jobMethods = map[string]method{
 	"run": func(ctx context.Context, w *world) error {
 		j, err := w.Client.Jobs("q").Submit(ctx, client.JobRequest{
@@ -185,6 +194,27 @@ var jobMethods = map[string]method{
 		}
 		j, err := w.Client.Jobs("script").Get(ctx, w.failed)
 		return is(func(j client.Job) bool { return j.Error == "no" && j.Err() != nil }, j, err)
+	},
+	"listAttempts": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Jobs("script").Attempts(ctx, w.failed)
+		return has(func(a client.JobAttempt) bool {
+			return a.Number == 1 && a.Status == client.Failed && a.Error == "no" && a.Worker != "" && a.CompletedAt != nil && a.Delay == nil
+		}, list, err)
+	},
+	"listDeadLetters": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Jobs("script").DeadLetters(ctx)
+		return is(func(l []client.Job) bool { return len(l) == 0 }, list, err)
+	},
+	"getDeadLetter": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Jobs("script").DeadLetter(ctx, w.failed)
+		return notFound(err)
+	},
+	"redriveDeadLetter": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Jobs("script").Redrive(ctx, w.failed)
+		return notFound(err)
+	},
+	"deleteDeadLetter": func(ctx context.Context, w *world) error {
+		return notFound(w.Client.Jobs("script").DeleteDeadLetter(ctx, w.failed))
 	},
 	"statusSync": func(ctx context.Context, w *world) error {
 		j, err := w.Client.Jobs("echo").Wait(ctx, w.done)

@@ -31,7 +31,8 @@ type Endpoint struct {
 	Scaling     Scaling
 	ExecTimeout time.Duration // default for its jobs; 0: queue.DefaultExecTimeout
 	FlashBoot   FlashBoot
-	Cordon      Cordon // users do not see it
+	Cordon      Cordon        // users do not see it
+	Queue       QueueSettings `json:",omitzero"`
 
 	// Version increases with every release. Releases is the history, newest last.
 	Version  int

@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A JobAttempt is an attempt of a job that has ended (docs/decisions.md 39).
+// A JobAttempt is an attempt of a job (docs/decisions.md 39).
 type JobAttempt struct {
 	Number            int
-	Status            Status // Failed or TimedOut; of a job's last attempt, the status of the job
+	Last              bool   `json:",omitzero"` // no other attempt has followed
+	Status            Status // of the last one, the status of the job; else Failed or TimedOut
 	Error             string // at most MaxAttemptError bytes of it
 	Worker            WorkerID
 	Started, Finished Instant       // Started is 0 if no worker had it
-	Delay             time.Duration // from Finished until the next attempt is ready; 0: there is none, or it was ready at once
+	Delay             time.Duration // from Finished until the next attempt is ready
 }
 
 // MaxAttemptError is how many bytes of an error the log of attempts keeps.
@@ -105,7 +106,7 @@ func (j *Job) LastAttempt() (a JobAttempt, ok bool) {
 		return a, false
 	}
 	return JobAttempt{
-		Number: int(j.Attempt) + 1, Status: j.Status, Error: cut(j.ErrorText()), Worker: j.Worker,
+		Number: int(j.Attempt) + 1, Last: true, Status: j.Status, Error: cut(j.ErrorText()), Worker: j.Worker,
 		Started: j.Started, Finished: j.Finished,
 	}, true
 }
