@@ -533,3 +533,19 @@ func TestMetricsNameTheWorkersThatTakeJobsToThoseWhoMayListThem(t *testing.T) {
 		advance(time.Minute) // until the takes end
 	})
 }
+
+func TestMetricsOfAPrivateEndpointNameWorkersToItsOwner(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		own := "Authorization: Bearer " + w.keyOfAlice()
+		few := "Authorization: Bearer " + w.want(201, "POST", "/v2/account/keys", `{"user":"alice","scopes":["pods:read"]}`, operator).field("key")
+		id := w.want(201, "POST", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"workers":{"max":0},"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, own).field("id")
+		go w.call("GET", "/v2/"+id+"/job-take/w9", "", own)
+		synctest.Wait()
+		for key, want := range map[string]string{own: `"readyWorkers":["w9"]`, operator: `"readyWorkers":["w9"]`, few: `"readyWorkers":[]`} {
+			if a := w.want(200, "GET", "/v2/"+id+"/metrics", "", key); !strings.Contains(a.body, want) {
+				t.Errorf("metrics for %s = %s, want %s", key, a.body, want)
+			}
+		}
+		advance(time.Minute) // until the take ends
+	})
+}

@@ -42,7 +42,8 @@ type Options struct {
 	// program then also needs WorkerAddr, for workers. Default: none.
 	TLSCert, TLSKey string
 	// WorkerAddr is where workers of this machine are sent in place of Addr: a listener
-	// without TLS that serves server.Server.Workers. Default: Addr.
+	// without TLS that serves server.Server.Workers. With Processes.UIDs pods reach this address
+	// and not Addr. Default: Addr, which pods then reach.
 	WorkerAddr net.Addr
 	// PublicURL is what clients reach the server by. Default: Addr, and for a server that
 	// listens everywhere what the client has used.
