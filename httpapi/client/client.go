@@ -62,6 +62,9 @@ func New(o *Options) (*Client, error) {
 	if o == nil || o.URL == "" {
 		return nil, errors.New("client: URL is missing")
 	}
+	if !isVisible(string(o.Key)) {
+		return nil, errors.New("client: Key has characters that are not visible ASCII")
+	}
 	c := &Client{authorize: bearer(o.Key), additions: o.Additions, agent: o.UserAgent, http: o.HTTP, retry: o.Retry.withDefaults()}
 	for _, u := range []struct {
 		name, text string

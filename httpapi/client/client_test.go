@@ -23,6 +23,30 @@ func TestOptionsThatAreWrongAreNamed(t *testing.T) {
 	}
 }
 
+func TestInputThatIsNoRequestIsRefusedBeforeOne(t *testing.T) {
+	if _, err := client.New(&client.Options{URL: "http://x", Key: "a\nb"}); err == nil || strings.Contains(err.Error(), "a") && strings.Contains(err.Error(), "b\n") {
+		t.Errorf("a key of two lines: %v", err)
+	}
+	c, s := scripted(t, client.Options{}, answer(200, "{}"))
+	ctx := t.Context()
+	calls := map[string]func() error{
+		"an empty id":  func() error { _, err := c.Pods.Get(ctx, ""); return err },
+		"a dot":        func() error { return c.Volumes.Delete(ctx, "..") },
+		"no endpoint":  func() error { _, err := c.Jobs("").Health(ctx); return err },
+		"no JSON":      func() error { _, err := c.Jobs("e").Submit(ctx, client.JobRequest{Input: func() {}}); return err },
+		"a bad key":    func() error { _, err := c.Jobs("e").Submit(ctx, client.JobRequest{IdempotencyKey: "a b"}); return err },
+		"an empty log": func() error { _, err := first(c.Pods.Logs(ctx, "", nil)); return err },
+	}
+	for name, call := range calls {
+		if err := call(); err == nil || client.StatusOf(err) != 0 {
+			t.Errorf("%s: %v, want an error before a request", name, err)
+		}
+	}
+	if len(s.requests) > 0 {
+		t.Errorf("requests were made: %v", s.requests[0].URL)
+	}
+}
+
 func TestErrorsHaveTheProblem(t *testing.T) {
 	s := apitest.Start(t)
 	c := newClient(t, s, nil)

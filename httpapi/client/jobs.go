@@ -313,11 +313,8 @@ func (j *Jobs) ofOwner(q url.Values) url.Values {
 // A Health counts the jobs and the workers of an endpoint.
 type Health struct {
 	Jobs    struct{ Completed, Failed, InProgress, InQueue, Retried int }
-	Workers WorkerCounts
+	Workers struct{ Idle, Initializing, Ready, Running, Throttled, Unhealthy int }
 }
-
-// WorkerCounts are numbers of workers by their state.
-type WorkerCounts struct{ Idle, Initializing, Ready, Running, Throttled, Unhealthy int }
 
 // Health counts jobs and workers.
 func (j *Jobs) Health(ctx context.Context) (h Health, err error) {
@@ -325,10 +322,11 @@ func (j *Jobs) Health(ctx context.Context) (h Health, err error) {
 	return h, err
 }
 
-// Metrics counts workers, and returns the ids of those that are ready.
-func (j *Jobs) Metrics(ctx context.Context) (counts WorkerCounts, ready []string, err error) {
+// Metrics counts workers by their state ("running"), and returns the ids of those that are
+// ready.
+func (j *Jobs) Metrics(ctx context.Context) (counts map[string]int, ready []string, err error) {
 	var out struct {
-		Workers      WorkerCounts
+		Workers      map[string]int
 		ReadyWorkers []string
 	}
 	_, err = j.c.do(ctx, j.to(http.MethodGet, nil, "metrics"), &out)

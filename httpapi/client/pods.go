@@ -35,12 +35,23 @@ type Pod struct {
 			Port                    int
 		}
 	} `json:"ssh"`
-	Template         string      `json:"template"`
-	Cost             float64     `json:"cost"` // USD an hour now
-	Locked           bool        `json:"locked"`
-	Runtime          *PodRuntime `json:"runtime"` // nil unless it runs
-	CreatedAt        time.Time   `json:"createdAt"`
-	StartedAt        *time.Time  `json:"startedAt"`
+	Template string    `json:"template"`
+	Cost     float64   `json:"cost"` // USD an hour now
+	Locked   bool      `json:"locked"`
+	Runtime  *struct { // nil unless it runs
+		Uptime int64 // seconds
+		GPUs   []struct{ Util, MemoryUtil int }
+		CPU    struct{ Util int }
+		Memory struct{ Util int }
+		Ports  []struct {
+			Private int
+			Public  int // 0: not known yet
+			Type    string
+			IP      string
+		}
+	} `json:"runtime"`
+	CreatedAt        time.Time  `json:"createdAt"`
+	StartedAt        *time.Time `json:"startedAt"`
 	GlobalNetworking struct {
 		Enabled     bool   `json:"enabled"`
 		IP          string `json:"ip"`
@@ -82,20 +93,6 @@ type PersistentMount struct {
 type NetworkMount struct {
 	VolumeID string `json:"volumeId"`
 	Path     string `json:"path"`
-}
-
-// A PodRuntime is what can be seen of a pod that runs.
-type PodRuntime struct {
-	Uptime int64 // seconds
-	GPUs   []struct{ Util, MemoryUtil int }
-	CPU    struct{ Util int }
-	Memory struct{ Util int }
-	Ports  []struct {
-		Private int
-		Public  int // 0: not known yet
-		Type    string
-		IP      string
-	}
 }
 
 // PodSettings are the settings of a new pod (docs/interface.md 2.2). What is absent has the

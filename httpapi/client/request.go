@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // maxAnswer bounds an answer that is read as a whole: a result has at most 20 MB, and a page
@@ -23,6 +24,7 @@ type request struct {
 	key    string // Idempotency-Key; empty: none
 	again  repeatable
 	accept string
+	wrong  error     // the request is not made
 	last   string    // Last-Event-ID; empty: none
 	trace  [2]string // traceparent and tracestate; empty: none
 }
@@ -34,6 +36,11 @@ func to(base *url.URL, method, path string, query url.Values) *request {
 	u.Path, _ = url.PathUnescape(u.RawPath) // segments are escaped by this package
 	u.RawQuery = query.Encode()
 	r := &request{method: method, url: &u, accept: "application/json"}
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		if segment == "" || segment == "." || segment == ".." { // another path than the caller means
+			r.wrong = fmt.Errorf("client: %s: the id %q", method+" "+path, segment)
+		}
+	}
 	switch method {
 	case http.MethodGet, http.MethodPut, http.MethodDelete:
 		r.again = always
@@ -59,9 +66,18 @@ func (c *Client) keyed(r *request, key string) {
 	if key == "" && c.additions {
 		key = rand.Text()
 	}
-	if key != "" {
-		r.key, r.again = key, always
+	if key == "" {
+		return
 	}
+	r.key, r.again = key, always
+	if !isVisible(key) {
+		r.wrong = fmt.Errorf("client: the idempotency key %q has characters that are not visible ASCII", key)
+	}
+}
+
+// isVisible reports whether s can be the value of a header.
+func isVisible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // do makes a request, and decodes the answer into out unless it is nil. It returns the header

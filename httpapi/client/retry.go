@@ -71,6 +71,9 @@ func (c *Client) mayPass(err error, when repeatable, keyed bool) bool {
 
 // repeat makes attempts until one succeeds, or fails for good. It returns the last error.
 func (c *Client) repeat(ctx context.Context, r *request, attempt func() error) error {
+	if r.wrong != nil {
+		return r.wrong
+	}
 	delays, began := c.retry.delays(), time.Now()
 	for {
 		err := attempt()
