@@ -204,7 +204,7 @@ func (c *crashRun) user(ctx context.Context) error {
 		return nil
 	}
 	op := queue.Op{Ref: newJob(fmt.Sprintf("job-%d-%d", c.seed, 1+c.rng.IntN(c.made))).Ref}
-	op.Kind = [...]queue.OpKind{queue.OpCancel, queue.OpRetry, queue.OpSetTTL, queue.OpDamage}[c.rng.IntN(4)]
+	op.Kind = [...]queue.OpKind{queue.OpCancel, queue.OpRetry, queue.OpSetTTL, queue.OpDamage, queue.OpDelete}[c.rng.IntN(5)]
 	op.Until = c.now + 50_000
 	return c.apply(ctx, op)
 }

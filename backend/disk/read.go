@@ -1,11 +1,12 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
+	"math"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless/queue"
@@ -172,21 +173,25 @@ const listStep = 256
 // List implements serverless.JobQueue. It releases the lock between steps, so a job that moves
 // meanwhile is returned either as it was or as it is.
 func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
-	return func(yield func(queue.Job, error) bool) {
+	return lq.Limited(func(yield func(queue.Job, error) bool) {
 		e, err := q.s.engine()
 		if err != nil {
 			yield(queue.Job{}, err)
 			return
 		}
-		for before := ^uint64(0); before > 0; {
-			var vs []view
-			vs, before = e.jobs.list(now, &lq, before)
-			for k := range vs {
-				if err := e.jobs.cover(&vs[k].job.State); err != nil {
+		more := e.jobs.list
+		if len(lq.IDs) > 0 {
+			more = e.jobs.listed
+		}
+		for before := cmp.Or(lq.Before, math.MaxUint64); before > 0; {
+			var jobs []queue.Job
+			jobs, before = more(now, &lq, before)
+			for k := range jobs {
+				if err := e.jobs.cover(&jobs[k].State); err != nil {
 					yield(queue.Job{}, err)
 					return
 				}
-				if !yield(vs[k].job, nil) {
+				if !yield(jobs[k], nil) {
 					return
 				}
 			}
@@ -194,18 +199,34 @@ func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) it
 		if err := e.missing(keyJob, nil); err != nil {
 			yield(queue.Job{}, err)
 		}
-	}
+	})
 }
 
-func (q *jobQueue) list(now queue.Instant, lq *queue.ListQuery, before uint64) (vs []view, next uint64) {
+func (q *jobQueue) list(now queue.Instant, lq *queue.ListQuery, before uint64) (jobs []queue.Job, next uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, before, listStep, func(i uint32) {
-		v := q.view(i)
-		if v.job.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, v.job.Status) {
-			return
+		if v := q.view(i); lq.Selects(&v.job, now) {
+			jobs = append(jobs, v.job)
 		}
-		vs = append(vs, v)
 	})
-	return vs, next
+	return jobs, next
+}
+
+// listed returns the jobs that lq names.
+func (q *jobQueue) listed(now queue.Instant, lq *queue.ListQuery, _ uint64) (jobs []queue.Job, next uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	others := *lq
+	others.IDs = nil // the lookup selects them
+	for _, id := range lq.IDs {
+		i := q.x.Find(queue.Ref{Endpoint: lq.Endpoint, ID: id})
+		if i == 0 || q.x.Has(i, jobindex.Hidden) {
+			continue
+		}
+		if v := q.view(i); others.Selects(&v.job, now) {
+			jobs = append(jobs, v.job)
+		}
+	}
+	return queue.NewestFirst(jobs), 0
 }

@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
@@ -60,31 +62,58 @@ const listStep = 256
 // List implements queue.JobQueue. It unlocks the queue between steps, so a job that moves
 // meanwhile is seen before or after the move.
 func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
-	return func(yield func(queue.Job, error) bool) {
-		upTo := ^uint64(0)
-		for upTo > 0 {
+	return lq.Limited(func(yield func(queue.Job, error) bool) {
+		if len(lq.IDs) > 0 {
+			q.listed(now, &lq, yield)
+			return
+		}
+		for upTo := cmp.Or(lq.Before, math.MaxUint64); upTo > 0; {
 			var jobs []queue.Job
-			jobs, upTo = q.listSome(now, lq, upTo)
+			jobs, upTo = q.listSome(now, &lq, upTo)
 			for _, j := range jobs {
 				if !yield(j, nil) {
 					return
 				}
 			}
 		}
-	}
+	})
 }
 
 // listSome examines some jobs with a Seq below upTo, newest first. next is the Seq at which
 // to continue; 0: done.
-func (q *Jobs) listSome(now queue.Instant, lq queue.ListQuery, upTo uint64) (jobs []queue.Job, next uint64) {
+func (q *Jobs) listSome(now queue.Instant, lq *queue.ListQuery, upTo uint64) (jobs []queue.Job, next uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, upTo, listStep, func(i uint32) {
-		s := q.x.State(i)
-		if s.Gone(now) || len(lq.Status) > 0 && !slices.Contains(lq.Status, s.Status) {
-			return
+		if j := q.listing(i); lq.Selects(&j, now) {
+			jobs = append(jobs, j)
 		}
-		jobs = append(jobs, queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), Key: q.x.Key(i), State: s})
 	})
 	return jobs, next
+}
+
+// listing returns a job as List yields it.
+func (q *Jobs) listing(i uint32) queue.Job {
+	return queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), Key: q.x.Key(i), State: q.x.State(i)}
+}
+
+// listed yields the jobs that lq names.
+func (q *Jobs) listed(now queue.Instant, lq *queue.ListQuery, yield func(queue.Job, error) bool) {
+	var jobs []queue.Job
+	others := *lq
+	others.IDs = nil // the lookup selects them
+	q.mu.Lock()
+	for _, id := range lq.IDs {
+		if i := q.x.Find(queue.Ref{Endpoint: lq.Endpoint, ID: id}); i != 0 {
+			if j := q.listing(i); others.Selects(&j, now) {
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	q.mu.Unlock()
+	for _, j := range queue.NewestFirst(jobs) {
+		if !yield(j, nil) {
+			return
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/podyard/podyard/idempotency"
@@ -231,6 +233,40 @@ type ListQuery struct {
 	Endpoint string
 	Owner    string   // empty: any owner
 	Status   []Status // empty: any status
+	IDs      []JobID  // the jobs that are looked up; empty: all
+	Before   uint64   // only jobs with a lower Seq; 0: any
+	Limit    int      // the most jobs that are yielded; 0: all. A queue reads no more than it needs for them
+}
+
+// Selects reports whether q selects a job at now.
+func (q *ListQuery) Selects(j *Job, now Instant) bool {
+	return j.Endpoint == q.Endpoint && (q.Owner == "" || q.Owner == j.Owner) && (q.Before == 0 || j.Seq < q.Before) &&
+		(len(q.Status) == 0 || slices.Contains(q.Status, j.Status)) &&
+		(len(q.IDs) == 0 || slices.Contains(q.IDs, j.ID)) && !j.Gone(now)
+}
+
+// NewestFirst sorts jobs as List yields them, and drops repetitions.
+func NewestFirst(jobs []Job) []Job {
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(b.Seq, a.Seq) })
+	return slices.CompactFunc(jobs, func(a, b Job) bool { return a.Ref == b.Ref })
+}
+
+// Limited stops a listing after q.Limit jobs.
+func (q *ListQuery) Limited(all iter.Seq2[Job, error]) iter.Seq2[Job, error] {
+	if q.Limit == 0 {
+		return all
+	}
+	return func(yield func(Job, error) bool) {
+		left := q.Limit
+		for j, err := range all {
+			if !yield(j, err) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
 }
 
 // Stats are the counts of one endpoint. Health, the scaler and purge use them.

@@ -231,12 +231,14 @@ const (
 	OpWorkerLost               // Worker is gone: its lease ends now
 	OpRedeliver                // the user has the webhook of an ended job sent again
 	OpDamage                   // the stored input, webhook or Extra of a queued job can no longer be read
+	OpStart                    // the user has a delayed job be ready now
+	OpDelete                   // the user removes a job that has ended
 )
 
 // Durable reports whether the effect of the move must be on disk before the call returns. The
 // other moves can be lost in a power failure; the job is then claimed or reported again.
 func (k OpKind) Durable() bool {
-	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage
+	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage || k == OpStart || k == OpDelete
 }
 
 // An Op asks for one move of one job. It is plain data, so that a backend can merge ops into
@@ -342,6 +344,13 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		return s.redeliver()
 	case OpDamage:
 		return s.damage(now)
+	case OpStart:
+		return s.start(now)
+	case OpDelete:
+		if !s.Status.Terminal() {
+			return 0, ErrStatus
+		}
+		return Delete, nil
 	}
 	return 0, ErrStatus
 }
@@ -461,6 +470,15 @@ func (s *State) retry(now Instant) (Effect, error) {
 	s.Attempt, s.Read = 0, false
 	s.Queued, s.Finished = now, 0
 	return s.requeue() | NewSeq, nil
+}
+
+// start makes a delayed job ready, at the end of the queue.
+func (s *State) start(now Instant) (Effect, error) {
+	if s.Status != InQueue || !s.Delayed {
+		return 0, ErrStatus
+	}
+	s.Delayed, s.Queued = false, now
+	return Put | NewSeq | EvReady, nil
 }
 
 // redeliver creates the outbox entry again, with the delivery id of the run.

@@ -165,6 +165,9 @@ func TestEveryOpInEveryStatus(t *testing.T) {
 			except(everywhere(queue.PutOutbox, nil), map[queue.Status]answer{sQueued: {sQueued, stays, errStatus}, sRunning: {sRunning, stays, errStatus}})},
 		{"damage", newOp(queue.OpDamage),
 			except(everywhere(stays, errStatus), map[queue.Status]answer{sQueued: {sFailed, ends | queue.DropInput, nil}})},
+		{"start", newOp(queue.OpStart), everywhere(stays, errStatus)},
+		{"delete", newOp(queue.OpDelete), except(everywhere(queue.Delete, nil), map[queue.Status]answer{
+			sQueued: {sQueued, stays, errStatus}, sRunning: {sRunning, stays, errStatus}})},
 		{"an unknown op", newOp(200), everywhere(stays, errStatus)},
 	} {
 		for s, want := range c.want {
@@ -182,6 +185,8 @@ func TestOpsAtTheEdges(t *testing.T) {
 	ninth.Restarts = queue.MaxRestarts - 1
 	plain := stateIn(sRunning)
 	plain.Flags = 0
+	delayed := stateIn(sQueued)
+	delayed.Delayed, delayed.Queued = true, overtime
 	damaged := stateIn(sFailed)
 	damaged.Reason = queue.Damaged
 	for _, c := range []struct {
@@ -203,6 +208,7 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"tick when the last run is over", third, overtime, newOp(queue.OpTick), answer{sTimedOut, endsStop, nil}},
 		{"the third worker is lost", third, during, newOp(queue.OpWorkerLost), answer{sFailed, ends | queue.EvStop, nil}},
 		{"the tenth restart", ninth, during, newOp(queue.OpRecover), answer{sFailed, ends, nil}},
+		{"start of a delayed job", delayed, during, newOp(queue.OpStart), answer{sQueued, queue.Put | queue.NewSeq | queue.EvReady, nil}},
 		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
 		{"the loser claims", stateLost(), during, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
 		{"another claims", stateLost(), during, newOp(queue.OpClaim, func(o *queue.Op) { o.Worker = "x" }), answer{sRunning, queue.Put, nil}},
@@ -226,7 +232,7 @@ func TestPastItsTTLNothingIsFound(t *testing.T) {
 	effects := [6]queue.Effect{queue.Delete | queue.EvDone, queue.Delete | queue.EvDone | queue.EvStop,
 		queue.Delete, queue.Delete, queue.Delete, queue.Delete}
 	for s, eff := range effects {
-		for k := queue.OpClaim; k <= queue.OpDamage; k++ {
+		for k := queue.OpClaim; k <= queue.OpDelete; k++ {
 			want := answer{queue.Status(s), eff, errGone}
 			if k == queue.OpTick || k == queue.OpRecover {
 				want.err = nil
@@ -301,6 +307,11 @@ func TestWhatAMoveLeaves(t *testing.T) {
 		{"damage", stateIn(sQueued), during, newOp(queue.OpDamage), func(s *queue.State) {
 			s.Status, s.Finished, s.Reason = sFailed, during, queue.Damaged
 		}},
+		{"start", func() queue.State {
+			s := stateIn(sQueued)
+			s.Delayed, s.Queued = true, overtime
+			return s
+		}(), during, newOp(queue.OpStart), func(s *queue.State) { s.Delayed, s.Queued = false, during }},
 		{"set ttl", stateIn(sQueued), during, newOp(queue.OpSetTTL), func(s *queue.State) { s.Expires = 9_000 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -319,7 +330,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 // drawOp makes any op, sensible or not.
 func drawOp(n func(int) int, now queue.Instant) queue.Op {
 	return queue.Op{
-		Kind: queue.OpKind(n(int(queue.OpDamage) + 2)), Status: queue.Status(n(8)),
+		Kind: queue.OpKind(n(int(queue.OpDelete) + 2)), Status: queue.Status(n(8)),
 		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0,
 		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)), NoRetry: n(8) == 0,
 		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
@@ -390,8 +401,9 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 	ticked := *s
 	tickedEffect, _ := ticked.Apply(now, &tick)
 	retried := o.Kind == queue.OpRetry && err == nil && eff&queue.Delete == 0
-	again, ready := eff&queue.PutAttempt != 0, before.Delayed && o.Kind == queue.OpTick && err == nil
+	again, ready := eff&queue.PutAttempt != 0, before.Delayed && (o.Kind == queue.OpTick || o.Kind == queue.OpStart) && err == nil
 	failed := (s.Status == queue.Failed || s.Status == queue.TimedOut) && s.Status != before.Status
+	removed := o.Kind == queue.OpDelete && err == nil && before.Status.Terminal()
 	switch {
 	case err != nil && *s != *before:
 		return "an error changes nothing"
@@ -399,8 +411,8 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "an error writes nothing"
 	case *s != *before && eff&queue.Put == 0:
 		return "a changed state is written"
-	case eff&queue.Delete != 0 && (!before.Gone(now) || *s != *before):
-		return "only what is gone is deleted, as it is"
+	case eff&queue.Delete != 0 && (!before.Gone(now) && !removed || *s != *before):
+		return "only what is gone, or was ended and is removed, is deleted, as it is"
 	case before.Gone(now) && eff&queue.Delete == 0:
 		return "what is gone is deleted by whoever finds it"
 	case before.Status.Terminal() && s.Status != before.Status && !retried:

@@ -257,17 +257,14 @@ func (m *Model) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, ma
 
 // List implements queue.JobQueue.
 func (m *Model) List(_ context.Context, now queue.Instant, q queue.ListQuery) iter.Seq2[queue.Job, error] {
-	list := m.inOrder(func(j *modelJob) bool {
-		return j.Endpoint == q.Endpoint && (q.Owner == "" || q.Owner == j.Owner) &&
-			(len(q.Status) == 0 || slices.Contains(q.Status, j.Status)) && !j.Gone(now)
-	})
-	return func(yield func(queue.Job, error) bool) {
+	list := m.inOrder(func(j *modelJob) bool { return q.Selects(&j.Job, now) })
+	return q.Limited(func(yield func(queue.Job, error) bool) {
 		for _, j := range slices.Backward(list) {
 			if !yield(queue.Job{Ref: j.Ref, Owner: j.Owner, Key: j.Key, State: j.State}, nil) {
 				return
 			}
 		}
-	}
+	})
 }
 
 // Watch implements queue.JobQueue. It waits for ctx to end.

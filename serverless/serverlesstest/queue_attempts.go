@@ -78,6 +78,19 @@ func attemptCases() []QueueCase {
 				k.expire()
 				k.wantEqual("Claim", []queue.JobID{a.ID, b.ID, b2.ID, c.ID}, ids(k.claim(k.slot("w", 4))))
 			}),
+		rule("ADelayedJobIsStartedByItsUser",
+			"OpStart makes a delayed job ready now, at the end of the queue; another job is not started",
+			func(k *fixture) {
+				late, waiting := k.add(delayed(time.Hour)), k.add()
+				k.wait(time.Second)
+				k.mustRefuse(userOp(waiting, queue.OpStart), queue.ErrStatus)
+				k.mustApply(userOp(late, queue.OpStart))
+				after := k.add()
+				k.mustRefuse(userOp(late, queue.OpStart), queue.ErrStatus)
+				claimed := k.claim(k.slot("w", 3))
+				k.wantEqual("Claim", []queue.JobID{waiting.ID, late.ID, after.ID}, ids(claimed))
+				k.wantEqual("Queued", k.now, claimed[1].Queued)
+			}),
 		rule("DelayedJobsEndAsQueuedOnesDo",
 			"a delayed job is listed, cancelled, purged and deleted as a queued one",
 			func(k *fixture) {

@@ -87,6 +87,57 @@ func readCases() []QueueCase {
 					k.wantEqual(fmt.Sprintf("List of %v", c.in), c.want, k.list(queue.ListQuery{Endpoint: echo, Status: c.in}))
 				}
 			}),
+		rule("ListInPages",
+			"List with Before and Limit yields the next jobs only, so pages have every job once, also while jobs are added",
+			func(k *fixture) {
+				want := ids(k.addN(600, ownedBy("a")))
+				slices.Reverse(want)
+				k.add(ownedBy("b"))
+				var got []queue.JobID
+				q := queue.ListQuery{Endpoint: echo, Owner: "a", Limit: 70}
+				for more := true; more; {
+					more = false
+					n := 0
+					for j, err := range k.q.List(k.Context(), k.now, q) {
+						if err != nil {
+							k.Fatal(err)
+						}
+						n++
+						q.Before, more = j.Seq, true
+						got = append(got, j.ID)
+					}
+					if n > 70 {
+						k.Fatalf("a page of %d jobs, want 70 at most", n)
+					}
+					k.add(ownedBy("a"))
+				}
+				k.wantEqual("the pages", want, got)
+			}),
+		rule("ListOfIDs",
+			"List with ids yields these jobs, newest first and once each, as far as they exist and are selected",
+			func(k *fixture) {
+				jobs := k.addN(4, ownedBy("a"))
+				other := k.add(ownedBy("b"))
+				q := queue.ListQuery{Endpoint: echo, Owner: "a", IDs: []queue.JobID{jobs[0].ID, "none", jobs[2].ID, other.ID, jobs[0].ID}}
+				k.wantEqual("List", []queue.JobID{jobs[2].ID, jobs[0].ID}, k.list(q))
+				q.Before = jobs[2].Seq
+				k.wantEqual("List before the newest", []queue.JobID{jobs[0].ID}, k.list(q))
+				q.Status = []queue.Status{queue.Failed}
+				k.wantEqual("List of FAILED", []queue.JobID(nil), k.list(q))
+			}),
+		rule("DeletedByItsUser",
+			"OpDelete removes a job that has ended, with its results; the counters stay. Another job is not removed",
+			func(k *fixture) {
+				j := k.run()
+				k.mustRefuse(userOp(j, queue.OpDelete), queue.ErrStatus)
+				k.mustApply(finishOp(j, "1"))
+				k.mustApply(userOp(j, queue.OpDelete))
+				k.wantGone(j)
+				k.wantEqual("Completed", int64(1), k.stats(echo).Completed)
+				queued := k.add()
+				k.mustRefuse(userOp(queued, queue.OpDelete), queue.ErrStatus)
+				k.wantStatus(queued, queue.InQueue)
+			}),
 		rule("ListMayBeLeft",
 			"a caller may stop listing after any job, and call the queue while it lists",
 			func(k *fixture) {

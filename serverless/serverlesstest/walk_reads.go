@@ -212,12 +212,35 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 	if _, err := w.compareDead(ctx, endpoint, ""); err != nil {
 		return err
 	}
+	if w.Draw(2) == 0 {
+		q.Limit = w.Draw(4)
+	}
+	if _, err = w.comparePage(ctx, w.Draw(4), q); err != nil || len(all) == 0 {
+		return err
+	}
+	for range 1 + w.Draw(3) {
+		q.IDs = append(q.IDs, all[w.Draw(len(all))].ID)
+	}
+	q.IDs = append(q.IDs, "unknown")
 	_, err = w.compareList(ctx, q)
 	return err
 }
 
 func (w *walker) compareList(ctx context.Context, lq queue.ListQuery) ([]queue.Job, error) {
+	return w.comparePage(ctx, 0, lq)
+}
+
+// comparePage is compareList after some jobs. Their Seq may differ from queue to queue.
+func (w *walker) comparePage(ctx context.Context, after int, lq queue.ListQuery) ([]queue.Job, error) {
 	jobs, _, err := compareBoth(w, "List", func(q queue.JobQueue) (jobs []queue.Job, _ error) {
+		lq := lq
+		first := lq
+		first.Limit = after
+		for j := range q.List(ctx, w.now, first) {
+			if after > 0 {
+				lq.Before = j.Seq
+			}
+		}
 		last := ^uint64(0)
 		for j, err := range q.List(ctx, w.now, lq) {
 			if err != nil {
