@@ -205,7 +205,7 @@ var needs = map[string][]string{
 	"GET /v2/network-volumes": podReaders, "POST /v2/network-volumes": podWriters, "GET /v2/network-volumes/{}": podReaders,
 	"PATCH /v2/network-volumes/{}": podWriters, "DELETE /v2/network-volumes/{}": podWriters,
 	"POST /v2/{}/run": runners, "POST /v2/{}/runsync": runners, "POST /v2/{}/cancel/{}": runners,
-	"POST /v2/{}/retry/{}": runners, "POST /v2/{}/purge-queue": runners,
+	"POST /v2/{}/retry/{}": runners, "POST /v2/{}/purge-queue": runners, "POST /v2/{}/actions": runners,
 	"GET /v2/{}/status/{}": readers, "POST /v2/{}/status/{}": readers, "GET /v2/{}/status-sync/{}": readers,
 	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
 	"GET /v2/{}/requests":  readers,
@@ -447,6 +447,7 @@ var rated = map[ratelimit.Operation][3]string{
 	ratelimit.Cancel:     {"POST", "/v2/idle/cancel/x", ""},
 	ratelimit.PurgeQueue: {"POST", "/v2/idle/purge-queue", ""},
 	ratelimit.Requests:   {"GET", "/v2/idle/requests", ""},
+	ratelimit.Actions:    {"POST", "/v2/idle/actions", ""},
 }
 
 func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {

@@ -324,6 +324,11 @@ func endpointRefusals() []refusal {
 		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 403, sharedOnly, nil},
 		{"GET /v2/serverless/echo/workers/worker-1/logs", "", 403, sharedOnly, reader},
 		{"GET /v2/serverless/echo/workers", "", 403, sharedOnly, nil},
+		{"GET /v2/serverless/{id}/jobs?limit=0", "", 404, "endpoint not found", bob},
+		{"GET /v2/serverless/idle/jobs?status=RUNNING", "", 422, "status must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT", nil},
+		{"GET /v2/serverless/idle/jobs?limit=1001", "", 422, "limit must be an integer from 1 to 1000", nil},
+		{"GET /v2/serverless/idle/jobs?cursor=", "", 422, "cursor must not be empty", nil},
+		{"GET /v2/serverless/idle/jobs?cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAA", "", 422, "cursor must be one that an answer to the same request has returned", nil},
 		{"GET /v2/serverless/echo/decisions", "", 403, sharedOnly, nil},
 
 		{"GET /v2/serverless/{id}/decisions", "", 404, "endpoint not found", bob},

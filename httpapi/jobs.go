@@ -457,13 +457,21 @@ func listRequests(c *call) error {
 	return nil
 }
 
-func (c *call) requestsQuery() (q serverless.RequestsQuery, err error) {
+// queryStatuses reads the parameter status, a list of statuses.
+func (c *call) queryStatuses() (list []serverless.Status, err error) {
 	for _, s := range c.queryList("status") {
 		st, ok := queue.ParseStatus(s)
 		if !ok {
-			return q, problem.Newf(problem.Invalid, "status must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")
+			return nil, problem.Newf(problem.Invalid, "status must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")
 		}
-		q.Status = append(q.Status, st)
+		list = append(list, st)
+	}
+	return list, nil
+}
+
+func (c *call) requestsQuery() (q serverless.RequestsQuery, err error) {
+	if q.Status, err = c.queryStatuses(); err != nil {
+		return q, err
 	}
 	if q.Offset, err = c.queryInt("offset", 0, 0, 1<<31-1); err != nil {
 		return q, err

@@ -58,7 +58,7 @@ func (w *testAPI) repeated(first, again answer) {
 func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
 		"podAction", "resetPod", "rotateKey", "createCluster", "createDelegation", "redeliver",
-		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "openai", "runSchedule",
+		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule",
 		"jobDone", "jobStream",
 	}
 	var keyed []string

@@ -205,6 +205,15 @@ func updateEndpointBody() *openapi.Schema {
 }
 
 // runBody is the body of run and runsync.
+func actionsBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.actionRequest() })
+	s.At("limit").Between(1, serverless.MaxActionJobs).Defaults(serverless.MaxActionJobs)
+	s.At("filter/ids").MaxItems = serverless.MaxActionJobs
+	s.At("filter/status").Items = jobStatuses()
+	s.At("filter").NotEmpty()
+	return s
+}
+
 func runBody() *openapi.Schema {
 	s := recorded(func(o *object) { o.run(&serverless.Request{}) })
 	s.Required = []string{"input"}

@@ -35,6 +35,10 @@ func (b *describer) describeEndpointLogs() map[string]description {
 	id := fields(map[string]*openapi.Schema{"id": word}, "id")
 	return map[string]description{
 		"getWorkerLogs": {summary: "Follow the log of a worker", text: aboutLogs, params: logParams(), answers: ok(word), media: "text/event-stream"},
+		"listEndpointJobs": {
+			summary: "List the jobs of an endpoint, newest first", params: jobPageParams(), answers: ok(b.jobsPage()),
+			headers: map[string]*openapi.Header{"Link": linkHeader()},
+		},
 		"listDecisions": {
 			summary: "List what the scaler decided, or say why a job waits", params: []*openapi.Parameter{query("jobId", openapi.Of("string").NotEmpty(), "A job: the answer says what it waits for.")},
 			answers: ok(&openapi.Schema{AnyOf: []*openapi.Schema{b.list("decisions", openapi.For[decisionBody](&b.Builder), false), why}}),
@@ -84,6 +88,7 @@ func (b *describer) describeJobs() map[string]description {
 		"redriveDeadLetter": {summary: "Submit the job of a dead letter again", text: "The new job has another id, and the dead letter is deleted.", answers: ok(receipt)},
 		"deleteDeadLetter":  {summary: "Delete a dead letter", answers: ok(fields(map[string]*openapi.Schema{"id": openapi.Of("string")}, "id"))},
 		"purgeQueue":        {summary: "Cancel the queued jobs", answers: ok(purged)},
+		"actions":           {summary: "Act on many jobs", text: "The answer has the cursor of the next call, or null.", body: b.Component("ActionsRequest", actionsBody()), answers: ok(openapi.For[actionResult](&b.Builder))},
 		"health":            {summary: "Count jobs and workers", answers: ok(openapi.For[healthBody](&b.Builder))},
 		"requests":          {summary: "List jobs, newest first", params: requestParams(), answers: ok(b.requestsSchema(job))},
 		"metrics":           {summary: "Count workers", answers: ok(metrics)},
@@ -122,6 +127,29 @@ func (b *describer) streamSchema() *openapi.Schema {
 	item = b.Component("StreamItem", item)
 	envelope := fields(map[string]*openapi.Schema{"status": jobStatuses(), "stream": openapi.List(item)}, "status", "stream")
 	return &openapi.Schema{AnyOf: []*openapi.Schema{openapi.List(item), envelope}}
+}
+
+func jobPageParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		queryMany("status", jobStatuses(), "Only with one of these statuses."),
+		number("limit", 1, maxJobPage, defaultPage, "How many. A page has fewer where they are large."),
+		cursorParam(),
+	}
+}
+
+func cursorParam() *openapi.Parameter {
+	return query("cursor", openapi.Of("string").NotEmpty(), "Where the page begins: from the answer before.")
+}
+
+func linkHeader() *openapi.Header {
+	return &openapi.Header{Description: `The next page: <...>; rel="next". Absent at the end.`, Schema: openapi.Of("string")}
+}
+
+func (b *describer) jobsPage() *openapi.Schema {
+	s := b.list("jobs", openapi.For[listedJob](&b.Builder), true)
+	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
+	s.Required = append(s.Required, "cursor")
+	return s
 }
 
 func requestParams() []*openapi.Parameter {

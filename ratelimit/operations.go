@@ -17,7 +17,8 @@ const (
 	PurgeQueue
 	OpenAI
 	Requests
-	Schedules  // what is done with schedules, all together
+	Schedules // what is done with schedules, all together
+	Actions
 	operations // number of operations
 )
 
@@ -42,6 +43,7 @@ var limits = [operations]Limit{
 	OpenAI:     {OpenAI, "openai", 2000, 400},
 	Requests:   {Requests, "requests", 10, 2},
 	Schedules:  {Schedules, "schedules", 100, 20},
+	Actions:    {Actions, "actions", 10, 2},
 }
 
 // Limits returns the limits of docs/interface.md 8.3, one for each limited operation.

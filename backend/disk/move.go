@@ -63,7 +63,8 @@ func hasOutput(v uint32) bool    { return v&1 != 0 }
 // results of workers, the calls of users, and every end of a job.
 func (m *move) durable() bool {
 	if m.eff&queue.Delete != 0 {
-		return false // if the deletion is lost, the job has still expired and is deleted again
+		// If the deletion of an expired job is lost, it is deleted again.
+		return m.op.Kind == queue.OpDelete
 	}
 	return m.op.Kind.Durable() || m.eff&queue.PutAttempt != 0 || m.after.Status.Terminal() && !m.before.Status.Terminal()
 }

@@ -167,6 +167,29 @@ func (e *Endpoints) Releases(ctx context.Context, id string) ([]Release, error) 
 	return out.Releases, err
 }
 
+// An EndpointJob is a job as Endpoints.Jobs lists it.
+type EndpointJob struct {
+	ID            string
+	Status        JobStatus
+	CreatedAt     time.Time
+	DurationMs    int64
+	CompletedAt   *time.Time
+	Input, Output string // JSON
+	Owner         string `json:"-"` // only for operators: see Client.As
+}
+
+func (j *EndpointJob) own(owner string) { j.Owner = owner }
+
+// Jobs iterates over the caller's jobs on an endpoint with one of these statuses, or with any,
+// newest first. It is an addition.
+func (e *Endpoints) Jobs(ctx context.Context, id string, status ...JobStatus) iter.Seq2[EndpointJob, error] {
+	query := url.Values{}
+	for _, s := range status {
+		query.Add("status", string(s))
+	}
+	return pages[EndpointJob](ctx, e.c, join("/v2/serverless", id, "jobs"), "jobs", query)
+}
+
 // A Decision is what the scaler decided on an endpoint.
 type Decision struct {
 	At          time.Time

@@ -303,6 +303,61 @@ func (j *Jobs) Purge(ctx context.Context) (int, error) {
 	return out.Removed, err
 }
 
+// An Action is what Act does with jobs.
+type Action string
+
+// The actions (docs/interface.md 4.2).
+const (
+	ActionCancel Action = "cancel" // jobs that have not ended
+	ActionRetry  Action = "retry"  // FAILED and TIMED_OUT jobs
+	ActionStart  Action = "start"  // delayed jobs: now
+	ActionDelete Action = "delete" // jobs that have ended
+)
+
+// A JobFilter selects jobs that match all of its members. At least one must be set.
+type JobFilter struct {
+	IDs    []string    `json:"ids,omitempty"` // at most 1000
+	Status []JobStatus `json:"status,omitempty"`
+	Key    *string     `json:"key,omitempty"`
+	Before *time.Time  `json:"before,omitempty"` // submitted before
+	After  *time.Time  `json:"after,omitempty"`  // not submitted before
+}
+
+// An ActionResult is the result of Act.
+type ActionResult struct {
+	Matched, Done int
+	Failed        []struct{ ID, Error string }
+}
+
+// Act does an action on the jobs that a filter selects, or on all for nil. With preview it
+// only counts. It makes as many requests as there are pages of jobs; an error ends it, and the
+// result is then that of the pages before. It is an addition.
+func (j *Jobs) Act(ctx context.Context, a Action, filter *JobFilter, preview bool) (sum ActionResult, err error) {
+	body := struct {
+		Action  Action     `json:"action"`
+		Filter  *JobFilter `json:"filter,omitempty"`
+		All     bool       `json:"all,omitempty"`
+		Preview bool       `json:"preview,omitempty"`
+		Cursor  string     `json:"cursor,omitempty"`
+	}{Action: a, Filter: filter, All: filter == nil, Preview: preview}
+	for more := true; more; {
+		var page struct {
+			ActionResult
+			Cursor string
+		}
+		r, err := j.to(http.MethodPost, j.ofOwner(url.Values{}), "actions").with(body)
+		if err != nil {
+			return sum, err
+		}
+		if _, err = j.c.do(ctx, r, &page); err != nil {
+			return sum, err
+		}
+		sum.Matched, sum.Done, sum.Failed = sum.Matched+page.Matched, sum.Done+page.Done, append(sum.Failed, page.Failed...)
+		body.Cursor, more = page.Cursor, page.Cursor != ""
+	}
+	return sum, nil
+}
+
 func (j *Jobs) ofOwner(q url.Values) url.Values {
 	if j.c.owner != "" {
 		q.Set("owner", j.c.owner)

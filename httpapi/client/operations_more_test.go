@@ -150,6 +150,10 @@ var endpointMethods = map[string]method{
 		}
 		return err
 	},
+	"listEndpointJobs": func(ctx context.Context, w *world) error {
+		j, err := first(w.Client.Endpoints.Jobs(ctx, "q", client.InQueue))
+		return is(func(j client.EndpointJob) bool { return j.ID == w.queued }, j, err)
+	},
 	"listDecisions": func(ctx context.Context, w *world) error {
 		if _, err := w.Client.Endpoints.Decisions(ctx, w.endpoint); err != nil {
 			return err
@@ -241,6 +245,10 @@ var jobMethods = map[string]method{
 	"purgeQueue": func(ctx context.Context, w *world) error {
 		n, err := w.Client.Jobs("q").Purge(ctx)
 		return is(func(n int) bool { return n == 1 }, n, err)
+	},
+	"actions": func(ctx context.Context, w *world) error {
+		r, err := w.Client.Jobs("q").Act(ctx, client.ActionCancel, &client.JobFilter{IDs: []string{w.queued}}, false)
+		return is(func(r client.ActionResult) bool { return r.Matched == 1 && r.Done == 1 && len(r.Failed) == 0 }, r, err)
 	},
 	"health": func(ctx context.Context, w *world) error {
 		h, err := w.Client.Jobs("q").Health(ctx)

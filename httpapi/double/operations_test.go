@@ -120,6 +120,8 @@ var scenarios = []scenario{
 	{"listDeliveries", "GET", "/v2/serverless/echo/deliveries/{hooked}", "", 200, `200`},
 	{"redeliver", "POST", "/v2/serverless/echo/deliveries/{hooked}/redeliver", "", 200, `msg_`},
 
+	{"listEndpointJobs", "GET", "/v2/serverless/echo/jobs?limit=1", "", 200, `"status":"COMPLETED"`},
+
 	{"listAudit", "GET", "/v2/admin/audit?operation=createPod", "", 200, `"user":"tester"`},
 	{"reload", "POST", "/v2/admin/reload", "", 501, `no configuration that can be read anew`},
 
@@ -150,6 +152,7 @@ var scenarios = []scenario{
 	{"redriveDeadLetter", "POST", "/v2/q/dead/{queued}/redrive", "", 404, "dead letter not found"},
 	{"deleteDeadLetter", "DELETE", "/v2/q/dead/{queued}", "", 404, "dead letter not found"},
 	{"purgeQueue", "POST", "/v2/q/purge-queue", "", 200, `{"removed":1,"status":"completed"}`},
+	{"actions", "POST", "/v2/q/actions", `{"action":"cancel","filter":{"ids":["{queued}"]}}`, 200, `{"matched":1,"done":1,"failed":[],"cursor":null}`},
 	{"health", "GET", "/v2/q/health", "", 200, `"inQueue":1`},
 	{"requests", "GET", "/v2/q/requests", "", 200, `"total":1`},
 	{"listSchedules", "GET", "/v2/q/schedules", "", 200, `"cron":"0 0 * * *"`},

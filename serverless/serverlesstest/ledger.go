@@ -291,6 +291,7 @@ func (l *Ledger) applied(op *queue.Op, r *queue.Result) {
 		l.violation("op %d on %q under token %x was taken, its lease is %x", op.Kind, op.ID, op.Token, r.State.Token)
 	}
 	if r.Effect&queue.Delete != 0 {
+		a.gone = a.gone || op.Kind == queue.OpDelete
 		return
 	}
 	a.acknowledged = a.acknowledged || op.Kind.Durable() || !r.State.Unshown()
@@ -553,7 +554,9 @@ func (l *Ledger) checkJob(ref queue.Ref, j *queue.Job, there bool) {
 }
 
 // shortens reports whether a call may end the life of a job early.
-func shortens(f *inFlightCall) bool { return f.op != nil && f.op.Kind == queue.OpSetTTL }
+func shortens(f *inFlightCall) bool {
+	return f.op != nil && (f.op.Kind == queue.OpSetTTL || f.op.Kind == queue.OpDelete)
+}
 
 // inFlightOn returns the calls in flight that may move a job.
 func (l *Ledger) inFlightOn(ref queue.Ref) (fs []*inFlightCall) {

@@ -236,7 +236,10 @@ func (w *walker) comparePage(ctx context.Context, after int, lq queue.ListQuery)
 		lq := lq
 		first := lq
 		first.Limit = after
-		for j := range q.List(ctx, w.now, first) {
+		for j, err := range q.List(ctx, w.now, first) {
+			if err != nil {
+				return nil, err
+			}
 			if after > 0 {
 				lq.Before = j.Seq
 			}

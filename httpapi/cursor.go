@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// A cursor says where the next page of a list begins (docs/decisions.md 36). It is bound to
+// the user, the path and the filters of the request: with others, it would leave out records
+// or show them twice. It holds no secret, and a forged one shows nothing that its user may not
+// see.
+
+// bindingSize is how many bytes of the digest of its request a cursor has.
+const bindingSize = 12
+
+var errCursor = problem.New(problem.Invalid, "cursor must be one that an answer to the same request has returned")
+
+// cursor returns the cursor of a position in the answer to a request with these filters.
+func (c *call) cursor(position []byte, filters ...string) string {
+	return base64.RawURLEncoding.EncodeToString(append(c.binding(filters), position...))
+}
+
+// position is the inverse of cursor.
+func (c *call) position(cursor string, filters ...string) ([]byte, error) {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) < bindingSize || string(b[:bindingSize]) != string(c.binding(filters)) {
+		return nil, errCursor
+	}
+	return b[bindingSize:], nil
+}
+
+// binding returns a digest of what a cursor is bound to.
+func (c *call) binding(filters []string) []byte {
+	h := sha256.New()
+	for _, s := range append([]string{c.id.User, c.op.Name, c.r.URL.Path}, filters...) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	return h.Sum(nil)[:bindingSize:bindingSize]
+}
+
+// queryFilters returns the parameters of the query without those that choose the page.
+func (c *call) queryFilters() string {
+	if c.r.URL.RawQuery == "" {
+		return ""
+	}
+	filters := c.r.URL.Query()
+	filters.Del("limit")
+	filters.Del("cursor")
+	return filters.Encode()
+}
+
+// seqCursor is cursor for jobs, whose position is a Seq; nil for 0.
+func (c *call) seqCursor(seq uint64, filters ...string) *string {
+	if seq == 0 {
+		return nil
+	}
+	s := c.cursor(binary.BigEndian.AppendUint64(nil, seq), filters...)
+	return &s
+}
+
+func (c *call) seqPosition(cursor string, filters ...string) (uint64, error) {
+	b, err := c.position(cursor, filters...)
+	if err != nil || len(b) != 8 {
+		return 0, errCursor
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// nextLink sets the header Link to the next page: the same request with this cursor.
+func (c *call) nextLink(cursor string) {
+	q := c.r.URL.Query()
+	q.Set("cursor", cursor)
+	c.w.Header().Set("Link", "<"+c.r.URL.EscapedPath()+"?"+strings.ReplaceAll(q.Encode(), ">", "%3E")+`>; rel="next"`)
+}
