@@ -156,3 +156,27 @@ func TestTheWebhookComesAtTheFinalEndOnly(t *testing.T) {
 		}
 	})
 }
+
+func TestADelayedJobStartsNoWorkerBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newScaledService(t, image("works", 0, 3))
+		j, err := svc.Submit(t.Context(), "alice", "e", serverless.Request{
+			Input: []byte(`{}`), Queue: serverless.QueueOptions{StartAfter: new(time.Hour)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - time.Second)
+		if svc.starts() != 0 {
+			t.Errorf("%d workers were started for a job that is not ready, want none", svc.starts())
+		}
+		h, err := svc.Health(t.Context(), "e")
+		if err != nil || h.Jobs.Queued != 1 || h.Jobs.Delayed != 1 || h.Jobs.Ready != 0 {
+			t.Errorf("Health = %+v, %v, want 1 queued, which is delayed", h.Jobs, err)
+		}
+		time.Sleep(time.Minute)
+		if got := svc.job(t, j); got.Status != serverless.Completed || svc.starts() != 1 {
+			t.Errorf("a minute after its time the job is %v with %d workers started, want COMPLETED with one", got.Status, svc.starts())
+		}
+	})
+}

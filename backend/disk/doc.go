@@ -67,6 +67,9 @@
 //     The job and its output are not affected.
 //   - The entry of a pending webhook: the webhook is not sent, the log says so, and the entry
 //     is read again whenever its lease has ended. Other webhooks are sent.
+//   - An attempt in the log of a job: reading the log returns serverless.ErrDamaged. The job
+//     continues.
+//   - A dead letter has its state in memory too, and its payloads are those of its job.
 //   - The state of a job, a pod, an endpoint or another record that is also in memory: it is
 //     lost, as described above.
 //   - A counter of tokens or jobs that only grows: it is set to a number larger than all that

@@ -88,6 +88,7 @@ func (m *maker) everything(fs vfs.FS) {
 	m.pods()
 	m.keyed()
 	m.ended()
+	m.letters()
 	m.reopen()
 	m.hooks()
 	m.running()
@@ -299,6 +300,20 @@ func (m *maker) ended() {
 		m.apply(m.claim(crash, "w1"), queue.OpRecover, nil)
 	}
 	m.streamed()
+}
+
+// letters creates dead letters, one of them of a job that is gone, and a job between two attempts.
+func (m *maker) letters() {
+	dead := func(j *queue.Job) { j.DeadLetter = 30 * 24 * time.Hour }
+	m.finish(m.run("dead", dead), queue.Failed, `{"dead":true}`, "it failed for good")
+	m.finish(m.run("dead-gone", func(j *queue.Job) {
+		dead(j)
+		j.Retain = 100 * time.Millisecond
+	}), queue.Failed, big("dead "), "no")
+	m.expire(1000)
+	m.finish(m.run("retried", func(j *queue.Job) {
+		j.Retry, j.Expires = queue.RetryPolicy{Attempts: 3, Factor: 2, Jitter: 0.5, Delay: 10 * time.Hour, MaxDelay: 20 * time.Hour}, j.Expires+7*24*3_600_000
+	}), queue.Failed, "", "the first attempt")
 }
 
 // gone makes jobs of which only the counts are left.

@@ -150,7 +150,30 @@ func (w *state) all() {
 	w.owned()
 	w.keyed()
 	w.jobs()
+	w.letters()
 	w.webhooks()
+}
+
+// letters lists the dead letters.
+func (w *state) letters() {
+	ctx := w.t.Context()
+	for _, ep := range fixtureEndpoints() {
+		for d, err := range w.s.Jobs().DeadLetters(ctx, fixtureNow, ep, "") {
+			if !w.list("dead letters", err) {
+				break
+			}
+			w.line("dead %s/%s of %s", ep, d.ID, d.Owner)
+			d, err := w.s.Jobs().DeadLetter(ctx, fixtureNow, d.Ref)
+			if !w.ok(err) {
+				w.line("  damaged: output")
+			}
+			w.life(&d.State)
+			w.payload("input", d.Input)
+			w.payload("output", d.Output)
+			w.text("error", d.Error)
+			w.line("  until: %d", d.Until)
+		}
+	}
 }
 
 func (w *state) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
@@ -341,6 +364,13 @@ func (w *state) job(ref queue.Ref) {
 	attempts, err := w.s.Jobs().Attempts(ctx, ref)
 	if !w.ok(err) {
 		w.line("  damaged: attempt")
+	}
+	past, err := w.s.Jobs().PastAttempts(ctx, fixtureNow, ref)
+	if !w.ok(err) {
+		w.line("  damaged: past")
+	}
+	for _, a := range past {
+		w.line("  past: %+v", a)
 	}
 	w.life(&j.State)
 	w.payload("input", j.Input)

@@ -73,7 +73,7 @@ func judge(want, got facts) (v verdict) {
 func (f facts) incomplete(of string) bool {
 	list := map[string]string{
 		"pod": "pods", "hold": "holds", "used": "pods holds", "endpoint": "endpoints", "registry": "registries", "volume": "volumes",
-		"template": "templates", "ssh": "ssh keys", "API": "API keys", "use": "uses", "job": "jobs", "jobs": "jobs", "webhook": "jobs webhooks",
+		"template": "templates", "ssh": "ssh keys", "API": "API keys", "use": "uses", "job": "jobs", "jobs": "jobs", "webhook": "jobs webhooks", "dead": "dead letters",
 		"Idempotency-Key": "Idempotency-Keys",
 	}[strings.Fields(of)[0]]
 	for l := range strings.FieldsSeq(list) {
@@ -129,6 +129,8 @@ func mayBeLeftOut(of, line string, got []string) bool {
 	switch {
 	case strings.HasPrefix(of, "jobs of"):
 		return true // checked below for stores without a loss
+	case strings.HasPrefix(of, "dead ") && strings.HasPrefix(what, "input"):
+		return true
 	case strings.HasPrefix(of, "job ") && (strings.HasPrefix(what, "input") || strings.HasPrefix(what, "webhook") || strings.HasPrefix(what, "extra")):
 		return true
 	case strings.HasPrefix(of, "webhook "):

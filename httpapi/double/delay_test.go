@@ -37,3 +37,21 @@ func TestAdvanceStartsDelayedJobsAndAttemptsAtTheirInstants(t *testing.T) {
 	}
 	s.RequireJob(t, apitest.JobMatch{Endpoint: "flaky", Status: "COMPLETED"})
 }
+
+func TestRunUntilIdleGoesOnToTheLastAttempt(t *testing.T) {
+	s := apitest.Start(t)
+	runs := 0
+	s.Handle("flaky", func(context.Context, *serverless.Task) ([]byte, error) {
+		runs++
+		return nil, errors.New("no")
+	})
+	s.Queue("q") // of which nobody takes jobs
+	run(t, s, "q", `{"input":{},"queue":{"startAfter":3600000}}`)
+	job := run(t, s, "flaky", `{"input":{},"queue":{"retry":{"attempts":3,"delay":60000,"factor":3,"jitter":0}}}`)
+	if took := s.RunUntilIdle(); took != 4*time.Minute || runs != 3 {
+		t.Errorf("RunUntilIdle moved the clock by %v for %d runs, want 4m0s for 3", took, runs)
+	}
+	if got := status(t, s, "flaky", job); got != "FAILED" {
+		t.Errorf("the job is %s, want FAILED", got)
+	}
+}

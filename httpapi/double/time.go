@@ -207,11 +207,14 @@ func (w *instance) untilIdle(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// underWay reports whether time alone will end something: a job of a worker in this process, a
-// webhook, a starting pod.
+// underWay reports whether time alone will end something: a job of a worker in this process, one
+// that waits for its time, a webhook, a starting pod.
 func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, error) {
 	if w.act.working() {
 		return true, nil
+	}
+	if waits, err := w.delayed(ctx); err != nil || waits {
+		return err == nil, err
 	}
 	if since <= podLimit {
 		if staffing, err := w.scaling(ctx); err != nil || staffing {
@@ -230,6 +233,23 @@ func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, err
 		}
 		if p.Seen.Status == pods.Provisioning || p.Seen.Status == pods.Starting || p.Want.Power == pods.PowerTerminated ||
 			p.Want.Power == pods.PowerOff && p.Seen.Status == pods.Running {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// delayed reports whether a job waits for its time on an endpoint that has a worker.
+func (w *instance) delayed(ctx context.Context) (bool, error) {
+	for e, err := range w.services.Jobs.Endpoints().List(ctx) {
+		if err != nil {
+			return false, err
+		}
+		h, err := w.services.Jobs.Health(ctx, e.ID)
+		if err != nil {
+			return false, err
+		}
+		if h.Jobs.Delayed > 0 && h.Workers.Idle+h.Workers.Running > 0 {
 			return true, nil
 		}
 	}

@@ -1,0 +1,94 @@
+package disk
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// failed returns a job of the store that has failed with an output, and has a dead letter.
+func failed(t *testing.T, s *Store, id string) queue.Job {
+	t.Helper()
+	j := newJob(id)
+	j.DeadLetter = time.Hour
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+	c := claimOne(t, s.Jobs(), "w")
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Failed, Payload: []byte(`"out"`), Error: "no"}).Err)
+	return j
+}
+
+// While the record of a dead letter is damaged, no answer says that there is none. Its job is not
+// affected.
+func TestADamagedDeadLetterIsNotMissing(t *testing.T) {
+	s := memStore(t)
+	a, b := failed(t, s, "a"), failed(t, s, "b")
+	corruptRecord(t, s, uidKey(keyDead, uidOf(t, s, a.Ref)))
+	s = reopen(t, s)
+	if _, err := s.Jobs().DeadLetter(t.Context(), at+10, a.Ref); !errors.Is(err, ErrDamaged) {
+		t.Errorf("DeadLetter = %v, want ErrDamaged", err)
+	}
+	if d, err := s.Jobs().DeadLetter(t.Context(), at+10, b.Ref); err != nil || string(d.Output) != `"out"` {
+		t.Errorf("another DeadLetter = %s, %v, want it", d.Output, err)
+	}
+	var last error
+	for _, last = range s.Jobs().DeadLetters(t.Context(), at+10, "echo", "") {
+	}
+	if !errors.Is(last, ErrDamaged) {
+		t.Errorf("the list ends with %v, want ErrDamaged", last)
+	}
+	if got := getJob(t, s.Jobs(), a.Ref); string(got.Output) != `"out"` {
+		t.Errorf("the job has output %s, want its own", got.Output)
+	}
+}
+
+// The payloads of a job stay while its dead letter needs them, and go with it.
+func TestADeadLetterKeepsThePayloadsOfItsJobAndNoLonger(t *testing.T) {
+	s := memStore(t)
+	j := failed(t, s, "a")
+	uid := uidOf(t, s, j.Ref)
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpSetTTL, Until: at + 1000}).Err)
+	_, err := s.Jobs().Expire(t.Context(), at+1000, 10)
+	must(t, err)
+	count := func() (n int) {
+		e, err := s.engine()
+		must(t, err)
+		for _, kind := range []byte{keyJob, keyBody, keyDead} {
+			must(t, each(e.db, uidKey(kind, uid), func([]byte, []byte) error { n++; return nil }))
+		}
+		return n
+	}
+	for range 2 {
+		if d, err := s.Jobs().DeadLetter(t.Context(), at+1000, j.Ref); err != nil || string(d.Output) != `"out"` || count() != 3 {
+			t.Errorf("DeadLetter = %s, %v in %d records, want the output, in 3", d.Output, err, count())
+		}
+		s = reopen(t, s)
+	}
+	must(t, s.Jobs().DropDead(t.Context(), []queue.Ref{j.Ref}))
+	if n := count(); n != 0 {
+		t.Errorf("%d records are left of a dead letter that was deleted, want none", n)
+	}
+}
+
+// A damaged log of attempts is an error, and the job goes on.
+func TestADamagedAttemptDoesNotEndItsJob(t *testing.T) {
+	s := memStore(t)
+	j := newJob("a")
+	j.Retry = queue.RetryPolicy{Attempts: 3, Factor: 1, Delay: time.Second, MaxDelay: time.Second}
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+	c := claimOne(t, s.Jobs(), "w")
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Failed}).Err)
+	corruptRecord(t, s, tryKey(uidOf(t, s, j.Ref), 0, 1))
+	if _, err := s.Jobs().PastAttempts(t.Context(), at+10, j.Ref); !errors.Is(err, queue.ErrDamaged) {
+		t.Errorf("PastAttempts = %v, want ErrDamaged", err)
+	}
+	r, err := s.Check(t.Context())
+	must(t, err)
+	if len(r.Faults) != 1 || r.Faults[0].Job != "echo/a" {
+		t.Errorf("Check finds %q, want the attempt, of its job", r.Faults)
+	}
+	if got := getJob(t, s.Jobs(), j.Ref); got.Status != queue.InQueue || got.Attempt != 1 {
+		t.Errorf("the job is %v after %d attempts, want IN_QUEUE after 1", got.Status, got.Attempt)
+	}
+}
