@@ -270,12 +270,12 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 		return Job{}, err
 	}
 	j.Flags |= queue.DurableAtEnd
-	w := s.hub.watch(j.Ref, queue.EventDone)
-	defer s.hub.unwatch(w)
+	w := s.startWait(j.Ref, r.Wait)
+	defer w.end()
 	if j, err = s.enqueue(ctx, j); err != nil {
 		return Job{}, err
 	}
-	ended, err := s.await(ctx, owner, j.Ref, w, r.Wait, false)
+	ended, err := w.wait(ctx, owner, false)
 	if errors.Is(err, ErrNotFound) && s.now() < j.Expires {
 		err = ErrForgotten
 	}
@@ -346,25 +346,40 @@ func (s *Service) JobOwner(ctx context.Context, ref Ref) (string, error) {
 // the service's clock, or when ctx ends. Errors are those of Get, also if the job is deleted
 // meanwhile.
 func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
-	w := s.hub.watch(ref, queue.EventDone)
-	defer s.hub.unwatch(w)
-	return s.await(ctx, owner, ref, w, d, true)
+	w := s.startWait(ref, d)
+	defer w.end()
+	return w.wait(ctx, owner, true)
 }
 
-// await waits with a watcher of the job. look: it looks first whether the job has ended.
-func (s *Service) await(ctx context.Context, owner string, ref Ref, w *watcher, d time.Duration, look bool) (Job, error) {
-	over := make(chan struct{})
-	defer s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(over) })()
+// A jobWait waits for the end of a job. Its time has begun.
+type jobWait struct {
+	s    *Service
+	ref  Ref
+	done *watcher
+	over chan struct{} // closed when the time is over
+	end  func()        // must be called
+}
+
+func (s *Service) startWait(ref Ref, d time.Duration) *jobWait {
+	w := &jobWait{s: s, ref: ref, done: s.hub.watch(ref, queue.EventDone), over: make(chan struct{})}
+	stop := s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(w.over) })
+	w.end = func() { stop(); s.hub.unwatch(w.done) }
+	return w
+}
+
+// wait returns the job when it has ended, or when the time or ctx is over. look: it looks first
+// whether the job has ended.
+func (w *jobWait) wait(ctx context.Context, owner string, look bool) (Job, error) {
 	for last := false; ; look = true {
 		if look {
-			j, err := s.Get(context.WithoutCancel(ctx), owner, ref)
+			j, err := w.s.Get(context.WithoutCancel(ctx), owner, w.ref)
 			if err != nil || last || j.Status.Terminal() {
 				return j, err
 			}
 		}
 		select {
-		case <-w.ch:
-		case <-over:
+		case <-w.done.ch:
+		case <-w.over:
 			last = true
 		case <-ctx.Done():
 			last = true // the job may have changed since it was read

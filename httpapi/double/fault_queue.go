@@ -46,7 +46,7 @@ func (q *jobQueue) Enqueue(ctx context.Context, jobs []serverless.Job) error {
 	}
 	// After workers were notified: until its job is known, the request counts as busy.
 	if x := exchangeOf(ctx); x != nil && len(jobs) > 0 {
-		q.act.waitsFor(x, jobs[0].Ref)
+		q.act.waitsFor(x, &jobs[0])
 	}
 	return nil
 }
@@ -166,11 +166,13 @@ func (a *activity) posted(n int) {
 	a.changed()
 }
 
-// waitsFor notes the job that a request has made.
-func (a *activity) waitsFor(x *exchange, ref serverless.Ref) {
+// waitsFor notes the job that a request has made. A request that shows its job to nobody before
+// its end has set its timer before that.
+func (a *activity) waitsFor(x *exchange, j *serverless.Job) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	x.ref = ref
+	x.ref, x.waitsForJob = j.Ref, j.Unshown()
+	a.changed()
 }
 
 // sawJob notes that a request has read the job it is held for. A waiting request sets its timer
