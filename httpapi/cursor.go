@@ -75,5 +75,6 @@ func (c *call) seqPosition(cursor string, filters ...string) (uint64, error) {
 func (c *call) nextLink(cursor string) {
 	q := c.r.URL.Query()
 	q.Set("cursor", cursor)
-	c.w.Header().Set("Link", "<"+c.r.URL.EscapedPath()+"?"+strings.ReplaceAll(q.Encode(), ">", "%3E")+`>; rel="next"`)
+	// Without a path: the client may see another one, because handlers are mounted under prefixes.
+	c.w.Header().Set("Link", "<?"+strings.ReplaceAll(q.Encode(), ">", "%3E")+`>; rel="next"`)
 }

@@ -74,17 +74,12 @@ func (a *Admin) act(ctx context.Context, name string, t Target) error {
 	return err
 }
 
-// A ReloadReport says what a reload has changed.
-type ReloadReport struct {
-	Changed   []string // fields
-	Restart   []string // fields that need a restart
-	Endpoints struct{ Added, Changed, Removed []string }
-}
-
-// Reload makes the server read its configuration anew.
-func (a *Admin) Reload(ctx context.Context) (out ReloadReport, err error) {
+// Reload makes the server read its configuration anew. It returns the fields that have
+// changed, and those that need a restart.
+func (a *Admin) Reload(ctx context.Context) (changed, restart []string, err error) {
+	var out struct{ Changed, Restart []string }
 	_, err = a.c.do(ctx, to(a.c.control, http.MethodPost, "/v2/admin/reload", nil), &out)
-	return out, err
+	return out.Changed, out.Restart, err
 }
 
 // An AuditRecord is a change or a refusal (docs/interface.md 2.19).

@@ -9,33 +9,29 @@ import (
 // Catalog has what can be rented (docs/interface.md 2.15).
 type Catalog struct{ c *Client }
 
-// A GPUType is a type of GPU. Stock is there if the query asks for it.
+// A GPUType is a type of GPU. What is free is there if the query asks for it.
 type GPUType struct {
 	ID, Name, Pool, Manufacturer string
 	Memory                       int // GB
 	Secure, Community            bool
 	Price                        struct{ Secure, Community, Serverless float64 } // USD an hour
 	MaxCount                     struct{ Secure, Community int }
-	Stock
+	Availability                 string // NONE, LOW, MEDIUM or HIGH
+	DataCenters                  []Availability
+	CUDAVersions                 []struct {
+		Version   string
+		Available bool
+	}
 }
 
-// A CPUType is a flavor of CPUs. Stock is there if the query asks for it.
+// A CPUType is a flavor of CPUs. What is free is there if the query asks for it.
 type CPUType struct {
 	ID, Name, Group string
 	VCPU            struct{ Min, Max int }
 	RAMPerVCPU      float64                                            `json:"ramGbPerVcpu"`
 	Price           struct{ SecurePerVCPU, ServerlessPerVCPU float64 } // USD an hour
-	Stock
-}
-
-// Stock is how much of a type is free: NONE, LOW, MEDIUM or HIGH.
-type Stock struct {
-	Availability string
-	DataCenters  []Availability
-	CUDAVersions []struct {
-		Version   string
-		Available bool
-	}
+	Availability    string                                             // NONE, LOW, MEDIUM or HIGH
+	DataCenters     []Availability
 }
 
 // Availability is how much of something is free in one place.

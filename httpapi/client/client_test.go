@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -176,6 +177,32 @@ func TestListsAreReadInPages(t *testing.T) {
 	if _, err := c.Pods.List(t.Context()); err == nil || len(s.requests) != 1 {
 		t.Errorf("a page on another host = %v after %d requests, want an error", err, len(s.requests))
 	}
+}
+
+// Under a prefix, the pages of a server are where the client sees them.
+func TestPagesOfAServerUnderAPrefixAreRead(t *testing.T) {
+	s := apitest.Start(t)
+	s.Queue("q")
+	srv := httptest.NewServer(http.StripPrefix("/gpu", s.Double.Handler()))
+	defer srv.Close()
+	c := newClient(t, s, func(o *client.Options) { o.URL, o.Additions = srv.URL+"/gpu", true })
+	const jobs = 520 // more than a page
+	for range jobs {
+		if _, err := c.Jobs("q").Submit(t.Context(), client.JobRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for j, err := range c.Endpoints.Jobs(t.Context(), "q") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[j.ID] = true
+	}
+	if len(seen) != jobs {
+		t.Errorf("%d jobs in the pages, want %d", len(seen), jobs)
+	}
+	s.RequireRequest(t, apitest.RequestMatch{Operation: "listEndpointJobs", Times: 2})
 }
 
 func TestOperatorsSeeOwners(t *testing.T) {

@@ -55,7 +55,7 @@ var accountMethods = map[string]method{
 	"listGpuTypes": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Catalog.GPUs(ctx, client.StockQuery{Product: "POD", Count: 1, Cloud: "SECURE"})
 		return has(func(g client.GPUType) bool {
-			return g.Memory == 24 && g.Price.Secure > 0 && g.Availability != "" && len(g.Stock.DataCenters) > 0
+			return g.Memory == 24 && g.Price.Secure > 0 && g.Availability != "" && len(g.DataCenters) > 0
 		}, list, err)
 	},
 	"getGpuType": func(ctx context.Context, w *world) error {
@@ -83,7 +83,7 @@ var accountMethods = map[string]method{
 		return has(func(r client.AuditRecord) bool { return r.Record == w.pod && r.Status == 201 }, list, err)
 	},
 	"reload": func(ctx context.Context, w *world) error {
-		_, err := w.Client.Admin.Reload(ctx)
+		_, _, err := w.Client.Admin.Reload(ctx)
 		if client.StatusOf(err) == http.StatusNotImplemented { // the double has no configuration
 			return nil
 		}
