@@ -13,7 +13,9 @@ import (
 func keepDead(w *testAPI) {
 	w.t.Helper()
 	_, err := w.jobs.Endpoints().Update(w.t.Context(), "idle", func(e *serverless.Endpoint) error {
-		e.Queue.DeadLetter = 7 * 24 * time.Hour
+		q := e.QueueSettings()
+		q.DeadLetter = 7 * 24 * time.Hour
+		e.Queue = &q
 		return nil
 	})
 	if err != nil {

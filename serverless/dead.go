@@ -143,5 +143,5 @@ func (s *Service) dropAllDead(ctx context.Context, owner, endpoint string) error
 
 // deadLetterTime returns how long the dead letters of an endpoint are kept.
 func deadLetterTime(ep *Endpoint) time.Duration {
-	return min(ep.Queue.DeadLetter, queue.MaxDeadLetter).Truncate(time.Millisecond)
+	return min(ep.QueueSettings().DeadLetter, queue.MaxDeadLetter).Truncate(time.Millisecond)
 }

@@ -18,7 +18,9 @@ import (
 func keepDead(t *testing.T, s *serverless.Service, d time.Duration) {
 	t.Helper()
 	_, err := s.Endpoints().Update(t.Context(), "echo", func(e *serverless.Endpoint) error {
-		e.Queue.DeadLetter = d
+		q := e.QueueSettings()
+		q.DeadLetter = d
+		e.Queue = &q
 		return nil
 	})
 	if err != nil {

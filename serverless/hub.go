@@ -16,6 +16,7 @@ type hub struct {
 	jobs   map[watchKey][]*watcher
 	takers map[string]*list.List // by endpoint; of *taker, in order of arrival
 	stop   func(Ref, WorkerID)   // called when a worker must stop a job; must not block
+	limits func(string) bool     // whether the end of a job of an endpoint may free another
 }
 
 type watchKey struct {
@@ -37,7 +38,8 @@ type taker struct {
 	at       *list.Element // nil: not waiting, because it was woken or has left
 }
 
-func (h *hub) init(stop func(Ref, WorkerID)) {
+func (h *hub) init(stop func(Ref, WorkerID), limits func(string) bool) {
+	h.limits = limits
 	h.jobs = map[watchKey][]*watcher{}
 	h.takers = map[string]*list.List{}
 	h.stop = stop
@@ -101,6 +103,15 @@ func (h *hub) wakeNext(endpoint string) {
 	h.wake(endpoint)
 }
 
+// wakeTakers wakes all takers of an endpoint.
+func (h *hub) wakeTakers(endpoint string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.takers[endpoint] != nil {
+		h.wake(endpoint)
+	}
+}
+
 // wake signals the first taker of an endpoint: one event wakes one worker. The caller holds
 // mu.
 func (h *hub) wake(endpoint string) {
@@ -148,6 +159,9 @@ func (h *hub) events(evs []queue.Event) {
 		case queue.EventDone, queue.EventChunk:
 			for _, w := range h.jobs[watchKey{e.Ref, e.Kind}] {
 				signal(w.ch)
+			}
+			if e.Kind == queue.EventDone && h.limits(e.Endpoint) {
+				h.wake(e.Endpoint)
 			}
 		case queue.EventStop:
 			h.stop(e.Ref, e.Worker)

@@ -56,17 +56,11 @@ type QueueOptions struct {
 	// An instant that has passed is now. Not both.
 	StartAfter *time.Duration
 	StartAt    time.Time
-	Retry      *RetryPolicy // see DefaultRetry
+	Retry      *RetryPolicy // default: that of the endpoint; see DefaultRetry
 }
 
-// DefaultRetry returns the policy of a body whose member retry is an empty object: one attempt,
-// and the defaults of all other members.
-func DefaultRetry() RetryPolicy {
-	return RetryPolicy{
-		Attempts: 1, Factor: queue.DefaultFactor, Jitter: queue.DefaultJitter,
-		Delay: queue.DefaultDelay, MaxDelay: queue.DefaultMaxDelay,
-	}
-}
+// DefaultRetry is queue.DefaultRetry.
+func DefaultRetry() RetryPolicy { return queue.DefaultRetry() }
 
 // requestFields are the fields of a request in their documented order.
 var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl",
@@ -109,25 +103,7 @@ func (q *QueueOptions) check(v *problem.Violations) {
 	}
 	checkDelay(v, "/queue/startAfter", q.StartAfter)
 	if q.Retry != nil {
-		checkRetry(v, "/queue/retry", q.Retry)
-	}
-}
-
-// checkRetry adds the faults of the policy at path.
-func checkRetry(v *problem.Violations, path string, p *RetryPolicy) {
-	if p.Attempts < 1 || p.Attempts > queue.MaxAttempts {
-		v.Add(problem.Invalid, path+"/attempts", "must be from 1 to %d", queue.MaxAttempts)
-	}
-	checkDelay(v, path+"/delay", &p.Delay)
-	if !(p.Factor >= 1 && p.Factor <= queue.MaxFactor) { // NaN is a fault too
-		v.Add(problem.Invalid, path+"/factor", "must be from 1 to %d", queue.MaxFactor)
-	}
-	checkDelay(v, path+"/maxDelay", &p.MaxDelay)
-	if p.Delay > p.MaxDelay {
-		v.Add(problem.Invalid, path+"/delay", "must be at most maxDelay, which is %d", p.MaxDelay.Milliseconds())
-	}
-	if !(p.Jitter >= 0 && p.Jitter <= 1) {
-		v.Add(problem.Invalid, path+"/jitter", "must be from 0 to 1")
+		q.Retry.Check(v, "/queue/retry")
 	}
 }
 
@@ -200,6 +176,7 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 		Input: r.Input, Webhook: r.Webhook, Extra: r.Extra, Trace: r.Trace.Valid(),
 		State: queue.State{Submitted: now, Queued: r.Queue.start(now), Priority: queue.DefaultPriority},
 	}
+	j.Retry = ep.QueueSettings().Retry
 	r.Queue.apply(&j)
 	j.DeadLetter = deadLetterTime(ep)
 	exec := ep.ExecTimeout
@@ -234,7 +211,10 @@ func (q *QueueOptions) apply(j *Job) {
 	if q.Key != nil {
 		j.Key = *q.Key
 	}
-	if q.Retry != nil && q.Retry.Attempts > 1 {
-		j.Retry = *q.Retry
+	if q.Retry != nil {
+		j.Retry = RetryPolicy{}
+		if q.Retry.Attempts > 1 {
+			j.Retry = *q.Retry
+		}
 	}
 }

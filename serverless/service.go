@@ -122,6 +122,7 @@ type Service struct {
 	hub           hub
 	intake        *intake
 	keys          idempotency.Guard
+	rules         ruleCache
 	registry      workers.Registry
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
@@ -172,7 +173,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.deliveryLimit.init(o.Deliveries)
-	s.hub.init(s.stop)
+	s.hub.init(s.stop, s.rules.limits)
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
 	s.armed.Store(math.MaxInt64)
@@ -517,7 +518,7 @@ func (s *Service) Purge(ctx context.Context, owner, endpoint string) (removed in
 
 // purge is Purge for an endpoint that may be deleted already.
 func (s *Service) purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
-	st, err := s.queue.Stats(ctx, s.now(), endpoint, defaultRules())
+	st, err := s.stats(ctx, endpoint)
 	if err != nil {
 		return 0, fmt.Errorf("serverless: purge %q: %w", endpoint, err)
 	}
@@ -566,7 +567,7 @@ func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return Health{}, err
 	}
-	st, err := s.queue.Stats(ctx, s.now(), endpoint, defaultRules())
+	st, err := s.stats(ctx, endpoint)
 	if err != nil {
 		return Health{}, fmt.Errorf("serverless: health of %q: %w", endpoint, err)
 	}

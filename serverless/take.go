@@ -99,7 +99,7 @@ func (s *Service) endTake(w *workers.Worker) {
 // wakeOtherWorker wakes another worker if jobs are queued. It is for the case that t was
 // woken for a job that its worker has lost before and may not have again.
 func (s *Service) wakeOtherWorker(ctx context.Context, t *taker) {
-	st, err := s.queue.Stats(ctx, s.now(), t.endpoint, defaultRules())
+	st, err := s.stats(ctx, t.endpoint)
 	if err == nil && st.Ready > 0 {
 		s.hub.wakeOther(t)
 	}
@@ -126,8 +126,14 @@ func (s *Service) stopCause(ctx context.Context, ref Ref) error {
 	return ErrLeaseLost
 }
 
-// defaultRules are those of every endpoint.
-func defaultRules() *queue.Rules { return &queue.Rules{Ageing: queue.DefaultAgeing} }
+// stats returns the counts of an endpoint under its rules.
+func (s *Service) stats(ctx context.Context, endpoint string) (Stats, error) {
+	r, err := s.rulesOf(ctx, endpoint)
+	if err != nil {
+		return Stats{}, err
+	}
+	return s.queue.Stats(ctx, s.now(), endpoint, r)
+}
 
 // claim leases jobs that are ready to w and returns them.
 func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
@@ -136,7 +142,11 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 	if local {
 		lease = s.localLease
 	}
-	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Until: now.Add(lease), Rules: defaultRules()}}
+	rules, err := s.rulesOf(ctx, k.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)
+	}
+	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Until: now.Add(lease), Rules: rules}}
 	jobs, err := s.queue.Claim(ctx, now, slots[:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)

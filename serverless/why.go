@@ -38,6 +38,9 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	if err != nil {
 		return "", err
 	}
+	if blocked, err := s.blockedBy(ctx, &j, e); err != nil || blocked != "" {
+		return "it may not start yet, and no worker is started for it: " + blocked, err
+	}
 	why := []string{"it waits for a worker", s.present(ref.Endpoint)}
 	if j.Deliveries > 0 {
 		why = append(why, lostBy(j.Deliveries))
@@ -49,6 +52,39 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 		why = append(why, "it is of low priority, for which none is started")
 	}
 	return strings.Join(append(why, s.scaler.Explain(ref.Endpoint, j.Queued)...), "; "), nil
+}
+
+// blockedBy says in words what keeps a ready job from a worker, or "".
+func (s *Service) blockedBy(ctx context.Context, j *Job, e *Endpoint) (string, error) {
+	q := e.QueueSettings()
+	if q.Paused {
+		return "its endpoint is paused", nil
+	}
+	if q.PerKey == 0 && q.PerUser == 0 && q.Total == 0 {
+		return "", nil
+	}
+	key, user, total := 0, 0, 0
+	for o, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: e.ID, Status: []Status{InProgress}}) {
+		if err != nil {
+			return "", err
+		}
+		total++
+		if o.Owner == j.Owner {
+			user++
+			if o.Key == j.Key {
+				key++
+			}
+		}
+	}
+	switch {
+	case q.Total > 0 && total >= q.Total:
+		return fmt.Sprintf("%d jobs of the endpoint run, which is its total", total), nil
+	case q.PerUser > 0 && user >= q.PerUser:
+		return fmt.Sprintf("%d jobs of its owner run, which is the endpoint's perUser", user), nil
+	case j.Key != "" && q.PerKey > 0 && key >= q.PerKey:
+		return fmt.Sprintf("%d jobs of its key run, which is the endpoint's perKey", key), nil
+	}
+	return "", nil
 }
 
 // present describes the workers of an endpoint in words.

@@ -31,8 +31,8 @@ type Endpoint struct {
 	Scaling     Scaling
 	ExecTimeout time.Duration // default for its jobs; 0: queue.DefaultExecTimeout
 	FlashBoot   FlashBoot
-	Cordon      Cordon        // users do not see it
-	Queue       QueueSettings `json:",omitzero"`
+	Cordon      Cordon         // users do not see it
+	Queue       *QueueSettings `json:",omitempty"` // nil: nobody has set them; see Endpoint.QueueSettings
 
 	// Version increases with every release. Releases is the history, newest last.
 	Version  int
@@ -164,6 +164,9 @@ func (e *Endpoint) Clone() *Endpoint {
 		g.ExcludedTypes = append([]string(nil), e.GPU.ExcludedTypes...)
 		g.AllowedCUDAVersions = append([]string(nil), e.GPU.AllowedCUDAVersions...)
 		c.GPU = &g
+	}
+	if e.Queue != nil {
+		c.Queue = new(*e.Queue)
 	}
 	c.CPU = append([]CPU(nil), e.CPU...)
 	c.DataCenterIDs = append([]string(nil), e.DataCenterIDs...)

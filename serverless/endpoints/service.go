@@ -285,7 +285,7 @@ func redeclare(old, e *Endpoint, release string) error {
 	was := old.Clone()
 	now := e.Created
 	*old = *e.Clone()
-	old.Created, old.Version, old.Releases, old.Cordon = was.Created, was.Version, was.Releases, was.Cordon
+	old.Created, old.Version, old.Releases, old.Cordon, old.Queue = was.Created, was.Version, was.Releases, was.Cordon, was.Queue
 	return old.addRelease(was, release, "", now)
 }
 

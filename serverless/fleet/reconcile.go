@@ -71,7 +71,8 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 	if err != nil {
 		return err
 	}
-	st, err := s.o.Queue.Stats(ctx, now, e.ID, &queue.Rules{Ageing: queue.DefaultAgeing})
+	rules := e.QueueSettings().Rules()
+	st, err := s.o.Queue.Stats(ctx, now, e.ID, &rules)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // An EndpointCase is one rule of endpoints.Store.
@@ -50,8 +51,12 @@ func fullEndpoint(id string) *endpoints.Endpoint {
 		GPU:           &endpoints.GPU{Pools: []string{"p"}, ExcludedTypes: []string{"x"}, Count: 2, AllowedCUDAVersions: []string{"12.8"}, MinCUDAVersion: "12.4"},
 		CPU:           []endpoints.CPU{{ID: "cpu", VCPU: 4, Memory: 8}},
 		DataCenterIDs: []string{"D1", "D2"}, NetworkVolumes: []string{"v"},
-		Workers:     endpoints.WorkerLimits{Min: 1, Max: 3, Idle: 5 * time.Second},
-		Scaling:     endpoints.Scaling{Type: endpoints.QueueDelay, Delay: 1500 * time.Millisecond, Count: 4},
+		Workers: endpoints.WorkerLimits{Min: 1, Max: 3, Idle: 5 * time.Second},
+		Scaling: endpoints.Scaling{Type: endpoints.QueueDelay, Delay: 1500 * time.Millisecond, Count: 4},
+		Queue: &endpoints.QueueSettings{
+			PerKey: 1, PerUser: 2, Total: 3, Ageing: time.Second, DeadLetter: time.Hour, Paused: true,
+			Retry: queue.RetryPolicy{Attempts: 4, Timeouts: true, Factor: 1.1, Jitter: 0.1, Delay: time.Second, MaxDelay: time.Minute},
+		},
 		ExecTimeout: 90 * time.Second, FlashBoot: endpoints.FlashBootOn, Version: 2,
 		Releases: []endpoints.Release{
 			{ID: "1", Version: 1, Created: createdAt},
