@@ -85,6 +85,8 @@ var endpointAccess = []access{
 	{"listEndpointWorkers", "GET {endpoint}/workers", "", alices200}, {"listEndpointWorkers", "GET /v2/serverless/idle/workers", "", shared},
 	{"getWorkerLogs", "GET {endpoint}/workers/w1/logs", "", alicesIn}, {"getWorkerLogs", "GET /v2/serverless/idle/workers/w1/logs", "", shared},
 	{"listEndpointJobs", "GET {endpoint}/jobs", "", alices200}, {"listEndpointJobs", "GET /v2/serverless/idle/jobs", "", own},
+	{"getEndpointQueue", "GET {endpoint}/queue", "", alices200}, {"getEndpointQueue", "GET /v2/serverless/idle/queue", "", shared},
+	{"updateEndpointQueue", "PATCH {endpoint}/queue", "{}", alices200}, {"updateEndpointQueue", "PATCH /v2/serverless/idle/queue", "{}", shared},
 	{"listDecisions", "GET {endpoint}/decisions", "", alices200}, {"listDecisions", "GET /v2/serverless/idle/decisions", "", shared},
 	{"listDecisions", "GET /v2/serverless/idle/decisions?jobId={job}", "", theirJob},
 	{"listDeliveries", "GET /v2/serverless/idle/deliveries/{job}", "", alices200}, {"listDeliveries", "GET {endpoint}/deliveries/{privateJob}", "", alices200},

@@ -338,6 +338,23 @@ func endpointRefusals() []refusal {
 		{"GET /v2/serverless/idle/decisions?jobId={job}", "", 404, "job not found", nil},
 		{"GET /v2/serverless/idle/decisions?jobId={queued}", "", 404, "job not found", bob},
 
+		{"GET /v2/serverless/{id}/queue", "", 404, "endpoint not found", bob},
+		{"GET /v2/serverless/nothere/queue", "", 404, "endpoint not found", operator},
+		{"GET /v2/serverless/idle/queue", "", 403, sharedOnly, nil},
+		{"GET /v2/serverless/{id}/queue", "", 403, "access denied", []string{as(aliceFree)}},
+
+		{"PATCH /v2/serverless/{id}/queue", "", 400, "the body is empty: it must be a JSON object", nil},
+		{"PATCH /v2/serverless/{id}/queue", "[]", 422, "the body must be a JSON object", nil},
+		{"PATCH /v2/serverless/{id}/queue", `{"paused":true,"paused":false}`, 400, "the body is not JSON: duplicate object member name at /paused, byte 15", nil},
+		{"PATCH /v2/serverless/{id}/queue", `{"perKey":0,"perUser":-1,"total":1000001,"ageing":-1,"deadLetter":2592000001,"paused":null,"ready":1,"retry":{"attempts":0,"delay":5,"maxDelay":4,"times":1}}`, 422,
+			"/perKey: must be from 1 to 1000000, or null for no limit | /perUser: must be from 1 to 1000000, or null for no limit | /total: must be from 1 to 1000000, or null for no limit | /ageing: must be from 0 to 604800000 milliseconds | /retry/times: unknown property | /retry/attempts: must be from 1 to 20 | /retry/delay: must be at most maxDelay, which is 4 | /deadLetter: must be from 0 to 2592000000 milliseconds | /paused: must be true or false | /ready: unknown property", nil},
+		{"PATCH /v2/serverless/{id}/queue", `{"perKey":"1","perUser":1.5,"total":1e300,"ageing":604800001,"deadLetter":true,"retry":3}`, 422,
+			"/perKey: must be an integer | /perUser: must be an integer | /total: must be from 1 to 1000000, or null for no limit | /ageing: must be from 0 to 604800000 milliseconds | /retry: must be an object | /deadLetter: must be an integer", nil},
+		{"PATCH /v2/serverless/{id}/queue", `{"paused":true}`, 404, "endpoint not found", bob},
+		{"PATCH /v2/serverless/idle/queue", `{"nonsense`, 403, sharedOnly, nil},
+		{"PATCH /v2/serverless/nothere/queue", "{", 404, "endpoint not found", operator},
+		{"PATCH /v2/serverless/{id}/queue", `{"paused":true}`, 403, "access denied", reader},
+
 		{"GET /v2/serverless/echo/deliveries/{job}", "", 404, "job not found", bob},
 		{"GET /v2/serverless/echo/deliveries/nothere", "", 404, "job not found", nil},
 		{"GET /v2/serverless/nothere/deliveries/{job}", "", 404, "endpoint not found", nil},
@@ -364,7 +381,8 @@ func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
 			"{job}", w.want(200, "POST", "/v2/echo/runsync", `{"input":{}}`, alice).field("id"),
 			"{queued}", w.want(200, "POST", "/v2/idle/run", `{"input":{},"webhook":"http://example.com/"}`, alice).field("id"))
 		state := func() string {
-			return w.want(200, "GET", "/v2/serverless", "", alice).body + w.want(200, "GET", "/v2/idle/requests", "", alice).body
+			return w.want(200, "GET", "/v2/serverless", "", alice).body + w.want(200, "GET", "/v2/idle/requests", "", alice).body +
+				w.want(200, "GET", "/v2/serverless/"+id+"/queue", "", alice).body
 		}
 		before := state()
 		for _, row := range endpointRefusals() {

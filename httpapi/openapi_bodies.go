@@ -230,6 +230,19 @@ func runBody() *openapi.Schema {
 	return s
 }
 
+// updateQueueBody is the body of updateEndpointQueue.
+func updateQueueBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.queueUpdate(&endpoints.QueueUpdate{}) })
+	for _, name := range [...]string{"perKey", "perUser", "total"} {
+		s.At(name).Between(1, endpoints.MaxRunning)
+	}
+	s.At("ageing").Between(0, inMillis(endpoints.MaxAgeing)).Defaults(queue.DefaultAgeing.Milliseconds())
+	s.At("deadLetter").Between(0, inMillis(queue.MaxDeadLetter)).Defaults(0)
+	s.At("paused").Defaults(false)
+	retryRules(s.At("retry"))
+	return s
+}
+
 // retryRules adds what serverless.Service checks of a retry policy.
 func retryRules(s *openapi.Schema) {
 	def := serverless.DefaultRetry()

@@ -33,6 +33,7 @@ func (b *describer) describeEndpointLogs() map[string]description {
 	word := openapi.Of("string")
 	why := fields(map[string]*openapi.Schema{"why": word}, "why")
 	id := fields(map[string]*openapi.Schema{"id": word}, "id")
+	settings := openapi.For[queueBody](&b.Builder)
 	return map[string]description{
 		"getWorkerLogs": {summary: "Follow the log of a worker", text: aboutLogs, params: logParams(), answers: ok(word), media: "text/event-stream"},
 		"listEndpointJobs": {
@@ -44,7 +45,14 @@ func (b *describer) describeEndpointLogs() map[string]description {
 			answers: ok(&openapi.Schema{AnyOf: []*openapi.Schema{b.list("decisions", openapi.For[decisionBody](&b.Builder), false), why}}),
 		},
 		"listDeliveries": {summary: "List the attempts to send the webhook of a job", answers: ok(b.list("deliveries", openapi.For[attemptBody](&b.Builder), false))},
-		"redeliver":      {summary: "Send the webhook of a job again", text: "409 while the job has not ended.", answers: ok(id)},
+		"getEndpointQueue": {
+			summary: "Get the settings of an endpoint's queue", text: aboutQueue, answers: ok(settings),
+		},
+		"updateEndpointQueue": {
+			summary: "Change the settings of an endpoint's queue", text: aboutQueue,
+			body: b.Component("UpdateQueueRequest", updateQueueBody()), answers: ok(settings),
+		},
+		"redeliver": {summary: "Send the webhook of a job again", text: "409 while the job has not ended.", answers: ok(id)},
 	}
 }
 
@@ -200,3 +208,5 @@ func (b *describer) describeWorkers() map[string]description {
 		"jobStream": {summary: "Report a part of the output of a job", body: b.Component("Chunk", chunk), answers: ok(accepted)},
 	}
 }
+
+const aboutQueue = "Limits of running jobs (null: none), ageing, the retry policy of jobs without one, dead letters and the pause; ready, delayed and blocked count the jobs that could start now, that are not ready yet, and that the settings hold."

@@ -209,6 +209,8 @@ var table = sync.OnceValue(func() []operation {
 			op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
 			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs),
 			op("listEndpointJobs", "GET /v2/serverless/{id}/jobs", ScopeEndpointsRead, listEndpointJobs, byOwners, added),
+			op("getEndpointQueue", "GET /v2/serverless/{id}/queue", ScopeEndpointsRead, getEndpointQueue, added),
+			op("updateEndpointQueue", "PATCH /v2/serverless/{id}/queue", ScopeEndpointsWrite, updateEndpointQueue, added),
 			op("listDecisions", "GET /v2/serverless/{id}/decisions", ScopeEndpointsRead, listDecisions, added),
 			op("listDeliveries", "GET /v2/serverless/{id}/deliveries/{job}", ScopeEndpointsRead, listDeliveries, added),
 			op("redeliver", "POST /v2/serverless/{id}/deliveries/{job}/redeliver", ScopeEndpointsWrite, redeliver, added),

@@ -56,14 +56,14 @@ func open(ctx context.Context, s *settings, l *listen.Listeners, log *slog.Logge
 	parts.Options.DrainWait = s.drainWait
 	parts.Options.Workers = []server.Worker{{
 		Endpoint: demo.EchoEndpoint, Worker: serverless.WorkerFunc(demo.Echo),
-		Options: serverless.ServeOptions{ID: demo.EchoWorker, Concurrency: 1024},
+		Options: serverless.ServeOptions{ID: demo.EchoWorker, Concurrency: demo.EchoSlots},
 	}}
 	srv, err := parts.Server(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	all := srv.Services()
-	if _, err := all.Jobs.DeclareEndpoint(ctx, demo.HelloEndpoint, demo.Hello(all.Pods.Catalog())); err != nil {
+	if err := demo.Declare(ctx, all.Jobs, all.Pods.Catalog()); err != nil {
 		return nil, nil, errors.Join(err, srv.Close(ctx))
 	}
 	return parts, srv, nil

@@ -211,6 +211,27 @@ func (e *Endpoints) Why(ctx context.Context, id, job string) (string, error) {
 	return out.Why, err
 }
 
+// A Queue has the settings of an endpoint's queue, and counts of its jobs (docs/decisions.md 40).
+// It is an addition.
+type Queue struct {
+	PerKey, PerUser, Total  *int      // the most running jobs of a key, of a user and in all; nil: no limit
+	Ageing                  Millis    // a job rises by one priority each time it has waited this long; 0: never
+	Retry                   *JobRetry // of jobs without one; nil: none
+	DeadLetter              Millis    // how long a job that failed for good is kept; 0: not at all
+	Paused                  bool
+	Ready, Delayed, Blocked int64 // jobs that could start now, that are delayed, and that the settings hold
+}
+
+// Queue returns the settings of an endpoint's queue.
+func (e *Endpoints) Queue(ctx context.Context, id string) (Queue, error) {
+	return get[Queue](ctx, e.c, join("/v2/serverless", id, "queue"), nil)
+}
+
+// UpdateQueue changes the members that settings has, such as {"perKey": 2, "total": nil}.
+func (e *Endpoints) UpdateQueue(ctx context.Context, id string, settings map[string]any) (Queue, error) {
+	return change[Queue](ctx, e.c, http.MethodPatch, join("/v2/serverless", id, "queue"), settings)
+}
+
 // A Delivery is an attempt to send the webhook of a job.
 type Delivery struct {
 	ID     string // the same for all attempts of one delivery

@@ -154,6 +154,16 @@ var endpointMethods = map[string]method{
 		j, err := first(w.Client.Endpoints.Jobs(ctx, "q", client.InQueue))
 		return is(func(j client.EndpointJob) bool { return j.ID == w.queued }, j, err)
 	},
+	"getEndpointQueue": func(ctx context.Context, w *world) error {
+		q, err := w.Client.Endpoints.Queue(ctx, w.endpoint)
+		return is(func(q client.Queue) bool {
+			return q.Ageing.Duration() == time.Minute && q.PerKey == nil && q.Retry == nil
+		}, q, err)
+	},
+	"updateEndpointQueue": func(ctx context.Context, w *world) error {
+		q, err := w.Client.Endpoints.UpdateQueue(ctx, w.endpoint, map[string]any{"perKey": 2, "total": nil, "retry": map[string]any{"attempts": 3}})
+		return is(func(q client.Queue) bool { return *q.PerKey == 2 && q.Total == nil && q.Retry.Attempts == 3 }, q, err)
+	},
 	"listDecisions": func(ctx context.Context, w *world) error {
 		if _, err := w.Client.Endpoints.Decisions(ctx, w.endpoint); err != nil {
 			return err

@@ -25,6 +25,7 @@ type echoMembers struct {
 const (
 	EchoEndpoint = "echo"
 	EchoWorker   = "local-echo"
+	EchoSlots    = 1024 // how many of its jobs run at once
 )
 
 // Echo answers with its input. {"sleep_ms":n} waits first, {"fail":"why"} fails,

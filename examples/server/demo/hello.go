@@ -34,6 +34,16 @@ func Hello(c catalog.Catalog) endpoints.CreateRequest {
 	}
 }
 
+// Declare makes the endpoint of Hello, and gives one user half of the slots of echo at most, so
+// that nobody can fill it. Limits that were set stay.
+func Declare(ctx context.Context, s *serverless.Service, c catalog.Catalog) error {
+	if _, err := s.InitQueue(ctx, EchoEndpoint, endpoints.QueueUpdate{PerUser: new(EchoSlots / 2)}); err != nil {
+		return err
+	}
+	_, err := s.DeclareEndpoint(ctx, HelloEndpoint, Hello(c))
+	return err
+}
+
 // workHello greets until it is told to end.
 func workHello(ctx context.Context, env func(string) string) error {
 	o, err := worker.FromEnv(env)

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A queueBody has the settings of an endpoint's queue (docs/decisions.md 40), and how many of
+// its jobs could start now, are delayed, and are held by the settings.
+type queueBody struct {
+	PerKey     *int       `json:"perKey"`
+	PerUser    *int       `json:"perUser"`
+	Total      *int       `json:"total"`
+	Ageing     int64      `json:"ageing"`
+	Retry      *retryBody `json:"retry"`
+	DeadLetter int64      `json:"deadLetter"`
+	Paused     bool       `json:"paused"`
+	Ready      int64      `json:"ready"`
+	Delayed    int64      `json:"delayed"`
+	Blocked    int64      `json:"blocked"`
+}
+
+type retryBody struct {
+	Attempts uint8   `json:"attempts"`
+	Delay    int64   `json:"delay"`
+	Factor   float32 `json:"factor"`
+	MaxDelay int64   `json:"maxDelay"`
+	Jitter   float32 `json:"jitter"`
+	Timeouts bool    `json:"timeouts"`
+}
+
+func queueBodyOf(q endpoints.QueueSettings, st serverless.Stats) queueBody {
+	limit := func(n int) *int {
+		if n == 0 {
+			return nil
+		}
+		return &n
+	}
+	b := queueBody{
+		PerKey: limit(q.PerKey), PerUser: limit(q.PerUser), Total: limit(q.Total),
+		Ageing: q.Ageing.Milliseconds(), DeadLetter: q.DeadLetter.Milliseconds(), Paused: q.Paused,
+		Ready: st.Ready, Delayed: st.Delayed, Blocked: st.Blocked,
+	}
+	if p := q.Retry; p.Attempts > 1 {
+		b.Retry = &retryBody{p.Attempts, p.Delay.Milliseconds(), p.Factor, p.MaxDelay.Milliseconds(), p.Jitter, p.Timeouts}
+	}
+	return b
+}
+
+func getEndpointQueue(c *call) error {
+	e, err := c.managed()
+	if err != nil {
+		return err
+	}
+	return c.queueSettings(e)
+}
+
+// updateEndpointQueue changes the settings of a shared endpoint too, for operators.
+func updateEndpointQueue(c *call) error {
+	e, err := c.managed()
+	if err != nil {
+		return err
+	}
+	r, err := decoded(c, decodeQueueUpdate)
+	if err != nil {
+		return err
+	}
+	if e, err = c.Jobs.UpdateQueue(c.r.Context(), e.ID, r); err != nil {
+		return err
+	}
+	return c.queueSettings(e)
+}
+
+func (c *call) queueSettings(e *serverless.Endpoint) error {
+	st, err := c.Jobs.QueueStats(c.r.Context(), e)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, queueBodyOf(e.QueueSettings(), st))
+}
+
+func decodeQueueUpdate(body []byte) (r endpoints.QueueUpdate, err error) {
+	o, err := parse(body, strictThroughout, &r.Violations)
+	if err != nil {
+		return r, err
+	}
+	o.queueUpdate(&r)
+	return r, nil
+}
+
+// queueUpdate reads the settings of a queue. Null takes a limit, the retry and the dead letters
+// away, and gives ageing its default.
+func (o *object) queueUpdate(r *endpoints.QueueUpdate) {
+	r.PerKey, r.PerUser, r.Total = o.limit("perKey"), o.limit("perUser"), o.limit("total")
+	if o.isNull("ageing") {
+		r.Ageing = new(queue.DefaultAgeing)
+	} else {
+		r.Ageing = o.millis("ageing")
+	}
+	if o.isNull("retry") {
+		r.Retry = &queue.RetryPolicy{}
+	} else {
+		r.Retry = o.retry("retry")
+	}
+	if o.isNull("deadLetter") {
+		r.DeadLetter = new(time.Duration)
+	} else {
+		r.DeadLetter = o.millis("deadLetter")
+	}
+	r.Paused = o.boolean("paused")
+	o.unknown()
+}
+
+// limit reads a number above 0. Null is 0, and a number of 0 is one that no limit may have.
+func (o *object) limit(name string) *int {
+	if o.isNull(name) {
+		return new(int)
+	}
+	n := o.integer(name)
+	if n != nil && *n == 0 {
+		*n = -1
+	}
+	return n
+}
