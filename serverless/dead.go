@@ -17,24 +17,24 @@ var ErrNoDeadLetter = problem.New(problem.NotFound, "dead letter not found")
 // Attempts returns the attempts of a job's present run, oldest first: those that another one
 // followed, and the present or last one if a worker has had it (docs/decisions.md 39). Errors are
 // those of Get.
-func (s *Service) Attempts(ctx context.Context, owner string, ref Ref) ([]queue.JobAttempt, error) {
-	for {
-		j, err := s.find(ctx, owner, ref)
-		if err != nil && !errors.Is(err, ErrDamaged) {
+func (s *Service) Attempts(ctx context.Context, owner string, ref Ref) (list []queue.JobAttempt, err error) {
+	var j Job
+	for range 3 { // the job may move between the two reads
+		if j, err = s.find(ctx, owner, ref); err != nil && !errors.Is(err, ErrDamaged) {
 			return nil, err
 		}
-		list, err := s.queue.PastAttempts(ctx, s.now(), ref)
-		if err != nil {
+		if list, err = s.queue.PastAttempts(ctx, s.now(), ref); err != nil {
 			return nil, err
 		}
-		if len(list) != int(j.Attempt) {
-			continue // the job has moved between the two reads
+		if len(list) == int(j.Attempt) {
+			break
 		}
-		if last, ok := j.LastAttempt(); ok {
-			list = append(list, last)
-		}
-		return list, nil
 	}
+	list = list[:min(len(list), int(j.Attempt))]
+	if last, ok := j.LastAttempt(); ok {
+		list = append(list, last)
+	}
+	return list, nil
 }
 
 // DeadLetters returns the dead letters of an endpoint, newest first, without payloads

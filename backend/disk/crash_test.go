@@ -152,6 +152,8 @@ func (c *crashRun) jobs() []queue.Job {
 		}
 		if c.rng.IntN(2) == 0 {
 			j.Retry = queue.RetryPolicy{Attempts: 3, Timeouts: true, Factor: 2, Jitter: 0.5, Delay: 500 * time.Millisecond, MaxDelay: time.Second}
+		}
+		if c.rng.IntN(2) == 0 {
 			j.DeadLetter = time.Duration(10_000+c.rng.IntN(500_000)) * time.Millisecond
 		}
 		if c.rng.IntN(8) == 0 {

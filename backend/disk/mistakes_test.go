@@ -71,47 +71,63 @@ var mistakes = []mistake{{
 		})
 	},
 }, {
-	name: "the dead letter is not in the commit of the failure",
-	before: func(fs vfs.FS) error {
-		return edit(fs, func(_ *engine, b *pebble.Batch) error {
-			from, to := prefixRange([]byte{keyDead})
-			return b.DeleteRange(from, to, nil)
-		})
+	name: "a dead letter does not outlive a restart",
+	queue: func(q queue.JobQueue, e *engine) queue.JobQueue {
+		f := &forgetful{JobQueue: q, dead: map[queue.Ref]bool{}}
+		for _, s := range e.jobs.dead.List(0, "echo", "") {
+			f.dead[s.ref] = true
+		}
+		return f
 	},
 }, {
-	name:   "a restart forgets that an attempt has ended",
-	before: editJobs(func(s *queue.State) { s.Attempt = max(s.Attempt, 1) - 1 }),
+	name:  "a restart forgets that an attempt has ended",
+	queue: afterRestart(func(s *queue.State) { s.Attempt-- }),
 }, {
-	name: "a restart counts an attempt twice",
-	before: editJobs(func(s *queue.State) {
-		if s.Attempt > 0 {
-			s.Attempt++
-		}
-	}),
+	name:  "a restart counts an attempt twice",
+	queue: afterRestart(func(s *queue.State) { s.Attempt++ }),
 }, {
 	name: "a restart ends the job that waits for its next attempt",
-	before: editJobs(func(s *queue.State) {
-		if s.Status == queue.InQueue && s.Attempt > 0 {
+	queue: afterRestart(func(s *queue.State) {
+		if s.Status == queue.InQueue {
 			s.Status, s.Finished = queue.Failed, s.Queued
 		}
 	}),
 }}
 
-// editJobs changes the state of every job before an opening.
-func editJobs(change func(s *queue.State)) func(vfs.FS) error {
-	return func(fs vfs.FS) error {
-		return edit(fs, func(e *engine, b *pebble.Batch) error {
-			return each(e.db, []byte{keyJob}, func(key, value []byte) error {
-				var s stored
-				if err := s.decode(key, value); err != nil {
-					return err
-				}
-				change(&s.state)
-				put(b, key, s.appendTo(nil))
-				return nil
-			})
+// A forgetful queue has lost something of what was there when the store was opened.
+type forgetful struct {
+	queue.JobQueue
+	dead   map[queue.Ref]bool
+	states map[queue.Ref]queue.State
+	change func(*queue.State)
+}
+
+// afterRestart changes the jobs of which an attempt had ended before the opening.
+func afterRestart(change func(*queue.State)) func(queue.JobQueue, *engine) queue.JobQueue {
+	return func(q queue.JobQueue, e *engine) queue.JobQueue {
+		f := &forgetful{JobQueue: q, states: map[queue.Ref]queue.State{}, change: change}
+		e.jobs.x.All(func(i uint32) {
+			if s := e.jobs.x.State(i); s.Attempt > 0 {
+				f.states[e.jobs.x.Ref(i)] = s
+			}
 		})
+		return f
 	}
+}
+
+func (f *forgetful) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
+	j, err := f.JobQueue.Get(ctx, now, ref)
+	if s, ok := f.states[ref]; ok && j.State == s {
+		f.change(&j.State)
+	}
+	return j, err
+}
+
+func (f *forgetful) DeadLetter(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	if f.dead[ref] {
+		return queue.DeadLetter{}, queue.ErrNotFound
+	}
+	return f.JobQueue.DeadLetter(ctx, now, ref)
 }
 
 // The crash test must fail for each mistake.
