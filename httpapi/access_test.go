@@ -109,6 +109,7 @@ var jobAccess = []access{
 	{"purgeQueue", "POST {private}/purge-queue", "", alices200}, {"purgeQueue", "POST /v2/idle/purge-queue", "", own},
 	{"actions", "POST {private}/actions", `{"action":"cancel","all":true}`, alices200}, {"actions", "POST /v2/idle/actions", `{"action":"cancel","all":true}`, own},
 	{"requests", "GET {private}/requests?full=true", "", alices200}, {"requests", "GET /v2/idle/requests?full=true", "", own},
+	{"jobEvents", "HEAD {private}/events", "", alices200}, {"jobEvents", "HEAD /v2/idle/events", "", own},
 	{"listSchedules", "GET {private}/schedules", "", alices200}, {"listSchedules", "GET /v2/idle/schedules", "", own},
 	{"createSchedule", "POST {private}/schedules", "{}", alicesIn}, {"createSchedule", "POST /v2/idle/schedules", "{}", own},
 	{"getSchedule", "GET {private}/schedules/{privateSchedule}", "", alices200}, {"getSchedule", "GET /v2/idle/schedules/{schedule}", "", alices200},

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -98,6 +99,7 @@ func (b *describer) describeJobs() map[string]description {
 		"purgeQueue":        {summary: "Cancel the queued jobs", answers: ok(purged)},
 		"actions":           {summary: "Act on many jobs", text: "The answer has the cursor of the next call, or null.", body: b.Component("ActionsRequest", actionsBody()), answers: ok(openapi.For[actionResult](&b.Builder))},
 		"health":            {summary: "Count jobs and workers", answers: ok(openapi.For[healthBody](&b.Builder))},
+		"jobEvents":         {summary: "Follow what happens to jobs", text: aboutEvents, params: eventParams(), answers: ok(openapi.Of("string")), media: "text/event-stream"},
 		"requests":          {summary: "List jobs, newest first", params: requestParams(), answers: ok(b.requestsSchema(job))},
 		"metrics":           {summary: "Count workers", answers: ok(metrics)},
 		"openai":            {summary: "Make a request to the worker's OpenAI interface", text: "The route may have slashes. With stream, the answer is an event stream.", body: anything, optional: true, answers: ok(anything)},
@@ -118,6 +120,17 @@ func traceParams() []*openapi.Parameter {
 		header("traceparent", "W3C trace context. The worker and the receiver of the webhook get it."),
 		header("tracestate", "As traceparent."),
 	)
+}
+
+const aboutEvents = "Server-sent events. data is an object with id, type, time, job and status; id is where a reader can go on, in the header " +
+	"Last-Event-ID. An event of the type gap says that events are missing."
+
+func eventParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		queryMany("types", values(events.Types()...), "Only these types, and gap."),
+		query("job", openapi.Of("string").NotEmpty(), "Only of this job."),
+		{Name: "Last-Event-ID", In: "header", Schema: openapi.Of("string"), Description: "The id of an event: all later ones come. Absent: those to come."},
+	}
 }
 
 const aboutStreams = "Each item is handed out once. The terminal status comes in an empty answer after the last one."

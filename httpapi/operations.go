@@ -252,6 +252,7 @@ var table = sync.OnceValue(func() []operation {
 			op("actions", "POST /v2/{endpoint}/actions", ScopeEndpointRun, actOnJobs, byOwners, rate(ratelimit.Actions), ofOperators, added),
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
 			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests)),
+			op("jobEvents", "GET /v2/{endpoint}/events", ScopeEndpointRead, jobEvents, rate(ratelimit.Events), added),
 			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
 		),
 		group(APIJobs, AreaSchedules,

@@ -151,7 +151,7 @@ func matchesOperation(op, request string) bool {
 }
 
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals())
+	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}
@@ -257,6 +257,7 @@ func TestAllowListsWhatAPathHas(t *testing.T) {
 			"/v2/e/run": "POST", "/v2/e/runsync": "POST", "/v2/e/status/x": "GET, HEAD, POST", "/v2/e/status-sync/x": "GET, POST",
 			"/v2/e/stream/x": "GET, POST", "/v2/e/cancel/x": "POST", "/v2/e/retry/x": "POST", "/v2/e/purge-queue": "POST",
 			"/v2/e/schedules": "GET, HEAD, POST", "/v2/e/schedules/x": "GET, HEAD, PATCH, DELETE", "/v2/e/schedules/x/run": "POST",
+			"/v2/e/events": "GET, HEAD",
 			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD", "/v2/serverless/x/workers/y/logs": "GET, HEAD",
 		} {
 			if got := w.call("PUT", path, "").header.Get("Allow"); got != want {

@@ -19,6 +19,7 @@ const (
 	Requests
 	Schedules // what is done with schedules, all together
 	Actions
+	Events
 	operations // number of operations
 )
 
@@ -44,6 +45,7 @@ var limits = [operations]Limit{
 	Requests:   {Requests, "requests", 10, 2},
 	Schedules:  {Schedules, "schedules", 100, 20},
 	Actions:    {Actions, "actions", 10, 2},
+	Events:     {Events, "events", 20, 20},
 }
 
 // Limits returns the limits of docs/interface.md 8.3, one for each limited operation.

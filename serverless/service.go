@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
@@ -126,6 +127,7 @@ type Service struct {
 	registry      workers.Registry
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
+	events        *events.Log
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
 	armed         atomic.Int64 // Instant at which Run calls Step again
@@ -176,12 +178,17 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.hub.init(s.stop, s.rules.limits)
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
+	s.events = events.New(q, s.clock)
 	s.armed.Store(math.MaxInt64)
 	return s
 }
 
 // Endpoints returns the store that New got.
 func (s *Service) Endpoints() EndpointStore { return s.endpoints }
+
+// Events returns what has happened to jobs, whoever owns them. It is added to while Run or
+// Listen runs.
+func (s *Service) Events() *events.Log { return s.events }
 
 // Endpoint returns the endpoint whoever owns it, or ErrNoEndpoint.
 func (s *Service) Endpoint(ctx context.Context, id string) (*Endpoint, error) {

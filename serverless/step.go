@@ -88,9 +88,11 @@ func (s *Service) renew(ctx context.Context, now Instant) (next Instant) {
 func (s *Service) Listen(ctx context.Context) error {
 	s.hub.events([]queue.Event{{Kind: queue.EventGap}})
 	defer s.watchFleet(ctx)()
+	defer s.keepEvents(ctx)()
 	err := s.queue.Watch(ctx, func(evs []queue.Event) {
 		s.hub.events(evs)
 		s.scaler.Events(evs)
+		s.events.Hints(evs)
 		if s.schedules != nil {
 			s.schedules.Events(evs)
 		}
@@ -110,6 +112,19 @@ func (s *Service) watchFleet(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		watch.Wait()
+	}
+}
+
+// keepEvents reads the jobs of events until ctx ends or stop is called. stop waits for its end.
+// Hints that came while nobody listened are lost.
+func (s *Service) keepEvents(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { s.events.Run(ctx) })
+	s.events.Hints([]queue.Event{{Kind: queue.EventGap}})
+	return func() {
+		cancel()
+		run.Wait()
 	}
 }
 

@@ -213,7 +213,7 @@ var methods = map[string]method{
 // protocol is in package worker.
 func TestEveryOperationHasAMethod(t *testing.T) {
 	all := map[string]method{}
-	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, scheduleMethods} {
+	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, addedMethods} {
 		maps.Copy(all, part)
 	}
 	for _, o := range httpapi.Operations() {

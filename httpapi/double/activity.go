@@ -159,7 +159,7 @@ func (a *activity) before(ctx context.Context) {
 // holds the lock.
 func (a *activity) unsettled(ctx context.Context) bool {
 	for x := range a.requests {
-		if !x.resting && x.worker == "" && x.ref.ID == "" && x.name() != "getPodLogs" && x.name() != "getWorkerLogs" {
+		if !x.resting && x.worker == "" && x.ref.ID == "" && !x.follows() {
 			return false
 		}
 	}
@@ -243,7 +243,7 @@ func (a *activity) mayHaveJob(ctx context.Context, s *workerState) bool {
 // active reports whether a request is about to continue.
 func (a *activity) active(ctx context.Context, x *exchange, now time.Time) bool {
 	switch x.name() {
-	case "getPodLogs", "getWorkerLogs", "jobStop":
+	case "getPodLogs", "getWorkerLogs", "jobEvents", "jobStop":
 		return false
 	case "jobTake", "jobTakeBatch":
 		s := a.workers[workerKey{x.endpoint, x.worker}]

@@ -115,6 +115,11 @@ func (x *exchange) name() string {
 	return x.op.Name
 }
 
+// follows reports whether the answer is a stream that goes on until its reader leaves.
+func (x *exchange) follows() bool {
+	return x.name() == "getPodLogs" || x.name() == "getWorkerLogs" || x.name() == "jobEvents"
+}
+
 // area is what the request is about; empty: the path belongs to no operation.
 func (x *exchange) area() httpapi.Area {
 	if x.op == nil {

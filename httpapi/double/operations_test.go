@@ -157,6 +157,7 @@ var scenarios = []scenario{
 	{"actions", "POST", "/v2/q/actions", `{"action":"cancel","filter":{"ids":["{queued}"]}}`, 200, `{"matched":1,"done":1,"failed":[],"cursor":null}`},
 	{"health", "GET", "/v2/q/health", "", 200, `"inQueue":1`},
 	{"requests", "GET", "/v2/q/requests", "", 200, `"total":1`},
+	{"jobEvents", "GET", "/v2/q/events?types=queued", "", 200, ""},
 	{"listSchedules", "GET", "/v2/q/schedules", "", 200, `"cron":"0 0 * * *"`},
 	{"createSchedule", "POST", "/v2/q/schedules", `{"cron":"* * * * *","run":{"input":{}}}`, 201, `"next":"2026-01-01T00:01:00.000Z"`},
 	{"getSchedule", "GET", "/v2/q/schedules/{schedule}", "", 200, `"timeZone":"UTC"`},

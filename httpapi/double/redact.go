@@ -118,7 +118,7 @@ func hiddenChanges(v any) any {
 // see.
 func (x *exchange) secretsOf() secrets {
 	switch name := x.name(); {
-	case x.op == nil, name == "getPodLogs", name == "getWorkerLogs":
+	case x.op == nil, x.follows():
 		return nil
 	case name == "listEndpointReleases":
 		return secretsOfReleases

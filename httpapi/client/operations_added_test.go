@@ -6,7 +6,24 @@ import (
 	"github.com/podyard/podyard/httpapi/client"
 )
 
-var scheduleMethods = map[string]method{
+var addedMethods = map[string]method{
+	"jobEvents": func(ctx context.Context, w *world) error {
+		for e, err := range w.Client.Jobs("q").Events(ctx, "", "1-1", "queued", "cancelled") {
+			switch {
+			case err != nil:
+				return err
+			case e.Type == "gap":
+				if _, err := w.Client.Jobs("q").Submit(ctx, client.JobRequest{}); err != nil {
+					return err
+				}
+			default:
+				return is(func(e client.JobEvent) bool {
+					return e.Type == "queued" && e.Job != "" && e.Status == client.InQueue && !e.Time.IsZero()
+				}, e, nil)
+			}
+		}
+		return ctx.Err()
+	},
 	"listSchedules": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Jobs("q").Schedules().List(ctx)
 		return has(func(s client.Schedule) bool { return s.ID == w.schedule && s.TimeZone == "UTC" }, list, err)

@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/events"
+)
+
+// slowReader is how long a client may take to accept what is written. Then it is cut off.
+const slowReader = 30 * time.Second
+
+// An eventBody is an event on the wire (docs/interface.md 6.3).
+type eventBody struct {
+	ID     string      `json:"id"`
+	Type   events.Type `json:"type"`
+	Time   wireTime    `json:"time"`
+	Job    *string     `json:"job"`
+	Status *string     `json:"status"`
+}
+
+// An eventQuery selects events.
+type eventQuery struct {
+	after *events.ID // nil: from now on
+	types []events.Type
+	job   string
+	owner string
+}
+
+func (q *eventQuery) wants(e *events.Event) bool {
+	if e.Type == events.Gap {
+		return true
+	}
+	return (q.owner == serverless.AllOwners || q.owner == e.Owner) && (len(q.types) == 0 || slices.Contains(q.types, e.Type)) &&
+		(q.job == "" || q.job == string(e.Job))
+}
+
+func (c *call) eventQuery() (q eventQuery, err error) {
+	q.owner = c.ownerScope()
+	if q.types, err = querySome(c, "types", events.Types()...); err != nil {
+		return q, err
+	}
+	if q.job, err = c.queryText("job"); err != nil {
+		return q, err
+	}
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		id, err := events.ParseID(last)
+		if err != nil {
+			return q, err
+		}
+		q.after = &id
+	}
+	return q, nil
+}
+
+// jobEvents streams what happens to the jobs of an endpoint, until the endpoint is deleted, the
+// client disconnects, or the client is too slow.
+func jobEvents(c *call) error {
+	q, err := c.eventQuery()
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	setEventStream(h)
+	h.Set("Connection", "keep-alive")
+	if c.r.Method == http.MethodHead {
+		c.w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	r := c.Jobs.Events().Open(c.r.PathValue("endpoint"), q.after)
+	defer r.Close()
+	c.w.WriteHeader(http.StatusOK)
+	c.sendJobEvents(r, &q)
+	return nil
+}
+
+func (c *call) sendJobEvents(r *events.Reader, q *eventQuery) {
+	beat := time.NewTicker(keepAlive)
+	defer beat.Stop()
+	rc := http.NewResponseController(c.w)
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }() // not every writer has deadlines
+	var b []byte
+	for {
+		list, more, err := r.Read()
+		if err != nil {
+			return // the client continues after its last event, and gets a gap
+		}
+		for i := range list {
+			if q.wants(&list[i]) {
+				b = appendJobEvent(b, &list[i])
+			}
+		}
+		if err := c.writeStream(rc, b); err != nil {
+			return
+		}
+		b = b[:0]
+		select {
+		case <-more:
+		case <-beat.C:
+			if _, err := c.usable(c.r.PathValue("endpoint")); err != nil {
+				return
+			}
+			b = append(b, ": still here\n\n"...)
+		case <-c.r.Context().Done():
+			return
+		}
+	}
+}
+
+// writeStream writes a part of a stream. The first part may be empty: the client then sees that
+// the stream has begun.
+func (c *call) writeStream(rc *http.ResponseController, b []byte) error {
+	_ = rc.SetWriteDeadline(time.Now().Add(slowReader)) // not every writer has deadlines
+	if _, err := c.w.Write(b); err != nil {
+		return err
+	}
+	if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+func appendJobEvent(b []byte, e *events.Event) []byte {
+	body := eventBody{ID: e.ID.String(), Type: e.Type, Time: wireTime(e.Time), Job: orNull(string(e.Job))}
+	if s, ok := e.Status(); ok {
+		body.Status = orNull(s.String())
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return b // impossible: it has strings
+	}
+	return fmt.Appendf(b, "id: %s\ndata: %s\n\n", body.ID, data)
+}

@@ -1,0 +1,120 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// follow reads the events of an endpoint for a time, while f runs.
+func (w *testAPI) follow(d time.Duration, target string, headers []string, f func()) answer {
+	w.t.Helper()
+	got := make(chan answer, 1)
+	go func() { got <- w.listen(d, target, headers...) }()
+	synctest.Wait()
+	f()
+	return <-got
+}
+
+// kinds returns the job, type and status of events.
+func kinds(a answer, names map[string]string) (list []string) {
+	for _, e := range events(a) {
+		_, data, _ := strings.Cut(e, "\ndata: ")
+		_, rest, _ := strings.Cut(data, `"type":"`)
+		kind, rest, _ := strings.Cut(rest, `"`)
+		_, rest, _ = strings.Cut(rest, `"job":`)
+		job, status, _ := strings.Cut(strings.TrimSuffix(rest, "}"), `,"status":`)
+		if n := names[strings.Trim(job, `"`)]; n != "" {
+			job = n
+		}
+		list = append(list, job+" "+kind+" "+strings.Trim(status, `"`))
+	}
+	return list
+}
+
+func TestEventsOfTheCallersJobs(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		names := map[string]string{}
+		submit := func(name, path, key string) string {
+			id := w.want(200, "POST", path, `{"input":{"secret":"payload"}}`, as(key)).field("id")
+			names[id] = name
+			return id
+		}
+		var first string
+		all := w.follow(time.Second, "/v2/idle/events", []string{as(aliceFree)}, func() {
+			first = submit("a", "/v2/idle/run", aliceFree)
+			submit("b", "/v2/idle/run", aliceFree)
+			submit("bobs", "/v2/idle/run", bobFree)
+			w.want(200, "POST", "/v2/idle/cancel/"+first, "", as(aliceFree))
+		})
+		if got, want := strings.Join(kinds(all, names), ", "), "a queued IN_QUEUE, b queued IN_QUEUE, a cancelled CANCELLED"; got != want {
+			t.Errorf("events are %s, want %s", got, want)
+		}
+		if strings.Contains(all.body, "payload") || all.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("the stream of type %s is\n%s", all.header.Get("Content-Type"), all.body)
+		}
+		list := events(all)
+		last := []string{as(aliceFree), "Last-Event-ID: " + idOf(list[0])}
+		for target, want := range map[string]string{
+			"":                                "b queued IN_QUEUE, a cancelled CANCELLED",
+			"?types=cancelled,failed":         "a cancelled CANCELLED",
+			"?types=queued":                   "b queued IN_QUEUE",
+			"?job=" + first:                   "a cancelled CANCELLED",
+			"?job=" + first + "&types=queued": "",
+			"?job=nothere":                    "",
+		} {
+			if got := strings.Join(kinds(w.listen(time.Second, "/v2/idle/events"+target, last...), names), ", "); got != want {
+				t.Errorf("after the first event %s has %s, want %s", target, got, want)
+			}
+		}
+		foreign := w.listen(time.Second, "/v2/idle/events", as(aliceFree), "Last-Event-ID: 7-7")
+		if got, want := strings.Join(kinds(foreign, names), ", "), "null gap null, a queued IN_QUEUE, b queued IN_QUEUE, a cancelled CANCELLED"; got != want {
+			t.Errorf("after an id of another server there are %s, want %s", got, want)
+		}
+	})
+}
+
+func TestEventsOfJobsThatRun(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		a := w.follow(time.Minute, "/v2/echo/events", []string{as(aliceFree)}, func() {
+			w.want(200, "POST", "/v2/echo/runsync", `{"input":{}}`, as(aliceFree))
+			failed := w.want(200, "POST", "/v2/echo/runsync", `{"input":{"do":"fail"}}`, as(aliceFree)).field("id")
+			synctest.Wait()
+			w.want(200, "POST", "/v2/echo/retry/"+failed, "", as(aliceFree))
+		})
+		var got []string
+		for _, k := range kinds(a, nil) {
+			_, k, _ = strings.Cut(k, " ")
+			got = append(got, k)
+		}
+		want := "queued IN_QUEUE, completed COMPLETED, queued IN_QUEUE, failed FAILED, queued IN_QUEUE, failed FAILED"
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("events are %s, want %s", got, want)
+		}
+	})
+}
+
+func TestQuietEventsSayThatTheyLiveAndEndWithTheirEndpoint(t *testing.T) {
+	withEndpoints(t, nil, func(w *testAPI) {
+		made := owned(w)
+		id := made["endpoint"][strings.LastIndexByte(made["endpoint"], '/')+1:]
+		began := time.Now()
+		a := w.follow(time.Hour, "/v2/"+id+"/events", []string{as(alicesAll)}, func() {
+			time.Sleep(40 * time.Second)
+			w.want(204, "DELETE", made["endpoint"], "", as(alicesAll))
+		})
+		if n := strings.Count(a.body, ": still here\n\n"); n != 2 || time.Since(began) != 45*time.Second || !strings.Contains(a.body, `"type":"cancelled"`) {
+			t.Errorf("after %v the stream is %q, want two comments, the end of the job, and the end after 45 s", time.Since(began), a.body)
+		}
+	})
+}
+
+func TestHeadOfEventsIsAnsweredAtOnce(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		a := w.want(200, "HEAD", "/v2/idle/events", "")
+		if a.body != "" || a.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("HEAD of events = %q of type %q", a.body, a.header.Get("Content-Type"))
+		}
+	})
+}
