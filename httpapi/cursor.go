@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/problem"
 )
@@ -69,6 +72,66 @@ func (c *call) seqPosition(cursor string, filters ...string) (uint64, error) {
 		return 0, errCursor
 	}
 	return binary.BigEndian.Uint64(b), nil
+}
+
+// maxListPage is the largest page of a list of the control API.
+const maxListPage = 1000
+
+// A place is where a record is in a list: lists are by creation and then id.
+type place struct {
+	created time.Time
+	id      string
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(p.created.Compare(q.created), cmp.Compare(p.id, q.id))
+}
+
+// page returns the part of a list that the parameters limit and cursor select, and links to
+// the next one. Without them it is the whole list (docs/decisions.md 36). list is sorted by
+// what at returns.
+func page[T any](c *call, list []T, at func(T) place) ([]T, error) {
+	limit, err := c.queryInt("limit", 0, 1, maxListPage)
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := c.queryText("cursor")
+	if err != nil {
+		return nil, err
+	}
+	filters := []string{c.owner, c.queryFilters()}
+	if cursor != "" {
+		last, err := c.place(cursor, filters)
+		if err != nil {
+			return nil, err
+		}
+		// The record may have been deleted since: its place stays where it was.
+		i, found := slices.BinarySearchFunc(list, last, func(v T, p place) int { return at(v).compare(p) })
+		if found {
+			i++
+		}
+		list = list[i:]
+	}
+	if limit == 0 || len(list) <= limit {
+		return list, nil
+	}
+	c.nextLink(c.cursor(at(list[limit-1]).encode(), filters...))
+	return list[:limit], nil
+}
+
+// encode returns the time, which may be the zero time, and the id.
+func (p place) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(p.created.Unix()))
+	return append(binary.BigEndian.AppendUint32(b, uint32(p.created.Nanosecond())), p.id...)
+}
+
+// place is the inverse of the cursor that page makes.
+func (c *call) place(cursor string, filters []string) (place, error) {
+	b, err := c.position(cursor, filters...)
+	if err != nil || len(b) < 12 {
+		return place{}, errCursor
+	}
+	return place{time.Unix(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint32(b[8:]))), string(b[12:])}, nil
 }
 
 // nextLink sets the header Link to the next page: the same request with this cursor.

@@ -47,7 +47,7 @@ func (c *call) accountKey() (accounts.Key, error) {
 }
 
 func listKeys(c *call) error {
-	list, err := ofOwner(c, c.Accounts.List, c.Accounts.All)
+	list, err := ofOwner(c, c.Accounts.List, c.Accounts.All, func(k accounts.Key) place { return place{k.Created, k.ID} })
 	if err != nil {
 		return err
 	}

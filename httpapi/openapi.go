@@ -157,6 +157,9 @@ func parametersOf(o *operation, d *description) (list []*openapi.Parameter) {
 			Description: "A request that is repeated with its key within 24 hours is not made again. The answer then has the header " + replayedHeader + ".",
 		})...)
 	}
+	if o.Paged {
+		list = append(list, addedParams(number("limit", 1, maxListPage, nil, "The most records of a page. Absent: the list is whole."), cursorParam())...)
+	}
 	switch o.Owners {
 	case OwnersOne:
 		list = append(list, addedParams(query("owner", openapi.Of("string").NotEmpty(), "For operators: the user whose records these are."))...)
@@ -175,6 +178,9 @@ func headersOf(o *operation, d *description) map[string]*openapi.Header {
 	}
 	if o.Keyed {
 		list[replayedHeader] = &openapi.Header{Description: "true: an earlier request with the key created this.", Schema: openapi.Of("string")}
+	}
+	if o.Paged {
+		list["Link"] = linkHeader()
 	}
 	maps.Copy(list, d.headers)
 	return list

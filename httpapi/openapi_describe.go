@@ -251,7 +251,7 @@ func problemNames(o *operation, d *description) map[string]string {
 	if d.body != nil {
 		add(problem.BadRequest, problem.Invalid)
 	}
-	if len(d.params) > 0 {
+	if len(d.params) > 0 || o.Paged {
 		add(problem.Invalid)
 	}
 	return names

@@ -36,6 +36,9 @@ type Operation struct {
 	// Keyed says that the operation creates something, and that a request with an
 	// Idempotency-Key can be repeated (docs/decisions.md 38).
 	Keyed bool
+	// Paged says that the list has pages: it takes limit and cursor, and answers the next page
+	// in the header Link (docs/decisions.md 36).
+	Paged bool
 	// Added marks an addition of this service. The hosted service does not have it, and its
 	// clients do not call it.
 	Added bool
@@ -136,7 +139,7 @@ type operation struct {
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
-			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, byOwners),
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paged, byOwners),
 			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
@@ -148,14 +151,14 @@ var table = sync.OnceValue(func() []operation {
 			op("resetPod", "POST /v1/pods/{podId}/reset", ScopePodsWrite, resetPod),
 		),
 		group(APIControl, AreaVolumes,
-			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, byOwners),
+			op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, paged, byOwners),
 			op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume, keyed),
 			op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
 			op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
 			op("deleteNetworkVolume", "DELETE /v2/network-volumes/{id}", ScopePodsWrite, deleteVolume),
 		),
 		group(APIControl, AreaTemplates,
-			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, byOwners),
+			op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, paged, byOwners),
 			op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate, keyed),
 			op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
 			op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
@@ -167,7 +170,7 @@ var table = sync.OnceValue(func() []operation {
 			op("updateSshKeys", "PUT /v2/account/ssh-keys", ScopePodsWrite, replaceSSHKeys),
 		),
 		group(APIControl, AreaKeys,
-			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, byOwners, added),
+			op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, paged, byOwners, added),
 			op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added, keyed),
 			op("getKey", "GET /v2/account/keys/{id}", ScopeAccount, getKey, added),
 			op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
@@ -194,13 +197,13 @@ var table = sync.OnceValue(func() []operation {
 			absent("listDelegations", "GET /v2/registries/delegations", ScopeRegistriesRead, noDelegations),
 			absent("createDelegation", "POST /v2/registries/delegations", ScopeRegistriesWrite, noDelegations),
 			absent("revokeDelegation", "DELETE /v2/registries/delegations/{id}", ScopeRegistriesWrite, noDelegations),
-			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries, byOwners),
+			op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries, paged, byOwners),
 			op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry, keyed),
 			op("getRegistry", "GET /v2/registries/{id}", ScopeRegistriesRead, getRegistry),
 			op("deleteRegistry", "DELETE /v2/registries/{id}", ScopeRegistriesWrite, deleteRegistry),
 		),
 		group(APIControl, AreaEndpoints,
-			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, byOwners),
+			op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paged, byOwners),
 			op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint, keyed),
 			op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
 			op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
@@ -301,6 +304,7 @@ func absent(name, request string, s Scope, p *problem.Error) operation {
 
 func added(o *operation)        { o.Added = true }
 func keyed(o *operation)        { o.Keyed = true }
+func paged(o *operation)        { o.Paged = true }
 func sideEffects(o *operation)  { o.SideEffects = true }
 func unlimited(o *operation)    { o.Limit = LimitNone }
 func ofDeadLetter(o *operation) { o.dead = true }

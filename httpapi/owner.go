@@ -125,12 +125,19 @@ func ownerOf(e *serverless.Endpoint) string {
 	return e.Owner
 }
 
-// ofOwner returns the records of the request's owner, or those of all users.
-func ofOwner[T any](c *call, of func(context.Context, string) ([]T, error), everybodys func(context.Context) ([]T, error)) ([]T, error) {
+// ofOwner returns a page of the records of the request's owner, or of those of all users.
+func ofOwner[T any](c *call, of func(context.Context, string) ([]T, error), everybodys func(context.Context) ([]T, error), at func(T) place) ([]T, error) {
+	var list []T
+	var err error
 	if c.owner == serverless.AllOwners {
-		return everybodys(c.r.Context())
+		list, err = everybodys(c.r.Context())
+	} else {
+		list, err = of(c.r.Context(), c.owner)
 	}
-	return of(c.r.Context(), c.owner)
+	if err != nil {
+		return nil, err
+	}
+	return page(c, list, at)
 }
 
 // An ownedBody is an item of a list that an operator requested by owner.

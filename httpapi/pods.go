@@ -14,7 +14,7 @@ func listPods(c *call) error {
 	if _, err := c.queryFlag("includeClusterPods"); err != nil {
 		return err
 	}
-	list, err := ofOwner(c, c.Pods.List, c.Pods.All)
+	list, err := ofOwner(c, c.Pods.List, c.Pods.All, func(p *pods.Pod) place { return place{p.Created, p.ID} })
 	if err != nil {
 		return err
 	}

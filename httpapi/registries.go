@@ -15,7 +15,7 @@ type registryBody struct {
 func registryOf(r registries.Registry) registryBody { return registryBody{r.ID, r.Name} }
 
 func listRegistries(c *call) error {
-	list, err := ofOwner(c, c.Registries.List, c.Registries.All)
+	list, err := ofOwner(c, c.Registries.List, c.Registries.All, func(r registries.Registry) place { return place{r.Created, r.ID} })
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (c *call) managed() (*serverless.Endpoint, error) {
 var errShared = problem.New(problem.Forbidden, "the endpoint is shared: only an operator may do this")
 
 func listEndpoints(c *call) error {
-	list, err := ofOwner(c, c.Jobs.ListEndpoints, c.Jobs.ListAllEndpoints)
+	list, err := ofOwner(c, c.Jobs.ListEndpoints, c.Jobs.ListAllEndpoints, func(e *serverless.Endpoint) place { return place{e.Created, e.ID} })
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func writeTemplates(c *call, list []templates.Template) error {
 }
 
 func listTemplates(c *call) error {
-	list, err := ofOwner(c, c.Templates.List, c.Templates.All)
+	list, err := ofOwner(c, c.Templates.List, c.Templates.All, func(t templates.Template) place { return place{t.Created, t.ID} })
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func volumeOf(v volumes.Volume) volumeBody {
 }
 
 func listVolumes(c *call) error {
-	list, err := ofOwner(c, c.Volumes.List, c.Volumes.All)
+	list, err := ofOwner(c, c.Volumes.List, c.Volumes.All, func(v volumes.Volume) place { return place{v.Created, v.ID} })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,158 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/httpapi"
+)
+
+// pagedLists are the paged lists by operation: the creation of a record, and the member of
+// the answer that has the list.
+var pagedLists = map[string]struct{ create, member string }{
+	"listPods":           {"createPod", "pods"},
+	"listNetworkVolumes": {"createNetworkVolume", "networkVolumes"},
+	"listTemplates":      {"createTemplate", "templates"},
+	"listKeys":           {"createKey", "keys"},
+	"listRegistries":     {"createRegistry", "registries"},
+	"listEndpoints":      {"createEndpoint", "endpoints"},
+}
+
+// idsOf returns the ids of a list, also of one whose items have their owners.
+func idsOf(t *testing.T, a answer, member string) (ids []string) {
+	t.Helper()
+	var body map[string]json.RawMessage
+	var list []struct {
+		ID   string
+		Item struct{ ID string }
+	}
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(body[member], &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range list {
+		ids = append(ids, v.ID+v.Item.ID)
+	}
+	return ids
+}
+
+// allPages reads a list page after page. between is called after each page.
+func (w *testAPI) allPages(t *testing.T, path, member, key string, between func(ids []string)) (ids []string, sizes []int) {
+	t.Helper()
+	list, _, _ := strings.Cut(path, "?")
+	for path != "" {
+		a := w.want(200, "GET", path, "", key)
+		page := idsOf(t, a, member)
+		ids, sizes = append(ids, page...), append(sizes, len(page))
+		if path = nextPage(t, list, a); path != "" && between != nil {
+			between(page)
+		}
+	}
+	return ids, sizes
+}
+
+// eachList runs f for each paged list, of which admin has seven records. Some are of one
+// instant.
+func eachList(t *testing.T, f func(t *testing.T, w *testAPI, path, member string, c creation)) {
+	t.Helper()
+	for _, o := range httpapi.Operations() {
+		if !o.Paged {
+			continue
+		}
+		list, ok := pagedLists[o.Name]
+		if !ok {
+			t.Errorf("%s has pages, and no test", o.Name)
+			continue
+		}
+		c := creations[slices.IndexFunc(creations, func(c creation) bool { return c.name == list.create })]
+		t.Run(o.Name, func(t *testing.T) {
+			bubble(t, func(w *testAPI) {
+				for i := range 7 {
+					if i%3 == 0 {
+						advance(time.Millisecond)
+					}
+					w.want(201, "POST", c.path, c.body, asAdmin)
+				}
+				f(t, w, o.Path, list.member, c)
+			})
+		})
+	}
+}
+
+// A list of the control API with owners of all users can grow, so it has pages.
+func TestListsThatCanGrowHavePages(t *testing.T) {
+	for _, o := range httpapi.Operations() {
+		if grows := o.API == httpapi.APIControl && o.Owners == httpapi.OwnersAll && o.Name != "listEndpointJobs"; o.Paged != grows {
+			t.Errorf("%s: Paged is %t, want %t", o.Name, o.Paged, grows)
+		}
+	}
+}
+
+func TestPagesHaveEveryRecordOnceAndInOrder(t *testing.T) {
+	eachList(t, func(t *testing.T, w *testAPI, path, member string, _ creation) {
+		whole := w.want(200, "GET", path, "", asAdmin)
+		want := idsOf(t, whole, member)
+		if len(want) < 7 || whole.header.Get("Link") != "" {
+			t.Fatalf("without limit: %d records and Link %q, want all of them and none", len(want), whole.header.Get("Link"))
+		}
+		for _, limit := range []string{"1", "3", "1000"} {
+			got, sizes := w.allPages(t, path+"?limit="+limit, member, asAdmin, nil)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("pages of %s, %v (-whole +pages):\n%s", limit, sizes, diff)
+			}
+		}
+		all := w.want(200, "GET", path+"?owner=*", "", asRoot)
+		got, _ := w.allPages(t, path+"?limit=2&owner=*", member, asRoot, nil)
+		if diff := cmp.Diff(idsOf(t, all, member), got); diff != "" {
+			t.Errorf("pages of all owners (-whole +pages):\n%s", diff)
+		}
+	})
+}
+
+// Records that are deleted and created between two pages change nothing for the others.
+func TestPagesGoOnWhereTheyEndedWhileRecordsChange(t *testing.T) {
+	eachList(t, func(t *testing.T, w *testAPI, path, member string, c creation) {
+		want := idsOf(t, w.want(200, "GET", path, "", asAdmin), member)
+		made := ""
+		got, _ := w.allPages(t, path+"?limit=3", member, asAdmin, func(ids []string) {
+			if made == "" {
+				advance(time.Millisecond)
+				made = w.want(201, "POST", c.path, c.body, asAdmin).field("id")
+				w.call("DELETE", c.item+ids[len(ids)-1], "", asAdmin) // the record that the cursor names; not of a shared endpoint
+			}
+		})
+		if diff := cmp.Diff(append(want, made), got); diff != "" {
+			t.Errorf("pages (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestACursorOfAListIsBoundToItsUserPathAndFilters(t *testing.T) {
+	eachList(t, func(t *testing.T, w *testAPI, path, _ string, _ creation) {
+		next := nextPage(t, path, w.want(200, "GET", path+"?limit=1", "", asAdmin))
+		w.want(200, "GET", strings.Replace(next, "limit=1", "limit=2", 1), "", asAdmin)
+		w.want(422, "GET", next+"&includeClusterPods=false", "", asAdmin)
+		w.want(422, "GET", next, "", asRoot)
+		w.want(422, "GET", next+"&owner=admin", "", asRoot)
+		for _, cursor := range []string{"", "x", "!", "AAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+			w.want(422, "GET", path+"?cursor="+cursor, "", asAdmin)
+		}
+		for _, limit := range []string{"", "0", "-1", "1001", "x", "1.5"} {
+			if a := w.want(422, "GET", path+"?limit="+limit, "", asAdmin); a.field("detail") != "limit must be an integer from 1 to 1000" {
+				t.Errorf("limit=%s: %s", limit, a.body)
+			}
+		}
+		other := "/v2/pods"
+		if path == other {
+			other = "/v2/templates"
+		}
+		w.want(422, "GET", strings.Replace(next, path, other, 1), "", asAdmin)
+	})
+}
