@@ -107,3 +107,20 @@ func TestTheAttemptsOfAJobAreListed(t *testing.T) {
 		check(first + `,{"number":2,"status":"COMPLETED","error":null,"worker":"w1","startedAt":"2000-01-01T00:01:01.000Z","completedAt":"2000-01-01T00:01:01.000Z","delay":null}`)
 	})
 }
+
+func TestTheSettingOfAnEndpointsQueueKeepsDeadLetters(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		w.want(http.StatusOK, "PATCH", "/v2/serverless/idle/queue", `{"deadLetter":60000,"retry":{"attempts":2,"delay":1000,"jitter":0}}`, "Authorization: Bearer "+operatorFree)
+		h := w.hand("w1")
+		id := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
+		for range 2 { // as the endpoint's policy says
+			if got := h.take(); got != id {
+				t.Fatalf("job-take gives %q, want %q", got, id)
+			}
+			h.report("job-done", id, `{"error":"no"}`)
+		}
+		w.want(http.StatusOK, "GET", "/v2/idle/dead/"+id, "")
+		advance(time.Minute)
+		w.want(http.StatusNotFound, "GET", "/v2/idle/dead/"+id, "")
+	})
+}
