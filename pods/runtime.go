@@ -68,6 +68,9 @@ type Spec struct {
 	// the owner's.
 	PlatformEnv []string
 	Ports       []Port
+	// PortEnv are variables with the number on which the program must listen to be reached at a
+	// port of Ports, by its Private. In a container the two numbers are the same.
+	PortEnv map[string]int
 	Disk        int // GB
 	Mounts      []Mount
 	GPUType     string

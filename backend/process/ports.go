@@ -29,6 +29,18 @@ func portEnv(host string, ports []pods.PortMapping) []string {
 	return env
 }
 
+// listenEnv returns the variables of s.PortEnv: a process listens on the public port itself.
+func listenEnv(names map[string]int, ports []pods.PortMapping) (env []string) {
+	for name, private := range names {
+		for _, p := range ports {
+			if p.Private == private && p.Protocol != "udp" {
+				env = append(env, name+"="+strconv.Itoa(p.Public))
+			}
+		}
+	}
+	return env
+}
+
 func firstTCP(ports []pods.PortMapping) int {
 	for i, p := range ports {
 		if p.Protocol != "udp" {

@@ -227,7 +227,24 @@ func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.Po
 	}
 	env = append(env, p.r.gpuEnv(s)...)
 	env = append(env, portEnv(p.r.opts.Host, ports)...)
-	return append(env, markName+p.rec.Mark)
+	env = append(env, listenEnv(s.PortEnv, ports)...)
+	return lastOnes(append(env, markName+p.rec.Mark))
+}
+
+// lastOnes drops all but the last value of each variable: programs differ in which one they
+// take.
+func lastOnes(env []string) []string {
+	seen := map[string]bool{}
+	kept := make([]string, 0, len(env))
+	for _, v := range slices.Backward(env) {
+		name, _, _ := strings.Cut(v, "=")
+		if !seen[name] {
+			seen[name] = true
+			kept = append(kept, v)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
 }
 
 // spawn starts a program and the goroutines that supervise it.
