@@ -63,7 +63,7 @@ var layers = []layer{
 	{path: "pods/sshkeys", module: join(ground, "pods"), never: noEither},
 	{path: "pods/billing", module: join(ground, "pods", "pods/catalog"), never: noEither},
 	{path: "pods/accounts", module: ground, never: noEither},
-	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules", "serverless/events"), never: noEither},
+	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules", "serverless/events", "serverless/balance"), never: noEither},
 	{path: "serverless/queue", module: ground, never: noEither},
 	{path: "serverless/endpoints", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/workers", module: join(ground, "serverless/queue"), never: noEither},
@@ -71,6 +71,7 @@ var layers = []layer{
 	{path: "serverless/events", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/schedules", module: join(ground, "serverless/cron", "serverless/queue", "serverless/endpoints"), never: noEither},
 	{path: "serverless/fleet", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers"), never: noEither},
+	{path: "serverless/balance", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet"), never: noEither},
 	{path: "registries", module: ground, never: noEither},
 
 	{path: "pods/podstest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},

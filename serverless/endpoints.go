@@ -28,7 +28,16 @@ func (s *Service) CreateEndpoint(ctx context.Context, owner string, r endpoints.
 // Serve. It changes nothing if a shared endpoint with this id exists. It returns
 // ErrEndpointExists if the id belongs to a user's endpoint. An id has 1 to 63 letters,
 // digits, '-' and '_'.
-func (s *Service) EnsureEndpoint(ctx context.Context, id string) error { return s.eps.Ensure(ctx, id) }
+func (s *Service) EnsureEndpoint(ctx context.Context, id string) error {
+	return s.eps.Ensure(ctx, id, endpoints.QueueType)
+}
+
+// EnsureBalanced is EnsureEndpoint for a load-balancing endpoint, whose requests go to the
+// workers of ServeRequests. It returns ErrEndpointExists also if the id belongs to an endpoint
+// with a queue.
+func (s *Service) EnsureBalanced(ctx context.Context, id string) error {
+	return s.eps.Ensure(ctx, id, endpoints.LoadBalancerType)
+}
 
 // DeclareEndpoint creates a shared endpoint from r, or changes the shared endpoint with this
 // id to match r. A program uses it to make the endpoints of its configuration for all users.
@@ -56,6 +65,7 @@ func (s *Service) UndeclareEndpoint(ctx context.Context, id string) error {
 	if err := s.eps.Undeclare(ctx, id); err != nil {
 		return err
 	}
+	s.balancer.Forget(id)
 	defer s.Resync()
 	return s.endAll(ctx, id)
 }
@@ -110,6 +120,7 @@ func (s *Service) DeleteEndpoint(ctx context.Context, owner, id string) error {
 	if err := s.eps.Delete(ctx, owner, id); err != nil {
 		return err
 	}
+	s.balancer.Forget(id)
 	defer s.Resync()
 	return s.endAll(ctx, id)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/serverless/balance"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
@@ -20,18 +21,58 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 		at = func() string { return "" }
 	}
 	return fleet.New(fleet.Options{
-		Fleet: o.Fleet, Queue: s.queue, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
-		Clock: s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
+		Fleet: o.Fleet, Queue: scalerQueue{s.queue, s.balancer}, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
+		Balancer: s.balancer,
+		Clock:    s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
 		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
 		Meter: o.Meter, Deterministic: o.Deterministic, Logger: s.log,
 	})
 }
 
-// A scalerRegistry is the worker registry for the scaler. Its Release also ends the leases of
-// the worker in the queue.
+// A scalerQueue is the queue for the scaler. Requests in flight count as running jobs, and
+// requests that wait for a worker as queued ones.
+type scalerQueue struct {
+	fleet.Queue
+	balancer *balance.Balancer
+}
+
+// Stats implements fleet.Queue.
+func (q scalerQueue) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
+	st, err := q.Queue.Stats(ctx, now, endpoint)
+	d := q.balancer.Demand(endpoint)
+	st.Queued += int64(d.Waiting)
+	st.Running += int64(d.Running)
+	st.Oldest = queue.Sooner(st.Oldest, d.Oldest)
+	return st, err
+}
+
+// A scalerRegistry has the workers of both types of endpoints for the scaler. Its Release also
+// ends the leases of the worker in the queue.
 type scalerRegistry struct {
 	*workers.Registry
 	service *Service
+}
+
+// List implements fleet.Registry.
+func (r scalerRegistry) List(endpoint string) []workers.View { return r.service.views(endpoint) }
+
+// View implements fleet.Registry.
+func (r scalerRegistry) View(k workers.Key) (workers.View, bool) {
+	if v, ok := r.service.balancer.View(k); ok {
+		return v, true
+	}
+	return r.Registry.View(k)
+}
+
+// Drain implements fleet.Registry.
+func (r scalerRegistry) Drain(k workers.Key) bool {
+	return r.service.balancer.Drain(k) || r.Registry.Drain(k)
+}
+
+// Remove implements fleet.Registry.
+func (r scalerRegistry) Remove(k workers.Key) {
+	r.service.balancer.Remove(k)
+	r.Registry.Remove(k)
 }
 
 // Release implements fleet.Registry.
@@ -65,6 +106,9 @@ func (s *Service) Measure(ctx context.Context) { s.scaler.Measure(ctx) }
 // $RUNPOD_POD_ID and $ID by ids and appends parameters with a bare &, so every address has a
 // query.
 func (s *Service) workerEnv(e *Endpoint, w WorkerID, api string) map[string]string {
+	if e.Balances() {
+		return listenerEnv(e, w)
+	}
 	base := strings.TrimSuffix(api, "/") + "/" + e.ID
 	machine := "cpu"
 	if e.GPU != nil && len(e.GPU.Pools) > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/balance"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/fleet"
@@ -83,6 +84,9 @@ type Options struct {
 	// ReplaceWorkers says that workers of an earlier process are replaced although there is a
 	// WorkerSecret: they do not find this process, or had another secret.
 	ReplaceWorkers bool
+	// Prober checks the health of the workers of load-balancing endpoints: httpapi.NewProber
+	// returns one. Default: none; users then cannot create such endpoints.
+	Prober balance.Prober
 	// Meter gets the use of the workers of Fleet, for billing. Default: none.
 	Meter fleet.Meter
 	// Schedules keeps schedules of jobs (Service.Schedules). They need DecodeRun. Default: none;
@@ -125,6 +129,7 @@ type Service struct {
 	keys          idempotency.Guard
 	rules         ruleCache
 	registry      workers.Registry
+	balancer      *balance.Balancer
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
 	events        *events.Log
@@ -163,7 +168,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	admission, _ := fleet.As[endpoints.Admission](o.Fleet)
 	s.eps = endpoints.New(store, &endpoints.Options{
 		Clock: s.clock, Rand: s.rand, Catalog: o.Catalog, Registries: o.Registries, Volumes: o.Volumes, Templates: o.Templates,
-		Admission: admission,
+		Admission: admission, Balances: balances(&o),
 	})
 	if s.lease == 0 {
 		s.lease = 30 * time.Second
@@ -176,6 +181,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	}
 	s.deliveryLimit.init(o.Deliveries)
 	s.hub.init(s.stop, s.rules.limits)
+	s.balancer = s.newBalancer(&o)
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
 	s.events = events.New(q, s.clock)
@@ -569,7 +575,8 @@ type WorkerCounts struct {
 	Unhealthy    int
 }
 
-// Health returns the counts of jobs and workers of an endpoint, or ErrNoEndpoint.
+// Health returns the counts of jobs and workers of an endpoint, or ErrNoEndpoint. Requests in
+// flight of a load-balancing endpoint count as running jobs.
 func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return Health{}, err
@@ -578,11 +585,14 @@ func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	if err != nil {
 		return Health{}, fmt.Errorf("serverless: health of %q: %w", endpoint, err)
 	}
+	st.Running += int64(s.balancer.Demand(endpoint).Running)
 	return Health{Jobs: st, Workers: countWorkers(s.workerList(endpoint))}, nil
 }
 
-// RunningWorkers returns the number of workers of the endpoint that have a job.
-func (s *Service) RunningWorkers(endpoint string) int { return s.registry.Running(endpoint) }
+// RunningWorkers returns the number of workers of the endpoint that have a job or a request.
+func (s *Service) RunningWorkers(endpoint string) int {
+	return s.registry.Running(endpoint) + s.balancer.Busy(endpoint)
+}
 
 // A Page is a part of a listing.
 type Page struct {

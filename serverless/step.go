@@ -155,6 +155,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		s.sleep(ctx)
 	}
+	s.balancer.Close()
 	s.goroutines.Wait()
 	s.scaler.Close(context.WithoutCancel(ctx))
 	return nil

@@ -50,7 +50,7 @@ func (s *Service) WorkerList(ctx context.Context, endpoint string) ([]WorkerInfo
 }
 
 func (s *Service) workerList(endpoint string) []WorkerInfo {
-	views := s.registry.List(endpoint)
+	views := s.views(endpoint)
 	list := make([]WorkerInfo, 0, len(views))
 	for i := range views {
 		list = append(list, registered(endpoint, &views[i]))
@@ -61,7 +61,7 @@ func (s *Service) workerList(endpoint string) []WorkerInfo {
 		case !known && f.Hidden:
 		case !known:
 			list = slices.Insert(list, i, managed(&f))
-		case f.Hidden && len(list[i].Jobs) == 0:
+		case f.Hidden && len(list[i].Jobs) == 0 && list[i].Status != StatusRunning:
 			list = slices.Delete(list, i, i+1)
 		default:
 			w := managed(&f)
@@ -81,7 +81,7 @@ func registered(endpoint string, v *workers.View) WorkerInfo {
 	switch {
 	case v.Unhealthy != "":
 		w.Status, w.Reason = StatusUnhealthy, v.Unhealthy
-	case len(v.Jobs) > 0:
+	case v.Busy():
 		w.Status = StatusRunning
 	}
 	return w

@@ -66,11 +66,13 @@ type Fleet struct {
 	mu           sync.Mutex
 	adopted      bool                          // reservations of an earlier process were read
 	reservations map[string]*workerReservation // by pod id
+	ports        map[string][]pods.PortMapping // of running workers, by pod id
 }
 
 var (
-	_ fleet.Fleet      = (*Fleet)(nil)
-	_ fleet.WorkerLogs = (*Fleet)(nil)
+	_ fleet.Fleet       = (*Fleet)(nil)
+	_ fleet.WorkerLogs  = (*Fleet)(nil)
+	_ fleet.WorkerPorts = (*Fleet)(nil)
 
 	_ endpoints.Admission = (*Fleet)(nil)
 )
@@ -86,7 +88,7 @@ func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) 
 	if err != nil {
 		return nil, fmt.Errorf("podfleet: %w", err)
 	}
-	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, reservations: map[string]*workerReservation{}}, nil
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
 }
 
 const podIDPrefix = "worker."
@@ -134,6 +136,7 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 		}
 		spec.Ports = append(spec.Ports, pods.Port{Private: number, Protocol: protocol})
 	}
+	publish(&spec, w.Listener)
 	if spec.Credential, err = f.credential(ctx, w); err != nil {
 		return err
 	}
@@ -306,6 +309,7 @@ func (f *Fleet) fleetWorker(st *pods.ContainerState, rt pods.Runtime) (w fleet.I
 		return w, false
 	}
 	w = fleet.Instance{Endpoint: endpoint, ID: id, Release: int(st.Gen), Started: st.Started}
+	f.notePorts(st)
 	switch st.Phase {
 	case pods.PhaseStarting, pods.PhaseHealthy:
 		w.State = fleet.InstanceRunning

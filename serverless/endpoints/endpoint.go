@@ -33,6 +33,7 @@ type Endpoint struct {
 	FlashBoot   FlashBoot
 	Cordon      Cordon         // users do not see it
 	Queue       *QueueSettings `json:",omitempty"` // nil: nobody has set them; see Endpoint.QueueSettings
+	Type        Type           `json:",omitempty"` // empty: QueueType
 
 	// Version increases with every release. Releases is the history, newest last.
 	Version  int

@@ -62,7 +62,7 @@ func (e *Endpoint) workerSettings() []setting {
 	if fb == "" {
 		fb = FlashBootOff
 	}
-	return append(s, setting{"flashboot", fb})
+	return append(s, setting{"flashboot", fb}, setting{"type", e.typeName()})
 }
 
 // A machine is a CPU as the API encodes it.

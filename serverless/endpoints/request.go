@@ -13,10 +13,10 @@ import (
 // A Type says how requests reach the workers of an endpoint.
 type Type string
 
-// The types. Only QueueType is supported.
+// The types.
 const (
-	QueueType        Type = "QUEUE"
-	LoadBalancerType Type = "LOAD_BALANCER"
+	QueueType        Type = "QUEUE"         // as jobs, through a queue
+	LoadBalancerType Type = "LOAD_BALANCER" // directly, as HTTP requests (docs/decisions.md 44)
 )
 
 // Defaults of an endpoint that Create makes.

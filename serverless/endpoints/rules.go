@@ -14,7 +14,8 @@ import (
 // endpointRules checks requests: each field by the schema (422), then the rules across fields
 // (400).
 type endpointRules struct {
-	catalog Catalog // nil: ids are not checked
+	catalog  Catalog // nil: ids are not checked
+	balances bool    // load-balancing endpoints are offered
 	container.Rules
 }
 
@@ -29,7 +30,9 @@ func (v endpointRules) create(r *CreateRequest) {
 	switch r.Type {
 	case QueueType:
 	case LoadBalancerType:
-		v.BadRequest("/type", "load-balancing endpoints are not offered: use QUEUE")
+		if !v.balances {
+			v.BadRequest("/type", "load-balancing endpoints are not offered: use QUEUE")
+		}
 	default:
 		v.Invalid("/type", "must be one of QUEUE, LOAD_BALANCER")
 	}
@@ -181,6 +184,7 @@ func (v endpointRules) scaling(s Scaling) {
 func (v endpointRules) crossField(r *Settings, was, e *Endpoint) {
 	v.compute(r, was)
 	v.selection(e)
+	v.balancing(e)
 	if e.Workers.Min > e.Workers.Max {
 		place := "/workers/max"
 		if r.Workers.Min != nil {

@@ -37,6 +37,8 @@ type Options struct {
 	Templates Templates
 	// Admission judges what workers are made of. Default: users may ask for anything.
 	Admission Admission
+	// Balances says that load-balancing endpoints are offered. Default: they are refused.
+	Balances bool
 }
 
 // A Service holds the rules of endpoints over a Store. It is safe for concurrent use.
@@ -50,6 +52,7 @@ type Service struct {
 	templates  Templates  // may be nil
 	admission  Admission  // may be nil
 	keys       idempotency.Guard
+	balances   bool
 }
 
 // New returns a service over a store. o may be nil.
@@ -60,7 +63,7 @@ func New(store Store, o *Options) *Service {
 	s := &Service{
 		store: store, clock: o.Clock, rand: o.Rand,
 		catalog: o.Catalog, registries: o.Registries, volumes: o.Volumes, templates: o.Templates,
-		admission: o.Admission,
+		admission: o.Admission, balances: o.Balances,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -126,6 +129,9 @@ func (s *Service) newEndpoint(ctx context.Context, owner string, r *CreateReques
 		Workers:     WorkerLimits{Max: DefaultMaxWorkers, Idle: DefaultIdle},
 		ExecTimeout: DefaultTimeout, FlashBoot: FlashBootOff,
 	}
+	if r.Type == LoadBalancerType {
+		e.Type = r.Type
+	}
 	r.apply(e, s.catalog)
 	v.crossField(&r.Settings, nil, e)
 	s.admit(&r.Settings, e, &faults)
@@ -150,7 +156,7 @@ func (s *Service) admit(r *Settings, e *Endpoint, faults *problem.Violations) {
 }
 
 func (s *Service) rules(faults *problem.Violations) endpointRules {
-	return endpointRules{s.catalog, container.Rules{Violations: faults}}
+	return endpointRules{s.catalog, s.balances, container.Rules{Violations: faults}}
 }
 
 // checkRegistry adds a violation if the credential is not one of owner. It returns an
@@ -258,16 +264,20 @@ func (s *Service) Undeclare(ctx context.Context, id string) error {
 }
 
 // Ensure creates a shared endpoint without managed workers. It changes nothing if a shared
-// endpoint with this id exists. It returns ErrExists if the id belongs to a user's endpoint;
-// other errors are those of CheckID and of the Store.
-func (s *Service) Ensure(ctx context.Context, id string) error {
+// endpoint with this id and type exists. It returns ErrExists if the id belongs to a user's
+// endpoint or to one of another type; other errors are those of CheckID and of the Store.
+func (s *Service) Ensure(ctx context.Context, id string, t Type) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
-	err := s.store.Create(ctx, &Endpoint{ID: id, Name: id, Created: s.clock.Now().UTC().Truncate(time.Millisecond)})
+	e := &Endpoint{ID: id, Name: id, Created: s.clock.Now().UTC().Truncate(time.Millisecond)}
+	if t == LoadBalancerType {
+		e.Type, e.Scaling = t, Scaling{Type: RequestCount, Count: 1}
+	}
+	err := s.store.Create(ctx, e)
 	if errors.Is(err, ErrExists) {
-		var e *Endpoint
-		if e, err = s.store.Get(ctx, id); err == nil && e.Owner != "" {
+		var old *Endpoint
+		if old, err = s.store.Get(ctx, id); err == nil && (old.Owner != "" || old.Balances() != e.Balances()) {
 			err = ErrExists
 		}
 	}

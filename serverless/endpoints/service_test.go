@@ -184,7 +184,7 @@ func TestEnsuredEndpointIsMadeOnce(t *testing.T) {
 		s := newService()
 		ensure := func(id string) *endpoints.Endpoint {
 			t.Helper()
-			if err := s.Ensure(t.Context(), id); err != nil {
+			if err := s.Ensure(t.Context(), id, endpoints.QueueType); err != nil {
 				t.Fatal(err)
 			}
 			e, err := s.Get(t.Context(), "anybody", id)
@@ -211,11 +211,11 @@ func TestEnsuredEndpointIsMadeOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Ensure(t.Context(), own.ID); !errors.Is(err, endpoints.ErrExists) {
+		if err := s.Ensure(t.Context(), own.ID, endpoints.QueueType); !errors.Is(err, endpoints.ErrExists) {
 			t.Errorf("Ensure of a user's id = %v, want ErrExists", err)
 		}
 		for _, id := range []string{"", "pods", "a b"} {
-			if err := s.Ensure(t.Context(), id); problem.KindOf(err) != problem.Invalid {
+			if err := s.Ensure(t.Context(), id, endpoints.QueueType); problem.KindOf(err) != problem.Invalid {
 				t.Errorf("Ensure(%q) = %v, want an invalid id", id, err)
 			}
 		}

@@ -58,6 +58,8 @@ const claimPatience = 10 * time.Second
 //     job that the free workers do not take.
 //   - RequestCount: a worker for every Scaling.Count jobs, queued or running. A running job has a
 //     worker, so only queued jobs start workers.
+//   - On a load-balancing endpoint requests are in flight instead of jobs. They go to workers at
+//     once, so it is the number of those in flight that starts workers and keeps them.
 //   - A worker that has been idle for Workers.Idle is stopped, unless it is about to take a job.
 //     As many workers as were spare for that time are stopped too.
 //   - Nothing is started for an endpoint that an operator has cordoned, and all is stopped for one
@@ -94,6 +96,7 @@ type plan struct {
 	scaling  endpoints.Scaling
 	min, max int
 	idleFor  time.Duration
+	balances bool // the demand is requests in flight, which workers share
 
 	starting  []WorkerView // newest first
 	idle      []WorkerView // idle longest first
@@ -108,9 +111,10 @@ type plan struct {
 func newPlan(now queue.Instant, e *endpoints.Endpoint, d Demand, ws []WorkerView) *plan {
 	p := &plan{
 		now: now, demand: d, scaling: e.Scaling, max: e.Workers.Max,
-		min:     min(e.Workers.Min, e.Workers.Max),
-		idleFor: cmp.Or(e.Workers.Idle, endpoints.DefaultIdle),
-		out:     Decision{At: now},
+		min:      min(e.Workers.Min, e.Workers.Max),
+		idleFor:  cmp.Or(e.Workers.Idle, endpoints.DefaultIdle),
+		balances: e.Balances(),
+		out:      Decision{At: now},
 	}
 	for _, w := range ws {
 		if w.State.HasProcess() {
@@ -190,12 +194,15 @@ func (p *plan) trim() {
 // need.
 func (p *plan) expire() {
 	var keep, over []WorkerView
-	takers := p.aboutToTake()
+	takers, least := p.aboutToTake(), p.min
+	if p.balances {
+		least = max(least, min(p.perCount(), p.max))
+	}
 	for _, w := range p.idle {
 		due := w.IdleSince.Add(p.idleFor)
 		takes := !p.ignoresJobs(w)
 		switch {
-		case p.live()-len(over) <= p.min, takes && takers <= p.demand.Queued:
+		case p.live()-len(over) <= least, takes && takers <= p.demand.Queued:
 			keep = append(keep, w)
 		case due > p.now && len(over) >= p.demand.Spare:
 			keep = append(keep, w)
@@ -255,15 +262,17 @@ func (p *plan) want() (n int, why string) {
 func (p *plan) scalingTarget() (n int, why string) {
 	have, left := p.live(), p.untaken()
 	switch {
+	case p.balances:
+		// A worker that has left requests waiting for long is not counted: it is not healthy.
+		ignoring := len(p.starting) + len(p.idle) - int(p.aboutToTake())
+		return max(have, min(p.perCount(), p.max)+ignoring), fmt.Sprintf("there is to be a worker for every %d requests in flight", max(p.scaling.Count, 1))
 	case left == 0:
 		return have, ""
 	case p.scaling.Type == endpoints.RequestCount:
 		// An idle worker that ignores jobs does not count.
 		ignoring := int64(len(p.starting)+len(p.idle)) - p.aboutToTake()
-		per := int64(max(p.scaling.Count, 1))
-		need := (p.demand.Queued + p.demand.Running + per - 1) / per
-		return int(min(max(int64(have), min(need+ignoring, int64(have)+left)), int64(p.max)+ignoring)),
-			fmt.Sprintf("there is to be a worker for every %d queued or running jobs", per)
+		return int(min(max(int64(have), min(int64(p.perCount())+ignoring, int64(have)+left)), int64(p.max)+ignoring)),
+			fmt.Sprintf("there is to be a worker for every %d queued or running jobs", max(p.scaling.Count, 1))
 	}
 	due := p.demand.Oldest.Add(p.scaling.Delay)
 	switch {
@@ -276,6 +285,12 @@ func (p *plan) scalingTarget() (n int, why string) {
 	}
 	p.decideBy(due)
 	return have, ""
+}
+
+// perCount returns how many workers the scaling type RequestCount wants for the demand.
+func (p *plan) perCount() int {
+	per := int64(max(p.scaling.Count, 1))
+	return int(min((p.demand.Queued+p.demand.Running+per-1)/per, endpoints.MaxWorkers))
 }
 
 // start starts the missing workers, as far as the maximum and the back-off allow.
@@ -303,6 +318,12 @@ func (p *plan) start(want int, why string, b Backoff) {
 // noChangeReason returns the reason why no worker is started.
 func (p *plan) noChangeReason() string {
 	switch {
+	case p.balances && p.demand.Queued+p.demand.Running == 0:
+		return "no request is in flight"
+	case p.balances && p.live() >= p.max:
+		return "the maximum of " + workersText(p.max) + " is reached"
+	case p.balances:
+		return fmt.Sprintf("there is a worker for every %d requests in flight", max(p.scaling.Count, 1))
 	case p.untaken() > 0 && p.live() >= p.max:
 		return "the maximum of " + workersText(p.max) + " is reached"
 	case p.untaken() > 0 && p.scaling.Type == endpoints.RequestCount:

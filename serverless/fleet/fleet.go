@@ -45,6 +45,9 @@ type WorkerSpec struct {
 	DataCenterIDs  []string
 	NetworkVolumes []string
 	Env            map[string]string // variables of the worker protocol; they override Container.Env
+	// Listener says where a worker of a load-balancing endpoint listens. The fleet publishes
+	// these ports. nil: the endpoint has a queue.
+	Listener *endpoints.Listener
 }
 
 // An Instance is a worker process as its Fleet reports it.
@@ -82,6 +85,14 @@ type WorkerImages interface {
 	RunsImage(image string) bool
 }
 
+// WorkerPorts is an optional interface of a Fleet that publishes the ports of its workers. An
+// endpoint of the type LOAD_BALANCER needs it.
+type WorkerPorts interface {
+	// WorkerAddress returns the address, as host:port, at which this program reaches a TCP port
+	// of a worker. ok is false while it is not known. It must not block.
+	WorkerAddress(endpoint string, id queue.WorkerID, port int) (address string, ok bool)
+}
+
 // WorkerLogs is an optional interface of a Fleet that keeps the output of its workers.
 type WorkerLogs interface {
 	// WorkerLogs yields the last q.Tail lines after q.After, oldest first. With q.Follow it
@@ -105,6 +116,6 @@ type LogLine struct {
 	Text string
 }
 
-// As returns an optional interface (WorkerImages, WorkerLogs) of f, or of a Fleet that f
+// As returns an optional interface (WorkerImages, WorkerPorts, WorkerLogs) of f, or of a Fleet that f
 // wraps. A wrapper has a method Unwrap() Fleet.
 func As[T any](f Fleet) (T, bool) { return unwrap.As[T](f) }

@@ -118,6 +118,9 @@ func (s *Scaler) Drain(k workers.Key) {
 // observe combines what the fleet and the registry know of an endpoint's workers: which ones
 // have joined, are unhealthy or have ended. It takes the jobs from workers that are gone.
 func (s *Scaler) observe(ctx context.Context, now queue.Instant, e *endpoints.Endpoint) (known map[queue.WorkerID]*workers.View, done []jobsEnd, err error) {
+	if s.o.Balancer != nil {
+		s.o.Balancer.Sync(ctx, e, s.table.statuses(e.ID))
+	}
 	known = map[queue.WorkerID]*workers.View{}
 	for _, v := range s.o.Registry.List(e.ID) {
 		known[v.ID] = &v
@@ -169,18 +172,27 @@ func (s *Scaler) replaceUnresponsive(ctx context.Context, now queue.Instant) {
 // spec returns the spec of a new worker of e. url is the base URL of the jobs API.
 func (s *Scaler) spec(e *endpoints.Endpoint, id queue.WorkerID, url string) WorkerSpec {
 	c := e.Clone()
+	var listener *endpoints.Listener
+	if e.Balances() {
+		l := e.Listener()
+		listener = &l
+	}
 	return WorkerSpec{
 		Endpoint: e.ID, Owner: e.Owner, ID: id, Release: e.Version, Container: c.Container,
 		GPU: c.GPU, CPU: c.CPU, DataCenterIDs: c.DataCenterIDs, NetworkVolumes: c.NetworkVolumes,
-		Env: s.o.Env(c, id, url),
+		Listener: listener, Env: s.o.Env(c, id, url),
 	}
 }
 
 // maxComeLimit is the largest accepted RUNPOD_INIT_TIMEOUT.
 const maxComeLimit = 7 * 24 * time.Hour
 
-// initTimeout returns how long a worker of e may run before it first asks for a job.
+// initTimeout returns how long a worker of e may run before it first asks for a job, or is
+// healthy for the first time.
 func initTimeout(e *endpoints.Endpoint) time.Duration {
+	if e.Balances() {
+		return HealthyLimit
+	}
 	n, err := strconv.Atoi(e.Container.Env["RUNPOD_INIT_TIMEOUT"])
 	if err == nil && n > 0 && n <= int(maxComeLimit/time.Second) {
 		return time.Duration(n) * time.Second

@@ -23,7 +23,8 @@ type Endpoints interface {
 	List(ctx context.Context) iter.Seq2[*endpoints.Endpoint, error]
 }
 
-// Registry has the workers that have asked for jobs, whoever started them. Its methods are
+// Registry has the workers that have asked for jobs, or are healthy where the endpoint has no
+// queue, whoever started them. Its methods are
 // safe for concurrent use. Except Release, they do not block.
 type Registry interface {
 	// List returns the workers of an endpoint, ordered by id.
@@ -41,6 +42,12 @@ type Registry interface {
 	Unresponsive(now queue.Instant) []workers.Key
 }
 
+// A Balancer sends requests to the workers of load-balancing endpoints. Sync does not block.
+type Balancer interface {
+	// Sync takes the workers that the fleet has for e. What it begins ends with ctx.
+	Sync(ctx context.Context, e *endpoints.Endpoint, list []Status)
+}
+
 // Options configures a Scaler. A field without a stated default is required.
 type Options struct {
 	// Fleet starts and stops workers. Default: none; the scaler then does nothing.
@@ -48,7 +55,9 @@ type Options struct {
 	Queue     Queue
 	Endpoints Endpoints
 	Registry  Registry
-	Clock     clock.Clock
+	// Balancer gets the workers of load-balancing endpoints. Default: none.
+	Balancer Balancer
+	Clock    clock.Clock
 	// Wake asks the owner of the scaler to call Step at the given instant or earlier. It must not
 	// block.
 	Wake func(at queue.Instant)

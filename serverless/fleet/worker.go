@@ -12,6 +12,9 @@ const (
 	// comeLimit is how long a process may run before it first asks for a job, unless
 	// RUNPOD_INIT_TIMEOUT sets it. Loading a model takes time.
 	comeLimit = 15 * time.Minute
+	// HealthyLimit is how long a worker of a load-balancing endpoint may be without a health
+	// check that succeeds (docs/decisions.md 44). Then it is replaced.
+	HealthyLimit = 8 * time.Minute
 	// stopGrace is how long a worker may take to stop.
 	stopGrace = 30 * time.Second
 	// killGrace is stopGrace for a worker that did not react, or has nothing to finish.
@@ -27,6 +30,7 @@ const (
 // guards them.
 type worker struct {
 	key       workers.Key
+	balances  bool // its endpoint has no queue
 	state     State
 	spec      WorkerSpec // until the fleet has accepted it
 	reported  Instance   // the last report of the fleet
@@ -160,11 +164,11 @@ func (w *worker) see(v *workers.View, now queue.Instant, limit time.Duration) (e
 	switch {
 	case v.Unhealthy != "":
 		return evUnhealthy, cause{v.Unhealthy, "a worker is not healthy: " + v.Unhealthy}, true
-	case v.Draining && len(v.Jobs) == 0:
+	case v.Draining && !v.Busy():
 		return evStop, cause{}, true
 	case v.Draining:
 		return evSeenDraining, cause{}, true
-	case len(v.Jobs) > 0:
+	case v.Busy():
 		return evSeenBusy, cause{}, true
 	}
 	return evSeenIdle, cause{}, true
@@ -176,9 +180,17 @@ func (w *worker) miss(now queue.Instant, limit time.Duration) (e event, c cause,
 	case w.joined != 0:
 		return evSilent, cause{"it was not heard of any more", "a worker was not heard of any more"}, true
 	case w.reported.State == InstanceRunning && w.comesBy(limit) <= now:
-		return evSilent, cause{"it never came for a job", "a worker ran for " + limit.String() + " and never came for a job"}, true
+		return evSilent, w.absence(limit), true
 	}
 	return 0, cause{}, false
+}
+
+// absence says why a running worker counts as one that never began to work.
+func (w *worker) absence(limit time.Duration) cause {
+	if w.balances {
+		return cause{"its health check never succeeded", "a worker ran for " + limit.String() + " and its health check never succeeded"}
+	}
+	return cause{"it never came for a job", "a worker ran for " + limit.String() + " and never came for a job"}
 }
 
 // comesBy returns when a running worker must have asked for a job.
@@ -200,8 +212,9 @@ func (w *worker) due(limit time.Duration, failing bool) queue.Instant {
 	return 0
 }
 
-// belong records the owner of a worker that an earlier process started.
+// belong records the type of the endpoint, and its owner if an earlier process started w.
 func (w *worker) belong(e *endpoints.Endpoint) {
+	w.balances = e.Balances()
 	if w.use.Owner == "" {
 		w.use.Owner, w.use.Disk = e.Owner, e.Container.Disk
 	}

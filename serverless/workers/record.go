@@ -294,12 +294,16 @@ func (w *record) list(id queue.JobID, now queue.Instant) {
 type View struct {
 	ID        queue.WorkerID
 	Jobs      []queue.JobID // leased to it, ordered by id
+	Requests  int           // in flight, for a worker of a load-balancing endpoint
 	IdleSince queue.Instant // when it last had a job, or joined
 	Polling   bool          // waits for a job
 	Served    bool          // has finished a job
 	Draining  bool          // gets no more jobs
 	Unhealthy string        // why it reported itself unhealthy; empty: it did not
 }
+
+// Busy reports whether the worker has a job or a request.
+func (v *View) Busy() bool { return len(v.Jobs) > 0 || v.Requests > 0 }
 
 // Takes reports whether the worker may get jobs.
 func (v *View) Takes() bool { return !v.Draining && v.Unhealthy == "" }
