@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/serverless"
 )
 
 // The keys of the table. alice and bob have all scopes of users.
@@ -118,6 +119,7 @@ var jobAccess = []access{
 	{"runSchedule", "POST {private}/schedules/{privateSchedule}/run", "", alices200}, {"runSchedule", "POST /v2/idle/schedules/{schedule}/run", "", alices200},
 	{"health", "GET {private}/health", "", ofEndpt}, {"health", "GET /v2/idle/health", "", anyKey},
 	{"metrics", "GET {private}/metrics", "", ofEndpt}, {"metrics", "GET /v2/idle/metrics", "", anyKey},
+	{"proxy", "POST {balanced}/x", "", alicesIn}, {"proxy", "GET /lb/direct/x", "", own},
 	{"openai", "POST {private}/openai/v1/models", "{}", "- 404 - 401 403 401"}, {"openai", "POST /v2/echo/openai/v1/models", "{}", own},
 }
 
@@ -146,7 +148,7 @@ func TestEveryOperationForEveryKindOfKey(t *testing.T) {
 		// An operation may delete its record, so the owner and the operator use separate
 		// worlds.
 		for _, skip := range []int{0, 2} {
-			withEndpoints(t, nil, func(w *testAPI) { row.check(w, skip) })
+			withEndpoints(t, offersBalancing, func(w *testAPI) { row.check(w, skip) })
 		}
 	}
 	for _, o := range httpapi.Operations() {
@@ -191,6 +193,12 @@ func (row *access) check(w *testAPI, skip int) {
 	}
 }
 
+// balancedEndpoint is the body of a request for a load-balancing endpoint.
+const balancedEndpoint = `{"name":"n","type":"LOAD_BALANCER","image":"i","cpu":[{"id":"cpu5c","vcpuCount":2}],"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`
+
+// offersBalancing is for withEndpoints.
+func offersBalancing(o *serverless.Options, _ *httpapi.Options) { o.Prober = httpapi.NewProber() }
+
 func (row *access) ask(w *testAPI, method, path, key string) answer {
 	w.t.Helper()
 	if strings.HasSuffix(path, "/logs") {
@@ -206,6 +214,10 @@ func (row *access) ask(w *testAPI, method, path, key string) answer {
 // nobody else may read.
 func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	made := owned(w)
+	if err := w.jobs.EnsureBalanced(w.t.Context(), "direct"); err != nil {
+		w.t.Fatal(err)
+	}
+	balanced := w.want(201, "POST", "/v2/serverless", balancedEndpoint, as(alicesAll)).field("id")
 	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 	key := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as(alicesAll)).field("id")
 	schedule := func(endpoint string) string {
@@ -219,7 +231,7 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	return strings.NewReplacer(
 		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
 		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
-		"{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
+		"{balanced}", "/lb/"+balanced, "{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
 		"{schedule}", onShared, "{privateSchedule}", private,
 	), secrets
 }

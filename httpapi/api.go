@@ -45,6 +45,10 @@ type Options struct {
 	// that begins with /v2: "https://api.example.com". Default: scheme and host of the
 	// request. That is wrong behind a proxy that ends TLS, or under a prefix.
 	PublicURL string
+	// LoadBalancerDomain is a domain of which each name {endpoint}.<domain> is a load-balancing
+	// endpoint (docs/decisions.md 44): every request with such a host goes to its workers.
+	// Default: none; the endpoints are under /lb/ only.
+	LoadBalancerDomain string
 	// Quotas count the requests of a user to the control API and reset (docs/interface.md
 	// 8.4). Default: ratelimit.NewWindows with its defaults. Separate handlers share quotas
 	// if they have the same value here.
@@ -87,9 +91,12 @@ type api struct {
 	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
-	bodyTimeout time.Duration // Options.BodyTimeout
-	url         string        // Options.PublicURL without a slash at the end; empty: the request's
-	openAPI     func() served // the description of the operations
+	bodyTimeout time.Duration   // Options.BodyTimeout
+	url         string          // Options.PublicURL without a slash at the end; empty: the request's
+	openAPI     func() served   // the description of the operations
+	domain      string          // Options.LoadBalancerDomain
+	transport   *http.Transport // to workers
+	buffers     *bufferPool
 }
 
 func newAPI(s Services, o *Options) *api {
@@ -98,6 +105,7 @@ func newAPI(s Services, o *Options) *api {
 	}
 	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	a.openAPI = document(&a.Services, a.url)
+	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(), &bufferPool{}
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}
@@ -119,7 +127,8 @@ func newAPI(s Services, o *Options) *api {
 	return a
 }
 
-// New serves the whole interface: control API and jobs API below /v2, reset below /v1.
+// New serves the whole interface: control API and jobs API below /v2, reset below /v1, and
+// load-balancing endpoints below /lb and on hosts of their own.
 // o may be nil, and then every request is refused.
 func New(s Services, o *Options) http.Handler {
 	a := newAPI(s, o)
@@ -127,7 +136,12 @@ func New(s Services, o *Options) http.Handler {
 		APIControl: a.router(APIControl), APIJobs: a.router(APIJobs, APIWorkers),
 		APIOpenAI: a.router(APIOpenAI), APILegacy: a.router(APILegacy),
 	}
+	workers := a.balanceRouter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if toWorker(a.domain, r) {
+			workers.ServeHTTP(w, r)
+			return
+		}
 		parts[apiOf(r.URL.Path)].ServeHTTP(w, r)
 	})
 }
@@ -136,17 +150,20 @@ func New(s Services, o *Options) http.Handler {
 // /v2/account, /v2/billing, /v2/registries, /v2/catalog, /v2/serverless, /v2/admin.
 func NewControl(s Services, o *Options) http.Handler { return newAPI(s, o).router(APIControl) }
 
-// NewJobs serves the jobs API (/v2/{endpoint}/run and related paths) and the worker
-// protocol.
+// NewJobs serves the jobs API (/v2/{endpoint}/run and related paths), the worker protocol, and
+// load-balancing endpoints.
 func NewJobs(s *serverless.Service, o *Options) http.Handler {
 	a := newAPI(Services{Jobs: s}, o)
-	jobs, openai := a.router(APIJobs, APIWorkers), a.router(APIOpenAI)
+	jobs, openai, workers := a.router(APIJobs, APIWorkers), a.router(APIOpenAI), a.balanceRouter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isOpenAI(r.URL.Path) {
+		switch {
+		case toWorker(a.domain, r):
+			workers.ServeHTTP(w, r)
+		case isOpenAI(r.URL.Path):
 			openai.ServeHTTP(w, r)
-			return
+		default:
+			jobs.ServeHTTP(w, r)
 		}
-		jobs.ServeHTTP(w, r)
 	})
 }
 
@@ -182,7 +199,7 @@ func (s *Services) has(a Area) bool {
 		return s.Billing != nil && s.Pods != nil
 	case AreaRegistries:
 		return s.Registries != nil
-	case AreaEndpoints, AreaJobs, AreaWorkers:
+	case AreaEndpoints, AreaJobs, AreaWorkers, AreaBalance:
 		return s.Jobs != nil
 	case AreaSchedules:
 		return s.Jobs != nil && s.Jobs.Schedules() != nil

@@ -25,11 +25,13 @@ import (
 // exist.
 func pathOf(op string) (method, path string) {
 	method, path, _ = strings.Cut(op, " ")
-	path = strings.Replace(path, "/v2/{}/", "/v2/idle/", 1)
+	path = strings.NewReplacer("/v2/{}/", "/v2/idle/", "/lb/{}/", "/lb/idle/").Replace(path)
 	return method, strings.Replace(path, "{}", "nothere", 1)
 }
 
-func isJobs(op string) bool { return strings.Contains(op, "/v2/{}/") }
+func isJobs(op string) bool {
+	return strings.Contains(op, "/v2/{}/") || strings.Contains(op, "/lb/{}/")
+}
 
 func TestKeysComeInTheFormsOfTheirArea(t *testing.T) {
 	forms := []struct {
@@ -213,6 +215,8 @@ var needs = map[string][]string{
 	"PATCH /v2/{}/schedules/{}": runners, "DELETE /v2/{}/schedules/{}": runners, "POST /v2/{}/schedules/{}/run": runners,
 	"GET /v2/{}/attempts/{}": readers, "GET /v2/{}/dead": readers, "GET /v2/{}/dead/{}": readers,
 	"POST /v2/{}/dead/{}/redrive": runners, "DELETE /v2/{}/dead/{}": runners,
+	"GET /lb/{}/{}": runners, "POST /lb/{}/{}": runners, "PUT /lb/{}/{}": runners, "PATCH /lb/{}/{}": runners, "DELETE /lb/{}/{}": runners,
+	"OPTIONS /lb/{}/{}":   runners,
 	"GET /v2/admin/audit": operators, "POST /v2/admin/reload": operators,
 	"POST /v2/admin/cordon": operators, "POST /v2/admin/uncordon": operators, "POST /v2/admin/drain": operators,
 	"GET /v2/admin/state": operators, "DELETE /v2/admin/users/{}": operators,

@@ -29,13 +29,16 @@ const minBodyRate = 64 << 10
 // limitBody sets the deadline for the body of r. It applies to all requests, also if their
 // body is ignored: before net/http answers, it reads the rest of the body without its own
 // time limit.
-func (a *api) limitBody(w http.ResponseWriter, r *http.Request) {
+func (a *api) limitBody(w http.ResponseWriter, r *http.Request) { a.limitBodyTo(w, r, maxSyncBody) }
+
+// limitBodyTo is limitBody for bodies of at most most bytes.
+func (a *api) limitBodyTo(w http.ResponseWriter, r *http.Request, most int64) {
 	n := r.ContentLength
 	if n == 0 || a.bodyTimeout < 0 {
 		return
 	}
-	if n < 0 || n > maxSyncBody {
-		n = maxSyncBody
+	if n < 0 || n > most {
+		n = most
 	}
 	d := a.bodyTimeout + time.Duration(n)*time.Second/minBodyRate
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d)) // not every writer has deadlines

@@ -28,16 +28,19 @@ type OperationTable []Operation
 // Find returns the operation of a request and the values of the placeholders in its path,
 // or nil if there is none. It decides as a handler of New with all services does.
 func (t OperationTable) Find(method string, u *url.URL) (o *Operation, values map[string]string) {
-	if !isClean(u.Path) {
+	part, path := apiOf(u.Path), ""
+	if part != APIBalance && !isClean(u.Path) {
 		return nil, nil
 	}
-	part, path := apiOf(u.Path), ""
 	for i := range t {
 		o := &t[i]
 		if o.API != part && (o.API != APIWorkers || part != APIJobs) || path != "" && path != o.Path {
 			continue
 		}
 		v, ok := matchPath(o.Path, u.EscapedPath())
+		if part == APIBalance {
+			v, ok = matchBalanced(u)
+		}
 		if !ok {
 			continue
 		}
@@ -72,6 +75,8 @@ func apiOf(path string) API {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	second, _, _ := strings.Cut(rest, "/")
 	switch {
+	case strings.HasPrefix(path, balancePrefix):
+		return APIBalance
 	case first == "v1":
 		return APILegacy
 	case first == "v2" && endpoints.IsReserved(second):
@@ -86,6 +91,12 @@ func apiOf(path string) API {
 func isOpenAI(path string) bool {
 	parts := strings.SplitN(path, "/", 5)
 	return len(parts) == 5 && parts[1] == "v2" && parts[3] == "openai"
+}
+
+// matchBalanced is matchPath for the operation of load-balancing endpoints.
+func matchBalanced(u *url.URL) (values map[string]string, ok bool) {
+	p, ok := placeAt(u)
+	return map[string]string{"endpoint": p.endpoint, "path": unescape(strings.TrimPrefix(p.path, "/"))}, ok
 }
 
 // matchPath compares an escaped path with a pattern, segment by segment.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -32,8 +33,8 @@ const refusalWait = 5 * time.Second
 // slowDown delays an error that only time or another user can change. The delay ends early
 // if the client disconnects or the server stops.
 func (c *call) slowDown(err error) {
-	switch problem.KindOf(err) {
-	case problem.Unauthorized, problem.Forbidden, problem.NotFound, problem.Unavailable:
+	switch kind := problem.KindOf(err); {
+	case kind == problem.Unauthorized, kind == problem.Forbidden, kind == problem.NotFound, kind == problem.Unavailable, errors.Is(err, errBalanced):
 		ctx, cancel := c.clockWaitContext(refusalWait)
 		defer cancel()
 		<-ctx.Done()

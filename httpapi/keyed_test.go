@@ -59,7 +59,7 @@ func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
 		"podAction", "resetPod", "rotateKey", "createCluster", "createDelegation", "redeliver",
 		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule",
-		"jobDone", "jobStream",
+		"jobDone", "jobStream", "proxy",
 	}
 	var keyed []string
 	for _, o := range httpapi.Operations() {

@@ -38,6 +38,7 @@ func TestAreasServeTheirOwnPathsAndNoOthers(t *testing.T) {
 			{"GET", "/v2/catalog/cpus", [4]int{200, 200, 404, 404}},
 			{"GET", "/v2/echo/health", [4]int{200, 404, 200, 404}},
 			{"GET", "/v2/echo/requests", [4]int{200, 404, 200, 404}},
+			{"GET", "/lb/echo/x", [4]int{400, 404, 400, 404}},
 			{"GET", "/v2/echo/run", [4]int{405, 404, 405, 404}},
 			{"GET", "/v1/pods/x/reset", [4]int{405, 404, 404, 405}},
 			{"POST", "/v1/pods", [4]int{404, 404, 404, 404}},

@@ -96,6 +96,7 @@ func tags() []openapi.Tag {
 		{Name: string(APIControl), Description: "Pods, endpoints, volumes, templates, credentials, the catalog, bills and keys."},
 		{Name: string(APIJobs), Description: "Jobs of an endpoint."},
 		{Name: string(APIOpenAI), Description: "Jobs in the form of OpenAI's interface."},
+		{Name: string(APIBalance), Description: "Requests to the workers of load-balancing endpoints."},
 		{Name: string(APIWorkers), Description: "What workers of an endpoint call."},
 		{Name: string(APILegacy), Description: "The one operation of version 1."},
 	}

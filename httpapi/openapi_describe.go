@@ -173,7 +173,7 @@ func (b *describer) problems() map[string]*openapi.Response {
 	list := map[string]*openapi.Response{
 		"OpenAIProblem": {Description: "The request failed. The body has the form of OpenAI's errors.", Content: jsonOf("application/json", openAIErrors())},
 	}
-	for k := range problem.Unavailable + 1 {
+	for k := range problem.WorkerTimeout + 1 {
 		name := strings.ReplaceAll(k.Title(), " ", "")
 		list[name] = &openapi.Response{Description: k.Title() + ".", Content: jsonOf(media, doc), Headers: retryHeaders(k)}
 		list["Jobs"+name] = &openapi.Response{Description: k.Title() + ".", Content: jsonOf(media, jobs), Headers: retryHeaders(k)}
@@ -224,7 +224,7 @@ func problemNames(o *operation, d *description) map[string]string {
 	switch o.API {
 	case APIOpenAI:
 		return map[string]string{"default": "OpenAIProblem"}
-	case APIJobs, APIWorkers:
+	case APIJobs, APIWorkers, APIBalance:
 		prefix = "Jobs"
 	}
 	names := map[string]string{"default": prefix + "Problem"}
@@ -250,6 +250,10 @@ func problemNames(o *operation, d *description) map[string]string {
 	}
 	if d.body != nil {
 		add(problem.BadRequest, problem.Invalid)
+	}
+	if o.API == APIBalance {
+		add(problem.BadRequest, problem.TooLarge, problem.BadGateway, problem.WorkerTimeout)
+		return names
 	}
 	if len(d.params) > 0 || o.Paged {
 		add(problem.Invalid)

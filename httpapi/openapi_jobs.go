@@ -196,7 +196,7 @@ func (b *describer) requestsSchema(job *openapi.Schema) *openapi.Schema {
 func (b *describer) describeWorkers() map[string]description {
 	task := b.Component("Task", fields(map[string]*openapi.Schema{
 		"id": openapi.Of("string"), "input": openapi.Of("object"), "s3Config": openapi.Of("object"),
-		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"),
+		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"), "schedule": openapi.Of("object"),
 	}, "id", "input"))
 	accepted := openapi.For[acceptance](&b.Builder)
 	none := func(s *openapi.Schema) answers { return answers{200: s, 204: nil} }

@@ -70,7 +70,7 @@ func memberTexts() map[string]string {
 		"queueDelay":                 "Seconds that the oldest job may wait before another worker starts.",
 		"registry":                   "Id of the credential that the image is pulled with.",
 		"requestCount":               "Jobs for each worker.",
-		"requestUrls":                "Addresses for jobs. {job_id} stands for the id of a job.",
+		"requestUrls":                "Addresses for jobs; {job_id} stands for the id of a job. A load-balancing endpoint has base and health only.",
 		"runtime":                    "What can be seen while it runs, else null.",
 		"s3Config":                   "Where the worker stores files. Only the worker gets it.",
 		"scaling":                    "What decides on the number of workers.",

@@ -59,6 +59,7 @@ const (
 	APIOpenAI  API = "openai"  // NewJobs; errors have OpenAI's form
 	APIWorkers API = "workers" // the worker protocol: NewWorkers, and NewJobs
 	APILegacy  API = "legacy"  // NewLegacy
+	APIBalance API = "balance" // load-balancing endpoints: NewJobs
 )
 
 // An Area is the subject of operations.
@@ -79,6 +80,7 @@ const (
 	AreaJobs       Area = "jobs"
 	AreaSchedules  Area = "schedules"
 	AreaWorkers    Area = "workers"
+	AreaBalance    Area = "balance"
 	AreaAdmin      Area = "admin"     // served with pods or jobs
 	AreaInterface  Area = "interface" // always served
 )
@@ -276,6 +278,9 @@ var table = sync.OnceValue(func() []operation {
 			op("ping", "GET /v2/{endpoint}/ping/{worker}", ScopeWorker, pingWorker, unlimited, sideEffects),
 			op("jobDone", "POST /v2/{endpoint}/job-done/{worker}/{job}", ScopeWorker, jobDone, unlimited),
 			op("jobStream", "POST /v2/{endpoint}/job-stream/{worker}/{job}", ScopeWorker, jobChunk, unlimited),
+		),
+		group(APIBalance, AreaBalance,
+			op("proxy", "GET,POST,PUT,PATCH,DELETE,OPTIONS /lb/{endpoint}/{path...}", ScopeEndpointRun, proxyRequest, rate(ratelimit.Run), added),
 		),
 	)
 })

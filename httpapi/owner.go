@@ -27,7 +27,7 @@ const ownerHeader = "Podyard-Owner"
 // operator names another user.
 func (c *call) actAs() error {
 	c.owner = c.id.User
-	if _, given := c.query("owner"); !given || c.op.Scope == ScopeNone || c.op.API == APIOpenAI || c.op.API == APIWorkers {
+	if _, given := c.query("owner"); !given || c.op.Scope == ScopeNone || c.op.API == APIOpenAI || c.op.API == APIWorkers || c.op.API == APIBalance {
 		return nil
 	}
 	if !c.id.Operator() {
@@ -68,7 +68,7 @@ func (c *call) findOthers(err error) bool {
 func (c *call) recordOwner() (string, error) {
 	ctx, id := c.r.Context(), cmp.Or(c.r.PathValue("id"), c.r.PathValue("podId"))
 	switch c.op.Area {
-	case AreaJobs:
+	case AreaJobs, AreaBalance:
 		return c.jobOwner(c.r.PathValue("endpoint"), c.r.PathValue("job"))
 	case AreaSchedules:
 		return c.scheduleOwner()

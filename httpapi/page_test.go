@@ -22,7 +22,7 @@ func TestThePageHasEveryOperation(t *testing.T) {
 	page := string(b)
 	want := map[string]string{} // scope by method and path
 	for _, o := range httpapi.Operations() {
-		path := strings.Replace(o.Path, "{route...}", "...", 1)
+		path := strings.NewReplacer("{route...}", "...", "{path...}", "...").Replace(o.Path)
 		if o.NotOffered != "" {
 			if !strings.Contains(page, "`"+path+"`") {
 				t.Errorf("the page does not say that %s is not offered", path)
@@ -54,7 +54,7 @@ func scopeOnPage(o httpapi.Operation) string {
 
 var (
 	bothMethods = regexp.MustCompile("`(GET)` or `POST (/v2[^`? ]+)[^`]*`")
-	onPage      = regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/v[12]/[^`? ]+)[^`]*`")
+	onPage      = regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE|OPTIONS) (/(?:v[12]|lb)/[^`? ]+)[^`]*`")
 )
 
 // operationsOnPage returns the operations in the first cell of each row, with the scope in

@@ -105,6 +105,20 @@ func moreRefusals() []refusal {
 
 // absentRefusals are requests to operations that are not offered, with valid and with
 // invalid bodies.
+// balanceRefusals are those of requests to workers, for each method.
+func balanceRefusals() (rows []refusal) {
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+		rows = append(rows,
+			refusal{method + " /lb/echo/x", "", 401, "missing bearer token", []string{"Authorization:"}},
+			refusal{method + " /lb/echo/x", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+			refusal{method + " /lb/nothere/x", "", 404, "endpoint not found", nil},
+			refusal{method + " /lb/echo/x", "", 400, "the endpoint has a queue: send jobs to its run operation", nil},
+			refusal{method + " /lb/echo", "", 404, "The requested path was not found.", nil},
+		)
+	}
+	return rows
+}
+
 func absentRefusals() (rows []refusal) {
 	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
 	for request, want := range map[string]string{

@@ -151,7 +151,7 @@ func matchesOperation(op, request string) bool {
 }
 
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals())
+	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}

@@ -245,12 +245,15 @@ func (x *router) count(c *call) error {
 // shared. It then applies the rate and the concurrency limit of the operation
 // (docs/interface.md 8.3). The permit may be nil.
 func (x *router) enter(c *call) (*ratelimit.Permit, error) {
-	if c.op.Area != AreaJobs && c.op.Area != AreaSchedules {
+	if c.op.Area != AreaJobs && c.op.Area != AreaSchedules && c.op.Area != AreaBalance {
 		return nil, nil
 	}
 	id := c.r.PathValue("endpoint")
 	var err error
 	if c.jobsEndpoint, err = c.usable(id); err != nil {
+		return nil, err
+	}
+	if err := c.checkType(); err != nil {
 		return nil, err
 	}
 	c.checked = time.Now()
@@ -264,6 +267,17 @@ func (x *router) enter(c *call) (*ratelimit.Permit, error) {
 		return nil, limited(d)
 	}
 	return pass, nil
+}
+
+// checkType checks that the endpoint takes requests of this kind (docs/decisions.md 44).
+func (c *call) checkType() error {
+	switch balances := c.jobsEndpoint.Balances(); {
+	case balances && c.op.Area != AreaBalance:
+		return errBalanced
+	case !balances && c.op.Area == AreaBalance:
+		return errQueued
+	}
+	return nil
 }
 
 // fail answers an error. It logs internal errors, whose text the client does not get.

@@ -32,15 +32,17 @@ type endpointBody struct {
 	CreatedAt      wireTime            `json:"createdAt"`
 }
 
-// requestURLs are the addresses for the jobs of an endpoint; {job_id} is literal.
+// requestURLs are the addresses of an endpoint: Base and Health where it has no queue, all but
+// Base where it has one. {job_id} is literal.
 type requestURLs struct {
-	Run        string `json:"run"`
-	RunSync    string `json:"runSync"`
-	Status     string `json:"status"`
-	Stream     string `json:"stream"`
-	Cancel     string `json:"cancel"`
-	Retry      string `json:"retry"`
-	PurgeQueue string `json:"purgeQueue"`
+	Base       string `json:"base,omitempty"`
+	Run        string `json:"run,omitempty"`
+	RunSync    string `json:"runSync,omitempty"`
+	Status     string `json:"status,omitempty"`
+	Stream     string `json:"stream,omitempty"`
+	Cancel     string `json:"cancel,omitempty"`
+	Retry      string `json:"retry,omitempty"`
+	PurgeQueue string `json:"purgeQueue,omitempty"`
 	Health     string `json:"health"`
 }
 
@@ -88,6 +90,9 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 	if g := e.GPU; g != nil {
 		b.GPU = &endpointGPUBody{orEmpty(g.Pools), g.ExcludedTypes, g.Count, orEmpty(g.AllowedCUDAVersions), orNull(g.MinCUDAVersion)}
 	}
+	if e.Balances() {
+		b.Type, b.RequestURLs = e.Type, c.balanceURLs(e)
+	}
 	for _, m := range e.CPU {
 		// Without a catalog the memory is not known, and the schema requires at least 1.
 		b.CPU = append(b.CPU, cpuBody{m.ID, m.VCPU, max(m.Memory, 1)})
@@ -114,6 +119,12 @@ func (c *call) requestURLs(id string) requestURLs {
 		Run: base + "/run", RunSync: base + "/runsync", Status: base + "/status/{job_id}", Stream: base + "/stream/{job_id}",
 		Cancel: base + "/cancel/{job_id}", Retry: base + "/retry/{job_id}", PurgeQueue: base + "/purge-queue", Health: base + "/health",
 	}
+}
+
+// balanceURLs are the addresses of a load-balancing endpoint.
+func (c *call) balanceURLs(e *serverless.Endpoint) requestURLs {
+	base := c.publicURL() + balancePrefix + e.ID
+	return requestURLs{Base: base, Health: base + e.Listener().HealthPath}
 }
 
 // publicURL returns the URL before /v2 in addresses for clients.

@@ -38,39 +38,45 @@ func (x *router) admitWorker(c *call) error {
 		return err
 	}
 	endpoint, id := c.r.PathValue("endpoint"), c.worker()
+	var about *serverless.Endpoint
 	if e, w, ok := x.Jobs.CheckWorkerKey(key); !ok {
-		err = x.admitUser(c, key, endpoint)
+		about, err = x.admitUser(c, key, endpoint)
 	} else if e != endpoint || w != id {
 		err = errForbidden
 	} else {
-		_, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
+		about, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
 	}
-	if err == nil && x.Jobs.IsLocalWorker(endpoint, id) {
+	switch {
+	case err != nil:
+		return err
+	case x.Jobs.IsLocalWorker(endpoint, id):
 		return errLocalWorker
+	case about.Balances():
+		return errBalanced
 	}
-	return err
+	return nil
 }
 
 var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")
 
 // admitUser admits a user as a worker: on the user's own endpoints with endpoints:write,
 // and on any endpoint with its scope of work or as an operator.
-func (x *router) admitUser(c *call, key, endpoint string) (err error) {
+func (x *router) admitUser(c *call, key, endpoint string) (e *serverless.Endpoint, err error) {
 	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
-		return err
+		return nil, err
 	}
 	anybodys := c.id.Operator() || c.id.Can(Permission{Area: accounts.AreaWorker, Endpoint: endpoint})
 	if !anybodys && !c.id.Can(Permission{Area: "endpoints", Level: Write}) {
-		return errForbidden
+		return nil, errForbidden
 	}
-	e, err := x.Jobs.Endpoint(c.r.Context(), endpoint)
+	e, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
 	switch {
 	case err != nil || anybodys || e.Owner == c.id.User:
-		return err
+		return e, err
 	case e.Owner == "":
-		return errShared
+		return nil, errShared
 	}
-	return serverless.ErrNoEndpoint
+	return nil, serverless.ErrNoEndpoint
 }
 
 func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }

@@ -48,6 +48,11 @@ const (
 	NotImplemented
 	// Unavailable is a store or an engine that cannot answer now: 503.
 	Unavailable
+	// BadGateway is a worker of a load-balancing endpoint that failed in the middle of a
+	// request: 502.
+	BadGateway
+	// WorkerTimeout is such a worker that did not answer in time: 524.
+	WorkerTimeout
 )
 
 var kinds = [...]struct {
@@ -68,6 +73,8 @@ var kinds = [...]struct {
 	TooManyRequests:      {429, "Too Many Requests"},
 	NotImplemented:       {501, "Not Implemented"},
 	Unavailable:          {503, "Service Unavailable"},
+	BadGateway:           {502, "Bad Gateway"},
+	WorkerTimeout:        {524, "A Timeout Occurred"},
 }
 
 // Status returns the HTTP status of k.

@@ -37,10 +37,10 @@ type scalerQueue struct {
 }
 
 // Stats implements fleet.Queue.
-func (q scalerQueue) Stats(ctx context.Context, now queue.Instant, endpoint string) (queue.Stats, error) {
-	st, err := q.Queue.Stats(ctx, now, endpoint)
+func (q scalerQueue) Stats(ctx context.Context, now queue.Instant, endpoint string, r *queue.Rules) (queue.Stats, error) {
+	st, err := q.Queue.Stats(ctx, now, endpoint, r)
 	d := q.balancer.Demand(endpoint)
-	st.Queued += int64(d.Waiting)
+	st.Ready += int64(d.Waiting)
 	st.Running += int64(d.Running)
 	st.Oldest = queue.Sooner(st.Oldest, d.Oldest)
 	return st, err

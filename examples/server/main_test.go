@@ -27,7 +27,13 @@ const testKey = "key-of-the-tests"
 // program is the server, built once. These tests look at it from outside, as scripts do.
 var program string
 
-func TestMain(m *testing.M) { os.Exit(enginetest.MainWithProgram(m, ".", &program)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(balanceWorkerEnv) != "" {
+		printLine(os.Stderr, balanceWorker())
+		os.Exit(1)
+	}
+	os.Exit(enginetest.MainWithProgram(m, ".", &program))
+}
 
 // command is the server with nothing of the environment that it would read, and with a
 // temporary directory of the test's own.

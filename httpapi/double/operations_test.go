@@ -172,6 +172,7 @@ var scenarios = []scenario{
 	{"jobStop", "GET", "/v2/q/job-stop/w1", "", 204, ""},
 	{"ping", "GET", "/v2/q/ping/w1", "", 200, ``},
 	{"jobDone", "POST", "/v2/q/job-done/w1/{queued}", `{"output":1}`, 200, `"accepted":`},
+	{"proxy", "GET", "/lb/q/x", "", 400, `the endpoint has a queue`},
 	{"jobStream", "POST", "/v2/q/job-stream/w1/{queued}", `{"output":1}`, 200, `"accepted":`},
 }
 

@@ -12,6 +12,8 @@ import (
 
 // A gate tracks the active requests and decides which new ones are admitted.
 type gate struct {
+	toWorker func(*http.Request) bool // of a load-balancing endpoint; nil: none is
+
 	mu      sync.Mutex
 	phase   phase
 	held    map[*held]bool
@@ -40,10 +42,14 @@ const (
 	beginning kind = iota // it creates or changes something: refused
 	reading               // it reads, or helps active work to finish: admitted
 	asking                // a worker asks for a job: it waits
+	proxied               // it is sent to a worker: refused; active ones end before the workers do
 )
 
-// kindOf decides by method and path.
-func kindOf(r *http.Request) kind {
+// kindOf decides by host, method and path.
+func (g *gate) kindOf(r *http.Request) kind {
+	if g.toWorker != nil && g.toWorker(r) {
+		return proxied
+	}
 	if part := strings.SplitN(r.URL.Path, "/", 5); len(part) > 3 && part[1] == "v2" {
 		switch part[3] {
 		case "job-take", "job-take-batch":
@@ -63,7 +69,7 @@ func (g *gate) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		h := &held{kindOf(r), cancel}
+		h := &held{g.kindOf(r), cancel}
 		now, ok := g.enter(h)
 		if ok {
 			defer g.leave(h)
@@ -96,7 +102,7 @@ func refuse(w http.ResponseWriter) {
 func (g *gate) enter(h *held) (now phase, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.phase == closed || g.phase == draining && h.kind == beginning {
+	if g.phase == closed || g.phase == draining && (h.kind == beginning || h.kind == proxied) {
 		return g.phase, false
 	}
 	if g.held == nil {
@@ -130,7 +136,28 @@ func (g *gate) drain() {
 			h.cancel()
 			continue
 		}
-		g.readers = true
+		g.readers = g.readers || h.kind != proxied
+	}
+}
+
+// endProxied ends the requests that are at workers. answered reports whether they have ended.
+func (g *gate) endProxied() (answered func() bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for h := range g.held {
+		if h.kind == proxied {
+			h.cancel()
+		}
+	}
+	return func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for h := range g.held {
+			if h.kind == proxied {
+				return false
+			}
+		}
+		return true
 	}
 }
 

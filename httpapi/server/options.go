@@ -55,13 +55,15 @@ type Closer interface {
 	Close(ctx context.Context) error
 }
 
-// A Worker serves an endpoint in this process: a Go function or any other
-// serverless.Worker.
+// A Worker serves an endpoint in this process: with a Go function or any other
+// serverless.Worker, or with an http.Handler (docs/decisions.md 44).
 type Worker struct {
 	// Endpoint is served from the start of Run to its end. New creates it if it does not
 	// exist, shared by all users. It must not belong to a user.
 	Endpoint string
 	Worker   serverless.Worker
+	// Handler is set instead of Worker for a load-balancing endpoint: see httpapi.ServeHTTP.
+	Handler http.Handler
 	// Options are optional. Default of Options.Drain: the Drain of the server.
 	Options serverless.ServeOptions
 }
@@ -172,8 +174,10 @@ func (o *Options) checkWorkers() error {
 		switch {
 		case o.Stores.Jobs == nil || o.Stores.Endpoints == nil:
 			return fmt.Errorf("server: a worker of endpoint %q: there are no stores for jobs", w.Endpoint)
-		case w.Worker == nil:
+		case w.Worker == nil && w.Handler == nil:
 			return fmt.Errorf("server: a worker of endpoint %q is nil", w.Endpoint)
+		case w.Worker != nil && w.Handler != nil:
+			return fmt.Errorf("server: a worker of endpoint %q has a Worker and a Handler", w.Endpoint)
 		}
 	}
 	return nil

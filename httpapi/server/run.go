@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -61,6 +62,7 @@ func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	stopPull()
 	r.workers.Wait()
 	s.finish(drain)
+	s.endProxied(work)
 	err = errors.Join(err, s.endRuntimes(late))
 	s.lastReads(work)
 	s.gate.close()
@@ -137,10 +139,15 @@ var errEarly = errors.New("it is needed until the end")
 
 // startWorkers runs the workers of this process until ctx ends.
 func (r *running) startWorkers(ctx context.Context) {
+	jobs := r.Server.services.Jobs
 	for _, w := range r.Server.workers {
 		w.Options.Drain = first(w.Options.Drain, r.drain)
 		r.workers.Go(func() {
-			if err := r.Server.services.Jobs.Serve(ctx, w.Endpoint, w.Worker, &w.Options); err != nil && ctx.Err() == nil {
+			serve := func() error { return jobs.Serve(ctx, w.Endpoint, w.Worker, &w.Options) }
+			if w.Handler != nil {
+				serve = func() error { return httpapi.ServeHTTP(ctx, jobs, w.Endpoint, w.Handler, &w.Options) }
+			}
+			if err := serve(); err != nil && ctx.Err() == nil {
 				r.fail(fmt.Errorf("server: %w", err))
 			}
 		})
@@ -163,6 +170,14 @@ func (s *Server) finish(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// endProxied ends the requests to workers of load-balancing endpoints that are left, while
+// their workers still run. WebSockets are closed with the status 1001.
+func (s *Server) endProxied(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	until(ctx, 5*time.Millisecond, s.gate.endProxied())
 }
 
 // busy returns the endpoints with jobs in progress.

@@ -50,6 +50,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	}
 	s.name, s.since, s.reload = o.Name, o.Clock.Now().UTC(), o.Reload
 	s.api.Program = s.Program()
+	s.gate.toWorker = s.api.ToWorker
 	o.Hosts = s.end.wrap(o.Hosts)
 	if url := o.Jobs.WorkerURL; url != nil {
 		o.Jobs.WorkerURL = func() string {
@@ -66,7 +67,11 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		return nil, err
 	}
 	for _, w := range s.workers {
-		if err := s.services.Jobs.EnsureEndpoint(ctx, w.Endpoint); err != nil {
+		ensure := s.services.Jobs.EnsureEndpoint
+		if w.Handler != nil {
+			ensure = s.services.Jobs.EnsureBalanced
+		}
+		if err := ensure(ctx, w.Endpoint); err != nil {
 			return nil, fmt.Errorf("server: %w", err)
 		}
 	}
@@ -131,6 +136,8 @@ func (s *Server) Workers() http.Handler {
 func (s *Server) probes(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch get := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+		case s.api.ToWorker(r): // on a host of its own it has these paths, too
+			api.ServeHTTP(w, r)
 		case get && r.URL.Path == "/readyz":
 			s.readyz(w)
 		case get && r.URL.Path == "/healthz":

@@ -142,6 +142,9 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Meter == nil && all.Billing != nil {
 		opts.Meter = podfleet.Meter(o.Catalog, all.Billing)
 	}
+	if opts.Prober == nil && !opts.Deterministic { // its checks would not follow the order of calls
+		opts.Prober = httpapi.NewProber()
+	}
 	if opts.Fleet != nil || o.Stores.Pods == nil || len(o.Hosts) == 0 {
 		return &opts, nil
 	}

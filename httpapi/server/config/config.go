@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -40,6 +41,8 @@ type Config struct {
 	Limits  Limits  `json:"limits"`
 	Webhook Webhook `json:"webhook"`
 	Audit   Audit   `json:"audit"`
+	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
+	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// TrustedProxies are addresses and networks of proxies in front, whose header
 	// X-Forwarded-For says for the audit log where a request is from.
 	TrustedProxies []string `json:"trustedProxies"`
@@ -131,6 +134,12 @@ type Quotas struct {
 // Limits bound what users do to the jobs of endpoints.
 type Limits struct {
 	PerWorkerRate int `json:"perWorkerRate"` // requests in 10 s for each running worker; 0 is the default
+}
+
+// LoadBalancer is how load-balancing endpoints are reached.
+type LoadBalancer struct {
+	// Domain is that of httpapi.Options.LoadBalancerDomain. Default: none.
+	Domain string `json:"domain"`
 }
 
 // A Webhook is how webhooks are sent.
@@ -251,6 +260,9 @@ func (c *Config) checkSecretKey() error {
 func (c *Config) checkDomain() error {
 	if !isDomain(c.ServiceDomain) {
 		return errorAt("/serviceDomain", "must be labels of letters, digits and '-' with dots between, not %q", c.ServiceDomain)
+	}
+	if d := c.LoadBalancer.Domain; d != "" && (!isDomain(d) || d != strings.ToLower(d)) {
+		return errorAt("/loadBalancer/domain", "must be labels of lower-case letters, digits and '-' with dots between, not %q", d)
 	}
 	return nil
 }

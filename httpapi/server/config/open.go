@@ -163,6 +163,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o.Catalog, o.Hosts = p.hosts(rt)
 	o.Pods.Domain = p.config.ServiceDomain
 	o.API.PublicURL = p.publicURL()
+	o.API.LoadBalancerDomain = p.config.LoadBalancer.Domain
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
