@@ -70,16 +70,16 @@ type Spec struct {
 	Ports       []Port
 	// PortEnv are variables with the number on which the program must listen to be reached at a
 	// port of Ports, by its Private. In a container the two numbers are the same.
-	PortEnv map[string]int
-	Disk        int // GB
-	Mounts      []Mount
-	GPUType     string
-	GPUs        int      // how many of GPUType
-	Devices     []string // names of the GPUs, as many as GPUs; empty where they have no names
-	VCPU        int      // 0 for a GPU pod
-	Memory      int      // GB; 0 is no limit
-	Credential  Credential
-	AlwaysPull  bool // pull also when the image is on the host
+	PortEnv    map[string]int
+	Disk       int // GB
+	Mounts     []Mount
+	GPUType    string
+	GPUs       int      // how many of GPUType
+	Devices    []string // names of the GPUs, as many as GPUs; empty where they have no names
+	VCPU       int      // 0 for a GPU pod
+	Memory     int      // GB; 0 is no limit
+	Credential Credential
+	AlwaysPull bool // pull also when the image is on the host
 	// NetworkAlias, if not empty, makes the container join the private network of Owner. Other
 	// containers of Owner find it there under this name; no other owner's do. It is empty for a
 	// Runtime without the capability PrivateNetworks.
