@@ -43,7 +43,7 @@ var (
 // A proxied is a request that is sent to a worker of a load-balancing endpoint.
 type proxied struct {
 	*call
-	place    place
+	place    destination
 	affinity balance.Affinity
 	acquire  func() error // waits for a worker
 	cancel   context.CancelCauseFunc
@@ -311,8 +311,8 @@ func (p *proxied) reason(ctx context.Context, err error) error {
 	return errNoWorker
 }
 
-// A place is where a request goes.
-type place struct {
+// A destination is where a request goes.
+type destination struct {
 	endpoint string
 	prefix   string // of the path, which the worker does not see; empty for a host of its own
 	path     string // as it was sent, after the prefix
@@ -320,7 +320,7 @@ type place struct {
 
 // target returns the URL for the worker, without its host. It has neither Path nor Opaque if
 // the path cannot be sent as it is.
-func (p place) target(in *url.URL) *url.URL {
+func (p destination) target(in *url.URL) *url.URL {
 	u := &url.URL{Scheme: "http", RawQuery: in.RawQuery, ForceQuery: in.ForceQuery}
 	if !strings.HasPrefix(p.path, "//") {
 		u.Opaque = p.path

@@ -62,20 +62,20 @@ func toWorker(domain string, r *http.Request) bool {
 
 // placeOf returns where a request goes. ok is false for a path with a dot segment and for a
 // name that no endpoint can have.
-func (a *api) placeOf(r *http.Request) (p place, ok bool) {
+func (a *api) placeOf(r *http.Request) (p destination, ok bool) {
 	label, host := underDomain(r.Host, a.domain)
 	if !host {
 		return placeAt(r.URL)
 	}
-	p = place{endpoint: label, path: sentPath(r.URL)}
+	p = destination{endpoint: label, path: sentPath(r.URL)}
 	return p, isDNSLabel(label) && strings.HasPrefix(p.path, "/") && !hasDotSegment(r.URL.Path)
 }
 
 // placeAt is placeOf for a path under balancePrefix.
-func placeAt(u *url.URL) (p place, ok bool) {
+func placeAt(u *url.URL) (p destination, ok bool) {
 	rest, cut := strings.CutPrefix(sentPath(u), balancePrefix)
 	id, _, slash := strings.Cut(rest, "/")
-	p = place{endpoint: id, prefix: balancePrefix + id, path: rest[len(id):]}
+	p = destination{endpoint: id, prefix: balancePrefix + id, path: rest[len(id):]}
 	return p, cut && slash && endpoints.CheckID(id) == nil && !hasDotSegment(u.Path)
 }
 
