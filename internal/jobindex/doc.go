@@ -26,7 +26,7 @@
 // endpoint. A job is counted as ready or running where its record says so (place), and the place
 // follows the state in Commit, whatever the operation was. So each end of a job frees its place
 // once. A key at its limit takes its lines, at most ten, out of the heaps, an owner at its limit
-// itself. Rules are those of the last call; new limits look at every line of the endpoint once.
+// itself. Rules are those of the last call; new limits look at every key of the endpoint once.
 //
 // A turn is found from the oldest job and the last claim, and not from the order of events. So it
 // does not matter whether jobs past their ttl were deleted already, nor in which order lost jobs

@@ -321,9 +321,7 @@ func (x *Index) run(k *key, n int) {
 	wasFull, wasStopped := k.full(), k.owner.full(k.order)
 	k.count(counts{}, 0, n)
 	if k.full() != wasFull {
-		for _, l := range k.lines {
-			x.refresh(l)
-		}
+		x.refreshAll(k)
 	}
 	if k.owner.full(k.order) != wasStopped {
 		k.owner.refresh(k.order)
@@ -348,10 +346,13 @@ func (k *key) perKey() int {
 	return k.order.rules.PerKey
 }
 
+// fullAt reports whether the key is at a limit of its endpoint.
+func (k *key) fullAt(perKey int) bool { return k.name != 0 && perKey > 0 && k.running >= perKey }
+
 // free counts the jobs that could be claimed if only the key had a limit.
 func (k *key) free() counts { return k.ready.atMost(k.perKey(), k.running) }
 
-func (k *key) full() bool { n := k.perKey(); return n > 0 && k.running >= n }
+func (k *key) full() bool { return k.fullAt(k.order.rules.PerKey) }
 
 // couldRun counts the jobs of an owner that could be claimed if the endpoint had no limit.
 func (o *owner) couldRun(q *order) counts { return o.free.atMost(q.rules.PerUser, o.running) }
@@ -393,6 +394,13 @@ func (x *Index) refresh(l *line) {
 	o.refresh(l.key.order)
 }
 
+// refreshAll refreshes the lines of a key.
+func (x *Index) refreshAll(k *key) {
+	for _, l := range k.lines {
+		x.refresh(l)
+	}
+}
+
 // isRequeued reports whether a ref in the heap of a line is still a job there.
 func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).place == requeued }
 
@@ -411,7 +419,7 @@ func (o *owner) refresh(q *order) {
 	q.turns.set(o, in && !o.full(q))
 }
 
-// setRules changes the limits. It looks at every key only if a limit has changed.
+// setRules changes the limits. It looks at every key once if a limit has changed.
 func (x *Index) setRules(q *order, rules *queue.Rules) {
 	var none queue.Rules
 	if rules == nil {
@@ -420,9 +428,9 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 	if q.rules == *rules {
 		return
 	}
-	limits := q.rules.PerKey != rules.PerKey || q.rules.PerUser != rules.PerUser
+	before := q.rules
 	q.rules = *rules
-	if !limits {
+	if before.PerKey == rules.PerKey && before.PerUser == rules.PerUser {
 		return
 	}
 	q.free = counts{}
@@ -430,8 +438,8 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 		o.free = counts{}
 		for _, k := range o.keys {
 			o.free = o.free.plus(k.free(), 1)
-			for _, l := range k.lines {
-				x.refresh(l)
+			if k.fullAt(before.PerKey) != k.full() {
+				x.refreshAll(k)
 			}
 		}
 		o.refresh(q)
