@@ -221,3 +221,23 @@ func TestEnsuredEndpointIsMadeOnce(t *testing.T) {
 		}
 	})
 }
+
+// The settings of a queue are kept when the configuration declares the endpoint again.
+func TestADeclarationKeepsTheSettingsOfTheQueue(t *testing.T) {
+	s := newService()
+	r := cpuEndpoint()
+	if _, err := s.Declare(t.Context(), "shared", r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.UpdateQueue(t.Context(), "shared", endpoints.QueueUpdate{PerUser: new(7)}); err != nil {
+		t.Fatal(err)
+	}
+	r.Image = new("org/worker:2")
+	e, err := s.Declare(t.Context(), "shared", r)
+	if err != nil || e.QueueSettings().PerUser != 7 {
+		t.Errorf("after another declaration the settings are %+v, %v, want 7 jobs for each user", e.QueueSettings(), err)
+	}
+	if len(e.Releases) != 2 {
+		t.Errorf("%d releases, want 2: the settings of the queue are none", len(e.Releases))
+	}
+}

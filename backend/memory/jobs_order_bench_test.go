@@ -1,0 +1,67 @@
+package memory_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// BenchmarkCycleOfKeys takes jobs from submit to result while each of a number of keys has a job
+// that waits: with one priority or ten, and with limits. The cost must not grow with the keys.
+func BenchmarkCycleOfKeys(b *testing.B) {
+	for _, c := range []struct {
+		keys, priorities int
+		rules            queue.Rules
+	}{
+		{1, 1, queue.Rules{}},
+		{10, 1, queue.Rules{}},
+		{100_000, 1, queue.Rules{}},
+		{100_000, 10, queue.Rules{Ageing: time.Minute}},
+		{100_000, 10, queue.Rules{Ageing: time.Minute, PerKey: 2, PerUser: 1000, Total: 1000}},
+	} {
+		b.Run(fmt.Sprintf("keys=%d,priorities=%d,limits=%t", c.keys, c.priorities, c.rules.Total > 0), func(b *testing.B) {
+			q, payload := memory.NewJobs(), bytes.Repeat([]byte("x"), payloadSize)
+			made := 0
+			submit := func(now queue.Instant) {
+				j := benchJob(uint64(made), now, payload)
+				j.Key, j.Priority = fmt.Sprint("key-", made%c.keys), uint8(made%c.priorities)
+				made++
+				if err := q.Enqueue(b.Context(), []queue.Job{j}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range c.keys {
+				submit(1)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				now := queue.Instant(made)
+				submit(now)
+				cycleOne(b, q, now, &c.rules)
+			}
+		})
+	}
+}
+
+// cycleOne claims a job and ends it.
+func cycleOne(b *testing.B, q *memory.Jobs, now queue.Instant, rules *queue.Rules) {
+	b.Helper()
+	slots := [1]queue.Slot{{Endpoint: "echo", Worker: "worker", N: 1, Until: now + 30_000, Rules: rules}}
+	jobs, err := q.Claim(b.Context(), now, slots[:], nil)
+	if err != nil || len(jobs) != 1 {
+		b.Fatalf("Claim gave %d jobs, %v", len(jobs), err)
+	}
+	j := &jobs[0]
+	ops := [1]queue.Op{{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: j.Worker, Token: j.Token, Payload: j.Input}}
+	var res [1]queue.Result
+	if err := q.Apply(b.Context(), now, ops[:], res[:]); err != nil || res[0].Err != nil {
+		b.Fatal(err, res[0].Err)
+	}
+	if _, err := q.Expire(b.Context(), now, 4); err != nil {
+		b.Fatal(err)
+	}
+}
