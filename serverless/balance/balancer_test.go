@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,8 +290,8 @@ func TestADrainingWorkerKeepsItsRequestsForDrainTime(t *testing.T) {
 		w.start(200, "a")
 		k := workers.Key{Endpoint: "web", ID: "a"}
 		_, l := w.acquire(time.Second, balance.Affinity{})
-		ended := 0
-		l.OnEnd(func() { ended++ })
+		var ended atomic.Int32
+		l.OnEnd(func() { ended.Add(1) })
 		if !w.Drain(k) || w.Drain(workers.Key{Endpoint: "web", ID: "x"}) {
 			t.Error("Drain reports the wrong workers")
 		}
@@ -298,12 +299,12 @@ func TestADrainingWorkerKeepsItsRequestsForDrainTime(t *testing.T) {
 			t.Errorf("a draining worker gets a request")
 		}
 		advance(balance.DrainTime - time.Second)
-		if v, _ := w.View(k); ended != 0 || !v.Draining || v.Requests != 1 {
-			t.Errorf("while it drains: ended %d, %v", ended, v)
+		if v, _ := w.View(k); ended.Load() != 0 || !v.Draining || v.Requests != 1 {
+			t.Errorf("while it drains: ended %d, %v", ended.Load(), v)
 		}
 		advance(time.Second)
-		if ended != 1 {
-			t.Errorf("after %v the request is told to end %d times", balance.DrainTime, ended)
+		if n := ended.Load(); n != 1 {
+			t.Errorf("after %v the request is told to end %d times", balance.DrainTime, n)
 		}
 		late := 0
 		l.OnEnd(func() { late++ })
