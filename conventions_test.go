@@ -97,7 +97,7 @@ func TestLoggersOfOptionsAreAlike(t *testing.T) {
 // here needs a line here, and a look at whether it has a key already.
 var logKeys = map[string]string{
 	"err":      "the error that is the cause",
-	"endpoint": "id of an endpoint", "schedule": "id of a schedule", "job": "id of a job", "worker": "id of a worker",
+	"endpoint": "id of an endpoint", "schedule": "id of a schedule", "batch": "id of a batch", "job": "id of a job", "worker": "id of a worker",
 	"pod": "id of a pod", "host": "id of a host", "user": "a user",
 	"image": "an image by name", "network": "a network of an engine", "container": "a container of an engine by name",
 	"gpu": "a GPU by UUID", "type": "a type of GPU", "cuda": "a CUDA version", "driver": "of GPUs its version, of an engine the one of its disks",

@@ -131,6 +131,9 @@ func (s *Service) endAll(ctx context.Context, id string) error {
 	if err := s.removeSchedules(ctx, id); err != nil {
 		return err
 	}
+	if err := s.removeBatches(ctx, id); err != nil {
+		return err
+	}
 	if err := s.endJobs(ctx, id); err != nil {
 		return fmt.Errorf("serverless: delete endpoint %q: end its jobs: %w", id, err)
 	}

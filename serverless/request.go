@@ -79,9 +79,7 @@ func (r *Request) check(now Instant) error {
 			v.Add(problem.Invalid, "/input", "must be a JSON object")
 		}
 	}
-	if r.Webhook != "" && !isWebURL(r.Webhook) {
-		v.Add(problem.Invalid, "/webhook", "must be an absolute http or https URL")
-	}
+	checkWebhook(v, r.Webhook)
 	checkBounds(v, "/policy/executionTimeout", r.Policy.ExecutionTimeout, MinExecTimeout, MaxExecTimeout)
 	checkBounds(v, "/policy/ttl", r.Policy.TTL, MinTTL, MaxTTL)
 	r.Queue.check(v)

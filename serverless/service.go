@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/balance"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/fleet"
@@ -98,6 +99,8 @@ type Options struct {
 	// MayRun reports whether a user may still run jobs on an endpoint. Schedules ask it at each
 	// instant, and are disabled without this permission. Default: everybody may.
 	MayRun func(ctx context.Context, user, endpoint string) (bool, error)
+	// Batches keeps batches of jobs (Service.Batches). Default: none; there are no batches then.
+	Batches batches.Store
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -133,6 +136,7 @@ type Service struct {
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
 	events        *events.Log
+	batches       *batches.Service   // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
 	armed         atomic.Int64 // Instant at which Run calls Step again
@@ -185,6 +189,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
 	s.events = events.New(q, s.clock)
+	s.batches = s.newBatches(&o)
 	s.armed.Store(math.MaxInt64)
 	return s
 }

@@ -13,7 +13,7 @@ import (
 // expireStep is the most jobs that one call of the queue moves.
 const expireStep = 1024
 
-// Step does everything that is due at now. It submits the jobs of schedules, renews the leases
+// Step does everything that is due at now. It submits the jobs of schedules, moves batches, renews the leases
 // of in-process workers, moves jobs past a deadline, lets the scaler start and stop workers, and
 // sends webhooks. It
 // returns the next instant at which something is due, and the zero time if nothing is
@@ -24,6 +24,11 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 	if err != nil {
 		return time.Time{}, err
 	}
+	counted, err := s.stepBatches(ctx, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	due = queue.Sooner(due, counted)
 	next, err = s.step(ctx, now)
 	if err != nil || next.IsZero() {
 		return due.Time(), err
@@ -31,7 +36,7 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 	return queue.Sooner(due, At(next)).Time(), nil
 }
 
-// step is Step without schedules, which have a loop of their own in Run: they must not hold up
+// step is Step without schedules and batches, which have loops of their own in Run: they must not hold up
 // leases and deadlines.
 func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	at := At(now)
@@ -96,6 +101,9 @@ func (s *Service) Listen(ctx context.Context) error {
 		if s.schedules != nil {
 			s.schedules.Events(evs)
 		}
+		if s.batches != nil {
+			s.batches.Events(evs)
+		}
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serverless: watch the queue: %w", err)
@@ -142,6 +150,9 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	if s.schedules != nil {
 		s.goroutines.Go(func() { _ = s.schedules.Run(ctx) })
+	}
+	if s.batches != nil {
+		s.goroutines.Go(func() { _ = s.batches.Run(ctx) })
 	}
 	for ctx.Err() == nil {
 		s.armed.Store(math.MaxInt64)

@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -121,7 +122,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySchedule, keyUse, keyKeyed, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySchedule, keyBatch, keyUse, keyKeyed, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -243,6 +244,8 @@ func (i *inspection) record(key, v []byte) error {
 	case keySchedule:
 		_, err := decodeSchedule(i.e, key, v)
 		return err
+	case keyBatch:
+		return json.Unmarshal(v, &batches.Batch{})
 	case keyRegistry:
 		if i.e.seals.key == nil {
 			return nil

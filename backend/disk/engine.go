@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/schedules"
 )
@@ -55,6 +56,7 @@ type engine struct {
 	sshKeys      table[[]string]
 	accounts     table[accounts.Key]
 	schedules    table[schedules.Schedule]
+	batches      table[batches.Batch]
 	uses         table[pods.Usage]
 	keyed        keyedTable
 	jobs         jobQueue
@@ -257,6 +259,9 @@ func (e *engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.schedules.load(e, keySchedule, decodeSchedule); err != nil {
+		return err
+	}
+	if err := e.batches.load(e, keyBatch, decodeJSON[batches.Batch]); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

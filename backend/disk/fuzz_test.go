@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
@@ -109,6 +110,7 @@ func FuzzStoredJSON(f *testing.F) {
 		stable[pods.Usage](t, b)
 		stable[accounts.Key](t, b)
 		stable[schedules.Schedule](t, b)
+		stable[batches.Batch](t, b)
 		stable[[]string](t, b)
 		stable[queue.Attempt](t, b)
 		stable[gap](t, b)

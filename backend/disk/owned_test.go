@@ -20,6 +20,8 @@ import (
 	"github.com/podyard/podyard/pods/templates/templatestest"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/pods/volumes/volumestest"
+	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/batches/batchestest"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/schedules/schedulestest"
 )
@@ -40,6 +42,13 @@ func TestSchedules(t *testing.T) {
 	schedulestest.TestStore(t, func(t *testing.T) schedules.Store { return memStore(t).Schedules() })
 	t.Run("Reopened", func(t *testing.T) {
 		schedulestest.TestStore(t, func(t *testing.T) schedules.Store { r := newReread(t); return reopenedSchedules{r} })
+	})
+}
+
+func TestBatches(t *testing.T) {
+	batchestest.TestStore(t, func(t *testing.T) batches.Store { return memStore(t).Batches() })
+	t.Run("Reopened", func(t *testing.T) {
+		batchestest.TestStore(t, func(t *testing.T) batches.Store { return reopenedBatches{newReread(t)} })
 	})
 }
 
@@ -111,6 +120,41 @@ func (s reopenedSchedules) Update(ctx context.Context, id string, fn func(*sched
 
 func (s reopenedSchedules) Delete(ctx context.Context, id string) error {
 	return s.r.s.Schedules().Delete(ctx, id)
+}
+
+// reopenedBatches reads what an earlier opening has stored.
+type reopenedBatches struct{ r *reopeningStore }
+
+func (s reopenedBatches) Create(ctx context.Context, v batches.Batch) error {
+	return s.r.s.Batches().Create(ctx, v)
+}
+
+func (s reopenedBatches) CreateKeyed(ctx context.Context, v batches.Batch, r idempotency.Record) error {
+	return s.r.s.Batches().CreateKeyed(ctx, v, r)
+}
+
+func (s reopenedBatches) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.r.reopen().Batches().FindKey(ctx, key)
+}
+
+func (s reopenedBatches) Get(ctx context.Context, id string) (batches.Batch, error) {
+	return s.r.reopen().Batches().Get(ctx, id)
+}
+
+func (s reopenedBatches) List(ctx context.Context, owner string) ([]batches.Batch, error) {
+	return s.r.reopen().Batches().List(ctx, owner)
+}
+
+func (s reopenedBatches) All(ctx context.Context) ([]batches.Batch, error) {
+	return s.r.reopen().Batches().All(ctx)
+}
+
+func (s reopenedBatches) Update(ctx context.Context, id string, fn func(*batches.Batch) error) (batches.Batch, error) {
+	return s.r.s.Batches().Update(ctx, id, fn)
+}
+
+func (s reopenedBatches) Delete(ctx context.Context, id string) error {
+	return s.r.s.Batches().Delete(ctx, id)
 }
 
 type reopenedBilling struct{ r *reopeningStore }

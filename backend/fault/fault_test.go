@@ -29,6 +29,8 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/registries/registriestest"
+	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/batches/batchestest"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
@@ -53,6 +55,9 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 	t.Run("Schedules", func(t *testing.T) {
 		schedulestest.TestStore(t, func(*testing.T) schedules.Store { return fault.Schedules(memory.NewSchedules(), p) })
+	})
+	t.Run("Batches", func(t *testing.T) {
+		batchestest.TestStore(t, func(*testing.T) batches.Store { return fault.Batches(memory.NewBatches(), p) })
 	})
 	t.Run("Accounts", func(t *testing.T) {
 		accountstest.TestStore(t, func(*testing.T) accounts.Store { return fault.Accounts(memory.NewAccounts(), p) })

@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
@@ -34,6 +35,11 @@ type ScheduleStore struct {
 	records[schedules.Schedule, schedules.Store]
 }
 
+// A BatchStore is a batches.Store whose calls fail by a plan.
+type BatchStore struct {
+	records[batches.Batch, batches.Store]
+}
+
 // An SSHKeyStore is an sshkeys.Store whose calls fail by a plan.
 type SSHKeyStore struct {
 	s sshkeys.Store
@@ -51,6 +57,7 @@ var (
 	_ volumes.Store   = (*VolumeStore)(nil)
 	_ accounts.Store  = (*AccountStore)(nil)
 	_ schedules.Store = (*ScheduleStore)(nil)
+	_ batches.Store   = (*BatchStore)(nil)
 	_ sshkeys.Store   = (*SSHKeyStore)(nil)
 	_ billing.Store   = (*BillingStore)(nil)
 )
@@ -73,6 +80,11 @@ func Accounts(s accounts.Store, p *Plan) *AccountStore {
 // Schedules wraps a store of schedules.
 func Schedules(s schedules.Store, p *Plan) *ScheduleStore {
 	return &ScheduleStore{records[schedules.Schedule, schedules.Store]{s, p, "schedules."}}
+}
+
+// Batches wraps a store of batches.
+func Batches(s batches.Store, p *Plan) *BatchStore {
+	return &BatchStore{records[batches.Batch, batches.Store]{s, p, "batches."}}
 }
 
 // SSHKeys wraps a store of SSH keys.

@@ -112,7 +112,7 @@ func newClient(t http.RoundTripper, g *guard, timeout time.Duration) *http.Clien
 	}
 }
 
-// Send posts the job object with its input, and the job's trace context in headers. It returns
+// Send posts the payload of d, and the job's trace context in headers. It returns
 // the status of the answer.
 func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err error) {
 	u, err := url.Parse(d.Job.Webhook)
@@ -122,7 +122,7 @@ func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err e
 	if u.User != nil {
 		return 0, errors.New("the URL of the webhook has credentials in it")
 	}
-	body := d.Job.AppendJSON(nil, true)
+	body := d.Payload()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return 0, errors.New("the URL of the webhook is not valid")

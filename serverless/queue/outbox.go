@@ -38,6 +38,15 @@ type Delivery struct {
 	Tries int    // earlier attempts
 	Job   Job    // as it was when it ended, with input and output
 	Fault string // not empty: the payloads are damaged, the delivery must fail with this text
+	Body  []byte // what is sent instead of the job; nil: the job
+}
+
+// Payload returns the body of the webhook: the job with its input, unless d has another one.
+func (d *Delivery) Payload() []byte {
+	if d.Body != nil {
+		return d.Body
+	}
+	return d.Job.AppendJSON(nil, true)
 }
 
 // An Attempt is the result of one try to send a Delivery.
