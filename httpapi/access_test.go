@@ -111,6 +111,15 @@ var jobAccess = []access{
 	{"actions", "POST {private}/actions", `{"action":"cancel","all":true}`, alices200}, {"actions", "POST /v2/idle/actions", `{"action":"cancel","all":true}`, own},
 	{"requests", "GET {private}/requests?full=true", "", alices200}, {"requests", "GET /v2/idle/requests?full=true", "", own},
 	{"jobEvents", "HEAD {private}/events", "", alices200}, {"jobEvents", "HEAD /v2/idle/events", "", own},
+	{"listBatches", "GET {private}/batch", "", alices200}, {"listBatches", "GET /v2/idle/batch", "", own},
+	{"createBatch", "POST {private}/batch", "[]", alices200}, {"createBatch", "POST /v2/idle/batch", "[]", own},
+	{"getBatch", "GET {private}/batch/{privateBatch}", "", alices200}, {"getBatch", "GET /v2/idle/batch/{batch}", "", alices200},
+	{"updateBatch", "PUT {private}/batch/{privateBatch}", `{"name":"x"}`, alices200}, {"updateBatch", "PUT /v2/idle/batch/{batch}", `{"name":"x"}`, alices200},
+	{"addToBatch", "POST {private}/batch/{privateBatch}/requests", `{"requests":[]}`, alices200}, {"addToBatch", "POST /v2/idle/batch/{batch}/requests", `{"requests":[]}`, alices200},
+	{"listBatchRequests", "GET {private}/batch/{privateBatch}/requests", "", alices200}, {"listBatchRequests", "GET /v2/idle/batch/{batch}/requests", "", alices200},
+	{"deleteBatchRequest", "DELETE {private}/batch/{privateBatch}/requests/{privateBatch}-0", "", alicesIn}, {"deleteBatchRequest", "DELETE /v2/idle/batch/{batch}/requests/{batch}-0", "", alicesIn},
+	{"finalizeBatch", "POST {private}/batch/{privateBatch}/finalize", "", alices200}, {"finalizeBatch", "POST /v2/idle/batch/{batch}/finalize", "", alices200},
+	{"cancelBatch", "POST {private}/batch/{privateBatch}/cancel", "", alices200}, {"cancelBatch", "POST /v2/idle/batch/{batch}/cancel", "", alices200},
 	{"listSchedules", "GET {private}/schedules", "", alices200}, {"listSchedules", "GET /v2/idle/schedules", "", own},
 	{"createSchedule", "POST {private}/schedules", "{}", alicesIn}, {"createSchedule", "POST /v2/idle/schedules", "{}", own},
 	{"getSchedule", "GET {private}/schedules/{privateSchedule}", "", alices200}, {"getSchedule", "GET /v2/idle/schedules/{schedule}", "", alices200},
@@ -224,14 +233,19 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 		return w.want(201, "POST", endpoint+"/schedules", `{"cron":"* * * * *","run":{"input":{"of":"alice"}}}`, as(alicesAll)).field("id")
 	}
 	private, onShared := schedule("/v2/"+id(made["endpoint"])), schedule("/v2/idle")
+	batch := func(endpoint string) string {
+		return w.want(200, "POST", endpoint+"/batch", `[{"input":{"of":"alice"}}]`, as(alicesAll)).field("id")
+	}
+	privateBatch, sharedBatch := batch("/v2/"+id(made["endpoint"])), batch("/v2/idle")
 	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
 		secrets = append(secrets, id(made[kind]))
 	}
-	secrets = append(secrets, private, onShared, key, "alices", `"of":"alice"`, "vol1")
+	secrets = append(secrets, privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
 	return strings.NewReplacer(
 		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
 		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
 		"{balanced}", "/lb/"+balanced, "{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
+		"{batch}", sharedBatch, "{privateBatch}", privateBatch,
 		"{schedule}", onShared, "{privateSchedule}", private,
 	), secrets
 }

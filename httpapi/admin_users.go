@@ -30,6 +30,7 @@ type erasure struct {
 	Registries int `json:"registries"`
 	SSHKeys    int `json:"sshKeys"`
 	Schedules  int `json:"schedules"`
+	Batches    int `json:"batches"`
 	// Waiting are records that something still uses: a pod that is about to end.
 	Waiting int `json:"waiting"`
 }
@@ -43,7 +44,7 @@ func deleteUser(c *call) error {
 	}
 	var done erasure
 	for _, step := range []func(context.Context, string, *erasure) error{
-		c.eraseKeys, c.eraseSchedules, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
+		c.eraseKeys, c.eraseSchedules, c.eraseBatches, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
 	} {
 		if err := step(c.r.Context(), name, &done); err != nil {
 			return err
@@ -88,6 +89,13 @@ func (c *call) eraseKeys(ctx context.Context, user string, done *erasure) error 
 func (c *call) eraseSchedules(ctx context.Context, user string, done *erasure) (err error) {
 	if c.Jobs != nil && c.schedules() != nil {
 		done.Schedules, err = c.schedules().Erase(ctx, user)
+	}
+	return err
+}
+
+func (c *call) eraseBatches(ctx context.Context, user string, done *erasure) (err error) {
+	if c.Jobs != nil && c.batches() != nil {
+		done.Batches, err = c.batches().Erase(ctx, user)
 	}
 	return err
 }

@@ -203,6 +203,8 @@ func (s *Services) has(a Area) bool {
 		return s.Jobs != nil
 	case AreaSchedules:
 		return s.Jobs != nil && s.Jobs.Schedules() != nil
+	case AreaBatches:
+		return s.Jobs != nil && s.Jobs.Batches() != nil
 	case AreaAdmin:
 		return s.Pods != nil || s.Jobs != nil
 	case AreaInterface:

@@ -56,7 +56,7 @@ func (x *router) note(c *call, err error) {
 	}
 	r := audit.Record{
 		Time: x.clock.Now(), Kind: kind, User: c.id.User, Key: c.keyName(), Operation: c.op.Name, Path: c.r.URL.Path,
-		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("schedule"), c.r.PathValue("name")), Owner: c.actedFor(),
+		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("schedule"), c.r.PathValue("batch"), c.r.PathValue("name")), Owner: c.actedFor(),
 		Source: x.source(c.r), Agent: c.r.UserAgent(), Status: status,
 	}
 	x.audit.Record(r)

@@ -212,6 +212,9 @@ var needs = map[string][]string{
 	"POST /v2/{}/status-sync/{}": readers, "GET /v2/{}/stream/{}": readers, "POST /v2/{}/stream/{}": readers,
 	"GET /v2/{}/requests": readers,
 	"GET /v2/{}/events":   readers, "GET /v2/{}/schedules": readers, "POST /v2/{}/schedules": runners, "GET /v2/{}/schedules/{}": readers,
+	"GET /v2/{}/batch": readers, "POST /v2/{}/batch": runners, "GET /v2/{}/batch/{}": readers, "PUT /v2/{}/batch/{}": runners,
+	"POST /v2/{}/batch/{}/requests": runners, "GET /v2/{}/batch/{}/requests": readers, "DELETE /v2/{}/batch/{}/requests/{}": runners,
+	"POST /v2/{}/batch/{}/finalize": runners, "POST /v2/{}/batch/{}/cancel": runners,
 	"PATCH /v2/{}/schedules/{}": runners, "DELETE /v2/{}/schedules/{}": runners, "POST /v2/{}/schedules/{}/run": runners,
 	"GET /v2/{}/attempts/{}": readers, "GET /v2/{}/dead": readers, "GET /v2/{}/dead/{}": readers,
 	"POST /v2/{}/dead/{}/redrive": runners, "DELETE /v2/{}/dead/{}": runners,
@@ -320,8 +323,8 @@ func TestRecordsOfOthersAreNotThere(t *testing.T) {
 		if list := w.call("GET", "/v2/idle/requests", "", bob).body; strings.Contains(list, f.names.Replace("{queued}")) {
 			t.Errorf("the requests of bob have alice's job: %s", list)
 		}
-		if got := w.call("POST", "/v2/idle/purge-queue", "", bob).body; got != `{"removed":1,"status":"completed"}` {
-			t.Errorf("a purge by bob = %s, want his one job removed", got)
+		if got := w.call("POST", "/v2/idle/purge-queue", "", bob).body; got != `{"removed":2,"status":"completed"}` {
+			t.Errorf("a purge by bob = %s, want his job and the request of his batch removed", got)
 		}
 		if got := w.call("POST", "/v2/idle/purge-queue", "", "Authorization: "+operatorFree).body; got != `{"removed":0,"status":"completed"}` {
 			t.Errorf("a purge by an operator who names nobody = %s, want alice's job kept", got)

@@ -108,8 +108,9 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	return w
 }
 
-// withSchedules adds schedules, whose owners need a key of auth.
+// withSchedules adds batches, and schedules whose owners need a key of auth.
 func withSchedules(o *serverless.Options, auth httpapi.Authenticator) *serverless.Options {
+	o.Batches = memory.NewBatches()
 	o.Schedules, o.DecodeRun = memory.NewSchedules(), httpapi.DecodeRun
 	o.MayRun = func(ctx context.Context, user, endpoint string) (bool, error) {
 		return httpapi.MayRun(ctx, auth, user, endpoint)

@@ -37,6 +37,7 @@ var creations = []creation{
 	{"run", "/v2/idle/run", `{"input":{"a":1}}`, ""},
 	{"runSync", "/v2/idle/runsync?wait=1000", `{"input":{"a":1}}`, ""},
 	{"createSchedule", "/v2/idle/schedules", `{"cron":"0 0 1 1 *","run":{"input":{}}}`, "/v2/idle/schedules/"},
+	{"createBatch", "/v2/idle/batch", `{"requests":[{"input":{"a":1}}],"finalize":true}`, ""},
 }
 
 func (c creation) status() int {
@@ -58,7 +59,7 @@ func (w *testAPI) repeated(first, again answer) {
 func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
 		"podAction", "resetPod", "rotateKey", "createCluster", "createDelegation", "redeliver",
-		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule",
+		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule", "addToBatch", "finalizeBatch", "cancelBatch",
 		"jobDone", "jobStream", "proxy",
 	}
 	var keyed []string
@@ -146,6 +147,9 @@ func TestARefusedRequestLeavesItsKeyFree(t *testing.T) {
 // A late repetition never creates anew what was deleted.
 func TestARepetitionOfWhatIsGoneIsNotFoundAndNamesIt(t *testing.T) {
 	eachCreation(t, func(w *testAPI, c creation) {
+		if c.name == "createBatch" {
+			return // a batch is kept longer than its key
+		}
 		first := w.want(c.status(), "POST", c.path, c.body, asAdmin, "Idempotency-Key: k")
 		if c.item != "" {
 			w.want(204, "DELETE", c.item+first.field("id"), "", asAdmin)

@@ -20,7 +20,7 @@ func (b *describer) descriptions() map[string]description {
 	}
 	for _, part := range []map[string]description{
 		b.describePods(), b.describeStorage(), b.describeTemplates(), b.describeAccount(), b.describeBilling(), b.describeRegistries(),
-		b.describeEndpoints(), b.describeEndpointLogs(), b.describeCatalog(), b.describeAdmin(), b.describeJobs(), b.describeSchedules(), b.describeBalance(), b.describeWorkers(),
+		b.describeEndpoints(), b.describeEndpointLogs(), b.describeCatalog(), b.describeAdmin(), b.describeJobs(), b.describeSchedules(), b.describeBatches(), b.describeBalance(), b.describeWorkers(),
 	} {
 		maps.Copy(all, part)
 	}

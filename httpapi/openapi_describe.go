@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
@@ -99,6 +100,7 @@ func knownTypes() map[reflect.Type]*openapi.Schema {
 		reflect.TypeFor[schedules.Overlap]():       values(schedules.OverlapSkip, schedules.OverlapQueue, schedules.OverlapAllow),
 		reflect.TypeFor[schedules.CatchUp]():       values(schedules.CatchUpNone, schedules.CatchUpLast, schedules.CatchUpAll),
 		reflect.TypeFor[schedules.Decision]():      values(schedules.Submitted, schedules.Skipped, schedules.Missed, schedules.Refused, schedules.Disabled, schedules.Requested),
+		reflect.TypeFor[batches.Status]():          values(batches.Draft, batches.Finalized, batches.Failed, batches.Cancelled),
 		reflect.TypeFor[audit.Kind]():              values(audit.Change, audit.Refusal, audit.Dropped),
 	}
 }

@@ -79,11 +79,17 @@ const (
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
 	AreaSchedules  Area = "schedules"
+	AreaBatches    Area = "batches"
 	AreaWorkers    Area = "workers"
 	AreaBalance    Area = "balance"
 	AreaAdmin      Area = "admin"     // served with pods or jobs
 	AreaInterface  Area = "interface" // always served
 )
+
+// ofJobs reports whether the operations of a have rates for each endpoint.
+func (a Area) ofJobs() bool {
+	return a == AreaJobs || a == AreaSchedules || a == AreaBatches || a == AreaBalance
+}
 
 // A Scope is what an operation needs: one of the scopes that ParseScope reads, where
 // {endpoint} stands for the endpoint in the path, or ScopeNone, ScopeAny, ScopeWorker or
@@ -267,6 +273,17 @@ var table = sync.OnceValue(func() []operation {
 			op("updateSchedule", "PATCH /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, updateSchedule, rate(ratelimit.Schedules), ofOperators, added),
 			op("deleteSchedule", "DELETE /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, deleteSchedule, rate(ratelimit.Schedules), ofOperators, added),
 			op("runSchedule", "POST /v2/{endpoint}/schedules/{schedule}/run", ScopeEndpointRun, runSchedule, rate(ratelimit.Run), ofOperators, added),
+		),
+		group(APIJobs, AreaBatches,
+			op("listBatches", "GET /v2/{endpoint}/batch", ScopeEndpointRead, listBatches, byOwners, rate(ratelimit.Batches)),
+			op("createBatch", "POST /v2/{endpoint}/batch", ScopeEndpointRun, createBatch, rate(ratelimit.Batches), ofOperators, keyed),
+			op("getBatch", "GET /v2/{endpoint}/batch/{batch}", ScopeEndpointRead, getBatch, rate(ratelimit.Batches)),
+			op("updateBatch", "PUT /v2/{endpoint}/batch/{batch}", ScopeEndpointRun, updateBatch, rate(ratelimit.Batches), ofOperators),
+			op("addToBatch", "POST /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRun, addToBatch, rate(ratelimit.Batches), ofOperators),
+			op("listBatchRequests", "GET /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRead, listBatchRequests, rate(ratelimit.Batches)),
+			op("deleteBatchRequest", "DELETE /v2/{endpoint}/batch/{batch}/requests/{request}", ScopeEndpointRun, deleteBatchRequest, rate(ratelimit.Batches), ofOperators),
+			op("finalizeBatch", "POST /v2/{endpoint}/batch/{batch}/finalize", ScopeEndpointRun, finalizeBatch, rate(ratelimit.Batches), ofOperators),
+			op("cancelBatch", "POST /v2/{endpoint}/batch/{batch}/cancel", ScopeEndpointRun, cancelBatch, rate(ratelimit.Batches), ofOperators),
 		),
 		group(APIOpenAI, AreaJobs,
 			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects),

@@ -72,6 +72,8 @@ func (c *call) recordOwner() (string, error) {
 		return c.jobOwner(c.r.PathValue("endpoint"), c.r.PathValue("job"))
 	case AreaSchedules:
 		return c.scheduleOwner()
+	case AreaBatches:
+		return c.batchOwner()
 	case AreaEndpoints:
 		job, _ := c.query("jobId")
 		return c.jobOwner(id, cmp.Or(c.r.PathValue("job"), job))
@@ -116,6 +118,16 @@ func (c *call) scheduleOwner() (string, error) {
 		return owner, err
 	}
 	return c.schedules().Owner(c.r.Context(), endpoint, id)
+}
+
+// batchOwner returns the owner of a private endpoint, or of a batch on a shared one.
+func (c *call) batchOwner() (string, error) {
+	endpoint, id := c.batch()
+	owner, err := c.jobOwner(endpoint, "")
+	if err != nil || owner != "" || id == "" {
+		return owner, err
+	}
+	return c.batches().Owner(c.r.Context(), endpoint, id)
 }
 
 func ownerOf(e *serverless.Endpoint) string {

@@ -64,6 +64,10 @@ func newFixture(w *testAPI) *fixture {
 		w.t.Helper()
 		return w.want(201, "POST", "/v2/idle/schedules", `{"cron":"0 0 1 1 *","run":{"input":{"n":1}}}`, "Authorization: Bearer "+key).field("id")
 	}
+	batch := func(key, body string) string {
+		w.t.Helper()
+		return w.want(200, "POST", "/v2/idle/batch", body, "Authorization: Bearer "+key).field("id")
+	}
 	used := registry(aliceFree)
 	gone := pod(aliceFree, gpuPod)
 	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
@@ -83,6 +87,8 @@ func newFixture(w *testAPI) *fixture {
 		"{bobtpl}", template(bobFree), "{tpl}", template(aliceFree),
 		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
 		"{key}", key("pods:read"), "{opkey}", key("operator"),
+		"{batch}", batch(aliceFree, `[{"input":{"n":1}}]`), "{bobbatch}", batch(bobFree, `[{"input":{"n":1}}]`),
+		"{begun}", batch(aliceFree, `{"requests":[{"input":{}}],"finalize":true}`), "{void}", batch(aliceFree, "[]"),
 		"{schedule}", schedule(aliceFree), "{bobsched}", schedule(bobFree),
 		"{bobfail}", job(bobFree, "/v2/echo/runsync", `{"do":"fail"}`),
 	}
@@ -95,7 +101,7 @@ func newFixture(w *testAPI) *fixture {
 func (f *fixture) state() string {
 	var b strings.Builder
 	for _, key := range []string{aliceFree, bobFree} {
-		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/idle/schedules"} {
+		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/idle/schedules", "/v2/idle/batch"} {
 			b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+key).body)
 		}
 	}
@@ -151,7 +157,7 @@ func matchesOperation(op, request string) bool {
 }
 
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals())
+	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals(), batchRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}
@@ -256,6 +262,7 @@ func TestAllowListsWhatAPathHas(t *testing.T) {
 			"/v2/catalog/gpus": "GET, HEAD", "/v2/catalog/cpus/x": "GET, HEAD",
 			"/v2/e/run": "POST", "/v2/e/runsync": "POST", "/v2/e/status/x": "GET, HEAD, POST", "/v2/e/status-sync/x": "GET, POST",
 			"/v2/e/stream/x": "GET, POST", "/v2/e/cancel/x": "POST", "/v2/e/retry/x": "POST", "/v2/e/purge-queue": "POST",
+			"/v2/e/batch": "GET, HEAD, POST", "/v2/e/batch/x/requests": "GET, HEAD, POST", "/v2/e/batch/x/requests/y": "DELETE", "/v2/e/batch/x/finalize": "POST", "/v2/e/batch/x/cancel": "POST",
 			"/v2/e/schedules": "GET, HEAD, POST", "/v2/e/schedules/x": "GET, HEAD, PATCH, DELETE", "/v2/e/schedules/x/run": "POST",
 			"/v2/e/events": "GET, HEAD",
 			"/v2/e/health": "GET, HEAD", "/v2/e/requests": "GET, HEAD", "/v2/serverless/x/workers/y/logs": "GET, HEAD",

@@ -245,7 +245,7 @@ func (x *router) count(c *call) error {
 // shared. It then applies the rate and the concurrency limit of the operation
 // (docs/interface.md 8.3). The permit may be nil.
 func (x *router) enter(c *call) (*ratelimit.Permit, error) {
-	if c.op.Area != AreaJobs && c.op.Area != AreaSchedules && c.op.Area != AreaBalance {
+	if !c.op.Area.ofJobs() {
 		return nil, nil
 	}
 	id := c.r.PathValue("endpoint")

@@ -20,6 +20,7 @@ const (
 	Schedules // what is done with schedules, all together
 	Actions
 	Events
+	Batches    // what is done with batches, all together
 	operations // number of operations
 )
 
@@ -46,6 +47,7 @@ var limits = [operations]Limit{
 	Schedules:  {Schedules, "schedules", 100, 20},
 	Actions:    {Actions, "actions", 10, 2},
 	Events:     {Events, "events", 20, 20},
+	Batches:    {Batches, "batch", 100, 20},
 }
 
 // Limits returns the limits of docs/interface.md 8.3, one for each limited operation.

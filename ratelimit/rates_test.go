@@ -28,6 +28,7 @@ func TestLimitsAreTheTableOfTheInterface(t *testing.T) {
 		{Operation: ratelimit.Schedules, Name: "schedules", Requests: 100, Concurrent: 20},
 		{Operation: ratelimit.Actions, Name: "actions", Requests: 10, Concurrent: 2},
 		{Operation: ratelimit.Events, Name: "events", Requests: 20, Concurrent: 20},
+		{Operation: ratelimit.Batches, Name: "batch", Requests: 100, Concurrent: 20},
 	}
 	if diff := cmp.Diff(want, ratelimit.Limits()); diff != "" {
 		t.Errorf("Limits (-want +got):\n%s", diff)

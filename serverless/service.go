@@ -136,7 +136,7 @@ type Service struct {
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
 	events        *events.Log
-	batches       *batches.Service   // may be nil
+	batches       *batches.Service // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
 	armed         atomic.Int64 // Instant at which Run calls Step again

@@ -254,7 +254,7 @@ var jobMethods = map[string]method{
 	},
 	"purgeQueue": func(ctx context.Context, w *world) error {
 		n, err := w.Client.Jobs("q").Purge(ctx)
-		return is(func(n int) bool { return n == 1 }, n, err)
+		return is(func(n int) bool { return n == 2 }, n, err) // and that of a batch
 	},
 	"actions": func(ctx context.Context, w *world) error {
 		r, err := w.Client.Jobs("q").Act(ctx, client.ActionCancel, &client.JobFilter{IDs: []string{w.queued}}, false)
@@ -262,7 +262,7 @@ var jobMethods = map[string]method{
 	},
 	"health": func(ctx context.Context, w *world) error {
 		h, err := w.Client.Jobs("q").Health(ctx)
-		return is(func(h client.Health) bool { return h.Jobs.InQueue == 1 }, h, err)
+		return is(func(h client.Health) bool { return h.Jobs.InQueue == 2 }, h, err)
 	},
 	"metrics": func(ctx context.Context, w *world) error {
 		_, ready, err := w.Client.Jobs("echo").Metrics(ctx)

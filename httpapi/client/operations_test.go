@@ -22,7 +22,7 @@ type world struct {
 	*client.Client
 	pod, registry, endpoint, volume, template, key string
 	queued, done, failed, streamed, hooked         string
-	schedule                                       string
+	schedule, batch                                string
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,6 +39,7 @@ func newWorld(t *testing.T) *world {
 	w.key = must(w.Account.CreateKey(ctx, client.KeySettings{Scopes: []string{"*"}}))(t).ID
 	w.endpoint = must(w.Endpoints.Create(ctx, newEndpoint))(t).ID
 	w.pod = must(w.Client.Pods.Create(ctx, newPod))(t).ID
+	w.batch = must(w.Client.Jobs("q").CreateBatch(ctx, client.Batch{}, false, client.JobRequest{}))(t).ID
 	w.schedule = must(w.Client.Jobs("q").Schedules().Create(ctx, client.ScheduleSettings{Cron: "0 * * * *", Run: &client.JobRequest{}}))(t).ID
 	submit := func(endpoint string, r client.JobRequest) string {
 		t.Helper()
@@ -213,7 +214,7 @@ var methods = map[string]method{
 // protocol is in package worker. Requests to load-balancing endpoints are plain HTTP.
 func TestEveryOperationHasAMethod(t *testing.T) {
 	all := map[string]method{}
-	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, addedMethods} {
+	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, addedMethods, batchMethods} {
 		maps.Copy(all, part)
 	}
 	for _, o := range httpapi.Operations() {

@@ -104,7 +104,7 @@ func (a *activity) waits(x *exchange, yes bool) {
 // refuse answers with a problem as the handlers do.
 func refuse(out http.ResponseWriter, x *exchange, status int, detail string) {
 	doc := map[string]any{"title": http.StatusText(status), "status": status, "detail": detail}
-	if x.op == nil || x.op.Area == httpapi.AreaJobs || x.op.Area == httpapi.AreaSchedules || x.op.Area == httpapi.AreaWorkers {
+	if x.op == nil || x.op.Area == httpapi.AreaJobs || x.op.Area == httpapi.AreaSchedules || x.op.Area == httpapi.AreaBatches || x.op.Area == httpapi.AreaWorkers {
 		doc["error"] = detail // the SDKs read it
 	}
 	b, err := json.Marshal(doc)

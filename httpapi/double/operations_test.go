@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write COVERAGE.md")
 // A seeded has the ids of everything that scenarios use.
 type seeded struct {
 	*apitest.Server
-	pod, registry, endpoint, volume, template, key, schedule string
-	queued, done, failed, streamed, hooked                   string
+	pod, registry, endpoint, volume, template, key, schedule, batch string
+	queued, done, failed, streamed, hooked                          string
 }
 
 func everything(t *testing.T) *seeded {
@@ -43,6 +43,8 @@ func everything(t *testing.T) *seeded {
 	m.template = id("/v2/templates", `{"name":"t","image":"i","category":"CPU"}`)
 	m.key = id("/v2/account/keys", `{"scopes":["*"]}`)
 	m.endpoint = id("/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`)
+	s.Queue("drafts")
+	m.batch = want(t, s, 200, "POST", "/v2/drafts/batch", `[{"input":{}}]`).field("id")
 	m.schedule = id("/v2/q/schedules", `{"cron":"0 0 * * *","run":{"input":{}}}`)
 	m.pod = id("/v2/pods", pod)
 	m.queued = run(t, s, "q", `{"input":{}}`)
@@ -158,6 +160,15 @@ var scenarios = []scenario{
 	{"health", "GET", "/v2/q/health", "", 200, `"inQueue":1`},
 	{"requests", "GET", "/v2/q/requests", "", 200, `"total":1`},
 	{"jobEvents", "GET", "/v2/q/events?types=queued", "", 200, ""},
+	{"listBatches", "GET", "/v2/drafts/batch", "", 200, `"requestTotal":1`},
+	{"createBatch", "POST", "/v2/drafts/batch", `{"requests":[{"input":{}}],"finalize":true}`, 200, `"FINALIZED"`},
+	{"getBatch", "GET", "/v2/drafts/batch/{batch}", "", 200, `"DRAFT"`},
+	{"updateBatch", "PUT", "/v2/drafts/batch/{batch}", `{"name":"n"}`, 200, `"name":"n"`},
+	{"addToBatch", "POST", "/v2/drafts/batch/{batch}/requests", `{"requests":[{"input":{}}]}`, 200, `"requestTotal":2`},
+	{"listBatchRequests", "GET", "/v2/drafts/batch/{batch}/requests", "", 200, `"IN_QUEUE"`},
+	{"deleteBatchRequest", "DELETE", "/v2/drafts/batch/{batch}/requests/{batch}-0", "", 200, `"requestTotal":0`},
+	{"finalizeBatch", "POST", "/v2/drafts/batch/{batch}/finalize", "", 200, `"FINALIZED"`},
+	{"cancelBatch", "POST", "/v2/drafts/batch/{batch}/cancel", "", 200, `"CANCELLED"`},
 	{"listSchedules", "GET", "/v2/q/schedules", "", 200, `"cron":"0 0 * * *"`},
 	{"createSchedule", "POST", "/v2/q/schedules", `{"cron":"* * * * *","run":{"input":{}}}`, 201, `"next":"2026-01-01T00:01:00.000Z"`},
 	{"getSchedule", "GET", "/v2/q/schedules/{schedule}", "", 200, `"timeZone":"UTC"`},
@@ -178,7 +189,7 @@ var scenarios = []scenario{
 
 func (m *seeded) fill(path string) string {
 	return strings.NewReplacer(
-		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key, "{schedule}", m.schedule,
+		"{pod}", m.pod, "{registry}", m.registry, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key, "{schedule}", m.schedule, "{batch}", m.batch,
 		"{queued}", m.queued, "{done}", m.done, "{failed}", m.failed, "{streamed}", m.streamed, "{hooked}", m.hooked,
 	).Replace(path)
 }

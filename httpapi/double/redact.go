@@ -132,7 +132,7 @@ func (x *exchange) secretsOf() secrets {
 		return secretsOfRegistries
 	case httpapi.AreaKeys:
 		return secretsOfKeys
-	case httpapi.AreaSchedules:
+	case httpapi.AreaSchedules, httpapi.AreaBatches:
 		return secretsOfJobs
 	case httpapi.AreaSSHKeys:
 		return secretsOfAccounts

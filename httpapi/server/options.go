@@ -21,6 +21,7 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
@@ -37,6 +38,7 @@ type Stores struct {
 	Endpoints  serverless.EndpointStore
 	Jobs       serverless.JobQueue
 	Schedules  schedules.Store // of Jobs
+	Batches    batches.Store   // of Jobs
 
 	// Run keeps the stores working until its context ends, for example disk.Store.Run. It
 	// may be nil.

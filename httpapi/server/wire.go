@@ -136,6 +136,9 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Schedules == nil {
 		opts.Schedules = o.Stores.Schedules
 	}
+	if opts.Batches == nil {
+		opts.Batches = o.Stores.Batches
+	}
 	if opts.DecodeRun == nil {
 		opts.DecodeRun = httpapi.DecodeRun
 	}

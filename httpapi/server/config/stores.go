@@ -54,14 +54,14 @@ func inMemory() server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
 		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
-		Schedules: memory.NewSchedules(),
+		Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
 	}
 }
 
 func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(),
+		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
 		Run: d.Run, Ready: d.Ready,
 	}
 }
