@@ -19,7 +19,7 @@
 //	httpapi                               the interface on the wire
 //	backend/...                           stores, queues, runtimes: one foreign thing each
 //	pods, serverless, registries          the rules
-//	ratelimit, problem, idempotency,      what they all stand on
+//	ratelimit, problem,                   what they all stand on
 //	internal/...
 //
 // Each package imports only what is below it. httpapi and the backends know the domains and

@@ -29,7 +29,7 @@ type layer struct {
 
 var (
 	domains = []string{"pods/...", "serverless/...", "registries"}
-	ground  = []string{"problem", "idempotency", "internal/..."}
+	ground  = []string{"problem", "problem/idempotency", "internal/..."}
 	backend = slices.Concat(domains, ground)
 
 	noHTTP    = []string{"net/http"}
@@ -48,10 +48,10 @@ const (
 var layers = []layer{
 	{path: ""}, // documentation only
 	{path: "problem", never: noEither},
-	{path: "idempotency", module: []string{"problem"}, never: noEither},
+	{path: "problem/idempotency", module: []string{"problem"}, never: noEither},
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
-	{path: "internal/suite", module: []string{"idempotency"}, third: []string{compare}, never: noHTTP},
+	{path: "internal/suite", module: []string{"problem/idempotency"}, third: []string{compare}, never: noHTTP},
 	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
@@ -300,7 +300,7 @@ func TestTopLevelIsWhatItWas(t *testing.T) {
 			dirs = append(dirs, e.Name())
 		}
 	}
-	want := []string{"backend", "docs", "examples", "httpapi", "idempotency", "internal", "pods", "problem", "ratelimit", "registries", "serverless"}
+	want := []string{"backend", "docs", "examples", "httpapi", "internal", "pods", "problem", "ratelimit", "registries", "serverless"}
 	if diff := cmp.Diff(want, dirs); diff != "" {
 		t.Errorf("directories at the top (-want +got):\n%s", diff)
 	}

@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // The headers of a request that can be repeated (docs/decisions.md 38).

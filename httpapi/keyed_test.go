@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/httpapi"
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 const (

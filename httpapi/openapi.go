@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/openapi"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 

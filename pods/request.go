@@ -1,9 +1,9 @@
 package pods
 
 import (
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A CreateRequest asks for a pod (docs/interface.md 2.2). An absent field has its zero value;

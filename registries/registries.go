@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Registry is what a user sees of a stored credential.

@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // What registries needs of its neighbours, without importing them.

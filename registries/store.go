@@ -3,7 +3,7 @@ package registries
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Store keeps registries. It is safe for concurrent use, and what it returns is the

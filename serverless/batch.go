@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/queue"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/queue"

@@ -3,8 +3,8 @@ package disk
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Accounts is an accounts.Store. It stores digests of keys and never a secret.

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 

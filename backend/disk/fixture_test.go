@@ -19,8 +19,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // owned stores records of one kind that belong to users, as JSON.

@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/accounts/accountstest"
@@ -20,6 +19,7 @@ import (
 	"github.com/podyard/podyard/pods/templates/templatestest"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/pods/volumes/volumestest"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/batches/batchestest"
 	"github.com/podyard/podyard/serverless/schedules"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Pods is a pods.PodStore.

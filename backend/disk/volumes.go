@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Volumes is a volumes.Store.

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
 

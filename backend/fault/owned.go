@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/schedules"
 )

@@ -5,8 +5,8 @@ import (
 	"iter"
 	"math"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/endpoints"
 )

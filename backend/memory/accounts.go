@@ -3,8 +3,8 @@ package memory
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Accounts is an accounts.Store. It is safe for concurrent use.

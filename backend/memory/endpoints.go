@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 

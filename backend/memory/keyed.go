@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // keyed has the records of the requests with an Idempotency-Key to one store. The zero value

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 func TestRecordsOfKeysDoNotPileUp(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Pods is a pods.PodStore. It is safe for concurrent use.

@@ -3,7 +3,7 @@ package memory
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/registries"
 )
 

@@ -3,8 +3,8 @@ package memory
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Templates is a templates.Store. It is safe for concurrent use.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/faultplan"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A podStore is the product's store of pods, watched.

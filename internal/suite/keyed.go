@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Keyed describes creations with an Idempotency-Key to their rules.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 type template = templates.Template

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Key is an API key of a user. It has no secret in it, only digests.

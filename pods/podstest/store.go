@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A StoreCase is one rule of pods.PodStore.

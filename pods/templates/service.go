@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Interfaces of other packages, which templates does not import.

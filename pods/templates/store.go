@@ -3,7 +3,7 @@ package templates
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Store keeps templates. It is safe for concurrent use, copies what it is given and returns

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Category groups templates. It has no other effect.

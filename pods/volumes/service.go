@@ -7,11 +7,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Interfaces of other packages, which volumes does not import.

@@ -3,7 +3,7 @@ package volumes
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Store keeps volumes. It is safe for concurrent use, copies what it is given and returns

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Volume is storage in a data center.

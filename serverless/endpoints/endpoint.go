@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // An Endpoint is a named queue with the settings of its workers.

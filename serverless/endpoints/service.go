@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // ErrShared is returned when a user changes a shared endpoint: only the program changes it.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A Job is a State with its payloads. Payload bytes are immutable: a queue may keep the

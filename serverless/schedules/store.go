@@ -3,8 +3,8 @@ package schedules
 import (
 	"context"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // Errors of schedules. Test for them with errors.Is.

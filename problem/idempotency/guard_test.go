@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podyard/podyard/idempotency"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 )
 
 // A shelf is the simplest idempotency.Store. It creates names.
