@@ -81,10 +81,13 @@ func (l *jobLog) remove(jobs []serverless.Job) {
 func (l *jobLog) refresh(ctx context.Context, ref serverless.Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.byID[ref]
-	if r == nil || r.Gone {
-		return
+	if r := l.byID[ref]; r != nil && !r.Gone {
+		l.read(ctx, ref, r)
 	}
+}
+
+// read updates a record. The caller holds the lock.
+func (l *jobLog) read(ctx context.Context, ref serverless.Ref, r *JobRecord) {
 	j, err := l.queue.Get(ctx, l.now(), ref)
 	if err != nil {
 		r.Gone = true
@@ -102,11 +105,16 @@ func (l *jobLog) events(ctx context.Context, evs []queue.Event) {
 	}
 }
 
+// all returns every record. It reads the jobs that had not ended: an event comes after the
+// answer that showed their end.
 func (l *jobLog) all() []JobRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := make([]JobRecord, 0, len(l.list))
 	for _, r := range l.list {
+		if s, ok := queue.ParseStatus(r.Status); ok && !s.Terminal() && !r.Gone {
+			l.read(context.Background(), serverless.Ref{Endpoint: r.Endpoint, ID: serverless.JobID(r.ID)}, r)
+		}
 		list = append(list, *r)
 	}
 	return list
