@@ -137,16 +137,29 @@ func (r *Runtime) createInFreeBlock(ctx context.Context, create func(block netip
 	if err != nil {
 		return err
 	}
-	for {
+	for tries := 1; ; {
 		block, ok := freeBlock(r.opts.Subnet, taken)
 		if !ok {
 			return subnetHasRoom(r.opts.Subnet, taken)
 		}
-		if err := create(block); err == nil || !isBlockTaken(err) {
+		switch err := create(block); {
+		case err != nil && isBlockTaken(err):
+			taken = append(taken, block)
+		case err != nil && isInterfaceGone(err) && tries < maxCreateTries:
+			tries++
+		default:
 			return err
 		}
-		taken = append(taken, block)
 	}
+}
+
+// maxCreateTries is how often a network is created while interfaces of this machine go.
+const maxCreateTries = 5
+
+// isInterfaceGone reports whether Podman failed because an interface went while it looked at
+// the addresses of all of them. Each network that is removed is one.
+func isInterfaceGone(err error) bool {
+	return strings.Contains(err.Error(), "no such network interface")
 }
 
 // isBlockTaken reports whether an engine refused a network because its addresses are in
