@@ -2,11 +2,13 @@ package process
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +71,18 @@ var attacks = map[string]func(string) string{
 		n, _ := strconv.Atoi(pid)
 		return outcome(syscall.Kill(n, 0))
 	},
-	"ptrace":  func(pid string) string { n, _ := strconv.Atoi(pid); return outcome(unix.PtraceSeize(n)) },
+	"ptrace": func(pid string) string {
+		runtime.LockOSThread() // a tracer is a thread
+		defer runtime.UnlockOSThread()
+		n, _ := strconv.Atoi(pid)
+		err := unix.PtraceSeize(n)
+		if err == nil { // let go at once: each signal stops a process that is traced
+			err = unix.PtraceInterrupt(n)
+			_, werr := syscall.Wait4(n, nil, unix.WALL, nil)
+			err = errors.Join(err, werr, unix.PtraceDetach(n))
+		}
+		return outcome(err)
+	},
 	"unmount": func(path string) string { return outcome(unix.Unmount(path, unix.MNT_DETACH)) },
 	"mount": func(path string) string {
 		err := unix.Mount("none", path, "tmpfs", 0, "")
