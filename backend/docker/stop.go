@@ -2,8 +2,10 @@ package docker
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -112,16 +114,27 @@ func (p *pod) waitExit(ctx context.Context) error {
 	})
 }
 
-// removeContainer removes the container, and the volumes that its image created.
+// removeContainer removes the container, and the volumes that its image created. Podman fails
+// while the kernel still has a mount of a container that has just ended.
 func (p *pod) removeContainer(ctx context.Context) error {
-	return p.r.retry(ctx, func() error {
-		_, err := p.r.api.ContainerRemove(ctx, p.name(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if errdefs.IsNotFound(err) {
-			return nil
+	wait := backoff.WithContext(backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), maxBusyTries), ctx)
+	return backoff.Retry(func() error {
+		err := p.r.retry(ctx, func() error {
+			_, err := p.r.api.ContainerRemove(ctx, p.name(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+			if errdefs.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil && !strings.Contains(err.Error(), "device or resource busy") {
+			return backoff.Permanent(err)
 		}
 		return err
-	})
+	}, wait)
 }
+
+// maxBusyTries is how often the removal of a container that is busy is repeated.
+const maxBusyTries = 20
 
 // remove is the job of Remove. It deletes the record last: until then the next server knows
 // what to remove.
