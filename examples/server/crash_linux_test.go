@@ -114,6 +114,8 @@ func newCrashTest(t *testing.T) *crashTest {
 // of those that are given to whoever does not ask for one.
 func steadyAddress(t *testing.T, rng *rand.Rand) string {
 	t.Helper()
+	syscall.ForkLock.RLock() // a program that another test starts now would hold the port until it runs
+	defer syscall.ForkLock.RUnlock()
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rng.IntN(20_000)))
 		if err == nil {
