@@ -20,6 +20,19 @@ type Clock interface {
 	AfterFunc(t time.Time, f func()) (stop func() bool)
 }
 
+// Sleep waits until an instant of c, a wake, or the end of ctx. The zero time never comes.
+func Sleep(ctx context.Context, c Clock, until time.Time, wake <-chan struct{}) {
+	due := make(chan struct{})
+	if !until.IsZero() {
+		defer c.AfterFunc(until, func() { close(due) })()
+	}
+	select {
+	case <-due:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}
+
 // System is the time package. Inside a testing/synctest bubble it is the bubble's time.
 type System struct{}
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
@@ -45,22 +46,9 @@ func (s *Service) Run(ctx context.Context) error {
 			s.o.Logger.ErrorContext(ctx, "schedules cannot be read", "err", err)
 			next = s.o.Clock.Now().Add(retryDelay)
 		}
-		s.sleep(ctx, next)
+		clock.Sleep(ctx, s.o.Clock, next, s.wake)
 	}
 	return nil
-}
-
-// sleep waits until an instant, a change of the plan, or the end of ctx.
-func (s *Service) sleep(ctx context.Context, until time.Time) {
-	due := make(chan struct{})
-	if !until.IsZero() {
-		defer s.o.Clock.AfterFunc(until, func() { close(due) })()
-	}
-	select {
-	case <-due:
-	case <-s.wake:
-	case <-ctx.Done():
-	}
 }
 
 // Step submits what is due at now. It returns the next instant at which something is due, or
