@@ -30,8 +30,10 @@ var deviations = []struct {
 type description struct {
 	compiler *jsonschema.Compiler
 	paths    map[string]map[string]map[string]any // path, method, operation
-	schemas  map[string]*jsonschema.Schema        // by location
 	root     map[string]any
+
+	mu      sync.Mutex                    // tests have concurrent callers, a compiler has one
+	schemas map[string]*jsonschema.Schema // by location
 }
 
 const documentURL = "mem:openapi.json"
@@ -165,24 +167,31 @@ func (d *description) check(template, method string, op map[string]any, a answer
 }
 
 func (d *description) validate(at []string, body string) error {
-	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
-	loc := documentURL + "#"
-	for _, s := range at {
-		loc += "/" + escape.Replace(s)
-	}
-	sch := d.schemas[loc]
-	if sch == nil {
-		var err error
-		if sch, err = d.compiler.Compile(loc); err != nil {
-			return err
-		}
-		d.schemas[loc] = sch
+	sch, err := d.schema(at)
+	if err != nil {
+		return err
 	}
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	return sch.Validate(v)
+}
+
+func (d *description) schema(at []string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
+	loc := documentURL + "#"
+	for _, s := range at {
+		loc += "/" + escape.Replace(s)
+	}
+	if s := d.schemas[loc]; s != nil {
+		return s, nil
+	}
+	s, err := d.compiler.Compile(loc)
+	d.schemas[loc] = s
+	return s, err
 }
 
 func TestDeviationsFromTheDescriptionAreProblemsWithAReason(t *testing.T) {
