@@ -29,7 +29,7 @@ type layer struct {
 
 var (
 	domains = []string{"pods/...", "serverless/...", "registries"}
-	ground  = []string{"problem", "problem/idempotency", "internal/..."}
+	ground  = []string{"problem", "problem/idempotency", "ratelimit/budget", "internal/..."}
 	backend = slices.Concat(domains, ground)
 
 	noHTTP    = []string{"net/http"}
@@ -55,6 +55,8 @@ var layers = []layer{
 	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
+
+	{path: "ratelimit/budget", module: []string{"problem"}, never: noEither},
 
 	{path: "pods", module: join(ground, "pods/catalog"), never: noEither},
 	{path: "pods/catalog", module: ground, never: noEither},

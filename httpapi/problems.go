@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // An errorForm is the form of errors on the wire.
@@ -33,6 +35,11 @@ const unavailableTime = "5"
 
 // setRetryAfter sets Retry-After if a retry can help and the header is not set.
 func setRetryAfter(h http.Header, status int, err error) {
+	var full *budget.Error
+	if errors.As(err, &full) && full.RetryAfter() > 0 {
+		h.Set("Retry-After", strconv.Itoa(full.RetryAfter()))
+		return
+	}
 	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" && !problem.IsPermanent(err) {
 		h.Set("Retry-After", unavailableTime)
 	}

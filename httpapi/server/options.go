@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/batches"
@@ -102,6 +103,10 @@ type Options struct {
 	Volumes    volumes.Options
 	Templates  templates.Options
 	Accounts   accounts.Options
+
+	// Budgets are what each user may hold at once, for all services and handlers
+	// (docs/decisions.md 37). Default: no limits.
+	Budgets *budget.Set
 
 	// Name is the name of this server for operators. Default DefaultName.
 	Name string

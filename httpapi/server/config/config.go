@@ -39,6 +39,7 @@ type Config struct {
 	Catalog string  `json:"catalog"`
 	Quotas  Quotas  `json:"quotas"`
 	Limits  Limits  `json:"limits"`
+	Budgets Budgets `json:"budgets"`
 	Webhook Webhook `json:"webhook"`
 	Audit   Audit   `json:"audit"`
 	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
@@ -66,7 +67,7 @@ type Key struct {
 	User    string    `json:"user"`
 	Scopes  []string  `json:"scopes"`
 	Expires time.Time `json:"expires"`
-	Exempt  bool      `json:"exempt"` // no quotas, rates and concurrency limits
+	Exempt  bool      `json:"exempt"` // no quotas, rates and concurrency limits, and no budgets of the user
 }
 
 // An Image is an entry of Config.Images, as process.Image is.
@@ -211,7 +212,7 @@ func (c *Config) Fields() []string {
 
 func (c *Config) validate() error {
 	for _, check := range []func() error{
-		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit,
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit, c.checkBudgets,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -123,6 +124,7 @@ type Parts struct {
 	known      atomic.Pointer[map[string]bool] // the names of all images that there have been
 	quotas     *ratelimit.Windows
 	rates      *ratelimit.Rates
+	budgets    *budget.Set
 	jobs       *serverless.Service
 	accounts   *accounts.Service                  // nil: no keys are made over the API
 	declared   map[string]endpoints.CreateRequest // the endpoints of the configuration in the store
@@ -167,6 +169,8 @@ func (p *Parts) open(ctx context.Context) error {
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
+	p.budgets = budget.NewSet(p.config.users())
+	o.Budgets = p.budgets
 	if addr := p.own.workerAddr(); addr != nil {
 		o.Jobs.WorkerURL = func() string { return urlOf(addr) + "/v2" }
 	}

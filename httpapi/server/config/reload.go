@@ -25,7 +25,7 @@ import (
 // isReloaded reports whether a reload puts a field into force. All others need a restart.
 func isReloaded(field string) bool {
 	switch field {
-	case "keys", "images", "processes", "endpoints", "quotas", "limits", "webhook":
+	case "keys", "images", "processes", "endpoints", "quotas", "limits", "budgets", "webhook":
 		return true
 	}
 	return false
@@ -82,7 +82,7 @@ func (p *Parts) newInForce(c *Config) (*inForce, error) {
 }
 
 // Reload reads the configuration file again and puts it into force: keys, images, processes,
-// endpoints, quotas, limits and webhook. The report names other fields that have changed; they
+// endpoints, quotas, limits, budgets and webhook. The report names other fields that have changed; they
 // need a restart. The certificate is read again, too, also without a configuration file.
 // Server must have been called.
 //
@@ -198,6 +198,7 @@ func (p *Parts) prepare(ctx context.Context, next *Config) (apply func(), err er
 		processes()
 		p.quotas.SetQuotas(ratelimit.Quotas(next.Quotas))
 		p.rates.SetPerWorker(next.Limits.PerWorkerRate)
+		p.budgets.Replace(next.users())
 	}, nil
 }
 

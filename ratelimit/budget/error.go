@@ -1,0 +1,33 @@
+package budget
+
+import (
+	"fmt"
+
+	"github.com/podyard/podyard/problem"
+)
+
+// An Error refuses what would go over a budget; nothing was changed. Its kind is
+// problem.TooManyRequests, and its text is for the user.
+type Error struct {
+	Budget Budget
+	Limit  int64
+	Used   int64 // before the refused request
+	Asked  int64 // by the refused request
+}
+
+// Error says what is full, how full, and what makes room.
+func (e *Error) Error() string {
+	r := rows[e.Budget]
+	return fmt.Sprintf("the budget %s is full: %d of %d %s are used, and this needs %d more: %s", r.Name, e.Used, e.Limit, r.Unit, e.Asked, r.Frees)
+}
+
+// RetryAfter is how many seconds to wait; 0: waiting does not help.
+func (e *Error) RetryAfter() int {
+	if e.Asked > e.Limit {
+		return 0
+	}
+	return rows[e.Budget].Wait
+}
+
+// Unwrap returns the problem that a client sees.
+func (e *Error) Unwrap() error { return problem.New(problem.TooManyRequests, e.Error()) }

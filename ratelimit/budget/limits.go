@@ -1,0 +1,88 @@
+package budget
+
+// Limits is how much one user may hold at once. A field of 0 is no limit. The names of the
+// fields in JSON are the names of the budgets on the wire and in the configuration.
+type Limits struct {
+	// Jobs that a queue keeps, whatever their status, and the queued ones of them.
+	Jobs       int64 `json:"jobs,omitzero"`
+	QueuedJobs int64 `json:"queuedJobs,omitzero"`
+	// JobBytes are the inputs, outputs and chunks of kept jobs.
+	JobBytes int64 `json:"jobBytes,omitzero"`
+	// Deliveries are webhooks of jobs whose attempts are not over, or are listed still.
+	Deliveries int64 `json:"deliveries,omitzero"`
+	// DeadLetters are the jobs that are kept as dead letters, and DeadLetterBytes their
+	// inputs and outputs.
+	DeadLetters     int64 `json:"deadLetters,omitzero"`
+	DeadLetterBytes int64 `json:"deadLetterBytes,omitzero"`
+	// IdempotencyKeys are those that are remembered.
+	IdempotencyKeys int64 `json:"idempotencyKeys,omitzero"`
+
+	// Batches are those that a server keeps, DraftRequests the requests in those that are
+	// not final, and DraftBytes their inputs.
+	Batches       int64 `json:"batches,omitzero"`
+	DraftRequests int64 `json:"draftRequests,omitzero"`
+	DraftBytes    int64 `json:"draftBytes,omitzero"`
+	Schedules     int64 `json:"schedules,omitzero"` // of all endpoints together
+
+	Pods       int64 `json:"pods,omitzero"`
+	Endpoints  int64 `json:"endpoints,omitzero"`
+	Templates  int64 `json:"templates,omitzero"`
+	Volumes    int64 `json:"volumes,omitzero"`
+	Registries int64 `json:"registries,omitzero"`
+	SSHKeys    int64 `json:"sshKeys,omitzero"`
+	Keys       int64 `json:"keys,omitzero"` // API keys that were made over the API
+	// EnvBytes are the environments of all pods, and as much again those of all endpoints,
+	// and those of all templates.
+	EnvBytes int64 `json:"envBytes,omitzero"`
+
+	// Webhooks are deliveries that are being sent.
+	Webhooks int64 `json:"webhooks,omitzero"`
+	// RequestBytes are bodies of requests that are being read and decoded, and ResponseBytes
+	// answers that are being written.
+	RequestBytes  int64 `json:"requestBytes,omitzero"`
+	ResponseBytes int64 `json:"responseBytes,omitzero"`
+	// Connections are those of requests that a user holds open: waits, streams and WebSockets.
+	Connections int64 `json:"connections,omitzero"`
+	// WorkerNames are the workers that a user's endpoints know.
+	WorkerNames int64 `json:"workerNames,omitzero"`
+}
+
+// Default returns the limits of a server from a configuration. They are far above what stock
+// clients do.
+func Default() Limits {
+	var l Limits
+	for _, r := range rows {
+		*r.of(&l) = r.Default
+	}
+	return l
+}
+
+// Or returns l with what def says where a field of l is 0, and without a limit where a field
+// is negative. It is how a configuration with the limits l is read.
+func (l Limits) Or(def Limits) Limits {
+	for _, r := range rows {
+		switch p := r.of(&l); {
+		case *p == 0:
+			*p = *r.of(&def)
+		case *p < 0:
+			*p = 0
+		}
+	}
+	return l
+}
+
+// Of returns the limit of b in l; 0 is none.
+func (l *Limits) Of(b Budget) int64 {
+	if l == nil {
+		return 0
+	}
+	return *rows[b].of(l)
+}
+
+// Check returns an [Error] if a user who has used so much of b may not use n more.
+func (l *Limits) Check(b Budget, used, n int64) error {
+	if limit := l.Of(b); limit > 0 && n > 0 && used+n > limit {
+		return &Error{Budget: b, Limit: limit, Used: used, Asked: n}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package budget
+
+// A Budget is one of the limits of a user.
+type Budget uint8
+
+// The budgets, as the fields of Limits with their names are.
+const (
+	Jobs Budget = iota
+	QueuedJobs
+	JobBytes
+	Deliveries
+	DeadLetters
+	DeadLetterBytes
+	IdempotencyKeys
+	Batches
+	DraftRequests
+	DraftBytes
+	Schedules
+	Pods
+	Endpoints
+	Templates
+	Volumes
+	Registries
+	SSHKeys
+	Keys
+	EnvBytes
+	Webhooks
+	RequestBytes
+	ResponseBytes
+	Connections
+	WorkerNames
+	budgets // number of budgets
+)
+
+// A Row describes a budget.
+type Row struct {
+	Budget  Budget
+	Name    string // on the wire and in the configuration
+	Unit    string // what is counted, in the plural
+	Default int64
+	// Frees says what makes room, as an advice to the user.
+	Frees string
+	// Wait is how many seconds a client that was refused should wait; 0: waiting does not help.
+	Wait int
+	// Process says that each process counts for itself, and that a restart forgets.
+	Process bool
+
+	of func(*Limits) *int64
+}
+
+const (
+	kiB = 1 << 10
+	miB = 1 << 20
+	giB = 1 << 30
+)
+
+const (
+	freesJobs = "wait until jobs have ended and their retention is over, purge the queue, or delete jobs with actions"
+	freesDead = "redrive or delete dead letters"
+)
+
+var rows = [budgets]Row{
+	Jobs:            {Name: "jobs", Unit: "kept jobs", Default: 1_000_000, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.Jobs }},
+	QueuedJobs:      {Name: "queuedJobs", Unit: "queued jobs", Default: 500_000, Frees: "wait until workers have taken jobs, or purge the queue", Wait: 5, of: func(l *Limits) *int64 { return &l.QueuedJobs }},
+	JobBytes:        {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
+	Deliveries:      {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent and their retention is over", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
+	DeadLetters:     {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: freesDead, of: func(l *Limits) *int64 { return &l.DeadLetters }},
+	DeadLetterBytes: {Name: "deadLetterBytes", Unit: "bytes of dead letters", Default: giB, Frees: freesDead, of: func(l *Limits) *int64 { return &l.DeadLetterBytes }},
+	IdempotencyKeys: {Name: "idempotencyKeys", Unit: "remembered values of Idempotency-Key", Default: 500_000, Frees: "send requests without the header, or wait: a key is remembered for 24 hours", Wait: 60, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
+	Batches:         {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
+	DraftRequests:   {Name: "draftRequests", Unit: "requests in batches that are not final", Default: 100_000, Frees: "finalize or cancel batches", of: func(l *Limits) *int64 { return &l.DraftRequests }},
+	DraftBytes:      {Name: "draftBytes", Unit: "bytes in batches that are not final", Default: giB, Frees: "finalize or cancel batches", of: func(l *Limits) *int64 { return &l.DraftBytes }},
+	Schedules:       {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
+	Pods:            {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
+	Endpoints:       {Name: "endpoints", Unit: "endpoints", Default: 500, Frees: "delete endpoints", of: func(l *Limits) *int64 { return &l.Endpoints }},
+	Templates:       {Name: "templates", Unit: "templates", Default: 1000, Frees: "delete templates", of: func(l *Limits) *int64 { return &l.Templates }},
+	Volumes:         {Name: "volumes", Unit: "network volumes", Default: 500, Frees: "delete network volumes", of: func(l *Limits) *int64 { return &l.Volumes }},
+	Registries:      {Name: "registries", Unit: "registry credentials", Default: 500, Frees: "delete registry credentials", of: func(l *Limits) *int64 { return &l.Registries }},
+	SSHKeys:         {Name: "sshKeys", Unit: "SSH keys", Default: 100, Frees: "delete SSH keys", of: func(l *Limits) *int64 { return &l.SSHKeys }},
+	Keys:            {Name: "keys", Unit: "API keys", Default: 500, Frees: "delete API keys", of: func(l *Limits) *int64 { return &l.Keys }},
+	EnvBytes:        {Name: "envBytes", Unit: "bytes of environments", Default: 8 * miB, Frees: "make environments smaller, or delete what has them", of: func(l *Limits) *int64 { return &l.EnvBytes }},
+	Webhooks:        {Name: "webhooks", Unit: "webhooks being sent", Default: 64, Frees: "the others wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.Webhooks }},
+	RequestBytes:    {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 256 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
+	ResponseBytes:   {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 256 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
+	Connections:     {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
+	WorkerNames:     {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
+}
+
+// All returns a row for each budget, in the order of the fields of Limits.
+func All() []Row {
+	all := rows
+	for i := range all {
+		all[i].Budget = Budget(i)
+	}
+	return all[:]
+}
+
+// Row returns the row of b.
+func (b Budget) Row() Row {
+	r := rows[b]
+	r.Budget = b
+	return r
+}
+
+// String returns the name of b.
+func (b Budget) String() string { return rows[b].Name }
