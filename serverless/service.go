@@ -15,6 +15,7 @@ import (
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/balance"
@@ -620,15 +621,9 @@ func (s *Service) Requests(ctx context.Context, owner, endpoint string, q Reques
 		return Page{}, err
 	}
 	now := s.now()
-	var p Page
-	for j, err := range s.queue.List(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}) {
-		if err != nil {
-			return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
-		}
-		if p.Total >= q.Offset && len(p.Jobs) < q.Limit {
-			p.Jobs = append(p.Jobs, j)
-		}
-		p.Total++
+	p, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}, &q)
+	if err != nil {
+		return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
 	}
 	full := p.Jobs[:0]
 	for _, j := range p.Jobs {
@@ -652,5 +647,31 @@ func (s *Service) Requests(ctx context.Context, owner, endpoint string, q Reques
 		full = append(full, whole)
 	}
 	p.Jobs = full
+	return p, nil
+}
+
+// page returns the jobs of a page as they are listed, and the number of all that match. A queue
+// that counts is not asked for more jobs than the page needs.
+func (s *Service) page(ctx context.Context, now Instant, l queue.ListQuery, q *RequestsQuery) (p Page, err error) {
+	counter, counts := unwrap.As[queue.Counter](s.queue)
+	if counts {
+		if p.Total, err = counter.Count(ctx, now, l); err != nil || q.Limit <= 0 {
+			return p, err
+		}
+		l.Limit = q.Offset + q.Limit
+	}
+	n := 0
+	for j, err := range s.queue.List(ctx, now, l) {
+		if err != nil {
+			return Page{}, err
+		}
+		if n >= q.Offset && len(p.Jobs) < q.Limit {
+			p.Jobs = append(p.Jobs, j)
+		}
+		n++
+	}
+	if !counts {
+		p.Total = n
+	}
 	return p, nil
 }

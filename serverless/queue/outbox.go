@@ -24,8 +24,8 @@ type Outbox interface {
 	// Record adds attempts to the log, and settles or reschedules the entry of each. It
 	// ignores an attempt whose lease was lost.
 	Record(ctx context.Context, a []Attempt) error
-	// NextDelivery returns the next instant at which Deliveries returns an entry; 0 means
-	// never.
+	// NextDelivery returns the next instant at which Deliveries returns an entry, or an earlier
+	// one; 0 means never.
 	NextDelivery(ctx context.Context) (Instant, error)
 	// Attempts returns the delivery log of a job, oldest first, as far as the log is kept.
 	Attempts(ctx context.Context, ref Ref) ([]Attempt, error)

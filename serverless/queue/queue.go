@@ -97,7 +97,9 @@ type Result struct {
 // An error of a whole call means that the outcome is unknown. The caller may repeat the call.
 // A repeated Enqueue that had succeeded before returns ErrExists.
 type JobQueue interface {
-	// Enqueue adds all jobs in order, durably, or none of them. It assigns State.Seq. It
+	// Enqueue adds all jobs in order, durably, or none of them. It assigns State.Seq, which is
+	// greater than that of every job whose Enqueue had returned before, on any server. Calls
+	// that overlap may be in any order, so a smaller Seq may appear after a greater one. It
 	// returns ErrExists if one of the ids is in use, and idempotency.ErrTaken as
 	// idempotency.Store requires it for the records in Job.Creation.
 	//
@@ -128,8 +130,9 @@ type JobQueue interface {
 	Apply(ctx context.Context, now Instant, ops []Op, res []Result) error
 	// Expire applies OpTick to at most limit jobs whose Due has passed, and deletes dead letters
 	// whose time has passed. Jobs that one call makes ready are queued in the order of
-	// State.Queued, and then of Seq. It returns the instant of the next call; 0 means that
-	// nothing is scheduled. Several servers may call it at once.
+	// State.Queued, and then of Seq. It returns the instant of the next call, which is no later
+	// than the next thing that is due and may be earlier; 0 means that nothing is scheduled.
+	// Several servers may call it at once.
 	Expire(ctx context.Context, now Instant, limit int) (next Instant, err error)
 	// Purge applies OpPurge to the queued jobs that p selects. It examines at most p.Limit
 	// jobs, and returns the Seq from which the caller continues (PurgeQuery.After); 0 means
@@ -150,6 +153,8 @@ type JobQueue interface {
 	// read.
 	PastAttempts(ctx context.Context, now Instant, ref Ref) ([]JobAttempt, error)
 	// List yields the jobs that q selects, newest first. It fills only Ref, Owner, Key and State.
+	// In a Shared queue the cost of a query for the jobs in progress only depends on their
+	// number: the servers find with it which workers are busy. See Counter for the number of jobs.
 	List(ctx context.Context, now Instant, q ListQuery) iter.Seq2[Job, error]
 	// Stats returns the counts of one endpoint under rules (nil: none); all are zero for an
 	// endpoint that never had a job. Its cost does not depend on the number of jobs. A caller
@@ -157,9 +162,11 @@ type JobQueue interface {
 	Stats(ctx context.Context, now Instant, endpoint string, rules *Rules) (Stats, error)
 
 	// Watch calls f with the events of this store, from any server, until ctx ends. Events
-	// are hints: they are sent after the commit, and may be repeated or lost (EventGap
-	// reports a loss). f must not block and must not keep the slice; f may call the queue. A
-	// Service calls Watch once and passes the events on.
+	// are hints: they are sent after the commit, and may be merged, repeated or lost. EventGap
+	// reports a loss, such as that of a connection; everybody who waits then looks again. A
+	// Shared queue need not report each loss, because a service looks once a second. f must
+	// not block and must not keep the slice; f may call the queue. A Service calls Watch once
+	// and passes the events on.
 	Watch(ctx context.Context, f func([]Event)) error
 
 	// Outbox and DeadLetters are parts of the queue because their entries are written in the
@@ -175,14 +182,15 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	EventReady EventKind = iota // a job of the endpoint can be claimed
+	EventReady EventKind = iota // at least one job of the endpoint can be claimed
 	EventDone                   // the job has ended or was deleted
 	EventStop                   // Worker must stop the job
 	EventChunk                  // the job has a new chunk
 	EventGap                    // events were lost: check everything that you wait for
 )
 
-// An Event is a hint that a job has changed. EventReady concerns only the endpoint of Ref.
+// An Event is a hint that a job has changed. EventReady concerns only the endpoint of Ref. One
+// of it may stand for several jobs: a worker that gets one wakes the next.
 // Only EventStop has a Worker. EventGap has neither.
 type Event struct {
 	Kind EventKind

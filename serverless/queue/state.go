@@ -68,9 +68,9 @@ func ParseStatus(s string) (Status, bool) {
 	return 0, false
 }
 
-// A Token is the fencing token of a lease: epoch<<32 | counter. A store makes a new epoch
-// durable when it is opened, so that it never issues a token twice, even where claims are not
-// synced.
+// A Token is the fencing token of a lease. A store never issues one twice, on any server, also
+// after a crash that lost claims. Tokens need not grow. A store of one process can make them
+// from an epoch, which it makes durable when it is opened, and a counter: epoch<<32 | counter.
 type Token uint64
 
 type (

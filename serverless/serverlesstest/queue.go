@@ -251,6 +251,17 @@ func (k *fixture) expire() queue.Instant {
 	return 0
 }
 
+// wantNext checks the instant of the next call, 0 for never. A queue of one process knows it; a
+// shared one may be early, and may have a look when there is nothing.
+func (k *fixture) wantNext(what string, want, got queue.Instant) {
+	k.Helper()
+	switch {
+	case got == want:
+	case !queue.IsShared(k.q), got <= k.now, want != 0 && got > want:
+		k.Errorf("%s says to call again at %d, want %d, and it is %d", what, got, want, k.now)
+	}
+}
+
 func (k *fixture) get(j queue.Job) queue.Job {
 	k.Helper()
 	got, err := k.q.Get(k.Context(), k.now, j.Ref)

@@ -300,17 +300,13 @@ func deadCases() []QueueCase {
 				k.mustApply(failOp(j, "no"))
 				until := k.now.Add(2 * day)
 				k.now += ttl
-				if next := k.expire(); next != until {
-					k.Errorf("Expire says to call again at %d, want %d, the end of the dead letter", next, until)
-				}
+				k.wantNext("Expire before the end of the dead letter", until, k.expire())
 				k.now = until - 1
 				k.letter(j)
 				k.now = until
 				k.wantNoLetter(j)
 				k.wantEqual("DeadLetters", []queue.JobID(nil), k.dead(""))
-				if next := k.expire(); next != 0 {
-					k.Errorf("Expire says to call again at %d, want never", next)
-				}
+				k.wantNext("Expire", 0, k.expire())
 			}),
 		rule("AJobHasOneDeadLetter",
 			"the failure of a later run takes the place of the dead letter of an earlier one, and a run that completes leaves it",

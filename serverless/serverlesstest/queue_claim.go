@@ -186,18 +186,21 @@ func claimCases() []QueueCase {
 
 func tokenCases() []QueueCase {
 	return []QueueCase{
-		rule("TokensGrow",
-			"every claim has a token that no claim had before, and a larger one",
+		rule("TokensAreUnique",
+			"every claim has a token that no claim had before; in a queue of one process, a larger one",
 			func(k *fixture) {
 				k.addN(10)
-				last := queue.Token(0)
+				last, used, shared := queue.Token(0), map[queue.Token]bool{0: true}, queue.IsShared(k.q)
 				for range 3 {
 					held := k.claim(k.slot("a", 3), k.slot("b", 2))
 					for _, j := range held {
-						if j.Token <= last {
+						if used[j.Token] {
+							k.Errorf("token %d again, or none", j.Token)
+						}
+						if !shared && j.Token <= last {
 							k.Errorf("token %d after %d, want a larger one", j.Token, last)
 						}
-						last = j.Token
+						last, used[j.Token] = j.Token, true
 						k.mustApply(workerOp(j, queue.OpRelease))
 					}
 				}

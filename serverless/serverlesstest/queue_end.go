@@ -195,7 +195,7 @@ func lifetimeCases() []QueueCase {
 				k.wantStatus(j, queue.Completed)
 				k.now++
 				k.wantGone(j)
-				k.wantEqual("next", queue.Instant(0), k.expire())
+				k.wantNext("Expire", 0, k.expire())
 				k.wantGone(j)
 				k.wantEqual("Completed", int64(1), k.stats(echo).Completed)
 			}),

@@ -103,7 +103,7 @@ func raceCases() []QueueCase {
 						k.Errorf("%q was given %d times, want once", id, n)
 					}
 				}
-				k.wantEqual("NextDelivery", queue.Instant(0), k.nextDelivery())
+				k.wantNext("NextDelivery", 0, k.nextDelivery())
 			}),
 		rule("OneIdOneJob",
 			"when several callers submit the same id at once, one succeeds",

@@ -156,7 +156,7 @@ func submitCases() []QueueCase {
 				k.wantEqual("Queued", []int64{2000, 1000}, []int64{k.stats(echo).Queued, k.stats("other").Queued})
 			}),
 		rule("SeqGrows",
-			"Enqueue assigns Seq, not zero, in the order of the jobs and of the calls",
+			"Enqueue assigns Seq, not zero, in the order of the jobs and of calls that do not overlap",
 			func(k *fixture) {
 				jobs := append(k.enqueue(k.job(), k.job(), k.job()), k.addN(2)...)
 				last := uint64(0)

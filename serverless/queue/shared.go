@@ -1,0 +1,28 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/podyard/podyard/internal/unwrap"
+)
+
+// Shared is an optional interface of a JobQueue over a store that several servers can use at
+// once. A service then looks by itself once a second, because what another server did may be due
+// and its events may be lost. A wrapper of a queue has a method Unwrap() JobQueue.
+type Shared interface {
+	// Shared reports whether other servers may use the same jobs. It is always the same.
+	Shared() bool
+}
+
+// IsShared reports whether q, or a queue that it wraps, is Shared.
+func IsShared(q JobQueue) bool {
+	s, ok := unwrap.As[Shared](q)
+	return ok && s.Shared()
+}
+
+// Counter is an optional interface of a JobQueue that counts jobs at a lower cost than List
+// reads them.
+type Counter interface {
+	// Count returns how many jobs List would yield for q without its Before and Limit.
+	Count(ctx context.Context, now Instant, q ListQuery) (int, error)
+}
