@@ -24,6 +24,7 @@ type Jobs struct {
 	dead   jobindex.DeadLetters[queue.DeadLetter]
 	seq    uint64
 	token  queue.Token
+	due    []uint32 // of Expire, used again
 
 	watchMu  sync.Mutex // guards changes of watchers
 	watchers atomic.Pointer[[]*watcher]
@@ -106,15 +107,15 @@ func (q *Jobs) publish(i uint32, j *queue.Job) {
 
 // job returns a job with its payloads.
 func (q *Jobs) job(i uint32) queue.Job {
-	var j queue.Job
+	j := queue.Job{State: q.x.State(i)}
 	q.fill(&j, i)
 	return j
 }
 
-// fill sets j to a job with its payloads.
+// fill sets all of j but its state.
 func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
-	j.Ref, j.Owner, j.Key, j.State = q.x.Ref(i), q.x.Owner(i), q.x.Key(i), q.x.State(i)
+	j.Ref, j.Owner, j.Key = q.x.Ref(i), q.x.Owner(i), q.x.Key(i)
 	j.Input, j.Output = b.input, b.output
 	if x := q.extras[i]; x != nil {
 		j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
@@ -140,7 +141,7 @@ func (q *Jobs) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res [
 			res[i] = queue.Result{Err: queue.ErrNotFound}
 			continue
 		}
-		res[i], evs = q.move(now, rec, &ops[i], evs)
+		evs = q.move(now, rec, &ops[i], &res[i], evs)
 	}
 	q.mu.Unlock()
 	q.notify(evs)
@@ -150,11 +151,11 @@ func (q *Jobs) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res [
 // eventEffects are the effects that produce events.
 const eventEffects = queue.EvReady | queue.EvDone | queue.EvStop | queue.EvChunk
 
-// move applies one op to a job and appends the events of the move. It makes no events if
-// nobody watches: a watcher that starts later reads the job as the move left it.
-func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, evs []queue.Event) (queue.Result, []queue.Event) {
+// move applies one op to a job, sets res, and appends the events of the move. It makes no events
+// if nobody watches: a watcher that starts later reads the job as the move left it.
+func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, res *queue.Result, evs []queue.Event) []queue.Event {
 	before := q.x.State(i)
-	res := queue.Result{State: before}
+	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
 	if res.Effect&eventEffects != 0 && q.watched() {
 		ref := op.Ref
@@ -166,7 +167,7 @@ func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, evs []queue.Event
 	if res.Effect != 0 {
 		q.applyEffect(now, i, &before, &res.State, res.Effect, op)
 	}
-	return res, evs
+	return evs
 }
 
 // applyEffect carries out the effects of a move.

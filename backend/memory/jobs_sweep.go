@@ -10,10 +10,11 @@ import (
 func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.Instant, error) {
 	var evs []queue.Event
 	q.mu.Lock()
-	for _, i := range q.x.TakeAllDue(now, &limit) {
+	var res queue.Result
+	q.due = q.x.TakeAllDue(now, &limit, q.due[:0])
+	for _, i := range q.due {
 		op := q.x.TickOp(i)
-		var res queue.Result
-		res, evs = q.move(now, i, &op, evs)
+		evs = q.move(now, i, &op, &res, evs)
 		if res.Effect&queue.Delete == 0 {
 			q.x.Rearm(i)
 		}
@@ -38,9 +39,9 @@ func (q *Jobs) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (
 		return true
 	})
 	op := queue.Op{Kind: queue.OpPurge}
+	var res queue.Result
 	for _, i := range queued {
-		var res queue.Result
-		res, evs = q.move(now, i, &op, evs)
+		evs = q.move(now, i, &op, &res, evs)
 		if res.Err == nil {
 			removed++
 		}

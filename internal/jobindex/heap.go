@@ -17,6 +17,7 @@ func (h *minHeap[T]) set(v T, in bool) {
 	at := h.pos(v)
 	switch {
 	case !in && *at == 0:
+	case in && *at > 0 && len(h.list) == 1:
 	case !in:
 		h.remove(int(*at - 1))
 	case *at == 0:

@@ -302,10 +302,10 @@ func (x *Index) TakeDue(now queue.Instant, budget *int) uint32 {
 	return 0
 }
 
-// TakeAllDue is TakeDue for as many jobs as the budget allows. They are ordered by the instant at
-// which they are due, and then by Seq, because those that become ready together are queued in this
-// order.
-func (x *Index) TakeAllDue(now queue.Instant, budget *int) (list []uint32) {
+// TakeAllDue is TakeDue for as many jobs as the budget allows, and appends them to an empty list.
+// They are ordered by the instant at which they are due, and then by Seq, because those that become
+// ready together are queued in this order.
+func (x *Index) TakeAllDue(now queue.Instant, budget *int, list []uint32) []uint32 {
 	sorts := false
 	for i := x.TakeDue(now, budget); i != 0; i = x.TakeDue(now, budget) {
 		list = append(list, i)

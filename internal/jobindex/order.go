@@ -1,6 +1,7 @@
 package jobindex
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
@@ -31,7 +32,8 @@ func (a turn) next(seq uint64) turn {
 type order struct {
 	owners  map[uint32]*owner // with a job in any status
 	turns   minHeap[*owner]   // those with a job that could be claimed
-	rules   queue.Rules
+	rules   rules
+	ruled   bool   // there are rules
 	claims  uint64 // for turns
 	ready   counts
 	free    counts // the sum of that of the owners
@@ -39,11 +41,18 @@ type order struct {
 	recent  *line
 }
 
+// rules are the rules of an endpoint.
+type rules struct{ queue.Rules }
+
+// limit reports whether a key or an owner may have a limit.
+func (r *rules) limit() bool { return r.PerKey != 0 || r.PerUser != 0 }
+
 // An owner has a line for each level and key.
 type owner struct {
 	name    uint32
 	keys    map[uint32]*key
 	levels  [priorities]*level
+	active  uint16 // bits of the levels with a line
 	served  turn
 	turn    turn
 	pos     int32 // in order.turns
@@ -86,6 +95,8 @@ type line struct {
 type counts struct{ all, normal int }
 
 func (c counts) plus(o counts, n int) counts { return counts{c.all + n*o.all, c.normal + n*o.normal} }
+
+func (c *counts) add(o counts) { c.all, c.normal = c.all+o.all, c.normal+o.normal }
 
 // atMost limits the counts where there is a limit: how many more may run.
 func (c counts) atMost(limit, running int) counts {
@@ -318,6 +329,10 @@ func (x *Index) setAside(i uint32) {
 
 // run counts n more running jobs of a key.
 func (x *Index) run(k *key, n int) {
+	if !k.order.rules.limit() {
+		k.count(counts{}, 0, n)
+		return
+	}
 	wasFull, wasStopped := k.full(), k.owner.full(k.order)
 	k.count(counts{}, 0, n)
 	if k.full() != wasFull {
@@ -331,6 +346,16 @@ func (x *Index) run(k *key, n int) {
 // count adds n times c to the ready jobs, and ran to the running ones.
 func (k *key) count(c counts, n, ran int) {
 	o, q := k.owner, k.order
+	if !q.rules.limit() {
+		c = counts{n * c.all, n * c.normal}
+		k.ready.add(c)
+		o.ready.add(c)
+		q.ready.add(c)
+		o.free.add(c)
+		q.free.add(c)
+		k.running, o.running, q.running = k.running+ran, o.running+ran, q.running+ran
+		return
+	}
 	ofKey, ofOwner := k.free(), o.couldRun(q)
 	k.ready, o.ready, q.ready = k.ready.plus(c, n), o.ready.plus(c, n), q.ready.plus(c, n)
 	k.running, o.running, q.running = k.running+ran, o.running+ran, q.running+ran
@@ -391,6 +416,10 @@ func (x *Index) refresh(l *line) {
 	l.turn = l.served.next(l.head.seq)
 	lv.turns.set(l, in)
 	lv.ages.set(l, in)
+	o.active &^= 1 << l.level
+	if len(lv.ages.list) > 0 {
+		o.active |= 1 << l.level
+	}
 	o.refresh(l.key.order)
 }
 
@@ -406,30 +435,34 @@ func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).pl
 
 // refresh gives an owner its turn.
 func (o *owner) refresh(q *order) {
-	oldest, in := uint64(0), false
-	for _, lv := range o.levels {
-		if lv == nil || len(lv.ages.list) == 0 {
-			continue
-		}
-		if seq := lv.ages.list[0].head.seq; !in || seq < oldest {
-			oldest, in = seq, true
+	o.turn = o.served.next(o.oldest().seq)
+	q.turns.set(o, o.active != 0 && !o.full(q))
+}
+
+// oldest returns the oldest job of the lines of an owner that could be claimed.
+func (o *owner) oldest() (oldest ref) {
+	for left := o.active; left != 0; left &= left - 1 {
+		r := o.levels[bits.TrailingZeros16(left)].ages.list[0].head
+		if oldest.rec == 0 || r.seq < oldest.seq {
+			oldest = r
 		}
 	}
-	o.turn = o.served.next(oldest)
-	q.turns.set(o, in && !o.full(q))
+	return oldest
 }
 
 // setRules changes the limits. It looks at every key once if a limit has changed.
 func (x *Index) setRules(q *order, rules *queue.Rules) {
-	var none queue.Rules
 	if rules == nil {
-		rules = &none
+		if !q.ruled {
+			return
+		}
+		rules = &queue.Rules{}
 	}
-	if q.rules == *rules {
+	if q.rules.Rules == *rules {
 		return
 	}
 	before := q.rules
-	q.rules = *rules
+	q.rules.Rules, q.ruled = *rules, *rules != queue.Rules{}
 	if before.PerKey == rules.PerKey && before.PerUser == rules.PerUser {
 		return
 	}
@@ -506,10 +539,18 @@ func (x *Index) serve(i uint32, now turn) {
 
 // take makes a ready job a running one.
 func (x *Index) take(i uint32) {
-	x.leave(i)
 	r := x.t.at(i)
+	l := x.lines[r.line]
+	if r.place != inList || l.key.order.rules.limit() {
+		x.leave(i)
+		r.place = taken
+		x.run(l.key, 1)
+		return
+	}
+	x.unlink(l, r)
 	r.place = taken
-	x.run(x.lines[r.line].key, 1)
+	l.key.count(countOf(r.flags), -1, 1)
+	x.refresh(l) // it was the oldest of its line
 }
 
 // Requeue puts a job that NextReady returned or passed by back to its place among the ready jobs.
@@ -526,10 +567,14 @@ func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32,
 		return 0, false
 	}
 	best, score := (*level)(nil), int64(-1)
-	for n := priorities - 1; n >= 0; n-- {
-		lv := q.turns.list[0].levels[n]
-		if lv == nil || len(lv.ages.list) == 0 {
-			continue
+	o := q.turns.list[0]
+	for left := o.active; left != 0; {
+		n := bits.Len16(left) - 1
+		left &^= 1 << n
+		lv := o.levels[n]
+		if o.active == 1<<n { // no other to compare with
+			best = lv
+			break
 		}
 		i := lv.ages.list[0].head.rec
 		if !x.canClaim(i, now, w) {
@@ -563,13 +608,8 @@ func (q *order) oldestFree() (oldest ref) {
 		return ref{}
 	}
 	for _, o := range q.turns.list {
-		for _, lv := range o.levels {
-			if lv == nil || len(lv.ages.list) == 0 {
-				continue
-			}
-			if r := lv.ages.list[0].head; oldest.rec == 0 || r.seq < oldest.seq {
-				oldest = r
-			}
+		if r := o.oldest(); oldest.rec == 0 || r.seq < oldest.seq {
+			oldest = r
 		}
 	}
 	return oldest

@@ -72,7 +72,7 @@ func (p *policies) release(i uint32) {
 
 // replace sets *i to the number of v and releases the old number.
 func (p *policies) replace(i *uint32, v failurePolicy) {
-	if p.value(*i) == v {
+	if *i == 0 && v == (failurePolicy{}) || *i != 0 && p.list[*i].value == v {
 		return
 	}
 	old := *i
