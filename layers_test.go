@@ -40,6 +40,7 @@ var (
 const (
 	anything = "..."
 	retry    = "github.com/cenkalti/backoff/v4" // for a backend that reaches an engine or a database
+	postgres = "github.com/jackc/pgx/v5/..."
 	strict   = "github.com/go-json-experiment/json/..."
 	compare  = "github.com/google/go-cmp/..."
 )
@@ -52,6 +53,7 @@ var layers = []layer{
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
 	{path: "internal/suite", module: []string{"problem/idempotency"}, third: []string{compare}, never: noHTTP},
+	{path: "internal/postgrestest", third: []string{postgres}},
 	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
@@ -90,6 +92,7 @@ var layers = []layer{
 
 	{path: "backend/memory", module: backend, third: []string{"github.com/hashicorp/go-memdb"}},
 	{path: "backend/disk", module: backend, third: []string{"github.com/cockroachdb/pebble/v2/..."}},
+	{path: "backend/postgres", module: backend, third: []string{postgres, retry}},
 	{path: "backend/process", module: backend, third: []string{"golang.org/x/sys/unix"}},
 	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
 	{path: "backend/docker", module: backend, third: []string{

@@ -69,6 +69,8 @@ prepare() {
 	command -v runc >/dev/null || packages+=(runc)
 	command -v iptables >/dev/null || packages+=(iptables)
 	command -v ip >/dev/null || packages+=(iproute2)
+	# Tests start servers of their own; the one that the package starts is not used.
+	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
 	if ((${#packages[@]})); then
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -qq

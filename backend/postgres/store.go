@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/internal/clock"
+)
+
+// A Clock gives the time.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
+	// whether it prevented the call.
+	AfterFunc(t time.Time, f func()) (stop func() bool)
+}
+
+// Options configures a Store. The zero value and nil work.
+type Options struct {
+	// MaxConns is the largest number of connections in the pool. A watcher of changes has one
+	// more. Default: pool_max_conns of the URL, or 16.
+	MaxConns int
+	// Name is the application_name of the connections, unless the URL has one. Default
+	// "podyard".
+	Name string
+	// Clock times the pauses before a connection is tried again. Default: the system's clock.
+	Clock Clock
+	// Logger logs what no caller can see, such as notifications that are cut off and return.
+	// Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Defaults of Options and of the URL.
+const (
+	defaultMaxConns       = 16
+	defaultConnectTimeout = 5 * time.Second
+	defaultName           = "podyard"
+)
+
+func (o *Options) settle() Options {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.Name == "" {
+		c.Name = defaultName
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// A Store stores everything in one database. It is safe for concurrent use, by any number of
+// servers at once.
+type Store struct {
+	opts Options
+	pool *pgxpool.Pool
+	node string // tells the notifications of this Store from those of others
+
+	closing  chan struct{} // closed by Close: what runs in the background ends
+	stop     sync.Once
+	notifier notifier
+	running  sync.WaitGroup
+}
+
+// Open connects to the database of a URL (postgres:// or postgresql://, with the parameters of
+// libpq, such as sslmode, and pool_max_conns) and brings its schema up to date. opts may be
+// nil. ctx applies to the opening only. The caller must close the store. No error contains the
+// password.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	o := opts.settle()
+	cfg, err := parse(url, &o)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, openError(cfg.ConnConfig, err)
+	}
+	if err := migrate(ctx, pool); err != nil {
+		pool.Close()
+		return nil, openError(cfg.ConnConfig, err)
+	}
+	s := &Store{opts: o, pool: pool, node: rand.Text(), closing: make(chan struct{})}
+	s.notifier.s = s
+	return s, nil
+}
+
+// parse reads a URL. Errors of pgx quote the URL, so none of them is returned as it is.
+func parse(raw string, o *Options) (*pgxpool.Config, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it does not parse; special characters in the user and the password are written as %%XX", ErrURL)
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, fmt.Errorf("%w: it begins with postgres://", ErrURL)
+	}
+	cfg, err := pgxpool.ParseConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrURL, withoutURL(u, err))
+	}
+	switch {
+	case o.MaxConns > 0:
+		cfg.MaxConns = int32(min(o.MaxConns, 1<<16))
+	case !u.Query().Has("pool_max_conns"):
+		cfg.MaxConns = defaultMaxConns
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = defaultConnectTimeout
+	}
+	if params := cfg.ConnConfig.RuntimeParams; params["application_name"] == "" {
+		params["application_name"] = o.Name
+	}
+	return cfg, nil
+}
+
+// withoutURL is the text of an error of pgx after the URL that it quotes.
+func withoutURL(u *url.URL, err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, "`: "); i >= 0 {
+		text = text[i+len("`: "):]
+	}
+	if password, ok := u.User.Password(); ok && password != "" {
+		text = strings.ReplaceAll(text, password, "xxxxx")
+	}
+	return text
+}
+
+// Close ends what runs in the background and closes the connections. It waits for calls under
+// way. After Close, the store and everything obtained from it return ErrClosed.
+func (s *Store) Close() {
+	s.stop.Do(func() {
+		s.notifier.end()
+		close(s.closing)
+		s.running.Wait()
+		s.pool.Close()
+	})
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// untilClosed returns a context that also ends when the store is closed.
+func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// Err returns nil if the database answers, and otherwise the error that calls return.
+func (s *Store) Err(ctx context.Context) error {
+	return s.read(ctx, func(c *pgxpool.Conn) error { return c.Ping(ctx) })
+}
+
+// connect opens a connection outside of the pool, for LISTEN.
+func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig.Copy())
+}

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// readCommitted is the isolation of every transaction, whatever the default of the database.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
+// attempts is how often a call is made that certainly changed nothing: after a restart of the
+// database each connection of the pool fails once, and the database ends one of two
+// transactions that wait for each other.
+const attempts = 64
+
+// tx runs fn in a transaction and commits it if fn returns nil. fn may run more than once. An
+// error of fn that is not of the database is returned as it is.
+func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return s.repeat(ctx, func(c *pgxpool.Conn) error {
+		tx, err := c.BeginTx(ctx, readCommitted)
+		if err != nil {
+			return &unchanged{err}
+		}
+		if err := fn(tx); err != nil {
+			_ = tx.Rollback(context.WithoutCancel(ctx)) // a connection that cannot roll back is closed
+			return &unchanged{err}
+		}
+		return tx.Commit(ctx)
+	})
+}
+
+// exec runs one statement, which is its own transaction, and returns the number of its rows.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) (rows int64, err error) {
+	err = s.repeat(ctx, func(c *pgxpool.Conn) error {
+		tag, err := c.Exec(ctx, sql, args...)
+		rows = tag.RowsAffected()
+		return err
+	})
+	return rows, err
+}
+
+// read calls fn, which only reads and may run more than once.
+func (s *Store) read(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	return s.repeat(ctx, func(c *pgxpool.Conn) error {
+		if err := fn(c); err != nil {
+			return &unchanged{err}
+		}
+		return nil
+	})
+}
+
+// unchanged is an error before the commit.
+type unchanged struct{ error }
+
+func (u *unchanged) Unwrap() error { return u.error }
+
+// cut is an error that ended the connection.
+type cut struct{ error }
+
+func (c *cut) Unwrap() error { return c.error }
+
+// repeat calls fn with a connection, and again when it certainly has changed nothing and
+// another attempt may succeed.
+func (s *Store) repeat(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	for n := 1; ; n++ {
+		err := s.once(ctx, fn)
+		if err == nil || n == attempts || ctx.Err() != nil || s.closed() || !again(err) {
+			return s.failure(err)
+		}
+	}
+}
+
+func (s *Store) once(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return &unconnected{err}
+	}
+	defer c.Release()
+	if err = fn(c); err != nil && c.Conn().IsClosed() {
+		return &cut{err}
+	}
+	return err
+}
+
+// unconnected is an error of a call that got no connection.
+type unconnected struct{ error }
+
+func (u *unconnected) Unwrap() error { return u.error }
+
+func again(err error) bool {
+	switch code(err) {
+	case codeSerialization, codeDeadlock:
+		return true
+	}
+	return errors.As(err, new(*cut)) && (errors.As(err, new(*unchanged)) || pgconn.SafeToRetry(err))
+}
