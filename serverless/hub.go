@@ -112,8 +112,8 @@ func (h *hub) wakeTakers(endpoint string) {
 	}
 }
 
-// wake signals the first taker of an endpoint: one event wakes one worker. The caller holds
-// mu.
+// wake signals the first taker of an endpoint: one event wakes one worker, and over a shared
+// queue a worker that gets a job wakes the next. The caller holds mu.
 func (h *hub) wake(endpoint string) {
 	l := h.takers[endpoint]
 	if l == nil {
@@ -173,14 +173,19 @@ func (h *hub) events(evs []queue.Event) {
 
 // wakeAll wakes every waiter; each checks what it waits for.
 func (h *hub) wakeAll() {
-	for _, ws := range h.jobs {
-		for _, w := range ws {
-			signal(w.ch)
-		}
-	}
+	h.wakeWatchers()
 	for ep, l := range h.takers {
 		for range l.Len() {
 			h.wake(ep)
+		}
+	}
+}
+
+// wakeWatchers wakes everybody who watches a job.
+func (h *hub) wakeWatchers() {
+	for _, ws := range h.jobs {
+		for _, w := range ws {
+			signal(w.ch)
 		}
 	}
 }

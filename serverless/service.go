@@ -140,6 +140,10 @@ type Service struct {
 	batches       *batches.Service // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
+	shared        bool // other servers use the queue
+	deterministic bool
+	looked        Instant // when Step looked by itself last; lookAt is when it does again
+	lookAt        Instant
 	armed         atomic.Int64 // Instant at which Run calls Step again
 	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
@@ -162,6 +166,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		workerSecret: workerSecret(o.WorkerSecret),
 		wake:         make(chan struct{}, 1),
 		intake:       newIntake(),
+		shared:       queue.IsShared(q), deterministic: o.Deterministic,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}

@@ -40,7 +40,7 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 // leases and deadlines.
 func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	at := At(now)
-	due := s.renew(ctx, at)
+	due := queue.Sooner(s.look(ctx, at), s.renew(ctx, at))
 	for {
 		n, err := s.queue.Expire(ctx, at, expireStep)
 		if err != nil {
@@ -137,7 +137,7 @@ func (s *Service) keepEvents(ctx context.Context) (stop func()) {
 }
 
 // Run does the background work of the service until ctx ends: it calls Listen, and Step
-// whenever something is due. It repeats a failed call after a second. It returns nil when
+// whenever something is due, over a shared queue at least once a second. It repeats a failed call after a second. It returns nil when
 // every goroutine that it started has ended. Call it once.
 func (s *Service) Run(ctx context.Context) error {
 	s.goroutines.Go(func() {

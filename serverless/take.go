@@ -45,6 +45,8 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 			s.hub.leave(t)
 			if err != nil && woken {
 				s.hub.wakeNext(endpoint) // another worker can have the job
+			} else if err == nil {
+				s.passOn(endpoint)
 			}
 			return jobs, err
 		}

@@ -1,0 +1,48 @@
+package serverless
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// lookPeriod is the longest time after which a service over a shared queue looks by itself for
+// what another server has done. Servers look at different moments.
+const lookPeriod = time.Second
+
+// look does what the events of other servers would have caused, in case they were lost, and
+// returns when to look again. It does nothing unless the queue is shared. Only Step uses it.
+func (s *Service) look(_ context.Context, now Instant) (next Instant) {
+	if !s.shared {
+		return 0
+	}
+	if next := s.lookAt; s.looked <= now && now < next {
+		return next // Step is called more often
+	}
+	s.hub.look()
+	period := lookPeriod
+	if !s.deterministic {
+		period -= rand.N(lookPeriod / 4)
+	}
+	s.looked, s.lookAt = now, now.Add(period)
+	return s.lookAt
+}
+
+// look wakes those that wait for something that may have happened: everybody who watches a job,
+// and the first taker of each endpoint, because a taker that gets a job wakes the next.
+func (h *hub) look() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wakeWatchers()
+	for endpoint := range h.takers {
+		h.wake(endpoint)
+	}
+}
+
+// passOn wakes the next taker after one has got a job: one event of a shared queue may stand for
+// several jobs.
+func (s *Service) passOn(endpoint string) {
+	if s.shared {
+		s.hub.wakeNext(endpoint)
+	}
+}
