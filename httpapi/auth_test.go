@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 )
@@ -503,6 +504,7 @@ func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
 }
 
 func TestRetryAndHealthHaveNoRate(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	bubble(t, func(w *testAPI) {
 		for range 3000 {
 			w.want(404, "POST", "/v2/idle/retry/x", "")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 func TestRequestsAreHeldForAsLongAsTheyAsk(t *testing.T) {
@@ -188,6 +190,7 @@ func TestOneAnswerOfAStreamIsAtMostAMegabyte(t *testing.T) {
 }
 
 func TestOneAnswerOfAStreamOfManyItemsIsAtMostAMegabyte(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	const most, items = 1 << 20, 2500
 	for _, format := range []string{"array", "envelope"} {
 		bubble(t, func(w *testAPI) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // serve serves a testAPI on a socket.
@@ -189,6 +191,7 @@ func TestClientThatWasToldToSendReadsTheAnswerToABodyThatIsTooLarge(t *testing.T
 }
 
 func TestClientThatStallsInABodyThatIsTooLargeIsAnswered(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	_, s := serve(t)
 	c := dial(t, s)
 	c.send(t, rawHead+"Content-Length: 1048577\r\n\r\n{")

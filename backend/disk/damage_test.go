@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
@@ -210,6 +211,7 @@ func TestAReadThatFailsIsNoDamage(t *testing.T) {
 // A damaged record of any kind, in a block with a valid checksum, does not prevent the opening
 // of the store. Repair drops it and names it.
 func TestADamagedRecordOfAnyKindIsDropped(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for kind, what := range kindNames {
 		if kind == keyGap || kind == keyLoss || kind == keyIntent {
 			continue // written only by this package

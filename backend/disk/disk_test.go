@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/podstest"
 	"github.com/podyard/podyard/registries"
@@ -72,6 +73,7 @@ func TestTheLedgerAgreesWithTheRules(t *testing.T) {
 
 // The queue tests on the file system of this machine.
 func TestOnRealFiles(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	onFiles := func(t *testing.T) *Store {
 		return openForTest(t, t.TempDir(), &Options{Key: testKey, Ballast: 1 << 20})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -132,6 +133,7 @@ func (f *forgetful) DeadLetter(ctx context.Context, now queue.Instant, ref queue
 
 // The crash test must fail for each mistake.
 func TestTheCrashTestFindsMistakes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
 			points := 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
@@ -107,6 +108,7 @@ func (s *service) finds() (id, node string) {
 }
 
 func TestTwoPodsNeverShareAGPUInContainers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	const zero, full = "/dev/nvidia0-test is 1:5", "/dev/nvidia1-test is 1:7"
 	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		has := zeroAndFull(t)

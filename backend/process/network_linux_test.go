@@ -16,6 +16,7 @@ import (
 
 	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/internal/firewall"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -105,6 +106,7 @@ func needsRules(t *testing.T) {
 }
 
 func TestAProcessReachesNothingOfTheHostAndOfOthers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	needsRules(t)
 	enginetest.OtherMachine(t, metadata, denied, internet, metadata6Address, denied6, internet6)
 	nameServer(t, "127.0.0.1")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // An operatorView is the part of GET /v2/admin/state that the tests look at.
@@ -36,6 +38,7 @@ func (v *operatorView) endpoint(t *testing.T, id string) (state string, workers 
 }
 
 func TestACordonOutlastsTheServerAndADrainEndsWorkers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data, "-runtime", "process")
@@ -73,6 +76,7 @@ func TestACordonOutlastsTheServerAndADrainEndsWorkers(t *testing.T) {
 }
 
 func TestADrainedHostReplacesItsWorkersElsewhereOrWaits(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-runtime", "process")
 	get[job](in, "POST", "/v2/hello/runsync", `{"input":{}}`, http.StatusOK)
@@ -93,6 +97,7 @@ func TestADrainedHostReplacesItsWorkersElsewhereOrWaits(t *testing.T) {
 }
 
 func TestADrainedServerTakesJobsAndGivesNone(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t)
 	const server = `{"server":"server"}`

@@ -8,11 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A copy that is made while clients submit jobs has every job that was acknowledged before
 // the copy began.
 func TestAServerIsBackedUpWhileItRuns(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	in := start(t, "-data", data)
@@ -148,6 +151,7 @@ func ruinTables(t *testing.T, store string) {
 // A check names what is lost and exits with 1; a repair drops it, and a second one finds
 // nothing. Both are refused beside a server.
 func TestADamagedStoreIsCheckedAndRepaired(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := withTables(t)
 	in := start(t, "-data", data)

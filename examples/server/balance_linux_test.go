@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // exemptKey has no limit of requests at once.
@@ -115,6 +117,7 @@ func TestABalancedEndpointAnswersFromZeroAndInWorkersThatAreThere(t *testing.T) 
 }
 
 func TestAKilledWorkerCostsOnlyItsOwnRequests(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := startBalanced(t, `{"min":2,"max":2}`, 100)
 	seen := map[string]bool{}
@@ -191,6 +194,7 @@ func (in *instance) dial() net.Conn {
 }
 
 func TestHeldUploadsAreNotInMemory(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := startBalanced(t, `{"max":0}`, 1)
 	before := in.memory()
@@ -225,6 +229,7 @@ func TestHeldUploadsAreNotInMemory(t *testing.T) {
 }
 
 func TestWebSocketsEndWith1001WhenTheServerStops(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := startBalanced(t, `{"max":1}`, 1000)
 	in.balanced("GET", "/who", "")

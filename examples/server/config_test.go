@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 func TestKeysOfTheConfigurationHaveTheirScopesAndTimes(t *testing.T) {
@@ -51,6 +53,7 @@ func TestQuotasOfTheConfigurationHoldAndAnExemptKeyHasNone(t *testing.T) {
 }
 
 func TestTheSampleCatalogIsRentedOnTheSimulatedRuntime(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-runtime", "sim", "-config", file(t, `{"catalog":"sample"}`))
 	p := get[pod](in, "POST", "/v2/pods",

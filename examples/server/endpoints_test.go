@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A health is what the tests look at of an endpoint's.
@@ -112,6 +113,7 @@ func TestEndpointOfAUserHasWorkersUntilItIsDeleted(t *testing.T) {
 }
 
 func TestOnTheSimulatedRuntimeWorkersOfNamedImagesAreProcessesAndPodsAreNot(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-runtime", "sim", "-config", file(t, `{"catalog":"sample",
 		"images":{"local/greet":{"command":[`+strconv.Quote(program)+`,"`+demo.HelloCommand+`"]}},

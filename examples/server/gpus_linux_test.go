@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 const rtx4090 = "NVIDIA GeForce RTX 4090"
@@ -128,6 +130,7 @@ func TestTheGPUsOfTheHostAreInTheCatalog(t *testing.T) {
 }
 
 func TestAGPUIsOnePodsAtATimeAlsoOverTheServersDeath(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
 	in := h.start()

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // gpuEndpoint is a request for one whose workers need one GPU each, and add what they are
@@ -50,6 +51,7 @@ func (in *instance) available() string {
 }
 
 func TestAGPUIsAWorkersOrAPodsAlsoOverTheServersDeath(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
 	h.addr = steadyAddress(t, rand.New(rand.NewPCG(uint64(os.Getpid()), 6)))
@@ -106,6 +108,7 @@ func TestAGPUIsAWorkersOrAPodsAlsoOverTheServersDeath(t *testing.T) {
 }
 
 func TestAWorkerWaitsForTheGPUThatAPodHas(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
 	in := h.start()

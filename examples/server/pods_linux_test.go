@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // processes are those that bear the id of a pod in their environment. One that ended and
@@ -176,6 +178,7 @@ func TestAnExitIsExitedAFailureIsErrorAndTheSystemLogSaysWhy(t *testing.T) {
 }
 
 func TestAPodThatIgnoresSIGTERMIsGoneSoonAfterTerminate(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/stubborn", "")

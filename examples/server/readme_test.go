@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi/server/config"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // The pages whose commands are run.
@@ -47,6 +48,7 @@ func TestTheCommandsOfTheREADMEAnswerAsItSays(t *testing.T) {
 }
 
 func TestTheCommandsForOperatorsAnswerAsThePageSays(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	runPage(t, start(t, "-runtime", "process"), operating, 12)
 }
@@ -300,6 +302,7 @@ func TestTheServerTakesTheConfigurationOfThePage(t *testing.T) {
 // The shell lines of the page make a key, and copy, verify and restore a store: a job of
 // before is there afterwards, and the key still fits.
 func TestTheShellLinesForOperatorsKeepJobsAndKeys(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		missing(t, "there is no bash")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // reload signals that there is another file, and waits for a line of the log.
@@ -23,6 +25,7 @@ func (in *instance) reload(config, content, line string) {
 }
 
 func TestASignalReadsTheConfigurationAnewAndEndsNoRequest(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	config := file(t, `{"keys":[{"key":"alices","user":"alice","scopes":["*"]}]}`)
 	in := start(t, "-config", config)

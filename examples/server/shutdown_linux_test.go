@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/examples/server/demo"
 	"github.com/podyard/podyard/httpapi/worker"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless"
 )
@@ -96,6 +97,7 @@ func TestAJobThatAnotherProcessHasIsFinishedToo(t *testing.T) {
 }
 
 func TestAJobTooLongForTheEndIsHandedBackInTime(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it waits for the end of the server's patience")
@@ -204,6 +206,7 @@ func TestWhatAKilledServerLeavesIsEndedByTheNext(t *testing.T) {
 }
 
 func TestWorkersOfAKilledServerAreEndedByTheNextElsewhere(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data)
@@ -233,6 +236,7 @@ func TestWorkersOfAKilledServerAreEndedByTheNextElsewhere(t *testing.T) {
 }
 
 func TestServersThatKeepNothingLeaveEachOtherAlone(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	tmp := t.TempDir()
 	run := func() *instance {

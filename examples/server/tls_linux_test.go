@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A certificate is files that a test makes, and a client that trusts them.
@@ -121,6 +123,7 @@ func TestACertificateThatCannotBeIsNamed(t *testing.T) {
 }
 
 func TestTheEndIsAnnouncedToBalancersAndTheLogIsJSON(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-drain-wait", "2s", "-log", "json", "-log-level", "info")
 	if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {

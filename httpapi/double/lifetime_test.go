@@ -16,6 +16,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi/apitest"
 	"github.com/podyard/podyard/httpapi/double"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -136,6 +137,7 @@ func (l *cleanupTB) end() {
 }
 
 func TestServersOneAfterAnotherLeakNothing(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	count := 1000
 	if testing.Short() {
 		count = 100

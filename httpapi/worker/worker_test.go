@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/worker"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -246,6 +247,7 @@ func TestRemoteWorkerFinishesItsJobsWhenItIsToEnd(t *testing.T) {
 }
 
 func TestRunEndsWithAnErrorWhenTheKeyIsRefused(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	s, url := start(t)
 	var all sync.WaitGroup // each refusal is answered after some seconds
 	for _, key := range []string{"", "unknown", s.WorkerKey("e", "w2"), s.WorkerKey("other", "w1")} {
