@@ -14,32 +14,39 @@ type Admin struct{ c *Client }
 // A State is the state of a server.
 type State struct {
 	Server *struct {
-		Name    string
-		State   string // active, cordoned or drained
-		Ready   bool
-		Reason  string // why it is not ready
-		Since   time.Time
-		Version string
-	}
+		Name    string    `json:"name"`
+		State   string    `json:"state"` // active, cordoned or drained
+		Ready   bool      `json:"ready"`
+		Reason  string    `json:"reason"` // why it is not ready
+		Since   time.Time `json:"since"`
+		Version string    `json:"version"`
+	} `json:"server"`
 	Hosts []struct {
-		ID, DataCenterID string
-		State            string // active or cordoned
-		Pods, Workers    int
-		Resources        []struct {
-			Kind            string // vcpu, memory or gpu
-			ID              string // flavor or type
-			Total, Reserved int64
-		}
-	}
+		ID           string `json:"id"`
+		DataCenterID string `json:"dataCenterId"`
+		State        string `json:"state"` // active or cordoned
+		Pods         int    `json:"pods"`
+		Workers      int    `json:"workers"`
+		Resources    []struct {
+			Kind     string `json:"kind"` // vcpu, memory or gpu
+			ID       string `json:"id"`   // flavor or type
+			Total    int64  `json:"total"`
+			Reserved int64  `json:"reserved"`
+		} `json:"resources"`
+	} `json:"hosts"`
 	Endpoints []struct {
-		ID, Owner string // a shared one has no owner
-		State     string // active, cordoned or drained
+		ID    string `json:"id"`
+		Owner string `json:"owner"` // a shared one has no owner
+		State string `json:"state"` // active, cordoned or drained
 		Health
-	}
+	} `json:"endpoints"`
 	Users []struct {
-		Name                           string
-		Pods, Endpoints, Volumes, Keys int
-	}
+		Name      string `json:"name"`
+		Pods      int    `json:"pods"`
+		Endpoints int    `json:"endpoints"`
+		Volumes   int    `json:"volumes"`
+		Keys      int    `json:"keys"`
+	} `json:"users"`
 }
 
 // State returns the state of the server.

@@ -123,16 +123,16 @@ func (e *Endpoints) Delete(ctx context.Context, id string) error {
 
 // A Worker is a worker of an endpoint.
 type Worker struct {
-	ID            string
-	Status        string // RUNNING, IDLE, INITIALIZING, THROTTLED, UNHEALTHY
-	IsStale       bool   // of an earlier release
-	Version       int    // 0: not known
-	GPUCount      int
-	Image         string
-	UptimeSeconds int64
-	GPUTypeID     string
-	DataCenterID  string
-	StartedAt     *time.Time // nil: the server did not start it
+	ID            string     `json:"id"`
+	Status        string     `json:"status"`  // RUNNING, IDLE, INITIALIZING, THROTTLED, UNHEALTHY
+	IsStale       bool       `json:"isStale"` // of an earlier release
+	Version       int        `json:"version"` // 0: not known
+	GPUCount      int        `json:"gpuCount"`
+	Image         string     `json:"image"`
+	UptimeSeconds int64      `json:"uptimeSeconds"`
+	GPUTypeID     string     `json:"gpuTypeId"`
+	DataCenterID  string     `json:"dataCenterId"`
+	StartedAt     *time.Time `json:"startedAt"` // nil: the server did not start it
 }
 
 // Workers lists the workers of an endpoint.
@@ -169,13 +169,14 @@ func (e *Endpoints) Releases(ctx context.Context, id string) ([]Release, error) 
 
 // An EndpointJob is a job as Endpoints.Jobs lists it.
 type EndpointJob struct {
-	ID            string
-	Status        JobStatus
-	CreatedAt     time.Time
-	DurationMs    int64
-	CompletedAt   *time.Time
-	Input, Output string // JSON
-	Owner         string `json:"-"` // only for operators: see Client.As
+	ID          string     `json:"id"`
+	Status      JobStatus  `json:"status"`
+	CreatedAt   time.Time  `json:"createdAt"`
+	DurationMs  int64      `json:"durationMs"`
+	CompletedAt *time.Time `json:"completedAt"`
+	Input       string     `json:"input"` // JSON
+	Output      string     `json:"output"`
+	Owner       string     `json:"-"` // only for operators: see Client.As
 }
 
 func (j *EndpointJob) own(owner string) { j.Owner = owner }
@@ -192,11 +193,13 @@ func (e *Endpoints) Jobs(ctx context.Context, id string, status ...JobStatus) it
 
 // A Decision is what the scaler decided on an endpoint.
 type Decision struct {
-	At          time.Time
-	Want, Start int
-	Stop, Drain []string // workers
-	Reason      string
-	Next        *time.Time
+	At     time.Time  `json:"at"`
+	Want   int        `json:"want"`
+	Start  int        `json:"start"`
+	Stop   []string   `json:"stop"` // workers
+	Drain  []string   `json:"drain"`
+	Reason string     `json:"reason"`
+	Next   *time.Time `json:"next"`
 }
 
 // Decisions lists what the scaler decided, newest first. It is an addition.

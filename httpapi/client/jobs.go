@@ -367,8 +367,21 @@ func (j *Jobs) ofOwner(q url.Values) url.Values {
 
 // A Health counts the jobs and the workers of an endpoint.
 type Health struct {
-	Jobs    struct{ Completed, Failed, InProgress, InQueue, Retried int }
-	Workers struct{ Idle, Initializing, Ready, Running, Throttled, Unhealthy int }
+	Jobs struct {
+		Completed  int `json:"completed"`
+		Failed     int `json:"failed"`
+		InProgress int `json:"inProgress"`
+		InQueue    int `json:"inQueue"`
+		Retried    int `json:"retried"`
+	} `json:"jobs"`
+	Workers struct {
+		Idle         int `json:"idle"`
+		Initializing int `json:"initializing"`
+		Ready        int `json:"ready"`
+		Running      int `json:"running"`
+		Throttled    int `json:"throttled"`
+		Unhealthy    int `json:"unhealthy"`
+	} `json:"workers"`
 }
 
 // Health counts jobs and workers.

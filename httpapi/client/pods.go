@@ -30,25 +30,30 @@ type Pod struct {
 	DataCenterID string            `json:"dataCenterId"` // empty until it is placed
 	CUDAVersion  string            `json:"cudaVersion"`
 	SSH          struct {
-		Proxy, Direct *struct { // nil: it is not reached so
-			Host, Username, Command string
-			Port                    int
-		}
+		Proxy  *sshAccess `json:"proxy"` // nil: it is not reached so
+		Direct *sshAccess `json:"direct"`
 	} `json:"ssh"`
 	Template string    `json:"template"`
 	Cost     float64   `json:"cost"` // USD an hour now
 	Locked   bool      `json:"locked"`
 	Runtime  *struct { // nil unless it runs
-		Uptime int64 // seconds
-		GPUs   []struct{ Util, MemoryUtil int }
-		CPU    struct{ Util int }
-		Memory struct{ Util int }
-		Ports  []struct {
-			Private int
-			Public  int // 0: not known yet
-			Type    string
-			IP      string
-		}
+		Uptime int64 `json:"uptime"` // seconds
+		GPUs   []struct {
+			Util       int `json:"util"`
+			MemoryUtil int `json:"memoryUtil"`
+		} `json:"gpus"`
+		CPU struct {
+			Util int `json:"util"`
+		} `json:"cpu"`
+		Memory struct {
+			Util int `json:"util"`
+		} `json:"memory"`
+		Ports []struct {
+			Private int    `json:"private"`
+			Public  int    `json:"public"` // 0: not known yet
+			Type    string `json:"type"`
+			IP      string `json:"ip"`
+		} `json:"ports"`
 	} `json:"runtime"`
 	CreatedAt        time.Time  `json:"createdAt"`
 	StartedAt        *time.Time `json:"startedAt"`
@@ -58,6 +63,14 @@ type Pod struct {
 		InternalDNS string `json:"internalDns"`
 	} `json:"globalNetworking"`
 	Owner string `json:"-"` // only for operators: see Client.As
+}
+
+// An sshAccess says how a pod is reached with SSH.
+type sshAccess struct {
+	Host     string `json:"host"`
+	Username string `json:"username"`
+	Command  string `json:"command"`
+	Port     int    `json:"port"`
 }
 
 func (p *Pod) own(owner string) { p.Owner = owner }
