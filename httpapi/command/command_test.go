@@ -1,0 +1,334 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/httpapi/apitest"
+	"github.com/podyard/podyard/httpapi/command"
+	"github.com/podyard/podyard/httpapi/double"
+)
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// A shell runs commands with an environment.
+type shell struct {
+	t     *testing.T
+	env   map[string]string
+	stdin string
+}
+
+// on is a shell whose commands find a server.
+func on(t *testing.T, srv *apitest.Server) *shell {
+	return &shell{t: t, env: map[string]string{"PODYARD_URL": srv.URL(), "PODYARD_API_KEY": srv.Key}}
+}
+
+func program() *command.Program {
+	return &command.Program{Name: "podyard", About: "podyard for a test.", Commands: command.All()}
+}
+
+// run returns what a command prints, and its error.
+func (s *shell) run(args ...string) (stdout string, err error) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	err = program().Run(s.t.Context(), args, command.IO{
+		Env: func(name string) string { return s.env[name] }, Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs,
+	})
+	return out.String() + errs.String(), err
+}
+
+// must returns what a command prints that succeeds.
+func (s *shell) must(args ...string) string {
+	s.t.Helper()
+	out, err := s.run(args...)
+	if err != nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return out
+}
+
+// refused wants a command to fail with an exit code and some words.
+func (s *shell) refused(code int, words string, args ...string) {
+	s.t.Helper()
+	_, err := s.run(args...)
+	if command.Code(err) != code || err == nil || !strings.Contains(err.Error(), words) {
+		s.t.Errorf("%v ends with %d and %v, want %d and %q", args, command.Code(err), err, code, words)
+	}
+}
+
+// words splits a command line as a shell does, as far as the examples need it.
+func words(line string) (list []string) {
+	line, _, _ = strings.Cut(line, " > ")
+	for _, m := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
+		list = append(list, m[1]+m[2])
+	}
+	return list
+}
+
+func TestEveryCommandHasHelpAndAnExampleThatItAccepts(t *testing.T) {
+	t.Parallel()
+	s := &shell{t: t, env: map[string]string{"PODYARD_URL": apitest.Start(t).URL(), "PODYARD_API_KEY": "unknown"}}
+	for _, c := range command.All() {
+		help := s.must(append([]string{"help"}, strings.Fields(c.Name)...)...)
+		if !strings.Contains(help, "Usage: podyard "+c.Name) || !strings.Contains(help, "Example:\n  podyard "+c.Name) || len(c.Summary) < 8 || strings.HasSuffix(c.Summary, ".") {
+			t.Errorf("the help of %s: %s", c.Name, help)
+		}
+		if short := s.must(append(strings.Fields(c.Name), "-h")...); short != help {
+			t.Errorf("%s -h is not its help: %s", c.Name, short)
+		}
+		if _, err := s.run(words(c.Example)...); command.Code(err) == command.ExitUsage {
+			t.Errorf("the example of %s is refused: %v", c.Name, err)
+		}
+	}
+}
+
+func TestTheHelpListsEveryCommand(t *testing.T) {
+	t.Parallel()
+	help := (&shell{t: t}).must()
+	for _, c := range command.All() {
+		if !strings.Contains(help, "  "+c.Name+" ") || !strings.Contains(help, c.Summary) {
+			t.Errorf("the help has no %s", c.Name)
+		}
+	}
+	if group := (&shell{t: t}).must("help", "keys"); !strings.Contains(group, "keys rotate") || strings.Contains(group, "pods") {
+		t.Errorf("the help of the group is %s", group)
+	}
+}
+
+func TestAWrongCommandLineIsNamed(t *testing.T) {
+	t.Parallel()
+	s := &shell{t: t, env: map[string]string{"PODYARD_API_KEY": "k"}}
+	for want, line := range map[string]string{
+		`unknown command "nonsense"`:                       "nonsense",
+		`unknown command "job", did you mean jobs?`:        "job",
+		`jobs: unknown command "lst", want one of list`:    "jobs lst",
+		"jobs: which of list, get, submit":                 "jobs",
+		"jobs list: flag provided but not defined: -x":     "jobs list echo -x",
+		"jobs list: ENDPOINT is missing":                   "jobs list",
+		"jobs get: JOB is missing":                         "jobs get echo",
+		`jobs list: unexpected argument "b"`:               "jobs list a b",
+		`-o "xml": must be table or json`:                  "pods list -o xml",
+		`-status "GONE": want one of`:                      "jobs list echo -status GONE",
+		`-input: must be a JSON object`:                    "jobs submit echo -input []",
+		"-input: open nowhere.json":                        "jobs submit echo -input @nowhere.json",
+		`-expires "soon": must be a time`:                  "keys make -expires soon",
+		"say which jobs":                                   "jobs actions echo cancel",
+		"name exactly one of -host, -endpoint and -server": "drain -host a -server b",
+		`unknown shell "tcsh"`:                             "completion tcsh",
+		`-url "nonsense": must be an absolute`:             "pods list -url nonsense",
+	} {
+		if want == "-input: open nowhere.json" {
+			s.refused(command.ExitFailed, want, strings.Fields(line)...)
+			continue
+		}
+		s.refused(command.ExitUsage, want, strings.Fields(line)...)
+	}
+}
+
+func TestExitCodesSayWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Endpoint("fails").Fail("no such image")
+	s := on(t, srv)
+	s.refused(command.ExitNotFound, "not found", "pods", "get", "nothere")
+	s.refused(command.ExitFailed, "is FAILED", "jobs", "submit", "fails", "-wait")
+	s.env["PODYARD_API_KEY"] = "wrong"
+	s.refused(command.ExitDenied, "does not know the key", "pods", "list")
+	s.env["PODYARD_URL"] = "http://127.0.0.1:1"
+	s.refused(command.ExitUnreachable, "no server answers at http://127.0.0.1:1", "pods", "terminate", "a")
+	s.refused(command.ExitUnreachable, "127.0.0.1:1", "health")
+	if command.Code(nil) != 0 || command.Code(errors.New("x")) != command.ExitFailed {
+		t.Error("nil is not 0, or another error not 1")
+	}
+}
+
+func TestTheKeyIsThatOfTheDataDirectoryWhereNoOtherIsSet(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	s := on(t, srv)
+	delete(s.env, "PODYARD_API_KEY")
+	dir := t.TempDir()
+	s.refused(command.ExitUsage, "there is no key: set PODYARD_API_KEY", "pods", "list", "-data", dir)
+	if err := os.WriteFile(filepath.Join(dir, "api-key"), []byte(srv.Key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("pods", "list", "-data", dir)
+	s.env["PODYARD_DATA"] = dir
+	s.must("pods", "list")
+	s.env["PODYARD_API_KEY"] = "wrong"
+	s.refused(command.ExitDenied, "", "pods", "list")
+	s.must("pods", "list", "-key", srv.Key)
+}
+
+// scene makes a server with something of each kind.
+func scene(t *testing.T) *shell {
+	srv := apitest.StartWith(t, &double.Options{Seed: 7})
+	srv.Endpoint("echo").Reply(map[string]any{"text": "a cat"})
+	srv.Endpoint("fails").Fail("no such image")
+	srv.Queue("waits")
+	s := on(t, srv)
+	s.must("jobs", "submit", "echo", "-input", `{"image":"cat.png"}`, "-wait")
+	_, _ = s.run("jobs", "submit", "fails", "-wait")
+	s.must("jobs", "submit", "waits", "-queue-key", "a", "-priority", "9")
+	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c", "-vcpu", "4", "-ports", "80/http", "-env", "A=b")
+	srv.Advance(time.Minute)
+	s.must("schedules", "create", "echo", "-cron", "0 8 * * *", "-time-zone", "Europe/Berlin")
+	s.must("keys", "make", "-scopes", "pods:read,endpoint:echo:run", "-expires", "2030-01-01T00:00:00Z")
+	return s
+}
+
+// ids are those that differ from one run to the next.
+var ids = regexp.MustCompile(`\b([0-9a-f]{8}-[0-9a-f-]{27}-u1|[0-9a-z]{14})\b`)
+
+func lines() [][]string {
+	var list [][]string
+	for _, line := range []string{
+		"pods list", "endpoints list", "endpoints get echo", "endpoints workers echo", "jobs list echo", "jobs list fails -status FAILED", "jobs list waits",
+		"keys list", "schedules list echo", "dead list fails", "why echo", "jobs actions waits cancel -all -preview", "endpoints pause waits", "top -n 1",
+	} {
+		list = append(list, strings.Fields(line))
+	}
+	return list
+}
+
+func TestTablesAreThoseOfTheGoldenFile(t *testing.T) {
+	t.Parallel()
+	s := scene(t)
+	var b strings.Builder
+	for _, line := range lines() {
+		b.WriteString("$ podyard " + strings.Join(line, " ") + "\n" + ids.ReplaceAllStringFunc(s.must(line...), func(id string) string { return "ID" + strings.Repeat(".", len(id)-2) }) + "\n")
+	}
+	const file = "testdata/tables.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if diff := cmp.Diff(string(want), b.String()); err != nil || diff != "" {
+		t.Errorf("%v (-want +got; -update writes the file):\n%s", err, diff)
+	}
+}
+
+func TestJSONParsesAndHasNoTable(t *testing.T) {
+	t.Parallel()
+	s := scene(t)
+	for _, line := range append(lines(), []string{"keys", "list", "-owner", "*"}) {
+		var v any
+		out := s.must(append(line, "-o", "json")...)
+		if err := json.Unmarshal([]byte(out), &v); err != nil {
+			t.Errorf("%v: %v: %s", line, err, out)
+		}
+		if name := regexp.MustCompile(`"([A-Z][A-Za-z]+)":`).FindStringSubmatch(out); name != nil && line[0] != "pods" {
+			t.Errorf("%v has a member %s, which is no name of the interface", line, name[1])
+		}
+	}
+}
+
+func TestASecretIsShownWhenItIsMadeAndNeverAgain(t *testing.T) {
+	t.Parallel()
+	s := on(t, apitest.Start(t))
+	var made struct{ ID, Key string }
+	if err := json.Unmarshal([]byte(s.must("keys", "make", "-o", "json")), &made); err != nil || len(made.Key) < 20 {
+		t.Fatalf("keys make shows %+v, %v", made, err)
+	}
+	s.must("pods", "list", "-key", made.Key)
+	if out := s.must("keys", "list", "-o", "json") + s.must("keys", "list"); strings.Contains(out, made.Key) || strings.Contains(out, "redacted") {
+		t.Errorf("keys list shows %s", out)
+	}
+	if out := s.must("keys", "rotate", made.ID); strings.Contains(out, made.Key) || !strings.Contains(out, "\nkey ") {
+		t.Errorf("keys rotate shows %s", out)
+	}
+	s.must("keys", "revoke", made.ID)
+	s.refused(command.ExitNotFound, "not found", "keys", "revoke", made.ID)
+}
+
+func TestAnInputIsReadFromAFlagAFileOrStandardInput(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Endpoint("echo").Reply(1)
+	s := on(t, srv)
+	s.stdin = `{"from":"stdin"}`
+	file := filepath.Join(t.TempDir(), "in.json")
+	if err := os.WriteFile(file, []byte(`{"from":"file"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for from, flag := range map[string]string{"flag": `{"from":"flag"}`, "file": "@" + file, "stdin": "-"} {
+		s.must("jobs", "submit", "-input", flag, "echo", "-wait")
+		srv.RequireJob(t, apitest.JobMatch{Endpoint: "echo", Input: map[string]any{"from": from}, Status: "COMPLETED"})
+	}
+}
+
+func TestWhatOthersWriteMovesNoCursor(t *testing.T) {
+	t.Parallel()
+	s := on(t, apitest.Start(t))
+	s.must("pods", "create", "-name", "a\x1b[2Jb", "-image", "nginx", "-cpu", "cpu3c")
+	if out := s.must("pods", "list"); strings.Contains(out, "\x1b") {
+		t.Errorf("the table is %q", out)
+	}
+}
+
+func TestManyJobsAreCountedBeforeTheyAreCancelled(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Queue("waits")
+	s := on(t, srv)
+	for range 3 {
+		s.must("jobs", "submit", "waits")
+	}
+	if out := s.must("jobs", "actions", "waits", "cancel", "-status", "in_queue", "-preview"); !strings.HasPrefix(out, "3 jobs match") {
+		t.Errorf("the preview says %s", out)
+	}
+	if out := s.must("jobs", "actions", "waits", "cancel", "-all"); !strings.HasPrefix(out, "3 of 3 jobs done") {
+		t.Errorf("it says %s", out)
+	}
+}
+
+func TestCompletionScriptsAreAcceptedByTheirShells(t *testing.T) {
+	t.Parallel()
+	s := &shell{t: t}
+	for _, name := range []string{"bash", "zsh", "fish"} {
+		script := s.must("completion", name)
+		if !strings.Contains(script, "podyard __complete") {
+			t.Errorf("the script of %s is %s", name, script)
+		}
+		if _, err := exec.LookPath(name); err != nil {
+			t.Logf("there is no %s", name)
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), name, "-n")
+		cmd.Stdin = strings.NewReader(script)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v %s", name, err, out)
+		}
+	}
+}
+
+func TestCompletionKnowsCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	s := &shell{t: t}
+	for line, want := range map[string]string{
+		"jo":                "jobs\n",
+		"jobs ca":           "cancel\n",
+		"jobs list -stat":   "-status\n",
+		"jobs list echo -l": "-limit\n",
+		"completion b":      "bash\n",
+		"help jobs stre":    "stream\n",
+		"nonsense -":        "",
+	} {
+		if got := s.must(append([]string{"__complete"}, strings.Fields(line)...)...); got != want {
+			t.Errorf("%q is completed to %q, want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/httpapi/client"
+)
+
+func keyCommands() []Command {
+	return []Command{
+		{
+			Name: "keys make", Remote: true, Summary: "make an API key; only this answer has its secret",
+			Help:    "Scopes: docs/interface.md 5. Only operators may name another user.",
+			Example: "keys make -user alice -scopes pods:read,endpoint:echo:run -expires 90d", New: makeKey,
+		},
+		{Name: "keys list", Remote: true, Summary: "list API keys, without their secrets", Example: "keys list -owner '*'", New: listKeys},
+		{
+			Name: "keys rotate", Args: "KEY-ID", Remote: true, Summary: "give an API key a new secret; only this answer has it",
+			Example: "keys rotate x7k2... -overlap 1h", New: rotateKey,
+		},
+		{Name: "keys revoke", Args: "KEY-ID...", Remote: true, Summary: "make the server refuse API keys", Example: "keys revoke x7k2...", New: revokeKeys},
+	}
+}
+
+// A keyRecord is a key with its secret, if the answer has it.
+type keyRecord struct {
+	client.Key
+	Secret string `json:"key,omitempty"`
+}
+
+func showKey(c *Call, k client.Key) error {
+	expires := "never"
+	if k.Expires != nil {
+		expires = at(*k.Expires)
+	}
+	return show(
+		c, keyRecord{k, string(k.Secret)},
+		field{"id", k.ID}, field{"user", k.User}, field{"scopes", strings.Join(k.Scopes, ",")}, field{"expires", expires},
+		field{"old secret until", atOrNever(k.OverlapUntil)}, field{"key", string(k.Secret)},
+	)
+}
+
+func makeKey(f *flag.FlagSet) func(context.Context, *Call) error {
+	user := f.String("user", "", "whose it is (default: yours)")
+	scopes := f.String("scopes", "*", "`scopes`, separated by commas")
+	expires := f.String("expires", "", "`when` it ends: a time like 2027-01-01T00:00:00Z, or how long it is good for, like 90d (default: never)")
+	return func(ctx context.Context, c *Call) error {
+		end, err := timeFlag("-expires", *expires, 1)
+		if err != nil {
+			return err
+		}
+		k, err := c.Client.Account.CreateKey(ctx, client.KeySettings{User: *user, Scopes: strings.Split(*scopes, ","), Expires: end})
+		if err != nil {
+			return err
+		}
+		return showKey(c, k)
+	}
+}
+
+func listKeys(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		var keys []keyRecord
+		for k, err := range c.Client.Account.Keys(ctx) {
+			if err != nil {
+				return err
+			}
+			keys = append(keys, keyRecord{Key: k})
+		}
+		return listOwned(
+			c, keys, func(k *keyRecord) string { return k.Owner },
+			column[keyRecord]{"ID", func(k *keyRecord) string { return k.ID }},
+			column[keyRecord]{"USER", func(k *keyRecord) string { return k.User }},
+			column[keyRecord]{"SCOPES", func(k *keyRecord) string { return short(strings.Join(k.Scopes, ","), 60) }},
+			column[keyRecord]{"CREATED", func(k *keyRecord) string { return at(k.CreatedAt) }},
+			column[keyRecord]{"EXPIRES", func(k *keyRecord) string { return atOrNever(k.Expires) }},
+		)
+	}
+}
+
+func rotateKey(f *flag.FlagSet) func(context.Context, *Call) error {
+	overlap := f.Duration("overlap", 0, "how `long` the old secret is accepted too, at most 168h")
+	return func(ctx context.Context, c *Call) error {
+		k, err := c.Client.Account.RotateKey(ctx, c.Args[0], max(*overlap, time.Duration(0)))
+		if err != nil {
+			return err
+		}
+		return showKey(c, k)
+	}
+}
+
+func revokeKeys(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		return c.each(c.Args, "revoked", func(id string) error { return c.Client.Account.DeleteKey(ctx, id) })
+	}
+}

@@ -1,0 +1,23 @@
+package command
+
+// An ownedRecord is a record of a list for operators, as the interface has it
+// (docs/decisions.md 35).
+type ownedRecord[T any] struct {
+	Owner string `json:"owner"`
+	Item  T      `json:"item"`
+}
+
+// listOwned is list for records of which an operator sees the owners.
+func listOwned[T any](c *Call, records []T, owner func(*T) string, columns ...column[T]) error {
+	if c.server.owner == "" {
+		return list(c, records, columns...)
+	}
+	if !c.asJSON() {
+		return list(c, records, append([]column[T]{{"OWNER", owner}}, columns...)...)
+	}
+	owned := make([]ownedRecord[T], 0, len(records))
+	for i := range records {
+		owned = append(owned, ownedRecord[T]{owner(&records[i]), records[i]})
+	}
+	return writeJSON(c.Stdout, owned)
+}

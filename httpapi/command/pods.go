@@ -1,0 +1,287 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/httpapi/client"
+)
+
+func podCommands() []Command {
+	const needsPods = "POD..."
+	return []Command{
+		{Name: "pods list", Remote: true, Summary: "list pods", Example: "pods list -o json", New: listPods},
+		{Name: "pods get", Args: "POD", Remote: true, Summary: "show a pod", Example: "pods get 19dl...", New: getPod},
+		{
+			Name: "pods create", Remote: true, Summary: "create a pod",
+			Help:    "-file has the body of POST /v2/pods, and the other flags take precedence.",
+			Example: "pods create -name web -image podyard/web -cpu host -vcpu 2 -ports 8000/http -wait", New: createPod,
+		},
+		{Name: "pods start", Args: needsPods, Remote: true, Summary: "start pods that were stopped", Example: "pods start 19dl...", New: eachPod((*client.Pods).Start)},
+		{Name: "pods stop", Args: needsPods, Remote: true, Summary: "stop pods and keep their disks", Example: "pods stop 19dl...", New: eachPod((*client.Pods).Stop)},
+		{Name: "pods restart", Args: needsPods, Remote: true, Summary: "make the containers of pods anew", Example: "pods restart 19dl...", New: eachPod((*client.Pods).Restart)},
+		{Name: "pods terminate", Args: needsPods, Remote: true, Summary: "delete pods with their disks", Example: "pods terminate 19dl...", New: terminatePods},
+		{
+			Name: "logs", Args: "POD|WORKER", Remote: true, Summary: "print the log of a pod or of a worker",
+			Help:    "A worker is found by its id, or named with its endpoint: ENDPOINT/WORKER. Without -f the command ends after the past lines, when no other line comes for a second.",
+			Example: "logs -f 19dl...", New: printLogs,
+		},
+	}
+}
+
+func podColumns() []column[client.Pod] {
+	return []column[client.Pod]{
+		{"ID", func(p *client.Pod) string { return p.ID }},
+		{"NAME", func(p *client.Pod) string { return short(p.Name, 30) }},
+		{"STATUS", func(p *client.Pod) string { return p.Status }},
+		{"IMAGE", func(p *client.Pod) string { return short(p.Image, 40) }},
+		{"COMPUTE", compute},
+		{"WHERE", func(p *client.Pod) string { return p.DataCenterID }},
+		{"CREATED", func(p *client.Pod) string { return at(p.CreatedAt) }},
+	}
+}
+
+// compute is what a pod has: "4 x NVIDIA A40", "2 vCPU host".
+func compute(p *client.Pod) string {
+	switch {
+	case p.GPU != nil:
+		return fmt.Sprintf("%d x %s", max(1, p.GPU.Count), p.GPU.ID)
+	case p.CPU != nil:
+		return fmt.Sprintf("%d vCPU %s", p.CPU.VCPU, p.CPU.ID)
+	}
+	return ""
+}
+
+func listPods(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		pods, err := c.Client.Pods.List(ctx)
+		if err != nil {
+			return err
+		}
+		return listOwned(c, pods, func(p *client.Pod) string { return p.Owner }, podColumns()...)
+	}
+}
+
+func getPod(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		p, err := c.Client.Pods.Get(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		return showPod(c, p)
+	}
+}
+
+func showPod(c *Call, p client.Pod) error {
+	fields := []field{
+		{"id", p.ID}, {"name", p.Name}, {"owner", p.Owner}, {"status", p.Status}, {"image", p.Image}, {"compute", compute(&p)},
+		{"where", p.DataCenterID}, {"created", at(p.CreatedAt)}, {"started", atOrNever(p.StartedAt)}, {"cost", money(p.Cost)},
+	}
+	if p.SSH.Direct != nil {
+		fields = append(fields, field{"ssh", p.SSH.Direct.Command})
+	}
+	if p.Runtime != nil {
+		for _, port := range p.Runtime.Ports {
+			fields = append(fields, field{"port " + strconv.Itoa(port.Private) + "/" + port.Type, fmt.Sprintf("%s:%d", port.IP, port.Public)})
+		}
+	}
+	return show(c, p, append(fields, field{"actions", strings.Join(p.Actions, ", ")})...)
+}
+
+func money(usd float64) string {
+	if usd == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(usd, 'f', -1, 64) + " USD an hour"
+}
+
+// A podForm has the flags of a new pod.
+type podForm struct {
+	file, name, image, template, gpu, cpu, ports, args string
+	vcpu, gpus, disk                                   int
+	env                                                map[string]string
+}
+
+func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
+	p := podForm{env: map[string]string{}}
+	f.StringVar(&p.file, "file", "", "`body` of the request: a JSON object, @FILE, or - for standard input")
+	f.StringVar(&p.name, "name", "", "`name`")
+	f.StringVar(&p.image, "image", "", "container `image`")
+	f.StringVar(&p.template, "template", "", "`id` of a template")
+	f.StringVar(&p.cpu, "cpu", "", "CPU `flavor`")
+	f.IntVar(&p.vcpu, "vcpu", 2, "how many vCPUs of the flavor")
+	f.StringVar(&p.gpu, "gpu", "", "GPU `type`")
+	f.IntVar(&p.gpus, "gpus", 1, "how many GPUs of the type")
+	f.IntVar(&p.disk, "disk", 0, "`GB` of disk (default: the server's)")
+	f.StringVar(&p.ports, "ports", "", "`ports`, separated by commas: 8000/http,22/tcp")
+	f.StringVar(&p.args, "args", "", "`arguments` of the image")
+	f.Func("env", "a `NAME=VALUE` of its environment; may be repeated", func(s string) error {
+		name, value, ok := strings.Cut(s, "=")
+		if p.env[name] = value; !ok || name == "" {
+			return errors.New("must be NAME=VALUE")
+		}
+		return nil
+	})
+	wait := f.Bool("wait", false, "wait until it runs")
+	return func(ctx context.Context, c *Call) error {
+		s, err := p.settings(c)
+		if err != nil {
+			return err
+		}
+		pod, err := c.Client.Pods.Create(ctx, s)
+		if err == nil && *wait {
+			done := c.progress("waiting for pod " + pod.ID)
+			pod, err = c.Client.Pods.Await(ctx, pod.ID, "RUNNING")
+			done()
+		}
+		if err != nil {
+			return err
+		}
+		return showPod(c, pod)
+	}
+}
+
+// settings are those of the file, and those of the other flags over them.
+func (p *podForm) settings(c *Call) (s client.PodSettings, err error) {
+	if p.file != "" {
+		body, err := readJSON(c, "-file", p.file)
+		if err != nil {
+			return s, err
+		}
+		if err := json.Unmarshal(body, &s); err != nil {
+			return s, usagef("-file: %w", err)
+		}
+	}
+	s.Name, s.Image, s.TemplateID, s.Args = cmp.Or(p.name, s.Name), cmp.Or(p.image, s.Image), cmp.Or(p.template, s.TemplateID), cmp.Or(p.args, s.Args)
+	s.Disk = cmp.Or(p.disk, s.Disk)
+	if p.ports != "" {
+		s.Ports = strings.Split(p.ports, ",")
+	}
+	if len(p.env) > 0 {
+		s.Env = p.env
+	}
+	if p.gpu != "" {
+		s.GPU = &client.GPU{ID: p.gpu, Count: p.gpus}
+	}
+	if p.cpu != "" {
+		s.CPU = &client.CPU{ID: p.cpu, VCPU: p.vcpu}
+	}
+	return s, nil
+}
+
+// eachPod runs an operation on each of the pods that are named.
+func eachPod(do func(*client.Pods, context.Context, string) (client.Pod, error)) func(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(*flag.FlagSet) func(context.Context, *Call) error {
+		return func(ctx context.Context, c *Call) error {
+			var done []client.Pod
+			var failed error
+			for _, id := range c.Args {
+				p, err := do(c.Client.Pods, ctx, id)
+				if failed = err; err != nil {
+					break
+				}
+				done = append(done, p)
+			}
+			return errors.Join(list(c, done, podColumns()...), failed)
+		}
+	}
+}
+
+func terminatePods(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		return c.each(c.Args, "terminated", func(id string) error { return c.Client.Pods.Terminate(ctx, id) })
+	}
+}
+
+// quiet is how long no line comes when the past ones are over.
+const quiet = time.Second
+
+func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
+	follow := f.Bool("f", false, "follow: print new lines as they come")
+	tail := f.Int("tail", 100, "how many past lines, at most 5000")
+	source := f.String("source", "", "container or system (default: both)")
+	return func(ctx context.Context, c *Call) error {
+		endpoint, id, err := c.whose(ctx, c.Args[0])
+		if err != nil {
+			return err
+		}
+		reading, stop := context.WithCancel(ctx)
+		defer stop()
+		o := &client.LogOptions{Source: *source, Tail: tail}
+		lines := c.Client.Pods.Logs(reading, id, o)
+		if endpoint != "" {
+			lines = c.Client.Endpoints.WorkerLogs(reading, endpoint, id, o)
+		}
+		var silence *time.Timer
+		if !*follow {
+			silence = time.AfterFunc(quiet, stop)
+			defer silence.Stop()
+		}
+		for l, err := range lines {
+			if reading.Err() != nil && ctx.Err() == nil {
+				return nil // the past lines are over
+			}
+			if err == nil {
+				err = c.printLine(l)
+			}
+			if err != nil {
+				return err
+			}
+			if silence != nil {
+				silence.Reset(quiet)
+			}
+		}
+		return nil
+	}
+}
+
+func (c *Call) printLine(l client.LogLine) error {
+	if c.asJSON() {
+		b, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.Stdout, "%s\n", b)
+		return err
+	}
+	text := l.Text
+	if isTerminal(c.Stdout) {
+		text = clean(text)
+	}
+	_, err := fmt.Fprintf(c.Stdout, "%s %s: %s\n", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Source, text)
+	return err
+}
+
+// whose finds out what an id is of: a pod, or a worker of an endpoint.
+func (c *Call) whose(ctx context.Context, name string) (endpoint, id string, err error) {
+	if endpoint, id, ok := strings.Cut(name, "/"); ok {
+		return endpoint, id, nil
+	}
+	_, err = c.Client.Pods.Get(ctx, name)
+	if client.StatusOf(err) != http.StatusNotFound && client.StatusOf(err) != http.StatusForbidden {
+		return "", name, err
+	}
+	for e, err := range c.Client.Endpoints.All(ctx) {
+		if err != nil {
+			return "", "", err
+		}
+		workers, err := c.Client.Endpoints.Workers(ctx, e.ID)
+		if err != nil && client.StatusOf(err) == 0 {
+			return "", "", err
+		}
+		for _, w := range workers {
+			if w.ID == name {
+				return e.ID, name, nil
+			}
+		}
+	}
+	return "", "", &Error{ExitNotFound, fmt.Errorf("there is no pod and no worker %s", name)}
+}
