@@ -3,6 +3,7 @@
 // the page for operators.
 //
 //	go run ./examples/server -help
+//	go run ./examples/server help
 package main
 
 import (
@@ -11,16 +12,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/examples/server/maintenance"
+	"github.com/podyard/podyard/examples/server/settings"
 	"github.com/podyard/podyard/examples/server/testdouble"
-	"github.com/podyard/podyard/httpapi/server/config"
+	"github.com/podyard/podyard/examples/server/version"
+	cli "github.com/podyard/podyard/httpapi/command"
 )
 
 // launchCommand has this program become a pod, see process.Isolation.
@@ -36,8 +39,8 @@ func main() {
 	err := run(ctx, os.Args, os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		printLine(os.Stderr, "server:", err)
-		os.Exit(1)
+		printLine(os.Stderr, nameOf(os.Args)+":", err)
+		os.Exit(cli.Code(err))
 	}
 }
 
@@ -46,61 +49,43 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	if image := demo.Command(args); image != nil {
 		return image(ctx, env)
 	}
-	s, err := parse(args, env, stdout)
+	if nameOf(args) == "podyard" {
+		return commands(env).Run(ctx, args[1:], cli.IO{Env: env, Stdin: os.Stdin, Stdout: stdout, Stderr: stderr})
+	}
+	s, err := settings.Parse(args, env, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if s.version {
-		printLine(stdout, "podyard", version())
+	return do(ctx, s, stdout, stderr)
+}
+
+// do does what the settings ask for.
+func do(ctx context.Context, s *settings.Settings, stdout, stderr io.Writer) error {
+	if s.Version {
+		printLine(stdout, "podyard", version.String())
 		return nil
 	}
-	log := s.logger(stderr)
+	log := s.NewLogger(stderr)
+	s.Upkeep.Data, s.Upkeep.Config, s.Upkeep.Logger = s.Data, s.Config, log
 	switch {
-	case s.maintains():
-		return maintain(ctx, s, log, stdout)
-	case s.test != "":
-		return testdouble.Serve(ctx, s.double(log), stdout)
+	case s.Upkeep.Wanted():
+		return settings.ByFlag(maintenance.Run(ctx, &s.Upkeep, stdout, stderr))
+	case s.Test != "":
+		return testdouble.Serve(ctx, s.Double(log), stdout)
 	}
 	return serve(ctx, s, log, stdout)
 }
 
-// maintain restores, repairs, verifies and copies the store, as far as it was asked for.
-func maintain(ctx context.Context, s *settings, log *slog.Logger, stdout io.Writer) error {
-	o := &config.Options{Data: s.data, Logger: log}
-	for _, step := range []struct {
-		flag   string
-		wanted bool
-		do     func() error
-		said   string
-	}{
-		{"-restore", s.restore != "", func() error { return config.Restore(ctx, s.config, o, s.restore) }, "restored from " + s.restore},
-		{"-repair", s.repair, func() error { return config.Repair(ctx, s.config, o, stdout) }, ""},
-		{"-check", s.check, func() error { return config.Check(ctx, s.config, o, stdout) }, ""},
-		{"-rotate-secret-key", s.rotate, func() error { return config.RotateSecretKey(ctx, s.config, o) }, "the secrets of the store have another key, in secret-key"},
-		{"-backup", s.backup != "", func() error { return config.Backup(ctx, s.config, o, s.backup) }, "copied to " + s.backup},
-	} {
-		if !step.wanted {
-			continue
-		}
-		if err := step.do(); err != nil {
-			return byFlag(fmt.Errorf("%s: %w", step.flag, err))
-		}
-		if step.said != "" {
-			printLine(stdout, step.said)
-		}
+// nameOf is what the program calls itself: without a command it is the server.
+func nameOf(args []string) string {
+	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+		return "podyard"
 	}
-	return nil
+	return "server"
 }
 
 // printLine writes a line to somebody who may have gone: there is nobody else to tell.
 func printLine(w io.Writer, a ...any) { _, _ = fmt.Fprintln(w, a...) }
-
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "(devel)"
-}

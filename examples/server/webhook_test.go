@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/examples/server/listen"
 )
 
 // A post is what a receiver of webhooks got.
@@ -93,8 +95,8 @@ func TestAServerThatListensOnLoopbackOnlyMayPostToThisMachine(t *testing.T) {
 		"127.0.0.1:8080": true, "127.8.0.1:0": true, "[::1]:8080": true, "localhost:8080": true,
 		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "10.0.0.1:80": false, "example.com:80": false,
 	} {
-		if got := isLoopback(addr); got != want {
-			t.Errorf("isLoopback(%q) = %v, want %v", addr, got, want)
+		if got := listen.IsLoopback(addr); got != want {
+			t.Errorf("listen.IsLoopback(%q) = %v, want %v", addr, got, want)
 		}
 	}
 }

@@ -32,3 +32,12 @@ func Command(args []string) func(ctx context.Context, env func(string) string) e
 		HelloCommand: workHello, webCommand: serveWeb,
 	}[args[1]]
 }
+
+// Try are two command lines for a newcomer: a job and a pod.
+func Try(url, key, flavor string) [2]string {
+	curl := "curl -H 'Authorization: Bearer " + key + "' "
+	return [2]string{
+		curl + `-d '{"input":{"hello":"world"}}' ` + url + "/v2/" + EchoEndpoint + "/runsync",
+		curl + `-H 'Content-Type: application/json' -d '{"name":"web","image":"` + WebImage + `","cpu":{"id":"` + flavor + `","vcpuCount":2},"ports":["8000/http"]}' ` + url + "/v2/pods",
+	}
+}

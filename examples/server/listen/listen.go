@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
@@ -30,7 +31,7 @@ func Open(ctx context.Context, addr string, apart bool, kept string) (l *Listene
 	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil || !apart {
 		return l, err
 	}
-	if isLoopback(kept) {
+	if IsLoopback(kept) {
 		l.Workers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", kept)
 	}
 	if l.Workers == nil {
@@ -40,11 +41,6 @@ func Open(ctx context.Context, addr string, apart bool, kept string) (l *Listene
 		return nil, errors.Join(err, l.Main.Close())
 	}
 	return l, nil
-}
-
-func isLoopback(addr string) bool {
-	a, err := netip.ParseAddrPort(addr)
-	return err == nil && a.Addr().IsLoopback()
 }
 
 // WorkerAddr is the address of Workers, or nil.
@@ -106,4 +102,26 @@ func URL(addr net.Addr, withTLS bool) string {
 		scheme = "https"
 	}
 	return scheme + "://" + addr.String()
+}
+
+// CheckAddr finds what is wrong with an address before anything is made.
+func CheckAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("must be HOST:PORT")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return errors.New("the port must be 0 to 65535")
+	}
+	return nil
+}
+
+// IsLoopback reports whether only this machine reaches a listen address.
+func IsLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }

@@ -1,0 +1,178 @@
+// Package settings reads the command line of the server, its environment and the configuration
+// file that they name.
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/examples/server/listen"
+	"github.com/podyard/podyard/examples/server/maintenance"
+	"github.com/podyard/podyard/examples/server/testdouble"
+	"github.com/podyard/podyard/httpapi/server/config"
+)
+
+// Settings are the command line, the environment and the configuration file together.
+type Settings struct {
+	Addr, PublicURL, Data, ConfigFile, Runtime string
+	Test                                       string // address of the test double's admin area
+	TLSCert, TLSKey, LogForm                   string
+	LogLevel                                   slog.Level
+	DrainWait                                  time.Duration
+	Version                                    bool
+	Upkeep                                     maintenance.Options
+	APIKey                                     string
+	Given                                      map[string]bool // flags, or what stands in for them
+	Config                                     *config.Config
+}
+
+// Define defines the flags, for which the environment stands in.
+func Define(f *flag.FlagSet, env func(string) string) *Settings {
+	or := func(name, def string) string { return cmp.Or(env(name), def) }
+	s := &Settings{
+		APIKey: env("PODYARD_API_KEY"),
+		Given:  map[string]bool{"data": env("PODYARD_DATA") != "", "runtime": env("PODYARD_RUNTIME") != ""},
+	}
+	f.StringVar(&s.Addr, "addr", or("PODYARD_ADDR", "127.0.0.1:8080"), "listen `address`; port 0 picks a free one")
+	f.StringVar(&s.PublicURL, "public-url", "", "`URL` that goes into requestUrls (default: the listen address)")
+	f.StringVar(&s.Data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory")
+	f.StringVar(&s.ConfigFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
+	f.StringVar(&s.Runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
+	f.StringVar(&s.Upkeep.Backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit; also while a server runs")
+	f.StringVar(&s.Upkeep.Restore, "restore", "", "make the store from the copy in this `directory` and exit")
+	f.BoolVar(&s.Upkeep.Check, "check", false, "verify the store and exit: with 1 when something is lost")
+	f.BoolVar(&s.Upkeep.Rotate, "rotate-secret-key", false, "seal the secrets of the store with another key, in place of secret-key, and exit")
+	f.BoolVar(&s.Upkeep.Repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
+	f.DurationVar(&s.DrainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
+	f.StringVar(&s.TLSCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
+	f.StringVar(&s.TLSKey, "tls-key", "", "`file` of the certificate's key (PEM)")
+	f.StringVar(&s.LogForm, "log", "text", "`form` of the log: json or text")
+	f.TextVar(&s.LogLevel, "log-level", slog.LevelInfo, "least `level` that is logged: debug, info, warn or error")
+	f.StringVar(&s.Test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
+	f.BoolVar(&s.Version, "version", false, "print the version and exit")
+	return s
+}
+
+// Parse reads the flags and the file they name. Help goes to w.
+func Parse(args []string, env func(string) string, w io.Writer) (*Settings, error) {
+	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	s := Define(f, env)
+	err := f.Parse(args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprintln(w, "Usage: server [flags]")
+		f.SetOutput(w)
+		f.PrintDefaults()
+		_, _ = fmt.Fprintln(w, "PODYARD_API_KEY sets a key with full access. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG\nand PODYARD_RUNTIME stand in for the flags. The command help lists commands.")
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: see -help", err)
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q: see -help", f.Arg(0))
+	}
+	f.Visit(func(set *flag.Flag) { s.Given[set.Name] = true })
+	return s, s.Finish()
+}
+
+// Finish reads the file that the flags name, and refuses what is wrong.
+func (s *Settings) Finish() (err error) {
+	for name, dir := range map[string]string{"backup": s.Upkeep.Backup, "restore": s.Upkeep.Restore} {
+		if s.Given[name] && dir == "" {
+			return fmt.Errorf("-%s: names no directory", name)
+		}
+	}
+	if s.Config, err = config.Read(s.ConfigFile); err != nil {
+		return ByFlag(err)
+	}
+	return s.validate()
+}
+
+// validate refuses what is wrong and, by name, what this server does not offer.
+func (s *Settings) validate() error {
+	if err := config.CheckRuntime(s.Runtime); err != nil {
+		return fmt.Errorf("-runtime %q: %w", s.Runtime, err)
+	}
+	switch {
+	case s.LogForm != "text" && s.LogForm != "json":
+		return fmt.Errorf("-log %q: must be json or text", s.LogForm)
+	case s.Given["tls-cert"] && s.TLSCert == "", s.Given["tls-key"] && s.TLSKey == "":
+		return errors.New("-tls-cert, -tls-key: must name a file: without the flags there is no TLS")
+	case s.DrainWait < 0:
+		return fmt.Errorf("-drain-wait %v: must not be negative", s.DrainWait)
+	case s.Data == "" && s.Upkeep.Wanted():
+		return errors.New("-backup, -check, -repair, -restore: with -data \"\" there is no store")
+	case s.Test != "" && s.Upkeep.Wanted():
+		return errors.New("-test: the test double has no store for -backup, -check, -repair and -restore")
+	case s.Test != "" && !listen.IsLoopback(s.Test):
+		return fmt.Errorf("-test %q: must be HOST:PORT on loopback: the area asks for no key", s.Test)
+	}
+	if s.PublicURL != "" {
+		u, err := url.Parse(s.PublicURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("-public-url %q: must be an absolute http or https URL", s.PublicURL)
+		}
+		s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	}
+	if err := listen.CheckAddr(s.Addr); err != nil {
+		return fmt.Errorf("-addr %q: %w", s.Addr, err)
+	}
+	if s.APIKey == "" {
+		return nil
+	}
+	return ByFlag(s.Config.CheckKey(s.APIKey))
+}
+
+// NewLogger writes the log as the flags say.
+func (s *Settings) NewLogger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogForm == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// Double are the settings of the test double. Where others can ask, its webhooks go no
+// further than its inbox.
+func (s *Settings) Double(log *slog.Logger) *testdouble.Options {
+	o := &testdouble.Options{Addr: s.Addr, Area: s.Test, Key: s.APIKey, Forward: listen.IsLoopback(s.Addr) && s.PublicURL == "", Config: s.Config, Logger: log}
+	for flag, set := range map[string]bool{
+		"-data":       s.Given["data"] && s.Data != "",
+		"-runtime":    s.Given["runtime"] && (s.Runtime == "process" || s.Runtime == "docker"),
+		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0,
+	} {
+		if set {
+			o.Unused = append(o.Unused, flag)
+		}
+	}
+	slices.Sort(o.Unused)
+	return o
+}
+
+// ByFlag names what is wrong as the command line does.
+func ByFlag(err error) error {
+	var file *config.Error
+	var option *config.OptionError
+	switch {
+	case errors.As(err, &file):
+		return fmt.Errorf("-config %w", file)
+	case !errors.As(err, &option):
+		return err
+	case option.Option == "Data":
+		return fmt.Errorf("-data %q: %w", option.Value, option.Err)
+	case option.Option == "Runtime":
+		return fmt.Errorf("-runtime %s: %w", option.Value, option.Err)
+	case option.Option == "TLSCert", option.Option == "TLSKey":
+		return fmt.Errorf("-tls-cert, -tls-key: %w", option.Err)
+	}
+	return fmt.Errorf("PODYARD_API_KEY: %w", option.Err)
+}
