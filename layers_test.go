@@ -110,7 +110,7 @@ var layers = []layer{
 	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
 	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
-	{path: "httpapi/command", module: []string{"httpapi/client"}, never: noTesting}, // nor with the commands
+	{path: "httpapi/command", module: []string{"httpapi/client"}, never: noTesting},                         // nor with the commands
 	{
 		path: "httpapi/double", never: noTesting,
 		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),
