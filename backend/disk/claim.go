@@ -16,8 +16,8 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 		return out, err
 	}
 	out, evs, err := e.jobs.claim(now, slots, out)
-	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.notify(evs)
+	if len(evs) > 0 && q.s.jobHub.Watched() {
+		q.s.jobHub.Notify(evs)
 	}
 	return out, err
 }

@@ -30,8 +30,8 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 			evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
 		}
 	}
-	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.notify(evs)
+	if len(evs) > 0 && q.s.jobHub.Watched() {
+		q.s.jobHub.Notify(evs)
 	}
 	if err := e.jobs.expireDead(now, limit); err != nil {
 		return 0, err
@@ -100,8 +100,8 @@ func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery)
 		}
 		evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
 	}
-	if len(evs) > 0 && q.s.jobHub.watched() {
-		q.s.jobHub.notify(evs)
+	if len(evs) > 0 && q.s.jobHub.Watched() {
+		q.s.jobHub.Notify(evs)
 	}
 	return removed, next, nil
 }

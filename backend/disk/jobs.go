@@ -136,10 +136,10 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	if err := e.jobs.enqueue(ctx, jobs); err != nil {
 		return err
 	}
-	if !q.s.jobHub.watched() {
+	if !q.s.jobHub.Watched() {
 		return nil
 	}
-	q.s.jobHub.notify(queue.ReadyEvents(jobs))
+	q.s.jobHub.Notify(queue.ReadyEvents(jobs))
 	return nil
 }
 
@@ -414,7 +414,7 @@ func (q *jobQueue) recover(ctx context.Context) error {
 
 // Watch implements serverless.JobQueue.
 func (q *Jobs) Watch(ctx context.Context, f func([]queue.Event)) error {
-	return q.s.jobHub.watch(ctx, f, func() { f([]queue.Event{{Kind: queue.EventGap}}) })
+	return q.s.jobHub.Watch(ctx, f, func() { f([]queue.Event{{Kind: queue.EventGap}}) })
 }
 
 // Len returns the number of jobs in any status, or 0 if the store has failed.

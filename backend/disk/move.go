@@ -322,10 +322,10 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 	if err != nil {
 		return err
 	}
-	tell := q.s.jobHub.watched()
+	tell := q.s.jobHub.Watched()
 	evs, err := e.jobs.apply(ctx, now, ops, res)
 	if tell && len(evs) > 0 {
-		q.s.jobHub.notify(evs)
+		q.s.jobHub.Notify(evs)
 	}
 	return err
 }

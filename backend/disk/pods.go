@@ -162,7 +162,7 @@ func (s *Pods) changeIn(ctx context.Context, e *engine, w *keyedWrite, id string
 		return c, t.claims.reserve(podClaims(old), podClaims(c.v))
 	}, t.publish)
 	if err == nil {
-		s.s.podHub.notify([]string{id})
+		s.s.podHub.Notify([]string{id})
 	}
 	return err
 }
@@ -275,5 +275,5 @@ func (s *Pods) Claimed(ctx context.Context, resource string) (int64, error) {
 
 // Watch implements pods.PodStore.
 func (s *Pods) Watch(ctx context.Context, f func(ids []string)) error {
-	return s.s.podHub.watch(ctx, f, func() {})
+	return s.s.podHub.Watch(ctx, f, func() {})
 }

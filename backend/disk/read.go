@@ -79,8 +79,8 @@ func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, f
 func (q *jobQueue) damage(ctx context.Context, now queue.Instant, ref queue.Ref, err error) error {
 	q.e.s.opts.Logger.Error("a job cannot be read, and ends", "endpoint", ref.Endpoint, "job", ref.ID, "err", err)
 	evs, err := q.apply(ctx, now, []queue.Op{{Ref: ref, Kind: queue.OpDamage}}, make([]queue.Result, 1))
-	if len(evs) > 0 && q.e.s.jobHub.watched() {
-		q.e.s.jobHub.notify(evs)
+	if len(evs) > 0 && q.e.s.jobHub.Watched() {
+		q.e.s.jobHub.Notify(evs)
 	}
 	return err
 }

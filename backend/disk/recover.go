@@ -46,8 +46,8 @@ func (s *Store) Recover(ctx context.Context) error {
 	s.current.Store(e)
 	s.space.restoreBallast()
 	s.opts.Logger.Info("the store works again", "dir", s.dir)
-	s.podHub.notify(nil)
-	s.jobHub.notify([]queue.Event{{Kind: queue.EventGap}})
+	s.podHub.Notify(nil)
+	s.jobHub.Notify([]queue.Event{{Kind: queue.EventGap}})
 	return nil
 }
 

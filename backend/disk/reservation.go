@@ -74,7 +74,7 @@ func (s *Pods) Release(ctx context.Context, holder string) error {
 		return nil
 	}
 	if err == nil {
-		s.s.podHub.notify([]string{holder})
+		s.s.podHub.Notify([]string{holder})
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/podyard/podyard/internal/hub"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -48,8 +49,8 @@ type Store struct {
 	dry        bool            // the report is of a check: change nothing
 	renumber   bool            // stored numbers may already be in use, because a part of a log is lost
 
-	podHub    hub[string]
-	jobHub    hub[queue.Event]
+	podHub    hub.Hub[string]
+	jobHub    hub.Hub[queue.Event]
 	pods      Pods
 	endpoints Endpoints
 	jobs      Jobs

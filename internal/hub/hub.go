@@ -1,4 +1,5 @@
-package disk
+// Package hub sends what a store observes to its watchers.
+package hub
 
 import (
 	"context"
@@ -6,17 +7,17 @@ import (
 	"sync"
 )
 
-// A hub sends hints to all watchers.
-type hub[T any] struct {
+// A Hub sends hints to all watchers. The zero value has none. It is safe for concurrent use.
+type Hub[T any] struct {
 	mu       sync.RWMutex
 	watchers []*watcher[T]
 }
 
 type watcher[T any] struct{ f func([]T) }
 
-// watch calls f until ctx ends, possibly several times concurrently. It calls first after f is
-// registered.
-func (h *hub[T]) watch(ctx context.Context, f func([]T), first func()) error {
+// Watch calls f until ctx ends, possibly several times concurrently. It calls first after f is
+// registered. It returns the error of ctx.
+func (h *Hub[T]) Watch(ctx context.Context, f func([]T), first func()) error {
 	w := &watcher[T]{f}
 	h.mu.Lock()
 	h.watchers = append(slices.Clone(h.watchers), w)
@@ -29,13 +30,15 @@ func (h *hub[T]) watch(ctx context.Context, f func([]T), first func()) error {
 	return ctx.Err()
 }
 
-func (h *hub[T]) watched() bool {
+// Watched reports whether there is a watcher.
+func (h *Hub[T]) Watched() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.watchers) > 0
 }
 
-func (h *hub[T]) notify(what []T) {
+// Notify calls every watcher with what, which nobody may change.
+func (h *Hub[T]) Notify(what []T) {
 	h.mu.RLock()
 	list := h.watchers
 	h.mu.RUnlock()
