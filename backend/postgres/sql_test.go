@@ -18,3 +18,13 @@ func execute(t *testing.T, url, sql string, args ...any) {
 		t.Fatal(err)
 	}
 }
+
+// empty deletes all records of a database.
+func empty(t *testing.T, url string) {
+	t.Helper()
+	execute(t, url, `DO $$ DECLARE name text; BEGIN
+		FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'podyard' AND tablename NOT IN ('migrations', 'settings') LOOP
+			EXECUTE format('DELETE FROM podyard.%I', name);
+		END LOOP;
+	END $$`)
+}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,13 @@ type Clock interface {
 
 // Options configures a Store. The zero value and nil work.
 type Options struct {
+	// Key encrypts secrets: the credentials of registries, the data of jobs and schedules for
+	// workers only, and the environment variables that startSsh and startJupyter add to a pod.
+	// Nothing else is encrypted. Key has KeySize bytes and is the same on all servers.
+	// Default: none; a change with a secret is then refused with ErrNoKey.
+	Key []byte
+	// OldKeys are other keys that secrets may be encrypted with.
+	OldKeys [][]byte
 	// MaxConns is the largest number of connections in the pool. A watcher of changes has one
 	// more. Default: pool_max_conns of the URL, or 16.
 	MaxConns int
@@ -46,10 +54,18 @@ const (
 	defaultName           = "podyard"
 )
 
-func (o *Options) settle() Options {
+func (o *Options) settle() (Options, error) {
 	c := Options{}
 	if o != nil {
 		c = *o
+	}
+	if c.Key != nil && len(c.Key) != KeySize {
+		return c, fmt.Errorf("postgres: the key has %d bytes and not %d", len(c.Key), KeySize)
+	}
+	for i, key := range c.OldKeys {
+		if c.Key == nil || len(key) != KeySize {
+			return c, fmt.Errorf("postgres: old key %d has %d bytes and not %d, or there is no key", i, len(key), KeySize)
+		}
 	}
 	if c.Name == "" {
 		c.Name = defaultName
@@ -60,7 +76,7 @@ func (o *Options) settle() Options {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c
+	return c, nil
 }
 
 // A Store stores everything in one database. It is safe for concurrent use, by any number of
@@ -74,6 +90,10 @@ type Store struct {
 	stop     sync.Once
 	notifier notifier
 	running  sync.WaitGroup
+
+	seals     sealer
+	keysAdded atomic.Int64 // creations with an Idempotency-Key
+	pods      Pods
 }
 
 // Open connects to the database of a URL (postgres:// or postgresql://, with the parameters of
@@ -81,7 +101,10 @@ type Store struct {
 // nil. ctx applies to the opening only. The caller must close the store. No error contains the
 // password.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
-	o := opts.settle()
+	o, err := opts.settle()
+	if err != nil {
+		return nil, err
+	}
 	cfg, err := parse(url, &o)
 	if err != nil {
 		return nil, err
@@ -96,6 +119,8 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	}
 	s := &Store{opts: o, pool: pool, node: rand.Text(), closing: make(chan struct{})}
 	s.notifier.s = s
+	s.seals = sealer{o.Key, o.OldKeys}
+	s.pods.init(s)
 	return s, nil
 }
 

@@ -23,12 +23,9 @@ var postgresql = postgrestest.Server{Prepare: func(ctx context.Context, url stri
 
 func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
 
-// openStore opens a store over a database of the test.
-func openStore(t *testing.T) *postgres.Store { t.Helper(); return openURL(t, postgresql.Database(t)) }
-
 func openURL(t *testing.T, url string) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, &postgres.Options{MaxConns: 8})
+	s, err := postgres.Open(t.Context(), url, &postgres.Options{MaxConns: 8, Key: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,13 @@
--- Records of the small stores. data is the record as JSON, in UTF-8. version counts the changes
--- of a record.
+-- Records of the small stores. data is the record as JSON, in UTF-8; secret is its part that is
+-- sealed. version counts the changes of a record.
 
 CREATE TABLE podyard.pods (
 	id      bytea  PRIMARY KEY,
 	owner   bytea  NOT NULL,
 	host    bytea  NOT NULL,
 	version bigint NOT NULL DEFAULT 1,
-	data    bytea  NOT NULL
+	data    bytea  NOT NULL,
+	secret  bytea
 );
 CREATE INDEX pods_owner ON podyard.pods (owner);
 CREATE INDEX pods_host ON podyard.pods (host);
@@ -28,7 +29,8 @@ CREATE TABLE podyard.endpoints (
 	id      bytea  PRIMARY KEY,
 	owner   bytea  NOT NULL,
 	version bigint NOT NULL DEFAULT 1,
-	data    bytea  NOT NULL
+	data    bytea  NOT NULL,
+	secret  bytea
 );
 
 CREATE TABLE podyard.volumes (LIKE podyard.endpoints INCLUDING ALL);
@@ -59,13 +61,15 @@ CREATE TABLE podyard.ssh_keys (
 -- Instants are nanoseconds since 1970; those that are earlier or later than such a number can
 -- be are its least and greatest value.
 CREATE TABLE podyard.uses (
-	id        bytea   PRIMARY KEY,
-	owner     bytea   NOT NULL,
-	kind      text    NOT NULL,
-	is_open   boolean NOT NULL,
+	kind      bytea   NOT NULL,
+	id        bytea   NOT NULL,
+	part      bytea   NOT NULL,
 	from_time bigint  NOT NULL,
 	to_time   bigint  NOT NULL,
-	data      bytea   NOT NULL
+	owner     bytea   NOT NULL,
+	is_open   boolean NOT NULL,
+	data      bytea   NOT NULL,
+	PRIMARY KEY (kind, id, part, from_time)
 );
 CREATE INDEX uses_owner ON podyard.uses (owner, to_time);
 CREATE INDEX uses_open ON podyard.uses (kind) WHERE is_open;
@@ -78,3 +82,9 @@ CREATE TABLE podyard.idempotency_keys (
 	at      bigint NOT NULL
 );
 CREATE INDEX idempotency_keys_at ON podyard.idempotency_keys (at);
+
+-- What the servers have to agree on: the text that is sealed with the key of the secrets.
+CREATE TABLE podyard.settings (
+	name  text  PRIMARY KEY,
+	value bytea NOT NULL
+);

@@ -1,0 +1,253 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/problem/idempotency"
+)
+
+// records stores records of one kind, one in each row: its id, its owner, the record as JSON,
+// its secret, and a version that counts its changes.
+type records[T any] struct {
+	s        *Store
+	table    string // in the schema podyard
+	id       func(*T) string
+	owner    func(*T) string
+	order    func(a, b T) int
+	notFound error
+	exists   error
+
+	// column is another column that lists select by. Empty: none.
+	column string
+	value  func(*T) any
+	// hide takes the secret out of a record, and show puts it back. Nil: there is none.
+	hide func(v T) (plain T, secret []byte, err error)
+	show func(v *T, secret []byte) error
+	// claims is the part of a record that counts in the ledger. Nil: none.
+	claims func(*T) claimList
+}
+
+// A row is a record as it is stored.
+type row struct {
+	version int64
+	data    []byte
+	secret  []byte // sealed; nil: none
+}
+
+func (r *records[T]) encode(v *T) (out row, err error) {
+	plain := *v
+	var secret []byte
+	if r.hide != nil {
+		if plain, secret, err = r.hide(*v); err != nil {
+			return out, err
+		}
+	}
+	if out.data, err = json.Marshal(&plain); err != nil {
+		return out, fmt.Errorf("postgres: encode %s: %w", r.what(r.id(v)), err)
+	}
+	if secret != nil {
+		out.secret, err = r.s.seals.seal(r.sealName(r.id(v)), secret)
+	}
+	return out, err
+}
+
+func (r *records[T]) decode(id string, in row) (v T, err error) {
+	if err := json.Unmarshal(in.data, &v); err != nil {
+		return v, fmt.Errorf("postgres: decode %s: %w", r.what(id), err)
+	}
+	if in.secret == nil {
+		return v, nil
+	}
+	secret, err := r.s.seals.open(r.sealName(id), in.secret)
+	if err == nil {
+		err = r.show(&v, secret)
+	}
+	if err != nil {
+		return v, fmt.Errorf("postgres: the secret of %s: %w", r.what(id), err)
+	}
+	return v, nil
+}
+
+func (r *records[T]) what(id string) string { return fmt.Sprintf("%q of %s", id, r.table) }
+
+// sealName binds a secret to its record.
+func (r *records[T]) sealName(id string) []byte { return []byte(r.table + "/" + id) }
+
+// columns are the columns that are written, with the values of a record.
+func (r *records[T]) columns(v *T, as row) (names []string, args []any) {
+	names = []string{"id", "owner", "data", "secret"}
+	args = []any{[]byte(r.id(v)), []byte(r.owner(v)), as.data, as.secret}
+	if r.column != "" {
+		names, args = append(names, r.column), append(args, r.value(v))
+	}
+	return names, args
+}
+
+// create adds a record, and those of an Idempotency-Key in keys.
+func (r *records[T]) create(ctx context.Context, v T, keys ...idempotency.Record) error {
+	as, err := r.encode(&v)
+	if err != nil {
+		return err
+	}
+	names, args := r.columns(&v, as)
+	places := make([]string, len(names))
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	sql := fmt.Sprintf(`INSERT INTO podyard.%s (%s) VALUES (%s) ON CONFLICT (id) DO NOTHING`, r.table, strings.Join(names, ", "), strings.Join(places, ", "))
+	err = r.s.tx(ctx, func(tx pgx.Tx) error {
+		if err := addKeys(ctx, tx, keys); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, sql, args...)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = r.exists
+		}
+		if err != nil || r.claims == nil {
+			return err
+		}
+		return claim(ctx, tx, nil, r.claims(&v))
+	})
+	if err == nil {
+		r.s.sweepKeys(ctx, keys)
+	}
+	return err
+}
+
+// read returns the row of a record.
+func (r *records[T]) row(ctx context.Context, id string) (got row, err error) {
+	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
+		return c.QueryRow(ctx, `SELECT version, data, secret FROM podyard.`+r.table+` WHERE id = $1`, []byte(id)).Scan(&got.version, &got.data, &got.secret)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = r.notFound
+	}
+	return got, err
+}
+
+func (r *records[T]) get(ctx context.Context, id string) (v T, err error) {
+	got, err := r.row(ctx, id)
+	if err != nil {
+		return v, err
+	}
+	return r.decode(id, got)
+}
+
+// list returns the records that a condition selects, in order. where may be empty.
+func (r *records[T]) list(ctx context.Context, where string, args ...any) (list []T, err error) {
+	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
+		list = list[:0]
+		rows, err := c.Query(ctx, `SELECT id, version, data, secret FROM podyard.`+r.table+` `+where, args...)
+		if err != nil {
+			return err
+		}
+		var id []byte
+		var got row
+		_, err = pgx.ForEachRow(rows, []any{&id, &got.version, &got.data, &got.secret}, func() error {
+			v, err := r.decode(string(id), got)
+			list = append(list, v)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, r.order)
+	return list, nil
+}
+
+func (r *records[T]) of(ctx context.Context, owner string) ([]T, error) {
+	return r.list(ctx, `WHERE owner = $1`, []byte(owner))
+}
+
+func (r *records[T]) all(ctx context.Context) ([]T, error) { return r.list(ctx, "") }
+
+// update calls fn with the record and stores what it leaves, unless the record has changed
+// meanwhile: then fn is called again, with the new one.
+func (r *records[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
+	for {
+		was, err := r.row(ctx, id)
+		if err != nil {
+			return v, err
+		}
+		old, err := r.decode(id, was)
+		if err != nil {
+			return v, err
+		}
+		if v, err = r.decode(id, was); err != nil {
+			return v, err
+		}
+		if err := fn(&v); err != nil {
+			return v, err
+		}
+		stored, err := r.replace(ctx, was, &old, &v)
+		if err != nil || stored {
+			return v, err
+		}
+	}
+}
+
+// replace stores a record in the place of a version of it.
+func (r *records[T]) replace(ctx context.Context, was row, old, v *T) (stored bool, err error) {
+	as, err := r.encode(v)
+	if err != nil {
+		return false, err
+	}
+	if was.secret == nil && as.secret == nil && bytes.Equal(was.data, as.data) {
+		return true, nil
+	}
+	names, args := r.columns(v, as)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s = $%d", names[i], i+1)
+	}
+	sql := fmt.Sprintf(`UPDATE podyard.%s SET version = version + 1, %s WHERE id = $1 AND version = $%d`, r.table, strings.Join(names[1:], ", "), len(args)+1)
+	args = append(args, was.version)
+	if r.claims == nil || slices.Equal(r.claims(old), r.claims(v)) {
+		n, err := r.s.exec(ctx, sql, args...)
+		return n == 1, err
+	}
+	err = r.s.tx(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, sql, args...)
+		if stored = tag.RowsAffected() == 1; err != nil || !stored {
+			return err
+		}
+		return claim(ctx, tx, r.claims(old), r.claims(v))
+	})
+	return stored, err
+}
+
+func (r *records[T]) delete(ctx context.Context, id string) error {
+	if r.claims == nil {
+		n, err := r.s.exec(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1`, []byte(id))
+		if err == nil && n == 0 {
+			err = r.notFound
+		}
+		return err
+	}
+	return r.s.tx(ctx, func(tx pgx.Tx) error {
+		got := row{}
+		err := tx.QueryRow(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1 RETURNING version, data, secret`, []byte(id)).Scan(&got.version, &got.data, &got.secret)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return r.notFound
+		}
+		if err != nil {
+			return err
+		}
+		got.secret = nil // a record can be deleted without the key
+		old, err := r.decode(id, got)
+		if err != nil {
+			return err
+		}
+		return claim(ctx, tx, r.claims(&old), nil)
+	})
+}
