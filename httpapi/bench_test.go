@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,11 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/httpapi"
-	"github.com/podyard/podyard/serverless"
 )
 
 // connections is how many keep-alive connections send requests at once.
@@ -34,19 +30,8 @@ const benchAnswer = `{"delayTime":0,"executionTime":0,"id":"sync-c6c150a9-1252-4
 // BenchmarkRunSync measures runsync with an echo: submit, take by a worker in this process,
 // finish, answer. Compare its requests per second with BenchmarkBare in the same run.
 func BenchmarkRunSync(b *testing.B) {
-	eps := newEndpoints(b)
-	jobs := serverless.New(memory.NewJobs(), eps, nil)
-	run(b, jobs.Run)
-	run(b, func(ctx context.Context) error {
-		return jobs.Serve(ctx, "echo", serverless.WorkerFunc(func(_ context.Context, t *serverless.Task) ([]byte, error) {
-			return t.Input, nil
-		}), &serverless.ServeOptions{ID: "worker-1", Concurrency: connections})
-	})
-	known, err := httpapi.NewKeys(keys(time.Now), time.Now)
-	if err != nil {
-		b.Fatal(err)
-	}
-	load(b, httpapi.NewJobs(jobs, &httpapi.Options{Auth: known}), "/v2/echo/runsync", "COMPLETED")
+	_, h := echoHandler(b, memory.NewJobs())
+	load(b, h, "/v2/echo/runsync", "COMPLETED")
 }
 
 // BenchmarkBare only reads, parses and writes the same bytes.
@@ -74,8 +59,7 @@ func load(b *testing.B, h http.Handler, path, want string) {
 	b.Helper()
 	s := httptest.NewServer(h)
 	defer s.Close()
-	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: podyard.test\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, aliceFree, len(benchBody), benchBody)
+	request := rawRequest("POST", path, aliceFree, benchBody)
 	var conns []net.Conn
 	for range connections {
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -110,6 +94,12 @@ func load(b *testing.B, h http.Handler, path, want string) {
 	wg.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}
+
+// rawRequest returns the bytes of a request.
+func rawRequest(method, path, key, body string) []byte {
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: podyard.test\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, key, len(body), body)
 }
 
 // readAnswer is a cheap client, so that the benchmark measures the server.
