@@ -347,6 +347,25 @@ func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
 // find is Get, but with ErrDamaged it also returns the job, without its output.
 func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) {
 	j, err := s.queue.Get(ctx, s.now(), ref)
+	return s.owned(ctx, owner, ref, j, err)
+}
+
+// findState is find without the payloads, which need not be read for it.
+func (s *Service) findState(ctx context.Context, owner string, ref Ref) (Job, error) {
+	j, err := s.state(ctx, ref)
+	return s.owned(ctx, owner, ref, j, err)
+}
+
+// state returns a job without its payloads.
+func (s *Service) state(ctx context.Context, ref Ref) (Job, error) {
+	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: ref.Endpoint, IDs: []JobID{ref.ID}}) {
+		return j, err
+	}
+	return Job{}, ErrNotFound
+}
+
+// owned is what a read of a job returns to a user.
+func (s *Service) owned(ctx context.Context, owner string, ref Ref, j Job, err error) (Job, error) {
 	if (err == nil || errors.Is(err, ErrDamaged)) && j.Owner != owner {
 		err = ErrNotFound
 	}
@@ -360,11 +379,8 @@ func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) 
 
 // JobOwner returns whose a job is. Errors are those of Get, without ErrDamaged.
 func (s *Service) JobOwner(ctx context.Context, ref Ref) (string, error) {
-	j, err := s.queue.Get(ctx, s.now(), ref)
-	if err != nil && !errors.Is(err, ErrDamaged) {
-		return "", err
-	}
-	return j.Owner, nil
+	j, err := s.state(ctx, ref)
+	return j.Owner, err
 }
 
 // Wait returns the job when it has ended. It returns the job as it is when d has passed by

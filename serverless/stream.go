@@ -53,11 +53,10 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	}
 	over := make(chan struct{})
 	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
-	j, err := s.Get(context.WithoutCancel(ctx), owner, ref)
+	j, err := s.findState(context.WithoutCancel(ctx), owner, ref)
 	if err != nil {
 		return err
 	}
-	j = Job{Ref: j.Ref, Owner: j.Owner, State: j.State}
 	if !s.readers.acquire(ctx, ref, over) {
 		return s.writeEmptyPart(ctx, j, write)
 	}
