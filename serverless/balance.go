@@ -55,7 +55,7 @@ func (s *Service) ServeRequests(ctx context.Context, endpoint string, dial balan
 	if o == nil {
 		o = &ServeOptions{}
 	}
-	id := cmp.Or(o.ID, WorkerID(LocalWorkerPrefix+endpoint))
+	id := s.localID(cmp.Or(o.ID, WorkerID(LocalWorkerPrefix+endpoint)))
 	e, err := s.endpoints.Get(ctx, endpoint)
 	if err == nil && !e.Balances() {
 		err = fmt.Errorf("it has the type %s", endpoints.QueueType)
@@ -75,6 +75,9 @@ func (s *Service) ServeRequests(ctx context.Context, endpoint string, dial balan
 // views returns the workers of an endpoint of either type, ordered by id.
 func (s *Service) views(endpoint string) []workers.View {
 	list, direct := s.registry.List(endpoint), s.balancer.List(endpoint)
+	if s.crowd != nil {
+		list = s.crowd.views(endpoint, list, s.now())
+	}
 	if len(direct) == 0 {
 		return list
 	}

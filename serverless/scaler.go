@@ -66,13 +66,16 @@ func (r scalerRegistry) View(k workers.Key) (workers.View, bool) {
 
 // Drain implements fleet.Registry.
 func (r scalerRegistry) Drain(k workers.Key) bool {
-	return r.service.balancer.Drain(k) || r.Registry.Drain(k)
+	known := r.service.balancer.Drain(k) || r.Registry.Drain(k)
+	r.service.workersChanged()
+	return known
 }
 
 // Remove implements fleet.Registry.
 func (r scalerRegistry) Remove(k workers.Key) {
 	r.service.balancer.Remove(k)
 	r.Registry.Remove(k)
+	r.service.workersChanged()
 }
 
 // Release implements fleet.Registry.

@@ -16,7 +16,8 @@ import (
 
 // ServeOptions are the settings of an in-process worker. The zero value and nil work.
 type ServeOptions struct {
-	// ID is the id of the worker. Default: LocalWorkerPrefix followed by the endpoint.
+	// ID is the id of the worker. Default: LocalWorkerPrefix followed by the endpoint. With
+	// Options.Server the epoch of this server is added, so that every server can have one.
 	ID WorkerID
 	// Concurrency is the most jobs that run at once. Default 1.
 	Concurrency int
@@ -52,6 +53,7 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 	if o.ID == "" {
 		o.ID = WorkerID(LocalWorkerPrefix + endpoint)
 	}
+	o.ID = s.localID(o.ID)
 	if o.Concurrency <= 0 {
 		o.Concurrency = 1
 	}
@@ -74,6 +76,14 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 	s.scaler.Wake(endpoint)
 	l.stops.Wait()
 	return nil
+}
+
+// localID makes the id of an in-process worker one that no other server has.
+func (s *Service) localID(id WorkerID) WorkerID {
+	if s.server == nil {
+		return id
+	}
+	return id + WorkerID(fmt.Sprintf("-%d", s.server.Epoch()))
 }
 
 // A loop takes jobs for one in-process worker and runs each in a goroutine.

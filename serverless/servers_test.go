@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
+	"github.com/podyard/podyard/servers"
 )
 
 // A mergingQueue is shared, and its events of a job that is ready stand for all that became
@@ -263,4 +264,302 @@ func TestAServiceAloneDoesNotLook(t *testing.T) {
 			t.Errorf("%d calls of a queue of one process in an hour without a job, want none", n)
 		}
 	})
+}
+
+// sharingServers starts n servers that share their workers too, with events that are lost.
+func sharingServers(t *testing.T, n int, change func(i int, o *serverless.Options)) []server {
+	t.Helper()
+	store, presence := memory.NewServers(), memory.NewPresence()
+	return serversOn(t, n, lossy, func(i int) *serverless.Options {
+		o := &serverless.Options{Server: joined(t, store), Presence: presence}
+		if change != nil {
+			change(i, o)
+		}
+		return o
+	})
+}
+
+// joined returns a server of store that renews its lease until the test ends.
+func joined(t *testing.T, store servers.Store) *servers.Server {
+	t.Helper()
+	s, err := servers.Join(t.Context(), store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+func TestWorkerThatMayHaveNoJobsAtOneServerGetsNoneAtAnother(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, a *serverless.Service){
+		"it drains": func(_ *testing.T, a *serverless.Service) { a.DrainWorker("echo", "w") },
+		"it is unhealthy": func(t *testing.T, a *serverless.Service) {
+			if err := a.ReportUnhealthy(t.Context(), "echo", "w", "gpu"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				list := sharingServers(t, 2, nil)
+				a, b := list[0].Service, list[1].Service
+				tryTake(t, a, "w")
+				tryTake(t, b, "w")
+				end(t, a)
+				time.Sleep(time.Second)
+				submitEcho(t, a)
+				if jobs := tryTake(t, b, "w"); len(jobs) != 0 {
+					t.Errorf("the worker got %d jobs", len(jobs))
+				}
+				time.Sleep(time.Minute)
+				if jobs := tryTake(t, b, "other"); len(jobs) != 1 {
+					t.Errorf("another worker got %d jobs, want 1", len(jobs))
+				}
+			})
+		})
+	}
+}
+
+// A poll that waits ends, too.
+func TestPollAtAnotherServerEndsWhenTheWorkerDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0].Service, list[1].Service
+		begin := time.Now()
+		took := make(chan time.Duration, 1)
+		go func() {
+			_, _ = b.Take(t.Context(), "echo", "w", 1)
+			took <- time.Since(begin)
+		}()
+		time.Sleep(5 * time.Second)
+		a.DrainWorker("echo", "w")
+		if d := <-took; d > 7*time.Second {
+			t.Errorf("the poll ended after %v", d)
+		}
+	})
+}
+
+func TestSickWorkerLosesTheJobsThatAnotherServerGaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0].Service, list[1].Service
+		ref := submitEcho(t, a)
+		takeOne(t, a, "w")
+		if err := b.ReportUnhealthy(t.Context(), "echo", "w", "gpu"); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, a, ref, serverless.InQueue)
+	})
+}
+
+func TestServersCountTheWorkersOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0].Service, list[1].Service
+		takers(t, a, 2)
+		takers(t, b, 1) // w0 polls at both
+		ref := submitEcho(t, a)
+		time.Sleep(time.Second)
+		busy := mustGet(t, a, ref).Worker
+		for _, s := range []*serverless.Service{a, b} {
+			s.RunningWorkers("echo") // is read from now on
+			time.Sleep(2 * time.Second)
+			h, err := s.Health(t.Context(), "echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Workers.Running != 1 || h.Workers.Idle != 1 || s.RunningWorkers("echo") != 1 {
+				t.Errorf("workers = %+v, %d running, want one of each; %s has the job", h.Workers, s.RunningWorkers("echo"), busy)
+			}
+		}
+		ping(t, b, busy, ref.ID)
+		if err := finish(t, b, ref, busy, `1`); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if n := a.RunningWorkers("echo"); n != 0 {
+			t.Errorf("%d workers run a job that has ended at the other server", n)
+		}
+	})
+}
+
+func TestWorkersOfAServerThatDiedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0], list[1].Service
+		tryTake(t, a.Service, "w")
+		time.Sleep(2 * time.Second)
+		if l, err := b.WorkerList(t.Context(), "echo"); err != nil || len(l) != 1 || l[0].ID != "w" {
+			t.Fatalf("workers = %v, %v, want that of the other server", l, err)
+		}
+		a.end()
+		time.Sleep(31 * time.Second)
+		if l, err := b.WorkerList(t.Context(), "echo"); err != nil || len(l) != 0 {
+			t.Errorf("workers = %v, %v, want none", l, err)
+		}
+	})
+}
+
+// A ping that goes to one server and a poll for stops that goes to another.
+func TestStopIsReadAtTheServerThatTheWorkerAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0].Service, list[1].Service
+		ref := submitEcho(t, a)
+		takeOne(t, a, "w")
+		ping(t, a, "w", ref.ID)
+		read := make(chan []serverless.JobID, 1)
+		go func() {
+			ids, _ := b.WaitStops(t.Context(), "echo", "w")
+			read <- ids
+		}()
+		synctest.Wait()
+		if _, err := b.Cancel(t.Context(), "alice", ref); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		pingLost(t, a, "w", ref.ID)
+		begin := time.Now()
+		if ids := <-read; !slices.Equal(ids, []serverless.JobID{ref.ID}) || time.Since(begin) > 3*time.Second {
+			t.Errorf("WaitStops = %v after %v", ids, time.Since(begin))
+		}
+		ping(t, a, "w")
+		time.Sleep(time.Minute)
+		ping(t, a, "w")
+	})
+}
+
+func TestEveryServerHasInProcessWorkersOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		for _, s := range list {
+			serve(t, s.Service, func(context.Context, *serverless.Task) ([]byte, error) { return []byte("1"), nil }, nil)
+		}
+		time.Sleep(2 * time.Second)
+		for _, s := range list {
+			l, err := s.WorkerList(t.Context(), "echo")
+			if err != nil || len(l) != 2 || !s.IsLocalWorker("echo", l[0].ID) || !s.IsLocalWorker("echo", l[1].ID) {
+				t.Errorf("workers = %v, %v, want two that no remote worker may be", l, err)
+			}
+		}
+		ref := submitEcho(t, list[0].Service)
+		if j, err := list[1].Wait(t.Context(), "alice", ref, time.Minute); err != nil || j.Status != serverless.Completed {
+			t.Errorf("Wait = %v, %v", j.Status, err)
+		}
+	})
+}
+
+func TestReadersAtTwoServersGetEachItemOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a := list[0].Service
+		ref := submitEcho(t, a)
+		takeOne(t, a, "w")
+		var mu sync.Mutex
+		got := map[string]int{}
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				s := list[i%2].Service
+				for ended := false; !ended; {
+					err := s.Stream(t.Context(), "alice", ref, serverless.StreamQuery{}, func(p serverless.StreamPart) error {
+						time.Sleep(20 * time.Millisecond) // the network
+						mu.Lock()
+						defer mu.Unlock()
+						for _, b := range p.Items {
+							got[string(b)]++
+						}
+						ended = p.Status.Terminal()
+						return nil
+					})
+					if err != nil {
+						t.Errorf("Stream = %v", err)
+						return
+					}
+				}
+			})
+		}
+		for n := range 50 {
+			item := fmt.Appendf(nil, `{"output":%d}`, n)
+			if err := list[n%2].Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpChunk, Worker: "w", Payload: item}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(30 * time.Millisecond)
+		}
+		if err := finish(t, a, ref, "w", `1`); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		if len(got) != 50 {
+			t.Errorf("%d items were read, want 50", len(got))
+		}
+		for item, n := range got {
+			if n != 1 {
+				t.Errorf("%s was read %d times", item, n)
+			}
+		}
+	})
+}
+
+func TestItemsOfAReaderThatFailedAreReadAtAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := sharingServers(t, 2, nil)
+		a, b := list[0].Service, list[1].Service
+		ref := submitEcho(t, a)
+		takeOne(t, a, "w")
+		if err := a.Report(t.Context(), queue.Op{Ref: ref, Kind: queue.OpChunk, Worker: "w", Payload: []byte(`{"output":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		writing := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- a.Stream(t.Context(), "alice", ref, serverless.StreamQuery{}, func(serverless.StreamPart) error {
+				close(writing)
+				<-release
+				return fmt.Errorf("the connection broke")
+			})
+		}()
+		<-writing
+		read := func() (n int) {
+			if err := b.Stream(t.Context(), "alice", ref, serverless.StreamQuery{}, func(p serverless.StreamPart) error { n = len(p.Items); return nil }); err != nil {
+				t.Errorf("Stream = %v", err)
+			}
+			return n
+		}
+		for range 3 {
+			if n := read(); n != 0 {
+				t.Errorf("%d items while a reader of another server writes them", n)
+			}
+		}
+		close(release)
+		if err := <-done; err == nil {
+			t.Error("Stream of a broken connection = nil")
+		}
+		if n := read(); n != 1 {
+			t.Errorf("%d items after a reader that failed, want 1", n)
+		}
+	})
+}
+
+func TestServersAcceptEachOthersWorkerKeys(t *testing.T) {
+	store := memory.NewServers()
+	var list [2]*serverless.Service
+	for i := range list {
+		s, err := servers.Join(t.Context(), store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := s.Secret(t.Context(), serverless.WorkerSecretName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[i] = serverless.New(memory.NewJobs(), memory.NewEndpoints(), &serverless.Options{WorkerSecret: secret})
+	}
+	if endpoint, id, ok := list[1].CheckWorkerKey(list[0].WorkerKey("echo", "w")); !ok || endpoint != "echo" || id != "w" {
+		t.Errorf("CheckWorkerKey = %q, %q, %v", endpoint, id, ok)
+	}
 }

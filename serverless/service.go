@@ -26,6 +26,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/workers"
+	"github.com/podyard/podyard/servers"
 )
 
 // A Clock has the time and sets timers. It is safe for concurrent use.
@@ -102,6 +103,12 @@ type Options struct {
 	MayRun func(ctx context.Context, user, endpoint string) (bool, error)
 	// Batches keeps batches of jobs (Service.Batches). Default: none; there are no batches then.
 	Batches batches.Store
+	// Server is this process among those that share the queue and the stores. Run it beside the
+	// Service. Default: this process is the only one. docs/servers.md says what servers share.
+	Server *servers.Server
+	// Presence keeps the workers of all servers, so that each knows those of the others. It needs
+	// Server. Default: each server counts its own.
+	Presence workers.Presence
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -133,6 +140,8 @@ type Service struct {
 	keys          idempotency.Guard
 	rules         ruleCache
 	registry      workers.Registry
+	crowd         *crowd          // may be nil
+	server        *servers.Server // may be nil
 	balancer      *balance.Balancer
 	scaler        *fleet.Scaler
 	schedules     *schedules.Service // may be nil
@@ -189,6 +198,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.server, s.crowd = o.Server, s.newCrowd(&o)
 	s.deliveryLimit.init(o.Deliveries)
 	s.hub.init(s.stop, s.rules.limits)
 	s.balancer = s.newBalancer(&o)
@@ -616,8 +626,12 @@ func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
 	return Health{Jobs: st, Workers: countWorkers(s.workerList(endpoint))}, nil
 }
 
-// RunningWorkers returns the number of workers of the endpoint that have a job or a request.
+// RunningWorkers returns the number of workers of the endpoint that have a job or a request. With
+// Options.Presence those of all servers count, as they were a second ago.
 func (s *Service) RunningWorkers(endpoint string) int {
+	if s.crowd != nil {
+		return s.crowd.running(endpoint, s.now()) + s.balancer.Busy(endpoint)
+	}
 	return s.registry.Running(endpoint) + s.balancer.Busy(endpoint)
 }
 

@@ -2,7 +2,7 @@ package serverless
 
 import (
 	"context"
-	"math/rand/v2"
+	"io"
 	"time"
 )
 
@@ -12,20 +12,33 @@ const lookPeriod = time.Second
 
 // look does what the events of other servers would have caused, in case they were lost, and
 // returns when to look again. It does nothing unless the queue is shared. Only Step uses it.
-func (s *Service) look(_ context.Context, now Instant) (next Instant) {
+func (s *Service) look(ctx context.Context, now Instant) (next Instant) {
 	if !s.shared {
 		return 0
 	}
-	if next := s.lookAt; s.looked <= now && now < next {
-		return next // Step is called more often
+	early := s.looked <= now && now < s.lookAt // Step is called more often
+	if s.crowd != nil && (!early || s.crowd.dirty.Load()) {
+		s.crowd.look(ctx, now)
+	}
+	if early {
+		return s.lookAt
 	}
 	s.hub.look()
 	period := lookPeriod
 	if !s.deterministic {
-		period -= rand.N(lookPeriod / 4)
+		period -= s.jitter(lookPeriod / 4)
 	}
 	s.looked, s.lookAt = now, now.Add(period)
 	return s.lookAt
+}
+
+// jitter returns a random part of d.
+func (s *Service) jitter(d time.Duration) time.Duration {
+	var b [1]byte
+	if _, err := io.ReadFull(s.rand, b[:]); err != nil {
+		return 0
+	}
+	return d * time.Duration(b[0]) / 256
 }
 
 // look wakes those that wait for something that may have happened: everybody who watches a job,

@@ -65,14 +65,23 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	if err != nil {
 		return err
 	}
+	if s.server != nil && len(part.Items) > 0 {
+		return s.streamAmongServers(ctx, j, &q, over, write)
+	}
+	return s.writePart(ctx, part, write)
+}
+
+// writePart calls write and then removes the items of part.
+func (s *Service) writePart(ctx context.Context, part StreamPart, write func(StreamPart) error) error {
 	if err := write(part); err != nil || len(part.Items) == 0 {
 		return err
 	}
+	ref := part.Job.Ref
 	op := queue.Op{Ref: ref, Kind: queue.OpDrain, Token: part.Job.Token, From: part.Job.Drained, N: uint32(len(part.Items))}
 	for _, b := range part.Items {
 		op.Bytes += int64(len(b))
 	}
-	_, err = s.apply(context.WithoutCancel(ctx), op)
+	_, err := s.apply(context.WithoutCancel(ctx), op)
 	return err
 }
 

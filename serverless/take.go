@@ -140,6 +140,9 @@ func (s *Service) stats(ctx context.Context, endpoint string) (Stats, error) {
 // claim leases jobs that are ready to w and returns them.
 func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
 	now, k := s.now(), w.Key()
+	if takes, err := s.mayTake(ctx, w, now); err != nil || !takes {
+		return nil, err
+	}
 	lease, local := s.lease, w.IsLocal()
 	if local {
 		lease = s.localLease
@@ -198,12 +201,18 @@ func (s *Service) ReportUnhealthy(ctx context.Context, endpoint string, id Worke
 	w := s.touchWorker(endpoint, id)
 	w.Unhealthy(reason)
 	s.log.Warn("worker is not healthy", "endpoint", endpoint, "worker", id, "reason", reason)
+	if s.crowd != nil {
+		if err := s.crowd.write(ctx, s.now()); err != nil {
+			return err
+		}
+	}
 	return s.endLeases(ctx, w, queue.OpWorkerLost)
 }
 
 // DrainWorker has a worker get no more jobs: what it has it may finish.
 func (s *Service) DrainWorker(endpoint string, id WorkerID) {
 	s.registry.Drain(workers.Key{Endpoint: endpoint, ID: id})
+	s.workersChanged()
 }
 
 // ReadyWorkers are the workers of an endpoint that take jobs, by id.
@@ -219,11 +228,18 @@ func (s *Service) ReadyWorkers(endpoint string) (ids []WorkerID) {
 // endLeases ends all leases of a worker. k is OpWorkerLost for a worker that is gone, and
 // OpRelease for a worker that is not at fault.
 func (s *Service) endLeases(ctx context.Context, w *workers.Worker, k queue.OpKind) error {
-	ops := w.LeaseOps(k)
+	now := s.now()
+	var others []JobID
+	if s.crowd != nil {
+		var err error
+		if others, err = s.crowd.heldBy(ctx, now, w.Key()); err != nil {
+			return fmt.Errorf("serverless: take jobs from %q: %w", w.Key().ID, err)
+		}
+	}
+	ops := w.LeaseOps(k, others...)
 	if len(ops) == 0 {
 		return nil
 	}
-	now := s.now()
 	res := make([]queue.Result, len(ops))
 	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
 		return fmt.Errorf("serverless: take jobs from %q: %w", w.Key().ID, err)

@@ -11,6 +11,10 @@ import (
 // keyPrefix begins every worker key, so that no other kind of key is mistaken for one.
 const keyPrefix = "wk_"
 
+// WorkerSecretName is the name of the secret in a servers.Store from which servers that share
+// workers make Options.WorkerSecret.
+const WorkerSecretName = "workers"
+
 // WorkerKey returns the key with which a worker of an endpoint authenticates. The key allows
 // only the worker protocol of that endpoint, as that worker. It contains the ids of endpoint
 // and worker and a MAC that is derived from Options.WorkerSecret. No key is stored: every

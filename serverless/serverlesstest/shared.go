@@ -48,9 +48,9 @@ func sharedCases() []sharedCase {
 
 func eventsReachTheOther(a, b *fixture) {
 	h := b.watch()
-	j := a.add()
+	a.add()
 	h.ready("Enqueue at the other server")
-	j = a.take("w")
+	j := a.take("w")
 	a.mustApply(chunk(j, "1"))
 	h.await("OpChunk at the other server", queue.Event{Kind: queue.EventChunk, Ref: j.Ref})
 	a.mustApply(userOp(j, queue.OpCancel))

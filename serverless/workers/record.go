@@ -17,6 +17,7 @@ type record struct {
 	session  session
 	leases   map[queue.JobID]*lease
 	notices  map[queue.JobID]*notice
+	shared   *shared // nil: this process is the only one
 }
 
 // A Key identifies a worker.
@@ -26,7 +27,7 @@ type Key struct {
 }
 
 // presence is the state of a worker that matters to every server that gives it jobs. Servers
-// that share a queue would share it.
+// that share a queue share it by Rows.
 type presence struct {
 	aliveUntil queue.Instant // for a remote worker that does not poll
 	idleSince  queue.Instant // when it last had a job, or joined
@@ -105,6 +106,9 @@ func (w *record) aliveUntil() queue.Instant { return w.presence.aliveUntil }
 
 func (w *record) heard(aliveUntil queue.Instant) {
 	w.presence.aliveUntil = max(w.presence.aliveUntil, aliveUntil)
+	if w.shared != nil {
+		w.shared.heardUntil = max(w.shared.heardUntil, aliveUntil)
+	}
 }
 
 func (w *record) startPoll() { w.session.polls++ }
@@ -235,9 +239,11 @@ func (w *record) renewals(ops []queue.Op, until queue.Instant) []queue.Op {
 	return ops
 }
 
-// leaseOps returns operations of one kind for every lease, ordered by job id.
-func (w *record) leaseOps(k queue.OpKind) (ops []queue.Op) {
-	for _, id := range slices.Sorted(maps.Keys(w.leases)) {
+// leaseOps returns operations of one kind for every lease and for others, ordered by job id.
+func (w *record) leaseOps(k queue.OpKind, others []queue.JobID) (ops []queue.Op) {
+	list := slices.AppendSeq(slices.Clone(others), maps.Keys(w.leases))
+	slices.Sort(list)
+	for _, id := range slices.Compact(list) {
 		op := w.op(id, k)
 		op.Adopt = true
 		ops = append(ops, op)
@@ -300,18 +306,121 @@ type View struct {
 	Served    bool          // has finished a job
 	Draining  bool          // gets no more jobs
 	Unhealthy string        // why it reported itself unhealthy; empty: it did not
+	Drained   queue.Instant // when the other servers could first read that it drains; 0: not yet, or there are none
+	Unsure    bool          // it may have a job of which this server does not know
 }
 
-// Busy reports whether the worker has a job or a request.
-func (v *View) Busy() bool { return len(v.Jobs) > 0 || v.Requests > 0 }
+// Busy reports whether the worker has, or may have, a job or a request.
+func (v *View) Busy() bool { return len(v.Jobs) > 0 || v.Requests > 0 || v.Unsure }
 
 // Takes reports whether the worker may get jobs.
 func (v *View) Takes() bool { return !v.Draining && v.Unhealthy == "" }
 
 func (w *record) view() View {
-	return View{
+	v := View{
 		ID: w.key.ID, Jobs: slices.Sorted(maps.Keys(w.leases)), Polling: w.session.polls > 0,
 		IdleSince: w.presence.idleSince, Served: w.presence.served,
 		Draining: w.presence.draining, Unhealthy: w.presence.unhealthy,
 	}
+	if w.shared != nil {
+		v.Polling, v.Drained = v.Polling || w.shared.polling, w.shared.drained
+	}
+	return v
+}
+
+// shared is the part of a record that only servers that share a queue use.
+type shared struct {
+	heardUntil queue.Instant                 // as aliveUntil, by this server alone
+	polling    bool                          // waits for a job at another server
+	local      bool                          // runs in the program of another server
+	flagged    bool                          // this server has it drain, although only others may hear of it
+	written    queue.Instant                 // when the row was written last; 0: never
+	row        Row                           // as it was written
+	drained    queue.Instant                 // View.Drained
+	stopped    map[queue.JobID]queue.Instant // Since of the Stops of others that were taken in
+}
+
+// noticeLife is how long a notice is kept that was delivered here, if the pings of the worker go
+// to other servers.
+const noticeLife = 10 * time.Minute
+
+// isHeardHere reports whether w uses this server, or there is no other.
+func (w *record) isHeardHere(now queue.Instant) bool {
+	return w.shared == nil || w.session.local || w.session.polls > 0 || w.shared.heardUntil > now
+}
+
+func (w *record) isLocalElsewhere() bool { return w.shared != nil && w.shared.local }
+
+// flag makes w have a row, so that the other servers read that it drains.
+func (w *record) flag() {
+	if w.shared != nil {
+		w.shared.flagged = true
+	}
+}
+
+// wasWritten reports whether w has a row that is not over at now.
+func (w *record) wasWritten(now queue.Instant) bool {
+	return w.shared.written != 0 && w.shared.row.AliveUntil > now
+}
+
+func (w *record) rewrite() { w.shared.written = 0 }
+
+// unwritten returns the row of w, and whether it must be written.
+func (w *record) unwritten(now queue.Instant, lease time.Duration) (Row, bool) {
+	until := w.shared.heardUntil
+	if w.session.local || w.session.polls > 0 {
+		until = max(until, now.Add(lease))
+	}
+	if w.shared.flagged && until <= now {
+		until = w.presence.aliveUntil
+	}
+	if until <= now {
+		return Row{}, false // only others hear of it
+	}
+	row := Row{
+		Key: w.key, AliveUntil: until, IdleSince: w.presence.idleSince, Served: w.presence.served, Polling: w.session.polls > 0,
+		Local: w.session.local, Draining: w.presence.draining, Unhealthy: w.presence.unhealthy,
+	}
+	maps.DeleteFunc(w.notices, func(_ queue.JobID, n *notice) bool { return n.delivered && n.since.Add(noticeLife) < now })
+	maps.DeleteFunc(w.shared.stopped, func(_ queue.JobID, since queue.Instant) bool { return since.Add(2*noticeLife) < now })
+	for _, id := range slices.Sorted(maps.Keys(w.notices)) {
+		row.Stops = append(row.Stops, Stop{id, w.notices[id].since})
+	}
+	old := &w.shared.row
+	changed := row.Draining != old.Draining || row.Unhealthy != old.Unhealthy || !slices.Equal(row.Stops, old.Stops)
+	return row, changed || w.shared.written == 0 || w.shared.written.Add(lease/3) <= now
+}
+
+func (w *record) wrote(now queue.Instant, row Row) {
+	if row.Draining && w.shared.drained == 0 {
+		w.shared.drained = now
+	}
+	w.shared.written, w.shared.row = now, row
+}
+
+// merge takes in what another server knows. It reports whether there is a new job to stop.
+func (w *record) merge(row *Row, now queue.Instant) (stops bool) {
+	w.presence.aliveUntil = max(w.presence.aliveUntil, row.AliveUntil)
+	w.presence.idleSince = max(w.presence.idleSince, row.IdleSince)
+	w.presence.served = w.presence.served || row.Served
+	w.shared.polling, w.shared.local = row.Polling, row.Local
+	if row.Unhealthy != "" && w.presence.unhealthy == "" {
+		w.setUnhealthy(row.Unhealthy)
+	}
+	if row.Draining {
+		w.drain()
+	}
+	for _, s := range row.Stops {
+		if l := w.leases[s.Job]; w.shared.stopped[s.Job] >= s.Since || l != nil && l.since > s.Since {
+			continue // it is known, or the worker was given the job again
+		}
+		if w.shared.stopped == nil {
+			w.shared.stopped = map[queue.JobID]queue.Instant{}
+		}
+		w.shared.stopped[s.Job] = s.Since
+		if w.isHeardHere(now) {
+			stops = w.stop(s.Job, now) || stops
+		}
+	}
+	return stops
 }

@@ -24,6 +24,10 @@ type Registry struct {
 	local     map[*Worker]struct{}
 	noticed   map[*Worker]struct{} // workers that have stop notices
 	expiry    expiry               // remote workers that do not poll
+
+	server string // the id of this server; empty: it shares nothing
+	lease  time.Duration
+	gone   []Key // workers whose rows must be removed
 }
 
 // A Worker is a worker of an endpoint, in the registry that created it. A Worker that has
@@ -91,6 +95,9 @@ func (r *Registry) join(k Key, now queue.Instant) (w *Worker, joined bool) {
 		return w, false
 	}
 	w = &Worker{registry: r, record: newRecord(k, now)}
+	if r.server != "" {
+		w.record.shared = &shared{}
+	}
 	w.record.enter(&e.busy)
 	e.workers[k.ID] = w
 	return w, true
@@ -100,7 +107,15 @@ func (r *Registry) join(k Key, now queue.Instant) (w *Worker, joined bool) {
 func (w *Worker) Leave() {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
-	w.registry.remove(w)
+	w.registry.forget(w)
+}
+
+// forget removes w here and at the other servers.
+func (r *Registry) forget(w *Worker) {
+	if r.server != "" && w.record.isRegistered() {
+		r.gone = append(r.gone, w.Key())
+	}
+	r.remove(w)
 }
 
 func (r *Registry) remove(w *Worker) {
@@ -155,12 +170,13 @@ func (r *Registry) find(k Key) *Worker {
 	return nil
 }
 
-// HasLocal reports whether a worker of this process has the key.
+// HasLocal reports whether a worker of this process, or of the program of another server, has the
+// key.
 func (r *Registry) HasLocal(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.find(k)
-	return w != nil && w.record.isLocal()
+	return w != nil && (w.record.isLocal() || w.record.isLocalElsewhere())
 }
 
 // Drain makes a worker get no more jobs and ends its waits for jobs. It reports false for an
@@ -171,6 +187,7 @@ func (r *Registry) Drain(k Key) bool {
 	w := r.find(k)
 	if w != nil {
 		w.record.drain()
+		w.record.flag()
 	}
 	return w != nil
 }
@@ -180,7 +197,7 @@ func (r *Registry) Remove(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.find(k); w != nil {
-		r.remove(w)
+		r.forget(w)
 	}
 }
 
@@ -217,7 +234,7 @@ func (r *Registry) Stop(ref queue.Ref, id queue.WorkerID, now queue.Instant) (ch
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.find(Key{ref.Endpoint, id})
-	if w == nil || !w.record.stop(ref.ID, now) {
+	if w == nil || !w.record.isHeardHere(now) || !w.record.stop(ref.ID, now) {
 		return 0
 	}
 	r.track(w)
@@ -381,10 +398,11 @@ func (w *Worker) Unhealthy(reason string) {
 	w.record.drain()
 }
 
-// LeaseOps returns operations of one kind for every job of w, ordered by job id. k is
-// OpWorkerLost for a worker that is gone, and OpRelease for a worker that is not at fault.
-func (w *Worker) LeaseOps(k queue.OpKind) []queue.Op {
+// LeaseOps returns operations of one kind for every job of w, ordered by job id, and for others
+// that it got from other servers. k is OpWorkerLost for a worker that is gone, and OpRelease for
+// a worker that is not at fault.
+func (w *Worker) LeaseOps(k queue.OpKind, others ...queue.JobID) []queue.Op {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
-	return w.record.leaseOps(k)
+	return w.record.leaseOps(k, others)
 }
