@@ -86,9 +86,7 @@ func (s *Store) failure(err error) error {
 		return err
 	case s.closed():
 		return ErrClosed
-	case errors.As(err, new(*unconnected)):
-		return &fault{ErrUnreachable, err}
-	case errors.As(err, new(*cut)) && (errors.As(err, new(*unchanged)) || pgconn.SafeToRetry(err)):
+	case errors.As(err, new(*unconnected)), cutBeforeCommit(err):
 		return &fault{ErrUnreachable, err}
 	case errors.As(err, new(*cut)):
 		return &fault{ErrUnknown, err}

@@ -55,7 +55,7 @@ func (r *records[T]) encode(v *T) (out row, err error) {
 		return out, fmt.Errorf("postgres: encode %s: %w", r.what(r.id(v)), err)
 	}
 	if secret != nil {
-		out.secret, err = r.s.seals.seal(r.sealName(r.id(v)), secret)
+		out.secret, err = r.s.seals.seal(sealName(r.table, []byte(r.id(v))), secret)
 	}
 	return out, err
 }
@@ -67,7 +67,7 @@ func (r *records[T]) decode(id string, in row) (v T, err error) {
 	if in.secret == nil {
 		return v, nil
 	}
-	secret, err := r.s.seals.open(r.sealName(id), in.secret)
+	secret, err := r.s.seals.open(sealName(r.table, []byte(id)), in.secret)
 	if err == nil {
 		err = r.show(&v, secret)
 	}
@@ -78,9 +78,6 @@ func (r *records[T]) decode(id string, in row) (v T, err error) {
 }
 
 func (r *records[T]) what(id string) string { return fmt.Sprintf("%q of %s", id, r.table) }
-
-// sealName binds a secret to its record.
-func (r *records[T]) sealName(id string) []byte { return []byte(r.table + "/" + id) }
 
 // columns are the columns that are written, with the values of a record.
 func (r *records[T]) columns(v *T, as row) (names []string, args []any) {
@@ -123,7 +120,7 @@ func (r *records[T]) create(ctx context.Context, v T, keys ...idempotency.Record
 	return err
 }
 
-// read returns the row of a record.
+// row returns the row of a record.
 func (r *records[T]) row(ctx context.Context, id string) (got row, err error) {
 	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
 		return c.QueryRow(ctx, `SELECT version, data, secret FROM podyard.`+r.table+` WHERE id = $1`, []byte(id)).Scan(&got.version, &got.data, &got.secret)

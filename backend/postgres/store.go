@@ -32,7 +32,9 @@ type Options struct {
 	// Nothing else is encrypted. Key has KeySize bytes and is the same on all servers.
 	// Default: none; a change with a secret is then refused with ErrNoKey.
 	Key []byte
-	// OldKeys are other keys that secrets may be encrypted with.
+	// OldKeys are other keys that secrets may be encrypted with. Opening the store encrypts
+	// them again with Key. Another server may still use an old key as its Key: it needs Key
+	// among its OldKeys, and the last change of a key needs one more opening.
 	OldKeys [][]byte
 	// MaxConns is the largest number of connections in the pool. A watcher of changes has one
 	// more. Default: pool_max_conns of the URL, or 16.
@@ -121,6 +123,10 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s.notifier.s = s
 	s.seals = sealer{o.Key, o.OldKeys}
 	s.pods.init(s)
+	if err := s.checkKey(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
 }
 

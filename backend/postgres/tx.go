@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -96,5 +95,12 @@ func again(err error) bool {
 	case codeSerialization, codeDeadlock:
 		return true
 	}
-	return errors.As(err, new(*cut)) && (errors.As(err, new(*unchanged)) || pgconn.SafeToRetry(err))
+	return cutBeforeCommit(err)
+}
+
+// cutBeforeCommit does not ask pgconn.SafeToRetry, which also reports true after a commit was
+// sent whose answer did not come: pgx then returns the error of a connection that was closed
+// before.
+func cutBeforeCommit(err error) bool {
+	return errors.As(err, new(*cut)) && errors.As(err, new(*unchanged))
 }

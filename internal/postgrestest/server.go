@@ -40,13 +40,18 @@ const original = "original"
 // Main runs the tests of a binary and then stops the server. It returns the exit code.
 func (s *Server) Main(m *testing.M) int {
 	code := m.Run()
+	s.Stop()
+	return code
+}
+
+// Stop stops the server and deletes its directory. Main does it.
+func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process.stop(os.Interrupt)
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir) // files that stay are in the directory for temporary files
 	}
-	return code
 }
 
 // Database returns the URL of a new database, which the end of the test deletes. Without
