@@ -43,6 +43,10 @@ type Limits struct {
 	ResponseBytes int64 `json:"responseBytes,omitzero"`
 	// Connections are those of requests that a user holds open: waits, streams and WebSockets.
 	Connections int64 `json:"connections,omitzero"`
+	// Streams are event streams and followers of logs, and ProxiedRequests requests to workers
+	// of load-balancing endpoints. Neither are part of Connections.
+	Streams         int64 `json:"streams,omitzero"`
+	ProxiedRequests int64 `json:"proxiedRequests,omitzero"`
 	// WorkerNames are the workers that a user's endpoints know.
 	WorkerNames int64 `json:"workerNames,omitzero"`
 }

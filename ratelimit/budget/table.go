@@ -28,6 +28,8 @@ const (
 	RequestBytes
 	ResponseBytes
 	Connections
+	Streams
+	ProxiedRequests
 	WorkerNames
 	budgets // number of budgets
 )
@@ -80,9 +82,11 @@ var rows = [budgets]Row{
 	Keys:            {Name: "keys", Unit: "API keys", Default: 500, Frees: "delete API keys", of: func(l *Limits) *int64 { return &l.Keys }},
 	EnvBytes:        {Name: "envBytes", Unit: "bytes of environments", Default: 8 * miB, Frees: "make environments smaller, or delete what has them", of: func(l *Limits) *int64 { return &l.EnvBytes }},
 	Webhooks:        {Name: "webhooks", Unit: "webhooks being sent", Default: 64, Frees: "the others wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.Webhooks }},
-	RequestBytes:    {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 256 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
-	ResponseBytes:   {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 256 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
+	RequestBytes:    {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 64 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
+	ResponseBytes:   {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 64 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
 	Connections:     {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
+	Streams:         {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
+	ProxiedRequests: {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
 	WorkerNames:     {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
 }
 

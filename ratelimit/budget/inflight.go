@@ -1,0 +1,70 @@
+package budget
+
+// InFlight is what the requests of users hold in one process: see Row.Process. Its pools have
+// the limits of a Set for each user, and one in all. A nil InFlight has no limits.
+type InFlight struct {
+	// Requests are bytes of bodies that are being read and decoded, and Responses those of
+	// large answers that are being written.
+	Requests, Responses *Pool
+	// Open are requests that stay open, by the budget that they count for: Connections,
+	// Streams or ProxiedRequests.
+	Open map[Budget]*Pool
+	// Reads are jobs that are read before it is known how large they are, and Lists are
+	// answers with many of them.
+	Reads, Lists *Pool
+
+	set *Set
+}
+
+// Totals are limits for all users together; 0 is none.
+type Totals struct {
+	RequestBytes  int64
+	ResponseBytes int64
+}
+
+// DefaultTotals returns the limits of a server from a configuration.
+func DefaultTotals() Totals { return Totals{RequestBytes: 256 * miB, ResponseBytes: 256 * miB} }
+
+// How many payloads of one user are read at once, and lists of them written. A payload may
+// have some 40 MB. More wait for their turn.
+const (
+	readsAtOnce = 3
+	listsAtOnce = 2
+)
+
+// NewInFlight returns counters for what users with the limits of s hold. Users without limits
+// have none of these limits either, and count for nothing.
+func NewInFlight(s *Set, all Totals) *InFlight {
+	of := func(b Budget) func(string) int64 {
+		return func(user string) int64 { return s.Of(user).Of(b) }
+	}
+	fixed := func(n int64) func(string) int64 {
+		return func(user string) int64 {
+			if s.Of(user) == nil {
+				return 0
+			}
+			return n
+		}
+	}
+	f := &InFlight{
+		Requests: NewPool(all.RequestBytes, of(RequestBytes)), Responses: NewPool(all.ResponseBytes, of(ResponseBytes)),
+		Open:  map[Budget]*Pool{},
+		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), set: s,
+	}
+	for _, b := range [...]Budget{Connections, Streams, ProxiedRequests} {
+		f.Open[b] = NewPool(0, of(b))
+	}
+	return f
+}
+
+// Limits reports whether a user has limits.
+func (f *InFlight) Limits(user string) bool { return f != nil && f.set.Of(user) != nil }
+
+// Full returns the error for a hold that got no more of b.
+func (f *InFlight) Full(b Budget, h *Hold, n int64) error {
+	of, all, _ := h.pool.InUse(h.user)
+	if limit := h.pool.limit(h.user); limit > 0 && of+n > limit {
+		return &Error{Budget: b, Limit: limit, Used: of, Asked: n}
+	}
+	return &Error{Budget: b, Limit: max(h.pool.most, all), Used: all, Asked: n}
+}
