@@ -32,6 +32,9 @@ type Request struct {
 
 	// Checked says that the caller has checked that Input and Extra are JSON objects.
 	Checked bool
+	// Queued is called once by SubmitAndWait when the job is in the queue, which keeps its own
+	// copy of the input. It may be nil.
+	Queued func()
 	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
 	Idempotency *idempotency.Request
 

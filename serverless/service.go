@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"math"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/balance"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -109,6 +111,9 @@ type Options struct {
 	// Presence keeps the workers of all servers, so that each knows those of the others. It needs
 	// Server. Default: each server counts its own.
 	Presence workers.Presence
+	// Reads limits how many jobs are read at once for a user, because it is not known before
+	// how large their payloads are. More reads wait. Default: no limit.
+	Reads *budget.Pool
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -153,6 +158,7 @@ type Service struct {
 	deterministic bool
 	looked        Instant // when Step looked by itself last; lookAt is when it does again
 	lookAt        Instant
+	reads         *budget.Pool // may be nil
 	armed         atomic.Int64 // Instant at which Run calls Step again
 	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
@@ -176,6 +182,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		wake:         make(chan struct{}, 1),
 		intake:       newIntake(),
 		shared:       queue.IsShared(q), deterministic: o.Deterministic,
+		reads: o.Reads,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -298,6 +305,9 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 		if err != nil {
 			return Job{}, err
 		}
+		if r.Queued != nil {
+			r.Queued()
+		}
 		return s.Wait(ctx, owner, j.Ref, r.Wait)
 	}
 	j, err := s.newJob(ctx, owner, endpoint, &r)
@@ -310,8 +320,13 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	if j, err = s.enqueue(ctx, j); err != nil {
 		return Job{}, err
 	}
+	expires := j.Expires
+	j = Job{} // the wait must not keep its input
+	if r.Queued != nil {
+		r.Queued()
+	}
 	ended, err := w.wait(ctx, owner, false)
-	if errors.Is(err, ErrNotFound) && s.now() < j.Expires {
+	if errors.Is(err, ErrNotFound) && s.now() < expires {
 		err = ErrForgotten
 	}
 	return ended, err
@@ -356,7 +371,7 @@ func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
 
 // find is Get, but with ErrDamaged it also returns the job, without its output.
 func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.queue.Get(ctx, s.now(), ref)
+	j, err := s.read(ctx, owner, ref)
 	return s.owned(ctx, owner, ref, j, err)
 }
 
@@ -385,6 +400,18 @@ func (s *Service) owned(ctx context.Context, owner string, ref Ref, j Job, err e
 		}
 	}
 	return j, err
+}
+
+// read reads a job when it is the turn of its reader.
+func (s *Service) read(ctx context.Context, reader string, ref Ref) (Job, error) {
+	if s.reads != nil {
+		turn := s.reads.Hold(reader)
+		defer turn.Release()
+		if err := turn.Grow(ctx, 1); err != nil {
+			return Job{}, err
+		}
+	}
+	return s.queue.Get(ctx, s.now(), ref)
 }
 
 // JobOwner returns whose a job is. Errors are those of Get, without ErrDamaged.
@@ -651,38 +678,61 @@ type RequestsQuery struct {
 // Requests lists the jobs of owner, or of AllOwners, newest first. Without q.Full, a job has
 // no payloads, except the error of a FAILED job. It returns ErrNoEndpoint for an unknown
 // endpoint.
-func (s *Service) Requests(ctx context.Context, owner, endpoint string, q RequestsQuery) (Page, error) {
-	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
+func (s *Service) Requests(ctx context.Context, owner, endpoint string, q RequestsQuery) (p Page, err error) {
+	total, jobs, err := s.EachRequest(ctx, owner, endpoint, q)
+	if err != nil {
 		return Page{}, err
 	}
-	now := s.now()
-	p, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}, &q)
-	if err != nil {
-		return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
-	}
-	full := p.Jobs[:0]
-	for _, j := range p.Jobs {
-		if !q.Full && j.Status != Failed { // the State has all that is shown
-			full = append(full, j)
-			continue
-		}
-		whole, err := s.queue.Get(ctx, now, j.Ref)
-		if errors.Is(err, ErrNotFound) {
-			continue // deleted since it was listed
-		}
-		if errors.Is(err, ErrDamaged) {
-			whole, err = j, nil // as it was listed
-		}
+	p.Total = total
+	for j, err := range jobs {
 		if err != nil {
-			return Page{}, fmt.Errorf("serverless: list %q: %w", endpoint, err)
+			return Page{}, err
 		}
-		if !q.Full {
-			whole = Job{Ref: whole.Ref, Owner: whole.Owner, State: whole.State, Error: whole.Error}
-		}
-		full = append(full, whole)
+		p.Jobs = append(p.Jobs, j)
 	}
-	p.Jobs = full
 	return p, nil
+}
+
+// EachRequest is Requests, but reads the payloads of a job only when jobs yields it. An error
+// that jobs yields is the last one.
+func (s *Service) EachRequest(ctx context.Context, owner, endpoint string, q RequestsQuery) (total int, jobs iter.Seq2[Job, error], err error) {
+	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
+		return 0, nil, err
+	}
+	now := s.now()
+	page, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}, &q)
+	if err != nil {
+		return 0, nil, fmt.Errorf("serverless: list %q: %w", endpoint, err)
+	}
+	return page.Total, func(yield func(Job, error) bool) {
+		for _, j := range page.Jobs {
+			j, err := s.request(ctx, now, j, q.Full)
+			if errors.Is(err, ErrNotFound) {
+				continue // deleted since it was listed
+			}
+			if !yield(j, err) || err != nil {
+				return
+			}
+		}
+	}, nil
+}
+
+// request returns a listed job as a list of requests has it.
+func (s *Service) request(ctx context.Context, now Instant, listed Job, full bool) (Job, error) {
+	if !full && listed.Status != Failed { // the State has all that is shown
+		return listed, nil
+	}
+	j, err := s.queue.Get(ctx, now, listed.Ref)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		j = listed
+	case err != nil:
+		return Job{}, fmt.Errorf("serverless: list %q: %w", listed.Endpoint, err)
+	}
+	if !full {
+		j = Job{Ref: j.Ref, Owner: j.Owner, State: j.State, Error: j.Error}
+	}
+	return j, nil
 }
 
 // page returns the jobs of a page as they are listed, and the number of all that match. A queue
