@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 )
@@ -56,6 +57,11 @@ type Options struct {
 	// Rates limit the requests of a user to each endpoint and operation (docs/interface.md 8.3).
 	// Default: ratelimit.NewRates(0).
 	Rates *ratelimit.Rates
+	// InFlight counts what requests of users hold in this process: bodies that are read, large
+	// answers that are written, requests that stay open (docs/decisions.md 37). With it, a
+	// client that does not read a large answer is cut off. Separate handlers share the limits if
+	// they have the same value here. Default: no limits.
+	InFlight *budget.InFlight
 	// BodyTimeout is how long the body of a request may take to arrive, in addition to the
 	// time that its length takes at 64 KiB per second. A body of unknown length counts as
 	// the largest allowed one. A later body is answered 408. Default: 30 s. While a body is
@@ -86,8 +92,9 @@ type api struct {
 	auth        Authenticator
 	quotas      *ratelimit.Windows
 	rates       *ratelimit.Rates
-	program     Program     // may be nil
-	audit       audit.Trail // may be nil
+	inFlight    *budget.InFlight // may be nil
+	program     Program          // may be nil
+	audit       audit.Trail      // may be nil
 	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
@@ -103,7 +110,7 @@ func newAPI(s Services, o *Options) *api {
 	if o == nil {
 		o = &Options{}
 	}
-	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
+	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, inFlight: o.InFlight, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	a.openAPI = document(&a.Services, a.url)
 	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(), &bufferPool{}
 	if a.auth == nil {

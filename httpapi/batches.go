@@ -65,9 +65,7 @@ func listBatches(c *call) error {
 		return err
 	}
 	same := func(b batches.Summary) batches.Summary { return b }
-	return writeJSON(c.w, http.StatusOK, struct {
-		Batches any `json:"batches"`
-	}{items(c, list, func(b batches.Summary) string { return b.Owner }, same)})
+	return writeList(c, "batches", list, func(b batches.Summary) string { return b.Owner }, same)
 }
 
 // batchesOf returns the batches of the request's owner, or those of all users.

@@ -96,10 +96,15 @@ func (c *call) body(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, c.tooLarge(limit)
 	}
-	b, err := readBody(c.r, limit)
+	b, err := c.readBody(limit)
+	full := errRoom{}
 	switch {
 	case int64(len(b)) > limit:
 		return nil, c.tooLarge(limit)
+	case errors.As(err, &full):
+		c.drain(limit)
+		c.w.Header().Set("Connection", "close")
+		return nil, full.error
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// The deadline stays: net/http would wait for the rest of the body.
 		c.w.Header().Set("Connection", "close")
@@ -113,13 +118,12 @@ func (c *call) body(limit int64) ([]byte, error) {
 
 // readBody reads a body whose announced length is at most limit, or one of unknown length up to
 // one byte beyond limit.
-func readBody(r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength < 0 {
-		return io.ReadAll(io.LimitReader(r.Body, limit+1))
+func (c *call) readBody(limit int64) ([]byte, error) {
+	r := bodyReader{r: c.r.Body, size: c.r.ContentLength, room: c.roomFor}
+	if r.size < 0 {
+		r.most = limit + 1
 	}
-	b := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(r.Body, b)
-	return b, err
+	return r.read()
 }
 
 // tooLarge refuses a body and closes the connection.

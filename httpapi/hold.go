@@ -34,7 +34,7 @@ const refusalWait = 5 * time.Second
 // if the client disconnects or the server stops.
 func (c *call) slowDown(err error) {
 	switch kind := problem.KindOf(err); {
-	case kind == problem.Unauthorized, kind == problem.Forbidden, kind == problem.NotFound, kind == problem.Unavailable, errors.Is(err, errBalanced):
+	case kind == problem.Unauthorized, kind == problem.Forbidden, kind == problem.NotFound, kind == problem.Unavailable, kind == problem.TooManyRequests, errors.Is(err, errBalanced):
 		ctx, cancel := c.clockWaitContext(refusalWait)
 		defer cancel()
 		<-ctx.Done()

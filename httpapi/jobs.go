@@ -1,8 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -66,10 +66,19 @@ func runJobSync(c *call) error {
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
 	endpoint := c.r.PathValue("endpoint")
+	if c.limited {
+		r.Queued = c.in.Release
+	}
 	j, err := c.Jobs.SubmitAndWait(ctx, c.owner, endpoint, r)
-	return c.job(onceCreated(c, j, err, func(_ context.Context, owner, id string) (serverless.Job, error) {
+	j, err = onceCreated(c, j, err, func(_ context.Context, owner, id string) (serverless.Job, error) {
 		return c.Jobs.Wait(ctx, owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)}, wait)
-	}))
+	})
+	ref := j.Ref
+	fit, full := c.fitted(j, err)
+	if problem.KindOf(full) == problem.TooManyRequests { // the client must know the job: it can ask for the rest later
+		fit, full = serverless.Job{Ref: ref, State: queue.State{Status: serverless.InProgress}}, nil
+	}
+	return c.writeJob(fit, full)
 }
 
 // runRequest reads the body of run and runsync. Unknown members of the top-level object are
@@ -290,13 +299,47 @@ func (c *call) receipt(j serverless.Job, err error) error {
 	return nil
 }
 
-// job writes the answer of runsync, status and status-sync, or returns err.
-func (c *call) job(j serverless.Job, err error) error {
+// job writes the answer of status and status-sync, or returns err.
+func (c *call) job(j serverless.Job, err error) error { return c.writeJob(c.fitted(j, err)) }
+
+// fitted returns a job when there is room for its output. While it waits, it does not keep the
+// job, and reads it again afterwards.
+func (c *call) fitted(j serverless.Job, err error) (serverless.Job, error) {
+	n := int64(len(j.Output))
+	if err != nil || !c.limited || n <= largeAnswer {
+		return j, err
+	}
+	j.Input = nil
+	if c.out.hold.Try(n) {
+		return j, nil
+	}
+	ref := j.Ref
+	j = serverless.Job{}
+	if err := c.roomForAnswer(n); err != nil {
+		return j, err
+	}
+	return c.Jobs.Get(c.r.Context(), c.owner, ref)
+}
+
+// writeJob writes a job as clients see it.
+func (c *call) writeJob(j serverless.Job, err error) error {
 	if err != nil {
 		return err
 	}
-	b := j.AppendJSON(make([]byte, 0, 256+len(j.Output)), false)
-	writeBody(c.w, http.StatusOK, "application/json", b)
+	if len(j.Output) <= largeAnswer || !j.ShowsOutput() {
+		writeBody(c.w, http.StatusOK, "application/json", j.AppendJSON(make([]byte, 0, 256+len(j.Output)), false))
+		return nil
+	}
+	output := j.Output
+	j.Output = []byte("0") // so that the output is not copied
+	before, after, _ := bytes.Cut(j.AppendJSON(nil, false), []byte(`"output":0`))
+	before = append(before, `"output":`...)
+	writeHeaders(c.w, http.StatusOK, "application/json", len(before)+len(output)+len(after))
+	for _, part := range [...][]byte{before, output, after} {
+		if _, err := c.w.Write(part); err != nil {
+			break // the client is gone
+		}
+	}
 	return nil
 }
 
@@ -432,28 +475,20 @@ func listRequests(c *call) error {
 	if err != nil {
 		return err
 	}
-	page, err := c.Jobs.Requests(c.r.Context(), c.ownerScope(), c.r.PathValue("endpoint"), q)
+	total, jobs, err := c.Jobs.EachRequest(c.r.Context(), c.ownerScope(), c.r.PathValue("endpoint"), q)
 	if err != nil {
 		return err
 	}
-	b := []byte(`{"requests":[`)
-	for i := range page.Jobs {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if !c.named {
-			b = page.Jobs[i].AppendJSON(b, true)
-			continue
-		}
-		owner, err := json.Marshal(page.Jobs[i].Owner)
+	l := c.list("requests")
+	for j, err := range jobs {
 		if err != nil {
-			return err
+			return l.failed(err)
 		}
-		b = fmt.Appendf(b, `{"owner":%s,"item":`, owner)
-		b = append(page.Jobs[i].AppendJSON(b, true), '}')
+		if l.next(j.Owner); !l.add(func(b []byte) []byte { return j.AppendJSON(b, true) }) {
+			return nil
+		}
 	}
-	b = fmt.Appendf(b, `],"total":%d,"offset":%d,"limit":%d,"hasMore":%t}`, page.Total, q.Offset, q.Limit, q.Offset+q.Limit < page.Total)
-	writeBody(c.w, http.StatusOK, "application/json", b)
+	l.end(fmt.Appendf(nil, `,"total":%d,"offset":%d,"limit":%d,"hasMore":%t`, total, q.Offset, q.Limit, q.Offset+q.Limit < total))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // An Operation is one operation of the interface. The routes, the scopes, the limits and
@@ -132,6 +133,8 @@ type operation struct {
 	acts acts // which requests go to the audit log, in addition to refused ones
 	// asked marks operations that clients repeat at once after an error.
 	asked bool
+	stays budget.Budget // what a request that may last long counts for; 0: it does not last
+	heavy bool          // an answer may be much larger than what its user sends: few at once
 }
 
 // table returns all operations. A path with a literal segment comes before one with a
@@ -153,7 +156,7 @@ var table = sync.OnceValue(func() []operation {
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
 			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
 			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod),
-			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs),
+			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs, staysOpen(budget.Streams)),
 		),
 		group(APILegacy, AreaPods,
 			op("resetPod", "POST /v1/pods/{podId}/reset", ScopePodsWrite, resetPod),
@@ -218,8 +221,8 @@ var table = sync.OnceValue(func() []operation {
 			op("deleteEndpoint", "DELETE /v2/serverless/{id}", ScopeEndpointsWrite, deleteEndpoint),
 			op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases),
 			op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
-			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs),
-			op("listEndpointJobs", "GET /v2/serverless/{id}/jobs", ScopeEndpointsRead, listEndpointJobs, byOwners, added),
+			op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs, staysOpen(budget.Streams)),
+			op("listEndpointJobs", "GET /v2/serverless/{id}/jobs", ScopeEndpointsRead, listEndpointJobs, byOwners, added, heavy),
 			op("getEndpointQueue", "GET /v2/serverless/{id}/queue", ScopeEndpointsRead, getEndpointQueue, added),
 			op("updateEndpointQueue", "PATCH /v2/serverless/{id}/queue", ScopeEndpointsWrite, updateEndpointQueue, added),
 			op("listDecisions", "GET /v2/serverless/{id}/decisions", ScopeEndpointsRead, listDecisions, added),
@@ -248,10 +251,10 @@ var table = sync.OnceValue(func() []operation {
 		),
 		group(APIJobs, AreaJobs,
 			op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run), keyed),
-			op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync), keyed),
+			op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync), keyed, staysOpen(budget.Connections)),
 			op("status", "GET,POST /v2/{endpoint}/status/{job}", ScopeEndpointRead, jobStatus, rate(ratelimit.Status)),
-			op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects),
-			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects),
+			op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects, staysOpen(budget.Connections)),
+			op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects, staysOpen(budget.Connections)),
 			op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel), ofOperators),
 			op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited, ofOperators),
 			op("listAttempts", "GET /v2/{endpoint}/attempts/{job}", ScopeEndpointRead, listAttempts, rate(ratelimit.Status), added),
@@ -262,8 +265,8 @@ var table = sync.OnceValue(func() []operation {
 			op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, byOwners, rate(ratelimit.PurgeQueue), ofOperators),
 			op("actions", "POST /v2/{endpoint}/actions", ScopeEndpointRun, actOnJobs, byOwners, rate(ratelimit.Actions), ofOperators, added),
 			op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
-			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests)),
-			op("jobEvents", "GET /v2/{endpoint}/events", ScopeEndpointRead, jobEvents, rate(ratelimit.Events), added),
+			op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests), heavy),
+			op("jobEvents", "GET /v2/{endpoint}/events", ScopeEndpointRead, jobEvents, rate(ratelimit.Events), added, staysOpen(budget.Streams)),
 			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
 		),
 		group(APIJobs, AreaSchedules,
@@ -280,24 +283,24 @@ var table = sync.OnceValue(func() []operation {
 			op("getBatch", "GET /v2/{endpoint}/batch/{batch}", ScopeEndpointRead, getBatch, rate(ratelimit.Batches)),
 			op("updateBatch", "PUT /v2/{endpoint}/batch/{batch}", ScopeEndpointRun, updateBatch, rate(ratelimit.Batches), ofOperators),
 			op("addToBatch", "POST /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRun, addToBatch, rate(ratelimit.Batches), ofOperators),
-			op("listBatchRequests", "GET /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRead, listBatchRequests, rate(ratelimit.Batches)),
+			op("listBatchRequests", "GET /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRead, listBatchRequests, rate(ratelimit.Batches), heavy),
 			op("deleteBatchRequest", "DELETE /v2/{endpoint}/batch/{batch}/requests/{request}", ScopeEndpointRun, deleteBatchRequest, rate(ratelimit.Batches), ofOperators),
 			op("finalizeBatch", "POST /v2/{endpoint}/batch/{batch}/finalize", ScopeEndpointRun, finalizeBatch, rate(ratelimit.Batches), ofOperators),
 			op("cancelBatch", "POST /v2/{endpoint}/batch/{batch}/cancel", ScopeEndpointRun, cancelBatch, rate(ratelimit.Batches), ofOperators),
 		),
 		group(APIOpenAI, AreaJobs,
-			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects),
+			op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects, staysOpen(budget.Connections)),
 		),
 		group(APIWorkers, AreaWorkers,
-			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects, askedAgain),
-			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects, askedAgain),
-			op("jobStop", "GET /v2/{endpoint}/job-stop/{worker}", ScopeWorker, stopJobs, unlimited, sideEffects),
+			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects, askedAgain, staysOpen(budget.Connections)),
+			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects, askedAgain, staysOpen(budget.Connections)),
+			op("jobStop", "GET /v2/{endpoint}/job-stop/{worker}", ScopeWorker, stopJobs, unlimited, sideEffects, staysOpen(budget.Connections)),
 			op("ping", "GET /v2/{endpoint}/ping/{worker}", ScopeWorker, pingWorker, unlimited, sideEffects),
 			op("jobDone", "POST /v2/{endpoint}/job-done/{worker}/{job}", ScopeWorker, jobDone, unlimited),
 			op("jobStream", "POST /v2/{endpoint}/job-stream/{worker}/{job}", ScopeWorker, jobChunk, unlimited),
 		),
 		group(APIBalance, AreaBalance,
-			op("proxy", "GET,POST,PUT,PATCH,DELETE,OPTIONS /lb/{endpoint}/{path...}", ScopeEndpointRun, proxyRequest, rate(ratelimit.Run), added),
+			op("proxy", "GET,POST,PUT,PATCH,DELETE,OPTIONS /lb/{endpoint}/{path...}", ScopeEndpointRun, proxyRequest, rate(ratelimit.Run), added, staysOpen(budget.ProxiedRequests)),
 		),
 	)
 })
@@ -334,6 +337,11 @@ func ofOperators(o *operation)  { o.acts = actsOfOperators }
 func byOwner(o *operation)      { o.Owners = OwnersOne }
 func byOwners(o *operation)     { o.Owners = OwnersAll }
 func askedAgain(o *operation)   { o.asked = true }
+func heavy(o *operation)        { o.heavy = true }
+
+func staysOpen(b budget.Budget) func(*operation) {
+	return func(o *operation) { o.stays = b }
+}
 
 func rate(r ratelimit.Operation) func(*operation) {
 	return func(o *operation) { o.Limit, o.Rate = LimitRate, r }

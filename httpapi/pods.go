@@ -18,9 +18,7 @@ func listPods(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Pods any `json:"pods"`
-	}{items(c, list, func(p *pods.Pod) string { return p.Owner }, c.pod)})
+	return writeList(c, "pods", list, func(p *pods.Pod) string { return p.Owner }, c.pod)
 }
 
 func createPod(c *call) error {

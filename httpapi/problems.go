@@ -93,12 +93,17 @@ func (c *call) noContent(err error) error {
 }
 
 func writeBody(w http.ResponseWriter, status int, mediaType string, b []byte) {
-	h, v := w.Header(), [...]string{mediaType, strconv.Itoa(len(b)), "no-store", "nosniff"}
+	writeHeaders(w, status, mediaType, len(b))
+	_, _ = w.Write(b) // if this fails, the client is gone
+}
+
+// writeHeaders begins an answer of n bytes.
+func writeHeaders(w http.ResponseWriter, status int, mediaType string, n int) {
+	h, v := w.Header(), [...]string{mediaType, strconv.Itoa(n), "no-store", "nosniff"}
 	// Set would allocate for each.
 	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
 	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // if this fails, the client is gone
 }
 
 // setEventStream writes the headers of server-sent events, which no proxy should buffer.

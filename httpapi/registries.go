@@ -19,9 +19,7 @@ func listRegistries(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Registries any `json:"registries"`
-	}{items(c, list, func(r registries.Registry) string { return r.Owner }, registryOf)})
+	return writeList(c, "registries", list, func(r registries.Registry) string { return r.Owner }, registryOf)
 }
 
 func createRegistry(c *call) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -142,11 +143,17 @@ type call struct {
 	checked      time.Time            // when jobsEndpoint was read
 	parsed       url.Values           // the query, after its first use
 	keyed        *idempotency.Request // of a request with an Idempotency-Key, after its body was read
+
+	employer       string // the owner of the endpoint, for a worker with its own key
+	limited        bool   // the fields below count what the request holds
+	in, open, turn budget.Hold
+	out            answer
 }
 
 // serve does an operation, and answers its error if there is one.
 func (x *router) serve(c *call) {
 	defer x.recovered(c)
+	defer c.release()
 	x.watch(c)
 	err := x.do(c)
 	if err != nil {
@@ -172,6 +179,10 @@ func (x *router) recovered(c *call) {
 // do does the operation if the key, its scopes and the limits allow it.
 func (x *router) do(c *call) error {
 	if err := x.admit(c); err != nil {
+		return err
+	}
+	c.hold()
+	if err := c.waitTurn(); err != nil {
 		return err
 	}
 	if err := c.actAs(); err != nil {

@@ -57,9 +57,7 @@ func listSchedules(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Schedules any `json:"schedules"`
-	}{items(c, list, func(s schedules.Schedule) string { return s.Owner }, scheduleOf)})
+	return writeList(c, "schedules", list, func(s schedules.Schedule) string { return s.Owner }, scheduleOf)
 }
 
 // schedulesOf returns the schedules of the request's owner, or those of all users.

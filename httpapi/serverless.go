@@ -31,9 +31,7 @@ func listEndpoints(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Endpoints any `json:"endpoints"`
-	}{items(c, list, ownerOf, c.endpointBody)})
+	return writeList(c, "endpoints", list, ownerOf, c.endpointBody)
 }
 
 func createEndpoint(c *call) error {

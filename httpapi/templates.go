@@ -40,9 +40,7 @@ func templateOf(t templates.Template) templateBody {
 }
 
 func writeTemplates(c *call, list []templates.Template) error {
-	return writeJSON(c.w, http.StatusOK, struct {
-		Templates any `json:"templates"`
-	}{items(c, list, func(t templates.Template) string { return t.Owner }, templateOf)})
+	return writeList(c, "templates", list, func(t templates.Template) string { return t.Owner }, templateOf)
 }
 
 func listTemplates(c *call) error {

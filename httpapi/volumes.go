@@ -25,9 +25,7 @@ func listVolumes(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		NetworkVolumes any `json:"networkVolumes"`
-	}{items(c, list, func(v volumes.Volume) string { return v.Owner }, volumeOf)})
+	return writeList(c, "networkVolumes", list, func(v volumes.Volume) string { return v.Owner }, volumeOf)
 }
 
 func createVolume(c *call) error {

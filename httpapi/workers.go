@@ -45,6 +45,7 @@ func (x *router) admitWorker(c *call) error {
 		err = errForbidden
 	} else {
 		about, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
+		c.employer = ownerOf(about)
 	}
 	switch {
 	case err != nil:

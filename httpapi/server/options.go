@@ -172,6 +172,12 @@ func (o *Options) withDefaults() *Options {
 	if d.API.Rates == nil {
 		d.API.Rates = ratelimit.NewRates(0)
 	}
+	if d.API.InFlight == nil && d.Budgets != nil {
+		d.API.InFlight = budget.NewInFlight(d.Budgets, budget.DefaultTotals())
+	}
+	if d.Jobs.Reads == nil && d.API.InFlight != nil {
+		d.Jobs.Reads = d.API.InFlight.Reads
+	}
 	return &d
 }
 

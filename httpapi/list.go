@@ -1,0 +1,99 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// A listWriter writes an object with a list as it is made, so that it need not be in memory as
+// a whole (docs/decisions.md 36).
+type listWriter struct {
+	c     *call
+	b     []byte
+	items int
+	owned bool // the present item is in an object with its owner
+	begun bool // something was written
+	gone  bool // the client
+}
+
+// list begins the answer {"name":[...]}.
+func (c *call) list(name string) *listWriter {
+	return &listWriter{c: c, b: append(append([]byte(`{"`), name...), `":[`...)}
+}
+
+// next begins an item. If an operator named an owner, the item names the one of its record.
+func (l *listWriter) next(owner string) {
+	if l.items++; l.items > 1 {
+		l.b = append(l.b, ',')
+	}
+	if l.owned = l.c.named; l.owned {
+		name, _ := json.Marshal(owner) // a string has no error
+		l.b = append(append(append(l.b, `{"owner":`...), name...), `,"item":`...)
+	}
+}
+
+// add appends the value of the present item. It returns false when the client is gone.
+func (l *listWriter) add(value func(b []byte) []byte) bool {
+	if l.b = value(l.b); l.owned {
+		l.b = append(l.b, '}')
+	}
+	if len(l.b) >= largeAnswer {
+		l.flush()
+	}
+	return !l.gone
+}
+
+func (l *listWriter) flush() {
+	if !l.begun {
+		l.begun = true
+		h := l.c.w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		l.c.w.WriteHeader(http.StatusOK)
+	}
+	if !l.gone {
+		_, err := l.c.w.Write(l.b)
+		l.gone = err != nil
+	}
+	if l.b = l.b[:0]; cap(l.b) > 4*largeAnswer {
+		l.b = nil // of one large item
+	}
+}
+
+// failed returns an error if nothing was written yet. Otherwise it breaks the connection, so
+// that the client does not take a part for the whole.
+func (l *listWriter) failed(err error) error {
+	if !l.begun {
+		return err
+	}
+	l.c.log.Error("a list ended early", "path", l.c.r.URL.Path, "err", err)
+	panic(http.ErrAbortHandler)
+}
+
+// end ends the list. more are members after it, each with a comma before it.
+func (l *listWriter) end(more []byte) {
+	l.b = append(append(append(l.b, ']'), more...), '}')
+	if !l.begun {
+		writeBody(l.c.w, http.StatusOK, "application/json", l.b)
+		return
+	}
+	l.flush()
+}
+
+// writeList answers {"name":[...]} with the bodies of records, and with their owners if an
+// operator named one.
+func writeList[T, B any](c *call, name string, list []T, owner func(T) string, body func(T) B) error {
+	l := c.list(name)
+	for _, v := range list {
+		b, err := json.Marshal(body(v))
+		if err != nil {
+			return l.failed(err)
+		}
+		if l.next(owner(v)); !l.add(func(to []byte) []byte { return append(to, b...) }) {
+			return nil
+		}
+	}
+	l.end(nil)
+	return nil
+}
