@@ -37,6 +37,7 @@ const (
 	codeNoPrivilege   = "42501"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeUnique        = "23505"
 )
 
 func code(err error) string {

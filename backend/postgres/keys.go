@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/problem/idempotency"
@@ -20,9 +21,14 @@ const (
 	keyStep  = 64
 )
 
+// An execer is a transaction, or a connection with one.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
 // addKeys adds the records of Idempotency-Keys in the transaction of what they created, in one
 // order, so that two callers do not wait for each other.
-func addKeys(ctx context.Context, tx pgx.Tx, keys []idempotency.Record) error {
+func addKeys(ctx context.Context, tx execer, keys []idempotency.Record) error {
 	keys = slices.SortedFunc(slices.Values(keys), func(a, b idempotency.Record) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 	for _, k := range keys {
 		tag, err := tx.Exec(ctx, `

@@ -91,6 +91,7 @@ type Store struct {
 	closing  chan struct{} // closed by Close: what runs in the background ends
 	stop     sync.Once
 	notifier notifier
+	jobs     *Jobs
 	running  sync.WaitGroup
 
 	seals     sealer
@@ -123,6 +124,10 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s.notifier.s = s
 	s.seals = sealer{o.Key, o.OldKeys}
 	s.pods.init(s)
+	if s.jobs, err = newJobs(ctx, s, cfg); err != nil {
+		pool.Close()
+		return nil, openError(cfg.ConnConfig, err)
+	}
 	if err := s.checkKey(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -177,6 +182,7 @@ func (s *Store) Close() {
 		s.notifier.end()
 		close(s.closing)
 		s.running.Wait()
+		s.jobs.pool.Close()
 		s.pool.Close()
 	})
 }

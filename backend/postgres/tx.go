@@ -65,16 +65,21 @@ func (c *cut) Unwrap() error { return c.error }
 // repeat calls fn with a connection, and again when it certainly has changed nothing and
 // another attempt may succeed.
 func (s *Store) repeat(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	return s.repeatIn(ctx, s.pool, fn)
+}
+
+// repeatIn is repeat with a connection of a pool.
+func (s *Store) repeatIn(ctx context.Context, pool *pgxpool.Pool, fn func(c *pgxpool.Conn) error) error {
 	for n := 1; ; n++ {
-		err := s.once(ctx, fn)
+		err := once(ctx, pool, fn)
 		if err == nil || n == attempts || ctx.Err() != nil || s.closed() || !again(err) {
 			return s.failure(err)
 		}
 	}
 }
 
-func (s *Store) once(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
-	c, err := s.pool.Acquire(ctx)
+func once(ctx context.Context, pool *pgxpool.Pool, fn func(c *pgxpool.Conn) error) error {
+	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return &unconnected{err}
 	}

@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/internal/hub"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// Jobs is a queue.JobQueue in the database. Any number of servers may use it at once.
+//
+// Calls at the same time share a transaction: those that add jobs, those that move them, and those
+// that claim, each at most one at a time. State.Apply decides each move, while the rows of its jobs
+// are locked.
+type Jobs struct {
+	keyFinder
+	pool *pgxpool.Pool // with the settings of plans
+
+	added   lane[*addCall]
+	moved   lane[*moveCall]
+	claimed lane[*claimCall]
+
+	mu     sync.Mutex
+	epoch  int64 // of this Store; 0: not known yet
+	tokens atomic.Uint32
+	lines  map[string]*lineCache // of endpoints
+
+	hub hub.Hub[queue.Event]
+}
+
+var (
+	_ queue.JobQueue = (*Jobs)(nil)
+	_ queue.Shared   = (*Jobs)(nil)
+	_ queue.Counter  = (*Jobs)(nil)
+)
+
+// Jobs returns the queue of jobs. Each call returns the same one.
+func (s *Store) Jobs() *Jobs { return s.jobs }
+
+func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
+	pool, err := jobPool(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	q := &Jobs{keyFinder: keyFinder{s}, pool: pool, lines: map[string]*lineCache{}}
+	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size}
+	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size}
+	q.claimed = lane[*claimCall]{s: s, run: q.claimAll, size: (*claimCall).size}
+	return q, nil
+}
+
+// Shared implements queue.Shared: other servers may use the same jobs.
+func (q *Jobs) Shared() bool { return true }
+
+// planSettings keep the database from plans that read whole tables: it makes plans when tables are
+// empty, or before it knows how large they have become.
+const planSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
+	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off`
+
+// jobPool returns a pool whose connections have the settings of plans.
+func jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+	cfg = cfg.Copy()
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, planSettings)
+		return err
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// node returns the epoch of this Store: no two openings have the same.
+func (q *Jobs) node(ctx context.Context) (int64, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.epoch != 0 {
+		return q.epoch, nil
+	}
+	// A sequence alone could be set back by a crash of the database.
+	err := q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
+		return c.QueryRow(ctx, `INSERT INTO podyard.job_nodes (epoch) SELECT nextval('podyard.job_epochs') RETURNING epoch`).Scan(&q.epoch)
+	})
+	return q.epoch, err
+}
+
+// token returns a token that no other claim has.
+func (q *Jobs) token(epoch int64) queue.Token {
+	return queue.Token(uint64(epoch)<<32 | uint64(q.tokens.Add(1)))
+}
+
+// The slots of counters that the writers of this Store use.
+const (
+	addSlot = iota
+	moveSlot
+	claimSlot
+	slots
+)
+
+// Bounds of what calls at the same time put into one transaction.
+const (
+	maxItems = 512
+	maxBytes = 8 << 20
+)
+
+// A lane collects calls while one transaction is under way, and makes them in the next one. Its
+// goroutine runs only while there are calls.
+type lane[C any] struct {
+	s    *Store
+	run  func(ctx context.Context, calls []C)
+	size func(C) (items, bytes int)
+
+	mu      sync.Mutex
+	pending []C
+	busy    bool
+}
+
+// push adds a call, which is made also when its ctx ends.
+func (l *lane[C]) push(ctx context.Context, c C) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.s.closed() {
+		return ErrClosed
+	}
+	l.pending = append(l.pending, c)
+	if !l.busy {
+		l.busy = true
+		ctx = context.WithoutCancel(ctx)
+		l.s.running.Go(func() { l.loop(ctx) })
+	}
+	return nil
+}
+
+func (l *lane[C]) loop(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		calls := l.take()
+		l.busy = len(calls) > 0
+		l.mu.Unlock()
+		if len(calls) == 0 {
+			return
+		}
+		l.run(ctx, calls)
+	}
+}
+
+// take returns the next calls: at least one, if there is one.
+func (l *lane[C]) take() []C {
+	n, items, bytes := 0, 0, 0
+	for n < len(l.pending) {
+		i, b := l.size(l.pending[n])
+		items, bytes = items+i, bytes+b
+		if n > 0 && (items > maxItems || bytes > maxBytes) {
+			break
+		}
+		n++
+	}
+	calls := l.pending[:n:n]
+	l.pending = l.pending[n:]
+	return calls
+}
+
+// An answer is the end of a call in a lane.
+type answer chan error
+
+func newAnswer() answer { return make(answer, 1) }
+
+// await waits for the answer. A call that is given up may be made nevertheless.
+func (a answer) await(ctx context.Context) error {
+	select {
+	case err := <-a:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+const (
+	sqlAdd = `WITH u AS MATERIALIZED (
+		SELECT nextval('podyard.job_seq') AS seq, u.* FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int2[], $6::int2[],
+			$7::bool[], $8::bool[], $9::int8[], $10::int8[], $11::int8[], $12::bytea[], $13::bytea[],
+			$14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]) WITH ORDINALITY
+			u(ep, id, owner, key, prio, status, low, ready, queued, expires, armed, lost, state,
+			input, webhook, extra, trace_parent, trace_state, ord)
+	), j AS (
+		INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
+		SELECT seq, seq, armed, expires, status, ep, id, owner, key, state FROM u
+	), b AS (
+		INSERT INTO podyard.job_bodies (num, input, webhook, extra, trace_parent, trace_state)
+		SELECT seq, input, webhook, extra, trace_parent, trace_state FROM u
+	), r AS (
+		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+		SELECT ep, owner, prio, key, seq, queued, expires, low, lost FROM u WHERE ready
+	), d AS (
+		INSERT INTO podyard.job_due (at, ep, seqs) SELECT armed, ep, array_agg(seq) FROM u GROUP BY armed, ep
+	), n AS (
+		INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+		SELECT ep, $19, count(*), count(*) FILTER (WHERE low), count(*) FILTER (WHERE NOT ready),
+			count(*) FILTER (WHERE low AND NOT ready), 0, 0, 0, 0, max(seq) FROM u GROUP BY ep ORDER BY ep
+		` + onCountConflict + `
+	) SELECT seq FROM u ORDER BY ord`
+
+	sqlEndpoints = `INSERT INTO podyard.job_endpoints AS e (ep, owner, prio, key, mixed)
+	SELECT u.ep, u.owner, u.prio, u.key, u.mixed FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::bool[]) u(ep, owner, prio, key, mixed)
+	ON CONFLICT (ep) DO UPDATE SET mixed = e.mixed OR excluded.mixed OR (e.owner, e.prio, e.key) <> (excluded.owner, excluded.prio, excluded.key)
+	RETURNING ep, owner, prio, key, mixed`
+)
+
+// An addCall is a call of Enqueue.
+type addCall struct {
+	jobs   []queue.Job
+	seqs   []int64
+	answer answer
+}
+
+func (c *addCall) size() (items, bytes int) {
+	for i := range c.jobs {
+		bytes += len(c.jobs[i].Input) + len(c.jobs[i].Extra)
+	}
+	return len(c.jobs), bytes
+}
+
+// Enqueue implements queue.JobQueue. It makes jobs durable also where it need not.
+func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
+	for i := range jobs {
+		if err := jobs[i].Check(); err != nil {
+			return err
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	c := &addCall{jobs: slices.Clone(jobs), answer: newAnswer()}
+	if err := q.added.push(ctx, c); err != nil {
+		return err
+	}
+	if err := c.answer.await(ctx); err != nil {
+		return err
+	}
+	for i := range jobs {
+		jobs[i].Seq = uint64(c.seqs[i])
+	}
+	return nil
+}
+
+// addAll adds the jobs of some calls in one transaction. If that fails because of one of them,
+// each has its own.
+func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
+	var jobs []queue.Job
+	for _, c := range calls {
+		jobs = append(jobs, c.jobs...)
+	}
+	seqs, err := q.addOnce(ctx, jobs)
+	if err != nil && len(calls) > 1 && (code(err) != "" || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
+		for i := range calls {
+			q.addAll(ctx, calls[i:i+1])
+		}
+		return
+	}
+	if err == nil {
+		q.publish(ctx, queue.ReadyEvents(jobs))
+	}
+	for _, c := range calls {
+		if err == nil {
+			c.seqs, seqs = seqs[:len(c.jobs)], seqs[len(c.jobs):]
+		}
+		c.answer <- err
+	}
+}
+
+func (q *Jobs) addOnce(ctx context.Context, jobs []queue.Job) (seqs []int64, err error) {
+	epoch, err := q.node(ctx)
+	if err == nil {
+		err = q.knowLines(ctx, jobs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sql, args, err := q.addStatement(jobs, epoch*slots+addSlot)
+	if err != nil {
+		return nil, err
+	}
+	keys := queue.Creations(jobs)
+	err = q.transact(ctx, func(t *jobTx) error {
+		if len(keys) > 0 {
+			if err := t.send(ctx, t.batch()); err != nil {
+				return err
+			}
+			if err := addKeys(ctx, t.conn, keys); err != nil {
+				return err
+			}
+		}
+		b := t.batch()
+		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+			seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+		return t.commit(ctx, b, true)
+	})
+	if code(err) == codeUnique {
+		err = queue.ErrExists
+	}
+	if err == nil {
+		q.s.sweepKeys(ctx, keys)
+	}
+	return seqs, err
+}
+
+// addStatement returns the statement that adds jobs and counts them in a slot.
+func (q *Jobs) addStatement(jobs []queue.Job, slot int64) (sql string, args []any, err error) {
+	var l line
+	var id, lost, state, input, webhook, extra, parent, trace [][]byte
+	var status []int16
+	var low, ready []bool
+	var queued, expires []int64
+	armed := firstArmed(jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		l.add(j)
+		id, lost, state = append(id, []byte(j.ID)), append(lost, []byte(j.Lost)), append(state, encodeState(&j.State))
+		status, low = append(status, int16(j.Status)), append(low, j.Flags&queue.LowPriority != 0)
+		ready = append(ready, readyOf(&j.State) != readyRow{})
+		queued, expires = append(queued, int64(j.Queued)), append(expires, int64(j.Expires))
+		input, webhook = append(input, j.Input), append(webhook, orNull(j.Webhook))
+		sealed, err := q.sealExtra(j)
+		if err != nil {
+			return "", nil, err
+		}
+		extra = append(extra, sealed)
+		parent, trace = append(parent, orNull(j.Trace.Parent)), append(trace, orNull(j.Trace.State))
+	}
+	return sqlAdd, []any{
+		l.ep, id, l.owner, l.key, l.prio, status, low, ready, queued, expires, armed, lost, state,
+		input, webhook, extra, parent, trace, slot,
+	}, nil
+}
+
+// firstArmed says when new jobs are looked at.
+func firstArmed(jobs []queue.Job) []int64 {
+	armed := make([]int64, len(jobs))
+	list := make(armings, len(jobs))
+	for i := range jobs {
+		list[i] = arming{at: jobs[i].Due(), endpoint: jobs[i].Endpoint, seq: uint64(i)}
+	}
+	list.group(jobs[0].Submitted)
+	for _, a := range list {
+		armed[a.seq] = int64(a.at)
+	}
+	return armed
+}
+
+// A lineCache is what a Store knows of the lines of an endpoint. It can only become mixed.
+type lineCache struct {
+	owner, key string
+	prio       uint8
+	mixed      bool
+}
+
+func (l *lineCache) has(j *queue.Job) bool {
+	return l != nil && (l.mixed || l.owner == j.Owner && l.key == j.Key && l.prio == j.Priority)
+}
+
+// knowLines makes the database know that an endpoint has jobs of several lines, before it has them.
+func (q *Jobs) knowLines(ctx context.Context, jobs []queue.Job) error {
+	news := q.newLines(jobs)
+	if len(news) == 0 {
+		return nil
+	}
+	var l line
+	var mixed []bool
+	for _, n := range news {
+		l.add(&n.job)
+		mixed = append(mixed, n.mixed)
+	}
+	return q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, sqlEndpoints, l.ep, l.owner, l.prio, l.key, mixed)
+		if err != nil {
+			return err
+		}
+		var ep, owner, key []byte
+		var prio int16
+		var isMixed bool
+		_, err = pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &isMixed}, func() error {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.lines[string(ep)] = &lineCache{string(owner), string(key), uint8(prio), isMixed}
+			return nil
+		})
+		return err
+	})
+}
+
+type newLine struct {
+	job   queue.Job
+	mixed bool
+}
+
+// newLines returns a job of each endpoint that has a line that is not known to the database.
+func (q *Jobs) newLines(jobs []queue.Job) (news []newLine) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := map[string]int{}
+	for i := range jobs {
+		j := &jobs[i]
+		if q.lines[j.Endpoint].has(j) {
+			continue
+		}
+		if k, ok := at[j.Endpoint]; ok {
+			f := &news[k].job
+			news[k].mixed = news[k].mixed || f.Owner != j.Owner || f.Key != j.Key || f.Priority != j.Priority
+			continue
+		}
+		at[j.Endpoint] = len(news)
+		news = append(news, newLine{job: *j})
+	}
+	slices.SortFunc(news, func(a, b newLine) int { return cmp.Compare(a.job.Endpoint, b.job.Endpoint) })
+	return news
+}

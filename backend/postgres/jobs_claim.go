@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+const (
+	// An endpoint with one line has its oldest jobs at the beginning of an index. The order of the
+	// scan is that of Seq; OFFSET 0 keeps the planner from moving the limit or sorting.
+	sqlOldest = `SELECT ` + jobColumns + ` FROM podyard.job_endpoints e,
+	LATERAL (SELECT r.seq FROM podyard.job_ready r
+		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.expires > $2 ORDER BY r.seq OFFSET 0) r,
+	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
+	WHERE e.ep = $1 AND NOT e.mixed LIMIT $3`
+
+	sqlMixed = `SELECT ep FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) AND mixed`
+
+	sqlLockSeqs = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
+	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
+
+	sqlInputs = `SELECT b.num, ` + payloadColumns + ` FROM podyard.job_bodies b
+	LEFT JOIN podyard.job_outputs o ON o.num = b.num WHERE b.num = ANY($1::int8[])`
+)
+
+// A claimCall is a call of Claim.
+type claimCall struct {
+	now    queue.Instant
+	slots  []queue.Slot
+	out    []*jobRow
+	answer answer
+}
+
+func (c *claimCall) size() (items, bytes int) {
+	for i := range c.slots {
+		items += c.slots[i].N
+	}
+	return items, 0
+}
+
+// Claim implements queue.JobQueue.
+//
+// An endpoint whose jobs are of one owner, key and priority, and that has no limits, is served by
+// any number of servers at the same time. For another one a server locks the endpoint, so the
+// order is that of the contract and no limit is ever exceeded.
+func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
+	c := &claimCall{now: now, answer: newAnswer()}
+	for _, s := range slots {
+		if s.N > 0 && (s.Rules == nil || !s.Rules.Paused) {
+			c.slots = append(c.slots, s)
+		}
+	}
+	if len(c.slots) == 0 {
+		return out, nil
+	}
+	if err := q.claimed.push(ctx, c); err != nil {
+		return out, err
+	}
+	if err := c.answer.await(ctx); err != nil {
+		return out, err
+	}
+	for _, r := range c.out {
+		out = append(out, r.job)
+	}
+	return out, nil
+}
+
+// claimAll makes some calls in one transaction.
+func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
+	evs, err := q.claimOnce(ctx, calls)
+	if err != nil && len(calls) > 1 && code(err) != "" {
+		for i := range calls {
+			q.claimAll(ctx, calls[i:i+1])
+		}
+		return
+	}
+	q.publish(ctx, evs)
+	for _, c := range calls {
+		c.answer <- err
+	}
+}
+
+func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.Event, err error) {
+	epoch, err := q.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = q.transact(ctx, func(t *jobTx) error {
+		c := &claimer{mover: newMover(t, epoch, claimSlot), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
+		if err := c.begin(ctx); err != nil {
+			return err
+		}
+		if err := c.serve(ctx); err != nil {
+			return err
+		}
+		evs = c.evs
+		return c.finish(ctx)
+	})
+	return evs, err
+}
+
+// A claimer makes some calls of Claim in a transaction.
+type claimer struct {
+	*mover
+	q      *Jobs
+	calls  []*claimCall
+	plain  map[string]*oldest
+	orders map[string]*order
+}
+
+// oldest are the oldest jobs of an endpoint with one line.
+type oldest struct {
+	jobs         []*jobRow
+	asked, found int // of the last query; if fewer were found than asked for, there are no more
+}
+
+func limited(r *queue.Rules) bool { return r != nil && (r.PerKey > 0 || r.PerUser > 0 || r.Total > 0) }
+
+// begin reads the oldest jobs of the endpoints with one line, and the lines of others.
+func (c *claimer) begin(ctx context.Context) error {
+	need, now := map[string]int{}, c.calls[0].now
+	for _, call := range c.calls {
+		now = min(now, call.now)
+		for i := range call.slots {
+			s := &call.slots[i]
+			need[s.Endpoint] += min(s.N, maxItems)
+			if limited(s.Rules) {
+				c.orders[s.Endpoint] = nil
+			}
+		}
+		call.out = nil
+	}
+	endpoints := slices.Sorted(maps.Keys(need))
+	b := c.t.batch()
+	var mixed []string
+	b.Queue(sqlMixed, byteas(endpoints)).Query(func(rows pgx.Rows) (err error) {
+		mixed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+			var ep []byte
+			err := row.Scan(&ep)
+			return string(ep), err
+		})
+		return err
+	})
+	for _, ep := range endpoints {
+		if _, ok := c.orders[ep]; !ok {
+			c.plain[ep] = &oldest{asked: min(need[ep], maxItems)}
+			queueJobs(b, &c.plain[ep].jobs, sqlOldest, []byte(ep), int64(now), c.plain[ep].asked)
+		}
+	}
+	if err := c.t.send(ctx, b); err != nil {
+		return err
+	}
+	for _, o := range c.plain {
+		o.found = len(o.jobs)
+	}
+	for _, ep := range mixed {
+		delete(c.plain, ep)
+		c.orders[ep] = nil
+	}
+	return c.readOrders(ctx, need)
+}
+
+func byteas(list []string) [][]byte {
+	bs := make([][]byte, len(list))
+	for i := range list {
+		bs[i] = []byte(list[i])
+	}
+	return bs
+}
+
+// serve claims for each slot in order.
+func (c *claimer) serve(ctx context.Context) error {
+	for _, call := range c.calls {
+		for i := range call.slots {
+			s := &call.slots[i]
+			var err error
+			if o := c.orders[s.Endpoint]; o != nil {
+				err = c.inOrder(ctx, call, s, o)
+			} else {
+				err = c.oldestFirst(ctx, call, s, c.plain[s.Endpoint])
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// oldestFirst claims the oldest jobs of an endpoint with one line.
+func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
+	n, i := s.N, 0
+	for n > 0 {
+		if i == len(o.jobs) {
+			if o.found < o.asked {
+				return nil
+			}
+			if err := c.readMore(ctx, call, s, o); err != nil {
+				return err
+			}
+			continue
+		}
+		got, err := c.claim(ctx, call, s, o.jobs[i])
+		if err != nil {
+			return err
+		}
+		if got {
+			n--
+		}
+		i++
+	}
+	return nil
+}
+
+// readMore reads more jobs. Those that were read before are locked, and are read again.
+func (c *claimer) readMore(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
+	known := map[int64]bool{}
+	for _, r := range o.jobs {
+		known[r.num] = true
+	}
+	o.asked = 2*o.asked + min(s.N, 1<<16)
+	var list []*jobRow
+	b := c.t.batch()
+	queueJobs(b, &list, sqlOldest, []byte(s.Endpoint), int64(call.now), o.asked)
+	if err := c.t.send(ctx, b); err != nil {
+		return err
+	}
+	o.found = len(list)
+	for _, r := range list {
+		if !known[r.num] {
+			o.jobs = append(o.jobs, r)
+		}
+	}
+	return nil
+}
+
+// claim claims a locked job for a slot, if it can.
+func (c *claimer) claim(ctx context.Context, call *claimCall, s *queue.Slot, r *jobRow) (ok bool, err error) {
+	if r.job.Status != queue.InQueue || r.job.Gone(call.now) {
+		return false, nil // it moved, or a sweep will delete it
+	}
+	op := queue.Op{Ref: r.job.Ref, Kind: queue.OpClaim, Worker: s.Worker, Token: c.q.token(c.epoch), Until: s.Until}
+	res, err := c.move(ctx, call.now, r, &op)
+	if err != nil || res.Err != nil {
+		return false, err
+	}
+	call.out = append(call.out, r)
+	return true, nil
+}
+
+// finish writes the claims and reads the inputs of the jobs.
+func (c *claimer) finish(ctx context.Context) error {
+	rows := map[int64]*jobRow{}
+	var nums []int64
+	for _, call := range c.calls {
+		for _, r := range call.out {
+			rows[r.num] = r
+			nums = append(nums, r.num)
+		}
+	}
+	return c.commit(ctx, func(b *pgx.Batch) {
+		for _, o := range c.orders {
+			if o != nil {
+				o.queue(b)
+			}
+		}
+		if len(nums) == 0 {
+			return
+		}
+		b.Queue(sqlInputs, nums).Query(func(found pgx.Rows) error {
+			var num int64
+			var p payloads
+			_, err := pgx.ForEachRow(found, append([]any{&num}, p.targets()...), func() error {
+				return c.q.fill(&p, &rows[num].job)
+			})
+			return err
+		})
+	})
+}

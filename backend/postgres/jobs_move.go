@@ -1,0 +1,308 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A jobTx is a transaction whose first and last statements go with others in one round trip.
+type jobTx struct {
+	conn *pgxpool.Conn
+	open bool
+	ends bool // the last statements were sent
+}
+
+// transact runs fn, which ends with commit, in a transaction. fn may run more than once.
+func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
+	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
+		t := &jobTx{conn: c}
+		err := fn(t)
+		if err == nil {
+			return nil
+		}
+		if t.open && !c.Conn().IsClosed() {
+			_, _ = c.Exec(context.WithoutCancel(ctx), "ROLLBACK") // else the pool closes the connection
+		}
+		if t.ends {
+			return err
+		}
+		return &unchanged{err}
+	})
+}
+
+// batch returns an empty batch, which begins the transaction if nothing did.
+func (t *jobTx) batch() *pgx.Batch {
+	b := &pgx.Batch{}
+	if !t.open {
+		t.open = true
+		b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	}
+	return b
+}
+
+// send makes the statements of a batch in one round trip.
+func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
+	return t.conn.SendBatch(ctx, b).Close()
+}
+
+// commit makes the statements of a batch and commits. What is not durable may be lost if the
+// database crashes.
+func (t *jobTx) commit(ctx context.Context, b *pgx.Batch, durable bool) error {
+	if !durable {
+		b.Queue(sqlAsync)
+	}
+	b.Queue("COMMIT")
+	t.ends = true
+	err := t.send(ctx, b)
+	t.open = t.open && err != nil
+	return err
+}
+
+// jobs adds a query for rows with jobColumns to a batch.
+func queueJobs(b *pgx.Batch, list *[]*jobRow, sql string, args ...any) {
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*list, err = jobRows(rows, nil)
+		return err
+	})
+}
+
+// A moveCall is a call of Apply.
+type moveCall struct {
+	now    queue.Instant
+	ops    []queue.Op
+	res    []queue.Result
+	answer answer
+}
+
+func (c *moveCall) size() (items, bytes int) {
+	for i := range c.ops {
+		bytes += len(c.ops[i].Payload) + len(c.ops[i].Error)
+	}
+	return len(c.ops), bytes
+}
+
+// Apply implements queue.JobQueue.
+func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	c := &moveCall{now: now, ops: slices.Clone(ops), res: make([]queue.Result, len(ops)), answer: newAnswer()}
+	if err := q.moved.push(ctx, c); err != nil {
+		return err
+	}
+	if err := c.answer.await(ctx); err != nil {
+		return err
+	}
+	copy(res, c.res)
+	return nil
+}
+
+// moveAll makes the moves of some calls in one transaction.
+func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall) {
+	evs, err := q.moveOnce(ctx, calls)
+	if err != nil && len(calls) > 1 && code(err) != "" { // one of them may be at fault
+		for i := range calls {
+			q.moveAll(ctx, calls[i:i+1])
+		}
+		return
+	}
+	q.publish(ctx, evs)
+	for _, c := range calls {
+		c.answer <- err
+	}
+}
+
+func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Event, err error) {
+	epoch, err := q.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refs := refsOf(calls)
+	err = q.transact(ctx, func(t *jobTx) error {
+		m := newMover(t, epoch, moveSlot)
+		if err := m.lock(ctx, refs); err != nil {
+			return err
+		}
+		for _, c := range calls {
+			if err := m.call(ctx, c); err != nil {
+				return err
+			}
+		}
+		evs = m.evs
+		return m.commit(ctx, nil)
+	})
+	return evs, err
+}
+
+// refsOf returns the jobs of some calls in the order in which they are locked.
+func refsOf(calls []*moveCall) (refs []queue.Ref) {
+	for _, c := range calls {
+		for i := range c.ops {
+			refs = append(refs, c.ops[i].Ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b queue.Ref) int {
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
+	})
+	return slices.Compact(refs)
+}
+
+// A mover moves locked jobs and collects what the transaction writes.
+type mover struct {
+	t       *jobTx
+	epoch   int64
+	slot    int64 // of the counters
+	rows    map[queue.Ref]*jobRow
+	rounds  []*writes // several moves of one job are in successive rounds
+	depth   map[*jobRow]int
+	moves   []roundMove
+	arm     map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
+	counts  counts
+	durable bool
+	evs     []queue.Event
+	seqs    []int64
+}
+
+type roundMove struct {
+	move
+	round int
+}
+
+func newMover(t *jobTx, epoch, slot int64) *mover {
+	return &mover{
+		t: t, epoch: epoch, slot: epoch*slots + slot, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
+		arm: map[*jobRow]queue.Instant{}, counts: counts{},
+	}
+}
+
+// lock locks jobs and reads them.
+func (m *mover) lock(ctx context.Context, refs []queue.Ref) error {
+	ep, id := make([][]byte, len(refs)), make([][]byte, len(refs))
+	for i, r := range refs {
+		ep[i], id[i] = []byte(r.Endpoint), []byte(r.ID)
+	}
+	b := m.t.batch()
+	var list []*jobRow
+	queueJobs(b, &list, sqlLock, ep, id)
+	if err := m.t.send(ctx, b); err != nil {
+		return err
+	}
+	for _, r := range list {
+		m.rows[r.job.Ref] = r
+	}
+	return nil
+}
+
+func (m *mover) call(ctx context.Context, c *moveCall) (err error) {
+	for i := range c.ops {
+		r := m.rows[c.ops[i].Ref]
+		if r == nil {
+			c.res[i] = queue.Result{Err: queue.ErrNotFound}
+			continue
+		}
+		if c.res[i], err = m.move(ctx, c.now, r, &c.ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move applies an op to a job.
+func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queue.Op) (res queue.Result, err error) {
+	before := r.job.State
+	res.State = before
+	res.Effect, res.Err = res.State.Apply(now, op)
+	if res.Effect&queue.NewSeq != 0 {
+		if res.State.Seq, err = m.nextSeq(ctx); err != nil {
+			return res, err
+		}
+	}
+	late := op.Kind == queue.OpTick && r.armed <= now
+	if res.Effect == 0 && !late {
+		return res, nil
+	}
+	if late || m.armsAnew(r, &before, &res) {
+		m.arm[r] = now
+	}
+	m.evs = res.Effect.Events(m.evs, r.job.Ref, before.Worker)
+	m.counts.of(r.job.Endpoint).move(&before, &res.State, res.Effect)
+	m.durable = m.durable || res.Effect&queue.Delete != 0 || op.Kind.Durable() && res.Effect != 0
+	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, m.depth[r]})
+	m.depth[r]++
+	r.job.State = res.State
+	if res.Effect&queue.Delete != 0 {
+		delete(m.rows, r.job.Ref)
+		delete(m.arm, r)
+	}
+	return res, nil
+}
+
+// armsAnew reports whether a job must be looked at earlier than planned, or under another Seq, or
+// need not be looked at when its lease would have ended.
+func (m *mover) armsAnew(r *jobRow, before *queue.State, res *queue.Result) bool {
+	return res.Effect&queue.NewSeq != 0 || res.State.Due() < r.armed || res.State.Status.Terminal() && !before.Status.Terminal()
+}
+
+// nextSeq returns the next place in the queue.
+func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
+	if len(m.seqs) == 0 {
+		b := m.t.batch()
+		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), maxItems)).Query(func(rows pgx.Rows) (err error) {
+			m.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+		if err := m.t.send(ctx, b); err != nil {
+			return 0, err
+		}
+	}
+	n := m.seqs[0]
+	m.seqs = m.seqs[1:]
+	return uint64(n), nil
+}
+
+// commit writes what was moved, makes the statements that more adds, and commits.
+func (m *mover) commit(ctx context.Context, more func(b *pgx.Batch)) error {
+	b := m.t.batch()
+	armed := m.armed()
+	for i := range m.moves {
+		for len(m.rounds) <= m.moves[i].round {
+			m.rounds = append(m.rounds, &writes{epoch: m.epoch})
+		}
+		m.rounds[m.moves[i].round].add(&m.moves[i].move)
+	}
+	for _, w := range m.rounds {
+		w.queue(b)
+	}
+	armed.queue(b)
+	m.counts.queue(b, m.slot)
+	if more != nil {
+		more(b)
+	}
+	return m.t.commit(ctx, b, m.durable)
+}
+
+// armed says when the jobs that moved are looked at next.
+func (m *mover) armed() (list armings) {
+	var first queue.Instant
+	for i := range m.moves { // in the order of the moves
+		r := m.moves[i].row
+		now, ok := m.arm[r]
+		if !ok {
+			continue
+		}
+		delete(m.arm, r)
+		first = now
+		list = append(list, arming{at: max(r.job.Due(), now+1), endpoint: r.job.Endpoint, seq: r.job.Seq, row: r})
+	}
+	list.group(first)
+	for i := range list {
+		list[i].row.armed = list[i].at
+	}
+	return list
+}

@@ -1,0 +1,329 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+const (
+	sqlGet = `SELECT ` + jobColumns + `, ` + payloadColumns + ` FROM podyard.jobs j
+	LEFT JOIN podyard.job_bodies b ON b.num = j.num LEFT JOIN podyard.job_outputs o ON o.num = j.num WHERE j.ep = $1 AND j.id = $2`
+
+	// The first chunk, and those after it that fit.
+	sqlChunks = `SELECT ` + jobColumns + `, c.data FROM podyard.jobs j LEFT JOIN LATERAL (
+		SELECT x.n, x.data, sum(octet_length(x.data)) OVER (ORDER BY x.n) AS size, row_number() OVER (ORDER BY x.n) AS place
+		FROM podyard.job_chunks x WHERE x.num = j.num) c ON c.size <= $3 OR c.place = 1
+	WHERE j.ep = $1 AND j.id = $2 ORDER BY c.n`
+
+	sqlTries = `SELECT ` + jobColumns + `, t.data FROM podyard.jobs j LEFT JOIN podyard.job_tries t ON t.num = j.num
+	WHERE j.ep = $1 AND j.id = $2 ORDER BY t.n`
+
+	sqlList = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.seq < $2 AND j.gone > $6
+		AND ($3::bytea IS NULL OR j.owner = $3) AND ($4::int2[] IS NULL OR j.status = ANY($4)) ORDER BY j.seq DESC LIMIT $5`
+
+	sqlListIDs = `SELECT ` + jobColumns + ` FROM unnest($2::bytea[]) u(id), LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.id = u.id) j`
+
+	sqlListRunning = `SELECT ` + jobColumns + ` FROM podyard.job_running r, LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = r.ep AND j.id = r.id) j
+	WHERE r.ep = $1`
+
+	sqlCounts = `SELECT count(*), coalesce(sum(queued), 0)::int8, coalesce(sum(queued_low), 0)::int8, coalesce(sum(delayed), 0)::int8,
+		coalesce(sum(delayed_low), 0)::int8, coalesce(sum(running), 0)::int8, coalesce(sum(completed), 0)::int8,
+		coalesce(sum(failed), 0)::int8, coalesce(sum(retried), 0)::int8, coalesce(max(last_seq), 0)
+	FROM podyard.job_counters WHERE ep = $1`
+
+	// The ready jobs of each owner and key, all and those without low priority.
+	sqlReadyCounts = `SELECT owner, key, count(*), count(*) FILTER (WHERE NOT low) FROM podyard.job_ready WHERE ep = $1 GROUP BY owner, key`
+
+	// The oldest job of each line, of any kind or of normal priority.
+	sqlHeads = `WITH RECURSIVE l AS (
+		(SELECT r.owner, r.prio, r.key FROM podyard.job_ready r WHERE r.ep = $1 ORDER BY r.owner, r.prio, r.key LIMIT 1)
+		UNION ALL
+		SELECT n.owner, n.prio, n.key FROM l, LATERAL (SELECT r.owner, r.prio, r.key FROM podyard.job_ready r
+			WHERE r.ep = $1 AND (r.owner, r.prio, r.key) > (l.owner, l.prio, l.key) ORDER BY r.owner, r.prio, r.key LIMIT 1) n
+	) SELECT l.owner, l.key, h.seq, h.queued FROM l, LATERAL (
+		SELECT r.seq, r.queued FROM podyard.job_ready r
+		WHERE r.ep = $1 AND r.owner = l.owner AND r.prio = l.prio AND r.key = l.key AND ($2 OR NOT r.low) ORDER BY r.seq LIMIT 1) h`
+)
+
+// one reads a job and more columns of its rows.
+func (q *Jobs) one(ctx context.Context, now queue.Instant, sql string, args []any, more []any, each func() error) (*jobRow, error) {
+	var r *jobRow
+	err := q.read(ctx, func(conn *pgxpool.Conn) error {
+		r = nil
+		rows, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		var c jobScan
+		_, err = pgx.ForEachRow(rows, c.targets(more...), func() (err error) {
+			if r == nil {
+				if r, err = c.row(); err != nil {
+					return err
+				}
+			}
+			return each()
+		})
+		return err
+	})
+	if err == nil && (r == nil || r.job.Gone(now)) {
+		return nil, queue.ErrNotFound
+	}
+	return r, err
+}
+
+// read calls fn, which only reads and may run more than once.
+func (q *Jobs) read(ctx context.Context, fn func(conn *pgxpool.Conn) error) error {
+	return q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+		if err := fn(conn); err != nil {
+			return &unchanged{err}
+		}
+		return nil
+	})
+}
+
+// Get implements queue.JobQueue.
+func (q *Jobs) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
+	var p payloads
+	r, err := q.one(ctx, now, sqlGet, []any{[]byte(ref.Endpoint), []byte(ref.ID)}, p.targets(), func() error { return nil })
+	if err != nil {
+		return queue.Job{}, err
+	}
+	return r.job, q.fill(&p, &r.job)
+}
+
+// Chunks implements queue.JobQueue.
+func (q *Jobs) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) (list [][]byte, _ queue.State, err error) {
+	var data []byte
+	r, err := q.one(ctx, now, sqlChunks, []any{[]byte(ref.Endpoint), []byte(ref.ID), maxBytes}, []any{&data}, func() error {
+		if data != nil {
+			list, data = append(list, data), nil
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, queue.State{}, err
+	}
+	return list, r.job.State, nil
+}
+
+// PastAttempts implements queue.JobQueue.
+func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) (list []queue.JobAttempt, err error) {
+	var data []byte
+	r, err := q.one(ctx, now, sqlTries, []any{[]byte(ref.Endpoint), []byte(ref.ID)}, []any{&data}, func() error {
+		return appendJSON(&list, data)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list[:min(int(r.job.Attempt), len(list))], nil
+}
+
+// List implements queue.JobQueue. It reads in steps, so a job that moves meanwhile is seen before or
+// after the move.
+func (q *Jobs) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+	switch {
+	case len(lq.IDs) > 0:
+		ids := make([][]byte, len(lq.IDs))
+		for i, id := range lq.IDs {
+			ids[i] = []byte(id)
+		}
+		return lq.Limited(q.listSorted(ctx, now, lq, sqlListIDs, []byte(lq.Endpoint), ids))
+	case slices.Equal(lq.Status, []queue.Status{queue.InProgress}):
+		return lq.Limited(q.listSorted(ctx, now, lq, sqlListRunning, []byte(lq.Endpoint)))
+	}
+	return lq.Limited(q.listSteps(ctx, now, lq))
+}
+
+// listSorted yields the jobs of one query, newest first.
+func (q *Jobs) listSorted(ctx context.Context, now queue.Instant, lq queue.ListQuery, sql string, args ...any) iter.Seq2[queue.Job, error] {
+	return func(yield func(queue.Job, error) bool) {
+		rows, err := q.jobs(ctx, sql, args...)
+		if err != nil {
+			yield(queue.Job{}, err)
+			return
+		}
+		var jobs []queue.Job
+		for _, r := range rows {
+			if lq.Selects(&r.job, now) {
+				jobs = append(jobs, r.job)
+			}
+		}
+		for _, j := range queue.NewestFirst(jobs) {
+			if !yield(j, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (q *Jobs) jobs(ctx context.Context, sql string, args ...any) (list []*jobRow, err error) {
+	err = q.read(ctx, func(conn *pgxpool.Conn) (err error) {
+		rows, err := conn.Query(ctx, sql, args...)
+		list, err = jobRows(rows, err)
+		return err
+	})
+	return list, err
+}
+
+// The first step of a listing, and the largest one.
+const (
+	listStep    = 64
+	maxListStep = 1024
+)
+
+// listSteps yields the jobs that lq selects, newest first.
+func (q *Jobs) listSteps(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+	owner, status := selection(&lq)
+	return func(yield func(queue.Job, error) bool) {
+		before := clampSeq(lq.Before - 1) // 0 is none
+		if before < 1<<63-1 {
+			before++
+		}
+		for step := listStep; ; step = min(4*step, maxListStep) {
+			rows, err := q.jobs(ctx, sqlList, []byte(lq.Endpoint), before, owner, status, step, int64(now))
+			if err != nil {
+				yield(queue.Job{}, err)
+				return
+			}
+			for _, r := range rows {
+				before = int64(r.job.Seq)
+				if !yield(r.job, nil) {
+					return
+				}
+			}
+			if len(rows) < step {
+				return
+			}
+		}
+	}
+}
+
+// Stats implements queue.JobQueue.
+func (q *Jobs) Stats(ctx context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (s queue.Stats, err error) {
+	var rows, delayedLow int64
+	err = q.read(ctx, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, sqlCounts, []byte(endpoint)).Scan(&rows, &s.Queued, &s.QueuedLow, &s.Delayed, &delayedLow,
+			&s.Running, &s.Completed, &s.Failed, &s.Retried, &s.LastSeq)
+	})
+	if err != nil || rows == 0 {
+		return queue.Stats{}, err
+	}
+	o := newOrder(endpoint, 1)
+	ready := s.Queued - s.Delayed
+	switch {
+	case rules != nil && rules.Paused:
+	case limited(rules):
+		s.Ready, s.ReadyLow, err = q.readyWithin(ctx, o, rules)
+	default:
+		s.Ready, s.ReadyLow = ready, s.QueuedLow-delayedLow
+	}
+	s.Blocked = max(ready-s.Ready, 0)
+	if err == nil && s.Ready > s.ReadyLow {
+		s.Oldest, err = q.oldest(ctx, o, rules, s.Blocked > 0)
+	}
+	return s, err
+}
+
+// readyWithin returns how many ready jobs the limits allow, all of them and those of low priority.
+func (q *Jobs) readyWithin(ctx context.Context, o *order, r *queue.Rules) (ready, low int64, err error) {
+	var all, normal map[string]int
+	err = q.read(ctx, func(conn *pgxpool.Conn) error {
+		o.use, o.users, o.running = map[[2]string]int{}, map[string]int{}, 0
+		all, normal = map[string]int{}, map[string]int{}
+		b := &pgx.Batch{}
+		o.readUse(b)
+		b.Queue(sqlReadyCounts, []byte(o.endpoint)).Query(func(rows pgx.Rows) error {
+			var owner, key []byte
+			var n, m int
+			_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n, &m}, func() error {
+				who, room := string(owner), 1<<62
+				if len(key) > 0 {
+					room = left(r.PerKey, o.use[[2]string{who, string(key)}])
+				}
+				all[who] += min(n, room)
+				normal[who] += min(m, room)
+				return nil
+			})
+			return err
+		})
+		return conn.SendBatch(ctx, b).Close()
+	})
+	within := func(owners map[string]int) (sum int) {
+		for who, n := range owners {
+			sum += min(n, left(r.PerUser, o.users[who]))
+		}
+		return min(sum, left(r.Total, o.running))
+	}
+	n := within(all)
+	return int64(n), int64(n - within(normal)), err
+}
+
+// left is how many more jobs may run.
+func left(limit, running int) int {
+	if limit == 0 {
+		return 1 << 62
+	}
+	return max(limit-running, 0)
+}
+
+// oldest returns State.Queued of the oldest job of normal priority or, if some are blocked, of the
+// oldest one that could be claimed.
+func (q *Jobs) oldest(ctx context.Context, o *order, r *queue.Rules, blocked bool) (at queue.Instant, err error) {
+	err = q.read(ctx, func(conn *pgxpool.Conn) error {
+		at = 0
+		rows, err := conn.Query(ctx, sqlHeads, []byte(o.endpoint), blocked)
+		if err != nil {
+			return err
+		}
+		var owner, key []byte
+		var seq, queued, first int64
+		_, err = pgx.ForEachRow(rows, []any{&owner, &key, &seq, &queued}, func() error {
+			if blocked && o.isFull(r, string(owner), string(key)) || at != 0 && seq > first {
+				return nil
+			}
+			first, at = seq, queue.Instant(queued)
+			return nil
+		})
+		return err
+	})
+	return at, err
+}
+
+const sqlCountJobs = `SELECT count(*) FROM podyard.jobs j WHERE j.ep = $1 AND j.gone > $4
+	AND ($2::bytea IS NULL OR j.owner = $2) AND ($3::int2[] IS NULL OR j.status = ANY($3))`
+
+// Count implements queue.Counter.
+func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery) (n int, err error) {
+	if len(lq.IDs) > 0 || len(lq.Status) == 1 && lq.Status[0] == queue.InProgress {
+		lq.Before, lq.Limit = 0, 0
+		for _, err := range q.List(ctx, now, lq) {
+			if err != nil {
+				return 0, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	owner, status := selection(&lq)
+	err = q.read(ctx, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, sqlCountJobs, []byte(lq.Endpoint), owner, status, int64(now)).Scan(&n)
+	})
+	return n, err
+}
+
+// selection returns the arguments of a query for jobs; nil selects all.
+func selection(lq *queue.ListQuery) (owner []byte, status []int16) {
+	if lq.Owner != "" {
+		owner = []byte(lq.Owner)
+	}
+	for _, s := range lq.Status {
+		status = append(status, int16(s))
+	}
+	return owner, status
+}

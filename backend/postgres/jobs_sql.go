@@ -1,0 +1,89 @@
+package postgres
+
+// The statements that change jobs. Each takes its rows as arrays.
+const (
+	sqlLock = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
+	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.id = u.id FOR UPDATE) j`
+
+	sqlUpdate = `UPDATE podyard.jobs j SET seq = u.seq, armed = u.armed, gone = u.gone, status = u.status, state = u.state
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[]) u(ep, id, seq, armed, gone, status, state)
+	WHERE j.ep = u.ep AND j.id = u.id`
+
+	sqlDelete = `DELETE FROM podyard.jobs j USING unnest($1::bytea[], $2::bytea[]) u(ep, id) WHERE j.ep = u.ep AND j.id = u.id`
+
+	sqlUnready = `DELETE FROM podyard.job_ready r
+	USING unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[]) u(ep, owner, prio, key, seq)
+	WHERE r.ep = u.ep AND r.owner = u.owner AND r.prio = u.prio AND r.key = u.key AND r.seq = u.seq`
+
+	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost
+	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[])
+		u(ep, owner, prio, key, seq, queued, expires, low, lost)`
+
+	sqlStopped = `DELETE FROM podyard.job_running r USING unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[]) u(ep, owner, key, num)
+	WHERE r.ep = u.ep AND r.owner = u.owner AND r.key = u.key AND r.num = u.num`
+
+	sqlRunning = `INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node)
+	SELECT u.ep, u.owner, u.key, u.num, u.seq, u.id, $7
+	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int8[], $6::bytea[]) u(ep, owner, key, num, seq, id)`
+
+	sqlDropOutputs = `DELETE FROM podyard.job_outputs WHERE num = ANY($1::int8[])`
+
+	sqlPutOutputs = `INSERT INTO podyard.job_outputs (num, output, error)
+	SELECT u.num, u.output, u.error FROM unnest($1::int8[], $2::bytea[], $3::bytea[]) u(num, output, error)
+	ON CONFLICT (num) DO UPDATE SET output = excluded.output, error = excluded.error`
+
+	sqlDropChunks = `DELETE FROM podyard.job_chunks c USING unnest($1::int8[], $2::int8[]) u(num, below) WHERE c.num = u.num AND c.n < u.below`
+
+	sqlAddChunks = `INSERT INTO podyard.job_chunks (num, n, data)
+	SELECT u.num, u.n, u.data FROM unnest($1::int8[], $2::int8[], $3::bytea[]) u(num, n, data)`
+
+	sqlPutTries = `INSERT INTO podyard.job_tries (num, n, data)
+	SELECT u.num, u.n, u.data FROM unnest($1::int8[], $2::int2[], $3::bytea[]) u(num, n, data)
+	ON CONFLICT (num, n) DO UPDATE SET data = excluded.data`
+
+	sqlDropInputs = `UPDATE podyard.job_bodies SET input = NULL WHERE num = ANY($1::int8[])`
+
+	sqlDropSent = `UPDATE podyard.job_outbox o SET input = NULL FROM unnest($1::bytea[], $2::int8[]) u(ep, num) WHERE o.ep = u.ep AND o.num = u.num`
+
+	sqlPutOutbox = `INSERT INTO podyard.job_outbox (ep, did, due, num, seq, id, owner, key, state,
+		input, webhook, extra, trace_parent, trace_state, output, error)
+	SELECT u.ep, u.did, u.due, u.num, u.seq, u.id, u.owner, u.key, u.state, ` + payloadColumns + `
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[])
+		u(ep, did, due, num, seq, id, owner, key, state)
+	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num
+	ON CONFLICT (ep, did) DO NOTHING`
+
+	sqlDropDead = `DELETE FROM podyard.job_dead d USING unnest($1::bytea[], $2::bytea[]) u(ep, id) WHERE d.ep = u.ep AND d.id = u.id`
+
+	sqlPutDead = `INSERT INTO podyard.job_dead (ep, id, until, seq, owner, key, state,
+		input, webhook, extra, trace_parent, trace_state, output, error)
+	SELECT u.ep, u.id, u.until, u.seq, u.owner, u.key, u.state, ` + payloadColumns + `
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[])
+		u(ep, id, until, num, seq, owner, key, state)
+	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num`
+
+	// The rank of the first one too many is found through the index of the owner.
+	sqlTrimDead = `DELETE FROM podyard.job_dead d
+	USING unnest($1::bytea[], $2::bytea[]) u(ep, owner),
+	LATERAL (SELECT x.ep, x.id FROM podyard.job_dead x WHERE x.ep = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x
+	WHERE d.ep = x.ep AND d.id = x.id`
+
+	sqlArm = `INSERT INTO podyard.job_due (at, ep, seqs)
+	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) u(at, ep, seq) GROUP BY u.at, u.ep`
+
+	sqlCount = `INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+	SELECT u.ep, $2, u.queued, u.queued_low, u.delayed, u.delayed_low, u.running, u.completed, u.failed, u.retried, u.last_seq
+	FROM unnest($1::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::int8[], $11::int8[])
+		u(ep, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+	` + onCountConflict
+
+	onCountConflict = `ON CONFLICT (ep, slot) DO UPDATE SET queued = c.queued + excluded.queued, queued_low = c.queued_low + excluded.queued_low,
+		delayed = c.delayed + excluded.delayed, delayed_low = c.delayed_low + excluded.delayed_low, running = c.running + excluded.running,
+		completed = c.completed + excluded.completed, failed = c.failed + excluded.failed, retried = c.retried + excluded.retried,
+		last_seq = greatest(c.last_seq, excluded.last_seq)`
+
+	sqlNextSeqs = `SELECT nextval('podyard.job_seq') FROM generate_series(1, $1)`
+
+	sqlAsync = `SET LOCAL synchronous_commit = off`
+)

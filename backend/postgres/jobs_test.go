@@ -1,0 +1,164 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/serverlesstest"
+)
+
+// Rules that run in a short test too: those in which a database differs most from a memory. All
+// run in full.
+var quickRules = []string{
+	"AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
+	"DelayedJobsAreReadyInTheOrderOfTheirTimes", "TheLogOfAttempts", "ADrainIsFencedByLease", "ADeliveryOutlivesARetry",
+	"TakenKeyCreatesNothing", "OneEnd",
+}
+
+func runJobCases(t *testing.T, jobs func(t *testing.T) queue.JobQueue) {
+	t.Helper()
+	for _, c := range serverlesstest.QueueCases() {
+		if suite.Long() || slices.Contains(quickRules, c.Name) {
+			suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, jobs(t)) })
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	runJobCases(t, func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() })
+}
+
+func TestJobsOfTwoServersInTurn(t *testing.T) {
+	runJobCases(t, func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
+}
+
+func TestJobsAnswerAsTheModelDoes(t *testing.T) {
+	for name, jobs := range map[string]func(t *testing.T) queue.JobQueue{
+		"one server":  func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() },
+		"two servers": func(t *testing.T) queue.JobQueue { return newTwoServers(t) },
+	} {
+		seeds, steps := uint64(1), 60
+		if suite.Long() {
+			seeds, steps = 8, 400
+		}
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				w := serverlesstest.Walk{Queue: jobs(t), Steps: steps, Draw: rand.New(rand.NewPCG(seed, 0)).IntN}
+				if err := w.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// TestManyJobsAnswerAsTheModelDoes has lines that are longer than what is read of them at once.
+func TestManyJobsAnswerAsTheModelDoes(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	w := serverlesstest.Walk{Queue: newTwoServers(t), Steps: 60, Batch: 1500, Draw: rand.New(rand.NewPCG(3, 0)).IntN}
+	if err := w.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// twoServers are two stores over one database. Each call goes to the other one than the call before.
+type twoServers struct {
+	stores [2]*postgres.Store
+	calls  atomic.Uint64
+}
+
+func newTwoServers(t *testing.T) *twoServers {
+	t.Helper()
+	url := postgresql.Database(t)
+	return &twoServers{stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
+}
+
+func (q *twoServers) next() *postgres.Jobs { return q.stores[q.calls.Add(1)%2].Jobs() }
+
+func (q *twoServers) Shared() bool { return true }
+
+func (q *twoServers) Enqueue(ctx context.Context, jobs []queue.Job) error {
+	return q.next().Enqueue(ctx, jobs)
+}
+
+func (q *twoServers) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
+	return q.next().Claim(ctx, now, slots, out)
+}
+
+func (q *twoServers) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
+	return q.next().Apply(ctx, now, ops, res)
+}
+
+func (q *twoServers) Expire(ctx context.Context, now queue.Instant, limit int) (queue.Instant, error) {
+	return q.next().Expire(ctx, now, limit)
+}
+
+func (q *twoServers) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery) (int, uint64, error) {
+	return q.next().Purge(ctx, now, p)
+}
+
+func (q *twoServers) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
+	return q.next().Get(ctx, now, ref)
+}
+
+func (q *twoServers) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, maxBytes int) ([][]byte, queue.State, error) {
+	return q.next().Chunks(ctx, now, ref, maxBytes)
+}
+
+func (q *twoServers) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	return q.next().PastAttempts(ctx, now, ref)
+}
+
+func (q *twoServers) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return q.next().List(ctx, now, lq)
+}
+
+func (q *twoServers) Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+	return q.next().Stats(ctx, now, endpoint, rules)
+}
+
+func (q *twoServers) Watch(ctx context.Context, f func([]queue.Event)) error {
+	return q.next().Watch(ctx, f)
+}
+
+func (q *twoServers) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
+	return q.next().Deliveries(ctx, now, until, limit)
+}
+
+func (q *twoServers) Record(ctx context.Context, a []queue.Attempt) error {
+	return q.next().Record(ctx, a)
+}
+
+func (q *twoServers) NextDelivery(ctx context.Context) (queue.Instant, error) {
+	return q.next().NextDelivery(ctx)
+}
+
+func (q *twoServers) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
+	return q.next().Attempts(ctx, ref)
+}
+
+func (q *twoServers) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
+	return q.next().DeadLetters(ctx, now, endpoint, owner)
+}
+
+func (q *twoServers) DeadLetter(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.DeadLetter, error) {
+	return q.next().DeadLetter(ctx, now, ref)
+}
+
+func (q *twoServers) DropDead(ctx context.Context, refs []queue.Ref) error {
+	return q.next().DropDead(ctx, refs)
+}
+
+func (q *twoServers) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return q.next().FindKey(ctx, key)
+}
