@@ -57,7 +57,7 @@ func actOnJobs(c *call) error {
 
 // filterText lists what a filter selects.
 func filterText(f *serverless.JobFilter) []string {
-	list := []string{fmt.Sprint(f.Status), f.Before.String(), f.After.String(), "no key"}
+	list := []string{fmt.Sprint(f.Status), f.Before.String(), f.After.String(), "no key", "batch " + f.Batch}
 	if f.Key != nil {
 		list[3] = "key " + *f.Key
 	}
@@ -124,6 +124,11 @@ func (o *object) jobFilter() (f serverless.JobFilter) {
 	}
 	slices.Sort(f.Status)
 	f.Key = o.str("key")
+	if batch := o.str("batch"); batch != nil {
+		if f.Batch = *batch; f.Batch == "" {
+			o.faults.Add(problem.Invalid, o.pointer("batch"), "must be the id of a batch")
+		}
+	}
 	f.Before, f.After = o.submitted("before"), o.submitted("after")
 	o.unknown()
 	return f

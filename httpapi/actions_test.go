@@ -322,3 +322,26 @@ func TestAnActionThatDoesNotExistIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestAFilterSelectsTheRequestsOfABatch(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		const requests = `{"requests":[{"input":{}},{"input":{}}],"finalize":true}`
+		batch := w.want(200, "POST", "/v2/idle/batch", requests).field("id")
+		other := w.want(200, "POST", "/v2/idle/batch", requests).field("id")
+		advance(time.Second)
+		if d := w.act("idle", `{"action":"cancel","filter":{"batch":"`+batch+`"}}`); d.Matched != 2 || d.Done != 2 {
+			t.Errorf("the batch has %+v, want 2 jobs", d)
+		}
+		for i, want := range []string{"CANCELLED", "CANCELLED", "IN_QUEUE", "IN_QUEUE"} {
+			id := fmt.Sprintf("%s-%d", []string{batch, other}[i/2], i%2)
+			if s := w.jobState("idle", id); s != want {
+				t.Errorf("request %s is %s, want %s", id, s, want)
+			}
+		}
+		for _, none := range []string{"batch_", batch + "-1", "no"} {
+			if d := w.act("idle", `{"action":"cancel","filter":{"batch":"`+none+`"}}`); d.Matched != 0 {
+				t.Errorf("the batch %q has %+v, want no jobs", none, d)
+			}
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -34,6 +35,7 @@ type JobFilter struct {
 	IDs           []JobID
 	Status        []Status
 	Key           *string   // of Job.Key
+	Batch         string    // the id of the batch that the jobs are requests of; empty: any
 	Before, After time.Time // of the submission: before the one, and not before the other; zero: any
 }
 
@@ -162,6 +164,9 @@ func (r *ActionRequest) outcome(res *queue.Result) error {
 func (r *ActionRequest) selects(j *Job) bool {
 	f := &r.Filter
 	if len(f.Status) > 0 && !slices.Contains(f.Status, j.Status) || f.Key != nil && *f.Key != j.Key {
+		return false
+	}
+	if f.Batch != "" && !batches.Has(f.Batch, j.ID) {
 		return false
 	}
 	at := j.Submitted.Time()

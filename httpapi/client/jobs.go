@@ -319,6 +319,7 @@ type JobFilter struct {
 	IDs    []string    `json:"ids,omitempty"` // at most 1000
 	Status []JobStatus `json:"status,omitempty"`
 	Key    *string     `json:"key,omitempty"`
+	Batch  string      `json:"batch,omitempty"`  // the requests of this batch
 	Before *time.Time  `json:"before,omitempty"` // submitted before
 	After  *time.Time  `json:"after,omitempty"`  // not submitted before
 }

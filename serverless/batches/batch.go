@@ -103,6 +103,12 @@ func Compare(a, b Batch) int {
 // JobID returns the id of the job of a request.
 func (b *Batch) JobID(n int) queue.JobID { return queue.JobID(b.ID + "-" + strconv.Itoa(n)) }
 
+// Has reports whether a job is a request of the batch with an id.
+func Has(id string, job queue.JobID) bool {
+	batch, _, ok := parseJobID(job)
+	return ok && batch == id
+}
+
 func (b *Batch) ref(n int) queue.Ref { return queue.Ref{Endpoint: b.Endpoint, ID: b.JobID(n)} }
 
 const prefix = "batch_"
