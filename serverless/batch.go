@@ -30,6 +30,15 @@ func (s *Service) newBatches(o *Options) *batches.Service {
 	if o.Deterministic {
 		bo.Wake = func() { s.arm(s.now()) }
 	}
+	if s.shared {
+		bo.Refresh = refreshPeriod
+	}
+	if s.server != nil {
+		bo.Lead = func(ctx context.Context) (bool, error) {
+			_, leads, err := s.server.Lead(ctx, batchesLease, nil)
+			return leads, err
+		}
+	}
 	return batches.New(o.Batches, &batchedJobs{s.queue, s}, &bo)
 }
 

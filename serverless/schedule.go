@@ -25,6 +25,9 @@ func (s *Service) newSchedules(o *Options) *schedules.Service {
 	if o.Deterministic {
 		so.Parallel = 1
 	}
+	if s.shared {
+		so.Refresh = refreshPeriod
+	}
 	return schedules.New(o.Schedules, &scheduledJobs{s, o.DecodeRun, o.MayRun}, &so)
 }
 

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 	"github.com/podyard/podyard/servers"
 )
@@ -562,4 +564,102 @@ func TestServersAcceptEachOthersWorkerKeys(t *testing.T) {
 	if endpoint, id, ok := list[1].CheckWorkerKey(list[0].WorkerKey("echo", "w")); !ok || endpoint != "echo" || id != "w" {
 		t.Errorf("CheckWorkerKey = %q, %q, %v", endpoint, id, ok)
 	}
+}
+
+func TestScheduleOfAServerThatDiedIsFiredByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewSchedules()
+		list := sharingServers(t, 2, func(_ int, o *serverless.Options) {
+			o.Schedules, o.DecodeRun = store, httpapi.DecodeRun
+		})
+		a, b := list[0], list[1].Service
+		if _, err := a.Schedules().Create(t.Context(), "alice", "echo", settings(func(r *schedules.Settings) { r.Cron = new("* * * * *"); r.Overlap = new(schedules.OverlapAllow) })); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3*time.Minute + time.Second)
+		if n := jobTotal(t, b); n != 3 {
+			t.Errorf("two servers have submitted %d jobs at 3 instants", n)
+		}
+		a.end()
+		time.Sleep(2 * time.Minute)
+		if n := jobTotal(t, b); n != 5 {
+			t.Errorf("%d jobs at 5 instants after a server has died", n)
+		}
+	})
+}
+
+// jobTotal returns how many jobs alice has on echo.
+func jobTotal(t *testing.T, s *serverless.Service) int {
+	t.Helper()
+	p, err := s.Requests(t.Context(), "alice", "echo", serverless.RequestsQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Total
+}
+
+func TestScheduleThatAnotherServerChangedIsFiredInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewSchedules()
+		list := sharingServers(t, 2, func(_ int, o *serverless.Options) {
+			o.Schedules, o.DecodeRun = store, httpapi.DecodeRun
+		})
+		a, b := list[0], list[1].Service
+		v, err := b.Schedules().Create(t.Context(), "alice", "echo", settings(func(r *schedules.Settings) { r.Cron = new("0 0 1 1 *") }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := a.Schedules().Update(t.Context(), "alice", "echo", v.ID, schedules.Settings{Cron: new("* * * * *")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		a.end()
+		time.Sleep(time.Minute)
+		if n := jobTotal(t, b); n != 1 {
+			t.Errorf("%d jobs a minute after another server has changed the schedule, want 1", n)
+		}
+	})
+}
+
+// A leaveless store gives no lease back, as a server that is killed.
+type leaveless struct{ servers.Store }
+
+func (leaveless) Release(context.Context, servers.Lease) error { return nil }
+
+func TestBatchOfAServerThatDiedIsEndedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, eps, store, bs := memory.NewJobs(), twoEndpoints(t), memory.NewServers(), memory.NewBatches()
+		sender := &stuckSender{}
+		start := func() server {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := servers.Join(t.Context(), leaveless{store}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			x := startServer(t, serverless.New(lossy(q), eps, &serverless.Options{Server: s, Batches: bs, Sender: sender}))
+			end := sync.OnceFunc(func() { cancel(); <-done; x.end() })
+			t.Cleanup(end)
+			time.Sleep(2 * time.Second)
+			return server{x.Service, end}
+		}
+		a, b := start(), start()
+		made := createBatch(t, b.Service, inputs(3, finalized, func(r *serverless.BatchRequest) { r.Webhook = "https://example.com/hook" }))
+		time.Sleep(6 * time.Second)
+		workBatch(t, b.Service, 1)
+		time.Sleep(70 * time.Second) // every event is lost: the leader looks once a minute
+		wantCounts(t, b.Service, made.ID, "FINALIZED 3 0 1 0")
+		a.end()
+		workBatch(t, b.Service, 2)
+		if n := sender.sent.Load(); n != 0 {
+			t.Errorf("%d webhooks while the server that would send them is dead", n)
+		}
+		time.Sleep(servers.DefaultLease + 3*time.Second)
+		wantCounts(t, b.Service, made.ID, "FINALIZED 3 0 3 0")
+		if n := sender.sent.Load(); n != 1 {
+			t.Errorf("%d webhooks of the batch, want 1", n)
+		}
+	})
 }

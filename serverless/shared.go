@@ -10,6 +10,12 @@ import (
 // what another server has done. Servers look at different moments.
 const lookPeriod = time.Second
 
+// refreshPeriod is how often the schedules and batches of other servers are read.
+const refreshPeriod = 5 * time.Second
+
+// batchesLease is the lease of the server that does what is due for batches.
+const batchesLease = "batches"
+
 // look does what the events of other servers would have caused, in case they were lost, and
 // returns when to look again. It does nothing unless the queue is shared. Only Step uses it.
 func (s *Service) look(ctx context.Context, now Instant) (next Instant) {

@@ -34,6 +34,12 @@ type Options struct {
 	// Wake is called when something is due that was not when Step returned. It must not block.
 	// Default: nothing, for a program that calls Run.
 	Wake func()
+	// Refresh is how often the store is read again, for the batches that other servers have made
+	// or changed. Default: never, for a store of one server.
+	Refresh time.Duration
+	// Lead reports whether this server does what is due for batches. The others only do what
+	// their callers ask for. Default: it does.
+	Lead func(ctx context.Context) (bool, error)
 	// Logger gets failures that no caller sees. Default: nothing is logged.
 	Logger *slog.Logger
 }

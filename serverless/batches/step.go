@@ -19,6 +19,11 @@ const (
 	retryDelay = time.Second
 	// settleDelay is the least time between two writes of the outcomes of a batch.
 	settleDelay = time.Second
+	// leadPause is how often a server that does not lead looks whether it does.
+	leadPause = time.Second
+	// lookPeriod is how often all requests are looked at where events of other servers may be
+	// lost.
+	lookPeriod = time.Minute
 )
 
 // A plan knows which batch is due when, and which requests have ended.
@@ -26,6 +31,9 @@ type plan struct {
 	mu    sync.Mutex
 	items map[string]*item
 	known bool // the store was read
+	idle  bool // another server does what is due
+	read  time.Time
+	looks time.Time // when all requests are looked at again
 }
 
 // An item is what is known of a batch between two steps.
@@ -74,6 +82,38 @@ func (p *plan) add(b *Batch, now time.Time) {
 	}
 }
 
+// again plans a batch that is read again. A known one becomes due earlier only, because who is
+// early reads the batch again.
+func (p *plan) again(b *Batch, now time.Time, look bool) {
+	p.mu.Lock()
+	i := p.items[b.ID]
+	if i != nil {
+		i.active = b.active()
+		if due := b.due(); i.due.IsZero() || !due.IsZero() && due.Before(i.due) {
+			i.due = due
+		}
+	}
+	p.mu.Unlock()
+	if i == nil || look {
+		p.add(b, now)
+	}
+}
+
+// rest makes a server that does not lead forget everything: it reads the store when it leads.
+func (p *plan) rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.items)
+	p.known, p.idle = false, true
+}
+
+// resume undoes rest.
+func (p *plan) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = false
+}
+
 func (p *plan) remove(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,6 +146,9 @@ func (i *item) look(now time.Time, all bool, ended ...int) {
 func (p *plan) events(evs []queue.Event, now time.Time) (some bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.idle {
+		return false
+	}
 	for i := range evs {
 		switch e := &evs[i]; e.Kind {
 		case queue.EventDone:
@@ -205,6 +248,9 @@ func (s *Service) Run(ctx context.Context) error {
 // is due, or the zero time. A failure of one batch is logged, and it is tried again. Only one
 // Step may run at a time. Deliveries continue in goroutines that end with ctx.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	if leads, err := s.leads(ctx); err != nil || !leads {
+		return now.Add(leadPause), err
+	}
 	if err := s.load(ctx, now); err != nil {
 		return time.Time{}, err
 	}
@@ -217,23 +263,58 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 			}
 		}
 	}
-	return s.plan.next(), nil
+	return s.next(now), nil
 }
 
-// load plans all batches of the store, once. The jobs of those that have not ended are looked
-// at: they may have ended while no server ran.
+// leads reports whether this server does what is due.
+func (s *Service) leads(ctx context.Context) (bool, error) {
+	if s.o.Lead == nil {
+		return true, nil
+	}
+	leads, err := s.o.Lead(ctx)
+	if err != nil || !leads {
+		s.plan.rest()
+		return false, err
+	}
+	s.plan.resume()
+	return true, nil
+}
+
+// next returns when Step has something to do.
+func (s *Service) next(now time.Time) time.Time {
+	next := s.plan.next()
+	sooner := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if s.o.Refresh > 0 {
+		sooner(s.plan.read.Add(s.o.Refresh))
+	}
+	if s.o.Lead != nil {
+		sooner(now.Add(leadPause)) // to keep the lead
+	}
+	return next
+}
+
+// load plans all batches of the store, once, or when they must be read again. The jobs of those
+// that have not ended are looked at: they may have ended while no server ran.
 func (s *Service) load(ctx context.Context, now time.Time) error {
-	if s.plan.known {
+	if s.plan.known && (s.o.Refresh == 0 || now.Before(s.plan.read.Add(s.o.Refresh))) {
 		return nil
 	}
 	list, err := s.store.All(ctx)
 	if err != nil {
 		return fmt.Errorf("batches: load: %w", err)
 	}
+	look := !s.plan.known || !now.Before(s.plan.looks)
 	for i := range list {
-		s.plan.add(&list[i], now)
+		s.plan.again(&list[i], now, look)
 	}
-	s.plan.known = true
+	if look {
+		s.plan.looks = now.Add(lookPeriod)
+	}
+	s.plan.known, s.plan.read = true, now
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (s *Service) Run(ctx context.Context) error {
 // the zero time. A failure of one schedule is logged, and it is tried again. Only one Step may
 // run at a time.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
-	if err := s.load(ctx); err != nil {
+	if err := s.load(ctx, now); err != nil {
 		return time.Time{}, err
 	}
 	var all sync.WaitGroup
@@ -71,12 +71,25 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 		}
 	}
 	all.Wait()
-	return s.plan.next(), nil
+	return s.next(), nil
 }
 
-// load plans all schedules of the store, once. Those that wait for a job are due at once.
-func (s *Service) load(ctx context.Context) error {
-	if s.plan.known {
+// next returns when Step has something to do.
+func (s *Service) next() time.Time {
+	next := s.plan.next()
+	if s.o.Refresh == 0 {
+		return next
+	}
+	if read := s.plan.read.Add(s.o.Refresh); next.IsZero() || read.Before(next) {
+		return read
+	}
+	return next
+}
+
+// load plans all schedules of the store, once, or when they must be read again. Those that wait
+// for a job are due at once.
+func (s *Service) load(ctx context.Context, now time.Time) error {
+	if s.plan.known && (s.o.Refresh == 0 || now.Before(s.plan.read.Add(s.o.Refresh))) {
 		return nil
 	}
 	list, err := s.store.All(ctx)
@@ -88,9 +101,9 @@ func (s *Service) load(ctx context.Context) error {
 		if !list[i].Waiting.IsZero() {
 			next = list[i].After
 		}
-		s.plan.add(list[i].ID, next)
+		s.plan.sooner(list[i].ID, next)
 	}
-	s.plan.known = true
+	s.plan.known, s.plan.read = true, now
 	return nil
 }
 

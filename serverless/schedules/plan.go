@@ -15,6 +15,7 @@ type plan struct {
 	items  map[string]*item
 	waits  map[queue.Ref]string // ids of schedules by the job whose end they wait for
 	known  bool                 // the store was read
+	read   time.Time            // when
 }
 
 // An item is a schedule in the agenda.
@@ -50,7 +51,19 @@ func (p *plan) set(id string, at time.Time) (first bool) {
 	return p.byTime[0] == it
 }
 
-// add is set for a schedule that was read from the store: a later change counts.
+// sooner is set for a schedule that was read from the store. It moves a known one to an earlier
+// instant only: a change may have come meanwhile, and who is early reads the schedule again.
+func (p *plan) sooner(id string, at time.Time) {
+	p.mu.Lock()
+	it := p.items[id]
+	later := it != nil && (at.IsZero() || !at.Before(it.at))
+	p.mu.Unlock()
+	if !later {
+		p.set(id, at)
+	}
+}
+
+// add is set for a schedule after its step: a later change counts.
 func (p *plan) add(id string, at time.Time) {
 	p.mu.Lock()
 	known := p.items[id] != nil

@@ -54,6 +54,9 @@ type Options struct {
 	// Parallel is how many schedules fire at once. Default 16. With 1 they fire in the order of
 	// their instants.
 	Parallel int
+	// Refresh is how often the store is read again, for the schedules that other servers have made
+	// or changed. Default: never, for a store of one server.
+	Refresh time.Duration
 	// Logger gets failures that no caller sees. Default: nothing is logged.
 	Logger *slog.Logger
 }
