@@ -107,9 +107,10 @@ var layers = []layer{
 	{path: "backend/fault", module: backend},
 
 	{path: "httpapi/audit"},
-	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit"), third: []string{strict}, never: noTesting},
-	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "backend/podfleet"), never: noTesting},
-	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
+	{path: "httpapi/conns", module: []string{"problem"}},
+	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict}, never: noTesting},
+	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "backend/podfleet"), never: noTesting},
+	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
 	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
 	{path: "httpapi/command", module: []string{"httpapi/client"}, never: noTesting},                         // nor with the commands

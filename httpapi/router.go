@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/ratelimit"
@@ -235,7 +236,19 @@ func (x *router) identify(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.id, err = x.auth.Authenticate(c.r.Context(), key)
+	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
+		return err
+	}
+	return c.acceptKey()
+}
+
+// acceptKey records that the connection has a valid key. One too many of its address ends.
+func (c *call) acceptKey() error {
+	err := conns.Accept(c.r.Context())
+	if err != nil {
+		c.w.Header().Set("Connection", "close")
+		c.w.Header().Set("Retry-After", "1")
+	}
 	return err
 }
 

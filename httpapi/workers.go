@@ -55,7 +55,7 @@ func (x *router) admitWorker(c *call) error {
 	case about.Balances():
 		return errBalanced
 	}
-	return nil
+	return c.acceptKey()
 }
 
 var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")

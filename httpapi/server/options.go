@@ -10,6 +10,7 @@ import (
 
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
@@ -107,6 +108,10 @@ type Options struct {
 	// Budgets are what each user may hold at once, for all services and handlers
 	// (docs/decisions.md 37). Default: no limits.
 	Budgets *budget.Set
+
+	// Connections limits the connections of the listeners of Run, which must be its own: see
+	// conns.Limiter.Listener. Default: no limits.
+	Connections *conns.Limiter
 
 	// Name is the name of this server for operators. Default DefaultName.
 	Name string

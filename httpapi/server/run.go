@@ -279,6 +279,10 @@ func (r *running) serve(ctx context.Context, listeners []Listener) {
 			ConnState:   d.note,
 			ErrorLog:    slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
 		}
+		if r.conns != nil {
+			d.srv.Handler, d.srv.ConnContext = r.conns.Handler(l.Handler), r.conns.ConnContext
+			d.srv.ConnState = func(c net.Conn, s http.ConnState) { r.conns.ConnState(c, s); d.note(c, s) }
+		}
 		r.doors = append(r.doors, d)
 		r.services.Go(func() {
 			if err := d.srv.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -30,8 +31,9 @@ type Server struct {
 	end      end
 
 	workers []Worker
-	begun   atomic.Bool // by Run or Close
-	leaving atomic.Bool // shutdown is near: new work should go elsewhere
+	conns   *conns.Limiter // may be nil
+	begun   atomic.Bool    // by Run or Close
+	leaving atomic.Bool    // shutdown is near: new work should go elsewhere
 	name    string
 	since   time.Time
 	cordon  atomic.Pointer[endpoints.Cordon]                     // nil: not cordoned
@@ -48,7 +50,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
 		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers),
 	}
-	s.name, s.since, s.reload = o.Name, o.Clock.Now().UTC(), o.Reload
+	s.name, s.since, s.reload, s.conns = o.Name, o.Clock.Now().UTC(), o.Reload, o.Connections
 	s.api.Program = s.Program()
 	s.gate.toWorker = s.api.ToWorker
 	o.Hosts = s.end.wrap(o.Hosts)

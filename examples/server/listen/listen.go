@@ -61,14 +61,15 @@ func (l *Listeners) Close() error {
 
 // All are the listeners for server.Server.Run.
 func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) []server.Listener {
-	main := l.Main
+	limit := parts.Options.Connections
+	main := limit.Listener(l.Main)
 	if c := parts.TLS(); c != nil {
 		main = tls.NewListener(main, c)
 	}
 	list := []server.Listener{server.On(main, srv.Handler())}
 	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
 		if w != nil {
-			list = append(list, server.On(w, srv.Workers()))
+			list = append(list, server.On(limit.Listener(w), srv.Workers()))
 		}
 	}
 	if b, ok, err := parts.BackupListener(ctx); ok {

@@ -40,12 +40,15 @@ type Config struct {
 	Quotas  Quotas  `json:"quotas"`
 	Limits  Limits  `json:"limits"`
 	Budgets Budgets `json:"budgets"`
-	Webhook Webhook `json:"webhook"`
-	Audit   Audit   `json:"audit"`
+	// Connections are limits of connections, whoever makes them.
+	Connections Connections `json:"connections"`
+	Webhook     Webhook     `json:"webhook"`
+	Audit       Audit       `json:"audit"`
 	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// TrustedProxies are addresses and networks of proxies in front, whose header
-	// X-Forwarded-For says for the audit log where a request is from.
+	// X-Forwarded-For says where a request is from, for the audit log and the limits of
+	// connections.
 	TrustedProxies []string `json:"trustedProxies"`
 	// ServiceDomain is the end of the names that pods have in private networks.
 	ServiceDomain string `json:"serviceDomain"`

@@ -169,6 +169,7 @@ func (p *Parts) open(ctx context.Context) error {
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
+	o.Connections = p.config.limiter(o.API.TrustedProxies)
 	p.budgets = budget.NewSet(p.config.users())
 	o.Budgets = p.budgets
 	if addr := p.own.workerAddr(); addr != nil {
