@@ -38,7 +38,7 @@ func writeTar(to io.Writer, at time.Time, entries []entry) error {
 
 func tarGzip(at time.Time, entries []entry) ([]byte, error) {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	z, err := gzip.NewWriterLevel(&b, gzip.DefaultCompression)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // The test double for other languages: a library, and the program that it starts.
 //
-//go:embed python node
+//go:embed all:python node
 var libraries embed.FS
 
 // wheelTags are the platforms of wheels. The program is static, so any C library will do.
@@ -89,7 +89,7 @@ of pytest starts it and sets the variables that the official SDK reads.
 // modules are the files of a library, below a directory of the archive.
 func modules(dir, prefix string) (list []entry, err error) {
 	err = fs.WalkDir(libraries, dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".pyc") {
 			return err
 		}
 		b, err := fs.ReadFile(libraries, path)
