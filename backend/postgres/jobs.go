@@ -28,6 +28,7 @@ type Jobs struct {
 	mu     sync.Mutex
 	epoch  int64 // of this Store; 0: not known yet
 	tokens atomic.Uint32
+	sweeps atomic.Uint32
 	lines  map[string]*lineCache // of endpoints
 
 	hub hub.Hub[queue.Event]
@@ -89,6 +90,24 @@ func (q *Jobs) node(ctx context.Context) (int64, error) {
 // token returns a token that no other claim has.
 func (q *Jobs) token(epoch int64) queue.Token {
 	return queue.Token(uint64(epoch)<<32 | uint64(q.tokens.Add(1)))
+}
+
+// Every foldSweeps sweeps, counters are folded that no writer uses: also those of all but the last
+// keptEpochs openings of stores.
+const (
+	foldSweeps = 64
+	keptEpochs = 32
+)
+
+func (q *Jobs) fold(ctx context.Context) error {
+	if q.sweeps.Add(1)%foldSweeps != 1 {
+		return nil
+	}
+	epoch, err := q.node(ctx)
+	if err != nil {
+		return err
+	}
+	return q.exec(ctx, sqlFold, max(epoch-keptEpochs, 0)*slots)
 }
 
 // The slots of counters that the writers of this Store use.

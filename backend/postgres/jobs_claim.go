@@ -16,13 +16,13 @@ const (
 	sqlOldest = `SELECT ` + jobColumns + ` FROM podyard.job_endpoints e,
 	LATERAL (SELECT r.seq FROM podyard.job_ready r
 		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.expires > $2 ORDER BY r.seq OFFSET 0) r,
-	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
+	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
 	WHERE e.ep = $1 AND NOT e.mixed LIMIT $3`
 
 	sqlMixed = `SELECT ep FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) AND mixed`
 
 	sqlLockSeqs = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
-	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
+	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
 
 	sqlInputs = `SELECT b.num, ` + payloadColumns + ` FROM podyard.job_bodies b
 	LEFT JOIN podyard.job_outputs o ON o.num = b.num WHERE b.num = ANY($1::int8[])`

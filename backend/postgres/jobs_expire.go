@@ -15,11 +15,11 @@ const (
 	// A row counts for the jobs that are armed at its instant. Others moved since.
 	sqlDue = `SELECT d.n, d.at, ` + jobColumns + ` FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at <= $1 ORDER BY at, n LIMIT $2) d
 	CROSS JOIN LATERAL unnest(d.seqs) u(seq)
-	LEFT JOIN podyard.jobs j ON j.ep = d.ep AND j.seq = u.seq AND j.armed = d.at`
+	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at`
 
 	sqlDropDue = `DELETE FROM podyard.job_due d USING unnest($1::int8[], $2::int8[]) u(at, n) WHERE d.at = u.at AND d.n = u.n`
 
-	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE j.ep = d.ep AND j.seq = u.seq AND j.armed = d.at)
+	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at)
 	FROM (SELECT at, n, ep, seqs FROM podyard.job_due ORDER BY at, n LIMIT $1) d`
 
 	sqlExpireDead = `DELETE FROM podyard.job_dead d USING (
@@ -28,7 +28,7 @@ const (
 
 	sqlNextDead = `SELECT min(until) FROM podyard.job_dead`
 
-	sqlPurge = `SELECT j.seq, j.id, j.status, j.owner FROM podyard.jobs j WHERE j.ep = $1 AND j.seq > $2 AND j.seq <= $3 ORDER BY j.seq LIMIT $4`
+	sqlPurge = `SELECT j.seq, j.id, j.status, j.owner FROM podyard.jobs j WHERE (j.ep || ''::bytea) = $1 AND j.seq > $2 AND j.seq <= $3 ORDER BY j.seq LIMIT $4`
 )
 
 // Expire implements queue.JobQueue. A sweep that another one overtakes finds that the jobs moved.
@@ -46,6 +46,9 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (next q
 		return 0, err
 	}
 	if err := q.exec(ctx, sqlExpireDead, int64(now), limit); err != nil {
+		return 0, err
+	}
+	if err := q.fold(ctx); err != nil {
 		return 0, err
 	}
 	if next, err = q.nextDue(ctx); err != nil {

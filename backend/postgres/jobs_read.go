@@ -24,7 +24,7 @@ const (
 	sqlTries = `SELECT ` + jobColumns + `, t.data FROM podyard.jobs j LEFT JOIN podyard.job_tries t ON t.num = j.num
 	WHERE j.ep = $1 AND j.id = $2 ORDER BY t.n`
 
-	sqlList = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.seq < $2 AND j.gone > $6
+	sqlList = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = $1 AND j.seq < $2 AND j.gone > $6
 		AND ($3::bytea IS NULL OR j.owner = $3) AND ($4::int2[] IS NULL OR j.status = ANY($4)) ORDER BY j.seq DESC LIMIT $5`
 
 	sqlListIDs = `SELECT ` + jobColumns + ` FROM unnest($2::bytea[]) u(id), LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.id = u.id) j`

@@ -66,8 +66,8 @@ const (
 	// The rank of the first one too many is found through the index of the owner.
 	sqlTrimDead = `DELETE FROM podyard.job_dead d
 	USING unnest($1::bytea[], $2::bytea[]) u(ep, owner),
-	LATERAL (SELECT x.ep, x.id FROM podyard.job_dead x WHERE x.ep = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x
-	WHERE d.ep = x.ep AND d.id = x.id`
+	LATERAL (SELECT x.ep, x.owner, x.n FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x
+	WHERE (d.ep || ''::bytea) = x.ep AND d.owner = x.owner AND d.n = x.n`
 
 	sqlArm = `INSERT INTO podyard.job_due (at, ep, seqs)
 	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) u(at, ep, seq) GROUP BY u.at, u.ep`
@@ -82,6 +82,13 @@ const (
 		delayed = c.delayed + excluded.delayed, delayed_low = c.delayed_low + excluded.delayed_low, running = c.running + excluded.running,
 		completed = c.completed + excluded.completed, failed = c.failed + excluded.failed, retried = c.retried + excluded.retried,
 		last_seq = greatest(c.last_seq, excluded.last_seq)`
+
+	// A writer whose row is folded has a new one.
+	sqlFold = `WITH d AS (DELETE FROM podyard.job_counters WHERE slot < 0 OR slot > 0 AND slot < $1
+		RETURNING ep, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+	INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+	SELECT ep, 0, sum(queued), sum(queued_low), sum(delayed), sum(delayed_low), sum(running), sum(completed), sum(failed), sum(retried), max(last_seq)
+	FROM d GROUP BY ep ORDER BY ep ` + onCountConflict
 
 	sqlNextSeqs = `SELECT nextval('podyard.job_seq') FROM generate_series(1, $1)`
 

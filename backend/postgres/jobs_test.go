@@ -73,6 +73,7 @@ func TestManyJobsAnswerAsTheModelDoes(t *testing.T) {
 
 // twoServers are two stores over one database. Each call goes to the other one than the call before.
 type twoServers struct {
+	url    string
 	stores [2]*postgres.Store
 	calls  atomic.Uint64
 }
@@ -80,7 +81,7 @@ type twoServers struct {
 func newTwoServers(t *testing.T) *twoServers {
 	t.Helper()
 	url := postgresql.Database(t)
-	return &twoServers{stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
+	return &twoServers{url: url, stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
 }
 
 func (q *twoServers) next() *postgres.Jobs { return q.stores[q.calls.Add(1)%2].Jobs() }

@@ -7,7 +7,7 @@ import (
 )
 
 // execute executes one statement in a database.
-func execute(t *testing.T, url, sql string, args ...any) {
+func execute(t testing.TB, url, sql string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

@@ -25,7 +25,9 @@ CREATE TABLE podyard.jobs (
 	state bytea NOT NULL, -- without seq
 	CONSTRAINT jobs_pkey PRIMARY KEY (ep, id)
 ) WITH (fillfactor = 70);
-CREATE UNIQUE INDEX jobs_seq ON podyard.jobs (ep, seq);
+-- An expression, so that no plan for an id reads this index instead: both would look as good while
+-- the database does not know how many jobs there are.
+CREATE UNIQUE INDEX jobs_seq ON podyard.jobs ((ep || ''::bytea), seq);
 
 CREATE TABLE podyard.job_bodies (
 	num bigint PRIMARY KEY,
@@ -113,7 +115,8 @@ CREATE TABLE podyard.job_due (
 );
 
 -- Counts of an endpoint are the sum of its rows. Each writer has a row of its own (slot), so that
--- none waits for another.
+-- none waits for another. Jobs that were added in the transaction of a caller have a row below 0
+-- for each call. Such rows, and those of servers that ended, are added to slot 0.
 CREATE TABLE podyard.job_counters (
 	ep bytea NOT NULL,
 	slot bigint NOT NULL,
@@ -128,6 +131,7 @@ CREATE TABLE podyard.job_counters (
 	last_seq bigint NOT NULL,
 	PRIMARY KEY (ep, slot)
 ) WITH (fillfactor = 30);
+CREATE INDEX job_counters_loose ON podyard.job_counters (slot) WHERE slot < 0;
 
 -- Webhooks that are not settled, each with the payloads of its run.
 CREATE TABLE podyard.job_outbox (
@@ -185,5 +189,5 @@ CREATE TABLE podyard.job_dead (
 	error bytea,
 	PRIMARY KEY (ep, id)
 );
-CREATE INDEX job_dead_owner ON podyard.job_dead (ep, owner, n);
+CREATE INDEX job_dead_owner ON podyard.job_dead (owner, (ep || ''::bytea), n);
 CREATE INDEX job_dead_until ON podyard.job_dead (until);

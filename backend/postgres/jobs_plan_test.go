@@ -1,0 +1,95 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
+)
+
+// scanned are plans that read a whole table of jobs.
+var scanned = regexp.MustCompile(`(Seq Scan|Bitmap Heap Scan) on (jobs|job_\w+)`)
+
+// A plan is made once for a connection, so it must be good for tables of any size, whatever the
+// database knows of them.
+func TestEachStatementHasItsIndexForTablesOfAnySize(t *testing.T) {
+	url := postgresql.Database(t)
+	sizes := []int{0, 1, 2_000}
+	if suite.Long() {
+		sizes = []int{0, 1, 100_000, 1_000_000}
+	}
+	have := 0
+	for _, size := range sizes {
+		fillJobs(t, url, have, size)
+		have = size
+		checkPlans(t, url, fmt.Sprint(size, " rows before ANALYZE"))
+		execute(t, url, `ANALYZE`)
+		checkPlans(t, url, fmt.Sprint(size, " rows after ANALYZE"))
+	}
+}
+
+func fillJobs(t *testing.T, url string, from, to int) {
+	t.Helper()
+	for _, sql := range []string{
+		`INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
+		SELECT n, n, n, n, n % 3, 'e', n::text::bytea, 'o', '', '' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+		SELECT 'e', 'o', 5, '', n, n, n, false, '' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_bodies (num, input) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_outputs (num, output) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node) SELECT 'e', 'o', '', n, n, '', 1 FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_due (at, ep, seqs) SELECT n, 'e', ARRAY[n] FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_endpoints (ep, owner, prio, key) SELECT ('e' || n)::bytea, 'o', 5, '' FROM generate_series($1::int8 + 1, $2) n WHERE n < 1000`,
+	} {
+		execute(t, url, sql, from, to)
+	}
+}
+
+func checkPlans(t *testing.T, url, when string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), postgres.PlanSettings); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for name, p := range postgres.Plans() {
+		n++
+		plan := explain(t, conn, fmt.Sprint("p", n), &p)
+		for _, index := range p.Indexes {
+			if !strings.Contains(plan, "using "+index+" ") {
+				t.Errorf("%s, %s: the plan does not use %s:\n%s", name, when, index, plan)
+			}
+		}
+		if scanned.MatchString(plan) || !p.Sorts && strings.Contains(plan, "Sort Key") {
+			t.Errorf("%s, %s: the plan reads a whole table, or sorts:\n%s", name, when, plan)
+		}
+	}
+}
+
+// explain returns the plan that does not depend on the arguments.
+func explain(t *testing.T, conn *pgx.Conn, name string, p *postgres.Plan) string {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), "PREPARE "+name+" AS "+p.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%v of %s", err, p.SQL)
+	}
+	nulls := strings.TrimSuffix(strings.Repeat("NULL, ", p.Args), ", ")
+	rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+name+"("+nulls+")", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%v of %s", err, p.SQL)
+	}
+	return strings.Join(lines, "\n")
+}
