@@ -70,7 +70,7 @@ func writeSteps(w http.ResponseWriter, b []byte) (n int, err error) {
 // hold begins to count what the request holds, if its user has limits.
 func (c *call) hold() {
 	f, user := c.inFlight, cmp.Or(c.id.User, c.employer)
-	if c.id.Exempt || !f.Limits(user) {
+	if c.id.Exempt || f.Of(user) == nil {
 		return
 	}
 	c.in, c.open, c.turn = f.Requests.Hold(user), f.Open[c.op.stays].Hold(user), f.Lists.Hold(user)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -27,7 +28,10 @@ const (
 	maxBatch  = 1000     // jobs in one answer
 	maxReport = 20 << 20 // bytes of a result (docs/decisions.md 10)
 	maxReason = 256      // bytes of the reason for unhealthy
+	maxPinged = 2000     // jobs that a ping lists
 )
+
+var errPinged = problem.Newf(problem.Invalid, "a ping lists at most %d jobs", maxPinged)
 
 // admitWorker checks the caller of a worker operation (docs/decisions.md 14). The caller is
 // the worker with its own key, or has a user's key that covers the endpoint. No remote
@@ -55,6 +59,9 @@ func (x *router) admitWorker(c *call) error {
 	case about.Balances():
 		return errBalanced
 	}
+	if err := x.checkWorkerName(about, id); err != nil {
+		return err
+	}
 	return c.acceptKey()
 }
 
@@ -78,6 +85,15 @@ func (x *router) admitUser(c *call, key, endpoint string) (e *serverless.Endpoin
 		return nil, errShared
 	}
 	return nil, serverless.ErrNoEndpoint
+}
+
+// checkWorkerName refuses the name of a new worker when its endpoint has too many.
+func (x *router) checkWorkerName(e *serverless.Endpoint, id serverless.WorkerID) error {
+	limit := x.inFlight.Of(e.Owner)
+	if limit == nil || x.Jobs.KnowsWorker(e.ID, id) {
+		return nil
+	}
+	return limit.Check(budget.WorkerNames, int64(x.Jobs.WorkerNames(e.ID)), 1)
 }
 
 func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }
@@ -216,6 +232,9 @@ func pingWorker(c *call) error {
 				lists = append(lists, serverless.JobID(id))
 			}
 		}
+	}
+	if len(lists) > maxPinged {
+		return c.refused(errPinged)
 	}
 	return c.accepted(c.Jobs.Ping(c.r.Context(), endpoint, c.worker(), lists))
 }

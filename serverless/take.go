@@ -230,6 +230,14 @@ func (s *Service) ReportUnhealthy(ctx context.Context, endpoint string, id Worke
 	return s.endLeases(ctx, w, queue.OpWorkerLost)
 }
 
+// KnowsWorker reports whether a worker of an endpoint was heard of lately.
+func (s *Service) KnowsWorker(endpoint string, id WorkerID) bool {
+	return s.registry.Find(workers.Key{Endpoint: endpoint, ID: id}) != nil
+}
+
+// WorkerNames returns how many workers of an endpoint were heard of lately.
+func (s *Service) WorkerNames(endpoint string) int { return s.registry.Count(endpoint) }
+
 // DrainWorker has a worker get no more jobs: what it has it may finish.
 func (s *Service) DrainWorker(endpoint string, id WorkerID) {
 	s.registry.Drain(workers.Key{Endpoint: endpoint, ID: id})

@@ -57,8 +57,13 @@ func NewInFlight(s *Set, all Totals) *InFlight {
 	return f
 }
 
-// Limits reports whether a user has limits.
-func (f *InFlight) Limits(user string) bool { return f != nil && f.set.Of(user) != nil }
+// Of returns the limits of a user; nil is none.
+func (f *InFlight) Of(user string) *Limits {
+	if f == nil {
+		return nil
+	}
+	return f.set.Of(user)
+}
 
 // Full returns the error for a hold that got no more of b.
 func (f *InFlight) Full(b Budget, h *Hold, n int64) error {

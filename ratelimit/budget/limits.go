@@ -47,7 +47,7 @@ type Limits struct {
 	// of load-balancing endpoints. Neither are part of Connections.
 	Streams         int64 `json:"streams,omitzero"`
 	ProxiedRequests int64 `json:"proxiedRequests,omitzero"`
-	// WorkerNames are the workers that a user's endpoints know.
+	// WorkerNames are the workers that one endpoint of the user knows.
 	WorkerNames int64 `json:"workerNames,omitzero"`
 }
 

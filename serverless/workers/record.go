@@ -179,7 +179,7 @@ func (w *record) stop(id queue.JobID, now queue.Instant) (noticed bool) {
 	l := w.leases[id]
 	w.drop(id, now)
 	switch {
-	case !w.session.local && w.notices[id] == nil:
+	case !w.session.local && w.notices[id] == nil && len(w.notices) < maxNotices:
 		// There need not be a lease here: the job may have been claimed at another server, or
 		// before this process started.
 		w.notices[id] = &notice{since: now}
@@ -208,6 +208,10 @@ func (w *record) hasLeases() bool { return len(w.leases) > 0 }
 
 func (w *record) hasNotices() bool { return len(w.notices) > 0 }
 
+// maxNotices is the number of jobs that a worker can be asked to stop at once. Of others it
+// knows by the answers to its reports.
+const maxNotices = 2000
+
 // ignoresStop reports whether w keeps running a job that it must stop.
 func (w *record) ignoresStop(now queue.Instant) bool {
 	for _, n := range w.notices {
@@ -216,17 +220,6 @@ func (w *record) ignoresStop(now queue.Instant) bool {
 		}
 	}
 	return false
-}
-
-// nextCheck returns the first instant after now at which ignoresStop may become true; 0:
-// none.
-func (w *record) nextCheck(now queue.Instant) (next queue.Instant) {
-	for _, n := range w.notices {
-		if at := n.since.Add(stopGrace); at > now {
-			next = queue.Sooner(next, at)
-		}
-	}
-	return next
 }
 
 // renewals appends the operations that renew every lease of w.

@@ -22,7 +22,8 @@ type Registry struct {
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
 	local     map[*Worker]struct{}
-	noticed   map[*Worker]struct{} // workers that have stop notices
+	suspects  map[*Worker]struct{} // workers that have listed a job that they must stop
+	checks    []queue.Instant      // when Unresponsive can tell more, soonest first
 	expiry    expiry               // remote workers that do not poll
 
 	server string // the id of this server; empty: it shares nothing
@@ -128,7 +129,7 @@ func (r *Registry) remove(w *Worker) {
 		delete(r.endpoints, w.Key().Endpoint)
 	}
 	delete(r.local, w)
-	delete(r.noticed, w)
+	delete(r.suspects, w)
 	r.schedule(w)
 }
 
@@ -144,16 +145,18 @@ func (r *Registry) schedule(w *Worker) {
 	}
 }
 
-// track updates the set of workers that have notices.
+// track forgets that w is a suspect when it has no notices left.
 func (r *Registry) track(w *Worker) {
 	if !w.record.isRegistered() || !w.record.hasNotices() {
-		delete(r.noticed, w)
-		return
+		delete(r.suspects, w)
 	}
-	if r.noticed == nil {
-		r.noticed = map[*Worker]struct{}{}
+}
+
+// checkAt has Expire return an instant while it is in the future.
+func (r *Registry) checkAt(at queue.Instant) {
+	if n := len(r.checks); n == 0 || r.checks[n-1] < at { // the clock may go back: then it is checked later
+		r.checks = append(r.checks, at)
 	}
-	r.noticed[w] = struct{}{}
 }
 
 // Find returns the worker, or nil.
@@ -213,6 +216,12 @@ func (r *Registry) Running(endpoint string) int {
 
 // List returns the workers of an endpoint, ordered by id.
 func (r *Registry) List(endpoint string) []View {
+	list := r.views(endpoint)
+	slices.SortFunc(list, func(a, b View) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+func (r *Registry) views(endpoint string) []View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.endpoints[endpoint]
@@ -223,8 +232,17 @@ func (r *Registry) List(endpoint string) []View {
 	for _, w := range e.workers {
 		list = append(list, w.record.view())
 	}
-	slices.SortFunc(list, func(a, b View) int { return cmp.Compare(a.ID, b.ID) })
 	return list
+}
+
+// Count returns the number of workers of an endpoint.
+func (r *Registry) Count(endpoint string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.endpoints[endpoint]; e != nil {
+		return len(e.workers)
+	}
+	return 0
 }
 
 // Stop makes a worker stop a job that is no longer leased to it: a local worker at once, a
@@ -237,15 +255,16 @@ func (r *Registry) Stop(ref queue.Ref, id queue.WorkerID, now queue.Instant) (ch
 	if w == nil || !w.record.isHeardHere(now) || !w.record.stop(ref.ID, now) {
 		return 0
 	}
-	r.track(w)
-	return now.Add(stopGrace)
+	check = now.Add(stopGrace)
+	r.checkAt(check)
+	return check
 }
 
 // Unresponsive returns the remote workers that keep running a job that they must stop.
 func (r *Registry) Unresponsive(now queue.Instant) (list []Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for w := range r.noticed {
+	for w := range r.suspects {
 		if w.record.ignoresStop(now) {
 			list = append(list, w.record.name())
 		}
@@ -294,8 +313,11 @@ func (r *Registry) Renewals(until queue.Instant) (ops []queue.Op) {
 func (r *Registry) Expire(now queue.Instant) (next queue.Instant, left []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for w := range r.noticed {
-		next = queue.Sooner(next, w.record.nextCheck(now))
+	for len(r.checks) > 0 && r.checks[0] <= now {
+		r.checks = r.checks[1:]
+	}
+	if len(r.checks) > 0 {
+		next = r.checks[0]
 	}
 	for len(r.expiry) > 0 {
 		w := r.expiry[0]
@@ -377,6 +399,12 @@ func (w *Worker) Ping(lists []queue.JobID, now, until queue.Instant, grace time.
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
 	ops, ignored = w.record.ping(lists, now, until, grace)
+	if r := w.registry; ignored && w.record.isRegistered() {
+		if r.suspects == nil {
+			r.suspects = map[*Worker]struct{}{}
+		}
+		r.suspects[w] = struct{}{}
+	}
 	w.registry.track(w)
 	return ops, ignored
 }
