@@ -111,6 +111,7 @@ var layers = []layer{
 	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict}, never: noTesting},
 	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "backend/podfleet"), never: noTesting},
 	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
+	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
 	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
 	{path: "httpapi/command", module: []string{"httpapi/client"}, never: noTesting},                         // nor with the commands

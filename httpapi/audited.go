@@ -57,7 +57,7 @@ func (x *router) note(c *call, err error) {
 	r := audit.Record{
 		Time: x.clock.Now(), Kind: kind, User: c.id.User, Key: c.keyName(), Operation: c.op.Name, Path: c.r.URL.Path,
 		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("schedule"), c.r.PathValue("batch"), c.r.PathValue("name")), Owner: c.actedFor(),
-		Source: x.source(c.r), Agent: c.r.UserAgent(), Status: status,
+		Source: source(c.r, x.proxies), Agent: c.r.UserAgent(), Status: status,
 	}
 	x.audit.Record(r)
 }
@@ -119,15 +119,17 @@ func (c *call) actedFor() string {
 	return cmp.Or(c.w.Header().Get(ownerHeader), owner)
 }
 
-// source returns the address that a request comes from: the last one that is not a trusted
-// proxy.
-func (x *router) source(r *http.Request) string {
+// Source returns the address that a request comes from: the last one that is not a trusted
+// proxy. It is empty for a request that did not come over a network.
+func (o *Options) Source(r *http.Request) string { return source(r, o.TrustedProxies) }
+
+func source(r *http.Request, proxies []netip.Prefix) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "" // not a network connection
 	}
 	at := from.Addr().Unmap()
-	for hops := strings.Join(r.Header.Values("X-Forwarded-For"), ","); hops != "" && x.trusts(at); {
+	for hops := strings.Join(r.Header.Values("X-Forwarded-For"), ","); hops != "" && trusts(proxies, at); {
 		i := strings.LastIndexByte(hops, ',')
 		before, err := parseHop(strings.TrimSpace(hops[i+1:]))
 		if err != nil {
@@ -138,8 +140,8 @@ func (x *router) source(r *http.Request) string {
 	return at.WithZone("").String()
 }
 
-func (x *router) trusts(a netip.Addr) bool {
-	return slices.ContainsFunc(x.proxies, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) })
+func trusts(proxies []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) })
 }
 
 // parseHop reads an address with or without a port.

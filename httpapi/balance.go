@@ -183,7 +183,7 @@ func (p *proxied) forwarded(h http.Header) {
 			delete(h, name)
 		}
 	}
-	if from := p.source(p.r); from != "" {
+	if from := source(p.r, p.proxies); from != "" {
 		h.Set("X-Forwarded-For", from)
 	}
 	h.Set("X-Forwarded-Host", p.r.Host)

@@ -108,6 +108,10 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 // Services returns the services behind the handlers. A service without a store is nil.
 func (s *Server) Services() httpapi.Services { return s.services }
 
+// API returns the options of the handlers, with the Authenticator that accepts stored keys too.
+// A program uses it for handlers of its own, such as a console.Console.
+func (s *Server) API() httpapi.Options { return s.api }
+
 // Handler serves the whole interface, as httpapi.New does, and two paths without a key:
 //
 //   - GET /healthz answers 200 while the server runs.

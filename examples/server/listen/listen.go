@@ -66,7 +66,7 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 	if c := parts.TLS(); c != nil {
 		main = tls.NewListener(main, c)
 	}
-	list := []server.Listener{server.On(main, srv.Handler())}
+	list := []server.Listener{server.On(main, withConsole(ctx, parts, srv, log))}
 	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
 		if w != nil {
 			list = append(list, server.On(limit.Listener(w), srv.Workers()))

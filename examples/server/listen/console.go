@@ -1,0 +1,37 @@
+package listen
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/podyard/podyard/httpapi/console"
+	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/httpapi/server/config"
+)
+
+// consolePath is where the web console is, below the address of the server.
+const consolePath = "/console/"
+
+// withConsole is the handler of the service and, until ctx ends, the console beside it. A host of a
+// load-balancing endpoint has no console: it serves nothing but its workers.
+func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) http.Handler {
+	main, api := srv.Handler(), srv.API()
+	c, err := console.New(main, &console.Options{
+		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, Logger: log,
+		Secret: parts.Options.Jobs.WorkerSecret, // sessions outlive a restart; nil with -data ""
+	})
+	if err != nil {
+		log.Warn("there is no console", "err", err)
+		return main
+	}
+	go c.Run(ctx) //nolint:errcheck // it returns nil when ctx ends
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !api.ToWorker(r) && (r.URL.Path+"/" == consolePath || strings.HasPrefix(r.URL.Path, consolePath)) {
+			c.ServeHTTP(w, r)
+			return
+		}
+		main.ServeHTTP(w, r)
+	})
+}

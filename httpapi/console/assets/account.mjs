@@ -1,0 +1,61 @@
+// The user's keys, limits and bill.
+import {html, useState, useEffect, useSignal, session, useData, id, api, can, has, change, num, count, usd, place, go, say} from './lib.mjs'
+import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Failure, Copy, Save, Dialog} from './ui.mjs'
+
+export function Account() {
+  const s = useSignal(session)
+  useEffect(() => { document.title = 'Account · podyard' }, [])
+  return html`<h1>Account</h1><section aria-labelledby="me"><h2 id="me">Signed in</h2><${Facts} of=${[['User', s.user], ['Scopes', s.scopes.length ? html`<span class="scopes">${s.scopes.map(x => html`<code>${x}</code> `)}</span>` : 'none: the catalog and the health of endpoints'], s.keyExpires ? ['The key ends', html`<${Ago} at=${s.keyExpires} />`] : ['The key ends', 'never'], s.ends ? ['The session ends', html`<${Ago} at=${s.ends} />, or after 30 minutes without an act of yours`] : null]} /></section>
+    ${s.operations.some(o => o === 'getLimits' || o === 'listLimits' || o === 'accountLimits' || o === 'getAccountLimits') ? html`<${Limits} />` : null}
+    ${has('listKeys') && (can('*') || s.scopes.includes('*') || s.operator) ? html`<${Keys} />` : null}`
+}
+
+// Limits shows whatever limits and budgets the server says the user has.
+function Limits() {
+  const of = useData(api('account/limits'), {every: 10000})
+  const flat = (v, name = '') => v === null || typeof v !== 'object' ? [[name, v]] : Object.entries(v).flatMap(([k, x]) => flat(x, name ? `${name}, ${k}` : k))
+  return html`<section aria-labelledby="limits"><h2 id="limits">Limits</h2><${Loaded} of=${of}>${d => html`<${Facts} of=${flat(d).map(([k, v]) => [k, typeof v === 'number' ? num(v) : v === null ? 'none' : String(v)])} />`}<//></section>`
+}
+
+function Keys() {
+  const s = useSignal(session), of = useData(api('account/keys' + (s.operator ? '?owner=*' : ''))), [fresh, setFresh] = useState(null), [making, make] = useState(false)
+  const path = k => api('account/keys/' + id(k.id))
+  return html`<section aria-labelledby="keys"><div class="bar"><h2 id="keys">Keys</h2>${s.readOnly ? null : html`<button type="button" onClick=${() => make(true)}>New key…</button>`}</div><p class="muted">Keys that were made over the interface. Those of the configuration are not in the list.</p>
+    <${Loaded} of=${of}>${d => html`<${Table} caption="Keys" rows=${d.keys.map(k => k.item ? {...k.item, owner: k.owner} : k)} rowKey=${k => k.id} columns=${[
+      {title: 'Key', cell: k => html`<code>${k.id}</code>`}, s.operator ? {title: 'User', cell: k => k.user} : null, {title: 'Scopes', cell: k => html`<span class="scopes">${k.scopes.map(x => html`<code>${x}</code> `)}</span>`}, {title: 'Ends', cell: k => k.expires ? html`<${Ago} at=${k.expires} />` : 'never'}, {title: 'Made', cell: k => html`<${Ago} at=${k.createdAt} />`},
+      s.readOnly ? null : {title: 'Do', cell: k => html`<span class="acts"><${Sure} kind="" title="Rotate this key?" text="It gets a new secret. The old one is refused at once." yes="Rotate" run=${async () => { setFresh(await change('POST', path(k) + '/rotate', {})); of.reload() }}>Rotate…<//><${Sure} title="Delete this key?" text="It is refused at once." yes="Delete" run=${async () => { await change('DELETE', path(k)); of.reload(); return 'The key was deleted.' }}>Delete…<//></span>`},
+    ].filter(Boolean)} empty=${html`<${Empty} title="There are no keys that were made over the interface." />`} />`}<//>
+    ${making ? html`<${NewKey} onClose=${() => make(false)} onMade=${k => { make(false); setFresh(k); of.reload() }} />` : null}
+    ${fresh ? html`<${Dialog} title="The secret of the key" onClose=${() => setFresh(null)}><p>It is shown once. Keep it now.</p><pre class="wrap" tabindex="0">${fresh.key}</pre><div class="bar end"><${Copy} text=${fresh.key} label="Copy" /><button type="button" onClick=${() => setFresh(null)}>I have it</button></div><//>` : null}</section>`
+}
+
+function NewKey({onClose, onMade}) {
+  const s = useSignal(session), [error, fail] = useState(null)
+  const submit = async e => {
+    e.preventDefault()
+    const f = e.target.elements, body = {scopes: f.scopes.value.split(/[\s,]+/).filter(Boolean)}
+    if (f.expires.value) body.expires = new Date(f.expires.value).toISOString()
+    if (f.user?.value) body.user = f.user.value
+    try { onMade(await change('POST', api('account/keys'), body)) } catch (x) { fail(x) }
+  }
+  return html`<${Dialog} title="New key" onClose=${onClose}><form class="form" onSubmit=${submit}><label>Scopes<input name="scopes" required placeholder="pods:read endpoint:echo:run" autocomplete="off" spellcheck=${false} /></label><label>Ends <small class="muted">(empty: never)</small><input type="datetime-local" name="expires" /></label>${s.operator ? html`<label>User <small class="muted">(empty: yourself)</small><input name="user" autocomplete="off" /></label>` : null}<${Failure} error=${error} /><div class="bar end"><button type="button" onClick=${onClose}>Close</button><button class="primary">Make the key</button></div></form><//>`
+}
+
+const reports = {'': 'all', pods: 'pods', serverless: 'endpoints', 'network-volumes': 'network volumes'}
+export function Billing() {
+  const {query} = useSignal(place), kind = Object.hasOwn(reports, query.get('of') || '') ? query.get('of') || '' : '', bucket = query.get('by') || 'day'
+  const of = useData(api(`billing${kind ? '/' + kind : ''}?bucketSize=${id(bucket)}`), {steady: true})
+  const show = (k, b) => go(`billing?of=${k}&by=${b}`)
+  useEffect(() => { document.title = 'Billing · podyard' }, [])
+  return html`<h1>Billing</h1><div class="bar"><label class="inline">Of <select value=${kind} onChange=${e => show(e.target.value, bucket)}>${Object.entries(reports).map(([k, v]) => html`<option value=${k}>${v}</option>`)}</select></label><label class="inline">By <select value=${bucket} onChange=${e => show(kind, e.target.value)}>${['hour', 'day', 'week', 'month'].map(x => html`<option>${x}</option>`)}</select></label></div>
+  <${Loaded} of=${of}>${d => {
+    const rows = d.records.slice().reverse(), names = [...new Set(rows.flatMap(r => Object.keys(r)))]
+    const cell = v => v === null || v === undefined ? '–' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? num(v) : String(v)
+    const csv = () => [names, ...rows.map(r => names.map(n => r[n]))].map(l => l.map(v => `"${String(typeof v === 'object' && v ? JSON.stringify(v) : v ?? '').replaceAll('"', '""').replace(/^([=+@-](?![\d.]))/, "'$1")}"`).join(',')).join('\r\n') + '\r\n'
+    const totals = Object.entries(d.metadata?.totals || {})
+    return html`${totals.length ? html`<dl class="tiles">${totals.map(([k, v]) => html`<div class="tile"><dt>${words(k)}</dt><dd>${typeof v === 'number' ? /amount|cost|usd/i.test(k) ? usd(v) : num(v) : cell(v)}</dd></div>`)}</dl>` : null}
+    ${rows.length ? html`<div class="bar"><${Save} name="billing.csv" text=${csv} label="Save as CSV" /></div>` : null}
+    <${Table} tall caption="Billing" rows=${rows} rowKey=${r => JSON.stringify(r)} columns=${names.map(n => ({title: words(n), num: rows.some(r => typeof r[n] === 'number'), cell: r => /Time$/.test(n) ? html`<time datetime=${r[n]}>${String(r[n]).slice(0, 16).replace('T', ' ')}</time>` : /amount|cost/i.test(n) && typeof r[n] === 'number' ? usd(r[n]) : cell(r[n])}))} empty=${html`<${Empty} title="Nothing was used in the last 30 days." />`} />`
+  }}<//>`
+}
+const words = s => { const t = s.replace(/([A-Z])/g, ' $1').toLowerCase(); return t[0].toUpperCase() + t.slice(1) }

@@ -1,0 +1,230 @@
+// The parts that pages are made of.
+import {html, useState, useEffect, useRef, useLayoutEffect, useSignal, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
+
+const kinds = {
+  COMPLETED: 'ok', RUNNING: 'ok', IDLE: 'ok', active: 'ok', IN_PROGRESS: 'run', INITIALIZING: 'run', STARTING: 'run', PROVISIONING: 'run', FINALIZED: 'run',
+  IN_QUEUE: 'wait', DRAFT: 'wait', THROTTLED: 'warn', TIMED_OUT: 'bad', FAILED: 'bad', ERROR: 'bad', UNHEALTHY: 'bad', refusal: 'bad', cordoned: 'warn', drained: 'warn', missed: 'warn', refused: 'bad', disabled: 'warn',
+}
+const marks = {ok: '●', run: '◐', wait: '○', warn: '▲', bad: '✕', off: '–'}
+export function Status({of, text}) {
+  const kind = kinds[of] || 'off'
+  return html`<span class="status ${kind}"><span aria-hidden="true">${marks[kind]}</span> ${text || String(of).toLowerCase().replaceAll('_', ' ')}</span>`
+}
+
+export function Ago({at}) {
+  const [, again] = useState(0)
+  useEffect(() => { const t = setInterval(() => again(n => n + 1), 5000); return () => clearInterval(t) }, [])
+  if (!at) return html`<span class="muted">–</span>`
+  const ms = Date.now() - Date.parse(at)
+  const text = ms < -1500 ? 'in ' + duration(-ms) : ms < 1500 ? 'now' : duration(ms) + ' ago'
+  return html`<time datetime=${at} title=${new Date(at).toLocaleString()}>${text}</time>`
+}
+export const Id = ({of}) => html`<code class="id" title=${of}>${of}</code>`
+
+export function Failure({error, retry}) {
+  if (!error) return null
+  return html`<div class="failure" role="alert"><p>${error.message}</p>
+    ${error.errors?.length ? html`<ul>${error.errors.map(e => html`<li>${e}</li>`)}</ul>` : null}
+    ${error.status === 403 ? html`<p class="muted">The key that you signed in with does not allow this.</p>` : null}
+    ${retry ? html`<button type="button" onClick=${retry}>Try again</button>` : null}</div>`
+}
+export const Empty = ({title, children}) => html`<div class="empty"><p><strong>${title}</strong></p>${children ? html`<p>${children}</p>` : null}</div>`
+export const Loading = () => html`<p class="muted" role="status">Loading…</p>`
+
+// Loaded shows what useData has read: the data, or why there are none.
+export function Loaded({of, children}) {
+  if (of.data) return html`${of.error ? html`<${Failure} error=${of.error} retry=${of.reload} />` : null}${children(of.data)}`
+  return of.error ? html`<${Failure} error=${of.error} retry=${of.reload} />` : html`<${Loading} />`
+}
+
+export function Copy({text, label}) {
+  const copy = async () => {
+    try { await navigator.clipboard.writeText(text); say('Copied.') } catch { say('The browser does not let the page copy.', true) }
+  }
+  return html`<button type="button" onClick=${copy}>${label}</button>`
+}
+
+// A Button does something, and shows what came of it.
+export function Act({children, run, kind, disabled, ...rest}) {
+  const [busy, set] = useState(false)
+  const click = async () => {
+    set(true)
+    try { const text = await run(); if (text) say(text) } catch (e) { say([e.message, ...(e.errors || [])].join(' '), true) } finally { set(false) }
+  }
+  return html`<button type="button" class=${kind || ''} disabled=${busy || disabled} onClick=${click} ...${rest}>${children}</button>`
+}
+
+export function Dialog({title, children, onClose}) {
+  const ref = useRef()
+  useLayoutEffect(() => {
+    const back = document.activeElement
+    ref.current.showModal()
+    return () => { if (back?.isConnected) back.focus() }
+  }, [])
+  return html`<dialog ref=${ref} aria-labelledby="dialog-title" onCancel=${e => { e.preventDefault(); onClose() }}><h2 id="dialog-title">${title}</h2>${children}</dialog>`
+}
+
+// Confirm asks before something is done. With word the user has to type it.
+export function Confirm({title, text, word, yes, run, onClose}) {
+  const [typed, type] = useState(''), [busy, set] = useState(false), [error, fail] = useState(null)
+  const submit = async e => {
+    e.preventDefault()
+    set(true)
+    try { const said = await run(); onClose(); if (said) say(said) } catch (x) { fail(x); set(false) }
+  }
+  return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}><p>${text}</p>
+    ${word ? html`<label>Type <code>${word}</code> to go on<input value=${typed} onInput=${e => type(e.target.value)} autocomplete="off" spellcheck=${false} /></label>` : null}
+    <${Failure} error=${error} />
+    <div class="bar end"><button type="button" onClick=${onClose}>Keep</button><button class="danger" disabled=${busy || !!word && typed !== word}>${yes}</button></div></form><//>`
+}
+export function Sure({children, title, text, word, yes, run, kind = 'danger-line', disabled}) {
+  const [open, set] = useState(false)
+  return html`<button type="button" class=${kind} disabled=${disabled} onClick=${() => set(true)}>${children}</button>${open ? html`<${Confirm} title=${title} text=${text} word=${word} yes=${yes || children} run=${run} onClose=${() => set(false)} />` : null}`
+}
+
+const rowHeight = 37
+// A Grid is a table of any number of rows, of which only those in sight are in the page. row(i)
+// is a record, or undefined while it is not there; onRange says which rows are in sight.
+export function Grid({caption, columns, total, row, rowKey, onRange, empty, chosen, onChoose, tall}) {
+  const ref = useRef(), frame = useRef(), [top, setTop] = useState(0), [height, setHeight] = useState(600)
+  const windowed = total > 60
+  const first = windowed ? Math.max(0, Math.floor(top / rowHeight) - 10) : 0
+  const last = windowed ? Math.min(total, Math.ceil((top + height) / rowHeight) + 10) : total
+  useLayoutEffect(() => {
+    if (!ref.current) return
+    const watch = new ResizeObserver(() => ref.current && setHeight(ref.current.clientHeight))
+    watch.observe(ref.current)
+    return () => watch.disconnect()
+  }, [total > 0])
+  useEffect(() => { onRange?.(first, last) }, [first, last, total])
+  if (!total) return empty
+  const scroll = e => { const y = e.currentTarget.scrollTop; cancelAnimationFrame(frame.current); frame.current = requestAnimationFrame(() => setTop(y)) }
+  const key = e => {
+    if (e.target.closest('input, select, textarea') && e.target.type !== 'checkbox' || e.ctrlKey || e.metaKey || e.altKey) return
+    const step = {j: 1, ArrowDown: 1, k: -1, ArrowUp: -1}[e.key]
+    const at = Number(e.target.closest('tr')?.dataset.i ?? -1)
+    if (e.key === 'x' && onChoose && row(at)) { e.preventDefault(); onChoose(rowKey(row(at))); return }
+    if (!step) return
+    e.preventDefault()
+    focusRow(ref.current, Math.min(total - 1, Math.max(0, at + step)))
+  }
+  const rows = []
+  for (let i = first; i < last; i++) {
+    const r = row(i), k = r === undefined ? 'row' + i : rowKey(r)
+    rows.push(html`<tr key=${k} data-i=${i} aria-rowindex=${i + 2} class=${chosen?.has(k) ? 'chosen' : ''}>
+      ${onChoose ? html`<td class="tick">${r === undefined ? null : html`<input type="checkbox" aria-label="Select ${k}" checked=${chosen.has(k)} onChange=${() => onChoose(k)} />`}</td>` : null}
+      ${r === undefined ? html`<td colspan=${columns.length} class="muted">…</td>` : columns.map((c, n) => n === 0 ? html`<th scope="row">${c.cell(r)}</th>` : html`<td class=${c.num ? 'num' : ''}>${c.cell(r)}</td>`)}</tr>`)
+  }
+  const gap = n => n > 0 ? html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length + 1} style=${{height: n * rowHeight + 'px'}}></td></tr>` : null
+  return html`<div class="grid ${tall ? 'tall' : ''}" ref=${ref} tabindex="0" role="region" aria-label=${"Table: " + caption} onScroll=${scroll} onKeyDown=${key}>
+    <table aria-rowcount=${total + 1}><caption class="vh">${caption}</caption>
+    <thead><tr aria-rowindex="1">${onChoose ? html`<th scope="col" class="tick"><span class="vh">Selected</span></th>` : null}${columns.map(c => html`<th scope="col" class=${c.num ? 'num' : ''}>${c.title}</th>`)}</tr></thead>
+    <tbody>${gap(first)}${rows}${gap(total - last)}</tbody></table></div>`
+}
+function focusRow(grid, i, left = 3) {
+  const tr = grid.querySelector(`tr[data-i="${i}"]`)
+  if (tr) {
+    tr.scrollIntoView({block: 'nearest'});
+    (tr.querySelector('th a, th button, a, button, input') || grid).focus()
+  } else if (left) {
+    grid.scrollTop = i * rowHeight - grid.clientHeight / 2
+    requestAnimationFrame(() => requestAnimationFrame(() => focusRow(grid, i, left - 1)))
+  }
+}
+export const Table = ({rows, ...rest}) => html`<${Grid} ...${rest} total=${rows.length} row=${i => rows[i]} />`
+
+// A Spark is a picture of a series, with a sentence that says the same.
+export function Spark({values, label, unit = '', wide}) {
+  if (!values?.length) return html`<span class="muted">no data yet</span>`
+  const w = wide ? 600 : 120, hgt = wide ? 80 : 24, top = Math.max(1, ...values), n = values.length
+  const max = wide ? 240 : 60, step = Math.max(1, Math.ceil(n / max)), points = []
+  for (let i = 0; i < n; i += step) points.push(Math.max(...values.slice(i, i + step)))
+  const x = i => points.length < 2 ? w : i / (points.length - 1) * w, y = v => hgt - 2 - v / top * (hgt - 4)
+  const line = points.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(' ')
+  const said = `${label}: now ${num(values.at(-1))}${unit}, at most ${num(Math.max(...values))}${unit}.`
+  return html`<svg class="spark ${wide ? 'wide' : ''}" viewBox="0 0 ${w} ${hgt}" preserveAspectRatio="none" role="img" aria-label=${said}>
+    <polygon points="0,${hgt} ${line} ${w},${hgt}" /><polyline points=${points.length < 2 ? `0,${y(points[0])} ${line}` : line} /></svg>`
+}
+export const Chart = ({values, title, unit, every}) => html`<figure class="chart"><figcaption><strong>${title}</strong> <span class="muted">now ${num(values?.at(-1))}${unit}, most ${values?.length ? num(Math.max(...values)) : '–'}${unit}, last ${values?.length ? duration(values.length * every * 1000) : 'hour'}</span></figcaption><${Spark} wide values=${values} label=${title} unit=${unit} /></figure>`
+
+export const Tile = ({name, value, note, bad, to}) => html`<div class="tile ${bad ? 'bad' : ''}"><dt>${name}</dt><dd>${to ? html`<${Link} to=${to}>${value}<//>` : value}${note ? html`<small>${note}</small>` : null}</dd></div>`
+export const Facts = ({of}) => html`<dl class="facts">${of.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
+
+// A Payload is shown as its bytes came. It is never parsed.
+export function Payload({path, title, size, version}) {
+  const [text, set] = useState(null), [error, fail] = useState(null), [lines, break_] = useState(true), [wrap, setWrap] = useState(true)
+  useEffect(() => {
+    if (!size) return
+    const stop = new AbortController()
+    ask(path, {signal: stop.signal}).then(r => r.arrayBuffer()).then(b => { set(decode(new Uint8Array(b))); fail(null) }).catch(e => { if (e.name !== 'AbortError') fail(e) })
+    return () => stop.abort()
+  }, [path, size, version])
+  const part = size > 256 * 1024
+  return html`<section class="payload"><div class="bar"><h3>${title} <small class="muted">${size ? bytes(size) : ''}</small></h3>
+    ${text !== null ? html`<label class="inline"><input type="checkbox" checked=${lines} onChange=${() => break_(!lines)} /> Indent</label><label class="inline"><input type="checkbox" checked=${wrap} onChange=${() => setWrap(!wrap)} /> Wrap</label><${Copy} text=${text} label="Copy" /><a class="button" href=${base + path + '?download=1'} download>Download</a>` : null}</div>
+    <${Failure} error=${error} />
+    ${!size ? html`<p class="muted">None.</p>` : text === null ? error ? null : html`<${Loading} />` : html`<pre tabindex="0" role="region" aria-label=${title} class=${wrap ? 'wrap' : ''}>${lines ? indent(text) : text}</pre>`}
+    ${part ? html`<p class="muted">These are the first 256 KiB. Download it to see all.</p>` : null}</section>`
+}
+
+// A Raw shows an answer of the API as it came.
+export function Raw({path, title}) {
+  const [text, set] = useState(null), [error, fail] = useState(null)
+  useEffect(() => { ask(path).then(r => r.arrayBuffer()).then(b => set(decode(new Uint8Array(b)))).catch(fail) }, [path])
+  return html`<${Failure} error=${error} />${text === null ? null : html`<pre tabindex="0" role="region" aria-label=${title} class="wrap">${indent(text)}</pre>`}`
+}
+
+const maxLines = 5000
+// A Log follows a log of the API.
+export function Log({path, title}) {
+  const [lines, set] = useState([]), [state, setState] = useState('connecting'), [paused, setPaused] = useState(false)
+  const [find, setFind] = useState(''), [source, setSource] = useState(''), [wrap, setWrap] = useState(true)
+  const box = useRef(), held = useRef([])
+  useEffect(() => {
+    if (paused) return
+    const s = new EventSource(base + path + '?tail=500')
+    held.current = []
+    let t, seen = new Set()
+    const flush = () => { t = null; set(held.current.slice()) }
+    s.onopen = () => setState('following')
+    s.onmessage = e => {
+      if (seen.has(e.lastEventId)) return
+      seen.add(e.lastEventId)
+      if (seen.size > 2 * maxLines) seen = new Set()
+      let l
+      try { l = JSON.parse(e.data) } catch { return }
+      held.current.push({...l, line: plain(l.line)})
+      if (held.current.length > maxLines) held.current.splice(0, held.current.length - maxLines)
+      t ||= setTimeout(flush, 250)
+    }
+    s.onerror = () => setState(s.readyState === EventSource.CLOSED ? 'ended' : 'reconnecting')
+    return () => { s.close(); clearTimeout(t) }
+  }, [path, paused])
+  useLayoutEffect(() => { const b = box.current; if (b && b.dataset.end !== 'no') b.scrollTop = b.scrollHeight }, [lines])
+  const shown = lines.filter(l => (!source || l.source === source) && (!find || l.line.toLowerCase().includes(find.toLowerCase())))
+  const text = () => shown.map(l => `${l.ts} ${l.source} ${l.line}`).join('\n') + '\n'
+  const scroll = e => { const b = e.currentTarget; b.dataset.end = b.scrollHeight - b.scrollTop - b.clientHeight < 40 ? 'yes' : 'no' }
+  return html`<section><div class="bar"><h3>${title}</h3><span class="muted" role="status">${paused ? 'paused' : state}, ${num(shown.length)} lines</span>
+    <label class="inline">Source <select value=${source} onChange=${e => setSource(e.target.value)}><option value="">all</option><option>container</option><option>system</option></select></label>
+    <label class="inline">Find <input type="search" value=${find} onInput=${e => setFind(e.target.value)} /></label>
+    <label class="inline"><input type="checkbox" checked=${wrap} onChange=${() => setWrap(!wrap)} /> Wrap</label>
+    <button type="button" onClick=${() => setPaused(!paused)}>${paused ? 'Go on' : 'Pause'}</button><${Save} name="log.txt" text=${text} type="text/plain" /></div>
+    ${shown.length ? html`<pre class="log ${wrap ? 'wrap' : ''}" ref=${box} tabindex="0" role="region" aria-label=${title} onScroll=${scroll}>${shown.slice(-1000).map(l => html`<div key=${l.ts + l.line}><span class="muted">${l.ts.slice(11, 23)}</span> ${l.source === 'system' ? html`<span class="sys">system</span> ` : null}${l.line}</div>`)}</pre>` : html`<${Empty} title=${lines.length ? 'No line matches.' : 'No lines yet.'}>${lines.length ? '' : 'Lines appear here as they are written.'}<//>`}
+    ${shown.length > 1000 ? html`<p class="muted">These are the last 1,000 lines. Save has all ${num(shown.length)}.</p>` : null}</section>`
+}
+// plain takes the colours of a terminal out of a line.
+const plain = s => String(s).replace(/\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)/g, '')
+
+export function Save({name, text, type = 'text/csv', label = 'Save'}) {
+  const save = () => {
+    const url = URL.createObjectURL(new Blob([text()], {type})), a = document.createElement('a')
+    a.href = url
+    a.download = name
+    a.click()
+    setTimeout(() => URL.revokeObjectURL(url), 1000)
+  }
+  return html`<button type="button" onClick=${save}>${label}</button>`
+}
+
+export const Tabs = ({label, list}) => html`<nav class="tabs" aria-label=${label}><ul>${list.filter(Boolean).map(t => html`<li><${Link} to=${t.to} aria-current=${t.here ? 'page' : undefined}>${t.name}<//></li>`)}</ul></nav>`
+export const writable = () => !session.value?.readOnly

@@ -1,0 +1,128 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/podyard/podyard/internal/suite"
+)
+
+// A violation is what axe has found.
+type violation struct {
+	ID, Help string
+	Nodes    []struct {
+		HTML           string `json:"html"`
+		FailureSummary string `json:"failureSummary"`
+	}
+}
+
+// wantAccessible checks the page with axe-core, by the rules of WCAG 2.2 AA.
+func (b *tab) wantAccessible(name string) {
+	b.t.Helper()
+	if !eval[bool](b, `!!window.axe`) {
+		code, err := os.ReadFile("testdata/axe.min.js")
+		check(b.t, err)
+		eval[bool](b, string(code)+";true")
+	}
+	list, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]violation](`axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations']}).then(r => r.violations)`, chromedp.EvalAwaitPromise))
+	check(b.t, err)
+	for _, v := range list {
+		for i, n := range v.Nodes {
+			if i < 3 {
+				b.t.Errorf("%s: %s: %s\n%s\n%s", name, v.ID, v.Help, n.HTML, n.FailureSummary)
+			}
+		}
+	}
+}
+
+// furnish makes something of everything. It returns the ids of jobs by what they are.
+func (w *world) furnish() map[string]string {
+	w.t.Helper()
+	jobs := map[string]string{}
+	jobs["done"] = w.submit("echo", `{"input":{"text":"a cat","big":9223372036854775809,"n":[1e400,0.10]}}`)
+	jobs["failed"] = w.submit("echo", `{"input":{"fail":"CUDA out of memory: tried to allocate 20 GiB"}}`)
+	for range 12 {
+		jobs["waiting"] = w.submit("idle", `{"input":{"prompt":"a dog on a bicycle"},"queue":{"priority":5}}`)
+	}
+	w.call("POST", "/v2/idle/run", `{"input":{}}`)
+	w.call("PATCH", "/v2/serverless/idle/queue", `{"perUser":4,"deadLetter":86400000}`)
+	w.call("PATCH", "/v2/serverless/echo/queue", `{"deadLetter":86400000}`)
+	jobs["dead"] = w.submit("echo", `{"input":{"fail":"the model is not there"}}`)
+	w.call("POST", "/v2/echo/schedules", `{"cron":"*/5 * * * *","run":{"input":{"nightly":true}}}`)
+	w.call("POST", "/v2/echo/batch", `{"name":"captions of March","finalize":true,"requests":[{"input":{"n":1}},{"input":{"n":2}},{"input":{"fail":"no such picture"}}]}`)
+	w.call("POST", "/v2/serverless", `{"name":"captions","type":"QUEUE","image":"acme/captions:4","gpu":{"pools":["ADA_24"]},"workers":{"min":0,"max":3},"scaling":{"type":"QUEUE_DELAY","queueDelay":2}}`)
+	w.call("POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter:2","cpu":{"id":"cpu3c","vcpuCount":2},"ports":["8888/http","22/tcp"],"env":{"TOKEN":"a-value-that-is-hidden"}}`)
+	w.call("POST", "/v2/account/keys", `{"scopes":["pods:read","endpoint:echo:run"]}`)
+	return jobs
+}
+
+// Every page is good to read: in both colours, wide and narrow, and for a screen reader.
+func TestEveryPageIsAccessible(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	b.size(1280, 900)
+	b.open(w.url)
+	b.sees("Sign in with a key")
+	b.both(w, "sign-in", "", "Sign in with a key")
+	b.signIn(w, adminKey)
+	jobs := w.furnish()
+	for _, p := range []struct{ name, path, sees string }{
+		{"overview", "", "Needs attention"},
+		{"endpoint", "e/echo", "How long jobs take"},
+		{"why", "e/idle/why", "What would change it"},
+		{"jobs", "e/echo/jobs", "CUDA out of memory"},
+		{"jobs-empty", "e/echo/jobs?status=CANCELLED", "No job has this status."},
+		{"job", "e/echo/jobs/" + jobs["done"], "9223372036854775809"},
+		{"job-failed", "e/echo/jobs/" + jobs["failed"], "Why it failed"},
+		{"job-waiting", "e/idle/jobs/" + jobs["waiting"], "Why it waits"},
+		{"job-gone", "e/echo/jobs/nothing", "not kept any more"},
+		{"dead-letters", "e/echo/dead/" + jobs["dead"], "the model is not there"},
+		{"schedules", "e/echo/schedules", "*/5 * * * *"},
+		{"batches", "e/echo/batches", "captions of March"},
+		{"workers", "e/echo/workers", "local-echo"},
+		{"worker-log", "e/echo/workers/local-echo", "Log of local-echo"},
+		{"scaling", "e/echo/scaling", "Decisions of the scaler"},
+		{"queue", "e/idle/queue", "Held by the settings"},
+		{"pods", "pods", "notebook"},
+		{"account", "account", "New key"},
+		{"billing", "billing", "Billing"},
+		{"hosts", "hosts", "Takes new work"},
+		{"audit", "audit", "createPod"},
+		{"nothing", "nothing", "no such page"},
+	} {
+		b.goes(w, p.path)
+		b.both(w, p.name, p.path, p.sees)
+	}
+	b.goes(w, "pods")
+	b.press("notebook")
+	b.both(w, "pod", "", "Show values")
+	if text := eval[string](b, `document.body.innerText`); strings.Contains(text, "a-value-that-is-hidden") {
+		t.Error("the value of a variable is shown before anybody asked")
+	}
+	b.wantNoFaults()
+}
+
+// both looks at a page in both colours and widths.
+func (b *tab) both(_ *world, name, _, sees string) {
+	b.t.Helper()
+	b.sees(sees)
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 360} {
+			if !suite.Long() && os.Getenv("PODYARD_PICTURES") == "" && (theme == "light") == (width == 360) {
+				continue // the long form looks at all four
+			}
+			b.size(width, 900)
+			b.theme(theme)
+			at := fmt.Sprintf("%s-%s-%d", name, theme, width)
+			time.Sleep(150 * time.Millisecond) // the end of transitions
+			b.wantAccessible(at)
+			if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				b.t.Errorf("%s: the page is %d px wider than the window", at, over)
+			}
+			b.picture(at)
+		}
+	}
+}

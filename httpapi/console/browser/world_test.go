@@ -1,0 +1,192 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/backend/webhook"
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/audit"
+	"github.com/podyard/podyard/httpapi/console"
+	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Keys of these tests. No key may be found anywhere but in the cookie, where it is encrypted.
+const (
+	adminKey  = "canary-key-of-the-admin"
+	readerKey = "canary-key-of-a-reader"
+)
+
+// A world is a server with a console, on a listener of its own.
+type world struct {
+	t    *testing.T
+	url  string // of the console
+	addr string
+	log  *syncBuffer
+	srv  *server.Server
+	stop func()
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func stores() server.Stores {
+	return server.Stores{
+		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
+		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(), Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
+	}
+}
+
+// A setup is what a world is made with.
+type setup struct {
+	path   string // of the console
+	addr   string // to listen on
+	stores server.Stores
+	secret []byte
+	clock  pods.Clock
+}
+
+// start starts a server, until the test ends or stop is called.
+func start(t *testing.T, x setup) *world {
+	t.Helper()
+	if x.path == "" {
+		x.path = "/console/"
+	}
+	if x.addr == "" {
+		x.addr = "127.0.0.1:0"
+	}
+	if x.stores.Jobs == nil {
+		x.stores = stores()
+	}
+	w := &world{t: t, log: new(syncBuffer)}
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	cat := catalog.Sample()
+	all := []string{"*", "operator"}
+	auth, err := httpapi.NewKeys([]httpapi.Key{
+		{Secret: adminKey, User: "admin", Scopes: all, Exempt: true},
+		{Secret: readerKey, User: "reader", Scopes: []string{"endpoint:echo:read", "pods:read"}},
+	}, time.Now)
+	check(t, err)
+	sender, err := webhook.New(&webhook.Options{AllowPrivate: true})
+	check(t, err)
+	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1})
+	o := &server.Options{
+		Stores: x.stores, Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Logger: log, Name: "server", Drain: time.Millisecond,
+		API:     httpapi.Options{Auth: auth, Audit: audit.NewMemory(1000)},
+		Workers: []server.Worker{{Endpoint: "echo", Worker: serverless.WorkerFunc(work), Options: serverless.ServeOptions{ID: "local-echo", Concurrency: 4}}},
+		Jobs:    serverless.Options{Sender: sender},
+	}
+	w.srv, err = server.New(t.Context(), o)
+	check(t, err)
+	_ = w.srv.Services().Jobs.EnsureEndpoint(t.Context(), "idle")
+	w.listen(x, log)
+	return w
+}
+
+func (w *world) listen(x setup, log *slog.Logger) {
+	api := w.srv.API()
+	c, err := console.New(w.srv.Handler(), &console.Options{Auth: api.Auth, Jobs: w.srv.Services().Jobs, Path: x.path, Secret: x.secret, Logger: log, Source: api.Source, Clock: x.clock})
+	check(w.t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/", w.srv.Handler())
+	mux.Handle(x.path, c)
+	var l net.Listener
+	for range 50 { // the port of a server that has just ended
+		if l, err = net.Listen("tcp", x.addr); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	check(w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.srv.Run(ctx, server.On(l, mux)); err != nil {
+			w.t.Errorf("Run = %v", err)
+		}
+	})
+	running.Go(func() { _ = c.Run(ctx) })
+	w.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.t.Cleanup(w.stop)
+	w.addr = l.Addr().String()
+	w.url = "http://" + w.addr + x.path
+}
+
+// work does what the input says.
+func work(ctx context.Context, t *serverless.Task) ([]byte, error) {
+	var in struct {
+		Sleep int    `json:"sleep"`
+		Fail  string `json:"fail"`
+	}
+	_ = json.Unmarshal(t.Input, &in) // other inputs are echoed
+	select {
+	case <-time.After(time.Duration(in.Sleep) * time.Millisecond):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if in.Fail != "" {
+		return nil, errors.New(in.Fail)
+	}
+	return t.Input, nil
+}
+
+// call makes a request to the API as admin.
+func (w *world) call(method, path, body string) []byte {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.addr+path, strings.NewReader(body))
+	check(w.t, err)
+	r.Header.Set("Authorization", "Bearer "+adminKey)
+	r.Header.Set("Content-Type", "application/json")
+	a, err := http.DefaultClient.Do(r)
+	check(w.t, err)
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	check(w.t, err)
+	if a.StatusCode >= 300 {
+		w.t.Fatalf("%s %s: %d: %s", method, path, a.StatusCode, b)
+	}
+	return b
+}
+
+// submit runs a job and returns its id.
+func (w *world) submit(endpoint, body string) string {
+	w.t.Helper()
+	var j struct{ ID string }
+	check(w.t, json.Unmarshal(w.call("POST", "/v2/"+endpoint+"/run", body), &j))
+	return j.ID
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,179 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/serverless"
+)
+
+// Bounds of the history: 5 s apart for an hour, of the first 200 endpoints. It takes at most
+// 200 * 720 * 36 bytes, or 5 MB.
+const (
+	sampleEvery  = 5 * time.Second
+	sampleCount  = 720
+	maxEndpoints = 200
+)
+
+// A sample is what an endpoint was like at an instant.
+type sample struct {
+	queued, running, workers, idle int32
+	completed, failed              int64 // since the endpoint was made
+	oldest                         int32 // age of the oldest job that waits, in seconds
+}
+
+// A ring has the last samples of an endpoint.
+type ring struct {
+	last [sampleCount]sample
+	n    int       // samples taken
+	at   time.Time // of the newest
+}
+
+// history is a ring for each endpoint.
+type history struct {
+	mu sync.Mutex
+	by map[string]*ring
+}
+
+func (h *history) init() { h.by = map[string]*ring{} }
+
+func (h *history) add(now time.Time, endpoint string, s sample) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.by[endpoint]
+	if r == nil {
+		if len(h.by) >= maxEndpoints {
+			return
+		}
+		r = new(ring)
+		h.by[endpoint] = r
+	}
+	r.last[r.n%sampleCount] = s
+	r.n++
+	r.at = now
+}
+
+// drop forgets endpoints that have had no sample for a while: they are gone.
+func (h *history) drop(before time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, r := range h.by {
+		if r.at.Before(before) {
+			delete(h.by, id)
+		}
+	}
+}
+
+// A historyBody has the series of an endpoint, oldest first, every seconds apart.
+type historyBody struct {
+	Every     int     `json:"every"`
+	Queued    []int32 `json:"queued"`
+	Running   []int32 `json:"running"`
+	Workers   []int32 `json:"workers"`
+	Idle      []int32 `json:"idle"`
+	Oldest    []int32 `json:"oldest"`
+	Completed []int64 `json:"completed"`
+	Failed    []int64 `json:"failed"`
+}
+
+func (h *history) read(endpoint string) historyBody {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := historyBody{Every: int(sampleEvery.Seconds()), Queued: []int32{}, Running: []int32{}, Workers: []int32{}, Idle: []int32{}, Oldest: []int32{}, Completed: []int64{}, Failed: []int64{}}
+	r := h.by[endpoint]
+	if r == nil {
+		return b
+	}
+	for i := max(r.n-sampleCount, 0); i < r.n; i++ {
+		s := &r.last[i%sampleCount]
+		b.Queued, b.Running = append(b.Queued, s.queued), append(b.Running, s.running)
+		b.Workers, b.Idle = append(b.Workers, s.workers), append(b.Idle, s.idle)
+		b.Oldest = append(b.Oldest, s.oldest)
+		b.Completed, b.Failed = append(b.Completed, s.completed), append(b.Failed, s.failed)
+	}
+	return b
+}
+
+// failedLately returns how many jobs of an endpoint have failed in the last hour, as far as it
+// was seen.
+func (h *history) failedLately(endpoint string) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.by[endpoint]
+	if r == nil {
+		return 0
+	}
+	first, last := r.last[max(r.n-sampleCount, 0)%sampleCount], r.last[(r.n-1)%sampleCount]
+	return max(last.failed-first.failed, 0)
+}
+
+// Run records what endpoints are like, for the pictures of the last hour, until ctx ends. Then
+// it returns nil. Without Options.Jobs there is nothing to record. The console works without
+// Run too, and then has no pictures.
+func (c *Console) Run(ctx context.Context) error {
+	if c.Jobs == nil {
+		<-ctx.Done()
+		return nil
+	}
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		if err := c.sample(ctx); err != nil && ctx.Err() == nil {
+			c.Logger.WarnContext(ctx, "console: endpoints are not recorded", "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *Console) sample(ctx context.Context) error {
+	now := c.Clock.Now()
+	n := 0
+	for e, err := range c.Jobs.AllEndpoints(ctx) {
+		if err != nil {
+			return err
+		}
+		if n++; n > maxEndpoints {
+			break
+		}
+		h, err := c.Jobs.Health(ctx, e.ID)
+		if errors.Is(err, serverless.ErrNoEndpoint) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.history.add(now, e.ID, sampleOf(now, &h))
+	}
+	c.history.drop(now.Add(-10 * sampleEvery))
+	return nil
+}
+
+func sampleOf(now time.Time, h *serverless.Health) sample {
+	w := h.Workers
+	s := sample{
+		queued: int32(h.Jobs.Queued), running: int32(h.Jobs.Running),
+		workers: int32(w.Idle + w.Running + w.Initializing), idle: int32(w.Idle),
+		completed: h.Jobs.Completed, failed: h.Jobs.Failed,
+	}
+	if h.Jobs.Oldest != 0 {
+		s.oldest = int32(max(now.Sub(h.Jobs.Oldest.Time()), 0) / time.Second)
+	}
+	return s
+}
+
+// showHistory answers who may see the health of the endpoint.
+func (c *Console) showHistory(w http.ResponseWriter, r *http.Request, s *session) {
+	id := r.PathValue("endpoint")
+	if a := c.read(r, s, "/v2/"+pathEscape(id)+"/health"); !a.ok() {
+		pass(w, a)
+		return
+	}
+	answer(w, c.history.read(id))
+}

@@ -1,0 +1,151 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A jobBody is a job with its times, which the API does not show. Times that are not known
+// are null.
+type jobBody struct {
+	ID           string  `json:"id"`
+	Owner        string  `json:"owner"`
+	Status       string  `json:"status"`
+	Key          string  `json:"key"`
+	Priority     uint8   `json:"priority"`
+	LowPriority  bool    `json:"lowPriority"`
+	Delayed      bool    `json:"delayed"`
+	Deliveries   uint8   `json:"deliveries"`
+	Attempt      uint8   `json:"attempt"`
+	Attempts     uint8   `json:"attempts"` // that its retry policy allows
+	Restarts     uint8   `json:"restarts"`
+	Retries      uint32  `json:"retries"`
+	Worker       string  `json:"worker"`
+	Lost         string  `json:"lost"`
+	Chunks       uint32  `json:"chunks"`
+	ChunksRead   uint32  `json:"chunksRead"`
+	Webhook      bool    `json:"webhook"`
+	DelayTime    int64   `json:"delayTime"`
+	RunTime      int64   `json:"executionTime"`
+	Timeout      int64   `json:"executionTimeout"`
+	Submitted    *string `json:"submitted"`
+	Queued       *string `json:"queued"`
+	Started      *string `json:"started"`
+	LeaseUntil   *string `json:"leaseUntil"`
+	RunUntil     *string `json:"runUntil"`
+	Finished     *string `json:"finished"`
+	Expires      *string `json:"expires"`
+	KeptUntil    *string `json:"keptUntil"`
+	Error        string  `json:"error"`
+	InputBytes   int     `json:"inputBytes"`
+	OutputBytes  int     `json:"outputBytes"`
+	OutputShown  bool    `json:"outputShown"`
+	HidePayloads bool    `json:"hidePayloads"`
+	Why          string  `json:"why"` // it waits
+}
+
+// job returns the job in the path, if the API shows it to the user. Otherwise it answers the
+// request and returns nil.
+func (c *Console) job(w http.ResponseWriter, r *http.Request, s *session) *serverless.Job {
+	if c.Jobs == nil {
+		refuse(w, errNotHere)
+		return nil
+	}
+	endpoint, id := r.PathValue("endpoint"), r.PathValue("job")
+	a := c.read(r, s, "/v2/"+pathEscape(endpoint)+"/status/"+pathEscape(id))
+	if !a.ok() {
+		pass(w, a)
+		return nil
+	}
+	owner := a.header.Get("Podyard-Owner")
+	if owner == "" {
+		who, err := c.Auth.Authenticate(r.Context(), s.Key)
+		if err != nil {
+			c.forget(w, err)
+			return nil
+		}
+		owner = who.User
+	}
+	j, err := c.Jobs.Get(r.Context(), owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)})
+	if err != nil {
+		refuse(w, err)
+		return nil
+	}
+	return &j
+}
+
+func (c *Console) showJob(w http.ResponseWriter, r *http.Request, s *session) {
+	j := c.job(w, r, s)
+	if j == nil {
+		return
+	}
+	b := jobBodyOf(j)
+	b.HidePayloads = c.HidePayloads
+	if j.Status == serverless.InQueue {
+		b.Why = c.why(r, s, pathEscape(j.Endpoint), string(j.ID))
+	}
+	answer(w, b)
+}
+
+func jobBodyOf(j *serverless.Job) jobBody {
+	b := jobBody{
+		ID: string(j.ID), Owner: j.Owner, Status: j.Status.String(), Key: j.Key,
+		Priority: j.Priority, LowPriority: j.Flags&queue.LowPriority != 0, Delayed: j.Delayed,
+		Deliveries: j.Deliveries, Attempt: j.Attempt, Attempts: j.Retry.Attempts, Restarts: j.Restarts, Retries: j.Run,
+		Worker: string(j.Worker), Lost: string(j.Lost), Chunks: j.Chunks, ChunksRead: j.Drained, Webhook: j.Webhook != "",
+		DelayTime: j.DelayTime().Milliseconds(), RunTime: j.ExecutionTime().Milliseconds(), Timeout: j.ExecTimeout.Milliseconds(),
+		Submitted: instant(j.Submitted), Queued: instant(j.Queued), Started: instant(j.Started), Finished: instant(j.Finished),
+		Expires: instant(j.Expires), Error: j.ErrorText(),
+		InputBytes: len(j.Input), OutputBytes: len(j.Output), OutputShown: j.ShowsOutput(),
+	}
+	switch {
+	case j.Status == serverless.InProgress:
+		b.LeaseUntil, b.RunUntil = instant(j.LeaseUntil), instant(j.RunUntil)
+	case j.Status.Terminal():
+		b.KeptUntil = instant(min(j.Expires, j.Finished.Add(j.Retain)))
+	}
+	return b
+}
+
+func instant(i queue.Instant) *string {
+	if i == 0 {
+		return nil
+	}
+	return timeOf(i.Time())
+}
+
+// showPayload answers the input or output of a job, as the bytes came: the first 256 KiB, or
+// all of it with download=1. The header Podyard-Size has the length of all of it.
+func (c *Console) showPayload(w http.ResponseWriter, r *http.Request, s *session) {
+	if c.HidePayloads {
+		refuse(w, errHidden)
+		return
+	}
+	part := r.PathValue("part")
+	if part != "input" && part != "output" {
+		refuse(w, errNoPage)
+		return
+	}
+	j := c.job(w, r, s)
+	if j == nil {
+		return
+	}
+	b := j.Input
+	if part == "output" {
+		if b = j.Output; !j.ShowsOutput() {
+			b = nil
+		}
+	}
+	h := w.Header()
+	h.Set("Podyard-Size", strconv.Itoa(len(b)))
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", contentDisposition(string(j.ID), part))
+	if q, _ := url.ParseQuery(r.URL.RawQuery); q.Get("download") == "" {
+		b = b[:min(len(b), maxShown)]
+	}
+	_, _ = w.Write(b) // the client may be gone
+}

@@ -1,0 +1,90 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Times of the live stream of a tab.
+const (
+	lookEvery  = time.Second      // how often the health of an endpoint is looked at
+	overEvery  = 3 * time.Second  // how often the overview is told to look again
+	aliveEvery = 15 * time.Second // a comment, so that proxies keep a quiet stream
+)
+
+// live is the one event stream of a tab. For an endpoint it has the event "health", with the
+// counts, when they change: a page reads then what else it shows. Without an endpoint it has
+// the event "look" every few seconds. The event "out" says that the session has ended.
+func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
+	rc := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	v := &viewer{Console: c, w: w, r: r, s: s, endpoint: r.URL.Query().Get("endpoint")}
+	every := overEvery
+	if v.endpoint != "" {
+		every = lookEvery
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for v.tick() && rc.Flush() == nil {
+		select {
+		case <-t.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_ = rc.Flush() // the client may be gone
+}
+
+// A viewer is a tab that looks at something.
+type viewer struct {
+	*Console
+
+	w        http.ResponseWriter
+	r        *http.Request
+	s        *session
+	endpoint string
+	last     []byte
+	spoke    time.Time
+}
+
+// tick sends what there is to send. It reports whether the stream goes on.
+func (v *viewer) tick() bool {
+	now := v.Clock.Now()
+	if v.Identify == nil && (now.After(v.s.Begun.Add(totalTime)) || v.ended.has(v.s.ID)) {
+		v.event("out", []byte("{}"))
+		return false
+	}
+	event, data := "look", []byte("{}")
+	if v.endpoint != "" {
+		a := v.read(v.r, v.s, "/v2/"+pathEscape(v.endpoint)+"/health")
+		if event, data = "health", a.body.Bytes(); !a.ok() {
+			event, data = "lost", fmt.Appendf(nil, `{"status":%d}`, a.status)
+		}
+		if a.status == http.StatusUnauthorized {
+			v.event("out", []byte("{}"))
+			return false
+		}
+	} else if _, err := v.Auth.Authenticate(v.r.Context(), v.s.Key); err != nil {
+		v.event("out", []byte("{}"))
+		return false
+	}
+	if v.endpoint == "" || !bytes.Equal(data, v.last) {
+		v.last = bytes.Clone(data)
+		return v.event(event, data)
+	}
+	if now.Sub(v.spoke) < aliveEvery {
+		return true
+	}
+	v.spoke = now
+	_, err := v.w.Write([]byte(": alive\n\n"))
+	return err == nil
+}
+
+// event sends an event, whose data is one line.
+func (v *viewer) event(name string, data []byte) bool {
+	v.spoke = v.Clock.Now()
+	_, err := fmt.Fprintf(v.w, "event: %s\ndata: %s\n\n", name, bytes.ReplaceAll(data, []byte("\n"), []byte(" ")))
+	return err == nil
+}

@@ -1,0 +1,220 @@
+package console
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/problem"
+)
+
+// maxTries is how many tries to sign in an address has in a minute, and maxAddresses how
+// many addresses are counted: beyond that all others share one count.
+const (
+	maxTries     = 5
+	maxAddresses = 10000
+)
+
+// tries counts tries to sign in, by address, in the minute that has begun last.
+type tries struct {
+	mu    sync.Mutex
+	begun time.Time
+	by    map[string]int
+}
+
+// take counts a try. It returns how long the address has to wait, or 0.
+func (t *tries) take(now time.Time, from string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.begun) >= time.Minute {
+		t.begun, t.by = now, map[string]int{}
+	}
+	if _, known := t.by[from]; !known && len(t.by) >= maxAddresses {
+		from = ""
+	}
+	if t.by[from] >= maxTries {
+		return t.begun.Add(time.Minute).Sub(now)
+	}
+	t.by[from]++
+	return 0
+}
+
+// network returns what counts as one address: of IPv6 the first 64 bits, which one user has.
+func network(from string) string {
+	a, err := netip.ParseAddr(from)
+	if err != nil || a.Is4() {
+		return from
+	}
+	p, _ := a.Prefix(64) // every address has 64 bits or is IPv4
+	return p.String()
+}
+
+// signOuts are sessions that were ended by their users, until they would end anyway.
+type signOuts struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (x *signOuts) has(id string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.at[id]
+	return ok
+}
+
+func (x *signOuts) add(id string, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for old, at := range x.at {
+		if now.Sub(at) > totalTime {
+			delete(x.at, old)
+		}
+	}
+	x.at[id] = now
+}
+
+// A sessionBody is what a page knows about its user.
+type sessionBody struct {
+	User         string   `json:"user"`
+	Scopes       []string `json:"scopes"`
+	Operator     bool     `json:"operator"`
+	KeyExpires   *string  `json:"keyExpires"`
+	Ends         *string  `json:"ends"`
+	ReadOnly     bool     `json:"readOnly"`
+	HidePayloads bool     `json:"hidePayloads"`
+	Details      bool     `json:"details"` // of jobs: Options.Jobs
+	SignOut      bool     `json:"signOut"`
+	Operations   []string `json:"operations"` // that the server has
+}
+
+// getSession answers 204 for nobody: a page asks this first, and it is no fault.
+func (c *Console) getSession(w http.ResponseWriter, r *http.Request) {
+	s := c.session(r)
+	if s == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	id, err := c.Auth.Authenticate(r.Context(), s.Key)
+	if err != nil {
+		c.forget(w, err)
+		return
+	}
+	c.renew(w, r, s)
+	c.answerSession(w, r, s, &id)
+}
+
+// forget ends a session whose key is not good any more.
+func (c *Console) forget(w http.ResponseWriter, err error) {
+	if problem.KindOf(err) == problem.Unauthorized {
+		c.setCookie(w, "", -1)
+	}
+	refuse(w, err)
+}
+
+func (c *Console) answerSession(w http.ResponseWriter, r *http.Request, s *session, id *httpapi.Identity) {
+	b := sessionBody{
+		User: id.User, Scopes: []string{}, Operator: id.Operator(), ReadOnly: c.ReadOnly, HidePayloads: c.HidePayloads,
+		Details: c.Jobs != nil, SignOut: c.Identify == nil, Operations: c.operations(r),
+	}
+	for _, p := range id.Scopes {
+		b.Scopes = append(b.Scopes, scopeName(p))
+	}
+	if !id.Expires.IsZero() {
+		b.KeyExpires = timeOf(id.Expires)
+	}
+	if c.Identify == nil {
+		b.Ends = timeOf(s.Begun.Add(totalTime))
+	}
+	answer(w, b)
+}
+
+// scopeName is the reverse of httpapi.ParseScope.
+func scopeName(p httpapi.Permission) string {
+	level := [...]string{"read", "run", "write"}[min(p.Level, httpapi.Write)]
+	switch p.Area {
+	case "endpoint":
+		return "endpoint:" + p.Endpoint + ":" + level
+	case "worker":
+		return "endpoint:" + p.Endpoint + ":work"
+	case "pods", "registries", "endpoints":
+		return p.Area + ":" + level
+	}
+	return p.Area
+}
+
+// signIn starts a session for the key in the body.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	if c.Identify != nil {
+		refuse(w, errNotHere)
+		return
+	}
+	if wait := c.tries.take(c.Clock.Now(), network(c.Source(r))); wait > 0 {
+		w.Header().Set("Retry-After", seconds(wait))
+		refuse(w, problem.Newf(problem.TooManyRequests, "There were %d tries to sign in from this address in the last minute. Wait %s seconds.", maxTries, seconds(wait)))
+		return
+	}
+	key, err := readKey(w, r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	id, err := c.Auth.Authenticate(r.Context(), key)
+	if err != nil {
+		if problem.KindOf(err) == problem.Unauthorized {
+			err = errWrongKey
+		}
+		refuse(w, err)
+		return
+	}
+	s, err := c.begin(w, key)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	c.Logger.InfoContext(r.Context(), "console: signed in", "user", id.User, "source", c.Source(r))
+	c.answerSession(w, r, s, &id)
+}
+
+var (
+	errWrongKey = problem.New(problem.Unauthorized, "The server does not know this key, or it has expired.")
+	errNoKey    = problem.New(problem.BadRequest, `The body must be {"key": "..."}.`)
+	errLongKey  = problem.Newf(problem.Invalid, "A key has at most %d bytes.", maxKey)
+)
+
+func readKey(w http.ResponseWriter, r *http.Request) (string, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4*maxKey))
+	if err != nil {
+		return "", errLongKey
+	}
+	var b struct {
+		Key string `json:"key"`
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		return "", errNoKey
+	}
+	key := strings.TrimSpace(b.Key)
+	switch {
+	case key == "":
+		return "", errNoKey
+	case len(key) > maxKey:
+		return "", errLongKey
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return "", errWrongKey // no header can carry it
+	}
+	return key, nil
+}
+
+// signOut ends the session of a request. Another server of a cluster learns of it only by the
+// browser, which has lost the cookie.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	if s := c.session(r); s != nil && c.Identify == nil {
+		c.ended.add(s.ID, c.Clock.Now())
+	}
+	c.setCookie(w, "", -1)
+	w.WriteHeader(http.StatusNoContent)
+}
