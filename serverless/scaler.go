@@ -12,6 +12,7 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
+	"github.com/podyard/podyard/servers"
 )
 
 // newScaler returns the scaler of s, over its queue, endpoints and workers.
@@ -20,13 +21,46 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 	if at == nil {
 		at = func() string { return "" }
 	}
-	return fleet.New(fleet.Options{
+	fo := fleet.Options{
 		Fleet: o.Fleet, Queue: scalerQueue{s.queue, s.balancer}, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
 		Balancer: s.balancer,
 		Clock:    s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
 		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
 		Meter: o.Meter, Deterministic: o.Deterministic, Logger: s.log,
-	})
+	}
+	if s.server != nil {
+		fo.Lead, fo.Adopt = scalerLead{s.server}, true // the workers of the other servers stay
+	}
+	return fleet.New(fo)
+}
+
+// A scalerLead is the lease of the server that decides for an endpoint.
+type scalerLead struct{ server *servers.Server }
+
+// scalerLease begins the names of the leases of scalers.
+const scalerLease = "scaler/"
+
+// Lead implements fleet.Lead.
+func (l scalerLead) Lead(ctx context.Context, endpoint string, shown []byte) ([]byte, bool, error) {
+	lease, leads, err := l.server.Lead(ctx, scalerLease+endpoint, shown)
+	return lease.Data, leads, err
+}
+
+// Leads implements fleet.Lead.
+func (l scalerLead) Leads(endpoint string) bool { return l.server.Leads(scalerLease + endpoint) }
+
+// decisionsElsewhere returns the decisions of the server that decides for an endpoint.
+func (s *Service) decisionsElsewhere(ctx context.Context, endpoint string) ([]fleet.Decision, error) {
+	list, err := s.server.Store().Leases(ctx, s.clock.Now(), scalerLease+endpoint)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range list {
+		if l.Name == scalerLease+endpoint {
+			return fleet.ReadDecisions(l.Data)
+		}
+	}
+	return nil, nil
 }
 
 // A scalerQueue is the queue for the scaler. Requests in flight count as running jobs, and

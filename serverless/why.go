@@ -11,10 +11,13 @@ import (
 )
 
 // Decisions returns the recent decisions of the scaler for an endpoint, oldest first: at most
-// 100, one for each change. It returns ErrNoEndpoint for an unknown endpoint.
+// 100, one for each change. At a server that does not decide for it, the last 20. It returns ErrNoEndpoint for an unknown endpoint.
 func (s *Service) Decisions(ctx context.Context, endpoint string) ([]fleet.Decision, error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return nil, err
+	}
+	if s.server != nil && !s.server.Leads(scalerLease+endpoint) {
+		return s.decisionsElsewhere(ctx, endpoint)
 	}
 	return s.scaler.Decisions(endpoint), nil
 }

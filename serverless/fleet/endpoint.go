@@ -19,7 +19,9 @@ const maxDecisions = 100
 // mutex of the table guards it.
 type endpointWorkers struct {
 	endpoint  string
-	unmanaged bool // the fleet must have no workers of the endpoint
+	led       bool   // this server decides for the endpoint
+	listing   uint64 // the number of the last listing before it did
+	unmanaged bool   // the fleet must have no workers of the endpoint
 	version   int
 	workers   map[queue.WorkerID]*worker
 	shared    *shared
@@ -60,7 +62,9 @@ func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) 
 	if !ok {
 		q.shared.impossible = append(q.shared.impossible, surprise{w.name(), from, e})
 	}
-	q.shared.ledger.note(w, do, now)
+	if q.led {
+		q.shared.ledger.note(w, do, now)
+	}
 	if do&doBlame != 0 {
 		q.lastEnd, q.lastEndAt = c.end, now
 	}

@@ -54,12 +54,19 @@ func (s *Scaler) everyEndpoint(ctx context.Context) (list []string, err error) {
 
 func (s *Scaler) reconcileEndpoint(ctx context.Context, now queue.Instant, endpoint string) error {
 	e, err := s.o.Endpoints.Get(ctx, endpoint)
-	switch {
-	case errors.Is(err, endpoints.ErrNotFound):
-		return s.scaleToZero(ctx, now, endpoint)
-	case err != nil:
+	if err != nil && !errors.Is(err, endpoints.ErrNotFound) {
 		return err
-	case !s.Manages(e):
+	}
+	managed := err == nil && s.Manages(e)
+	if err != nil {
+		e = &endpoints.Endpoint{ID: endpoint}
+	}
+	if managed || s.table.hasWorkers(endpoint) {
+		if leads, err := s.lead(ctx, now, e); err != nil || !leads {
+			return err
+		}
+	}
+	if !managed {
 		return s.scaleToZero(ctx, now, endpoint)
 	}
 	return s.scale(ctx, now, e)

@@ -76,6 +76,9 @@ type Options struct {
 	// for a program that moves the clock itself. Queue, endpoints and fleet must be in this
 	// process, lose no event and not block.
 	Deterministic bool
+	// Lead says for which endpoints this server decides, where several servers have the same
+	// endpoints. It needs Adopt. Default: for all.
+	Lead Lead
 	// Meter records the use of workers. Default: none.
 	Meter Meter
 	// Logger gets the failures of the fleet, and why workers do not start. Default: nothing is
@@ -90,7 +93,8 @@ type Scaler struct {
 	o     Options
 	table *table
 	pace  pace
-	calls sync.WaitGroup // calls of the fleet in progress
+	calls sync.WaitGroup    // calls of the fleet in progress
+	seen  map[string][]byte // by endpoint: what the server that decides has shown
 }
 
 // New returns a Scaler. It starts no goroutine.
@@ -99,7 +103,11 @@ func New(o Options) *Scaler {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := pace{o.Deterministic}
-	return &Scaler{o: o, pace: p, table: newTable(p, o.Meter != nil, o.Registry.View)}
+	t := newTable(p, o.Meter != nil, o.Registry.View)
+	if o.Lead != nil {
+		t.leads = o.Lead.Leads
+	}
+	return &Scaler{o: o, pace: p, table: t}
 }
 
 func (s *Scaler) now() queue.Instant { return queue.At(s.o.Clock.Now()) }

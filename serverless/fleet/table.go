@@ -51,6 +51,8 @@ func (p pace) after(now queue.Instant, d time.Duration) queue.Instant {
 type table struct {
 	pace pace
 	view func(workers.Key) (workers.View, bool) // Registry.View
+	// leads reports whether this server still decides for an endpoint; nil: for all.
+	leads func(endpoint string) bool
 
 	mu        sync.Mutex
 	endpoints map[string]*endpointWorkers
@@ -68,6 +70,7 @@ type listing struct {
 	underWay bool
 	at       queue.Instant // when to ask again
 	count    uint64        // number of listings that were started
+	done     uint64        // number of the last one that was answered
 }
 
 func newTable(p pace, metered bool, view func(workers.Key) (workers.View, bool)) *table {
@@ -83,7 +86,7 @@ func newTable(p pace, metered bool, view func(workers.Key) (workers.View, bool))
 func (t *table) of(endpoint string) *endpointWorkers {
 	q := t.endpoints[endpoint]
 	if q == nil {
-		q = &endpointWorkers{endpoint: endpoint, workers: map[queue.WorkerID]*worker{}, shared: &t.shared}
+		q = &endpointWorkers{endpoint: endpoint, workers: map[queue.WorkerID]*worker{}, shared: &t.shared, led: t.leads == nil}
 		t.endpoints[endpoint] = q
 	}
 	return q
@@ -238,7 +241,7 @@ func (t *table) listFailed(now queue.Instant) {
 func (t *table) listed(now queue.Instant, n uint64, list []Instance, adopt bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.list = listing{known: true, at: t.pace.after(now, resyncPeriod), count: t.list.count}
+	t.list = listing{known: true, at: t.pace.after(now, resyncPeriod), count: t.list.count, done: n}
 	t.next = now
 	there := map[workers.Key]bool{}
 	for _, r := range list {
@@ -411,6 +414,9 @@ func (t *table) beginCalls(now queue.Instant) (orders []order) {
 	defer t.mu.Unlock()
 	for _, endpoint := range slices.Sorted(maps.Keys(t.endpoints)) {
 		q := t.endpoints[endpoint]
+		if !q.led || t.leads != nil && !t.leads(endpoint) {
+			continue
+		}
 		for _, w := range q.byID() {
 			o, ok, later := w.nextOrder(now)
 			q.next = queue.Sooner(q.next, later)
@@ -523,6 +529,9 @@ func (t *table) beginMeter(now queue.Instant, last bool) (uses []WorkerUse, ende
 	ended = len(t.shared.ledger.ended)
 	uses = slices.Clone(t.shared.ledger.ended)
 	for _, q := range t.endpoints {
+		if !q.led {
+			continue // the server that decides reports them
+		}
 		for _, w := range q.workers {
 			uses = w.appendUse(uses)
 		}
