@@ -6,23 +6,21 @@ type Limits struct {
 	// Jobs that a queue keeps, whatever their status, and the queued ones of them.
 	Jobs       int64 `json:"jobs,omitzero"`
 	QueuedJobs int64 `json:"queuedJobs,omitzero"`
-	// JobBytes are the inputs, outputs and chunks of kept jobs.
+	// JobBytes are the inputs, outputs and unread chunks of jobs, and once more those of dead
+	// letters and of webhooks that are not settled. A queue refuses new jobs at the limit, and
+	// results and chunks at twice the limit.
 	JobBytes int64 `json:"jobBytes,omitzero"`
-	// Deliveries are webhooks of jobs whose attempts are not over, or are listed still.
+	// Deliveries are webhooks of jobs that are not settled. At the limit a queue refuses jobs
+	// that have a webhook.
 	Deliveries int64 `json:"deliveries,omitzero"`
-	// DeadLetters are the jobs that are kept as dead letters, and DeadLetterBytes their
-	// inputs and outputs.
-	DeadLetters     int64 `json:"deadLetters,omitzero"`
-	DeadLetterBytes int64 `json:"deadLetterBytes,omitzero"`
+	// DeadLetters are kept copies of jobs. At the limit a queue refuses jobs that would leave one.
+	DeadLetters int64 `json:"deadLetters,omitzero"`
 	// IdempotencyKeys are those that are remembered.
 	IdempotencyKeys int64 `json:"idempotencyKeys,omitzero"`
 
-	// Batches are those that a server keeps, DraftRequests the requests in those that are
-	// not final, and DraftBytes their inputs.
-	Batches       int64 `json:"batches,omitzero"`
-	DraftRequests int64 `json:"draftRequests,omitzero"`
-	DraftBytes    int64 `json:"draftBytes,omitzero"`
-	Schedules     int64 `json:"schedules,omitzero"` // of all endpoints together
+	// Batches are those that a server keeps. Their requests are queued jobs, also in a draft.
+	Batches   int64 `json:"batches,omitzero"`
+	Schedules int64 `json:"schedules,omitzero"` // of all endpoints together
 
 	Pods       int64 `json:"pods,omitzero"`
 	Endpoints  int64 `json:"endpoints,omitzero"`

@@ -10,11 +10,8 @@ const (
 	JobBytes
 	Deliveries
 	DeadLetters
-	DeadLetterBytes
 	IdempotencyKeys
 	Batches
-	DraftRequests
-	DraftBytes
 	Schedules
 	Pods
 	Endpoints
@@ -56,22 +53,16 @@ const (
 	giB = 1 << 30
 )
 
-const (
-	freesJobs = "wait until jobs have ended and their retention is over, purge the queue, or delete jobs with actions"
-	freesDead = "redrive or delete dead letters"
-)
+const freesJobs = "wait until jobs have ended and their retention is over, purge the queue, or delete jobs with actions"
 
 var rows = [budgets]Row{
 	Jobs:            {Name: "jobs", Unit: "kept jobs", Default: 1_000_000, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.Jobs }},
 	QueuedJobs:      {Name: "queuedJobs", Unit: "queued jobs", Default: 500_000, Frees: "wait until workers have taken jobs, or purge the queue", Wait: 5, of: func(l *Limits) *int64 { return &l.QueuedJobs }},
 	JobBytes:        {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
-	Deliveries:      {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent and their retention is over", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
-	DeadLetters:     {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: freesDead, of: func(l *Limits) *int64 { return &l.DeadLetters }},
-	DeadLetterBytes: {Name: "deadLetterBytes", Unit: "bytes of dead letters", Default: giB, Frees: freesDead, of: func(l *Limits) *int64 { return &l.DeadLetterBytes }},
+	Deliveries:      {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
+	DeadLetters:     {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: "redrive or delete dead letters", of: func(l *Limits) *int64 { return &l.DeadLetters }},
 	IdempotencyKeys: {Name: "idempotencyKeys", Unit: "remembered values of Idempotency-Key", Default: 500_000, Frees: "send requests without the header, or wait: a key is remembered for 24 hours", Wait: 60, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
 	Batches:         {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
-	DraftRequests:   {Name: "draftRequests", Unit: "requests in batches that are not final", Default: 100_000, Frees: "finalize or cancel batches", of: func(l *Limits) *int64 { return &l.DraftRequests }},
-	DraftBytes:      {Name: "draftBytes", Unit: "bytes in batches that are not final", Default: giB, Frees: "finalize or cancel batches", of: func(l *Limits) *int64 { return &l.DraftBytes }},
 	Schedules:       {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
 	Pods:            {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
 	Endpoints:       {Name: "endpoints", Unit: "endpoints", Default: 500, Frees: "delete endpoints", of: func(l *Limits) *int64 { return &l.Endpoints }},
