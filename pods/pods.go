@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"github.com/podyard/podyard/ratelimit/budget"
 	"time"
 )
 
@@ -211,4 +212,15 @@ type LogLine struct {
 	At   time.Time
 	Seq  uint64 // grows within a pod and a source
 	Text string
+}
+
+// Holding is what a pod takes of its owner's budgets (docs/decisions.md 37). A pod that is being
+// terminated takes nothing.
+func (p *Pod) Holding() (h budget.Holding) {
+	if p.Want.Power == PowerTerminated {
+		return h
+	}
+	return budget.Holding{User: p.Owner, Of: [2]budget.Amount{
+		{Budget: budget.Pods, N: 1}, {Budget: budget.PodEnvBytes, N: budget.Env(p.Config.Env)},
+	}}
 }

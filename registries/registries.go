@@ -7,6 +7,7 @@ import (
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Registry is what a user sees of a stored credential.
@@ -66,4 +67,9 @@ func (r *CreateRequest) check() error {
 		}
 	}
 	return r.Violations.Err(Fields())
+}
+
+// Holding is what a credential takes of its owner's budgets (docs/decisions.md 37).
+func (r *Registry) Holding() budget.Holding {
+	return budget.Holding{User: r.Owner, Of: [2]budget.Amount{{Budget: budget.Registries, N: 1}}}
 }

@@ -223,7 +223,7 @@ func BenchmarkBacklog(b *testing.B) {
 // BenchmarkTenMillionQueued measures the memory of ten million queued jobs of 512 bytes. It
 // needs PODYARD_LONG, a few minutes and 8 GB of disk.
 func BenchmarkTenMillionQueued(b *testing.B) {
-	if budget() == 0 {
+	if longTime() == 0 {
 		b.Skip("long: set PODYARD_LONG")
 	}
 	for b.Loop() {

@@ -314,9 +314,9 @@ func crash(ctx context.Context, seed uint64, m mistake) (points int, err error) 
 	return points, nil
 }
 
-// budget returns how long a long test may take, from PODYARD_LONG in seconds. It returns 0 if
+// longTime returns how long a long test may take, from PODYARD_LONG in seconds. It returns 0 if
 // the variable is not set: the test is then short.
-func budget() time.Duration {
+func longTime() time.Duration {
 	n, err := strconv.Atoi(os.Getenv("PODYARD_LONG"))
 	if err != nil {
 		return 0
@@ -328,11 +328,11 @@ func budget() time.Duration {
 // several hundred points, or at ten thousand or more with PODYARD_LONG.
 func TestNothingAcknowledgedIsLostInACrash(t *testing.T) {
 	want := 600
-	if budget() > 0 {
+	if longTime() > 0 {
 		want = 10_000
 	}
 	begin, points := time.Now(), 0
-	for seed := uint64(0); points < want || time.Since(begin) < budget(); seed++ {
+	for seed := uint64(0); points < want || time.Since(begin) < longTime(); seed++ {
 		n, err := crash(t.Context(), seed, mistake{})
 		if points += n; err != nil {
 			t.Fatal(err)

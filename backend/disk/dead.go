@@ -23,7 +23,7 @@ func (q *jobQueue) putDead(s *stored, written bool) (replaced []*stored) {
 	if written {
 		index = &q.written
 	}
-	return index.Put(s.ref, s.owner, s.state.Kept(), s)
+	return index.Put(s.ref, s.owner, s.state.Kept(), s.state.Bytes(), s)
 }
 
 // writeDead adds a dead letter to a batch, and removes those that it takes the place of. The

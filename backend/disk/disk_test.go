@@ -82,7 +82,7 @@ func TestOnRealFiles(t *testing.T) {
 	})
 	t.Run("Jobs", func(t *testing.T) {
 		for i, c := range serverlesstest.QueueCases() {
-			if i%8 != 0 && budget() == 0 {
+			if i%8 != 0 && longTime() == 0 {
 				continue // the others run in memory, and here only with PODYARD_LONG
 			}
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, onFiles(t).Jobs()) })

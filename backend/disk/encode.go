@@ -71,6 +71,7 @@ const (
 	hasRetry
 	isRead // has no value
 	hasDead
+	hasSizes
 	membersEnd
 )
 
@@ -83,6 +84,7 @@ func (s *stored) members() (some uint64) {
 		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
 		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
+		{st.InBytes != 0 || st.OutBytes != 0, hasSizes},
 	} {
 		if m.has {
 			some |= m.bit
@@ -107,6 +109,9 @@ func (s *stored) appendMembers(b []byte, some uint64) []byte {
 	}
 	if some&hasDead != 0 {
 		b = binary.AppendVarint(b, s.state.DeadLetter.Milliseconds())
+	}
+	if some&hasSizes != 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.state.InBytes)), uint64(s.state.OutBytes))
 	}
 	return b
 }
@@ -144,6 +149,9 @@ func (s *stored) decodeMembers(r *reader) {
 	s.state.Read = some&isRead != 0
 	if some&hasDead != 0 {
 		s.state.DeadLetter = r.span()
+	}
+	if some&hasSizes != 0 {
+		s.state.InBytes, s.state.OutBytes = r.uint32(), r.uint32()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -58,6 +59,7 @@ type engine struct {
 	schedules    table[schedules.Schedule]
 	batches      table[batches.Batch]
 	uses         table[pods.Usage]
+	tallies      []*budget.Tally // of the tables
 	keyed        keyedTable
 	jobs         jobQueue
 
@@ -231,6 +233,7 @@ func (e *engine) load(ctx context.Context) error {
 	claims := &ledger{sums: map[string]*claimed{}, whole: func() error {
 		return e.missing(keyPod, e.missing(keyReservation, nil))
 	}}
+	e.countRecords()
 	if err := e.pods.load(e, claims); err != nil {
 		return err
 	}

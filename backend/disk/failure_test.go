@@ -296,7 +296,7 @@ func rotOneByOne(t *testing.T, fs vfs.FS, name string, fn func(at int)) {
 func rotSome(t *testing.T, fs vfs.FS, name string, most int, fn func(at int)) {
 	whole := readFile(t, fs, name)
 	step := max(37, len(whole)/most|1)
-	if budget() > 0 {
+	if longTime() > 0 {
 		step = max(1, len(whole)/(50*most))
 	}
 	for at := 0; at < len(whole); at += step {

@@ -49,6 +49,7 @@ const reserve = 1 << 20
 
 func (q *jobQueue) init(e *engine) {
 	q.e, q.x = e, jobindex.New()
+	q.dead.Count = q.x.HoldDead
 	q.waiters, q.pins = map[uint32]chan struct{}{}, map[uint64]*pin{}
 	q.token = queue.Token(e.meta.epoch) << 32
 	q.uid.Store(max(e.meta.uid, 1))
@@ -249,7 +250,12 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 		}
 		q.x.SetMetadata(i, note)
 		q.x.Mark(i, marks, 0)
+		q.x.Size(i, &jobs[k].State)
 		in[k] = insertion{i: i, uid: uid}
+	}
+	if err := q.admit(jobs, in); err != nil {
+		q.drop(in)
+		return err
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
@@ -24,7 +25,7 @@ func walk(t *testing.T, seed uint64, steps int, q queue.JobQueue) {
 
 // seeds returns n in a short test, and a larger number in a long one.
 func seeds(n uint64) uint64 {
-	if budget() > 0 {
+	if longTime() > 0 {
 		return 50 * n
 	}
 	return n
@@ -52,7 +53,22 @@ type reopening struct {
 	// stays open after the first lease.
 	sent     bool
 	openings int
+	limits   *budget.Set
 }
+
+// Limit implements budget.Counter.
+func (q *reopening) Limit(set *budget.Set) {
+	q.limits = set
+	q.jobs().Limit(set)
+}
+
+// Usage implements budget.Counter.
+func (q *reopening) Usage(ctx context.Context, user string) (budget.Usage, error) {
+	return q.jobs().Usage(ctx, user)
+}
+
+// Users implements budget.Counter.
+func (q *reopening) Users(ctx context.Context) ([]string, error) { return q.jobs().Users(ctx) }
 
 // Openings implements serverlesstest.Reopened.
 func (q *reopening) Openings() int { return q.openings }
@@ -60,6 +76,7 @@ func (q *reopening) Openings() int { return q.openings }
 func (q *reopening) jobs() *Jobs {
 	if !q.sent && q.rng.IntN(20) == 0 {
 		q.s = reopen(q.t, q.s)
+		q.s.Limit(q.limits)
 		q.openings++
 	}
 	return q.s.Jobs()

@@ -251,7 +251,7 @@ func (q *jobQueue) publish(m *move) {
 		q.x.Rearm(m.i)
 	}
 	if m.eff&queue.PutOutbox != 0 {
-		q.outbox.add(m.was.Tag, m.after.Run, 0, m.now)
+		q.addDelivery(&stored{owner: m.owner, state: m.after, note: m.was, due: m.now})
 	}
 	if m.eff&queue.PutDead != 0 {
 		q.publishDead(&stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks})

@@ -41,6 +41,8 @@ type entry struct {
 	token queue.Token
 	due   queue.Instant // next attempt, or end of the lease
 	tries uint32
+	held  uint32 // of Index.HoldDelivery
+	bytes int64
 	pos   int // index in heap; -1: an attempt is being recorded
 }
 
@@ -57,8 +59,9 @@ func (o *outbox) init(epoch uint32) {
 	o.token = queue.Token(epoch) << 32
 }
 
-func (o *outbox) add(uid uint64, run uint32, tries uint32, due queue.Instant) {
-	id := entryID{uid, run}
+// addDelivery adds an entry with its record, unless it is there. The caller must hold mu.
+func (q *jobQueue) addDelivery(s *stored) {
+	o, id := &q.outbox, entryID{s.note.Tag, s.state.Run}
 	if _, ok := o.by[id]; ok {
 		return
 	}
@@ -69,7 +72,8 @@ func (o *outbox) add(uid uint64, run uint32, tries uint32, due queue.Instant) {
 		o.list = append(o.list, entry{})
 		n = uint32(len(o.list) - 1)
 	}
-	o.list[n] = entry{entryID: id, due: due, tries: tries}
+	bytes := s.state.Bytes()
+	o.list[n] = entry{entryID: id, due: s.due, tries: s.tries, bytes: bytes, held: q.x.HoldDelivery(s.owner, bytes)}
 	o.by[id] = n
 	heap.Push(o, n)
 }
@@ -224,7 +228,7 @@ func (q *jobQueue) loadEntries() error {
 		if err := s.decode(key, value); err != nil {
 			return err
 		}
-		q.outbox.add(s.note.Tag, s.state.Run, s.tries, s.due)
+		q.addDelivery(&s)
 		q.pinLoaded(&s, forWebhook)
 		return nil
 	})
@@ -435,6 +439,7 @@ func (q *jobQueue) publishSettlement(s *settlement) {
 	o := &q.outbox
 	delete(o.recording, s.a.Token)
 	if s.a.Next == 0 {
+		q.x.ReleaseDelivery(o.list[s.n].held, o.list[s.n].bytes)
 		o.remove(s.n)
 		return
 	}

@@ -159,7 +159,7 @@ func TestADamagedTableThatCannotBeRestoredIsIsolated(t *testing.T) {
 // it did.
 func rots(t *testing.T, mem *vfs.MemFS, want facts, trials int, rot func(rng *rand.Rand, fs *vfs.MemFS, n int) string) {
 	t.Helper()
-	if budget() > 0 {
+	if longTime() > 0 {
 		trials = 2000
 	}
 	rng := rand.New(rand.NewPCG(1, uint64(trials)))

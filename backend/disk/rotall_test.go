@@ -24,7 +24,7 @@ import (
 // The test does not do that.
 func TestADirectoryThatRotsIsNeverWrongAndCanBeRepaired(t *testing.T) {
 	trials, seed := 20, rand.Uint64()
-	if budget() > 0 {
+	if longTime() > 0 {
 		trials = 2000
 	}
 	if n, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64); err == nil {

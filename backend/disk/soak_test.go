@@ -27,7 +27,7 @@ import (
 func TestALoadKeepsTheInvariants(t *testing.T) {
 	s := openForTest(t, t.TempDir(), &Options{Ballast: -1, Key: testKey})
 	l := serverlesstest.NewLedger(s.Jobs())
-	d := max(budget(), 400*time.Millisecond)
+	d := max(longTime(), 400*time.Millisecond)
 	var now atomic.Int64
 	now.Store(int64(at))
 	load(t, l, &now, forDuration(d), 16, 97)
@@ -154,7 +154,7 @@ func dirSize(t *testing.T, dir string) (n int64) {
 func TestTheDirectoryStaysBounded(t *testing.T) {
 	const parts = 50
 	jobs, err := strconv.ParseInt(os.Getenv("PODYARD_SOAK_JOBS"), 10, 64)
-	if err != nil && budget() == 0 {
+	if err != nil && longTime() == 0 {
 		t.Skip("a soak: set PODYARD_LONG to its seconds or PODYARD_SOAK_JOBS to its jobs")
 	}
 	dir := t.TempDir()
@@ -164,7 +164,7 @@ func TestTheDirectoryStaysBounded(t *testing.T) {
 	begin, before := time.Now(), made.Load()
 	sizes := make([]int64, parts)
 	for k := range sizes {
-		more, callers, big := forDuration(budget()/parts), 16, 97
+		more, callers, big := forDuration(longTime()/parts), 16, 97
 		if jobs > 0 { // as fast as the machine can
 			more, callers, big = forJobs((jobs+parts-1)/parts), 256, 1000
 		}
@@ -270,7 +270,7 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	rounds := 3
-	if budget() > 0 {
+	if longTime() > 0 {
 		rounds = 100
 	}
 	dir := t.TempDir()

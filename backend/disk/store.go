@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/internal/hub"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -41,6 +42,7 @@ type Store struct {
 	mu      sync.Mutex             // one opening, closing or backup at a time
 	closed  bool
 	space   space
+	limits  atomic.Pointer[budget.Set] // nil: none
 
 	restoring  sync.Mutex // only one table at a time is restored
 	suspectsMu sync.Mutex

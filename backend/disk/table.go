@@ -7,12 +7,31 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A table keeps small records of one kind completely in memory and on disk.
 type table[T any] struct {
 	mu   sync.Mutex
 	rows map[string]*row[T]
+
+	tally   *budget.Tally
+	holding func(id string, v *T) budget.Holding // nil: these records are not counted
+}
+
+// holds returns what a record takes of the budgets of its owner.
+func (t *table[T]) holds(id string, v *T) budget.Holding {
+	if v == nil || t.holding == nil {
+		return budget.Holding{}
+	}
+	return t.holding(id, v)
+}
+
+// count has a table count what its records take.
+func (t *table[T]) count(e *engine, holding func(id string, v *T) budget.Holding) {
+	t.tally, t.holding = &budget.Tally{}, holding
+	e.tallies = append(e.tallies, t.tally)
 }
 
 // A row is a record. Its value is only replaced, never modified.
@@ -29,6 +48,9 @@ func (t *table[T]) load(e *engine, kind byte, decode func(e *engine, key, value 
 			return fmt.Errorf("%w: %w", damaged(key), err)
 		}
 		t.rows[string(key[1:])] = &row[T]{v: v}
+		if t.tally != nil {
+			t.tally.Load(t.holds(string(key[1:]), v))
+		}
 		return nil
 	})
 }
@@ -128,6 +150,9 @@ func (t *table[T]) try(id string, fn func(old *T) (change[T], error)) (*row[T], 
 		return nil, change[T]{}, r.busy, nil
 	}
 	c, err := fn(r.v)
+	if err == nil && t.tally != nil {
+		err = t.tally.Move(t.holds(id, r.v), t.holds(id, c.v))
+	}
 	if err != nil {
 		return nil, c, nil, err
 	}

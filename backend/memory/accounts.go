@@ -10,6 +10,7 @@ import (
 // Accounts is an accounts.Store. It is safe for concurrent use.
 type Accounts struct {
 	keyed
+	counted
 	t *owned[accounts.Key]
 }
 
@@ -17,10 +18,12 @@ var _ accounts.Store = (*Accounts)(nil)
 
 // NewAccounts returns an empty store.
 func NewAccounts() *Accounts {
-	return &Accounts{t: newOwned(owned[accounts.Key]{
-		clone: accounts.Key.Clone, order: accounts.Compare,
+	t := newOwned(&owned[accounts.Key]{
+		holding: (*accounts.Key).Holding,
+		clone:   accounts.Key.Clone, order: accounts.Compare,
 		notFound: accounts.ErrNotFound, exists: accounts.ErrExists,
-	})}
+	})
+	return &Accounts{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements accounts.Store.

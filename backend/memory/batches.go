@@ -10,6 +10,7 @@ import (
 // Batches is a batches.Store. It is safe for concurrent use.
 type Batches struct {
 	keyed
+	counted
 	t *owned[batches.Batch]
 }
 
@@ -17,10 +18,12 @@ var _ batches.Store = (*Batches)(nil)
 
 // NewBatches returns an empty store.
 func NewBatches() *Batches {
-	return &Batches{t: newOwned(owned[batches.Batch]{
-		clone: batches.Batch.Clone, order: batches.Compare,
+	t := newOwned(&owned[batches.Batch]{
+		holding: (*batches.Batch).Holding,
+		clone:   batches.Batch.Clone, order: batches.Compare,
 		notFound: batches.ErrNotFound, exists: batches.ErrExists,
-	})}
+	})
+	return &Batches{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements batches.Store.

@@ -10,12 +10,14 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Endpoints is an endpoints.Store in memory. It is safe for concurrent use.
 type Endpoints struct {
 	keyed
+	counted
 	db *memdb.MemDB
 }
 
@@ -33,7 +35,7 @@ func NewEndpoints() *Endpoints {
 	if err != nil {
 		panic(fmt.Sprintf("memory: the endpoint schema is wrong: %v", err)) // the schema is a constant
 	}
-	return &Endpoints{db: db}
+	return &Endpoints{counted: newCounted(), db: db}
 }
 
 // Create implements endpoints.Store.
@@ -44,6 +46,9 @@ func (s *Endpoints) Create(_ context.Context, e *endpoints.Endpoint) error {
 		return fmt.Errorf("memory: create endpoint %q: %w", e.ID, err)
 	} else if old != nil {
 		return endpoints.ErrExists
+	}
+	if err := s.tally.Move(budget.Holding{}, e.Holding()); err != nil {
+		return err
 	}
 	return commitEndpoint(tx, e)
 }
@@ -109,7 +114,11 @@ func (s *Endpoints) Update(_ context.Context, id string, fn func(*endpoints.Endp
 	if err != nil {
 		return nil, err
 	}
+	was := e.Holding()
 	if err := fn(e); err != nil {
+		return nil, err
+	}
+	if err := s.tally.Move(was, e.Holding()); err != nil {
 		return nil, err
 	}
 	return e, commitEndpoint(tx, e)
@@ -127,5 +136,5 @@ func (s *Endpoints) Delete(_ context.Context, id string) error {
 		return fmt.Errorf("memory: delete endpoint %q: %w", id, err)
 	}
 	tx.Commit()
-	return nil
+	return s.tally.Move(e.Holding(), budget.Holding{})
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -26,6 +27,7 @@ type Jobs struct {
 	token  queue.Token
 	due    []uint32 // of Expire, used again
 
+	limits   atomic.Pointer[budget.Set]
 	watchMu  sync.Mutex // guards changes of watchers
 	watchers atomic.Pointer[[]*watcher]
 }
@@ -36,6 +38,7 @@ var _ queue.JobQueue = (*Jobs)(nil)
 func NewJobs() *Jobs {
 	q := &Jobs{x: jobindex.New(), extras: map[uint32]*extra{}, token: 1 << 32}
 	q.outbox.entries = map[entryKey]*entry{}
+	q.dead.Count = q.x.HoldDead
 	q.watchers.Store(&[]*watcher{})
 	return q
 }
@@ -86,7 +89,14 @@ func (q *Jobs) enqueue(jobs []queue.Job) error {
 			}
 			return queue.ErrExists
 		}
+		q.x.Size(rec, &jobs[i].State)
 		recs = append(recs, rec)
+	}
+	if err := q.admit(recs, jobs); err != nil {
+		for _, rec := range recs {
+			q.x.Discard(rec)
+		}
+		return err
 	}
 	for i, rec := range recs {
 		q.publish(rec, &jobs[i])
@@ -192,11 +202,11 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, 
 	}
 	q.x.Commit(i, before, s, eff)
 	if eff&queue.PutOutbox != 0 {
-		q.outbox.add(q.job(i), now)
+		q.addDelivery(q.job(i), now)
 	}
 	if eff&queue.PutDead != 0 {
 		j := q.job(i)
-		q.dead.Put(j.Ref, j.Owner, s.Kept(), queue.DeadLetter{Job: j, Until: s.Kept()})
+		q.dead.Put(j.Ref, j.Owner, s.Kept(), j.Bytes(), queue.DeadLetter{Job: j, Until: s.Kept()})
 	}
 }
 

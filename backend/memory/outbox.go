@@ -14,6 +14,8 @@ const attemptsKept = 100
 type entry struct {
 	id    string
 	job   queue.Job
+	held  uint32 // of Index.HoldDelivery
+	bytes int64
 	tries int
 	token queue.Token
 	due   queue.Instant // next attempt, or end of the lease
@@ -30,12 +32,14 @@ type outbox struct {
 	token   queue.Token
 }
 
-func (o *outbox) add(j queue.Job, now queue.Instant) {
-	e := &entry{id: queue.DeliveryID(j.Ref, j.Run), job: j, due: now}
+func (q *Jobs) addDelivery(j queue.Job, now queue.Instant) {
+	o := &q.outbox
+	e := &entry{id: queue.DeliveryID(j.Ref, j.Run), job: j, due: now, bytes: j.Bytes()}
 	k := entryKey{j.Endpoint, e.id}
 	if o.entries[k] != nil {
 		return
 	}
+	e.held = q.x.HoldDelivery(j.Owner, e.bytes)
 	o.entries[k] = e
 	heap.Push(&o.heap, e)
 }
@@ -81,6 +85,7 @@ func (q *Jobs) Record(_ context.Context, as []queue.Attempt) error {
 			q.logAttempt(a)
 		}
 		if a.Next == 0 {
+			q.x.ReleaseDelivery(e.held, e.bytes)
 			heap.Remove(&o.heap, e.pos)
 			delete(o.entries, entryKey{a.Endpoint, a.DeliveryID})
 			continue

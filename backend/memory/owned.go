@@ -5,11 +5,14 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-memdb"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // An owned is a table of records that belong to users. clone copies records on the way in and
 // out, so that a stored record is never shared or changed.
 type owned[T any] struct {
+	budget.Tally
+	holding  func(*T) budget.Holding
 	db       *memdb.MemDB
 	clone    func(T) T
 	order    func(a, b T) int
@@ -26,7 +29,7 @@ type ownedRow[T any] struct {
 
 const ownedTable = "owned"
 
-func newOwned[T any](o owned[T]) *owned[T] {
+func newOwned[T any](o *owned[T]) *owned[T] {
 	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		ownedTable: {Name: ownedTable, Indexes: map[string]*memdb.IndexSchema{
 			"id":    {Name: "id", Unique: true, Indexer: &memdb.StringFieldIndex{Field: "ID"}},
@@ -37,7 +40,7 @@ func newOwned[T any](o owned[T]) *owned[T] {
 		panic(fmt.Sprintf("memory: schema of a table with owners: %v", err)) // a constant
 	}
 	o.db = db
-	return &o
+	return o
 }
 
 func (s *owned[T]) create(id, owner string, v T) error {
@@ -49,6 +52,9 @@ func (s *owned[T]) create(id, owner string, v T) error {
 	}
 	if old != nil {
 		return s.exists
+	}
+	if err := s.Move(budget.Holding{}, s.holding(&v)); err != nil {
+		return err
 	}
 	if err := txn.Insert(ownedTable, &ownedRow[T]{id, owner, s.clone(v)}); err != nil {
 		return fmt.Errorf("memory: insert %q: %w", id, err)
@@ -109,6 +115,9 @@ func (s *owned[T]) update(id string, fn func(*T) error) (v T, err error) {
 	if err := fn(&changed); err != nil {
 		return v, err
 	}
+	if err := s.Move(s.holding(&row.Value), s.holding(&changed)); err != nil {
+		return v, err
+	}
 	if err := txn.Insert(ownedTable, &ownedRow[T]{row.ID, row.Owner, s.clone(changed)}); err != nil {
 		return v, fmt.Errorf("memory: update %q: %w", id, err)
 	}
@@ -127,5 +136,5 @@ func (s *owned[T]) delete(id string) error {
 		return fmt.Errorf("memory: delete %q: %w", id, err)
 	}
 	txn.Commit()
-	return nil
+	return s.Move(s.holding(&row.Value), budget.Holding{})
 }

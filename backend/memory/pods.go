@@ -14,11 +14,13 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // Pods is a pods.PodStore. It is safe for concurrent use.
 type Pods struct {
 	keyed
+	counted
 	db *memdb.MemDB
 
 	mu       sync.Mutex
@@ -35,7 +37,7 @@ func NewPods() *Pods {
 	if err != nil {
 		panic(fmt.Sprintf("memory: schema of pods: %v", err)) // a constant
 	}
-	return &Pods{db: db, watchers: make(map[*podWatcher]bool)}
+	return &Pods{counted: newCounted(), db: db, watchers: make(map[*podWatcher]bool)}
 }
 
 // Create implements pods.PodStore.
@@ -59,6 +61,9 @@ func (s *Pods) create(ctx context.Context, p *pods.Pod) error {
 			return pods.ErrExists
 		}
 		if err := podClaim(txn, nil, p.Placement.Claims); err != nil {
+			return err
+		}
+		if err := s.tally.Move(budget.Holding{}, p.Holding()); err != nil {
 			return err
 		}
 		if err := txn.Insert(podOwnedTable, podOwnedOf(p)); err != nil {
@@ -153,6 +158,9 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 		if err := podClaim(txn, old.Placement.Claims, p.Placement.Claims); err != nil {
 			return err
 		}
+		if err := s.tally.Move(old.Holding(), p.Holding()); err != nil {
+			return err
+		}
 		return txn.Insert(podTable, p.Clone())
 	})
 	if err := s.done("update", id, err); err != nil {
@@ -172,6 +180,9 @@ func (s *Pods) Delete(ctx context.Context, id string) error {
 			return err
 		}
 		if err := txn.Delete(podOwnedTable, podOwnedOf(old)); err != nil {
+			return err
+		}
+		if err := s.tally.Move(old.Holding(), budget.Holding{}); err != nil {
 			return err
 		}
 		return txn.Delete(podTable, old)

@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 )
 
 // Registries is a registries.Store. It is safe for concurrent use.
 type Registries struct {
 	keyed
+	counted
 	t *owned[registry]
 }
 
@@ -23,11 +25,13 @@ type registry struct {
 
 // NewRegistries returns an empty store.
 func NewRegistries() *Registries {
-	return &Registries{t: newOwned(owned[registry]{
+	t := newOwned(&owned[registry]{
+		holding:  func(r *registry) budget.Holding { return r.Holding() },
 		clone:    func(r registry) registry { return r },
 		order:    func(a, b registry) int { return registries.Compare(a.Registry, b.Registry) },
 		notFound: registries.ErrNotFound, exists: registries.ErrExists,
-	})}
+	})
+	return &Registries{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements registries.Store.

@@ -10,6 +10,7 @@ import (
 // Schedules is a schedules.Store. It is safe for concurrent use.
 type Schedules struct {
 	keyed
+	counted
 	t *owned[schedules.Schedule]
 }
 
@@ -17,10 +18,12 @@ var _ schedules.Store = (*Schedules)(nil)
 
 // NewSchedules returns an empty store.
 func NewSchedules() *Schedules {
-	return &Schedules{t: newOwned(owned[schedules.Schedule]{
-		clone: schedules.Schedule.Clone, order: schedules.Compare,
+	t := newOwned(&owned[schedules.Schedule]{
+		holding: (*schedules.Schedule).Holding,
+		clone:   schedules.Schedule.Clone, order: schedules.Compare,
 		notFound: schedules.ErrNotFound, exists: schedules.ErrExists,
-	})}
+	})
+	return &Schedules{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements schedules.Store.

@@ -10,6 +10,7 @@ import (
 // Templates is a templates.Store. It is safe for concurrent use.
 type Templates struct {
 	keyed
+	counted
 	t *owned[templates.Template]
 }
 
@@ -17,10 +18,12 @@ var _ templates.Store = (*Templates)(nil)
 
 // NewTemplates returns an empty store.
 func NewTemplates() *Templates {
-	return &Templates{t: newOwned(owned[templates.Template]{
-		clone: templates.Template.Clone, order: templates.Compare,
+	t := newOwned(&owned[templates.Template]{
+		holding: (*templates.Template).Holding,
+		clone:   templates.Template.Clone, order: templates.Compare,
 		notFound: templates.ErrNotFound, exists: templates.ErrExists,
-	})}
+	})
+	return &Templates{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements templates.Store.

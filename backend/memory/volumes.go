@@ -11,6 +11,7 @@ import (
 // Volumes is a volumes.Store. It is safe for concurrent use.
 type Volumes struct {
 	keyed
+	counted
 	t *owned[volumes.Volume]
 }
 
@@ -18,13 +19,15 @@ var _ volumes.Store = (*Volumes)(nil)
 
 // NewVolumes returns an empty store.
 func NewVolumes() *Volumes {
-	return &Volumes{t: newOwned(owned[volumes.Volume]{
-		clone: volumes.Volume.Clone,
+	t := newOwned(&owned[volumes.Volume]{
+		holding: (*volumes.Volume).Holding,
+		clone:   volumes.Volume.Clone,
 		order: func(a, b volumes.Volume) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		},
 		notFound: volumes.ErrNotFound, exists: volumes.ErrExists,
-	})}
+	})
+	return &Volumes{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements volumes.Store.

@@ -16,6 +16,9 @@ type DeadLetters[T any] struct {
 	owners map[deadOwner][]*deadLetter[T] // oldest first
 	heap   deadHeap[T]
 	added  uint64
+	// Count is called with 1 for a dead letter that is added, and with -1 for one that is
+	// removed. Nil: nobody counts.
+	Count func(owner string, n, bytes int64)
 }
 
 type deadOwner struct{ endpoint, owner string }
@@ -25,6 +28,7 @@ type deadLetter[T any] struct {
 	ref   queue.Ref
 	owner deadOwner
 	until queue.Instant
+	bytes int64
 	order uint64 // of its addition
 	pos   int    // in the heap
 }
@@ -33,8 +37,8 @@ type deadLetter[T any] struct {
 func (d *DeadLetters[T]) Len() int { return len(d.by) }
 
 // Put adds a dead letter. It returns those that it took the place of: the one of the same job, and
-// the oldest one of an owner with too many.
-func (d *DeadLetters[T]) Put(ref queue.Ref, owner string, until queue.Instant, v T) (replaced []T) {
+// the oldest one of an owner with too many. bytes are those of its payloads.
+func (d *DeadLetters[T]) Put(ref queue.Ref, owner string, until queue.Instant, bytes int64, v T) (replaced []T) {
 	if d.by == nil {
 		d.by, d.owners = map[queue.Ref]*deadLetter[T]{}, map[deadOwner][]*deadLetter[T]{}
 	}
@@ -47,7 +51,8 @@ func (d *DeadLetters[T]) Put(ref queue.Ref, owner string, until queue.Instant, v
 		replaced = append(replaced, old)
 	}
 	d.added++
-	l := &deadLetter[T]{value: v, ref: ref, owner: who, until: until, order: d.added}
+	l := &deadLetter[T]{value: v, ref: ref, owner: who, until: until, order: d.added, bytes: bytes}
+	d.count(l, 1)
 	d.by[ref] = l
 	d.owners[who] = append(d.owners[who], l)
 	heap.Push(&d.heap, l)
@@ -60,6 +65,7 @@ func (d *DeadLetters[T]) Remove(ref queue.Ref) (v T, ok bool) {
 	if l == nil {
 		return v, false
 	}
+	d.count(l, -1)
 	delete(d.by, ref)
 	heap.Remove(&d.heap, l.pos)
 	list := d.owners[l.owner]
@@ -70,6 +76,12 @@ func (d *DeadLetters[T]) Remove(ref queue.Ref) (v T, ok bool) {
 	i := slices.Index(list, l)
 	d.owners[l.owner] = slices.Delete(list, i, i+1)
 	return l.value, true
+}
+
+func (d *DeadLetters[T]) count(l *deadLetter[T], n int64) {
+	if d.Count != nil {
+		d.Count(l.owner.owner, n, l.bytes)
+	}
 }
 
 // Get returns a dead letter that exists at now.

@@ -18,11 +18,15 @@ type Index struct {
 	freeLines []uint32
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel     wheel
+
+	byName      map[string]*holder
+	holders     []*holder // nil: the number is free
+	freeHolders []uint32
 }
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{lines: make([]*line, 1)}
+	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}}
 	x.t.init()
 	x.wheel.init(&x.t)
 	return x
@@ -72,6 +76,9 @@ func (x *Index) Add(ref queue.Ref, owner, key string, priority uint8) (i uint32,
 	r.line = x.join(&x.ensureList(ep).order, owner, key, priority).number
 	r.marks = Hidden
 	r.prev, r.next = i, i
+	h := x.lines[r.line].key.owner.holds
+	h.jobs++
+	h.queued++
 	return i, true
 }
 
@@ -233,6 +240,7 @@ func (x *Index) delete(i uint32) {
 	x.names.release(r.worker)
 	x.names.release(r.lost)
 	x.policies.release(r.retry)
+	x.uncount(r)
 	endpoint, id, line := r.endpoint, r.id, x.lines[r.line]
 	x.t.remove(i)
 	x.part(line)
@@ -245,6 +253,7 @@ func (x *Index) delete(i uint32) {
 // Discard removes a job that was never shown.
 func (x *Index) Discard(i uint32) {
 	r := x.t.at(i)
+	x.uncount(r)
 	endpoint, id, line, retry := r.endpoint, r.id, x.lines[r.line], r.retry
 	x.t.remove(i)
 	x.part(line)

@@ -50,6 +50,7 @@ func (r *rules) limit() bool { return r.PerKey != 0 || r.PerUser != 0 }
 // An owner has a line for each level and key.
 type owner struct {
 	name    uint32
+	holds   *holder
 	keys    map[uint32]*key
 	levels  [priorities]*level
 	active  uint16 // bits of the levels with a line
@@ -153,7 +154,7 @@ func (x *Index) lineOf(q *order, user, name string, priority uint8) *line {
 	o := q.owners[who]
 	if o == nil {
 		x.names.intern(user)
-		o = &owner{name: who, keys: map[uint32]*key{}}
+		o = &owner{name: who, keys: map[uint32]*key{}, holds: x.holderOf(user)}
 		q.owners[who] = o
 	}
 	k := o.keys[what]
@@ -202,6 +203,7 @@ func (x *Index) part(l *line) {
 	x.names.release(k.name)
 	if len(o.keys) == 0 {
 		delete(q.owners, o.name)
+		x.drop(o.holds)
 		x.names.release(o.name)
 	}
 }

@@ -42,6 +42,8 @@ type record struct {
 	output, chunk uint32
 	hash          uint32 // of endpoint and id
 	run           uint32 // here, to avoid padding
+
+	inBytes, outBytes uint32
 }
 
 // State returns the state of a job.
@@ -55,11 +57,13 @@ func (x *Index) State(i uint32) queue.State {
 		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
 		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
 		ExecTimeout: r.execTimeout, Retain: r.retain, Chunks: r.chunks, Drained: r.drained, Stream: r.stream,
+		InBytes: r.inBytes, OutBytes: r.outBytes,
 	}
 }
 
 // store is the inverse of State, without the priority, which never changes.
 func (x *Index) store(r *record, s *queue.State) {
+	x.recount(r, s)
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
 	r.attempt, r.delayed, r.read = s.Attempt, s.Delayed, s.Read
 	x.policies.replace(&r.retry, failurePolicy{s.Retry, s.DeadLetter})
@@ -69,6 +73,7 @@ func (x *Index) store(r *record, s *queue.State) {
 	r.submitted, r.queued, r.started, r.finished = s.Submitted, s.Queued, s.Started, s.Finished
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.execTimeout, r.retain, r.chunks, r.drained, r.stream = s.ExecTimeout, s.Retain, s.Chunks, s.Drained, s.Stream
+	r.inBytes, r.outBytes = s.InBytes, s.OutBytes
 }
 
 // Marks are what a queue records about a job besides its state.

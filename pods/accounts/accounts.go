@@ -12,6 +12,7 @@ import (
 	"github.com/podyard/podyard/internal/secret"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Key is an API key of a user. It has no secret in it, only digests.
@@ -103,4 +104,9 @@ type Store interface {
 	Update(ctx context.Context, id string, fn func(*Key) error) (Key, error)
 	// Delete removes the key, or returns ErrNotFound.
 	Delete(ctx context.Context, id string) error
+}
+
+// Holding is what a key takes of its user's budgets (docs/decisions.md 37).
+func (k *Key) Holding() budget.Holding {
+	return budget.Holding{User: k.User, Of: [2]budget.Amount{{Budget: budget.Keys, N: 1}}}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Store keeps the keys of users. It is safe for concurrent use, copies what it is given and
@@ -72,4 +73,9 @@ func (s *Service) Replace(ctx context.Context, owner string, r ReplaceRequest) (
 		return nil, fmt.Errorf("sshkeys: replace: %w", err)
 	}
 	return slices.Clone(r.Keys), nil
+}
+
+// Holding is what the keys of owner take of the budgets (docs/decisions.md 37).
+func Holding(owner string, keys []string) budget.Holding {
+	return budget.Holding{User: owner, Of: [2]budget.Amount{{Budget: budget.SSHKeys, N: int64(len(keys))}}}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Category groups templates. It has no other effect.
@@ -117,4 +118,11 @@ func setIfGiven[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
+}
+
+// Holding is what a template takes of its owner's budgets (docs/decisions.md 37).
+func (t *Template) Holding() budget.Holding {
+	return budget.Holding{User: t.Owner, Of: [2]budget.Amount{
+		{Budget: budget.Templates, N: 1}, {Budget: budget.TemplateEnvBytes, N: budget.Env(t.Env)},
+	}}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Volume is storage in a data center.
@@ -73,3 +74,8 @@ type UpdateRequest struct {
 
 // Fields are the documented fields: faults are reported in this order.
 func Fields() []string { return []string{"name", "size", "dataCenter", "type"} }
+
+// Holding is what a volume takes of its owner's budgets (docs/decisions.md 37).
+func (v *Volume) Holding() budget.Holding {
+	return budget.Holding{User: v.Owner, Of: [2]budget.Amount{{Budget: budget.Volumes, N: 1}}}
+}

@@ -21,6 +21,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the budget %s is full: %d of %d %s are used, and this needs %d more: %s", r.Name, e.Used, e.Limit, r.Unit, e.Asked, r.Frees)
 }
 
+// Is reports whether target is an equal Error, for errors.Is.
+func (e *Error) Is(target error) bool {
+	other, ok := target.(*Error)
+	return ok && *other == *e
+}
+
 // RetryAfter is how many seconds to wait; 0: waiting does not help.
 func (e *Error) RetryAfter() int {
 	if e.Asked > e.Limit {

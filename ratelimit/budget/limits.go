@@ -29,9 +29,11 @@ type Limits struct {
 	Registries int64 `json:"registries,omitzero"`
 	SSHKeys    int64 `json:"sshKeys,omitzero"`
 	Keys       int64 `json:"keys,omitzero"` // API keys that were made over the API
-	// EnvBytes are the environments of all pods, and as much again those of all endpoints,
-	// and those of all templates.
-	EnvBytes int64 `json:"envBytes,omitzero"`
+	// The names and values of the environments of all pods, of all endpoints and of all
+	// templates.
+	PodEnvBytes      int64 `json:"podEnvBytes,omitzero"`
+	EndpointEnvBytes int64 `json:"endpointEnvBytes,omitzero"`
+	TemplateEnvBytes int64 `json:"templateEnvBytes,omitzero"`
 
 	// Webhooks are deliveries that are being sent.
 	Webhooks int64 `json:"webhooks,omitzero"`

@@ -20,7 +20,9 @@ const (
 	Registries
 	SSHKeys
 	Keys
-	EnvBytes
+	PodEnvBytes
+	EndpointEnvBytes
+	TemplateEnvBytes
 	Webhooks
 	RequestBytes
 	ResponseBytes
@@ -56,29 +58,31 @@ const (
 const freesJobs = "wait until jobs have ended and their retention is over, purge the queue, or delete jobs with actions"
 
 var rows = [budgets]Row{
-	Jobs:            {Name: "jobs", Unit: "kept jobs", Default: 1_000_000, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.Jobs }},
-	QueuedJobs:      {Name: "queuedJobs", Unit: "queued jobs", Default: 500_000, Frees: "wait until workers have taken jobs, or purge the queue", Wait: 5, of: func(l *Limits) *int64 { return &l.QueuedJobs }},
-	JobBytes:        {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
-	Deliveries:      {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
-	DeadLetters:     {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: "redrive or delete dead letters", of: func(l *Limits) *int64 { return &l.DeadLetters }},
-	IdempotencyKeys: {Name: "idempotencyKeys", Unit: "remembered values of Idempotency-Key", Default: 500_000, Frees: "send requests without the header, or wait: a key is remembered for 24 hours", Wait: 60, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
-	Batches:         {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
-	Schedules:       {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
-	Pods:            {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
-	Endpoints:       {Name: "endpoints", Unit: "endpoints", Default: 500, Frees: "delete endpoints", of: func(l *Limits) *int64 { return &l.Endpoints }},
-	Templates:       {Name: "templates", Unit: "templates", Default: 1000, Frees: "delete templates", of: func(l *Limits) *int64 { return &l.Templates }},
-	Volumes:         {Name: "volumes", Unit: "network volumes", Default: 500, Frees: "delete network volumes", of: func(l *Limits) *int64 { return &l.Volumes }},
-	Registries:      {Name: "registries", Unit: "registry credentials", Default: 500, Frees: "delete registry credentials", of: func(l *Limits) *int64 { return &l.Registries }},
-	SSHKeys:         {Name: "sshKeys", Unit: "SSH keys", Default: 100, Frees: "delete SSH keys", of: func(l *Limits) *int64 { return &l.SSHKeys }},
-	Keys:            {Name: "keys", Unit: "API keys", Default: 500, Frees: "delete API keys", of: func(l *Limits) *int64 { return &l.Keys }},
-	EnvBytes:        {Name: "envBytes", Unit: "bytes of environments", Default: 8 * miB, Frees: "make environments smaller, or delete what has them", of: func(l *Limits) *int64 { return &l.EnvBytes }},
-	Webhooks:        {Name: "webhooks", Unit: "webhooks being sent", Default: 64, Frees: "the others wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.Webhooks }},
-	RequestBytes:    {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 64 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
-	ResponseBytes:   {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 64 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
-	Connections:     {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
-	Streams:         {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
-	ProxiedRequests: {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
-	WorkerNames:     {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
+	Jobs:             {Name: "jobs", Unit: "kept jobs", Default: 1_000_000, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.Jobs }},
+	QueuedJobs:       {Name: "queuedJobs", Unit: "queued jobs", Default: 500_000, Frees: "wait until workers have taken jobs, or purge the queue", Wait: 5, of: func(l *Limits) *int64 { return &l.QueuedJobs }},
+	JobBytes:         {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
+	Deliveries:       {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
+	DeadLetters:      {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: "redrive or delete dead letters", of: func(l *Limits) *int64 { return &l.DeadLetters }},
+	IdempotencyKeys:  {Name: "idempotencyKeys", Unit: "remembered values of Idempotency-Key", Default: 500_000, Frees: "send requests without the header, or wait: a key is remembered for 24 hours", Wait: 60, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
+	Batches:          {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
+	Schedules:        {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
+	Pods:             {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
+	Endpoints:        {Name: "endpoints", Unit: "endpoints", Default: 500, Frees: "delete endpoints", of: func(l *Limits) *int64 { return &l.Endpoints }},
+	Templates:        {Name: "templates", Unit: "templates", Default: 1000, Frees: "delete templates", of: func(l *Limits) *int64 { return &l.Templates }},
+	Volumes:          {Name: "volumes", Unit: "network volumes", Default: 500, Frees: "delete network volumes", of: func(l *Limits) *int64 { return &l.Volumes }},
+	Registries:       {Name: "registries", Unit: "registry credentials", Default: 500, Frees: "delete registry credentials", of: func(l *Limits) *int64 { return &l.Registries }},
+	SSHKeys:          {Name: "sshKeys", Unit: "SSH keys", Default: 100, Frees: "delete SSH keys", of: func(l *Limits) *int64 { return &l.SSHKeys }},
+	Keys:             {Name: "keys", Unit: "API keys", Default: 500, Frees: "delete API keys", of: func(l *Limits) *int64 { return &l.Keys }},
+	PodEnvBytes:      {Name: "podEnvBytes", Unit: "bytes of environments of pods", Default: 8 * miB, Frees: "make their environments smaller, or have fewer pods", of: func(l *Limits) *int64 { return &l.PodEnvBytes }},
+	EndpointEnvBytes: {Name: "endpointEnvBytes", Unit: "bytes of environments of endpoints", Default: 8 * miB, Frees: "make their environments smaller, or have fewer endpoints", of: func(l *Limits) *int64 { return &l.EndpointEnvBytes }},
+	TemplateEnvBytes: {Name: "templateEnvBytes", Unit: "bytes of environments of templates", Default: 8 * miB, Frees: "make their environments smaller, or have fewer templates", of: func(l *Limits) *int64 { return &l.TemplateEnvBytes }},
+	Webhooks:         {Name: "webhooks", Unit: "webhooks being sent", Default: 64, Frees: "the others wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.Webhooks }},
+	RequestBytes:     {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 64 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
+	ResponseBytes:    {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 64 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
+	Connections:      {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
+	Streams:          {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
+	ProxiedRequests:  {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
+	WorkerNames:      {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
 }
 
 // All returns a row for each budget, in the order of the fields of Limits.

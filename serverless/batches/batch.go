@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -238,4 +239,10 @@ func (o Outcome) status() queue.Status {
 		return queue.TimedOut
 	}
 	return queue.Failed
+}
+
+// Holding is what a batch takes of its owner's budgets, without its requests, which are jobs
+// (docs/decisions.md 37).
+func (b *Batch) Holding() budget.Holding {
+	return budget.Holding{User: b.Owner, Of: [2]budget.Amount{{Budget: budget.Batches, N: 1}}}
 }

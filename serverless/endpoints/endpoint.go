@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // An Endpoint is a named queue with the settings of its workers.
@@ -206,4 +207,18 @@ func CheckID(id string) error {
 		}
 	}
 	return nil
+}
+
+// Holding is what an endpoint takes of its owner's budgets, with the settings in
+// its releases (docs/decisions.md 37).
+func (e *Endpoint) Holding() budget.Holding {
+	env := budget.Env(e.Container.Env)
+	for i := range e.Releases {
+		for _, c := range e.Releases[i].Diff {
+			env += int64(len(c.Old) + len(c.New))
+		}
+	}
+	return budget.Holding{User: e.Owner, Of: [2]budget.Amount{
+		{Budget: budget.Endpoints, N: 1}, {Budget: budget.EndpointEnvBytes, N: env},
+	}}
 }

@@ -39,8 +39,11 @@ func Creations(jobs []Job) (list []idempotency.Record) {
 	return list
 }
 
-// Check returns an error if a queue cannot keep j. Every queue calls it in Enqueue.
+// Check returns an error if a queue cannot keep j, and sets State.InBytes and State.OutBytes.
+// Every queue calls it in Enqueue.
 func (j *Job) Check() error {
+	j.InBytes = size(len(j.Input) + len(j.Webhook) + len(j.Extra) + len(j.Trace.Parent) + len(j.Trace.State))
+	j.OutBytes = size(len(j.Output) + len(j.Error))
 	if n := len(j.ID); n == 0 || n > MaxJobID {
 		return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", MaxJobID)
 	}

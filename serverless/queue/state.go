@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -179,9 +180,16 @@ type State struct {
 	ExecTimeout, Retain time.Duration
 	Chunks, Drained     uint32 // chunks of this run, and how many of them were read
 	Stream              int64  // bytes of chunks not drained
+	InBytes, OutBytes   uint32 // of what was submitted and is kept, and of output and error
 	Retry               RetryPolicy
 	DeadLetter          time.Duration // how long a copy is kept of a job that failed for good; 0: none
 }
+
+// Bytes are those of the payloads that are kept of the job.
+func (s *State) Bytes() int64 { return int64(s.InBytes) + int64(s.OutBytes) + s.Stream }
+
+// size is a number of bytes in a State.
+func size(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Due returns a lower bound of the next instant at which OpTick changes s. A renewal moves
 // the lease later and need not move an index entry: the tick then changes nothing and the
@@ -406,7 +414,7 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 		s.Stream += int64(len(op.Payload))
 		return Put | AddChunk | EvChunk, nil
 	case OpProgress:
-		return Put | PutOutput, nil
+		return Put | s.putOutput(op), nil
 	case OpRelease:
 		s.Deliveries--
 		return s.requeue(), nil
@@ -420,13 +428,23 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 // attempt that is followed by another one are not stored.
 func (s *State) finish(now Instant, op *Op) Effect {
 	if op.Status == Completed {
-		return s.end(now, Completed) | PutOutput
+		return s.end(now, Completed) | s.putOutput(op)
 	}
 	e := s.fail(now, Failed, op)
 	if s.Status.Terminal() {
-		e |= PutOutput
+		e |= s.putOutput(op)
 	}
 	return e
+}
+
+func (s *State) putOutput(op *Op) Effect {
+	s.OutBytes = size(len(op.Payload) + len(op.Error))
+	return PutOutput
+}
+
+func (s *State) dropInput() Effect {
+	s.InBytes = 0
+	return DropInput
 }
 
 // adopt gives a queued job back to the worker that lost it and kept working. The execution
@@ -454,7 +472,7 @@ func (s *State) drain(op *Op) Effect {
 func (s *State) requeue() Effect {
 	s.Status, s.Worker = InQueue, ""
 	s.Started, s.LeaseUntil, s.RunUntil = 0, 0, 0
-	s.Chunks, s.Drained, s.Stream = 0, 0, 0
+	s.Chunks, s.Drained, s.Stream, s.OutBytes = 0, 0, 0, 0
 	return Put | DropOutput | EvReady
 }
 
@@ -496,7 +514,7 @@ func (s *State) damage(now Instant) (Effect, error) {
 		return 0, ErrStatus
 	}
 	s.Reason = Damaged
-	return s.end(now, Failed) | DropInput, nil
+	return s.end(now, Failed) | s.dropInput(), nil
 }
 
 func (s *State) tick(now Instant, op *Op) Effect {
@@ -552,6 +570,9 @@ func (s *State) end(now Instant, st Status) Effect {
 	}
 	if s.DeadLetter > 0 && (st == Failed || st == TimedOut) {
 		e |= PutDead
+	}
+	if st == Cancelled && s.Flags&HasWebhook == 0 && s.DeadLetter == 0 {
+		e |= s.dropInput() // nothing needs it: the job cannot be retried
 	}
 	s.Status, s.Finished, s.Delayed = st, now, false
 	return e

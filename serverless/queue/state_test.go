@@ -279,7 +279,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 			s.Drained, s.Stream = 2, 5
 		}},
 		{"finish", stateIn(sRunning), during, newOp(queue.OpFinish), func(s *queue.State) {
-			s.Status, s.Finished, s.LeaseUntil = sCompleted, during, 9_000
+			s.Status, s.Finished, s.LeaseUntil, s.OutBytes = sCompleted, during, 9_000, 5
 		}},
 		{"release", stateIn(sRunning), during, newOp(queue.OpRelease), func(s *queue.State) {
 			*s = stateIn(sQueued)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/cron"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -207,4 +208,9 @@ func (s *Schedule) due(passed []time.Time, now time.Time) (submit, missed []time
 		}
 	}
 	return passed[first:], passed[:first]
+}
+
+// Holding is what a schedule takes of its owner's budgets (docs/decisions.md 37).
+func (s *Schedule) Holding() budget.Holding {
+	return budget.Holding{User: s.Owner, Of: [2]budget.Amount{{Budget: budget.Schedules, N: 1}}}
 }

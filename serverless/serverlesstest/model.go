@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -17,6 +18,7 @@ type Model struct {
 	jobs   map[queue.Ref]*modelJob
 	stats  map[string]*queue.Stats
 	outbox []*modelEntry
+	limits *budget.Set
 	dead   []queue.DeadLetter // newest last
 	seq    uint64
 	token  queue.Token
@@ -50,6 +52,9 @@ func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 			return queue.ErrExists
 		}
 		taken[j.Ref] = true
+	}
+	if err := m.admit(jobs); err != nil {
+		return err
 	}
 	keys := queue.Creations(jobs)
 	for _, r := range keys {

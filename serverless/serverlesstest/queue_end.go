@@ -18,7 +18,7 @@ func endCases() []QueueCase {
 				out := " {\"a\": 1e2,\n\"a\":\"\\u00e4\"} "
 				k.mustApply(finishOp(j, out))
 				want := j
-				want.Status, want.Finished, want.Output = queue.Completed, k.now, []byte(out)
+				want.Status, want.Finished, want.Output, want.OutBytes = queue.Completed, k.now, []byte(out), uint32(len(out))
 				k.wantEqual("the job", want, k.get(j))
 				k.wantEqual("Completed", int64(1), k.stats(echo).Completed)
 			}),

@@ -43,14 +43,15 @@ func (c Walk) Run(ctx context.Context) error {
 // A walker is a walk in progress.
 type walker struct {
 	Walk
-	model  Model
-	now    queue.Instant
-	made   int
-	refs   []queue.Ref // of jobs that were there when they were last looked at
-	tokens map[queue.Token]bool
-	sent   []leasedDelivery
-	rules  map[string]*queue.Rules // by endpoint
-	opened int                     // Reopened.Openings when the model was last asked
+	model   Model
+	now     queue.Instant
+	made    int
+	refs    []queue.Ref // of jobs that were there when they were last looked at
+	tokens  map[queue.Token]bool
+	sent    []leasedDelivery
+	rules   map[string]*queue.Rules // by endpoint
+	limited bool                    // there are budgets
+	opened  int                     // Reopened.Openings when the model was last asked
 }
 
 // Reopened is a queue that may be opened again between two calls. It may then have forgotten who
@@ -92,6 +93,7 @@ func walkSteps() []walkStep {
 		{"drain", 3, (*walker).drain},
 		{"purge", 1, (*walker).purge},
 		{"change rules", 1, (*walker).changeRules},
+		{"change budgets", 1, (*walker).changeLimits},
 		{"deliver", 2, (*walker).deliver},
 		{"record", 2, (*walker).record},
 		{"read", 2, (*walker).read},

@@ -92,6 +92,11 @@ func (w *walker) key() string {
 }
 
 func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
+	if w.limited { // both refuse by what is there, and one of them may have swept less
+		if _, _, err := w.expire(ctx, w.Batch); err != nil {
+			return err
+		}
+	}
 	_, _, err := compareBoth(w, "Enqueue", func(q queue.JobQueue) ([]queue.Job, error) {
 		mine := append([]queue.Job(nil), jobs...)
 		err := q.Enqueue(ctx, mine)

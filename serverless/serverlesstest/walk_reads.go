@@ -181,6 +181,9 @@ func (w *walker) compareAll(ctx context.Context) error {
 			}
 		}
 	}
+	if err := w.compareUsage(ctx); err != nil {
+		return err
+	}
 	return w.compareOutbox(ctx)
 }
 
