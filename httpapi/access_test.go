@@ -58,6 +58,7 @@ var recordAccess = []access{
 	{"getTemplate", "GET {template}", "", alices200}, {"updateTemplate", "PATCH {template}", `{"name":"x"}`, alices200}, {"deleteTemplate", "DELETE {template}", "", alicesIn},
 	{"listPublicTemplates", "GET /v2/catalog/templates?source=community", "", anyKey},
 	{"getSshKeys", "GET /v2/account/ssh-keys", "", own}, {"updateSshKeys", "PUT /v2/account/ssh-keys", `{"keys":[]}`, own},
+	{"listLimits", "GET /v2/account/limits", "", anyKey},
 	{"listKeys", "GET /v2/account/keys", "", own}, {"createKey", "POST /v2/account/keys", "{}", own},
 	{"getKey", "GET {key}", "", alices200}, {"updateKey", "PATCH {key}", "{}", alicesIn}, {"deleteKey", "DELETE {key}", "", alicesIn}, {"rotateKey", "POST {key}/rotate", "{}", alicesIn},
 	{"listBilling", "GET /v2/billing", "", own}, {"listPodBilling", "GET /v2/billing/pods", "", own},

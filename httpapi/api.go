@@ -34,6 +34,8 @@ type Services struct {
 	// keys: AnyOf combines StoredKeys with other keys.
 	Accounts *accounts.Service
 	Billing  *billing.Service // of Pods, Volumes and the workers of Jobs, which report their usage to it
+	// Budgets are what users hold, of what they may (docs/decisions.md 37).
+	Budgets *budget.Ledger
 }
 
 // Options configures the handlers. The zero value is safe: without Auth every request is
@@ -214,6 +216,8 @@ func (s *Services) has(a Area) bool {
 		return s.Jobs != nil && s.Jobs.Batches() != nil
 	case AreaAdmin:
 		return s.Pods != nil || s.Jobs != nil
+	case AreaBudgets:
+		return s.Budgets != nil
 	case AreaInterface:
 		return true
 	}

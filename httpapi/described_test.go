@@ -23,6 +23,7 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 )
@@ -32,6 +33,7 @@ func allServices() httpapi.Services {
 	return httpapi.Services{
 		Pods: new(pods.Service), Registries: new(registries.Service), Jobs: serverless.New(memory.NewJobs(), memory.NewEndpoints(), withSchedules(&serverless.Options{}, nil)), Volumes: new(volumes.Service),
 		Templates: new(templates.Service), SSHKeys: new(sshkeys.Service), Accounts: new(accounts.Service), Billing: new(billing.Service),
+		Budgets: budget.NewLedger(nil),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 )
@@ -59,6 +60,7 @@ type testAPI struct {
 	options    httpapi.Options
 	pods       *pods.Service
 	jobs       *serverless.Service
+	budgets    *budget.Set      // of all stores; none at first
 	transcript *strings.Builder // gets every exchange; may be nil
 }
 
@@ -68,18 +70,20 @@ type testAPI struct {
 func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	t.Helper()
 	w := &testAPI{t: t}
-	podStore := memory.NewPods()
-	regs := registries.New(memory.NewRegistries(), &registries.Options{
+	podStore, regStore, volStore, tmplStore, keyStore := memory.NewPods(), memory.NewRegistries(), aliceVolumes(t), memory.NewTemplates(), memory.NewAccounts()
+	sshStore, queue, eps := memory.NewSSHKeys(), memory.NewJobs(), newEndpoints(t)
+	w.budgets = budget.NewSet(budget.Users{})
+	regs := registries.New(regStore, &registries.Options{
 		Rand: rand.NewChaCha8([32]byte{1}), InUse: pods.References{Pods: podStore},
 	})
 	cat := catalog.Sample()
 	bills := billing.New(memory.NewBilling(), nil)
-	vols := volumes.New(aliceVolumes(t), cat, &volumes.Options{Rand: rand.NewChaCha8([32]byte{5}), InUse: pods.References{Pods: podStore}, Meter: bills})
-	tmpl := templates.New(memory.NewTemplates(), &templates.Options{
+	vols := volumes.New(volStore, cat, &volumes.Options{Rand: rand.NewChaCha8([32]byte{5}), InUse: pods.References{Pods: podStore}, Meter: bills})
+	tmpl := templates.New(tmplStore, &templates.Options{
 		Rand: rand.NewChaCha8([32]byte{6}), InUse: pods.References{Pods: podStore}, Secrets: regs,
 	})
-	account := accounts.New(memory.NewAccounts(), &accounts.Options{Rand: rand.NewChaCha8([32]byte{7})})
-	keyring := sshkeys.New(memory.NewSSHKeys())
+	account := accounts.New(keyStore, &accounts.Options{Rand: rand.NewChaCha8([32]byte{7})})
+	keyring := sshkeys.New(sshStore)
 	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1, Scripts: containerScripts()})
 	p, err := pods.New(podStore, cat, pods.SimulatedHosts(cat, rt), &pods.Options{
 		Rand: rand.NewChaCha8([32]byte{2}), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring, Meter: bills,
@@ -93,8 +97,9 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 		t.Fatal(err)
 	}
 	auth := httpapi.AnyOf(known, httpapi.StoredKeys(account))
-	w.jobs = serverless.New(memory.NewJobs(), newEndpoints(t), withSchedules(&serverless.Options{Rand: rand.NewChaCha8([32]byte{3})}, auth))
+	w.jobs = serverless.New(queue, eps, withSchedules(&serverless.Options{Rand: rand.NewChaCha8([32]byte{3})}, auth))
 	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills, Accounts: account}
+	w.services.Budgets = budget.NewLedger(w.budgets, podStore, regStore, volStore, tmplStore, keyStore, sshStore, queue, eps)
 	w.options = httpapi.Options{Auth: auth}
 	if set != nil {
 		set(&w.options)
@@ -146,7 +151,7 @@ func run(t testing.TB, f func(context.Context) error) {
 	})
 }
 
-func newEndpoints(t testing.TB) serverless.EndpointStore {
+func newEndpoints(t testing.TB) *memory.Endpoints {
 	t.Helper()
 	eps := memory.NewEndpoints()
 	for _, id := range []string{"echo", "idle"} {

@@ -102,6 +102,7 @@ func (b *describer) describeAccount() map[string]description {
 		"updateKey":     {summary: "Change the scopes or the end of an API key", body: b.Component("UpdateKeyRequest", updateKeyBody()), answers: ok(key)},
 		"deleteKey":     {summary: "Delete an API key", text: "It is refused from then on. 409 for the last one of an operator.", answers: gone()},
 		"rotateKey":     {summary: "Give an API key a new secret", text: "Only this answer has it.", body: b.Component("RotateKeyRequest", rotateKeyBody()), optional: true, answers: ok(key)},
+		"listLimits":    {summary: "List what the caller holds, of what may be held", text: "An operator who asks for all users gets what they use, the user with the most bytes first.", answers: ok(fields(map[string]*openapi.Schema{"users": openapi.List(openapi.For[userLimits](&b.Builder))}, "users"))},
 		"getSshKeys":    {summary: "List the caller's public SSH keys", answers: ok(keys)},
 		"updateSshKeys": {summary: "Replace the caller's public SSH keys", body: b.Component("UpdateSshKeysRequest", sshKeysBody()), answers: ok(keys)},
 	}

@@ -83,6 +83,7 @@ const (
 	AreaBatches    Area = "batches"
 	AreaWorkers    Area = "workers"
 	AreaBalance    Area = "balance"
+	AreaBudgets    Area = "budgets"
 	AreaAdmin      Area = "admin"     // served with pods or jobs
 	AreaInterface  Area = "interface" // always served
 )
@@ -187,6 +188,9 @@ var table = sync.OnceValue(func() []operation {
 			op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
 			op("deleteKey", "DELETE /v2/account/keys/{id}", ScopeAccount, deleteKey, added),
 			op("rotateKey", "POST /v2/account/keys/{id}/rotate", ScopeAccount, rotateKey, added),
+		),
+		group(APIControl, AreaBudgets,
+			op("listLimits", "GET /v2/account/limits", ScopeAny, listLimits, byOwners, added),
 		),
 		group(APIControl, AreaBilling,
 			op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling, byOwner),

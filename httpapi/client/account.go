@@ -28,6 +28,30 @@ func (a *Account) SetSSHKeys(ctx context.Context, keys []string) ([]string, erro
 	return out.Keys, err
 }
 
+// A Limit is a budget: how much of something a user may hold at once (docs/interface.md 2.22).
+type Limit struct {
+	Name, Unit string
+	Limit      *int64 // nil: none
+	Used       int64
+	Remaining  *int64 // nil: without a limit
+}
+
+// Limits returns the caller's budgets, or those of a user of Client.As. Of all users it returns
+// what they use. The map is by user. It is an addition.
+func (a *Account) Limits(ctx context.Context) (map[string][]Limit, error) {
+	out, err := get[struct {
+		Users []struct {
+			User   string
+			Limits []Limit
+		}
+	}](ctx, a.c, "/v2/account/limits", a.c.billed(nil))
+	all := map[string][]Limit{}
+	for _, u := range out.Users {
+		all[u.User] = u.Limits
+	}
+	return all, err
+}
+
 // A Key is an API key (docs/interface.md 2.18). Keys are an addition.
 type Key struct {
 	ID           string     `json:"id"`

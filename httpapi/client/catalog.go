@@ -16,8 +16,8 @@ type GPUType struct {
 	Secure, Community            bool
 	Price                        struct{ Secure, Community, Serverless float64 } // USD an hour
 	MaxCount                     struct{ Secure, Community int }
-	Availability                 string // NONE, LOW, MEDIUM or HIGH
-	DataCenters                  []Availability
+	Availability                 string       // NONE, LOW, MEDIUM or HIGH
+	DataCenters                  []DataCenter // only ID, Name and Availability
 	CUDAVersions                 []struct {
 		Version   string
 		Available bool
@@ -31,11 +31,8 @@ type CPUType struct {
 	RAMPerVCPU      float64                                            `json:"ramGbPerVcpu"`
 	Price           struct{ SecurePerVCPU, ServerlessPerVCPU float64 } // USD an hour
 	Availability    string                                             // NONE, LOW, MEDIUM or HIGH
-	DataCenters     []Availability
+	DataCenters     []DataCenter                                       // only ID, Name and Availability
 }
-
-// Availability is how much of something is free in one place.
-type Availability struct{ ID, Name, Availability string }
 
 // A DataCenter is a data center. The availabilities are there if the query asks for them.
 type DataCenter struct {
@@ -43,8 +40,9 @@ type DataCenter struct {
 	GlobalNetwork      bool
 	NetworkVolumeTypes []string
 	Compliance         []string
-	GPUAvailability    []Availability
-	CPUAvailability    []Availability
+	GPUAvailability    []GPUType // only ID, Name and Availability
+	CPUAvailability    []CPUType // only ID, Name and Availability
+	Availability       string    // of what the list of a type says: NONE, LOW, MEDIUM or HIGH
 }
 
 // A StockQuery asks what is free. The zero value does not ask.

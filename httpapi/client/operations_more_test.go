@@ -34,6 +34,10 @@ var accountMethods = map[string]method{
 		k, err := w.Client.Account.RotateKey(ctx, w.key, time.Minute)
 		return is(func(k client.Key) bool { return k.Secret != "" && k.OverlapUntil != nil }, k, err)
 	},
+	"listLimits": func(ctx context.Context, w *world) error {
+		all, err := w.Client.Account.Limits(ctx)
+		return is(func(l map[string][]client.Limit) bool { return len(l["tester"]) > 0 && l["tester"][0].Name == "jobs" }, all, err)
+	},
 	"listBilling": func(ctx context.Context, w *world) error {
 		b, err := w.Client.Billing.All(ctx, client.BillingQuery{BucketSize: "hour", LastN: 2})
 		return is(func(b client.Bill) bool { _, ok := b.Totals["totalAmount"]; return ok }, b, err)

@@ -97,6 +97,7 @@ var scenarios = []scenario{
 	{"updateKey", "PATCH", "/v2/account/keys/{key}", `{"scopes":["pods:read"]}`, 200, `"scopes":["pods:read"]`},
 	{"rotateKey", "POST", "/v2/account/keys/{key}/rotate", `{"overlap":60000}`, 200, `"key":"py_`},
 	{"deleteKey", "DELETE", "/v2/account/keys/{key}", "", 204, ""},
+	{"listLimits", "GET", "/v2/account/limits", "", 200, `"name":"pods"`},
 	{"getSshKeys", "GET", "/v2/account/ssh-keys", "", 200, `[]`},
 	{"updateSshKeys", "PUT", "/v2/account/ssh-keys", `{"keys":[]}`, 200, `[]`},
 

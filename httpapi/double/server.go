@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -44,6 +45,7 @@ type Options struct {
 	Images        []memory.Script
 	Quotas        ratelimit.Quotas // default: those of the product
 	PerWorkerRate int              // requests per 10 s for each running worker
+	Budgets       budget.Users     // what users may hold; default: no limits
 	// WebhookSecret signs webhooks: "whsec_" and the base64 of 24 to 64 bytes. Default:
 	// made from the seed.
 	WebhookSecret string

@@ -23,6 +23,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 )
@@ -34,6 +35,7 @@ type instance struct {
 	services httpapi.Services
 	api      http.Handler
 	auth     httpapi.Authenticator
+	counters []budget.Counter // of pods and jobs
 	table    httpapi.OperationTable
 	queue    *jobQueue
 	pods     *podStore
@@ -93,13 +95,14 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 		random: newRandomSource(seed), clock: clock.NewManual(o.Start), faults: f, journal: &journal{}, settle: o.Settle, quotas: o.Quotas,
 		step: make(chanMutex, 1), woken: make(chan struct{}, 1), ready: make(chan struct{}), retired: make(chan struct{}), changes: make(chan struct{}, 1),
 	}
-	stock, failing := memory.NewJobs(), storeFaults(seed)
+	stock, podStock, failing := memory.NewJobs(), memory.NewPods(), storeFaults(seed)
+	w.counters = []budget.Counter{stock, podStock}
 	w.act = newActivity(stock)
 	w.act.takes = w.takes
 	now := func() serverless.Instant { return serverless.At(w.clock.Now()) }
 	w.jobs = newJobLog(stock, now)
 	w.queue = &jobQueue{JobQueue: fault.Jobs(stock, failing), act: w.act, faults: f, jobs: w.jobs, now: now, wake: w.wake, onWatch: w.sourceReady}
-	w.pods = &podStore{PodStore: fault.Pods(memory.NewPods(), failing), act: w.act, wake: w.wake}
+	w.pods = &podStore{PodStore: fault.Pods(podStock, failing), act: w.act, wake: w.wake}
 	sender, err := w.newSender(o, seed)
 	if err != nil {
 		return nil, err
@@ -130,15 +133,19 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 
 // newServer makes the server on the stores, which fail by the plan.
 func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, rt pods.Runtime, failing *fault.Plan) (*server.Server, error) {
+	e, r, v, t, k := memory.NewEndpoints(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys()
+	a, c, b := memory.NewAccounts(), memory.NewSchedules(), memory.NewBatches()
 	return server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
 		Stores: server.Stores{
-			Pods: w.pods, Endpoints: fault.Endpoints(memory.NewEndpoints(), failing), Jobs: w.queue,
-			Registries: fault.Registries(memory.NewRegistries(), failing), Volumes: fault.Volumes(memory.NewVolumes(), failing),
-			Templates: fault.Templates(memory.NewTemplates(), failing), SSHKeys: fault.SSHKeys(memory.NewSSHKeys(), failing),
-			Accounts: fault.Accounts(memory.NewAccounts(), failing), Billing: fault.Billing(memory.NewBilling(), failing),
-			Schedules: fault.Schedules(memory.NewSchedules(), failing),
-			Batches:   fault.Batches(memory.NewBatches(), failing),
+			Pods: w.pods, Endpoints: fault.Endpoints(e, failing), Jobs: w.queue,
+			Registries: fault.Registries(r, failing), Volumes: fault.Volumes(v, failing),
+			Templates: fault.Templates(t, failing), SSHKeys: fault.SSHKeys(k, failing),
+			Accounts: fault.Accounts(a, failing), Billing: fault.Billing(memory.NewBilling(), failing),
+			Schedules: fault.Schedules(c, failing),
+			Batches:   fault.Batches(b, failing),
+			Counters:  append(w.counters, e, r, v, t, k, a, c, b),
 		},
+		Budgets: budget.NewSet(o.Budgets),
 		Catalog: w.catalog, Hosts: pods.SimulatedHosts(w.catalog, rt), Clock: w.clock, Logger: o.Logger,
 		Fleet: func(f *podfleet.Fleet) serverless.Fleet { return &workerFleet{f, w} },
 		Pods:  pods.Options{Rand: w.random.source("pods")},

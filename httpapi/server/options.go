@@ -42,6 +42,10 @@ type Stores struct {
 	Schedules  schedules.Store // of Jobs
 	Batches    batches.Store   // of Jobs
 
+	// Counters count what users have in the stores, and refuse what is over Options.Budgets: a
+	// disk.Store, or each store of package memory. Without them nothing is refused.
+	Counters []budget.Counter
+
 	// Run keeps the stores working until its context ends, for example disk.Store.Run. It
 	// may be nil.
 	Run func(context.Context) error

@@ -13,6 +13,7 @@ import (
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -21,6 +22,7 @@ import (
 // wire creates the services that have stores, and connects them.
 func wire(o *Options) (httpapi.Services, error) {
 	var all httpapi.Services
+	all.Budgets = budget.NewLedger(o.Budgets, o.Stores.Counters...)
 	if o.Stores.Billing != nil {
 		all.Billing = billing.New(o.Stores.Billing, o.Clock)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -51,10 +52,11 @@ func (p *Parts) openStores(ctx context.Context) error {
 }
 
 func inMemory() server.Stores {
+	p, r, v, t, k, a := memory.NewPods(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys(), memory.NewAccounts()
+	e, j, s, b := memory.NewEndpoints(), memory.NewJobs(), memory.NewSchedules(), memory.NewBatches()
 	return server.Stores{
-		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
-		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(),
-		Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
+		Pods: p, Registries: r, Volumes: v, Templates: t, SSHKeys: k, Accounts: a, Billing: memory.NewBilling(), Endpoints: e, Jobs: j, Schedules: s, Batches: b,
+		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b},
 	}
 }
 
@@ -62,7 +64,7 @@ func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
 		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
-		Run: d.Run, Ready: d.Ready,
+		Run: d.Run, Ready: d.Ready, Counters: []budget.Counter{d},
 	}
 }
 
