@@ -266,7 +266,7 @@ func (i *inspection) job(key, value []byte) error {
 	}
 	uid := s.note.Tag
 	i.uids = append(i.uids, uid)
-	i.ended[uid] = i.ended[uid] || s.state.Reason == queue.Damaged
+	i.ended[uid] = i.ended[uid] || !s.state.HasInput()
 	if !i.ended[uid] { // an ended job has no payloads, and neither have webhooks of its earlier runs
 		i.payload(&s, key, bodyKey(uid, bodyInput))
 	}

@@ -204,10 +204,13 @@ func (e *engine) readablePayloads(j *queue.Job, n jobindex.Metadata, marks jobin
 
 // submitted reads the data that a job was submitted with, as far as it is readable.
 func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) (err error) {
-	if j.Reason != queue.Damaged { // a damaged job has no input
-		if j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput)); len(j.Input) == 0 {
-			j.Input = nil
-		}
+	if j.HasInput() {
+		j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput))
+	} else if j.Reason != queue.Damaged { // earlier versions have kept it
+		j.Input, _, err = e.get(bodyKey(n.Tag, bodyInput))
+	}
+	if len(j.Input) == 0 {
+		j.Input = nil
 	}
 	if marks&jobindex.HasExtra == 0 {
 		return err

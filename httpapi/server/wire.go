@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
@@ -22,7 +23,7 @@ import (
 // wire creates the services that have stores, and connects them.
 func wire(o *Options) (httpapi.Services, error) {
 	var all httpapi.Services
-	all.Budgets = budget.NewLedger(o.Budgets, o.Stores.Counters...)
+	all.Budgets = budget.NewLedger(o.Budgets, append(slices.Clone(o.Stores.Counters), o.API.InFlight)...)
 	if o.Stores.Billing != nil {
 		all.Billing = billing.New(o.Stores.Billing, o.Clock)
 	}

@@ -1,5 +1,7 @@
 package budget
 
+import "context"
+
 // InFlight is what the requests of users hold in one process: see Row.Process. Its pools have
 // the limits of a Set for each user, and one in all. A nil InFlight has no limits.
 type InFlight struct {
@@ -73,3 +75,24 @@ func (f *InFlight) Full(b Budget, h *Hold, n int64) error {
 	}
 	return &Error{Budget: b, Limit: max(h.pool.most, all), Used: all, Asked: n}
 }
+
+var _ Counter = (*InFlight)(nil)
+
+// Limit implements Counter. An InFlight has the limits that it was made with.
+func (f *InFlight) Limit(*Set) {}
+
+// Usage implements Counter.
+func (f *InFlight) Usage(_ context.Context, user string) (u Usage, _ error) {
+	if f == nil {
+		return u, nil
+	}
+	u[RequestBytes], _, _ = f.Requests.InUse(user)
+	u[ResponseBytes], _, _ = f.Responses.InUse(user)
+	for b, p := range f.Open {
+		u[b], _, _ = p.InUse(user)
+	}
+	return u, nil
+}
+
+// Users implements Counter. Who only has requests in flight is not listed.
+func (f *InFlight) Users(context.Context) ([]string, error) { return nil, nil }

@@ -188,6 +188,12 @@ type State struct {
 // Bytes are those of the payloads that are kept of the job.
 func (s *State) Bytes() int64 { return int64(s.InBytes) + int64(s.OutBytes) + s.Stream }
 
+// HasInput reports whether the input is kept. It is not for a job that was damaged, and for a
+// cancelled job whose input nothing needs.
+func (s *State) HasInput() bool {
+	return s.Reason != Damaged && (s.Status != Cancelled || s.Flags&HasWebhook != 0 || s.DeadLetter > 0)
+}
+
 // size is a number of bytes in a State.
 func size(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
@@ -514,7 +520,7 @@ func (s *State) damage(now Instant) (Effect, error) {
 		return 0, ErrStatus
 	}
 	s.Reason = Damaged
-	return s.end(now, Failed) | s.dropInput(), nil
+	return s.end(now, Failed), nil
 }
 
 func (s *State) tick(now Instant, op *Op) Effect {
@@ -571,9 +577,9 @@ func (s *State) end(now Instant, st Status) Effect {
 	if s.DeadLetter > 0 && (st == Failed || st == TimedOut) {
 		e |= PutDead
 	}
-	if st == Cancelled && s.Flags&HasWebhook == 0 && s.DeadLetter == 0 {
-		e |= s.dropInput() // nothing needs it: the job cannot be retried
-	}
 	s.Status, s.Finished, s.Delayed = st, now, false
+	if !s.HasInput() { // a cancelled job cannot be retried
+		e |= s.dropInput()
+	}
 	return e
 }

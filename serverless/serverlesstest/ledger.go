@@ -347,7 +347,7 @@ func (l *Ledger) got(j *queue.Job) {
 		return
 	}
 	a.acknowledged = true
-	if j.Reason == queue.Damaged {
+	if !j.HasInput() {
 		a.job.Input = nil // it has none from then on
 	}
 	if !bytes.Equal(j.Input, a.job.Input) || j.Webhook != a.job.Webhook || j.Owner != a.job.Owner {
