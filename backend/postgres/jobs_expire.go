@@ -12,10 +12,14 @@ import (
 )
 
 const (
-	// A row counts for the jobs that are armed at its instant. Others moved since.
-	sqlDue = `SELECT d.n, d.at, ` + jobColumns + ` FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at <= $1 ORDER BY at, n LIMIT $2) d
+	// The rows with the first jobs. A row counts for the jobs that are armed at its instant; others
+	// moved since.
+	sqlDue = `SELECT d.n, d.at, ` + jobColumns + ` FROM (
+		SELECT f.at, f.n, f.ep, f.seqs, sum(cardinality(f.seqs)) OVER (ORDER BY f.at, f.n) - cardinality(f.seqs) AS before
+		FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at <= $1 ORDER BY at, n LIMIT $2) f) d
 	CROSS JOIN LATERAL unnest(d.seqs) u(seq)
-	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at`
+	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at
+	WHERE d.before < $2`
 
 	sqlDropDue = `DELETE FROM podyard.job_due d USING unnest($1::int8[], $2::int8[]) u(at, n) WHERE d.at = u.at AND d.n = u.n`
 

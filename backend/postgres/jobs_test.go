@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,29 +17,31 @@ import (
 	"github.com/podyard/podyard/serverless/serverlesstest"
 )
 
-// Rules that run in a short test too: those in which a database differs most from a memory. All
-// run in full.
+// Rules that run in a short test too: those in which a database differs most from a memory.
 var quickRules = []string{
 	"AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
 	"DelayedJobsAreReadyInTheOrderOfTheirTimes", "TheLogOfAttempts", "ADrainIsFencedByLease", "ADeliveryOutlivesARetry",
 	"TakenKeyCreatesNothing", "OneEnd",
 }
 
-func runJobCases(t *testing.T, jobs func(t *testing.T) queue.JobQueue) {
+// longest reports whether tests of minutes run, which .ci/long postgres has.
+func longest() bool { return os.Getenv("PODYARD_LONG") != "" }
+
+func runJobCases(t *testing.T, all bool, jobs func(t *testing.T) queue.JobQueue) {
 	t.Helper()
 	for _, c := range serverlesstest.QueueCases() {
-		if suite.Long() || slices.Contains(quickRules, c.Name) {
+		if all || slices.Contains(quickRules, c.Name) {
 			suite.Run(t, c.Name, c.Why, func(t *testing.T) { c.Run(t, jobs(t)) })
 		}
 	}
 }
 
 func TestJobs(t *testing.T) {
-	runJobCases(t, func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() })
+	runJobCases(t, suite.Long(), func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() })
 }
 
 func TestJobsOfTwoServersInTurn(t *testing.T) {
-	runJobCases(t, func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
+	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
 }
 
 func TestJobsAnswerAsTheModelDoes(t *testing.T) {
@@ -47,7 +50,7 @@ func TestJobsAnswerAsTheModelDoes(t *testing.T) {
 		"two servers": func(t *testing.T) queue.JobQueue { return newTwoServers(t) },
 	} {
 		seeds, steps := uint64(1), 60
-		if suite.Long() {
+		if longest() {
 			seeds, steps = 8, 400
 		}
 		for seed := range seeds {
@@ -64,7 +67,9 @@ func TestJobsAnswerAsTheModelDoes(t *testing.T) {
 
 // TestManyJobsAnswerAsTheModelDoes has lines that are longer than what is read of them at once.
 func TestManyJobsAnswerAsTheModelDoes(t *testing.T) {
-	suite.SkipUnlessLong(t)
+	if !longest() {
+		t.Skip("slow: it runs with PODYARD_LONG")
+	}
 	w := serverlesstest.Walk{Queue: newTwoServers(t), Steps: 60, Batch: 1500, Draw: rand.New(rand.NewPCG(3, 0)).IntN}
 	if err := w.Run(t.Context()); err != nil {
 		t.Fatal(err)
