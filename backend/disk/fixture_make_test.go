@@ -25,8 +25,10 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/schedules"
 )
 
 var makeFixture = flag.String("make-fixture", "", "the version for which TestMakeFixture writes a directory of testdata")
@@ -85,6 +87,7 @@ type maker struct {
 // everything creates the content of a fixture, and leaves the store open.
 func (m *maker) everything(fs vfs.FS) {
 	m.small()
+	m.timed()
 	m.pods()
 	m.keyed()
 	m.ended()
@@ -173,6 +176,19 @@ func (m *maker) small() {
 		u := filled[pods.Usage]("use")
 		u.Owner, u.Kind, u.ID, u.Open = "alice", kind, fmt.Sprint("used", i), i == 3
 		must(m.t, m.s.Billing().Record(ctx, []pods.Usage{u}))
+	}
+}
+
+// timed creates schedules and batches.
+func (m *maker) timed() {
+	ctx := m.t.Context()
+	for i := range 2 {
+		s := filled[schedules.Schedule]("schedule")
+		s.ID, s.Owner, s.Endpoint = fmt.Sprint("schedule", i), "alice", "echo"
+		must(m.t, m.s.Schedules().Create(ctx, s))
+		b := filled[batches.Batch]("batch")
+		b.ID, b.Owner, b.Endpoint = fmt.Sprint("batch", i), "alice", "echo"
+		must(m.t, m.s.Batches().Create(ctx, b))
 	}
 }
 
@@ -411,6 +427,11 @@ func (m *maker) queued() {
 	m.submit("queued-big", func(j *queue.Job) { j.Input = []byte(big("input ")) })
 	m.submit("queued-low", func(j *queue.Job) { j.Flags, j.Owner = queue.LowPriority, "bob" })
 	m.submit(strings.Repeat("long/", 12)+"id!", func(j *queue.Job) { j.Endpoint = "other" })
+	m.submit("queued-first", func(j *queue.Job) {
+		j.Priority, j.Key = queue.MaxPriority, "a key"
+		j.Trace = queue.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=b"}
+	})
+	m.submit("queued-delayed", func(j *queue.Job) { j.Delayed, j.Queued = true, m.now.Add(10*time.Hour) })
 	m.apply(queue.Op{Ref: m.submit("queued-ttl", nil)}, queue.OpSetTTL, func(op *queue.Op) { op.Until = at + 90_000_000 })
 }
 

@@ -148,6 +148,7 @@ func (w *state) all() {
 	w.endpoints()
 	w.registries()
 	w.owned()
+	w.timed()
 	w.keyed()
 	w.jobs()
 	w.letters()
@@ -306,6 +307,22 @@ func (w *state) owned() {
 	}
 }
 
+// timed lists schedules and batches.
+func (w *state) timed() {
+	schedules, err := w.s.Schedules().All(w.t.Context())
+	w.list("schedules", err)
+	for _, v := range schedules {
+		w.line("schedule %s", v.ID)
+		w.value(v)
+	}
+	batches, err := w.s.Batches().All(w.t.Context())
+	w.list("batches", err)
+	for _, v := range batches {
+		w.line("batch %s", v.ID)
+		w.value(v)
+	}
+}
+
 // fixtureKey returns the record of a request of the fixture.
 func fixtureKey(key, id string) idempotency.Record {
 	return idempotency.Record{Request: *idempotency.NewRequest(key, []string{"alice"}, []byte("body")), ID: id, At: at.Time()}
@@ -378,6 +395,9 @@ func (w *state) job(ref queue.Ref) {
 	w.text("error", j.Error)
 	w.text("webhook", j.Webhook)
 	w.payload("extra", j.Extra)
+	w.text("key", j.Key)
+	w.text("trace", j.Trace.Parent)
+	w.text("trace state", j.Trace.State)
 	for i, c := range chunks {
 		w.payload(fmt.Sprintf("chunk %d", int(j.Drained)+i), c)
 	}
@@ -401,11 +421,20 @@ func (w *state) life(s *queue.State) {
 		{"queued", int64(s.Queued)}, {"started", int64(s.Started)}, {"finished", int64(s.Finished)}, {"lease until", int64(s.LeaseUntil)},
 		{"run until", int64(s.RunUntil)}, {"expires", int64(s.Expires)}, {"execution timeout", s.ExecTimeout.Milliseconds()}, {"retain", s.Retain.Milliseconds()},
 		{"chunks", int64(s.Chunks)}, {"drained", int64(s.Drained)}, {"stream", s.Stream},
+		{"priority above the default", int64(s.Priority) - queue.DefaultPriority}, {"attempt", int64(s.Attempt)}, {"delayed", bit(s.Delayed)}, {"attempts", int64(s.Retry.Attempts)},
+		{"retry delay", s.Retry.Delay.Milliseconds()}, {"dead letter", s.DeadLetter.Milliseconds()},
 	} {
 		if f.value != 0 {
 			w.line("  %s: %d", f.name, f.value)
 		}
 	}
+}
+
+func bit(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func (w *state) text(name, text string) {

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -224,8 +225,9 @@ func TestAnUnknownFormatIsRefused(t *testing.T) {
 	must(t, err)
 	must(t, e.commit(func(b *pebble.Batch) { putNumber(b, metaFormat, formatVersion+1) }, nil))
 	must(t, s.Close())
-	if _, err := Open(t.Context(), s.dir, &s.opts); !errors.Is(err, ErrFormat) {
-		t.Errorf("Open of a later format = %v, want ErrFormat", err)
+	_, err = Open(t.Context(), s.dir, &s.opts)
+	if words := fmt.Sprintf("has version %d, this program knows %d", formatVersion+1, formatVersion); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), words) {
+		t.Errorf("Open of a later format = %v, want ErrFormat that says it %s", err, words)
 	}
 }
 
