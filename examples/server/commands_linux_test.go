@@ -45,6 +45,7 @@ func TestTheCommandsOfTheProgramRunAServerAndCallIt(t *testing.T) {
 	must("container is healthy", "logs", pod.ID, "-source", "system")
 	must(pod.ID, "pods", "list")
 	must("1 pod", "top", "-n", "1")
+	must(`"version": "0.2.0"`, "top", "-o", "json")
 	must("terminated", "pods", "terminate", pod.ID)
 	must("hello is drained", "drain", "-endpoint", "hello")
 	must("hello is active", "uncordon", "-endpoint", "hello")

@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/examples/server/demo"
 	"github.com/podyard/podyard/examples/server/listen"
 	"github.com/podyard/podyard/examples/server/settings"
+	"github.com/podyard/podyard/examples/server/version"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
 	"github.com/podyard/podyard/serverless"
@@ -53,7 +54,7 @@ func open(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *s
 	if err != nil {
 		return nil, nil, err
 	}
-	parts.Options.DrainWait = s.DrainWait
+	parts.Options.DrainWait, parts.Options.Version = s.DrainWait, version.Number
 	parts.Options.Workers = []server.Worker{{
 		Endpoint: demo.EchoEndpoint, Worker: serverless.WorkerFunc(demo.Echo),
 		Options: serverless.ServeOptions{ID: demo.EchoWorker, Concurrency: demo.EchoSlots},

@@ -119,6 +119,8 @@ type Options struct {
 
 	// Name is the name of this server for operators. Default DefaultName.
 	Name string
+	// Version is the version of the program, for operators. Default: that of its module.
+	Version string
 	// Reload reads the program's configuration again, for POST /v2/admin/reload: see
 	// httpapi.Program. Default: that operation is refused.
 	Reload func(context.Context) (*httpapi.ReloadReport, error)

@@ -31,7 +31,7 @@ func (p program) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 
 // State implements httpapi.Program.
 func (p program) State() httpapi.ProgramState {
-	return httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: version()}
+	return httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: p.version}
 }
 
 // Cordon implements httpapi.Program.
@@ -62,8 +62,8 @@ func (s *Server) cordoned() endpoints.Cordon {
 	return endpoints.NotCordoned
 }
 
-// version returns the version of the program's module.
-func version() string {
+// moduleVersion returns the version of the program's module.
+func moduleVersion() string {
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
 		return b.Main.Version
 	}

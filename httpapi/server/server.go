@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type Server struct {
 	leaving atomic.Bool    // shutdown is near: new work should go elsewhere
 	name    string
 	since   time.Time
-	cordon  atomic.Pointer[endpoints.Cordon]                     // nil: not cordoned
+	cordon  atomic.Pointer[endpoints.Cordon] // nil: not cordoned
+	version string
 	reload  func(context.Context) (*httpapi.ReloadReport, error) // may be nil
 }
 
@@ -51,6 +53,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers),
 	}
 	s.name, s.since, s.reload, s.conns = o.Name, o.Clock.Now().UTC(), o.Reload, o.Connections
+	s.version = cmp.Or(o.Version, moduleVersion())
 	s.api.Program = s.Program()
 	s.gate.toWorker = s.api.ToWorker
 	o.Hosts = s.end.wrap(o.Hosts)
