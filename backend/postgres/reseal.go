@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // knownText is sealed in the database, so that a wrong key is noticed at opening.
@@ -34,13 +33,7 @@ func (s *Store) checkKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.exec(ctx, `INSERT INTO podyard.settings (name, value) VALUES ('key', $1) ON CONFLICT (name) DO NOTHING`, known); err != nil {
-		return err
-	}
-	var stored []byte
-	err = s.read(ctx, func(c *pgxpool.Conn) error {
-		return c.QueryRow(ctx, `SELECT value FROM podyard.settings WHERE name = 'key'`).Scan(&stored)
-	})
+	stored, err := s.Agree(ctx, "key", known)
 	if err != nil {
 		return err
 	}

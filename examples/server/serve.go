@@ -48,7 +48,7 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 // open makes the service with all that the configuration and the demonstration have.
 func open(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error) {
 	parts, err := config.Open(ctx, s.Config, &config.Options{
-		Data: s.Data, Runtime: s.Runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Logger: log,
+		Data: s.Data, Database: s.Database, Name: s.Name, Runtime: s.Runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Logger: log,
 		Images: demo.Images(), Launch: []string{launchCommand}, Endpoints: []string{demo.EchoEndpoint, demo.HelloEndpoint}, Workers: []serverless.WorkerID{demo.EchoWorker},
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func greet(w io.Writer, s *settings.Settings, addr net.Addr, parts *config.Parts
 	own := listen.URL(addr, s.TLSCert != "")
 	url := cmp.Or(s.PublicURL, own)
 	printLine(w, "listening on "+own)
-	if !parts.NewKey && !isTerminal(w) {
+	if !parts.NewKey && !isTerminal(w) || parts.Key == "" {
 		return
 	}
 	printLine(w, "key: "+parts.Key)

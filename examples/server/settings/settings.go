@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 // Settings are the command line, the environment and the configuration file together.
 type Settings struct {
 	Addr, PublicURL, Data, ConfigFile, Runtime string
+	Database, Local, Name                      string // Database is the URL of -data; then Data is Local
 	Test                                       string // address of the test double's admin area
 	TLSCert, TLSKey, LogForm                   string
 	LogLevel                                   slog.Level
@@ -43,7 +45,9 @@ func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	}
 	f.StringVar(&s.Addr, "addr", or("PODYARD_ADDR", "127.0.0.1:8080"), "listen `address`; port 0 picks a free one")
 	f.StringVar(&s.PublicURL, "public-url", "", "`URL` that goes into requestUrls (default: the listen address)")
-	f.StringVar(&s.Data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory")
+	f.StringVar(&s.Data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory; postgres://USER@HOST/DB keeps it in a database")
+	f.StringVar(&s.Local, "local", "", "with a database: `directory` of this server's own disks, volumes and logs (default ./podyard-local, with -name ./podyard-local/NAME)")
+	f.StringVar(&s.Name, "name", "", "with a database: `name` of this server (default: made once, kept in -local)")
 	f.StringVar(&s.ConfigFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
 	f.StringVar(&s.Runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
 	f.StringVar(&s.Upkeep.Backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit; also while a server runs")
@@ -91,10 +95,35 @@ func (s *Settings) Finish() (err error) {
 			return fmt.Errorf("-%s: names no directory", name)
 		}
 	}
+	if err := s.splitData(); err != nil {
+		return err
+	}
 	if s.Config, err = config.Read(s.ConfigFile); err != nil {
 		return ByFlag(err)
 	}
 	return s.validate()
+}
+
+// splitData tells a database from a directory. With a database Data is the directory of what
+// is this server's own.
+func (s *Settings) splitData() error {
+	if !config.IsDatabase(s.Data) {
+		if s.Given["local"] || s.Given["name"] {
+			return errors.New("-local, -name: are for a database: -data postgres://USER@HOST/DB")
+		}
+		return nil
+	}
+	if err := config.CheckName(s.Name); err != nil {
+		return fmt.Errorf("-name %q: %w", s.Name, err)
+	}
+	switch {
+	case s.Given["local"] && s.Local == "":
+		return errors.New("-local: names no directory")
+	case s.Upkeep.Wanted():
+		return errors.New("-backup, -check, -repair, -restore, -rotate-secret-key: are for a directory; docs/postgres.md says how a database is copied")
+	}
+	s.Database, s.Data = s.Data, cmp.Or(s.Local, filepath.Join("podyard-local", s.Name))
+	return nil
 }
 
 // validate refuses what is wrong and, by name, what this server does not offer.
@@ -147,6 +176,8 @@ func (s *Settings) Double(log *slog.Logger) *testdouble.Options {
 	o := &testdouble.Options{Addr: s.Addr, Area: s.Test, Key: s.APIKey, Forward: listen.IsLoopback(s.Addr) && s.PublicURL == "", Config: s.Config, Logger: log}
 	for flag, set := range map[string]bool{
 		"-data":       s.Given["data"] && s.Data != "",
+		"-local":      s.Local != "",
+		"-name":       s.Name != "",
 		"-runtime":    s.Given["runtime"] && (s.Runtime == "process" || s.Runtime == "docker"),
 		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0,
 	} {
@@ -169,6 +200,8 @@ func ByFlag(err error) error {
 		return err
 	case option.Option == "Data":
 		return fmt.Errorf("-data %q: %w", option.Value, option.Err)
+	case option.Option == "Database":
+		return fmt.Errorf("-data: %w", option.Err)
 	case option.Option == "Runtime":
 		return fmt.Errorf("-runtime %s: %w", option.Value, option.Err)
 	case option.Option == "TLSCert", option.Option == "TLSKey":

@@ -12,7 +12,7 @@ import (
 // that is not its own nothing else is made. The key of a new one is made under the lock of
 // the runtime, which is that of the data directory, so that two servers do not make two.
 func (p *Parts) openStorage(ctx context.Context) (pods.Runtime, error) {
-	if hasStore(p.own) {
+	if p.own.Database != "" || hasStore(p.own) {
 		if err := p.openStores(ctx); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,9 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 )
 
+// apiKeyName is the file of the key with full access in the data directory.
+const apiKeyName = "api-key"
+
 // adminUser is whom the key with full access is of: the operator.
 const adminUser = "admin"
 
@@ -27,7 +30,7 @@ func adminKey(o *Options) (key string, isNew bool, err error) {
 	if o.Key != "" {
 		return o.Key, false, nil
 	}
-	file := filepath.Join(o.Data, "api-key")
+	file := filepath.Join(o.Data, apiKeyName)
 	if o.Data != "" {
 		b, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -126,7 +126,7 @@ func Restore(ctx context.Context, c *Config, o *Options, backup string) error {
 // restoreSecret finds the key of a backup, and copies the files with secrets that are beside
 // the backup and not yet in the data directory.
 func restoreSecret(c *Config, o *Options, backup string) ([]byte, error) {
-	for _, name := range []string{secretName, "api-key"} {
+	for _, name := range []string{secretName, apiKeyName} {
 		to := filepath.Join(o.Data, name)
 		b, err := os.ReadFile(filepath.Join(backup, name))
 		if errors.Is(err, fs.ErrNotExist) {

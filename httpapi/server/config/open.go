@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/podyard/podyard/backend/disk"
+	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods/accounts"
@@ -30,6 +31,13 @@ type Options struct {
 	// Data is the directory in which everything is kept; it is made if need be. Empty:
 	// everything is in memory, and pods end with the server.
 	Data string
+	// Database is the URL of a PostgreSQL database in which everything is kept: see
+	// docs/postgres.md. Data then has only what is this server's own, such as the disks of its
+	// pods, and Config.SecretKey is needed. Default: none.
+	Database string
+	// Name is this server's among those that use one database, see CheckName. Default: the one
+	// that is kept in Data, or else a new one. Without a database it is not used.
+	Name string
 	// Runtime is what runs pods: "process"; "docker" for containers; "sim" for pods in name
 	// only; "auto" for containers where an engine answers and processes elsewhere. Default
 	// "auto". Images of the configuration and of Images are processes in any case, but with
@@ -92,7 +100,7 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // wrong is an OptionError.
 func (o *Options) wrong(option string, err error) error {
-	value := map[string]string{"Data": o.Data, "Runtime": o.Runtime, "TLSCert": o.TLSCert, "TLSKey": o.TLSKey}[option]
+	value := map[string]string{"Data": o.Data, "Runtime": o.Runtime, "TLSCert": o.TLSCert, "TLSKey": o.TLSKey, "Name": o.Name}[option]
 	return &OptionError{option, value, err}
 }
 
@@ -100,9 +108,12 @@ func (o *Options) wrong(option string, err error) error {
 type Parts struct {
 	// Options are for server.New. They may be changed before Server is called.
 	Options server.Options
-	// Key is the key with full access, and NewKey says that it was made just now.
+	// Key is the key with full access, and NewKey says that it was made just now. With a
+	// database Key is empty if another server has made it: the database has only its digest.
 	Key    string
 	NewKey bool
+	// Name is the name of the server; empty without a database.
+	Name string
 	// ContainerAddr is where workers in containers look for the server, if nobody listens
 	// there yet: the program listens there too, and serves server.Server.Workers. The
 	// address may come later than the listener (IP_FREEBIND on Linux). It is invalid where
@@ -111,10 +122,13 @@ type Parts struct {
 
 	config *Config
 	own    *Options
-	disk   *disk.Store // nil without a data directory
+	disk   *disk.Store // nil without a data directory, and with a database
 	log    *slog.Logger
-	gpus   gpus
-	last   []func() error // what closes after everything else, last first
+
+	database *postgres.Store // nil without a database
+	admin    string          // the key with full access, or its digest
+	gpus     gpus
+	last     []func() error // what closes after everything else, last first
 
 	// What a reload changes.
 	live       live
@@ -177,6 +191,12 @@ func (p *Parts) open(ctx context.Context) error {
 	}
 	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
 		return err
+	}
+	p.admin = p.Key
+	if p.database != nil && p.own.Key == "" {
+		if err := p.sharedKey(ctx); err != nil {
+			return err
+		}
 	}
 	f, err := p.newInForce(p.config)
 	if err != nil {

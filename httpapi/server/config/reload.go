@@ -69,7 +69,7 @@ func (l *live) Send(ctx context.Context, d *queue.Delivery) (status int, err err
 
 // newInForce makes what c says.
 func (p *Parts) newInForce(c *Config) (*inForce, error) {
-	auth, err := c.authenticator(p.own, p.Key)
+	auth, err := c.authenticator(p.own, p.admin)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,11 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// openStores opens the stores on disk, or those in memory where nothing is kept.
+// openStores opens the stores in a database, on disk, or in memory where nothing is kept.
 func (p *Parts) openStores(ctx context.Context) error {
+	if p.own.Database != "" {
+		return p.openDatabase(ctx)
+	}
 	if p.own.Data == "" {
 		p.Options.Stores = inMemory()
 		p.Options.Stores.Close = p.closeLast
@@ -45,7 +48,12 @@ func (p *Parts) openStores(ctx context.Context) error {
 	if err := k.finish(p.own); err != nil {
 		return err
 	}
-	secret := workerSecret(k.key)
+	return p.keepWorkers(k.key)
+}
+
+// keepWorkers lets workers of an earlier server continue with this one.
+func (p *Parts) keepWorkers(key []byte) error {
+	secret := workerSecret(key)
 	same, err := sameAddress(p.own, secret)
 	p.Options.Jobs.WorkerSecret, p.Options.Jobs.ReplaceWorkers = secret, !same
 	return err
