@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func must(t *testing.T, err error) {
@@ -281,6 +282,8 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	}
 	first := open(one)
 	must(t, add(first, "a"))
+	job := queue.Job{Ref: queue.Ref{Endpoint: "e", ID: "j"}, Owner: "alice", Extra: []byte("s3"), State: queue.State{Status: queue.InQueue, Queued: 1, Expires: 1 << 40}}
+	must(t, first.Jobs().Enqueue(t.Context(), []queue.Job{job}))
 	if _, err := openWithKeys(t, url, two); !errors.Is(err, postgres.ErrKey) {
 		t.Errorf("Open with another key = %v, want ErrKey", err)
 	}
@@ -291,7 +294,11 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	has(first, "a", "b", "c")
 	has(second, "a", "b", "c")
 	open(two, one)
-	has(open(two), "a", "b", "c")
+	last := open(two)
+	has(last, "a", "b", "c")
+	if j, err := last.Jobs().Get(t.Context(), 2, job.Ref); err != nil || string(j.Extra) != "s3" {
+		t.Errorf("the data of the job for workers is %q, %v", j.Extra, err)
+	}
 	if _, err := openWithKeys(t, url, one); !errors.Is(err, postgres.ErrKey) {
 		t.Errorf("Open with the old key = %v, want ErrKey", err)
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +44,9 @@ func (s *Store) checkKey(ctx context.Context) error {
 			return fmt.Errorf("postgres: seal the secrets of %s again: %w", c.table, err)
 		}
 	}
+	if err := s.resealJobs(ctx); err != nil {
+		return fmt.Errorf("postgres: seal the data of jobs again: %w", err)
+	}
 	_, err = s.exec(ctx, `UPDATE podyard.settings SET value = $1 WHERE name = 'key'`, known)
 	return err
 }
@@ -79,17 +81,12 @@ func (s *Store) resealSome(ctx context.Context, tx pgx.Tx, c sealedColumn, after
 	}
 	for _, r := range list {
 		after = r.id
-		name := sealName(c.table, r.id)
-		if _, err := (sealer{key: s.seals.key}).open(name, r.secret); !errors.Is(err, ErrKey) {
+		sealed, err := s.seals.again(sealName(c.table, r.id), r.secret)
+		if err != nil {
+			return after, false, err
+		}
+		if sealed == nil {
 			continue
-		}
-		secret, err := s.seals.open(name, r.secret)
-		if err != nil {
-			return after, false, err
-		}
-		sealed, err := s.seals.seal(name, secret)
-		if err != nil {
-			return after, false, err
 		}
 		if _, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE podyard.%s SET secret = $2 WHERE %s = $1`, c.table, c.id), r.id, sealed); err != nil {
 			return after, false, err

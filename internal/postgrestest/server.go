@@ -162,12 +162,13 @@ var errMissing = errors.New("needs the PostgreSQL server (Debian: postgresql)")
 
 // find returns the directory with the programs of the newest installed version.
 func find() (string, error) {
-	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path), nil
-	}
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(all) == 0 {
-		return "", errMissing
+		path, err := exec.LookPath("initdb")
+		if err != nil {
+			return "", errMissing
+		}
+		return filepath.Dir(path), nil
 	}
 	version := func(path string) int {
 		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // another name counts as 0
@@ -211,7 +212,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 	cmd := s.command(ctx, "postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir,
 		"-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200",
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "shared_buffers=32MB")
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=32MB")
 	if s.process, err = start(cmd, filepath.Join(s.dir, "log")); err != nil {
 		return err
 	}
