@@ -68,6 +68,7 @@ prepare() {
 	command -v podman >/dev/null || packages+=(podman netavark aardvark-dns nftables)
 	command -v runc >/dev/null || packages+=(runc)
 	command -v iptables >/dev/null || packages+=(iptables)
+	command -v chromium >/dev/null || packages+=(chromium)
 	command -v ip >/dev/null || packages+=(iproute2)
 	# Tests start servers of their own; the one that the package starts is not used.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)

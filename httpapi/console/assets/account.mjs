@@ -49,10 +49,10 @@ export function Billing() {
   useEffect(() => { document.title = 'Billing · podyard' }, [])
   return html`<h1>Billing</h1><div class="bar"><label class="inline">Of <select value=${kind} onChange=${e => show(e.target.value, bucket)}>${Object.entries(reports).map(([k, v]) => html`<option value=${k}>${v}</option>`)}</select></label><label class="inline">By <select value=${bucket} onChange=${e => show(kind, e.target.value)}>${['hour', 'day', 'week', 'month'].map(x => html`<option>${x}</option>`)}</select></label></div>
   <${Loaded} of=${of}>${d => {
-    const rows = d.records.slice().reverse(), names = [...new Set(rows.flatMap(r => Object.keys(r)))]
+    const rows = d.records.slice().reverse(), names = [...new Set(rows.flatMap(r => Object.keys(r)))].filter(n => n === 'totalAmount' || rows.some(r => r[n] !== 0))
     const cell = v => v === null || v === undefined ? '–' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? num(v) : String(v)
     const csv = () => [names, ...rows.map(r => names.map(n => r[n]))].map(l => l.map(v => `"${String(typeof v === 'object' && v ? JSON.stringify(v) : v ?? '').replaceAll('"', '""').replace(/^([=+@-](?![\d.]))/, "'$1")}"`).join(',')).join('\r\n') + '\r\n'
-    const totals = Object.entries(d.metadata?.totals || {})
+    const totals = Object.entries(d.metadata?.totals || {}).filter(([k, v]) => v !== 0 || k === 'totalAmount')
     return html`${totals.length ? html`<dl class="tiles">${totals.map(([k, v]) => html`<div class="tile"><dt>${words(k)}</dt><dd>${typeof v === 'number' ? /amount|cost|usd/i.test(k) ? usd(v) : num(v) : cell(v)}</dd></div>`)}</dl>` : null}
     ${rows.length ? html`<div class="bar"><${Save} name="billing.csv" text=${csv} label="Save as CSV" /></div>` : null}
     <${Table} tall caption="Billing" rows=${rows} rowKey=${r => JSON.stringify(r)} columns=${names.map(n => ({title: words(n), num: rows.some(r => typeof r[n] === 'number'), cell: r => /Time$/.test(n) ? html`<time datetime=${r[n]}>${String(r[n]).slice(0, 16).replace('T', ' ')}</time>` : /amount|cost/i.test(n) && typeof r[n] === 'number' ? usd(r[n]) : cell(r[n])}))} empty=${html`<${Empty} title="Nothing was used in the last 30 days." />`} />`

@@ -70,7 +70,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	b.signIn(w, adminKey)
 	jobs := w.furnish()
 	for _, p := range []struct{ name, path, sees string }{
-		{"overview", "", "Needs attention"},
+		{"overview", "", "jobs wait and there is no worker"},
 		{"endpoint", "e/echo", "How long jobs take"},
 		{"why", "e/idle/why", "What would change it"},
 		{"jobs", "e/echo/jobs", "CUDA out of memory"},
