@@ -40,7 +40,8 @@ var (
 	_ queue.Counter  = (*Jobs)(nil)
 )
 
-// Jobs returns the queue of jobs. Each call returns the same one.
+// Jobs returns the queue of jobs. Each call returns the same one. It has connections of its own, as
+// many as the pool of the store.
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
@@ -53,6 +54,13 @@ func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) 
 	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size}
 	q.claimed = lane[*claimCall]{s: s, run: q.claimAll, size: (*claimCall).size}
 	return q, nil
+}
+
+// end ends the lanes.
+func (q *Jobs) end() {
+	q.added.end()
+	q.moved.end()
+	q.claimed.end()
 }
 
 // Shared implements queue.Shared: other servers may use the same jobs.
@@ -134,13 +142,21 @@ type lane[C any] struct {
 	mu      sync.Mutex
 	pending []C
 	busy    bool
+	ended   bool
+}
+
+// end lets the calls that were pushed be made, and accepts no more.
+func (l *lane[C]) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
 }
 
 // push adds a call, which is made also when its ctx ends.
 func (l *lane[C]) push(ctx context.Context, c C) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.s.closed() {
+	if l.ended {
 		return ErrClosed
 	}
 	l.pending = append(l.pending, c)

@@ -43,6 +43,13 @@ const (
 	WHERE ep = $1 AND seq < least($2, (SELECT min(seq) FROM podyard.job_running WHERE ep = $1))`
 )
 
+// How many jobs are read of each line at first, and of one that has no more of those. An endpoint
+// may have thousands of lines, which are served in turn.
+const (
+	lineDepth  = 4
+	moreOfLine = 256
+)
+
 // A turn says when a line or an owner is next: the lowest turn first (see queue.JobQueue.Claim).
 type turn struct {
 	seq uint64
@@ -110,7 +117,7 @@ func (c *claimer) readOrders(ctx context.Context, need map[string]int) error {
 	}
 	endpoints := slices.Sorted(maps.Keys(c.orders))
 	for _, ep := range endpoints {
-		c.orders[ep] = newOrder(ep, min(need[ep], 64))
+		c.orders[ep] = newOrder(ep, min(need[ep], lineDepth))
 	}
 	b := c.t.batch()
 	b.Queue(sqlLockEndpoints, byteas(endpoints)).Query(func(rows pgx.Rows) error {
@@ -353,7 +360,7 @@ func (c *claimer) readLine(ctx context.Context, o *order, l *orderLine) error {
 	l.more = false
 	after := l.jobs[len(l.jobs)-1].seq
 	b := c.t.batch()
-	b.Queue(sqlMoreOfLine, []byte(o.endpoint), []byte(l.owner), l.prio, []byte(l.key), int64(after), maxItems).Query(o.addJobs)
+	b.Queue(sqlMoreOfLine, []byte(o.endpoint), []byte(l.owner), l.prio, []byte(l.key), int64(after), moreOfLine).Query(o.addJobs)
 	return c.t.send(ctx, b)
 }
 

@@ -13,22 +13,26 @@ import (
 // state without them has zeros.
 const stateFormat = 1
 
+// stateCount is how many numbers a state has.
+const stateCount = 32
+
 var errState = errors.New("postgres: the state of a job does not decode")
 
 // stateNumbers are the numbers of a state but Seq, which has a column, in the order in which they
 // are stored.
-func stateNumbers(s *queue.State) [30]int64 {
-	return [...]int64{
+func stateNumbers(s *queue.State) [stateCount]int64 {
+	return [stateCount]int64{
 		int64(s.Status), int64(s.Flags), int64(s.Reason), int64(s.Deliveries), int64(s.Restarts), int64(s.Priority), int64(s.Attempt),
 		bit(s.Delayed), bit(s.Read), int64(s.Run), int64(s.Token), int64(s.Submitted), int64(s.Queued), int64(s.Started), int64(s.Finished),
 		int64(s.LeaseUntil), int64(s.RunUntil), int64(s.Expires), s.ExecTimeout.Milliseconds(), s.Retain.Milliseconds(),
 		int64(s.Chunks), int64(s.Drained), s.Stream, int64(s.Retry.Attempts), bit(s.Retry.Timeouts),
 		int64(math.Float32bits(s.Retry.Factor)), int64(math.Float32bits(s.Retry.Jitter)),
 		s.Retry.Delay.Milliseconds(), s.Retry.MaxDelay.Milliseconds(), s.DeadLetter.Milliseconds(),
+		int64(s.InBytes), int64(s.OutBytes),
 	}
 }
 
-func stateOf(n *[30]int64) queue.State {
+func stateOf(n *[stateCount]int64) queue.State {
 	ms := func(i int) time.Duration { return time.Duration(n[i]) * time.Millisecond }
 	return queue.State{
 		Status: queue.Status(n[0]), Flags: queue.Flags(n[1]), Reason: queue.Reason(n[2]), Deliveries: uint8(n[3]), Restarts: uint8(n[4]),
@@ -40,7 +44,7 @@ func stateOf(n *[30]int64) queue.State {
 			Attempts: uint8(n[23]), Timeouts: n[24] != 0, Factor: math.Float32frombits(uint32(n[25])),
 			Jitter: math.Float32frombits(uint32(n[26])), Delay: ms(27), MaxDelay: ms(28),
 		},
-		DeadLetter: ms(29),
+		DeadLetter: ms(29), InBytes: uint32(n[30]), OutBytes: uint32(n[31]),
 	}
 }
 
@@ -77,7 +81,7 @@ func decodeState(b []byte, seq int64) (queue.State, error) {
 		texts[i] = queue.WorkerID(b[size : size+int(n)])
 		b = b[size+int(n):]
 	}
-	var numbers [30]int64
+	var numbers [stateCount]int64
 	for i := range numbers {
 		if len(b) == 0 {
 			break

@@ -74,7 +74,8 @@ type writes struct {
 		n    []int16
 		data [][]byte
 	}
-	dropInput struct {
+	dropInput struct{ num []int64 }
+	dropSent  struct {
 		ep  [][]byte
 		num []int64
 	}
@@ -179,7 +180,10 @@ func (w *writes) payloads(m *move) {
 		w.dropChunks.num, w.dropChunks.below = append(w.dropChunks.num, num), append(w.dropChunks.below, int64(m.after.Drained))
 	}
 	if eff&queue.DropInput != 0 {
-		w.dropInput.ep, w.dropInput.num = append(w.dropInput.ep, []byte(m.row.job.Endpoint)), append(w.dropInput.num, num)
+		w.dropInput.num = append(w.dropInput.num, num)
+		if m.after.Flags&queue.HasWebhook != 0 {
+			w.dropSent.ep, w.dropSent.num = append(w.dropSent.ep, []byte(m.row.job.Endpoint)), append(w.dropSent.num, num)
+		}
 	}
 	if eff&queue.PutOutput != 0 {
 		w.output.num = append(w.output.num, num)
@@ -217,7 +221,7 @@ func (w *writes) queue(b *pgx.Batch) {
 	queueIf(b, w.dropOutput, sqlDropOutputs, w.dropOutput)
 	queueIf(b, w.dropChunks.num, sqlDropChunks, w.dropChunks.num, w.dropChunks.below)
 	queueIf(b, w.dropInput.num, sqlDropInputs, w.dropInput.num)
-	queueIf(b, w.dropInput.num, sqlDropSent, w.dropInput.ep, w.dropInput.num)
+	queueIf(b, w.dropSent.num, sqlDropSent, w.dropSent.ep, w.dropSent.num)
 	queueIf(b, w.output.num, sqlPutOutputs, w.output.num, w.output.output, w.output.error)
 	queueIf(b, w.chunk.num, sqlAddChunks, w.chunk.num, w.chunk.n, w.chunk.data)
 	queueIf(b, w.try.num, sqlPutTries, w.try.num, w.try.n, w.try.data)

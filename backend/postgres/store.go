@@ -179,6 +179,7 @@ func withoutURL(u *url.URL, err error) string {
 // way. After Close, the store and everything obtained from it return ErrClosed.
 func (s *Store) Close() {
 	s.stop.Do(func() {
+		s.jobs.end()
 		s.notifier.end()
 		close(s.closing)
 		s.running.Wait()
