@@ -257,7 +257,7 @@ func (x *router) count(c *call) error {
 	if !x.counted || c.id.Exempt {
 		return nil
 	}
-	d := x.quotas.Take(x.clock.Now(), c.id.User)
+	d := x.quotas.TakeContext(c.r.Context(), x.clock.Now(), c.id.User)
 	setLimits(c.w.Header(), d)
 	if !d.OK {
 		return limited(d)

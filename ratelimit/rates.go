@@ -17,6 +17,7 @@ import (
 // its bucket is full again.
 type Rates struct {
 	perWorker atomic.Int64
+	servers   func() int // nil: this process only
 	limiters  *table[Key, limiter]
 }
 
@@ -46,6 +47,20 @@ func NewRates(perWorker int) *Rates {
 // SetPerWorker replaces the requests per [Period] for each running worker: see [NewRates].
 func (r *Rates) SetPerWorker(n int) { r.perWorker.Store(int64(n)) }
 
+// Shared divides the limits by the number of servers that serve the same users now, as live
+// returns it. A server allows at least one request of each limit. live must not block. Call Shared
+// before the first Acquire.
+func (r *Rates) Shared(live func() int) { r.servers = live }
+
+// part returns the part of a limit that this server has.
+func (r *Rates) part(n int) int {
+	if r.servers == nil || n <= 0 {
+		return n
+	}
+	live := max(r.servers(), 1)
+	return (n + live - 1) / live
+}
+
 // A Permit is a request in flight.
 type Permit struct {
 	limiter  *limiter
@@ -67,7 +82,8 @@ func (r *Rates) Acquire(now time.Time, c Key, workers int) (*Permit, Decision) {
 		return &Permit{}, Decision{OK: true}
 	}
 	limit := limits[c.Operation]
-	size := max(limit.Requests, int(r.perWorker.Load())*workers)
+	size := r.part(max(limit.Requests, int(r.perWorker.Load())*workers))
+	limit.Concurrent = r.part(limit.Concurrent)
 	var pass *Permit
 	d := Decision{OK: true}
 	r.limiters.with(now, c, func(v *limiter) {

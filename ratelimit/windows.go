@@ -22,6 +22,7 @@ type Quotas struct {
 type Windows struct {
 	policies atomic.Pointer[[3]policy]
 	users    *table[string, counts]
+	counts   Counts // nil: this process only
 }
 
 type policy struct {
@@ -30,9 +31,12 @@ type policy struct {
 	length time.Duration
 }
 
-type counts [3]struct {
-	start time.Time
-	n     int
+type counts struct {
+	windows [3]struct {
+		start time.Time
+		n     int
+	}
+	blocks *[3]block // instead, with Windows.Shared
 }
 
 // NewWindows returns Windows with these quotas.
@@ -57,15 +61,20 @@ func (w *Windows) Take(now time.Time, user string) (d Decision) {
 	policies := w.policies.Load()
 	d.States = make([]State, len(policies))
 	w.users.with(now, user, func(c *counts) { take(now, policies, c, &d) })
+	d.explain()
+	return d
+}
+
+// explain adds the sentence for the user.
+func (d *Decision) explain() {
 	if !d.OK {
 		d.Detail = "rate limit exceeded for the " + d.Exceeded + " window"
 	}
-	return d
 }
 
 func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 	d.OK = true
-	fresh := *c // with ended windows restarted; stored only if the request passes
+	fresh := c.windows // with ended windows restarted; stored only if the request passes
 	for i, p := range policies {
 		f := &fresh[i]
 		if f.n == 0 || now.Sub(f.start) >= p.length {
@@ -85,12 +94,15 @@ func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 		fresh[i].n++
 		d.States[i].Remaining--
 	}
-	*c = fresh
+	c.windows = fresh
 }
 
 func (w *Windows) ended(c *counts, now time.Time) bool {
 	for i, p := range w.policies.Load() {
-		if c[i].n > 0 && now.Sub(c[i].start) < p.length {
+		if f := &c.windows[i]; f.n > 0 && now.Sub(f.start) < p.length {
+			return false
+		}
+		if c.blocks != nil && now.Sub(c.blocks[i].start) < p.length {
 			return false
 		}
 	}

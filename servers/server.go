@@ -134,16 +134,14 @@ func (s *Server) Others(ctx context.Context) ([]Lease, error) {
 // Run renews the lease of this server until ctx ends, and then gives it back with those of Lead,
 // so that the others need not wait. It returns nil. Call it once.
 func (s *Server) Run(ctx context.Context) error {
-	for {
-		clock.Sleep(ctx, s.o.Clock, s.o.Clock.Now().Add(s.o.Lease/3), nil)
-		if ctx.Err() != nil {
-			s.leave(context.WithoutCancel(ctx))
-			return nil
-		}
+	for ctx.Err() == nil {
 		if err := s.Renew(ctx); err != nil && ctx.Err() == nil {
 			s.o.Logger.Error("renewing the lease of this server failed", "err", err)
 		}
+		clock.Sleep(ctx, s.o.Clock, s.o.Clock.Now().Add(s.o.Lease/3), nil)
 	}
+	s.leave(context.WithoutCancel(ctx))
+	return nil
 }
 
 // Renew says that this server lives, and counts the others.

@@ -25,6 +25,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/workers"
+	"github.com/podyard/podyard/servers"
 )
 
 // Stores are the storage of the services. If a store is nil, its service is missing, and
@@ -41,6 +43,10 @@ type Stores struct {
 	Jobs       serverless.JobQueue
 	Schedules  schedules.Store // of Jobs
 	Batches    batches.Store   // of Jobs
+	// Servers and Presence are set where other servers use the same stores (docs/servers.md).
+	// New joins them, and Run leaves them.
+	Servers  servers.Store
+	Presence workers.Presence // the workers of Jobs
 
 	// Counters count what users have in the stores, and refuse what is over Options.Budgets: a
 	// disk.Store, or each store of package memory. Without them nothing is refused.

@@ -124,6 +124,9 @@ func (r *running) start(ctx context.Context) {
 			}
 		})
 	}
+	if r.joined != nil {
+		run("servers", r.joined.Run)
+	}
 	if r.Server.services.Pods != nil {
 		run("pods", r.Server.services.Pods.Run)
 	}

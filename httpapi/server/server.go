@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/servers"
 )
 
 // A Server is all services with their handlers. It is safe for concurrent use.
@@ -30,6 +31,7 @@ type Server struct {
 	services httpapi.Services
 	gate     gate
 	end      end
+	joined   *servers.Server // may be nil
 
 	workers []Worker
 	conns   *conns.Limiter // may be nil
@@ -94,6 +96,9 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 		o.Jobs.MayRun = func(ctx context.Context, user, endpoint string) (bool, error) {
 			return httpapi.MayRun(ctx, s.api.Auth, user, endpoint)
 		}
+	}
+	if s.joined, err = join(ctx, o); err != nil {
+		return err
 	}
 	if s.services, err = wire(o); err != nil {
 		return err
