@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -18,8 +19,10 @@ const (
 
 	// deliveryLease is longer than any attempt: a sender gives up after 30 s.
 	deliveryLease = time.Minute
-	// hostBusyDelay postpones a delivery whose receiver is at its limit.
-	hostBusyDelay = 2 * time.Second
+	// A delivery whose receiver or owner is at its limit is postponed: by busyDelay, and by
+	// longer the more of them wait, because each time its payloads are read again.
+	busyDelay    = 2 * time.Second
+	maxBusyDelay = time.Minute
 )
 
 // A Sender sends webhooks. Send posts one delivery and returns the HTTP status of the answer.
@@ -29,20 +32,29 @@ type Sender interface {
 	Send(ctx context.Context, d *Delivery) (status int, err error)
 }
 
-// A deliveryLimiter limits the deliveries in flight, in total and to each receiver, so that a
-// slow receiver does not delay the others.
+// A deliveryLimiter limits the deliveries in flight, in total, to each receiver and of each
+// owner, so that slow receivers do not delay the others.
 type deliveryLimiter struct {
 	mu      sync.Mutex
 	limit   int
 	total   int
-	perHost map[string]int
+	budgets *budget.Set // nil: no limit for owners
+	hosts   map[string]*deliveryLine
+	owners  map[string]*deliveryLine
 }
 
-func (p *deliveryLimiter) init(limit int) {
+// A deliveryLine counts the deliveries to a receiver, or of an owner.
+type deliveryLine struct {
+	sending   int
+	postponed int // since the last one ended
+}
+
+func (p *deliveryLimiter) init(limit int, budgets *budget.Set) {
 	if limit <= 0 {
 		limit = 256
 	}
-	p.limit, p.perHost = limit, map[string]int{}
+	p.limit, p.budgets = limit, budgets
+	p.hosts, p.owners = map[string]*deliveryLine{}, map[string]*deliveryLine{}
 }
 
 func (p *deliveryLimiter) available() int {
@@ -51,25 +63,65 @@ func (p *deliveryLimiter) available() int {
 	return p.limit - p.total
 }
 
-// acquire takes a place for a delivery to host. It reports false when the host is at its
-// limit.
-func (p *deliveryLimiter) acquire(host string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.perHost[host] >= max(p.limit/16, 1) {
-		return false
+// ofOwner is the most deliveries of an owner at once: half of all at most, so that there is room
+// for others.
+func (p *deliveryLimiter) ofOwner(owner string) int {
+	most := int(p.budgets.Of(owner).Of(budget.Webhooks))
+	if most == 0 {
+		return p.limit
 	}
-	p.perHost[host]++
-	p.total++
-	return true
+	return max(min(most, p.limit/2), 1)
 }
 
-func (p *deliveryLimiter) release(host string) {
+func lineOf(lines map[string]*deliveryLine, name string) *deliveryLine {
+	if lines[name] == nil {
+		lines[name] = &deliveryLine{}
+	}
+	return lines[name]
+}
+
+// acquire takes a place for a delivery of owner to host. If one of them is at its limit, it
+// returns for how long to postpone the delivery.
+func (p *deliveryLimiter) acquire(owner, host string) (postpone time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to, of := lineOf(p.hosts, host), lineOf(p.owners, owner)
+	for _, l := range []struct {
+		line *deliveryLine
+		most int
+	}{{to, max(p.limit/16, 1)}, {of, p.ofOwner(owner)}} {
+		if l.line.sending >= l.most {
+			l.line.postponed++
+			drop(p.hosts, host)
+			drop(p.owners, owner)
+			return min(busyDelay*time.Duration(1+l.line.postponed/l.most), maxBusyDelay), false
+		}
+	}
+	to.sending++
+	of.sending++
+	p.total++
+	return 0, true
+}
+
+func (p *deliveryLimiter) release(owner, host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total--
-	if p.perHost[host]--; p.perHost[host] == 0 {
-		delete(p.perHost, host)
+	end(p.hosts, host)
+	end(p.owners, owner)
+}
+
+func end(lines map[string]*deliveryLine, name string) {
+	l := lines[name]
+	l.sending--
+	l.postponed = max(l.postponed-1, 0)
+	drop(lines, name)
+}
+
+// drop forgets a line without deliveries.
+func drop(lines map[string]*deliveryLine, name string) {
+	if lines[name].sending == 0 {
+		delete(lines, name)
 	}
 }
 
@@ -91,13 +143,14 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 		var later []Attempt
 		for _, d := range ds { // a copy each, so that a delivery in flight does not keep all of ds in memory
 			host := hostOf(d.Job.Webhook)
-			if !s.deliveryLimit.acquire(host) {
-				later = append(later, Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Next: now.Add(hostBusyDelay), Postponed: true})
+			owner := d.Job.Owner
+			if wait, ok := s.deliveryLimit.acquire(owner, host); !ok {
+				later = append(later, Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Next: now.Add(wait), Postponed: true})
 				continue
 			}
 			s.goroutines.Go(func() {
 				defer s.arm(s.now())
-				defer s.deliveryLimit.release(host)
+				defer s.deliveryLimit.release(owner, host)
 				s.send(ctx, &d)
 			})
 		}

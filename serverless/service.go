@@ -69,6 +69,9 @@ type Options struct {
 	// Deliveries is the most webhooks that are sent at once. One host gets at most a sixteenth
 	// of it, so that a slow receiver does not delay the others. Default 256.
 	Deliveries int
+	// Budgets limits how many webhooks of one user are sent at once, of those of Deliveries.
+	// Default: no limit.
+	Budgets *budget.Set
 	// Fleet starts and stops the workers of endpoints with an image. Default: none; endpoints
 	// then need workers of Serve or workers that were started by somebody else. A fleet that
 	// implements endpoints.Admission judges what endpoints ask for.
@@ -206,7 +209,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.server, s.crowd = o.Server, s.newCrowd(&o)
-	s.deliveryLimit.init(o.Deliveries)
+	s.deliveryLimit.init(o.Deliveries, o.Budgets)
 	s.hub.init(s.stop, s.rules.limits)
 	s.balancer = s.newBalancer(&o)
 	s.scaler = s.newScaler(&o)

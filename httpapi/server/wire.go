@@ -136,6 +136,9 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Catalog == nil && len(o.Catalog.GPUs)+len(o.Catalog.CPUs) > 0 {
 		opts.Catalog = podfleet.Catalog(o.Catalog)
 	}
+	if opts.Budgets == nil {
+		opts.Budgets = o.Budgets
+	}
 	if opts.Schedules == nil {
 		opts.Schedules = o.Stores.Schedules
 	}

@@ -7,16 +7,14 @@ type Limits struct {
 	Jobs       int64 `json:"jobs,omitzero"`
 	QueuedJobs int64 `json:"queuedJobs,omitzero"`
 	// JobBytes are the inputs, outputs and unread chunks of jobs, and once more those of dead
-	// letters and of webhooks that are not settled. A queue refuses new jobs at the limit, and
-	// results and chunks at twice the limit.
+	// letters and of webhooks that are not settled. A queue refuses new jobs at the limit.
+	// Results of jobs that it has are not refused.
 	JobBytes int64 `json:"jobBytes,omitzero"`
 	// Deliveries are webhooks of jobs that are not settled. At the limit a queue refuses jobs
 	// that have a webhook.
 	Deliveries int64 `json:"deliveries,omitzero"`
 	// DeadLetters are kept copies of jobs. At the limit a queue refuses jobs that would leave one.
 	DeadLetters int64 `json:"deadLetters,omitzero"`
-	// IdempotencyKeys are those that are remembered.
-	IdempotencyKeys int64 `json:"idempotencyKeys,omitzero"`
 
 	// Batches are those that a server keeps. Their requests are queued jobs, also in a draft.
 	Batches   int64 `json:"batches,omitzero"`

@@ -10,7 +10,6 @@ const (
 	JobBytes
 	Deliveries
 	DeadLetters
-	IdempotencyKeys
 	Batches
 	Schedules
 	Pods
@@ -63,7 +62,6 @@ var rows = [budgets]Row{
 	JobBytes:         {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
 	Deliveries:       {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
 	DeadLetters:      {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: "redrive or delete dead letters", of: func(l *Limits) *int64 { return &l.DeadLetters }},
-	IdempotencyKeys:  {Name: "idempotencyKeys", Unit: "remembered values of Idempotency-Key", Default: 500_000, Frees: "send requests without the header, or wait: a key is remembered for 24 hours", Wait: 60, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
 	Batches:          {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
 	Schedules:        {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
 	Pods:             {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
