@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-memdb"
+
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 

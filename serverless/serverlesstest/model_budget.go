@@ -14,8 +14,13 @@ var _ budget.Counter = (*Model)(nil)
 // Limit implements budget.Counter.
 func (m *Model) Limit(s *budget.Set) { m.limits = s }
 
-// Usage implements budget.Counter. The model counts all that it has.
-func (m *Model) Usage(_ context.Context, user string) (u budget.Usage, _ error) {
+// Usage implements budget.Counter.
+func (m *Model) Usage(_ context.Context, user string) (budget.Usage, error) {
+	return m.usage(user), nil
+}
+
+// usage counts all that the model has.
+func (m *Model) usage(user string) (u budget.Usage) {
 	for _, j := range m.jobs {
 		if j.Owner == user {
 			u.Add(take(&j.Job))
@@ -33,7 +38,7 @@ func (m *Model) Usage(_ context.Context, user string) (u budget.Usage, _ error) 
 			u[budget.JobBytes] += e.Job.Bytes()
 		}
 	}
-	return u, nil
+	return u
 }
 
 // take is what a job takes.
@@ -46,7 +51,7 @@ func take(j *queue.Job) *budget.Usage {
 }
 
 // Users implements budget.Counter.
-func (m *Model) Users(ctx context.Context) ([]string, error) {
+func (m *Model) Users(context.Context) ([]string, error) {
 	users := map[string]bool{}
 	for _, j := range m.jobs {
 		users[j.Owner] = true
@@ -73,7 +78,7 @@ func (m *Model) admit(jobs []queue.Job) error {
 		if l == nil || *l == (budget.Limits{}) {
 			continue
 		}
-		used, _ := m.Usage(context.Background(), j.Owner)
+		used := m.usage(j.Owner)
 		var asked budget.Usage
 		for k := range jobs {
 			if jobs[k].Owner == j.Owner {
