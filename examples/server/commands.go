@@ -36,7 +36,7 @@ func commands(env func(string) string) *cli.Program {
 }
 
 // storeFlags are those of commands for the store.
-var storeFlags = []string{"data", "config", "log", "log-level"}
+var storeFlags = []string{"data", "local", "name", "config", "log", "log-level"}
 
 // own is a command that does what flags without a command do, too. It has only some of the
 // flags, or all of them if none is named.

@@ -224,7 +224,7 @@ func TestTablesAreThoseOfTheGoldenFile(t *testing.T) {
 func TestJSONParsesAndHasNoTable(t *testing.T) {
 	t.Parallel()
 	s := scene(t)
-	for _, line := range append(lines(), []string{"keys", "list", "-owner", "*"}) {
+	for _, line := range append(lines(), []string{"keys", "list", "-owner", "*"}, []string{"limits"}) {
 		var v any
 		out := s.must(append(line, "-o", "json")...)
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
@@ -233,6 +233,13 @@ func TestJSONParsesAndHasNoTable(t *testing.T) {
 		if name := regexp.MustCompile(`"([A-Z][A-Za-z]+)":`).FindStringSubmatch(out); name != nil && line[0] != "pods" {
 			t.Errorf("%v has a member %s, which is no name of the interface", line, name[1])
 		}
+	}
+}
+
+func TestLimitsSayWhatTheCallerHolds(t *testing.T) {
+	t.Parallel()
+	if out := scene(t).must("limits"); !regexp.MustCompile(`(?m)^tester +pods +1 `).MatchString(out) {
+		t.Errorf("the limits are\n%s", out)
 	}
 }
 

@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"flag"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ func keyCommands() []Command {
 			Name: "keys rotate", Args: "KEY-ID", Remote: true, Summary: "give an API key a new secret; only this answer has it",
 			Example: "keys rotate x7k2... -overlap 1h", New: rotateKey,
 		},
+		{Name: "limits", Remote: true, Summary: "show what you hold, of what you may hold", Example: "limits -owner alice", New: listLimits},
 		{Name: "keys revoke", Args: "KEY-ID...", Remote: true, Summary: "make the server refuse API keys", Example: "keys revoke x7k2...", New: revokeKeys},
 	}
 }
@@ -76,6 +79,42 @@ func listKeys(*flag.FlagSet) func(context.Context, *Call) error {
 			column[keyRecord]{"SCOPES", func(k *keyRecord) string { return short(strings.Join(k.Scopes, ","), 60) }},
 			column[keyRecord]{"CREATED", func(k *keyRecord) string { return at(k.CreatedAt) }},
 			column[keyRecord]{"EXPIRES", func(k *keyRecord) string { return atOrNever(k.Expires) }},
+		)
+	}
+}
+
+// A limitRow is a budget of a user.
+type limitRow struct {
+	User  string `json:"user"`
+	Name  string `json:"name"`
+	Unit  string `json:"unit"`
+	Used  int64  `json:"used"`
+	Limit *int64 `json:"limit"` // null: none
+}
+
+func listLimits(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		users, err := c.Client.Account.Limits(ctx)
+		if err != nil {
+			return err
+		}
+		var rows []limitRow
+		for _, user := range slices.Sorted(maps.Keys(users)) {
+			for _, l := range users[user] {
+				rows = append(rows, limitRow{user, l.Name, l.Unit, l.Used, l.Limit})
+			}
+		}
+		return list(
+			c, rows,
+			column[limitRow]{"USER", func(r *limitRow) string { return r.User }},
+			column[limitRow]{"WHAT", func(r *limitRow) string { return r.Name }},
+			column[limitRow]{"USED", func(r *limitRow) string { return number(r.Used) }},
+			column[limitRow]{"LIMIT", func(r *limitRow) string {
+				if r.Limit == nil {
+					return ""
+				}
+				return number(*r.Limit)
+			}},
 		)
 	}
 }
