@@ -60,15 +60,15 @@ func (c *addCall) size() (items, bytes int) {
 
 // Enqueue implements queue.JobQueue. It makes jobs durable also where it need not.
 func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
-	for i := range jobs {
-		if err := jobs[i].Check(); err != nil {
-			return err
-		}
-	}
 	if len(jobs) == 0 {
 		return nil
 	}
 	c := &addCall{jobs: slices.Clone(jobs), answer: newAnswer()}
+	for i := range c.jobs {
+		if err := c.jobs[i].Check(); err != nil {
+			return err
+		}
+	}
 	if err := q.added.push(ctx, c); err != nil {
 		return err
 	}
@@ -76,6 +76,7 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 		return err
 	}
 	for i := range jobs {
+		jobs[i].State = c.jobs[i].State
 		jobs[i].Seq = uint64(c.seqs[i])
 	}
 	return nil
