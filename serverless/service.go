@@ -117,6 +117,10 @@ type Options struct {
 	// Reads limits how many jobs are read at once for a user, because it is not known before
 	// how large their payloads are. More reads wait. Default: no limit.
 	Reads *budget.Pool
+	// Writes limits how many large payloads of an endpoint are stored at once, because others
+	// may wait for the same commit. More wait. Its users are the ids of endpoints. Default: no
+	// limit.
+	Writes *budget.Pool
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -161,7 +165,7 @@ type Service struct {
 	deterministic bool
 	looked        Instant // when Step looked by itself last; lookAt is when it does again
 	lookAt        Instant
-	reads         *budget.Pool // may be nil
+	reads, writes *budget.Pool // may be nil
 	armed         atomic.Int64 // Instant at which Run calls Step again
 	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
@@ -185,7 +189,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		wake:         make(chan struct{}, 1),
 		intake:       newIntake(),
 		shared:       queue.IsShared(q), deterministic: o.Deterministic,
-		reads: o.Reads,
+		reads: o.Reads, writes: o.Writes,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -285,6 +289,11 @@ func (s *Service) newJob(ctx context.Context, owner, endpoint string, r *Request
 }
 
 func (s *Service) enqueue(ctx context.Context, j Job) (Job, error) {
+	done, err := s.startWrite(ctx, j.Endpoint, len(j.Input))
+	if err != nil {
+		return Job{}, err
+	}
+	defer done()
 	jobs := [1]Job{j}
 	if err := s.queue.Enqueue(ctx, jobs[:]); err != nil {
 		return Job{}, fmt.Errorf("serverless: submit to %q: %w", j.Endpoint, err)
@@ -403,6 +412,21 @@ func (s *Service) owned(ctx context.Context, owner string, ref Ref, j Job, err e
 		}
 	}
 	return j, err
+}
+
+// largePayload is the size in bytes from which payloads take turns.
+const largePayload = 256 << 10
+
+// startWrite waits until a payload of n bytes may be stored. The caller calls done afterwards.
+func (s *Service) startWrite(ctx context.Context, endpoint string, n int) (done func(), err error) {
+	if s.writes == nil || n < largePayload {
+		return func() {}, nil
+	}
+	turn := s.writes.Hold(endpoint)
+	if err := turn.Grow(ctx, 1); err != nil {
+		return nil, err
+	}
+	return turn.Release, nil
 }
 
 // read reads a job when it is the turn of its reader.

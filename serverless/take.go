@@ -309,7 +309,12 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if op.Kind == queue.OpChunk {
 		return s.addChunk(ctx, op)
 	}
-	_, err := s.apply(ctx, op)
+	done, err := s.startWrite(ctx, op.Endpoint, len(op.Payload))
+	if err != nil {
+		return err
+	}
+	_, err = s.apply(ctx, op)
+	done()
 	if op.Kind == queue.OpFinish || op.Kind == queue.OpRelease {
 		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
 			w.Done(&op, s.now(), op.Kind == queue.OpFinish && err == nil)

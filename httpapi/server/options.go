@@ -195,6 +195,9 @@ func (o *Options) withDefaults() *Options {
 	if d.Jobs.Reads == nil && d.API.InFlight != nil {
 		d.Jobs.Reads = d.API.InFlight.Reads
 	}
+	if d.Jobs.Writes == nil && d.API.InFlight != nil {
+		d.Jobs.Writes = d.API.InFlight.Writes
+	}
 	return &d
 }
 

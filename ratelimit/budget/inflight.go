@@ -14,6 +14,8 @@ type InFlight struct {
 	// Reads are jobs that are read before it is known how large they are, and Lists are
 	// answers with many of them.
 	Reads, Lists *Pool
+	// Writes are large payloads that are being stored, by the ids of endpoints.
+	Writes *Pool
 
 	set *Set
 }
@@ -30,8 +32,9 @@ func DefaultTotals() Totals { return Totals{RequestBytes: 256 * miB, ResponseByt
 // How many payloads of one user are read at once, and lists of them written. A payload may
 // have some 40 MB. More wait for their turn.
 const (
-	readsAtOnce = 3
-	listsAtOnce = 2
+	readsAtOnce  = 3
+	listsAtOnce  = 2
+	writesAtOnce = 2 // of an endpoint
 )
 
 // NewInFlight returns counters for what users with the limits of s hold. Users without limits
@@ -52,6 +55,7 @@ func NewInFlight(s *Set, all Totals) *InFlight {
 		Requests: NewPool(all.RequestBytes, of(RequestBytes)), Responses: NewPool(all.ResponseBytes, of(ResponseBytes)),
 		Open:  map[Budget]*Pool{},
 		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), set: s,
+		Writes: NewPool(0, func(string) int64 { return writesAtOnce }),
 	}
 	for _, b := range [...]Budget{Connections, Streams, ProxiedRequests} {
 		f.Open[b] = NewPool(0, of(b))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/serverless"
@@ -116,5 +115,7 @@ func ofSize(n int) ([]byte, error) {
 	if n < 0 || n > serverless.MaxOutput {
 		return nil, fmt.Errorf("echo: size must be from 0 to %d", serverless.MaxOutput)
 	}
-	return strconv.AppendQuote(nil, string(bytes.Repeat([]byte{'x'}, n))), nil
+	b := bytes.Repeat([]byte{'x'}, n+2)
+	b[0], b[n+1] = '"', '"'
+	return b, nil
 }
