@@ -23,7 +23,7 @@ func execute(t testing.TB, url, sql string, args ...any) {
 func empty(t *testing.T, url string) {
 	t.Helper()
 	execute(t, url, `DO $$ DECLARE name text; BEGIN
-		FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'podyard' AND tablename NOT IN ('migrations', 'settings') LOOP
+		FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'podyard' AND tablename NOT IN ('migrations', 'settings', 'server_epoch') LOOP
 			EXECUTE format('DELETE FROM podyard.%I', name);
 		END LOOP;
 	END $$`)

@@ -96,6 +96,7 @@ type Store struct {
 
 	seals     sealer
 	keysAdded atomic.Int64 // creations with an Idempotency-Key
+	swept     atomic.Int64 // calls after some of which leases and counts that are over are removed
 	pods      Pods
 }
 
