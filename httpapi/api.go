@@ -80,6 +80,12 @@ type Options struct {
 	// source of a request from the X-Forwarded-For header of these proxies. Default: none;
 	// the header is ignored.
 	TrustedProxies []netip.Prefix
+	// Observer gets what happens to requests, for metrics. Default: none.
+	Observer Observer
+	// Access says that Logger gets a line for each request: its id, operation, user, status,
+	// duration and bytes. The lines of workers' requests and of health are on the level debug unless
+	// they failed. Answers then have the header X-Request-Id (docs/interface.md 7).
+	Access bool
 	// Clock is the clock of quotas and rates. Use the clock of the services. Default: the
 	// system's.
 	Clock pods.Clock
@@ -100,6 +106,8 @@ type api struct {
 	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
+	access      *slog.Logger    // may be nil
+	observer    Observer        // may be nil
 	bodyTimeout time.Duration   // Options.BodyTimeout
 	url         string          // Options.PublicURL without a slash at the end; empty: the request's
 	openAPI     func() served   // the description of the operations
@@ -115,6 +123,7 @@ func newAPI(s Services, o *Options) *api {
 	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, inFlight: o.InFlight, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	a.openAPI = document(&a.Services, a.url)
 	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(), &bufferPool{}
+	a.observer = o.Observer
 	if a.auth == nil {
 		a.auth = noKeys{}
 	}
@@ -132,6 +141,9 @@ func newAPI(s Services, o *Options) *api {
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Access {
+		a.access = a.log
 	}
 	return a
 }

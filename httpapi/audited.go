@@ -22,16 +22,27 @@ const (
 	actsOfAll
 )
 
-// A statusWriter records the status of an answer.
+// A statusWriter records the status of an answer and the bytes of its body.
 type statusWriter struct {
 	http.ResponseWriter
 
 	status int
+	bytes  int64
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = cmp.Or(w.status, status)
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // others are not the answer
+		w.status = cmp.Or(w.status, status)
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -40,7 +51,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // watch records the status of a change.
 func (x *router) watch(c *call) {
-	if x.audit != nil && c.op.acts != actsOfNobody {
+	if _, watched := c.w.(*statusWriter); !watched && x.audit != nil && c.op.acts != actsOfNobody {
 		c.w = &statusWriter{ResponseWriter: c.w}
 	}
 }

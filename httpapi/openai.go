@@ -26,7 +26,7 @@ func proxyOpenAI(c *call) error {
 	}
 	endpoint := c.r.PathValue("endpoint")
 	j, err := c.Jobs.Submit(c.r.Context(), c.owner, endpoint, serverless.Request{
-		Endpoint: c.target(), Input: input, Checked: true, Sync: true, Wait: serverless.MaxWait, Trace: c.trace(),
+		Endpoint: c.target(), Input: input, Checked: true, Sync: true, OpenAI: true, Wait: serverless.MaxWait, Trace: c.trace(),
 	})
 	if err != nil {
 		return err

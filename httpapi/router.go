@@ -110,6 +110,9 @@ func (x *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // this answer.
 func (x *router) unrouted(w http.ResponseWriter, r *http.Request, err error) {
 	c := &call{router: x, w: w, r: r}
+	x.arrive(c)
+	defer x.depart(c)
+	w = c.w
 	if x.counted && x.identify(c) == nil {
 		_ = x.count(c)
 		w.Header().Del("Retry-After")
@@ -144,6 +147,9 @@ type call struct {
 	checked      time.Time            // when jobsEndpoint was read
 	parsed       url.Values           // the query, after its first use
 	keyed        *idempotency.Request // of a request with an Idempotency-Key, after its body was read
+	arrived      time.Time            // zero: nobody wants to know of the request
+	answer       statusWriter
+	name         string // the request's id, after its first use
 
 	employer       string // the owner of the endpoint, for a worker with its own key
 	limited        bool   // the fields below count what the request holds
@@ -153,6 +159,8 @@ type call struct {
 
 // serve does an operation, and answers its error if there is one.
 func (x *router) serve(c *call) {
+	x.arrive(c)
+	defer x.depart(c)
 	defer x.recovered(c)
 	defer c.release()
 	x.watch(c)
@@ -180,6 +188,7 @@ func (x *router) recovered(c *call) {
 // do does the operation if the key, its scopes and the limits allow it.
 func (x *router) do(c *call) error {
 	if err := x.admit(c); err != nil {
+		x.keyRefused(err)
 		return err
 	}
 	c.hold()
@@ -260,7 +269,7 @@ func (x *router) count(c *call) error {
 	d := x.quotas.TakeContext(c.r.Context(), x.clock.Now(), c.id.User)
 	setLimits(c.w.Header(), d)
 	if !d.OK {
-		return limited(d)
+		return x.limited(d, true)
 	}
 	return nil
 }
@@ -288,7 +297,7 @@ func (x *router) enter(c *call) (*ratelimit.Permit, error) {
 	pass, d := x.rates.Acquire(x.clock.Now(), who, x.Jobs.RunningWorkers(id))
 	if !d.OK {
 		setLimits(c.w.Header(), d)
-		return nil, limited(d)
+		return nil, x.limited(d, false)
 	}
 	return pass, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/podyard/podyard/pods/telemetry"
 )
 
 // Run brings the hosts to the desired state of the pods until ctx ends. It returns nil when
@@ -22,11 +24,15 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, src := range s.openSources() {
 		watchers.Go(func() { s.watchSource(ctx, src) })
 	}
+	var next time.Time
 	for {
-		next, err := s.dispatch(ctx, s.clock.Now)
+		due := next
+		var err error
+		next, err = s.dispatch(ctx, s.clock.Now)
 		if ctx.Err() != nil {
 			return nil
 		}
+		s.observeLoop(telemetry.LoopPods, "", due, err)
 		if err != nil {
 			// Wait for that time even when woken: the call that failed has also woken this
 			// loop.
@@ -105,6 +111,7 @@ func (s *Service) dispatch(ctx context.Context, now func() time.Time) (next time
 			if err := s.sync(ctx, it, t); err != nil {
 				if ctx.Err() == nil {
 					s.log.WarnContext(ctx, "pods: look after a pod", "pod", it.id, "err", err)
+					s.observeLoop(telemetry.LoopPods, "", time.Time{}, err)
 				}
 				s.loop.retain(it)
 				s.loop.scheduleAt(it.id, t.Add(retryMin))
@@ -217,7 +224,7 @@ func (s *Service) relist(ctx context.Context, src *runtimeSource) error {
 			should[p.ID] = p
 		}
 	}
-	states, err := src.rt.List(ctx)
+	states, err := s.listContainers(ctx, src.hosts[0].ID, src.rt)
 	if err != nil {
 		return fmt.Errorf("pods: list containers: %w", err)
 	}
@@ -237,7 +244,7 @@ func (s *Service) relist(ctx context.Context, src *runtimeSource) error {
 
 // watchStore turns the store's hints into work until ctx ends.
 func (s *Service) watchStore(ctx context.Context) {
-	s.retryForever(ctx, "watch the store", func() error {
+	s.retryForever(ctx, "watch the store", telemetry.LoopPods, "", func() error {
 		return s.store.Watch(ctx, func(ids []string) {
 			if ids == nil {
 				s.loop.mu.Lock()
@@ -253,7 +260,7 @@ func (s *Service) watchStore(ctx context.Context) {
 
 // watchSource follows a runtime until ctx ends.
 func (s *Service) watchSource(ctx context.Context, src *runtimeSource) {
-	s.retryForever(ctx, "watch a runtime", func() error {
+	s.retryForever(ctx, "watch a runtime", telemetry.LoopWatch, src.hosts[0].ID, func() error {
 		inner, cancel := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		defer watch.Wait()
@@ -299,7 +306,7 @@ func (s *Service) sleep(ctx context.Context, d time.Duration, ended <-chan error
 var errEnded = errors.New("pods: the watch has ended")
 
 // retryForever calls fn again and again, with pauses that grow, until ctx ends.
-func (s *Service) retryForever(ctx context.Context, what string, fn func() error) {
+func (s *Service) retryForever(ctx context.Context, what, loop, host string, fn func() error) {
 	for tries := 1; ctx.Err() == nil; tries++ {
 		began := s.clock.Now()
 		err := fn()
@@ -310,6 +317,7 @@ func (s *Service) retryForever(ctx context.Context, what string, fn func() error
 			tries = 1
 		}
 		s.log.WarnContext(ctx, "pods: "+what, "err", err)
+		s.observeLoop(loop, host, time.Time{}, err)
 		_ = s.sleep(ctx, backoff(tries), nil)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/telemetry"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 )
@@ -36,6 +37,9 @@ type Options struct {
 	// Foreign reports whether a container without a pod belongs to another user of the same
 	// runtime, so that it is not removed. Default: all containers without a pod are removed.
 	Foreign func(podID string) bool
+	// Observer gets what happens to pods and what is asked of their hosts, for metrics and traces.
+	// Default: none.
+	Observer telemetry.Observer
 	// Logger gets failures of hosts and stores. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -62,6 +66,8 @@ type Service struct {
 	grace     time.Duration
 	foreign   func(string) bool
 	log       *slog.Logger
+	observer  telemetry.Observer // may be nil
+	runs      runs
 
 	rand        io.Reader
 	idempotency idempotency.Guard
@@ -87,7 +93,7 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.WaitForCapacity,
 		grace:   cmp.Or(opt.Grace, time.Second),
-		foreign: opt.Foreign, log: opt.Logger, rand: opt.Rand,
+		foreign: opt.Foreign, log: opt.Logger, observer: opt.Observer, rand: opt.Rand,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}

@@ -65,7 +65,7 @@ func (s *Service) applyReports(ctx context.Context, it *workItem, now time.Time)
 	if len(it.states) == 0 && it.missingAt == nil {
 		return s.store.Get(ctx, it.id)
 	}
-	p, err := s.update(ctx, it.id, func(p *Pod) bool {
+	p, err := s.updateSeen(ctx, it.id, it.states, func(p *Pod) bool {
 		changed := it.missingAt != nil && p.containerLost(*it.missingAt, now)
 		for _, st := range it.states {
 			changed = p.observe(st, now) || changed
@@ -80,7 +80,14 @@ func (s *Service) applyReports(ctx context.Context, it *workItem, now time.Time)
 
 // update stores what fn leaves if fn returns true; otherwise p is nil.
 func (s *Service) update(ctx context.Context, id string, fn func(*Pod) bool) (p *Pod, err error) {
+	return s.updateSeen(ctx, id, nil, fn)
+}
+
+// updateSeen is update for a change that comes from reports of a runtime.
+func (s *Service) updateSeen(ctx context.Context, id string, states []ContainerState, fn func(*Pod) bool) (p *Pod, err error) {
+	var was ObservedState
 	p, err = s.store.Update(ctx, id, func(p *Pod) error {
+		was = p.Seen
 		if !fn(p) {
 			return errUnchanged
 		}
@@ -92,6 +99,7 @@ func (s *Service) update(ctx context.Context, id string, fn func(*Pod) bool) (p 
 	if err != nil {
 		return nil, fmt.Errorf("pods: update %q: %w", id, err)
 	}
+	s.observeChange(was, p, states)
 	s.subscribers.notify(id)
 	return p, nil
 }
@@ -102,7 +110,7 @@ func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
 		return nil
 	}
 	s.log.InfoContext(ctx, "pods: remove a container of no pod", "pod", it.id)
-	if err := it.source.rt.Remove(ctx, it.id, s.grace); err != nil {
+	if err := s.call("remove", it.source.hosts[0].ID, it.id, func() error { return it.source.rt.Remove(ctx, it.id, s.grace) }); err != nil {
 		return fmt.Errorf("pods: remove stray %q: %w", it.id, err)
 	}
 	return nil
@@ -198,13 +206,13 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 		return s.failMissingCredential(ctx, h, p, now)
 	}
 	if err == nil {
-		err = h.Runtime.Ensure(ctx, spec)
+		err = s.call("ensure", h.ID, p.ID, func() error { return h.Runtime.Ensure(ctx, spec) })
 	}
 	if err != nil {
 		return s.scheduleRetry(ctx, p, "start", err, now)
 	}
 	reported := s.loop.takeStates(p.ID)
-	_, err = s.update(ctx, p.ID, func(p *Pod) bool {
+	_, err = s.updateSeen(ctx, p.ID, reported, func(p *Pod) bool {
 		if p.Want.Gen != spec.Gen || p.Want.Run != spec.Run {
 			return false
 		}
@@ -220,7 +228,7 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 // failMissingCredential fails a pod whose registry credential does not exist any more. If it
 // still has a container, that is an older one, which is not wanted any more.
 func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, now time.Time) error {
-	if err := h.Runtime.Stop(ctx, p.ID, p.Want.Grace); err != nil {
+	if err := s.stopContainer(ctx, h, p); err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
 	was := p.Want
@@ -245,7 +253,7 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 		s.loop.scheduleAt(p.ID, again)
 		return nil
 	}
-	if err := h.Runtime.Stop(ctx, p.ID, p.Want.Grace); err != nil {
+	if err := s.stopContainer(ctx, h, p); err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
 	s.loop.stopAccepted(p.ID, p.Want.Run, now)
@@ -254,7 +262,7 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 		return nil
 	}
 	// No report came, or none can come because the host never accepted that container.
-	list, err := h.Runtime.List(ctx)
+	list, err := s.listContainers(ctx, h.ID, h.Runtime)
 	if err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
@@ -277,9 +285,10 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 // remove makes the host destroy everything of the pod, and then deletes the pod. Its compute is
 // free when the host has confirmed.
 func (s *Service) remove(ctx context.Context, h *Host, p *Pod, now time.Time) error {
-	if err := h.Runtime.Remove(ctx, p.ID, p.Want.Grace); err != nil {
+	if err := s.call("remove", h.ID, p.ID, func() error { return h.Runtime.Remove(ctx, p.ID, p.Want.Grace) }); err != nil {
 		return s.scheduleRetry(ctx, p, "remove", err, now)
 	}
+	s.observeRemoved(p)
 	if err := s.recordFinalUsage(ctx, p, now); err != nil {
 		return err
 	}

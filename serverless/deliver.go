@@ -168,6 +168,7 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 // send makes one attempt and records it. An attempt that the end of ctx cut short does not
 // count: its lease is given back, so that the next service makes it again at once.
 func (s *Service) send(ctx context.Context, d *Delivery) {
+	began := s.clock.Now()
 	status, err := s.attempt(ctx, d)
 	now := s.now()
 	a := Attempt{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Status: status}
@@ -182,7 +183,9 @@ func (s *Service) send(ctx context.Context, d *Delivery) {
 	}
 	if err := s.queue.Record(context.WithoutCancel(ctx), []Attempt{a}); err != nil {
 		s.log.Error("recording a delivery failed", "delivery", d.ID, "err", err)
+		return
 	}
+	s.observeAttempt(d, &a, s.clock.Now().Sub(began))
 }
 
 // attempt calls the sender. A panic of the sender fails the attempt; otherwise the same

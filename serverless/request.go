@@ -25,6 +25,8 @@ type Request struct {
 	// MinSyncRetention and MaxSyncRetention.
 	Sync bool
 	Wait time.Duration
+	// OpenAI says that the request came by the OpenAI route, for metrics.
+	OpenAI bool
 
 	// Endpoint is what CheckEndpoint has just returned for the owner and the endpoint of the
 	// call, so that Submit does not read it again. Nil: Submit reads it.
@@ -192,6 +194,9 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	if r.Sync {
 		keep = min(max(r.Wait, MinSyncRetention), MaxSyncRetention)
 		j.Flags |= queue.Sync
+	}
+	if r.OpenAI {
+		j.Flags |= queue.OpenAI
 	}
 	if r.Policy.LowPriority {
 		j.Flags |= queue.LowPriority

@@ -26,7 +26,7 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 		Balancer: s.balancer,
 		Clock:    s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
 		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
-		Meter: o.Meter, Deterministic: o.Deterministic, Logger: s.log,
+		Meter: o.Meter, Deterministic: o.Deterministic, Observer: o.Observer, Logger: s.log,
 	}
 	if s.server != nil {
 		fo.Lead, fo.Adopt = scalerLead{s.server}, true // the workers of the other servers stay

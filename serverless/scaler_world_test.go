@@ -259,6 +259,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // A scaledService is a service with a fleet and one endpoint, "e".
 type scaledService struct {
+	served serverless.Fleet // fleet, or what wraps it
+	seen   observer
 	*serverless.Service
 	fleet     *goroutineFleet
 	queue     serverless.JobQueue
@@ -302,13 +304,17 @@ func image(kind string, lo, hi int) *serverless.Endpoint {
 	return e
 }
 
-func newScaledService(t *testing.T, e *serverless.Endpoint) *scaledService {
+func newScaledService(t *testing.T, e *serverless.Endpoint, with ...func(serverless.Fleet) serverless.Fleet) *scaledService {
 	t.Helper()
 	svc := &scaledService{endpoints: memory.NewEndpoints(), queue: memory.NewJobs(), fleet: &goroutineFleet{
 		workers: map[serverless.WorkerID]*goroutineWorker{}, calling: map[serverless.WorkerID]bool{},
 	}}
 	if err := svc.endpoints.Create(t.Context(), e); err != nil {
 		t.Fatal(err)
+	}
+	svc.served = svc.fleet
+	for _, f := range with {
+		svc.served = f(svc.served)
 	}
 	svc.open(t, "secret")
 	t.Cleanup(func() {
@@ -333,7 +339,7 @@ func (svc *scaledService) open(t *testing.T, secret string) {
 	svc.opened++
 	seed := [32]byte{svc.opened, 7} // no id comes twice
 	svc.Service = serverless.New(svc.queue, svc.endpoints, &serverless.Options{
-		Fleet: svc.fleet, WorkerURL: func() string { return "http://127.0.0.1:8080/v2" },
+		Fleet: svc.served, Observer: &svc.seen, WorkerURL: func() string { return "http://127.0.0.1:8080/v2" },
 		WorkerSecret: []byte(secret), Rand: rand.NewChaCha8(seed), Meter: &svc.meter,
 		Logger: slog.New(slog.NewTextHandler(&svc.log, nil)),
 	})

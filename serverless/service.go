@@ -27,6 +27,7 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/telemetry"
 	"github.com/podyard/podyard/serverless/workers"
 	"github.com/podyard/podyard/servers"
 )
@@ -121,6 +122,9 @@ type Options struct {
 	// may wait for the same commit. More wait. Its users are the ids of endpoints. Default: no
 	// limit.
 	Writes *budget.Pool
+	// Observer gets what happens to jobs, workers and webhooks, for metrics and traces. Default:
+	// none.
+	Observer telemetry.Observer
 	// Logger gets what no caller sees, such as panics of workers and failures of stores.
 	// Default: nothing is logged.
 	Logger *slog.Logger
@@ -144,6 +148,7 @@ type Service struct {
 	lease        time.Duration
 	localLease   time.Duration
 	workerSecret []byte
+	observer     telemetry.Observer // may be nil
 	eps          *endpoints.Service
 	log          *slog.Logger
 
@@ -167,6 +172,7 @@ type Service struct {
 	lookAt        Instant
 	reads, writes *budget.Pool // may be nil
 	armed         atomic.Int64 // Instant at which Run calls Step again
+	asked         Instant      // the instant that step was armed for; 0: none
 	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
 	goroutines    sync.WaitGroup // Listen and the deliveries; Run waits for them
@@ -183,7 +189,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		o = *opts
 	}
 	s := &Service{
-		queue: q, endpoints: store,
+		queue: observe(q, o.Observer), endpoints: store, observer: o.Observer,
 		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, localLease: o.LocalLease, log: o.Logger,
 		workerSecret: workerSecret(o.WorkerSecret),
 		wake:         make(chan struct{}, 1),
@@ -218,7 +224,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.balancer = s.newBalancer(&o)
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
-	s.events = events.New(q, s.clock)
+	s.events = events.New(s.queue, s.clock)
 	s.batches = s.newBatches(&o)
 	s.armed.Store(math.MaxInt64)
 	return s

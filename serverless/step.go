@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/telemetry"
 )
 
 // expireStep is the most jobs that one call of the queue moves.
@@ -40,10 +41,13 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 // leases and deadlines.
 func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err error) {
 	at := At(now)
+	asked := s.asked
+	s.asked = 0
 	due := queue.Sooner(s.look(ctx, at), s.renew(ctx, at))
 	for {
 		n, err := s.queue.Expire(ctx, at, expireStep)
 		if err != nil {
+			s.observeLoop(telemetry.LoopExpire, 0, err)
 			return time.Time{}, fmt.Errorf("serverless: expire: %w", err)
 		}
 		if n == 0 || n > at {
@@ -51,8 +55,11 @@ func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err 
 			break
 		}
 	}
+	s.observeLoop(telemetry.LoopExpire, asked, nil)
 	due = queue.Sooner(due, s.scaler.Step(ctx, at))
+	s.observeLoop(telemetry.LoopScaler, asked, nil)
 	n, err := s.deliver(ctx, at)
+	s.observeLoop(telemetry.LoopOutbox, asked, err)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("serverless: deliver: %w", err)
 	}
@@ -155,7 +162,9 @@ func (s *Service) Run(ctx context.Context) error {
 		s.goroutines.Go(func() { _ = s.batches.Run(ctx) })
 	}
 	for ctx.Err() == nil {
-		s.armed.Store(math.MaxInt64)
+		if at := s.armed.Swap(math.MaxInt64); at != math.MaxInt64 {
+			s.asked = Instant(at)
+		}
 		next, err := s.step(ctx, s.clock.Now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("step failed", "err", err)

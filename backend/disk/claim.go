@@ -86,6 +86,7 @@ func (c *claiming) round() (again bool, err error) {
 func (c *claiming) unreadable(m *move, err error) (later bool) {
 	c.slots[m.slot].N++
 	if errors.Is(err, ErrDamaged) {
+		c.q.e.s.damages.Add(1)
 		m.damage()
 		return false
 	}
@@ -104,6 +105,7 @@ func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 	for k := range ms {
 		if m := &ms[k]; m.op.Kind != queue.OpClaim || m.err != nil { // the job has ended
 			c.events = m.eff.Events(c.events, m.ref, m.before.Worker)
+			c.q.e.s.reportMoves(ms[k : k+1])
 		}
 	}
 	c.jobs = append(c.jobs, jobs...)

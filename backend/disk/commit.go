@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -25,7 +26,9 @@ type commit struct {
 // A group is a list of commits that share a write and a sync.
 type group struct {
 	number  uint64
-	ordered bool // it has an ordered commit that is synced
+	began   time.Time // zero without an observer
+	changes int       // commits, those that are not synced included
+	ordered bool      // it has an ordered commit that is synced
 	batch   *pebble.Batch
 	commits []*commit
 }
@@ -80,7 +83,7 @@ func (e *engine) commitLoop() {
 	number := uint64(0)
 	for c := range e.queue {
 		number++
-		g := &group{number: number, batch: e.db.NewBatch()}
+		g := &group{number: number, batch: e.db.NewBatch(), began: e.s.commitBegins()}
 		g.add(c)
 	fill:
 		for len(g.commits) < groupLength && g.batch.Len() < groupBytes {
@@ -102,6 +105,7 @@ func (e *engine) commitLoop() {
 
 func (g *group) add(c *commit) {
 	c.write(g.batch)
+	g.changes++
 	g.commits = append(g.commits, c)
 }
 
@@ -133,6 +137,7 @@ func (e *engine) write(g *group) bool {
 		}
 	}
 	if len(synced) == 0 {
+		e.s.commitEnds(g)
 		if err := g.batch.Close(); err != nil {
 			e.fail(unavailable("end a commit", err))
 			return false
@@ -205,6 +210,7 @@ func (e *engine) syncLoop() {
 		if g.ordered {
 			e.ordered.Add(-1)
 		}
+		e.s.commitEnds(g)
 		if err := g.batch.Close(); err != nil {
 			e.fail(unavailable("end a commit", err))
 		}

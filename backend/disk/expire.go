@@ -29,6 +29,7 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 		for k := range ms {
 			evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
 		}
+		q.s.reportMoves(ms)
 	}
 	if len(evs) > 0 && q.s.jobHub.Watched() {
 		q.s.jobHub.Notify(evs)
@@ -100,6 +101,7 @@ func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery)
 		}
 		evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
 	}
+	q.s.reportMoves(ms)
 	if len(evs) > 0 && q.s.jobHub.Watched() {
 		q.s.jobHub.Notify(evs)
 	}

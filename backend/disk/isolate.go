@@ -31,6 +31,9 @@ func (s *Store) suspect(path string) {
 	if s.suspects == nil {
 		s.suspects = map[string]bool{}
 	}
+	if !s.suspects[path] {
+		s.damages.Add(1)
+	}
 	s.suspects[path] = true
 }
 

@@ -413,6 +413,7 @@ func (q *jobQueue) recover(ctx context.Context) error {
 		if _, err := q.apply(ctx, now, ops, res); err != nil {
 			return err
 		}
+		q.e.s.reportResults(ops, res)
 		running = running[n:]
 	}
 	return nil

@@ -101,6 +101,7 @@ func (e *engine) loadEach(kind byte, fn func(key, value []byte) error) error {
 			return err
 		}
 		e.lost[kind] = true
+		e.s.damages.Add(1)
 		e.s.opts.Logger.Error("a record cannot be read", "dir", e.s.dir, "err", err)
 		return nil
 	})

@@ -19,6 +19,13 @@ type Clock interface {
 	AfterFunc(t time.Time, f func()) (stop func() bool)
 }
 
+// An Observer gets what a store does. Its method must not block: all commits wait for it.
+type Observer interface {
+	// StoreCommitted is called after each commit: how long it took, until it was durable where it
+	// had to be, and how many changes shared it.
+	StoreCommitted(took time.Duration, changes int)
+}
+
 // Options configures a Store. The zero value and nil work.
 type Options struct {
 	// Key encrypts secrets: the credentials of registries, the data of a job for workers only
@@ -55,6 +62,8 @@ type Options struct {
 	// Jobs then stay with their workers until their leases end, so that a worker on another
 	// machine can continue.
 	WorkerGone func(queue.WorkerID) bool
+	// Observer gets the commits of the store, for metrics. Default: none.
+	Observer Observer
 
 	// Only tests set these.
 	fs       vfs.FS             // default: the system's

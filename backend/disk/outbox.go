@@ -39,6 +39,7 @@ type entryID struct {
 type entry struct {
 	entryID
 	token queue.Token
+	since queue.Instant // when it was added, or after a restart its first attempt
 	due   queue.Instant // next attempt, or end of the lease
 	tries uint32
 	held  uint32 // of Index.HoldDelivery
@@ -73,7 +74,7 @@ func (q *jobQueue) addDelivery(s *stored) {
 		n = uint32(len(o.list) - 1)
 	}
 	bytes := s.state.Bytes()
-	o.list[n] = entry{entryID: id, due: s.due, tries: s.tries, bytes: bytes, held: q.x.HoldDelivery(s.owner, bytes)}
+	o.list[n] = entry{entryID: id, since: s.due, due: s.due, tries: s.tries, bytes: bytes, held: q.x.HoldDelivery(s.owner, bytes)}
 	o.by[id] = n
 	heap.Push(o, n)
 }

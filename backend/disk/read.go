@@ -78,7 +78,10 @@ func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, f
 // damage ends a queued job that cannot be read, unless it has moved.
 func (q *jobQueue) damage(ctx context.Context, now queue.Instant, ref queue.Ref, err error) error {
 	q.e.s.opts.Logger.Error("a job cannot be read, and ends", "endpoint", ref.Endpoint, "job", ref.ID, "err", err)
-	evs, err := q.apply(ctx, now, []queue.Op{{Ref: ref, Kind: queue.OpDamage}}, make([]queue.Result, 1))
+	q.e.s.damages.Add(1)
+	ops, res := []queue.Op{{Ref: ref, Kind: queue.OpDamage}}, make([]queue.Result, 1)
+	evs, err := q.apply(ctx, now, ops, res)
+	q.e.s.reportResults(ops, res)
 	if len(evs) > 0 && q.e.s.jobHub.Watched() {
 		q.e.s.jobHub.Notify(evs)
 	}

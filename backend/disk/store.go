@@ -51,6 +51,10 @@ type Store struct {
 	dry        bool            // the report is of a check: change nothing
 	renumber   bool            // stored numbers may already be in use, because a part of a log is lost
 
+	moved     func([]queue.Moved) // what Report was called with; may be nil
+	recovered []queue.Moved       // moves of the opening, until Report
+	damages   atomic.Int64        // records and tables that were found damaged
+
 	podHub    hub.Hub[string]
 	jobHub    hub.Hub[queue.Event]
 	pods      Pods

@@ -26,6 +26,7 @@ type Jobs struct {
 	seq    uint64
 	token  queue.Token
 	due    []uint32 // of Expire, used again
+	report func([]queue.Moved) // may be nil
 
 	limits   atomic.Pointer[budget.Set]
 	watchMu  sync.Mutex // guards changes of watchers

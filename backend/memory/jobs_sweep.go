@@ -9,12 +9,15 @@ import (
 // Expire implements queue.JobQueue.
 func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.Instant, error) {
 	var evs []queue.Event
+	var moved []queue.Moved
 	q.mu.Lock()
 	var res queue.Result
 	q.due = q.x.TakeAllDue(now, &limit, q.due[:0])
 	for _, i := range q.due {
 		op := q.x.TickOp(i)
+		ref := q.reported(i)
 		evs = q.move(now, i, &op, &res, evs)
+		moved = q.noteMoved(moved, ref, &op, &res)
 		if res.Effect&queue.Delete == 0 {
 			q.x.Rearm(i)
 		}
@@ -25,14 +28,16 @@ func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.In
 	next := queue.Sooner(q.x.NextDue(), q.dead.NextDue())
 	q.mu.Unlock()
 	q.notify(evs)
+	q.reportMoved(moved)
 	return next, nil
 }
 
 // Purge implements queue.JobQueue.
 func (q *Jobs) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
 	var evs []queue.Event
+	var moved []queue.Moved
 	q.mu.Lock()
-	defer func() { q.mu.Unlock(); q.notify(evs) }()
+	defer func() { q.mu.Unlock(); q.notify(evs); q.reportMoved(moved) }()
 	var queued []uint32
 	next = q.x.Queued(p.Endpoint, p.Owner, p.After, p.UpTo, p.Limit, func(i uint32) bool {
 		queued = append(queued, i)
@@ -41,7 +46,9 @@ func (q *Jobs) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (
 	op := queue.Op{Kind: queue.OpPurge}
 	var res queue.Result
 	for _, i := range queued {
+		ref := q.reported(i)
 		evs = q.move(now, i, &op, &res, evs)
+		moved = q.noteMoved(moved, ref, &op, &res)
 		if res.Err == nil {
 			removed++
 		}

@@ -18,6 +18,7 @@ type entry struct {
 	bytes int64
 	tries int
 	token queue.Token
+	since queue.Instant // when it was added
 	due   queue.Instant // next attempt, or end of the lease
 	pos   int
 }
@@ -34,7 +35,7 @@ type outbox struct {
 
 func (q *Jobs) addDelivery(j queue.Job, now queue.Instant) {
 	o := &q.outbox
-	e := &entry{id: queue.DeliveryID(j.Ref, j.Run), job: j, due: now, bytes: j.Bytes()}
+	e := &entry{id: queue.DeliveryID(j.Ref, j.Run), job: j, since: now, due: now, bytes: j.Bytes()}
 	k := entryKey{j.Endpoint, e.id}
 	if o.entries[k] != nil {
 		return

@@ -123,6 +123,8 @@ type Options struct {
 	// conns.Limiter.Listener. Default: no limits.
 	Connections *conns.Limiter
 
+	// Metrics serves GET /metrics of Server.Handler, for keys of operators. Default: none.
+	Metrics http.Handler
 	// Name is the name of this server for operators. Default DefaultName.
 	Name string
 	// Version is the version of the program, for operators. Default: that of its module.

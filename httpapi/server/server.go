@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/servers"
 )
@@ -39,6 +40,7 @@ type Server struct {
 	leaving atomic.Bool    // shutdown is near: new work should go elsewhere
 	name    string
 	since   time.Time
+	metrics http.Handler                     // may be nil
 	cordon  atomic.Pointer[endpoints.Cordon] // nil: not cordoned
 	version string
 	reload  func(context.Context) (*httpapi.ReloadReport, error) // may be nil
@@ -69,6 +71,9 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	}
 	if err := s.wire(ctx, o); err != nil {
 		return nil, err
+	}
+	if o.Metrics != nil {
+		s.metrics = httpapi.ForOperators(o.Metrics, &s.api)
 	}
 	if err := o.checkWorkers(); err != nil {
 		return nil, err
@@ -126,6 +131,8 @@ func (s *Server) API() httpapi.Options { return s.api }
 //   - GET /readyz answers 200 while new work is accepted. It answers 503 while the
 //     stores refuse work or an operator has cordoned the server, and from the end of
 //     Run's context.
+//
+// With Options.Metrics it serves GET /metrics to keys of operators.
 func (s *Server) Handler() http.Handler {
 	return s.probes(s.gate.guard(httpapi.New(s.services, &s.api)))
 }
@@ -152,14 +159,42 @@ func (s *Server) probes(api http.Handler) http.Handler {
 		switch get := r.Method == http.MethodGet || r.Method == http.MethodHead; {
 		case s.api.ToWorker(r): // on a host of its own it has these paths, too
 			api.ServeHTTP(w, r)
-		case get && r.URL.Path == "/readyz":
-			s.readyz(w)
-		case get && r.URL.Path == "/healthz":
-			_, _ = io.WriteString(w, "ok\n") // the client may be gone
+		case get && isProbe(r.URL.Path):
+			s.probe(w, r)
+		case get && r.URL.Path == "/metrics" && s.metrics != nil:
+			s.metrics.ServeHTTP(w, r)
 		default:
 			api.ServeHTTP(w, r)
 		}
 	})
+}
+
+func isProbe(path string) bool { return path == "/readyz" || path == "/healthz" }
+
+// Probes serves only /healthz and /readyz, as Handler does. It is for a listener that load
+// balancers and operators reach.
+func (s *Server) Probes() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isProbe(r.URL.Path) {
+			httpapi.WriteProblem(w, errNoPath)
+			return
+		}
+		s.probe(w, r)
+	})
+}
+
+var errNoPath = problem.New(problem.NotFound, "The requested path was not found.")
+
+// probe answers whether the server lives, or takes new work.
+func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
+	if s.api.Access {
+		s.log.DebugContext(r.Context(), "request", "method", r.Method, "operation", r.URL.Path)
+	}
+	if r.URL.Path == "/readyz" {
+		s.readyz(w)
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n") // the client may be gone
 }
 
 func (s *Server) readyz(w http.ResponseWriter) {

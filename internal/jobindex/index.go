@@ -18,6 +18,7 @@ type Index struct {
 	freeLines []uint32
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel     wheel
+	undrained int64 // bytes of chunks that were not read
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -118,6 +119,7 @@ func (x *Index) Show(i uint32, s *queue.State) {
 	l.append(s.Seq, i)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 	l.stats.Count(nil, s, queue.Put)
+	x.weigh(l, s, 1)
 	if x.t.count == 1 {
 		x.wheel.now = max(x.wheel.now, s.Submitted)
 	}
@@ -208,10 +210,12 @@ func (x *Index) Commit(i uint32, before, after *queue.State, e queue.Effect) {
 	r := x.t.at(i)
 	l := x.lists[r.endpoint]
 	l.stats.Count(before, after, e)
+	x.weigh(l, before, -1)
 	if e&queue.Delete != 0 {
 		x.delete(i)
 		return
 	}
+	x.weigh(l, after, 1)
 	ready := e&queue.EvReady != 0
 	if e&queue.NewSeq != 0 {
 		l.remove(r.seq)

@@ -37,6 +37,8 @@ type jobList struct {
 	oldest    cursor // no job before it is ready with normal priority, except those in requeued
 	requeued  seqHeap
 	stats     queue.Stats
+	// queued counts the queued jobs by priority; the last number is that of low priority.
+	queued [queue.MaxPriority + 2]int64
 }
 
 // A cursor is a position in a jobList. Without a chunk it is the beginning.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/telemetry"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -40,6 +41,8 @@ type endpointWorkers struct {
 type shared struct {
 	ledger     ledger
 	impossible []surprise // to be logged
+	observed   bool       // somebody wants the events
+	events     []telemetry.WorkerEvent
 }
 
 // A surprise is an event that the state of a worker does not allow.
@@ -64,6 +67,9 @@ func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) 
 	}
 	if q.led {
 		q.shared.ledger.note(w, do, now)
+	}
+	if ok && q.led && q.shared.observed {
+		q.shared.event(w, from, e, do, c, now)
 	}
 	if do&doBlame != 0 {
 		q.lastEnd, q.lastEndAt = c.end, now
@@ -211,6 +217,9 @@ func (q *endpointWorkers) note(d Decision) {
 		}
 	}
 	q.decisions = append(q.decisions, d)
+	if q.shared.observed {
+		q.shared.decided(q.endpoint, &d)
+	}
 }
 
 // due returns when a worker must be checked although nothing has happened to it; 0: never.

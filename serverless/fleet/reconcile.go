@@ -133,7 +133,8 @@ func (s *Scaler) observe(ctx context.Context, now queue.Instant, e *endpoints.En
 		known[v.ID] = &v
 	}
 	o := s.table.observe(now, e, known)
-	if b := o.failing; b != nil { // the back-off limits how often this is logged
+	if o.failing != nil { // the back-off limits how often this is logged
+		b := s.failing(ctx, e.ID, &o)
 		s.o.Logger.Warn("workers do not start", "endpoint", e.ID, "fails", b.Fails, "reason", b.Reason)
 	}
 	for _, k := range o.forgot {

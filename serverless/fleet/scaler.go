@@ -9,6 +9,7 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/telemetry"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -81,6 +82,8 @@ type Options struct {
 	Lead Lead
 	// Meter records the use of workers. Default: none.
 	Meter Meter
+	// Observer gets what happens to the workers. Default: none.
+	Observer telemetry.Observer
 	// Logger gets the failures of the fleet, and why workers do not start. Default: nothing is
 	// logged.
 	Logger *slog.Logger
@@ -103,7 +106,7 @@ func New(o Options) *Scaler {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := pace{o.Deterministic}
-	t := newTable(p, o.Meter != nil, o.Registry.View)
+	t := newTable(p, o.Meter != nil, o.Observer != nil, o.Registry.View)
 	if o.Lead != nil {
 		t.leads = o.Lead.Leads
 	}
@@ -167,11 +170,15 @@ func (s *Scaler) Step(ctx context.Context, now queue.Instant) (next queue.Instan
 	s.listFleet(ctx, now)
 	if err := s.reconcile(ctx, now); err != nil && ctx.Err() == nil {
 		s.o.Logger.Error("scaling failed", "err", err)
+		s.observeError(err)
 	}
 	for _, o := range s.table.beginCalls(now) {
 		s.goCall(func() { s.call(ctx, o) })
 	}
 	s.tellMeter(ctx, false)
+	for _, e := range s.table.takeEvents() {
+		s.o.Observer.Worker(e)
+	}
 	for _, x := range s.table.surprises() {
 		s.o.Logger.Error("an event that the state of a worker does not allow was ignored",
 			"endpoint", x.worker.Endpoint, "worker", x.worker.ID, "state", x.state, "event", x.event)

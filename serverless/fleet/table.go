@@ -73,10 +73,10 @@ type listing struct {
 	done     uint64        // number of the last one that was answered
 }
 
-func newTable(p pace, metered bool, view func(workers.Key) (workers.View, bool)) *table {
+func newTable(p pace, metered, observed bool, view func(workers.Key) (workers.View, bool)) *table {
 	t := &table{
 		pace: p, view: view, endpoints: map[string]*endpointWorkers{}, changed: map[string]bool{}, next: 1,
-		shared: shared{ledger: ledger{metered: metered}},
+		shared: shared{ledger: ledger{metered: metered}, observed: observed},
 	}
 	t.shared.ledger.changed() // workers of an earlier process may be gone
 	return t
@@ -329,6 +329,7 @@ type observation struct {
 	ends    []jobsEnd
 	forgot  []workers.Key // workers that the registry must drain
 	failing *Backoff      // not nil: starts failed again
+	failed  workers.Key   // the last worker that has failed; no ID: it is not known
 }
 
 // observe applies what the registry knows to the workers of e.
@@ -341,6 +342,9 @@ func (t *table) observe(now queue.Instant, e *endpoints.Endpoint, known map[queu
 	if q.backoff.Fails > q.warned {
 		b := q.backoff
 		q.warned, o.failing = b.Fails, &b
+		if w := q.lastFailed(); w != nil {
+			o.failed = w.name()
+		}
 	}
 	return o
 }

@@ -31,6 +31,7 @@ const (
 type worker struct {
 	key       workers.Key
 	balances  bool // its endpoint has no queue
+	adopted   bool // an earlier process started it
 	state     State
 	spec      WorkerSpec // until the fleet has accepted it
 	reported  Instance   // the last report of the fleet
@@ -53,7 +54,7 @@ type call struct {
 
 // foundWorker returns a worker that an earlier process started.
 func foundWorker(k workers.Key, now queue.Instant, exited bool) *worker {
-	w := &worker{key: k, state: Starting, requested: now}
+	w := &worker{key: k, adopted: true, state: Starting, requested: now}
 	if !exited { // an exited worker has no known end to bill
 		w.use.From = now.Time()
 	}

@@ -99,6 +99,7 @@ const (
 	Sync                           // submitted by runsync
 	HasWebhook                     // the end of the job writes an outbox entry
 	DurableAtEnd                   // Enqueue need not make the job durable: see JobQueue
+	OpenAI                         // submitted by the OpenAI route; only metrics read it
 )
 
 // A Reason says why the service ended a job without a report of a worker. Job.ErrorText

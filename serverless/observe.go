@@ -1,0 +1,200 @@
+package serverless
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/podyard/podyard/internal/unwrap"
+	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/telemetry"
+)
+
+// An observedQueue tells the observer of a Service what happens to the jobs of its queue. A
+// Service without an observer has none.
+type observedQueue struct {
+	JobQueue
+	to     telemetry.Observer
+	traces traces
+}
+
+// observe returns q for a service with an observer, or q itself without one.
+func observe(q JobQueue, to telemetry.Observer) JobQueue {
+	if to == nil {
+		return q
+	}
+	o := &observedQueue{JobQueue: q, to: to}
+	if r, ok := unwrap.As[queue.Reporter](q); ok {
+		r.Report(o.moved)
+	}
+	return o
+}
+
+// Unwrap returns the queue.
+func (q *observedQueue) Unwrap() JobQueue { return q.JobQueue }
+
+// Enqueue implements queue.JobQueue.
+func (q *observedQueue) Enqueue(ctx context.Context, jobs []Job) error {
+	if err := q.JobQueue.Enqueue(ctx, jobs); err != nil {
+		return err
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: j.Ref, State: j.State, Trace: j.Trace, Bytes: len(j.Input)})
+	}
+	return nil
+}
+
+// Claim implements queue.JobQueue.
+func (q *observedQueue) Claim(ctx context.Context, now Instant, slots []queue.Slot, out []Job) ([]Job, error) {
+	n := len(out)
+	out, err := q.JobQueue.Claim(ctx, now, slots, out)
+	for i := n; i < len(out); i++ {
+		j := &out[i]
+		q.traces.add(j.Ref, j.Trace)
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: j.Ref, State: j.State, Trace: j.Trace})
+	}
+	return out, err
+}
+
+// Apply implements queue.JobQueue.
+func (q *observedQueue) Apply(ctx context.Context, now Instant, ops []queue.Op, res []queue.Result) error {
+	if err := q.JobQueue.Apply(ctx, now, ops, res); err != nil {
+		return err
+	}
+	for i := range ops {
+		if res[i].Effect != 0 {
+			q.event(ops[i].Ref, ops[i].Kind, &res[i].State, res[i].Effect, len(ops[i].Payload))
+		}
+	}
+	return nil
+}
+
+// moved gets the moves that no call here asks for.
+func (q *observedQueue) moved(list []queue.Moved) {
+	for i := range list {
+		q.event(list[i].Ref, list[i].Kind, &list[i].State, list[i].Effect, 0)
+	}
+}
+
+// event reports a move, if it is of interest.
+func (q *observedQueue) event(ref Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
+	ev := telemetry.JobEvent{Ref: ref, Bytes: size}
+	switch {
+	case e&queue.Delete != 0 && e&queue.EvDone != 0:
+		ev.Change = telemetry.JobExpired
+	case e&queue.Delete != 0:
+		return
+	case e&queue.AddChunk != 0:
+		ev.Change = telemetry.JobChunk
+	case e&queue.EvDone != 0:
+		ev.Change = telemetry.JobEnded
+	case e&queue.DropOutput != 0 && after.Status == InQueue:
+		ev.Change, ev.Cause = telemetry.JobRequeued, causeOf(kind, e)
+	default:
+		return
+	}
+	ev.State = *after
+	if ev.Change != telemetry.JobChunk {
+		ev.Trace = q.traces.take(ref)
+	}
+	q.to.Job(ev)
+}
+
+// causeOf returns why a move has queued a job again.
+func causeOf(kind queue.OpKind, e queue.Effect) telemetry.Cause {
+	switch {
+	case e&queue.PutAttempt != 0, kind == queue.OpRetry:
+		return telemetry.Retry
+	case kind == queue.OpRelease:
+		return telemetry.Released
+	case kind == queue.OpRecover:
+		return telemetry.Restart
+	}
+	return telemetry.Lost
+}
+
+// maxTraces is the most jobs of which the trace context is kept while they run.
+const maxTraces = 10_000
+
+// traces keeps the trace contexts of the jobs that run: a queue does not return them at the
+// end.
+type traces struct {
+	n  atomic.Int64
+	mu sync.Mutex
+	of map[Ref]Trace
+}
+
+func (t *traces) add(ref Ref, tr Trace) {
+	if tr.Parent == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[Ref]Trace{}
+	}
+	if len(t.of) < maxTraces {
+		t.of[ref] = tr
+	}
+	t.n.Store(int64(len(t.of)))
+}
+
+func (t *traces) take(ref Ref) (tr Trace) {
+	if t.n.Load() == 0 {
+		return tr
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tr = t.of[ref]
+	delete(t.of, ref)
+	t.n.Store(int64(len(t.of)))
+	return tr
+}
+
+// observeAttempt reports an attempt to deliver a webhook.
+func (s *Service) observeAttempt(d *Delivery, a *Attempt, took time.Duration) {
+	if s.observer == nil || a.Postponed {
+		return
+	}
+	failed := a.Err != "" || a.Status < 200 || a.Status >= 300
+	s.observer.Webhook(telemetry.WebhookEvent{
+		Ref: d.Job.Ref, Trace: d.Job.Trace, At: a.At, Took: took, Try: d.Tries + 1, Status: a.Status,
+		Failed: failed, Dropped: failed && a.Next == 0,
+	})
+}
+
+// observeLoop reports a round of a loop that was due at an instant; 0: it has no lag.
+func (s *Service) observeLoop(loop string, due Instant, err error) {
+	if s.observer == nil {
+		return
+	}
+	e := telemetry.LoopEvent{Loop: loop, Err: err}
+	if due != 0 {
+		e.Lag = max(s.now().Sub(due), 0)
+	}
+	s.observer.Loop(e)
+}
+
+// Load returns what the queue keeps at this instant, and the number of queued jobs by
+// priority. It reports false for a queue that does not count them.
+func (s *Service) Load(ctx context.Context) (l queue.Load, ok bool, err error) {
+	m, ok := unwrap.As[queue.Measurer](s.queue)
+	if !ok {
+		return l, false, nil
+	}
+	l, err = m.Load(ctx)
+	return l, true, err
+}
+
+// Priorities returns the number of the queued jobs of an endpoint by priority, and last that of
+// low priority. For a queue that does not count them all of a kind are at the default.
+func (s *Service) Priorities(ctx context.Context, endpoint string) (n [queue.MaxPriority + 2]int64, err error) {
+	if m, ok := unwrap.As[queue.Measurer](s.queue); ok {
+		return m.Priorities(ctx, endpoint)
+	}
+	st, err := s.stats(ctx, endpoint)
+	n[queue.DefaultPriority], n[queue.MaxPriority+1] = st.Queued-st.QueuedLow, st.QueuedLow
+	return n, err
+}
