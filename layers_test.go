@@ -103,6 +103,7 @@ var layers = []layer{
 		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", retry,
 	}},
 	{path: "backend/podfleet", module: backend},
+	{path: "backend/prometheus", module: backend, third: []string{"github.com/prometheus/client_golang/..."}},
 	{path: "backend/machine", module: backend},
 	{path: "backend/router", module: backend},
 	{path: "backend/webhook", module: backend},

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -100,7 +99,7 @@ const (
 func (c *call) requestID() string {
 	if c.name == "" {
 		if c.name = c.r.Header.Get(requestIDHeader); !isRequestID(c.name) {
-			c.name = strconv.FormatUint(rand.Uint64()|1<<63, 16) //nolint:gosec // it is no secret
+			c.name = c.madeIDs + "-" + strconv.FormatUint(c.lastID.Add(1), 36)
 		}
 	}
 	return c.name

@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/podyard/podyard/httpapi/audit"
@@ -114,6 +116,8 @@ type api struct {
 	domain      string          // Options.LoadBalancerDomain
 	transport   *http.Transport // to workers
 	buffers     *bufferPool
+	madeIDs     string // begins the ids of requests that are made here
+	lastID      *atomic.Uint64
 }
 
 func newAPI(s Services, o *Options) *api {
@@ -139,6 +143,7 @@ func newAPI(s Services, o *Options) *api {
 	if a.clock == nil {
 		a.clock = clock.System{}
 	}
+	a.madeIDs, a.lastID = strconv.FormatInt(a.clock.Now().UnixMilli(), 36), &atomic.Uint64{}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -25,7 +25,7 @@ type Jobs struct {
 	dead   jobindex.DeadLetters[queue.DeadLetter]
 	seq    uint64
 	token  queue.Token
-	due    []uint32 // of Expire, used again
+	due    []uint32            // of Expire, used again
 	report func([]queue.Moved) // may be nil
 
 	limits   atomic.Pointer[budget.Set]

@@ -188,7 +188,7 @@ var errNoPath = problem.New(problem.NotFound, "The requested path was not found.
 // probe answers whether the server lives, or takes new work.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	if s.api.Access {
-		s.log.DebugContext(r.Context(), "request", "method", r.Method, "operation", r.URL.Path)
+		s.log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path)
 	}
 	if r.URL.Path == "/readyz" {
 		s.readyz(w)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -22,7 +23,7 @@ func (s *Scaler) lastLines(ctx context.Context, k workers.Key) string {
 	if !ok || k.ID == "" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastLinesFor)
+	ctx, cancel := clock.WithDeadline(ctx, s.o.Clock, s.o.Clock.Now().Add(lastLinesFor))
 	defer cancel()
 	var list []string
 	for line, err := range logs.WorkerLogs(ctx, k.Endpoint, k.ID, LogQuery{Tail: lastLines}) {

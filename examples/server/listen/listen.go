@@ -5,8 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"net/netip"
 	"strconv"
 
@@ -21,15 +24,39 @@ type Listeners struct {
 	// Workers is where the workers of this machine come, without TLS and for the worker
 	// protocol only. It is nil where they come to Main.
 	Workers net.Listener
+	// Metrics is where operators come without a key. It may be nil.
+	Metrics net.Listener
+}
+
+// forOperators serves what is on the address for metrics.
+func forOperators(parts *config.Parts, srv *server.Server) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", parts.Options.Metrics)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/", srv.Probes())
+	return mux
 }
 
 // Open listens on addr. With apart it also listens on loopback for the workers of this
 // machine, which cannot know the certificate of TLS, or may not reach the rest of the service:
-// on the address kept, if that is one of loopback and free.
-func Open(ctx context.Context, addr string, apart bool, kept string) (l *Listeners, err error) {
+// on the address kept, if that is one of loopback and free. With metrics it also listens on
+// that address.
+func Open(ctx context.Context, addr, metrics string, apart bool, kept string) (l *Listeners, err error) {
 	l = &Listeners{}
-	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil || !apart {
-		return l, err
+	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil {
+		return nil, err
+	}
+	if metrics != "" {
+		if l.Metrics, err = (&net.ListenConfig{}).Listen(ctx, "tcp", metrics); err != nil {
+			return nil, errors.Join(fmt.Errorf("-metrics: %w", err), l.Close())
+		}
+	}
+	if !apart {
+		return l, nil
 	}
 	if IsLoopback(kept) {
 		l.Workers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", kept)
@@ -38,7 +65,7 @@ func Open(ctx context.Context, addr string, apart bool, kept string) (l *Listene
 		l.Workers, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.Main.Close())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -53,10 +80,13 @@ func (l *Listeners) WorkerAddr() net.Addr {
 
 // Close closes them.
 func (l *Listeners) Close() error {
-	if l.Workers == nil {
-		return l.Main.Close()
+	err := l.Main.Close()
+	for _, more := range []net.Listener{l.Workers, l.Metrics} {
+		if more != nil {
+			err = errors.Join(err, more.Close())
+		}
 	}
-	return errors.Join(l.Main.Close(), l.Workers.Close())
+	return err
 }
 
 // All are the listeners for server.Server.Run.
@@ -67,6 +97,10 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 		main = tls.NewListener(main, c)
 	}
 	list := []server.Listener{server.On(main, withConsole(ctx, parts, srv, log))}
+	if l.Metrics != nil {
+		list = append(list, server.On(l.Metrics, forOperators(parts, srv)))
+		log.Info("metrics are served", "addr", l.Metrics.Addr())
+	}
 	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
 		if w != nil {
 			list = append(list, server.On(limit.Listener(w), srv.Workers()))

@@ -26,6 +26,7 @@ type Settings struct {
 	Addr, PublicURL, Data, ConfigFile, Runtime string
 	Database, Local, Name                      string // Database is the URL of -data; then Data is Local
 	Test                                       string // address of the test double's admin area
+	Metrics                                    string // address of metrics; empty: none
 	TLSCert, TLSKey, LogForm                   string
 	LogLevel                                   slog.Level
 	DrainWait                                  time.Duration
@@ -55,6 +56,7 @@ func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	f.BoolVar(&s.Upkeep.Check, "check", false, "verify the store and exit: with 1 when something is lost")
 	f.BoolVar(&s.Upkeep.Rotate, "rotate-secret-key", false, "seal the secrets of the store with another key, in place of secret-key, and exit")
 	f.BoolVar(&s.Upkeep.Repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
+	f.StringVar(&s.Metrics, "metrics", "", "serve /metrics, /healthz, /readyz and /debug/pprof without a key on this `address` too")
 	f.DurationVar(&s.DrainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
 	f.StringVar(&s.TLSCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
 	f.StringVar(&s.TLSKey, "tls-key", "", "`file` of the certificate's key (PEM)")
@@ -155,6 +157,9 @@ func (s *Settings) validate() error {
 	if err := listen.CheckAddr(s.Addr); err != nil {
 		return fmt.Errorf("-addr %q: %w", s.Addr, err)
 	}
+	if err := listen.CheckAddr(s.Metrics); err != nil && s.Metrics != "" {
+		return fmt.Errorf("-metrics %q: %w", s.Metrics, err)
+	}
 	if s.APIKey == "" {
 		return nil
 	}
@@ -179,7 +184,7 @@ func (s *Settings) Double(log *slog.Logger) *testdouble.Options {
 		"-local":      s.Local != "",
 		"-name":       s.Name != "",
 		"-runtime":    s.Given["runtime"] && (s.Runtime == "process" || s.Runtime == "docker"),
-		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0,
+		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0, "-metrics": s.Metrics != "",
 	} {
 		if set {
 			o.Unused = append(o.Unused, flag)

@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/backend/process"
+	"github.com/podyard/podyard/backend/prometheus"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/ratelimit"
@@ -71,6 +72,8 @@ type Options struct {
 	// Workers are the ids of workers in this process: at the next start it is known that
 	// they are gone.
 	Workers []serverless.WorkerID
+	// Version is that of the program, for metrics. Default: the one of its module.
+	Version string
 	// Logger gets what nobody asked about. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -120,10 +123,11 @@ type Parts struct {
 	// there is nothing to do.
 	ContainerAddr netip.AddrPort
 
-	config *Config
-	own    *Options
-	disk   *disk.Store // nil without a data directory, and with a database
-	log    *slog.Logger
+	config  *Config
+	own     *Options
+	metrics *prometheus.Metrics
+	disk    *disk.Store // nil without a data directory, and with a database
+	log     *slog.Logger
 
 	database *postgres.Store // nil without a database
 	admin    string          // the key with full access, or its digest
@@ -150,6 +154,7 @@ type Parts struct {
 // system's; nothing is open then.
 func Open(ctx context.Context, c *Config, o *Options) (*Parts, error) {
 	p := &Parts{config: c, own: o, log: o.Logger, reloading: make(chan struct{}, 1)}
+	p.metrics = prometheus.New(&prometheus.Options{Version: o.Version})
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -176,6 +181,8 @@ func (p *Parts) open(ctx context.Context) error {
 	}
 	o := &p.Options
 	o.Logger = p.log
+	o.Jobs.Observer, o.Pods.Observer, o.API.Observer = p.metrics.Jobs(), p.metrics.Pods(), p.metrics
+	o.Metrics, o.API.Access = p.metrics.Handler(), true
 	o.Catalog, o.Hosts = p.hosts(rt)
 	o.Pods.Domain = p.config.ServiceDomain
 	o.API.PublicURL = p.publicURL()
@@ -298,6 +305,7 @@ func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
 	p.accounts = s.Services().Accounts
+	p.metrics.SetSources(p.gaugeSources(s))
 	warnings, err := p.keysWithTrust(ctx)
 	if err == nil {
 		err = p.declare(ctx, s.Services().Jobs)
@@ -307,6 +315,16 @@ func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
 	}
 	p.warn(warnings)
 	return s, nil
+}
+
+// gaugeSources returns what the gauges of the metrics are read from.
+func (p *Parts) gaugeSources(s *server.Server) prometheus.Sources {
+	all := s.Services()
+	from := prometheus.Sources{Jobs: all.Jobs, Pods: all.Pods, Ready: p.Options.Stores.Ready}
+	if p.disk != nil {
+		from.Size, from.Damages = p.disk.Size, p.disk.Damages
+	}
+	return from
 }
 
 // Close closes what Open has opened, for a program that does not come to call Server.

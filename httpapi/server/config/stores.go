@@ -37,7 +37,7 @@ func (p *Parts) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDisk(ctx, p.own, &k, p.log)
+	d, err := openDisk(ctx, p.own, &k, p.log, p.metrics)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func sameAddress(o *Options, secret []byte) (bool, error) {
 	return errors.Is(err, fs.ErrNotExist), nil
 }
 
-func openDisk(ctx context.Context, o *Options, k *keyring, log *slog.Logger) (*disk.Store, error) {
+func openDisk(ctx context.Context, o *Options, k *keyring, log *slog.Logger, to disk.Observer) (*disk.Store, error) {
 	// A worker that is a function of this process ends with it. Others go on.
 	gone := func(id serverless.WorkerID) bool { return slices.Contains(o.Workers, id) }
-	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: k.key, OldKeys: k.old, Logger: log, WorkerGone: gone})
+	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: k.key, OldKeys: k.old, Logger: log, WorkerGone: gone, Observer: to})
 	switch {
 	case errors.Is(err, disk.ErrLocked):
 		return nil, o.storeError(err)

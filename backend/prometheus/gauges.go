@@ -1,0 +1,279 @@
+package prometheus
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless"
+)
+
+// Sources are what gauges are read from. A nil source has no gauges.
+type Sources struct {
+	Jobs *serverless.Service
+	Pods *pods.Service
+	// Ready returns nil while the store takes new work.
+	Ready func() error
+	// Size is the bytes of the store's files, Damages how many of its records and files were
+	// found damaged.
+	Size, Damages func() int64
+}
+
+// freshFor is how long values are kept, so that many scrapers cost no more than one.
+const freshFor = time.Second
+
+// collectFor is how long the stores may take to answer.
+const collectFor = 10 * time.Second
+
+// gaugeDescs are the metrics that a gauges collects.
+type gaugeDescs struct {
+	queued, running, oldest, workers, max  *prometheus.Desc
+	undrained, hookPending, hookOldest     *prometheus.Desc
+	pods, waiting, capacity, claimed       *prometheus.Desc
+	storeBytes, storeDamage, storeWritable *prometheus.Desc
+}
+
+// gauges collects what is read at a scrape.
+type gauges struct {
+	m *Metrics
+	gaugeDescs
+
+	mu   sync.Mutex
+	at   time.Time
+	last []prometheus.Metric
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prefix+name, help, labels, nil)
+}
+
+func newGauges(m *Metrics) *gauges {
+	return &gauges{m: m, gaugeDescs: gaugeDescs{
+		queued:        desc("jobs_queued", "Queued jobs by priority; low has those for which no worker is started.", "endpoint", "priority"),
+		running:       desc("jobs_running", "Jobs and requests in progress.", "endpoint"),
+		oldest:        desc("jobs_oldest_queued_seconds", "Age of the oldest job that is ready and waits.", "endpoint"),
+		workers:       desc("workers", "Workers by state.", "endpoint", "state"),
+		max:           desc("workers_max", "The most workers that the endpoint may have.", "endpoint"),
+		undrained:     desc("stream_undrained_bytes", "Bytes of chunks that were not read."),
+		hookPending:   desc("webhook_pending", "Webhooks that are not delivered and not given up."),
+		hookOldest:    desc("webhook_oldest_seconds", "Age of the oldest of them."),
+		pods:          desc("pods", "Pods by status and compute.", "status", "compute"),
+		waiting:       desc("pods_waiting", "Pods that wait for a host with room."),
+		capacity:      desc("host_capacity", "What a host has: vcpu, memory_bytes, or a type of GPU.", "host", "resource"),
+		claimed:       desc("host_claimed", "What of it pods and workers have.", "host", "resource"),
+		storeBytes:    desc("store_bytes", "Bytes of the files of the store."),
+		storeDamage:   desc("store_damage_total", "Records and files of the store that were found damaged."),
+		storeWritable: desc("store_writable", "1 while the store takes new work."),
+	}}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		g.queued, g.running, g.oldest, g.workers, g.max, g.undrained, g.hookPending, g.hookOldest,
+		g.pods, g.waiting, g.capacity, g.claimed, g.storeBytes, g.storeDamage, g.storeWritable,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	for _, x := range g.read() {
+		to <- x
+	}
+}
+
+// read returns the values, which are at most a second old.
+func (g *gauges) read() []prometheus.Metric {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := g.m.clock.Now(); now.Sub(g.at) >= freshFor {
+		g.last, g.at = g.collect(), now
+	}
+	return g.last
+}
+
+// A reading collects the values of one scrape.
+type reading struct{ list []prometheus.Metric }
+
+func (r *reading) add(d *prometheus.Desc, v float64, labels ...string) {
+	r.list = append(r.list, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
+}
+
+func (g *gauges) collect() []prometheus.Metric {
+	s := g.m.sources.Load()
+	if s == nil {
+		return nil
+	}
+	ctx := context.Background() //nolint:forbidigo // a collector gets no context
+	ctx, cancel := clock.WithDeadline(ctx, g.m.clock, g.m.clock.Now().Add(collectFor))
+	defer cancel()
+	r := &reading{}
+	if s.Jobs != nil {
+		g.jobs(ctx, r, s.Jobs)
+	}
+	if s.Pods != nil {
+		g.hosts(ctx, r, s.Pods)
+	}
+	if s.Ready != nil {
+		writable := 1.0
+		if s.Ready() != nil {
+			writable = 0
+		}
+		r.add(g.storeWritable, writable)
+	}
+	if s.Size != nil {
+		r.add(g.storeBytes, float64(s.Size()))
+	}
+	if s.Damages != nil {
+		r.list = append(r.list, prometheus.MustNewConstMetric(g.storeDamage, prometheus.CounterValue, float64(s.Damages())))
+	}
+	return r.list
+}
+
+// queueState is the sum over the endpoints of one label.
+type queueState struct {
+	queued                                              [11]int64
+	running                                             int64
+	oldest                                              time.Duration
+	initializing, idle, busy, throttled, unhealthy, max int
+}
+
+func (g *gauges) jobs(ctx context.Context, r *reading, jobs *serverless.Service) {
+	sums := map[string]*queueState{}
+	for e, err := range jobs.AllEndpoints(ctx) {
+		if err != nil {
+			break // the store says elsewhere that it is away
+		}
+		label := g.m.endpointOf(e.ID).id
+		x := sums[label]
+		if x == nil {
+			x = &queueState{}
+			sums[label] = x
+		}
+		x.add(ctx, g.m.clock.Now(), jobs, e)
+	}
+	for label, x := range sums {
+		g.queue(r, label, x)
+	}
+	l, ok, err := jobs.Load(ctx)
+	if !ok || err != nil {
+		return
+	}
+	r.add(g.undrained, float64(l.Undrained))
+	r.add(g.hookPending, float64(l.Deliveries))
+	age := time.Duration(0)
+	if l.OldestDelivery != 0 {
+		age = max(g.m.clock.Now().Sub(l.OldestDelivery.Time()), 0)
+	}
+	r.add(g.hookOldest, age.Seconds())
+}
+
+// add adds the counts of an endpoint.
+func (x *queueState) add(ctx context.Context, now time.Time, jobs *serverless.Service, e *serverless.Endpoint) {
+	h, err := jobs.Health(ctx, e.ID)
+	if err != nil {
+		return
+	}
+	if n, err := jobs.Priorities(ctx, e.ID); err == nil {
+		for i := range n {
+			x.queued[i] += n[i]
+		}
+	}
+	x.running += h.Jobs.Running
+	if h.Jobs.Oldest != 0 {
+		x.oldest = max(x.oldest, now.Sub(h.Jobs.Oldest.Time()))
+	}
+	x.initializing += h.Workers.Initializing
+	x.idle += h.Workers.Idle
+	x.busy += h.Workers.Running
+	x.throttled += h.Workers.Throttled
+	x.unhealthy += h.Workers.Unhealthy
+	x.max += e.Workers.Max
+}
+
+func (g *gauges) queue(r *reading, label string, x *queueState) {
+	for i, n := range x.queued {
+		priority := "low"
+		if i < len(x.queued)-1 {
+			priority = strconv.Itoa(i)
+		}
+		r.add(g.queued, float64(n), label, priority)
+	}
+	r.add(g.running, float64(x.running), label)
+	r.add(g.oldest, x.oldest.Seconds(), label)
+	for state, n := range map[string]int{
+		"initializing": x.initializing, "idle": x.idle, "running": x.busy, "throttled": x.throttled, "unhealthy": x.unhealthy,
+	} {
+		r.add(g.workers, float64(n), label, state)
+	}
+	r.add(g.max, float64(x.max), label)
+}
+
+func (g *gauges) hosts(ctx context.Context, r *reading, service *pods.Service) {
+	list, err := service.All(ctx)
+	if err == nil {
+		g.count(r, list)
+	}
+	states, err := service.HostStates(ctx)
+	if err != nil {
+		return
+	}
+	claimed, capacity := map[[2]string]float64{}, map[[2]string]float64{}
+	for _, h := range states {
+		for _, x := range h.Resources {
+			k := [2]string{g.m.hostOf(h.ID), resourceOf(x.Resource)}
+			unit := 1.0
+			if k[1] == "memory_bytes" {
+				unit = 1e9 // the catalog counts in GB
+			}
+			claimed[k] += float64(x.Units) * unit
+			capacity[k] += float64(x.Limit) * unit
+		}
+	}
+	for k := range capacity {
+		r.add(g.capacity, capacity[k], k[0], k[1])
+		r.add(g.claimed, claimed[k], k[0], k[1])
+	}
+}
+
+// count adds the numbers of pods.
+func (g *gauges) count(r *reading, list []*pods.Pod) {
+	sums, waiting := map[[2]string]int{}, 0
+	for _, status := range []pods.Status{pods.Provisioning, pods.Starting, pods.Running, pods.Exited, pods.Errored} {
+		sums[[2]string{strings.ToLower(string(status)), "cpu"}], sums[[2]string{strings.ToLower(string(status)), "gpu"}] = 0, 0
+	}
+	for _, p := range list {
+		compute := "cpu"
+		if p.GPU != nil {
+			compute = "gpu"
+		}
+		sums[[2]string{strings.ToLower(string(p.Status())), compute}]++
+		if p.Placement.Host == "" && p.Want.Power == pods.PowerOn {
+			waiting++
+		}
+	}
+	for k, n := range sums {
+		r.add(g.pods, float64(n), k[0], k[1])
+	}
+	r.add(g.waiting, float64(waiting))
+}
+
+// resourceOf returns the label of a resource of a host (pods.HostState).
+func resourceOf(name string) string {
+	kind, id, _ := strings.Cut(name, "/")
+	switch kind {
+	case "gpu":
+		return id
+	case "memory":
+		return "memory_bytes"
+	}
+	return kind
+}

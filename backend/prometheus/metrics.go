@@ -1,0 +1,135 @@
+package prometheus
+
+import (
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/podyard/podyard/internal/clock"
+)
+
+const (
+	// MaxEndpoints is how many endpoints have series of their own: the first ones that are seen.
+	MaxEndpoints = 200
+	// MaxHosts is the same for hosts.
+	MaxHosts = 64
+	// other is the label of all that come later.
+	other = "other"
+)
+
+// Options configures Metrics. The zero value and nil work.
+type Options struct {
+	// Version is that of the program. Default: the one of its module.
+	Version string
+	// Registry gets the collectors. Default: a new one, with those of the Go runtime and of the
+	// process.
+	Registry *prometheus.Registry
+	// Clock is the clock of the services, by which ages are computed. Default: the system's.
+	Clock clock.Clock
+}
+
+// Metrics are the metrics of one server. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	clock    clock.Clock
+	vectors
+	sources atomic.Pointer[Sources]
+
+	mu        sync.Mutex // guards changes of endpoints and hosts
+	endpoints atomic.Pointer[map[string]*endpoint]
+	hosts     atomic.Pointer[map[string]string]
+	rest      *endpoint // of all later endpoints
+	requests  sync.Map  // of requestKey: *request
+	inFlight  sync.Map  // by area: prometheus.Gauge
+}
+
+// New returns metrics without sources.
+func New(o *Options) *Metrics {
+	if o == nil {
+		o = &Options{}
+	}
+	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors()}
+	if m.clock == nil {
+		m.clock = clock.System{}
+	}
+	if m.registry == nil {
+		m.registry = prometheus.NewRegistry()
+		m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	m.endpoints.Store(&map[string]*endpoint{})
+	m.hosts.Store(&map[string]string{})
+	m.rest = m.newEndpoint(other)
+	for _, c := range m.all() {
+		m.registry.MustRegister(c)
+	}
+	m.registry.MustRegister(newGauges(m))
+	version, goVersion := o.Version, ""
+	if b, ok := debug.ReadBuildInfo(); ok {
+		goVersion = b.GoVersion
+		if version == "" {
+			version = b.Main.Version
+		}
+	}
+	m.buildInfo.WithLabelValues(version, goVersion).Set(1)
+	m.leader.Set(1)
+	return m
+}
+
+// Handler serves the metrics, as text, as OpenMetrics with exemplars, or with native
+// histograms, as the scraper asks.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// SetSources says where gauges come from. Without them there are none.
+func (m *Metrics) SetSources(s Sources) { m.sources.Store(&s) }
+
+// endpointOf returns the series of an endpoint.
+func (m *Metrics) endpointOf(id string) *endpoint {
+	known := *m.endpoints.Load()
+	if e := known[id]; e != nil {
+		return e
+	}
+	if len(known) >= MaxEndpoints {
+		return m.rest
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known = *m.endpoints.Load()
+	if e := known[id]; e != nil {
+		return e
+	}
+	if len(known) >= MaxEndpoints {
+		return m.rest
+	}
+	e := m.newEndpoint(id)
+	next := maps.Clone(known)
+	next[id] = e
+	m.endpoints.Store(&next)
+	return e
+}
+
+// hostOf returns the label of a host.
+func (m *Metrics) hostOf(id string) string {
+	known := *m.hosts.Load()
+	if label, ok := known[id]; ok {
+		return label
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known = *m.hosts.Load()
+	if _, ok := known[id]; ok || len(known) < MaxHosts {
+		next := maps.Clone(known)
+		next[id] = id
+		m.hosts.Store(&next)
+		return id
+	}
+	return other
+}
