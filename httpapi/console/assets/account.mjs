@@ -6,15 +6,16 @@ export function Account() {
   const s = useSignal(session)
   useEffect(() => { document.title = 'Account · podyard' }, [])
   return html`<h1>Account</h1><section aria-labelledby="me"><h2 id="me">Signed in</h2><${Facts} of=${[['User', s.user], ['Scopes', s.scopes.length ? html`<span class="scopes">${s.scopes.map(x => html`<code>${x}</code> `)}</span>` : 'none: the catalog and the health of endpoints'], s.keyExpires ? ['The key ends', html`<${Ago} at=${s.keyExpires} />`] : ['The key ends', 'never'], s.ends ? ['The session ends', html`<${Ago} at=${s.ends} />, or after 30 minutes without an act of yours`] : null]} /></section>
-    ${s.operations.some(o => o === 'getLimits' || o === 'listLimits' || o === 'accountLimits' || o === 'getAccountLimits') ? html`<${Limits} />` : null}
+    ${has('listLimits') ? html`<${Limits} />` : null}
     ${has('listKeys') && (can('*') || s.scopes.includes('*') || s.operator) ? html`<${Keys} />` : null}`
 }
 
-// Limits shows whatever limits and budgets the server says the user has.
+// Limits shows the budgets of the user, or for an operator those of all users who hold something.
 function Limits() {
-  const of = useData(api('account/limits'), {every: 10000})
-  const flat = (v, name = '') => v === null || typeof v !== 'object' ? [[name, v]] : Object.entries(v).flatMap(([k, x]) => flat(x, name ? `${name}, ${k}` : k))
-  return html`<section aria-labelledby="limits"><h2 id="limits">Limits</h2><${Loaded} of=${of}>${d => html`<${Facts} of=${flat(d).map(([k, v]) => [k, typeof v === 'number' ? num(v) : v === null ? 'none' : String(v)])} />`}<//></section>`
+  const s = useSignal(session), [all, setAll] = useState(false), of = useData(api('account/limits' + (all ? '?owner=*' : '')), {every: 10000})
+  return html`<section aria-labelledby="limits"><div class="bar"><h2 id="limits">Limits</h2>${s.operator ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> Of all users</label>` : null}</div><${Loaded} of=${of}>${d => html`<${Table} tall caption="Limits" rows=${d.users.flatMap(u => u.limits.map(l => ({...l, user: u.user})))} rowKey=${l => l.user + ' ' + l.name} columns=${[
+    {title: 'Budget', cell: l => l.name}, all ? {title: 'User', cell: l => l.user} : null, {title: 'In use', cell: l => l.limit ? html`<meter min="0" max=${l.limit} value=${Math.min(l.used, l.limit)} aria-label=${l.name}></meter>` : ''}, {title: 'Used', num: true, cell: l => num(l.used)}, {title: 'Limit', num: true, cell: l => l.limit === null ? 'none' : num(l.limit)}, {title: 'Unit', cell: l => l.unit},
+  ].filter(Boolean)} empty=${html`<${Empty} title="Nobody holds anything." />`} />`}<//></section>`
 }
 
 function Keys() {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/podyard/podyard/internal/suite"
@@ -87,7 +86,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		{"scaling", "e/echo/scaling", "Decisions of the scaler"},
 		{"queue", "e/idle/queue", "Held by the settings"},
 		{"pods", "pods", "notebook"},
-		{"account", "account", "New key"},
+		{"account", "account", "Budget"},
 		{"billing", "billing", "Billing"},
 		{"hosts", "hosts", "Takes new work"},
 		{"audit", "audit", "createPod"},
@@ -117,7 +116,6 @@ func (b *tab) both(_ *world, name, _, sees string) {
 			b.size(width, 900)
 			b.theme(theme)
 			at := fmt.Sprintf("%s-%s-%d", name, theme, width)
-			time.Sleep(150 * time.Millisecond) // the end of transitions
 			b.wantAccessible(at)
 			if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				b.t.Errorf("%s: the page is %d px wider than the window", at, over)
