@@ -72,6 +72,7 @@ prepare() {
 	command -v ip >/dev/null || packages+=(iproute2)
 	# Tests start servers of their own; the one that the package starts is not used.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
+	command -v promtool >/dev/null || packages+=(prometheus)
 	if ((${#packages[@]})); then
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -qq

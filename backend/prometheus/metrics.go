@@ -79,6 +79,7 @@ func New(o *Options) *Metrics {
 	}
 	m.buildInfo.WithLabelValues(version, goVersion).Set(1)
 	m.leader.Set(1)
+	m.beginAll()
 	return m
 }
 
@@ -128,6 +129,8 @@ func (m *Metrics) hostOf(id string) string {
 	if _, ok := known[id]; ok || len(known) < MaxHosts {
 		next := maps.Clone(known)
 		next[id] = id
+		m.watchRestarts.WithLabelValues(id)
+		m.podStart.WithLabelValues(id)
 		m.hosts.Store(&next)
 		return id
 	}

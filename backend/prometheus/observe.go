@@ -29,9 +29,48 @@ func (m *Metrics) newEndpoint(id string) *endpoint {
 	for i, kind := range [...]string{"run", "runsync", "openai"} {
 		e.submitted[i] = m.submitted.WithLabelValues(id, kind)
 	}
-	m.finished.WithLabelValues(id, queue.Failed.String(), "worker") // so that a rate begins at 0
-	m.lost.WithLabelValues(id)
+	m.begin(id)
 	return e
+}
+
+// begin makes the series of an endpoint that few jobs change, so that rates begin at 0.
+func (m *Metrics) begin(id string) {
+	for _, s := range []queue.State{
+		{Status: queue.Failed}, {Status: queue.Cancelled}, {Status: queue.Failed, Reason: queue.WorkersLost}, {Status: queue.Failed, Reason: queue.TooManyRestarts},
+		{Status: queue.Failed, Reason: queue.Damaged}, {Status: queue.TimedOut, Reason: queue.ExecutionTimedOut},
+	} {
+		m.finished.WithLabelValues(id, s.Status.String(), reasonOf(&s))
+	}
+	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Retry, telemetry.Restart} {
+		m.requeued.WithLabelValues(id, string(c))
+	}
+	for _, result := range []string{telemetry.StartOK, telemetry.StartNoRoom, telemetry.StartFailed} {
+		m.starts.WithLabelValues(id, result)
+	}
+	for _, action := range []string{"start", "stop", "drain"} {
+		m.scaled.WithLabelValues(id, action)
+	}
+	m.lost.WithLabelValues(id)
+}
+
+// beginAll does the same for series of the server.
+func (m *Metrics) beginAll() {
+	for _, code := range []string{"2xx", "3xx", "4xx", "5xx", "none"} {
+		m.hookAttempts.WithLabelValues(code)
+		m.hookSeconds.WithLabelValues(code)
+	}
+	for _, cause := range []string{podevents.ByUser, podevents.ByExit, podevents.ByError, podevents.ByOOM, podevents.ByImage, podevents.ByHost} {
+		m.podEnds.WithLabelValues(cause)
+	}
+	for _, limit := range []string{"minute", "hour", "day", "rate", "concurrency"} {
+		m.limits.WithLabelValues(limit)
+	}
+	for _, reason := range []string{"missing", "malformed", "invalid", "forbidden"} {
+		m.auth.WithLabelValues(reason)
+	}
+	for _, loop := range []string{telemetry.LoopExpire, telemetry.LoopScaler, telemetry.LoopOutbox, podevents.LoopPods} {
+		m.loopErrors.WithLabelValues(loop)
+	}
 }
 
 // Jobs returns the observer for serverless.Options.
