@@ -104,6 +104,9 @@ func TestExamplesCompileInAnotherModule(t *testing.T) {
 	write(t, filepath.Join(dir, "go.sum"), read(t, "go.sum"))
 	paths, _ := exampleFiles(t)
 	for _, p := range paths {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(p), "go.mod")); err == nil && filepath.Dir(p) != "." {
+			continue // it compiles in a module of its own
+		}
 		write(t, filepath.Join(dir, p), read(t, p))
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "vet", "./...")

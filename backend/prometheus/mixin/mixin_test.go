@@ -183,12 +183,3 @@ func TestDashboardsAreObjectsThatGrafanaImports(t *testing.T) {
 		}
 	}
 }
-
-func Example() {
-	for _, a := range mixin.Alerts()[:2] {
-		fmt.Println(a.Name, a.Severity)
-	}
-	// Output:
-	// PodyardQueueStuck critical
-	// PodyardNoWorkers critical
-}
