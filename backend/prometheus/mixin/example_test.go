@@ -1,0 +1,16 @@
+package mixin_test
+
+import (
+	"fmt"
+
+	"github.com/podyard/podyard/backend/prometheus/mixin"
+)
+
+func Example() {
+	for _, a := range mixin.Alerts()[:2] {
+		fmt.Println(a.Name, a.Severity)
+	}
+	// Output:
+	// PodyardQueueStuck critical
+	// PodyardNoWorkers critical
+}
