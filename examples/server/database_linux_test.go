@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,10 +40,12 @@ func TestAServerOverADatabaseKeepsEverything(t *testing.T) {
 	})
 	before := get[any](in, "GET", status, "", http.StatusOK)
 	get[any](in, "POST", "/v2/registries", `{"name":"mine","username":"u","password":"hush-hush"}`, http.StatusCreated)
+	running := get[job](in, "POST", "/v2/echo/run", `{"input":{"sleep_ms":3000}}`, http.StatusOK)
 	p := in.web()
 	in.follow(p.ID).await("system: container is healthy")
 	pids := processes(t, p.ID)
 	in.end(syscall.SIGKILL)
+	killed := time.Now()
 
 	in = startCommand(t, command(t, nil, args...))
 	in.key = key
@@ -63,6 +66,10 @@ func TestAServerOverADatabaseKeepsEverything(t *testing.T) {
 	})
 	in.act(p.ID, "terminate")
 	gone(t, p.ID)
+	time.Sleep(time.Until(killed.Add(30 * time.Second))) // the lease of the job that was running
+	eventually(t, "the job that was running is run again", func() bool {
+		return get[job](in, "GET", "/v2/echo/status/"+running.ID, "", http.StatusOK).Status == "COMPLETED"
+	})
 	in.stop()
 	if rest := in.rest(); len(rest) > 0 {
 		t.Errorf("the second start prints %q after its first line, want nothing", rest)
