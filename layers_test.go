@@ -29,7 +29,7 @@ type layer struct {
 
 var (
 	domains = []string{"pods/...", "serverless/...", "registries"}
-	ground  = []string{"problem", "problem/idempotency", "ratelimit/budget", "servers", "internal/..."}
+	ground  = []string{"problem", "problem/idempotency", "ratelimit/budget", "serverless/servers", "internal/..."}
 	backend = slices.Concat(domains, ground)
 
 	noHTTP    = []string{"net/http"}
@@ -50,8 +50,8 @@ var layers = []layer{
 	{path: ""}, // documentation only
 	{path: "problem", never: noEither},
 	{path: "problem/idempotency", module: []string{"problem"}, never: noEither},
-	{path: "servers", module: []string{"problem", "internal/..."}, never: noEither},
-	{path: "servers/serverstest", module: ground, third: []string{compare}, never: noHTTP},
+	{path: "serverless/servers", module: []string{"problem", "internal/..."}, never: noEither},
+	{path: "serverless/servers/serverstest", module: ground, third: []string{compare}, never: noHTTP},
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
 	{path: "internal/suite", module: []string{"problem/idempotency"}, third: []string{compare}, never: noHTTP},
@@ -313,7 +313,7 @@ func TestTopLevelIsWhatItWas(t *testing.T) {
 			dirs = append(dirs, e.Name())
 		}
 	}
-	want := []string{"backend", "docs", "examples", "httpapi", "internal", "pods", "problem", "ratelimit", "registries", "serverless", "servers"}
+	want := []string{"backend", "docs", "examples", "httpapi", "internal", "pods", "problem", "ratelimit", "registries", "serverless"}
 	if diff := cmp.Diff(want, dirs); diff != "" {
 		t.Errorf("directories at the top (-want +got):\n%s", diff)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/podyard/podyard/serverless/balance"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
 )
 
 // newScaler returns the scaler of s, over its queue, endpoints and workers.

@@ -12,7 +12,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/fleet"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // A commonFleet is one fleet that all servers use. Its workers poll the service that is set.

@@ -16,7 +16,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/serverlesstest"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // A mergingQueue is shared, and its events of a job that is ready stand for all that became

@@ -27,9 +27,9 @@ import (
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/telemetry"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
 )
 
 // A Clock has the time and sets timers. It is safe for concurrent use.

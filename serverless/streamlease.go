@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
 )
 
 // Servers is a servers.Store, for servers in one process. It is safe for concurrent use.

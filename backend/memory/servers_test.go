@@ -5,9 +5,9 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless/serverlesstest"
+	"github.com/podyard/podyard/serverless/servers"
+	"github.com/podyard/podyard/serverless/servers/serverstest"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
-	"github.com/podyard/podyard/servers/serverstest"
 )
 
 func TestServers(t *testing.T) {

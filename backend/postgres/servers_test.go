@@ -5,9 +5,9 @@ import (
 
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/serverless/serverlesstest"
+	"github.com/podyard/podyard/serverless/servers"
+	"github.com/podyard/podyard/serverless/servers/serverstest"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
-	"github.com/podyard/podyard/servers/serverstest"
 )
 
 // two returns a function that empties a database and returns two Stores over it.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/podyard/podyard/serverless"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // join makes this server one of those that use Stores.Servers: o.Jobs, quotas and rates share

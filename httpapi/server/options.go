@@ -25,8 +25,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/schedules"
+	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/workers"
-	"github.com/podyard/podyard/servers"
 )
 
 // Stores are the storage of the services. If a store is nil, its service is missing, and

@@ -17,7 +17,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // A Server is all services with their handlers. It is safe for concurrent use.

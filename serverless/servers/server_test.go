@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // join makes a server that runs until end is called, or dies with kill: it gives nothing back.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/problem"
-	"github.com/podyard/podyard/servers"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // start is the present of every rule.
