@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestABodyWaitsUnreadForRoomAndIsRefusedAfter30Seconds(t *testing.T) {
 		refused := connect()
 		refused.send(w.t, head(aliceKey, "/v2/idle/run", 1000))
 		res, answer := refused.answer(w.t)
-		if res.StatusCode != 429 || res.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "requestBytes is full: 1048576 of 1048576") || !res.Close {
+		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "requestBytes is full: 1048576 of 1048576") || !res.Close {
 			w.t.Errorf("a body without room: %d %v %s", res.StatusCode, res.Header, answer)
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 33*time.Second {
@@ -53,12 +54,12 @@ func TestABodyWaitsUnreadForRoomAndIsRefusedAfter30Seconds(t *testing.T) {
 
 		other := connect()
 		other.send(w.t, head(bobKey, "/v2/idle/run", 12)+`{"input":{}}`)
-		if res, _ := other.answer(w.t); res.StatusCode != 200 {
+		if res, _ := other.answer(w.t); res.StatusCode != http.StatusOK {
 			w.t.Errorf("another user gets %d", res.StatusCode)
 		}
 		exempt := connect()
 		exempt.send(w.t, head(aliceFree, "/v2/idle/run", 12)+`{"input":{}}`)
-		if res, _ := exempt.answer(w.t); res.StatusCode != 200 {
+		if res, _ := exempt.answer(w.t); res.StatusCode != http.StatusOK {
 			w.t.Errorf("an exempt key gets %d", res.StatusCode)
 		}
 
@@ -66,11 +67,11 @@ func TestABodyWaitsUnreadForRoomAndIsRefusedAfter30Seconds(t *testing.T) {
 		second.send(w.t, head(aliceKey, "/v2/idle/run", 12)) // and nothing: it waits for room
 		synctest.Wait()
 		first.send(w.t, body[1<<20-1:])
-		if res, _ := first.answer(w.t); res.StatusCode != 200 {
+		if res, _ := first.answer(w.t); res.StatusCode != http.StatusOK {
 			w.t.Errorf("the first body = %d", res.StatusCode)
 		}
 		second.send(w.t, `{"input":{}}`)
-		if res, _ := second.answer(w.t); res.StatusCode != 200 {
+		if res, _ := second.answer(w.t); res.StatusCode != http.StatusOK {
 			w.t.Errorf("the one that has waited = %d", res.StatusCode)
 		}
 		w.wantHeld(held, "alice", 0)
@@ -124,7 +125,7 @@ func TestAClientThatDoesNotReadALargeAnswerIsCutOffAndAWaitIsNot(t *testing.T) {
 		began := time.Now()
 		next := connect()
 		next.send(w.t, ask)
-		if res, answer := next.answer(w.t); res.StatusCode != 200 || len(answer) < 3<<20 {
+		if res, answer := next.answer(w.t); res.StatusCode != http.StatusOK || len(answer) < 3<<20 {
 			w.t.Errorf("the next answer = %d with %d bytes", res.StatusCode, len(answer))
 		}
 		if took := time.Since(began); took < 29*time.Second || took > 31*time.Second {
@@ -172,7 +173,7 @@ func TestRequestsThatStayOpenAreCountedForTheirUser(t *testing.T) {
 			if name == "streams" {
 				ask(path)
 			}
-			if res, answer := ask(path).answer(w.t); res.StatusCode != 429 || res.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "budget "+name+" is full") {
+			if res, answer := ask(path).answer(w.t); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" || !strings.Contains(answer, "budget "+name+" is full") {
 				w.t.Errorf("one more %s = %d %s", path, res.StatusCode, answer)
 			}
 		}
@@ -197,7 +198,7 @@ func TestALongListIsWrittenInPartsAndIsTheSame(t *testing.T) {
 		c := w.dialPipe()()
 		c.send(w.t, "GET /v2/templates HTTP/1.1\r\nHost: podyard.test\r\nAuthorization: Bearer "+aliceFree+"\r\n\r\n")
 		res, answer := c.answer(w.t)
-		if res.StatusCode != 200 || len(res.TransferEncoding) != 1 || res.Header.Get("Content-Type") != "application/json" {
+		if res.StatusCode != http.StatusOK || len(res.TransferEncoding) != 1 || res.Header.Get("Content-Type") != "application/json" {
 			w.t.Errorf("the list = %d %v", res.StatusCode, res.Header)
 		}
 		for _, name := range want {

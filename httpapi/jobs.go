@@ -336,9 +336,7 @@ func (c *call) writeJob(j serverless.Job, err error) error {
 	before = append(before, `"output":`...)
 	writeHeaders(c.w, http.StatusOK, "application/json", len(before)+len(output)+len(after))
 	for _, part := range [...][]byte{before, output, after} {
-		if _, err := c.w.Write(part); err != nil {
-			break // the client is gone
-		}
+		_, _ = c.w.Write(part) // an error means that the client is gone
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (l *listWriter) next(owner string) {
 		l.b = append(l.b, ',')
 	}
 	if l.owned = l.c.named; l.owned {
-		name, _ := json.Marshal(owner) // a string has no error
+		name, _ := json.Marshal(owner) //nolint:errchkjson // a string has no error
 		l.b = append(append(append(l.b, `{"owner":`...), name...), `,"item":`...)
 	}
 }

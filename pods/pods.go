@@ -1,8 +1,9 @@
 package pods
 
 import (
-	"github.com/podyard/podyard/ratelimit/budget"
 	"time"
+
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Status is the stage of a pod's lifecycle (docs/interface.md 3.1).

@@ -338,8 +338,7 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	if j, err = s.enqueue(ctx, j); err != nil {
 		return Job{}, err
 	}
-	expires := j.Expires
-	j = Job{} // the wait must not keep its input
+	expires := j.Expires // the wait must not keep the job, which has its input
 	if r.Queued != nil {
 		r.Queued()
 	}

@@ -177,7 +177,7 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 			break
 		}
 	}
-	return jobs, nil
+	return jobs, nil //nolint:nilerr // the worker has these jobs
 }
 
 // leased records jobs that w has got, and returns the size of their inputs.

@@ -210,7 +210,7 @@ func (v *victim) readLog(ctx context.Context) {
 	_ = res.Body.Close()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.times = append(v.times, time.Since(began)); res.StatusCode != 200 {
+	if v.times = append(v.times, time.Since(began)); res.StatusCode != http.StatusOK {
 		v.bad = append(v.bad, fmt.Sprintf("the log of a pod = %d", res.StatusCode))
 	}
 }

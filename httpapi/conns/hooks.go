@@ -113,7 +113,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		p := &peer{limiter: l, from: from}
 		if _, ok := l.enter(p); !ok {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, ErrConnections.Error(), http.StatusTooManyRequests)
+			http.Error(w, ErrConnections.Error(), http.StatusTooManyRequests) //nolint:forbidigo // before the handler that writes problems
 			return
 		}
 		defer l.leave(p)

@@ -10,5 +10,5 @@ func descriptors() int {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {
 		return 0
 	}
-	return int(min(uint64(r.Cur), 1<<30))
+	return int(min(uint64(r.Cur), 1<<30)) //nolint:unconvert // on other systems it is signed
 }
