@@ -48,6 +48,7 @@ func (w *testAPI) dialPipe() func() rawConn {
 	w.t.Cleanup(func() {
 		_ = s.Close()
 		<-done
+		time.Sleep(time.Second) // a server waits for a moment before it closes a refused connection
 	})
 	return func() rawConn {
 		server, client := net.Pipe()

@@ -22,11 +22,12 @@ func TestMovesOfTheOpeningAndOfTimeAreReported(t *testing.T) {
 	s := memStore(t)
 	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a"), newJob("b")}))
 	claimOne(t, s.Jobs(), "local")
+	must(t, s.Close()) // so that nothing reads its options any more
 	s.opts.WorkerGone = func(w queue.WorkerID) bool { return w == "local" }
 	s.opts.Clock = frozenClock{at.Time().Add(5 * time.Millisecond)}
 	seen := &commits{}
 	s.opts.Observer = seen
-	s = reopen(t, s)
+	s = openForTest(t, s.dir, &s.opts)
 	var got []queue.OpKind
 	s.Jobs().Report(func(list []queue.Moved) {
 		for _, m := range list {

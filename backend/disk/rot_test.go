@@ -74,7 +74,7 @@ func (f facts) incomplete(of string) bool {
 	list := map[string]string{
 		"pod": "pods", "hold": "holds", "used": "pods holds", "endpoint": "endpoints", "registry": "registries", "volume": "volumes",
 		"template": "templates", "ssh": "ssh keys", "API": "API keys", "use": "uses", "job": "jobs", "jobs": "jobs", "webhook": "jobs webhooks", "dead": "dead letters",
-		"Idempotency-Key": "Idempotency-Keys",
+		"Idempotency-Key": "Idempotency-Keys", "schedule": "schedules", "batch": "batches",
 	}[strings.Fields(of)[0]]
 	for l := range strings.FieldsSeq(list) {
 		if f[l+" are not all"] != nil {

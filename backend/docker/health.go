@@ -18,7 +18,7 @@ func (r *Runtime) podmanHealthCheck(ctx context.Context, image string) (check *c
 		return nil, nil
 	}
 	err = r.retry(ctx, func() error {
-		answer, err := r.api.ImageInspect(ctx, image)
+		answer, err := r.inspectImage(ctx, image)
 		if err == nil && answer.Config != nil && healthCommand(answer.Config.Healthcheck) != nil {
 			check = answer.Config.Healthcheck
 		}

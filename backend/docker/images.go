@@ -201,7 +201,7 @@ func (r *Runtime) removeImage(ctx context.Context, p pulledImage) error {
 	if ref == "" {
 		ref = p.ID
 	}
-	found, err := r.api.ImageInspect(ctx, ref)
+	found, err := r.inspectImage(ctx, ref)
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -85,8 +86,8 @@ func (p *pod) stream(ctx context.Context, follow bool, tail int, last *pods.LogL
 		body, err = p.r.api.ContainerLogs(ctx, c.Container.ID, opts)
 	}
 	switch {
-	case errdefs.IsNotFound(err), errdefs.IsConflict(err), ctx.Err() != nil, isConnectionError(err) && follow:
-		return ctx.Err() == nil // the container does not exist yet, or is being replaced
+	case errdefs.IsNotFound(err), errdefs.IsConflict(err), err != nil && strings.Contains(err.Error(), "no such container"), ctx.Err() != nil, isConnectionError(err) && follow:
+		return ctx.Err() == nil // the container does not exist yet, is being replaced, or has gone since Podman found it
 	case err != nil:
 		return yield(pods.LogLine{}, err)
 	}

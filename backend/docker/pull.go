@@ -81,11 +81,26 @@ func (r *Runtime) matchesLocalImages(name imageName) bool {
 
 // findImage returns the image on the host with this full name, or nil.
 func (r *Runtime) findImage(ctx context.Context, full string) (*image.InspectResponse, error) {
-	found, err := r.api.ImageInspect(ctx, full)
+	found, err := r.inspectImage(ctx, full)
 	if errdefs.IsNotFound(err) || err == nil && !isNamed(&found.InspectResponse, full) {
 		return nil, nil
 	}
 	return &found.InspectResponse, err
+}
+
+// maxInspections is how often an image is looked at while others go.
+const maxInspections = 5
+
+// inspectImage asks again if Podman, which reads all images for one, met another one that was
+// removed at that moment.
+func (r *Runtime) inspectImage(ctx context.Context, ref string) (found client.ImageInspectResult, err error) {
+	for range maxInspections {
+		found, err = r.api.ImageInspect(ctx, ref)
+		if err == nil || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "locating image with ID") {
+			break
+		}
+	}
+	return found, err
 }
 
 // pull makes the engine pull an image by its full name.

@@ -236,7 +236,7 @@ func TestManyEndpointsShareOneLabelAndTheNumberOfSeriesHasABound(t *testing.T) {
 	if lines > maxSeries {
 		t.Errorf("%d series, want at most %d", lines, maxSeries)
 	}
-	if !suite.Long() {
+	if os.Getenv("PODYARD_LONG") == "" { // a bound of time is for a machine that does nothing else
 		return
 	}
 	best := time.Hour

@@ -98,8 +98,8 @@ func TestAPodOfALocalImageIsAContainer(t *testing.T) {
 		eventually(t, "its port answers again", func() bool { _, err := visit(p.address()); return err == nil })
 		in.act(p.ID, "terminate")
 		log.end()
-		in.stop()
 		nothingIsLeft(t, e, data)
+		in.stop()
 	})
 }
 

@@ -212,7 +212,9 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 	cmd := s.command(ctx, "postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir,
 		"-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200",
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=32MB")
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=32MB",
+		// What is committed asynchronously stays away from the disk, so that crashes lose it.
+		"-c", "wal_writer_delay=10s", "-c", "wal_writer_flush_after=1GB")
 	if s.process, err = start(cmd, filepath.Join(s.dir, "log")); err != nil {
 		return err
 	}

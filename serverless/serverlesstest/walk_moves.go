@@ -99,13 +99,15 @@ func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
 	}
 	_, _, err := compareBoth(w, "Enqueue", func(q queue.JobQueue) ([]queue.Job, error) {
 		mine := append([]queue.Job(nil), jobs...)
-		err := q.Enqueue(ctx, mine)
-		for i := 1; i < len(mine) && err == nil; i++ {
+		if err := q.Enqueue(ctx, mine); err != nil {
+			return nil, err // whether the jobs have got their sizes is not said
+		}
+		for i := 1; i < len(mine); i++ {
 			if mine[i].Seq <= mine[i-1].Seq {
 				return nil, fmt.Errorf("a Seq of %d after %d", mine[i].Seq, mine[i-1].Seq)
 			}
 		}
-		return mine, err
+		return mine, nil
 	})
 	return err
 }
