@@ -67,9 +67,7 @@ func encodeMounts(to map[string]any, m pods.Mounts) {
 
 func encodeCreate(t *testing.T, r *pods.CreateRequest) []byte {
 	t.Helper()
-	m := map[string]any{}
-	put(m, "name", r.Name)
-	put(m, "image", r.Image)
+	m := map[string]any{"name": r.Name, "image": r.Image} // empty ones are there, too
 	put(m, "args", r.Args)
 	put(m, "disk", r.Disk)
 	put(m, "cloud", r.Cloud)
@@ -79,8 +77,7 @@ func encodeCreate(t *testing.T, r *pods.CreateRequest) []byte {
 	encodeRegistry(m, r.Registry)
 	put(m, "globalNetworking", r.GlobalNetworking)
 	if g := r.GPU; g != nil {
-		gpu := map[string]any{}
-		put(gpu, "id", g.ID)
+		gpu := map[string]any{"id": g.ID}
 		put(gpu, "count", g.Count)
 		put(gpu, "minCudaVersion", g.MinCUDAVersion)
 		if g.AllowedCUDAVersions != nil {
@@ -179,6 +176,7 @@ func FuzzCreatePod(f *testing.F) {
 		`{"name":"p","image":"i","gpu":{"id":"NVIDIA H200","count":2},"args":"a","disk":20,"ports":["22/tcp"],"env":{"A":"1"},"registry":"r","mounts":{"persistent":{"size":20,"path":"/p"}},"cloud":"SECURE","dataCenterIds":["US-KS-2"],"globalNetworking":true}`,
 		`{"name":"p","templateId":"t","startSsh":true,"startJupyter":false,"gpu":{"id":"NVIDIA H200","allowedCudaVersions":[],"minCudaVersion":"12.8"}}`,
 		`{"name":"p","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"mounts":{"network":[{"volumeId":"v","path":"/p"}]},"registry":null}`,
+		`{"name":"","image":"","gpu":{"id":"","count":2},"mounts":{"persistent":{"size":0,"path":""}}}`,
 		`{"name":1,"image":2,"gpu":3,"cpu":4,"ports":[1,"x"],"env":{"A":1},"mounts":{"network":[1],"x":{}},"zebra":1}`,
 		`{"disk":1e300,"gpu":{"count":-1e300}}`,
 	)
