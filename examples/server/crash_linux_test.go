@@ -127,6 +127,16 @@ func steadyAddress(t *testing.T, rng *rand.Rand) string {
 	return ""
 }
 
+func isFree(address string) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
 // load has everybody work, and kills the server in the middle of it.
 func (c *crashTest) load() {
 	c.round++
@@ -156,7 +166,10 @@ func (c *crashTest) load() {
 	c.http.CloseIdleConnections()
 }
 
+// restart starts a server again. A program that the killed one had just forked holds its port
+// until that program runs.
 func (c *crashTest) restart() {
+	eventually(c.t, "the port is free", func() bool { return isFree(c.args[1]) })
 	began := time.Now()
 	c.in = start(c.t, c.args...)
 	c.slowest = max(c.slowest, time.Since(began))
