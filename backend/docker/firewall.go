@@ -19,6 +19,7 @@ import (
 type rules struct {
 	Table       string
 	Interfaces  string // prefix of the names of our bridges
+	All         string // prefix of the names of bridges of every Runtime on this machine
 	Bridges     []ruledBridge
 	NameServers []netip.Addr
 	Reachable   []netip.AddrPort // TCP addresses of this machine that containers may reach
@@ -69,7 +70,7 @@ table inet {{.Table}} {
 {{- range .Bridges}}
 		iifname "{{.Interface}}" oifname "{{.Interface}}" accept
 {{- end}}
-		oifname "{{.Interfaces}}*" reject with icmpx type port-unreachable
+		oifname "{{.All}}*" reject with icmpx type port-unreachable
 {{- with .NameServers}}
 		ip daddr { {{list .}} } meta l4proto { tcp, udp } th dport 53 accept
 {{- end}}
@@ -84,7 +85,7 @@ func (r *rules) text() (string, error) { return rulesTemplate.Text(r) }
 // wantedRules returns the rules for the networks that exist now.
 func (r *Runtime) wantedRules(ctx context.Context) (*rules, error) {
 	w := &rules{
-		Table: r.firewall.Name, Interfaces: r.interfacePrefix(), NameServers: containerNameServers(), Host: r.opts.Host,
+		Table: r.firewall.Name, Interfaces: r.interfacePrefix(), All: allInterfaces, NameServers: containerNameServers(), Host: r.opts.Host,
 		Denied: firewall.Merged(slices.Concat(firewall.Metadata(), r.opts.Deny)),
 	}
 	all, err := r.engineNetworks(ctx)
@@ -208,7 +209,7 @@ func (r *Runtime) openFirewall(ctx context.Context) error {
 		return err
 	}
 	name := firewall.Name(r.instance)
-	probe, err := (&rules{Table: name, Interfaces: r.interfacePrefix(), Denied: firewall.Metadata()}).text()
+	probe, err := (&rules{Table: name, Interfaces: r.interfacePrefix(), All: allInterfaces, Denied: firewall.Metadata()}).text()
 	if err == nil {
 		r.firewall, err = firewall.Open(ctx, name, probe)
 	}

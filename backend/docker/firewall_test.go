@@ -11,7 +11,7 @@ import (
 
 func TestFirewallRulesNameWhatMayBeReached(t *testing.T) {
 	r := rules{
-		Table: "podyard_x", Interfaces: "pyabcde", Host: netip.MustParseAddr("203.0.113.5"),
+		Table: "podyard_x", Interfaces: "pyabcde", All: allInterfaces, Host: netip.MustParseAddr("203.0.113.5"),
 		Bridges:     []ruledBridge{{"pyabcde1", netip.MustParseAddr("10.201.0.129")}, {"pyabcde2", netip.MustParseAddr("10.201.1.1")}},
 		NameServers: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("169.254.169.254")},
 		Reachable:   []netip.AddrPort{netip.MustParseAddrPort("172.17.0.1:8080")},
@@ -29,6 +29,7 @@ func TestFirewallRulesNameWhatMayBeReached(t *testing.T) {
 		`ip daddr 203.0.113.5 tcp dport { 4000, 4001 } accept`,
 		`ip daddr 203.0.113.5 udp dport { 5000 } accept`,
 		`iifname "pyabcde2" oifname "pyabcde2" accept`,
+		`oifname "py*" reject`, // also the bridges of another server's containers
 		`ct original ip daddr { 100.100.100.200/32, 168.63.129.16/32, 169.254.0.0/16, 192.0.0.192/32 } reject`,
 	} {
 		if !strings.Contains(got, "\n\t\t"+want) {

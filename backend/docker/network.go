@@ -38,9 +38,12 @@ func (r *Runtime) bridgeOf(s pods.Spec) (bridge, error) {
 // networkPrefix is the prefix of the names of our networks.
 func (r *Runtime) networkPrefix() string { return "podyard-" + r.instance + "-" }
 
+// allInterfaces is the prefix of the names of the bridges of every Runtime on this machine.
+const allInterfaces = "py"
+
 // interfacePrefix is the prefix of the names of our bridges on this machine, which firewall
 // rules use. An interface name has at most 15 bytes.
-func (r *Runtime) interfacePrefix() string { return "py" + firewall.Hash(r.instance, 5) }
+func (r *Runtime) interfacePrefix() string { return allInterfaces + firewall.Hash(r.instance, 5) }
 
 func (r *Runtime) bridgeInterface(n bridge) string {
 	return r.interfacePrefix() + firewall.Hash(n.owner, 8)

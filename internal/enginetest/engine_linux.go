@@ -153,7 +153,7 @@ func newEngine(kind string) (*Engine, error) {
 func newBridge() (name, space string, err error) {
 	const places = 240
 	for n := range places {
-		name = fmt.Sprintf("pyt%d", n)
+		name = fmt.Sprintf("testpodyard%d", n)
 		if err = exec.Command("ip", "link", "add", "name", name, "type", "bridge").Run(); err != nil {
 			continue
 		}

@@ -42,9 +42,9 @@ func OtherMachine(t testing.TB, addresses ...string) {
 			t.Errorf("ip %q: %v: %s", args, err, out)
 		}
 	}
-	ip("link", "add", "pyhere", "type", "veth", "peer", "name", "pythere")
+	ip("link", "add", "herepodyard", "type", "veth", "peer", "name", "therepodyard")
 	t.Cleanup(func() {
-		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "link", "del", "pyhere").Run()
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "link", "del", "herepodyard").Run()
 	})
 	thread, moved, listens := make(chan int), make(chan struct{}), make(chan *net.TCPAddr)
 	go func() {
@@ -55,17 +55,17 @@ func OtherMachine(t testing.TB, addresses ...string) {
 		thread <- syscall.Gettid()
 		<-moved
 		for _, a := range append([]string{"192.0.2.2/24", "2001:db8::2/64"}, hosts(t, addresses)...) {
-			ip("address", "add", a, "dev", "pythere", "nodad")
+			ip("address", "add", a, "dev", "therepodyard", "nodad")
 		}
 		ip("link", "set", "lo", "up")
-		ip("link", "set", "pythere", "up")
+		ip("link", "set", "therepodyard", "up")
 		ip("route", "add", "default", "via", "192.0.2.1")
 		listens <- Greeter(t, "[::]:80")
 	}()
-	ip("link", "set", "pythere", "netns", strconv.Itoa(<-thread))
-	ip("address", "add", "192.0.2.1/24", "dev", "pyhere")
-	ip("address", "add", "2001:db8::1/64", "dev", "pyhere", "nodad")
-	ip("link", "set", "pyhere", "up")
+	ip("link", "set", "therepodyard", "netns", strconv.Itoa(<-thread))
+	ip("address", "add", "192.0.2.1/24", "dev", "herepodyard")
+	ip("address", "add", "2001:db8::1/64", "dev", "herepodyard", "nodad")
+	ip("link", "set", "herepodyard", "up")
 	close(moved)
 	<-listens
 	for _, a := range hosts(t, addresses) {
