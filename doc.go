@@ -8,9 +8,9 @@
 // A job is a JSON object that goes into the queue of an endpoint and comes out with an
 // output. Package pods has the rules of the first, package serverless those of the second,
 // and package registries keeps credentials for private images. They do not know each
-// other. They import the standard library, package problem and a clock: no HTTP, no
-// database, no engine. Where a domain needs a neighbour it declares an interface of one or
-// two methods, and the program that wires them joins the two.
+// other. They import the standard library and what all packages stand on, such as package
+// problem and a clock: no HTTP, no database, no engine. Where a domain needs a neighbour it
+// declares an interface of one or two methods, and the program that wires them joins the two.
 //
 // # Layers
 //
@@ -80,6 +80,6 @@
 //     and its seam.
 //   - httpapi/operations.go and httpapi/router.go: which operations there are, and how a
 //     request gets to its own.
-//   - docs/architecture.md: a job's way and a pod's way through the packages, where to find
-//     what, and which walls were moved.
+//   - docs/architecture.md: a job's way and a pod's way through the packages, and the table
+//     "Where is what": where each rule is, and what to change to add a field or an operation.
 package podyard
