@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -51,6 +52,7 @@ func logsIn(t *testing.T, fs vfs.FS) (logs []string) {
 // Every log has a mirror. So nothing is lost if one byte of a log or of a mirror is damaged,
 // in the middle or at the end.
 func TestALogIsRestoredFromItsMirror(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			mem, want := furnished(t, closed)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -37,6 +38,7 @@ func tableSizes() []int {
 }
 
 func TestEveryRowOfATableIsRestored(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, size := range tableSizes() {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(size), 1))

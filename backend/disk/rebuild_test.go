@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // repairedStore repairs a store that does not open, and opens it. Check must report what
@@ -72,6 +74,7 @@ func TestAStoreWithoutManifestIsMadeOfItsTables(t *testing.T) {
 
 // The replacement of the old database by the new one continues after a power failure.
 func TestTheExchangeOfADatabaseGoesOnAfterACrash(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	mem, want := withoutManifest(t, true)
 	for moves := range 60 {
 		fs := cloned(t, mem)
@@ -117,6 +120,7 @@ func theLog(t *testing.T, fs vfs.FS) string {
 
 // Repair drops and reports the damaged part of a log whose mirror has the same damage.
 func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	mem, want := furnished(t, false)
 	facts, log := factsOf(want), theLog(t, mem)
 	must(t, mem.Remove(log+mirrorSuffix))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // Facts are the content of a store: the lines of each record.
@@ -146,6 +148,7 @@ func mayBeLeftOut(of, line string, got []string) bool {
 // returns is wrong. Check reports what is lost. Repair drops exactly that, and reports the
 // same.
 func TestADamagedTableThatCannotBeRestoredIsIsolated(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	mem, text := furnished(t, true)
 	for _, name := range tablesIn(t, mem, "store") {
 		must(t, mem.Remove(name+paritySuffix))

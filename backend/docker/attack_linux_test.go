@@ -177,7 +177,6 @@ func TestFirewallRulesAreRepairedAndRemoved(t *testing.T) {
 }
 
 func TestWithoutTheRightToSetRulesTheServerSaysSoOrRefuses(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		t.Setenv("PATH", t.TempDir()) // without nft
 		rt := open(t, d, t.TempDir())

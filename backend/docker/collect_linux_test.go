@@ -8,7 +8,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
-	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -27,7 +26,6 @@ func variant(t *testing.T, name string) v1.Image {
 }
 
 func TestImagesThatNobodyUsesAreRemoved(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		registry, dir := newPrivateRegistry(t), t.TempDir()
 		local := func(o *Options) { o.LocalImages = []string{"podyard.test/*", registry.host() + "/kept"} }

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // The images of the tests. plain has a program. checked also has a health check. setuid has
@@ -22,9 +23,16 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 
-// forEachEngine runs a test on every engine, in parallel with others, because the tests
-// mostly wait for engines. A test that changes an engine runs alone, before these.
+// forEachEngine runs a slow test on every engine: only the cases of TestRuntime are quick.
 func forEachEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
+	t.Helper()
+	suite.SkipUnlessLong(t)
+	alsoQuickly(t, f)
+}
+
+// alsoQuickly runs a test on every engine, in parallel with others, because the tests mostly
+// wait for engines. A test that changes an engine runs alone, before these.
+func alsoQuickly(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
 	t.Parallel()
 	for _, kind := range enginetest.Kinds {
@@ -35,10 +43,11 @@ func forEachEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	}
 }
 
-// withEngine runs a test on every engine, and no other test in parallel: such a test
+// withEngine runs a slow test on every engine, and no other test in parallel: such a test
 // changes what all tests share, for example the CDI specifications of this machine.
 func withEngine(t *testing.T, f func(t *testing.T, d *enginetest.Engine)) {
 	t.Helper()
+	suite.SkipUnlessLong(t)
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) { f(t, requireEngine(t, kind)) })
 	}

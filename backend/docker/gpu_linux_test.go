@@ -19,7 +19,6 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/podyard/podyard/internal/enginetest"
-	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -118,7 +117,6 @@ func zeroAndFull(t *testing.T) specs.Spec {
 }
 
 func TestEachPodHasTheGPUsOfItsSpec(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	withEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		b := newCDIFixture(t, d, zeroAndFull(t))
 		rt := b.open(d)

@@ -7,7 +7,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
-	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -23,7 +22,6 @@ func fails(t *testing.T, rt *Runtime, s pods.Spec) string {
 }
 
 func TestAnImageOnTheHostIsOnlyForThoseToWhomItsRegistryGivesIt(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		registry := newPrivateRegistry(t)
 		image := registry.push(t, "shared:1")

@@ -14,7 +14,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
-	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -46,7 +45,6 @@ func joined(id, owner string) pods.Spec {
 
 // Every owner has one network, also if the pods have no names in it.
 func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir, subnet := t.TempDir(), netip.MustParsePrefix("10.202.0.0/20")
 		within := func(o *Options) { o.Subnet = subnet }
@@ -140,7 +138,6 @@ func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 // A crashed server may leave a network without pods, and somebody may remove a network with
 // pods.
 func TestNetworksComeToWhatPodsSay(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		rt, other := open(t, d, dir), open(t, d, t.TempDir())
@@ -235,7 +232,6 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 
 // An older version used the engine's default network.
 func TestAStoppedContainerInAnotherNetworkStartsInThatOfItsOwner(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		s := joined("moved", "alice")

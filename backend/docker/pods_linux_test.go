@@ -91,7 +91,6 @@ func calledOff(t *testing.T, rt *Runtime, id string) {
 }
 
 func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("twice", program("run")))
@@ -358,7 +357,6 @@ func (r *Runtime) lines(t *testing.T, id string, n int) (got []string) {
 }
 
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt, other := open(t, d, t.TempDir()), open(t, d, t.TempDir())
 		up(t, other, spec("theirs", program("run")))
@@ -484,7 +482,6 @@ func liveHeap() uint64 {
 }
 
 func TestALongLineIsOne(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		up(t, rt, spec("long", program("long", "50000")))
@@ -497,7 +494,6 @@ func TestALongLineIsOne(t *testing.T) {
 }
 
 func TestFiftyPodsComeUpAtOnce(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		rt := open(t, d, t.TempDir())
 		began := time.Now()

@@ -87,7 +87,6 @@ func wantOneEach(t *testing.T, rt *Runtime, ids ...string) {
 }
 
 func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)
@@ -130,7 +129,6 @@ func TestAServerThatDiesAndComesBackFindsItsPods(t *testing.T) {
 
 // A start in the record that did not happen is repeated.
 func TestAStartThatWasCutOffIsRepeated(t *testing.T) {
-	suite.SkipUnlessLong(t)
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		dir := t.TempDir()
 		first := open(t, d, dir)

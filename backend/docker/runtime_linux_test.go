@@ -46,7 +46,7 @@ func open(t testing.TB, d *enginetest.Engine, dir string, change ...func(*Option
 }
 
 func TestRuntime(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+	alsoQuickly(t, func(t *testing.T, d *enginetest.Engine) {
 		for _, c := range podstest.RuntimeCases() {
 			if !aboutNetworks(c) && suite.RunsRuntimeCase(c.Name) {
 				t.Run(c.Name, func(t *testing.T) {

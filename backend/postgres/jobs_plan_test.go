@@ -19,6 +19,7 @@ var scanned = regexp.MustCompile(`(Seq Scan|Bitmap Heap Scan) on (jobs|job_\w+)`
 // A plan is made once for a connection, so it must be good for tables of any size, whatever the
 // database knows of them.
 func TestEachStatementHasItsIndexForTablesOfAnySize(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	url := postgresql.Database(t)
 	sizes := []int{0, 1, 2_000}
 	if suite.Long() {

@@ -41,6 +41,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestJobsOfTwoServersInTurn(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/internal/postgrestest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
@@ -43,6 +44,7 @@ func eventually(t *testing.T, f func() error) {
 }
 
 func TestARestartedDatabaseIsUsedAgain(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	var server postgrestest.Server // of its own: other tests need theirs
 	t.Cleanup(server.Stop)
 	s := openURL(t, server.Empty(t))

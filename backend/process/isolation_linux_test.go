@@ -131,6 +131,7 @@ func TestRuntimeWithAUserForEachOwner(t *testing.T) {
 }
 
 func TestRuntimeIsolatedWithoutRoot(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if withoutRoot(t) {
 		testRuntime(t, suite.RunsRuntimeCase, isolated(false))
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -238,6 +239,7 @@ func TestNoLineIsLostOrTwiceOverCrashes(t *testing.T) {
 }
 
 func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, tt := range []struct {
 		name   string
 		args   []string

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/fleet"
 )
@@ -109,6 +110,7 @@ func TestProcessesComeForJobsAndGoWithoutThem(t *testing.T) {
 }
 
 func TestJobOfAKilledProcessIsDoneByAnother(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	jobs := start(t)
 	j, err := jobs.Submit(t.Context(), "me", "greet", serverless.Request{Input: []byte(`{"name":"Ann","sleep_ms":700}`)})
 	if err != nil {
@@ -131,6 +133,7 @@ func TestJobOfAKilledProcessIsDoneByAnother(t *testing.T) {
 }
 
 func TestManyJobsHaveTwoProcesses(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	jobs := start(t)
 	seen := map[serverless.WorkerID]bool{}
 	var refs []serverless.Ref

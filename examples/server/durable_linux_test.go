@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // address is one that nothing listens on.
@@ -26,6 +28,7 @@ func address(t *testing.T) string {
 }
 
 func TestJobsPodsAndCredentialsOutliveAKilledServer(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data)

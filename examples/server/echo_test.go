@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A job is what the tests look at of one.
@@ -100,6 +102,7 @@ func TestEchoStreamsItsChunks(t *testing.T) {
 }
 
 func TestEchoRunsAThousandJobsAtOnceAndHalfOfThemForOneUser(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", file(t, `{"keys":[{"key":"one","user":"one","scopes":["*"],"exempt":true},{"key":"two","user":"two","scopes":["*"],"exempt":true}]}`))
 	type health struct {

@@ -51,6 +51,7 @@ func gone(t *testing.T, pod string) {
 }
 
 func TestAPodOfPodyardWebIsVisitedStoppedStartedAndTerminated(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t)
 	p := in.web()
@@ -121,6 +122,7 @@ func loggingImages(t *testing.T) string {
 }
 
 func TestStartKeepsTheDiskRestartAndResetWipeIt(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/diary", "")

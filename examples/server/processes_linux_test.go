@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // Finding 1 of a review by somebody who had a key: a variable was enough to be the server's
@@ -103,6 +105,7 @@ func containerLines(lines []string) (of []string) {
 
 // Workers have a user of their own, too, and must reach the server.
 func TestAPodWithAUserOfItsOwnReachesTheWorkerProtocolAndNotTheAPI(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	if os.Getuid() != 0 {
 		missing(t, "only root can have pods run as other users")

@@ -122,6 +122,7 @@ func TestAJobTooLongForTheEndIsHandedBackInTime(t *testing.T) {
 }
 
 func TestTheEndOfTheServerEndsItsPodsAndSaysSoInTheirLogs(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data, "-config", loggingImages(t))

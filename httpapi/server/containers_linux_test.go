@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/enginetest"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
@@ -30,6 +31,7 @@ var imageOfWorker = sync.OnceValues(func() (v1.Image, error) { return enginetest
 // Containers continue after the server stops. The next server finds them, and none of this
 // is an error.
 func TestTheEndLeavesContainersToTheNextServer(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	for _, kind := range enginetest.Kinds {
 		t.Run(kind, func(t *testing.T) {
