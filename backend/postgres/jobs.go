@@ -31,7 +31,8 @@ type Jobs struct {
 	sweeps atomic.Uint32
 	lines  map[string]*lineCache // of endpoints
 
-	hub hub.Hub[queue.Event]
+	hub    hub.Hub[queue.Event]
+	report func([]queue.Moved) // set before the queue is used; nil: nobody wants to know
 }
 
 var (

@@ -42,7 +42,7 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (next q
 		return 0, err
 	}
 	if len(due.ops) > 0 {
-		if err := q.Apply(ctx, now, due.ops, make([]queue.Result, len(due.ops))); err != nil {
+		if _, err := q.applyOwn(ctx, now, due.ops); err != nil {
 			return 0, err
 		}
 	}
@@ -199,8 +199,8 @@ func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery)
 	if examined < p.Limit {
 		next = 0
 	}
-	res := make([]queue.Result, len(ops))
-	if err := q.Apply(ctx, now, ops, res); err != nil {
+	res, err := q.applyOwn(ctx, now, ops)
+	if err != nil {
 		return 0, 0, err
 	}
 	for i := range res {

@@ -32,7 +32,8 @@ type Load struct {
 }
 
 // A Measurer is an optional interface of a JobQueue that keeps such counts. Its methods do not
-// depend on the number of jobs, except that Load visits the webhooks that are not settled.
+// depend on the number of jobs, except that Load visits the webhooks that are not settled. A queue
+// in a database may visit more, within bounds that it names.
 type Measurer interface {
 	Load(ctx context.Context) (Load, error)
 	// Priorities returns the queued jobs of an endpoint by priority, delayed ones included. The

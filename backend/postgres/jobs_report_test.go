@@ -1,0 +1,72 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+func TestMovesOfTimeAndOfPurgesAreReportedByTheServerThatMakesThem(t *testing.T) {
+	url := postgresql.Database(t)
+	var got, others []queue.OpKind
+	q, other := openURL(t, url).Jobs(), openURL(t, url).Jobs()
+	for q, list := range map[queue.JobQueue]*[]queue.OpKind{q: &got, other: &others} {
+		q.(queue.Reporter).Report(func(moves []queue.Moved) {
+			for _, m := range moves {
+				*list = append(*list, m.Kind)
+			}
+		})
+	}
+	submit(t, other, newJob("a"), newJob("b"))
+	claim(t, other, instant, "w", 1, nil)
+	if _, err := q.Expire(t.Context(), instant+120_000, 10); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := q.Purge(t.Context(), instant+120_000, queue.PurgeQuery{Endpoint: "e", UpTo: 1 << 40, Limit: 10}); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if len(got) < 2 || got[0] != queue.OpTick || !slices.Contains(got, queue.OpPurge) || len(others) > 0 {
+		t.Errorf("%v and %v are reported, want a tick and purges of the first alone", got, others)
+	}
+}
+
+func TestTheLoadOfADatabaseIsCounted(t *testing.T) {
+	s := openURL(t, postgresql.Database(t))
+	q := s.Jobs()
+	five, low, nine, hooked := newJob("five"), newJob("low"), newJob("nine"), newJob("hooked")
+	five.Priority, low.Flags, nine.Priority, hooked.Priority = 5, queue.LowPriority, 9, 9
+	hooked.Flags, hooked.Webhook = queue.HasWebhook, "https://receiver.example/hook"
+	submit(t, q, five, low, nine, hooked)
+	wantPriorities(t, q, [11]int64{5: 1, 9: 2, 10: 1})
+	j := claim(t, q, instant, "w", 1, nil)[0]
+	wantPriorities(t, q, [11]int64{5: 1, 9: 1, 10: 1})
+	res := make([]queue.Result, 2)
+	must(t, q.Apply(t.Context(), instant+1, []queue.Op{
+		{Ref: j.Ref, Kind: queue.OpChunk, Worker: "w", Payload: []byte("12345")},
+		{Ref: hooked.Ref, Kind: queue.OpCancel},
+	}, res))
+	want := queue.Load{Undrained: 5, Deliveries: 1, OldestDelivery: instant + 1}
+	if l, err := q.Load(t.Context()); l != want || err != nil {
+		t.Errorf("Load = %+v, %v, want %+v", l, err, want)
+	}
+	ds, err := q.Deliveries(t.Context(), instant+2, instant+60_000, 10)
+	if err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	if l, err := q.Load(t.Context()); l != want || err != nil {
+		t.Errorf("during an attempt Load = %+v, %v, want %+v", l, err, want)
+	}
+	must(t, q.Record(t.Context(), []queue.Attempt{{Ref: hooked.Ref, DeliveryID: ds[0].ID, Token: ds[0].Token, At: instant + 3, Status: 200}}))
+	want.Deliveries, want.OldestDelivery = 0, 0
+	if l, err := q.Load(t.Context()); l != want || err != nil {
+		t.Errorf("after the delivery Load = %+v, %v, want %+v", l, err, want)
+	}
+}
+
+func wantPriorities(t *testing.T, q queue.Measurer, want [11]int64) {
+	t.Helper()
+	if n, err := q.Priorities(t.Context(), "e"); err != nil || n != want {
+		t.Errorf("Priorities = %v, %v, want %v", n, err, want)
+	}
+}
