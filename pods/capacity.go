@@ -27,7 +27,7 @@ type HostCapacity struct {
 	Total      int
 }
 
-// Capacity returns the capacity of the hosts, in their order: one entry for each host that
+// Capacity returns the capacity of the hosts of all servers, in their order: one entry for each host that
 // could take such a pod if it were empty. It claims nothing, and the result may be out of date
 // when it is read.
 func (s *Service) Capacity(ctx context.Context, d Requirements) ([]HostCapacity, error) {
@@ -36,7 +36,7 @@ func (s *Service) Capacity(ctx context.Context, d Requirements) ([]HostCapacity,
 
 func (r *Placer) capacity(ctx context.Context, d *Requirements) ([]HostCapacity, error) {
 	var list []HostCapacity
-	for _, h := range r.order {
+	for _, h := range r.all() {
 		if !r.matches(h, d) {
 			continue
 		}

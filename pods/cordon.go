@@ -14,7 +14,7 @@ func (h *Host) cordonResource() string { return "cordon/" + h.ID }
 // Cordon has no pod and no worker be placed on a host from now on, by any placer of the
 // store, until Uncordon. What runs there goes on. It returns ErrNoHost for an unknown host.
 func (s *Service) Cordon(ctx context.Context, host string) error {
-	h, ok := s.placer.Host(host)
+	h, ok := s.placer.find(host)
 	if !ok {
 		return ErrNoHost
 	}
@@ -29,7 +29,7 @@ func (s *Service) Cordon(ctx context.Context, host string) error {
 
 // Uncordon reverts Cordon.
 func (s *Service) Uncordon(ctx context.Context, host string) error {
-	h, ok := s.placer.Host(host)
+	h, ok := s.placer.find(host)
 	if !ok {
 		return ErrNoHost
 	}
@@ -61,11 +61,12 @@ type HostState struct {
 	Resources []Claim
 }
 
-// HostStates are the hosts of the service in their order.
+// HostStates are the hosts of the service in their order, and then those of the other servers
+// that live.
 func (s *Service) HostStates(ctx context.Context) ([]HostState, error) {
 	at := map[string]int{}
 	var list []HostState
-	for _, h := range s.placer.order {
+	for _, h := range s.placer.all() {
 		x := HostState{ID: h.ID, DataCenter: h.DataCenter}
 		var err error
 		if x.Cordoned, err = s.placer.cordoned(ctx, h); err != nil {
@@ -90,7 +91,7 @@ func (s *Service) HostStates(ctx context.Context) ([]HostState, error) {
 			return nil, fmt.Errorf("pods: list reservations of hosts: %w", err)
 		}
 		i, ok := at[r.Placement.Host]
-		if ok && r.Holder != s.placer.hosts[r.Placement.Host].cordonResource() {
+		if ok && r.Holder != (&Host{ID: r.Placement.Host}).cordonResource() {
 			list[i].Holders = append(list[i].Holders, r.Holder)
 		}
 	}

@@ -49,6 +49,13 @@
 // each report, and when a call must be repeated. So a crash between any two of these steps is
 // repaired by reading the same record again.
 //
+// # Several servers
+//
+// With [Options.Server] several programs work over one store (docs/servers.md). Each host is then
+// a lease. Requests at any of them write Want, and place pods on the hosts of all. Only the
+// program that has the lease of a host calls its runtime and writes Seen, with the epoch of the
+// lease: a program with a smaller epoch is refused.
+//
 // # Where we chose
 //
 // Where the schema sets no bound, more GPUs than the largest machine of a type has are a lack

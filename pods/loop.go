@@ -20,6 +20,12 @@ func (s *Service) Run(ctx context.Context) error {
 		s.loop.wg.Wait()
 		watchers.Wait()
 	}()
+	if s.shared != nil {
+		if err := s.refreshHosts(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "pods: look at the hosts of all servers", "err", err)
+		}
+		watchers.Go(func() { s.shareHosts(ctx) })
+	}
 	watchers.Go(func() { s.watchStore(ctx) })
 	for _, src := range s.openSources() {
 		watchers.Go(func() { s.watchSource(ctx, src) })
@@ -57,6 +63,9 @@ func (s *Service) Run(ctx context.Context) error {
 //
 // A runtime without the interface Notifier is listed at each Step.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	if err := s.refreshHosts(ctx); err != nil {
+		s.log.WarnContext(ctx, "pods: look at the hosts of all servers", "err", err)
+	}
 	for _, src := range s.openSources() {
 		if err := s.relist(ctx, src); err != nil {
 			s.log.WarnContext(ctx, "pods: list containers", "err", err)
@@ -124,7 +133,8 @@ func (s *Service) dispatch(ctx context.Context, now func() time.Time) (next time
 type runtimeSource struct {
 	rt     Runtime
 	hosts  []*Host
-	listed bool // it has been listed once
+	listed bool          // it has been listed once, by a server that has its hosts
+	again  chan struct{} // a host of it was leased
 }
 
 // openSources subscribes to the runtimes that report changes, once, and returns the others,
@@ -148,6 +158,17 @@ func (s *Service) openSources() (silent []*runtimeSource) {
 	return silent
 }
 
+// listAgain makes the goroutine that watches the runtime list it, if again is set.
+func (src *runtimeSource) listAgain(again bool) {
+	if !again {
+		return
+	}
+	select {
+	case src.again <- struct{}{}:
+	default:
+	}
+}
+
 func (l *loop) addHost(h *Host) {
 	for _, src := range l.sources {
 		if sameRuntime(src.rt, h.Runtime) {
@@ -155,23 +176,27 @@ func (l *loop) addHost(h *Host) {
 			return
 		}
 	}
-	l.sources = append(l.sources, &runtimeSource{rt: h.Runtime, hosts: []*Host{h}})
+	l.sources = append(l.sources, &runtimeSource{rt: h.Runtime, hosts: []*Host{h}, again: make(chan struct{}, 1)})
 }
 
 // initialSync enqueues everything, once: the containers of the runtimes that report changes,
 // and every pod of the store.
 func (s *Service) initialSync(ctx context.Context) error {
-	if s.loop.synced {
+	again := s.loop.takeBegin()
+	if s.loop.synced && !again {
 		return nil
 	}
 	if err := s.enqueueAll(ctx); err != nil {
 		return err
 	}
 	for _, src := range s.loop.sources {
-		if _, ok := As[Notifier](src.rt); ok {
-			if err := s.relist(ctx, src); err != nil {
-				return err
-			}
+		if _, ok := As[Notifier](src.rt); !ok {
+			src.listAgain(again)
+			continue
+		}
+		src.listed = src.listed && !again
+		if err := s.relist(ctx, src); err != nil {
+			return err
 		}
 	}
 	s.loop.synced = true
@@ -213,10 +238,14 @@ func (s *Service) enqueueState(st ContainerState) {
 }
 
 // relist compares the containers of a runtime with the pods of the store. It reads the store
-// first, so that a container that is made in between is not taken for missing.
+// first, so that a container that is made in between is not taken for missing. Hosts that another
+// server has are left alone.
 func (s *Service) relist(ctx context.Context, src *runtimeSource) error {
-	should := make(map[string]*Pod)
-	for _, h := range src.hosts {
+	should, hosts := make(map[string]*Pod), s.ownedOf(src)
+	if len(hosts) == 0 {
+		return nil
+	}
+	for _, h := range hosts {
 		for p, err := range s.store.List(ctx, Filter{Host: h.ID}) {
 			if err != nil {
 				return fmt.Errorf("pods: list host %q: %w", h.ID, err)
@@ -281,8 +310,23 @@ func (s *Service) watchSource(ctx context.Context, src *runtimeSource) {
 				return err
 			}
 		}
-		return <-ended
+		return s.relistAgain(ctx, src, ended)
 	})
+}
+
+// relistAgain lists a runtime when this server has got one of its hosts, until ended.
+func (s *Service) relistAgain(ctx context.Context, src *runtimeSource, ended <-chan error) error {
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-src.again:
+		}
+		src.listed = false
+		if err := s.relist(ctx, src); err != nil {
+			return err
+		}
+	}
 }
 
 // sleep waits for d on the service's clock, or until ctx or ended is over.

@@ -16,6 +16,10 @@ func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) erro
 	w := PlacementRequest{
 		Alternatives: []Requirements{p.requirements()}, DataCenters: p.DataCenters,
 		host: p.Placement.Host, globalNetwork: p.Config.GlobalNetworking,
+		own: len(p.Config.Mounts.Network) > 0, // the data of a volume are at one server
+	}
+	if _, lives := s.placer.find(w.host); w.host != "" && !lives && s.shared != nil {
+		return ErrHostAway
 	}
 	err := s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
 		pl.Price = s.price(p)

@@ -20,6 +20,7 @@ type Placer struct {
 	hosts      map[string]*Host
 	order      []*Host
 	overcommit float64
+	shared     *shared // hosts of other servers; nil: there are none
 }
 
 // NewPlacer returns a placer for hosts, whose GPUs and CPU flavors are of c. An error says what
@@ -53,6 +54,19 @@ func (r *Placer) Host(id string) (h *Host, ok bool) {
 // Hosts returns the placer's hosts in their order. Do not change them.
 func (r *Placer) Hosts() []*Host { return slices.Clone(r.order) }
 
+// all returns the hosts of all servers that live, those of this program first.
+func (r *Placer) all() []*Host { return r.shared.all(r.order) }
+
+// find returns one of all.
+func (r *Placer) find(id string) (*Host, bool) {
+	list := r.all()
+	i := slices.IndexFunc(list, func(h *Host) bool { return h.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return list[i], true
+}
+
 // A PlacementRequest says what to place, and where.
 type PlacementRequest struct {
 	// Alternatives are equally good. A host gives the first one that it has capacity for.
@@ -64,6 +78,7 @@ type PlacementRequest struct {
 
 	host          string // the present one
 	globalNetwork bool
+	own           bool // no host of another server
 }
 
 // Place finds a host for w and calls commit with the placement. commit stores it, or returns
@@ -95,7 +110,7 @@ func (r *Placer) Place(ctx context.Context, w PlacementRequest, commit func(Requ
 // centers in their order, or all in their order.
 func (r *Placer) candidates(w *PlacementRequest) []*Host {
 	if w.host != "" {
-		if h, ok := r.hosts[w.host]; ok {
+		if h, ok := r.find(w.host); ok {
 			return []*Host{h}
 		}
 		return nil
@@ -107,11 +122,14 @@ func (r *Placer) candidates(w *PlacementRequest) []*Host {
 		return len(w.DataCenters)
 	}
 	var list []*Host
-	for _, h := range r.order {
+	for _, h := range r.all() {
 		if len(w.DataCenters) > 0 && !w.PreferDataCenters && rank(h) == len(w.DataCenters) {
 			continue
 		}
 		if d, _ := r.catalog.DataCenter(h.DataCenter); w.globalNetwork && !d.GlobalNetwork {
+			continue
+		}
+		if other, ok := r.shared.find(h.ID); ok && (w.globalNetwork && !other.row.Networks || w.own) {
 			continue
 		}
 		list = append(list, h)

@@ -27,6 +27,7 @@ type loop struct {
 	waiting       map[string]bool // pods without a host
 	capacityFreed bool            // compute may have become free since they were tried
 	hintsLost     bool            // hints of the store were lost
+	gained        []string        // hosts that were leased since: everything is enqueued again
 }
 
 // A workItem is a pod to be processed, with what is known about it.
@@ -190,6 +191,22 @@ func (l *loop) noteCapacityFreed() {
 	if some {
 		l.signal()
 	}
+}
+
+// beginAgain makes the loop read everything again, for hosts that were leased.
+func (l *loop) beginAgain(hosts []string) {
+	l.mu.Lock()
+	l.gained = append(l.gained, hosts...)
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *loop) takeBegin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := len(l.gained) > 0
+	l.gained = nil
+	return some
 }
 
 // takeWaiting returns the pods that wait for a host if something has become free.

@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/pods/telemetry"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/serverless/servers"
 )
 
 // Options configures a Service.
@@ -37,6 +38,21 @@ type Options struct {
 	// Foreign reports whether a container without a pod belongs to another user of the same
 	// runtime, so that it is not removed. Default: all containers without a pod are removed.
 	Foreign func(podID string) bool
+	// Server makes this program one of several over one store (docs/servers.md): it leases its
+	// hosts, acts on those whose lease it has, and places pods on the hosts of all. The clock of
+	// both must be the same. Default: the store is this program's own.
+	Server *servers.Server
+	// ServerName is the name of Server for operators.
+	ServerName string
+	// ServerInstance, if not empty, is the same after a restart, and no other program that runs
+	// has it. With it a program that was killed has its hosts at once when it is started again,
+	// and not only when its leases are over.
+	ServerInstance string
+	// Address is where Reach of the other servers finds this one. Default: they do not.
+	Address string
+	// Reach returns what reads logs and loads of the pods of another server, by its name and
+	// address. Default: they are not read.
+	Reach func(server, address string) (LogReader, Sampler)
 	// Observer gets what happens to pods and what is asked of their hosts, for metrics and traces.
 	// Default: none.
 	Observer telemetry.Observer
@@ -69,6 +85,9 @@ type Service struct {
 	observer  telemetry.Observer // may be nil
 	runs      runs
 
+	shared *shared // nil: this program is alone on the store
+	reach  func(server, address string) (LogReader, Sampler)
+
 	rand        io.Reader
 	idempotency idempotency.Guard
 
@@ -77,7 +96,8 @@ type Service struct {
 }
 
 // New returns a service for the pods in store. hosts are those that this program runs; pods on
-// other hosts are not touched. An error says what is wrong with hosts. o may be nil.
+// other hosts are not touched, except that with Options.Server their desired state is written
+// for the server that has the host. An error says what is wrong with hosts. o may be nil.
 func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service, error) {
 	var opt Options
 	if o != nil {
@@ -105,6 +125,9 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	opt.Logger = s.log
+	s.shared, s.reach = newShared(&opt, s.order), opt.Reach
+	s.placer.shared = s.shared
 	s.loop.init(cmp.Or(opt.MaxCalls, 256))
 	return s, nil
 }

@@ -29,15 +29,15 @@ func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
 	if len(p.Placement.Claims) == 0 {
 		s.loop.noteCapacityFreed()
 	}
-	if err := s.recordUsage(ctx, p); err != nil {
-		return err
-	}
 	if p.Placement.Host == "" {
 		return s.syncUnplaced(ctx, p, now)
 	}
-	h, ours := s.hosts[p.Placement.Host]
-	if !ours {
+	h, ours := s.owned(p.Placement.Host)
+	if !ours || s.shared != nil && !s.fence(p) {
 		return nil
+	}
+	if err := s.recordUsage(ctx, p); err != nil {
+		return err
 	}
 	if now.Before(p.Seen.RetryAt) {
 		s.loop.scheduleAt(p.ID, p.Seen.RetryAt)
@@ -88,7 +88,7 @@ func (s *Service) updateSeen(ctx context.Context, id string, states []ContainerS
 	var was ObservedState
 	p, err = s.store.Update(ctx, id, func(p *Pod) error {
 		was = p.Seen
-		if !fn(p) {
+		if !s.fence(p) || !fn(p) {
 			return errUnchanged
 		}
 		return nil
@@ -106,7 +106,7 @@ func (s *Service) updateSeen(ctx context.Context, id string, states []ContainerS
 
 // removeOrphan removes a listed container that belongs to no pod.
 func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
-	if it.source == nil || s.foreign != nil && s.foreign(it.id) {
+	if it.source == nil || s.foreign != nil && s.foreign(it.id) || len(s.ownedOf(it.source)) == 0 {
 		return nil
 	}
 	s.log.InfoContext(ctx, "pods: remove a container of no pod", "pod", it.id)

@@ -11,6 +11,10 @@ var (
 	ErrInvalidStatus = problem.New(problem.Conflict, "the status of the pod does not allow this")
 	ErrLocked        = problem.New(problem.Conflict, "the pod is locked")
 
+	// ErrHostAway is the answer where the server that has the host of a pod is needed, and does not
+	// answer (docs/servers.md).
+	ErrHostAway = problem.New(problem.Unavailable, "the server that has the host of this pod is away")
+
 	// ErrNoHost is the answer to Cordon and Uncordon of a host that a service does not have.
 	ErrNoHost = problem.New(problem.NotFound, "host not found")
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/podyard/podyard/serverless/servers"
 )
 
-// join makes this server one of those that use Stores.Servers: o.Jobs, quotas and rates share
+// join makes this server one of those that use Stores.Servers: jobs, pods, quotas and rates share
 // with them from then on. It returns nil where there are no others.
 func join(ctx context.Context, o *Options) (*servers.Server, error) {
 	if o.Stores.Servers == nil {
@@ -24,6 +24,8 @@ func join(ctx context.Context, o *Options) (*servers.Server, error) {
 		}
 	}
 	o.Jobs.Server, o.Jobs.Presence = s, o.Stores.Presence
+	o.Pods.Server, o.Pods.ServerName = s, o.Name
+	o.Pods.ServerInstance = o.Instance
 	o.API.Quotas.Shared(o.Stores.Servers)
 	o.API.Rates.Shared(s.Live)
 	return s, nil

@@ -127,6 +127,9 @@ type Options struct {
 	Metrics http.Handler
 	// Name is the name of this server for operators. Default DefaultName.
 	Name string
+	// Instance is this server's where others use the same stores: see
+	// pods.Options.ServerInstance. Default: none.
+	Instance string
 	// Version is the version of the program, for operators. Default: that of its module.
 	Version string
 	// Reload reads the program's configuration again, for POST /v2/admin/reload: see

@@ -57,6 +57,9 @@ func (p *Parts) openDatabase(ctx context.Context) error {
 	if p.Name, err = p.own.name(); err != nil {
 		return err
 	}
+	if p.Options.Instance, err = p.own.instance(); err != nil {
+		return err
+	}
 	d, err := postgres.Open(ctx, p.own.Database, &postgres.Options{Key: k.key, OldKeys: k.old, Name: "podyard " + p.Name, Logger: p.log})
 	if err != nil {
 		return p.own.wrong("Database", err)
@@ -108,6 +111,27 @@ func (o *Options) name() (string, error) {
 		return "", o.wrong("Data", fmt.Errorf("keep the name: %w", err))
 	}
 	return name, nil
+}
+
+// instanceFile keeps what tells this directory from those of other servers.
+const instanceFile = "instance"
+
+// instance is the kept text of instanceFile, or a new one. One server at a time uses a
+// directory, so no other one that runs has the same.
+func (o *Options) instance() (string, error) {
+	file := filepath.Join(o.Data, instanceFile)
+	kept, err := os.ReadFile(file)
+	if err == nil && len(kept) > 0 {
+		return string(kept), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", o.wrong("Data", fmt.Errorf("read the instance: %w", err))
+	}
+	made := rand.Text()
+	if err := writeSecret(file, made); err != nil {
+		return "", o.wrong("Data", fmt.Errorf("keep the instance: %w", err))
+	}
+	return made, nil
 }
 
 // sharedKey makes the key of Options.Data the key of all servers of a database, which has its

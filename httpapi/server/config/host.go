@@ -25,13 +25,14 @@ func (p *Parts) openStorage(ctx context.Context) (pods.Runtime, error) {
 	return rt, p.openStores(ctx)
 }
 
-// hosts are this machine, or the made-up stock of the sample catalog.
+// hosts are this machine, or the made-up stock of the sample catalog. Where servers share a
+// database, the host of each has the name of its server.
 func (p *Parts) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
 	if p.config.Catalog == "sample" {
 		cat := catalog.Sample()
 		return cat, pods.SimulatedHosts(cat, rt)
 	}
 	gpus := p.offered(rt)
-	cat, host := machine.Host(rt, &machine.Options{GPUTypes: gpus.types, GPUs: gpus.devices, CUDA: gpus.cuda()})
+	cat, host := machine.Host(rt, &machine.Options{ID: p.Name, GPUTypes: gpus.types, GPUs: gpus.devices, CUDA: gpus.cuda()})
 	return cat, []pods.Host{host}
 }
