@@ -22,6 +22,7 @@ type eventBody struct {
 	Time   wireTime    `json:"time"`
 	Job    *string     `json:"job"`
 	Status *string     `json:"status"`
+	Worker string      `json:"worker,omitempty"`
 }
 
 // An eventQuery selects events.
@@ -35,6 +36,9 @@ type eventQuery struct {
 func (q *eventQuery) wants(e *events.Event) bool {
 	if e.Type == events.Gap {
 		return true
+	}
+	if e.Worker != "" && (q.owner != serverless.AllOwners || q.job != "") {
+		return false // workers are those of the endpoint's owner
 	}
 	return (q.owner == serverless.AllOwners || q.owner == e.Owner) && (len(q.types) == 0 || slices.Contains(q.types, e.Type)) &&
 		(q.job == "" || q.job == string(e.Job))
@@ -58,7 +62,7 @@ func (c *call) eventQuery() (q eventQuery, err error) {
 	return q, nil
 }
 
-// jobEvents streams what happens to the jobs of an endpoint, until the endpoint is deleted, the
+// jobEvents streams what happens to the jobs and workers of an endpoint, until the endpoint is deleted, the
 // client disconnects, or the client is too slow.
 func jobEvents(c *call) error {
 	q, err := c.eventQuery()
@@ -126,7 +130,7 @@ func (c *call) writeStream(rc *http.ResponseController, b []byte) error {
 }
 
 func appendJobEvent(b []byte, e *events.Event) []byte {
-	body := eventBody{ID: e.ID.String(), Type: e.Type, Time: wireTime(e.Time), Job: orNull(string(e.Job))}
+	body := eventBody{ID: e.ID.String(), Type: e.Type, Time: wireTime(e.Time), Job: orNull(string(e.Job)), Worker: string(e.Worker)}
 	if s, ok := e.Status(); ok {
 		body.Status = orNull(s.String())
 	}

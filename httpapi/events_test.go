@@ -1,10 +1,15 @@
 package httpapi_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/fleet"
 )
 
 // follow reads the events of an endpoint for a time, while f runs.
@@ -115,6 +120,52 @@ func TestHeadOfEventsIsAnsweredAtOnce(t *testing.T) {
 		a := w.want(200, "HEAD", "/v2/idle/events", "")
 		if a.body != "" || a.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("HEAD of events = %q of type %q", a.body, a.header.Get("Content-Type"))
+		}
+	})
+}
+
+func TestWireOfEventsOfWorkers(t *testing.T) {
+	var got strings.Builder
+	withEndpoints(t, func(o *serverless.Options, _ *httpapi.Options) {
+		o.Fleet = &idleFleet{workers: map[serverless.WorkerID]fleet.Instance{}}
+		o.WorkerURL = func() string { return "http://podyard.test/v2" }
+	}, func(w *testAPI) {
+		soon := strings.Replace(gpuEndpoint, `"env":{"M":"sdxl"}`, `"env":{"RUNPOD_INIT_TIMEOUT":"20"}`, 1)
+		id := w.want(201, "POST", "/v2/serverless", strings.Replace(soon, `"min":1`, `"min":0`, 1), as(alicesAll)).field("id")
+		w.transcript = &got
+		at, alice := "/v2/"+id+"/events", []string{as(alicesAll)}
+		w.follow(35*time.Second, at, alice, func() {
+			if err := w.jobs.Ping(w.t.Context(), id, "elsewhere", nil); err != nil {
+				t.Error(err)
+			}
+			w.want(200, "PATCH", "/v2/serverless/"+id, `{"workers":{"min":1}}`, alice...)
+		})
+		again := append(alice, "Last-Event-ID: 1-1")
+		w.listen(time.Second, at+"?types=worker_joined", again...)
+		w.listen(time.Second, at+"?job=none", again...)
+	})
+	compareGolden(t, "events_workers", got.String())
+}
+
+func TestEventsOfWorkersAreForTheOwnerOfTheEndpoint(t *testing.T) {
+	withEndpoints(t, nil, func(w *testAPI) {
+		private := strings.Replace(owned(w)["endpoint"], "/serverless", "", 1)
+		join := func(endpoint, key string) string {
+			return w.follow(time.Minute, endpoint+"/events?types=worker_joined,worker_left", []string{as(key)}, func() {
+				ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+				defer cancel()
+				if _, err := w.jobs.Take(ctx, strings.TrimPrefix(endpoint, "/v2/"), "w", 1); err != nil {
+					t.Error(err)
+				}
+			}).body
+		}
+		if got := join("/v2/echo", aliceFree); strings.Contains(got, "worker") {
+			t.Errorf("a user of a shared endpoint gets %s", got)
+		}
+		for _, key := range []string{alicesAll, operatorFree} {
+			if got := join(private, key); !strings.Contains(got, `"type":"worker_joined"`) || !strings.Contains(got, `"type":"worker_left"`) {
+				t.Errorf("%s gets %s", key, got)
+			}
 		}
 	})
 }

@@ -122,7 +122,7 @@ func traceParams() []*openapi.Parameter {
 	)
 }
 
-const aboutEvents = "Server-sent events. data is an object with id, type, time, job and status; id is where a reader can go on, in the header " +
+const aboutEvents = "Server-sent events. data is an object with id, type, time, job and status, and worker for an event of a worker; id is where a reader can go on, in the header " +
 	"Last-Event-ID. An event of the type gap says that events are missing."
 
 func eventParams() []*openapi.Parameter {

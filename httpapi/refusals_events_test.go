@@ -3,7 +3,7 @@ package httpapi_test
 // eventRefusals are bad requests to events (docs/decisions.md 43).
 func eventRefusals() []refusal {
 	const (
-		types = "types must be one of queued, completed, failed, cancelled, timed_out, deleted"
+		types = "types must be one of queued, completed, failed, cancelled, timed_out, deleted, worker_started, worker_joined, worker_left, worker_failed"
 		after = "Last-Event-ID must be an id that this stream has sent"
 	)
 	return []refusal{

@@ -9,9 +9,11 @@ import (
 
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/serverless/balance"
+	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/servers"
+	"github.com/podyard/podyard/serverless/telemetry"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -26,12 +28,49 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 		Balancer: s.balancer,
 		Clock:    s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
 		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
-		Meter: o.Meter, Deterministic: o.Deterministic, Observer: o.Observer, Logger: s.log,
+		Meter: o.Meter, Deterministic: o.Deterministic, Observer: fleetEvents{o.Observer, s.events}, Logger: s.log,
 	}
 	if s.server != nil {
 		fo.Lead, fo.Adopt = scalerLead{s.server}, true // the workers of the other servers stay
 	}
 	return fleet.New(fo)
+}
+
+// fleetEvents adds what happens to the workers of a fleet to the events, and passes it on.
+type fleetEvents struct {
+	telemetry.Observer // may be nil
+	events             *events.Log
+}
+
+// Worker implements telemetry.Observer.
+func (f fleetEvents) Worker(e telemetry.WorkerEvent) {
+	switch {
+	case e.Change == telemetry.WorkerStarted && e.Result == telemetry.StartOK:
+		f.events.Worker(e.Endpoint, e.Worker, events.WorkerStarted)
+	case e.Change == telemetry.WorkerLost, e.Change == telemetry.WorkerStarted && e.Result == telemetry.StartFailed:
+		f.events.Worker(e.Endpoint, e.Worker, events.WorkerFailed)
+	}
+	if f.Observer != nil {
+		f.Observer.Worker(e)
+	}
+}
+
+// Loop implements telemetry.Observer.
+func (f fleetEvents) Loop(e telemetry.LoopEvent) {
+	if f.Observer != nil {
+		f.Observer.Loop(e)
+	}
+}
+
+// watchWorkers adds what happens to the workers of the registry to the events.
+func (s *Service) watchWorkers() {
+	s.registry.Watch(func(k workers.Key, here bool) {
+		kind := events.WorkerLeft
+		if here {
+			kind = events.WorkerJoined
+		}
+		s.events.Worker(k.Endpoint, k.ID, kind)
+	})
 }
 
 // A scalerLead is the lease of the server that decides for an endpoint.

@@ -221,10 +221,11 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.server, s.crowd = o.Server, s.newCrowd(&o)
 	s.deliveryLimit.init(o.Deliveries, o.Budgets)
 	s.hub.init(s.stop, s.rules.limits)
+	s.events = events.New(s.queue, s.clock)
+	s.watchWorkers()
 	s.balancer = s.newBalancer(&o)
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
-	s.events = events.New(s.queue, s.clock)
 	s.batches = s.newBatches(&o)
 	s.armed.Store(math.MaxInt64)
 	return s
@@ -233,7 +234,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 // Endpoints returns the store that New got.
 func (s *Service) Endpoints() EndpointStore { return s.endpoints }
 
-// Events returns what has happened to jobs, whoever owns them. It is added to while Run or
+// Events returns what has happened to jobs and workers, whoever owns them. It is added to while Run or
 // Listen runs.
 func (s *Service) Events() *events.Log { return s.events }
 

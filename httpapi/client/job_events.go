@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// A JobEvent is something that has happened to a job (docs/interface.md 6.3).
+// A JobEvent is something that has happened to a job or to a worker (docs/interface.md 6.3).
 type JobEvent struct {
 	ID     string    `json:"id"`   // where EventOptions.After goes on
-	Type   string    `json:"type"` // queued, completed, failed, cancelled, timed_out, deleted or gap
+	Type   string    `json:"type"` // queued, completed, failed, cancelled, timed_out, deleted, gap, or one of worker_
 	Time   time.Time `json:"time"`
-	Job    string    `json:"job"`    // empty: gap
-	Status JobStatus `json:"status"` // empty: deleted and gap
+	Job    string    `json:"job"`    // empty: gap, or an event of a worker
+	Status JobStatus `json:"status"` // empty: deleted, gap, or an event of a worker
+	Worker string    `json:"worker"` // of an event of a worker, which only the owner of the endpoint gets
 }
 
 // Events follows what happens to the caller's jobs, also over broken connections: to one job,

@@ -2,9 +2,28 @@ package client_test
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
 
 	"github.com/podyard/podyard/httpapi/client"
 )
+
+func TestEventsOfWorkersNameTheirWorker(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "id: 7-1\ndata: {\"id\":\"7-1\",\"type\":\"worker_joined\",\"time\":\"2000-01-01T00:00:00.000Z\",\"job\":null,\"status\":null,\"worker\":\"w\"}\n\n")
+	}))
+	defer srv.Close()
+	c := must(client.New(&client.Options{URL: srv.URL, Key: "k"}))(t)
+	for e, err := range c.Jobs("e").Events(t.Context(), "", "", "worker_joined") {
+		if err != nil || e.Type != "worker_joined" || e.Worker != "w" || e.Job != "" || e.Status != "" {
+			t.Errorf("the event is %+v, %v", e, err)
+		}
+		break
+	}
+}
 
 var addedMethods = map[string]method{
 	"jobEvents": func(ctx context.Context, w *world) error {

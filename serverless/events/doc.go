@@ -1,5 +1,5 @@
-// Package events keeps what has happened to the jobs of endpoints, for a short time, so that
-// readers can follow it (docs/decisions.md 43).
+// Package events keeps what has happened to the jobs and workers of endpoints, for a short
+// time, so that readers can follow it (docs/decisions.md 43).
 //
 // A [Log] gets hints of a queue ([queue.Event]) and reads the state of the job that each of
 // them names. A queue sends hints after its commit, so readers see only what is durable. Nothing

@@ -33,23 +33,31 @@ const (
 	TimedOut  Type = "timed_out"
 	Deleted   Type = "deleted" // by its ttl, before it had ended
 	Gap       Type = "gap"     // events are missing here: read the jobs that matter
+
+	WorkerStarted Type = "worker_started" // the fleet has started it
+	WorkerJoined  Type = "worker_joined"  // it has asked for its first job
+	WorkerLeft    Type = "worker_left"    // it has ended, or is not heard of any more
+	WorkerFailed  Type = "worker_failed"  // it could not be started, or has ended although it should not
 )
 
 // Types are the types that readers can ask for. They get Gap in any case.
-func Types() []Type { return []Type{Queued, Completed, Failed, Cancelled, TimedOut, Deleted} }
+func Types() []Type {
+	return []Type{Queued, Completed, Failed, Cancelled, TimedOut, Deleted, WorkerStarted, WorkerJoined, WorkerLeft, WorkerFailed}
+}
 
 // typeOf returns the type of the end of a job.
 func typeOf(s queue.Status) Type {
 	return map[queue.Status]Type{queue.Completed: Completed, queue.Failed: Failed, queue.Cancelled: Cancelled, queue.TimedOut: TimedOut}[s]
 }
 
-// An Event is something that has happened to a job. It has no payload.
+// An Event is something that has happened to a job or to a worker. It has no payload.
 type Event struct {
-	ID    ID
-	Type  Type
-	Time  time.Time
-	Job   queue.JobID // empty: Gap
-	Owner string      // of the job; empty: Gap
+	ID     ID
+	Type   Type
+	Time   time.Time
+	Job    queue.JobID    // empty: Gap, or an event of a worker
+	Owner  string         // of the job
+	Worker queue.WorkerID // empty: not an event of a worker
 }
 
 // Status returns the status that the job got by the event, and false where there is none.

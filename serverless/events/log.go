@@ -82,6 +82,18 @@ func (l *Log) Hints(evs []queue.Event) {
 	}
 }
 
+// Worker adds an event of a worker. It does not block.
+func (l *Log) Worker(endpoint string, id queue.WorkerID, kind Type) {
+	if l.active.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.feeds[endpoint]; f != nil {
+		l.put(f, Event{Type: kind, Worker: id})
+	}
+}
+
 // Run reads the jobs that hints name, until ctx ends. Nothing is added without it.
 func (l *Log) Run(ctx context.Context) {
 	for {
@@ -137,12 +149,17 @@ func (l *Log) add(f *feed, e Event, run uint32) {
 	if was, ok := f.jobs[e.Job]; ok && was.run == run && (was.kind == e.Type || e.Type == Queued) {
 		return
 	}
+	if e.Job != "" {
+		f.jobs[e.Job] = seen{f.next, e.Type, run, e.Owner}
+	}
+	l.put(f, e)
+}
+
+// put adds an event. The caller holds mu.
+func (l *Log) put(f *feed, e Event) {
 	e.ID, e.Time = ID{f.id, f.next}, l.clock.Now().UTC().Truncate(time.Millisecond)
 	f.next++
 	f.list = append(f.list, e)
-	if e.Job != "" {
-		f.jobs[e.Job] = seen{e.ID.Number, e.Type, run, e.Owner}
-	}
 	f.trim(e.Time)
 	close(f.changed)
 	f.changed = make(chan struct{})

@@ -25,10 +25,21 @@ type Registry struct {
 	suspects  map[*Worker]struct{} // workers that have listed a job that they must stop
 	checks    []queue.Instant      // when Unresponsive can tell more, soonest first
 	expiry    expiry               // remote workers that do not poll
+	watch     func(k Key, here bool)
 
 	server string // the id of this server; empty: it shares nothing
 	lease  time.Duration
 	gone   []Key // workers whose rows must be removed
+}
+
+// Watch sets the function that is told of each worker that was added (here) or removed. f must
+// not block and must not call the registry. Call it before the registry is used.
+func (r *Registry) Watch(f func(k Key, here bool)) { r.watch = f }
+
+func (r *Registry) changed(k Key, here bool) {
+	if r.watch != nil {
+		r.watch(k, here)
+	}
 }
 
 // A Worker is a worker of an endpoint, in the registry that created it. A Worker that has
@@ -101,6 +112,7 @@ func (r *Registry) join(k Key, now queue.Instant) (w *Worker, joined bool) {
 	}
 	w.record.enter(&e.busy)
 	e.workers[k.ID] = w
+	r.changed(k, true)
 	return w, true
 }
 
@@ -131,6 +143,7 @@ func (r *Registry) remove(w *Worker) {
 	delete(r.local, w)
 	delete(r.suspects, w)
 	r.schedule(w)
+	r.changed(w.Key(), false)
 }
 
 // schedule updates the place of w in the expiry heap.
