@@ -1,6 +1,8 @@
 package jobindex
 
 import (
+	"encoding/binary"
+
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -36,47 +38,66 @@ func pack(id queue.JobID) (d ident, ok bool) {
 	if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return d, false
 	}
-	bad := byte(0)
-	for n, at := range &places {
-		hi, lo := digits[s[at]], digits[s[at+1]]
-		bad |= hi | lo
-		d.bits[n] = hi<<4 | lo&15
+	ok = true
+	for n, x := range [4]uint64{
+		word(s[:8]), half(s[9:13]) | half(s[14:18])<<32, half(s[19:23]) | half(s[24:28])<<32, word(s[28:36]),
+	} {
+		b, valid := fromHex(x)
+		ok = ok && valid
+		binary.LittleEndian.PutUint32(d.bits[4*n:], b)
 	}
-	return d, bad < 16
-}
-
-// places are the positions of the two digits of each byte in a UUID.
-var places = [16]uint8{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
-
-// digits has the values of lower-case hexadecimal digits, and 255 for any other byte.
-var digits = digitTable()
-
-func digitTable() (t [256]byte) {
-	for c := range t {
-		switch {
-		case '0' <= c && c <= '9':
-			t[c] = byte(c - '0')
-		case 'a' <= c && c <= 'f':
-			t[c] = byte(c-'a') + 10
-		default:
-			t[c] = 255
-		}
-	}
-	return t
+	return d, ok
 }
 
 // unpack is the inverse of pack.
 func (d *ident) unpack() queue.JobID {
-	b := [len(syncPrefix) + uuidLen + len(suffix)]byte{}
-	copy(b[:], "sync-00000000-0000-0000-0000-000000000000-u1")
-	for n, at := range &places {
-		b[len(syncPrefix)+int(at)] = hexDigits[d.bits[n]>>4]
-		b[len(syncPrefix)+int(at)+1] = hexDigits[d.bits[n]&15]
+	b := [len(syncPrefix) + uuidLen + len(suffix)]byte([]byte(syncPrefix + "00000000-0000-0000-0000-000000000000" + suffix))
+	p := b[len(syncPrefix):]
+	x := [4]uint64{}
+	for n := range x {
+		x[n] = toHex(binary.LittleEndian.Uint32(d.bits[4*n:]))
 	}
+	binary.LittleEndian.PutUint64(p, x[0])
+	binary.LittleEndian.PutUint32(p[9:], uint32(x[1]))
+	binary.LittleEndian.PutUint32(p[14:], uint32(x[1]>>32))
+	binary.LittleEndian.PutUint32(p[19:], uint32(x[2]))
+	binary.LittleEndian.PutUint32(p[24:], uint32(x[2]>>32))
+	binary.LittleEndian.PutUint64(p[28:], x[3])
 	if d.form == formSync {
-		return queue.JobID(b[:])
+		p = b[:]
 	}
-	return queue.JobID(b[len(syncPrefix):])
+	return queue.JobID(p)
 }
 
-const hexDigits = "0123456789abcdef"
+// word returns 8 characters, the first one in the low byte, and half 4 of them.
+func word(s string) uint64 { return half(s[:4]) | half(s[4:])<<32 }
+
+func half(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
+}
+
+// The functions below work on 8 bytes at once: each has the value 0xnn in the constant of eight.
+const eight = 0x0101010101010101
+
+// fromHex returns the bytes of 8 lower-case hexadecimal digits.
+func fromHex(x uint64) (b uint32, ok bool) {
+	v := x&(0x0f*eight) + 9*(x>>6&eight) // a letter has bit 6, and its low bits are 1 to 6
+	ok = v&(0xf0*eight) == 0 && digitsOf(v) == x
+	v = (v<<4 | v>>8) & 0x00ff00ff00ff00ff
+	v = (v | v>>8) & 0x0000ffff0000ffff
+	return uint32(v | v>>16), ok
+}
+
+// toHex is the inverse of fromHex.
+func toHex(b uint32) uint64 {
+	v := uint64(b)
+	v = (v | v<<16) & 0x0000ffff0000ffff
+	v = (v | v<<8) & 0x00ff00ff00ff00ff
+	return digitsOf((v>>4 | v<<8) & (0x0f * eight))
+}
+
+// digitsOf returns the digits of 8 bytes that are below 16.
+func digitsOf(v uint64) uint64 {
+	letters := (v + 6*eight) >> 4 & eight
+	return v + '0'*eight + ('a'-'0'-10)*letters
+}
