@@ -35,7 +35,8 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	if m.eff == 0 {
 		return m
 	}
-	m.ref, m.owner, m.key, m.was = q.x.Ref(i), q.x.Owner(i), q.x.Key(i), q.x.Metadata(i)
+	m.ref, m.owner, m.key = q.x.Identity(i)
+	m.was = q.x.Metadata(i)
 	m.note = m.was
 	if q.x.Has(i, jobindex.HasExtra) {
 		m.marks = jobindex.HasExtra
@@ -235,12 +236,11 @@ func (m *move) needsClean() bool {
 
 // publish makes the move visible and ends it. The caller must hold mu.
 func (q *jobQueue) publish(m *move) {
+	q.x.Commit(m.i, &m.after, m.eff)
 	if m.eff&queue.Delete != 0 {
-		q.x.Commit(m.i, &m.before, &m.after, m.eff)
 		q.endMove(m.i)
 		return
 	}
-	q.x.Commit(m.i, &m.before, &m.after, m.eff)
 	q.x.SetMetadata(m.i, m.note)
 	passed := q.x.Has(m.i, jobindex.Skipped)
 	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Skipped)

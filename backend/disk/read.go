@@ -33,7 +33,7 @@ func (q *jobQueue) lookup(now queue.Instant, ref queue.Ref) (v view, ok bool) {
 }
 
 func (q *jobQueue) view(i uint32) view {
-	v := view{i: i, note: q.x.Metadata(i), job: queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), Key: q.x.Key(i), State: q.x.State(i)}}
+	v := view{i: i, note: q.x.Metadata(i), job: q.x.Job(i)}
 	if q.x.Has(i, jobindex.HasExtra) {
 		v.marks = jobindex.HasExtra
 	}

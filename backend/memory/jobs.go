@@ -118,7 +118,8 @@ func (q *Jobs) publish(i uint32, j *queue.Job) {
 
 // job returns a job with its payloads.
 func (q *Jobs) job(i uint32) queue.Job {
-	j := queue.Job{State: q.x.State(i)}
+	var j queue.Job
+	q.x.Read(i, &j.State)
 	q.fill(&j, i)
 	return j
 }
@@ -126,7 +127,7 @@ func (q *Jobs) job(i uint32) queue.Job {
 // fill sets all of j but its state.
 func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
-	j.Ref, j.Owner, j.Key = q.x.Ref(i), q.x.Owner(i), q.x.Key(i)
+	j.Ref, j.Owner, j.Key = q.x.Identity(i)
 	j.Input, j.Output = b.input, b.output
 	if x := q.extras[i]; x != nil {
 		j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
@@ -152,7 +153,8 @@ func (q *Jobs) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res [
 			res[i] = queue.Result{Err: queue.ErrNotFound}
 			continue
 		}
-		evs = q.move(now, rec, &ops[i], &res[i], evs)
+		r := &res[i]
+		r.Effect, evs, r.Err = q.move(now, rec, &ops[i], &r.State, evs)
 	}
 	q.mu.Unlock()
 	q.notify(evs)
@@ -162,29 +164,30 @@ func (q *Jobs) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res [
 // eventEffects are the effects that produce events.
 const eventEffects = queue.EvReady | queue.EvDone | queue.EvStop | queue.EvChunk
 
-// move applies one op to a job, sets res, and appends the events of the move. It makes no events
-// if nobody watches: a watcher that starts later reads the job as the move left it.
-func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, res *queue.Result, evs []queue.Event) []queue.Event {
-	before := q.x.State(i)
-	res.State = before
-	res.Effect, res.Err = res.State.Apply(now, op)
-	if res.Effect&eventEffects != 0 && q.watched() {
+// move applies one op to a job, sets s to the state after it, and appends the events of the move.
+// It makes no events if nobody watches: a watcher that starts later reads the job as the move left
+// it.
+func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, s *queue.State, evs []queue.Event) (queue.Effect, []queue.Event, error) {
+	q.x.Read(i, s)
+	worker := s.Worker
+	eff, err := s.Apply(now, op)
+	if eff&eventEffects != 0 && q.watched() {
 		ref := op.Ref
 		if ref.ID == "" {
 			ref = q.x.Ref(i)
 		}
-		evs = res.Effect.Events(evs, ref, before.Worker)
+		evs = eff.Events(evs, ref, worker)
 	}
-	if res.Effect != 0 {
-		q.applyEffect(now, i, &before, &res.State, res.Effect, op)
+	if eff != 0 {
+		q.applyEffect(now, i, s, eff, op)
 	}
-	return evs
+	return eff, evs, err
 }
 
 // applyEffect carries out the effects of a move.
-func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, eff queue.Effect, op *queue.Op) {
+func (q *Jobs) applyEffect(now queue.Instant, i uint32, s *queue.State, eff queue.Effect, op *queue.Op) {
 	if eff&queue.Delete != 0 {
-		q.x.Commit(i, before, s, eff)
+		q.x.Commit(i, s, eff)
 		q.bodies.drop(i)
 		delete(q.extras, i)
 		return
@@ -194,14 +197,14 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, before, s *queue.State, 
 		s.Seq = q.seq
 	}
 	if eff&queue.PutAttempt != 0 {
-		x := q.extra(i)
+		x, before := q.extra(i), q.x.State(i)
 		x.tries = append(x.tries[:min(int(before.Attempt), len(x.tries))], before.EndedAttempt(now, s, op))
 	}
 	q.payloads(i, eff, op)
 	if eff&queue.DropInput != 0 {
 		q.outbox.dropInput(q.x.Ref(i), s)
 	}
-	q.x.Commit(i, before, s, eff)
+	q.x.Commit(i, s, eff)
 	if eff&queue.PutOutbox != 0 {
 		q.addDelivery(q.job(i), now)
 	}

@@ -20,19 +20,21 @@ func (q *Jobs) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, o
 
 // claim fills one slot.
 func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []queue.Event) ([]queue.Job, []queue.Event) {
-	var res queue.Result
 	for n := s.N; n > 0; {
 		i := q.x.NextReady(now, s)
 		if i == 0 {
 			break
 		}
 		op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
-		if evs = q.move(now, i, &op, &res, evs); res.Err != nil { // the job was past its ttl, and the move deleted it
+		var err error
+		out = append(out, queue.Job{})
+		j := &out[len(out)-1]
+		if _, evs, err = q.move(now, i, &op, &j.State, evs); err != nil { // the job was past its ttl, and the move deleted it
+			out = out[:len(out)-1]
 			continue
 		}
 		q.token++
-		out = append(out, queue.Job{State: res.State})
-		q.fill(&out[len(out)-1], i)
+		q.fill(j, i)
 		n--
 	}
 	return out, evs

@@ -85,16 +85,11 @@ func (q *Jobs) listSome(now queue.Instant, lq *queue.ListQuery, upTo uint64) (jo
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next = q.x.Newest(lq.Endpoint, lq.Owner, upTo, listStep, func(i uint32) {
-		if j := q.listing(i); lq.Selects(&j, now) {
+		if j := q.x.Job(i); lq.Selects(&j, now) {
 			jobs = append(jobs, j)
 		}
 	})
 	return jobs, next
-}
-
-// listing returns a job as List yields it.
-func (q *Jobs) listing(i uint32) queue.Job {
-	return queue.Job{Ref: q.x.Ref(i), Owner: q.x.Owner(i), Key: q.x.Key(i), State: q.x.State(i)}
 }
 
 // listed yields the jobs that lq names.
@@ -105,7 +100,7 @@ func (q *Jobs) listed(now queue.Instant, lq *queue.ListQuery, yield func(queue.J
 	q.mu.Lock()
 	for _, id := range lq.IDs {
 		if i := q.x.Find(queue.Ref{Endpoint: lq.Endpoint, ID: id}); i != 0 {
-			if j := q.listing(i); others.Selects(&j, now) {
+			if j := q.x.Job(i); others.Selects(&j, now) {
 				jobs = append(jobs, j)
 			}
 		}

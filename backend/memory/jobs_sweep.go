@@ -16,7 +16,7 @@ func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.In
 	for _, i := range q.due {
 		op := q.x.TickOp(i)
 		ref := q.reported(i)
-		evs = q.move(now, i, &op, &res, evs)
+		res.Effect, evs, res.Err = q.move(now, i, &op, &res.State, evs)
 		moved = q.noteMoved(moved, ref, &op, &res)
 		if res.Effect&queue.Delete == 0 {
 			q.x.Rearm(i)
@@ -47,7 +47,7 @@ func (q *Jobs) Purge(_ context.Context, now queue.Instant, p queue.PurgeQuery) (
 	var res queue.Result
 	for _, i := range queued {
 		ref := q.reported(i)
-		evs = q.move(now, i, &op, &res, evs)
+		res.Effect, evs, res.Err = q.move(now, i, &op, &res.State, evs)
 		moved = q.noteMoved(moved, ref, &op, &res)
 		if res.Err == nil {
 			removed++

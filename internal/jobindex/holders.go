@@ -49,12 +49,12 @@ func (r *record) bytes() int64 { return int64(r.inBytes) + int64(r.outBytes) + r
 func (x *Index) Size(i uint32, s *queue.State) {
 	r := x.t.at(i)
 	r.inBytes, r.outBytes = s.InBytes, s.OutBytes
-	x.lines[r.line].key.owner.holds.bytes += r.bytes()
+	x.lines[r.line].holds.bytes += r.bytes()
 }
 
 // recount changes the counts of the owner when the state of a job changes.
 func (x *Index) recount(r *record, s *queue.State) {
-	h := x.lines[r.line].key.owner.holds
+	h := x.lines[r.line].holds
 	h.bytes += s.Bytes() - r.bytes()
 	if r.status == queue.InQueue {
 		h.queued--
@@ -66,7 +66,7 @@ func (x *Index) recount(r *record, s *queue.State) {
 
 // uncount removes a job from the counts of its owner.
 func (x *Index) uncount(r *record) {
-	h := x.lines[r.line].key.owner.holds
+	h := x.lines[r.line].holds
 	h.jobs--
 	h.bytes -= r.bytes()
 	if r.status == queue.InQueue {
@@ -77,7 +77,7 @@ func (x *Index) uncount(r *record) {
 // Admit returns a *budget.Error if the owner of an added job is over a limit of l. j is the
 // job, and jobs are all that are added together.
 func (x *Index) Admit(i uint32, l *budget.Limits, j *queue.Job, jobs []queue.Job) error {
-	h := x.lines[x.t.at(i).line].key.owner.holds
+	h := x.lines[x.t.at(i).line].holds
 	over := func(b budget.Budget, n int64) bool { limit := l.Of(b); return limit > 0 && n > limit }
 	hook, dead := j.Flags&queue.HasWebhook != 0, j.DeadLetter > 0
 	if !over(budget.Jobs, h.jobs) && !over(budget.QueuedJobs, h.queued) && !over(budget.JobBytes, h.bytes) &&

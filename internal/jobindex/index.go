@@ -13,7 +13,7 @@ import (
 type Index struct {
 	t         records
 	names     interner
-	policies  policies
+	terms     termsTable
 	lines     []*line
 	freeLines []uint32
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
@@ -29,6 +29,7 @@ type Index struct {
 func New() *Index {
 	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}}
 	x.t.init()
+	x.terms.init()
 	x.wheel.init(&x.t)
 	return x
 }
@@ -77,7 +78,7 @@ func (x *Index) Add(ref queue.Ref, owner, key string, priority uint8) (i uint32,
 	r.line = x.join(&x.ensureList(ep).order, owner, key, priority).number
 	r.marks = Hidden
 	r.prev, r.next = i, i
-	h := x.lines[r.line].key.owner.holds
+	h := x.lines[r.line].holds
 	h.jobs++
 	h.queued++
 	return i, true
@@ -93,7 +94,14 @@ func (x *Index) releaseNames(endpoint uint32, d *ident) {
 
 // Load sets the state of a hidden job without showing it. A store loads jobs in any order,
 // and then calls ShowLoaded in the order of Seq.
-func (x *Index) Load(i uint32, s *queue.State) { x.store(x.t.at(i), s) }
+func (x *Index) Load(i uint32, s *queue.State) { x.begin(x.t.at(i), s) }
+
+// begin stores the first state of a record.
+func (x *Index) begin(r *record, s *queue.State) {
+	x.terms.release(r.terms)
+	r.terms = x.terms.intern(termsOf(s))
+	x.store(r, s)
+}
 
 // ShowLoaded makes a loaded job visible. It counts a job that has ended in Completed or
 // Failed.
@@ -112,14 +120,15 @@ func (x *Index) ShowLoaded(i uint32) {
 // job of the endpoint that was shown before.
 func (x *Index) Show(i uint32, s *queue.State) {
 	r := x.t.at(i)
-	x.store(r, s)
+	x.begin(r, s)
 	r.marks &^= Hidden
-	x.enter(i, placeOf(s.Status, s.Delayed))
-	l := x.ensureList(r.endpoint)
+	x.enter(i, r, placeOf(s.Status, s.Delayed))
+	l := x.lists[r.endpoint]
 	l.append(s.Seq, i)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 	l.stats.Count(nil, s, queue.Put)
-	x.weigh(l, s, 1)
+	l.weigh(s.Status, s.Flags, s.Priority, 1)
+	x.undrained += s.Stream
 	if x.t.count == 1 {
 		x.wheel.now = max(x.wheel.now, s.Submitted)
 	}
@@ -158,9 +167,17 @@ func (x *Index) listOf(endpoint string) *jobList {
 	return x.listAt(ep)
 }
 
-// Ref returns the ref of a job.
-func (x *Index) Ref(i uint32) queue.Ref {
+// Identity returns what identifies a job and where it belongs.
+func (x *Index) Identity(i uint32) (ref queue.Ref, owner, key string) {
 	r := x.t.at(i)
+	k := x.lines[r.line].key
+	return x.ref(r), x.names.text(k.owner.name), x.names.text(k.name)
+}
+
+// Ref returns the ref of a job.
+func (x *Index) Ref(i uint32) queue.Ref { return x.ref(x.t.at(i)) }
+
+func (x *Index) ref(r *record) queue.Ref {
 	endpoint := x.names.text(r.endpoint)
 	if r.id.form == formName {
 		return queue.Ref{Endpoint: endpoint, ID: queue.JobID(x.names.text(r.id.name()))}
@@ -168,13 +185,14 @@ func (x *Index) Ref(i uint32) queue.Ref {
 	return queue.Ref{Endpoint: endpoint, ID: r.id.unpack()}
 }
 
-// Owner returns the owner of a job.
-func (x *Index) Owner(i uint32) string { return x.names.text(x.ownerOf(i)) }
-
 func (x *Index) ownerOf(i uint32) uint32 { return x.lines[x.t.at(i).line].key.owner.name }
 
-// Key returns the key of a job (queue.Job.Key).
-func (x *Index) Key(i uint32) string { return x.names.text(x.lines[x.t.at(i).line].key.name) }
+// Job returns a job without its payloads.
+func (x *Index) Job(i uint32) (j queue.Job) {
+	j.Ref, j.Owner, j.Key = x.Identity(i)
+	x.Read(i, &j.State)
+	return j
+}
 
 // Metadata is what a queue stores with a job for its own use.
 type Metadata struct {
@@ -203,47 +221,48 @@ func (x *Index) Mark(i uint32, set, unset Marks) {
 	r.marks = r.marks&^unset | set
 }
 
-// Commit makes a move visible. before is the state before, after the state after State.Apply,
-// and e its effect. With queue.NewSeq, after has its new Seq. With queue.Delete, Commit
-// removes the job, and its number may be reused.
-func (x *Index) Commit(i uint32, before, after *queue.State, e queue.Effect) {
+// Commit makes a move visible. s is the state after State.Apply, and e its effect. With
+// queue.NewSeq, s has its new Seq. With queue.Delete, Commit removes the job, and its number may
+// be reused.
+func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	r := x.t.at(i)
 	l := x.lists[r.endpoint]
-	l.stats.Count(before, after, e)
-	x.weigh(l, before, -1)
+	before := queue.State{Status: r.status, Flags: r.flags, Delayed: r.delayed} // what Count reads
+	l.stats.Count(&before, s, e)
+	l.weigh(r.status, r.flags, x.lines[r.line].level, -1)
+	x.undrained -= r.stream
 	if e&queue.Delete != 0 {
-		x.delete(i)
+		x.delete(i, r, l)
 		return
 	}
-	x.weigh(l, after, 1)
+	l.weigh(s.Status, s.Flags, s.Priority, 1)
+	x.undrained += s.Stream
 	ready := e&queue.EvReady != 0
 	if e&queue.NewSeq != 0 {
 		l.remove(r.seq)
-		l.append(after.Seq, i)
-		l.stats.LastSeq = max(l.stats.LastSeq, after.Seq)
+		l.append(s.Seq, i)
+		l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 		ready = false
 	}
-	x.update(i, after)
+	x.update(i, r, s)
 	if ready {
 		x.trimRequeued(l)
-		l.requeued.push(ref{after.Seq, i})
+		l.requeued.push(ref{s.Seq, i})
 	}
-	if due := after.Due(); due < r.armed {
+	if due := s.Due(); due < r.armed {
 		x.wheel.remove(i)
 		r.armed = due
 		x.wheel.add(i)
 	}
 }
 
-func (x *Index) delete(i uint32) {
-	r := x.t.at(i)
-	l := x.lists[r.endpoint]
+func (x *Index) delete(i uint32, r *record, l *jobList) {
 	x.wheel.remove(i)
 	seq, sparse := r.seq, l.remove(r.seq)
-	x.leave(i)
+	x.leave(i, r)
 	x.names.release(r.worker)
 	x.names.release(r.lost)
-	x.policies.release(r.retry)
+	x.terms.release(r.terms)
 	x.uncount(r)
 	endpoint, id, line := r.endpoint, r.id, x.lines[r.line]
 	x.t.remove(i)
@@ -258,10 +277,10 @@ func (x *Index) delete(i uint32) {
 func (x *Index) Discard(i uint32) {
 	r := x.t.at(i)
 	x.uncount(r)
-	endpoint, id, line, retry := r.endpoint, r.id, x.lines[r.line], r.retry
+	endpoint, id, line, terms := r.endpoint, r.id, x.lines[r.line], r.terms
 	x.t.remove(i)
 	x.part(line)
-	x.policies.release(retry)
+	x.terms.release(terms)
 	x.releaseNames(endpoint, &id)
 }
 
@@ -322,7 +341,8 @@ func (x *Index) TakeAllDue(now queue.Instant, budget *int, list []uint32) []uint
 	sorts := false
 	for i := x.TakeDue(now, budget); i != 0; i = x.TakeDue(now, budget) {
 		list = append(list, i)
-		sorts = sorts || x.t.at(i).retry != 0 || x.t.at(i).delayed
+		t := x.terms.at(x.t.at(i).terms)
+		sorts = sorts || x.t.at(i).delayed || t.retry.Attempts > 0 || t.dead > 0
 	}
 	if sorts {
 		slices.SortFunc(list, func(a, b uint32) int {
@@ -353,7 +373,7 @@ func (x *Index) Rearm(i uint32) {
 // follow has its id there, from which the delay is made.
 func (x *Index) TickOp(i uint32) queue.Op {
 	op := queue.Op{Kind: queue.OpTick}
-	if x.policies.value(x.t.at(i).retry).retry.Attempts > 1 {
+	if x.terms.at(x.t.at(i).terms).retry.Attempts > 1 {
 		op.Ref = x.Ref(i)
 	}
 	return op

@@ -22,7 +22,7 @@ func TestDueJobsAreFoundAfterTheClockWasSetBack(t *testing.T) {
 		budget := 10
 		i := x.TakeDue(now, &budget)
 		if i != 0 {
-			x.Commit(i, &queue.State{}, &queue.State{}, queue.Delete)
+			x.Commit(i, &queue.State{}, queue.Delete)
 		}
 		return i
 	}

@@ -178,7 +178,7 @@ func TestSparseChunksAreMerged(t *testing.T) {
 			break
 		}
 		s := x.State(i)
-		x.Commit(i, &s, &s, queue.Delete)
+		x.Commit(i, &s, queue.Delete)
 	}
 	for _, endpoint := range []string{"odd", "even"} {
 		pieces := len(x.listOf(endpoint).chunks)

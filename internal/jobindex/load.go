@@ -2,17 +2,15 @@ package jobindex
 
 import "github.com/podyard/podyard/serverless/queue"
 
-// weigh adds a job to the counts that only metrics use, n times.
-func (x *Index) weigh(l *jobList, s *queue.State, n int64) {
-	x.undrained += n * s.Stream
-	if s.Status != queue.InQueue {
+// weigh adds a job to the queued jobs of its priority, n times.
+func (l *jobList) weigh(st queue.Status, f queue.Flags, priority uint8, n int64) {
+	if st != queue.InQueue {
 		return
 	}
-	p := s.Priority
-	if s.Flags&queue.LowPriority != 0 {
-		p = queue.MaxPriority + 1
+	if f&queue.LowPriority != 0 {
+		priority = queue.MaxPriority + 1
 	}
-	l.queued[p] += n
+	l.queued[priority] += n
 }
 
 // Undrained returns the bytes of chunks that were not read.

@@ -84,6 +84,7 @@ type line struct {
 	number           uint32
 	jobs             int // in any status
 	key              *key
+	holds            *holder // of the owner
 	level            uint8
 	first, last      uint32 // of the list through the records, in the order of Seq
 	requeued         seqHeap
@@ -170,7 +171,7 @@ func (x *Index) lineOf(q *order, user, name string, priority uint8) *line {
 			return l
 		}
 	}
-	l := &line{key: k, level: priority}
+	l := &line{key: k, holds: o.holds, level: priority}
 	k.lines = append(k.lines, l)
 	if n := len(x.freeLines); n > 0 {
 		l.number = x.freeLines[n-1]
@@ -234,32 +235,30 @@ func placeOf(s queue.Status, delayed bool) place {
 }
 
 // update stores the state of a job that is not hidden and gives the job its place.
-func (x *Index) update(i uint32, s *queue.State) {
-	r := x.t.at(i)
+func (x *Index) update(i uint32, r *record, s *queue.State) {
 	want := placeOf(s.Status, s.Delayed)
 	same := want == inList && r.place.ready() && r.seq == s.Seq ||
 		want == running && (r.place == running || r.place == taken)
 	if !same {
-		x.leave(i)
+		x.leave(i, r)
 	}
 	x.store(r, s)
 	switch {
 	case !same:
-		x.enter(i, want)
+		x.enter(i, r, want)
 	case want == running:
 		r.place = running
 	}
 }
 
 // enter gives a job that is away its place.
-func (x *Index) enter(i uint32, want place) {
-	r := x.t.at(i)
+func (x *Index) enter(i uint32, r *record, want place) {
 	l := x.lines[r.line]
 	r.place = want
 	switch want {
 	case inList:
 		l.key.count(countOf(r.flags), 1, 0)
-		if x.queueUp(l, i) {
+		if x.queueUp(l, i, r) {
 			x.refresh(l)
 		}
 	case running:
@@ -268,8 +267,7 @@ func (x *Index) enter(i uint32, want place) {
 }
 
 // queueUp adds a job to its line. It returns false if the head of the line stays the same.
-func (x *Index) queueUp(l *line, i uint32) bool {
-	r := x.t.at(i)
+func (x *Index) queueUp(l *line, i uint32, r *record) bool {
 	if l.last != 0 && r.seq < x.t.at(l.last).seq {
 		r.place = requeued
 		l.requeued.push(ref{r.seq, i})
@@ -286,8 +284,7 @@ func (x *Index) queueUp(l *line, i uint32) bool {
 }
 
 // leave removes a job from its place.
-func (x *Index) leave(i uint32) {
-	r := x.t.at(i)
+func (x *Index) leave(i uint32, r *record) {
 	l, was := x.lines[r.line], r.place
 	r.place = away
 	switch was {
@@ -503,14 +500,13 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 		case ok:
 			q.claims++
 			served := turn{l.stats.LastSeq, q.claims}
-			x.serve(i, served)
-			x.take(i)
+			x.take(i, served)
 			next = i
 		case x.Has(i, Busy):
 			x.Mark(i, Skipped, 0)
 			x.setAside(i)
 		case x.t.at(i).expires <= now:
-			x.leave(i)
+			x.leave(i, x.t.at(i))
 			next = i
 		default:
 			lost = append(lost, i)
@@ -533,18 +529,13 @@ func (x *Index) lostBy(i uint32, w queue.WorkerID) bool {
 	return r.lost != 0 && x.names.text(r.lost) == string(w)
 }
 
-// serve records that a job is claimed: its line and its owner come last.
-func (x *Index) serve(i uint32, now turn) {
-	l := x.lines[x.t.at(i).line]
-	l.served, l.key.owner.served = now, now
-}
-
-// take makes a ready job a running one.
-func (x *Index) take(i uint32) {
+// take makes a ready job a running one: its line and its owner come last.
+func (x *Index) take(i uint32, now turn) {
 	r := x.t.at(i)
 	l := x.lines[r.line]
+	l.served, l.key.owner.served = now, now
 	if r.place != inList || l.key.order.rules.limit() {
-		x.leave(i)
+		x.leave(i, r)
 		r.place = taken
 		x.run(l.key, 1)
 		return
@@ -557,9 +548,9 @@ func (x *Index) take(i uint32) {
 
 // Requeue puts a job that NextReady returned or passed by back to its place among the ready jobs.
 func (x *Index) Requeue(i uint32) {
-	x.leave(i)
 	r := x.t.at(i)
-	x.enter(i, placeOf(r.status, r.delayed))
+	x.leave(i, r)
+	x.enter(i, r, placeOf(r.status, r.delayed))
 }
 
 // choose returns the job that is next for a worker. If ok is false, the job cannot be claimed by

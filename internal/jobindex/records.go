@@ -3,15 +3,15 @@ package jobindex
 import (
 	"encoding/binary"
 	"hash/maphash"
-	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A record is a job without its payloads. It has no pointers.
+// A record is a job without its payloads. It has no pointers. It has the size of three cache lines;
+// the members of each are used together.
 type record struct {
-	id ident
-
+	// To find it, and in lists.
+	id         ident
 	status     queue.Status
 	flags      queue.Flags
 	reason     queue.Reason
@@ -19,60 +19,67 @@ type record struct {
 	restarts   uint8
 	marks      Marks
 	attempt    uint8
+	hash       uint32 // of endpoint and id
+	endpoint   uint32 // interned string
+	line       uint32 // of Index.lines
+	prev, next uint32 // neighbours in a list of the wheel
+	before     uint32 // neighbours in the list of the line
+	after      uint32
+	place      place
+	delayed    bool
+	read       bool
+	seq        uint64
 
-	endpoint, worker, lost uint32 // interned strings
-	retry                  uint32 // interned policy
-	line                   uint32 // of Index.lines
-	before, after          uint32 // neighbours in the list of the line
-	place                  place
-	delayed, read          bool
-
-	seq   uint64
-	token queue.Token
-	submitted, queued, started, finished,
-	leaseUntil, runUntil, expires queue.Instant
-	execTimeout, retain time.Duration
-	chunks, drained     uint32
-	stream              int64
-
-	armed      queue.Instant // the instant at which it is in the wheel
-	prev, next uint32        // neighbours in a list of the wheel
-
-	tag           uint64
+	armed         queue.Instant // the instant at which it is in the wheel
+	expires       queue.Instant
+	queued        queue.Instant
+	worker, lost  uint32 // interned strings
+	token         queue.Token
+	leaseUntil    queue.Instant
+	terms         uint32 // interned terms
+	run           uint32
 	output, chunk uint32
-	hash          uint32 // of endpoint and id
-	run           uint32 // here, to avoid padding
 
-	inBytes, outBytes uint32
+	started, finished, runUntil, submitted queue.Instant
+	stream                                 int64
+	chunks, drained                        uint32
+	inBytes, outBytes                      uint32
+	tag                                    uint64
 }
 
 // State returns the state of a job.
-func (x *Index) State(i uint32) queue.State {
-	r := x.t.at(i)
-	p := x.policies.value(r.retry)
-	return queue.State{
-		Status: r.status, Flags: r.flags, Reason: r.reason, Deliveries: r.deliveries, Restarts: r.restarts, Run: r.run,
-		Priority: x.lines[r.line].level, Attempt: r.attempt, Delayed: r.delayed, Read: r.read, Retry: p.retry, DeadLetter: p.dead,
-		Seq: r.seq, Token: r.token, Worker: queue.WorkerID(x.names.text(r.worker)), Lost: queue.WorkerID(x.names.text(r.lost)),
-		Submitted: r.submitted, Queued: r.queued, Started: r.started, Finished: r.finished,
-		LeaseUntil: r.leaseUntil, RunUntil: r.runUntil, Expires: r.expires,
-		ExecTimeout: r.execTimeout, Retain: r.retain, Chunks: r.chunks, Drained: r.drained, Stream: r.stream,
-		InBytes: r.inBytes, OutBytes: r.outBytes,
-	}
+func (x *Index) State(i uint32) (s queue.State) {
+	x.Read(i, &s)
+	return s
 }
 
-// store is the inverse of State, without the priority, which never changes.
+// Read sets s to the state of a job. It sets member by member, because a processor waits when
+// it copies what was just written.
+func (x *Index) Read(i uint32, s *queue.State) {
+	r := x.t.at(i)
+	t := x.terms.at(r.terms)
+	s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run = r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run
+	s.Priority, s.Attempt, s.Delayed, s.Read = x.lines[r.line].level, r.attempt, r.delayed, r.read
+	s.Seq, s.Token = r.seq, r.token
+	s.Worker, s.Lost = queue.WorkerID(x.names.text(r.worker)), queue.WorkerID(x.names.text(r.lost))
+	s.Submitted, s.Queued, s.Started, s.Finished = r.submitted, r.queued, r.started, r.finished
+	s.LeaseUntil, s.RunUntil, s.Expires = r.leaseUntil, r.runUntil, r.expires
+	s.ExecTimeout, s.Retain, s.Retry, s.DeadLetter = t.execTimeout, t.retain, t.retry, t.dead
+	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
+	s.InBytes, s.OutBytes = r.inBytes, r.outBytes
+}
+
+// store is the inverse of Read, without what never changes: the priority and the terms.
 func (x *Index) store(r *record, s *queue.State) {
 	x.recount(r, s)
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
 	r.attempt, r.delayed, r.read = s.Attempt, s.Delayed, s.Read
-	x.policies.replace(&r.retry, failurePolicy{s.Retry, s.DeadLetter})
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))
 	x.names.replace(&r.lost, string(s.Lost))
 	r.submitted, r.queued, r.started, r.finished = s.Submitted, s.Queued, s.Started, s.Finished
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
-	r.execTimeout, r.retain, r.chunks, r.drained, r.stream = s.ExecTimeout, s.Retain, s.Chunks, s.Drained, s.Stream
+	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
 	r.inBytes, r.outBytes = s.InBytes, s.OutBytes
 }
 

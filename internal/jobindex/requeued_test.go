@@ -18,8 +18,8 @@ func BenchmarkStatsWithJobsInFront(b *testing.B) {
 			claimed := s
 			claimed.Status = queue.InProgress
 			x.NextReady(0, &queue.Slot{Endpoint: "e"})
-			x.Commit(i, &s, &claimed, queue.Put)
-			x.Commit(i, &claimed, &s, queue.Put|queue.EvReady)
+			x.Commit(i, &claimed, queue.Put)
+			x.Commit(i, &s, queue.Put|queue.EvReady)
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {

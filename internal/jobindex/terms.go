@@ -6,76 +6,69 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A failurePolicy is what follows the failure of a job.
-type failurePolicy struct {
-	retry queue.RetryPolicy
-	dead  time.Duration
+// terms are what is set when a job is submitted and never changes.
+type terms struct {
+	execTimeout, retain time.Duration
+	retry               queue.RetryPolicy
+	dead                time.Duration
 }
 
-// policies gives numbers to policies, which many jobs share. Number 0 is no policy.
-type policies struct {
-	number map[failurePolicy]uint32
-	list   []policy
+func termsOf(s *queue.State) terms { return terms{s.ExecTimeout, s.Retain, s.Retry, s.DeadLetter} }
+
+// termsTable gives numbers to terms, which many jobs share. Number 0 is those of no job.
+type termsTable struct {
+	number map[terms]uint32
+	list   []countedTerms
 	free   []uint32
+	recent uint32 // of the last call of intern
 }
 
-type policy struct {
-	value failurePolicy
-	refs  int
+type countedTerms struct {
+	terms
+	refs int
 }
 
-func (p *policies) value(i uint32) failurePolicy {
-	if i == 0 {
-		return failurePolicy{}
-	}
-	return p.list[i].value
+func (p *termsTable) init() {
+	p.number, p.list = map[terms]uint32{}, make([]countedTerms, 1)
 }
 
-// intern returns the number of v and adds a reference.
-func (p *policies) intern(v failurePolicy) uint32 {
-	if v == (failurePolicy{}) {
-		return 0
+func (p *termsTable) at(i uint32) *terms { return &p.list[i].terms }
+
+// intern returns the number of t and adds a reference.
+func (p *termsTable) intern(t terms) uint32 {
+	if i := p.recent; i == 0 || p.list[i].refs == 0 || p.list[i].terms != t {
+		p.recent = p.find(t)
 	}
-	i, ok := p.number[v]
-	if !ok {
-		i = p.place(v)
-		p.number[v] = i
+	p.list[p.recent].refs++
+	return p.recent
+}
+
+// find returns the number of t, a new one if it has none.
+func (p *termsTable) find(t terms) uint32 {
+	i, ok := p.number[t]
+	if ok {
+		return i
 	}
-	p.list[i].refs++
+	if k := len(p.free); k > 0 {
+		i = p.free[k-1]
+		p.free = p.free[:k-1]
+		p.list[i] = countedTerms{terms: t}
+	} else {
+		i = uint32(len(p.list))
+		p.list = append(p.list, countedTerms{terms: t})
+	}
+	p.number[t] = i
 	return i
 }
 
-func (p *policies) place(v failurePolicy) uint32 {
-	if k := len(p.free); k > 0 {
-		i := p.free[k-1]
-		p.free = p.free[:k-1]
-		p.list[i] = policy{value: v}
-		return i
-	}
-	if p.number == nil {
-		p.number, p.list = map[failurePolicy]uint32{}, make([]policy, 1)
-	}
-	p.list = append(p.list, policy{value: v})
-	return uint32(len(p.list) - 1)
-}
-
-func (p *policies) release(i uint32) {
+// release removes a reference. Number 0 has none.
+func (p *termsTable) release(i uint32) {
 	if i == 0 {
 		return
 	}
 	p.list[i].refs--
 	if p.list[i].refs == 0 {
-		delete(p.number, p.list[i].value)
+		delete(p.number, p.list[i].terms)
 		p.free = append(p.free, i)
 	}
-}
-
-// replace sets *i to the number of v and releases the old number.
-func (p *policies) replace(i *uint32, v failurePolicy) {
-	if *i == 0 && v == (failurePolicy{}) || *i != 0 && p.list[*i].value == v {
-		return
-	}
-	old := *i
-	*i = p.intern(v)
-	p.release(old)
 }
