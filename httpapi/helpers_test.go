@@ -185,7 +185,7 @@ func containerScripts() []memory.Script {
 }
 
 // aliceVolumes returns two volumes in US-KS-2.
-func aliceVolumes(t testing.TB) *memory.Volumes {
+func aliceVolumes(t testing.TB) *memory.Records[volumes.Volume] {
 	t.Helper()
 	store := memory.NewVolumes()
 	for _, id := range []string{"vol1", "vol2"} {

@@ -6,19 +6,17 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 
-// An owned is a table of records that belong to users. clone copies records on the way in and
+// An owned is a table of records that belong to users. Records are copied on the way in and
 // out, so that a stored record is never shared or changed.
 type owned[T any] struct {
 	budget.Tally
-	holding  func(*T) budget.Holding
-	db       *memdb.MemDB
-	clone    func(T) T
-	order    func(a, b T) int
-	notFound error
-	exists   error
+	records.Kind[T]
+
+	db *memdb.MemDB
 }
 
 // An ownedRow is a row of the table.
@@ -30,7 +28,7 @@ type ownedRow[T any] struct {
 
 const ownedTable = "owned"
 
-func newOwned[T any](o *owned[T]) *owned[T] {
+func newOwned[T any](k records.Kind[T]) *owned[T] {
 	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		ownedTable: {Name: ownedTable, Indexes: map[string]*memdb.IndexSchema{
 			"id":    {Name: "id", Unique: true, Indexer: &memdb.StringFieldIndex{Field: "ID"}},
@@ -40,11 +38,11 @@ func newOwned[T any](o *owned[T]) *owned[T] {
 	if err != nil {
 		panic(fmt.Sprintf("memory: schema of a table with owners: %v", err)) // a constant
 	}
-	o.db = db
-	return o
+	return &owned[T]{Kind: k, db: db}
 }
 
-func (s *owned[T]) create(id, owner string, v T) error {
+func (s *owned[T]) create(v T) error {
+	id := s.ID(&v)
 	txn := s.db.Txn(true)
 	defer txn.Abort()
 	old, err := txn.First(ownedTable, "id", id)
@@ -52,12 +50,12 @@ func (s *owned[T]) create(id, owner string, v T) error {
 		return fmt.Errorf("memory: look up %q: %w", id, err)
 	}
 	if old != nil {
-		return s.exists
+		return s.Exists
 	}
-	if err := s.Move(budget.Holding{}, s.holding(&v)); err != nil {
+	if err := s.Move(budget.Holding{}, s.Holding(&v)); err != nil {
 		return err
 	}
-	if err := txn.Insert(ownedTable, &ownedRow[T]{id, owner, s.clone(v)}); err != nil {
+	if err := txn.Insert(ownedTable, &ownedRow[T]{id, s.Owner(&v), s.Clone(v)}); err != nil {
 		return fmt.Errorf("memory: insert %q: %w", id, err)
 	}
 	txn.Commit()
@@ -70,7 +68,7 @@ func (s *owned[T]) find(txn *memdb.Txn, id string) (*ownedRow[T], error) {
 		return nil, fmt.Errorf("memory: look up %q: %w", id, err)
 	}
 	if v == nil {
-		return nil, s.notFound
+		return nil, s.NotFound
 	}
 	return v.(*ownedRow[T]), nil
 }
@@ -80,7 +78,7 @@ func (s *owned[T]) get(id string) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	return s.clone(row.Value), nil
+	return s.Clone(row.Value), nil
 }
 
 // list returns the records of owner, in order.
@@ -98,10 +96,10 @@ func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list 
 	}
 	for v := it.Next(); v != nil; v = it.Next() {
 		if row := v.(*ownedRow[T]); keep(&row.Value) {
-			list = append(list, s.clone(row.Value))
+			list = append(list, s.Clone(row.Value))
 		}
 	}
-	slices.SortFunc(list, s.order)
+	slices.SortFunc(list, s.Order)
 	return list, nil
 }
 
@@ -112,14 +110,14 @@ func (s *owned[T]) update(id string, fn func(*T) error) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	changed := s.clone(row.Value)
+	changed := s.Clone(row.Value)
 	if err := fn(&changed); err != nil {
 		return v, err
 	}
-	if err := s.Move(s.holding(&row.Value), s.holding(&changed)); err != nil {
+	if err := s.Move(s.Holding(&row.Value), s.Holding(&changed)); err != nil {
 		return v, err
 	}
-	if err := txn.Insert(ownedTable, &ownedRow[T]{row.ID, row.Owner, s.clone(changed)}); err != nil {
+	if err := txn.Insert(ownedTable, &ownedRow[T]{row.ID, row.Owner, s.Clone(changed)}); err != nil {
 		return v, fmt.Errorf("memory: update %q: %w", id, err)
 	}
 	txn.Commit()
@@ -137,5 +135,5 @@ func (s *owned[T]) delete(id string) error {
 		return fmt.Errorf("memory: delete %q: %w", id, err)
 	}
 	txn.Commit()
-	return s.Move(s.holding(&row.Value), budget.Holding{})
+	return s.Move(s.Holding(&row.Value), budget.Holding{})
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
@@ -25,18 +26,20 @@ type registry struct {
 
 // NewRegistries returns an empty store.
 func NewRegistries() *Registries {
-	t := newOwned(&owned[registry]{
-		holding:  func(r *registry) budget.Holding { return r.Holding() },
-		clone:    func(r registry) registry { return r },
-		order:    func(a, b registry) int { return registries.Compare(a.Registry, b.Registry) },
-		notFound: registries.ErrNotFound, exists: registries.ErrExists,
+	t := newOwned(records.Kind[registry]{
+		ID:       func(r *registry) string { return r.ID },
+		Owner:    func(r *registry) string { return r.Owner },
+		Clone:    func(r registry) registry { return r },
+		Order:    func(a, b registry) int { return registries.Compare(a.Registry, b.Registry) },
+		Holding:  func(r *registry) budget.Holding { return r.Holding() },
+		NotFound: registries.ErrNotFound, Exists: registries.ErrExists,
 	})
 	return &Registries{counted: counted{&t.Tally}, t: t}
 }
 
 // Create implements registries.Store.
 func (s *Registries) Create(_ context.Context, r registries.Registry, c registries.Credential) error {
-	return s.t.create(r.ID, r.Owner, registry{r, c})
+	return s.t.create(registry{r, c})
 }
 
 // CreateKeyed implements registries.Store.

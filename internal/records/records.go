@@ -1,0 +1,91 @@
+// Package records says what backends must know of the records that belong to users and that
+// all stores keep in one way: API keys, templates, volumes, schedules and batches.
+package records
+
+import (
+	"cmp"
+
+	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/schedules"
+)
+
+// A Kind is what a backend must know of records of type T.
+type Kind[T any] struct {
+	ID, Owner func(*T) string
+	Clone     func(T) T               // its result shares nothing that can be changed
+	Order     func(a, b T) int        // the order of lists
+	Holding   func(*T) budget.Holding // what a record takes of the budgets of its owner
+	NotFound  error
+	Exists    error // the ID of a new record is taken
+}
+
+// Accounts is the kind of accounts.Store.
+func Accounts() Kind[accounts.Key] {
+	return Kind[accounts.Key]{
+		ID:       func(v *accounts.Key) string { return v.ID },
+		Owner:    func(v *accounts.Key) string { return v.User },
+		Clone:    accounts.Key.Clone,
+		Order:    accounts.Compare,
+		Holding:  (*accounts.Key).Holding,
+		NotFound: accounts.ErrNotFound,
+		Exists:   accounts.ErrExists,
+	}
+}
+
+// Templates is the kind of templates.Store.
+func Templates() Kind[templates.Template] {
+	return Kind[templates.Template]{
+		ID:       func(v *templates.Template) string { return v.ID },
+		Owner:    func(v *templates.Template) string { return v.Owner },
+		Clone:    templates.Template.Clone,
+		Order:    templates.Compare,
+		Holding:  (*templates.Template).Holding,
+		NotFound: templates.ErrNotFound,
+		Exists:   templates.ErrExists,
+	}
+}
+
+// Volumes is the kind of volumes.Store.
+func Volumes() Kind[volumes.Volume] {
+	return Kind[volumes.Volume]{
+		ID:    func(v *volumes.Volume) string { return v.ID },
+		Owner: func(v *volumes.Volume) string { return v.Owner },
+		Clone: volumes.Volume.Clone,
+		Order: func(a, b volumes.Volume) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		},
+		Holding:  (*volumes.Volume).Holding,
+		NotFound: volumes.ErrNotFound,
+		Exists:   volumes.ErrExists,
+	}
+}
+
+// Schedules is the kind of schedules.Store.
+func Schedules() Kind[schedules.Schedule] {
+	return Kind[schedules.Schedule]{
+		ID:       func(v *schedules.Schedule) string { return v.ID },
+		Owner:    func(v *schedules.Schedule) string { return v.Owner },
+		Clone:    schedules.Schedule.Clone,
+		Order:    schedules.Compare,
+		Holding:  (*schedules.Schedule).Holding,
+		NotFound: schedules.ErrNotFound,
+		Exists:   schedules.ErrExists,
+	}
+}
+
+// Batches is the kind of batches.Store.
+func Batches() Kind[batches.Batch] {
+	return Kind[batches.Batch]{
+		ID:       func(v *batches.Batch) string { return v.ID },
+		Owner:    func(v *batches.Batch) string { return v.Owner },
+		Clone:    batches.Batch.Clone,
+		Order:    batches.Compare,
+		Holding:  (*batches.Batch).Holding,
+		NotFound: batches.ErrNotFound,
+		Exists:   batches.ErrExists,
+	}
+}
