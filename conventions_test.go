@@ -102,7 +102,7 @@ var logKeys = map[string]string{
 	"image": "an image by name", "network": "a network of an engine", "container": "a container of an engine by name",
 	"gpu": "a GPU by UUID", "type": "a type of GPU", "cuda": "a CUDA version", "driver": "of GPUs its version, of an engine the one of its disks",
 	"containerd": "whether an engine keeps its images there",
-	"delivery":   "id of a webhook's delivery", "service": "a part of the program", "lease": "the name of a lease between servers",
+	"delivery":   "id of a webhook's delivery", "service": "a part of the program", "lease": "the name of a lease between servers", "server": "the name of another server",
 	"key":    "where in the configuration a key stands, never the key",
 	"method": "of a request", "path": "of a request", "addr": "an address that is listened on", "source": "the address that a request comes from",
 	"dir": "a directory", "file": "a file",

@@ -20,8 +20,8 @@ const (
 )
 
 // Logs yields lines of a pod of owner, as [Logs.Logs] does. With q.Follow it ends when the
-// pod is terminated or ctx ends. An error of the call itself is ErrNotFound or the
-// store's.
+// pod is terminated or ctx ends. An error of the call itself is ErrNotFound,
+// ErrHostAway where another server has the host and does not live, or the store's.
 func (s *Service) Logs(ctx context.Context, owner, id string, src LogSource, q LogQuery) (iter.Seq2[LogLine, error], error) {
 	p, err := s.Get(ctx, owner, id)
 	if err != nil {
@@ -31,6 +31,9 @@ func (s *Service) Logs(ctx context.Context, owner, id string, src LogSource, q L
 	case SystemLog:
 		return s.systemLog(ctx, owner, p, q), nil
 	case ContainerLog:
+		if _, _, err := s.readers(p.Placement.Host); err != nil {
+			return nil, err
+		}
 		return s.containerLog(ctx, owner, p, q), nil
 	}
 	return nil, problem.Newf(problem.Invalid, "unknown log source %q", string(src))
@@ -101,12 +104,12 @@ func (s *Service) containerLog(ctx context.Context, owner string, p *Pod, q LogQ
 				return
 			}
 		}
-		h, ours := s.hosts[p.Placement.Host]
-		if !ours {
+		logs, _, err := s.readers(p.Placement.Host)
+		if err != nil {
+			yield(LogLine{}, err)
 			return
 		}
-		logs, ok := As[LogReader](h.Runtime)
-		if !ok {
+		if logs == nil {
 			return
 		}
 		for line, err := range logs.Logs(ctx, p.ID, q) {

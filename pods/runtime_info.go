@@ -26,12 +26,10 @@ func (s *Service) RuntimeInfo(ctx context.Context, p *Pod) (l RuntimeInfo, ok bo
 	if p.GPU != nil {
 		l.GPUs = make([]GPUSample, p.GPU.Count)
 	}
-	if h, ours := s.hosts[p.Placement.Host]; ours {
-		if m, ok := As[Sampler](h.Runtime); ok {
-			if sample, ok := m.Sample(ctx, p.ID); ok {
-				l.CPU, l.Memory = sample.CPU, sample.Memory
-				copy(l.GPUs, sample.GPUs)
-			}
+	if _, loads, err := s.readers(p.Placement.Host); err == nil && loads != nil {
+		if sample, ok := loads.Sample(ctx, p.ID); ok {
+			l.CPU, l.Memory = sample.CPU, sample.Memory
+			copy(l.GPUs, sample.GPUs)
 		}
 	}
 	for _, text := range p.Want.Applied.Ports {

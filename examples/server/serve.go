@@ -48,7 +48,7 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 // open makes the service with all that the configuration and the demonstration have.
 func open(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error) {
 	parts, err := config.Open(ctx, s.Config, &config.Options{
-		Data: s.Data, Database: s.Database, Name: s.Name, Runtime: s.Runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Version: version.Number, Logger: log,
+		Data: s.Data, Database: s.Database, Name: s.Name, Runtime: s.Runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, PeerURL: s.PeerURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Version: version.Number, Logger: log,
 		Images: demo.Images(), Launch: []string{launchCommand}, Endpoints: []string{demo.EchoEndpoint, demo.HelloEndpoint}, Workers: []serverless.WorkerID{demo.EchoWorker},
 	})
 	if err != nil {

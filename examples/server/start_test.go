@@ -292,7 +292,7 @@ func TestHelpListsTheFlagsOfTheContract(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
 		flags = append(flags, m[1])
 	}
-	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-local", "-log", "-log-level", "-metrics", "-name", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-test", "-tls-cert", "-tls-key", "-version"}
+	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-local", "-log", "-log-level", "-metrics", "-name", "-peer-url", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-test", "-tls-cert", "-tls-key", "-version"}
 	if diff := cmp.Diff(want, flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}

@@ -130,6 +130,10 @@ type Options struct {
 	// Instance is this server's where others use the same stores: see
 	// pods.Options.ServerInstance. Default: none.
 	Instance string
+	// PeerURL is where other servers that use the same stores reach Server.Handler, for logs and
+	// loads of the pods here: "http://10.0.0.5:8080". Use https where others can listen: see
+	// docs/servers.md. Default: they are not read elsewhere.
+	PeerURL string
 	// Version is the version of the program, for operators. Default: that of its module.
 	Version string
 	// Reload reads the program's configuration again, for POST /v2/admin/reload: see

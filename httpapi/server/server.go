@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type Server struct {
 	gate     gate
 	end      end
 	joined   *servers.Server // may be nil
+	peers    *peers          // may be nil
 
 	workers []Worker
 	conns   *conns.Limiter // may be nil
@@ -102,7 +104,7 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 			return httpapi.MayRun(ctx, s.api.Auth, user, endpoint)
 		}
 	}
-	if s.joined, err = join(ctx, o); err != nil {
+	if s.joined, s.peers, err = join(ctx, o); err != nil {
 		return err
 	}
 	if s.services, err = wire(o); err != nil {
@@ -132,9 +134,25 @@ func (s *Server) API() httpapi.Options { return s.api }
 //     stores refuse work or an operator has cordoned the server, and from the end of
 //     Run's context.
 //
-// With Options.Metrics it serves GET /metrics to keys of operators.
+// With Options.Metrics it serves GET /metrics to keys of operators. With Stores.Servers it serves
+// the other servers below /peer/, see Options.PeerURL.
 func (s *Server) Handler() http.Handler {
-	return s.probes(s.gate.guard(httpapi.New(s.services, &s.api)))
+	return s.probes(s.gate.guard(s.withPeers(httpapi.New(s.services, &s.api))))
+}
+
+// withPeers adds the paths of the other servers.
+func (s *Server) withPeers(api http.Handler) http.Handler {
+	if s.peers == nil || s.services.Pods == nil {
+		return api
+	}
+	among := s.peers.handler(s.services.Pods)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, peerPrefix) && !s.api.ToWorker(r) {
+			among.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
 }
 
 // Control serves the control API alone, as httpapi.NewControl does.

@@ -24,7 +24,7 @@ import (
 // Settings are the command line, the environment and the configuration file together.
 type Settings struct {
 	Addr, PublicURL, Data, ConfigFile, Runtime string
-	Database, Local, Name                      string // Database is the URL of -data; then Data is Local
+	Database, Local, Name, PeerURL             string // Database is the URL of -data; then Data is Local
 	Test                                       string // address of the test double's admin area
 	Metrics                                    string // address of metrics; empty: none
 	TLSCert, TLSKey, LogForm                   string
@@ -49,6 +49,7 @@ func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	f.StringVar(&s.Data, "data", or("PODYARD_DATA", "./podyard-data"), "`directory` of the durable store; -data \"\" keeps everything in memory; postgres://USER@HOST/DB keeps it in a database")
 	f.StringVar(&s.Local, "local", "", "with a database: `directory` of this server's own disks, volumes and logs (default ./podyard-local, with -name ./podyard-local/NAME)")
 	f.StringVar(&s.Name, "name", "", "with a database: `name` of this server (default: made once, kept in -local)")
+	f.StringVar(&s.PeerURL, "peer-url", "", "with a database: `URL` by which the other servers reach this one (default: the listen address)")
 	f.StringVar(&s.ConfigFile, "config", env("PODYARD_CONFIG"), "configuration `file` (JSON)")
 	f.StringVar(&s.Runtime, "runtime", or("PODYARD_RUNTIME", "auto"), "what runs pods: process, docker, sim (in name only), or auto: docker where an engine answers, else process")
 	f.StringVar(&s.Upkeep.Backup, "backup", "", "copy the store to this new `directory`, for -data with the same secret-key, and exit; also while a server runs")
@@ -110,8 +111,8 @@ func (s *Settings) Finish() (err error) {
 // is this server's own.
 func (s *Settings) splitData() error {
 	if !config.IsDatabase(s.Data) {
-		if s.Given["local"] || s.Given["name"] {
-			return errors.New("-local, -name: are for a database: -data postgres://USER@HOST/DB")
+		if s.Given["local"] || s.Given["name"] || s.Given["peer-url"] {
+			return errors.New("-local, -name, -peer-url: are for a database: -data postgres://USER@HOST/DB")
 		}
 		return nil
 	}
@@ -147,12 +148,8 @@ func (s *Settings) validate() error {
 	case s.Test != "" && !listen.IsLoopback(s.Test):
 		return fmt.Errorf("-test %q: must be HOST:PORT on loopback: the area asks for no key", s.Test)
 	}
-	if s.PublicURL != "" {
-		u, err := url.Parse(s.PublicURL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("-public-url %q: must be an absolute http or https URL", s.PublicURL)
-		}
-		s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	if err := cmp.Or(checkURL("-public-url", &s.PublicURL), checkURL("-peer-url", &s.PeerURL)); err != nil {
+		return err
 	}
 	if err := listen.CheckAddr(s.Addr); err != nil {
 		return fmt.Errorf("-addr %q: %w", s.Addr, err)
@@ -164,6 +161,19 @@ func (s *Settings) validate() error {
 		return nil
 	}
 	return ByFlag(s.Config.CheckKey(s.APIKey))
+}
+
+// checkURL takes the last slash off a URL, unless it is empty.
+func checkURL(flag string, text *string) error {
+	if *text == "" {
+		return nil
+	}
+	u, err := url.Parse(*text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s %q: must be an absolute http or https URL", flag, *text)
+	}
+	*text = strings.TrimRight(*text, "/")
+	return nil
 }
 
 // NewLogger writes the log as the flags say.
@@ -183,6 +193,7 @@ func (s *Settings) Double(log *slog.Logger) *testdouble.Options {
 		"-data":       s.Given["data"] && s.Data != "",
 		"-local":      s.Local != "",
 		"-name":       s.Name != "",
+		"-peer-url":   s.PeerURL != "",
 		"-runtime":    s.Given["runtime"] && (s.Runtime == "process" || s.Runtime == "docker"),
 		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0, "-metrics": s.Metrics != "",
 	} {

@@ -58,6 +58,9 @@ type Options struct {
 	// PublicURL is what clients reach the server by. Default: Addr, and for a server that
 	// listens everywhere what the client has used.
 	PublicURL string
+	// PeerURL is where the other servers of Database reach this one: see server.Options.PeerURL.
+	// Default: Addr, with the name of the machine for a server that listens everywhere.
+	PeerURL string
 	// Key is a key with full access, of the user admin. Default: the one that is kept in
 	// Data, or else a new one.
 	Key string
@@ -185,7 +188,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o.Metrics, o.API.Access = p.metrics.Handler(), true
 	o.Catalog, o.Hosts = p.hosts(rt)
 	o.Pods.Domain = p.config.ServiceDomain
-	o.API.PublicURL = p.publicURL()
+	o.API.PublicURL, o.PeerURL = p.publicURL(), p.peerURL()
 	o.API.LoadBalancerDomain = p.config.LoadBalancer.Domain
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
@@ -283,6 +286,25 @@ func (p *Parts) publicURL() string {
 		return "https://" + p.own.Addr.String()
 	}
 	return "http://" + p.own.Addr.String()
+}
+
+// peerURL is where other servers reach this one.
+func (p *Parts) peerURL() string {
+	if p.own.PeerURL != "" || p.own.Addr == nil || p.database == nil {
+		return p.own.PeerURL
+	}
+	addr := p.own.Addr.String()
+	if tcp, ok := p.own.Addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil {
+			return ""
+		}
+		addr = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+	}
+	if p.own.TLSCert != "" {
+		return "https://" + addr
+	}
+	return "http://" + addr
 }
 
 // urlOf is where a process on this host reaches a server that listens on addr.
