@@ -112,6 +112,12 @@ func (s *Server) HandleWorker(endpoint string, w serverless.Worker) {
 	s.must(s.Double.Handle(s.ctx, endpoint, w))
 }
 
+// HandleHTTP makes a handler the worker of a load-balancing endpoint, at /lb/{endpoint}/ of URL.
+func (s *Server) HandleHTTP(endpoint string, h http.Handler) {
+	s.t.Helper()
+	s.must(s.Double.HandleHTTP(s.ctx, endpoint, h))
+}
+
 // Endpoint returns the script of an endpoint, and makes the endpoint if there is none.
 func (s *Server) Endpoint(id string) *double.Script {
 	s.t.Helper()

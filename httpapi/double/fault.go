@@ -34,6 +34,9 @@ const (
 	FaultCrash           = "pod-crash"            // a container of Image runs and ends with status 1 after a second
 	FaultOOM             = "pod-out-of-memory"    // a container of Image runs and is killed for its memory after a second
 	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost after Chunks chunks
+	FaultJobFails        = "job-fails"            // the result of a worker arrives as a failure
+	FaultScheduleMissed  = "schedule-missed"      // an instant of a schedule passes as without a server
+	FaultBalancedWorker  = "http-worker-down"     // the worker of a load-balancing endpoint closes the connection
 	FaultWebhookDown     = "webhook-down"         // the receiver of the webhook refuses the connection
 	FaultWebhookStatus   = "webhook-status"       // the receiver of the webhook answers Status, 500 by default
 	FaultWebhookLost     = "webhook-lost-answer"  // the receiver gets the webhook, its answer is lost, and the webhook is sent again
@@ -68,6 +71,9 @@ var faultNames = [...]FaultName{
 	{FaultCrash, "containers of image end with exit status 1 after a second of being up"},
 	{FaultOOM, "containers of image are killed for their memory after a second of being up"},
 	{FaultWorkerDies, "the worker that takes the job is lost once it has sent chunks chunks"},
+	{FaultJobFails, "the worker reports a failure instead of its result: the job has its next attempt or fails for good, with a dead letter where its queue keeps them"},
+	{FaultScheduleMissed, "schedules of the endpoint submit nothing for a minute and a second, as when no server runs: then catchUp decides"},
+	{FaultBalancedWorker, "the worker of a load-balancing endpoint closes the connection of the request without an answer: 502"},
 	{FaultWebhookDown, "the receiver of the webhook refuses the connection"},
 	{FaultWebhookStatus, "the receiver of the webhook answers status (500 by default)"},
 	{FaultWebhookLost, "the receiver has the webhook, and its answer is lost: it comes again"},

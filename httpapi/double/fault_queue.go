@@ -83,6 +83,7 @@ func (q *jobQueue) Claim(ctx context.Context, now serverless.Instant, slots []qu
 }
 
 func (q *jobQueue) Apply(ctx context.Context, now serverless.Instant, ops []queue.Op, res []queue.Result) error {
+	ops = q.failed(ops)
 	if !q.act.someDie() {
 		err := q.JobQueue.Apply(ctx, now, ops, res)
 		q.act.applied(ops, res, err)
@@ -94,6 +95,21 @@ func (q *jobQueue) Apply(ctx context.Context, now serverless.Instant, ops []queu
 		}
 	}
 	return nil
+}
+
+// failed returns ops with the failures that faults make of results.
+func (q *jobQueue) failed(ops []queue.Op) []queue.Op {
+	own := false
+	for i := range ops {
+		if ops[i].Kind != queue.OpFinish || ops[i].Status != serverless.Completed || q.faults.of(FaultJobFails, ops[i].Endpoint) == nil {
+			continue
+		}
+		if !own { // the caller's stay as they are
+			ops, own = slices.Clone(ops), true
+		}
+		ops[i].Status, ops[i].Payload, ops[i].Error = serverless.Failed, nil, "a fault of the test double"
+	}
+	return ops
 }
 
 // applyOne is Apply when a worker may be dead, or die at this operation.

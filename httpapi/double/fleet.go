@@ -164,7 +164,7 @@ func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 // begin starts a worker, after the others of this instant.
 func (c *containerWorkers) begin(podID string, h *containerWorker, i *image) {
 	w := c.instance
-	l := &localWorker{h.spec.Endpoint, i.worker, max(i.o.Concurrency, 1)}
+	l := &localWorker{endpoint: h.spec.Endpoint, worker: i.worker, concurrency: max(i.o.Concurrency, 1)}
 	h.state = w.act.reserve(workerKey{l.endpoint, h.spec.ID}, l.concurrency, func() {
 		w.containers.Kill(podID, 137, "signal 9")
 	})

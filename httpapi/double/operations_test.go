@@ -261,6 +261,10 @@ The double answers every operation of [the interface](../../docs/interface.md#4-
 product, and refuses what the product refuses. TestOperations makes a request to each of them
 and looks into the journal for it; TestEveryOperationIsCovered fails when one has no request.
 
+Load-balancing endpoints are those of HandleHTTP, whose workers are handlers in the program. An
+endpoint of this type that a request creates is a 400: its workers would be HTTP servers in
+images, and the images of the double run nothing that listens.
+
 These operations of the published description are not offered by the product, and the double
 refuses them in the same words. The list is generated: ` + "`go test ./httpapi/double -run Coverage -update`" + `.
 

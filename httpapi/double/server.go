@@ -71,7 +71,7 @@ type Server struct {
 	mu       sync.Mutex
 	instance *instance
 	running  bool
-	served   map[string]*localWorker // by Handle; kept at a reset
+	served   map[string]*localWorker // by Handle and HandleHTTP; kept at a reset
 	images   []*image                // by Image; kept at a reset
 	scripts  map[string]*outcomeList // by Endpoint and ImageScript; removed at a reset
 }
@@ -152,7 +152,7 @@ func (s *Server) WebhookSecret() string { return s.current().secret }
 func (s *Server) Services() httpapi.Services { return s.current().services }
 
 // Reset restores the state after New, with another seed: the clock, all records, faults,
-// scripts and the journal. Workers of Handle and Image stay. Requests in progress end.
+// scripts and the journal. Workers of Handle, HandleHTTP and Image stay. Requests in progress end.
 func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	s.faults.plan.Reset(seed)
 	w, err := newInstance(&s.o, s.faults, seed)
@@ -222,16 +222,19 @@ func (s *Server) HandleN(ctx context.Context, endpoint string, w serverless.Work
 	if n < 1 {
 		return fmt.Errorf("double: endpoint %q: at least one job at once", endpoint)
 	}
+	return s.serve(ctx, &localWorker{endpoint: endpoint, worker: w, concurrency: n})
+}
+
+func (s *Server) serve(ctx context.Context, l *localWorker) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served[endpoint] != nil || s.scripts[endpoint] != nil {
-		return fmt.Errorf("double: endpoint %q has a worker or a script already", endpoint)
+	if s.served[l.endpoint] != nil || s.scripts[l.endpoint] != nil {
+		return fmt.Errorf("double: endpoint %q has a worker or a script already", l.endpoint)
 	}
-	l := &localWorker{endpoint, w, n}
 	if err := s.instance.join(ctx, l); err != nil {
 		return err
 	}
-	s.served[endpoint] = l
+	s.served[l.endpoint] = l
 	return nil
 }
 
@@ -294,7 +297,7 @@ func (s *Server) Endpoint(ctx context.Context, id string) (*Script, error) {
 		return nil, fmt.Errorf("double: endpoint %q has a worker and no script", id)
 	}
 	b := &outcomeList{endpoint: id, sleep: s.instance.sleep, hang: hang}
-	if err := s.instance.join(ctx, &localWorker{id, b, DefaultConcurrency}); err != nil {
+	if err := s.instance.join(ctx, &localWorker{endpoint: id, worker: b, concurrency: DefaultConcurrency}); err != nil {
 		return nil, err
 	}
 	s.scripts[id] = b

@@ -3,6 +3,7 @@ package double
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -15,12 +16,16 @@ type localWorker struct {
 	endpoint    string
 	worker      serverless.Worker
 	concurrency int
+	requests    http.Handler // of a load-balancing endpoint; nil: it has a queue
 }
 
 // join makes an endpoint if there is none, and starts serving it.
 func (w *instance) join(ctx context.Context, l *localWorker) error {
 	if err := endpoints.CheckID(l.endpoint); err != nil {
 		return fmt.Errorf("double: endpoint %q: %w", l.endpoint, err)
+	}
+	if l.requests != nil {
+		return w.joinBalanced(ctx, l)
 	}
 	if err := w.endpoint(ctx, l.endpoint); err != nil {
 		return err

@@ -49,6 +49,7 @@ type instance struct {
 	quotas   ratelimit.Quotas
 	catalog  catalog.Catalog
 
+	outages    outages
 	containers *memory.Runtime // of pods and of workers
 	workers    *containerWorkers
 
@@ -151,9 +152,7 @@ func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, 
 		Pods:  pods.Options{Rand: w.random.source("pods")},
 		Jobs: serverless.Options{
 			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
-			MayRun: func(ctx context.Context, user, endpoint string) (bool, error) {
-				return httpapi.MayRun(ctx, w.auth, user, endpoint)
-			},
+			MayRun:       w.mayRun,
 			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
 		},
 		Registries: registries.Options{Rand: w.random.source("registries")},
