@@ -119,7 +119,11 @@ func TestTheSettingOfAnEndpointsQueueKeepsDeadLetters(t *testing.T) {
 			}
 			h.report("job-done", id, `{"error":"no"}`)
 		}
-		w.want(http.StatusOK, "GET", "/v2/idle/dead/"+id, "")
+		one := w.want(http.StatusOK, "GET", "/v2/idle/dead/"+id, "").member(t, "job", "error")
+		listed := w.want(http.StatusOK, "GET", "/v2/idle/dead", "").member(t, "dead").([]any)[0].(map[string]any)["job"].(map[string]any)
+		if listed["error"] != one || one != "no" || listed["input"] != nil {
+			t.Errorf("the dead letter is %v in the list, and its error by id is %v", listed, one)
+		}
 		advance(time.Minute)
 		w.want(http.StatusNotFound, "GET", "/v2/idle/dead/"+id, "")
 	})

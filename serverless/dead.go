@@ -37,9 +37,12 @@ func (s *Service) Attempts(ctx context.Context, owner string, ref Ref) (list []q
 	return list, nil
 }
 
-// DeadLetters returns the dead letters of an endpoint, newest first, without payloads
-// (docs/decisions.md 40): those of owner, or of AllOwners. It returns ErrNoEndpoint for an unknown
-// endpoint.
+// maxListed is the most bytes of payloads that are read for one list of dead letters.
+const maxListed = 64 << 20
+
+// DeadLetters returns the dead letters of an endpoint, newest first, without input and output
+// (docs/decisions.md 40): those of owner, or of AllOwners. They have their errors, as far as 64 MB
+// of payloads are read for that. It returns ErrNoEndpoint for an unknown endpoint.
 func (s *Service) DeadLetters(ctx context.Context, owner, endpoint string) (list []queue.DeadLetter, err error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return nil, err
@@ -50,7 +53,36 @@ func (s *Service) DeadLetters(ctx context.Context, owner, endpoint string) (list
 		}
 		list = append(list, d)
 	}
-	return list, nil
+	return list, s.readErrors(ctx, owner, list)
+}
+
+// readErrors adds their errors to dead letters. Those that are gone or damaged get none.
+func (s *Service) readErrors(ctx context.Context, reader string, list []queue.DeadLetter) error {
+	size := int64(0)
+	for i := range list {
+		d := &list[i]
+		if size += d.Bytes(); size > maxListed {
+			return nil
+		}
+		full, err := s.readDead(ctx, reader, d.Ref)
+		switch {
+		case err == nil:
+			d.Error = full.Error
+		case !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrDamaged):
+			return fmt.Errorf("serverless: dead letter %q: %w", d.ID, err)
+		}
+	}
+	return nil
+}
+
+// readDead returns a dead letter with its payloads, when reader may read another job.
+func (s *Service) readDead(ctx context.Context, reader string, ref Ref) (queue.DeadLetter, error) {
+	release, err := s.mayRead(ctx, reader)
+	if err != nil {
+		return queue.DeadLetter{}, err
+	}
+	defer release()
+	return s.queue.DeadLetter(ctx, s.now(), ref)
 }
 
 // DeadLetter returns the dead letter of a job with its payloads. It returns ErrNoDeadLetter if

@@ -437,14 +437,25 @@ func (s *Service) startWrite(ctx context.Context, endpoint string, n int) (done 
 
 // read reads a job when it is the turn of its reader.
 func (s *Service) read(ctx context.Context, reader string, ref Ref) (Job, error) {
-	if s.reads != nil {
-		turn := s.reads.Hold(reader)
-		defer turn.Release()
-		if err := turn.Grow(ctx, 1); err != nil {
-			return Job{}, err
-		}
+	release, err := s.mayRead(ctx, reader)
+	if err != nil {
+		return Job{}, err
 	}
+	defer release()
 	return s.queue.Get(ctx, s.now(), ref)
+}
+
+// mayRead waits until reader may read another job with its payloads.
+func (s *Service) mayRead(ctx context.Context, reader string) (release func(), err error) {
+	if s.reads == nil {
+		return func() {}, nil
+	}
+	turn := s.reads.Hold(reader)
+	if err := turn.Grow(ctx, 1); err != nil {
+		turn.Release()
+		return nil, err
+	}
+	return turn.Release, nil
 }
 
 // JobOwner returns whose a job is. Errors are those of Get, without ErrDamaged.
