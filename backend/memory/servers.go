@@ -21,6 +21,8 @@ type Servers struct {
 	leases  map[string]servers.Lease
 	counts  map[string]count
 	secrets map[string][]byte
+	records map[string]servers.Record
+	version int64 // of the last record
 }
 
 // A count of Reserve.
@@ -29,11 +31,14 @@ type count struct {
 	until time.Time
 }
 
-var _ servers.Store = (*Servers)(nil)
+var (
+	_ servers.Store   = (*Servers)(nil)
+	_ servers.Records = (*Servers)(nil)
+)
 
 // NewServers returns an empty store.
 func NewServers() *Servers {
-	return &Servers{leases: map[string]servers.Lease{}, counts: map[string]count{}, secrets: map[string][]byte{}}
+	return &Servers{leases: map[string]servers.Lease{}, counts: map[string]count{}, secrets: map[string][]byte{}, records: map[string]servers.Record{}}
 }
 
 // Take implements servers.Leases.
@@ -84,6 +89,39 @@ func (s *Servers) Leases(_ context.Context, now time.Time, prefix string) (list 
 	}
 	slices.SortFunc(list, func(a, b servers.Lease) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// Put implements servers.Records.
+func (s *Servers) Put(_ context.Context, r servers.Record) (int64, error) {
+	if err := r.Check(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[r.Key].Version != r.Version {
+		return 0, servers.ErrChanged
+	}
+	s.version++
+	r.Version, r.Data = s.version, bytes.Clone(r.Data)
+	s.records[r.Key] = r
+	return r.Version, nil
+}
+
+// Changes implements servers.Records.
+func (s *Servers) Changes(_ context.Context, after int64, limit int) (list []servers.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after >= s.version {
+		return nil, nil
+	}
+	for _, r := range s.records {
+		if r.Version > after {
+			r.Data = bytes.Clone(r.Data)
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b servers.Record) int { return cmp.Compare(a.Version, b.Version) })
+	return list[:min(limit, len(list))], nil
 }
 
 // Reserve implements servers.Store.

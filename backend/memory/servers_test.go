@@ -23,3 +23,10 @@ func TestPresence(t *testing.T) {
 		return [2]workers.Presence{p, p}
 	})
 }
+
+func TestRecords(t *testing.T) {
+	serverstest.TestRecords(t, func(*testing.T) [2]servers.Records {
+		s := memory.NewServers()
+		return [2]servers.Records{s, s}
+	})
+}

@@ -36,3 +36,11 @@ func TestPresence(t *testing.T) {
 		return [2]workers.Presence{s[0].Presence(), s[1].Presence()}
 	})
 }
+
+func TestRecords(t *testing.T) {
+	fresh := two(t)
+	serverstest.TestRecords(t, func(t *testing.T) [2]servers.Records {
+		s := fresh(t)
+		return [2]servers.Records{s[0].Servers(), s[1].Servers()}
+	})
+}
