@@ -104,6 +104,7 @@ var logKeys = map[string]string{
 	"containerd": "whether an engine keeps its images there",
 	"delivery":   "id of a webhook's delivery", "service": "a part of the program", "lease": "the name of a lease between servers", "server": "the name of another server",
 	"key":    "where in the configuration a key stands, never the key",
+	"shard":  "a queue among several by name",
 	"method": "of a request", "path": "of a request", "addr": "an address that is listened on", "source": "the address that a request comes from",
 	"dir": "a directory", "file": "a file",
 	"panic": "what was panicked with", "stack": "of a panic", "reason": "why, in words for users",
