@@ -22,8 +22,10 @@ const (
 
 	copyPayloads = `c.input, c.webhook, c.extra, c.trace_parent, c.trace_state, c.output, c.error`
 
-	sqlDeliver = `UPDATE podyard.job_outbox c SET token = $4, due = $2 FROM (
-		SELECT x.ep, x.did, x.due FROM podyard.job_outbox x WHERE x.due <= $1 ORDER BY x.due, x.n LIMIT $3 FOR UPDATE SKIP LOCKED) x
+	// MATERIALIZED: a plan may scan a subquery once for each row, and each scan locks other entries.
+	sqlDeliver = `WITH x AS MATERIALIZED (
+		SELECT x.ep, x.did, x.due FROM podyard.job_outbox x WHERE x.due <= $1 ORDER BY x.due, x.n LIMIT $3 FOR UPDATE SKIP LOCKED
+	) UPDATE podyard.job_outbox c SET token = $4, due = $2 FROM x
 	WHERE c.ep = x.ep AND c.did = x.did RETURNING ` + copyColumns + `, ` + copyPayloads + `, c.did, c.tries, x.due, c.n`
 
 	sqlNextDelivery = `SELECT min(due) FROM podyard.job_outbox`
