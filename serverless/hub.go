@@ -28,6 +28,10 @@ type watchKey struct {
 type watcher struct {
 	key watchKey
 	ch  chan struct{}
+
+	wants   bool    // the result of a report
+	reports int     // of the end of the job that are under way
+	result  *result // of one of them
 }
 
 // A taker is a worker that waits for a job of an endpoint.
@@ -46,7 +50,7 @@ func (h *hub) init(stop func(Ref, WorkerID), limits func(string) bool) {
 }
 
 func (h *hub) watch(ref Ref, kind queue.EventKind) *watcher {
-	w := &watcher{watchKey{ref, kind}, make(chan struct{}, 1)}
+	w := &watcher{key: watchKey{ref, kind}, ch: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.jobs[w.key] = append(h.jobs[w.key], w)
@@ -158,7 +162,9 @@ func (h *hub) events(evs []queue.Event) {
 			h.wake(e.Endpoint)
 		case queue.EventDone, queue.EventChunk:
 			for _, w := range h.jobs[watchKey{e.Ref, e.Kind}] {
-				signal(w.ch)
+				if w.reports == 0 {
+					signal(w.ch)
+				}
 			}
 			if e.Kind == queue.EventDone && h.limits(e.Endpoint) {
 				h.wake(e.Endpoint)

@@ -336,10 +336,11 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	j.Flags |= queue.DurableAtEnd
 	w := s.startWait(j.Ref, r.Wait)
 	defer w.end()
-	if j, err = s.enqueue(ctx, j); err != nil {
+	w.keep(j)
+	expires := j.Expires
+	if _, err = s.enqueue(ctx, j); err != nil {
 		return Job{}, err
 	}
-	expires := j.Expires // the wait must not keep the job, which has its input
 	if r.Queued != nil {
 		r.Queued()
 	}
@@ -478,6 +479,7 @@ type jobWait struct {
 	s    *Service
 	ref  Ref
 	done *watcher
+	job  *Job          // nil: it is read when it has ended
 	over chan struct{} // closed when the time is over
 	end  func()        // must be called
 }
@@ -493,6 +495,9 @@ func (s *Service) startWait(ref Ref, d time.Duration) *jobWait {
 // whether the job has ended.
 func (w *jobWait) wait(ctx context.Context, owner string, look bool) (Job, error) {
 	for last := false; ; look = true {
+		if j, ok := w.result(); ok {
+			return j, nil
+		}
 		if look {
 			j, err := w.s.Get(context.WithoutCancel(ctx), owner, w.ref)
 			if err != nil || last || j.Status.Terminal() {

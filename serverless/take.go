@@ -313,7 +313,7 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.apply(ctx, op)
+	err = s.applyReport(ctx, op)
 	done()
 	if op.Kind == queue.OpFinish || op.Kind == queue.OpRelease {
 		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
