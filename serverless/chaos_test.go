@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -59,6 +60,7 @@ func TestNoJobIsLostWhateverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &chaosRun{T: t, q: newFaultyQueue(), rnd: rand.New(rand.NewPCG(seed, 1)), delivered: map[string]int{}}
 		u.s = serviceOn(t, u.q, &serverless.Options{Sender: senderFunc(u.send)})
+		setQueue(t, u.s, "echo", endpoints.QueueUpdate{PerKey: new(3), Ageing: new(10 * time.Second)})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 2 {
@@ -190,10 +192,27 @@ func (u *chaosRun) outages(ctx context.Context) {
 	u.q.mute(false)
 }
 
+// drawQueue makes up a place in the queue. Places of keys that are not freed would block others.
+func (u *chaosRun) drawQueue() (o serverless.QueueOptions) {
+	if u.intn(2) == 0 {
+		o.Key = new(fmt.Sprint("key-", u.intn(3)))
+	}
+	if u.intn(2) == 0 {
+		o.Priority = new(u.intn(queue.MaxPriority + 1))
+	}
+	if u.intn(2) == 0 {
+		p := serverless.DefaultRetry()
+		p.Attempts, p.Delay, p.MaxDelay, p.Timeouts = 3, u.upTo(5*time.Second), 20*time.Second, u.intn(2) == 0
+		o.Retry = &p
+	}
+	return o
+}
+
 func (u *chaosRun) users() (refs []serverless.Ref) {
 	for i := range 600 {
 		r := serverless.Request{Input: fmt.Appendf(nil, `{"n":%d}`, i), Webhook: fmt.Sprintf("https://r%d.example/", i%7)}
 		withTimeout(5*time.Second + u.upTo(time.Minute))(&r)
+		r.Queue = u.drawQueue()
 		if u.intn(5) == 0 {
 			withTTL(10*time.Second + u.upTo(time.Minute))(&r)
 		}

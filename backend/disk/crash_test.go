@@ -154,6 +154,10 @@ func (c *crashRun) jobs() []queue.Job {
 			j.Retry = queue.RetryPolicy{Attempts: 3, Timeouts: true, Factor: 2, Jitter: 0.5, Delay: 500 * time.Millisecond, MaxDelay: time.Second}
 		}
 		if c.rng.IntN(2) == 0 {
+			j.Key = fmt.Sprint("key-", c.rng.IntN(3))
+		}
+		j.Priority = uint8(c.rng.IntN(queue.MaxPriority + 1)) //nolint:gosec // it is below ten
+		if c.rng.IntN(2) == 0 {
 			j.DeadLetter = time.Duration(10_000+c.rng.IntN(500_000)) * time.Millisecond
 		}
 		if c.rng.IntN(8) == 0 {
@@ -169,7 +173,7 @@ func (c *crashRun) jobs() []queue.Job {
 
 func (c *crashRun) claim(ctx context.Context) error {
 	w := queue.WorkerID(fmt.Sprint("w", c.rng.IntN(4)))
-	jobs, err := c.ledger.Claim(ctx, c.now, []queue.Slot{{Endpoint: "echo", Worker: w, N: 1 + c.rng.IntN(2), Until: c.now + 3_000}}, nil)
+	jobs, err := c.ledger.Claim(ctx, c.now, []queue.Slot{{Endpoint: "echo", Worker: w, N: 1 + c.rng.IntN(2), Until: c.now + 3_000, Rules: &queue.Rules{PerKey: 2, Ageing: time.Second}}}, nil)
 	for _, j := range jobs {
 		c.stale = append(c.stale, queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Worker: w, Token: j.Token})
 	}
