@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -232,6 +233,31 @@ func TestARepeatedRunHasItsFirstAnswerAndARepeatedRunsyncWaitsForTheSameJob(t *t
 		}
 		if n := strings.Count(w.want(200, "GET", "/v2/echo/requests", "").body, `"id"`); n != 2 {
 			t.Errorf("%d jobs, want 2", n)
+		}
+	})
+}
+
+func TestARunsyncThatIsRepeatedAfterACutAndAfterItsRetentionRunsOnce(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		const path, body, key = "/v2/echo/runsync?wait=60000", `{"input":{"do":"echo","ms":5000}}`, "Idempotency-Key: cut"
+		cut, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		if res, err := (handlerTransport{w.handler}).RoundTrip(w.request(cut, "POST", path, body, key)); err == nil {
+			_ = res.Body.Close()
+		}
+		again := w.want(200, "POST", path, body, key)
+		if again.field("status") != "COMPLETED" {
+			t.Errorf("after a cut runsync = %s, want the result", again.body)
+		}
+		if n := strings.Count(w.want(200, "GET", "/v2/echo/requests", "").body, `"id"`); n != 1 {
+			t.Errorf("%d jobs, want 1", n)
+		}
+		advance(time.Hour)
+		if gone := w.want(404, "POST", path, body, key); !strings.Contains(gone.body, again.field("id")) {
+			t.Errorf("after its retention runsync = %s, want a 404 that names %s", gone.body, again.field("id"))
+		}
+		if health := w.want(200, "GET", "/v2/echo/health", "").body; !strings.Contains(health, `"completed":1`) {
+			t.Errorf("health = %s, want one job that ran", health)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,19 +275,8 @@ func TestAnInstantIsSubmittedOnceOverARestart(t *testing.T) {
 			for _, when := range []fault.Kind{fault.Before, fault.After} {
 				t.Run(fmt.Sprint(catchUp, o, when), func(t *testing.T) {
 					inYard(t, func(t *testing.T, y *yard) {
-						stored := y.schedules
-						s, stop := y.server()
-						v := create(t, s, func(r *schedules.Settings) { r.CatchUp, r.Overlap = &catchUp, &o })
-						stop()
-						y.schedules = fault.Schedules(stored, fault.NewPlan(1, fault.Rule{Call: "schedules.Update", Kind: when}))
-						s, stop = y.server()
-						time.Sleep(time.Hour)
-						workOne(t, s)
-						stop()
-						y.schedules = stored
-						time.Sleep(30 * time.Second)
-						s, _ = y.server()
-						wantOutcomes(t, s, v.ID, "01:00 submitted")
+						s, id := y.cutShort(when, func(r *schedules.Settings) { r.CatchUp, r.Overlap = &catchUp, &o })
+						wantOutcomes(t, s, id, "01:00 submitted")
 						if n := jobsOf(t, y.queue); n != 1 {
 							t.Errorf("%d jobs, want 1", n)
 						}
@@ -295,6 +285,51 @@ func TestAnInstantIsSubmittedOnceOverARestart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// cutShort has a server end after it has queued the job of an instant and before that was
+// recorded. The job ends, and another server starts, which is returned.
+func (y *yard) cutShort(when fault.Kind, change func(*schedules.Settings)) (s *serverless.Service, id string) {
+	stored := y.schedules
+	s, stop := y.server()
+	id = create(y.t, s, change).ID
+	stop()
+	y.schedules = fault.Schedules(stored, fault.NewPlan(1, fault.Rule{Call: "schedules.Update", Kind: when}))
+	s, stop = y.server()
+	time.Sleep(time.Hour)
+	workOne(y.t, s)
+	stop()
+	y.schedules = stored
+	time.Sleep(30 * time.Second)
+	s, _ = y.server()
+	synctest.Wait()
+	return s, id
+}
+
+// anyID is a queue with a mistake: it gives jobs ids of its own, so a job that is queued again is
+// another one.
+type anyID struct {
+	serverless.JobQueue
+	made int
+}
+
+func (q *anyID) Enqueue(ctx context.Context, jobs []serverless.Job) error {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		q.made++
+		jobs[i].ID = serverless.JobID(fmt.Sprint("job-", q.made))
+	}
+	return q.JobQueue.Enqueue(ctx, jobs)
+}
+
+func TestAnInstantThatIsSubmittedTwiceOverARestartIsFound(t *testing.T) {
+	inYard(t, func(t *testing.T, y *yard) {
+		y.queue = &anyID{JobQueue: y.queue}
+		y.cutShort(fault.Before, nil)
+		if n := jobsOf(t, y.queue); n != 2 {
+			t.Errorf("%d jobs of an instant, want that the mistake makes 2", n)
+		}
+	})
 }
 
 func TestAnInstantIsSubmittedOnceByManyServers(t *testing.T) {
