@@ -156,7 +156,7 @@ func (c *crashRun) jobs() []queue.Job {
 		if c.rng.IntN(2) == 0 {
 			j.Key = fmt.Sprint("key-", c.rng.IntN(3))
 		}
-		j.Priority = uint8(c.rng.IntN(queue.MaxPriority + 1)) //nolint:gosec // it is below ten
+		j.Priority = uint8(c.rng.IntN(queue.MaxPriority + 1))
 		if c.rng.IntN(2) == 0 {
 			j.DeadLetter = time.Duration(10_000+c.rng.IntN(500_000)) * time.Millisecond
 		}
