@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,10 @@ type Usage struct {
 	From  time.Time
 	To    time.Time // zero: still in use
 	// Open: it was still in use at To, and its end is not known yet.
-	Open            bool
+	Open bool
+	// Reporter says which of several servers has observed an open usage last. It is empty where
+	// servers share nothing.
+	Reporter        string `json:",omitzero"`
 	GPU             float64
 	CPU             float64
 	Disk            float64
@@ -93,10 +97,13 @@ func (s *Service) recordUsage(ctx context.Context, p *Pod) error {
 	if err := s.meter.Record(ctx, p.Used); err != nil {
 		return fmt.Errorf("pods: meter %q: %w", p.ID, err)
 	}
-	n := len(p.Used)
+	recorded := p.Used
 	_, err := s.update(ctx, p.ID, func(p *Pod) bool {
-		p.Used = p.Used[min(n, len(p.Used)):]
-		return true
+		n := len(p.Used)
+		p.Used = slices.DeleteFunc(p.Used, func(u Usage) bool {
+			return slices.ContainsFunc(recorded, func(r Usage) bool { return r.From.Equal(u.From) && r.To.Equal(u.To) })
+		})
+		return len(p.Used) < n // another server may have recorded them
 	})
 	return err
 }

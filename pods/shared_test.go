@@ -275,3 +275,27 @@ func TestServerFindsWhatOthersAskWithoutHints(t *testing.T) {
 		b.want(p.ID, pods.Exited)
 	})
 }
+
+func TestUseOfAPodIsRecordedByTheServerOfItsHostAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var ofA, ofB usageRecorder
+		a := c.start("a", "host-a", 2, nil, func(o *pods.Options) { o.Meter = &ofA })
+		b := c.start("b", "host-b", 8, nil, func(o *pods.Options) { o.Meter = &ofB })
+		time.Sleep(3 * time.Second)
+		p := a.create(sized(8))
+		for _, action := range []pods.Action{pods.Stop, pods.Start, pods.Stop} {
+			time.Sleep(time.Hour)
+			a.act(p.ID, action)
+		}
+		time.Sleep(time.Minute)
+		b.want(p.ID, pods.Exited)
+		synctest.Wait()
+		if len(ofA.uses) != 0 || len(ofB.uses) != 2 {
+			t.Errorf("%d and %d uses, want both runs at the server of the host", len(ofA.uses), len(ofB.uses))
+		}
+		if used := a.get(p.ID).Used; len(used) != 0 {
+			t.Errorf("%v are left in the record", used)
+		}
+	})
+}

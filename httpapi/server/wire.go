@@ -26,6 +26,9 @@ func wire(o *Options) (httpapi.Services, error) {
 	all.Budgets = budget.NewLedger(o.Budgets, append(slices.Clone(o.Stores.Counters), o.API.InFlight)...)
 	if o.Stores.Billing != nil {
 		all.Billing = billing.New(o.Stores.Billing, o.Clock)
+		if o.Jobs.Server != nil {
+			all.Billing = billing.NewShared(o.Stores.Billing, o.Clock, o.Jobs.Server.ID())
+		}
 	}
 	wireRecords(o, &all)
 	if o.Stores.Pods != nil {

@@ -52,8 +52,9 @@ type Clock interface {
 
 // A Service keeps usages and makes reports. It is safe for concurrent use.
 type Service struct {
-	store Store
-	clock Clock
+	store    Store
+	clock    Clock
+	reporter string // empty: no other program uses the store
 
 	mu   sync.Mutex
 	open map[pods.UsageKind]watch
@@ -67,6 +68,15 @@ func New(store Store, c Clock) *Service {
 		c = clock.System{}
 	}
 	return &Service{store: store, clock: c, open: make(map[pods.UsageKind]watch)}
+}
+
+// NewShared is New for one of several servers that use store, each with a reporter of its own
+// that no earlier one had: the id of the server. None ends a usage that another one observes
+// (docs/servers.md).
+func NewShared(store Store, c Clock, reporter string) *Service {
+	s := New(store, c)
+	s.reporter = reporter
+	return s
 }
 
 // Record keeps usages that have ended.

@@ -21,6 +21,9 @@ type part struct{ id, part string }
 // A usage that an earlier call had, in this process or an earlier one, and this call has not,
 // ended when it was last observed. So time without observation is not charged.
 //
+// With several servers (see [NewShared]) each passes the usages that it knows. One that another
+// server observed is continued, and one that no server has observed for [Abandoned] has ended.
+//
 // Use one caller at a time for each kind. After an error the next call repairs what the failed
 // one left.
 func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time, uses []pods.Usage) error {
@@ -41,13 +44,16 @@ func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time
 		}
 		u.Kind, u.Open = kind, u.To.IsZero()
 		if u.Open {
-			u.To = at
+			u.To, u.Reporter = at, s.reporter
 			now[k] = u
 		}
 		kept = append(kept, u)
 	}
 	for _, u := range was {
-		u.Open = false
+		if !s.ends(&u, at) {
+			continue
+		}
+		u.Open, u.Reporter = false, ""
 		kept = append(kept, u)
 	}
 	if len(kept) > 0 {
@@ -61,13 +67,22 @@ func (s *Service) Observe(ctx context.Context, kind pods.UsageKind, at time.Time
 	return nil
 }
 
+// Abandoned is for how long no server has observed a usage that any of them then ends, at the
+// time when it was observed last.
+const Abandoned = 5 * time.Minute
+
+// ends reports whether an open usage that this program does not observe at an instant has ended.
+func (s *Service) ends(u *pods.Usage, at time.Time) bool {
+	return u.Reporter == s.reporter || at.Sub(u.To) >= Abandoned
+}
+
 // before returns the usages of the last call of Observe, or those that an earlier process left.
-// The caller owns the result.
+// With several servers it returns those of all. The caller owns the result.
 func (s *Service) before(ctx context.Context, kind pods.UsageKind) (watch, error) {
 	s.mu.Lock()
 	w := s.open[kind]
 	s.mu.Unlock()
-	if w != nil {
+	if w != nil && s.reporter == "" {
 		return maps.Clone(w), nil
 	}
 	list, err := s.store.Open(ctx, kind)

@@ -156,3 +156,37 @@ func TestACallOfObserveThatFailsIsMendedByTheNext(t *testing.T) {
 	l.see("2026-03-05T11:00:00Z", ended)
 	l.want("in the end", map[string]float64{"10:00": 1.8})
 }
+
+// shared returns the ledger of one of several servers over a store.
+func shared(t *testing.T, store billing.Store, reporter, now string) *ledger {
+	c := clock.NewManual(at(now))
+	return &ledger{billing.NewShared(store, c, reporter), t, store, c}
+}
+
+func TestServerDoesNotEndWhatAnotherOneObserves(t *testing.T) {
+	store := memory.NewBilling()
+	a, b := shared(t, store, "a", "2026-03-05T10:00:00Z"), shared(t, store, "b", "2026-03-05T10:00:00Z")
+	ofA, ofB := on("a", "2026-03-05T10:00:00Z"), on("b", "2026-03-05T10:00:00Z")
+	for _, now := range []string{"2026-03-05T10:00:00Z", "2026-03-05T10:04:00Z", "2026-03-05T10:08:00Z", "2026-03-05T10:12:00Z"} {
+		a.see(now, ofA)
+		b.see(now, ofB)
+	}
+	a.see("2026-03-05T10:13:00Z", until(ofA, "2026-03-05T10:13:00Z"))
+	b.see("2026-03-05T10:15:00Z", ofB)
+	want := map[string]float64{"10:00": 3.6 * (13 + 15) / 60}
+	a.see("2026-03-05T10:15:00Z")
+	a.want("at the one", want)
+	b.want("at the other", want)
+
+	// b dies, and a ends what it had; another server of the same workers continues them.
+	a.see("2026-03-05T10:16:00Z")
+	c := shared(t, store, "c", "2026-03-05T10:17:00Z")
+	c.see("2026-03-05T10:17:00Z", pods.Usage{ID: "e", Part: "b", From: at("2026-03-05T10:17:00Z"), GPU: 99})
+	a.see("2026-03-05T10:18:00Z")
+	a.want("after it was continued", map[string]float64{"10:00": 3.6 * (13 + 17) / 60})
+	a.see("2026-03-05T10:30:00Z")
+	if list, err := store.Open(t.Context(), pods.WorkerUsage); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v are open when nobody observes them", list, err)
+	}
+	a.want("when nobody observes it", map[string]float64{"10:00": 3.6 * (13 + 17) / 60})
+}
