@@ -43,7 +43,8 @@ func (c *claimCall) size() (items, bytes int) {
 	return items, 0
 }
 
-// Claim implements queue.JobQueue.
+// Claim implements queue.JobQueue. A call whose jobs have more than 8 MiB of input gets fewer of them than
+// it asks for, at least one: the next call gets more.
 //
 // An endpoint whose jobs are of one owner, key and priority, and that has no limits, is served by
 // any number of servers at the same time. For another one a server locks the endpoint, so the
@@ -70,9 +71,10 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 	return out, nil
 }
 
-// claimAll makes some calls in one transaction.
+// claimAll makes some calls in one transaction, and in further ones those whose jobs are too large for
+// the first.
 func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
-	evs, err := q.claimOnce(ctx, calls)
+	evs, made, err := q.claimOnce(ctx, calls)
 	if err != nil && len(calls) > 1 && code(err) != "" {
 		for i := range calls {
 			q.claimAll(ctx, calls[i:i+1])
@@ -80,28 +82,34 @@ func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
 		return
 	}
 	q.publish(ctx, evs)
-	for _, c := range calls {
+	if err != nil {
+		made = len(calls)
+	}
+	for _, c := range calls[:made] {
 		c.answer <- err
+	}
+	if made < len(calls) {
+		q.claimAll(ctx, calls[made:])
 	}
 }
 
-func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.Event, err error) {
+func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.Event, made int, err error) {
 	epoch, err := q.node(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	err = q.transact(ctx, func(t *jobTx) error {
 		c := &claimer{mover: newMover(t, epoch, claimSlot), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
-		if err := c.serve(ctx); err != nil {
+		if made, err = c.serve(ctx); err != nil {
 			return err
 		}
 		evs = c.evs
 		return c.finish(ctx)
 	})
-	return evs, err
+	return evs, made, err
 }
 
 // A claimer makes some calls of Claim in a transaction.
@@ -111,6 +119,7 @@ type claimer struct {
 	calls  []*claimCall
 	plain  map[string]*oldest
 	orders map[string]*order
+	bytes  int // of the inputs of the claimed jobs
 }
 
 // oldest are the oldest jobs of an endpoint with one line.
@@ -173,29 +182,31 @@ func byteas(list []string) [][]byte {
 	return bs
 }
 
-// serve claims for each slot in order.
-func (c *claimer) serve(ctx context.Context) error {
-	for _, call := range c.calls {
+// serve claims for each slot in order, and returns how many calls it has served.
+func (c *claimer) serve(ctx context.Context) (made int, err error) {
+	for n, call := range c.calls {
+		if c.bytes >= maxBytes {
+			return n, nil
+		}
 		for i := range call.slots {
 			s := &call.slots[i]
-			var err error
 			if o := c.orders[s.Endpoint]; o != nil {
 				err = c.inOrder(ctx, call, s, o)
 			} else {
 				err = c.oldestFirst(ctx, call, s, c.plain[s.Endpoint])
 			}
 			if err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
-	return nil
+	return len(c.calls), nil
 }
 
 // oldestFirst claims the oldest jobs of an endpoint with one line.
 func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
 	n, i := s.N, 0
-	for n > 0 {
+	for n > 0 && c.bytes < maxBytes {
 		if i == len(o.jobs) {
 			if o.found < o.asked {
 				return nil
@@ -250,6 +261,7 @@ func (c *claimer) claim(ctx context.Context, call *claimCall, s *queue.Slot, r *
 		return false, err
 	}
 	call.out = append(call.out, r)
+	c.bytes += int(r.job.InBytes)
 	return true, nil
 }
 

@@ -48,6 +48,8 @@ const (
 const (
 	lineDepth  = 4
 	moreOfLine = 256
+	// chosenAtOnce bounds by how many inputs a claim may exceed maxBytes.
+	chosenAtOnce = 32
 )
 
 // A turn says when a line or an owner is next: the lowest turn first (see queue.JobQueue.Claim).
@@ -311,8 +313,8 @@ func (o *order) take(c choice) {
 // inOrder claims for a slot of an endpoint in its order. A job that another server moves at the
 // same time is passed by.
 func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o *order) error {
-	for n := s.N; n > 0; {
-		chosen, err := c.chooseSome(ctx, call, s, o, min(n, maxItems))
+	for n := s.N; n > 0 && c.bytes < maxBytes; {
+		chosen, err := c.chooseSome(ctx, call, s, o, min(n, chosenAtOnce))
 		if err != nil || len(chosen) == 0 {
 			return err
 		}

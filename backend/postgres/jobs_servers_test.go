@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -101,6 +102,34 @@ func TestServersThatClaimAtOnceExceedNoLimit(t *testing.T) {
 		})
 	}
 	workers.Wait()
+}
+
+func TestAClaimIsBoundedByBytes(t *testing.T) {
+	for name, owners := range map[string]int{"in the order of one line": 1, "in turn": 2} {
+		t.Run(name, func(t *testing.T) {
+			q := openURL(t, postgresql.Database(t)).Jobs()
+			const jobs = 5
+			for i := range jobs {
+				j := newJob(fmt.Sprint("job-", i))
+				j.Owner, j.Input = fmt.Sprint("owner-", i%owners), bytes.Repeat([]byte(" "), 5<<20)
+				submit(t, q, j)
+			}
+			if owners == 1 {
+				if got := len(claim(t, q, instant, "w", jobs, nil)); got != 2 {
+					t.Errorf("a claim gave %d jobs of 5 MiB, want 2", got)
+				}
+			}
+			var others sync.WaitGroup
+			var n atomic.Int32
+			for w := range jobs {
+				others.Go(func() { n.Add(int32(len(claim(t, q, instant, queue.WorkerID(fmt.Sprint("other", w)), 1, nil)))) })
+			}
+			others.Wait()
+			if want := int32(jobs - 2*(2-owners)); n.Load() != want {
+				t.Errorf("%d claims at once gave %d jobs, want %d", jobs, n.Load(), want)
+			}
+		})
+	}
 }
 
 func TestServersThatClaimAtOnceGetEachJobOnce(t *testing.T) {
