@@ -1,0 +1,28 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/internal/postgrestest"
+)
+
+var postgresql postgrestest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
+
+// The figures mean nothing here: the database of tests does not wait for the disk.
+func TestEveryFigureIsMeasured(t *testing.T) {
+	var out bytes.Buffer
+	s := settings{database: postgresql.Database(t), time: 50 * time.Millisecond, rounds: 1, backlog: 1000}
+	if err := run(t.Context(), &out, s); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	t.Logf("\n%s", &out)
+	if n := strings.Count(out.String(), "\n"); n != 18 {
+		t.Errorf("%d lines, want a head, 14 figures and three lines of parts", n)
+	}
+}
