@@ -107,6 +107,7 @@ var layers = []layer{
 	{path: "backend/machine", module: backend},
 	{path: "backend/router", module: backend},
 	{path: "backend/shard", module: backend},
+	{path: "backend/shard/scale", module: join(backend, "backend/shard", "backend/memory")},
 	{path: "backend/webhook", module: backend},
 	{path: "backend/fault", module: backend},
 
