@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -66,6 +68,7 @@ type Console struct {
 	seal    *sealer
 	ended   signOuts
 	tries   tries
+	viewers viewers
 	history history
 	known   atomic.Pointer[[]string] // see operations
 }
@@ -93,7 +96,7 @@ func New(api http.Handler, o *Options) (*Console, error) {
 		return nil, err
 	}
 	c.history.init()
-	c.tries.by, c.ended.at = map[string]int{}, map[string]time.Time{}
+	c.tries.by, c.ended.at, c.viewers.by = map[string]int{}, map[string]time.Time{}, map[string]int{}
 	c.routes()
 	return c, nil
 }
@@ -147,7 +150,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}", c.signedIn(c.showJob))
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}/{part}", c.signedIn(c.showPayload))
 	c.mux.HandleFunc("GET /data/live", c.signedIn(c.live))
-	for _, path := range []string{"/data/", "/a/", "/session/"} {
+	for _, path := range []string{"/data", "/data/", "/a", "/a/", "/session/", "/api"} {
 		c.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, errNoPage) })
 	}
 	c.mux.HandleFunc("/", c.servePage)
@@ -161,22 +164,33 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The escaped path keeps ids apart from the slashes around them.
-	path := r.URL.EscapedPath()
-	if path+"/" == c.Path {
+	whole := r.URL.EscapedPath()
+	if whole+"/" == c.Path {
 		w.Header().Set("Location", c.Path)
 		w.WriteHeader(http.StatusPermanentRedirect)
 		return
 	}
-	rest, ok := strings.CutPrefix(path, c.Path)
+	rest, ok := strings.CutPrefix(whole, c.Path)
 	if !ok {
-		rest = strings.TrimPrefix(path, "/")
+		rest = strings.TrimPrefix(whole, "/")
 	}
 	inner, err := cutTo(r, "/"+rest)
-	if err != nil {
+	if err != nil || !isClean(inner.URL) {
 		refuse(w, errNoPage)
 		return
 	}
 	c.mux.ServeHTTP(w, inner)
+}
+
+// isClean reports whether a path has no empty segments and no dots. The mux would answer
+// another one with a redirect to a path outside of the console.
+func isClean(u *url.URL) bool {
+	for _, p := range [...]string{u.Path, u.EscapedPath()} {
+		if c := path.Clean(p); strings.Contains(p, "//") || c != p && c+"/" != p {
+			return false
+		}
+	}
+	return true
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -526,6 +527,53 @@ func TestLiveStreamFollowsTheCounts(t *testing.T) {
 		}
 		<-done
 		cancel()
+	})
+}
+
+// One connection of HTTP/2 can have hundreds of streams, so they are counted.
+func TestAUserHasAHundredLiveStreams(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.signIn(aliceKey)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		var open sync.WaitGroup
+		for range 100 {
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/console/data/live", http.NoBody)
+			r.AddCookie(w.cookie)
+			open.Go(func() { w.console.ServeHTTP(httptest.NewRecorder(), r) })
+		}
+		synctest.Wait()
+		a := w.request("GET", "/console/data/live", "")
+		if a.Code != http.StatusTooManyRequests || a.Header().Get("Retry-After") == "" {
+			w.t.Errorf("stream 101 = %d %s, want 429 with Retry-After", a.Code, a.Body)
+		}
+		cancel()
+		open.Wait()
+		gone, stop := context.WithCancel(w.t.Context())
+		stop()
+		r := httptest.NewRequestWithContext(gone, http.MethodGet, "/console/data/live", http.NoBody)
+		r.AddCookie(w.cookie)
+		again := httptest.NewRecorder()
+		if w.console.ServeHTTP(again, r); again.Code != http.StatusOK {
+			w.t.Errorf("a stream after the others ended = %d %s", again.Code, again.Body)
+		}
+	})
+}
+
+// A redirect would lead to what another handler of the host serves.
+func TestAPathThatIsNotCleanIsNotFoundAndRedirectsNowhere(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.signIn(aliceKey)
+		for _, path := range []string{
+			"//evil.test", "//lb/x/y", "..//evil.test", "./api/v2/pods", "api", "a", "data", "a/..%2f..%2fx", "%2f%2fevil.test",
+			"data/job/x/../y", "api//v2/pods", "api/v2/../v2/pods", "%2e%2e/v2/pods", "session/",
+		} {
+			for _, method := range []string{"GET", "POST"} {
+				a := w.request(method, "/console/"+path, "")
+				if a.Code != http.StatusNotFound || a.Header().Get("Location") != "" {
+					w.t.Errorf("%s /console/%s = %d to %q, want 404", method, path, a.Code, a.Header().Get("Location"))
+				}
+			}
+		}
 	})
 }
 

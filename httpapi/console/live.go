@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/podyard/podyard/problem"
 )
 
 // Times of the live stream of a tab.
@@ -17,7 +20,20 @@ const (
 // live is the one event stream of a tab. For an endpoint it has the event "health", with the
 // counts, when they change: a page reads then what else it shows. Without an endpoint it has
 // the event "look" every few seconds. The event "out" says that the session has ended.
+//
+// A user has maxViewers of them: one connection of HTTP/2 can have hundreds.
 func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
+	id, err := c.Auth.Authenticate(r.Context(), s.Key)
+	if err != nil {
+		c.forget(w, err)
+		return
+	}
+	if !c.viewers.enter(id.User) {
+		w.Header().Set("Retry-After", seconds(aliveEvery))
+		refuse(w, errViewers)
+		return
+	}
+	defer c.viewers.leave(id.User)
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	v := &viewer{Console: c, w: w, r: r, s: s, endpoint: r.URL.Query().Get("endpoint")}
@@ -35,6 +51,36 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
 		}
 	}
 	_ = rc.Flush() // the client may be gone
+}
+
+// maxViewers is how many live streams a user has at once.
+const maxViewers = 100
+
+var errViewers = problem.Newf(problem.TooManyRequests, "You have %d live pages open. Close some.", maxViewers)
+
+// viewers counts live streams, by user.
+type viewers struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+// enter counts a stream, unless there are maxViewers.
+func (v *viewers) enter(user string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.by[user] >= maxViewers {
+		return false
+	}
+	v.by[user]++
+	return true
+}
+
+func (v *viewers) leave(user string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.by[user]--; v.by[user] <= 0 {
+		delete(v.by, user)
+	}
 }
 
 // A viewer is a tab that looks at something.

@@ -52,7 +52,7 @@ export function Billing() {
   <${Loaded} of=${of}>${d => {
     const rows = d.records.slice().reverse(), names = [...new Set(rows.flatMap(r => Object.keys(r)))].filter(n => n === 'totalAmount' || rows.some(r => r[n] !== 0))
     const cell = v => v === null || v === undefined ? '–' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? num(v) : String(v)
-    const csv = () => [names, ...rows.map(r => names.map(n => r[n]))].map(l => l.map(v => `"${String(typeof v === 'object' && v ? JSON.stringify(v) : v ?? '').replaceAll('"', '""').replace(/^([=+@-](?![\d.]))/, "'$1")}"`).join(',')).join('\r\n') + '\r\n'
+    const csv = () => [names, ...rows.map(r => names.map(n => r[n]))].map(l => l.map(v => `"${String(typeof v === 'object' && v ? JSON.stringify(v) : v ?? '').replaceAll('"', '""').replace(/^(?=[=+@\t\r-])(?!-?[\d.]+(?:e[+-]?\d+)?$)/, "'")}"`).join(',')).join('\r\n') + '\r\n'
     const totals = Object.entries(d.metadata?.totals || {}).filter(([k, v]) => v !== 0 || k === 'totalAmount')
     return html`${totals.length ? html`<dl class="tiles">${totals.map(([k, v]) => html`<div class="tile"><dt>${words(k)}</dt><dd>${typeof v === 'number' ? /amount|cost|usd/i.test(k) ? usd(v) : num(v) : cell(v)}</dd></div>`)}</dl>` : null}
     ${rows.length ? html`<div class="bar"><${Save} name="billing.csv" text=${csv} label="Save as CSV" /></div>` : null}
