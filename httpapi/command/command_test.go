@@ -286,6 +286,22 @@ func TestWhatOthersWriteMovesNoCursor(t *testing.T) {
 	}
 }
 
+func TestErrorsAndJSONOfOthersMoveNoCursor(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Endpoint("fails").Fail("first\x1b[2J\u009b2Jsecond\nthird")
+	srv.Endpoint("echo").Reply("a\u009b2J\x7f\u202eb")
+	s := on(t, srv)
+	_, err := s.run("jobs", "submit", "fails", "-wait")
+	if err == nil || strings.ContainsAny(err.Error(), "\x1b\u009b") || !strings.Contains(err.Error(), "second\nthird") {
+		t.Errorf("the error is %q, want its lines and no escapes", err)
+	}
+	out := s.must("jobs", "submit", "echo", "-wait", "-o", "json")
+	if strings.ContainsAny(out, "\u009b\x7f\u202e") || !strings.Contains(out, `"a\u009b2J\u007f\u202eb"`) {
+		t.Errorf("the answer is %q, want escaped characters", out)
+	}
+}
+
 func TestManyJobsAreCountedBeforeTheyAreCancelled(t *testing.T) {
 	t.Parallel()
 	srv := apitest.Start(t)

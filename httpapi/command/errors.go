@@ -28,7 +28,11 @@ type Error struct {
 	Err  error
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
+// Error returns the text of Err without what could move the cursor of a terminal: it may be
+// that of a worker or of another user.
+func (e *Error) Error() string { return cleanLines(e.Err.Error()) }
+
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Code returns the exit code for an error of Program.Run: 0 for nil, and ExitFailed for an

@@ -336,7 +336,7 @@ func streamJob(*flag.FlagSet) func(context.Context, *Call) error {
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(c.Stdout, "%s\n", chunk.Output); err != nil {
+			if _, err := fmt.Fprintf(c.Stdout, "%s\n", escapeJSON(chunk.Output)); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // put writes to somebody who may have gone: there is nobody else to say that to.
@@ -78,21 +80,59 @@ func (c *Call) say(record any, format string, a ...any) error {
 func (c *Call) asJSON() bool { return c.server != nil && c.server.form == "json" }
 
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(escapeJSON(b.Bytes()))
+	return err
 }
+
+// escapeJSON escapes the characters of a JSON document that a terminal may take for a command,
+// although JSON allows them as they are: U+007F to U+009F, and those that change the direction
+// of text. The document means the same.
+func escapeJSON(b []byte) []byte {
+	if !bytes.ContainsFunc(b, isHidden) {
+		return b
+	}
+	var out []byte
+	for _, r := range string(b) {
+		if isHidden(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// isHidden reports whether escapeJSON escapes r.
+func isHidden(r rune) bool { return r <= 0xffff && r != '\n' && isCommand(r) }
 
 // clean replaces what could move the cursor of a terminal: names and errors come from others.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		if isCommand(r) {
 			return ' '
 		}
 		return r
 	}, s)
 }
+
+// cleanLines is clean for a text of several lines.
+func cleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = clean(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// isCommand reports whether a terminal may do something with r instead of showing it.
+func isCommand(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }
 
 func orDash(s string) string {
 	if s == "" {

@@ -249,7 +249,7 @@ func (c *Call) printLine(l client.LogLine) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.Stdout, "%s\n", b)
+		_, err = fmt.Fprintf(c.Stdout, "%s\n", escapeJSON(b))
 		return err
 	}
 	text := l.Text
