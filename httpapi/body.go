@@ -15,6 +15,7 @@ import (
 // Sizes of request bodies in bytes (docs/interface.md 8.2; docs/decisions.md 10).
 const (
 	maxControlBody = 1 << 20
+	maxSmallBody   = 64 << 10 // of the control API for records whose size no budget counts
 	maxRunBody     = 10 << 20
 	maxSyncBody    = 20 << 20
 )
@@ -59,6 +60,9 @@ func (c *call) jsonBody() ([]byte, error) {
 		if err != nil || mt != "application/json" && !(strings.HasPrefix(mt, "application/") && strings.HasSuffix(mt, "+json")) {
 			return nil, problem.Newf(problem.UnsupportedMediaType, "the body must be application/json")
 		}
+	}
+	if c.op.Area == AreaRegistries || c.op.Area == AreaVolumes {
+		return c.body(maxSmallBody)
 	}
 	return c.body(maxControlBody)
 }
@@ -133,7 +137,11 @@ func (c *call) tooLarge(limit int64) error {
 		c.drain(limit)
 	}
 	c.w.Header().Set("Connection", "close")
-	return problem.Newf(problem.TooLarge, "the body is larger than %d bytes (%d MB)", limit, limit>>20)
+	size, unit := limit>>20, "MB"
+	if size == 0 {
+		size, unit = limit>>10, "KB"
+	}
+	return problem.Newf(problem.TooLarge, "the body is larger than %d bytes (%d %s)", limit, size, unit)
 }
 
 // drain reads on so that the client can read the answer. The deadline stays, because the

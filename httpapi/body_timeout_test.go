@@ -93,8 +93,8 @@ func TestClientThatStallsInABodyIsAnswered(t *testing.T) {
 func TestABodyThatKeepsComingIsTaken(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		c := w.dialPipe()()
-		body := padded(`{"name":"n","username":"u","password":"p"}`, 1<<20)
-		c.send(w.t, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", rawHead, len(body)))
+		body := padded(`{"name":"n","image":"i"}`, 1<<20)
+		c.send(w.t, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", strings.Replace(rawHead, "/v2/registries", "/v2/templates", 1), len(body)))
 		for len(body) > 0 {
 			time.Sleep(40 * time.Second / 32)
 			c.send(w.t, string(body[:1<<15]))

@@ -129,3 +129,38 @@ func TestAnOperatorSeesWhatUsersHoldAndTheLargestFirst(t *testing.T) {
 		}
 	})
 }
+
+func TestTextsThatUsersChooseCountAsTheEnvironmentDoes(t *testing.T) {
+	for _, c := range []struct {
+		budget     budget.Budget
+		path, body string
+	}{
+		{budget.PodEnvBytes, "/v2/pods", `{"name":%q,"image":"i","args":%q,"cpu":{"id":"cpu3c","vcpuCount":2}}`},
+		{budget.EndpointEnvBytes, "/v2/serverless", `{"name":%q,"type":"QUEUE","image":"i","args":%q,"cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`},
+		{budget.TemplateEnvBytes, "/v2/templates", `{"name":%q,"image":"i","category":"CPU","args":%q}`},
+	} {
+		bubble(t, func(w *testAPI) {
+			as := "Authorization: Bearer " + adminFree
+			before := limitOf(t, w, as, c.budget).Used
+			w.want(201, "POST", c.path, fmt.Sprintf(c.body, strings.Repeat("n", 300), strings.Repeat("a", 500)), as)
+			if grew := limitOf(t, w, as, c.budget).Used - before; grew != 801 {
+				t.Errorf("%s: a name of 300 bytes, an image of 1 and arguments of 500 count as %d", c.budget, grew)
+			}
+		})
+	}
+}
+
+func TestABodyForARecordThatNoBudgetMeasuresHas64KB(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		as := "Authorization: Bearer " + adminFree
+		for path, body := range map[string]string{
+			"/v2/registries":      `{"name":"r","username":"u","password":%q}`,
+			"/v2/network-volumes": `{"size":10,"dataCenter":"US-KS-2","name":%q}`,
+		} {
+			w.want(201, "POST", path, fmt.Sprintf(body, strings.Repeat("x", 60_000)), as)
+			if a := w.call("POST", path, fmt.Sprintf(body, strings.Repeat("x", 64<<10)), as); a.status != 413 || !strings.Contains(a.body, "65536 bytes (64 KB)") {
+				t.Errorf("%s with more than 64 KB = %d %.200s, want 413", path, a.status, a.body)
+			}
+		}
+	})
+}

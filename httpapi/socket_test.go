@@ -32,7 +32,8 @@ var sized = []struct {
 	small string // a valid body, or one with an error other than its size
 	want  int
 }{
-	{"/v2/registries", 1 << 20, `{"name":"n","username":"u","password":"p"}`, 201},
+	{"/v2/registries", 64 << 10, `{"name":"n","username":"u","password":"p"}`, 201},
+	{"/v2/templates", 1 << 20, `{"name":"n","image":"i"}`, 201},
 	{"/v2/pods", 1 << 20, `{}`, 422},
 	{"/v2/idle/run", 10 << 20, `{"input":{}}`, 200},
 	{"/v2/echo/runsync", 20 << 20, `{"input":{}}`, 200},
@@ -69,7 +70,7 @@ func TestBodyOfTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 			t.Errorf("POST %s of the limit = %d %s, want %d", op.path, got, body, op.want)
 		}
 		before := w.call("GET", "/v2/idle/health", "").body
-		want := fmt.Sprintf("the body is larger than %d bytes (%d MB)", op.limit, op.limit>>20)
+		want := fmt.Sprintf("the body is larger than %d bytes (", op.limit)
 		for how, body := range map[string]io.Reader{
 			"with its length": bytes.NewReader(padded(op.small, op.limit+1)),
 			"in chunks":       io.MultiReader(bytes.NewReader(padded(op.small, op.limit+1))), // without a Content-Length

@@ -225,6 +225,6 @@ func (p *Pod) Holding() (h budget.Holding) {
 		return h
 	}
 	return budget.Holding{User: p.Owner, Of: [2]budget.Amount{
-		{Budget: budget.Pods, N: 1}, {Budget: budget.PodEnvBytes, N: budget.Env(p.Config.Env)},
+		{Budget: budget.Pods, N: 1}, {Budget: budget.PodEnvBytes, N: budget.Env(p.Config.Env) + budget.Texts(p.Name, p.Config.Image, p.Config.Args)},
 	}}
 }

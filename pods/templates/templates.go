@@ -123,6 +123,6 @@ func setIfGiven[T any](to, from *T) {
 // Holding is what a template takes of its owner's budgets (docs/decisions.md 37).
 func (t *Template) Holding() budget.Holding {
 	return budget.Holding{User: t.Owner, Of: [2]budget.Amount{
-		{Budget: budget.Templates, N: 1}, {Budget: budget.TemplateEnvBytes, N: budget.Env(t.Env)},
+		{Budget: budget.Templates, N: 1}, {Budget: budget.TemplateEnvBytes, N: budget.Env(t.Env) + budget.Texts(t.Name, t.Image, t.Args)},
 	}}
 }

@@ -25,6 +25,15 @@ func Env(env map[string]string) (n int64) {
 	return n
 }
 
+// Texts returns the size of texts that a user chooses, whose length has no other limit than that
+// of a request.
+func Texts(texts ...string) (n int64) {
+	for _, s := range texts {
+		n += int64(len(s))
+	}
+	return n
+}
+
 // A Tally is a Counter for a store of records. The zero value is ready. The store calls Move
 // under the lock of its write, so that what is counted is what is stored.
 type Tally struct {

@@ -212,7 +212,7 @@ func CheckID(id string) error {
 // Holding is what an endpoint takes of its owner's budgets, with the settings in
 // its releases (docs/decisions.md 37).
 func (e *Endpoint) Holding() budget.Holding {
-	env := budget.Env(e.Container.Env)
+	env := budget.Env(e.Container.Env) + budget.Texts(e.Name, e.Container.Image, e.Container.Args)
 	for i := range e.Releases {
 		for _, c := range e.Releases[i].Diff {
 			env += int64(len(c.Old) + len(c.New))
