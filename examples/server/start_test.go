@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -156,6 +157,22 @@ func TestASecondServerOnADataDirectoryIsRefused(t *testing.T) {
 	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
 }
 
+func TestAnAddressThatIsTakenIsNamedWithItsFlag(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	addr := l.Addr().String()
+	for flag, args := range map[string][]string{"-addr": {"-addr", addr}, "-metrics": {"-addr", "127.0.0.1:0", "-metrics", addr}} {
+		text := refused(t, nil, append(args, "-data", "")...)
+		if want := flag + " " + addr + ": another program listens there"; !strings.Contains(text, want) {
+			t.Errorf("%q does not say %q", text, want)
+		}
+	}
+}
+
 // refused runs a server that does not start and returns what it says.
 func refused(t *testing.T, env []string, args ...string) string {
 	t.Helper()
@@ -189,6 +206,15 @@ func TestWhatIsWrongOrNotOfferedIsNamed(t *testing.T) {
 		{"Address", []string{"-addr", "nonsense"}, "", []string{"-addr", "nonsense", "HOST:PORT"}},
 		{"Port", []string{"-addr", "127.0.0.1:99999"}, "", []string{"-addr", "127.0.0.1:99999", "65535"}},
 		{"PublicURL", []string{"-public-url", "example.com"}, "", []string{"-public-url", "example.com"}},
+		{"PublicURLWithQuery", []string{"-public-url", "https://example.com/?a=b"}, "", []string{"-public-url", "no query"}},
+		{"NoSuchAddress", []string{"-addr", "192.0.2.77:0"}, "", []string{"-addr 192.0.2.77:0: this machine has no such address"}},
+		{"DataIsAFile", []string{"-data", "/dev/null"}, "", []string{`-data "/dev/null": is a file`}},
+		{"LogLevel", []string{"-log-level", "loud"}, "", []string{"-log-level", "debug, info, warn or error"}},
+		{"DrainWait", []string{"-drain-wait", "5"}, "", []string{"-drain-wait", "with its unit, as 5s"}},
+		{"OnlyACertificate", []string{"-tls-cert", "x.pem"}, "", []string{"-tls-cert, -tls-key: the file of the key is missing"}},
+		{"DatabaseWithoutConfig", []string{"-data", "postgres://127.0.0.1:1/x", "-local", "/nonexistent"}, "", []string{"no -config is given: secretKey: is needed with a database"}},
+		{"Budget", nil, `{"budgets":{"pods":-5}}`, []string{"config.json:1:13: budgets.pods: must be a number above 0, 0 for the default, or -1"}},
+		{"BudgetOfAUser", nil, `{"budgets":{"users":{"u":{"jobs":-2}}}}`, []string{"budgets.users.u.jobs: must be a number above 0"}},
 		{"Runtime", []string{"-runtime", "nonsense"}, "", []string{"-runtime", "nonsense", "process, docker, sim or auto"}},
 		{"Docker", []string{"-runtime", "docker"}, "", []string{"-runtime docker", "no engine answers"}},
 		{"Backup", []string{"-backup", "copy"}, "", []string{"-backup", "no store"}},

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
@@ -47,12 +49,12 @@ func forOperators(parts *config.Parts, srv *server.Server) http.Handler {
 // that address.
 func Open(ctx context.Context, addr, metrics string, apart bool, kept string) (l *Listeners, err error) {
 	l = &Listeners{}
-	if l.Main, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil {
+	if l.Main, err = listenAt(ctx, "-addr", addr); err != nil {
 		return nil, err
 	}
 	if metrics != "" {
-		if l.Metrics, err = (&net.ListenConfig{}).Listen(ctx, "tcp", metrics); err != nil {
-			return nil, errors.Join(fmt.Errorf("-metrics: %w", err), l.Close())
+		if l.Metrics, err = listenAt(ctx, "-metrics", metrics); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
 	}
 	if !apart {
@@ -68,6 +70,22 @@ func Open(ctx context.Context, addr, metrics string, apart bool, kept string) (l
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// listenAt listens on the address of a flag.
+func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = errors.New("another program listens there: end it, or choose another address")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		err = errors.New("this machine has no such address")
+	case errors.Is(err, os.ErrPermission):
+		err = errors.New("this user may not listen there: ports below 1024 need root or CAP_NET_BIND_SERVICE")
+	}
+	return nil, fmt.Errorf("%s %s: %w", flag, addr, err)
 }
 
 // WorkerAddr is the address of Workers, or nil.

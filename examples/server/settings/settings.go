@@ -58,14 +58,28 @@ func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	f.BoolVar(&s.Upkeep.Rotate, "rotate-secret-key", false, "seal the secrets of the store with another key, in place of secret-key, and exit")
 	f.BoolVar(&s.Upkeep.Repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
 	f.StringVar(&s.Metrics, "metrics", "", "serve /metrics, /healthz, /readyz and /debug/pprof without a key on this `address` too")
-	f.DurationVar(&s.DrainWait, "drain-wait", 0, "after SIGTERM: how `long` /readyz says 503 before the listener closes")
+	f.Func("drain-wait", "after SIGTERM: how `long` /readyz says 503 before the listener closes, as 5s", s.setDrainWait)
 	f.StringVar(&s.TLSCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
 	f.StringVar(&s.TLSKey, "tls-key", "", "`file` of the certificate's key (PEM)")
 	f.StringVar(&s.LogForm, "log", "text", "`form` of the log: json or text")
-	f.TextVar(&s.LogLevel, "log-level", slog.LevelInfo, "least `level` that is logged: debug, info, warn or error")
+	f.Func("log-level", "least `level` that is logged: debug, info, warn or error (default info)", s.setLogLevel)
 	f.StringVar(&s.Test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
 	f.BoolVar(&s.Version, "version", false, "print the version and exit")
 	return s
+}
+
+func (s *Settings) setDrainWait(text string) (err error) {
+	if s.DrainWait, err = time.ParseDuration(text); err != nil {
+		return errors.New("must be a time with its unit, as 5s or 1m30s")
+	}
+	return nil
+}
+
+func (s *Settings) setLogLevel(text string) error {
+	if s.LogLevel.UnmarshalText([]byte(text)) != nil {
+		return errors.New("must be debug, info, warn or error")
+	}
+	return nil
 }
 
 // Parse reads the flags and the file they name. Help goes to w.
@@ -172,6 +186,9 @@ func checkURL(flag string, text *string) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("%s %q: must be an absolute http or https URL", flag, *text)
 	}
+	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return fmt.Errorf("%s %q: must have no user, no query and no fragment: paths are appended to it", flag, u.Redacted())
+	}
 	*text = strings.TrimRight(*text, "/")
 	return nil
 }
@@ -210,6 +227,8 @@ func ByFlag(err error) error {
 	var file *config.Error
 	var option *config.OptionError
 	switch {
+	case errors.As(err, &file) && file.File == "":
+		return fmt.Errorf("no -config is given: %w", file)
 	case errors.As(err, &file):
 		return fmt.Errorf("-config %w", file)
 	case !errors.As(err, &option):

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/podyard/podyard/ratelimit/budget"
@@ -32,6 +35,25 @@ func (c *Config) users() budget.Users {
 func (c *Config) checkBudgets() error {
 	if _, nobody := c.Budgets.Users[""]; nobody {
 		return errorAt(jsontext.Pointer("/budgets/users").AppendToken(""), "must be the name of a user")
+	}
+	if err := checkLimits("/budgets", &c.Budgets.Limits); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Budgets.Users)) {
+		own := c.Budgets.Users[name]
+		if err := checkLimits(jsontext.Pointer("/budgets/users").AppendToken(name), &own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLimits refuses numbers below -1, which are mistakes.
+func checkLimits(at jsontext.Pointer, l *budget.Limits) error {
+	for _, r := range budget.All() {
+		if l.Of(r.Budget) < -1 {
+			return errorAt(at.AppendToken(r.Name), "must be a number above 0, 0 for the default, or -1 for no limit")
+		}
 	}
 	return nil
 }

@@ -16,22 +16,24 @@ import (
 
 // An Error is something in a configuration that cannot be.
 type Error struct {
-	File         string // as it was named
+	File         string // as it was named; empty: there is none
 	Line, Column int    // from 1, in characters; 0 where they are not known
 	Field        string // as in keys[0].scopes; empty for the file as a whole
 	Err          error
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
+	place := e.File
 	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Column)
+		place += fmt.Sprintf(":%d:%d", e.Line, e.Column)
 	}
-	if e.Field != "" {
-		b.WriteString(": " + e.Field)
+	var parts []string
+	for _, s := range [...]string{place, e.Field, e.Err.Error()} {
+		if s != "" {
+			parts = append(parts, s)
+		}
 	}
-	return b.String() + ": " + e.Err.Error()
+	return strings.Join(parts, ": ")
 }
 
 // Unwrap is what is wrong.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // certificate reads Options.TLSCert and TLSKey; nil where neither is set.
@@ -16,9 +17,9 @@ func (o *Options) certificate() (*tls.Certificate, error) {
 	case o.TLSCert == "" && o.TLSKey == "":
 		return nil, nil
 	case o.TLSCert == "":
-		return nil, o.wrong("TLSCert", errors.New("it goes together with the key"))
+		return nil, o.wrong("TLSCert", errors.New("the file of the certificate is missing: both files are needed"))
 	case o.TLSKey == "":
-		return nil, o.wrong("TLSKey", errors.New("it goes together with the certificate"))
+		return nil, o.wrong("TLSKey", errors.New("the file of the key is missing: both files are needed"))
 	}
 	cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
@@ -54,6 +55,9 @@ func WorkerAddr(data string) (string, error) {
 		return "", nil
 	}
 	b, err := os.ReadFile(filepath.Join(data, "address"))
+	if errors.Is(err, syscall.ENOTDIR) {
+		return "", &OptionError{"Data", data, errors.New("is a file: it must be a directory, or not be there yet")}
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", &OptionError{"Data", data, fmt.Errorf("read the address: %w", err)}
 	}
