@@ -32,7 +32,12 @@
 // commits is an end file. It shows that a log is missing with its mirror, and how large a log
 // was when it was closed. So only in the log that was in use at a crash, damage to the last
 // records that its mirror has, too, looks the same as a write that was interrupted by a power
-// failure.
+// failure: the last commits are lost, and nothing says so.
+//
+// The same is true of the end of a manifest that is damaged like its mirror. The tables that its
+// last records added are then removed, with what no other table and no log has. [Check] names
+// payloads of jobs that are lost in this way, and does not name jobs and other records that are
+// lost as a whole.
 //
 // A missing marker file is restored. The options file of the database is not needed. If a
 // manifest cannot be restored, the store does not open, and [Repair] rebuilds the database
