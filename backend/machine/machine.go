@@ -11,8 +11,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 )
 
-// Options say what the host is to have where that is not all that the machine has. The zero
-// value, and nil, work.
+// Options limits what pods may use of the machine. The zero value and nil offer all of it.
 type Options struct {
 	// ID is the host's, unique and lasting: pods remember it. Default "local".
 	ID string

@@ -5,6 +5,6 @@
 // Counters and histograms change with what happens. Gauges are read from the [Sources] at a
 // scrape, at most once a second.
 //
-// No label has what a user chooses or makes, except the ids of endpoints, and of those at most
-// [MaxEndpoints]: all others share the label "other". So the number of series has a bound.
+// Users cannot create series: of what users make, only the ids of endpoints are labels. The
+// first [MaxEndpoints] endpoints have a label each, and all others share the label "other".
 package prometheus

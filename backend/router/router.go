@@ -28,9 +28,9 @@ type Rule struct {
 
 // A Runtime is several runtimes as one. It is safe for concurrent use.
 //
-// It has the powers [pods.LogReader], [pods.Sampler], [pods.Admitter], [volumes.Storage] and
-// [pods.CUDAVersioner], each of the runtimes that have it. It does not close the runtimes: whoever opened them
-// does.
+// It implements [pods.LogReader], [pods.Sampler], [pods.Admitter], [volumes.Storage] and
+// [pods.CUDAVersioner] by the runtimes that implement them. It does not close the runtimes; the
+// program that opened them does.
 type Runtime struct {
 	rules []Rule
 	rest  pods.Runtime

@@ -2,10 +2,9 @@
 // that are allowed, and signed if there are secrets. The service decides when to try
 // again.
 //
-// The URL of a webhook comes from a user, and the server stands where users do not. So
-// the address is checked when the connection is made, after the name was resolved: what
-// the name meant earlier does not count. Redirects are not followed, no proxy is used,
-// and only the beginning of an answer is read.
+// The URL of a webhook comes from a user, and the server may reach addresses that users
+// cannot. So the address is checked when the connection is made, after the name was resolved.
+// Redirects are not followed, no proxy is used, and only the beginning of an answer is read.
 package webhook
 
 import (

@@ -1,6 +1,6 @@
 // Package conns limits the connections of a server: in all, and those of each address, with a
-// key that was accepted and without (docs/decisions.md 37). A connection without a key makes
-// way for a new one when there are too many, and ends when it is idle for long.
+// key that was accepted and without (docs/decisions.md 37). When there are too many, the oldest
+// connection without a key is closed for a new one. One that is idle for long is closed, too.
 //
 //	limit := conns.New(&conns.Options{})
 //	l = limit.Listener(l)

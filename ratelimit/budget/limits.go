@@ -27,8 +27,8 @@ type Limits struct {
 	Registries int64 `json:"registries,omitzero"`
 	SSHKeys    int64 `json:"sshKeys,omitzero"`
 	Keys       int64 `json:"keys,omitzero"` // API keys that were made over the API
-	// The names and values of the environments of all pods, of all endpoints and of all
-	// templates.
+	// The bytes of names, images, arguments and environments of all pods, of all endpoints with
+	// their releases, and of all templates.
 	PodEnvBytes      int64 `json:"podEnvBytes,omitzero"`
 	EndpointEnvBytes int64 `json:"endpointEnvBytes,omitzero"`
 	TemplateEnvBytes int64 `json:"templateEnvBytes,omitzero"`

@@ -278,7 +278,7 @@ func (b *Balancer) find(k workers.Key) *member {
 	return nil
 }
 
-// Drain makes a worker get no more requests. After DrainTime its requests are told to end. It
+// Drain makes a worker get no more requests. After DrainTime its requests are cancelled. It
 // reports false for a worker that has never been healthy.
 func (b *Balancer) Drain(k workers.Key) bool {
 	b.mu.Lock()
@@ -318,7 +318,7 @@ func (b *Balancer) endings(m *member) (ends []func()) {
 	return ends
 }
 
-// Remove forgets a worker, if it is known. Its requests are told to end.
+// Remove forgets a worker, if it is known. Its requests are cancelled.
 func (b *Balancer) Remove(k workers.Key) {
 	b.mu.Lock()
 	m := b.find(k)

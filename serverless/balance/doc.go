@@ -15,6 +15,6 @@
 //
 // # Draining
 //
-// A worker that is to end gets no new requests. Those in flight may continue for DrainTime;
-// then they are told to end. The scaler stops a worker only when it has no request.
+// A worker that will be stopped gets no new requests. Its requests in flight may continue for
+// DrainTime; then they are cancelled. The scaler stops a worker only when it has no request.
 package balance

@@ -29,7 +29,7 @@ func (b *Balancer) JoinLocal(endpoint string, id queue.WorkerID, dial Dialer) *L
 }
 
 // Leave ends the worker: it gets no new requests, and Leave waits until those in flight have
-// ended. After d they are told to end; then Leave waits for them for another second at most.
+// ended. After d they are cancelled; then Leave waits for them for another second at most.
 func (l *Local) Leave(ctx context.Context, d time.Duration) {
 	b, m := l.balancer, l.member
 	ended := make(chan struct{}, 1)

@@ -23,6 +23,7 @@
 //	api-key      the key with full access that was made at the first start
 //	secret-key   the key that secrets in the store are sealed with
 //	address      where workers look for the server
+//	audit/       the audit log
 //	control/     the socket at which Backup asks the server that uses the store
 //
 // Without a data directory everything is in memory, processes have a temporary

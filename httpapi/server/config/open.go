@@ -27,7 +27,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
-// Options are what a server is told beside its configuration.
+// Options has the settings of a server that are not in its configuration file.
 type Options struct {
 	// Data is the directory in which everything is kept; it is made if need be. Empty:
 	// everything is in memory, and pods end with the server.
