@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -46,5 +47,24 @@ func TestMetricsNeedAnOperatorsKeyAndNoneOnAnAddressOfTheirOwn(t *testing.T) {
 	}
 	if strings.Contains(in.stderr.String(), "Bearer") {
 		t.Error("a key is in the log")
+	}
+}
+
+// The command line may have the password of a database.
+func TestTheAddressForMetricsShowsNoCommandLineAndTheLogWarnsWhereOthersReachIt(t *testing.T) {
+	t.Parallel()
+	in := start(t, "-data", "", "-metrics", "0.0.0.0:0")
+	var found []string
+	eventually(t, "the log warns", func() bool {
+		found = metricsAddr.FindStringSubmatch(in.stderr.String())
+		return found != nil && strings.Contains(in.stderr.String(), "other machines may reach the metrics")
+	})
+	_, port, _ := net.SplitHostPort(found[1])
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+"/debug/pprof/cmdline", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body, err := send(req); status != http.StatusNotFound || strings.Contains(string(body), "-metrics") {
+		t.Errorf("the command line = %d %s %v, want 404", status, body, err)
 	}
 }

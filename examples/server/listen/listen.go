@@ -30,12 +30,13 @@ type Listeners struct {
 	Metrics net.Listener
 }
 
-// forOperators serves what is on the address for metrics.
+// forOperators serves what is on the address for metrics. The command line is not there: it
+// may have the password of a database.
 func forOperators(parts *config.Parts, srv *server.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", parts.Options.Metrics)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.Handle("/debug/pprof/cmdline", http.NotFoundHandler())
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -118,6 +119,9 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 	if l.Metrics != nil {
 		list = append(list, server.On(l.Metrics, forOperators(parts, srv)))
 		log.Info("metrics are served", "addr", l.Metrics.Addr())
+		if addr := l.Metrics.Addr().String(); !IsLoopback(addr) {
+			log.Warn("other machines may reach the metrics and profiles, which need no key: a firewall should allow only operators", "addr", addr)
+		}
 	}
 	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
 		if w != nil {
