@@ -61,8 +61,8 @@ func outermost(paths []string) (list []string) {
 // cover hides path, except for the own directories below it.
 func cover(path string, own map[string]string) error {
 	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // nothing in this namespace gets there
 	}
 	if err != nil {
 		return err

@@ -325,6 +325,23 @@ func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
 	}
 }
 
+// An engine's directory is often closed to the user of the server, as /run/containerd.
+func TestWhatTheServersUserCannotReachNeedsNoHiding(t *testing.T) {
+	if !withoutRoot(t) {
+		return
+	}
+	dir := openDir(t)
+	closed := filepath.Join(dir, "closed")
+	if err := os.Mkdir(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	rt := open(t, filepath.Join(openDir(t), "process"), isolated(false), func(o *Options) { o.Isolation.Hide = []string{filepath.Join(closed, "engine.sock")} })
+	ensure(t, rt, tenant("tenant", "tenant", "list="+dir+",closed"))
+	if err := rt.Remove(t.Context(), "tenant", 0); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAUserNamespaceUncoversNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount something over the data directory")

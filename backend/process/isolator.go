@@ -94,11 +94,14 @@ func (i *isolator) cover(root layout) error {
 // hidden appends the real paths of Isolation.Hide, as they are now, to hide.
 func (i *isolator) hidden(hide []string) ([]string, error) {
 	for _, path := range i.opts.Hide {
-		path, err := realPath(path)
+		found, err := realPath(path)
+		if errors.Is(err, fs.ErrPermission) && !i.otherUsers {
+			found, err = filepath.Abs(path) // pods have this user, which does not get there either
+		}
 		if err != nil {
 			return nil, err
 		}
-		hide = append(hide, path)
+		hide = append(hide, found)
 	}
 	return hide, nil
 }
