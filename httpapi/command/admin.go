@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -85,12 +86,17 @@ func ask(ctx context.Context, url string) error {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Do(r)
 	if err != nil {
-		return &Error{ExitUnreachable, err}
+		return &Error{ExitUnreachable, fmt.Errorf("no server answers (%w): is it running? PODYARD_URL or -url says where", err)}
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, 4096))
 	err = errors.Join(err, res.Body.Close())
 	if err == nil && res.StatusCode == http.StatusOK {
 		return nil
 	}
-	return &Error{ExitUnreachable, errors.Join(fmt.Errorf("%s: %d: %s", url, res.StatusCode, strings.TrimSpace(clean(string(body)))), err)}
+	text := strings.TrimSpace(clean(string(body)))
+	var doc struct{ Detail string }
+	if json.Unmarshal(body, &doc) == nil && doc.Detail != "" {
+		text = clean(doc.Detail)
+	}
+	return &Error{ExitUnreachable, errors.Join(fmt.Errorf("%s: %d: %s", url, res.StatusCode, text), err)}
 }

@@ -124,6 +124,7 @@ func TestAWrongCommandLineIsNamed(t *testing.T) {
 		"-input: open nowhere.json":                        "jobs submit echo -input @nowhere.json",
 		`-expires "soon": must be a time`:                  "keys make -expires soon",
 		"say which jobs":                                   "jobs actions echo cancel",
+		`ACTION "explode": want one of [cancel`:            "jobs actions echo explode -all",
 		"name exactly one of -host, -endpoint and -server": "drain -host a -server b",
 		`unknown shell "tcsh"`:                             "completion tcsh",
 		`-url "nonsense": must be an absolute`:             "pods list -url nonsense",
@@ -142,12 +143,13 @@ func TestExitCodesSayWhatWentWrong(t *testing.T) {
 	srv.Endpoint("fails").Fail("no such image")
 	s := on(t, srv)
 	s.refused(command.ExitNotFound, "not found", "pods", "get", "nothere")
+	s.refused(command.ExitNotFound, "no pod, no worker and no endpoint nothere", "logs", "nothere")
 	s.refused(command.ExitFailed, "is FAILED", "jobs", "submit", "fails", "-wait")
 	s.env["PODYARD_API_KEY"] = "wrong"
 	s.refused(command.ExitDenied, "does not know the key", "pods", "list")
 	s.env["PODYARD_URL"] = "http://127.0.0.1:1"
 	s.refused(command.ExitUnreachable, "no server answers at http://127.0.0.1:1", "pods", "terminate", "a")
-	s.refused(command.ExitUnreachable, "127.0.0.1:1", "health")
+	s.refused(command.ExitUnreachable, "PODYARD_URL or -url says where", "health")
 	if command.Code(nil) != 0 || command.Code(errors.New("x")) != command.ExitFailed {
 		t.Error("nil is not 0, or another error not 1")
 	}

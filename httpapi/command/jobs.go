@@ -90,6 +90,9 @@ func listJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 			column[client.EndpointJob]{"CREATED", func(j *client.EndpointJob) string { return at(j.CreatedAt) }},
 			column[client.EndpointJob]{"COMPLETED", func(j *client.EndpointJob) string { return atOrNever(j.CompletedAt) }},
 			column[client.EndpointJob]{"RAN", func(j *client.EndpointJob) string {
+				if j.CompletedAt == nil {
+					return ""
+				}
 				return (time.Duration(j.DurationMs) * time.Millisecond).String()
 			}},
 		)
@@ -259,6 +262,10 @@ func actOnJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 	all := f.Bool("all", false, "all jobs of yours on the endpoint")
 	preview := f.Bool("preview", false, "only count them")
 	return func(ctx context.Context, c *Call) (err error) {
+		action := client.Action(c.Args[1])
+		if known := []client.Action{client.ActionCancel, client.ActionRetry, client.ActionStart, client.ActionDelete}; !slices.Contains(known, action) {
+			return usagef("ACTION %q: want one of %v", action, known)
+		}
 		if filter.Status, err = statuses(*status); err != nil {
 			return err
 		}
@@ -280,8 +287,11 @@ func actOnJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 			selected = nil
 		}
 		done := c.progress(c.Args[1] + " of jobs")
-		r, err := c.Client.Jobs(c.Args[0]).Act(ctx, client.Action(c.Args[1]), selected, *preview)
+		r, err := c.Client.Jobs(c.Args[0]).Act(ctx, action, selected, *preview)
 		done()
+		if err != nil && r.Matched == 0 {
+			return err
+		}
 		return errors.Join(err, showActions(c, r, *preview))
 	}
 }
@@ -368,6 +378,9 @@ func why(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
+// maxReasons is how many dead letters of a list are read one by one, for their errors.
+const maxReasons = 100
+
 func listDead(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		jobs, err := c.Client.Jobs(c.Args[0]).DeadLetters(ctx)
@@ -375,7 +388,12 @@ func listDead(*flag.FlagSet) func(context.Context, *Call) error {
 			return err
 		}
 		letters := make([]deadLetter, 0, len(jobs))
-		for _, j := range jobs {
+		for i, j := range jobs {
+			if j.Error == "" && i < maxReasons { // the list has no errors of workers
+				if full, err := c.Client.Jobs(c.Args[0]).DeadLetter(ctx, j.ID); err == nil {
+					j.Error = full.Error
+				}
+			}
 			letters = append(letters, deadLetter{j.FailedAt, j.ExpiresAt, jobJSON(j), j})
 		}
 		return listOwned(

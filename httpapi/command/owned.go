@@ -10,6 +10,9 @@ type ownedRecord[T any] struct {
 // listOwned is list for records of which an operator sees the owners.
 func listOwned[T any](c *Call, records []T, owner func(*T) string, columns ...column[T]) error {
 	if c.server.owner == "" {
+		if len(records) == 0 && !c.asJSON() {
+			put(c.Stderr, "none of yours; operators see those of all users with -owner '*'\n")
+		}
 		return list(c, records, columns...)
 	}
 	if !c.asJSON() {

@@ -30,7 +30,7 @@ func podCommands() []Command {
 		{Name: "pods restart", Args: needsPods, Remote: true, Summary: "make the containers of pods anew", Example: "pods restart 19dl...", New: eachPod((*client.Pods).Restart)},
 		{Name: "pods terminate", Args: needsPods, Remote: true, Summary: "delete pods with their disks", Example: "pods terminate 19dl...", New: terminatePods},
 		{
-			Name: "logs", Args: "POD|WORKER", Remote: true, Summary: "print the log of a pod or of a worker",
+			Name: "logs", Args: "POD|WORKER|ENDPOINT", Remote: true, Summary: "print the log of a pod, of a worker, or of the newest worker of an endpoint",
 			Help:    "A worker is found by its id, or named with its endpoint: ENDPOINT/WORKER. Without -f the command ends after the past lines, when no other line comes for a second.",
 			Example: "logs -f 19dl...", New: printLogs,
 		},
@@ -277,11 +277,29 @@ func (c *Call) whose(ctx context.Context, name string) (endpoint, id string, err
 		if err != nil && client.StatusOf(err) == 0 {
 			return "", "", err
 		}
+		if e.ID == name {
+			id, err := newest(name, workers)
+			return name, id, err
+		}
 		for _, w := range workers {
 			if w.ID == name {
 				return e.ID, name, nil
 			}
 		}
 	}
-	return "", "", &Error{ExitNotFound, fmt.Errorf("there is no pod and no worker %s", name)}
+	return "", "", &Error{ExitNotFound, fmt.Errorf("there is no pod, no worker and no endpoint %s", name)}
+}
+
+// newest returns the worker of an endpoint that was started last.
+func newest(endpoint string, workers []client.Worker) (id string, err error) {
+	up := int64(-1)
+	for _, w := range workers {
+		if up < 0 || w.UptimeSeconds < up {
+			id, up = w.ID, w.UptimeSeconds
+		}
+	}
+	if id == "" {
+		err = &Error{ExitNotFound, fmt.Errorf("%s has no worker at this moment; why %s says what became of the last one", endpoint, endpoint)}
+	}
+	return id, err
 }

@@ -147,6 +147,13 @@ func (v *view) write(w io.Writer) error {
 // A resource is one of a host, in a table.
 type resource struct{ host, state, what, used string }
 
+func unitOf(kind string) string {
+	if kind == "memory" {
+		return " GB"
+	}
+	return ""
+}
+
 // fewRows is how many rows are shown with those of which nothing is used.
 const fewRows = 12
 
@@ -159,7 +166,7 @@ func writeHosts(w io.Writer, s *client.State) error {
 			if r.ID != "" {
 				what += " " + r.ID
 			}
-			rows = append(rows, resource{h.ID, state, what, fmt.Sprintf("%d of %d", r.Reserved, r.Total)})
+			rows = append(rows, resource{h.ID, state, what, fmt.Sprintf("%d of %d%s", r.Reserved, r.Total, unitOf(r.Kind))})
 			if r.Reserved > 0 {
 				used = append(used, rows[len(rows)-1])
 			}

@@ -95,7 +95,7 @@ func (p *Parts) serveBackup(w http.ResponseWriter, r *http.Request) {
 	if err := p.disk.Backup(r.Context(), filepath.Join(ask.Dir, storeName)); err != nil {
 		p.log.Error("the store was not copied", "dir", ask.Dir, "err", err)
 		if known := (*problem.Error)(nil); !errors.As(err, &known) {
-			err = problem.Newf(problem.Unavailable, "%w", err) // who asks owns the directory, and sees why
+			err = problem.Newf(problem.Unavailable, "%w (the server makes the copy: its user must be able to write there)", err) // who asks owns the directory, and sees why
 		}
 		httpapi.WriteProblem(w, err)
 		return
