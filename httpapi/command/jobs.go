@@ -378,9 +378,6 @@ func why(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
-// maxReasons is how many dead letters of a list are read one by one, for their errors.
-const maxReasons = 100
-
 func listDead(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		jobs, err := c.Client.Jobs(c.Args[0]).DeadLetters(ctx)
@@ -388,12 +385,7 @@ func listDead(*flag.FlagSet) func(context.Context, *Call) error {
 			return err
 		}
 		letters := make([]deadLetter, 0, len(jobs))
-		for i, j := range jobs {
-			if j.Error == "" && i < maxReasons { // the list has no errors of workers
-				if full, err := c.Client.Jobs(c.Args[0]).DeadLetter(ctx, j.ID); err == nil {
-					j.Error = full.Error
-				}
-			}
+		for _, j := range jobs {
 			letters = append(letters, deadLetter{j.FailedAt, j.ExpiresAt, jobJSON(j), j})
 		}
 		return listOwned(
