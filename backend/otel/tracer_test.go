@@ -42,7 +42,7 @@ func run(t *testing.T, tracer *otel.Tracer, dir string, workers ...server.Worker
 	srv, err := server.New(ctx, &server.Options{
 		Stores:  server.Stores{Endpoints: store.Endpoints(), Jobs: tracer.Queue(store.Jobs()), Run: store.Run, Close: store.Close},
 		Jobs:    serverless.Options{Sender: tracer.Sender(sender), Observer: tracer.Jobs(nil)},
-		Keys:    []httpapi.Key{{Secret: "secret", User: "alice", Scopes: []string{"*"}}},
+		Keys:    []httpapi.Key{{Secret: "secret", User: "alice", Scopes: []string{"*"}}, {Secret: "worker", User: "alice", Scopes: []string{"endpoint:shout:work"}}},
 		Workers: workers,
 	})
 	if err != nil {
@@ -81,6 +81,18 @@ func tree(spans tracetest.SpanStubs) (list []string) {
 }
 
 func TestATraceGoesFromARequestOverARestartToItsWorkerAndItsWebhook(t *testing.T) {
+	worker := make(chan string, 1)
+	follow(t, worker, nil, server.Worker{Endpoint: "shout", Worker: serverless.WorkerFunc(func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
+		worker <- serverless.TraceOf(ctx).Parent
+		return []byte(`{}`), nil
+	})})
+}
+
+// follow submits a job of a trace, starts the server anew, and wants its worker and its webhook to
+// get the trace and its spans to have the right parents. start starts a worker that is no part of
+// the server; nil: there is none.
+func follow(t *testing.T, worker chan string, start func(url string), workers ...server.Worker) {
+	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))
 	tracer := otel.New(provider)
@@ -103,17 +115,15 @@ func TestATraceGoesFromARequestOverARestartToItsWorkerAndItsWebhook(t *testing.T
 	_ = res.Body.Close()
 	stop()
 
-	worker := make(chan string, 1)
-	_, stop = run(t, tracer, dir, server.Worker{Endpoint: "shout", Worker: serverless.WorkerFunc(func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
-		tr := serverless.TraceOf(ctx)
-		worker <- tr.Parent
-		return []byte(`{}`), nil
-	})})
+	url, stop = run(t, tracer, dir, workers...)
+	if start != nil {
+		start(url)
+	}
 	got := map[string]string{}
 	for name, ch := range map[string]chan string{"worker": worker, "webhook": hooks} {
 		select {
 		case got[name] = <-ch:
-		case <-time.After(20 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatalf("the %s got nothing", name)
 		}
 	}
