@@ -55,6 +55,11 @@ func buckets(name, help string, bounds []float64) prometheus.HistogramOpts {
 	}
 }
 
+// sizes has no native buckets, which cost more than all else that is counted of a job.
+func sizes(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: bodyBytes}
+}
+
 func histogram(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(buckets(name, help, bounds), labels)
 }
@@ -70,8 +75,8 @@ func newVectors() vectors {
 
 		delay:       histogram("job_delay_seconds", "Time from the instant at which a job is ready to its claim.", jobSeconds, "endpoint"),
 		execution:   histogram("job_execution_seconds", "Time from the last claim of a job to its end.", jobSeconds, "endpoint"),
-		inputBytes:  prometheus.NewHistogram(buckets("job_input_bytes", "Sizes of inputs.", bodyBytes)),
-		outputBytes: prometheus.NewHistogram(buckets("job_output_bytes", "Sizes of outputs that workers have reported.", bodyBytes)),
+		inputBytes:  prometheus.NewHistogram(sizes("job_input_bytes", "Sizes of inputs.")),
+		outputBytes: prometheus.NewHistogram(sizes("job_output_bytes", "Sizes of outputs that workers have reported.")),
 
 		wanted:    gauge("workers_wanted", "Workers that the scaler wants.", "endpoint"),
 		scaled:    counter("scaler_actions_total", "Workers that the scaler has decided to start, stop or drain.", "endpoint", "action"),
