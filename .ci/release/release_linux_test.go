@@ -280,9 +280,12 @@ func TestTheWheelBringsAFirstTestToPassWithin15Seconds(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "3 passed") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// What else the machine does meanwhile does not count.
-	took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	t.Logf("from pip install to the end of the tests: %v, of which the processors worked %v", time.Since(began), took)
+	// What else the machine does meanwhile does not count, except in .ci/long.
+	wall, took := time.Since(began), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+	t.Logf("from pip install to the end of the tests: %v, of which the processors worked %v", wall, took)
+	if os.Getenv("PODYARD_LONG") != "" {
+		took = wall
+	}
 	if took > 15*time.Second {
 		t.Errorf("it takes %v", took)
 	}
