@@ -254,12 +254,13 @@ func (c *call) acceptedWithout(what string) error {
 // status 200, because the SDK repeats a report after any other status (docs/decisions.md
 // 34).
 func (c *call) accepted(err error) error {
+	var full *budget.Error
 	switch {
 	case err == nil:
 		return writeJSON(c.w, http.StatusOK, acceptance{Accepted: true})
 	case errors.Is(err, serverless.ErrLeaseLost), errors.Is(err, serverless.ErrNotFound),
 		errors.Is(err, serverless.ErrStatus), errors.Is(err, serverless.ErrStreamFull),
-		problem.KindOf(err) == problem.Invalid:
+		problem.KindOf(err) == problem.Invalid, errors.As(err, &full):
 		return c.refused(err)
 	}
 	return err

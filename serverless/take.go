@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
@@ -293,7 +294,9 @@ const MaxOutput = 20 << 20
 // that is too long. With Token 0 the op concerns the lease that op.Worker holds or lost last.
 //
 // It returns ErrLeaseLost or ErrNotFound for a repeated or late report, which is dropped, and
-// ErrStreamFull for a chunk that does not fit.
+// ErrStreamFull for a chunk that does not fit. A result or a chunk for which the job's owner has no
+// room ends the job as FAILED, and its error says which budget is full (docs/decisions.md 37). For
+// the chunk, and for an interim output, Report returns the *budget.Error.
 func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if op.Kind == queue.OpFinish && len(op.Payload) > MaxOutput {
 		op.Status, op.Payload = Failed, nil
@@ -307,7 +310,14 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 		op.Until = max(op.Until, s.now().Add(s.lease)) // the worker is alive, so an adopted lease is a full one
 	}
 	if op.Kind == queue.OpChunk {
-		return s.addChunk(ctx, op)
+		err := s.addChunk(ctx, op)
+		if isFull(err) { // without the chunk the result would not be whole
+			if failed := s.failFull(ctx, op, err); failed != nil {
+				return failed
+			}
+			s.stop(op.Ref, op.Worker)
+		}
+		return err
 	}
 	done, err := s.startWrite(ctx, op.Endpoint, len(op.Payload))
 	if err != nil {
@@ -315,11 +325,28 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	}
 	err = s.applyReport(ctx, op)
 	done()
+	if op.Kind == queue.OpFinish && isFull(err) {
+		err = s.failFull(ctx, op, err)
+	}
 	if op.Kind == queue.OpFinish || op.Kind == queue.OpRelease {
 		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
 			w.Done(&op, s.now(), op.Kind == queue.OpFinish && err == nil)
 		}
 	}
+	return err
+}
+
+func isFull(err error) bool {
+	var full *budget.Error
+	return errors.As(err, &full)
+}
+
+// failFull ends a job because its owner has no room for what its worker reports. It is not run
+// again by itself, since the next result would be as large.
+func (s *Service) failFull(ctx context.Context, op queue.Op, full error) error {
+	op.Kind, op.Status, op.Payload, op.NoRetry = queue.OpFinish, Failed, nil, true
+	op.Error = "the result was not kept: " + full.Error()
+	_, err := s.apply(ctx, op)
 	return err
 }
 

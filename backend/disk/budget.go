@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/podyard/podyard/pods"
@@ -91,16 +92,63 @@ func (q *jobQueue) admit(jobs []queue.Job, in []insertion) error {
 	if set == nil {
 		return nil
 	}
+	size := int64(0)
+	for k := range jobs {
+		size += jobs[k].Bytes()
+	}
 	for k := range jobs {
 		l := set.Of(jobs[k].Owner)
 		if l == nil {
 			continue
 		}
-		if err := q.x.Admit(in[k].i, l, &jobs[k], jobs); err != nil {
+		err := q.e.s.space.within(l, size, newWork, func(l *budget.Limits) error { return q.x.Admit(in[k].i, l, &jobs[k], jobs) })
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fits undoes a move that is a report of a worker for which the owner of the job has no room.
+// What another move adds counts from now on. The caller must hold mu.
+func (q *jobQueue) fits(m *move) {
+	grows := m.after.Grows(&m.before, m.eff)
+	if m.err != nil || grows <= 0 {
+		return
+	}
+	l := q.e.s.limits.Load().Of(q.x.Owner(m.i))
+	if l == nil {
+		return
+	}
+	if m.op.Adds() {
+		err := q.e.s.space.within(l, grows, underWay, func(l *budget.Limits) error {
+			return q.x.Fits(m.i, l, &m.before, &m.after, m.eff, m.op)
+		})
+		if err != nil {
+			m.after, m.eff, m.err = m.before, 0, err
+			return
+		}
+	}
+	m.promised = grows
+	q.x.Promise(m.i, grows)
+}
+
+func isFull(err error) bool {
+	var full *budget.Error
+	return errors.As(err, &full)
+}
+
+// mayCreate returns an error if a user may add no record, because the disk is nearly full and
+// others keep less.
+func (e *engine) mayCreate(user string) error {
+	l := e.s.limits.Load().Of(user)
+	if l == nil {
+		return nil
+	}
+	return e.s.space.within(l, 1, newWork, func(l *budget.Limits) error {
+		u := e.jobs.usage(user)
+		return l.Check(budget.JobBytes, u[budget.JobBytes], 1)
+	})
 }
 
 // Limit implements budget.Counter: see Store.Limit.

@@ -36,6 +36,9 @@ func (s *Endpoints) CreateKeyed(ctx context.Context, ep *endpoints.Endpoint, r i
 func (s *Endpoints) create(ctx context.Context, ep *endpoints.Endpoint, keys ...idempotency.Record) error {
 	v := ep.Clone()
 	return s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		if err := e.mayCreate(v.Owner); err != nil {
+			return err
+		}
 		return e.endpoints.change(ctx, e, v.ID, func(old *endpoints.Endpoint) (c change[endpoints.Endpoint], err error) {
 			if old != nil {
 				return c, endpoints.ErrExists

@@ -83,7 +83,7 @@ func inDueOrder(ms []move) []move {
 
 // Purge implements serverless.JobQueue.
 func (q *Jobs) Purge(ctx context.Context, now queue.Instant, p queue.PurgeQuery) (removed int, next uint64, err error) {
-	e, err := q.s.admitJobs(ctx, underWay, 0)
+	e, err := q.s.admitJobs(ctx, deletions, 0)
 	if err != nil {
 		return 0, 0, err
 	}

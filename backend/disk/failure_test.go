@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,7 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -198,6 +201,62 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("d")}))
 	must(t, s.Err())
 	must(t, s.Ready())
+}
+
+func TestNearTheEndOfTheDiskThoseWhoKeepMostAreRefusedFirst(t *testing.T) {
+	f := failingDisk(vfs.NewMem())
+	opts := inMemory(f)
+	opts.KeepFree = 100 << 20
+	s := openForTest(t, "store", opts)
+	free := func(kib uint64) {
+		f.free.Store(kib << 10)
+		s.space.budget.Store(0)
+	}
+	add := func(id, owner string, size int) error {
+		j := newJob(id)
+		j.Owner, j.Input = owner, make([]byte, size)
+		return s.Jobs().Enqueue(t.Context(), []queue.Job{j})
+	}
+	full := func(what string, err error) {
+		t.Helper()
+		var e *budget.Error
+		if !errors.As(err, &e) || e.Budget != budget.JobBytes || !e.Short || problem.KindOf(err) != problem.TooManyRequests {
+			t.Errorf("%s = %v, want the budget of bytes while the disk is short", what, err)
+		}
+	}
+	s.Limit(budget.NewSet(budget.Users{Limits: budget.Limits{JobBytes: 1 << 30}, Exempt: []string{"operator"}}))
+	must(t, add("a", "rude", 1<<20))
+	must(t, add("b", "rude", 1<<20))
+	must(t, add("c", "operator", 1<<20))
+	claim := func() queue.Job {
+		jobs, err := s.Jobs().Claim(t.Context(), at+1, []queue.Slot{{Endpoint: "echo", Worker: "w", N: 2, Until: at + 30_000}}, nil)
+		must(t, err)
+		i := slices.IndexFunc(jobs, func(j queue.Job) bool { return j.Owner == "rude" })
+		return jobs[i]
+	}
+	held := claim()
+	free(101 << 10) // 1 MiB is left for new work, 51 MiB for results
+	full("a job of who keeps 2 MiB", add("d", "rude", 10))
+	full("a record of who keeps 2 MiB", s.Templates().Create(t.Context(), templates.Template{ID: "t", Owner: "rude"}))
+	must(t, add("e", "polite", 1000))
+	must(t, add("f", "operator", 1000))
+	must(t, s.Ready())
+	finish(t, s.Jobs(), &held, strings.Repeat("1", 1<<20))
+	must(t, add("g", "other", 10))
+	held = claim()
+	free(51<<10 + 512)
+	unavailableError(t, "a job of who keeps little", add("h", "polite", 10), "disk space")
+	op := queue.Op{Ref: held.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: "w", Payload: make([]byte, 4000)}
+	res := make([]queue.Result, 1)
+	must(t, s.Jobs().Apply(t.Context(), at, []queue.Op{op}, res))
+	full("a result of who keeps 3 MiB", res[0].Err)
+	free(10 << 10) // purges and cancels make room
+	_, _, err := s.Jobs().Purge(t.Context(), at, queue.PurgeQuery{Endpoint: "echo", UpTo: 1 << 60, Limit: 100})
+	must(t, err)
+	must(t, s.Jobs().Apply(t.Context(), at, []queue.Op{{Ref: held.Ref, Kind: queue.OpCancel}}, res))
+	must(t, res[0].Err)
+	free(300 << 10)
+	must(t, add("i", "rude", 10))
 }
 
 func TestTheBallastIsGivenUpForRecovery(t *testing.T) {

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,9 +22,10 @@ type move struct {
 	err           error
 	op            *queue.Op
 	now           queue.Instant
-	slot          int  // index of the slot of a claim
-	payloadStored bool // the payload is already on disk
-	rearm         bool // the job was taken out of the queue of due jobs
+	slot          int   // index of the slot of a claim
+	payloadStored bool  // the payload is already on disk
+	rearm         bool  // the job was taken out of the queue of due jobs
+	promised      int64 // bytes that count for the owner until the move is published
 }
 
 // begin computes a move of a job that is not busy. It marks the job as busy if the move
@@ -32,6 +34,7 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	m = move{i: i, before: q.x.State(i), op: op, now: now}
 	m.after = m.before
 	m.eff, m.err = m.after.Apply(now, op)
+	q.fits(&m)
 	if m.eff == 0 {
 		return m
 	}
@@ -236,6 +239,7 @@ func (m *move) needsClean() bool {
 
 // publish makes the move visible and ends it. The caller must hold mu.
 func (q *jobQueue) publish(m *move) {
+	q.x.Promise(m.i, -m.promised)
 	q.x.Commit(m.i, &m.after, m.eff)
 	if m.eff&queue.Delete != 0 {
 		q.endMove(m.i)
@@ -318,7 +322,11 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 	for i := range ops {
 		size += int64(len(ops[i].Payload))
 	}
-	e, err := q.s.admitJobs(ctx, underWay, size)
+	what := deletions
+	if slices.ContainsFunc(ops, func(op queue.Op) bool { return !frees(op.Kind) }) {
+		what = underWay
+	}
+	e, err := q.s.admitJobs(ctx, what, size)
 	if err != nil {
 		return err
 	}
@@ -328,6 +336,11 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 		q.s.jobHub.Notify(evs)
 	}
 	return err
+}
+
+// frees reports whether moves of a kind make room, or come before those that do.
+func frees(k queue.OpKind) bool {
+	return k == queue.OpCancel || k == queue.OpPurge || k == queue.OpDelete || k == queue.OpSetTTL || k == queue.OpDrain
 }
 
 // apply makes the moves. Before it waits for a busy job, it completes the moves that it has
@@ -382,6 +395,9 @@ func (q *jobQueue) beginSome(ctx context.Context, now queue.Instant, ops []queue
 			continue
 		}
 		m := q.begin(now, i, op)
+		if len(ms) > 0 && isFull(m.err) {
+			return ms, n, nil // what is counted is exact when they are published
+		}
 		res[n] = queue.Result{State: m.after, Effect: m.eff, Err: m.err}
 		if m.eff != 0 {
 			ms = append(ms, m)

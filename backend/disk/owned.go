@@ -39,6 +39,9 @@ func (o *owned[T]) stored(e *engine, id string, v T) (change[T], error) {
 func (o *owned[T]) create(ctx context.Context, id string, v T, keys ...idempotency.Record) error {
 	v = o.clone(v)
 	return o.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		if err := e.mayCreate(o.of(e).holds(id, &v).User); err != nil {
+			return err
+		}
 		return o.of(e).change(ctx, e, id, func(old *T) (c change[T], err error) {
 			if old != nil {
 				return c, o.exists

@@ -179,6 +179,9 @@ func (s *Pods) CreateKeyed(ctx context.Context, p *pods.Pod, r idempotency.Recor
 
 func (s *Pods) create(ctx context.Context, p *pods.Pod, keys ...idempotency.Record) error {
 	return s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		if err := e.mayCreate(p.Owner); err != nil {
+			return err
+		}
 		return s.changeIn(ctx, e, w, p.ID, func(_ *engine, old *pods.Pod) (*pods.Pod, error) {
 			if old != nil {
 				return nil, pods.ErrExists

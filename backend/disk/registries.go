@@ -85,6 +85,9 @@ func (s *Registries) CreateKeyed(ctx context.Context, r registries.Registry, c r
 
 func (s *Registries) create(ctx context.Context, r registries.Registry, c registries.Credential, keys ...idempotency.Record) error {
 	return s.o.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		if err := e.mayCreate(r.Owner); err != nil {
+			return err
+		}
 		key := textKey(keyRegistry, r.ID)
 		value, err := encodeRegistry(e.seals, key, &r, c)
 		if err != nil {

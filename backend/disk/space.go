@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // space measures how much of the file system is free. It measures again after a certain number
@@ -61,6 +62,46 @@ func (p *space) check(n int64, what priority) error {
 		return nil
 	}
 	return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
+}
+
+// within calls check with the limits of a user that hold for a change of n bytes. While the disk
+// is nearly full, a user may keep no more bytes of jobs than are left of the disk: so those who
+// keep most are refused first, and those who keep little go on until newWork is refused for all.
+func (p *space) within(l *budget.Limits, n int64, what priority, check func(*budget.Limits) error) error {
+	share, short := p.share(n, what)
+	if !short || l.JobBytes > 0 && l.JobBytes <= share {
+		return check(l)
+	}
+	own := *l
+	own.JobBytes = max(share, 1)
+	err := check(&own)
+	var full *budget.Error
+	if errors.As(err, &full) && full.Budget == budget.JobBytes {
+		full.Short = true
+	}
+	return err
+}
+
+// share returns how many bytes are left for changes that matter so much, if the disk is nearly
+// full.
+func (p *space) share(n int64, what priority) (left int64, short bool) {
+	keep := p.s.opts.KeepFree
+	if keep == 0 {
+		return 0, false
+	}
+	free := p.free.Load()
+	if known := true; p.budget.Load() <= 0 || free-growth*n < 2*keep {
+		if free, known = p.measure(); !known {
+			return 0, false
+		}
+	}
+	if free -= growth * n; free >= 2*keep {
+		return 0, false
+	}
+	if what == underWay {
+		keep /= 2
+	}
+	return max(free-keep, 0), true
 }
 
 // Ready returns nil while the store accepts new work. Otherwise it returns the error of Err,

@@ -44,6 +44,22 @@ func (q *Jobs) admit(recs []uint32, jobs []queue.Job) error {
 	return nil
 }
 
+// fits undoes a move to s, and returns an error, if the owner of the job has no room for what a
+// worker reports.
+func (q *Jobs) fits(i uint32, s *queue.State, e queue.Effect, op *queue.Op) error {
+	l := q.limits.Load().Of(q.x.Owner(i))
+	if l == nil {
+		return nil
+	}
+	var before queue.State
+	q.x.Read(i, &before)
+	err := q.x.Fits(i, l, &before, s, e, op)
+	if err != nil {
+		*s = before
+	}
+	return err
+}
+
 // counted implements budget.Counter for a store of records.
 type counted struct{ tally *budget.Tally }
 

@@ -171,6 +171,11 @@ func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, s *queue.State, e
 	q.x.Read(i, s)
 	worker := s.Worker
 	eff, err := s.Apply(now, op)
+	if err == nil && op.Adds() {
+		if err := q.fits(i, s, eff, op); err != nil {
+			return 0, evs, err
+		}
+	}
 	if eff&eventEffects != 0 && q.watched() {
 		ref := op.Ref
 		if ref.ID == "" {

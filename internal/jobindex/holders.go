@@ -10,6 +10,7 @@ type holder struct {
 	name         string
 	jobs, queued int64
 	bytes        int64 // of jobs, dead letters and deliveries
+	promised     int64 // bytes of moves that have begun
 	deliveries   int64
 	dead         int64
 	number       uint32 // in Index.holders
@@ -80,7 +81,7 @@ func (x *Index) Admit(i uint32, l *budget.Limits, j *queue.Job, jobs []queue.Job
 	h := x.lines[x.t.at(i).line].holds
 	over := func(b budget.Budget, n int64) bool { limit := l.Of(b); return limit > 0 && n > limit }
 	hook, dead := j.Flags&queue.HasWebhook != 0, j.DeadLetter > 0
-	if !over(budget.Jobs, h.jobs) && !over(budget.QueuedJobs, h.queued) && !over(budget.JobBytes, h.bytes) &&
+	if !over(budget.Jobs, h.jobs) && !over(budget.QueuedJobs, h.queued) && !over(budget.JobBytes, h.bytes+h.promised) &&
 		!(hook && over(budget.Deliveries, h.deliveries+1)) && !(dead && over(budget.DeadLetters, h.dead+1)) {
 		return nil
 	}
@@ -93,6 +94,7 @@ func (x *Index) Admit(i uint32, l *budget.Limits, j *queue.Job, jobs []queue.Job
 		}
 	}
 	used := h.usage()
+	used[budget.JobBytes] += h.promised
 	for _, b := range [...]budget.Budget{budget.Jobs, budget.QueuedJobs, budget.JobBytes} {
 		if err := l.Check(b, used[b]-asked[b], asked[b]); err != nil {
 			return err
@@ -102,6 +104,21 @@ func (x *Index) Admit(i uint32, l *budget.Limits, j *queue.Job, jobs []queue.Job
 		return err
 	}
 	return l.Check(budget.Deliveries, h.deliveries, 1)
+}
+
+// Owner returns the user of a job.
+func (x *Index) Owner(i uint32) string { return x.lines[x.t.at(i).line].key.owner.holds.name }
+
+// Fits is State.Fits for a job.
+func (x *Index) Fits(i uint32, l *budget.Limits, before, after *queue.State, e queue.Effect, op *queue.Op) error {
+	h := x.lines[x.t.at(i).line].key.owner.holds
+	return after.Fits(before, e, op, l, h.bytes+h.promised)
+}
+
+// Promise counts n more bytes of the owner of a job for Fits and Admit, or takes them back,
+// while a move of the job is not committed.
+func (x *Index) Promise(i uint32, n int64) {
+	x.lines[x.t.at(i).line].key.owner.holds.promised += n
 }
 
 func (h *holder) usage() (u budget.Usage) {

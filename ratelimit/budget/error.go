@@ -13,11 +13,16 @@ type Error struct {
 	Limit  int64
 	Used   int64 // before the refused request
 	Asked  int64 // by the refused request
+	// Short says that Limit is lower than usual, because the disk of the server is nearly full.
+	Short bool
 }
 
 // Error says what is full, how full, and what makes room.
 func (e *Error) Error() string {
 	r := rows[e.Budget]
+	if e.Short {
+		return fmt.Sprintf("the disk of the server is nearly full, and the budget %s is %d %s until there is room: %d are used, and this needs %d more: %s", r.Name, e.Limit, r.Unit, e.Used, e.Asked, r.Frees)
+	}
 	return fmt.Sprintf("the budget %s is full: %d of %d %s are used, and this needs %d more: %s", r.Name, e.Used, e.Limit, r.Unit, e.Asked, r.Frees)
 }
 

@@ -7,8 +7,8 @@ type Limits struct {
 	Jobs       int64 `json:"jobs,omitzero"`
 	QueuedJobs int64 `json:"queuedJobs,omitzero"`
 	// JobBytes are the inputs, outputs and unread chunks of jobs, and once more those of dead
-	// letters and of webhooks that are not settled. A queue refuses new jobs at the limit.
-	// Results of jobs that it has are not refused.
+	// letters and of webhooks that are not settled. At the limit a queue refuses new jobs, and
+	// chunks and results of jobs that it has, except small results.
 	JobBytes int64 `json:"jobBytes,omitzero"`
 	// Deliveries are webhooks of jobs that are not settled. At the limit a queue refuses jobs
 	// that have a webhook.

@@ -76,7 +76,7 @@ type Rules struct {
 type Result struct {
 	State  State // after the move; unchanged if Err is set
 	Effect Effect
-	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost
+	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost, or of State.Fits
 }
 
 // A JobQueue is what a backend implements. It is safe for concurrent use. A call may be
@@ -129,7 +129,8 @@ type JobQueue interface {
 	Claim(ctx context.Context, now Instant, slots []Slot, out []Job) ([]Job, error)
 	// Apply makes each move independently; several moves of one job are made in order. res[i]
 	// is the result of ops[i]. All effects of one op (state, output, chunk, outbox entry) are
-	// one commit.
+	// one commit. A queue that is a budget.Counter refuses reports that State.Fits refuses, and
+	// then changes nothing.
 	Apply(ctx context.Context, now Instant, ops []Op, res []Result) error
 	// Expire applies OpTick to at most limit jobs whose Due has passed, and deletes dead letters
 	// whose time has passed. Jobs that one call makes ready are queued in the order of

@@ -119,6 +119,10 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	before := j.State
 	op.Ref = j.Ref
 	eff, err := j.State.Apply(now, op)
+	if full := m.fits(j, &before, eff, op); err == nil && full != nil {
+		j.State = before
+		return queue.Result{State: before, Err: full}
+	}
 	st := m.stats[j.Endpoint]
 	if eff&queue.NewSeq != 0 {
 		m.seq++

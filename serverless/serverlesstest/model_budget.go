@@ -99,3 +99,16 @@ func (m *Model) admit(jobs []queue.Job) error {
 	}
 	return nil
 }
+
+// fits refuses a report that the owner has no room for. j is the job after the move.
+func (m *Model) fits(j *modelJob, before *queue.State, e queue.Effect, op *queue.Op) error {
+	l := m.limits.Of(j.Owner)
+	if l == nil {
+		return nil
+	}
+	after := j.State
+	j.State = *before
+	used := m.usage(j.Owner)
+	j.State = after
+	return after.Fits(before, e, op, l, used[budget.JobBytes])
+}

@@ -3,6 +3,7 @@ package serverlesstest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,6 +103,45 @@ func budgetCases() []QueueCase {
 				})
 				k.wantEqual("jobs", []int64{room, room}, []int64{taken.Load(), k.usage("user-1")[budget.Jobs]})
 			}),
+		rule("AReportOverABudgetChangesNothing",
+			"a chunk, an interim output or a result for which the owner has no room is refused and changes nothing; a small result is taken",
+			func(k *fixture) {
+				j, large := k.run(withWebhook, withDeadLetter), `"`+strings.Repeat("x", 2000)+`"`
+				used := k.usage("user-1")[budget.JobBytes]
+				k.limit(budget.Limits{JobBytes: used + 100})
+				for _, op := range []queue.Op{
+					chunk(j, large), finishOp(j, large), failOp(j, large),
+					workerOp(j, queue.OpProgress, func(op *queue.Op) { op.Payload = []byte(large) }),
+				} {
+					k.mustNotFit(j, op)
+				}
+				k.mustApply(chunk(j, `{"output":1}`))
+				k.limit(budget.Limits{JobBytes: 1})
+				k.mustNotFit(j, chunk(j, `{"output":2}`))
+				k.mustApply(failOp(j, "small"))
+			}),
+		rule("ConcurrentReportsDoNotGoOverABudget",
+			"of many results at once as many are taken as the budget has room for",
+			func(k *fixture) {
+				const room, size = 10, 5000
+				jobs := make([]queue.Job, 4*room)
+				for i := range jobs {
+					jobs[i] = k.run()
+				}
+				used := k.usage("user-1")[budget.JobBytes]
+				k.limit(budget.Limits{JobBytes: used + room*size + size - 1})
+				var taken atomic.Int64
+				inParallel(len(jobs), func(i int) {
+					res := make([]queue.Result, 1)
+					if err := k.q.Apply(k.Context(), k.now, []queue.Op{finishOp(jobs[i], strings.Repeat("1", size))}, res); err != nil {
+						k.Errorf("Apply = %v, want nil", err)
+					}
+					if res[0].Err == nil {
+						taken.Add(1)
+					}
+				})
+				k.wantEqual("results", int64(room), taken.Load())
+			}),
 		rule("WhatIsOverALoweredLimitStays",
 			"a limit below what an owner has takes nothing away, and a repeated submit is still ErrExists",
 			func(k *fixture) {
@@ -133,6 +173,23 @@ func budgetCases() []QueueCase {
 				}
 			}),
 	}
+}
+
+// mustNotFit checks that a report is refused by the budget of bytes, and that nothing is changed.
+func (k *fixture) mustNotFit(j queue.Job, op queue.Op) {
+	k.Helper()
+	before, state := k.usage("user-1"), k.get(j).State
+	res := make([]queue.Result, 1)
+	if err := k.q.Apply(k.Context(), k.now, []queue.Op{op}, res); err != nil {
+		k.Fatalf("Apply = %v, want nil", err)
+	}
+	var full *budget.Error
+	if !errors.As(res[0].Err, &full) || full.Budget != budget.JobBytes || res[0].Effect != 0 {
+		k.Errorf("a report of %d bytes = %v with effect %d, want a *budget.Error and none", len(op.Payload), res[0].Err, res[0].Effect)
+	}
+	k.wantEqual("State of the result", state, res[0].State)
+	k.wantEqual("State after the refusal", state, k.get(j).State)
+	k.wantEqual("Usage after the refusal", before, k.usage("user-1"))
 }
 
 // givesBack are ways in which a running job can end.
