@@ -75,7 +75,7 @@ var recordAccess = []access{
 	{"listDataCenters", "GET /v2/catalog/datacenters", "", anyKey}, {"getDataCenter", "GET /v2/catalog/datacenters/x", "", anyKey},
 	{"listAudit", "GET /v2/admin/audit", "", acts}, {"reload", "POST /v2/admin/reload", "", acts}, {"cordon", "POST /v2/admin/cordon", "{}", acts},
 	{"uncordon", "POST /v2/admin/uncordon", "{}", acts}, {"drain", "POST /v2/admin/drain", "{}", acts}, {"adminState", "GET /v2/admin/state", "", acts},
-	{"deleteUser", "DELETE /v2/admin/users/alice", "", acts},
+	{"deleteUser", "DELETE /v2/admin/users/alice", "", acts}, {"deleteUserJobs", "DELETE /v2/admin/users/alice/jobs", "", acts},
 }
 
 var endpointAccess = []access{

@@ -31,7 +31,8 @@ type Program interface {
 type ProgramState struct {
 	Name    string
 	Cordon  endpoints.Cordon
-	Err     error // why the server is not ready; nil: it is ready
+	Err     error  // why the server is not ready; nil: it is ready
+	Warning string // what an operator should mend before the server is not ready any more; empty: nothing
 	Since   time.Time
 	Version string
 }

@@ -19,7 +19,8 @@ type serverState struct {
 	Name    string   `json:"name"`
 	State   string   `json:"state"`
 	Ready   bool     `json:"ready"`
-	Reason  *string  `json:"reason"` // why it is not ready
+	Reason  *string  `json:"reason"`  // why it is not ready
+	Warning *string  `json:"warning"` // what will soon keep it from being ready
 	Since   wireTime `json:"since"`
 	Version string   `json:"version"`
 }
@@ -29,6 +30,9 @@ func serverStateOf(s ProgramState) serverState {
 	if s.Err != nil {
 		why := problem.Of(s.Err).Detail
 		b.Reason = &why
+	}
+	if s.Warning != "" {
+		b.Warning = &s.Warning
 	}
 	return b
 }

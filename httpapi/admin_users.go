@@ -59,6 +59,21 @@ func deleteUser(c *call) error {
 	return writeJSON(c.w, http.StatusOK, done)
 }
 
+// An erasedJobs counts jobs that are erased.
+type erasedJobs struct {
+	Jobs int `json:"jobs"`
+}
+
+// deleteUserJobs ends and erases the jobs of a user on all endpoints, and nothing else: it makes
+// room on a disk that one user has filled (docs/decisions.md 37).
+func deleteUserJobs(c *call) error {
+	var done erasure
+	if err := c.eraseJobs(c.r.Context(), c.r.PathValue("name"), &done); err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, erasedJobs{done.Jobs})
+}
+
 // eraseEach deletes records and counts them. One that is in use is left for later.
 func eraseEach[T any](list []T, count *int, waiting *int, remove func(T) error) error {
 	for _, x := range list {

@@ -201,10 +201,14 @@ func (b *describer) describeAdmin() map[string]description {
 			query("user", openapi.Of("string").NotEmpty(), "Only of this user."),
 			query("operation", openapi.Of("string").NotEmpty(), "Only of this operation."),
 		}},
-		"reload":     {summary: "Read the configuration of the server anew", answers: ok(openapi.For[ReloadReport](&b.Builder))},
-		"cordon":     {summary: "Keep new work off a host, an endpoint or the server", text: exactly, body: target, answers: ok(state)},
-		"uncordon":   {summary: "Take back a cordon or a drain", text: exactly, body: target, answers: ok(state)},
-		"drain":      {summary: "Cordon, and end the workers after their jobs", text: exactly, body: b.Component("DrainRequest", cordonBody(true)), answers: ok(state)},
+		"reload":   {summary: "Read the configuration of the server anew", answers: ok(openapi.For[ReloadReport](&b.Builder))},
+		"cordon":   {summary: "Keep new work off a host, an endpoint or the server", text: exactly, body: target, answers: ok(state)},
+		"uncordon": {summary: "Take back a cordon or a drain", text: exactly, body: target, answers: ok(state)},
+		"drain":    {summary: "Cordon, and end the workers after their jobs", text: exactly, body: b.Component("DrainRequest", cordonBody(true)), answers: ok(state)},
+		"deleteUserJobs": {
+			summary: "End and erase the jobs of a user on all endpoints", text: "It makes room on a disk that a user has filled. The bytes are free soon after.",
+			answers: ok(openapi.For[erasedJobs](&b.Builder)),
+		},
 		"adminState": {summary: "Get the state of the server", answers: ok(lists)},
 		"deleteUser": {
 			summary: "End and erase everything of a user", text: "202: something is left for another call. Repeat it until it answers 404.",

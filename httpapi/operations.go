@@ -249,6 +249,7 @@ var table = sync.OnceValue(func() []operation {
 			op("drain", "POST /v2/admin/drain", ScopeOperator, drain, added),
 			op("adminState", "GET /v2/admin/state", ScopeOperator, adminState, added),
 			op("deleteUser", "DELETE /v2/admin/users/{name}", ScopeOperator, deleteUser, added),
+			op("deleteUserJobs", "DELETE /v2/admin/users/{name}/jobs", ScopeOperator, deleteUserJobs, added),
 		),
 		group(APIControl, AreaInterface,
 			op("openapi", "GET /v2/openapi.json", ScopeNone, openAPI, added, unlimited),

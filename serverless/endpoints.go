@@ -113,7 +113,8 @@ func (s *Service) UpdateEndpoint(ctx context.Context, owner, id string, r endpoi
 }
 
 // DeleteEndpoint removes an endpoint of owner, cancels its jobs, also those of other users,
-// and stops its workers. Webhooks of the jobs are still sent. Errors are ErrNoEndpoint and
+// and stops its workers. Webhooks of the jobs are still sent. Inputs go at once where no webhook
+// needs them; results stay until the retention of the jobs is over. Errors are ErrNoEndpoint and
 // ErrSharedEndpoint. After any other error the endpoint may be gone while some of its jobs
 // remain until their ttl.
 func (s *Service) DeleteEndpoint(ctx context.Context, owner, id string) error {
@@ -155,11 +156,29 @@ func (s *Service) endJobs(ctx context.Context, endpoint string) error {
 	}
 	for range endRounds {
 		n, err := s.cancelAll(ctx, endpoint)
-		if n == 0 || err != nil {
+		if err != nil {
 			return err
 		}
+		if n == 0 {
+			break
+		}
 	}
-	return nil
+	return s.dropInputs(ctx, endpoint)
+}
+
+// dropInputs removes the inputs of jobs that have ended. Their results stay until their retention
+// is over.
+func (s *Service) dropInputs(ctx context.Context, endpoint string) error {
+	var ops []queue.Op
+	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: endpoint, Status: []Status{Completed, Failed, TimedOut}}) {
+		if err != nil {
+			return err
+		}
+		if j.HasInput() && j.Flags&queue.HasWebhook == 0 {
+			ops = append(ops, queue.Op{Ref: j.Ref, Kind: queue.OpDropInput})
+		}
+	}
+	return s.applySteps(ctx, ops)
 }
 
 // cancelAll cancels the jobs that have not ended and returns their number.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -762,6 +765,71 @@ func TestWakeThatFailedGoesToTheNextTaker(t *testing.T) {
 		wantStatus(t, s, ref, serverless.InProgress)
 		if got := <-b; len(got.jobs) != 1 || got.after != 0 {
 			t.Errorf("second Take = %d jobs after %v, want the job at once", len(got.jobs), got.after)
+		}
+	})
+}
+
+// fullFor returns a service whose user has room for n more bytes of jobs.
+func fullFor(t *testing.T, n int64) (*serverless.Service, func(n int64)) {
+	q := memory.NewJobs()
+	s := serviceOn(t, q, nil)
+	limit := func(n int64) {
+		u, err := q.Usage(t.Context(), "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Limit(budget.NewSet(budget.Users{Limits: budget.Limits{JobBytes: u[budget.JobBytes] + n}}))
+	}
+	limit(n)
+	return s, limit
+}
+
+func TestResultOverTheBudgetFailsTheJobNamingIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, limit := fullFor(t, 1<<20)
+		ref := submitEcho(t, s)
+		takeOne(t, s, "w")
+		limit(100)
+		if err := finish(t, s, ref, "w", `"`+strings.Repeat("x", 5000)+`"`); err != nil {
+			t.Fatal(err)
+		}
+		if j := mustGet(t, s, ref); j.Status != serverless.Failed || j.Output != nil || !strings.HasPrefix(j.Error, "the result was not kept: the budget jobBytes is full") {
+			t.Errorf("job is %v, %q", j.Status, j.Error)
+		}
+		limit(1 << 20) // there is room again: its user has it run once more
+		if _, err := s.Retry(t.Context(), "alice", ref); err != nil {
+			t.Fatal(err)
+		}
+		takeOne(t, s, "w")
+		limit(0)
+		if err := finish(t, s, ref, "w", `"small"`); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, s, ref, serverless.Completed)
+	})
+}
+
+func TestChunkOverTheBudgetFailsTheJobAndStopsItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, limit := fullFor(t, 1<<20)
+		ref := submitEcho(t, s)
+		takeOne(t, s, "w")
+		limit(100)
+		op := queue.Op{Ref: ref, Kind: queue.OpProgress, Worker: "w", Payload: []byte(strings.Repeat("1", 200))}
+		var full *budget.Error
+		if err := s.Report(t.Context(), op); !errors.As(err, &full) {
+			t.Errorf("an interim output = %v, want a *budget.Error", err)
+		}
+		wantStatus(t, s, ref, serverless.InProgress)
+		op.Kind = queue.OpChunk
+		if err := s.Report(t.Context(), op); !errors.As(err, &full) {
+			t.Errorf("a chunk = %v, want a *budget.Error", err)
+		}
+		if j := mustGet(t, s, ref); j.Status != serverless.Failed || !strings.Contains(j.Error, "the budget jobBytes is full") {
+			t.Errorf("job is %v, %q", j.Status, j.Error)
+		}
+		if got := stops(t, s, "w"); len(got) != 1 || got[0] != ref.ID {
+			t.Errorf("the worker is to stop %v, want %v", got, ref.ID)
 		}
 	})
 }

@@ -71,7 +71,7 @@ const (
 	hasRetry
 	isRead // has no value
 	hasDead
-	hasSizes
+	hasSizes // always, but in old records
 	membersEnd
 )
 
@@ -84,7 +84,7 @@ func (s *stored) members() (some uint64) {
 		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
 		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
-		{st.InBytes != 0 || st.OutBytes != 0, hasSizes},
+		{true, hasSizes},
 	} {
 		if m.has {
 			some |= m.bit
@@ -173,7 +173,7 @@ func (s *stored) decode(key, b []byte) error {
 	if len(r.b) > 0 {
 		st.Run |= r.uint32() << 8
 	}
-	st.Priority = queue.DefaultPriority
+	st.Priority, st.InBytes = queue.DefaultPriority, unknownSize
 	if len(r.b) > 0 {
 		s.decodeMembers(&r)
 	}
@@ -183,6 +183,10 @@ func (s *stored) decode(key, b []byte) error {
 	s.note.Tag = binary.BigEndian.Uint64(key[1:])
 	return nil
 }
+
+// unknownSize is the size of the input in an old record, which does not say it. It is not 0,
+// because then there is no input.
+const unknownSize = 1
 
 // A reader decodes a record. bad is set after a read beyond the end or of an invalid number.
 type reader struct {

@@ -240,6 +240,9 @@ func (m *move) needsClean() bool {
 // publish makes the move visible and ends it. The caller must hold mu.
 func (q *jobQueue) publish(m *move) {
 	q.x.Promise(m.i, -m.promised)
+	if m.eff&(queue.Delete|queue.DropInput) != 0 {
+		q.e.s.space.deleted(m.before.Bytes())
+	}
 	q.x.Commit(m.i, &m.after, m.eff)
 	if m.eff&queue.Delete != 0 {
 		q.endMove(m.i)
@@ -340,7 +343,7 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 
 // frees reports whether moves of a kind make room, or come before those that do.
 func frees(k queue.OpKind) bool {
-	return k == queue.OpCancel || k == queue.OpPurge || k == queue.OpDelete || k == queue.OpSetTTL || k == queue.OpDrain
+	return k == queue.OpCancel || k == queue.OpPurge || k == queue.OpDelete || k == queue.OpSetTTL || k == queue.OpDrain || k == queue.OpDropInput
 }
 
 // apply makes the moves. Before it waits for a busy job, it completes the moves that it has

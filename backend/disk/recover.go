@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
@@ -54,6 +55,11 @@ func (s *Store) Recover(ctx context.Context) error {
 // Run recovers the store after every failure, with growing pauses from 1 to 30 seconds, until
 // ctx ends or the store is closed. It returns nil.
 func (s *Store) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var tidying sync.WaitGroup
+	defer tidying.Wait()
+	defer cancel()
+	tidying.Go(func() { s.tidyLoop(ctx) })
 	pause := minBackoff
 	for {
 		if s.Err() == nil {
@@ -72,13 +78,8 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		}
 		s.opts.Logger.Error("the store is not back", "dir", s.dir, "err", err)
-		wake := make(chan struct{})
-		stop := s.opts.Clock.AfterFunc(s.opts.Clock.Now().Add(pause), func() { close(wake) })
-		select {
-		case <-ctx.Done():
-			stop()
+		if s.pause(ctx, pause); ctx.Err() != nil {
 			return nil
-		case <-wake:
 		}
 		pause = min(2*pause, maxBackoff)
 	}

@@ -20,6 +20,9 @@ type space struct {
 
 	mu   sync.Mutex
 	free atomic.Int64 // at the last measurement
+
+	gone atomic.Int64  // deleted bytes whose space the database may still have
+	tidy chan struct{} // has one element when tidyLoop has to look
 }
 
 // A priority says how much a change matters when space is short.
@@ -40,7 +43,7 @@ const (
 	growth       = 4
 )
 
-func (p *space) init(s *Store) { p.s = s }
+func (p *space) init(s *Store) { p.s, p.tidy = s, make(chan struct{}, 1) }
 
 // spend counts written bytes.
 func (p *space) spend(n int64) { p.budget.Add(-growth * n) }
@@ -98,6 +101,7 @@ func (p *space) share(n int64, what priority) (left int64, short bool) {
 	if free -= growth * n; free >= 2*keep {
 		return 0, false
 	}
+	p.wakeTidy()
 	if what == underWay {
 		keep /= 2
 	}
@@ -112,6 +116,17 @@ func (s *Store) Ready() error {
 	}
 	s.space.budget.Store(0) // other programs write to the disk, too
 	return s.space.check(0, newWork)
+}
+
+// Warning says that the disk is nearly full: those who keep most are refused, and soon everybody.
+// It is empty while there is room.
+func (s *Store) Warning() string {
+	s.space.budget.Store(0)
+	left, short := s.space.share(0, newWork)
+	if !short {
+		return ""
+	}
+	return fmt.Sprintf("the disk of the store is nearly full: users who keep more than %d MiB of jobs are refused, and everybody when that is 0", left>>20)
 }
 
 // measure asks the file system. known is false if the file system does not know.

@@ -271,15 +271,20 @@ func (in *instance) peak() (most func() int64) {
 // neighbours starts a server on its defaults with a user for each name.
 func neighbours(t *testing.T, users ...string) *instance {
 	t.Helper()
-	var keys []string
-	for _, user := range users {
-		keys = append(keys, `{"key":"key-of-`+user+`","user":"`+user+`","scopes":["pods:write","registries:write","endpoints:write","endpoint:*:run"]}`)
-	}
-	in := start(t, "-runtime", "process", "-config", file(t, `{"keys":[`+strings.Join(keys, ",")+`]}`))
+	in := start(t, "-runtime", "process", "-config", file(t, neighbourConfig(users...)))
 	if n := in.resident(); n == 0 {
 		t.Skip("this system does not say how much memory a process has")
 	}
 	return in
+}
+
+// neighbourConfig has a key for each user.
+func neighbourConfig(users ...string) string {
+	var keys []string
+	for _, user := range users {
+		keys = append(keys, `{"key":"key-of-`+user+`","user":"`+user+`","scopes":["pods:write","registries:write","endpoints:write","endpoint:*:run"]}`)
+	}
+	return `{"keys":[` + strings.Join(keys, ",") + `]}`
 }
 
 // TestARudeNeighbourIsNotNoticed runs each abuse beside a user of the same server. With

@@ -17,7 +17,8 @@ type State struct {
 		Name    string    `json:"name"`
 		State   string    `json:"state"` // active, cordoned or drained
 		Ready   bool      `json:"ready"`
-		Reason  string    `json:"reason"` // why it is not ready
+		Reason  string    `json:"reason"`  // why it is not ready
+		Warning string    `json:"warning"` // what will soon keep it from being ready
 		Since   time.Time `json:"since"`
 		Version string    `json:"version"`
 	} `json:"server"`
@@ -119,6 +120,16 @@ func (a *Admin) Audit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) 
 	}
 	out, err := get[struct{ Records []AuditRecord }](ctx, a.c, "/v2/admin/audit", v)
 	return out.Records, err
+}
+
+// EraseJobs ends and deletes the jobs of a user on all endpoints, and returns how many there were.
+// Their bytes are free soon after.
+func (a *Admin) EraseJobs(ctx context.Context, user string) (int, error) {
+	r := to(a.c.control, http.MethodDelete, join("/v2/admin/users", user, "jobs"), nil)
+	r.again = always
+	var out struct{ Jobs int }
+	_, err := a.c.do(ctx, r, &out)
+	return out.Jobs, err
 }
 
 // EraseUser ends and deletes everything of a user, and counts the records by their kind:

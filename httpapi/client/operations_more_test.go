@@ -108,6 +108,10 @@ var accountMethods = map[string]method{
 			return s.Server.Ready && len(s.Hosts) > 0 && len(s.Endpoints) > 2 && len(s.Users) == 1 && s.Users[0].Pods == 1
 		}, s, err)
 	},
+	"deleteUserJobs": func(ctx context.Context, w *world) error {
+		n, err := w.Client.Admin.EraseJobs(ctx, "nobody")
+		return is(func(n int) bool { return n == 0 }, n, err)
+	},
 	"deleteUser": func(ctx context.Context, w *world) error {
 		if _, err := w.Client.Account.CreateKey(ctx, client.KeySettings{User: "bob", Scopes: []string{"*"}}); err != nil {
 			return err

@@ -21,6 +21,11 @@ func adminCommands() []Command {
 		{Name: "cordon", Remote: true, Summary: "keep new work off a host, an endpoint or the server", Help: targets, Example: "cordon -endpoint hello", New: target((*client.Admin).Cordon, "cordoned")},
 		{Name: "uncordon", Remote: true, Summary: "take back a cordon or a drain", Help: targets, Example: "uncordon -host local", New: target((*client.Admin).Uncordon, "active")},
 		{
+			Name: "erase jobs", Args: "USER...", Remote: true, Summary: "end and delete all jobs of users, with their results, to make room on the disk",
+			Help:    "The users keep everything else. It takes an operator's key. limits -owner '*' shows who keeps most.",
+			Example: "erase jobs alice", New: eraseJobs,
+		},
+		{
 			Name: "top", Remote: true, Summary: "show hosts, endpoints and their jobs, again and again",
 			Help: "With an operator's key there are hosts and users, too. Ctrl-C ends it.", Example: "top -every 5s", New: top,
 		},
@@ -50,6 +55,15 @@ func target(act func(*client.Admin, context.Context, client.Target) error, state
 			}
 			return c.say(map[string]string{"name": named, "state": state}, "%s is %s", named, state)
 		}
+	}
+}
+
+func eraseJobs(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		return c.each(c.Args, "without jobs", func(user string) error {
+			_, err := c.Client.Admin.EraseJobs(ctx, user)
+			return err
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"maps"
@@ -23,7 +24,7 @@ func keyCommands() []Command {
 			Name: "keys rotate", Args: "KEY-ID", Remote: true, Summary: "give an API key a new secret; only this answer has it",
 			Example: "keys rotate x7k2... -overlap 1h", New: rotateKey,
 		},
-		{Name: "limits", Remote: true, Summary: "show what you hold, of what you may hold", Example: "limits -owner alice", New: listLimits},
+		{Name: "limits", Remote: true, Summary: "show what you hold, of what you may hold; of all users, who keeps most bytes first", Example: "limits -owner alice", New: listLimits},
 		{Name: "keys revoke", Args: "KEY-ID...", Remote: true, Summary: "make the server refuse API keys", Example: "keys revoke x7k2...", New: revokeKeys},
 	}
 }
@@ -99,7 +100,7 @@ func listLimits(*flag.FlagSet) func(context.Context, *Call) error {
 			return err
 		}
 		var rows []limitRow
-		for _, user := range slices.Sorted(maps.Keys(users)) {
+		for _, user := range byBytes(users) {
 			for _, l := range users[user] {
 				rows = append(rows, limitRow{user, l.Name, l.Unit, l.Used, l.Limit})
 			}
@@ -117,6 +118,21 @@ func listLimits(*flag.FlagSet) func(context.Context, *Call) error {
 			}},
 		)
 	}
+}
+
+// byBytes are the users, the one who keeps most bytes of jobs first.
+func byBytes(users map[string][]client.Limit) []string {
+	bytes := func(user string) (n int64) {
+		for _, l := range users[user] {
+			if l.Name == "jobBytes" {
+				n = l.Used
+			}
+		}
+		return n
+	}
+	return slices.SortedFunc(maps.Keys(users), func(a, b string) int {
+		return cmp.Or(cmp.Compare(bytes(b), bytes(a)), cmp.Compare(a, b))
+	})
 }
 
 func rotateKey(f *flag.FlagSet) func(context.Context, *Call) error {

@@ -122,6 +122,9 @@ func (v *view) write(w io.Writer) error {
 			if s.Server.Reason != "" {
 				reason = ": " + clean(s.Server.Reason)
 			}
+			if s.Server.Warning != "" {
+				reason += ", but " + clean(s.Server.Warning)
+			}
 			put(w, "server %s is %s%s, since %s\n\n", clean(s.Server.Name), s.Server.State, reason, at(s.Server.Since))
 		}
 		if err := writeHosts(w, s); err != nil {

@@ -135,6 +135,7 @@ var scenarios = []scenario{
 	{"drain", "POST", "/v2/admin/drain", `{"host":"us-tx-3-secure"}`, 200, `"state":"cordoned"`},
 	{"adminState", "GET", "/v2/admin/state", "", 200, `"hosts":[{"id":`},
 	{"deleteUser", "DELETE", "/v2/admin/users/nobody", "", 404, "user not found"},
+	{"deleteUserJobs", "DELETE", "/v2/admin/users/nobody/jobs", "", 200, `{"jobs":0}`},
 
 	{"listGpuTypes", "GET", "/v2/catalog/gpus", "", 200, `"NVIDIA`},
 	{"getGpuType", "GET", "/v2/catalog/gpus/NVIDIA%20GeForce%20RTX%204090", "", 200, `"memory":24`},

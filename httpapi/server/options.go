@@ -59,6 +59,9 @@ type Stores struct {
 	// may be nil. GET /readyz answers with its error, which should have the kind
 	// problem.Unavailable.
 	Ready func() error
+	// Warning says what operators should mend before Ready returns an error, for example
+	// disk.Store.Warning; empty: nothing. It may be nil.
+	Warning func() string
 	// Close is called last, when nothing uses the stores. It may be nil.
 	Close func() error
 }

@@ -31,7 +31,11 @@ func (p program) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 
 // State implements httpapi.Program.
 func (p program) State() httpapi.ProgramState {
-	return httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: p.version}
+	s := httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: p.version}
+	if p.stores.Warning != nil {
+		s.Warning = p.stores.Warning()
+	}
+	return s
 }
 
 // Cordon implements httpapi.Program.

@@ -189,9 +189,13 @@ type State struct {
 // Bytes are those of the payloads that are kept of the job.
 func (s *State) Bytes() int64 { return int64(s.InBytes) + int64(s.OutBytes) + s.Stream }
 
-// HasInput reports whether the input is kept. It is not for a job that was damaged, and for a
-// cancelled job whose input nothing needs.
+// HasInput reports whether the input is kept. It is not for a job that was damaged, for a
+// cancelled job whose input nothing needs, and after OpDropInput.
 func (s *State) HasInput() bool {
+	return s.needsInput() && (s.InBytes > 0 || !s.Status.Terminal())
+}
+
+func (s *State) needsInput() bool {
 	return s.Reason != Damaged && (s.Status != Cancelled || s.Flags&HasWebhook != 0 || s.DeadLetter > 0)
 }
 
@@ -248,6 +252,7 @@ const (
 	OpDamage                   // the stored input, webhook or Extra of a queued job can no longer be read
 	OpStart                    // the user has a delayed job be ready now
 	OpDelete                   // the user removes a job that has ended
+	OpDropInput                // the endpoint of a job that has ended is gone, so nothing but a webhook needs its input
 )
 
 // Durable reports whether the effect of the move must be on disk before the call returns. The
@@ -366,6 +371,14 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 			return 0, ErrStatus
 		}
 		return Delete, nil
+	case OpDropInput:
+		if !s.Status.Terminal() || s.Flags&HasWebhook != 0 {
+			return 0, ErrStatus
+		}
+		if s.InBytes == 0 {
+			return 0, nil
+		}
+		return Put | s.dropInput(), nil
 	}
 	return 0, ErrStatus
 }
@@ -487,7 +500,7 @@ func (s *State) retry(now Instant) (Effect, error) {
 	if s.Status != Failed && s.Status != TimedOut {
 		return 0, ErrStatus
 	}
-	if s.Reason == Damaged {
+	if s.Reason == Damaged || s.InBytes == 0 {
 		return 0, ErrInputLost
 	}
 	s.Run++
@@ -579,7 +592,7 @@ func (s *State) end(now Instant, st Status) Effect {
 		e |= PutDead
 	}
 	s.Status, s.Finished, s.Delayed = st, now, false
-	if !s.HasInput() { // a cancelled job cannot be retried
+	if !s.needsInput() { // a cancelled job cannot be retried
 		e |= s.dropInput()
 	}
 	return e

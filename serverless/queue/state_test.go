@@ -29,6 +29,7 @@ const (
 // stateIn is that job in a status: as it is after the shortest way there.
 func stateIn(s queue.Status) queue.State {
 	j := queue.State{
+		InBytes: 2,
 		Status: s, Flags: queue.HasWebhook, Seq: 1, Submitted: submitted, Queued: submitted,
 		Expires: expires, ExecTimeout: overtime.Sub(started), Retain: 50 * time.Second,
 	}
@@ -168,6 +169,7 @@ func TestEveryOpInEveryStatus(t *testing.T) {
 		{"start", newOp(queue.OpStart), everywhere(stays, errStatus)},
 		{"delete", newOp(queue.OpDelete), except(everywhere(queue.Delete, nil), map[queue.Status]answer{
 			sQueued: {sQueued, stays, errStatus}, sRunning: {sRunning, stays, errStatus}})},
+		{"drop the input that a webhook may need", newOp(queue.OpDropInput), everywhere(stays, errStatus)},
 		{"an unknown op", newOp(200), everywhere(stays, errStatus)},
 	} {
 		for s, want := range c.want {
@@ -305,7 +307,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 			s.Token, s.Run, s.Queued = 7, 1, during+1_000
 		}},
 		{"damage", stateIn(sQueued), during, newOp(queue.OpDamage), func(s *queue.State) {
-			s.Status, s.Finished, s.Reason = sFailed, during, queue.Damaged
+			s.Status, s.Finished, s.Reason, s.InBytes = sFailed, during, queue.Damaged, 0
 		}},
 		{"start", func() queue.State {
 			s := stateIn(sQueued)

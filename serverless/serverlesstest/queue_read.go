@@ -138,6 +138,21 @@ func readCases() []QueueCase {
 				k.mustRefuse(userOp(queued, queue.OpDelete), queue.ErrStatus)
 				k.wantStatus(queued, queue.InQueue)
 			}),
+		rule("TheInputOfAnEndedJobIsDropped",
+			"OpDropInput removes the input of a job that has ended, which is then not retried; its result stays. A job with a webhook keeps its input",
+			func(k *fixture) {
+				j, hooked := k.run(), k.runOther(withWebhook)
+				k.mustRefuse(userOp(j, queue.OpDropInput), queue.ErrStatus)
+				k.mustApply(failOp(j, "no"), finishOp(hooked, "1"))
+				k.mustRefuse(userOp(hooked, queue.OpDropInput), queue.ErrStatus)
+				k.mustApply(userOp(j, queue.OpDropInput))
+				if got := k.get(j); len(got.Input) > 0 || got.HasInput() || got.Error != "no" || got.InBytes != 0 {
+					k.Errorf("the job has the input %q of %d bytes and the error %q", got.Input, got.InBytes, got.Error)
+				}
+				k.mustRefuse(userOp(j, queue.OpRetry), queue.ErrInputLost)
+				k.mustApply(userOp(j, queue.OpDropInput)) // again
+				k.wantEqual("Input", true, len(k.get(hooked).Input) > 0)
+			}),
 		rule("ListMayBeLeft",
 			"a caller may stop listing after any job, and call the queue while it lists",
 			func(k *fixture) {

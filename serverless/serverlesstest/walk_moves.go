@@ -184,7 +184,7 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 		queue.OpRenew, queue.OpFinish, queue.OpFinish, queue.OpRelease, queue.OpChunk, queue.OpChunk,
 		queue.OpProgress, queue.OpCancel, queue.OpPurge, queue.OpRetry, queue.OpSetTTL, queue.OpTick,
 		queue.OpRecover, queue.OpWorkerLost, queue.OpWorkerLost, queue.OpRedeliver,
-		queue.OpDamage, queue.OpStart, queue.OpDelete,
+		queue.OpDamage, queue.OpStart, queue.OpDelete, queue.OpDropInput,
 	}
 	op = queue.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: queue.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
 	switch {

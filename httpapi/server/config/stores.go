@@ -72,7 +72,7 @@ func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
 		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
-		Run: d.Run, Ready: d.Ready, Counters: []budget.Counter{d},
+		Run: d.Run, Ready: d.Ready, Warning: d.Warning, Counters: []budget.Counter{d},
 	}
 }
 
