@@ -71,7 +71,7 @@ const (
 	hasRetry
 	isRead // has no value
 	hasDead
-	hasSizes // always, but in old records
+	hasSizes // not of records that are older than sizes
 	membersEnd
 )
 
@@ -84,7 +84,7 @@ func (s *stored) members() (some uint64) {
 		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
 		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
-		{true, hasSizes},
+		{st.InBytes != unknownSize || st.OutBytes != 0, hasSizes},
 	} {
 		if m.has {
 			some |= m.bit

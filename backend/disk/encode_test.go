@@ -21,7 +21,7 @@ func everyField() stored {
 			Status: queue.Failed, Flags: queue.HasWebhook, Reason: queue.ExecutionTimedOut, Deliveries: 2, Restarts: 4, Run: 5, Priority: queue.DefaultPriority,
 			Seq: 600, Token: 7<<32 | 8, Worker: "w", Lost: "v",
 			Submitted: at, Queued: at + 1, Started: at + 2, Finished: at + 3, LeaseUntil: at + 4, RunUntil: at + 5, Expires: at + 6,
-			ExecTimeout: 9 * time.Second, Retain: 10 * time.Second, Chunks: 300, Drained: 299, Stream: 12,
+			ExecTimeout: 9 * time.Second, Retain: 10 * time.Second, Chunks: 300, Drained: 299, Stream: 12, InBytes: unknownSize,
 		},
 		note: jobindex.Metadata{Tag: 77, Output: 3, Chunk: 2}, marks: jobindex.HasExtra,
 		tries: 1, due: at + 7,

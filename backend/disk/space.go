@@ -93,7 +93,8 @@ func (p *space) share(n int64, what priority) (left int64, short bool) {
 		return 0, false
 	}
 	free := p.free.Load()
-	if known := true; p.budget.Load() <= 0 || free-growth*n < 2*keep {
+	if p.budget.Load() <= 0 || free-growth*n < 2*keep {
+		var known bool
 		if free, known = p.measure(); !known {
 			return 0, false
 		}

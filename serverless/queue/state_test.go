@@ -30,7 +30,7 @@ const (
 func stateIn(s queue.Status) queue.State {
 	j := queue.State{
 		InBytes: 2,
-		Status: s, Flags: queue.HasWebhook, Seq: 1, Submitted: submitted, Queued: submitted,
+		Status:  s, Flags: queue.HasWebhook, Seq: 1, Submitted: submitted, Queued: submitted,
 		Expires: expires, ExecTimeout: overtime.Sub(started), Retain: 50 * time.Second,
 	}
 	if s != queue.InQueue {
