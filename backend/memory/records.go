@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods/accounts"
@@ -17,11 +18,12 @@ import (
 type Records[T any] struct {
 	keyed
 	counted
-	t *owned[T]
+	t       *owned[T]
+	version atomic.Int64
 }
 
 var (
-	_ accounts.Store  = (*Records[accounts.Key])(nil)
+	_ accounts.Shared = (*Records[accounts.Key])(nil)
 	_ volumes.Store   = (*Records[volumes.Volume])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
@@ -46,11 +48,11 @@ func NewSchedules() *Records[schedules.Schedule] { return newRecords(records.Sch
 func NewBatches() *Records[batches.Batch] { return newRecords(records.Batches()) }
 
 // Create adds v, or returns the ErrExists of its package.
-func (s *Records[T]) Create(_ context.Context, v T) error { return s.t.create(v) }
+func (s *Records[T]) Create(_ context.Context, v T) error { return s.changed(s.t.create(v)) }
 
 // CreateKeyed implements idempotency.Store.
 func (s *Records[T]) CreateKeyed(_ context.Context, v T, r idempotency.Record) error {
-	return s.addKeyed(func() error { return s.t.create(v) }, r)
+	return s.changed(s.addKeyed(func() error { return s.t.create(v) }, r))
 }
 
 // Get returns the record of id, or the ErrNotFound of its package.
@@ -67,11 +69,24 @@ func (s *Records[T]) All(context.Context) ([]T, error) {
 // Update stores what fn leaves and returns it, or returns the ErrNotFound of its package or the
 // error of fn, and then nothing was changed. fn runs once, while no other record can be changed.
 func (s *Records[T]) Update(_ context.Context, id string, fn func(*T) error) (T, error) {
-	return s.t.update(id, fn)
+	v, err := s.t.update(id, fn)
+	return v, s.changed(err)
 }
 
 // Delete removes the record, or returns the ErrNotFound of its package.
-func (s *Records[T]) Delete(_ context.Context, id string) error { return s.t.delete(id) }
+func (s *Records[T]) Delete(_ context.Context, id string) error {
+	return s.changed(s.t.delete(id))
+}
+
+// Version implements accounts.Shared: it counts changes.
+func (s *Records[T]) Version(context.Context) (int64, error) { return s.version.Load(), nil }
+
+func (s *Records[T]) changed(err error) error {
+	if err == nil {
+		s.version.Add(1)
+	}
+	return err
+}
 
 // Templates is a templates.Store. It is safe for concurrent use.
 type Templates struct{ *Records[templates.Template] }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem/idempotency"
 )
@@ -13,7 +15,7 @@ type Accounts struct {
 	r records[accounts.Key]
 }
 
-var _ accounts.Store = (*Accounts)(nil)
+var _ accounts.Shared = (*Accounts)(nil)
 
 // Accounts returns the store of API keys.
 func (s *Store) Accounts() *Accounts {
@@ -51,3 +53,11 @@ func (s *Accounts) Update(ctx context.Context, id string, fn func(*accounts.Key)
 
 // Delete implements accounts.Store.
 func (s *Accounts) Delete(ctx context.Context, id string) error { return s.r.delete(ctx, id) }
+
+// Version implements accounts.Shared.
+func (s *Accounts) Version(ctx context.Context) (version int64, err error) {
+	err = s.r.s.read(ctx, func(c *pgxpool.Conn) error {
+		return c.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM podyard.versions WHERE name = 'accounts'`).Scan(&version)
+	})
+	return version, err
+}

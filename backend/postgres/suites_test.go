@@ -107,11 +107,19 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
+type accountTurns struct {
+	records[*postgres.Accounts, accounts.Key]
+}
+
+func (a accountTurns) Version(ctx context.Context) (int64, error) {
+	return a.records().Version(ctx)
+}
+
 func TestAccounts(t *testing.T) {
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		accountstest.TestStore(t, func(t *testing.T) accounts.Store {
 			s := fresh(t)
-			return records[*postgres.Accounts, accounts.Key](func() *postgres.Accounts { return s.next().Accounts() })
+			return accountTurns{func() *postgres.Accounts { return s.next().Accounts() }}
 		})
 	})
 }

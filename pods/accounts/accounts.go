@@ -106,6 +106,16 @@ type Store interface {
 	Delete(ctx context.Context, id string) error
 }
 
+// A Shared store is one that other services change, too, such as those of other servers over one
+// database. A Service over it reads the keys again when the version has changed: it looks once a
+// second, and when it does not know a secret.
+type Shared interface {
+	Store
+	// Version is another number after each change of a key, once the call that made the change
+	// has returned, and otherwise the same.
+	Version(ctx context.Context) (int64, error)
+}
+
 // Holding is what a key takes of its user's budgets (docs/decisions.md 37).
 func (k *Key) Holding() budget.Holding {
 	return budget.Holding{User: k.User, Of: [2]budget.Amount{{Budget: budget.Keys, N: 1}}}

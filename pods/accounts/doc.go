@@ -7,5 +7,5 @@
 //
 // [Service.Authenticate] looks a secret up in an index in memory. A key that is deleted,
 // changed or rotated counts as that from the moment the call returns. So a store belongs to
-// one service at a time.
+// one service at a time, unless it is [Shared]: then other services know within a second.
 package accounts

@@ -9,6 +9,11 @@ import (
 type index struct {
 	byDigest map[Digest]*entry
 	byID     map[string]*entry
+
+	// Of a shared store: the version it was read at, and the last look that found this version.
+	version int64
+	look    uint64
+	looked  time.Time
 }
 
 // An entry is a key with what it stands for.
@@ -18,7 +23,7 @@ type entry struct {
 }
 
 func newIndex(list []Key) *index {
-	x := &index{map[Digest]*entry{}, map[string]*entry{}}
+	x := &index{byDigest: map[Digest]*entry{}, byID: map[string]*entry{}}
 	for i := range list {
 		x.add(&list[i])
 	}
@@ -36,7 +41,7 @@ func (x *index) add(k *Key) {
 
 // with is the index after old has become k; each may be nil.
 func (x *index) with(old, k *Key) *index {
-	next := &index{maps.Clone(x.byDigest), maps.Clone(x.byID)}
+	next := &index{byDigest: maps.Clone(x.byDigest), byID: maps.Clone(x.byID)}
 	if old != nil {
 		delete(next.byID, old.ID)
 		delete(next.byDigest, old.Digest)

@@ -43,18 +43,23 @@ type Options struct {
 }
 
 // A Service is the rules of keys over a Store. It is safe for concurrent use. The store is
-// changed by this service only.
+// changed by this service only, unless it is Shared: then a key that another service changes or
+// deletes is accepted for up to a second longer. Of two services that take the last two operator's
+// keys away at the same instant, both may succeed.
 type Service struct {
-	store Store
-	o     Options
-	keys  idempotency.Guard
-	mu    sync.Mutex // one change at a time, so that a last operator's key is one
-	index atomic.Pointer[index]
+	store  Store
+	shared Shared // nil: the store is not
+	o      Options
+	keys   idempotency.Guard
+	mu     sync.Mutex // one change at a time, so that a last operator's key is one
+	index  atomic.Pointer[index]
+	looks  atomic.Uint64 // at the version of a shared store, which have begun
 }
 
 // New returns a service over store, which is read by Load, or at the first call.
 func New(store Store, o *Options) *Service {
 	s := &Service{store: store}
+	s.shared, _ = store.(Shared)
 	if o != nil {
 		s.o = *o
 	}
@@ -83,13 +88,21 @@ type Grant struct {
 }
 
 // Authenticate returns what a secret stands for, or ErrUnknown. Another error means that
-// the keys could not be read. It takes no lock and does no I/O but after a failed change.
+// the keys could not be read. It takes no lock and does no I/O but after a failed change, and
+// as [Shared] says.
 func (s *Service) Authenticate(ctx context.Context, secret string) (Grant, error) {
+	looks := s.looks.Load()
 	x, err := s.known(ctx)
 	if err != nil {
 		return Grant{}, err
 	}
 	d := DigestOf(secret)
+	if x.byDigest[d] == nil && s.shared != nil {
+		// Another server may have made it now.
+		if x, err = s.newest(ctx, looks); err != nil {
+			return Grant{}, err
+		}
+	}
 	e, now := x.byDigest[d], s.o.Clock.Now()
 	if e == nil || !e.valid(now) || e.Digest != d && !now.Before(e.OldUntil) {
 		return Grant{}, ErrUnknown
@@ -333,7 +346,7 @@ func (s *Service) update(ctx context.Context, by Caller, id string, fn func(*Key
 func (s *Service) change(ctx context.Context, fn func(*index) (*index, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x, err := s.load(ctx)
+	x, err := s.load(ctx, s.looks.Load())
 	if err != nil {
 		return err
 	}
@@ -341,34 +354,65 @@ func (s *Service) change(ctx context.Context, fn func(*index) (*index, error)) e
 	if err != nil && next == nil {
 		return err
 	}
-	if err != nil {
+	if err != nil || s.shared != nil {
 		next = nil
 	}
 	s.index.Store(next)
 	return err
 }
 
-// known is the index, which is read where it is not there.
+// maxAge is how long the keys of a shared store are used without a look at its version.
+const maxAge = time.Second
+
+// known is the index, which is read where it is not there or may be too old.
 func (s *Service) known(ctx context.Context) (*index, error) {
-	if x := s.index.Load(); x != nil {
+	x := s.index.Load()
+	if x != nil && s.shared == nil {
 		return x, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.load(ctx)
+	looks := uint64(0)
+	if x != nil {
+		now := s.o.Clock.Now()
+		if !now.Before(x.looked) && now.Before(x.looked.Add(maxAge)) {
+			return x, nil
+		}
+		looks = x.look
+	}
+	return s.newest(ctx, looks)
 }
 
-func (s *Service) load(ctx context.Context) (*index, error) {
-	if x := s.index.Load(); x != nil {
+// newest is the index as a look that is later than a number of looks has found it.
+func (s *Service) newest(ctx context.Context, looks uint64) (*index, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load(ctx, looks)
+}
+
+func (s *Service) load(ctx context.Context, looks uint64) (*index, error) {
+	x := s.index.Load()
+	if x != nil && (s.shared == nil || x.look > looks) {
 		return x, nil
 	}
-	list, err := s.store.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("accounts: read the keys: %w", err)
+	look, looked, version := s.looks.Add(1), s.o.Clock.Now(), int64(0)
+	if s.shared != nil {
+		var err error
+		if version, err = s.shared.Version(ctx); err != nil {
+			return nil, fmt.Errorf("accounts: read the version of the keys: %w", err)
+		}
 	}
-	x := newIndex(list)
-	s.index.Store(x)
-	return x, nil
+	next := &index{}
+	if x != nil && x.version == version {
+		*next = *x
+	} else {
+		list, err := s.store.All(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("accounts: read the keys: %w", err)
+		}
+		next = newIndex(list)
+	}
+	next.version, next.look, next.looked = version, look, looked
+	s.index.Store(next)
+	return next, nil
 }
 
 // checkOperators refuses a change after which no operator's key is accepted now, or none for

@@ -421,6 +421,42 @@ func TestKeysThatCannotBeReadAreNoRefusal(t *testing.T) {
 	wantKind(t, "Authenticate", err, problem.Unavailable)
 }
 
+func TestAKeyOfAnotherServiceIsKnownAtOnceAndRevokedWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewAccounts()
+		one, other := bench{t, accounts.New(store, nil)}, bench{t, accounts.New(store, nil)}
+		first, firstSecret := one.make(alice, scopes("*"))
+		other.accepts(firstSecret, true)
+		second, secret := one.make(alice, scopes("*"))
+		other.accepts(secret, true)
+		if err := one.Delete(t.Context(), alice, second.ID); err != nil {
+			t.Fatal(err)
+		}
+		one.accepts(secret, false)
+		time.Sleep(time.Second)
+		other.accepts(secret, false)
+		_, rotated, err := other.Rotate(t.Context(), alice, first.ID, accounts.RotateRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.accepts(string(rotated), true)
+		one.accepts(firstSecret, false)
+	})
+}
+
+func TestTheLastOperatorsKeyOfAllServicesStays(t *testing.T) {
+	store := memory.NewAccounts()
+	one, other := bench{t, accounts.New(store, nil)}, bench{t, accounts.New(store, nil)}
+	first, _ := one.make(root, scopes("operator"))
+	second, _ := other.make(root, scopes("operator"))
+	if err := one.Delete(t.Context(), root, second.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Delete(t.Context(), root, first.ID); !errors.Is(err, accounts.ErrLastOperator) {
+		t.Errorf("Delete = %v, want ErrLastOperator", err)
+	}
+}
+
 func TestAuthenticateDoesNotAllocate(t *testing.T) {
 	b := newBench(t, nil)
 	_, secret := b.make(alice, scopes("*"))

@@ -42,6 +42,7 @@ var allRules = []suite.Rule[accounts.Store]{
 	{Name: "AllIsOfEveryUserByCreationThenID", Why: "a service that does not know a key refuses whoever has it", Run: allOfEveryUser},
 	{Name: "AllFollowsUpdatesAndDeletes", Why: "a revoked key must not be accepted after a restart", Run: allFollows},
 	{Name: "NothingOfAllIsShared", Why: "callers change what they get", Run: nothingOfAllIsShared},
+	{Name: "VersionOfASharedStoreFollowsEachChange", Why: "a key that was revoked on one server must not be accepted on another", Run: versionFollows},
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
@@ -102,4 +103,39 @@ func nothingOfAllIsShared(t testing.TB, s accounts.Store) {
 		records.Spoil(&list[0])
 	}
 	want(t, s, key("a", "alice", 1))
+}
+
+func versionFollows(t testing.TB, s accounts.Store) {
+	shared, ok := s.(accounts.Shared)
+	if !ok {
+		return
+	}
+	seen := map[int64]string{}
+	version := func(after string, changed bool) {
+		t.Helper()
+		v, err := shared.Version(t.Context())
+		if err != nil {
+			t.Fatalf("Version: %v", err)
+		}
+		if before, known := seen[v]; known == changed {
+			t.Errorf("Version after %s = %d, which it was after %q", after, v, before)
+		}
+		seen[v] = after
+	}
+	version("nothing", true)
+	create(t, s, key("a", "alice", 1))
+	version("a creation", true)
+	version("a creation", false)
+	create(t, s, key("b", "alice", 1))
+	version("another creation", true)
+	if _, err := s.Update(t.Context(), "a", func(k *accounts.Key) error { records.Change(k); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	version("an update", true)
+	if err := s.Delete(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	version("a deletion", true)
+	create(t, s, key("b", "alice", 1))
+	version("the creation of what was deleted", true)
 }
