@@ -43,7 +43,7 @@ func newBackend(t *testing.T) *backend {
 
 func post(b *balancer.Balancer, body string) (int, string) {
 	w := httptest.NewRecorder()
-	b.ServeHTTP(w, httptest.NewRequest("POST", "/v2/echo/run", strings.NewReader(body)))
+	b.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v2/echo/run", strings.NewReader(body)))
 	return w.Code, w.Body.String()
 }
 
@@ -80,7 +80,7 @@ func TestARequestOfWhichNothingWasSentGoesToAnotherServer(t *testing.T) {
 func TestARequestThatWasSentIsNotSentAgain(t *testing.T) {
 	b := balancer.New(nil)
 	var got atomic.Int32
-	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cut := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			got.Add(1)
 			panic(http.ErrAbortHandler)
