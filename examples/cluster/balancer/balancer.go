@@ -142,8 +142,11 @@ func (b *Balancer) isReady(ctx context.Context, u *url.URL) bool {
 func (b *Balancer) mark(s *server, ready bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.ready != ready {
-		b.log.Info("server", "url", s.url.String(), "ready", ready)
+	switch {
+	case ready && !s.ready:
+		b.log.Info("server is ready", "addr", s.url.Host)
+	case !ready && s.ready:
+		b.log.Info("server is not ready", "addr", s.url.Host)
 	}
 	s.ready = ready
 }
