@@ -40,9 +40,10 @@ const (
 	codeUnique        = "23505"
 )
 
+// code is that of an error of PostgreSQL, whatever the driver; "": it is none.
 func code(err error) string {
-	if e := (*pgconn.PgError)(nil); errors.As(err, &e) {
-		return e.Code
+	if e := (interface{ SQLState() string })(nil); errors.As(err, &e) {
+		return e.SQLState()
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -22,8 +23,7 @@ func Example() {
 	defer store.Close()
 }
 
-// The order and its job are there together, or neither of them. Workers get the job within about
-// a second of the commit.
+// The order and its job are there together, or neither of them. The commit wakes workers.
 func ExampleJobs_EnqueueTx() {
 	ctx := context.Background()
 	const url = "postgres://podyard@db.example.com/podyard?sslmode=verify-full"
@@ -38,14 +38,7 @@ func ExampleJobs_EnqueueTx() {
 		fmt.Println(err)
 		return
 	}
-	now := queue.At(time.Now())
-	job := queue.Job{
-		Ref: queue.Ref{Endpoint: "invoices", ID: "order-1"}, Owner: "shop", Input: []byte(`{"order":1}`),
-		State: queue.State{
-			Submitted: now, Queued: now, Expires: now.Add(queue.DefaultTTL), ExecTimeout: queue.DefaultExecTimeout,
-			Retain: queue.RunRetention, Priority: queue.DefaultPriority,
-		},
-	}
+	job := invoice("order-1")
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id) VALUES (1)`); err != nil {
 			return err
@@ -53,4 +46,48 @@ func ExampleJobs_EnqueueTx() {
 		return store.Jobs().EnqueueTx(ctx, tx, job)
 	})
 	fmt.Println(err)
+}
+
+// The same with package database/sql. Here the driver is that of pgx: import
+// github.com/jackc/pgx/v5/stdlib.
+func ExampleJobs_EnqueueSQL() {
+	ctx := context.Background()
+	const url = "postgres://podyard@db.example.com/podyard?sslmode=verify-full"
+	store, err := postgres.Open(ctx, url, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id) VALUES (1), (2)`); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := store.Jobs().EnqueueSQL(ctx, tx, invoice("order-1"), invoice("order-2")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(tx.Commit())
+}
+
+func invoice(order queue.JobID) queue.Job {
+	now := queue.At(time.Now())
+	return queue.Job{
+		Ref: queue.Ref{Endpoint: "invoices", ID: order}, Owner: "shop", Input: []byte(`{"order":"` + order + `"}`),
+		State: queue.State{
+			Submitted: now, Queued: now, Expires: now.Add(queue.DefaultTTL), ExecTimeout: queue.DefaultExecTimeout,
+			Retain: queue.RunRetention, Priority: queue.DefaultPriority,
+		},
+	}
 }

@@ -47,3 +47,6 @@ func Plans() map[string]Plan {
 		"deliver":   {sqlDeliver, 4, []string{"job_outbox_due", "job_outbox_pkey"}, false},
 	}
 }
+
+// Literal is literal.
+func Literal(arg any) any { return literal(arg) }

@@ -2,14 +2,11 @@ package postgres_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/serverless/queue"
@@ -246,61 +243,6 @@ func TestAnotherServerIsToldOfEvents(t *testing.T) {
 	if e := <-events; e.Kind != queue.EventGap {
 		t.Errorf("event %+v after an interruption, want a gap", e)
 	}
-}
-
-func TestEnqueueTxIsPartOfTheTransaction(t *testing.T) {
-	url := postgresql.Database(t)
-	s := openURL(t, url)
-	execute(t, url, `CREATE TABLE orders (id text PRIMARY KEY)`)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	order := func(id string, end func(pgx.Tx) error, jobs ...queue.Job) {
-		t.Helper()
-		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Jobs().EnqueueTx(t.Context(), tx, jobs...); err != nil && id != "twice" {
-			t.Fatal(err)
-		} else if id == "twice" && !errors.Is(err, queue.ErrExists) {
-			t.Errorf("EnqueueTx of an id that is taken = %v, want ErrExists", err)
-		}
-		if _, err := tx.Exec(t.Context(), `INSERT INTO orders VALUES ($1)`, id); err != nil {
-			t.Fatal(err)
-		}
-		if err := end(tx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rollback := func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }
-	commit := func(tx pgx.Tx) error {
-		if got := claim(t, s.Jobs(), instant, "w", 1, nil); len(got) > 0 {
-			t.Errorf("a job was claimed before the commit")
-		}
-		return tx.Commit(t.Context())
-	}
-	order("gone", rollback, newJob("a"))
-	if _, err := s.Jobs().Get(t.Context(), instant, newJob("a").Ref); !errors.Is(err, queue.ErrNotFound) {
-		t.Errorf("Get after a rollback = %v, want ErrNotFound", err)
-	}
-	order("kept", commit, newJob("a"), newJob("b"))
-	order("twice", func(tx pgx.Tx) error { return tx.Commit(t.Context()) }, newJob("c"), newJob("a"))
-	st, err := s.Jobs().Stats(t.Context(), instant, "e", nil)
-	if err != nil || st.Queued != 2 || st.Ready != 2 {
-		t.Errorf("Stats = %+v, %v, want two jobs", st, err)
-	}
-	for range 2 { // a sweep folds the counters of the transaction
-		if _, err := s.Jobs().Expire(t.Context(), instant, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if st, err := s.Jobs().Stats(t.Context(), instant, "e", nil); err != nil || st.Queued != 2 {
-		t.Errorf("Stats after a sweep = %+v, %v, want two jobs", st, err)
-	}
-	finish(t, s.Jobs(), claim(t, s.Jobs(), instant, "w", 5, nil)...)
 }
 
 // An opened store counts with others and adds up to the same.

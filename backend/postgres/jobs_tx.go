@@ -2,19 +2,95 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
 // EnqueueTx is Enqueue in a transaction of the caller on the same database, so that jobs are there
 // exactly if the other changes of the transaction are. Errors are those of Enqueue; after one, the
-// transaction is as it was before the call. Workers get the jobs within about a second of the
-// commit, because a service over a shared queue looks once a second. A claim that runs at the
-// same time never waits for the transaction.
+// transaction is as it was before the call. The commit wakes workers on all servers that get
+// notifications, and the others look within a second. A claim that runs at the same time never
+// waits for the transaction. PostgreSQL commits such transactions one after the other, as all that
+// notify.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
+	return q.enqueueIn(ctx, jobs, func(sql string, args []any) error {
+		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			if err := addKeys(ctx, tx, queue.Creations(jobs)); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, sql, args...)
+			if err != nil {
+				return err
+			}
+			seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil {
+				return err
+			}
+			number(jobs, seqs)
+			return q.wakeAtCommit(ctx, tx, jobs)
+		})
+	})
+}
+
+// EnqueueSQL is EnqueueTx for a transaction of package database/sql, with any driver for
+// PostgreSQL. It uses the savepoint podyard_enqueue. The caller must not use the transaction at
+// the same time, and must have read and closed the rows of its queries.
+func (q *Jobs) EnqueueSQL(ctx context.Context, tx *sql.Tx, jobs ...queue.Job) error {
+	return q.enqueueIn(ctx, jobs, func(sql string, args []any) error {
+		t := sqlTx{tx}
+		if _, err := t.Exec(ctx, `SAVEPOINT podyard_enqueue`); err != nil {
+			return err
+		}
+		err := q.enqueueSQL(ctx, t, sql, args, jobs)
+		if err != nil {
+			// Where this fails too, the connection is gone and the transaction with it.
+			_, e := t.Exec(context.WithoutCancel(ctx), `ROLLBACK TO SAVEPOINT podyard_enqueue`)
+			err = errors.Join(err, e)
+		}
+		_, e := t.Exec(context.WithoutCancel(ctx), `RELEASE SAVEPOINT podyard_enqueue`)
+		return errors.Join(err, e)
+	})
+}
+
+func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, jobs []queue.Job) error {
+	if err := addKeys(ctx, t, queue.Creations(jobs)); err != nil {
+		return err
+	}
+	for i := range args {
+		args[i] = literal(args[i])
+	}
+	rows, err := t.tx.QueryContext(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err has what went wrong
+	seqs := make([]int64, 0, len(jobs))
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return err
+		}
+		seqs = append(seqs, seq)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	number(jobs, seqs)
+	return q.wakeAtCommit(ctx, t, jobs)
+}
+
+// enqueueIn checks jobs and calls add with the statement that adds them.
+func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql string, args []any) error) error {
 	for i := range jobs {
 		if err := jobs[i].Check(); err != nil {
 			return err
@@ -31,22 +107,77 @@ func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) erro
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		if err := addKeys(ctx, tx, queue.Creations(jobs)); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, sql, args...)
-		if err != nil {
-			return err
-		}
-		seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		for i := range seqs {
-			jobs[i].Seq = uint64(seqs[i])
-		}
-		return err
-	})
-	if code(err) == codeUnique {
+	if err = add(sql, args); code(err) == codeUnique {
 		return queue.ErrExists
 	}
 	return err
+}
+
+func number(jobs []queue.Job, seqs []int64) {
+	for i := range seqs {
+		jobs[i].Seq = uint64(seqs[i])
+	}
+}
+
+// inCommit stands for the sender of a notification that the database sends at a commit: it is for
+// all Stores, also for the one that has made it.
+const inCommit = "tx"
+
+// wakeAtCommit has the database notify the servers when the transaction is committed.
+func (q *Jobs) wakeAtCommit(ctx context.Context, tx execer, jobs []queue.Job) error {
+	evs := queue.ReadyEvents(jobs)
+	if len(evs) == 0 {
+		return nil
+	}
+	for _, payload := range encodeEvents(evs) {
+		if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, jobChannel, inCommit+" "+payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A sqlTx is a transaction of database/sql as an execer.
+type sqlTx struct{ tx *sql.Tx }
+
+// Exec implements execer.
+func (t sqlTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	res, err := t.tx.ExecContext(ctx, sql, args...)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	n, err := res.RowsAffected()
+	return pgconn.NewCommandTag(fmt.Sprint("INSERT 0 ", n)), err
+}
+
+// literal is an argument that every driver can send: an array is its text.
+func literal(arg any) any {
+	switch list := arg.(type) {
+	case [][]byte:
+		return arrayText(list, func(b []byte) string {
+			if b == nil {
+				return "NULL"
+			}
+			return `"\\x` + hex.EncodeToString(b) + `"`
+		})
+	case []int16:
+		return arrayText(list, func(n int16) string { return strconv.Itoa(int(n)) })
+	case []int64:
+		return arrayText(list, func(n int64) string { return strconv.FormatInt(n, 10) })
+	case []bool:
+		return arrayText(list, strconv.FormatBool)
+	}
+	return arg
+}
+
+func arrayText[T any](list []T, text func(T) string) string {
+	var b strings.Builder
+	for i, v := range list {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteString(text(v))
+	}
+	if len(list) == 0 {
+		return "{}"
+	}
+	return b.String() + "}"
 }
