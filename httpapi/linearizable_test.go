@@ -54,31 +54,48 @@ func TestLinearizable(t *testing.T) {
 	}{
 		{"Memory", 4_000, 200_000, true, synctest.Test, func(*testing.T) serverless.JobQueue { return memory.NewJobs() }},
 		// The disk store is not in a bubble: it waits for real input and output.
-		{"Disk", 1_000, 40_000, false, func(t *testing.T, f func(*testing.T)) { t.Run("", f) }, openJobs},
+		{"Disk", 1_000, 40_000, false, outside, openJobs},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			want, deeds, unknown := row.short, 0, 0
+			h := histories{seed: seed, want: row.short}
 			if long() {
-				want = row.long
+				h.want = row.long
 			}
-			for round := uint64(0); deeds < want && !t.Failed(); round++ {
-				row.in(t, func(t *testing.T) {
-					for _, c := range runClients(t, seed+round, row.patient, row.queue(t)) {
-						if !c.check(t) {
-							t.Errorf("PODYARD_SEED=%d: no order of deeds explains the answers of %s", seed+round, c)
-						}
-						n, u := c.count()
-						deeds += n
-						unknown += u
-					}
-				})
-			}
-			if unknown == 0 {
-				t.Error("no call failed: this shows too little")
-			}
-			t.Logf("%d deeds, %d of them without an answer; PODYARD_SEED=%d", deeds, unknown, seed)
+			h.check(t, row.in, func(t *testing.T, seed uint64) []*jobHistory {
+				return runClients(t, seed, row.patient, row.queue(t))
+			})
 		})
 	}
+}
+
+// outside runs a test that waits for what is not in a bubble.
+func outside(t *testing.T, f func(*testing.T)) { t.Run("", f) }
+
+// Histories are rounds of operations, until there are as many as are wanted.
+type histories struct {
+	seed uint64
+	want int
+}
+
+func (h *histories) check(t *testing.T, in func(*testing.T, func(*testing.T)), round func(t *testing.T, seed uint64) []*jobHistory) {
+	t.Helper()
+	deeds, unknown := 0, 0
+	for seed := h.seed; deeds < h.want && !t.Failed(); seed++ {
+		in(t, func(t *testing.T) {
+			for _, c := range round(t, seed) {
+				if !c.check(t) {
+					t.Errorf("PODYARD_SEED=%d: no order of deeds explains the answers of %s", seed, c)
+				}
+				n, u := c.count()
+				deeds += n
+				unknown += u
+			}
+		})
+	}
+	if unknown == 0 {
+		t.Error("no call failed: this shows too little")
+	}
+	t.Logf("%d deeds, %d of them without an answer; PODYARD_SEED=%d", deeds, unknown, h.seed)
 }
 
 func openJobs(t *testing.T) serverless.JobQueue {
@@ -117,16 +134,27 @@ func queueFaults(seed uint64) *fault.Plan {
 }
 
 // runClients lets all clients work on jobs of q, and returns the histories.
-func runClients(t *testing.T, seed uint64, patient bool, q serverless.JobQueue) (all []*jobHistory) {
+func runClients(t *testing.T, seed uint64, patient bool, q serverless.JobQueue) []*jobHistory {
 	t.Helper()
 	eps := memory.NewEndpoints()
 	jobs := serverless.New(fault.Jobs(q, queueFaults(seed)), eps, &serverless.Options{Rand: rand.NewChaCha8([32]byte{byte(seed)})})
+	run(t, jobs.Run)
+	return runTeams(t, seed, &clientRun{t: t, patient: patient, handlers: []http.Handler{linearHandler(t, jobs)}}, eps)
+}
+
+// linearHandler is a server that clients may ask as often as they want.
+func linearHandler(t *testing.T, jobs *serverless.Service) http.Handler {
+	t.Helper()
 	known, err := httpapi.NewKeys(keys(time.Now), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, jobs.Run)
-	a := &clientRun{t: t, patient: patient, handler: httpapi.New(httpapi.Services{Jobs: jobs}, &httpapi.Options{Auth: known})}
+	return httpapi.New(httpapi.Services{Jobs: jobs}, &httpapi.Options{Auth: known})
+}
+
+// runTeams lets all teams work, and returns the histories.
+func runTeams(t *testing.T, seed uint64, a *clientRun, eps serverless.EndpointStore) (all []*jobHistory) {
+	t.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for team := range teams {
@@ -149,10 +177,11 @@ func runClients(t *testing.T, seed uint64, patient bool, q serverless.JobQueue) 
 
 // A clientRun is the shared state of all clients.
 type clientRun struct {
-	t       *testing.T
-	handler http.Handler
-	now     atomic.Int64 // numbers calls and returns
-	patient bool         // clients may wait for the end of a job: in a bubble, a second costs nothing
+	t        *testing.T
+	handlers []http.Handler // of servers, which are asked in turn
+	calls    atomic.Int64
+	now      atomic.Int64 // numbers calls and returns
+	patient  bool         // clients may wait for the end of a job: in a bubble, a second costs nothing
 }
 
 // runTeam lets the clients of a team work on one job.
@@ -300,7 +329,7 @@ func (a *clientRun) call(method, target, body string, v any) int {
 	}
 	defer cancel()
 	w := &testAPI{t: a.t}
-	res, err := handlerTransport{a.handler}.RoundTrip(w.request(ctx, method, target, body, "Authorization: Bearer "+operatorFree))
+	res, err := handlerTransport{a.handlers[int(a.calls.Add(1))%len(a.handlers)]}.RoundTrip(w.request(ctx, method, target, body, "Authorization: Bearer "+operatorFree))
 	if err != nil {
 		a.t.Error(err)
 		return 0
