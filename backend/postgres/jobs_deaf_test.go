@@ -1,0 +1,70 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A deafQueue hears of no event, as when notifications are lost or a pooler does not pass them on.
+// If it does not say that it is shared, its service does not look by itself.
+type deafQueue struct {
+	*postgres.Jobs
+	looks bool
+}
+
+func (q deafQueue) Shared() bool { return q.looks }
+
+func (q deafQueue) Watch(ctx context.Context, _ func([]queue.Event)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// service runs a service until the test ends.
+func service(t *testing.T, q serverless.JobQueue, eps serverless.EndpointStore) *serverless.Service {
+	t.Helper()
+	s := serverless.New(q, eps, nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+// Looking once a second is enough where every notification is lost. Without it, a job at another
+// server is never found: so this test finds both mistakes together.
+func TestAServerThatHearsNothingFindsJobsBecauseItLooks(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	for name, looks := range map[string]bool{"it looks": true, "it does not look": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, eps := postgresql.Database(t), memory.NewEndpoints()
+			must(t, eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}))
+			here := service(t, openURL(t, url).Jobs(), eps)
+			there := service(t, deafQueue{openURL(t, url).Jobs(), looks}, eps)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			time.AfterFunc(500*time.Millisecond, func() { // the worker waits by then
+				if _, err := here.Submit(t.Context(), "alice", "e", serverless.Request{Input: []byte(`{}`)}); err != nil {
+					t.Error(err)
+				}
+			})
+			jobs, err := there.Take(ctx, "e", "w", 1)
+			if err != nil || (len(jobs) == 1) != looks {
+				t.Errorf("Take = %d jobs, %v, want one: %v", len(jobs), err, looks)
+			}
+		})
+	}
+}
