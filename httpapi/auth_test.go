@@ -223,7 +223,7 @@ var needs = map[string][]string{
 	"OPTIONS /lb/{}/{}":   runners,
 	"GET /v2/admin/audit": operators, "POST /v2/admin/reload": operators,
 	"POST /v2/admin/cordon": operators, "POST /v2/admin/uncordon": operators, "POST /v2/admin/drain": operators,
-	"GET /v2/admin/state": operators, "DELETE /v2/admin/users/{}": operators,
+	"GET /v2/admin/state": operators, "DELETE /v2/admin/users/{}": operators, "DELETE /v2/admin/users/{}/jobs": operators,
 }
 
 var (

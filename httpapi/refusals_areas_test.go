@@ -167,7 +167,7 @@ func absentRefusals() (rows []refusal) {
 	)
 	for _, act := range []string{
 		"GET /v2/admin/audit", "POST /v2/admin/reload", "POST /v2/admin/cordon", "POST /v2/admin/uncordon", "POST /v2/admin/drain",
-		"GET /v2/admin/state", "DELETE /v2/admin/users/bob",
+		"GET /v2/admin/state", "DELETE /v2/admin/users/bob", "DELETE /v2/admin/users/bob/jobs",
 	} {
 		rows = append(rows,
 			refusal{act, "", 401, "missing bearer token", []string{"Authorization:"}},
