@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -12,21 +13,24 @@ import (
 // Endpoints is an endpoints.Store.
 type Endpoints struct {
 	keyFinder
-	r records[endpoints.Endpoint]
+	r recordTable[endpoints.Endpoint]
 }
 
 var _ endpoints.Store = (*Endpoints)(nil)
 
 // Endpoints returns the store of endpoints.
 func (s *Store) Endpoints() *Endpoints {
-	return &Endpoints{keyFinder{s}, records[endpoints.Endpoint]{
-		s: s, table: "endpoints",
-		id:    func(v *endpoints.Endpoint) string { return v.ID },
-		owner: func(v *endpoints.Endpoint) string { return v.Owner },
-		order: func(a, b endpoints.Endpoint) int {
-			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	return &Endpoints{keyFinder{s}, recordTable[endpoints.Endpoint]{
+		Kind: records.Kind[endpoints.Endpoint]{
+			ID:    func(v *endpoints.Endpoint) string { return v.ID },
+			Owner: func(v *endpoints.Endpoint) string { return v.Owner },
+			Order: func(a, b endpoints.Endpoint) int {
+				return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+			},
+			NotFound: endpoints.ErrNotFound,
+			Exists:   endpoints.ErrExists,
 		},
-		notFound: endpoints.ErrNotFound, exists: endpoints.ErrExists,
+		s: s, table: "endpoints",
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/internal/hub"
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem/idempotency"
 )
@@ -22,7 +23,7 @@ import (
 // encrypted.
 type Pods struct {
 	keyFinder
-	r   records[pods.Pod]
+	r   recordTable[pods.Pod]
 	hub hub.Hub[string]
 }
 
@@ -33,15 +34,18 @@ func (s *Store) Pods() *Pods { return &s.pods }
 
 func (p *Pods) init(s *Store) {
 	p.keyFinder.s = s
-	p.r = records[pods.Pod]{
-		s: s, table: "pods", column: "host",
-		id:    func(p *pods.Pod) string { return p.ID },
-		owner: func(p *pods.Pod) string { return p.Owner },
-		value: func(p *pods.Pod) any { return []byte(p.Placement.Host) },
-		order: func(a, b pods.Pod) int {
-			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	p.r = recordTable[pods.Pod]{
+		Kind: records.Kind[pods.Pod]{
+			ID:    func(p *pods.Pod) string { return p.ID },
+			Owner: func(p *pods.Pod) string { return p.Owner },
+			Order: func(a, b pods.Pod) int {
+				return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+			},
+			NotFound: pods.ErrNotFound,
+			Exists:   pods.ErrExists,
 		},
-		notFound: pods.ErrNotFound, exists: pods.ErrExists,
+		s: s, table: "pods", column: "host",
+		value:  func(p *pods.Pod) any { return []byte(p.Placement.Host) },
 		hide:   hidePod,
 		show:   func(p *pods.Pod, secret []byte) error { return json.Unmarshal(secret, &p.Injected) },
 		claims: func(p *pods.Pod) claimList { return p.Placement.Claims },

@@ -12,19 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
 )
 
-// records stores records of one kind, one in each row: its id, its owner, the record as JSON,
+// A recordTable stores records of one kind, one in each row: its id, its owner, the record as JSON,
 // its secret, and a version that counts its changes.
-type records[T any] struct {
-	s        *Store
-	table    string // in the schema podyard
-	id       func(*T) string
-	owner    func(*T) string
-	order    func(a, b T) int
-	notFound error
-	exists   error
+type recordTable[T any] struct {
+	records.Kind[T]
+
+	s     *Store
+	table string // in the schema podyard
 
 	// column is another column that lists select by. Empty: none.
 	column string
@@ -43,7 +41,7 @@ type row struct {
 	secret  []byte // sealed; nil: none
 }
 
-func (r *records[T]) encode(v *T) (out row, err error) {
+func (r *recordTable[T]) encode(v *T) (out row, err error) {
 	plain := *v
 	var secret []byte
 	if r.hide != nil {
@@ -52,15 +50,15 @@ func (r *records[T]) encode(v *T) (out row, err error) {
 		}
 	}
 	if out.data, err = json.Marshal(&plain); err != nil {
-		return out, fmt.Errorf("postgres: encode %s: %w", r.what(r.id(v)), err)
+		return out, fmt.Errorf("postgres: encode %s: %w", r.what(r.ID(v)), err)
 	}
 	if secret != nil {
-		out.secret, err = r.s.seals.seal(sealName(r.table, []byte(r.id(v))), secret)
+		out.secret, err = r.s.seals.seal(sealName(r.table, []byte(r.ID(v))), secret)
 	}
 	return out, err
 }
 
-func (r *records[T]) decode(id string, in row) (v T, err error) {
+func (r *recordTable[T]) decode(id string, in row) (v T, err error) {
 	if err := json.Unmarshal(in.data, &v); err != nil {
 		return v, fmt.Errorf("postgres: decode %s: %w", r.what(id), err)
 	}
@@ -77,12 +75,12 @@ func (r *records[T]) decode(id string, in row) (v T, err error) {
 	return v, nil
 }
 
-func (r *records[T]) what(id string) string { return fmt.Sprintf("%q of %s", id, r.table) }
+func (r *recordTable[T]) what(id string) string { return fmt.Sprintf("%q of %s", id, r.table) }
 
 // columns are the columns that are written, with the values of a record.
-func (r *records[T]) columns(v *T, as row) (names []string, args []any) {
+func (r *recordTable[T]) columns(v *T, as row) (names []string, args []any) {
 	names = []string{"id", "owner", "data", "secret"}
-	args = []any{[]byte(r.id(v)), []byte(r.owner(v)), as.data, as.secret}
+	args = []any{[]byte(r.ID(v)), []byte(r.Owner(v)), as.data, as.secret}
 	if r.column != "" {
 		names, args = append(names, r.column), append(args, r.value(v))
 	}
@@ -90,7 +88,7 @@ func (r *records[T]) columns(v *T, as row) (names []string, args []any) {
 }
 
 // create adds a record, and those of an Idempotency-Key in keys.
-func (r *records[T]) create(ctx context.Context, v T, keys ...idempotency.Record) error {
+func (r *recordTable[T]) create(ctx context.Context, v T, keys ...idempotency.Record) error {
 	as, err := r.encode(&v)
 	if err != nil {
 		return err
@@ -107,7 +105,7 @@ func (r *records[T]) create(ctx context.Context, v T, keys ...idempotency.Record
 		}
 		tag, err := tx.Exec(ctx, sql, args...)
 		if err == nil && tag.RowsAffected() == 0 {
-			err = r.exists
+			err = r.Exists
 		}
 		if err != nil || r.claims == nil {
 			return err
@@ -121,17 +119,17 @@ func (r *records[T]) create(ctx context.Context, v T, keys ...idempotency.Record
 }
 
 // row returns the row of a record.
-func (r *records[T]) row(ctx context.Context, id string) (got row, err error) {
+func (r *recordTable[T]) row(ctx context.Context, id string) (got row, err error) {
 	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
 		return c.QueryRow(ctx, `SELECT version, data, secret FROM podyard.`+r.table+` WHERE id = $1`, []byte(id)).Scan(&got.version, &got.data, &got.secret)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = r.notFound
+		err = r.NotFound
 	}
 	return got, err
 }
 
-func (r *records[T]) get(ctx context.Context, id string) (v T, err error) {
+func (r *recordTable[T]) get(ctx context.Context, id string) (v T, err error) {
 	got, err := r.row(ctx, id)
 	if err != nil {
 		return v, err
@@ -140,7 +138,7 @@ func (r *records[T]) get(ctx context.Context, id string) (v T, err error) {
 }
 
 // list returns the records that a condition selects, in order. where may be empty.
-func (r *records[T]) list(ctx context.Context, where string, args ...any) (list []T, err error) {
+func (r *recordTable[T]) list(ctx context.Context, where string, args ...any) (list []T, err error) {
 	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
 		list = list[:0]
 		rows, err := c.Query(ctx, `SELECT id, version, data, secret FROM podyard.`+r.table+` `+where, args...)
@@ -159,19 +157,19 @@ func (r *records[T]) list(ctx context.Context, where string, args ...any) (list 
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, r.order)
+	slices.SortFunc(list, r.Order)
 	return list, nil
 }
 
-func (r *records[T]) of(ctx context.Context, owner string) ([]T, error) {
+func (r *recordTable[T]) of(ctx context.Context, owner string) ([]T, error) {
 	return r.list(ctx, `WHERE owner = $1`, []byte(owner))
 }
 
-func (r *records[T]) all(ctx context.Context) ([]T, error) { return r.list(ctx, "") }
+func (r *recordTable[T]) all(ctx context.Context) ([]T, error) { return r.list(ctx, "") }
 
 // update calls fn with the record and stores what it leaves, unless the record has changed
 // meanwhile: then fn is called again, with the new one.
-func (r *records[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
+func (r *recordTable[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
 	for {
 		was, err := r.row(ctx, id)
 		if err != nil {
@@ -195,7 +193,7 @@ func (r *records[T]) update(ctx context.Context, id string, fn func(*T) error) (
 }
 
 // replace stores a record in the place of a version of it.
-func (r *records[T]) replace(ctx context.Context, was row, old, v *T) (stored bool, err error) {
+func (r *recordTable[T]) replace(ctx context.Context, was row, old, v *T) (stored bool, err error) {
 	as, err := r.encode(v)
 	if err != nil {
 		return false, err
@@ -223,11 +221,11 @@ func (r *records[T]) replace(ctx context.Context, was row, old, v *T) (stored bo
 	return stored, err
 }
 
-func (r *records[T]) delete(ctx context.Context, id string) error {
+func (r *recordTable[T]) delete(ctx context.Context, id string) error {
 	if r.claims == nil {
 		n, err := r.s.exec(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1`, []byte(id))
 		if err == nil && n == 0 {
-			err = r.notFound
+			err = r.NotFound
 		}
 		return err
 	}
@@ -235,7 +233,7 @@ func (r *records[T]) delete(ctx context.Context, id string) error {
 		got := row{}
 		err := tx.QueryRow(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1 RETURNING version, data, secret`, []byte(id)).Scan(&got.version, &got.data, &got.secret)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return r.notFound
+			return r.NotFound
 		}
 		if err != nil {
 			return err

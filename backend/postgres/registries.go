@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/registries"
 )
@@ -11,7 +12,7 @@ import (
 // Registries is a registries.Store. Credentials are encrypted.
 type Registries struct {
 	keyFinder
-	r records[login]
+	r recordTable[login]
 }
 
 // A login is a registry with its credential, which is not part of the JSON.
@@ -24,12 +25,15 @@ var _ registries.Store = (*Registries)(nil)
 
 // Registries returns the store of registry credentials.
 func (s *Store) Registries() *Registries {
-	return &Registries{keyFinder{s}, records[login]{
+	return &Registries{keyFinder{s}, recordTable[login]{
+		Kind: records.Kind[login]{
+			ID:       func(l *login) string { return l.ID },
+			Owner:    func(l *login) string { return l.Owner },
+			Order:    func(a, b login) int { return registries.Compare(a.Registry, b.Registry) },
+			NotFound: registries.ErrNotFound,
+			Exists:   registries.ErrExists,
+		},
 		s: s, table: "registries",
-		id:       func(l *login) string { return l.ID },
-		owner:    func(l *login) string { return l.Owner },
-		order:    func(a, b login) int { return registries.Compare(a.Registry, b.Registry) },
-		notFound: registries.ErrNotFound, exists: registries.ErrExists,
 		hide: hideCredential, show: showCredential,
 	}}
 }

@@ -102,7 +102,7 @@ func TestVolumes(t *testing.T) {
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		volumestest.TestStore(t, func(t *testing.T) volumes.Store {
 			s := fresh(t)
-			return records[*postgres.Volumes, volumes.Volume](func() *postgres.Volumes { return s.next().Volumes() })
+			return records[*postgres.Records[volumes.Volume], volumes.Volume](func() *postgres.Records[volumes.Volume] { return s.next().Volumes() })
 		})
 	})
 }
@@ -128,7 +128,7 @@ func TestBatches(t *testing.T) {
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		batchestest.TestStore(t, func(t *testing.T) batches.Store {
 			s := fresh(t)
-			return records[*postgres.Batches, batches.Batch](func() *postgres.Batches { return s.next().Batches() })
+			return records[*postgres.Records[batches.Batch], batches.Batch](func() *postgres.Records[batches.Batch] { return s.next().Batches() })
 		})
 	})
 }
@@ -137,7 +137,7 @@ func TestSchedules(t *testing.T) {
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		schedulestest.TestStore(t, func(t *testing.T) schedules.Store {
 			s := fresh(t)
-			return records[*postgres.Schedules, schedules.Schedule](func() *postgres.Schedules { return s.next().Schedules() })
+			return records[*postgres.Records[schedules.Schedule], schedules.Schedule](func() *postgres.Records[schedules.Schedule] { return s.next().Schedules() })
 		})
 	})
 }
