@@ -4,10 +4,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
 func TestMovesOfTimeAndOfPurgesAreReportedByTheServerThatMakesThem(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	url := postgresql.Database(t)
 	var got, others []queue.OpKind
 	q, other := openURL(t, url).Jobs(), openURL(t, url).Jobs()

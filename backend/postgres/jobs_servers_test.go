@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -102,6 +103,7 @@ func TestServersThatClaimAtOnceExceedNoLimit(t *testing.T) {
 }
 
 func TestAClaimIsBoundedByBytes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for name, owners := range map[string]int{"in the order of one line": 1, "in turn": 2} {
 		t.Run(name, func(t *testing.T) {
 			q := openURL(t, postgresql.Database(t)).Jobs()

@@ -12,6 +12,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -116,6 +117,7 @@ func TestJobsAreThereExactlyIfTheTransactionOfTheirCallerIs(t *testing.T) {
 }
 
 func TestATransactionMayAddManyJobsWithAnyBytes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, _ string, s *postgres.Store, begin func() ownTx) {
 		var jobs []queue.Job
 		odd := "a\x00b\xff'\"\\{},NULL"

@@ -259,6 +259,7 @@ func openWithKeys(t *testing.T, url string, keys ...[]byte) (*postgres.Store, er
 }
 
 func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	url := postgresql.Database(t)
 	one, two := bytes.Repeat([]byte("1"), postgres.KeySize), bytes.Repeat([]byte("2"), postgres.KeySize)
 	add := func(s *postgres.Store, id string) error {

@@ -227,6 +227,7 @@ func TestServersOverThreeShardsAreAQueue(t *testing.T) {
 
 // Every rule holds for an endpoint that is drained to another shard.
 func TestADrainedEndpointIsAQueue(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, c := range serverlesstest.QueueCases() {
 		t.Run(c.Name, func(t *testing.T) {
 			q := newWorld(3).open(t, "one")

@@ -91,6 +91,7 @@ func restoreBackup(t *testing.T, data, backup string) (restored string) {
 
 // A copy that has lost something is not put in place.
 func TestADamagedBackupIsNotRestored(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data, backup := withTables(t), filepath.Join(t.TempDir(), "copy")
 	if out, err := command(t, nil, "-data", data, "-backup", backup).CombinedOutput(); err != nil {

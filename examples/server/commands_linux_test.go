@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // podyard runs a command of the program as an operator on the server's machine does: in the
@@ -23,6 +25,7 @@ func podyard(t *testing.T, in *instance, dir string, args ...string) (out string
 }
 
 func TestTheCommandsOfTheProgramRunAServerAndCallIt(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	dir := t.TempDir()
 	in := startCommand(t, command(t, nil, "serve", "-addr", "127.0.0.1:0", "-data", filepath.Join(dir, "podyard-data"), "-runtime", "process"))

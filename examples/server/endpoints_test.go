@@ -93,6 +93,7 @@ func TestEndpointsOfTheConfigurationAreShared(t *testing.T) {
 }
 
 func TestEndpointOfAUserHasWorkersUntilItIsDeleted(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t)
 	id := get[struct {

@@ -147,6 +147,7 @@ func TestStartKeepsTheDiskRestartAndResetWipeIt(t *testing.T) {
 }
 
 func TestALockedPodIsNotStoppedRestartedOrResetButTerminated(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t)
 	p := in.web()
@@ -164,6 +165,7 @@ func TestALockedPodIsNotStoppedRestartedOrResetButTerminated(t *testing.T) {
 }
 
 func TestAnExitIsExitedAFailureIsErrorAndTheSystemLogSaysWhy(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", loggingImages(t))
 	for _, tt := range []struct{ image, env, status, line string }{

@@ -268,6 +268,7 @@ func TestATemporaryDirectoryThatOthersCanWriteIsNotTrusted(t *testing.T) {
 }
 
 func TestAStartThatFailsAfterACrashDoesNotWaitForPods(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data)

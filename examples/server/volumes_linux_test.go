@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podyard/podyard/examples/server/demo"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // loggingVolumeImage is the configuration of an image that adds its pod to a file in its mount, and
@@ -22,6 +23,7 @@ func loggingVolumeImage(t *testing.T) string {
 }
 
 func TestANetworkVolumeOutlivesItsPodsAndTheServer(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	config, data := loggingVolumeImage(t), t.TempDir()
 	in := start(t, "-data", data, "-config", config)
 	type volume struct {
@@ -53,6 +55,7 @@ func TestANetworkVolumeOutlivesItsPodsAndTheServer(t *testing.T) {
 }
 
 func TestWorkersOfAnEndpointShareItsNetworkVolumeWithPods(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", file(t, `{"images":{"local/sh":{"command":["/bin/sh","-c"]}}}`))
 	v := get[struct{ ID string }](in, "POST", "/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"LOCAL-1"}`, http.StatusCreated).ID
