@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -46,7 +47,7 @@ func joined(id, owner string) pods.Spec {
 // Every owner has one network, also if the pods have no names in it.
 func TestANetworkOfAnOwnerGoesWithTheLastPod(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
-		dir, subnet := t.TempDir(), netip.MustParsePrefix("10.202.0.0/20")
+		dir, subnet := t.TempDir(), netip.MustParsePrefix(ofEngine(d, 202, 20))
 		within := func(o *Options) { o.Subnet = subnet }
 		rt := open(t, d, dir, within)
 		unnamed := spec("three", program("run"))
@@ -113,16 +114,23 @@ func subnets(t *testing.T, rt *Runtime) (all []netip.Prefix) {
 	return all
 }
 
+// ofEngine returns a block that tests of other engines, which share the routes of the machine, do
+// not use.
+func ofEngine(d *enginetest.Engine, second, bits int) string {
+	return fmt.Sprintf("10.%d.0.0/%d", second+slices.Index(enginetest.Kinds, d.Kind), bits)
+}
+
 func TestASubnetWithoutRoomIsRefusedAtOpen(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
 		other := open(t, d, t.TempDir())
 		large := bridge{other.networkPrefix() + "owner-large", "carol"}
-		if err := other.createBridge(t.Context(), large, netip.MustParsePrefix("10.213.0.0/23")); err != nil {
+		taken := ofEngine(d, 240, 23)
+		if err := other.createBridge(t.Context(), large, netip.MustParsePrefix(taken)); err != nil {
 			t.Fatal(err)
 		}
 		defer other.dropBridge(t.Context(), large.name)
 		for subnet, want := range map[string]string{
-			"10.213.0.0/23": "overlaps 10.213.",
+			taken:           "overlaps 10.24",
 			"8.8.0.0/16":    "private use",
 			"10.202.0.1/16": "has bits after its prefix",
 			"10.202.0.0/24": "8 to 23 bits",
