@@ -35,7 +35,8 @@ type Options struct {
 	// Subnet has the addresses of the networks of containers. Each owner gets a block of
 	// 128 addresses; the first block is for gateways. Blocks that overlap a network of the
 	// engine or a route of this machine are not used. Default: the first of 10.201.0.0/16,
-	// 172.31.0.0/16 and 192.168.128.0/17 with a free block. See [CheckSubnet].
+	// 172.31.0.0/16 and 192.168.128.0/17 with a free block. Two engines on one machine need a
+	// Subnet each: they do not see what the other is about to take. See [CheckSubnet].
 	Subnet netip.Prefix
 	// ImageAge is how long an image is kept that no container has. Only images that a
 	// Runtime with this directory pulled are removed, and never LocalImages. Default 14
