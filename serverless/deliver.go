@@ -3,8 +3,10 @@ package serverless
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +73,30 @@ func (p *deliveryLimiter) ofOwner(owner string) int {
 		return p.limit
 	}
 	return max(min(most, p.limit/2), 1)
+}
+
+// Sending returns what counts the webhooks that are being sent, for budget.NewLedger. Its limits are
+// those of Options.Budgets.
+func (s *Service) Sending() budget.Counter { return &s.deliveryLimit }
+
+// Limit implements budget.Counter. The limits are those of the options.
+func (p *deliveryLimiter) Limit(*budget.Set) {}
+
+// Usage implements budget.Counter.
+func (p *deliveryLimiter) Usage(_ context.Context, user string) (u budget.Usage, _ error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.owners[user]; l != nil {
+		u[budget.Webhooks] = int64(l.sending)
+	}
+	return u, nil
+}
+
+// Users implements budget.Counter.
+func (p *deliveryLimiter) Users(context.Context) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.owners)), nil
 }
 
 func lineOf(lines map[string]*deliveryLine, name string) *deliveryLine {

@@ -21,7 +21,7 @@ func (s *Service) newSchedules(o *Options) *schedules.Service {
 	if o.Schedules == nil || o.DecodeRun == nil {
 		return nil
 	}
-	so := schedules.Options{Clock: s.clock, Rand: s.rand, Logger: s.log}
+	so := schedules.Options{Clock: s.clock, Rand: s.rand, Budgets: o.Budgets, Logger: s.log}
 	if o.Deterministic {
 		so.Parallel = 1
 	}

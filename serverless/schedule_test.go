@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
@@ -30,6 +31,7 @@ type yard struct {
 	queue     serverless.JobQueue
 	endpoints serverless.EndpointStore
 	schedules schedules.Store
+	budgets   *budget.Set // nil: no limits
 	mayRun    func(ctx context.Context, user, endpoint string) (bool, error)
 }
 
@@ -39,7 +41,7 @@ func newYard(t *testing.T) *yard {
 
 // server starts a server on the stores. stop ends it.
 func (y *yard) server() (s *serverless.Service, stop func()) {
-	s = serverless.New(y.queue, y.endpoints, &serverless.Options{Schedules: y.schedules, DecodeRun: httpapi.DecodeRun, MayRun: y.mayRun})
+	s = serverless.New(y.queue, y.endpoints, &serverless.Options{Schedules: y.schedules, DecodeRun: httpapi.DecodeRun, MayRun: y.mayRun, Budgets: y.budgets})
 	ctx, cancel := context.WithCancel(y.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -425,18 +427,21 @@ func TestSchedulesGoWithTheirEndpointAndTheirOwner(t *testing.T) {
 	})
 }
 
-func TestAUserHasAtMostAHundredSchedules(t *testing.T) {
+func TestAUserHasAsManySchedulesAsTheirBudgetSays(t *testing.T) {
 	inYard(t, func(t *testing.T, y *yard) {
+		y.budgets = budget.NewSet(budget.Users{Limits: budget.Limits{Schedules: 3}, Exempt: []string{"carol"}})
 		s, _ := y.server()
-		for range schedules.MaxPerUser {
+		for range 3 {
 			create(t, s, nil)
 		}
 		_, err := s.Schedules().Create(t.Context(), "alice", "other", settings(nil))
-		if problem.KindOf(err) != problem.TooManyRequests || !strings.Contains(err.Error(), "100 of 100") {
+		if problem.KindOf(err) != problem.TooManyRequests || !strings.Contains(err.Error(), "schedules") {
 			t.Errorf("one more = %v, want a 429 that says what is full", err)
 		}
-		if _, err := s.Schedules().Create(t.Context(), "bob", "echo", settings(nil)); err != nil {
-			t.Errorf("a schedule of another user = %v", err)
+		for _, user := range []string{"bob", "carol", "carol", "carol", "carol"} {
+			if _, err := s.Schedules().Create(t.Context(), user, "echo", settings(nil)); err != nil {
+				t.Errorf("a schedule of %s = %v", user, err)
+			}
 		}
 	})
 }

@@ -70,8 +70,8 @@ type Options struct {
 	// Deliveries is the most webhooks that are sent at once. One host gets at most a sixteenth
 	// of it, so that a slow receiver does not delay the others. Default 256.
 	Deliveries int
-	// Budgets limits how many webhooks of one user are sent at once, of those of Deliveries.
-	// Default: no limit.
+	// Budgets limits how many webhooks of one user are sent at once, of those of Deliveries, and
+	// how many schedules a user has. Default: no limit.
 	Budgets *budget.Set
 	// Fleet starts and stops the workers of endpoints with an image. Default: none; endpoints
 	// then need workers of Serve or workers that were started by somebody else. A fleet that

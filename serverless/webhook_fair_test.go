@@ -47,6 +47,11 @@ func TestDeliveriesOfOneUserToManySilentReceiversDelayNobodyElses(t *testing.T) 
 		if got := quick.all(); len(got) != 1 || got[0] != "0s" {
 			t.Errorf("the other user's webhook was sent at %v, want at once", got)
 		}
+		if users, _ := s.Sending().Users(t.Context()); len(users) != 1 {
+			t.Fatalf("webhooks of %q are being sent, want those of one user", users)
+		} else if u, _ := s.Sending().Usage(t.Context(), users[0]); u[budget.Webhooks] != 64 {
+			t.Errorf("%d webhooks are being sent, want 64", u[budget.Webhooks])
+		}
 	})
 }
 

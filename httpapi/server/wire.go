@@ -23,7 +23,6 @@ import (
 // wire creates the services that have stores, and connects them.
 func wire(o *Options) (httpapi.Services, error) {
 	var all httpapi.Services
-	all.Budgets = budget.NewLedger(o.Budgets, append(slices.Clone(o.Stores.Counters), o.API.InFlight)...)
 	if o.Stores.Billing != nil {
 		all.Billing = billing.New(o.Stores.Billing, o.Clock)
 		if o.Jobs.Server != nil {
@@ -45,7 +44,17 @@ func wire(o *Options) (httpapi.Services, error) {
 		}
 		all.Jobs = serverless.New(o.Stores.Jobs, o.Stores.Endpoints, opts)
 	}
+	all.Budgets = ledger(o, all.Jobs)
 	return all, nil
+}
+
+// ledger counts what users have in the stores and in this process. jobs may be nil.
+func ledger(o *Options, jobs *serverless.Service) *budget.Ledger {
+	counters := append(slices.Clone(o.Stores.Counters), o.API.InFlight)
+	if jobs != nil {
+		counters = append(counters, jobs.Sending())
+	}
+	return budget.NewLedger(o.Budgets, counters...)
 }
 
 // wireRecords creates the services whose records pods and endpoints use.

@@ -14,8 +14,6 @@ import (
 
 // Limits of schedules.
 const (
-	// MaxPerUser is the most schedules of one user.
-	MaxPerUser = 100
 	// MaxOutcomes is how many outcomes a schedule keeps.
 	MaxOutcomes = 20
 	// MaxCatchUp is the most instants that CatchUpAll makes up for, and CatchUpWindow how old

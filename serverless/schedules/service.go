@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/internal/id"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -57,6 +58,9 @@ type Options struct {
 	// Refresh is how often the store is read again, for the schedules that other servers have made
 	// or changed. Default: never, for a store of one server.
 	Refresh time.Duration
+	// Budgets limits how many schedules a user has, where the Store does not count them itself.
+	// Default: no limit.
+	Budgets *budget.Set
 	// Logger gets failures that no caller sees. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -102,9 +106,9 @@ func (s *Service) now() time.Time { return s.o.Clock.Now().UTC().Truncate(time.M
 
 // Create makes a schedule of owner on an endpoint. Absent settings get their defaults: UTC,
 // OverlapSkip, CatchUpNone, enabled. The caller has checked that owner may use the endpoint.
-// Invalid settings get one error with all faults, and change nothing. A user who has
-// MaxPerUser schedules gets a problem of kind TooManyRequests. A request that was made before
-// with its key gets *idempotency.Repeated.
+// Invalid settings get one error with all faults, and change nothing. A user whose
+// budget is full gets a *budget.Error. A request that was made before with its key gets
+// *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, owner, endpoint string, r Settings) (Schedule, error) {
 	now := s.now()
 	v := Schedule{
@@ -141,14 +145,15 @@ func (s *Service) create(ctx context.Context, v Schedule, r Settings, k *idempot
 }
 
 func (s *Service) hasRoom(ctx context.Context, owner string) error {
+	limits := s.o.Budgets.Of(owner)
+	if limits == nil {
+		return nil
+	}
 	list, err := s.store.List(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("schedules: list: %w", err)
 	}
-	if len(list) >= MaxPerUser {
-		return problem.Newf(problem.TooManyRequests, "%d of %d schedules of the user are there: delete one first", len(list), MaxPerUser)
-	}
-	return nil
+	return limits.Check(budget.Schedules, int64(len(list)), 1)
 }
 
 // Get returns a schedule of owner on an endpoint, or ErrNotFound.
