@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -293,6 +294,7 @@ func nextPage(t *testing.T, path string, a answer) string {
 
 // Payloads bound a page, so that an answer does not grow with its limit.
 func TestAPageOfLargeJobsIsShorter(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	bubble(t, func(w *testAPI) {
 		big := `{"input":{"text":"` + strings.Repeat("x", 6<<20) + `"}}`
 		for range 5 {

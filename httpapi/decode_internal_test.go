@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
@@ -15,6 +16,7 @@ import (
 
 // Without the index of members, each of these bodies takes minutes.
 func TestHugeBodiesAreTakenApartInTimeThatGrowsWithTheirSize(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	var members, ports, env strings.Builder
 	for i := range 60_000 {
 		fmt.Fprintf(&ports, `,"%d/tcp"`, i+1)

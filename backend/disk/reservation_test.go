@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -175,6 +176,7 @@ func (c *claimRun) step(s *Store) {
 }
 
 func TestNothingIsGivenTwiceOverACrash(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for seed := range uint64(4) {
 		c := &claimRun{t: t, rng: rand.New(rand.NewPCG(seed, 3)), fs: vfs.NewCrashableMem()}
 		s, err := Open(t.Context(), "store", &Options{fs: errorfs.Wrap(c.fs, errorfs.InjectorFunc(c.hook)), Key: testKey, Ballast: -1})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A directory is damaged at random. Nothing that the store then returns is wrong, the store
@@ -23,6 +25,7 @@ import (
 // last records of a log that was not closed, and of its mirror, are damaged in the same way.
 // The test does not do that.
 func TestADirectoryThatRotsIsNeverWrongAndCanBeRepaired(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	trials, seed := 20, rand.Uint64()
 	if longTime() > 0 {
 		trials = 2000

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/podstest"
 )
@@ -81,6 +82,7 @@ func ask(m pods.PortMapping) (string, error) {
 }
 
 func TestASecondServerOfADirectoryIsRefused(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	dir := t.TempDir()
 	rt := open(t, dir)
 	if second, err := Open(dir, nil); err == nil {

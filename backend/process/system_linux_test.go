@@ -222,6 +222,7 @@ func crashIn(t *testing.T, dir string, args ...string) {
 }
 
 func TestNoLineIsLostOrTwiceOverCrashes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	dir := t.TempDir()
 	for range 3 {
 		crashIn(t, dir)

@@ -98,6 +98,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestProcessesComeForJobsAndGoWithoutThem(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	jobs := start(t)
 	first := job(t, jobs, `{"name":"Ann"}`)
 	if first.Status != serverless.Completed || string(first.Output) != `"hello, Ann"` {

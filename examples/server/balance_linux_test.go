@@ -70,6 +70,7 @@ func (in *instance) balanced(method, path, body string) (status int, text string
 }
 
 func TestABalancedEndpointAnswersFromZeroAndInWorkersThatAreThere(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := startBalanced(t, `{"max":1}`, 100)
 	began := time.Now()

@@ -13,6 +13,7 @@ import (
 )
 
 func TestKeysOfTheConfigurationHaveTheirScopesAndTimes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	digest := sha256.Sum256([]byte("hidden"))
 	in := start(t, "-config", file(t, `{"keys":[
@@ -34,6 +35,7 @@ func TestKeysOfTheConfigurationHaveTheirScopesAndTimes(t *testing.T) {
 }
 
 func TestQuotasOfTheConfigurationHoldAndAnExemptKeyHasNone(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", file(t, `{"quotas":{"minute":2},"keys":[{"key":"bench","user":"bench","scopes":["*"],"exempt":true}]}`))
 	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {

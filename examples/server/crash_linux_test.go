@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 const (
@@ -40,6 +42,7 @@ const (
 // There are three rounds, or 200 with PODYARD_LONG. PODYARD_SEED picks what clients do and
 // after how much of it the server is killed; the rest is up to the machine.
 func TestCrashesLoseNothingThatWasAcknowledged(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	rounds := 3
 	if os.Getenv("PODYARD_LONG") != "" {

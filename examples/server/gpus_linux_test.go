@@ -114,6 +114,7 @@ func (in *instance) wantCompute(p gpuPod, cuda string, loads ...load) {
 }
 
 func TestTheGPUsOfTheHostAreInTheCatalog(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := newGPUHost(t).start()
 	got := get[map[string]any](in, "GET", "/v2/catalog/gpus", "", http.StatusOK)
@@ -177,6 +178,7 @@ func TestAPodThatIsParticularAboutCUDAGetsTheHostOrA400(t *testing.T) {
 }
 
 func TestAPodWhoseGPUIsGoneFailsAndNamesIt(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
 	in := h.start()
@@ -191,6 +193,7 @@ func TestAPodWhoseGPUIsGoneFailsAndNamesIt(t *testing.T) {
 }
 
 func TestADriverThatCannotBeUsedIsToldAndTheServerServes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
 	h.set("init 9")

@@ -192,6 +192,7 @@ func TestAPodThatIgnoresSIGTERMIsGoneSoonAfterTerminate(t *testing.T) {
 }
 
 func TestAPodSeesItsOwnEnvironmentAndNothingOfTheServers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", loggingImages(t))
 	p := in.create("local/env", `,"env":{"MINE":"1"}`)

@@ -16,6 +16,7 @@ import (
 // Finding 1 of a review by somebody who had a key: a variable was enough to be the server's
 // user, and to read its key.
 func TestAUserSetsOnlyWhatAProcessImageAllows(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", file(t, `{
 		"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write","endpoints:write"]}],
@@ -67,6 +68,7 @@ func (in *instance) remove(path string, answer []byte) {
 
 // Without any configuration of it, as far as the machine of the tests lets a server do that.
 func TestAPodDoesNotSeeTheServersFiles(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	config := file(t, `{

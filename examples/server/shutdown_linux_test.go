@@ -55,6 +55,7 @@ func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 }
 
 func TestAJobThatAnotherProcessHasIsFinishedToo(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t)
 	id := get[struct{ ID string }](in, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":"`+demo.HelloImage+`",`+

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/examples/server/listen"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A post is what a receiver of webhooks got.
@@ -34,6 +35,7 @@ func receiver(t *testing.T) (url string, posts <-chan post) {
 }
 
 func TestAWebhookOfThisMachineIsPostedSignedByTheFirstSecret(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	url, posts := receiver(t)
 	first, second := []byte("the first secret, 32 bytes long."), []byte("the second secret, as long again")

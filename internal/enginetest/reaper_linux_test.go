@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
@@ -18,6 +20,7 @@ func TestMain(m *testing.M) { os.Exit(Main(m)) }
 const victimEnv = "PODYARD_ENGINE_VICTIM"
 
 func TestAKilledTestProcessLeavesNothing(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if kind := os.Getenv(victimEnv); kind != "" {
 		waitForTheEnd(t, Require(t, kind))
 	}
