@@ -31,7 +31,7 @@ func (s *Service) Logs(ctx context.Context, owner, id string, src LogSource, q L
 	case SystemLog:
 		return s.systemLog(ctx, owner, p, q), nil
 	case ContainerLog:
-		if _, _, err := s.readers(p.Placement.Host); err != nil {
+		if _, _, err := s.readers(ctx, p.Placement.Host); err != nil {
 			return nil, err
 		}
 		return s.containerLog(ctx, owner, p, q), nil
@@ -104,7 +104,7 @@ func (s *Service) containerLog(ctx context.Context, owner string, p *Pod, q LogQ
 				return
 			}
 		}
-		logs, _, err := s.readers(p.Placement.Host)
+		logs, _, err := s.readers(ctx, p.Placement.Host)
 		if err != nil {
 			yield(LogLine{}, err)
 			return

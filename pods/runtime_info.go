@@ -26,7 +26,7 @@ func (s *Service) RuntimeInfo(ctx context.Context, p *Pod) (l RuntimeInfo, ok bo
 	if p.GPU != nil {
 		l.GPUs = make([]GPUSample, p.GPU.Count)
 	}
-	if _, loads, err := s.readers(p.Placement.Host); err == nil && loads != nil {
+	if _, loads, err := s.readers(ctx, p.Placement.Host); err == nil && loads != nil {
 		if sample, ok := loads.Sample(ctx, p.ID); ok {
 			l.CPU, l.Memory = sample.CPU, sample.Memory
 			copy(l.GPUs, sample.GPUs)

@@ -44,6 +44,7 @@ type shared struct {
 	mu     sync.Mutex
 	epochs map[string]uint64 // of the leases that this server has
 	others []remoteHost      // of other servers that live, by id; some may be own as well
+	looked bool              // others has been read
 }
 
 // A remoteHost is a host that another server has.
@@ -100,7 +101,7 @@ func (d *shared) refresh(ctx context.Context, now time.Time) (gained []string, c
 	}
 	same := func(a, b remoteHost) bool { return a.ID == b.ID }
 	changed = len(gained) > 0 || !slices.EqualFunc(d.others, others, same)
-	d.epochs, d.others = epochs, others
+	d.epochs, d.others, d.looked = epochs, others, true
 	return gained, changed, nil
 }
 
@@ -152,6 +153,26 @@ func (d *shared) find(host string) (remoteHost, bool) {
 		return remoteHost{}, false
 	}
 	return d.others[i], true
+}
+
+// lookUp is find, also before the first refresh of a server that has just been started.
+func (d *shared) lookUp(ctx context.Context, now time.Time, host string) (remoteHost, bool) {
+	h, ok := d.find(host)
+	if ok || d == nil || d.hasLooked() {
+		return h, ok
+	}
+	others, err := d.readOthers(ctx, now)
+	i := slices.IndexFunc(others, func(h remoteHost) bool { return h.ID == host })
+	if err != nil || i < 0 {
+		return remoteHost{}, false
+	}
+	return others[i], true
+}
+
+func (d *shared) hasLooked() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.looked
 }
 
 // all returns own, without those that another server has, and the hosts of the others.

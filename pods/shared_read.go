@@ -7,8 +7,8 @@ import (
 
 // readers returns what reads the log and the load of a pod at its host. Each may be nil. The
 // error is ErrHostAway.
-func (s *Service) readers(host string) (LogReader, Sampler, error) {
-	if h, ok := s.shared.find(host); ok {
+func (s *Service) readers(ctx context.Context, host string) (LogReader, Sampler, error) {
+	if h, ok := s.shared.lookUp(ctx, s.clock.Now(), host); ok {
 		if s.reach == nil || h.row.Address == "" {
 			return nil, nil, nil
 		}

@@ -206,6 +206,34 @@ func TestServerThatWasKilledHasItsHostAtOnceWhenItReturns(t *testing.T) {
 	})
 }
 
+// A server answers requests before it has looked at the hosts of the others for the first time.
+func TestAServerThatHasJustStartedReadsLogsAtTheHostsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		p := c.start("b", "host-b", 8, nil, nil).create(sized(4))
+		time.Sleep(time.Minute)
+		joined, err := servers.Join(t.Context(), c.leases, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []struct {
+			host string
+			want error
+		}{{p.Placement.Host, nil}, {"host-c", pods.ErrHostAway}} {
+			a, err := pods.New(c.store, catalog.Sample(), nil, &pods.Options{Server: joined, ServerName: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.store.Update(t.Context(), p.ID, func(p *pods.Pod) error { p.Placement.Host = at.host; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Logs(t.Context(), alice, p.ID, pods.ContainerLog, pods.LogQuery{Tail: -1}); !errors.Is(err, at.want) {
+				t.Errorf("Logs of a pod on %s = %v, want %v", at.host, err, at.want)
+			}
+		}
+	})
+}
+
 func TestHostOfTwoServersIsActedOnByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

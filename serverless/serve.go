@@ -118,6 +118,9 @@ func (l *loop) take(ctx context.Context) {
 			return
 		}
 		jobs, err := l.s.take(ctx, l.in, n)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			l.s.log.Error("take failed", "endpoint", l.in.Key().Endpoint, "err", err)
 			l.s.pause(ctx)

@@ -8,8 +8,10 @@ import (
 const (
 	// tidyFrom is how many bytes must have been deleted before their space is worth looking for.
 	tidyFrom = 8 << 20
-	// tidyRest is how many times longer than the last one the next compaction waits.
+	// tidyRest is how many times longer than the last one the next compaction waits, and tidyMost is
+	// the longest wait.
 	tidyRest = 10
+	tidyMost = 10 * time.Second
 )
 
 // deleted counts bytes of payloads that were deleted. The database keeps their space until it
@@ -54,7 +56,7 @@ func (s *Store) tidyLoop(ctx context.Context) {
 		if err := e.db.Compact(ctx, from, to, false); err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("no space was won from what was deleted", "dir", s.dir, "err", err)
 		}
-		s.pause(ctx, tidyRest*s.opts.Clock.Now().Sub(began))
+		s.pause(ctx, min(tidyRest*s.opts.Clock.Now().Sub(began), tidyMost))
 	}
 }
 
