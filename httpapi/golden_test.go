@@ -22,6 +22,8 @@ func (w *testAPI) record(method, target, body string, headers []string, a answer
 	if w.transcript == nil {
 		return
 	}
+	w.recording.Lock()
+	defer w.recording.Unlock()
 	b := w.transcript
 	fmt.Fprintf(b, "> %s %s\n", method, target)
 	for _, h := range headers {

@@ -62,6 +62,7 @@ type testAPI struct {
 	jobs       *serverless.Service
 	budgets    *budget.Set      // of all stores; none at first
 	transcript *strings.Builder // gets every exchange; may be nil
+	recording  sync.Mutex       // of transcript
 }
 
 // newTestAPI returns a testAPI. Alice has the network volumes vol1 and vol2 in US-KS-2. The
