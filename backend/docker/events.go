@@ -117,7 +117,7 @@ func (r *Runtime) resync(ctx context.Context, all bool) error {
 		}
 	}
 	var wait []chan struct{}
-	r.pods.Meet(slices.Collect(maps.Keys(there)), r.newPod, func(id string, p *pod) {
+	err = r.pods.Meet(slices.Collect(maps.Keys(there)), r.newPod, func(id string, p *pod) {
 		if state, found := there[id]; all || p.needsRefresh(state, found) {
 			done := make(chan struct{})
 			if p.tryRefresh(func() { close(done) }) {
@@ -125,6 +125,9 @@ func (r *Runtime) resync(ctx context.Context, all bool) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
 	for _, done := range wait {
 		select {
 		case <-done:

@@ -57,19 +57,21 @@ func (t *Table[P]) Call(id string, f func(P)) (bool, error) {
 	return ok, nil
 }
 
-// Meet creates the missing pods of ids with made, unless the Table is closed. Then it calls
-// f with every pod.
-func (t *Table[P]) Meet(ids []string, made func(id string) P, f func(id string, p P)) {
+// Meet creates the missing pods of ids with made, and calls f with every pod. f may queue jobs:
+// because of the lock, Close cannot happen meanwhile. After Close, Meet returns its error.
+func (t *Table[P]) Meet(ids []string, made func(id string) P, f func(id string, p P)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed == nil {
-		for _, id := range ids {
-			t.get(id, made)
-		}
+	if t.closed != nil {
+		return t.closed
+	}
+	for _, id := range ids {
+		t.get(id, made)
 	}
 	for id, p := range t.pods {
 		f(id, p)
 	}
+	return nil
 }
 
 // Find returns a pod, or the zero value if it does not exist.

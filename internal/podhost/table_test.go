@@ -35,12 +35,12 @@ func TestAPodIsMadeOnceAndForgottenOnlyAsItself(t *testing.T) {
 
 func TestAClosedTableTakesNoMoreWorkAndKeepsItsPods(t *testing.T) {
 	var table Table[*int]
-	met := func(ids ...string) (n int) {
-		table.Meet(ids, func(string) *int { return new(int) }, func(string, *int) { n++ })
-		return n
+	met := func(ids ...string) (n int, err error) {
+		err = table.Meet(ids, func(string) *int { return new(int) }, func(string, *int) { n++ })
+		return n, err
 	}
-	if n := met("a", "b"); n != 2 {
-		t.Errorf("of two pods %d were met", n)
+	if n, err := met("a", "b"); n != 2 || err != nil {
+		t.Errorf("of two pods %d were met, %v", n, err)
 	}
 	over := errors.New("it is over")
 	if !table.Close(over) || table.Close(errors.New("another")) {
@@ -53,7 +53,10 @@ func TestAClosedTableTakesNoMoreWorkAndKeepsItsPods(t *testing.T) {
 	if _, err := table.Call("a", func(p *int) { _ = never(p) }); !errors.Is(err, over) {
 		t.Errorf("Call after Close = %v, want its error", err)
 	}
-	if n := met("a", "c"); n != 2 || len(table.All()) != 2 || !errors.Is(table.Closed(), over) {
+	if n, err := met("a", "c"); n != 0 || !errors.Is(err, over) {
+		t.Errorf("Meet after Close met %d pods and returned %v, want none and the error of Close", n, err)
+	}
+	if n := len(table.All()); n != 2 || !errors.Is(table.Closed(), over) {
 		t.Errorf("a closed table has %d pods, want the two that it had", n)
 	}
 }
