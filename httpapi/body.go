@@ -98,12 +98,17 @@ func (c *call) jsonObject(faults *problem.Violations) (*object, error) {
 // body reads the whole body, at most limit bytes of it.
 func (c *call) body(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
+		// A client that waits for permission has sent nothing, and sends nothing after a refusal.
+		if !strings.EqualFold(c.r.Header.Get("Expect"), "100-continue") {
+			c.drain(limit)
+		}
 		return nil, c.tooLarge(limit)
 	}
 	b, err := c.readBody(limit)
 	full := errRoom{}
 	switch {
 	case int64(len(b)) > limit:
+		c.drain(limit)
 		return nil, c.tooLarge(limit)
 	case errors.As(err, &full):
 		c.drain(limit)
@@ -130,12 +135,8 @@ func (c *call) readBody(limit int64) ([]byte, error) {
 	return r.read()
 }
 
-// tooLarge refuses a body and closes the connection.
+// tooLarge returns the refusal of a body, and closes the connection after the answer.
 func (c *call) tooLarge(limit int64) error {
-	// A client that waits for permission has sent nothing, and sends nothing after a refusal.
-	if !strings.EqualFold(c.r.Header.Get("Expect"), "100-continue") {
-		c.drain(limit)
-	}
 	c.w.Header().Set("Connection", "close")
 	size, unit := limit>>20, "MB"
 	if size == 0 {

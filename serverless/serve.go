@@ -160,11 +160,11 @@ func (l *loop) start(ctx context.Context, j Job) {
 	}
 	l.running[r] = true
 	l.mu.Unlock()
-	l.spawn(func() { l.run(ctx, r) })
 	stop := func() { l.stop(r, l.s.stopCause(ctx, r.job.Ref)) } // r.job, because capturing j would keep a second copy
 	if !l.in.OnStop(j.ID, func() { l.stops.Go(stop) }) {
 		stop() // the job was stopped after the claim
 	}
+	l.spawn(func() { l.run(ctx, r) }) // last: OnStop knows no job that has ended
 }
 
 // spawn runs f in a goroutine. It prefers a goroutine that has run a job before: its stack is

@@ -57,6 +57,7 @@ func (s *Service) postpone(ctx context.Context, b *Batch, until time.Time) (Batc
 func (s *Service) send(ctx context.Context, b Batch) {
 	err := s.o.Send(ctx, "msg_"+b.ID, b.Webhook, b.summary(0))
 	tries, cut := b.Notice.Tries, err != nil && ctx.Err() != nil
+	defer s.lock(b.ID)() // the step that began the attempt has planned the batch: what is planned here must be later
 	b, saved := s.update(context.WithoutCancel(ctx), b.ID, func(b *Batch, now time.Time) error {
 		switch {
 		case b.Notice.Tries != tries:
