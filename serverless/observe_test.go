@@ -35,7 +35,7 @@ func (o *observer) Worker(e telemetry.WorkerEvent) {
 	names := [...]string{"scaled", "started", "joined", "lost"}
 	line := fmt.Sprintf("%s %s", names[e.Change], e.Result)
 	if e.Change == telemetry.WorkerJoined {
-		line += e.Took.String()
+		line += e.Took.Truncate(time.Second).String() // the rest follows from who looks first
 	}
 	if e.Change == telemetry.Scaled {
 		line += fmt.Sprintf("%d +%d -%d", e.Want, e.Start, e.Stop)
@@ -168,7 +168,7 @@ func TestAnObserverSeesWorkersComeAndGo(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		wantLines(t, "events", svc.seen.workers.all(),
 			"scaled 0 +0 -0 no job waits", "scaled 1 +1 -0 the first worker starts for the first job", "started ok",
-			"scaled 1 +0 -0 a free worker takes each job that waits", "joined 2.05s", "scaled 1 +0 -0 no job waits",
+			"scaled 1 +0 -0 a free worker takes each job that waits", "joined 2s", "scaled 1 +0 -0 no job waits",
 			"scaled 0 +0 -1 workers that no job has needed for 10s end; no job waits", "scaled 0 +0 -0 no job waits")
 	})
 }
