@@ -53,8 +53,8 @@
 //
 // With [Options.Server] several programs work over one store (docs/servers.md). Each host is then
 // a lease. Requests at any of them write Want, and place pods on the hosts of all. Only the
-// program that has the lease of a host calls its runtime and writes Seen, with the epoch of the
-// lease: a program with a smaller epoch is refused.
+// program that has the lease of a host calls its runtime, writes Seen with the epoch of the lease,
+// and deletes the record of a pod that is over: a program with a smaller epoch is refused.
 //
 // # Where we chose
 //

@@ -39,6 +39,12 @@ func (c *cluster) start(name, host string, vcpus int, rt *memory.Runtime, set fu
 	if rt == nil {
 		rt = memory.NewRuntime(&memory.RuntimeOptions{Scripts: scripts()})
 	}
+	return c.startOn(name, host, vcpus, rt, rt, set)
+}
+
+// startOn is start with a runtime that wraps rt.
+func (c *cluster) startOn(name, host string, vcpus int, rt *memory.Runtime, wrapped pods.Runtime, set func(*pods.Options)) *node {
+	c.t.Helper()
 	joined, err := servers.Join(c.t.Context(), c.leases, nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -48,7 +54,7 @@ func (c *cluster) start(name, host string, vcpus int, rt *memory.Runtime, set fu
 		set(o)
 	}
 	s, err := pods.New(c.store, catalog.Sample(), []pods.Host{
-		{ID: host, DataCenter: "US-TX-3", Runtime: rt, VCPU: map[string]int{"cpu3c": vcpus}},
+		{ID: host, DataCenter: "US-TX-3", Runtime: wrapped, VCPU: map[string]int{"cpu3c": vcpus}},
 	}, o)
 	if err != nil {
 		c.t.Fatal(err)
@@ -279,6 +285,51 @@ func TestServerWhoseHostWasTakenWritesNothing(t *testing.T) {
 			t.Errorf("phase %d, was %d: a server with a smaller epoch has written", got.Seen.Phase, was.Seen.Phase)
 		}
 	})
+}
+
+// A slowRemoval is a runtime whose Remove calls a function before it returns.
+type slowRemoval struct {
+	*memory.Runtime
+	removed func()
+}
+
+func (r *slowRemoval) Remove(ctx context.Context, id string, grace time.Duration) error {
+	err := r.Runtime.Remove(ctx, id, grace)
+	r.removed()
+	return err
+}
+
+func TestServerWhoseHostWasTakenDeletesNothing(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		epochs uint64 // that a server is later which writes between the removal and the delete
+		want   error
+	}{
+		{"it still has the host", 0, pods.ErrNotFound},
+		{"another one has it", 1000, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				rt := &slowRemoval{Runtime: memory.NewRuntime(&memory.RuntimeOptions{Scripts: scripts()})}
+				a := c.startOn("a", "host-a", 8, rt.Runtime, rt, nil)
+				p := a.create(sized(4))
+				time.Sleep(time.Minute)
+				rt.removed = func() {
+					if _, err := c.store.Update(t.Context(), p.ID, func(p *pods.Pod) error { p.Seen.Epoch += row.epochs; return nil }); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := a.Terminate(t.Context(), alice, p.ID); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if _, err := c.store.Get(t.Context(), p.ID); !errors.Is(err, row.want) {
+					t.Errorf("Get = %v, want %v", err, row.want)
+				}
+			})
+		})
+	}
 }
 
 // deaf is a store whose hints are all lost.

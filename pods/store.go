@@ -54,8 +54,11 @@ type PodStore interface {
 	// its limit, and whatever fn returns; then nothing was changed. fn may run more than once.
 	// It must not change ID, Owner and Created, do I/O, or call the store or a Runtime.
 	Update(ctx context.Context, id string, fn func(*Pod) error) (*Pod, error)
-	// Delete removes the pod and its claims; ErrNotFound if it is not there.
-	Delete(ctx context.Context, id string) error
+	// Delete removes the pod and its claims, if fn, called with the pod, returns nil. No Update
+	// comes between the call and the removal. Errors: ErrNotFound without the pod, and whatever
+	// fn returns; then nothing was changed. A nil fn agrees. fn may run more than once; what is
+	// forbidden to that of Update is forbidden here.
+	Delete(ctx context.Context, id string, fn func(*Pod) error) error
 	// Reserve replaces the reservation of h.Holder, atomically. It returns ErrNoCapacity if a
 	// claim would exceed its limit; then nothing was changed.
 	Reserve(ctx context.Context, h Reservation) error

@@ -120,7 +120,7 @@ func (s *Service) removeOrphan(ctx context.Context, it *workItem) error {
 func (s *Service) syncUnplaced(ctx context.Context, p *Pod, now time.Time) error {
 	switch {
 	case p.Want.Power == PowerTerminated:
-		return s.deletePod(ctx, p.ID)
+		return s.deletePod(ctx, p)
 	case p.Want.Power == PowerOn:
 		s.loop.addWaiting(p.ID) // first, so that nothing that becomes free from here on is missed
 		if err := s.assignHost(ctx, p, now); !errors.Is(err, ErrNoCapacity) {
@@ -292,15 +292,28 @@ func (s *Service) remove(ctx context.Context, h *Host, p *Pod, now time.Time) er
 	if err := s.recordFinalUsage(ctx, p, now); err != nil {
 		return err
 	}
-	return s.deletePod(ctx, p.ID)
+	return s.deletePod(ctx, p)
 }
 
-func (s *Service) deletePod(ctx context.Context, id string) error {
-	s.loop.forget(id)
-	if err := s.store.Delete(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("pods: delete %q: %w", id, err)
+// errFenced is the error of a delete that another server must make.
+var errFenced = errors.New("pods: another server has the host")
+
+// deletePod deletes a pod that was seen without anything on its host, or without a host.
+func (s *Service) deletePod(ctx context.Context, p *Pod) error {
+	s.loop.forget(p.ID)
+	err := s.store.Delete(ctx, p.ID, func(now *Pod) error {
+		if now.Placement.Host != p.Placement.Host || !s.fence(now) {
+			return errFenced
+		}
+		return nil
+	})
+	if errors.Is(err, errFenced) {
+		return nil
 	}
-	s.subscribers.notify(id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("pods: delete %q: %w", p.ID, err)
+	}
+	s.subscribers.notify(p.ID)
 	s.loop.noteCapacityFreed()
 	return nil
 }

@@ -37,7 +37,7 @@ func (w *work) claims() {
 	must(w.t, err)
 	w.line("once that one has given it up: %v", w.s.Pods().Create(ctx, p))
 	must(w.t, w.s.Pods().Release(ctx, "worker-echo-1"))
-	must(w.t, w.s.Pods().Delete(ctx, "terminated"))
+	must(w.t, w.s.Pods().Delete(ctx, "terminated", nil))
 }
 
 func (w *work) apply(op queue.Op) queue.Result {

@@ -254,11 +254,14 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 	return p, nil
 }
 
-// Delete implements pods.PodStore.
-func (s *Pods) Delete(ctx context.Context, id string) error {
+// Delete implements pods.PodStore. fn runs once.
+func (s *Pods) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
 	return s.change(ctx, deletions, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
-		if old == nil {
+		switch {
+		case old == nil:
 			return nil, e.missing(keyPod, pods.ErrNotFound)
+		case fn != nil:
+			return nil, fn(old.Clone())
 		}
 		return nil, nil
 	})

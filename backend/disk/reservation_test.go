@@ -149,7 +149,7 @@ func (c *claimRun) step(s *Store) {
 	case n == 1:
 		call = func() error { return s.Pods().Reserve(ctx, gpuReservation(id, gpu)) }
 	case n == 2:
-		call = func() error { return s.Pods().Delete(ctx, id) }
+		call = func() error { return s.Pods().Delete(ctx, id, nil) }
 		if !there {
 			want = pods.ErrNotFound
 		}

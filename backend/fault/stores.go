@@ -84,8 +84,8 @@ func (f *PodStore) Update(ctx context.Context, id string, fn func(*pods.Pod) err
 }
 
 // Delete implements pods.PodStore.
-func (f *PodStore) Delete(ctx context.Context, id string) error {
-	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id) })
+func (f *PodStore) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
+	return run(ctx, f.p, "pods.Delete", func() error { return f.s.Delete(ctx, id, fn) })
 }
 
 // Reserve implements pods.PodStore.

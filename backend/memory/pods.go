@@ -169,12 +169,17 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 	return p, nil
 }
 
-// Delete implements pods.PodStore.
-func (s *Pods) Delete(ctx context.Context, id string) error {
+// Delete implements pods.PodStore. fn runs once.
+func (s *Pods) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
 	err := s.write(ctx, func(txn *memdb.Txn) error {
 		old, err := podFirst(txn, id)
 		if err != nil {
 			return err
+		}
+		if fn != nil {
+			if err := fn(old.Clone()); err != nil {
+				return err
+			}
 		}
 		if err := podClaim(txn, old.Placement.Claims, nil); err != nil {
 			return err

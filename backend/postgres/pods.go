@@ -115,8 +115,8 @@ func pointer[T any](v T, err error) (*T, error) {
 }
 
 // Delete implements pods.PodStore.
-func (p *Pods) Delete(ctx context.Context, id string) error {
-	return p.changed(ctx, id, p.r.delete(ctx, id))
+func (p *Pods) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
+	return p.changed(ctx, id, p.r.deleteIf(ctx, id, fn))
 }
 
 // Reserve implements pods.PodStore.

@@ -221,26 +221,36 @@ func (r *recordTable[T]) replace(ctx context.Context, was row, old, v *T) (store
 	return stored, err
 }
 
+// delete deletes a record without claims.
 func (r *recordTable[T]) delete(ctx context.Context, id string) error {
-	if r.claims == nil {
-		n, err := r.s.exec(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1`, []byte(id))
-		if err == nil && n == 0 {
-			err = r.NotFound
-		}
-		return err
+	n, err := r.s.exec(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1`, []byte(id))
+	if err == nil && n == 0 {
+		err = r.NotFound
 	}
+	return err
+}
+
+// deleteIf deletes a record with its claims, if fn is nil or returns nil for it.
+func (r *recordTable[T]) deleteIf(ctx context.Context, id string, fn func(*T) error) error {
 	return r.s.tx(ctx, func(tx pgx.Tx) error {
-		got := row{}
-		err := tx.QueryRow(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1 RETURNING version, data, secret`, []byte(id)).Scan(&got.version, &got.data, &got.secret)
+		got := row{} // without the secret: a record can be deleted without the key
+		err := tx.QueryRow(ctx, `SELECT version, data FROM podyard.`+r.table+` WHERE id = $1 FOR UPDATE`, []byte(id)).Scan(&got.version, &got.data)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return r.NotFound
 		}
 		if err != nil {
 			return err
 		}
-		got.secret = nil // a record can be deleted without the key
 		old, err := r.decode(id, got)
 		if err != nil {
+			return err
+		}
+		if fn != nil {
+			if err := fn(&old); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM podyard.`+r.table+` WHERE id = $1`, []byte(id)); err != nil {
 			return err
 		}
 		return claim(ctx, tx, r.claims(&old), nil)

@@ -272,8 +272,8 @@ func (p podTurns) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, 
 func (p podTurns) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	return p.s.next().Pods().Update(ctx, id, fn)
 }
-func (p podTurns) Delete(ctx context.Context, id string) error {
-	return p.s.next().Pods().Delete(ctx, id)
+func (p podTurns) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
+	return p.s.next().Pods().Delete(ctx, id, fn)
 }
 func (p podTurns) Reserve(ctx context.Context, h pods.Reservation) error {
 	return p.s.next().Pods().Reserve(ctx, h)

@@ -50,8 +50,8 @@ func (s *podStore) Update(ctx context.Context, id string, fn func(*pods.Pod) err
 	return p, err
 }
 
-func (s *podStore) Delete(ctx context.Context, id string) error {
-	err := s.PodStore.Delete(ctx, id)
+func (s *podStore) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
+	err := s.PodStore.Delete(ctx, id, fn)
 	if err == nil {
 		s.changed()
 	}

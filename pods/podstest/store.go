@@ -110,7 +110,7 @@ func keyedCases() (list []StoreCase) {
 			_, err := s.Get(ctx, id)
 			return err
 		},
-		Delete:    func(ctx context.Context, s pods.PodStore, id string) error { return s.Delete(ctx, id) },
+		Delete:    func(ctx context.Context, s pods.PodStore, id string) error { return s.Delete(ctx, id, nil) },
 		ErrExists: pods.ErrExists, ErrNotFound: pods.ErrNotFound,
 	}) {
 		list = append(list, StoreCase{r.Name, r.Why, func(t *testing.T, s pods.PodStore) { r.Run(t, s) }})
@@ -184,7 +184,7 @@ func recordCases() []StoreCase {
 		func(t *testing.T, s pods.PodStore) {
 			ctx := t.Context()
 			create(t, s, minimalPod("a", "o", 0))
-			if err := s.Delete(ctx, "a"); err != nil {
+			if err := s.Delete(ctx, "a", nil); err != nil {
 				t.Fatalf("Delete = %v, want nil", err)
 			}
 			for _, id := range []string{"a", "never", ""} {
@@ -196,7 +196,7 @@ func recordCases() []StoreCase {
 				if !errors.Is(err, pods.ErrNotFound) || called {
 					t.Errorf("Update(%q) = %v, called %t, want ErrNotFound and no call", id, err, called)
 				}
-				if err := s.Delete(ctx, id); !errors.Is(err, pods.ErrNotFound) {
+				if err := s.Delete(ctx, id, nil); !errors.Is(err, pods.ErrNotFound) {
 					t.Errorf("Delete(%q) = %v, want ErrNotFound", id, err)
 				}
 			}
@@ -250,6 +250,31 @@ func recordCases() []StoreCase {
 			}
 		},
 	}, {
+		"ADeleteThatIsRefusedChangesNothing",
+		"Delete calls fn with the pod as it is stored; what fn returns comes out of Delete, and then nothing was changed",
+		func(t *testing.T, s pods.PodStore) {
+			create(t, s, fullPod("a"))
+			mine := errors.New("mine")
+			err := s.Delete(t.Context(), "a", func(p *pods.Pod) error {
+				equal(t, "fn gets", fullPod("a"), p)
+				mutate(p)
+				return mine
+			})
+			if !errors.Is(err, mine) {
+				t.Errorf("Delete = %v, want the error of fn", err)
+			}
+			equal(t, "Get", fullPod("a"), get(t, s, "a"))
+			wantClaimed(t, s, "memory/host", 8)
+			if err := s.Delete(t.Context(), "a", func(*pods.Pod) error { return nil }); err != nil {
+				t.Errorf("Delete = %v, want nil", err)
+			}
+			wantClaimed(t, s, "memory/host", 0)
+		},
+	}, {
+		"ADeleteSeesEveryUpdateBeforeIt",
+		"of an Update and a Delete at once that refuses a pod which was updated, exactly one succeeds: this fences a server whose host another one has got",
+		updateOrDelete,
+	}, {
 		"AContextThatHasEndedChangesNothing",
 		"a call with a context that has ended returns its error and changes nothing",
 		func(t *testing.T, s pods.PodStore) {
@@ -262,7 +287,7 @@ func recordCases() []StoreCase {
 					_, err := s.Update(ctx, "a", func(p *pods.Pod) error { p.Name = "other"; return nil })
 					return err
 				},
-				"Delete": func() error { return s.Delete(ctx, "a") },
+				"Delete": func() error { return s.Delete(ctx, "a", nil) },
 				"Get":    func() error { _, err := s.Get(ctx, "a"); return err },
 				"Hold":   func() error { return s.Reserve(ctx, newReservation("w", claim("r", 1, 1))) },
 			}
@@ -278,6 +303,38 @@ func recordCases() []StoreCase {
 			wantClaimed(t, s, "r", 0)
 		},
 	}}
+}
+
+// updateOrDelete runs an Update and a Delete at once, some times.
+func updateOrDelete(t *testing.T, s pods.PodStore) {
+	later := errors.New("a later server has written")
+	for range 20 {
+		create(t, s, minimalPod("a", "o", 0))
+		var updated, deleted error
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, updated = s.Update(t.Context(), "a", func(p *pods.Pod) error { p.Seen.Epoch = 2; return nil })
+		})
+		both.Go(func() {
+			deleted = s.Delete(t.Context(), "a", func(p *pods.Pod) error {
+				if p.Seen.Epoch > 1 {
+					return later
+				}
+				return nil
+			})
+		})
+		both.Wait()
+		_, err := s.Get(t.Context(), "a")
+		switch {
+		case updated == nil && errors.Is(deleted, later) && err == nil:
+			if err := s.Delete(t.Context(), "a", nil); err != nil {
+				t.Fatalf("Delete = %v, want nil", err)
+			}
+		case errors.Is(updated, pods.ErrNotFound) && deleted == nil && errors.Is(err, pods.ErrNotFound):
+		default:
+			t.Fatalf("Update = %v and Delete = %v, then Get = %v, want that one of them succeeds", updated, deleted, err)
+		}
+	}
 }
 
 // mutate changes everything that a shallow copy shares.

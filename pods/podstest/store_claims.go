@@ -117,7 +117,7 @@ func claimCases() []StoreCase {
 		"a deleted pod claims nothing",
 		func(t *testing.T, s pods.PodStore) {
 			create(t, s, podClaiming("a", "r", 4))
-			if err := s.Delete(t.Context(), "a"); err != nil {
+			if err := s.Delete(t.Context(), "a", nil); err != nil {
 				t.Fatal(err)
 			}
 			wantClaimed(t, s, "r", 0)

@@ -22,7 +22,7 @@ func hintCases() []StoreCase {
 				t.Fatal(err)
 			}
 			w.until(t, "a", func() bool { p, err := s.Get(t.Context(), "a"); return err == nil && p.Name == "new" })
-			if err := s.Delete(t.Context(), "a"); err != nil {
+			if err := s.Delete(t.Context(), "a", nil); err != nil {
 				t.Fatal(err)
 			}
 			w.until(t, "a", func() bool { _, err := s.Get(t.Context(), "a"); return errors.Is(err, pods.ErrNotFound) })

@@ -53,7 +53,7 @@ func listCases() []StoreCase {
 				}
 				list(t, s, pods.Filter{Owner: "u"}, "a", "b")
 			}
-			if err := s.Delete(t.Context(), "a"); err != nil {
+			if err := s.Delete(t.Context(), "a", nil); err != nil {
 				t.Fatal(err)
 			}
 			list(t, s, pods.Filter{}, "b")

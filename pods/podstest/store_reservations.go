@@ -106,7 +106,7 @@ func reservationCases() []StoreCase {
 			wantReservations(t, s, newReservation("w", claim("r", 3, 4)))
 			wantClaimed(t, s, "r", 4)
 			wantClaimed(t, s, "first", 0)
-			if err := s.Delete(t.Context(), "b"); err != nil {
+			if err := s.Delete(t.Context(), "b", nil); err != nil {
 				t.Fatal(err)
 			}
 			reserve(t, s, newReservation("x", claim("r", 1, 4)))
