@@ -42,14 +42,16 @@ names = [client.split("==")[0] for client in sys.argv[1:]]
 print(*(name + "==" + m.version(name) for name in names))' "${python_clients[@]}" 2>/dev/null || true
 }
 
-# unpack_proxies gets the proxies of docs/operating.md. They are not installed, because the
+# unpack_proxies gets the proxies of docs/operating.md and docs/postgres.md. They are not installed, because the
 # packages would start them.
 unpack_proxies() {
 	mkdir -p "$tmp/proxies"
 	apt-get update -qq
 	(
 		cd "$tmp/proxies"
-		apt-get download -qq nginx caddy
+		apt-get download -qq nginx caddy pgbouncer
+		# Libraries that few systems have.
+		apt-cache depends pgbouncer | awk '$1 == "Depends:" && $2 ~ /^lib(c-ares|event)/ { print $2 }' | xargs apt-get download -qq
 		for package in *.deb; do dpkg -x "$package" .; done
 		rm -f -- *.deb
 	)
@@ -78,7 +80,7 @@ prepare() {
 		apt-get update -qq
 		apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 	fi
-	if ! command -v nginx >/dev/null || ! command -v caddy >/dev/null; then
+	if ! command -v nginx >/dev/null || ! command -v caddy >/dev/null || ! command -v pgbouncer >/dev/null; then
 		unpack_proxies
 	fi
 	if [[ $(npm_have) != "${npm_clients[*]}" ]]; then

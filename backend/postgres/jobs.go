@@ -46,7 +46,7 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	pool, err := jobPool(ctx, cfg)
+	pool, err := jobPool(ctx, cfg, s.pooled)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +72,49 @@ func (q *Jobs) Shared() bool { return true }
 const planSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
 	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off`
 
-// jobPool returns a pool whose connections have the settings of plans.
-func jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+// localPlanSettings are planSettings for the transaction under way.
+const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), ` +
+	`set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), ` +
+	`set_config('enable_material', 'off', true), set_config('jit', 'off', true)`
+
+// jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
+func jobPool(ctx context.Context, cfg *pgxpool.Config, pooled bool) (*pgxpool.Pool, error) {
 	cfg = cfg.Copy()
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, planSettings)
-		return err
+	if !pooled {
+		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, planSettings)
+			return err
+		}
 	}
 	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// repeat calls fn with a connection that has the settings of plans, as Store.repeat does. Pooled,
+// fn runs in a transaction, because only there the settings stay.
+func (q *Jobs) repeat(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	if !q.s.pooled {
+		return q.s.repeatIn(ctx, q.pool, fn)
+	}
+	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
+		if _, err := c.Exec(ctx, begin+"; "+localPlanSettings); err != nil {
+			return &unchanged{err}
+		}
+		if err := fn(c); err != nil {
+			rollback(ctx, c)
+			return err
+		}
+		_, err := c.Exec(ctx, "COMMIT")
+		return err
+	})
+}
+
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// rollback ends the transaction of a connection. If it cannot, the pool closes the connection.
+func rollback(ctx context.Context, c *pgxpool.Conn) {
+	if !c.Conn().IsClosed() {
+		_, _ = c.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+	}
 }
 
 // node returns the epoch of this Store: no two openings have the same.
@@ -90,7 +125,7 @@ func (q *Jobs) node(ctx context.Context) (int64, error) {
 		return q.epoch, nil
 	}
 	// A sequence alone could be set back by a crash of the database.
-	err := q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
+	err := q.repeat(ctx, func(c *pgxpool.Conn) error {
 		return c.QueryRow(ctx, `INSERT INTO podyard.job_nodes (epoch) SELECT nextval('podyard.job_epochs') RETURNING epoch`).Scan(&q.epoch)
 	})
 	return q.epoch, err

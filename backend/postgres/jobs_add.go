@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -211,7 +212,8 @@ func (q *Jobs) knowLines(ctx context.Context, jobs []queue.Job) error {
 		l.add(&n.job)
 		mixed = append(mixed, n.mixed)
 	}
-	return q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+	known := map[string]*lineCache{}
+	err := q.repeat(ctx, func(conn *pgxpool.Conn) error {
 		rows, err := conn.Query(ctx, sqlEndpoints, l.ep, l.owner, l.prio, l.key, mixed)
 		if err != nil {
 			return err
@@ -220,13 +222,18 @@ func (q *Jobs) knowLines(ctx context.Context, jobs []queue.Job) error {
 		var prio int16
 		var isMixed bool
 		_, err = pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &isMixed}, func() error {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			q.lines[string(ep)] = &lineCache{string(owner), string(key), uint8(prio), isMixed}
+			known[string(ep)] = &lineCache{string(owner), string(key), uint8(prio), isMixed}
 			return nil
 		})
 		return err
 	})
+	if err != nil { // what was read may not be committed
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.Copy(q.lines, known)
+	return nil
 }
 
 type newLine struct {

@@ -128,7 +128,7 @@ func (q *Jobs) dropDue(ctx context.Context, at, n []int64) error {
 
 // exec runs one statement, which is its own transaction.
 func (q *Jobs) exec(ctx context.Context, sql string, args ...any) error {
-	return q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+	return q.repeat(ctx, func(conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, sql, args...)
 		return err
 	})

@@ -13,21 +13,22 @@ import (
 
 // A jobTx is a transaction whose first and last statements go with others in one round trip.
 type jobTx struct {
-	conn *pgxpool.Conn
-	open bool
-	ends bool // the last statements were sent
+	conn   *pgxpool.Conn
+	pooled bool // the transaction begins with the settings of plans
+	open   bool
+	ends   bool // the last statements were sent
 }
 
 // transact runs fn, which ends with commit, in a transaction. fn may run more than once.
 func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
-		t := &jobTx{conn: c}
+		t := &jobTx{conn: c, pooled: q.s.pooled}
 		err := fn(t)
 		if err == nil {
 			return nil
 		}
-		if t.open && !c.Conn().IsClosed() {
-			_, _ = c.Exec(context.WithoutCancel(ctx), "ROLLBACK") // else the pool closes the connection
+		if t.open {
+			rollback(ctx, c)
 		}
 		if t.ends {
 			return err
@@ -41,7 +42,10 @@ func (t *jobTx) batch() *pgx.Batch {
 	b := &pgx.Batch{}
 	if !t.open {
 		t.open = true
-		b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+		b.Queue(begin)
+		if t.pooled {
+			b.Queue(localPlanSettings)
+		}
 	}
 	return b
 }

@@ -93,7 +93,7 @@ func (q *Jobs) Deliveries(ctx context.Context, now, until queue.Instant, limit i
 	}
 	var list []due
 	token := q.token(epoch)
-	err = q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+	err = q.repeat(ctx, func(conn *pgxpool.Conn) error {
 		list = nil
 		rows, err := conn.Query(ctx, sqlDeliver, int64(now), int64(until), limit, int64(token))
 		if err != nil {

@@ -79,7 +79,7 @@ func (q *Jobs) one(ctx context.Context, now queue.Instant, sql string, args []an
 
 // read calls fn, which only reads and may run more than once.
 func (q *Jobs) read(ctx context.Context, fn func(conn *pgxpool.Conn) error) error {
-	return q.s.repeatIn(ctx, q.pool, func(conn *pgxpool.Conn) error {
+	return q.repeat(ctx, func(conn *pgxpool.Conn) error {
 		if err := fn(conn); err != nil {
 			return &unchanged{err}
 		}

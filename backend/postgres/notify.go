@@ -94,10 +94,18 @@ const listenCheck = 30 * time.Second
 
 // listen calls f with each payload that another Store sends to a channel, until ctx or the
 // store ends. It calls ready when it begins to listen, and again after each interruption: what
-// was sent before is lost. Neither may block.
+// was sent before is lost. Neither may block. Through a pooler of transactions it hears nothing.
 func (s *Store) listen(ctx context.Context, channel string, ready func(), f func(payload string)) error {
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
+	if s.pooled {
+		ready()
+		<-ctx.Done()
+		if s.closed() {
+			return ErrClosed
+		}
+		return ctx.Err()
+	}
 	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		err := s.listenOnce(ctx, channel, func() { pauses.Reset(); ready() }, f)

@@ -15,13 +15,15 @@ func TestPodsOfSeveralServers(t *testing.T) {
 	url := postgresql.Database(t)
 	empty(t, url)
 	first, second := openURL(t, url), openURL(t, url)
-	quick := func() pods.Runtime {
-		return memory.NewRuntime(&memory.RuntimeOptions{Scripts: []memory.Script{{Image: "img", Stages: []memory.Stage{
-			{Phase: pods.PhaseStarting}, {Phase: pods.PhaseHealthy, After: 100 * time.Millisecond},
-		}}}})
-	}
 	podstest.TestServers(t, podstest.Servers{
 		Stores: [2]pods.PodStore{first.Pods(), second.Pods()}, Leases: first.Servers(),
-		Runtimes: [2]pods.Runtime{quick(), quick()},
+		Runtimes: [2]pods.Runtime{quickRuntime(), quickRuntime()},
 	})
+}
+
+// quickRuntime is a runtime whose containers are healthy at once.
+func quickRuntime() pods.Runtime {
+	return memory.NewRuntime(&memory.RuntimeOptions{Scripts: []memory.Script{{Image: "img", Stages: []memory.Stage{
+		{Phase: pods.PhaseStarting}, {Phase: pods.PhaseHealthy, After: 100 * time.Millisecond},
+	}}}})
 }

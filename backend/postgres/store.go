@@ -86,7 +86,10 @@ func (o *Options) settle() (Options, error) {
 type Store struct {
 	opts Options
 	pool *pgxpool.Pool
-	node string // tells the notifications of this Store from those of others
+	// pooled: each transaction may have another connection of the database. So no connection has
+	// a state, and nothing listens.
+	pooled bool
+	node   string // tells the notifications of this Store from those of others
 
 	closing  chan struct{} // closed by Close: what runs in the background ends
 	stop     sync.Once
@@ -101,15 +104,17 @@ type Store struct {
 }
 
 // Open connects to the database of a URL (postgres:// or postgresql://, with the parameters of
-// libpq, such as sslmode, and pool_max_conns) and brings its schema up to date. opts may be
-// nil. ctx applies to the opening only. The caller must close the store. No error contains the
-// password.
+// libpq, such as sslmode, and pool_max_conns) and brings its schema up to date. With
+// pool_mode=transaction in the URL it works through a pooler that gives each transaction another
+// connection, such as PgBouncer with the same setting: it prepares no statements and hears of
+// changes by other servers only when it looks. opts may be nil. ctx applies to the opening only.
+// The caller must close the store. No error contains the password.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	o, err := opts.settle()
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := parse(url, &o)
+	cfg, pooled, err := parse(url, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +126,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 		pool.Close()
 		return nil, openError(cfg.ConnConfig, err)
 	}
-	s := &Store{opts: o, pool: pool, node: rand.Text(), closing: make(chan struct{})}
+	s := &Store{opts: o, pool: pool, pooled: pooled, node: rand.Text(), closing: make(chan struct{})}
 	s.notifier.s = s
 	s.seals = sealer{o.Key, o.OldKeys}
 	s.pods.init(s)
@@ -136,18 +141,21 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// parse reads a URL. Errors of pgx quote the URL, so none of them is returned as it is.
-func parse(raw string, o *Options) (*pgxpool.Config, error) {
+// parse reads a URL. pooled reports whether it asks for a pooler of transactions. Errors of pgx
+// quote the URL, so none of them is returned as it is.
+func parse(raw string, o *Options) (cfg *pgxpool.Config, pooled bool, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it does not parse; special characters in the user and the password are written as %%XX", ErrURL)
+		return nil, false, fmt.Errorf("%w: it does not parse; special characters in the user and the password are written as %%XX", ErrURL)
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return nil, fmt.Errorf("%w: it begins with postgres://", ErrURL)
+		return nil, false, fmt.Errorf("%w: it begins with postgres://", ErrURL)
 	}
-	cfg, err := pgxpool.ParseConfig(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrURL, withoutURL(u, err))
+	if cfg, err = pgxpool.ParseConfig(raw); err != nil {
+		return nil, false, fmt.Errorf("%w: %s", ErrURL, withoutURL(u, err))
+	}
+	if pooled, err = poolMode(u, cfg.ConnConfig); err != nil {
+		return nil, false, err
 	}
 	switch {
 	case o.MaxConns > 0:
@@ -161,7 +169,23 @@ func parse(raw string, o *Options) (*pgxpool.Config, error) {
 	if params := cfg.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = o.Name
 	}
-	return cfg, nil
+	return cfg, pooled, nil
+}
+
+// poolMode reads pool_mode of a URL, which is for this program and not for the database.
+func poolMode(u *url.URL, c *pgx.ConnConfig) (pooled bool, err error) {
+	mode := c.RuntimeParams["pool_mode"]
+	delete(c.RuntimeParams, "pool_mode")
+	switch mode {
+	case "", "session":
+		return false, nil
+	case "transaction":
+		if !u.Query().Has("default_query_exec_mode") {
+			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // its statements have no names
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: pool_mode is session or transaction", ErrURL)
 }
 
 // withoutURL is the text of an error of pgx after the URL that it quotes.

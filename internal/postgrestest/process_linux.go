@@ -56,7 +56,12 @@ func (p *process) stop(how os.Signal) {
 
 // command is a program of the installation, which runs as nobody if this process is root's.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
+	return s.commandAt(ctx, filepath.Join(s.bin, name), args...)
+}
+
+// commandAt is command for a program anywhere.
+func (s *Server) commandAt(ctx context.Context, path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{}
 	if uid, gid, err := nobody(); err == nil && os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}

@@ -21,4 +21,8 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return exec.CommandContext(ctx, name, args...)
 }
 
+func (s *Server) commandAt(ctx context.Context, path string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, path, args...)
+}
+
 func ownDir() (string, error) { return "", fmt.Errorf("%w, on Linux", errMissing) }
