@@ -102,11 +102,13 @@ prepare() {
 # brief leaves of what go test -v prints a line for each package, and all of one that failed.
 brief() {
 	awk '
+		function drop() { split("", held); n = 0 }
+		function show(   i) { for (i = 0; i < n; i++) print held[i]; drop() }
 		/^=== / || /^ *--- PASS/ { next }
-		/^(ok|\?) *\t/           { print; fflush(); held = ""; next }
-		/^FAIL\t/                { printf "%s%s\n", held, $0; fflush(); held = ""; next }
-		                         { held = held $0 "\n" }
-		END                      { printf "%s", held }'
+		/^(ok|\?) *\t/           { print; fflush(); drop(); next }
+		/^FAIL\t/                { show(); print; fflush(); next }
+		                         { held[n++] = $0 }
+		END                      { show() }'
 }
 
 # flakes prints the entries of .ci/flakes.
