@@ -459,6 +459,7 @@ var rated = map[ratelimit.Operation][3]string{
 }
 
 func TestRequestBeyondTheRateOfAnOperationIsRefused(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, limit := range ratelimit.Limits() {
 		r, ok := rated[limit.Operation]
 		if !ok {

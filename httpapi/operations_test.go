@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/ratelimit"
 )
 
@@ -132,6 +133,7 @@ func TestTableHasThePublishedOperations(t *testing.T) {
 // For random paths and methods, the handlers know an operation if and only if Find does.
 // Without a key, an operation answers 401, or 200 if it needs no key, and nothing else does.
 func TestOnlyTheTableIsServed(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	bubble(t, func(w *testAPI) {
 		whole := httpapi.New(w.services, nil)
 		ops := httpapi.Operations()

@@ -60,6 +60,7 @@ func TestJobs(t *testing.T) {
 
 // The ledger of the crash tests agrees with the rules of the queue.
 func TestTheLedgerAgreesWithTheRules(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, c := range serverlesstest.QueueCases() {
 		t.Run(c.Name, func(t *testing.T) {
 			l := serverlesstest.NewLedger(memStore(t).Jobs())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -201,6 +202,7 @@ func TestEndFilesGoWithTheirLogs(t *testing.T) {
 
 // On a real disk logs are preallocated and used again.
 func TestAHealthyStoreOnADiskIsNotTakenForOneWithoutLogs(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	opts := &Options{Key: testKey, Ballast: -1, memTable: 64 << 10}
 	for round := range 5 {

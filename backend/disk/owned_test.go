@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/accounts/accountstest"
@@ -46,6 +47,7 @@ func TestSchedules(t *testing.T) {
 }
 
 func TestBatches(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	batchestest.TestStore(t, func(t *testing.T) batches.Store { return memStore(t).Batches() })
 	t.Run("Reopened", func(t *testing.T) {
 		batchestest.TestStore(t, func(t *testing.T) batches.Store { return reopenedBatches{newReread(t)} })

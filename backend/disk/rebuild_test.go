@@ -150,6 +150,7 @@ func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
 
 // A single flipped bit in a log without a mirror is repaired.
 func TestOneBitOfALogIsFlippedBack(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	mem, want := furnished(t, false)
 	log := theLog(t, mem)
 	must(t, mem.Remove(log+mirrorSuffix))
@@ -169,6 +170,7 @@ func TestOneBitOfALogIsFlippedBack(t *testing.T) {
 
 // A log and its mirror that are damaged in different places are restored from each other.
 func TestALogAndItsMirrorAreWholeTogether(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	mem, want := furnished(t, false)
 	rng := rand.New(rand.NewPCG(4, 0))
 	for _, log := range logsIn(t, mem) {

@@ -440,6 +440,7 @@ func TestManyLinesArriveOnceEach(t *testing.T) {
 
 // It runs alone, because all tests share the heap.
 func TestLinesAreNotHeldInMemory(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	const n, bound = 100_000, 2 << 20 // all lines together would be more than 8 MiB
 	rt := open(t, requireEngine(t, "dockerd"), t.TempDir())
 	up(t, rt, spec("talker", program("print", fmt.Sprint(n))))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -156,6 +157,7 @@ func BenchmarkCeiling(b *testing.B) {
 
 // A queued job takes at most 400 bytes of live heap beyond its payload.
 func TestQueuedJobSize(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	n := 1_000_000
 	if testing.Short() {
 		n = 100_000

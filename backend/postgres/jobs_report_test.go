@@ -34,6 +34,7 @@ func TestMovesOfTimeAndOfPurgesAreReportedByTheServerThatMakesThem(t *testing.T)
 }
 
 func TestTheLoadOfADatabaseIsCounted(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	s := openURL(t, postgresql.Database(t))
 	q := s.Jobs()
 	five, low, nine, hooked := newJob("five"), newJob("low"), newJob("nine"), newJob("hooked")

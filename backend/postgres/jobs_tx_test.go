@@ -82,6 +82,7 @@ func wantStats(t *testing.T, q *postgres.Jobs, queued int) {
 }
 
 func TestJobsAreThereExactlyIfTheTransactionOfTheirCallerIs(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, _ string, s *postgres.Store, begin func() ownTx) {
 		gone := begin()
 		must(t, gone.enqueue(newJob("a")))
@@ -144,6 +145,7 @@ func TestATransactionMayAddManyJobsWithAnyBytes(t *testing.T) {
 }
 
 func TestAnIdempotencyKeyIsPartOfTheTransactionOfItsCaller(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, _ string, s *postgres.Store, begin func() ownTx) {
 		keyed := func(id string) queue.Job {
 			j := newJob(id)
@@ -171,6 +173,7 @@ func TestAnIdempotencyKeyIsPartOfTheTransactionOfItsCaller(t *testing.T) {
 }
 
 func TestTheCommitOfACallerWakesItsOwnServerAndOthers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, url string, s *postgres.Store, begin func() ownTx) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -166,6 +166,7 @@ func (c *cutter) pass(client net.Conn) {
 }
 
 func TestTheOutcomeOfACommitThatIsCutOffIsUnknown(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	for _, arrives := range []bool{false, true} {
 		database := postgresql.Database(t)
 		c, through := newCutter(t, database, arrives)

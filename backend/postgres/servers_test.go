@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/servers/serverstest"
@@ -22,6 +23,7 @@ func two(t *testing.T) func(t *testing.T) [2]*postgres.Store {
 }
 
 func TestServers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	fresh := two(t)
 	serverstest.TestStore(t, func(t *testing.T) [2]servers.Store {
 		s := fresh(t)

@@ -99,6 +99,7 @@ func (n records[S, R]) Update(ctx context.Context, id string, fn func(*R) error)
 }
 
 func TestVolumes(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		volumestest.TestStore(t, func(t *testing.T) volumes.Store {
 			s := fresh(t)
@@ -125,6 +126,7 @@ func TestAccounts(t *testing.T) {
 }
 
 func TestBatches(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		batchestest.TestStore(t, func(t *testing.T) batches.Store {
 			s := fresh(t)
@@ -134,6 +136,7 @@ func TestBatches(t *testing.T) {
 }
 
 func TestSchedules(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		schedulestest.TestStore(t, func(t *testing.T) schedules.Store {
 			s := fresh(t)
@@ -151,6 +154,7 @@ func (t templateTurns) Public(ctx context.Context) ([]templates.Template, error)
 }
 
 func TestTemplates(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		templatestest.TestStore(t, func(t *testing.T) templates.Store {
 			s := fresh(t)
@@ -184,6 +188,7 @@ func (r registryTurns) Delete(ctx context.Context, id string) error {
 }
 
 func TestRegistries(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		registriestest.TestStore(t, func(t *testing.T) registries.Store { return registryTurns{fresh(t)} })
 	})
@@ -214,6 +219,7 @@ func (e endpointTurns) Delete(ctx context.Context, id string) error {
 }
 
 func TestEndpoints(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		serverlesstest.TestEndpointStore(t, func(t *testing.T) endpoints.Store { return endpointTurns{fresh(t)} })
 	})

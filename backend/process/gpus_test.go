@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -21,6 +22,7 @@ func shown(t *testing.T, rt *Runtime, s pods.Spec) []string {
 }
 
 func TestAPodIsShownItsGPUsAndNoOthers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	all := func([]string) error { return nil }
 	for name, tt := range map[string]struct {
 		gpus func([]string) error

@@ -245,6 +245,7 @@ func TestWithoutIsolationAttacksOfRootSucceed(t *testing.T) {
 }
 
 func TestATenantReachesNothingOfOthers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have pods run as other users: see the test without root")
 	}
@@ -343,6 +344,7 @@ func TestWhatTheServersUserCannotReachNeedsNoHiding(t *testing.T) {
 }
 
 func TestAUserNamespaceUncoversNothing(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount something over the data directory")
 	}

@@ -156,6 +156,7 @@ func TestAProcessReachesNothingOfTheHostAndOfOthers(t *testing.T) {
 }
 
 func TestFirewallRulesOfPodsAreRepairedAndRemoved(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	needsRules(t)
 	dir := t.TempDir()
 	often := func(o *Options) {

@@ -296,6 +296,7 @@ func wantPodsAdopted(t *testing.T, rt *Runtime) {
 }
 
 func TestTheEndOfAnAdoptedPodIsNoticed(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	dir := crash(t)
 	rt := open(t, dir)
 	rec, err := readRecord(rt.root.record("chatty"))

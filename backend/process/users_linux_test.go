@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -161,6 +162,7 @@ func TestUsersThatCannotBeAreRefused(t *testing.T) {
 
 // A volume or a mount may be older than the setting for users.
 func TestOldFilesBecomeTheUsers(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files to users")
 	}

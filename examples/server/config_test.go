@@ -93,6 +93,7 @@ func TestAnAddressInUseIsRefusedByName(t *testing.T) {
 }
 
 func TestAKeyWithoutScopesIsTakenAndToldOf(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := start(t, "-config", file(t, `{"keys":[{"key":"all","user":"alice","scopes":["*"]},{"key":"none","user":"bob"}]}`))
 	in.key = "none"

@@ -198,6 +198,7 @@ func TestABackupIsStartedFrom(t *testing.T) {
 }
 
 func TestAStoreUnderAnotherKeyIsRefusedByName(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	mine := file(t, `{"secretKey":"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}`)
@@ -220,6 +221,7 @@ func TestAStoreUnderAnotherKeyIsRefusedByName(t *testing.T) {
 }
 
 func TestAStartWithTheWrongKeyMakesNothing(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	start(t, "-data", data).stop()

@@ -66,6 +66,7 @@ func helloIsScaled(t *testing.T, in *instance) {
 }
 
 func TestEndpointsOfTheConfigurationAreShared(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	image := `"images":{"local/greet":{"command":[` + strconv.Quote(program) + `,"` + demo.HelloCommand + `"]}}`
 	keys := `"keys":[{"key":"bobs","user":"bob","scopes":["endpoints:write","endpoint:*:run"]}]`

@@ -167,6 +167,7 @@ func TestAGPUIsOnePodsAtATimeAlsoOverTheServersDeath(t *testing.T) {
 }
 
 func TestAPodThatIsParticularAboutCUDAGetsTheHostOrA400(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := newGPUHost(t).start()
 	for version, want := range map[string]int{"12.9": http.StatusBadRequest, "12.8": http.StatusCreated} {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 func TestTheFirstLineIsTheAddressThenComeTheKeyAndTwoCommands(t *testing.T) {
@@ -54,6 +56,7 @@ func TestTheCommandsThatAStartPrintsWork(t *testing.T) {
 }
 
 func TestTheKeyIsPrintedOnlyWhenItIsNew(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "new", "data")
 	args := []string{"-addr", "127.0.0.1:0", "-data", data}
@@ -121,6 +124,7 @@ func TestTheEnvironmentStandsInForFlags(t *testing.T) {
 }
 
 func TestFlagsBeatTheEnvironment(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	in := startCommand(t, command(t, []string{
 		"PODYARD_ADDR=256.0.0.1:1", "PODYARD_DATA=/dev/null/data", "PODYARD_CONFIG=/nonexistent",
@@ -145,6 +149,7 @@ func TestHealthNeedsNoKey(t *testing.T) {
 }
 
 func TestASecondServerOnADataDirectoryIsRefused(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	in := start(t, "-data", data)

@@ -4,9 +4,12 @@ import (
 	"net/http"
 	"os/exec"
 	"testing"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 func TestAPodIsMadeFromATemplateWithTheKeysOfItsUser(t *testing.T) {
+	suite.SkipUnlessLong(t)
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("needs a shell: ", err)
 	}
