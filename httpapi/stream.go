@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
@@ -21,6 +23,18 @@ const (
 	aroundItem  = len(`,`) + len(noMetrics)
 	noMetrics   = `,"metrics":{}`
 )
+
+// streamLinger is the time in which the tokens of a fast stream are collected for one answer.
+const streamLinger = 5 * time.Millisecond
+
+// linger returns how long an answer of a stream collects items. A clock that stands still must not
+// hold it.
+func (c *call) linger() time.Duration {
+	if c.clock == (clock.System{}) {
+		return streamLinger
+	}
+	return 0
+}
 
 // streamJob returns what a job has streamed since the last call (docs/decisions.md 30).
 func streamJob(c *call) error {
@@ -35,7 +49,7 @@ func streamJob(c *call) error {
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
 	written := false
-	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem}
+	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem, Linger: c.linger()}
 	err = c.Jobs.Stream(ctx, c.owner, c.ref(), q, func(p serverless.StreamPart) error {
 		written = true
 		return c.streamPart(p, array)

@@ -257,7 +257,8 @@ func (c *call) accepted(err error) error {
 	var full *budget.Error
 	switch {
 	case err == nil:
-		return writeJSON(c.w, http.StatusOK, acceptance{Accepted: true})
+		writeBody(c.w, http.StatusOK, "application/json", []byte(`{"accepted":true}`))
+		return nil
 	case errors.Is(err, serverless.ErrLeaseLost), errors.Is(err, serverless.ErrNotFound),
 		errors.Is(err, serverless.ErrStatus), errors.Is(err, serverless.ErrStreamFull),
 		problem.KindOf(err) == problem.Invalid, errors.As(err, &full):

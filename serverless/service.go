@@ -148,6 +148,7 @@ type Service struct {
 	lease        time.Duration
 	localLease   time.Duration
 	workerSecret []byte
+	macs         sync.Pool          // of hash.Hash with workerSecret: a new one costs more than the MAC
 	observer     telemetry.Observer // may be nil
 	eps          *endpoints.Service
 	log          *slog.Logger

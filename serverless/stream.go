@@ -24,6 +24,10 @@ type StreamQuery struct {
 	Wait     time.Duration // how long to wait for items; default DefaultStreamWait
 	MaxBytes int           // most bytes of items in a part, which may have one longer item; default MaxChunk
 	Overhead int           // bytes to add to the length of each item
+	// Linger is how long a call takes at least while the job runs and has few unread items. So a
+	// reader that asks again at once gets the items of a fast stream in fewer parts. A slow stream
+	// is not delayed, because the time since the last part counts. Default: 0.
+	Linger time.Duration
 }
 
 // A StreamPart is the result of one call of Stream.
@@ -100,6 +104,9 @@ func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-
 	done, chunk := s.hub.watch(j.Ref, queue.EventDone), s.hub.watch(j.Ref, queue.EventChunk)
 	defer s.hub.unwatch(done)
 	defer s.hub.unwatch(chunk)
+	if q.Linger > 0 && j.Status == InProgress && j.Stream < int64(q.MaxBytes/2) {
+		s.linger(ctx, q.Linger, done.ch, over)
+	}
 	for last := false; ; {
 		part, err := s.items(ctx, j, q)
 		if err != nil || last || len(part.Items) > 0 || part.Status.Terminal() {
@@ -113,6 +120,18 @@ func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-
 		case <-ctx.Done():
 			last = true
 		}
+	}
+}
+
+// linger waits for d, but not beyond the end of the job or of the call.
+func (s *Service) linger(ctx context.Context, d time.Duration, done, over <-chan struct{}) {
+	passed := make(chan struct{})
+	defer s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(passed) })()
+	select {
+	case <-passed:
+	case <-done:
+	case <-over:
+	case <-ctx.Done():
 	}
 }
 

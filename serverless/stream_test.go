@@ -69,6 +69,32 @@ func TestStreamHandsOutChunksAsTheyComeAndThenTheEnd(t *testing.T) {
 	})
 }
 
+// A reader of a fast stream gets it in parts that are Linger apart. A token that comes later than
+// that after the last part is not held.
+func TestLingerCollectsAFastStreamAndHoldsNoSlowOne(t *testing.T) {
+	for _, c := range []struct {
+		pause, took time.Duration
+		parts       int
+	}{
+		{time.Millisecond, 20 * time.Millisecond, 5},
+		{20 * time.Millisecond, 20 * 20 * time.Millisecond, 21},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newService(t, nil)
+			serve(t, s, counter(c.pause, strings.Split(strings.Repeat("1 ", 20)[:39], " ")...), nil)
+			ref := submit(t, s, `{}`)
+			synctest.Wait()
+			begin, parts := time.Now(), 0
+			for got := ""; !strings.HasPrefix(got, "COMPLETED"); parts++ {
+				got = read(t, s, ref, serverless.StreamQuery{Linger: 5300 * time.Microsecond})
+			}
+			if took := time.Since(begin); took != c.took || parts != c.parts {
+				t.Errorf("with a token every %v: %d parts in %v, want %d in %v", c.pause, parts, took, c.parts, c.took)
+			}
+		})
+	}
+}
+
 func TestTerminalStatusComesOnlyAfterTheLastChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"hash"
 	"strings"
 )
 
@@ -44,11 +45,15 @@ func (s *Service) CheckWorkerKey(key string) (endpoint string, id WorkerID, ok b
 }
 
 func (s *Service) keyMAC(endpoint string, id WorkerID) string {
-	h := hmac.New(sha256.New, s.workerSecret)
-	h.Write([]byte(endpoint))
-	h.Write([]byte{0})
-	h.Write([]byte(id))
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	h, _ := s.macs.Get().(hash.Hash)
+	if h == nil {
+		h = hmac.New(sha256.New, s.workerSecret)
+	}
+	defer s.macs.Put(h)
+	h.Reset()
+	var room [128]byte
+	h.Write(append(append(append(room[:0], endpoint...), 0), id...))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(room[:0]))
 }
 
 // workerSecret returns a copy of secret, or a random secret if it is empty.
