@@ -40,6 +40,9 @@ func (s *Store) Backup(_ context.Context, dir string) error {
 	if err := fs.MkdirAll(fs.PathDir(dir), 0o700); err != nil {
 		return fmt.Errorf("disk: back up to %q: %w", dir, err)
 	}
+	if err := e.commit(func(*pebble.Batch) {}, nil); err != nil { // so that all before it is written
+		return err
+	}
 	if err := e.db.Checkpoint(dir+partial, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("disk: back up to %q: %w", dir, errors.Join(err, fs.RemoveAll(dir+partial)))
 	}

@@ -124,6 +124,10 @@ func emptySlots(slots []queue.Slot) []queue.Slot {
 // readForWorker reads the data of a job for its worker. It reads damaged data a second time,
 // because damage ends the job.
 func (q *jobQueue) readForWorker(j *queue.Job, m *move) error {
+	if m.unwritten != nil {
+		m.unwritten.fill(j)
+		return nil
+	}
 	err := q.e.payloads(j, m.note, m.marks)
 	if errors.Is(err, ErrDamaged) {
 		err = q.e.payloads(j, m.note, m.marks)

@@ -137,6 +137,7 @@ func TestADamagedChunkIsAnError(t *testing.T) {
 	for _, text := range []string{"one", "two"} {
 		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpChunk, Worker: "w", Token: c.Token, Payload: []byte(text)}).Err)
 	}
+	forgetTails(t, s)
 	corruptRecord(t, s, chunkKey(uidOf(t, s, j.Ref), 0, 1))
 	if chunks, _, err := s.Jobs().Chunks(t.Context(), at+3, j.Ref, 1<<20); err != nil || len(chunks) != 1 || string(chunks[0]) != "one" {
 		t.Errorf("Chunks before the damaged one = %q, %v", chunks, err)
@@ -148,6 +149,16 @@ func TestADamagedChunkIsAnError(t *testing.T) {
 	if got := getJob(t, s.Jobs(), j.Ref); string(got.Output) != `"done"` {
 		t.Errorf("the output is %s", got.Output)
 	}
+}
+
+// forgetTails has the store write all chunks and read them from the database.
+func forgetTails(t *testing.T, s *Store) {
+	t.Helper()
+	e := s.current.Load()
+	must(t, e.commit(func(*pebble.Batch) {}, nil))
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	e.jobs.tails = tails{by: map[uint32]*tail{}}
 }
 
 // A damaged webhook entry does not affect other webhooks, and can be settled.

@@ -7,7 +7,10 @@
 //     needs them.
 //   - A change is reserved under a lock, committed without the lock, and published under the
 //     lock. So no change is visible before it is durable. Concurrent callers share a sync.
-//     Claims and renewals are written without a sync.
+//   - Claims, renewals, chunks of streams and reads of them need no sync. They are visible at
+//     once, and written in the background, in order with all later changes of their jobs.
+//   - A job whose caller waits for its end (queue.DurableAtEnd) is written when somebody but a
+//     worker sees it, or with its end.
 //   - Every record has a checksum over its key and value, besides the checksums of the
 //     database. A record that does not match its checksum is an error and is never returned.
 //   - After a failed write or sync the database is not used any more: nothing is written, and

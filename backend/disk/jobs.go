@@ -35,6 +35,9 @@ type jobQueue struct {
 	uid     atomic.Uint64                 // the next one; written under mu, read by the committer without it
 	waiters map[uint32]chan struct{}
 
+	unwritten unwrittenJobs
+	tails     tails
+
 	// Only the committer uses these. It writes one commit after the other.
 	seq       uint64 // the next one
 	uidStored uint64 // uids below this may be used
@@ -51,6 +54,7 @@ func (q *jobQueue) init(e *engine) {
 	q.e, q.x = e, jobindex.New()
 	q.dead.Count = q.x.HoldDead
 	q.waiters, q.pins = map[uint32]chan struct{}{}, map[uint64]*pin{}
+	q.unwritten.by, q.tails.by = map[uint32]*unwrittenJob{}, map[uint32]*tail{}
 	q.token = queue.Token(e.meta.epoch) << 32
 	q.uid.Store(max(e.meta.uid, 1))
 	q.seq, q.uidStored, q.seqStored = max(e.meta.seq, 1), e.meta.uid, e.meta.seq
@@ -194,11 +198,19 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 		return err
 	}
 	unshown := keys == nil && !slices.ContainsFunc(jobs, func(j queue.Job) bool { return !j.Unshown() })
-	return q.e.await(&commit{sync: !unshown, ordered: true, unshown: unshown, done: make(chan struct{}), write: func(b *pebble.Batch) {
+	var unwritten []*unwrittenJob // nil: they are written now
+	if unshown {
+		unwritten = q.reserveUnwritten(jobs, in)
+	}
+	return q.e.await(&commit{sync: !unshown, ordered: true, unshown: unshown && unwritten == nil, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		q.numbers(b)
 		keys.write(b)
 		for k := range jobs {
-			q.writeNew(b, &jobs[k], &in[k])
+			jobs[k].Seq = q.seq
+			q.seq++
+			if unwritten == nil {
+				q.writeNew(b, &jobs[k], &in[k])
+			}
 		}
 	}, publish: func() {
 		q.mu.Lock()
@@ -206,18 +218,12 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 		for k := range jobs {
 			q.x.Mark(in[k].i, 0, jobindex.Busy)
 			q.x.Show(in[k].i, &jobs[k].State)
+			if unwritten != nil {
+				q.unwritten.by[in[k].i] = unwritten[k]
+			}
 			q.endMove(in[k].i)
 		}
 	}})
-}
-
-// cover makes the job durable, if it may not be, before anybody but a worker sees it.
-func (q *jobQueue) cover(s *queue.State) error {
-	if !s.Unshown() || q.e.unshown.Load() <= q.e.synced.Load() {
-		return nil
-	}
-	// A group is synced only if it writes something.
-	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaSeq, q.seqStored) }, nil)
 }
 
 // addAll adds all jobs to the index, or none.
@@ -293,25 +299,30 @@ func (q *jobQueue) prepare(ctx context.Context, jobs []queue.Job, in []insertion
 }
 
 func (q *jobQueue) writeNew(b *pebble.Batch, j *queue.Job, c *insertion) {
-	j.Seq = q.seq
-	q.seq++
 	s := stored{ref: j.Ref, owner: j.Owner, key: j.Key, state: j.State, note: jobindex.Metadata{Tag: c.uid}}
 	if c.extras != nil {
 		s.marks = jobindex.HasExtra
-		put(b, bodyKey(c.uid, bodyExtras), c.extras)
 	}
 	if j.Output != nil || j.Error != "" {
 		s.note.Output = 1
 		head, payload := outputParts(&queue.Op{Payload: j.Output, Error: j.Error})
 		put(b, outputKey(c.uid, 1), head, payload)
 	}
+	q.writeSubmitted(b, c, j.Input)
+	q.writeJob(b, &s)
+}
+
+// writeSubmitted writes the payloads that a job was submitted with.
+func (q *jobQueue) writeSubmitted(b *pebble.Batch, c *insertion, input []byte) {
+	if c.extras != nil {
+		put(b, bodyKey(c.uid, bodyExtras), c.extras)
+	}
 	key := bodyKey(c.uid, bodyInput)
 	if c.inputStored {
 		bigStored(b, key)
 	} else {
-		put(b, key, j.Input)
+		put(b, key, input)
 	}
-	q.writeJob(b, &s)
 }
 
 func (q *jobQueue) writeJob(b *pebble.Batch, s *stored) {

@@ -176,7 +176,23 @@ type uncovered struct {
 
 func (u *uncovered) Get(ctx context.Context, now queue.Instant, ref queue.Ref) (queue.Job, error) {
 	u.e.unshown.Store(0)
+	if j, ok := u.unwritten(ref); ok && !j.Gone(now) {
+		return j, nil
+	}
 	return u.JobQueue.Get(ctx, now, ref)
+}
+
+func (u *uncovered) unwritten(ref queue.Ref) (j queue.Job, ok bool) {
+	q := &u.e.jobs
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.x.Find(ref)
+	if q.unwritten.by[i] == nil {
+		return j, false
+	}
+	j = q.x.Job(i)
+	q.unwritten.by[i].fill(&j)
+	return j, true
 }
 
 // An unsynced file system reports syncs of the database's log that it did not make.

@@ -22,10 +22,14 @@ type move struct {
 	err           error
 	op            *queue.Op
 	now           queue.Instant
-	slot          int   // index of the slot of a claim
-	payloadStored bool  // the payload is already on disk
-	rearm         bool  // the job was taken out of the queue of due jobs
-	promised      int64 // bytes that count for the owner until the move is published
+	slot          int           // index of the slot of a claim
+	payloadStored bool          // the payload is already on disk
+	rearm         bool          // the job was taken out of the queue of due jobs
+	promised      int64         // bytes that count for the owner until the move is published
+	unwritten     *unwrittenJob // nil: the job is on disk
+	written       bool          // the move was added to a batch
+	later         bool          // it is visible before it is written
+	shows         bool          // the job becomes durable because somebody wants to see it
 }
 
 // begin computes a move of a job that is not busy. It marks the job as busy if the move
@@ -38,12 +42,7 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	if m.eff == 0 {
 		return m
 	}
-	m.ref, m.owner, m.key = q.x.Identity(i)
-	m.was = q.x.Metadata(i)
-	m.note = m.was
-	if q.x.Has(i, jobindex.HasExtra) {
-		m.marks = jobindex.HasExtra
-	}
+	q.prepareMove(&m)
 	if m.eff&queue.PutOutput != 0 {
 		m.note.Output = nextOutput(m.was.Output)
 	}
@@ -53,8 +52,20 @@ func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 		m.note.Chunk++
 		m.note.Output = noOutput(m.was.Output)
 	}
-	q.x.Mark(i, jobindex.Busy, 0)
 	return m
+}
+
+// prepareMove completes a move that changes something, and marks its job as busy. The caller must
+// hold mu.
+func (q *jobQueue) prepareMove(m *move) {
+	m.ref, m.owner, m.key = q.x.Identity(m.i)
+	m.was = q.x.Metadata(m.i)
+	m.note = m.was
+	if q.x.Has(m.i, jobindex.HasExtra) {
+		m.marks = jobindex.HasExtra
+	}
+	m.unwritten = q.unwritten.by[m.i]
+	q.x.Mark(m.i, jobindex.Busy, 0)
 }
 
 // The version of an output is odd if there is an output. It only grows, so that two outputs of
@@ -70,16 +81,22 @@ func (m *move) durable() bool {
 		// If the deletion of an expired job is lost, it is deleted again.
 		return m.op.Kind == queue.OpDelete
 	}
-	return m.op.Kind.Durable() || m.eff&queue.PutAttempt != 0 || m.after.Status.Terminal() && !m.before.Status.Terminal()
+	return m.shows || m.op.Kind.Durable() || m.eff&queue.PutAttempt != 0 || m.after.Status.Terminal() && !m.before.Status.Terminal()
 }
 
 // write adds the move to a batch. The committer calls it.
 func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	uid := m.was.Tag
 	q.count(b, m)
+	m.written = true
 	if m.eff&queue.Delete != 0 {
-		q.erase(b, m)
+		if m.unwritten == nil {
+			q.erase(b, m)
+		}
 		return
+	}
+	if u := m.unwritten; u != nil {
+		q.writeSubmitted(b, &u.insertion, u.input)
 	}
 	if m.eff&queue.NewSeq != 0 {
 		q.numbers(b)
@@ -103,6 +120,12 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 			bigStored(b, key)
 		} else {
 			put(b, key, m.op.Payload)
+		}
+	}
+	if m.eff&queue.DropChunks != 0 {
+		// A reader that misses one of these finds that the job has moved.
+		for n := m.before.Drained; n < m.after.Drained; n++ {
+			drop(b, chunkKey(uid, m.was.Chunk, n))
 		}
 	}
 	s := stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks}
@@ -218,11 +241,6 @@ func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 	if hasOutput(m.was.Output) && m.was.Output != m.note.Output && !q.keep(uid, m.was.Output) {
 		drop(b, outputKey(uid, m.was.Output))
 	}
-	if m.eff&queue.DropChunks != 0 {
-		for n := m.before.Drained; n < m.after.Drained; n++ {
-			drop(b, chunkKey(uid, m.was.Chunk, n))
-		}
-	}
 }
 
 // newRun reports whether the user has the job run again.
@@ -234,11 +252,15 @@ func (m *move) needsClean() bool {
 		return false
 	}
 	return m.eff&queue.DropOutput != 0 && (m.before.Chunks > 0 || hasOutput(m.was.Output)) || m.newRun() && m.before.Attempt > 0 ||
-		m.eff&queue.PutOutput != 0 && hasOutput(m.was.Output) || m.eff&queue.DropChunks != 0
+		m.eff&queue.PutOutput != 0 && hasOutput(m.was.Output)
 }
 
 // publish makes the move visible and ends it. The caller must hold mu.
 func (q *jobQueue) publish(m *move) {
+	if m.unwritten != nil && (m.written || m.eff&queue.Delete != 0) {
+		q.unwritten.remove(m.i)
+	}
+	q.tails.update(m)
 	q.x.Promise(m.i, -m.promised)
 	if m.eff&(queue.Delete|queue.DropInput) != 0 {
 		q.e.s.space.deleted(m.before.Bytes())
@@ -266,28 +288,38 @@ func (q *jobQueue) publish(m *move) {
 	q.endMove(m.i)
 }
 
+func (q *jobQueue) publishAll(ms []move) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k := range ms {
+		q.publish(&ms[k])
+	}
+}
+
 // commit writes moves, publishes them, and removes obsolete payloads.
 func (q *jobQueue) commit(ms []move) error {
 	if len(ms) == 0 {
 		return nil
 	}
-	sync, ordered, messy := false, false, false
+	if !slices.ContainsFunc(ms, func(m move) bool { return !m.inMemory() }) {
+		q.publishAll(ms)
+		return nil
+	}
+	if q.mayWait(ms) {
+		return q.commitLater(ms)
+	}
+	sync, ordered, messy, unshown := false, false, false, false
 	for k := range ms {
 		ordered = ordered || ms[k].eff&queue.NewSeq != 0
 		sync = sync || ms[k].durable()
 		messy = messy || ms[k].needsClean()
+		unshown = unshown || ms[k].unwritten != nil
 	}
-	err := q.e.await(&commit{sync: sync, ordered: ordered, done: make(chan struct{}), write: func(b *pebble.Batch) {
+	err := q.e.await(&commit{sync: sync, ordered: ordered, unshown: unshown, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		for k := range ms {
 			q.write(b, &ms[k])
 		}
-	}, publish: func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		for k := range ms {
-			q.publish(&ms[k])
-		}
-	}})
+	}, publish: func() { q.publishAll(ms) }})
 	if err != nil || !messy {
 		return err
 	}
@@ -298,6 +330,44 @@ func (q *jobQueue) commit(ms []move) error {
 			}
 		}
 	}, done: make(chan struct{})})
+}
+
+// laterEffects are those of claims, renewals, chunks and drains.
+const laterEffects = queue.Put | queue.AddChunk | queue.EvChunk | queue.DropChunks
+
+// mayWait reports whether moves may be visible before they are written. They need no sync, so a
+// crash loses them anyway, with all that was written after the last sync.
+func (q *jobQueue) mayWait(ms []move) bool {
+	for k := range ms {
+		if m := &ms[k]; m.eff&^laterEffects != 0 || m.durable() || m.unwritten != nil {
+			return false
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k := range ms {
+		if m := &ms[k]; m.eff&queue.AddChunk != 0 && !m.payloadStored {
+			m.later = q.tails.fits(m.op.Payload)
+			if !m.later {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// commitLater has the committer write moves, and publishes them at once. Later moves of the jobs
+// are written after them. It waits only if the committer is far behind.
+func (q *jobQueue) commitLater(ms []move) error {
+	b := q.e.db.NewBatch()
+	for k := range ms {
+		q.write(b, &ms[k])
+	}
+	if err := q.e.submit(&commit{batch: b}); err != nil {
+		return err
+	}
+	q.publishAll(ms)
+	return nil
 }
 
 // storeEarly stores a large payload before the commit that refers to it, because it would

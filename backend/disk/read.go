@@ -18,6 +18,7 @@ type view struct {
 	job   queue.Job // without payloads
 	note  jobindex.Metadata
 	marks jobindex.Marks
+	tail  tail
 }
 
 // lookup returns the visible state of a job. ok is false if there is no such job.
@@ -29,6 +30,7 @@ func (q *jobQueue) lookup(now queue.Instant, ref queue.Ref) (v view, ok bool) {
 		return v, false
 	}
 	v = q.view(i)
+	v.tail = q.tails.view(i)
 	return v, !v.job.Gone(now)
 }
 
@@ -50,8 +52,10 @@ func (q *jobQueue) read(ctx context.Context, now queue.Instant, ref queue.Ref, f
 		if !ok {
 			return q.e.missing(keyJob, queue.ErrNotFound)
 		}
-		if err := q.cover(&v.job.State); err != nil {
-			return err
+		if v.job.Unshown() {
+			if err := q.cover(ctx, []queue.Job{v.job}); err != nil {
+				return err
+			}
 		}
 		queued := v.job.Status == queue.InQueue
 		err := fn(&v, damages > 0 && !queued)
@@ -144,7 +148,7 @@ func (q *Jobs) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, max
 func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 	size := 0
 	for n := v.job.Drained; n < v.job.State.Chunks; n++ {
-		c, err := e.mustGet(chunkKey(v.note.Tag, v.note.Chunk, n))
+		c, err := e.chunk(v, n)
 		if len(chunks) > 0 && errors.Is(err, ErrDamaged) {
 			break // return these; the damaged chunk follows
 		}
@@ -157,6 +161,13 @@ func (e *engine) chunks(v *view, maxBytes int) (chunks [][]byte, err error) {
 		chunks = append(chunks, c)
 	}
 	return chunks, nil
+}
+
+func (e *engine) chunk(v *view, n uint32) ([]byte, error) {
+	if c := v.tail.at(n); c != nil {
+		return c, nil
+	}
+	return e.mustGet(chunkKey(v.note.Tag, v.note.Chunk, n))
 }
 
 // Stats implements serverless.JobQueue.
@@ -175,7 +186,7 @@ const listStep = 256
 
 // List implements serverless.JobQueue. It releases the lock between steps, so a job that moves
 // meanwhile is returned either as it was or as it is.
-func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
+func (q *Jobs) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
 	return lq.Limited(func(yield func(queue.Job, error) bool) {
 		e, err := q.s.engine()
 		if err != nil {
@@ -189,11 +200,11 @@ func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) it
 		for before := cmp.Or(lq.Before, math.MaxUint64); before > 0; {
 			var jobs []queue.Job
 			jobs, before = more(now, &lq, before)
+			if err := e.jobs.cover(ctx, jobs); err != nil {
+				yield(queue.Job{}, err)
+				return
+			}
 			for k := range jobs {
-				if err := e.jobs.cover(&jobs[k].State); err != nil {
-					yield(queue.Job{}, err)
-					return
-				}
 				if !yield(jobs[k], nil) {
 					return
 				}

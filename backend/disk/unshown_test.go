@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -90,5 +91,55 @@ func TestJobsWithAndWithoutASyncAreClaimedInTheOrderOfTheirSeq(t *testing.T) {
 			t.Fatalf("%q has Seq %d and comes after %d", j.ID, j.Seq, last)
 		}
 		last = j.Seq
+	}
+}
+
+// A store that is closed keeps a job that nobody has seen, with all that it was submitted with.
+func TestACloseKeepsWhatNobodyHasSeen(t *testing.T) {
+	fs := vfs.NewMem()
+	s := openForTest(t, "store", inMemory(fs))
+	waiting, running := durableAtEnd("waiting"), durableAtEnd("running")
+	running.Webhook, running.Flags = "https://example.org/", running.Flags|queue.HasWebhook
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{running}))
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{waiting}))
+	claimed := claimOne(t, s.Jobs(), "w")
+	if string(claimed.Input) != string(running.Input) || claimed.Webhook != running.Webhook {
+		t.Errorf("the worker got %s %q, want %s %q", claimed.Input, claimed.Webhook, running.Input, running.Webhook)
+	}
+	must(t, s.Close())
+	s = openForTest(t, "store", inMemory(fs))
+	for _, want := range []queue.Job{claimed, waiting} {
+		got := getJob(t, s.Jobs(), want.Ref)
+		if string(got.Input) != string(want.Input) || got.Webhook != want.Webhook || got.Status != want.Status || got.Worker != want.Worker {
+			t.Errorf("%s is %+v after the store was opened again, want %+v", want.ID, got, want)
+		}
+	}
+	finish(t, s.Jobs(), &claimed, "1")
+}
+
+// Jobs that are not written take no more memory than is meant for them, and leave none behind.
+func TestJobsThatAreNotWrittenTakeABoundedMemory(t *testing.T) {
+	s := openForTest(t, "store", inMemory(vfs.NewMem()))
+	const size, n = 60_000, 300
+	var ids []queue.Ref
+	for k := range n {
+		j := durableAtEnd(fmt.Sprint("j", k))
+		j.Input = []byte(`"` + strings.Repeat("x", size) + `"`)
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+		ids = append(ids, j.Ref)
+	}
+	q := &s.current.Load().jobs
+	if kept := q.unwritten.bytes; kept == 0 || kept > maxUnwritten {
+		t.Errorf("%d bytes are kept of %d jobs, want at most %d", kept, n, maxUnwritten)
+	}
+	for k := range n {
+		c := claimOne(t, s.Jobs(), "w")
+		if c.Ref != ids[k] || len(c.Input) != size+2 {
+			t.Fatalf("claim %d is %s with %d bytes", k, c.ID, len(c.Input))
+		}
+		finish(t, s.Jobs(), &c, "1")
+	}
+	if len(q.unwritten.by) != 0 || q.unwritten.bytes != 0 {
+		t.Errorf("%d jobs with %d bytes are kept after their end", len(q.unwritten.by), q.unwritten.bytes)
 	}
 }
