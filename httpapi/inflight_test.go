@@ -16,7 +16,7 @@ import (
 // limitedTo gives every user the same limits.
 func limitedTo(l budget.Limits, all budget.Totals) func(*httpapi.Options) {
 	return func(o *httpapi.Options) {
-		o.InFlight = budget.NewInFlight(budget.NewSet(budget.Users{Limits: l}), all)
+		o.InFlight = budget.NewInFlight(budget.NewSet(budget.Users{Limits: l}), all, time.Now)
 	}
 }
 

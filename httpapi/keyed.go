@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // The headers of a request that can be repeated (docs/decisions.md 38).
@@ -42,8 +43,23 @@ func (c *call) readKey(body []byte) error {
 	}
 	c.keyed = idempotency.NewRequest(key, []string{c.id.User, c.op.Name, endpoint, since},
 		[]byte(c.r.URL.EscapedPath()), []byte(query.Encode()), body)
+	if c.limited {
+		c.keyed.Room = keyRoom{c.inFlight.Keys, c.id.User}
+	}
 	return nil
 }
+
+// keyRoom is the room for the keys of a user.
+type keyRoom struct {
+	keys *budget.Recent
+	user string
+}
+
+// Take implements idempotency.Room.
+func (r keyRoom) Take() error { return r.keys.Take(r.user) }
+
+// Give implements idempotency.Room.
+func (r keyRoom) Give() { r.keys.Give(r.user) }
 
 var errKey = problem.Newf(problem.BadRequest, "%s must be sent once and have 1 to %d visible ASCII characters", keyHeader, idempotency.MaxKey)
 

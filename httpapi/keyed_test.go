@@ -16,6 +16,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 const (
@@ -309,5 +310,26 @@ func TestAMalformedKeyIsRefused(t *testing.T) {
 		w.want(404, "POST", "/v2/nowhere/run", "{", "Idempotency-Key: a b")
 		w.want(415, "POST", "/v2/pods", "{}", "Idempotency-Key: a b", "Content-Type: text/plain")
 		w.want(400, "POST", "/v2/pods", "{", "Idempotency-Key: "+fmt.Sprint(1))
+	})
+}
+
+func TestTheBudgetOfKeysRefusesNewKeysAndNoRepetitions(t *testing.T) {
+	limits := limitedTo(budget.Limits{IdempotencyKeys: 2}, budget.Totals{})
+	bubbleWith(t, limits, func(w *testAPI) {
+		as, key := "Authorization: Bearer "+aliceKey, "Idempotency-Key: "
+		first := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, as, key+"a")
+		w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, as, key+"b")
+		full := w.want(429, "POST", "/v2/idle/run", `{"input":{}}`, as, key+"c")
+		if detail := full.field("detail"); !strings.Contains(detail, "the budget idempotencyKeys is full: 2 of 2") || full.header.Get("Retry-After") != "600" {
+			w.t.Errorf("%q with Retry-After %q", detail, full.header.Get("Retry-After"))
+		}
+		w.repeated(first, w.call("POST", "/v2/idle/run", `{"input":{}}`, as, key+"a"))
+		w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, as)
+		w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, "Authorization: Bearer "+bobKey, key+"c")
+		for i := range 3 { // an exempt key
+			w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, "Authorization: Bearer "+aliceFree, fmt.Sprint(key, "free", i))
+		}
+		time.Sleep(25 * time.Hour)
+		w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, as, key+"c")
 	})
 }

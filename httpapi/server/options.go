@@ -202,7 +202,7 @@ func (o *Options) withDefaults() *Options {
 		d.API.Rates = ratelimit.NewRates(0)
 	}
 	if d.API.InFlight == nil && d.Budgets != nil {
-		d.API.InFlight = budget.NewInFlight(d.Budgets, budget.DefaultTotals())
+		d.API.InFlight = budget.NewInFlight(d.Budgets, budget.DefaultTotals(), d.Clock.Now)
 	}
 	if d.Jobs.Reads == nil && d.API.InFlight != nil {
 		d.Jobs.Reads = d.API.InFlight.Reads

@@ -49,7 +49,8 @@ type Creation[T any] struct {
 }
 
 // Do makes a creation. r may be nil: the request has no key, and Do only calls Create.
-// Otherwise the errors are those of Create, ErrBusy, ErrReused and *Repeated.
+// Otherwise the errors are those of Create and of r.Room,
+// ErrBusy, ErrReused and *Repeated.
 //
 // Two servers may make the same request at once. The store accepts one of them, and the
 // other one gets *Repeated.
@@ -64,8 +65,16 @@ func Do[T any](ctx context.Context, r *Request, c Creation[T]) (v T, err error) 
 	if err := c.before(ctx, r); err != nil {
 		return v, err
 	}
-	v, err = c.Create(&Record{Request: *r, At: c.Now.UTC().Truncate(time.Millisecond)})
+	if r.Room != nil {
+		if err := r.Room.Take(); err != nil {
+			return v, c.refuse(err)
+		}
+	}
+	v, err = c.Create(&Record{Request: Request{Key: r.Key, Content: r.Content}, At: c.Now.UTC().Truncate(time.Millisecond)})
 	if err != nil {
+		if r.Room != nil {
+			r.Room.Give()
+		}
 		return *new(T), c.after(ctx, r, err)
 	}
 	return v, nil

@@ -188,3 +188,43 @@ func TestDigestsDependOnEveryPart(t *testing.T) {
 		seen[*r] = what
 	}
 }
+
+// seats is an idempotency.Room for a number of keys.
+type seats struct{ free int }
+
+var errFull = problem.New(problem.TooManyRequests, "full")
+
+func (s *seats) Take() error {
+	if s.free == 0 {
+		return errFull
+	}
+	s.free--
+	return nil
+}
+
+func (s *seats) Give() { s.free++ }
+
+func TestOnlyANewKeyThatSucceedsTakesRoom(t *testing.T) {
+	s, g, room := &shelf{}, &idempotency.Guard{}, &seats{free: 1}
+	keyed := func(key string) *idempotency.Request {
+		r := request(key, "x")
+		r.Room = room
+		return r
+	}
+	failing := creation(s, g, "a", now)
+	failing.Create = func(*idempotency.Record) (string, error) { return "", errors.New("no") }
+	if _, err := idempotency.Do(t.Context(), keyed("k"), failing); err == nil || room.free != 1 {
+		t.Errorf("a failed creation: %v, and room for %d, want 1", err, room.free)
+	}
+	if _, err := idempotency.Do(t.Context(), keyed("k"), creation(s, g, "a", now)); err != nil || room.free != 0 {
+		t.Fatalf("a creation: %v, and room for %d, want 0", err, room.free)
+	}
+	if _, err := idempotency.Do(t.Context(), keyed("l"), creation(s, g, "b", now)); !errors.Is(err, errFull) || len(s.names) != 1 {
+		t.Errorf("without room: %v, and %q were created", err, s.names)
+	}
+	_, err := idempotency.Do(t.Context(), keyed("k"), creation(s, g, "b", now))
+	wantRepeated(t, err, "a")
+	if stored, err := s.FindKey(t.Context(), keyed("k").Key); err != nil || stored.Room != nil {
+		t.Errorf("the record has the room %v, %v", stored.Room, err)
+	}
+}

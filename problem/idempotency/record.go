@@ -27,6 +27,16 @@ type Digest [sha256.Size]byte
 type Request struct {
 	Key     Digest // of the key and of everything that it is bound to
 	Content Digest // of the request, keyed by the key: it does not help to guess a secret in a body
+	// Room limits how many keys there are. It is no part of a Record. Nil: no limit.
+	Room Room
+}
+
+// Room is for the new keys of one user. It is safe for concurrent use.
+type Room interface {
+	// Take takes the room of one key, or returns the error for a request with a new key.
+	Take() error
+	// Give gives back the room of one key: its request failed.
+	Give()
 }
 
 // NewRequest returns the Request of a key. A key is unique within scope, for example the user
@@ -37,7 +47,7 @@ func NewRequest(key string, scope []string, content ...[]byte) *Request {
 	for _, s := range append(slices.Clip(scope), key) {
 		parts = append(parts, []byte(s))
 	}
-	return &Request{digest(nil, parts), digest([]byte(key), content)}
+	return &Request{Key: digest(nil, parts), Content: digest([]byte(key), content)}
 }
 
 // digest returns a digest of parts that depends on where each part ends.

@@ -1,6 +1,9 @@
 package budget
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // InFlight is what the requests of users hold in one process: see Row.Process. Its pools have
 // the limits of a Set for each user, and one in all. A nil InFlight has no limits.
@@ -16,6 +19,8 @@ type InFlight struct {
 	Reads, Lists *Pool
 	// Writes are large payloads that are being stored, by the ids of endpoints.
 	Writes *Pool
+	// Keys are the Idempotency-Keys with which something was created.
+	Keys *Recent
 
 	set *Set
 }
@@ -38,8 +43,8 @@ const (
 )
 
 // NewInFlight returns counters for what users with the limits of s hold. Users without limits
-// have none of these limits either, and count for nothing.
-func NewInFlight(s *Set, all Totals) *InFlight {
+// have none of these limits either, and count for nothing. now is the clock of Keys.
+func NewInFlight(s *Set, all Totals, now func() time.Time) *InFlight {
 	of := func(b Budget) func(string) int64 {
 		return func(user string) int64 { return s.Of(user).Of(b) }
 	}
@@ -56,6 +61,7 @@ func NewInFlight(s *Set, all Totals) *InFlight {
 		Open:  map[Budget]*Pool{},
 		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), set: s,
 		Writes: NewPool(0, func(string) int64 { return writesAtOnce }),
+		Keys:   NewRecent(IdempotencyKeys, s, now),
 	}
 	for _, b := range [...]Budget{Connections, Streams, ProxiedRequests} {
 		f.Open[b] = NewPool(0, of(b))
@@ -86,17 +92,23 @@ var _ Counter = (*InFlight)(nil)
 func (f *InFlight) Limit(*Set) {}
 
 // Usage implements Counter.
-func (f *InFlight) Usage(_ context.Context, user string) (u Usage, _ error) {
+func (f *InFlight) Usage(ctx context.Context, user string) (u Usage, err error) {
 	if f == nil {
 		return u, nil
 	}
+	u, err = f.Keys.Usage(ctx, user)
 	u[RequestBytes], _, _ = f.Requests.InUse(user)
 	u[ResponseBytes], _, _ = f.Responses.InUse(user)
 	for b, p := range f.Open {
 		u[b], _, _ = p.InUse(user)
 	}
-	return u, nil
+	return u, err
 }
 
 // Users implements Counter. Who only has requests in flight is not listed.
-func (f *InFlight) Users(context.Context) ([]string, error) { return nil, nil }
+func (f *InFlight) Users(ctx context.Context) ([]string, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return f.Keys.Users(ctx)
+}

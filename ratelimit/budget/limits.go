@@ -27,6 +27,8 @@ type Limits struct {
 	Registries int64 `json:"registries,omitzero"`
 	SSHKeys    int64 `json:"sshKeys,omitzero"`
 	Keys       int64 `json:"keys,omitzero"` // API keys that were made over the API
+	// IdempotencyKeys are those with which something was created in the last day.
+	IdempotencyKeys int64 `json:"idempotencyKeys,omitzero"`
 	// The bytes of names, images, arguments and environments of all pods, of all endpoints with
 	// their releases, and of all templates.
 	PodEnvBytes      int64 `json:"podEnvBytes,omitzero"`
