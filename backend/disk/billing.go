@@ -49,6 +49,45 @@ func (s *Billing) Usage(_ context.Context, owner string, from, to time.Time) ([]
 	return s.o.list(func(u *pods.Usage) bool { return u.Owner == owner && u.From.Before(to) && u.To.After(from) })
 }
 
+// Expire implements billing.Store. All deletions share a sync.
+func (s *Billing) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
+	e, err := s.o.s.admit(ctx, deletions)
+	if err != nil {
+		return 0, err
+	}
+	over := func(u *pods.Usage) bool { return !u.Open && u.To.Before(before) }
+	n := 0
+	list := e.uses.all(func(u *pods.Usage) bool {
+		if n == limit || !over(u) {
+			return false
+		}
+		n++
+		return true
+	})
+	errs := make([]error, len(list))
+	var ends sync.WaitGroup
+	for i, u := range list {
+		name := useName(u)
+		ends.Go(func() {
+			errs[i] = e.uses.change(ctx, e, name, func(old *pods.Usage) (change[pods.Usage], error) {
+				if old == nil || !over(old) {
+					return change[pods.Usage]{}, errKept
+				}
+				return change[pods.Usage]{key: textKey(keyUse, name)}, nil
+			}, nil)
+		})
+	}
+	ends.Wait()
+	for i := range errs {
+		if errors.Is(errs[i], errKept) { // it was changed or deleted meanwhile
+			errs[i] = nil
+		}
+	}
+	return len(list), errors.Join(errs...)
+}
+
+var errKept = errors.New("the usage is not over")
+
 // Open implements billing.Store.
 func (s *Billing) Open(_ context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	return s.o.list(func(u *pods.Usage) bool { return u.Open && u.Kind == kind })

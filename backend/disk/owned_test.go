@@ -169,6 +169,10 @@ func (b reopenedBilling) Usage(ctx context.Context, owner string, from, to time.
 	return b.r.reopen().Billing().Usage(ctx, owner, from, to)
 }
 
+func (b reopenedBilling) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
+	return b.r.s.Billing().Expire(ctx, before, limit)
+}
+
 func (b reopenedBilling) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	return b.r.reopen().Billing().Open(ctx, kind)
 }

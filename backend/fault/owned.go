@@ -184,6 +184,11 @@ func (f *BillingStore) Usage(ctx context.Context, owner string, from, to time.Ti
 	return do(ctx, f.p, "billing.Usage", func() ([]pods.Usage, error) { return f.s.Usage(ctx, owner, from, to) })
 }
 
+// Expire implements billing.Store.
+func (f *BillingStore) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
+	return do(ctx, f.p, "billing.Expire", func() (int, error) { return f.s.Expire(ctx, before, limit) })
+}
+
 // Open implements billing.Store.
 func (f *BillingStore) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	return do(ctx, f.p, "billing.Open", func() ([]pods.Usage, error) { return f.s.Open(ctx, kind) })

@@ -53,6 +53,27 @@ func (s *Billing) Usage(_ context.Context, owner string, from, to time.Time) ([]
 	return list, nil
 }
 
+// Expire implements billing.Store.
+func (s *Billing) Expire(_ context.Context, before time.Time, limit int) (removed int, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for owner, uses := range s.uses {
+		for name, u := range uses {
+			if removed == limit {
+				return removed, nil
+			}
+			if !u.Open && u.To.Before(before) {
+				delete(uses, name)
+				removed++
+			}
+		}
+		if len(uses) == 0 {
+			delete(s.uses, owner)
+		}
+	}
+	return removed, nil
+}
+
 // Open implements billing.Store.
 func (s *Billing) Open(_ context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	s.mu.Lock()

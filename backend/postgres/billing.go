@@ -82,6 +82,13 @@ func (b *Billing) Usage(ctx context.Context, owner string, from, to time.Time) (
 	return b.list(ctx, `owner = $1 AND from_time < $2 AND to_time > $3`, []byte(owner), nanoseconds(to), nanoseconds(from))
 }
 
+// Expire implements billing.Store. It reads the whole table, which is done once an hour.
+func (b *Billing) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
+	n, err := b.s.exec(ctx, `DELETE FROM podyard.uses WHERE (kind, id, part, from_time) IN (
+		SELECT kind, id, part, from_time FROM podyard.uses WHERE NOT is_open AND to_time < $1 LIMIT $2 FOR UPDATE)`, nanoseconds(before), limit)
+	return int(n), err
+}
+
 // Open implements billing.Store.
 func (b *Billing) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	return b.list(ctx, `is_open AND kind = $1`, []byte(kind))

@@ -233,6 +233,9 @@ func (b billingTurns) Record(ctx context.Context, uses []pods.Usage) error {
 func (b billingTurns) Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error) {
 	return b.s.next().Billing().Usage(ctx, owner, from, to)
 }
+func (b billingTurns) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
+	return b.s.next().Billing().Expire(ctx, before, limit)
+}
 func (b billingTurns) Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error) {
 	return b.s.next().Billing().Open(ctx, kind)
 }

@@ -122,6 +122,10 @@ type Options struct {
 	// (docs/decisions.md 37). Default: no limits.
 	Budgets *budget.Set
 
+	// KeepBilling is how long usages are kept for reports after their end; negative: for ever.
+	// Default billing.Retention.
+	KeepBilling time.Duration
+
 	// Connections limits the connections of the listeners of Run, which must be its own: see
 	// conns.Limiter.Listener. Default: no limits.
 	Connections *conns.Limiter
@@ -165,6 +169,9 @@ func (o *Options) withDefaults() *Options {
 		d = *o
 	}
 	d.Name = first(d.Name, DefaultName)
+	if d.KeepBilling == 0 {
+		d.KeepBilling = billing.Retention
+	}
 	if d.Drain <= 0 {
 		d.Drain = DefaultDrain
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -133,9 +134,26 @@ func (r *running) start(ctx context.Context) {
 	if r.Server.services.Jobs != nil {
 		run("jobs", r.Server.services.Jobs.Run)
 	}
+	if r.Server.services.Billing != nil && r.keepBilling > 0 {
+		run("billing", r.expireBilling)
+	}
 	if r.stores.Run != nil {
 		run("stores", r.stores.Run)
 	}
+}
+
+// billingPause is the time between two looks for usages that are no longer kept.
+const billingPause = time.Hour
+
+// expireBilling deletes usages that are no longer kept until ctx ends.
+func (s *Server) expireBilling(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.services.Billing.Expire(ctx, s.keepBilling); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "old usages were not deleted", "err", err)
+		}
+		clock.Sleep(ctx, s.clock, s.clock.Now().Add(billingPause), nil)
+	}
+	return nil
 }
 
 var errEarly = errors.New("it is needed until the end")

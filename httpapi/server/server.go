@@ -36,6 +36,8 @@ type Server struct {
 	joined   *servers.Server // may be nil
 	peers    *peers          // may be nil
 
+	keepBilling time.Duration // negative: for ever
+
 	workers []Worker
 	conns   *conns.Limiter // may be nil
 	begun   atomic.Bool    // by Run or Close
@@ -56,7 +58,7 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
-		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers),
+		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers), keepBilling: o.KeepBilling,
 	}
 	s.name, s.since, s.reload, s.conns = o.Name, o.Clock.Now().UTC(), o.Reload, o.Connections
 	s.version = cmp.Or(o.Version, moduleVersion())

@@ -469,3 +469,40 @@ func (s startWatcher) Ensure(ctx context.Context, spec pods.Spec) error {
 	}
 	return s.Runtime.Ensure(ctx, spec)
 }
+
+func TestUsagesThatAreNoLongerKeptAreDeletedEachHour(t *testing.T) {
+	for keep, want := range map[time.Duration]int{2 * time.Hour: 0, -1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			bills, now := memory.NewBilling(), time.Now()
+			used := pods.Usage{Owner: "ann", Kind: pods.PodUsage, ID: "p", From: now.Add(-2 * time.Hour), To: now.Add(-time.Hour)}
+			if err := bills.Record(t.Context(), []pods.Usage{used}); err != nil {
+				t.Fatal(err)
+			}
+			s, err := server.New(t.Context(), &server.Options{Stores: server.Stores{Billing: bills}, KeepBilling: keep})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := func() int {
+				list, err := bills.Usage(t.Context(), "ann", now.Add(-24*time.Hour), now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(list)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := later(func() error { return s.Run(ctx) })
+			time.Sleep(time.Hour - time.Minute)
+			if n := kept(); n != 1 {
+				t.Errorf("%d usages after an hour, want 1", n)
+			}
+			time.Sleep(2 * time.Hour)
+			if n := kept(); n != want {
+				t.Errorf("kept for %v, %d usages are there three hours later, want %d", keep, n, want)
+			}
+			stop()
+			if err := within(t, "the end", ended); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -36,6 +36,10 @@ type Store interface {
 	Usage(ctx context.Context, owner string, from, to time.Time) ([]pods.Usage, error)
 	// Open returns the usages of a kind that are Open, of all owners, in any order.
 	Open(ctx context.Context, kind pods.UsageKind) ([]pods.Usage, error)
+	// Expire deletes at most limit usages of any owner that are not Open and ended before an
+	// instant, in any order, and returns how many it deleted: fewer than limit only if no more are
+	// left. Several servers may call it at once.
+	Expire(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // A UsageSource knows what is in use now. pods.Service and volumes.Service are sources.
@@ -85,6 +89,26 @@ func (s *Service) Record(ctx context.Context, uses []pods.Usage) error {
 		return fmt.Errorf("billing: record: %w", err)
 	}
 	return nil
+}
+
+// Retention is how long usages are kept after their end, unless a program says otherwise.
+const Retention = 400 * 24 * time.Hour
+
+// expireStep is how many usages one call of the store deletes.
+const expireStep = 1000
+
+// Expire deletes the usages that ended more than keep ago. Reports no longer have them.
+func (s *Service) Expire(ctx context.Context, keep time.Duration) error {
+	before := s.clock.Now().Add(-keep)
+	for {
+		n, err := s.store.Expire(ctx, before, expireStep)
+		if err != nil {
+			return fmt.Errorf("billing: delete what is no longer kept: %w", err)
+		}
+		if n < expireStep {
+			return nil
+		}
+	}
 }
 
 // Amounts are USD.

@@ -156,3 +156,23 @@ func TestWhatGoesOnCountsUntilNowAndOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNoLongerKeptIsDeletedInSteps(t *testing.T) {
+	store, now := memory.NewBilling(), at("2026-03-05T12:00:00Z")
+	s := billing.New(store, clock.NewManual(now))
+	var uses []pods.Usage
+	for i := range 2500 {
+		end := now.Add(-billing.Retention).Add(time.Duration(i-2400) * time.Minute)
+		uses = append(uses, pods.Usage{Owner: "alice", Kind: pods.PodUsage, ID: "p", From: end.Add(-time.Minute), To: end, GPU: 1})
+	}
+	if err := s.Record(t.Context(), uses); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Expire(t.Context(), billing.Retention); err != nil {
+		t.Fatal(err)
+	}
+	left, err := store.Usage(t.Context(), "alice", at("2020-01-01T00:00:00Z"), now)
+	if err != nil || len(left) != 100 {
+		t.Errorf("%d usages are left, %v; want the 100 of the last 400 days", len(left), err)
+	}
+}

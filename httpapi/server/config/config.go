@@ -44,6 +44,7 @@ type Config struct {
 	Connections Connections `json:"connections"`
 	Webhook     Webhook     `json:"webhook"`
 	Audit       Audit       `json:"audit"`
+	Billing     Billing     `json:"billing"`
 	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// TrustedProxies are addresses and networks of proxies in front, whose header
@@ -215,7 +216,7 @@ func (c *Config) Fields() []string {
 
 func (c *Config) validate() error {
 	for _, check := range []func() error{
-		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit, c.checkBudgets,
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit, c.checkBilling, c.checkBudgets,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -187,7 +187,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o.Jobs.Observer, o.Pods.Observer, o.API.Observer = p.metrics.Jobs(), p.metrics.Pods(), p.metrics
 	o.Metrics, o.API.Access = p.metrics.Handler(), true
 	o.Catalog, o.Hosts = p.hosts(rt)
-	o.Pods.Domain = p.config.ServiceDomain
+	o.Pods.Domain, o.KeepBilling = p.config.ServiceDomain, p.config.Billing.keep()
 	o.API.PublicURL, o.PeerURL = p.publicURL(), p.peerURL()
 	o.API.LoadBalancerDomain = p.config.LoadBalancer.Domain
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))

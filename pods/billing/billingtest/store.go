@@ -28,6 +28,7 @@ var rules = []suite.Rule[billing.Store]{
 	{Name: "UsesAreThoseOfOneOwner", Why: "a user is billed for no other", Run: usesOfOneOwner},
 	{Name: "UsesOverlapAHalfOpenWindow", Why: "what ends where a window begins is not in it", Run: usesOverlap},
 	{Name: "OpenIsOfOneKindAndOfAllOwners", Why: "what a crash left open is closed, whoever's it is", Run: openOfAll},
+	{Name: "WhatEndedBeforeAnInstantExpires", Why: "bills must not grow for ever, and what goes on is billed", Run: endedExpires},
 	{Name: "RecordsAtOnceAllCount", Why: "a use must not be lost to another", Run: recordsAtOnce},
 	{Name: "ListsAreTheCallers", Why: "callers change what they get", Run: listsAreTheCallers},
 }
@@ -169,6 +170,41 @@ func openOfAll(t testing.TB, s billing.Store) {
 	record(t, s, alices)
 	wantOpen(t, s, pods.WorkerUsage, bobs)
 	wantAll(t, s, "alice", alices, another, use(3))
+}
+
+func expire(t testing.TB, s billing.Store, before time.Time, limit int) int {
+	t.Helper()
+	n, err := s.Expire(t.Context(), before, limit)
+	if err != nil {
+		t.Fatalf("Expire = %v, want nil", err)
+	}
+	return n
+}
+
+func endedExpires(t testing.TB, s billing.Store) {
+	open := with(use(0), func(u *pods.Usage) { u.Open, u.ID = true, "open" })
+	bobs := with(use(1), func(u *pods.Usage) { u.Owner, u.ID = "bob", "e2" })
+	record(t, s, open, use(0), use(1), bobs, use(2), use(9))
+	before := use(2).To
+	if n := expire(t, s, start, 10); n != 0 {
+		t.Errorf("Expire before everything deleted %d, want 0", n)
+	}
+	first := expire(t, s, before, 2)
+	if second := expire(t, s, before, 2); first != 2 || second != 1 {
+		t.Errorf("Expire with the limit 2 deleted %d and %d of 3", first, second)
+	}
+	wantAll(t, s, "alice", open, use(2), use(9))
+	wantAll(t, s, "bob")
+	wantOpen(t, s, pods.WorkerUsage, open)
+	open.Open = false
+	record(t, s, open)
+	if n := expire(t, s, before, 10); n != 1 {
+		t.Errorf("Expire deleted %d, want the one that is no longer open", n)
+	}
+	if n := expire(t, s, before, 10); n != 0 {
+		t.Errorf("Expire again deleted %d, want 0", n)
+	}
+	wantAll(t, s, "alice", use(2), use(9))
 }
 
 func recordsAtOnce(t testing.TB, s billing.Store) {
