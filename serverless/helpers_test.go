@@ -303,6 +303,13 @@ func (q *faultyQueue) Deliveries(ctx context.Context, now, until serverless.Inst
 	return q.JobQueue.Deliveries(ctx, now, until, limit)
 }
 
+func (q *faultyQueue) LoadDelivery(ctx context.Context, d *serverless.Delivery) error {
+	if err := q.fail("LoadDelivery"); err != nil {
+		return err
+	}
+	return q.JobQueue.LoadDelivery(ctx, d)
+}
+
 func (q *faultyQueue) Record(ctx context.Context, a []serverless.Attempt) error {
 	if err := q.fail("Record"); err != nil {
 		return err

@@ -68,7 +68,8 @@ type Options struct {
 	// template exists then.
 	Templates endpoints.Templates
 	// Deliveries is the most webhooks that are sent at once. One host gets at most a sixteenth
-	// of it, so that a slow receiver does not delay the others. Default 256.
+	// of it for one user, and a quarter in all, so that a slow receiver does not delay the
+	// others. Default 256.
 	Deliveries int
 	// Budgets limits how many webhooks of one user are sent at once, of those of Deliveries, and
 	// how many schedules a user has. Default: no limit.

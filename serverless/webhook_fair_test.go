@@ -55,16 +55,21 @@ func TestDeliveriesOfOneUserToManySilentReceiversDelayNobodyElses(t *testing.T) 
 	})
 }
 
-// countedDeliveries counts the deliveries that are read.
+// countedDeliveries counts the deliveries that are leased, and those whose payloads are read.
 type countedDeliveries struct {
 	serverless.JobQueue
-	read atomic.Int64
+	leased, read atomic.Int64
 }
 
 func (q *countedDeliveries) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	list, err := q.JobQueue.Deliveries(ctx, now, until, limit)
-	q.read.Add(int64(len(list)))
+	q.leased.Add(int64(len(list)))
 	return list, err
+}
+
+func (q *countedDeliveries) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	q.read.Add(1)
+	return q.JobQueue.LoadDelivery(ctx, d)
 }
 
 func TestDeliveriesThatWaitForASilentReceiverAreReadLessAndLessOften(t *testing.T) {
@@ -77,8 +82,139 @@ func TestDeliveriesThatWaitForASilentReceiverAreReadLessAndLessOften(t *testing.
 			submitEcho(t, s, withWebhook("https://silent.example/"))
 		}
 		time.Sleep(time.Minute)
-		if n := q.read.Load(); n < 300 || n > 1200 {
-			t.Errorf("300 webhooks to a silent receiver were read %d times in a minute", n)
+		if n := q.leased.Load(); n < 300 || n > 1200 {
+			t.Errorf("300 webhooks to a silent receiver were leased %d times in a minute", n)
+		}
+		if n := q.read.Load(); n > 40 {
+			t.Errorf("the payloads of webhooks to a silent receiver were read %d times in a minute", n)
+		}
+	})
+}
+
+// A receiver answers deliveries of the owner mallory with a status, which may change, and notes all.
+type receiver struct {
+	status atomic.Int32 // of answers to mallory
+	sent   lineLog
+}
+
+func (r *receiver) Send(_ context.Context, d *serverless.Delivery) (int, error) {
+	r.sent.add(d.Job.Owner + " " + d.Job.Webhook)
+	if d.Job.Owner == "mallory" && strings.Contains(d.Job.Webhook, "shared") {
+		return int(r.status.Load()), nil
+	}
+	return 200, nil
+}
+
+// count returns how many deliveries of an owner to a URL were sent.
+func (r *receiver) count(owner, url string) (n int) {
+	for _, line := range r.sent.all() {
+		if line == owner+" "+url {
+			n++
+		}
+	}
+	return n
+}
+
+func submitHook(t *testing.T, s *serverless.Service, owner, url string) serverless.Ref {
+	t.Helper()
+	j, err := s.Submit(t.Context(), owner, "echo", serverless.Request{Input: []byte(`{}`), Webhook: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j.Ref
+}
+
+func TestAReceiverThatFailsIsLeftAloneAndHoldsNobodyBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shared, other = "https://shared.example/", "https://other.example/"
+		var r receiver
+		r.status.Store(500)
+		q := &countedDeliveries{JobQueue: memory.NewJobs()}
+		s := serviceOn(t, q, &serverless.Options{Sender: &r})
+		serve(t, s, echo, &serverless.ServeOptions{Concurrency: 1000})
+		var last serverless.Ref
+		for range 500 {
+			last = submitHook(t, s, "mallory", shared)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := r.count("mallory", shared); n < 10 || n > 40 {
+			t.Errorf("a receiver that fails gets %d webhooks in 5 minutes, want a few", n)
+		}
+		if n := q.read.Load(); n > 40 {
+			t.Errorf("payloads were read %d times", n)
+		}
+		submitHook(t, s, "mallory", other)
+		submitHook(t, s, "alice", shared)
+		synctest.Wait()
+		if r.count("mallory", other) != 1 || r.count("alice", shared) != 1 {
+			t.Error("another receiver, and another user of this one, must not wait")
+		}
+		r.status.Store(200)
+		before := r.count("mallory", shared)
+		time.Sleep(5 * time.Minute)
+		if n := r.count("mallory", shared) - before; n < 450 {
+			t.Errorf("the receiver works again and got %d webhooks in 5 minutes, want all that were not given up", n)
+		}
+		if log, err := s.Deliveries(t.Context(), "mallory", last); err != nil || len(log) != 1 || log[0].Status != 200 {
+			t.Errorf("the log of the last one: %+v, %v, want one attempt: waiting is none", log, err)
+		}
+	})
+}
+
+func TestWebhooksToAReceiverThatFailsForGoodDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r receiver
+		r.status.Store(404)
+		q := memory.NewJobs()
+		s := serviceOn(t, q, &serverless.Options{Sender: &r})
+		serve(t, s, echo, &serverless.ServeOptions{Concurrency: 1000})
+		for range 300 {
+			submitHook(t, s, "mallory", "https://shared.example/")
+		}
+		time.Sleep(20 * time.Minute)
+		if next, err := q.NextDelivery(t.Context()); next == 0 || err != nil {
+			t.Fatalf("NextDelivery = %v, %v, want that of those that wait", next, err)
+		}
+		time.Sleep(time.Hour)
+		if next, err := q.NextDelivery(t.Context()); next != 0 || err != nil {
+			t.Errorf("NextDelivery = %v, %v, want none: they were given up", next, err)
+		}
+		if u, err := q.Usage(t.Context(), "mallory"); err != nil || u[budget.Deliveries] != 0 {
+			t.Errorf("%d deliveries are left, %v", u[budget.Deliveries], err)
+		}
+		if n := r.count("mallory", "https://shared.example/"); n > 150 {
+			t.Errorf("the receiver got %d webhooks in that time", n)
+		}
+	})
+}
+
+func TestLargeWebhooksOfOneUserWaitForOneAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, now atomic.Int64
+		s := newService(t, &serverless.Options{Sender: senderFunc(func(_ context.Context, d *serverless.Delivery) (int, error) {
+			most.Store(max(most.Load(), now.Add(int64(len(d.Job.Output)))))
+			time.Sleep(time.Second)
+			now.Add(-int64(len(d.Job.Output)))
+			return 200, nil
+		})})
+		large := []byte(`"` + strings.Repeat("x", 8<<20) + `"`)
+		serve(t, s, func(context.Context, *serverless.Task) ([]byte, error) { return large, nil }, &serverless.ServeOptions{Concurrency: 100})
+		for i := range 40 {
+			submitEcho(t, s, withWebhook(fmt.Sprintf("https://host%d.example/", i)))
+		}
+		time.Sleep(time.Second / 2)
+		if most.Load() > 128<<20 {
+			t.Errorf("%d MB of payloads were read at once", most.Load()>>20)
+		}
+		begin := time.Now()
+		submitHook(t, s, "alice", "https://host.example/")
+		synctest.Wait()
+		if now.Load() < 100<<20 || time.Since(begin) > 0 {
+			t.Errorf("%d MB are being sent with the one of another user", now.Load()>>20)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := now.Load(); n != 0 {
+			t.Errorf("%d bytes are still being sent", n)
 		}
 	})
 }

@@ -218,18 +218,24 @@ func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Mar
 	if len(j.Input) == 0 {
 		j.Input = nil
 	}
-	if marks&jobindex.HasExtra == 0 {
-		return err
-	}
-	key := bodyKey(n.Tag, bodyExtras)
-	v, xerr := e.mustGet(key)
-	if xerr == nil {
-		xerr = decodeExtras(e.seals, key, v, j)
-	}
+	xerr := e.extras(j, n, marks)
 	if err == nil || !errors.Is(xerr, ErrDamaged) && xerr != nil {
 		err = xerr
 	}
 	return err
+}
+
+// extras reads what a job was submitted with besides its input: webhook, trace, Extra.
+func (e *engine) extras(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) error {
+	if marks&jobindex.HasExtra == 0 {
+		return nil
+	}
+	key := bodyKey(n.Tag, bodyExtras)
+	v, err := e.mustGet(key)
+	if err != nil {
+		return err
+	}
+	return decodeExtras(e.seals, key, v, j)
 }
 
 func (e *engine) readOutput(j *queue.Job, n jobindex.Metadata) error {

@@ -221,6 +221,9 @@ func (c *crashRun) deliver(ctx context.Context) error {
 		return err
 	}
 	for i := range ds {
+		if err := c.ledger.LoadDelivery(ctx, &ds[i]); err != nil {
+			return err
+		}
 		a := queue.Attempt{Ref: ds[i].Job.Ref, DeliveryID: ds[i].ID, Token: ds[i].Token, At: c.now, Status: 200}
 		if c.rng.IntN(3) == 0 {
 			a.Next = c.now + 500

@@ -62,7 +62,16 @@ func deliveries(t testing.TB, s *Store) []queue.Delivery {
 	t.Helper()
 	ds, err := s.Jobs().Deliveries(t.Context(), at+10, at+100, 10)
 	must(t, err)
+	loadAll(t, s, ds)
 	return ds
+}
+
+// loadAll reads the payloads of deliveries.
+func loadAll(t testing.TB, s *Store, ds []queue.Delivery) {
+	t.Helper()
+	for i := range ds {
+		must(t, s.Jobs().LoadDelivery(t.Context(), &ds[i]))
+	}
 }
 
 // A job whose webhook and secret are damaged is not given to a worker. The address of its

@@ -462,6 +462,9 @@ func (w *state) webhooks() {
 	w.line("the next webhook is due at %d", next)
 	ds, err := w.s.Jobs().Deliveries(ctx, fixtureNow, fixtureNow+1, 100)
 	w.ok(err)
+	for i := range ds {
+		w.ok(w.s.Jobs().LoadDelivery(ctx, &ds[i]))
+	}
 	slices.SortFunc(ds, func(a, b queue.Delivery) int { return strings.Compare(a.ID, b.ID) })
 	for _, d := range ds {
 		w.delivery(&d)

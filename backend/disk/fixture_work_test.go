@@ -116,6 +116,7 @@ func (w *work) deliver() {
 		w.now += 3_600_000
 		ds, err := w.s.Jobs().Deliveries(ctx, w.now, w.now+1, 100)
 		must(w.t, err)
+		loadAll(w.t, w.s, ds)
 		slices.SortFunc(ds, func(a, b queue.Delivery) int { return strings.Compare(a.ID, b.ID) })
 		for i, d := range ds {
 			w.line("webhook %s after %d tries: %v", d.ID, d.Tries, d.Job.Status)

@@ -132,6 +132,10 @@ func (q *reopening) Deliveries(ctx context.Context, now, until queue.Instant, li
 	return ds, err
 }
 
+func (q *reopening) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	return q.jobs().LoadDelivery(ctx, d)
+}
+
 func (q *reopening) Record(ctx context.Context, a []queue.Attempt) error {
 	return q.jobs().Record(ctx, a)
 }

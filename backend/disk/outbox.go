@@ -306,7 +306,7 @@ func (q *jobQueue) handOut(d queue.Delivery, l lease) bool {
 	return true
 }
 
-// delivery reads an entry and its payloads. If they are damaged, d has a Fault.
+// delivery reads an entry, and where its webhook goes. If that is damaged, d has a Fault.
 func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 	key := entryKey(id.uid, id.run)
 	v, err := e.mustGet(key)
@@ -320,17 +320,57 @@ func (e *engine) delivery(id entryID) (s stored, d queue.Delivery, err error) {
 		ID: queue.DeliveryID(s.ref, id.run), Tries: int(s.tries),
 		Job: queue.Job{Ref: s.ref, Owner: s.owner, Key: s.key, State: s.state},
 	}
-	err = e.readablePayloads(&d.Job, s.note, s.marks)
+	err = e.extras(&d.Job, s.note, s.marks)
 	switch {
 	case errors.Is(err, ErrDamaged):
-		d.Fault = "the output of the job is damaged"
+		e.s.opts.Logger.Error("where a webhook goes is damaged", "endpoint", s.ref.Endpoint, "job", s.ref.ID, "err", err)
+		fallthrough
 	case err == nil && d.Job.Webhook == "":
 		d.Fault = "where the webhook goes is damaged"
-	default:
-		return s, d, err
+		err = nil
 	}
-	d.Job.Output, d.Job.Error = nil, ""
-	return s, d, nil
+	d.Job.Extra, d.Job.Trace = nil, queue.Trace{}
+	return s, d, err
+}
+
+// LoadDelivery implements queue.Outbox. If payloads are damaged, d has a Fault.
+func (q *Jobs) LoadDelivery(_ context.Context, d *queue.Delivery) error {
+	e, err := q.s.engine()
+	if err != nil {
+		return err
+	}
+	l, ok := e.jobs.leased(d)
+	if !ok || d.Fault != "" {
+		return leaseError(ok)
+	}
+	j := queue.Job{Ref: l.entry.ref, Owner: l.entry.owner, Key: l.entry.key, State: l.entry.state}
+	err = e.readablePayloads(&j, l.entry.note, l.entry.marks)
+	if cause := e.err(); err != nil && cause != nil {
+		return cause
+	}
+	if errors.Is(err, ErrDamaged) {
+		j.Output, j.Error, d.Fault, err = nil, "", "the output of the job is damaged", nil
+	}
+	if _, ok := e.jobs.leased(d); err == nil && !ok { // another caller may have settled it meanwhile, and payloads are gone
+		return queue.ErrLeaseLost
+	}
+	d.Job = j
+	return err
+}
+
+func leaseError(held bool) error {
+	if held {
+		return nil
+	}
+	return queue.ErrLeaseLost
+}
+
+// leased returns the lease of a delivery.
+func (q *jobQueue) leased(d *queue.Delivery) (l lease, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l, ok = q.outbox.leased[d.Token]
+	return l, ok && l.deliveryID == d.ID && l.entry.ref.Endpoint == d.Job.Endpoint
 }
 
 // A settlement is the effect of an attempt on an entry.

@@ -118,6 +118,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	}
 	ds, err := s.Jobs().Deliveries(ctx, at+10, at+100, 10)
 	must(t, err)
+	loadAll(t, s, ds)
 	if len(ds) != 1 || ds[0].Job.ID != "hooked" || string(ds[0].Job.Output) != `"two"` || ds[0].Job.Webhook != hooked.Webhook {
 		t.Errorf("Deliveries = %+v, want the webhook of hooked", ds)
 	}

@@ -126,6 +126,9 @@ func loadDeliver(ctx context.Context, q queue.JobQueue, now queue.Instant) error
 	}
 	as := make([]queue.Attempt, len(ds))
 	for k := range ds {
+		if err := q.LoadDelivery(ctx, &ds[k]); err != nil {
+			return err
+		}
 		as[k] = queue.Attempt{Ref: ds[k].Job.Ref, DeliveryID: ds[k].ID, Token: ds[k].Token, At: now, Status: 200}
 	}
 	return q.Record(ctx, as)

@@ -115,11 +115,16 @@ func (f *JobQueue) Watch(ctx context.Context, fn func([]queue.Event)) error {
 // Deliveries implements serverless.Outbox.
 func (f *JobQueue) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	return do(ctx, f.p, "jobs.Deliveries", func() ([]queue.Delivery, error) {
-		ds, err := f.q.Deliveries(ctx, now, until, limit)
-		for i := range ds {
-			f.hideDamaged(&ds[i].Job)
-		}
-		return ds, err
+		return f.q.Deliveries(ctx, now, until, limit)
+	})
+}
+
+// LoadDelivery implements serverless.Outbox.
+func (f *JobQueue) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	return run(ctx, f.p, "jobs.LoadDelivery", func() error {
+		err := f.q.LoadDelivery(ctx, d)
+		f.hideDamaged(&d.Job)
+		return err
 	})
 }
 

@@ -65,9 +65,22 @@ func (q *Jobs) Deliveries(_ context.Context, now, until queue.Instant, limit int
 		o.token++
 		e.token, e.due = o.token, until
 		heap.Fix(&o.heap, 0)
-		ds = append(ds, queue.Delivery{ID: e.id, Token: e.token, Tries: e.tries, Job: e.job})
+		j := queue.Job{Ref: e.job.Ref, Owner: e.job.Owner, Key: e.job.Key, State: e.job.State, Webhook: e.job.Webhook}
+		ds = append(ds, queue.Delivery{ID: e.id, Token: e.token, Tries: e.tries, Job: j})
 	}
 	return ds, nil
+}
+
+// LoadDelivery implements queue.Outbox.
+func (q *Jobs) LoadDelivery(_ context.Context, d *queue.Delivery) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.outbox.entries[entryKey{d.Job.Endpoint, d.ID}]
+	if e == nil || e.token != d.Token {
+		return queue.ErrLeaseLost
+	}
+	d.Job = e.job
+	return nil
 }
 
 // Record implements queue.Outbox.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,7 +27,9 @@ const (
 	sqlDeliver = `WITH x AS MATERIALIZED (
 		SELECT x.ep, x.did, x.due FROM podyard.job_outbox x WHERE x.due <= $1 ORDER BY x.due, x.n LIMIT $3 FOR UPDATE SKIP LOCKED
 	) UPDATE podyard.job_outbox c SET token = $4, due = $2 FROM x
-	WHERE c.ep = x.ep AND c.did = x.did RETURNING ` + copyColumns + `, ` + copyPayloads + `, c.did, c.tries, x.due, c.n`
+	WHERE c.ep = x.ep AND c.did = x.did RETURNING ` + copyColumns + `, c.webhook, c.did, c.tries, x.due, c.n`
+
+	sqlLoadDelivery = `SELECT ` + copyColumns + `, ` + copyPayloads + ` FROM podyard.job_outbox c WHERE c.ep = $1 AND c.did = $2 AND c.token = $3`
 
 	sqlNextDelivery = `SELECT min(due) FROM podyard.job_outbox`
 
@@ -100,11 +103,11 @@ func (q *Jobs) Deliveries(ctx context.Context, now, until queue.Instant, limit i
 			return err
 		}
 		var c copyScan
-		var did []byte
+		var did, webhook []byte
 		var d due
-		_, err = pgx.ForEachRow(rows, c.targets(true, &did, &d.Tries, &d.due, &d.n), func() (err error) {
-			d.Job, err = q.copied(&c)
-			d.ID, d.Token = string(did), token
+		_, err = pgx.ForEachRow(rows, c.targets(false, &webhook, &did, &d.Tries, &d.due, &d.n), func() (err error) {
+			d.Job, err = c.job()
+			d.ID, d.Token, d.Job.Webhook = string(did), token, string(webhook)
 			list = append(list, d)
 			return err
 		})
@@ -121,6 +124,25 @@ func (q *Jobs) Deliveries(ctx context.Context, now, until queue.Instant, limit i
 		ds = append(ds, list[i].Delivery)
 	}
 	return ds, err
+}
+
+// LoadDelivery implements queue.Outbox.
+func (q *Jobs) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	var c copyScan
+	err := q.read(ctx, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, sqlLoadDelivery, []byte(d.Job.Endpoint), []byte(d.ID), int64(d.Token)).Scan(c.targets(true)...)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return queue.ErrLeaseLost
+	}
+	if err != nil {
+		return err
+	}
+	j, err := q.copied(&c)
+	if err == nil {
+		d.Job = j
+	}
+	return err
 }
 
 // NextDelivery implements queue.Outbox.

@@ -142,6 +142,10 @@ func (q *twoServers) Deliveries(ctx context.Context, now, until queue.Instant, l
 	return q.next().Deliveries(ctx, now, until, limit)
 }
 
+func (q *twoServers) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	return q.next().LoadDelivery(ctx, d)
+}
+
 func (q *twoServers) Record(ctx context.Context, a []queue.Attempt) error {
 	return q.next().Record(ctx, a)
 }

@@ -122,6 +122,25 @@ func (q *Queue) deliveries(ctx context.Context, m *member, now, until queue.Inst
 	return list, q.note(m, q.timed(inner, err))
 }
 
+// LoadDelivery implements queue.Outbox: the shard that gave the lease has the payloads.
+func (q *Queue) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	for _, m := range q.members {
+		if uint64(d.Token)>>tokenShift != m.number {
+			continue
+		}
+		inner := *d
+		inner.Token &= tokenMask
+		if err := q.note(m, m.Jobs.LoadDelivery(ctx, &inner)); err != nil {
+			return err
+		}
+		inner.Token = d.Token
+		m.out(&inner.Job.State, q.base(m, inner.Job.Endpoint))
+		*d = inner
+		return nil
+	}
+	return queue.ErrLeaseLost
+}
+
 // base returns what is added to State.Seq of a job that a shard has.
 func (q *Queue) base(m *member, endpoint string) uint64 {
 	pl, _, _ := q.known(endpoint)

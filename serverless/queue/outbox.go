@@ -19,8 +19,11 @@ import (
 // recognise it, and the lost attempt does not count as a try.
 type Outbox interface {
 	// Deliveries leases entries that are due at now, at most limit, earliest first. The
-	// leases end at until.
+	// leases end at until. Of each job it returns only Ref, Owner, Key, State and Webhook.
 	Deliveries(ctx context.Context, now, until Instant, limit int) ([]Delivery, error)
+	// LoadDelivery sets Job of a delivery that Deliveries returned to the job as it was when it
+	// ended, with its payloads, or sets Fault. It returns ErrLeaseLost if the lease was lost.
+	LoadDelivery(ctx context.Context, d *Delivery) error
 	// Record adds attempts to the log, and settles or reschedules the entry of each. It
 	// ignores an attempt whose lease was lost.
 	Record(ctx context.Context, a []Attempt) error
@@ -36,7 +39,7 @@ type Delivery struct {
 	ID    string // the same for every attempt
 	Token Token  // of the lease
 	Tries int    // earlier attempts
-	Job   Job    // as it was when it ended, with input and output
+	Job   Job    // as it was when it ended; LoadDelivery adds input and output
 	Fault string // not empty: the payloads are damaged, the delivery must fail with this text
 	Body  []byte // what is sent instead of the job; nil: the job
 }

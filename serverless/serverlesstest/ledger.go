@@ -392,9 +392,21 @@ func (l *Ledger) Deliveries(ctx context.Context, now, until queue.Instant, limit
 		if !j.Status.Terminal() || j.Webhook != a.job.Webhook {
 			l.violation("a webhook of %q with status %v to %q", j.ID, j.Status, j.Webhook)
 		}
-		l.result(a, &j.State, j.Output)
 	}
 	return ds, err
+}
+
+// LoadDelivery implements queue.Outbox.
+func (l *Ledger) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	if err := l.Queue.LoadDelivery(ctx, d); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.jobs[d.Job.Ref]; a != nil && d.Fault == "" {
+		l.result(a, &d.Job.State, d.Job.Output)
+	}
+	return nil
 }
 
 // Record implements queue.Outbox.
@@ -606,6 +618,9 @@ func (l *Ledger) checkHooks(ctx context.Context, settled map[hook]bool) error {
 	}
 	found := map[hook]bool{}
 	for i := range ds {
+		if err := l.LoadDelivery(ctx, &ds[i]); err != nil {
+			return err
+		}
 		found[hook{ds[i].Job.Ref, ds[i].Job.Run}] = true
 	}
 	l.mu.Lock()

@@ -289,10 +289,23 @@ func (m *Model) Deliveries(_ context.Context, now, until queue.Instant, limit in
 		if e.due <= now && len(ds) < limit {
 			m.token++
 			e.Token, e.due = m.token, until
-			ds = append(ds, e.Delivery)
+			d, j := e.Delivery, &e.Job
+			d.Job = queue.Job{Ref: j.Ref, Owner: j.Owner, Key: j.Key, State: j.State, Webhook: j.Webhook}
+			ds = append(ds, d)
 		}
 	}
 	return ds, nil
+}
+
+// LoadDelivery implements queue.Outbox.
+func (m *Model) LoadDelivery(_ context.Context, d *queue.Delivery) error {
+	for _, e := range m.outbox {
+		if e.ID == d.ID && e.Job.Endpoint == d.Job.Endpoint && e.Token == d.Token {
+			d.Job = e.Job
+			return nil
+		}
+	}
+	return queue.ErrLeaseLost
 }
 
 // Record implements queue.Outbox.

@@ -1,6 +1,7 @@
 package serverlesstest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,11 @@ func (k *fixture) deliveries(limit int) []queue.Delivery {
 	ds, err := k.q.Deliveries(k.Context(), k.now, k.now+sendLease, limit)
 	if err != nil {
 		k.Fatalf("Deliveries = %v, want nil", err)
+	}
+	for i := range ds {
+		if err := k.q.LoadDelivery(k.Context(), &ds[i]); err != nil {
+			k.Fatalf("LoadDelivery = %v, want nil", err)
+		}
 	}
 	return ds
 }
@@ -130,6 +136,36 @@ func outboxCases() []QueueCase {
 				k.wantEqual("attempts under a lost lease", 0, len(k.attempts(first.Job)))
 				k.record(k.attempt(second, 0))
 				k.wantEqual("attempts", 1, len(k.attempts(first.Job)))
+			}),
+		rule("PayloadsAreLoadedUnderTheLease",
+			"a lease reads no payloads, so that one may be given back for nothing; they are read while it lasts",
+			func(k *fixture) {
+				j := k.run(withWebhook)
+				k.mustApply(finishOp(j, `{"out":1}`))
+				want := k.get(j)
+				lease := func() queue.Delivery {
+					ds, err := k.q.Deliveries(k.Context(), k.now, k.now+sendLease, 10)
+					if err != nil || len(ds) != 1 {
+						k.Fatalf("Deliveries gave %d, %v, want 1", len(ds), err)
+					}
+					return ds[0]
+				}
+				first := lease()
+				k.wantEqual("the job of the lease", queue.Job{Ref: want.Ref, Owner: want.Owner, Key: want.Key, State: want.State, Webhook: want.Webhook}, first.Job)
+				k.now += sendLease
+				second := lease()
+				for range 2 {
+					if err := k.q.LoadDelivery(k.Context(), &second); err != nil {
+						k.Fatalf("LoadDelivery = %v, want nil", err)
+					}
+					k.wantEqual("the job of the delivery", want, second.Job)
+				}
+				k.record(k.attempt(second, 0))
+				for _, lost := range []queue.Delivery{first, second} {
+					if err := k.q.LoadDelivery(k.Context(), &lost); !errors.Is(err, queue.ErrLeaseLost) {
+						k.Errorf("LoadDelivery without the lease = %v, want ErrLeaseLost", err)
+					}
+				}
 			}),
 		rule("DueInOrder",
 			"Deliveries gives limit entries at most, the earliest due first",

@@ -219,6 +219,10 @@ func (q *turns) Deliveries(ctx context.Context, now, until queue.Instant, limit 
 	return q.next().Deliveries(ctx, now, until, limit)
 }
 
+func (q *turns) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
+	return q.next().LoadDelivery(ctx, d)
+}
+
 func (q *turns) Record(ctx context.Context, a []queue.Attempt) error {
 	return q.next().Record(ctx, a)
 }

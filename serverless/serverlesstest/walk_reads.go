@@ -17,6 +17,11 @@ func (w *walker) deliver(ctx context.Context) error {
 		slices.SortFunc(list, func(a, b queue.Delivery) int {
 			return cmp.Or(cmp.Compare(a.Job.Endpoint, b.Job.Endpoint), cmp.Compare(a.ID, b.ID))
 		})
+		for i := range list {
+			if err := q.LoadDelivery(ctx, &list[i]); err != nil {
+				return list, err
+			}
+		}
 		return list, err
 	})
 	if err != nil {
