@@ -1,5 +1,10 @@
 package postgres
 
+import (
+	"context"
+	"time"
+)
+
 // A Plan is a statement of the queue with the indexes that its plan must use.
 type Plan struct {
 	SQL     string
@@ -14,7 +19,7 @@ const PlanSettings = planSettings
 // Plans returns the statements of which plans matter.
 func Plans() map[string]Plan {
 	return map[string]Plan{
-		"add":       {sqlAdd, 19, nil, true},
+		"add":       {sqlAdd, 20, nil, true},
 		"lock":      {sqlLock, 2, []string{"jobs_pkey"}, false},
 		"update":    {sqlUpdate, 7, []string{"jobs_pkey"}, false},
 		"delete":    {sqlDelete, 2, []string{"jobs_pkey"}, false},
@@ -27,16 +32,19 @@ func Plans() map[string]Plan {
 		"trim dead": {sqlTrimDead, 3, []string{"job_dead_owner"}, false},
 		"drop dead": {sqlDropDead, 2, []string{"job_dead_pkey"}, false},
 		"read dead": {sqlDead, 2, []string{"job_dead_pkey"}, false},
-		"oldest":    {sqlOldest, 3, []string{"job_endpoints_pkey", "job_ready_pkey", "jobs_seq"}, false},
+		"oldest":    {sqlOldest, 4, []string{"job_endpoints_pkey", "job_ready_pkey", "job_ready_late", "jobs_seq"}, false},
+		"first":     {sqlFirst, 2, []string{"job_endpoints_pkey", "job_ready_pkey"}, false},
+		"head":      {sqlHead, 2, []string{"job_endpoints_pkey", "job_ready_pkey", "job_ready_late"}, false},
+		"fold":      {sqlFoldRows, 2, []string{"job_counters_pkey"}, true},
 		"lock seqs": {sqlLockSeqs, 2, []string{"jobs_seq"}, false},
 		"inputs":    {sqlInputs, 1, []string{"job_bodies_pkey", "job_outputs_pkey"}, false},
 		"lines":     {sqlLines, 2, []string{"job_ready_pkey"}, false},
 		"more":      {sqlMoreOfLine, 6, []string{"job_ready_pkey"}, false},
 		"turns":     {sqlTurns, 1, []string{"job_turns_pkey"}, false},
 		"use":       {sqlUse, 1, []string{"job_running_pkey"}, true},
-		"due":       {sqlDue, 2, []string{"job_due_pkey", "jobs_seq"}, false},
+		"due":       {sqlDue, 3, []string{"job_due_pkey", "jobs_seq"}, false},
 		"drop due":  {sqlDropDue, 2, []string{"job_due_pkey"}, false},
-		"next due":  {sqlNextDue, 1, []string{"job_due_pkey", "jobs_seq"}, false},
+		"next due":  {sqlNextDue, 2, []string{"job_due_pkey", "jobs_seq"}, false},
 		"purge":     {sqlPurge, 4, []string{"jobs_seq"}, false},
 		"get":       {sqlGet, 2, []string{"jobs_pkey", "job_bodies_pkey", "job_outputs_pkey"}, false},
 		"list":      {sqlList, 6, []string{"jobs_seq"}, false},
@@ -44,9 +52,57 @@ func Plans() map[string]Plan {
 		"running":   {sqlListRunning, 1, []string{"job_running_pkey", "jobs_pkey"}, false},
 		"heads":     {sqlHeads, 2, []string{"job_ready_pkey"}, false},
 		"counts":    {sqlCounts, 1, []string{"job_counters_pkey"}, false},
-		"deliver":   {sqlDeliver, 4, []string{"job_outbox_due", "job_outbox_pkey"}, false},
+		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
+			sqlUpdate, 7, sqlUnready, 5, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
+		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
+			sqlUpdate, 7, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11),
+		"deliver": {sqlDeliver, 4, []string{"job_outbox_due", "job_outbox_pkey"}, false},
 	}
+}
+
+// planOf is the plan of statements that are made as one, each followed by how many arguments it has.
+func planOf(indexes []string, list ...any) Plan {
+	var m merged
+	args := 0
+	for i := 0; i < len(list); i += 2 {
+		n := list[i+1].(int)
+		m, args = append(m, statement{list[i].(string), make([]any, n)}), args+n
+	}
+	return Plan{m.text(), args, indexes, true}
 }
 
 // Literal is literal.
 func Literal(arg any) any { return literal(arg) }
+
+// FloorClaims is how many jobs are claimed before a look for the floor is worth it.
+const FloorClaims = floorClaims
+
+// SQLOldest is the statement of claims of an endpoint with one line.
+const SQLOldest = sqlOldest
+
+// Floor returns the floor of an endpoint.
+func (q *Jobs) Floor(endpoint string) int64 { return q.floors.of(endpoint) }
+
+// Look looks for higher floors now, after a look that is under way.
+func (q *Jobs) Look(ctx context.Context) error {
+	f := &q.floors
+	for {
+		f.mu.Lock()
+		free := !f.busy
+		f.busy = true
+		f.mu.Unlock()
+		if free {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	err := f.look(ctx)
+	f.mu.Lock()
+	f.busy = false
+	f.mu.Unlock()
+	return err
+}
+
+// Eager has floors rise as often as they can, and counters change their rows at each commit. It is called
+// before the queue is used.
+func (q *Jobs) Eager() { q.perGeneration, q.floors.worth, q.floors.pause = 1, 1, 0 }

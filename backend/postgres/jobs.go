@@ -30,6 +30,14 @@ type Jobs struct {
 	tokens atomic.Uint32
 	sweeps atomic.Uint32
 	lines  map[string]*lineCache // of endpoints
+	floors floors
+	dues   dueFloor
+	texts  mergedTexts
+
+	perGeneration                int   // commits
+	generation                   int64 // of rows of counters, numbered in this Store
+	retired                      []counterRow
+	addRows, moveRows, claimRows counterRows
 
 	hub    hub.Hub[queue.Event]
 	report func([]queue.Moved) // set before the queue is used; nil: nobody wants to know
@@ -46,15 +54,26 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	pool, err := jobPool(ctx, cfg, s.pooled)
-	if err != nil {
+	q := &Jobs{keyFinder: keyFinder{s}, lines: map[string]*lineCache{}, perGeneration: generationCommits}
+	q.floors.q, q.floors.worth, q.floors.pause = q, floorClaims, floorPause
+	q.dues.q = q
+	q.addRows.q, q.moveRows.q, q.claimRows.q = q, q, q
+	q.connected()
+	var err error
+	if q.pool, err = q.jobPool(ctx, cfg); err != nil {
 		return nil, err
 	}
-	q := &Jobs{keyFinder: keyFinder{s}, pool: pool, lines: map[string]*lineCache{}}
 	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size}
 	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size}
 	q.claimed = lane[*claimCall]{s: s, run: q.claimAll, size: (*claimCall).size}
 	return q, nil
+}
+
+// connected is called for each new connection: after a crash of the database, what was not durable is
+// undone.
+func (q *Jobs) connected() {
+	q.floors.reset()
+	q.dues.armed(0)
 }
 
 // end ends the lanes.
@@ -78,10 +97,11 @@ const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_p
 	`set_config('enable_material', 'off', true), set_config('jit', 'off', true)`
 
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
-func jobPool(ctx context.Context, cfg *pgxpool.Config, pooled bool) (*pgxpool.Pool, error) {
+func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	cfg = cfg.Copy()
-	if !pooled {
+	if !q.s.pooled {
 		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			q.connected()
 			_, err := c.Exec(ctx, planSettings)
 			return err
 		}
@@ -135,32 +155,6 @@ func (q *Jobs) node(ctx context.Context) (int64, error) {
 func (q *Jobs) token(epoch int64) queue.Token {
 	return queue.Token(uint64(epoch)<<32 | uint64(q.tokens.Add(1)))
 }
-
-// Every foldSweeps sweeps, counters are folded that no writer uses: also those of all but the last
-// keptEpochs openings of stores.
-const (
-	foldSweeps = 64
-	keptEpochs = 32
-)
-
-func (q *Jobs) fold(ctx context.Context) error {
-	if q.sweeps.Add(1)%foldSweeps != 1 {
-		return nil
-	}
-	epoch, err := q.node(ctx)
-	if err != nil {
-		return err
-	}
-	return q.exec(ctx, sqlFold, max(epoch-keptEpochs, 0)*slots)
-}
-
-// The slots of counters that the writers of this Store use.
-const (
-	addSlot = iota
-	moveSlot
-	claimSlot
-	slots
-)
 
 // Bounds of what calls at the same time put into one transaction.
 const (

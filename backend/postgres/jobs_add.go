@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 
@@ -28,8 +29,8 @@ const (
 		INSERT INTO podyard.job_bodies (num, input, webhook, extra, trace_parent, trace_state)
 		SELECT seq, input, webhook, extra, trace_parent, trace_state FROM u
 	), r AS (
-		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
-		SELECT ep, owner, prio, key, seq, queued, expires, low, lost FROM u WHERE ready
+		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
+		SELECT ep, owner, prio, key, seq, queued, expires, low, lost, $20 FROM u WHERE ready
 	), d AS (
 		INSERT INTO podyard.job_due (at, ep, seqs) SELECT armed, ep, array_agg(seq) FROM u GROUP BY armed, ep
 	), n AS (
@@ -37,7 +38,7 @@ const (
 		SELECT ep, $19, count(*), count(*) FILTER (WHERE low), count(*) FILTER (WHERE NOT ready),
 			count(*) FILTER (WHERE low AND NOT ready), 0, 0, 0, 0, max(seq) FROM u GROUP BY ep ORDER BY ep
 		` + onCountConflict + `
-	) SELECT seq FROM u ORDER BY ord`
+	) SELECT seq FROM u, (SELECT CASE WHEN $20 THEN ` + sqlLate + ` END) l ORDER BY ord`
 
 	sqlEndpoints = `INSERT INTO podyard.job_endpoints AS e (ep, owner, prio, key, mixed)
 	SELECT u.ep, u.owner, u.prio, u.key, u.mixed FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::bool[]) u(ep, owner, prio, key, mixed)
@@ -116,7 +117,7 @@ func (q *Jobs) addOnce(ctx context.Context, jobs []queue.Job) (seqs []int64, err
 	if err != nil {
 		return nil, err
 	}
-	sql, args, err := q.addStatement(jobs, epoch*slots+addSlot)
+	sql, args, err := q.addStatement(jobs, q.addRows.use(epoch, endpointsOf(jobs)), false)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +147,16 @@ func (q *Jobs) addOnce(ctx context.Context, jobs []queue.Job) (seqs []int64, err
 	return seqs, err
 }
 
-// addStatement returns the statement that adds jobs and counts them in a slot.
-func (q *Jobs) addStatement(jobs []queue.Job, slot int64) (sql string, args []any, err error) {
+// addStatement returns the statement that adds jobs and counts them in a slot. late says that the
+// transaction may take long.
+func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool) (sql string, args []any, err error) {
 	var l line
 	var id, lost, state, input, webhook, extra, parent, trace [][]byte
 	var status []int16
 	var low, ready []bool
 	var queued, expires []int64
 	armed := firstArmed(jobs)
+	q.dues.armed(queue.Instant(slices.Min(armed)))
 	for i := range jobs {
 		j := &jobs[i]
 		l.add(j)
@@ -171,8 +174,19 @@ func (q *Jobs) addStatement(jobs []queue.Job, slot int64) (sql string, args []an
 	}
 	return sqlAdd, []any{
 		l.ep, id, l.owner, l.key, l.prio, status, low, ready, queued, expires, armed, lost, state,
-		input, webhook, extra, parent, trace, slot,
+		input, webhook, extra, parent, trace, slot, late,
 	}, nil
+}
+
+// endpointsOf returns the endpoint of each job.
+func endpointsOf(jobs []queue.Job) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range jobs {
+			if !yield(jobs[i].Endpoint) {
+				return
+			}
+		}
+	}
 }
 
 // firstArmed says when new jobs are looked at.

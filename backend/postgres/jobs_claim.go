@@ -11,13 +11,19 @@ import (
 )
 
 const (
-	// An endpoint with one line has its oldest jobs at the beginning of an index. The order of the
-	// scan is that of Seq; OFFSET 0 keeps the planner from moving the limit or sorting.
+	// The ready rows of an endpoint with one line: the late ones below the floor, and those from it
+	// on. The order of the scans is that of Seq; OFFSET 0 keeps the planner from moving the limit or
+	// sorting.
+	readyRows = `(SELECT r.seq, r.queued, r.expires, r.low FROM podyard.job_ready r
+		WHERE (r.ep || ''::bytea) = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq < $2 AND r.late ORDER BY r.seq OFFSET 0)
+	UNION ALL
+	(SELECT r.seq, r.queued, r.expires, r.low FROM podyard.job_ready r
+		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
+
 	sqlOldest = `SELECT ` + jobColumns + ` FROM podyard.job_endpoints e,
-	LATERAL (SELECT r.seq FROM podyard.job_ready r
-		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.expires > $2 ORDER BY r.seq OFFSET 0) r,
+	LATERAL (` + readyRows + `) r,
 	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
-	WHERE e.ep = $1 AND NOT e.mixed LIMIT $3`
+	WHERE e.ep = $1 AND NOT e.mixed AND r.expires > $4 LIMIT $3`
 
 	sqlMixed = `SELECT ep FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) AND mixed`
 
@@ -98,18 +104,35 @@ func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.E
 	if err != nil {
 		return nil, 0, err
 	}
+	var plain map[string]int
 	err = q.transact(ctx, func(t *jobTx) error {
-		c := &claimer{mover: newMover(t, epoch, claimSlot), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
+		c := &claimer{mover: newMover(t, epoch, &q.claimRows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
 		if made, err = c.serve(ctx); err != nil {
 			return err
 		}
-		evs = c.evs
+		evs, plain = c.evs, c.claimed()
 		return c.finish(ctx)
 	})
+	if err == nil {
+		q.floors.claimed(ctx, plain)
+	}
 	return evs, made, err
+}
+
+// claimed returns how many jobs were claimed of endpoints with one line.
+func (c *claimer) claimed() map[string]int {
+	jobs := map[string]int{}
+	for _, call := range c.calls {
+		for _, r := range call.out {
+			if c.plain[r.job.Endpoint] != nil {
+				jobs[r.job.Endpoint]++
+			}
+		}
+	}
+	return jobs
 }
 
 // A claimer makes some calls of Claim in a transaction.
@@ -158,7 +181,7 @@ func (c *claimer) begin(ctx context.Context) error {
 	for _, ep := range endpoints {
 		if _, ok := c.orders[ep]; !ok {
 			c.plain[ep] = &oldest{asked: min(need[ep], maxItems)}
-			queueJobs(b, &c.plain[ep].jobs, sqlOldest, []byte(ep), int64(now), c.plain[ep].asked)
+			queueJobs(b, &c.plain[ep].jobs, sqlOldest, []byte(ep), c.q.floors.of(ep), c.plain[ep].asked, int64(now))
 		}
 	}
 	if err := c.t.send(ctx, b); err != nil {
@@ -237,7 +260,7 @@ func (c *claimer) readMore(ctx context.Context, call *claimCall, s *queue.Slot, 
 	o.asked = 2*o.asked + min(s.N, 1<<16)
 	var list []*jobRow
 	b := c.t.batch()
-	queueJobs(b, &list, sqlOldest, []byte(s.Endpoint), int64(call.now), o.asked)
+	queueJobs(b, &list, sqlOldest, []byte(s.Endpoint), c.q.floors.of(s.Endpoint), o.asked, int64(call.now))
 	if err := c.t.send(ctx, b); err != nil {
 		return err
 	}
@@ -275,22 +298,20 @@ func (c *claimer) finish(ctx context.Context) error {
 			nums = append(nums, r.num)
 		}
 	}
-	return c.commit(ctx, func(b *pgx.Batch) {
-		for _, o := range c.orders {
-			if o != nil {
-				o.queue(b)
-			}
+	b := c.t.batch()
+	for _, o := range c.orders {
+		if o != nil {
+			o.queue(b)
 		}
-		if len(nums) == 0 {
-			return
-		}
-		b.Queue(sqlInputs, nums).Query(func(found pgx.Rows) error {
-			var num int64
-			var p payloads
-			_, err := pgx.ForEachRow(found, append([]any{&num}, p.targets()...), func() error {
-				return c.q.fill(&p, &rows[num].job)
-			})
-			return err
+	}
+	var inputs merged
+	addIf(&inputs, nums, sqlInputs, nums)
+	return c.commit(ctx, b, inputs, func(found pgx.Rows) error {
+		var num int64
+		var p payloads
+		_, err := pgx.ForEachRow(found, append([]any{&num}, p.targets()...), func() error {
+			return c.q.fill(&p, &rows[num].job)
 		})
+		return err
 	})
 }

@@ -16,7 +16,7 @@ const (
 	// moved since.
 	sqlDue = `SELECT d.n, d.at, ` + jobColumns + ` FROM (
 		SELECT f.at, f.n, f.ep, f.seqs, sum(cardinality(f.seqs)) OVER (ORDER BY f.at, f.n) - cardinality(f.seqs) AS before
-		FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at <= $1 ORDER BY at, n LIMIT $2) f) d
+		FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $3 AND at <= $1 ORDER BY at, n LIMIT $2) f) d
 	CROSS JOIN LATERAL unnest(d.seqs) u(seq)
 	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at
 	WHERE d.before < $2`
@@ -24,7 +24,7 @@ const (
 	sqlDropDue = `DELETE FROM podyard.job_due d USING unnest($1::int8[], $2::int8[]) u(at, n) WHERE d.at = u.at AND d.n = u.n`
 
 	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at)
-	FROM (SELECT at, n, ep, seqs FROM podyard.job_due ORDER BY at, n LIMIT $1) d`
+	FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $2 ORDER BY at, n LIMIT $1) d`
 
 	sqlExpireDead = `DELETE FROM podyard.job_dead d USING (
 		SELECT ep, id FROM podyard.job_dead WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED) x
@@ -37,7 +37,24 @@ const (
 
 // Expire implements queue.JobQueue. A sweep that another one overtakes finds that the jobs moved.
 func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (next queue.Instant, err error) {
-	due, err := q.due(ctx, now, limit)
+	if next, err = q.tick(ctx, now, limit); err != nil {
+		return 0, err
+	}
+	if err := q.exec(ctx, sqlExpireDead, int64(now), limit); err != nil {
+		return 0, err
+	}
+	if err := q.fold(ctx); err != nil {
+		return 0, err
+	}
+	dead, err := q.least(ctx, sqlNextDead)
+	return queue.Sooner(next, dead), err
+}
+
+// tick makes what is due of jobs, and returns when a job is due next.
+func (q *Jobs) tick(ctx context.Context, now queue.Instant, limit int) (next queue.Instant, err error) {
+	from, done := q.dues.begin(now)
+	defer func() { done(next, err) }()
+	due, err := q.due(ctx, from, now, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -49,17 +66,7 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (next q
 	if err := q.dropDue(ctx, due.at, due.n); err != nil {
 		return 0, err
 	}
-	if err := q.exec(ctx, sqlExpireDead, int64(now), limit); err != nil {
-		return 0, err
-	}
-	if err := q.fold(ctx); err != nil {
-		return 0, err
-	}
-	if next, err = q.nextDue(ctx); err != nil {
-		return 0, err
-	}
-	dead, err := q.least(ctx, sqlNextDead)
-	return queue.Sooner(next, dead), err
+	return q.nextDue(ctx, from)
 }
 
 // dueJobs are the ops of jobs that are due, and the rows that are dropped when they are made.
@@ -69,14 +76,14 @@ type dueJobs struct {
 }
 
 // due reads at most limit jobs that are due, the earliest first. A row with other jobs stays.
-func (q *Jobs) due(ctx context.Context, now queue.Instant, limit int) (d dueJobs, err error) {
+func (q *Jobs) due(ctx context.Context, from, now queue.Instant, limit int) (d dueJobs, err error) {
 	var jobs []*jobRow
 	var rows map[int64]queue.Instant // by n; 0: it has no job
 	rowOf := map[*jobRow]int64{}
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
 		jobs, rows = nil, map[int64]queue.Instant{}
 		clear(rowOf)
-		return readDue(ctx, conn, now, limit, rows, func(n int64, r *jobRow) {
+		return readDue(ctx, conn, []any{int64(now), limit, int64(from)}, rows, func(n int64, r *jobRow) {
 			jobs = append(jobs, r)
 			rowOf[r] = n
 		})
@@ -98,8 +105,8 @@ func (q *Jobs) due(ctx context.Context, now queue.Instant, limit int) (d dueJobs
 }
 
 // readDue reads rows that are due: their instants by n, and their jobs.
-func readDue(ctx context.Context, conn *pgxpool.Conn, now queue.Instant, limit int, at map[int64]queue.Instant, found func(n int64, r *jobRow)) error {
-	rows, err := conn.Query(ctx, sqlDue, int64(now), limit)
+func readDue(ctx context.Context, conn *pgxpool.Conn, args []any, at map[int64]queue.Instant, found func(n int64, r *jobRow)) error {
+	rows, err := conn.Query(ctx, sqlDue, args...)
 	if err != nil {
 		return err
 	}
@@ -136,12 +143,12 @@ func (q *Jobs) exec(ctx context.Context, sql string, args ...any) error {
 
 // nextDue returns when a job is due, and drops rows before it whose jobs all moved since. If there
 // are many of those, the next one is looked at later.
-func (q *Jobs) nextDue(ctx context.Context) (next queue.Instant, err error) {
+func (q *Jobs) nextDue(ctx context.Context, from queue.Instant) (next queue.Instant, err error) {
 	for step := 8; step <= 512; step *= 4 {
 		var at, n []int64
 		err := q.read(ctx, func(conn *pgxpool.Conn) error {
 			at, n, next = nil, nil, 0
-			rows, err := conn.Query(ctx, sqlNextDue, step)
+			rows, err := conn.Query(ctx, sqlNextDue, step, int64(from))
 			if err != nil {
 				return err
 			}

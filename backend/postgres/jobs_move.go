@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -129,7 +130,7 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Eve
 	}
 	refs := refsOf(calls)
 	err = q.transact(ctx, func(t *jobTx) error {
-		m := newMover(t, epoch, moveSlot)
+		m := newMover(t, epoch, &q.moveRows)
 		if err := m.lock(ctx, refs); err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Eve
 			}
 		}
 		evs = m.evs
-		return m.commit(ctx, nil)
+		return m.commit(ctx, t.batch(), nil, nil)
 	})
 	return evs, err
 }
@@ -161,7 +162,9 @@ func refsOf(calls []*moveCall) (refs []queue.Ref) {
 type mover struct {
 	t       *jobTx
 	epoch   int64
-	slot    int64 // of the counters
+	counted *counterRows
+	dues    *dueFloor
+	texts   *mergedTexts
 	rows    map[queue.Ref]*jobRow
 	rounds  []*writes // several moves of one job are in successive rounds
 	depth   map[*jobRow]int
@@ -178,9 +181,9 @@ type roundMove struct {
 	round int
 }
 
-func newMover(t *jobTx, epoch, slot int64) *mover {
+func newMover(t *jobTx, epoch int64, counted *counterRows) *mover {
 	return &mover{
-		t: t, epoch: epoch, slot: epoch*slots + slot, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
+		t: t, epoch: epoch, counted: counted, dues: &counted.q.dues, texts: &counted.q.texts, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
 		arm: map[*jobRow]queue.Instant{}, counts: counts{},
 	}
 }
@@ -257,6 +260,7 @@ func (m *mover) armsAnew(r *jobRow, before *queue.State, res *queue.Result) bool
 func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 	if len(m.seqs) == 0 {
 		b := m.t.batch()
+		b.Queue(sqlAdds)
 		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), maxItems)).Query(func(rows pgx.Rows) (err error) {
 			m.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
@@ -270,9 +274,21 @@ func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 	return uint64(n), nil
 }
 
-// commit writes what was moved, makes the statements that more adds, and commits.
-func (m *mover) commit(ctx context.Context, more func(b *pgx.Batch)) error {
-	b := m.t.batch()
+// commit writes what was moved and commits. last is a query that goes with it; it may be empty.
+func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func(rows pgx.Rows) error) error {
+	list := m.write(b)
+	if q := append(list, last...).queue(b, m.texts); len(last) > 0 {
+		q.Query(read)
+	}
+	if n := len(m.rounds); n > 0 {
+		m.rounds[n-1].last(b)
+	}
+	return m.t.commit(ctx, b, m.durable)
+}
+
+// write adds the statements to a batch that write what was moved, and returns those that can be made
+// as one after these.
+func (m *mover) write(b *pgx.Batch) (list merged) {
 	armed := m.armed()
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
@@ -280,15 +296,17 @@ func (m *mover) commit(ctx context.Context, more func(b *pgx.Batch)) error {
 		}
 		m.rounds[m.moves[i].round].add(&m.moves[i].move)
 	}
-	for _, w := range m.rounds {
-		w.queue(b)
+	for i, w := range m.rounds {
+		w.first(b)
+		list = w.main()
+		if i < len(m.rounds)-1 {
+			list.queue(b, m.texts)
+			w.last(b)
+		}
 	}
-	armed.queue(b)
-	m.counts.queue(b, m.slot)
-	if more != nil {
-		more(b)
-	}
-	return m.t.commit(ctx, b, m.durable)
+	armed.add(&list)
+	m.counts.add(&list, m.counted.use(m.epoch, maps.Keys(m.counts)))
+	return list
 }
 
 // armed says when the jobs that moved are looked at next.
@@ -307,6 +325,7 @@ func (m *mover) armed() (list armings) {
 	list.group(first)
 	for i := range list {
 		list[i].row.armed = list[i].at
+		m.dues.armed(list[i].at)
 	}
 	return list
 }

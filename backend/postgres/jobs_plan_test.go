@@ -43,8 +43,8 @@ func fillJobs(t *testing.T, url string, from, to int) {
 	for _, sql := range []string{
 		`INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
 		SELECT n, n, n, n, n % 3, 'e', n::text::bytea, 'o', '', '' FROM generate_series($1::int8 + 1, $2) n`,
-		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
-		SELECT 'e', 'o', 5, '', n, n, n, false, '' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
+		SELECT 'e', 'o', 5, '', n, n, n, false, '', n % 2 = 1 FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_bodies (num, input) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_outputs (num, output) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node) SELECT 'e', 'o', '', n, n, '', 1 FROM generate_series($1::int8 + 1, $2) n`,

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 
@@ -39,6 +40,9 @@ const (
 
 	// The ready jobs of each owner and key, all and those without low priority.
 	sqlReadyCounts = `SELECT owner, key, count(*), count(*) FILTER (WHERE NOT low) FROM podyard.job_ready WHERE ep = $1 GROUP BY owner, key`
+
+	// The oldest job of normal priority of an endpoint with one line.
+	sqlHead = `SELECT r.queued FROM podyard.job_endpoints e, LATERAL (` + readyRows + `) r WHERE e.ep = $1 AND NOT e.mixed AND NOT r.low LIMIT 1`
 
 	// The oldest job of each line, of any kind or of normal priority.
 	sqlHeads = `WITH RECURSIVE l AS (
@@ -277,6 +281,12 @@ func left(limit, running int) int {
 func (q *Jobs) oldest(ctx context.Context, o *order, r *queue.Rules, blocked bool) (at queue.Instant, err error) {
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
 		at = 0
+		if !blocked {
+			err := conn.QueryRow(ctx, sqlHead, []byte(o.endpoint), q.floors.of(o.endpoint)).Scan(&at)
+			if !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+		}
 		rows, err := conn.Query(ctx, sqlHeads, []byte(o.endpoint), blocked)
 		if err != nil {
 			return err

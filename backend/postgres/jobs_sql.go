@@ -15,10 +15,10 @@ const (
 	USING unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[]) u(ep, owner, prio, key, seq)
 	WHERE r.ep = u.ep AND r.owner = u.owner AND r.prio = u.prio AND r.key = u.key AND r.seq = u.seq`
 
-	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
-	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost
-	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[])
-		u(ep, owner, prio, key, seq, queued, expires, low, lost)`
+	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
+	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost, u.late
+	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::bool[])
+		u(ep, owner, prio, key, seq, queued, expires, low, lost, late)`
 
 	sqlStopped = `DELETE FROM podyard.job_running r USING unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[]) u(ep, owner, key, num)
 	WHERE r.ep = u.ep AND r.owner = u.owner AND r.key = u.key AND r.num = u.num`
@@ -83,9 +83,14 @@ const (
 		completed = c.completed + excluded.completed, failed = c.failed + excluded.failed, retried = c.retried + excluded.retried,
 		last_seq = greatest(c.last_seq, excluded.last_seq)`
 
-	// A writer whose row is folded has a new one.
-	sqlFold = `WITH d AS (DELETE FROM podyard.job_counters WHERE slot < 0 OR slot > 0 AND slot < $1
-		RETURNING ep, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
+	// A writer whose row is folded has a new one. 1099511627776 is firstGeneration.
+	sqlFold = `WITH d AS (DELETE FROM podyard.job_counters d
+		WHERE slot < 0 OR slot > 0 AND slot < $1 OR slot >= 1099511627776 AND slot < $2 ` + foldInto
+
+	sqlFoldRows = `WITH d AS (DELETE FROM podyard.job_counters d
+		USING unnest($1::bytea[], $2::int8[]) u(ep, slot) WHERE d.ep = u.ep AND d.slot = u.slot ` + foldInto
+
+	foldInto = `RETURNING d.ep, d.queued, d.queued_low, d.delayed, d.delayed_low, d.running, d.completed, d.failed, d.retried, d.last_seq)
 	INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
 	SELECT ep, 0, sum(queued), sum(queued_low), sum(delayed), sum(delayed_low), sum(running), sum(completed), sum(failed), sum(retried), max(last_seq)
 	FROM d GROUP BY ep ORDER BY ep ` + onCountConflict

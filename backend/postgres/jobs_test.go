@@ -87,7 +87,11 @@ type twoServers struct {
 func newTwoServers(t *testing.T) *twoServers {
 	t.Helper()
 	url := postgresql.Database(t)
-	return &twoServers{url: url, stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
+	q := &twoServers{url: url, stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
+	for _, s := range q.stores {
+		s.Jobs().Eager()
+	}
+	return q
 }
 
 func (q *twoServers) next() *postgres.Jobs { return q.stores[q.calls.Add(1)%2].Jobs() }

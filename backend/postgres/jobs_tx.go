@@ -103,7 +103,7 @@ func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql str
 		return err
 	}
 	// A row of counters of its own: the transaction may take long, and no other one waits for it.
-	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62))
+	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), true)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type writes struct {
 	unready, ready struct {
 		line
 		seq, queued, expires []int64
-		low                  []bool
+		low, late            []bool
 		lost                 [][]byte
 	}
 	stopped, running struct {
@@ -155,7 +155,7 @@ func (w *writes) place(m *move) {
 		w.ready.add(j)
 		w.ready.seq, w.ready.queued = append(w.ready.seq, int64(is.seq)), append(w.ready.queued, int64(is.queued))
 		w.ready.expires, w.ready.lost = append(w.ready.expires, int64(is.expires)), append(w.ready.lost, []byte(is.lost))
-		w.ready.low = append(w.ready.low, m.after.Flags&queue.LowPriority != 0)
+		w.ready.low, w.ready.late = append(w.ready.low, m.after.Flags&queue.LowPriority != 0), append(w.ready.late, m.effect&queue.NewSeq == 0)
 	}
 	if ran == runs {
 		return
@@ -206,25 +206,39 @@ func notNull(b []byte) []byte {
 	return b
 }
 
-// queue adds the statements of the changes to a batch.
-func (w *writes) queue(b *pgx.Batch) {
-	queueIf(b, w.update.ep, sqlUpdate, w.update.ep, w.update.id, w.update.seq, w.update.armed, w.update.gone, w.update.status, w.update.state)
+// first adds the statements to a batch that come before those of main.
+func (w *writes) first(b *pgx.Batch) {
 	w.queueDeletions(b)
-	r := &w.unready
-	queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
-	r = &w.ready
-	queueIf(b, r.ep, sqlReady, r.ep, r.owner, r.prio, r.key, r.seq, r.queued, r.expires, r.low, r.lost)
-	s := &w.stopped
-	queueIf(b, s.ep, sqlStopped, s.ep, s.owner, s.key, s.num)
-	s = &w.running
-	queueIf(b, s.ep, sqlRunning, s.ep, s.owner, s.key, s.num, s.seq, s.id, w.epoch)
+	if len(w.ready.ep) > 0 { // a row may be replaced
+		r := &w.unready
+		queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
+	}
 	queueIf(b, w.dropOutput, sqlDropOutputs, w.dropOutput)
 	queueIf(b, w.dropChunks.num, sqlDropChunks, w.dropChunks.num, w.dropChunks.below)
 	queueIf(b, w.dropInput.num, sqlDropInputs, w.dropInput.num)
 	queueIf(b, w.dropSent.num, sqlDropSent, w.dropSent.ep, w.dropSent.num)
-	queueIf(b, w.output.num, sqlPutOutputs, w.output.num, w.output.output, w.output.error)
 	queueIf(b, w.chunk.num, sqlAddChunks, w.chunk.num, w.chunk.n, w.chunk.data)
 	queueIf(b, w.try.num, sqlPutTries, w.try.num, w.try.n, w.try.data)
+}
+
+// main returns the statements that most moves have. They change different tables.
+func (w *writes) main() (list merged) {
+	addIf(&list, w.update.ep, sqlUpdate, w.update.ep, w.update.id, w.update.seq, w.update.armed, w.update.gone, w.update.status, w.update.state)
+	if r := &w.unready; len(w.ready.ep) == 0 {
+		addIf(&list, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
+	}
+	r := &w.ready
+	addIf(&list, r.ep, sqlReady, r.ep, r.owner, r.prio, r.key, r.seq, r.queued, r.expires, r.low, r.lost, r.late)
+	s := &w.stopped
+	addIf(&list, s.ep, sqlStopped, s.ep, s.owner, s.key, s.num)
+	s = &w.running
+	addIf(&list, s.ep, sqlRunning, s.ep, s.owner, s.key, s.num, s.seq, s.id, w.epoch)
+	addIf(&list, w.output.num, sqlPutOutputs, w.output.num, w.output.output, w.output.error)
+	return list
+}
+
+// last adds the statements to a batch that come after those of main.
+func (w *writes) last(b *pgx.Batch) {
 	c := &w.outbox
 	queueIf(b, c.ep, sqlPutOutbox, c.ep, c.did, c.at, c.num, c.seq, c.id, c.owner, c.key, c.state)
 	w.queueDead(b)
@@ -303,8 +317,8 @@ func isDelayedLow(s *queue.State) bool {
 	return s.Status == queue.InQueue && s.Delayed && s.Flags&queue.LowPriority != 0
 }
 
-// queue adds the statement of the counters to a batch, in one order.
-func (c counts) queue(b *pgx.Batch, slot int64) {
+// add adds the statement of the counters to others. It changes them in one order.
+func (c counts) add(list *merged, slot int64) {
 	var ep [][]byte
 	var cols [9][]int64
 	for _, endpoint := range slices.Sorted(maps.Keys(c)) {
@@ -318,9 +332,7 @@ func (c counts) queue(b *pgx.Batch, slot int64) {
 			cols[i] = append(cols[i], values[i])
 		}
 	}
-	if len(ep) > 0 {
-		b.Queue(sqlCount, ep, slot, cols[0], cols[1], cols[2], cols[3], cols[4], cols[5], cols[6], cols[7], cols[8])
-	}
+	addIf(list, ep, sqlCount, ep, slot, cols[0], cols[1], cols[2], cols[3], cols[4], cols[5], cols[6], cols[7], cols[8])
 }
 
 // armings are jobs to look at from an instant on.
@@ -359,13 +371,10 @@ func (a armings) group(now queue.Instant) {
 	}
 }
 
-func (a armings) queue(b *pgx.Batch) {
-	if len(a) == 0 {
-		return
-	}
+func (a armings) add(list *merged) {
 	at, ep, seq := make([]int64, len(a)), make([][]byte, len(a)), make([]int64, len(a))
 	for i := range a {
 		at[i], ep[i], seq[i] = int64(a[i].at), []byte(a[i].endpoint), int64(a[i].seq)
 	}
-	b.Queue(sqlArm, at, ep, seq)
+	addIf(list, at, sqlArm, at, ep, seq)
 }

@@ -14,6 +14,21 @@ var postgresql postgrestest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
 
+func TestTheLongMeasurements(t *testing.T) {
+	for name, s := range map[string]settings{
+		"beside an old transaction": {oldFor: 100 * time.Millisecond},
+		"with many jobs queued":     {deepBy: 3000, time: 50 * time.Millisecond, rounds: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			s.database = postgresql.Database(t)
+			if err := run(t.Context(), &out, s); err != nil || strings.Count(out.String(), "\n") < 2 {
+				t.Errorf("%v\n%s", err, &out)
+			}
+		})
+	}
+}
+
 // The figures mean nothing here: the database of tests does not wait for the disk.
 func TestEveryFigureIsMeasured(t *testing.T) {
 	var out bytes.Buffer

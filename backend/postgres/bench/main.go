@@ -31,7 +31,9 @@ type settings struct {
 	time     time.Duration // of each measurement
 	rounds   int
 	backlog  int
-	only     string // a part of the names of figures
+	only     string        // a part of the names of figures
+	oldFor   time.Duration // how long an old transaction is open; 0: figures are measured
+	deepBy   int           // how many jobs are queued; 0: figures are measured
 }
 
 func main() {
@@ -41,6 +43,8 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 3, "measurements of each figure")
 	flag.IntVar(&s.backlog, "backlog", 100_000, "jobs of the backlog")
 	flag.StringVar(&s.only, "only", "", "figures whose names contain this")
+	flag.DurationVar(&s.oldFor, "old", 0, "measure cycles of ours for this long beside an old transaction, and nothing else")
+	flag.IntVar(&s.deepBy, "deep", 0, "measure claims of ours with this many jobs queued, and nothing else")
 	flag.Parse()
 	if err := run(context.Background(), os.Stdout, s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -63,6 +67,12 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 		return err
 	}
 	defer o.close()
+	switch {
+	case s.oldFor > 0:
+		return s.old(ctx, out, o)
+	case s.deepBy > 0:
+		return s.deep(ctx, out, o)
+	}
 	t, err := openTheirs(ctx, s.database)
 	if err != nil {
 		return err

@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+)
+
+const (
+	// generationCommits is how many commits change a row of counters. Each leaves a version of the row
+	// that the next one has to pass while an old transaction is open.
+	generationCommits = 512
+	// firstGeneration is above the slots of servers that had no generations.
+	firstGeneration = 1 << 40
+	// generationBits are those of a slot that number the generations of an epoch.
+	generationBits = 24
+)
+
+// A counterRow is a row of counters that is not used any more.
+type counterRow struct {
+	endpoint string
+	slot     int64
+}
+
+// counterRows are the rows of counters of a lane, one for each endpoint, all of one generation.
+type counterRows struct {
+	q         *Jobs
+	slot      int64
+	commits   int
+	endpoints map[string]bool
+}
+
+// use returns the slot of the rows for a commit that changes the counters of some endpoints. Calls are
+// made one after the other.
+func (r *counterRows) use(epoch int64, endpoints iter.Seq[string]) int64 {
+	if r.commits%r.q.perGeneration == 0 {
+		r.next(epoch)
+	}
+	r.commits++
+	for ep := range endpoints {
+		r.endpoints[ep] = true
+	}
+	return r.slot
+}
+
+// next begins a generation, and has the rows of the last one folded.
+func (r *counterRows) next(epoch int64) {
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	for ep := range r.endpoints {
+		r.q.retired = append(r.q.retired, counterRow{ep, r.slot})
+	}
+	r.endpoints = map[string]bool{}
+	r.slot = generationOf(epoch) + r.q.generation%(1<<generationBits)
+	r.q.generation++
+}
+
+// generationOf is the slot of the first generation of an epoch.
+func generationOf(epoch int64) int64 { return firstGeneration + epoch<<generationBits }
+
+// Every foldSweeps sweeps, counters are folded that no writer uses: also those of all but the last
+// keptEpochs openings of stores.
+const (
+	foldSweeps = 64
+	keptEpochs = 32
+	oldSlots   = 3 // of an epoch, at servers that had no generations
+)
+
+// fold adds up counters that no writer uses.
+func (q *Jobs) fold(ctx context.Context) error {
+	if err := q.foldRetired(ctx); err != nil {
+		return err
+	}
+	if q.sweeps.Add(1)%foldSweeps != 1 {
+		return nil
+	}
+	epoch, err := q.node(ctx)
+	if err != nil {
+		return err
+	}
+	before := max(epoch-keptEpochs, 0)
+	return q.exec(ctx, sqlFold, before*oldSlots, generationOf(before))
+}
+
+// foldRetired adds up the rows of the generations of this Store that are over.
+func (q *Jobs) foldRetired(ctx context.Context) error {
+	q.mu.Lock()
+	rows := q.retired
+	q.retired = nil
+	q.mu.Unlock()
+	if len(rows) == 0 {
+		return nil
+	}
+	ep, slot := make([][]byte, len(rows)), make([]int64, len(rows))
+	for i, r := range rows {
+		ep[i], slot[i] = []byte(r.endpoint), r.slot
+	}
+	err := q.exec(ctx, sqlFoldRows, ep, slot)
+	if err != nil {
+		q.mu.Lock()
+		q.retired = append(q.retired, rows...)
+		q.mu.Unlock()
+	}
+	return err
+}
