@@ -30,8 +30,11 @@ const (
 	sqlLockSeqs = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
 	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
 
+	// outputOf is the output of the job with the body b.
+	outputOf = `LATERAL (SELECT o.output, o.error FROM podyard.job_outputs o WHERE o.num = b.num OFFSET 0) o`
+
 	sqlInputs = `SELECT b.num, ` + payloadColumns + ` FROM podyard.job_bodies b
-	LEFT JOIN podyard.job_outputs o ON o.num = b.num WHERE b.num = ANY($1::int8[])`
+	LEFT JOIN ` + outputOf + ` ON true WHERE b.num = ANY($1::int8[])`
 )
 
 // A claimCall is a call of Claim.

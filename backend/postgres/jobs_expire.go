@@ -21,14 +21,14 @@ const (
 	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at
 	WHERE d.before < $2`
 
-	sqlDropDue = `DELETE FROM podyard.job_due d USING unnest($1::int8[], $2::int8[]) u(at, n) WHERE d.at = u.at AND d.n = u.n`
+	sqlDropDue = `DELETE FROM podyard.job_due WHERE ctid = ANY(ARRAY(SELECT x.place FROM unnest($1::int8[], $2::int8[]) u(at, n),
+	LATERAL (SELECT x.ctid AS place FROM podyard.job_due x WHERE x.at = u.at AND x.n = u.n OFFSET 0) x))`
 
 	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at)
 	FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $2 ORDER BY at, n LIMIT $1) d`
 
-	sqlExpireDead = `DELETE FROM podyard.job_dead d USING (
-		SELECT ep, id FROM podyard.job_dead WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED) x
-	WHERE d.ep = x.ep AND d.id = x.id`
+	sqlExpireDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(
+		SELECT x.ctid FROM podyard.job_dead x WHERE x.until <= $1 ORDER BY x.until LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 	sqlNextDead = `SELECT min(until) FROM podyard.job_dead`
 

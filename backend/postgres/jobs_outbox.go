@@ -25,9 +25,9 @@ const (
 
 	// MATERIALIZED: a plan may scan a subquery once for each row, and each scan locks other entries.
 	sqlDeliver = `WITH x AS MATERIALIZED (
-		SELECT x.ep, x.did, x.due FROM podyard.job_outbox x WHERE x.due <= $1 ORDER BY x.due, x.n LIMIT $3 FOR UPDATE SKIP LOCKED
+		SELECT x.ctid AS at, x.due FROM podyard.job_outbox x WHERE x.due <= $1 ORDER BY x.due, x.n LIMIT $3 FOR UPDATE SKIP LOCKED
 	) UPDATE podyard.job_outbox c SET token = $4, due = $2 FROM x
-	WHERE c.ep = x.ep AND c.did = x.did RETURNING ` + copyColumns + `, c.webhook, c.did, c.tries, x.due, c.n`
+	WHERE c.ctid = x.at RETURNING ` + copyColumns + `, c.webhook, c.did, c.tries, x.due, c.n`
 
 	sqlLoadDelivery = `SELECT ` + copyColumns + `, ` + copyPayloads + ` FROM podyard.job_outbox c WHERE c.ep = $1 AND c.did = $2 AND c.token = $3`
 

@@ -14,7 +14,8 @@ import (
 
 const (
 	sqlGet = `SELECT ` + jobColumns + `, ` + payloadColumns + ` FROM podyard.jobs j
-	LEFT JOIN podyard.job_bodies b ON b.num = j.num LEFT JOIN podyard.job_outputs o ON o.num = j.num WHERE j.ep = $1 AND j.id = $2`
+	LEFT JOIN LATERAL (SELECT b.input, b.webhook, b.extra, b.trace_parent, b.trace_state FROM podyard.job_bodies b WHERE b.num = j.num OFFSET 0) b ON true
+	LEFT JOIN LATERAL (SELECT o.output, o.error FROM podyard.job_outputs o WHERE o.num = j.num OFFSET 0) o ON true WHERE j.ep = $1 AND j.id = $2`
 
 	// The first chunk, and those after it that fit.
 	sqlChunks = `SELECT ` + jobColumns + `, c.data FROM podyard.jobs j LEFT JOIN LATERAL (

@@ -1,27 +1,34 @@
 package postgres
 
 // The statements that change jobs. Each takes its rows as arrays.
+//
+// Rows are found by LATERAL with OFFSET 0, one after the other by their index, and changed by ctid. In a
+// join the database would read all of an index whose table has few rows and many that are dead.
 const (
 	sqlLock = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
 	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.id = u.id FOR UPDATE) j`
 
 	sqlUpdate = `UPDATE podyard.jobs j SET seq = u.seq, armed = u.armed, gone = u.gone, status = u.status, state = u.state
-	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[]) u(ep, id, seq, armed, gone, status, state)
-	WHERE j.ep = u.ep AND j.id = u.id`
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[]) u(ep, id, seq, armed, gone, status, state),
+	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x
+	WHERE j.ctid = x.at`
 
-	sqlDelete = `DELETE FROM podyard.jobs j USING unnest($1::bytea[], $2::bytea[]) u(ep, id) WHERE j.ep = u.ep AND j.id = u.id`
+	sqlDelete = `DELETE FROM podyard.jobs WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
+	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x))`
 
-	sqlUnready = `DELETE FROM podyard.job_ready r
-	USING unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[]) u(ep, owner, prio, key, seq)
-	WHERE r.ep = u.ep AND r.owner = u.owner AND r.prio = u.prio AND r.key = u.key AND r.seq = u.seq`
+	sqlUnready = `DELETE FROM podyard.job_ready WHERE ctid = ANY(ARRAY(
+	SELECT x.at FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[]) u(ep, owner, prio, key, seq),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_ready x
+		WHERE x.ep = u.ep AND x.owner = u.owner AND x.prio = u.prio AND x.key = u.key AND x.seq = u.seq OFFSET 0) x))`
 
 	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
 	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost, u.late
 	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::bool[])
 		u(ep, owner, prio, key, seq, queued, expires, low, lost, late)`
 
-	sqlStopped = `DELETE FROM podyard.job_running r USING unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[]) u(ep, owner, key, num)
-	WHERE r.ep = u.ep AND r.owner = u.owner AND r.key = u.key AND r.num = u.num`
+	sqlStopped = `DELETE FROM podyard.job_running WHERE ctid = ANY(ARRAY(
+	SELECT x.at FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[]) u(ep, owner, key, num),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_running x WHERE x.ep = u.ep AND x.owner = u.owner AND x.key = u.key AND x.num = u.num OFFSET 0) x))`
 
 	sqlRunning = `INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node)
 	SELECT u.ep, u.owner, u.key, u.num, u.seq, u.id, $7
@@ -33,7 +40,8 @@ const (
 	SELECT u.num, u.output, u.error FROM unnest($1::int8[], $2::bytea[], $3::bytea[]) u(num, output, error)
 	ON CONFLICT (num) DO UPDATE SET output = excluded.output, error = excluded.error`
 
-	sqlDropChunks = `DELETE FROM podyard.job_chunks c USING unnest($1::int8[], $2::int8[]) u(num, below) WHERE c.num = u.num AND c.n < u.below`
+	sqlDropChunks = `DELETE FROM podyard.job_chunks WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::int8[], $2::int8[]) u(num, below),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_chunks x WHERE x.num = u.num AND x.n < u.below OFFSET 0) x))`
 
 	sqlAddChunks = `INSERT INTO podyard.job_chunks (num, n, data)
 	SELECT u.num, u.n, u.data FROM unnest($1::int8[], $2::int8[], $3::bytea[]) u(num, n, data)`
@@ -54,7 +62,8 @@ const (
 	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num
 	ON CONFLICT (ep, did) DO NOTHING`
 
-	sqlDropDead = `DELETE FROM podyard.job_dead d USING unnest($1::bytea[], $2::bytea[]) u(ep, id) WHERE d.ep = u.ep AND d.id = u.id`
+	sqlDropDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x))`
 
 	sqlPutDead = `INSERT INTO podyard.job_dead (ep, id, until, seq, owner, key, state,
 		input, webhook, extra, trace_parent, trace_state, output, error)
@@ -64,10 +73,8 @@ const (
 	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num`
 
 	// The rank of the first one too many is found through the index of the owner.
-	sqlTrimDead = `DELETE FROM podyard.job_dead d
-	USING unnest($1::bytea[], $2::bytea[]) u(ep, owner),
-	LATERAL (SELECT x.ep, x.owner, x.n FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x
-	WHERE (d.ep || ''::bytea) = x.ep AND d.owner = x.owner AND d.n = x.n`
+	sqlTrimDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, owner),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x))`
 
 	sqlArm = `INSERT INTO podyard.job_due (at, ep, seqs)
 	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) u(at, ep, seq) GROUP BY u.at, u.ep`
@@ -88,7 +95,8 @@ const (
 		WHERE slot < 0 OR slot > 0 AND slot < $1 OR slot >= 1099511627776 AND slot < $2 ` + foldInto
 
 	sqlFoldRows = `WITH d AS (DELETE FROM podyard.job_counters d
-		USING unnest($1::bytea[], $2::int8[]) u(ep, slot) WHERE d.ep = u.ep AND d.slot = u.slot ` + foldInto
+		WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::int8[]) u(ep, slot),
+			LATERAL (SELECT x.ctid AS at FROM podyard.job_counters x WHERE x.ep = u.ep AND x.slot = u.slot OFFSET 0) x)) ` + foldInto
 
 	foldInto = `RETURNING d.ep, d.queued, d.queued_low, d.delayed, d.delayed_low, d.running, d.completed, d.failed, d.retried, d.last_seq)
 	INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
