@@ -89,12 +89,12 @@ func (q *Jobs) Shared() bool { return true }
 // planSettings keep the database from plans that read whole tables: it makes plans when tables are
 // empty, or before it knows how large they have become.
 const planSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
-	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off`
+	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; SET jit = off`
 
 // localPlanSettings are planSettings for the transaction under way.
 const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), ` +
 	`set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), ` +
-	`set_config('enable_material', 'off', true), set_config('jit', 'off', true)`
+	`set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true), set_config('jit', 'off', true)`
 
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
 func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {

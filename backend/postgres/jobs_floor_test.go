@@ -92,7 +92,7 @@ func TestAFloorHidesNoRowOfAnOlderServer(t *testing.T) {
 	claim(t, q, instant, "w", 1, nil)
 	raise(t, q, "new")
 	lose(t, q, "old")
-	execute(t, url, `CREATE TABLE public.r AS SELECT * FROM podyard.job_ready`)
+	execute(t, url, `CREATE TABLE public.r AS SELECT ep, owner, prio, key, seq, queued, expires, low, lost FROM podyard.job_ready`)
 	execute(t, url, `DELETE FROM podyard.job_ready`)
 	execute(t, url, `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
 		SELECT ep, owner, prio, key, seq, queued, expires, low, lost FROM public.r`)
