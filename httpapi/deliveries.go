@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -52,6 +55,78 @@ func attemptOf(a *serverless.Attempt) attemptBody {
 		b.Next = &t
 	}
 	return b
+}
+
+// A webhookBody is what became of the webhook of a job.
+type webhookBody struct {
+	Job        string                  `json:"job"`
+	JobStatus  string                  `json:"jobStatus"`
+	FinishedAt wireTime                `json:"finishedAt"` // of the job
+	State      serverless.WebhookState `json:"state"`
+	Attempts   int                     `json:"attempts"`
+	Last       *attemptBody            `json:"last"` // null: there was no attempt yet
+}
+
+func webhookOf(w *serverless.Webhook) webhookBody {
+	b := webhookBody{
+		Job: string(w.Job.ID), JobStatus: w.Job.Status.String(), FinishedAt: wireTime(w.Job.Finished.Time()),
+		State: w.State, Attempts: len(w.Attempts),
+	}
+	if n := len(w.Attempts); n > 0 {
+		last := attemptOf(&w.Attempts[n-1])
+		b.Last = &last
+	}
+	return b
+}
+
+var webhookStates = []string{string(serverless.WebhookPending), string(serverless.WebhookDelivered), string(serverless.WebhookFailed)}
+
+// listWebhooks lists the webhooks of jobs of the caller. The owner of the endpoint sees all.
+func listWebhooks(c *call) error {
+	e, err := c.endpoint()
+	if err != nil {
+		return err
+	}
+	q, err := c.webhookQuery()
+	if err != nil {
+		return err
+	}
+	owner := c.owner
+	if e.Owner != "" && e.Owner == c.owner {
+		owner = serverless.AllOwners
+	}
+	list, from, err := c.Jobs.Webhooks(c.r.Context(), owner, e.ID, q)
+	if err != nil {
+		return err
+	}
+	next := c.seqCursor(from, c.owner, c.queryFilters())
+	if next != nil {
+		c.nextLink(*next)
+	}
+	return writeJSON(c.w, http.StatusOK, struct {
+		Webhooks any     `json:"webhooks"`
+		Cursor   *string `json:"cursor"`
+	}{items(c, list, func(w serverless.Webhook) string { return w.Job.Owner }, func(w serverless.Webhook) webhookBody { return webhookOf(&w) }), next})
+}
+
+func (c *call) webhookQuery() (q serverless.WebhookQuery, err error) {
+	state, err := c.queryText("state")
+	if err != nil {
+		return q, err
+	}
+	if state != "" && !slices.Contains(webhookStates, state) {
+		return q, problem.Newf(problem.Invalid, "state must be one of %s", strings.Join(webhookStates, ", "))
+	}
+	q.State = serverless.WebhookState(state)
+	if q.Limit, err = c.queryInt("limit", defaultPage, 1, serverless.MaxWebhooks); err != nil {
+		return q, err
+	}
+	cursor, err := c.queryText("cursor")
+	if err != nil || cursor == "" {
+		return q, err
+	}
+	q.From, err = c.seqPosition(cursor, c.owner, c.queryFilters())
+	return q, err
 }
 
 // redeliver accepts any body, as cancel and retry do.

@@ -32,6 +32,9 @@
 //     another user is a 404.
 //   - GET /v2/serverless/{id}/deliveries/{job} lists the attempts to deliver the
 //     webhook of a job. POST .../redeliver sends it again.
+//   - GET /v2/serverless/{id}/deliveries lists the webhooks of the jobs that are kept.
+//   - DELETE /v2/serverless/{id}/workers/{workerId} ends a worker after its jobs. It takes
+//     endpoints:write.
 //
 // # Serving
 //

@@ -140,6 +140,15 @@ func rolloutOf(list []serverless.WorkerInfo, e *serverless.Endpoint) rolloutBody
 	return r
 }
 
+// stopWorker answers before the worker has ended: it may have jobs.
+func stopWorker(c *call) error {
+	e, err := c.managed()
+	if err != nil {
+		return err
+	}
+	return c.noContent(c.Jobs.StopWorker(c.r.Context(), e.ID, serverless.WorkerID(c.r.PathValue("workerId"))))
+}
+
 // workerLogs streams the log of a worker until the worker ends or the client disconnects.
 func workerLogs(c *call) error {
 	e, err := c.managed()

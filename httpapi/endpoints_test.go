@@ -169,10 +169,12 @@ func TestWireOfEndpoints(t *testing.T) {
 		deliveries := "/v2/serverless/echo/deliveries/" + job
 		time.Sleep(time.Second)
 		w.want(200, "GET", deliveries, "", as(readsEndpoints))
+		w.want(200, "GET", "/v2/serverless/echo/deliveries", "", as(readsEndpoints))
 		time.Sleep(29 * time.Second)
 		w.want(200, "POST", deliveries+"/redeliver", "", as(alicesEndpoints))
 		time.Sleep(time.Second)
 		w.want(200, "GET", deliveries, "", as(readsEndpoints))
+		w.want(200, "GET", "/v2/serverless/echo/deliveries?state=delivered", "", as(readsEndpoints))
 	})
 	compareGolden(t, "endpoints", got.String())
 }
@@ -355,6 +357,19 @@ func endpointRefusals() []refusal {
 		{"PATCH /v2/serverless/nothere/queue", "{", 404, "endpoint not found", operator},
 		{"PATCH /v2/serverless/{id}/queue", `{"paused":true}`, 403, "access denied", reader},
 
+		{"DELETE /v2/serverless/{id}/workers/none", "", 404, "worker not found", nil},
+		{"DELETE /v2/serverless/{id}/workers/none", "", 404, "endpoint not found", bob},
+		{"DELETE /v2/serverless/nothere/workers/none", "", 404, "endpoint not found", nil},
+		{"DELETE /v2/serverless/idle/workers/none", "", 403, sharedOnly, nil},
+		{"DELETE /v2/serverless/idle/workers/none", "", 404, "worker not found", operator},
+		{"DELETE /v2/serverless/{id}/workers/none", "", 403, "access denied", reader},
+
+		{"GET /v2/serverless/echo/deliveries?state=lost", "", 422, "state must be one of pending, delivered, failed", nil},
+		{"GET /v2/serverless/echo/deliveries?limit=0", "", 422, "limit must be an integer from 1 to 1000", nil},
+		{"GET /v2/serverless/echo/deliveries?cursor=x", "", 422, "cursor must be one that an answer to the same request has returned", nil},
+		{"GET /v2/serverless/nothere/deliveries", "", 404, "endpoint not found", nil},
+		{"GET /v2/serverless/{id}/deliveries", "", 404, "endpoint not found", bob},
+
 		{"GET /v2/serverless/echo/deliveries/{job}", "", 404, "job not found", bob},
 		{"GET /v2/serverless/echo/deliveries/nothere", "", 404, "job not found", nil},
 		{"GET /v2/serverless/nothere/deliveries/{job}", "", 404, "endpoint not found", nil},
@@ -499,6 +514,8 @@ func TestWireOfWorkers(t *testing.T) {
 		time.Sleep(time.Second)
 		w.want(200, "GET", at+"/workers", "", alice)
 		w.want(200, "GET", at+"/releases", "", alice)
+		w.want(409, "DELETE", "/v2/serverless/echo/workers/worker-1", "", as(operatorFree))
+		w.want(204, "DELETE", at+"/workers/"+w.call("GET", at+"/workers", "", alice).member(t, "workers").([]any)[0].(map[string]any)["id"].(string), "", alice)
 	})
 	compareGolden(t, "workers", got.String())
 }

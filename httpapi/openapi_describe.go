@@ -97,6 +97,7 @@ func knownTypes() map[reflect.Type]*openapi.Schema {
 		reflect.TypeFor[endpoints.FlashBoot]():     values(endpoints.FlashBootOff, endpoints.FlashBootOn, endpoints.FlashBootPriority),
 		reflect.TypeFor[endpoints.ScalingType]():   values(endpoints.QueueDelay, endpoints.RequestCount),
 		reflect.TypeFor[serverless.WorkerStatus](): values(serverless.StatusRunning, serverless.StatusIdle, serverless.StatusInitializing, serverless.StatusThrottled, serverless.StatusUnhealthy),
+		reflect.TypeFor[serverless.WebhookState](): values(serverless.WebhookPending, serverless.WebhookDelivered, serverless.WebhookFailed),
 		reflect.TypeFor[schedules.Overlap]():       values(schedules.OverlapSkip, schedules.OverlapQueue, schedules.OverlapAllow),
 		reflect.TypeFor[schedules.CatchUp]():       values(schedules.CatchUpNone, schedules.CatchUpLast, schedules.CatchUpAll),
 		reflect.TypeFor[schedules.Decision]():      values(schedules.Submitted, schedules.Skipped, schedules.Missed, schedules.Refused, schedules.Disabled, schedules.Requested),

@@ -37,6 +37,7 @@ func (b *describer) describeEndpointLogs() map[string]description {
 	settings := openapi.For[queueBody](&b.Builder)
 	return map[string]description{
 		"getWorkerLogs": {summary: "Follow the log of a worker", text: aboutLogs, params: logParams(), answers: ok(word), media: "text/event-stream"},
+		"stopWorker":    {summary: "End a worker after its jobs", text: "It gets no more jobs. Another one is started if one is needed. 409 for a worker that the service did not start.", answers: gone()},
 		"listEndpointJobs": {
 			summary: "List the jobs of an endpoint, newest first", params: jobPageParams(), answers: ok(b.jobsPage()),
 			headers: map[string]*openapi.Header{"Link": linkHeader()},
@@ -44,6 +45,10 @@ func (b *describer) describeEndpointLogs() map[string]description {
 		"listDecisions": {
 			summary: "List what the scaler decided, or say why a job waits", params: []*openapi.Parameter{query("jobId", openapi.Of("string").NotEmpty(), "A job: the answer says what it waits for.")},
 			answers: ok(&openapi.Schema{AnyOf: []*openapi.Schema{b.list("decisions", openapi.For[decisionBody](&b.Builder), false), why}}),
+		},
+		"listWebhooks": {
+			summary: "List the webhooks of the jobs of an endpoint, newest job first", text: "Those of jobs that have ended and are kept. A page may be empty and have a next one.",
+			params: webhookParams(), answers: ok(b.webhooksPage()), headers: map[string]*openapi.Header{"Link": linkHeader()},
 		},
 		"listDeliveries": {summary: "List the attempts to send the webhook of a job", answers: ok(b.list("deliveries", openapi.For[attemptBody](&b.Builder), false))},
 		"getEndpointQueue": {
@@ -168,6 +173,21 @@ func linkHeader() *openapi.Header {
 
 func (b *describer) jobsPage() *openapi.Schema {
 	s := b.list("jobs", openapi.For[listedJob](&b.Builder), true)
+	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
+	s.Required = append(s.Required, "cursor")
+	return s
+}
+
+func webhookParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		query("state", values(webhookStates...), "Only with this state."),
+		number("limit", 1, serverless.MaxWebhooks, defaultPage, "How many are looked at."),
+		cursorParam(),
+	}
+}
+
+func (b *describer) webhooksPage() *openapi.Schema {
+	s := b.list("webhooks", openapi.For[webhookBody](&b.Builder), true)
 	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
 	s.Required = append(s.Required, "cursor")
 	return s

@@ -1,6 +1,7 @@
 package serverless_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -258,6 +260,42 @@ func TestDrainedWorkerIsReplacedAfterItsJob(t *testing.T) {
 		if got := svc.ids(); len(got) != 1 || got[0] == old[0] {
 			t.Errorf("workers %v and then %v, want another one", old, got)
 		}
+	})
+}
+
+func TestAWorkerIsStoppedByItsNameIfTheServiceStartedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newScaledService(t, image("long", 1, 1))
+		j := svc.submit(t, 1, false)
+		time.Sleep(5 * time.Second)
+		old := svc.ids()
+		if err := svc.StopWorker(t.Context(), "e", "none"); !errors.Is(err, serverless.ErrNoWorker) {
+			t.Errorf("StopWorker of an unknown worker = %v, want ErrNoWorker", err)
+		}
+		if err := svc.StopWorker(t.Context(), "none", old[0]); !errors.Is(err, serverless.ErrNoEndpoint) {
+			t.Errorf("StopWorker of an unknown endpoint = %v, want ErrNoEndpoint", err)
+		}
+		if err := svc.StopWorker(t.Context(), "e", old[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if j = svc.job(t, j); j.Status != serverless.Completed || j.Deliveries != 1 {
+			t.Errorf("job is %v after %d deliveries, want COMPLETED by the worker that had it", j.Status, j.Deliveries)
+		}
+		if got := svc.ids(); len(got) != 1 || got[0] == old[0] {
+			t.Errorf("workers %v and then %v, want another one", old, got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- svc.Serve(ctx, "e", serverless.WorkerFunc(func(context.Context, *serverless.Task) ([]byte, error) { return nil, nil }), &serverless.ServeOptions{ID: "own"})
+		}()
+		synctest.Wait()
+		if err := svc.StopWorker(t.Context(), "e", "own"); problem.KindOf(err) != problem.Conflict {
+			t.Errorf("StopWorker of a worker of the program = %v, want a Conflict", err)
+		}
+		cancel()
+		<-done
 	})
 }
 

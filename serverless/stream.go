@@ -75,6 +75,43 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	return s.writePart(ctx, part, write)
 }
 
+// Peek returns the items of a job's stream from number from on, and leaves them to the readers. The
+// first item of a job is number 0, and first is that of the first item in the part: it is greater
+// than from if somebody has read the items before it. Peek waits as Stream does, until there are
+// such items. It looks at the first q.MaxBytes of what nobody has read, so items after that are seen
+// when those before them have been read. Errors are those of Get.
+func (s *Service) Peek(ctx context.Context, owner string, ref Ref, from uint32, q StreamQuery) (part StreamPart, first uint32, err error) {
+	if q.Wait <= 0 {
+		q.Wait = DefaultStreamWait
+	}
+	if q.MaxBytes <= 0 {
+		q.MaxBytes = MaxChunk
+	}
+	over := make(chan struct{})
+	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
+	j, err := s.findState(context.WithoutCancel(ctx), owner, ref)
+	if err != nil {
+		return part, 0, err
+	}
+	run := j.Run
+	err = s.awaitPart(ctx, ref, over, func() (bool, error) {
+		part, err = s.items(ctx, j, &q)
+		if err != nil {
+			return false, err
+		}
+		if first = part.Job.Drained; part.Job.Run != run {
+			from, run = 0, part.Job.Run // it was retried: its stream begins anew
+		}
+		if first < from {
+			part.Items = part.Items[min(int(from-first), len(part.Items)):]
+			first = from
+		}
+		return len(part.Items) > 0 || part.Job.Status.Terminal(), nil
+	})
+	part.Status = part.Job.Status
+	return part, first, err
+}
+
 // writePart calls write and then removes the items of part.
 func (s *Service) writePart(ctx context.Context, part StreamPart, write func(StreamPart) error) error {
 	if err := write(part); err != nil || len(part.Items) == 0 {
@@ -100,17 +137,26 @@ func (s *Service) writeEmptyPart(ctx context.Context, j Job, write func(StreamPa
 }
 
 // awaitItems waits for items or for the end of the job.
-func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-chan struct{}) (StreamPart, error) {
-	done, chunk := s.hub.watch(j.Ref, queue.EventDone), s.hub.watch(j.Ref, queue.EventChunk)
+func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-chan struct{}) (part StreamPart, err error) {
+	err = s.awaitPart(ctx, j.Ref, over, func() (bool, error) {
+		part, err = s.items(ctx, j, q)
+		return len(part.Items) > 0 || part.Status.Terminal(), err
+	})
+	return part, err
+}
+
+// awaitPart calls look, again when the job may have changed, until it reports true or fails. After
+// over or the end of ctx it is called once more.
+func (s *Service) awaitPart(ctx context.Context, ref Ref, over <-chan struct{}, look func() (bool, error)) error {
+	done, chunk := s.hub.watch(ref, queue.EventDone), s.hub.watch(ref, queue.EventChunk)
 	defer s.hub.unwatch(done)
 	defer s.hub.unwatch(chunk)
 	if q.Linger > 0 && j.Status == InProgress && j.Stream < int64(q.MaxBytes/2) {
 		s.linger(ctx, q.Linger, done.ch, over)
 	}
 	for last := false; ; {
-		part, err := s.items(ctx, j, q)
-		if err != nil || last || len(part.Items) > 0 || part.Status.Terminal() {
-			return part, err
+		if ok, err := look(); err != nil || last || ok {
+			return err
 		}
 		select {
 		case <-done.ch:

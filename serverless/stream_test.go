@@ -320,3 +320,53 @@ func TestLongStringChunkComesInSeveralParts(t *testing.T) {
 		}
 	})
 }
+
+// peek makes one call of Peek and returns what it saw, as "STATUS first item item".
+func peek(t *testing.T, s *serverless.Service, ref serverless.Ref, from uint32, q serverless.StreamQuery) string {
+	t.Helper()
+	p, first, err := s.Peek(t.Context(), "alice", ref, from, q)
+	if err != nil {
+		t.Fatalf("Peek: %v", err)
+	}
+	got := []string{p.Status.String(), fmt.Sprint(first)}
+	for _, b := range p.Items {
+		got = append(got, string(b))
+	}
+	return strings.Join(got, " ")
+}
+
+func TestPeekSeesChunksAsTheyComeAndLeavesThemToTheReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		serve(t, s, counter(time.Second, `1`, `2`, `3`, `4`), nil)
+		ref := submit(t, s, `{}`)
+		got := []string{peek(t, s, ref, 0, serverless.StreamQuery{}), peek(t, s, ref, 1, serverless.StreamQuery{})}
+		got = append(got, read(t, s, ref, serverless.StreamQuery{}))    // the reader gets 1 and 2
+		got = append(got, peek(t, s, ref, 0, serverless.StreamQuery{})) // from here on 3 is the first
+		got = append(got, peek(t, s, ref, 2, serverless.StreamQuery{}))
+		time.Sleep(5 * time.Second)
+		got = append(got, peek(t, s, ref, 3, serverless.StreamQuery{}), peek(t, s, ref, 4, serverless.StreamQuery{}), read(t, s, ref, serverless.StreamQuery{}))
+		want := []string{
+			`IN_PROGRESS 0 {"output":1}`, `IN_PROGRESS 1 {"output":2}`, `IN_PROGRESS {"output":1} {"output":2}`,
+			`IN_PROGRESS 2 {"output":3}`, `IN_PROGRESS 2 {"output":3}`,
+			`COMPLETED 3 {"output":4}`, `COMPLETED 4`, `IN_PROGRESS {"output":3} {"output":4}`,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("what was seen (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPeekWaitsNoLongerThanItIsToldAndShowsNoJobOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		ref := submit(t, s, `{}`)
+		begin := time.Now()
+		if got := peek(t, s, ref, 0, serverless.StreamQuery{Wait: 3 * time.Second}); got != "IN_QUEUE 0" || time.Since(begin) != 3*time.Second {
+			t.Errorf("Peek = %s after %v, want IN_QUEUE 0 after 3 s", got, time.Since(begin))
+		}
+		if _, _, err := s.Peek(t.Context(), "bob", ref, 0, serverless.StreamQuery{}); !errors.Is(err, serverless.ErrNotFound) {
+			t.Errorf("Peek of another user = %v, want ErrNotFound", err)
+		}
+	})
+}

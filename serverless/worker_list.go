@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/workers"
 )
@@ -101,6 +102,27 @@ func managed(f *fleet.Status) WorkerInfo {
 		w.Status, w.Reason = StatusThrottled, f.Reason
 	}
 	return w
+}
+
+var errNotOurWorker = problem.New(problem.Conflict, "the service did not start this worker, so it cannot end it: end it where it runs")
+
+// StopWorker ends a worker that the fleet started: it gets no more jobs, and ends when it has none.
+// Another one is started if one is needed. It returns ErrNoEndpoint for an unknown endpoint,
+// ErrNoWorker for an unknown worker, and a Conflict for a worker that the fleet did not start.
+func (s *Service) StopWorker(ctx context.Context, endpoint string, id WorkerID) error {
+	list, err := s.WorkerList(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(w WorkerInfo) bool { return w.ID == id })
+	switch {
+	case i < 0:
+		return ErrNoWorker
+	case !list[i].Fleet:
+		return errNotOurWorker
+	}
+	s.scaler.Drain(workers.Key{Endpoint: endpoint, ID: id})
+	return nil
 }
 
 // countWorkers counts workers by status.

@@ -141,6 +141,11 @@ func (e *Endpoints) Workers(ctx context.Context, id string) ([]Worker, error) {
 	return out.Workers, err
 }
 
+// StopWorker ends a worker after its jobs. It is an addition.
+func (e *Endpoints) StopWorker(ctx context.Context, id, worker string) error {
+	return e.c.remove(ctx, join("/v2/serverless", id, "workers", worker))
+}
+
 // WorkerLogs iterates over the log of a worker until the worker ends or ctx ends, which is an
 // error. o may be nil.
 func (e *Endpoints) WorkerLogs(ctx context.Context, id, worker string, o *LogOptions) iter.Seq2[LogLine, error] {
@@ -248,6 +253,29 @@ type Delivery struct {
 func (e *Endpoints) Deliveries(ctx context.Context, id, job string) ([]Delivery, error) {
 	out, err := get[struct{ Deliveries []Delivery }](ctx, e.c, join("/v2/serverless", id, "deliveries", job), nil)
 	return out.Deliveries, err
+}
+
+// A Webhook is what became of the webhook of a job that has ended.
+type Webhook struct {
+	Job        string
+	JobStatus  JobStatus
+	FinishedAt time.Time // of the job
+	State      string    // pending, delivered or failed
+	Attempts   int
+	Last       *Delivery // the last attempt; nil: there was none yet
+	Owner      string    `json:"-"` // only for operators: see Client.As
+}
+
+func (w *Webhook) own(owner string) { w.Owner = owner }
+
+// Webhooks iterates over the webhooks of the jobs of an endpoint that have ended and are kept,
+// newest job first: those with a state, or with any if state is empty. It is an addition.
+func (e *Endpoints) Webhooks(ctx context.Context, id, state string) iter.Seq2[Webhook, error] {
+	query := url.Values{}
+	if state != "" {
+		query.Set("state", state)
+	}
+	return pages[Webhook](ctx, e.c, join("/v2/serverless", id, "deliveries"), "webhooks", query)
 }
 
 // Redeliver sends the webhook of a job again, and returns the id of the delivery. It is an

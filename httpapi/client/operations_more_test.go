@@ -94,13 +94,16 @@ var accountMethods = map[string]method{
 		return err
 	},
 	"cordon": func(ctx context.Context, w *world) error {
-		return w.Client.Admin.Cordon(ctx, client.Target{Endpoint: w.endpoint})
+		state, err := w.Client.Admin.Cordon(ctx, client.Target{Endpoint: w.endpoint})
+		return is(func(s string) bool { return s == "cordoned" }, state, err)
 	},
 	"uncordon": func(ctx context.Context, w *world) error {
-		return w.Client.Admin.Uncordon(ctx, client.Target{Server: "server"})
+		state, err := w.Client.Admin.Uncordon(ctx, client.Target{Server: "server"})
+		return is(func(s string) bool { return s == "active" }, state, err)
 	},
 	"drain": func(ctx context.Context, w *world) error {
-		return w.Client.Admin.Drain(ctx, client.Target{Host: "us-tx-3-secure", StopPods: true})
+		state, err := w.Client.Admin.Drain(ctx, client.Target{Host: "us-tx-3-secure", StopPods: true})
+		return is(func(s string) bool { return s == "cordoned" }, state, err)
 	},
 	"adminState": func(ctx context.Context, w *world) error {
 		s, err := w.Client.Admin.State(ctx)
@@ -158,6 +161,9 @@ var endpointMethods = map[string]method{
 		}
 		return err
 	},
+	"stopWorker": func(ctx context.Context, w *world) error {
+		return notFound(w.Client.Endpoints.StopWorker(ctx, w.endpoint, "none"))
+	},
 	"listEndpointJobs": func(ctx context.Context, w *world) error {
 		j, err := first(w.Client.Endpoints.Jobs(ctx, "q", client.InQueue))
 		return is(func(j client.EndpointJob) bool { return j.ID == w.queued }, j, err)
@@ -178,6 +184,12 @@ var endpointMethods = map[string]method{
 		}
 		why, err := w.Client.Endpoints.Why(ctx, "q", w.queued)
 		return is(func(s string) bool { return s != "" }, why, err)
+	},
+	"listWebhooks": func(ctx context.Context, w *world) error {
+		hook, err := first(w.Client.Endpoints.Webhooks(ctx, "echo", "delivered"))
+		return is(func(h client.Webhook) bool {
+			return h.Job == w.hooked && h.State == "delivered" && h.Attempts == 1 && h.Last.Status == 200 && !h.FinishedAt.IsZero()
+		}, hook, err)
 	},
 	"listDeliveries": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Endpoints.Deliveries(ctx, "echo", w.hooked)

@@ -119,9 +119,11 @@ var scenarios = []scenario{
 	{"listEndpointReleases", "GET", "/v2/serverless/{endpoint}/releases", "", 200, `[`},
 	{"listEndpointWorkers", "GET", "/v2/serverless/{endpoint}/workers", "", 200, `[`},
 	{"getWorkerLogs", "GET", "/v2/serverless/{endpoint}/workers/none/logs", "", 404, `not found`},
+	{"stopWorker", "DELETE", "/v2/serverless/{endpoint}/workers/none", "", 404, `worker not found`},
 	{"getEndpointQueue", "GET", "/v2/serverless/{endpoint}/queue", "", 200, `"ageing":60000`},
 	{"updateEndpointQueue", "PATCH", "/v2/serverless/{endpoint}/queue", `{"paused":true}`, 200, `"paused":true`},
 	{"listDecisions", "GET", "/v2/serverless/{endpoint}/decisions", "", 200, `[`},
+	{"listWebhooks", "GET", "/v2/serverless/echo/deliveries", "", 200, `"state":"delivered"`},
 	{"listDeliveries", "GET", "/v2/serverless/echo/deliveries/{hooked}", "", 200, `200`},
 	{"redeliver", "POST", "/v2/serverless/echo/deliveries/{hooked}/redeliver", "", 200, `msg_`},
 
