@@ -146,9 +146,12 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("/api/", c.signedIn(c.forward))
 	c.mux.HandleFunc("GET /data/overview", c.signedIn(c.overview))
 	c.mux.HandleFunc("GET /data/waiting/{endpoint}", c.signedIn(c.waiting))
+	c.mux.HandleFunc("GET /data/workers/{endpoint}", c.signedIn(c.workers))
 	c.mux.HandleFunc("GET /data/history/{endpoint}", c.signedIn(c.showHistory))
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}", c.signedIn(c.showJob))
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}/{part}", c.signedIn(c.showPayload))
+	c.mux.HandleFunc("GET /data/tail/{endpoint}/{job}", c.signedIn(c.tail))
+	c.mux.HandleFunc("GET /data/webhooks", c.signedIn(c.webhooks))
 	c.mux.HandleFunc("GET /data/live", c.signedIn(c.live))
 	for _, path := range []string{"/data", "/data/", "/a", "/a/", "/session/", "/api"} {
 		c.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, errNoPage) })

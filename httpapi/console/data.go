@@ -17,7 +17,8 @@ type overviewBody struct {
 	Endpoints []overviewEndpoint `json:"endpoints"`
 	Listed    bool               `json:"listed"` // false: the key may not list endpoints, so these are from its scopes
 	Pods      json.RawMessage    `json:"pods"`
-	State     json.RawMessage    `json:"state"` // for operators
+	State     json.RawMessage    `json:"state"`  // for operators
+	Outbox    *outboxBody        `json:"outbox"` // for operators
 }
 
 type overviewEndpoint struct {
@@ -42,7 +43,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request, s *session) {
 	owner := ""
 	if id.Operator() {
 		owner = "?owner=*"
-		b.State = c.read(r, s, "/v2/admin/state").json()
+		b.State, b.Outbox = c.read(r, s, "/v2/admin/state").json(), c.outbox(r)
 	}
 	b.Endpoints, b.Listed = c.listEndpoints(r, s, owner)
 	if !b.Listed {
@@ -113,7 +114,7 @@ type waitingBody struct {
 	Why       string          `json:"why"`
 	Endpoint  json.RawMessage `json:"endpoint"`
 	Queue     json.RawMessage `json:"queue"`
-	Workers   json.RawMessage `json:"workers"`
+	Workers   *workersBody    `json:"workers"`
 	Decisions json.RawMessage `json:"decisions"`
 }
 
@@ -134,7 +135,10 @@ func (c *Console) waiting(w http.ResponseWriter, r *http.Request, s *session) {
 	}
 	b.Endpoint = c.read(r, s, "/v2/serverless/"+id).json()
 	b.Queue = c.read(r, s, "/v2/serverless/"+id+"/queue").json()
-	b.Workers = c.read(r, s, "/v2/serverless/"+id+"/workers").json()
+	var of struct{ Workers json.RawMessage }
+	if c.readInto(r, s, "/v2/serverless/"+id+"/workers", &of) {
+		b.Workers = &workersBody{of.Workers, c.moreOf(r)}
+	}
 	b.Decisions = c.read(r, s, "/v2/serverless/"+id+"/decisions").json()
 	answer(w, b)
 }
@@ -143,6 +147,53 @@ func (c *Console) why(r *http.Request, s *session, endpoint, job string) string 
 	var got struct{ Why string }
 	c.readInto(r, s, "/v2/serverless/"+endpoint+"/decisions?jobId="+url.QueryEscape(job), &got)
 	return got.Why
+}
+
+// A workersBody is the workers of an endpoint, and what the API does not say of them.
+type workersBody struct {
+	Workers json.RawMessage       `json:"workers"` // of the API
+	More    map[string]workerMore `json:"more"`
+}
+
+type workerMore struct {
+	Reason string   `json:"reason"` // why it is unhealthy or throttled
+	Jobs   []string `json:"jobs"`   // that it has
+}
+
+// workers answers the workers of an endpoint to whoever may list them.
+func (c *Console) workers(w http.ResponseWriter, r *http.Request, s *session) {
+	a := c.read(r, s, "/v2/serverless/"+pathEscape(r.PathValue("endpoint"))+"/workers")
+	if !a.ok() {
+		pass(w, a)
+		return
+	}
+	var got struct{ Workers json.RawMessage }
+	if err := json.Unmarshal(a.body.Bytes(), &got); err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, workersBody{got.Workers, c.moreOf(r)})
+}
+
+// moreOf returns what the service knows of the workers of the endpoint in the path. The API has shown
+// them to the user.
+func (c *Console) moreOf(r *http.Request) map[string]workerMore {
+	more := map[string]workerMore{}
+	if c.Jobs == nil {
+		return more
+	}
+	list, err := c.Jobs.WorkerList(r.Context(), r.PathValue("endpoint"))
+	if err != nil {
+		return more // it was deleted meanwhile
+	}
+	for _, x := range list {
+		m := workerMore{Reason: x.Reason, Jobs: []string{}}
+		for _, id := range x.Jobs {
+			m.Jobs = append(m.Jobs, string(id))
+		}
+		more[string(x.ID)] = m
+	}
+	return more
 }
 
 // A listedJob is an item of a list of jobs.

@@ -97,8 +97,7 @@ type viewer struct {
 
 // tick sends what there is to send. It reports whether the stream goes on.
 func (v *viewer) tick() bool {
-	now := v.Clock.Now()
-	if v.Identify == nil && (now.After(v.s.Begun.Add(totalTime)) || v.ended.has(v.s.ID)) {
+	if v.out() {
 		v.event("out", []byte("{}"))
 		return false
 	}
@@ -108,18 +107,26 @@ func (v *viewer) tick() bool {
 		if event, data = "health", a.body.Bytes(); !a.ok() {
 			event, data = "lost", fmt.Appendf(nil, `{"status":%d}`, a.status)
 		}
-		if a.status == http.StatusUnauthorized {
-			v.event("out", []byte("{}"))
-			return false
-		}
-	} else if _, err := v.Auth.Authenticate(v.r.Context(), v.s.Key); err != nil {
-		v.event("out", []byte("{}"))
-		return false
 	}
 	if v.endpoint == "" || !bytes.Equal(data, v.last) {
 		v.last = bytes.Clone(data)
 		return v.event(event, data)
 	}
+	return v.quiet()
+}
+
+// out reports whether the session has ended, or its key is good no more.
+func (v *viewer) out() bool {
+	if v.Identify == nil && (v.Clock.Now().After(v.s.Begun.Add(totalTime)) || v.ended.has(v.s.ID)) {
+		return true
+	}
+	_, err := v.Auth.Authenticate(v.r.Context(), v.s.Key)
+	return problem.KindOf(err) == problem.Unauthorized
+}
+
+// quiet keeps a stream that has nothing to say.
+func (v *viewer) quiet() bool {
+	now := v.Clock.Now()
 	if now.Sub(v.spoke) < aliveEvery {
 		return true
 	}

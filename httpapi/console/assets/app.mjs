@@ -7,6 +7,7 @@ import {Job} from './job.mjs'
 import {Pods, Pod} from './pods.mjs'
 import {Account, Billing} from './account.mjs'
 import {Hosts, Audit} from './operator.mjs'
+import {Webhooks} from './webhooks.mjs'
 
 const themes = ['system', 'light', 'dark']
 function readTheme() { try { return localStorage.getItem('podyard-theme') || 'system' } catch { return 'system' } }
@@ -87,7 +88,7 @@ function Head({theme, setTheme, help}) {
   const out = async () => { await ask('session', {method: 'DELETE'}).catch(() => {}); session.set(null); go('') }
   return html`<header class="head"><a class="skip" href="#main" onClick=${e => { e.preventDefault(); document.getElementById('main').focus() }}>To the content</a>
     <${Link} to="" class="brand">podyard<//>
-    <nav aria-label="Main"><ul>${nav('Endpoints', '', '')}${has('listPods') && can('pods:read') ? nav('Pods', 'pods', 'pods') : null}${has('listBilling') && can('pods:read') ? nav('Billing', 'billing', 'billing') : null}${s.operator ? nav('Hosts', 'hosts', 'hosts') : null}${s.operator ? nav('Audit', 'audit', 'audit') : null}${nav('Account', 'account', 'account')}</ul></nav>
+    <nav aria-label="Main"><ul>${nav('Endpoints', '', '')}${has('listPods') && can('pods:read') ? nav('Pods', 'pods', 'pods') : null}${has('listWebhooks') && can('endpoints:read') ? nav('Webhooks', 'webhooks', 'webhooks') : null}${has('listBilling') && can('pods:read') ? nav('Billing', 'billing', 'billing') : null}${s.operator ? nav('Hosts', 'hosts', 'hosts') : null}${s.operator ? nav('Audit', 'audit', 'audit') : null}${nav('Account', 'account', 'account')}</ul></nav>
     <${Search} />
     <div class="tools">${s.readOnly ? html`<span class="badge">read-only</span>` : null}<button type="button" class="live ${state}" aria-pressed=${state === 'paused'} onClick=${() => setPaused(state !== 'paused')} title="Pause or go on with live updates (p)">${liveWords[state]}</button>
     <label class="vh" for="theme">Colours</label><select id="theme" value=${theme} onChange=${e => setTheme(e.target.value)}>${themes.map(t => html`<option>${t}</option>`)}</select>
@@ -109,6 +110,7 @@ function Page() {
     case 'e': return !b ? html`<${Overview} />` : c === 'jobs' && d ? html`<${Job} key=${b + d} endpoint=${b} job=${d} />` : html`<${Endpoint} key=${b} endpoint=${b} tab=${c || ''} rest=${parts.slice(3)} />`
     case 'pods': return b ? html`<${Pod} key=${b} pod=${b} />` : html`<${Pods} />`
     case 'billing': return html`<${Billing} />`
+    case 'webhooks': return html`<${Webhooks} />`
     case 'account': return html`<${Account} />`
     case 'hosts': return html`<${Hosts} />`
     case 'audit': return html`<${Audit} />`

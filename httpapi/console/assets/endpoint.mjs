@@ -4,6 +4,7 @@ import {Status, Ago, Empty, Failure, Loaded, Facts, Tile, Chart, Table, Tabs, Ac
 import {Jobs} from './jobs.mjs'
 import {sentence} from './job.mjs'
 import {Dead, Schedules, Batches} from './queue.mjs'
+import {EndpointWebhooks} from './webhooks.mjs'
 import {workers as inWords} from './overview.mjs'
 
 export function Endpoint({endpoint, tab, rest}) {
@@ -14,12 +15,12 @@ export function Endpoint({endpoint, tab, rest}) {
   useEffect(() => { document.title = `${name} · podyard` }, [name])
   const tabs = [
     {key: '', name: 'Now', show: true}, {key: 'why', name: 'Why jobs wait', show: reads && !balances}, {key: 'jobs', name: 'Jobs', show: reads && !balances},
-    {key: 'dead', name: 'Dead letters', show: reads && !balances && has('listDeadLetters')}, {key: 'schedules', name: 'Schedules', show: reads && !balances && has('listSchedules')}, {key: 'batches', name: 'Batches', show: reads && !balances && has('listBatches')},
+    {key: 'dead', name: 'Dead letters', show: reads && !balances && has('listDeadLetters')}, {key: 'schedules', name: 'Schedules', show: reads && !balances && has('listSchedules')}, {key: 'webhooks', name: 'Webhooks', show: lists && !balances && has('listWebhooks')}, {key: 'batches', name: 'Batches', show: reads && !balances && has('listBatches')},
     {key: 'workers', name: 'Workers', show: lists}, {key: 'scaling', name: 'Scaling', show: lists}, {key: 'queue', name: 'Queue', show: lists && !balances && has('getEndpointQueue')},
   ].filter(t => t.show).map(t => ({...t, to: here + (t.key ? '/' + t.key : ''), here: t.key === tab}))
   const pages = {
     '': () => html`<${Now} endpoint=${endpoint} known=${known} reload=${of.reload} />`, why: () => html`<${Why} endpoint=${endpoint} />`, jobs: () => html`<${Jobs} endpoint=${endpoint} />`,
-    dead: () => html`<${Dead} endpoint=${endpoint} open=${rest[0]} />`, schedules: () => html`<${Schedules} endpoint=${endpoint} open=${rest[0]} />`, batches: () => html`<${Batches} endpoint=${endpoint} open=${rest[0]} />`,
+    dead: () => html`<${Dead} endpoint=${endpoint} open=${rest[0]} />`, schedules: () => html`<${Schedules} endpoint=${endpoint} open=${rest[0]} />`, batches: () => html`<${Batches} endpoint=${endpoint} open=${rest[0]} />`, webhooks: () => html`<${EndpointWebhooks} endpoint=${endpoint} />`,
     workers: () => html`<${Workers} endpoint=${endpoint} open=${rest[0]} />`, scaling: () => html`<${Scaling} endpoint=${endpoint} />`, queue: () => html`<${Queue} endpoint=${endpoint} />`,
   }
   return html`<nav aria-label="Path" class="path"><${Link} to="">endpoints<//></nav><h1 class="wide">${name} ${name === endpoint ? null : html`<small class="muted">${endpoint}</small>`}</h1>
@@ -90,7 +91,7 @@ function Why({endpoint}) {
       ${j && list.length ? html`<section aria-labelledby="change"><h2 id="change">What would change it</h2><ul>${list.map(x => html`<li>${x.text}${x.to ? html` <${Link} to=${x.to}>${x.link}<//>` : null}</li>`)}</ul></section>` : null}
       <div class="two"><section aria-labelledby="wq"><h2 id="wq">Queue</h2><${Facts} of=${[['Waiting', num(h.jobs.inQueue)], q ? ['Could start now', num(q.ready)] : null, q ? ['Held by the settings of the queue', num(q.blocked)] : null, q ? ['Not due yet', num(q.delayed)] : null, ['Running', num(h.jobs.inProgress)], q ? ['Queue', q.paused ? html`<${Status} of="cordoned" text="paused" />` : html`<${Status} of="RUNNING" text="open" />`] : null]} /></section>
       <section aria-labelledby="ww"><h2 id="ww">Workers</h2><${Facts} of=${[['Now', inWords(h.workers)], k?.image ? ['Allowed', `${k.workers.min} to ${k.workers.max}`] : null, d.decisions?.decisions.length ? ['Last decision', html`${sentence(d.decisions.decisions[0].reason)} <small class="muted"><${Ago} at=${d.decisions.decisions[0].at} /></small>`] : null, d.decisions?.decisions[0]?.next ? ['Next look', html`<${Ago} at=${d.decisions.decisions[0].next} />`] : null]} />
-      ${d.workers?.workers?.length ? html`<ul class="short">${d.workers.workers.slice(0, 10).map(w => html`<li><code>${w.id}</code> <${Status} of=${w.status} /></li>`)}</ul>` : null}</section></div>
+      ${d.workers?.workers.length ? html`<ul class="short">${d.workers.workers.slice(0, 10).map(w => html`<li><code>${w.id}</code> <${Status} of=${w.status} />${d.workers.more[w.id]?.reason ? html` <span class="muted">${d.workers.more[w.id].reason}</span>` : null}</li>`)}</ul>` : null}</section></div>
       ${s.operator && d.waiting ? html`<${Waiters} endpoint=${endpoint} />` : null}`
   }}<//>`
 }
@@ -120,11 +121,15 @@ function Waiters({endpoint}) {
 }
 
 function Workers({endpoint, open}) {
-  const e = id(endpoint), of = useData(api(`serverless/${e}/workers`), {every: 3000})
+  const e = id(endpoint), of = useData('data/workers/' + e, {every: 3000}), stops = can('endpoints:write') && has('stopWorker')
+  const stop = w => async () => { await change('DELETE', api(`serverless/${e}/workers/${id(w.id)}`)); of.reload(); return `${w.id} ends when it has no job.` }
   return html`<section aria-labelledby="workers"><h2 id="workers">Workers</h2><${Loaded} of=${of}>${d => html`<${Table} caption="Workers" rows=${d.workers} rowKey=${w => w.id} columns=${[
-    {title: 'Worker', cell: w => html`<${Link} to=${`e/${e}/workers/${id(w.id)}`}><code>${w.id}</code><//>`}, {title: 'Status', cell: w => html`<${Status} of=${w.status} />`}, {title: 'Release', cell: w => w.version === null ? '–' : `${w.version}${w.isStale ? ', older' : ''}`},
+    {title: 'Worker', cell: w => html`<${Link} to=${`e/${e}/workers/${id(w.id)}`}><code>${w.id}</code><//>`}, {title: 'Status', cell: w => html`<${Status} of=${w.status} />`}, {title: 'Reason', cell: w => html`<span class="clip" title=${d.more[w.id]?.reason}>${d.more[w.id]?.reason || ''}</span>`},
+    {title: 'Jobs', cell: w => { const jobs = d.more[w.id]?.jobs || []; return jobs.length === 1 ? html`<${Link} to=${`e/${e}/jobs/${id(jobs[0])}`}><code>${jobs[0]}</code><//>` : num(jobs.length) }},
+    stops ? {title: 'Do', cell: w => w.image ? html`<${Sure} title="Stop this worker?" text="It gets no more jobs, and ends when it has none. Another one is started if one is needed. To end a job now, cancel the job." yes="Stop the worker" run=${stop(w)}>Stop…<//>` : '–'} : null,
+    {title: 'Release', cell: w => w.version === null ? '–' : `${w.version}${w.isStale ? ', older' : ''}`},
     {title: 'GPU', cell: w => w.gpuCount ? `${w.gpuCount} × ${w.gpuTypeId}` : '–'}, {title: 'Data center', cell: w => w.dataCenterId || '–'}, {title: 'Up', num: true, cell: w => w.uptimeSeconds === null ? '–' : duration(w.uptimeSeconds * 1000)}, {title: 'Image', cell: w => w.image ? html`<code>${w.image}</code>` : 'in the server, or started by others'},
-  ]} empty=${html`<${Empty} title="There are no workers.">A worker is started when a job waits, if the endpoint has an image.<//>`} />`}<//></section>
+  ].filter(Boolean)} empty=${html`<${Empty} title="There are no workers.">A worker is started when a job waits, if the endpoint has an image.<//>`} />`}<//></section>
   ${open ? html`<${Log} title=${'Log of ' + open} path=${api(`serverless/${e}/workers/${id(open)}/logs`)} />` : null}`
 }
 

@@ -1,6 +1,6 @@
 // One job: what it waits for or how it ended, its times, payloads, attempts and webhooks.
 import {html, useEffect, useSignal, useData, session, Link, id, api, can, change, base, num, duration, go} from './lib.mjs'
-import {Status, Ago, Failure, Loaded, Loading, Facts, Payload, Table, Empty, Act, Sure, Copy} from './ui.mjs'
+import {Status, Ago, Failure, Loaded, Loading, Facts, Payload, Tail, Table, Empty, Act, Sure, Copy} from './ui.mjs'
 
 export function Job({endpoint, job}) {
   const s = useSignal(session), path = `${id(endpoint)}/status/${id(job)}`
@@ -25,6 +25,7 @@ function Body({j, endpoint, reload}) {
     ${j.error ? html`<section class="why bad" aria-labelledby="error"><h2 id="error">Why it ${j.status === 'TIMED_OUT' ? 'was ended' : 'failed'}</h2><pre class="wrap">${j.error}</pre></section>` : null}
     ${s.details ? html`<${Times} j=${j} />` : html`<${Facts} of=${[['Waited', duration(j.delayTime)], ['Ran', duration(j.executionTime)], ['Worker', j.workerId || '–']]} />`}
     ${s.details && !j.hidePayloads ? html`<div class="two"><${Payload} title="Input" path=${`data/job/${e}/${id(j.id)}/input`} size=${j.inputBytes} version="" /><${Payload} title=${j.status === 'IN_PROGRESS' ? 'Progress' : 'Output'} path=${`data/job/${e}/${id(j.id)}/output`} size=${j.outputShown ? j.outputBytes : 0} version=${j.status + j.finished + j.retries} /></div>` : s.hidePayloads ? html`<p class="muted">This console does not show payloads.</p>` : null}
+    ${s.details && !j.hidePayloads && (j.chunks > 0 || j.status === 'IN_PROGRESS') ? html`<${Tail} key=${j.id} path=${`data/tail/${e}/${id(j.id)}`} />` : null}
     <${Attempts} e=${e} j=${j} /><${Deliveries} e=${e} j=${j} />`
 }
 export const sentence = t => t ? t[0].toUpperCase() + t.slice(1) + (/[.!?]$/.test(t) ? '' : '.') : ''

@@ -188,6 +188,17 @@ export function useData(path, {steady, every} = {}) {
   return {...state, reload}
 }
 
+// useVisible reports whether somebody can see the page: streams end while nobody can.
+export function useVisible() {
+  const [seen, set] = useState(!document.hidden)
+  useEffect(() => {
+    const f = () => set(!document.hidden)
+    document.addEventListener('visibilitychange', f)
+    return () => document.removeEventListener('visibilitychange', f)
+  }, [])
+  return seen
+}
+
 // Words and numbers.
 const number = new Intl.NumberFormat('en')
 export const num = n => n === null || n === undefined ? '–' : number.format(n)

@@ -8,6 +8,7 @@ function concerns(d) {
   const add = (kind, text, to, link) => list.push({kind, text, to, link})
   const server = d.state?.server
   if (server && !server.ready) add('ERROR', `The server takes no new work: ${server.reason}.`, 'hosts', 'Hosts')
+  if (d.outbox?.oldest && Date.now() - Date.parse(d.outbox.oldest) >= 60000) add('THROTTLED', `${count(d.outbox.pending, 'webhook waits', 'webhooks wait')}, the oldest for ${duration(Date.now() - Date.parse(d.outbox.oldest))}.`, 'webhooks?state=pending', 'Webhooks')
   for (const e of d.endpoints) {
     const h = e.health, at = 'e/' + id(e.id), name = e.name || e.id
     if (!h) continue

@@ -1,6 +1,6 @@
 // Pods.
-import {html, useState, useEffect, useSignal, session, place, useData, Link, id, api, can, change, ask, num, count, duration, usd, go, base} from './lib.mjs'
-import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Log, Failure} from './ui.mjs'
+import {html, useState, useEffect, useRef, useSignal, session, place, useData, Link, id, api, can, change, ask, num, count, duration, usd, go, base, say} from './lib.mjs'
+import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Log, Failure, Dialog, Spark} from './ui.mjs'
 
 const compute = p => p.gpu ? `${p.gpu.count ?? 1} × ${p.gpu.id}` : p.cpu ? `${p.cpu.vcpuCount} vCPUs, ${p.cpu.memory ?? '?'} GB` : '–'
 
@@ -30,7 +30,7 @@ export function Pod({pod}) {
 }
 
 function Body({p, reload}) {
-  const write = can('pods:write'), [shown, show] = useState(false), r = p.runtime
+  const write = can('pods:write'), r = p.runtime
   const act = verb => async () => {
     if (verb === 'reset') await ask(`api/v1/pods/${id(p.id)}/reset`, {method: 'POST'})
     else await change('POST', api(`pods/${id(p.id)}/action`), {action: verb})
@@ -45,5 +45,52 @@ function Body({p, reload}) {
   ${p.status === 'ERROR' ? html`<section class="why bad"><h2>Why it failed</h2><p>The lines of the source "system" in the log below say why.</p></section>` : null}
   <div class="two"><section aria-labelledby="pod"><h2 id="pod">Pod</h2><${Facts} of=${[['Image', html`<code>${p.image}</code>`], p.args ? ['Arguments', html`<code>${p.args}</code>`] : null, ['Compute', compute(p)], ['Where', p.dataCenterId || 'not placed yet'], ['Disk', `${p.disk} GB`], ['Cost', `${usd(p.cost)} an hour`], ['Created', html`<${Ago} at=${p.createdAt} />`], ['Started', html`<${Ago} at=${p.startedAt} />`], p.template ? ['Template', p.template] : null, p.ssh?.direct ? ['SSH', html`<code>${p.ssh.direct.command}</code>`] : null]} /></section>
   <section aria-labelledby="runtime"><h2 id="runtime">Now</h2>${r ? html`<${Facts} of=${[['Up', duration(r.uptime * 1000)], ['CPU', percent(r.cpu)], ['Memory', percent(r.memory)], ...(r.gpus || []).map((g, i) => [`GPU ${i}`, `${percent(g)}${g.memoryUtil !== undefined ? `, memory ${num(Math.round(g.memoryUtil))} %` : ''}`]), ...(r.ports || []).map(x => [`Port ${x.private}`, !x.ip || !x.public ? 'not known yet' : x.type === 'http' ? html`<a href=${`http://${x.ip.includes(':') ? `[${x.ip}]` : x.ip}:${x.public}/`} rel="noopener noreferrer" target="_blank">${x.ip}:${x.public}</a>` : `${x.ip}:${x.public}/${x.type}`])]} />` : html`<p class="muted">It does not run.</p>`}
-  <h3>Environment ${Object.keys(p.env).length ? html`<button type="button" aria-pressed=${shown} onClick=${() => show(!shown)}>${shown ? 'Hide values' : 'Show values'}</button>` : null}</h3>${Object.keys(p.env).length ? html`<${Facts} of=${Object.entries(p.env).map(([k, v]) => [html`<code>${k}</code>`, shown ? html`<code class="break">${v}</code>` : '••••••'])} />` : html`<p class="muted">It has no variables.</p>`}</section></div>`
+  <${Load} r=${r} /><${Environment} p=${p} reload=${reload} /></section></div>`
+}
+
+// Load is what the page has seen of the last ten minutes.
+function Load({r}) {
+  const seen = useRef({cpu: [], memory: [], gpu: []})
+  useEffect(() => {
+    const s = seen.current, add = (list, v) => { if (v !== null && v !== undefined) { list.push(Math.round(v)); if (list.length > 200) list.shift() } }
+    if (!r) return
+    add(s.cpu, r.cpu?.util)
+    add(s.memory, r.memory?.util)
+    const gpus = (r.gpus || []).map(g => g.util).filter(x => x !== null && x !== undefined)
+    add(s.gpu, gpus.length ? Math.max(...gpus) : null)
+  }, [r])
+  const list = [['CPU', seen.current.cpu], ['Memory', seen.current.memory], ['GPU', seen.current.gpu]].filter(x => x[1].length > 1)
+  return r && list.length ? html`<h3>Since the page was opened</h3><${Facts} of=${list.map(([name, values]) => [name, html`<${Spark} values=${values} label=${name} unit=" %" />`])} />` : null
+}
+
+function Environment({p, reload}) {
+  const [shown, show] = useState(false), [open, set] = useState(false), names = Object.keys(p.env), write = can('pods:write')
+  return html`<h3 class="bar">Environment ${names.length ? html`<button type="button" aria-pressed=${shown} onClick=${() => show(!shown)}>${shown ? 'Hide values' : 'Show values'}</button>` : null}${write ? html`<button type="button" onClick=${() => set(true)}>Change variables…</button>` : null}</h3>
+    ${names.length ? html`<${Facts} of=${Object.entries(p.env).map(([k, v]) => [html`<code>${k}</code>`, shown ? html`<code class="break">${v}</code>` : '••••••'])} />` : html`<p class="muted">It has no variables.</p>`}
+    ${open ? html`<${Variables} p=${p} onClose=${changed => { set(false); if (changed) reload() }} />` : null}`
+}
+
+// Variables changes the environment. Values are hidden until asked for. One of several lines can only
+// be changed while it is shown, because a hidden field has one line.
+function Variables({p, onClose}) {
+  const [rows, set] = useState(Object.entries(p.env).map(([name, value], k) => ({k, name, value}))), [shown, show] = useState(false), [error, fail] = useState(null), [busy, setBusy] = useState(false), next = useRef(rows.length)
+  const edit = (k, by) => set(list => list.map(r => r.k === k ? {...r, ...by} : r))
+  const submit = async e => {
+    e.preventDefault()
+    const names = rows.map(r => r.name), twice = names.find((n, i) => names.indexOf(n) !== i)
+    if (twice !== undefined) { fail(new Error(`The variable ${twice} is there twice.`)); return }
+    setBusy(true)
+    try {
+      await change('PATCH', api('pods/' + id(p.id)), {env: Object.fromEntries(rows.map(r => [r.name, r.value]))})
+      onClose(true)
+      say('The variables were changed. The pod gets them at its next start, restart or reset.')
+    } catch (x) { fail(x); setBusy(false) }
+  }
+  return html`<${Dialog} title="Variables of the pod" onClose=${() => onClose(false)}><form onSubmit=${submit}><div class="bar"><button type="button" aria-pressed=${shown} onClick=${() => show(!shown)}>${shown ? 'Hide values' : 'Show values'}</button></div>
+    ${rows.length ? html`<ul class="vars">${rows.map((r, i) => html`<li key=${r.k}><input aria-label=${`Name of variable ${i + 1}`} value=${r.name} required autocomplete="off" spellcheck=${false} onInput=${e => edit(r.k, {name: e.target.value})} />
+      ${shown ? html`<textarea aria-label=${`Value of ${r.name || `variable ${i + 1}`}`} rows=${Math.min(6, r.value.split('\n').length)} spellcheck=${false} value=${r.value} onInput=${e => edit(r.k, {value: e.target.value})}></textarea>` : r.value.includes('\n') ? html`<span class="muted">several lines</span>` : html`<input type="password" aria-label=${`Value of ${r.name || `variable ${i + 1}`}`} autocomplete="off" value=${r.value} onInput=${e => edit(r.k, {value: e.target.value})} />`}
+      <button type="button" class="danger-line" aria-label=${`Remove ${r.name || `variable ${i + 1}`}`} onClick=${() => set(list => list.filter(x => x.k !== r.k))}>Remove</button></li>`)}</ul>` : html`<p class="muted">There are no variables.</p>`}
+    <button type="button" onClick=${() => set(list => [...list, {k: next.current++, name: '', value: ''}])}>Add a variable</button>
+    <p class="muted">The pod gets them at its next start, restart or reset.</p><${Failure} error=${error} />
+    <div class="bar end"><button type="button" onClick=${() => onClose(false)}>Keep</button><button class="primary" disabled=${busy}>Change</button></div></form><//>`
 }

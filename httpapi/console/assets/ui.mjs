@@ -1,5 +1,5 @@
 // The parts that pages are made of.
-import {html, useState, useEffect, useRef, useLayoutEffect, useSignal, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
+import {html, useState, useEffect, useRef, useLayoutEffect, useSignal, useVisible, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
 
 const kinds = {
   COMPLETED: 'ok', RUNNING: 'ok', IDLE: 'ok', active: 'ok', IN_PROGRESS: 'run', INITIALIZING: 'run', STARTING: 'run', PROVISIONING: 'run', FINALIZED: 'run',
@@ -179,9 +179,9 @@ const maxLines = 5000
 export function Log({path, title}) {
   const [lines, set] = useState([]), [state, setState] = useState('connecting'), [paused, setPaused] = useState(false)
   const [find, setFind] = useState(''), [source, setSource] = useState(''), [wrap, setWrap] = useState(true)
-  const box = useRef(), held = useRef([])
+  const box = useRef(), held = useRef([]), visible = useVisible()
   useEffect(() => {
-    if (paused) return
+    if (paused || !visible) return
     const s = new EventSource(base + path + '?tail=500')
     held.current = []
     let t, seen = new Set()
@@ -199,7 +199,7 @@ export function Log({path, title}) {
     }
     s.onerror = () => setState(s.readyState === EventSource.CLOSED ? 'ended' : 'reconnecting')
     return () => { s.close(); clearTimeout(t) }
-  }, [path, paused])
+  }, [path, paused, visible])
   useLayoutEffect(() => { const b = box.current; if (b && b.dataset.end !== 'no') b.scrollTop = b.scrollHeight }, [lines])
   const shown = lines.filter(l => (!source || l.source === source) && (!find || l.line.toLowerCase().includes(find.toLowerCase())))
   const text = () => shown.map(l => `${l.ts} ${l.source} ${l.line}`).join('\n') + '\n'
@@ -212,6 +212,40 @@ export function Log({path, title}) {
     ${shown.length ? html`<pre class="log ${wrap ? 'wrap' : ''}" ref=${box} tabindex="0" role="region" aria-label=${title} onScroll=${scroll}>${shown.slice(-1000).map(l => html`<div key=${l.ts + l.line}><span class="muted">${l.ts.slice(11, 23)}</span> ${l.source === 'system' ? html`<span class="sys">system</span> ` : null}${l.line}</div>`)}</pre>` : html`<${Empty} title=${lines.length ? 'No line matches.' : 'No lines yet.'}>${lines.length ? '' : 'Lines appear here as they are written.'}<//>`}
     ${shown.length > 1000 ? html`<p class="muted">These are the last 1,000 lines. Save has all ${num(shown.length)}.</p>` : null}</section>`
 }
+const maxItems = 1000
+// A Tail shows the chunks of a job as they come. It leaves them to the reader of the stream.
+export function Tail({path}) {
+  const [items, set] = useState([]), [state, setState] = useState('connecting'), [paused, setPaused] = useState(false), [wrap, setWrap] = useState(true), [chunks, setChunks] = useState(0)
+  const box = useRef(), at = useRef({run: 0, next: 0, list: [], id: ''}), visible = useVisible()
+  useEffect(() => {
+    if (paused || !visible) return
+    const s = new EventSource(base + path + (at.current.id ? '?after=' + at.current.id : '')), a = at.current
+    s.onopen = () => setState('following')
+    s.addEventListener('items', e => {
+      const d = JSON.parse(e.data)
+      if (d.run !== a.run) Object.assign(a, {run: d.run, next: 0, list: []})
+      if (d.first > a.next) a.list.push({gap: true, from: a.next, to: d.first - 1})
+      d.items.forEach((x, i) => a.list.push({n: d.first + i, text: decode(Uint8Array.from(atob(x), c => c.charCodeAt(0)))}))
+      a.next = d.first + d.items.length
+      a.id = e.lastEventId
+      if (a.list.length > maxItems) a.list.splice(0, a.list.length - maxItems)
+      setChunks(d.chunks)
+      set(a.list.slice())
+    })
+    s.addEventListener('end', () => { setState('the job has ended'); s.close() })
+    s.addEventListener('out', () => { s.close(); session.set(null) })
+    s.onerror = () => setState(s.readyState === EventSource.CLOSED ? 'ended' : 'reconnecting')
+    return () => s.close()
+  }, [path, paused, visible])
+  useLayoutEffect(() => { const b = box.current; if (b && b.dataset.end !== 'no') b.scrollTop = b.scrollHeight }, [items])
+  const scroll = e => { const b = e.currentTarget; b.dataset.end = b.scrollHeight - b.scrollTop - b.clientHeight < 40 ? 'yes' : 'no' }
+  const unseen = chunks - at.current.next
+  return html`<section aria-labelledby="stream"><div class="bar"><h2 id="stream">Stream</h2><span class="muted" role="status">${paused ? 'paused' : state}, ${num(chunks)} chunks</span>
+    <label class="inline"><input type="checkbox" checked=${wrap} onChange=${() => setWrap(!wrap)} /> Wrap</label><button type="button" onClick=${() => setPaused(!paused)}>${paused ? 'Go on' : 'Pause'}</button></div>
+    ${items.length ? html`<pre class="log ${wrap ? 'wrap' : ''}" ref=${box} tabindex="0" role="region" aria-label="Chunks" onScroll=${scroll}>${items.map(x => x.gap ? html`<div key=${'gap' + x.from} class="muted">${x.from === x.to ? `Chunk ${num(x.from)} was` : `Chunks ${num(x.from)} to ${num(x.to)} were`} read by a client before this page could see ${x.from === x.to ? 'it' : 'them'}.</div>` : html`<div key=${x.n}><span class="muted">${num(x.n)}</span> ${x.text}</div>`)}</pre>` : html`<${Empty} title="No chunks yet.">They appear here as they come. The page does not take them from the reader of the stream.<//>`}
+    ${unseen > 0 && !paused ? html`<p class="muted">${num(unseen)} more are kept. They are shown when a client has read those before them: the page looks at the first MiB.</p>` : null}</section>`
+}
+
 // plain takes the colours of a terminal out of a line.
 const plain = s => String(s).replace(/\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)/g, '')
 

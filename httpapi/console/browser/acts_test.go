@@ -1,7 +1,9 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,13 +11,16 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // texts are what strangers put into names, payloads, errors and logs.
 var texts = []string{
 	`<script>window.pwned=1</script>`, `<img src=x onerror="window.pwned=1">`, `"><svg onload=window.pwned=1>`, `javascript:window.pwned=1`,
-	`</pre><iframe srcdoc="<script>parent.pwned=1</script>">`, `{{constructor.constructor('window.pwned=1')()}}`, "\u202Egnp.exe", `${window.pwned=1}`, `<style>*{display:none}</style>`,
+	`</pre><iframe srcdoc="<script>parent.pwned=1</script>">`, `{{constructor.constructor('window.pwned=1')()}}`, "\u202Egnp.exe", `${window.pwned=1}`, `<style>*{display:none}</style>`, "\x1b]0;title\x07\x1b[31mred\x1b[0m",
 }
 
 // A wrong key is refused in words. A right one is neither in the page, nor in its address, its
@@ -105,24 +110,208 @@ func TestAllThatMatchAreCancelled(t *testing.T) {
 	b.wantNoFaults()
 }
 
-// Text of users and workers is shown as it is, and never runs.
+// Text of users and workers is shown as it is on every page, and never runs: names, keys, inputs,
+// outputs, chunks, errors, lines of logs, and ids of workers. The pages come over HTTP/2.
 func TestTextOfOthersStaysText(t *testing.T) {
-	w, b := start(t, setup{}), browse(t)
+	w, b := start(t, setup{tls: true}), browse(t)
+	w.rt.AddScript(memory.Script{Image: "acme/hostile", Stages: []memory.Stage{{Phase: pods.PhaseHealthy, Lines: texts}}})
+	hostile := texts[0]
 	var jobs []string
-	for _, text := range texts {
-		jobs = append(jobs, w.submit("echo", fmt.Sprintf(`{"input":{"fail":%s}}`, quote(text))))
-		w.call("POST", "/v2/pods", fmt.Sprintf(`{"name":%s,"image":"acme/x","cpu":{"id":"cpu3c","vcpuCount":2},"env":{"X":%s}}`, quote(text), quote(text)))
+	for i, text := range texts {
+		jobs = append(jobs, w.submit("echo", fmt.Sprintf(`{"input":{"fail":%s},"queue":{"key":%s}}`, raw(text), raw(text))))
+		w.call("POST", "/v2/pods", fmt.Sprintf(`{"name":%s,"image":"acme/hostile","cpu":{"id":"cpu3c","vcpuCount":2},"env":{"X%d":%s}}`, raw(text), i, raw(text)))
+		w.take("idle", w.submit("idle", fmt.Sprintf(`{"input":{"text":%s}}`, raw(text))), text)
 	}
-	w.call("POST", "/v2/echo/batch", fmt.Sprintf(`{"name":%s,"requests":[{"input":{}}]}`, quote(texts[0])))
+	streams := w.submit("echo", fmt.Sprintf(`{"input":{"chunks":%s}}`, raw(texts)))
+	w.call("PATCH", "/v2/serverless/echo/queue", `{"deadLetter":86400000}`)
+	dead := w.submit("echo", fmt.Sprintf(`{"input":{"fail":%s},"webhook":"http://127.0.0.1:1/<script>"}`, raw(hostile)))
+	w.call("POST", "/v2/echo/batch", fmt.Sprintf(`{"name":%s,"requests":[{"input":{}}]}`, raw(hostile)))
+	w.call("POST", "/v2/echo/schedules", fmt.Sprintf(`{"cron":"*/5 * * * *","run":{"input":{"text":%s}}}`, raw(hostile)))
+	var e struct{ ID string }
+	check(t, json.Unmarshal(w.call("POST", "/v2/serverless", fmt.Sprintf(`{"name":%s,"type":"QUEUE","image":"acme/hostile","args":%s,"env":{"A":%s},"cpu":[{"id":"cpu3c","vcpuCount":2}],"workers":{"min":1,"max":1},"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, raw(hostile), raw("a"), raw(hostile))), &e))
 	b.signIn(w, adminKey)
-	for path, sees := range map[string]string{"": "Needs attention", "e/echo/jobs": texts[0], "pods": texts[1], "e/echo/batches": texts[0], "e/" + strings.ReplaceAll(texts[0], "/", "%2F"): "no such endpoint", "e/echo/jobs/" + jobs[0]: texts[0], "e/echo/jobs/" + jobs[1]: texts[1]} {
-		b.goes(w, path)
-		b.sees(sees)
+	if p := eval[string](b, `performance.getEntriesByType('navigation')[0].nextHopProtocol`); p != "h2" {
+		t.Errorf("the page came over %s, want h2", p)
 	}
-	time.Sleep(100 * time.Millisecond) // what would run would run by now
-	if eval[bool](b, `!!window.pwned || !!document.querySelector('iframe, main script, main style, main img')`) {
-		t.Error("text has become markup")
+	strange := "e/" + strings.ReplaceAll(strings.ReplaceAll(hostile, "/", "%2F"), "<", "%3C")
+	for _, x := range []struct{ path, sees string }{
+		{"", hostile}, {"e/echo", "How long jobs take"}, {"e/echo/why", "Why the oldest job waits"}, {"e/echo/jobs", hostile}, {"e/echo/jobs?status=FAILED", texts[1]}, {"e/idle/jobs", hostile},
+		{"e/echo/jobs/" + jobs[0], texts[0]}, {"e/echo/jobs/" + jobs[1], texts[1]}, {"e/echo/jobs/" + jobs[6], texts[6]}, {"e/echo/jobs/" + streams, texts[3]},
+		{"e/echo/dead", dead}, {"e/echo/dead/" + dead, "onerror"}, {"e/echo/schedules", "*/5"}, {"e/echo/batches", hostile}, {"e/echo/webhooks", dead}, {"webhooks", dead},
+		{"e/idle/workers", hostile}, {"e/idle/scaling", "Decisions"}, {"e/idle/queue", "Settings of the queue"}, {"e/" + e.ID, hostile}, {"e/" + e.ID + "/workers", "acme/hostile"},
+		{"pods", texts[1]}, {"account", "Budget"}, {"billing", "Billing"}, {"hosts", "Takes new work"}, {"audit", "createPod"},
+		{strange, "no such endpoint"}, {strange + "/jobs/x", "no such"}, {"pods/" + strings.ReplaceAll(hostile, "/", "%2F"), "no such pod"},
+	} {
+		if strings.HasPrefix(x.path, "e/echo/dead/") {
+			x.sees = dead
+		}
+		b.goes(w, x.path)
+		b.sees(x.sees)
+		b.wantOnlyText(x.path)
 	}
+	b.goes(w, "e/echo/jobs/"+streams)
+	for _, text := range texts { // the stream shows the JSON as it came
+		quoted := strings.Trim(raw(text), `"`)
+		b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes(` + quote(quoted) + `)`)
+	}
+	b.goes(w, "pods")
+	b.press(texts[1])
+	b.sees("••••••")
+	b.press("Show values")
+	b.sees(texts[1])
+	for _, line := range texts {
+		if strings.Contains(line, "\x1b") {
+			line = "red" // what a terminal would do is taken out
+		}
+		b.until(`document.querySelector('pre.log')?.textContent.includes(` + quote(line) + `)`)
+	}
+	b.wantOnlyText("a pod")
+	b.wantNoFaults()
+}
+
+// raw is a value as JSON, as others write it: without escapes for HTML.
+func raw(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // strings
+	return strings.TrimSpace(b.String())
+}
+
+// wantOnlyText fails the test if a text of strangers has run or has become an element.
+func (b *tab) wantOnlyText(where string) {
+	b.t.Helper()
+	if eval[bool](b, `!!window.pwned || !!document.querySelector('iframe, main script, main style, main img, main svg[onload], [onerror]')`) {
+		b.t.Errorf("%s: text has become markup", where)
+	}
+	if over := eval[int](b, `document.querySelectorAll('main').length`); over != 1 {
+		b.t.Errorf("%s: the page has %d main parts", where, over)
+	}
+}
+
+// The chunks of a job are on its page as they come, and the reader of the stream still gets all.
+func TestTheStreamIsShownAndLeftToItsReader(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	b.signIn(w, adminKey)
+	job := w.submit("echo", `{"input":{"chunks":["one",{"two":2},1e400,"four","five","six","seven","eight"],"sleep":1500}}`)
+	b.goes(w, "e/echo/jobs/"+job)
+	b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes('{"output":"one"}')`)
+	b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes('1e400')`)
+	b.sees("following, 8 chunks")
+	if got := string(w.call("GET", "/v2/echo/stream/"+job, "")); !strings.Contains(got, `"one"`) || !strings.Contains(got, `"eight"`) {
+		t.Errorf("the reader got %s, want all chunks", got)
+	}
+	b.sees("the job has ended, 8 chunks")
+	// Who opens the page after the reader is told that the chunks were read.
+	again := w.submit("echo", `{"input":{"chunks":["first"],"sleep":3000}}`)
+	b.goes(w, "e/echo/jobs/"+again)
+	b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes('first')`)
+	w.call("GET", "/v2/echo/stream/"+again, "")
+	b.goes(w, "")
+	b.sees("Needs attention")
+	b.goes(w, "e/echo/jobs/"+again)
+	b.sees("Stream")
+	b.wantNoFaults()
+}
+
+// A worker that the service started is stopped; another one comes, as the settings say. One that runs
+// in a program has no button.
+func TestAWorkerIsStopped(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	w.rt.AddScript(memory.Script{Image: "acme/captions", Stages: []memory.Stage{{Phase: pods.PhaseHealthy}}})
+	var e struct{ ID string }
+	check(t, json.Unmarshal(w.call("POST", "/v2/serverless", `{"name":"captions","type":"QUEUE","image":"acme/captions","cpu":[{"id":"cpu3c","vcpuCount":2}],"workers":{"min":1,"max":1},"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`), &e))
+	b.signIn(w, adminKey)
+	b.goes(w, "e/echo/workers")
+	b.sees("local-echo")
+	if eval[bool](b, `[...document.querySelectorAll('button')].some(x => x.textContent.trim() === 'Stop…')`) {
+		t.Error("a worker of the program has a button that stops it")
+	}
+	b.goes(w, "e/"+e.ID+"/workers")
+	b.sees("acme/captions")
+	old := eval[string](b, `document.querySelector('.grid tbody code').textContent`)
+	b.press("Stop…")
+	b.press("Stop the worker")
+	b.sees(old + " ends when it has no job.")
+	b.until(`document.querySelector('.grid tbody code')?.textContent && !document.querySelector('.grid').textContent.includes(` + quote(old) + `)`)
+	b.wantNoFaults()
+}
+
+// What became of the webhooks of all endpoints is on one page; those that failed are sent again,
+// after a count.
+func TestWebhooksOfAllJobsAreListedAndSentAgain(t *testing.T) {
+	w, b := start(t, setup{noHook: true}), browse(t)
+	var refs []queue.Ref
+	for _, n := range []int{1, 2, 3} {
+		refs = append(refs, queue.Ref{Endpoint: "echo", ID: queue.JobID(w.submit("echo", fmt.Sprintf(`{"input":{"n":%d},"webhook":"http://receiver.test/%d"}`, n, n)))})
+	}
+	w.submit("echo", `{"input":{}}`)
+	b.signIn(w, adminKey)
+	b.goes(w, "webhooks")
+	b.until(`(document.querySelector('.grid')?.textContent.match(/pending/g) || []).length === 3`)
+	b.until(`document.querySelector('.tile dd')?.textContent === '3'`)
+	w.settle(3, 500, "the receiver answered 500")
+	b.goes(w, "webhooks?state=failed")
+	b.until(`(document.querySelector('.grid')?.textContent.match(/the receiver answered 500/g) || []).length === 3`)
+	b.press("Send again all 3 that failed…")
+	b.sees("3 webhooks will be sent")
+	b.press("Send 3 webhooks")
+	b.sees("3 webhooks are sent again.")
+	b.press("Close")
+	w.settle(3, 204, "")
+	b.goes(w, "webhooks?state=delivered")
+	b.until(`document.querySelectorAll('.grid tbody tr[data-i]').length === 3`)
+	b.goes(w, "e/echo/webhooks")
+	b.sees("204")
+	b.press(string(refs[0].ID))
+	b.until(`(document.querySelector('main').textContent.match(/500|204/g) || []).length >= 2`)
+	b.wantNoFaults()
+}
+
+// settle makes the last attempt of n webhooks.
+func (w *world) settle(n, status int, text string) {
+	w.t.Helper()
+	now := queue.At(time.Now())
+	ds, err := w.jobs.Deliveries(w.t.Context(), now+1000, now+60_000, 100)
+	check(w.t, err)
+	if len(ds) != n {
+		w.t.Fatalf("%d webhooks are to be sent, want %d", len(ds), n)
+	}
+	for _, d := range ds {
+		check(w.t, w.jobs.Record(w.t.Context(), []queue.Attempt{{Ref: d.Job.Ref, DeliveryID: d.ID, Token: d.Token, At: now, Status: status, Err: text}}))
+	}
+}
+
+// The variables of a pod are changed without being shown; one of several lines stays as it is.
+func TestVariablesOfAPodAreChanged(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	var pod struct{ ID string }
+	check(t, json.Unmarshal(w.call("POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter","cpu":{"id":"cpu3c","vcpuCount":2},"env":{"TOKEN":"a-secret","CERT":"line one\nline two","OLD":"x"}}`), &pod))
+	b.signIn(w, adminKey)
+	b.goes(w, "pods/"+pod.ID)
+	b.press("Change variables…")
+	b.sees("several lines")
+	if html := eval[string](b, `document.querySelector('dialog').innerText + [...document.querySelectorAll('dialog input:not([type=password])')].map(i => i.value)`); strings.Contains(html, "a-secret") || strings.Contains(html, "line one") {
+		t.Error("a value is shown before anybody asked")
+	}
+	b.until(`document.querySelector('dialog button[aria-label="Remove OLD"]')`)
+	eval[bool](b, `(document.querySelector('dialog button[aria-label="Remove OLD"]').click(), true)`)
+	b.fill(`dialog input[aria-label="Value of TOKEN"]`, "-2")
+	b.press("Add a variable")
+	b.fill(`dialog li:last-child input:not([type=password])`, "MODE")
+	b.fill(`dialog li:last-child input[type=password]`, "fast")
+	b.press("Change")
+	b.sees("The variables were changed.")
+	var got struct{ Env map[string]string }
+	check(t, json.Unmarshal(w.call("GET", "/v2/pods/"+pod.ID, ""), &got))
+	want := map[string]string{"TOKEN": "a-secret-2", "CERT": "line one\nline two", "MODE": "fast"}
+	if !maps.Equal(got.Env, want) {
+		t.Errorf("the pod has %v, want %v", got.Env, want)
+	}
+	b.press("Change variables…")
+	b.press("Show values")
+	b.until(`[...document.querySelectorAll('dialog textarea')].some(x => x.value === 'line one\nline two')`)
+	b.press("Keep")
 	b.wantNoFaults()
 }
 

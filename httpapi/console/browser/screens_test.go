@@ -1,10 +1,12 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/podyard/podyard/internal/suite"
@@ -53,7 +55,19 @@ func (w *world) furnish() map[string]string {
 	jobs["dead"] = w.submit("echo", `{"input":{"fail":"the model is not there"}}`)
 	w.call("POST", "/v2/echo/schedules", `{"cron":"*/5 * * * *","run":{"input":{"nightly":true}}}`)
 	w.call("POST", "/v2/echo/batch", `{"name":"captions of March","finalize":true,"requests":[{"input":{"n":1}},{"input":{"n":2}},{"input":{"fail":"no such picture"}}]}`)
-	w.call("POST", "/v2/serverless", `{"name":"captions","type":"QUEUE","image":"acme/captions:4","gpu":{"pools":["ADA_24"]},"workers":{"min":0,"max":3},"scaling":{"type":"QUEUE_DELAY","queueDelay":2}}`)
+	var e struct{ ID string }
+	check(w.t, json.Unmarshal(w.call("POST", "/v2/serverless", `{"name":"captions","type":"QUEUE","image":"acme/captions:4","gpu":{"pools":["ADA_24"]},"workers":{"min":1,"max":3},"scaling":{"type":"QUEUE_DELAY","queueDelay":2}}`), &e))
+	jobs["captions"] = e.ID
+	jobs["streams"] = w.submit("echo", `{"input":{"chunks":["A cat","sits on","a bicycle."]}}`)
+	for _, path := range []string{"cats", "dogs"} {
+		w.submit("echo", fmt.Sprintf(`{"input":{"of":%q},"webhook":"https://receiver.example/%s"}`, path, path))
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if l, _, _ := w.srv.Services().Jobs.Load(w.t.Context()); l.Deliveries == 2 || time.Now().After(end) {
+			break
+		}
+	}
+	w.settle(2, 0, "no answer from receiver.example")
 	w.call("POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter:2","cpu":{"id":"cpu3c","vcpuCount":2},"ports":["8888/http","22/tcp"],"env":{"TOKEN":"a-value-that-is-hidden"}}`)
 	w.call("POST", "/v2/account/keys", `{"scopes":["pods:read","endpoint:echo:run"]}`)
 	return jobs
@@ -61,7 +75,7 @@ func (w *world) furnish() map[string]string {
 
 // Every page is good to read: in both colours, wide and narrow, and for a screen reader.
 func TestEveryPageIsAccessible(t *testing.T) {
-	w, b := start(t, setup{}), browse(t)
+	w, b := start(t, setup{noHook: true}), browse(t)
 	b.size(1280, 900)
 	b.open(w.url)
 	b.sees("Sign in with a key")
@@ -81,6 +95,10 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		{"dead-letters", "e/echo/dead/" + jobs["dead"], "the model is not there"},
 		{"schedules", "e/echo/schedules", "*/5 * * * *"},
 		{"batches", "e/echo/batches", "captions of March"},
+		{"endpoint-webhooks", "e/echo/webhooks", "failed"},
+		{"webhooks", "webhooks", "no answer"},
+		{"job-stream", "e/echo/jobs/" + jobs["streams"], "the job has ended, 3 chunks"},
+		{"workers-of-image", "e/" + jobs["captions"] + "/workers", "Stop…"},
 		{"workers", "e/echo/workers", "local-echo"},
 		{"worker-log", "e/echo/workers/local-echo", "Log of local-echo"},
 		{"scaling", "e/echo/scaling", "Decisions of the scaler"},
@@ -101,6 +119,12 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	if text := eval[string](b, `document.body.innerText`); strings.Contains(text, "a-value-that-is-hidden") {
 		t.Error("the value of a variable is shown before anybody asked")
 	}
+	b.press("Change variables…")
+	b.both(w, "pod-variables", "", "Add a variable")
+	if over := eval[string](b, `[...document.querySelectorAll('dialog input:not([type=password])')].map(i => i.value).join()`); strings.Contains(over, "a-value-that-is-hidden") {
+		t.Error("the value of a variable can be read before anybody asked")
+	}
+	b.press("Keep")
 	b.wantNoFaults()
 }
 

@@ -41,7 +41,7 @@ func browse(t *testing.T) *tab {
 	case path == "":
 		t.Skip("there is no Chromium: the package chromium has it")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("no-sandbox", true), chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("lang", "en-GB"))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("no-sandbox", true), chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("lang", "en-GB"), chromedp.Flag("ignore-certificate-errors", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -139,7 +139,7 @@ func (b *tab) signIn(w *world, key string) {
 // goes changes the page as a link does.
 func (b *tab) goes(w *world, path string) {
 	b.t.Helper()
-	eval[bool](b, fmt.Sprintf(`(history.pushState(null, '', %s), dispatchEvent(new PopStateEvent('popstate')), true)`, quote(strings.TrimPrefix(w.url, "http://"+w.addr)+path)))
+	eval[bool](b, fmt.Sprintf(`(history.pushState(null, '', %s), dispatchEvent(new PopStateEvent('popstate')), true)`, quote(strings.TrimPrefix(w.url, w.base)+path)))
 }
 
 // wantNoFaults fails the test if a script failed or the policy refused something.

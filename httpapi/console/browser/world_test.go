@@ -3,12 +3,15 @@ package browser
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +26,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Keys of these tests. No key may be found anywhere but in the cookie, where it is encrypted.
@@ -35,9 +39,13 @@ const (
 type world struct {
 	t    *testing.T
 	url  string // of the console
+	base string // scheme and address
 	addr string
 	log  *syncBuffer
 	srv  *server.Server
+	rt   *memory.Runtime
+	jobs queue.JobQueue
+	http *http.Client
 	stop func()
 }
 
@@ -72,6 +80,8 @@ type setup struct {
 	stores server.Stores
 	secret []byte
 	clock  pods.Clock
+	tls    bool // HTTPS, and so HTTP/2
+	noHook bool // webhooks are not sent: the test does
 }
 
 // start starts a server, until the test ends or stop is called.
@@ -95,15 +105,19 @@ func start(t *testing.T, x setup) *world {
 		{Secret: readerKey, User: "reader", Scopes: []string{"endpoint:echo:read", "pods:read"}},
 	}, time.Now)
 	check(t, err)
-	sender, err := webhook.New(&webhook.Options{AllowPrivate: true})
-	check(t, err)
+	var sender serverless.Sender
+	if !x.noHook {
+		sender, err = webhook.New(&webhook.Options{AllowPrivate: true})
+		check(t, err)
+	}
 	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1})
 	o := &server.Options{
 		Stores: x.stores, Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Logger: log, Name: "server", Drain: time.Millisecond,
 		API:     httpapi.Options{Auth: auth, Audit: audit.NewMemory(1000)},
 		Workers: []server.Worker{{Endpoint: "echo", Worker: serverless.WorkerFunc(work), Options: serverless.ServeOptions{ID: "local-echo", Concurrency: 4}}},
-		Jobs:    serverless.Options{Sender: sender},
+		Jobs:    serverless.Options{Sender: sender, WorkerURL: func() string { return "http://" + x.addr + "/v2" }}, // where workers of the simulation would come
 	}
+	w.rt, w.jobs, w.http = rt, x.stores.Jobs, http.DefaultClient
 	w.srv, err = server.New(t.Context(), o)
 	check(t, err)
 	_ = w.srv.Services().Jobs.EnsureEndpoint(t.Context(), "idle")
@@ -126,6 +140,17 @@ func (w *world) listen(x setup, log *slog.Logger) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	check(w.t, err)
+	scheme := "http://"
+	w.addr = l.Addr().String()
+	if x.tls {
+		ts := httptest.NewUnstartedServer(nil)
+		ts.StartTLS()
+		w.http = ts.Client()
+		l = tls.NewListener(l, &tls.Config{Certificates: ts.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}) //nolint:gosec // the versions are Go's
+		ts.Close()
+		scheme = "https://"
+	}
+	w.base, w.url = scheme+w.addr, scheme+w.addr+x.path
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -136,17 +161,22 @@ func (w *world) listen(x setup, log *slog.Logger) {
 	running.Go(func() { _ = c.Run(ctx) })
 	w.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.t.Cleanup(w.stop)
-	w.addr = l.Addr().String()
-	w.url = "http://" + w.addr + x.path
 }
 
 // work does what the input says.
 func work(ctx context.Context, t *serverless.Task) ([]byte, error) {
 	var in struct {
-		Sleep int    `json:"sleep"`
-		Fail  string `json:"fail"`
+		Sleep  int               `json:"sleep"`
+		Fail   string            `json:"fail"`
+		Chunks []json.RawMessage `json:"chunks"` // one each 100 ms
 	}
 	_ = json.Unmarshal(t.Input, &in) // other inputs are echoed
+	for _, c := range in.Chunks {
+		if err := t.Emit(ctx, c); err != nil {
+			return nil, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	select {
 	case <-time.After(time.Duration(in.Sleep) * time.Millisecond):
 	case <-ctx.Done():
@@ -161,11 +191,11 @@ func work(ctx context.Context, t *serverless.Task) ([]byte, error) {
 // call makes a request to the API as admin.
 func (w *world) call(method, path, body string) []byte {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.addr+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.base+path, strings.NewReader(body))
 	check(w.t, err)
 	r.Header.Set("Authorization", "Bearer "+adminKey)
 	r.Header.Set("Content-Type", "application/json")
-	a, err := http.DefaultClient.Do(r)
+	a, err := w.http.Do(r)
 	check(w.t, err)
 	defer a.Body.Close()
 	b, err := io.ReadAll(a.Body)
@@ -188,5 +218,14 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// take takes a job as a worker with any id.
+func (w *world) take(endpoint, job, worker string) {
+	w.t.Helper()
+	got := w.call("GET", "/v2/"+endpoint+"/job-take/"+url.PathEscape(worker), "")
+	if !bytes.Contains(got, []byte(job)) {
+		w.t.Fatalf("%q has taken %s, want %s", worker, got, job)
 	}
 }
