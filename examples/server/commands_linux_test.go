@@ -51,6 +51,10 @@ func TestTheCommandsOfTheProgramRunAServerAndCallIt(t *testing.T) {
 	must(`"version": "0.2.0"`, "top", "-o", "json")
 	must("terminated", "pods", "terminate", pod.ID)
 	must("hello is drained", "drain", "-endpoint", "hello")
+	must("drained", "top", "-n", "1")
+	must("local is cordoned; its workers end after their jobs", "drain", "-host", "local")
+	must("cordoned, ", "top", "-n", "1")
+	must("local is active", "uncordon", "-host", "local")
 	must("hello is active", "uncordon", "-endpoint", "hello")
 	must("copied to copy", "backup", "copy")
 	for code, args := range map[int][]string{2: {"nonsense"}, 3: {"pods", "get", "nothere"}, 5: {"keys", "list", "-key", "wrong"}, 1: {"check"}} {

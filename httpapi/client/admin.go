@@ -63,23 +63,31 @@ type Target struct {
 	StopPods bool   `json:"stopPods,omitempty"` // of the host, when it is drained
 }
 
-// Cordon keeps new work off a target.
-func (a *Admin) Cordon(ctx context.Context, t Target) error { return a.act(ctx, "cordon", t) }
+// Cordon keeps new work off a target. It returns the state that the target has then.
+func (a *Admin) Cordon(ctx context.Context, t Target) (state string, err error) {
+	return a.act(ctx, "cordon", t)
+}
 
-// Uncordon takes back a cordon or a drain.
-func (a *Admin) Uncordon(ctx context.Context, t Target) error { return a.act(ctx, "uncordon", t) }
+// Uncordon takes back a cordon or a drain. It returns the state that the target has then.
+func (a *Admin) Uncordon(ctx context.Context, t Target) (state string, err error) {
+	return a.act(ctx, "uncordon", t)
+}
 
-// Drain is a cordon that ends workers, too, each after its job.
-func (a *Admin) Drain(ctx context.Context, t Target) error { return a.act(ctx, "drain", t) }
+// Drain is a cordon that ends workers, too, each after its job. It returns the state that the target
+// has then: a host is cordoned, and an endpoint and a server are drained.
+func (a *Admin) Drain(ctx context.Context, t Target) (state string, err error) {
+	return a.act(ctx, "drain", t)
+}
 
-func (a *Admin) act(ctx context.Context, name string, t Target) error {
+func (a *Admin) act(ctx context.Context, name string, t Target) (string, error) {
 	r, err := to(a.c.control, http.MethodPost, "/v2/admin/"+name, nil).with(t)
 	if err != nil {
-		return err
+		return "", err
 	}
 	r.again = always
-	_, err = a.c.do(ctx, r, nil)
-	return err
+	var out struct{ Host, Endpoint, Server struct{ State string } }
+	_, err = a.c.do(ctx, r, &out)
+	return out.Host.State + out.Endpoint.State + out.Server.State, err
 }
 
 // Reload makes the server read its configuration anew. It returns the fields that have

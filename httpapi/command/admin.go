@@ -17,9 +17,9 @@ import (
 func adminCommands() []Command {
 	const targets = "Name exactly one of -host, -endpoint and -server. This machine is the host \"local\". It takes an operator's key."
 	return []Command{
-		{Name: "drain", Remote: true, Summary: "keep new work off a host, an endpoint or the server, and end workers after their jobs", Help: targets, Example: "drain -host local", New: target((*client.Admin).Drain, "drained")},
-		{Name: "cordon", Remote: true, Summary: "keep new work off a host, an endpoint or the server", Help: targets, Example: "cordon -endpoint hello", New: target((*client.Admin).Cordon, "cordoned")},
-		{Name: "uncordon", Remote: true, Summary: "take back a cordon or a drain", Help: targets, Example: "uncordon -host local", New: target((*client.Admin).Uncordon, "active")},
+		{Name: "drain", Remote: true, Summary: "keep new work off a host, an endpoint or the server, and end workers after their jobs", Help: targets + " A host is then cordoned, and an endpoint or the server drained, as top shows it.", Example: "drain -host local", New: target((*client.Admin).Drain, "; its workers end after their jobs")},
+		{Name: "cordon", Remote: true, Summary: "keep new work off a host, an endpoint or the server", Help: targets, Example: "cordon -endpoint hello", New: target((*client.Admin).Cordon, "")},
+		{Name: "uncordon", Remote: true, Summary: "take back a cordon or a drain", Help: targets, Example: "uncordon -host local", New: target((*client.Admin).Uncordon, "")},
 		{
 			Name: "erase jobs", Args: "USER...", Remote: true, Summary: "end and delete all jobs of users, with their results, to make room on the disk",
 			Help:    "The users keep everything else. It takes an operator's key. limits -owner '*' shows who keeps most.",
@@ -37,8 +37,9 @@ func adminCommands() []Command {
 	}
 }
 
-// target runs an act of an operator on what the flags name.
-func target(act func(*client.Admin, context.Context, client.Target) error, state string) func(*flag.FlagSet) func(context.Context, *Call) error {
+// target runs an act of an operator on what the flags name, and says the state that it has then, as
+// top does. more is what follows.
+func target(act func(*client.Admin, context.Context, client.Target) (string, error), more string) func(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(f *flag.FlagSet) func(context.Context, *Call) error {
 		var t client.Target
 		f.StringVar(&t.Host, "host", "", "`id` of a host")
@@ -50,10 +51,11 @@ func target(act func(*client.Admin, context.Context, client.Target) error, state
 			if n := len(strings.Fields(strings.Join([]string{t.Host, t.Endpoint, t.Server}, " "))); n != 1 {
 				return usagef("name exactly one of -host, -endpoint and -server")
 			}
-			if err := act(c.Client.Admin, ctx, t); err != nil {
+			state, err := act(c.Client.Admin, ctx, t)
+			if err != nil {
 				return err
 			}
-			return c.say(map[string]string{"name": named, "state": state}, "%s is %s", named, state)
+			return c.say(map[string]string{"name": named, "state": state}, "%s is %s%s", named, state, more)
 		}
 	}
 }
