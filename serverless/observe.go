@@ -2,6 +2,7 @@ package serverless
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,6 +187,87 @@ func (s *Service) Load(ctx context.Context) (l queue.Load, ok bool, err error) {
 	}
 	l, err = m.Load(ctx)
 	return l, true, err
+}
+
+// An EndpointLoad is what metrics show of an endpoint.
+type EndpointLoad struct {
+	Endpoint *Endpoint
+	Queued   [queue.MaxPriority + 2]int64 // as Priorities returns it
+	Running  int64                        // jobs and requests
+	Oldest   Instant                      // as Stats has it
+	Workers  WorkerCounts
+}
+
+// Survey returns the loads of all endpoints. It asks a queue.Surveyor once, and another queue for
+// each endpoint. An endpoint that cannot be read is left out.
+func (s *Service) Survey(ctx context.Context) (list []EndpointLoad, err error) {
+	sums, err := s.summaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range s.endpoints.List(ctx) {
+		if err != nil {
+			return list, err
+		}
+		l := EndpointLoad{Endpoint: e}
+		if sums == nil {
+			err = s.measure(ctx, &l)
+		} else {
+			err = s.judge(ctx, &l, sums[e.ID])
+		}
+		if err != nil {
+			continue
+		}
+		l.Running += int64(s.balancer.Demand(e.ID).Running)
+		if s.registry.Count(e.ID) > 0 || len(s.scaler.Workers(e.ID)) > 0 {
+			l.Workers = countWorkers(s.workerList(e.ID))
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+// summaries returns nil for a queue that is no Surveyor.
+func (s *Service) summaries(ctx context.Context) (map[string]queue.Summary, error) {
+	m, ok := unwrap.As[queue.Surveyor](s.queue)
+	if !ok {
+		return nil, nil
+	}
+	sums, err := m.Survey(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return sums, err
+}
+
+// measure asks the queue for one endpoint.
+func (s *Service) measure(ctx context.Context, l *EndpointLoad) (err error) {
+	st, err := s.stats(ctx, l.Endpoint.ID)
+	if err != nil {
+		return err
+	}
+	l.Running, l.Oldest = st.Running, st.Oldest
+	if st.Queued > 0 {
+		l.Queued, err = s.Priorities(ctx, l.Endpoint.ID)
+	}
+	return err
+}
+
+// judge fills in what a summary says. Which jobs the limits of a queue block is asked only where
+// there are limits.
+func (s *Service) judge(ctx context.Context, l *EndpointLoad, x queue.Summary) error {
+	l.Queued, l.Running, l.Oldest = x.Queued, x.Running, x.Oldest
+	r := l.Endpoint.QueueSettings().Rules()
+	switch {
+	case l.Oldest == 0:
+	case r.Paused:
+		l.Oldest = 0
+	case r.PerKey > 0 || r.PerUser > 0 || r.Total > 0:
+		st, err := s.queue.Stats(ctx, s.now(), l.Endpoint.ID, &r)
+		l.Oldest = st.Oldest
+		return err
+	}
+	return nil
 }
 
 // Priorities returns the number of the queued jobs of an endpoint by priority, and last that of

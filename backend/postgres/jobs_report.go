@@ -12,6 +12,7 @@ import (
 var (
 	_ queue.Reporter = (*Jobs)(nil)
 	_ queue.Measurer = (*Jobs)(nil)
+	_ queue.Surveyor = (*Jobs)(nil)
 )
 
 const (
@@ -22,6 +23,15 @@ const (
 
 	sqlPriorities = `SELECT prio, count(*) FROM (
 		SELECT r.prio FROM podyard.job_ready r WHERE r.ep = $1 AND NOT r.low LIMIT $2) r GROUP BY prio`
+
+	// A row for each endpoint and priority. An array has the first seq and when that job was queued.
+	sqlSurvey = `SELECT c.ep, c.queued, c.low, c.running, r.prio, r.n, r.first FROM (
+		SELECT ep, sum(queued)::int8 AS queued, sum(queued_low)::int8 AS low, sum(running)::int8 AS running
+		FROM podyard.job_counters GROUP BY ep HAVING sum(queued) > 0 OR sum(running) > 0) c
+	LEFT JOIN LATERAL (
+		SELECT r.prio, count(*) AS n, min(ARRAY[r.seq, r.queued]) AS first FROM (
+			SELECT r.prio, r.seq, r.queued FROM podyard.job_ready r WHERE r.ep = c.ep AND NOT r.low LIMIT $1) r
+		GROUP BY r.prio) r ON c.queued > c.low`
 )
 
 // maxCounted is how many jobs of an endpoint are counted by priority, and how many chunks in all.
@@ -61,6 +71,44 @@ func (q *Jobs) Load(ctx context.Context) (l queue.Load, err error) {
 		return err
 	})
 	return l, err
+}
+
+// Survey implements queue.Surveyor, with one statement. It visits as many jobs of an endpoint as
+// Priorities does, and finds the oldest among them.
+func (q *Jobs) Survey(ctx context.Context) (map[string]queue.Summary, error) {
+	var sums map[string]queue.Summary
+	err := q.read(ctx, func(conn *pgxpool.Conn) error {
+		sums = map[string]queue.Summary{}
+		rows, err := conn.Query(ctx, sqlSurvey, maxCounted)
+		if err != nil {
+			return err
+		}
+		firsts := map[string]int64{} // the least seq
+		var ep []byte
+		var queued, low, running int64
+		var prio *int16
+		var n *int64
+		var first []int64
+		_, err = pgx.ForEachRow(rows, []any{&ep, &queued, &low, &running, &prio, &n, &first}, func() error {
+			s, known := sums[string(ep)]
+			if !known {
+				s.Running, s.Queued[queue.MaxPriority+1] = running, low
+				s.Queued[queue.DefaultPriority] = queued - low
+			}
+			if prio != nil {
+				s.Queued[queue.DefaultPriority] -= *n
+				s.Queued[*prio] += *n
+				if at, ok := firsts[string(ep)]; !ok || first[0] < at {
+					firsts[string(ep)], s.Oldest = first[0], queue.Instant(first[1])
+				}
+			}
+			s.Queued[queue.DefaultPriority] = max(s.Queued[queue.DefaultPriority], 0)
+			sums[string(ep)] = s
+			return nil
+		})
+		return err
+	})
+	return sums, err
 }
 
 // Priorities implements queue.Measurer. It visits the queued jobs of the endpoint, at most 100,000

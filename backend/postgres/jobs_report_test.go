@@ -73,3 +73,45 @@ func wantPriorities(t *testing.T, q queue.Measurer, want [11]int64) {
 		t.Errorf("Priorities = %v, %v, want %v", n, err, want)
 	}
 }
+
+// One look at all endpoints says what a look at each says.
+func TestASurveyIsTheSumOfWhatEachEndpointHas(t *testing.T) {
+	q := openURL(t, postgresql.Database(t)).Jobs()
+	var jobs []queue.Job
+	add := func(endpoint, id string, set func(*queue.Job)) {
+		j := newJob(id)
+		j.Endpoint = endpoint
+		if set != nil {
+			set(&j)
+		}
+		jobs = append(jobs, j)
+	}
+	add("a", "first", func(j *queue.Job) { j.Priority = 2 })
+	add("a", "second", func(j *queue.Job) { j.Priority = 9 })
+	add("a", "low", func(j *queue.Job) { j.Flags = queue.LowPriority })
+	add("b", "one", nil)
+	add("b", "delayed", func(j *queue.Job) { j.Delayed, j.Queued = true, instant+60_000 })
+	add("c", "alone", func(j *queue.Job) { j.Flags = queue.LowPriority })
+	add("d", "ended", nil)
+	submit(t, q, jobs...)
+	must(t, q.Apply(t.Context(), instant+1, []queue.Op{{Ref: queue.Ref{Endpoint: "d", ID: "ended"}, Kind: queue.OpCancel}}, make([]queue.Result, 1)))
+	if js, err := q.Claim(t.Context(), instant+2, []queue.Slot{{Endpoint: "b", Worker: "w", Until: instant + 60_000, N: 1}}, nil); err != nil || len(js) != 1 {
+		t.Fatal(js, err)
+	}
+	sums, err := q.Survey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, endpoint := range []string{"a", "b", "c", "d", "none"} {
+		st, err := q.Stats(t.Context(), instant+3, endpoint, nil)
+		must(t, err)
+		n, err := q.Priorities(t.Context(), endpoint)
+		must(t, err)
+		if want := (queue.Summary{Queued: n, Running: st.Running, Oldest: st.Oldest}); sums[endpoint] != want {
+			t.Errorf("the survey has %+v of %s, want %+v", sums[endpoint], endpoint, want)
+		}
+	}
+	if sums["a"].Queued != [11]int64{2: 1, 9: 1, 10: 1} || sums["b"].Running != 1 || sums["a"].Oldest == 0 {
+		t.Errorf("the survey has %+v", sums)
+	}
+}

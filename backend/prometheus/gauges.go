@@ -147,18 +147,16 @@ type queueState struct {
 }
 
 func (g *gauges) jobs(ctx context.Context, r *reading, jobs *serverless.Service) {
-	sums := map[string]*queueState{}
-	for e, err := range jobs.AllEndpoints(ctx) {
-		if err != nil {
-			break // the store says elsewhere that it is away
-		}
-		label := g.m.endpointOf(e.ID).id
+	sums, now := map[string]*queueState{}, g.m.clock.Now()
+	list, _ := jobs.Survey(ctx) // the store says elsewhere that it is away
+	for i := range list {
+		label := g.m.endpointOf(list[i].Endpoint.ID).id
 		x := sums[label]
 		if x == nil {
 			x = &queueState{}
 			sums[label] = x
 		}
-		x.add(ctx, g.m.clock.Now(), jobs, e)
+		x.add(now, &list[i])
 	}
 	for label, x := range sums {
 		g.queue(r, label, x)
@@ -177,26 +175,20 @@ func (g *gauges) jobs(ctx context.Context, r *reading, jobs *serverless.Service)
 }
 
 // add adds the counts of an endpoint.
-func (x *queueState) add(ctx context.Context, now time.Time, jobs *serverless.Service, e *serverless.Endpoint) {
-	h, err := jobs.Health(ctx, e.ID)
-	if err != nil {
-		return
+func (x *queueState) add(now time.Time, l *serverless.EndpointLoad) {
+	for i, n := range l.Queued {
+		x.queued[i] += n
 	}
-	if n, err := jobs.Priorities(ctx, e.ID); err == nil {
-		for i := range n {
-			x.queued[i] += n[i]
-		}
+	x.running += l.Running
+	if l.Oldest != 0 {
+		x.oldest = max(x.oldest, now.Sub(l.Oldest.Time()))
 	}
-	x.running += h.Jobs.Running
-	if h.Jobs.Oldest != 0 {
-		x.oldest = max(x.oldest, now.Sub(h.Jobs.Oldest.Time()))
-	}
-	x.initializing += h.Workers.Initializing
-	x.idle += h.Workers.Idle
-	x.busy += h.Workers.Running
-	x.throttled += h.Workers.Throttled
-	x.unhealthy += h.Workers.Unhealthy
-	x.max += e.Workers.Max
+	x.initializing += l.Workers.Initializing
+	x.idle += l.Workers.Idle
+	x.busy += l.Workers.Running
+	x.throttled += l.Workers.Throttled
+	x.unhealthy += l.Workers.Unhealthy
+	x.max += l.Endpoint.Workers.Max
 }
 
 func (g *gauges) queue(r *reading, label string, x *queueState) {

@@ -294,6 +294,37 @@ func (q *Queue) Priorities(ctx context.Context, endpoint string) (sum [queue.Max
 	return sum, nil
 }
 
+// Survey implements queue.Surveyor: the sums of the shards that answer. It is not supported if a
+// shard is no Surveyor.
+func (q *Queue) Survey(ctx context.Context) (map[string]queue.Summary, error) {
+	surveyors := make([]queue.Surveyor, len(q.members))
+	for i, m := range q.members {
+		x, ok := unwrap.As[queue.Surveyor](m.Jobs)
+		if !ok {
+			return nil, errors.ErrUnsupported
+		}
+		surveyors[i] = x
+	}
+	list := make([]map[string]queue.Summary, len(q.members))
+	_, err := q.each(ctx, func(ctx context.Context, i int, _ *member) (err error) {
+		list[i], err = surveyors[i].Survey(ctx)
+		return err
+	})
+	all := map[string]queue.Summary{}
+	for _, part := range list {
+		for endpoint, x := range part {
+			s := all[endpoint]
+			for i, n := range x.Queued {
+				s.Queued[i] += n
+			}
+			s.Running += x.Running
+			s.Oldest = queue.Sooner(s.Oldest, x.Oldest)
+			all[endpoint] = s
+		}
+	}
+	return all, err
+}
+
 func count(ctx context.Context, now queue.Instant, jobs queue.JobQueue, l queue.ListQuery) (n int, err error) {
 	if c, ok := unwrap.As[queue.Counter](jobs); ok {
 		return c.Count(ctx, now, l)

@@ -31,6 +31,23 @@ type Load struct {
 	OldestDelivery Instant
 }
 
+// A Summary is what a queue keeps of an endpoint at an instant.
+type Summary struct {
+	Queued  [MaxPriority + 2]int64 // as Measurer.Priorities returns it
+	Running int64
+	// Oldest is State.Queued of the oldest ready job without low priority, whether or not Rules
+	// block it; 0: there is none.
+	Oldest Instant
+}
+
+// A Surveyor is an optional interface of a Measurer for which one look at all endpoints costs less
+// than a look at each.
+type Surveyor interface {
+	// Survey returns the summaries of all endpoints that have jobs queued or running, and may
+	// return others. errors.ErrUnsupported says that the queue cannot after all.
+	Survey(ctx context.Context) (map[string]Summary, error)
+}
+
 // A Measurer is an optional interface of a JobQueue that keeps such counts. Its methods do not
 // depend on the number of jobs, except that Load visits the webhooks that are not settled. A queue
 // in a database may visit more, within bounds that it names.
