@@ -93,8 +93,11 @@ func (s *Service) Peek(ctx context.Context, owner string, ref Ref, from uint32, 
 	if err != nil {
 		return part, 0, err
 	}
+	done, chunk := s.hub.watch(ref, queue.EventDone), s.hub.watch(ref, queue.EventChunk)
+	defer s.hub.unwatch(done)
+	defer s.hub.unwatch(chunk)
 	run := j.Run
-	err = s.awaitPart(ctx, ref, over, func() (bool, error) {
+	err = again(ctx, done.ch, chunk.ch, over, func() (bool, error) {
 		part, err = s.items(ctx, j, &q)
 		if err != nil {
 			return false, err
@@ -138,29 +141,29 @@ func (s *Service) writeEmptyPart(ctx context.Context, j Job, write func(StreamPa
 
 // awaitItems waits for items or for the end of the job.
 func (s *Service) awaitItems(ctx context.Context, j Job, q *StreamQuery, over <-chan struct{}) (part StreamPart, err error) {
-	err = s.awaitPart(ctx, j.Ref, over, func() (bool, error) {
+	done, chunk := s.hub.watch(j.Ref, queue.EventDone), s.hub.watch(j.Ref, queue.EventChunk)
+	defer s.hub.unwatch(done)
+	defer s.hub.unwatch(chunk)
+	if q.Linger > 0 && j.Status == InProgress && j.Stream < int64(q.MaxBytes/2) {
+		s.linger(ctx, q.Linger, done.ch, over)
+	}
+	err = again(ctx, done.ch, chunk.ch, over, func() (bool, error) {
 		part, err = s.items(ctx, j, q)
 		return len(part.Items) > 0 || part.Status.Terminal(), err
 	})
 	return part, err
 }
 
-// awaitPart calls look, again when the job may have changed, until it reports true or fails. After
+// again calls look, and again when the job may have changed, until it reports true or fails. After
 // over or the end of ctx it is called once more.
-func (s *Service) awaitPart(ctx context.Context, ref Ref, over <-chan struct{}, look func() (bool, error)) error {
-	done, chunk := s.hub.watch(ref, queue.EventDone), s.hub.watch(ref, queue.EventChunk)
-	defer s.hub.unwatch(done)
-	defer s.hub.unwatch(chunk)
-	if q.Linger > 0 && j.Status == InProgress && j.Stream < int64(q.MaxBytes/2) {
-		s.linger(ctx, q.Linger, done.ch, over)
-	}
+func again(ctx context.Context, done, chunk, over <-chan struct{}, look func() (bool, error)) error {
 	for last := false; ; {
 		if ok, err := look(); err != nil || last || ok {
 			return err
 		}
 		select {
-		case <-done.ch:
-		case <-chunk.ch:
+		case <-done:
+		case <-chunk:
 		case <-over:
 			last = true
 		case <-ctx.Done():
