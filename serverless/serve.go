@@ -8,8 +8,10 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
@@ -107,7 +109,8 @@ type loop struct {
 type run struct {
 	job    Job
 	cancel context.CancelCauseFunc
-	once   sync.Once // frees the slot
+	once   sync.Once             // frees the slot
+	away   atomic.Pointer[error] // of the store, when it was last away from the worker
 }
 
 // take starts jobs until ctx ends.
@@ -224,12 +227,12 @@ func (l *loop) run(ctx context.Context, r *run) {
 		}
 		l.report(ctx, l.finish(ctx, r, end))
 	}()
-	end = l.work(ctx, t)
+	end = l.work(ctx, r, t)
 }
 
 // work calls the worker and returns its result as Status, Payload and Error. A panic fails
 // the job, also a panic of the Error method of the worker's error.
-func (l *loop) work(ctx context.Context, t *Task) (end queue.Op) {
+func (l *loop) work(ctx context.Context, r *run, t *Task) (end queue.Op) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.s.log.Error("worker panicked", "endpoint", l.in.Key().Endpoint, "job", t.ID, "panic", p, "stack", string(debug.Stack()))
@@ -239,6 +242,9 @@ func (l *loop) work(ctx context.Context, t *Task) (end queue.Op) {
 	out, err := l.w.Work(ctx, t)
 	if err == nil {
 		return queue.Op{Status: Completed, Payload: out}
+	}
+	if away := r.away.Load(); away != nil && errors.Is(err, *away) {
+		return queue.Op{Kind: queue.OpRelease}
 	}
 	end = queue.Op{Status: Failed, Error: err.Error()}
 	if f := (*Failure)(nil); errors.As(err, &f) {
@@ -254,11 +260,16 @@ func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error
 	}
 	op := l.op(r, k, b)
 	op.Adopt, op.Until = true, l.s.now().Add(l.s.localLease)
+	var err error
 	if k == queue.OpChunk {
 		op.Payload = appendItem(b)
-		return l.s.addChunk(ctx, op)
+		err = l.s.addChunk(ctx, op)
+	} else {
+		_, err = l.s.apply(ctx, op)
 	}
-	_, err := l.s.apply(ctx, op)
+	if problem.KindOf(err) == problem.Unavailable {
+		r.away.Store(&err)
+	}
 	return err
 }
 
@@ -266,10 +277,10 @@ func (l *loop) op(r *run, k queue.OpKind, b []byte) queue.Op {
 	return queue.Op{Ref: r.job.Ref, Kind: k, Worker: l.in.Key().ID, Token: r.job.Token, Payload: b}
 }
 
-// finish returns the op for the result of a worker. A failure while the worker drains
-// releases the job instead.
+// finish returns the op for the result of a worker. A failure while the worker drains, or
+// because the store was away, releases the job instead.
 func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
-	if end.Status == Failed && errors.Is(context.Cause(ctx), ErrDraining) {
+	if end.Kind == queue.OpRelease || end.Status == Failed && errors.Is(context.Cause(ctx), ErrDraining) {
 		return l.op(r, queue.OpRelease, nil)
 	}
 	op := l.op(r, queue.OpFinish, end.Payload)

@@ -1,0 +1,61 @@
+package serverless_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podyard/podyard/backend/fault"
+	"github.com/podyard/podyard/backend/memory"
+	"github.com/podyard/podyard/serverless"
+)
+
+// A worker that streams meets a restart of the database. That is nothing that its job did.
+func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		wrap   func(error) error
+		status serverless.Status
+		runs   int
+	}{
+		{"the error of Emit", func(err error) error { return err }, serverless.Completed, 2},
+		{"the error of Emit, wrapped", func(err error) error { return fmt.Errorf("stream: %w", err) }, serverless.Completed, 2},
+		{"an error of its own", func(error) error { return errors.New("no luck") }, serverless.Failed, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				eps := memory.NewEndpoints()
+				if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
+					t.Fatal(err)
+				}
+				plan := fault.NewPlan(1)
+				s := serverless.New(fault.Jobs(memory.NewJobs(), plan), eps, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				runs := 0
+				go func() { _ = s.Run(ctx) }()
+				go func() {
+					_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, task *serverless.Task) ([]byte, error) {
+						if runs++; runs == 1 {
+							plan.Add(fault.Rule{Call: "jobs.Apply", Kind: fault.Before, Times: 1})
+						}
+						if task.Attempt != 1 {
+							t.Errorf("attempt %d, want 1: the delivery is not counted", task.Attempt)
+						}
+						if err := task.Emit(ctx, []byte("1")); err != nil {
+							return nil, row.wrap(err)
+						}
+						return []byte("[1]"), nil
+					}), nil)
+				}()
+				j, err := s.SubmitAndWait(t.Context(), "ann", "e", serverless.Request{Input: []byte(`{}`), Wait: time.Minute})
+				if err != nil || j.Status != row.status || runs != row.runs {
+					t.Errorf("the job is %s with %q after %d runs, %v, want %s after %d", j.Status, j.Error, runs, err, row.status, row.runs)
+				}
+			})
+		})
+	}
+}
