@@ -103,7 +103,9 @@ func (n *podClient) audit() {
 			n.pods = append(n.pods, f)
 		}
 	}
-	n.unheard = 0
+	if !n.several { // of several, one that was stopped for a while may create it later
+		n.unheard = 0
+	}
 	listed := n.list()
 	for _, f := range n.pods {
 		p, there := listed[f.id]
@@ -126,7 +128,10 @@ func (n *podClient) audit() {
 }
 
 func (n *podClient) list() map[string]pod {
-	code, b, err := n.do(n.t.Context(), "GET", "/v2/pods", "")
+	var code int
+	var b []byte
+	var err error
+	n.answered(func() bool { code, b, err = n.do(n.t.Context(), "GET", "/v2/pods", ""); return err == nil })
 	var all struct{ Pods []pod }
 	if err != nil || code != http.StatusOK || json.Unmarshal(b, &all) != nil {
 		n.t.Errorf("the list of pods is answered with %d %s %v", code, b, err)

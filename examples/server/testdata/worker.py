@@ -88,7 +88,12 @@ async def chat(job):
     yield "\n\ndata: [DONE]\n\n"
 
 
+async def echo(job):
+    return job["input"]
+
+
 start = {
+    "echo": {"handler": echo, "concurrency_modifier": lambda _: 8},
     "sync": {"handler": sync},
     "async": {"handler": asynchronous, "concurrency_modifier": lambda _: 4},
     "generator": {"handler": generator},
