@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,7 +13,16 @@ import (
 
 var postgresql postgrestest.Server
 
-func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
+func TestMain(m *testing.M) {
+	if system := os.Getenv(cellSystemVar); system != "" {
+		if err := runCellWorker(system); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(postgresql.Main(m))
+}
 
 func TestTheLongMeasurements(t *testing.T) {
 	for name, s := range map[string]settings{
