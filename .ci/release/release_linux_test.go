@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/podyard/podyard/examples/server/version"
 	"github.com/podyard/podyard/internal/enginetest"
 )
@@ -330,37 +328,5 @@ func TestThePackageOfNodeStartsTheProgramThatItCarries(t *testing.T) {
 	t.Logf("from npm install to the end of the tests: %v", time.Since(began))
 	if !strings.Contains(out, "pass 2") {
 		t.Error(out)
-	}
-}
-
-func TestTheComposeFileParsesAndUsesThisVersion(t *testing.T) {
-	b, err := os.ReadFile("../../examples/compose/compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Services map[string]struct {
-			Image   string
-			Command []string
-		}
-		Volumes map[string]any
-	}
-	if err := yaml.Unmarshal(b, &file); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"podyard", "postgres", "prometheus"} {
-		if file.Services[name].Image == "" {
-			t.Errorf("the file has no service %s with an image", name)
-		}
-	}
-	if image := file.Services["podyard"].Image; image != "podyard:"+version.Number {
-		t.Errorf("the image is %s", image)
-	}
-	b, err = os.ReadFile("../../examples/compose/prometheus.yml")
-	if err == nil {
-		err = yaml.Unmarshal(b, &map[string]any{})
-	}
-	if err != nil {
-		t.Error(err)
 	}
 }
