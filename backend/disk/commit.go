@@ -155,7 +155,6 @@ func (e *engine) write(g *group) bool {
 		return true
 	}
 	g.commits = synced
-	e.waiting.Add(int64(len(synced)))
 	select {
 	case e.sync <- g:
 		return true
@@ -183,21 +182,6 @@ func (e *engine) toSync(g *group) (synced []*commit) {
 		e.ordered.Add(1)
 	}
 	return synced
-}
-
-// A log that many commits wait for is not synced again at once, so that more of them share the
-// next sync. The processor then does less for each, and none waits much longer.
-const (
-	manyWait  = 8
-	syncPause = 300 * time.Microsecond
-)
-
-// pause returns how long the log is not synced after a sync.
-func (e *engine) pause() time.Duration {
-	if e.waiting.Load() < manyWait {
-		return 0
-	}
-	return syncPause
 }
 
 // wait waits until the group is on disk.
@@ -235,7 +219,6 @@ func (e *engine) syncLoop() {
 		for _, c := range g.commits {
 			c.finish()
 		}
-		e.waiting.Add(-int64(len(g.commits)))
 		if g.ordered {
 			e.ordered.Add(-1)
 		}

@@ -44,7 +44,6 @@ type engine struct {
 	sendMu sync.RWMutex // read-locked while sending to queue
 	closed bool         // nothing may be sent to queue any more
 
-	waiting atomic.Int64  // commits that wait for their sync
 	ordered atomic.Int64  // groups with ordered commits that wait for their sync
 	unshown atomic.Uint64 // number of the last group that added jobs that need not be durable
 	synced  atomic.Uint64 // number of the last group that is durable, and with it all before it
@@ -200,7 +199,7 @@ func (s *Store) pebbleOptions(e *engine) *pebble.Options {
 		FS: e.fs, Logger: pebbleLogger{e}, Merger: counterMerger(),
 		MemTableSize: memTable, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 64, LBaseMaxBytes: 256 << 20,
-		FormatMajorVersion: format, WALMinSyncInterval: e.pause, MaxOpenFiles: 1000, DisableAutomaticCompactions: s.dry,
+		FormatMajorVersion: format, MaxOpenFiles: 1000, DisableAutomaticCompactions: s.dry,
 		EventListener: &pebble.EventListener{DataCorruption: e.damagedTable},
 	}
 	cache := s.opts.Cache
