@@ -81,8 +81,9 @@ func (s *Service) unsent(d *Delivery, now Instant, why error) Attempt {
 // count: its lease is given back, so that the next service makes it again at once.
 func (s *Service) send(ctx context.Context, d *Delivery, slot *deliverySlot) {
 	began := s.clock.Now()
-	status, err := 0, error(nil)
-	if err = s.queue.LoadDelivery(ctx, d); err != nil {
+	status := 0
+	err := s.queue.LoadDelivery(ctx, d)
+	if err != nil {
 		err = &unreadError{err}
 	} else {
 		status, err = s.attempt(ctx, d)
