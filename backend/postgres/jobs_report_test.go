@@ -1,10 +1,13 @@
 package postgres_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -113,5 +116,33 @@ func TestASurveyIsTheSumOfWhatEachEndpointHas(t *testing.T) {
 	}
 	if sums["a"].Queued != [11]int64{2: 1, 9: 1, 10: 1} || sums["b"].Running != 1 || sums["a"].Oldest == 0 {
 		t.Errorf("the survey has %+v", sums)
+	}
+}
+
+// What a scrape reads of many endpoints takes no longer than a scrape may.
+func TestASurveyOfManyEndpointsIsQuick(t *testing.T) {
+	if !longest() {
+		t.Skip("a measurement: it runs with PODYARD_LONG")
+	}
+	store := openURL(t, postgresql.Database(t))
+	jobs, eps := serverless.New(store.Jobs(), store.Endpoints(), nil), store.Endpoints()
+	const n = 10_000
+	for i := range n {
+		e := &serverless.Endpoint{ID: fmt.Sprint("endpoint", i), Name: "e"}
+		must(t, eps.Create(t.Context(), e))
+		_, err := jobs.Submit(t.Context(), "alice", e.ID, serverless.Request{Input: []byte(`{}`)})
+		must(t, err)
+	}
+	best := time.Hour
+	for range 5 {
+		began := time.Now()
+		list, err := jobs.Survey(t.Context())
+		if err != nil || len(list) != n || list[0].Queued[queue.DefaultPriority] != 1 || list[0].Oldest == 0 {
+			t.Fatalf("Survey has %d endpoints, %v", len(list), err)
+		}
+		best = min(best, time.Since(began))
+	}
+	if t.Logf("the fastest of 5 surveys took %v", best); best > 300*time.Millisecond {
+		t.Errorf("a survey of %d endpoints took %v", n, best)
 	}
 }

@@ -25,7 +25,7 @@ func (c *Client) Jobs(endpoint string) *Jobs { return &Jobs{c, endpoint} }
 // A JobStatus is the status of a job (docs/interface.md 3.2).
 type JobStatus string
 
-// The statuses of jobs.
+// The statuses of jobs, and the actions on them (docs/interface.md 4.2).
 const (
 	InQueue    JobStatus = "IN_QUEUE"
 	InProgress JobStatus = "IN_PROGRESS"
@@ -33,6 +33,11 @@ const (
 	Failed     JobStatus = "FAILED"
 	Cancelled  JobStatus = "CANCELLED"
 	TimedOut   JobStatus = "TIMED_OUT"
+
+	ActionCancel Action = "cancel" // jobs that have not ended
+	ActionRetry  Action = "retry"  // FAILED and TIMED_OUT jobs
+	ActionStart  Action = "start"  // delayed jobs: now
+	ActionDelete Action = "delete" // jobs that have ended
 )
 
 // Ended reports whether a job with this status has ended.
@@ -305,14 +310,6 @@ func (j *Jobs) Purge(ctx context.Context) (int, error) {
 
 // An Action is what Act does with jobs.
 type Action string
-
-// The actions (docs/interface.md 4.2).
-const (
-	ActionCancel Action = "cancel" // jobs that have not ended
-	ActionRetry  Action = "retry"  // FAILED and TIMED_OUT jobs
-	ActionStart  Action = "start"  // delayed jobs: now
-	ActionDelete Action = "delete" // jobs that have ended
-)
 
 // A JobFilter selects jobs that match all of its members. At least one must be set.
 type JobFilter struct {
