@@ -103,8 +103,9 @@ type api struct {
 	quotas      *ratelimit.Windows
 	rates       *ratelimit.Rates
 	inFlight    *budget.InFlight // may be nil
-	program     Program          // may be nil
-	audit       audit.Trail      // may be nil
+	floods      *floods
+	program     Program     // may be nil
+	audit       audit.Trail // may be nil
 	proxies     []netip.Prefix
 	clock       pods.Clock
 	log         *slog.Logger
@@ -126,6 +127,7 @@ func newAPI(s Services, o *Options) *api {
 	}
 	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, inFlight: o.InFlight, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	a.openAPI = document(&a.Services, a.url)
+	a.floods = &floods{}
 	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(), &bufferPool{}
 	a.observer = o.Observer
 	if a.auth == nil {

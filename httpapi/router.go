@@ -323,6 +323,8 @@ func (x *router) fail(c *call, err error) {
 	}
 	if c.op.asked {
 		c.slowDown(err)
+	} else {
+		c.delayFlood(err)
 	}
 	x.write(c.w, err)
 }

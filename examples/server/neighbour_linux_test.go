@@ -153,6 +153,8 @@ type victim struct {
 	sent     atomic.Int64 // webhooks that were asked for
 	received atomic.Int64
 
+	uses int
+
 	mu    sync.Mutex
 	times []time.Duration
 	bad   []string
@@ -189,7 +191,9 @@ func (v *victim) use(ctx context.Context) {
 		timed(200, "GET", "/v2/echo/status/"+job.ID, "")
 		timed(200, "GET", "/v2/echo/stream/"+job.ID, "")
 	}
-	v.readLog(ctx)
+	if v.uses++; v.uses%4 == 0 { // the quota of the control API is 600 requests a minute
+		v.readLog(ctx)
+	}
 }
 
 // readLog reads the first bytes of the pod's log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,10 +22,10 @@ func TestMemoryOfConnections(t *testing.T) {
 	}{
 		{"idle connections with a key", 10_000, func(n *tenant, _ int) string { return n.head("GET", "/v2/echo/health") }},
 		{"long polls", 2000, func(n *tenant, i int) string { return n.head("GET", fmt.Sprintf("/v2/%s/job-take/w%d", n.endpoint, i)) }},
-		{"followers of a log", 500, func(n *tenant, _ int) string { return n.head("GET", "/v2/pods/"+n.pod+"/logs") }},
+		{"followers of a log", 2000, func(n *tenant, _ int) string { return n.head("GET", "/v2/pods/"+n.pod+"/logs") }},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			in := neighbours(t, "victim")
+			in := start(t, "-runtime", "process", "-config", file(t, strings.TrimSuffix(neighbourConfig("victim"), "}")+`,"budgets":{"streams":2000}}`))
 			n := newTenant(t, in, "victim", "127.0.0.1")
 			n.owns()
 			before := in.resident()
