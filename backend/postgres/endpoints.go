@@ -29,8 +29,9 @@ func (s *Store) Endpoints() *Endpoints {
 			},
 			NotFound: endpoints.ErrNotFound,
 			Exists:   endpoints.ErrExists,
+			Holding:  (*endpoints.Endpoint).Holding,
 		},
-		s: s, table: "endpoints",
+		s: s, table: "endpoints", sized: true,
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // Errors of Open and of calls.
@@ -79,9 +80,12 @@ func (f *fault) Unwrap() []error { return []error{f.seen, f.cause} }
 // ErrUnknown for connections, and other errors as they are.
 func (s *Store) failure(err error) error {
 	var known *problem.Error
+	var full *budget.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &full):
+		return full
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -95,7 +95,9 @@ func migrateOne(ctx context.Context, pool *pgxpool.Pool, list []migration) (vers
 	return version, err
 }
 
+// A querier is a transaction or a connection.
 type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 

@@ -42,13 +42,14 @@ func (p *Pods) init(s *Store) {
 				return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 			},
 			NotFound: pods.ErrNotFound,
+			Holding:  (*pods.Pod).Holding,
 			Exists:   pods.ErrExists,
 		},
 		s: s, table: "pods", column: "host",
 		value:  func(p *pods.Pod) any { return []byte(p.Placement.Host) },
 		hide:   hidePod,
 		show:   func(p *pods.Pod, secret []byte) error { return json.Unmarshal(secret, &p.Injected) },
-		claims: func(p *pods.Pod) claimList { return p.Placement.Claims },
+		claims: func(p *pods.Pod) claimList { return p.Placement.Claims }, sized: true,
 	}
 }
 

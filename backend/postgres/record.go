@@ -14,6 +14,7 @@ import (
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A recordTable stores records of one kind, one in each row: its id, its owner, the record as JSON,
@@ -32,6 +33,8 @@ type recordTable[T any] struct {
 	show func(v *T, secret []byte) error
 	// claims is the part of a record that counts in the ledger. Nil: none.
 	claims func(*T) claimList
+	// sized says that records take bytes of a budget. The others take one of one budget.
+	sized bool
 }
 
 // A row is a record as it is stored.
@@ -100,6 +103,9 @@ func (r *recordTable[T]) create(ctx context.Context, v T, keys ...idempotency.Re
 	}
 	sql := fmt.Sprintf(`INSERT INTO podyard.%s (%s) VALUES (%s) ON CONFLICT (id) DO NOTHING`, r.table, strings.Join(names, ", "), strings.Join(places, ", "))
 	err = r.s.tx(ctx, func(tx pgx.Tx) error {
+		if err := r.within(ctx, tx, budget.Holding{}, r.holds(&v)); err != nil {
+			return err
+		}
 		if err := addKeys(ctx, tx, keys); err != nil {
 			return err
 		}
@@ -207,13 +213,17 @@ func (r *recordTable[T]) replace(ctx context.Context, was row, old, v *T) (store
 	}
 	sql := fmt.Sprintf(`UPDATE podyard.%s SET version = version + 1, %s WHERE id = $1 AND version = $%d`, r.table, strings.Join(names[1:], ", "), len(args)+1)
 	args = append(args, was.version)
-	if r.claims == nil || slices.Equal(r.claims(old), r.claims(v)) {
+	kept := r.claims == nil || slices.Equal(r.claims(old), r.claims(v))
+	if kept && r.holds(old) == r.holds(v) {
 		n, err := r.s.exec(ctx, sql, args...)
 		return n == 1, err
 	}
 	err = r.s.tx(ctx, func(tx pgx.Tx) error {
+		if err := r.within(ctx, tx, r.holds(old), r.holds(v)); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, sql, args...)
-		if stored = tag.RowsAffected() == 1; err != nil || !stored {
+		if stored = tag.RowsAffected() == 1; err != nil || !stored || kept {
 			return err
 		}
 		return claim(ctx, tx, r.claims(old), r.claims(v))

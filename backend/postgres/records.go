@@ -103,6 +103,7 @@ type Templates struct{ *Records[templates.Template] }
 func (s *Store) Templates() *Templates {
 	all := newRecords(s, "templates", records.Templates())
 	all.r.column, all.r.value = "public", func(v *templates.Template) any { return v.Public }
+	all.r.sized = true
 	return &Templates{all}
 }
 

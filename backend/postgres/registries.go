@@ -6,6 +6,7 @@ import (
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 )
 
@@ -32,6 +33,7 @@ func (s *Store) Registries() *Registries {
 			Order:    func(a, b login) int { return registries.Compare(a.Registry, b.Registry) },
 			NotFound: registries.ErrNotFound,
 			Exists:   registries.ErrExists,
+			Holding:  func(l *login) budget.Holding { return l.Registry.Holding() },
 		},
 		s: s, table: "registries",
 		hide: hideCredential, show: showCredential,

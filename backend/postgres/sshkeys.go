@@ -40,6 +40,9 @@ func (s *SSHKeys) SetSSHKeys(ctx context.Context, owner string, keys []string) e
 	if err != nil {
 		return err
 	}
+	if err := s.within(ctx, owner, keys); err != nil {
+		return err
+	}
 	_, err = s.s.exec(ctx, `INSERT INTO podyard.ssh_keys (owner, data) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET data = excluded.data`, []byte(owner), data)
 	return err
 }

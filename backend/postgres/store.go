@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Clock gives the time.
@@ -101,6 +102,7 @@ type Store struct {
 	keysAdded atomic.Int64 // creations with an Idempotency-Key
 	swept     atomic.Int64 // calls after some of which leases and counts that are over are removed
 	pods      Pods
+	limits    atomic.Pointer[budget.Set] // nil: none
 }
 
 // Open connects to the database of a URL (postgres:// or postgresql://, with the parameters of

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // IsDatabase reports whether text is the URL of a database, for Options.Database, and not a
@@ -75,7 +76,7 @@ func inDatabase(ctx context.Context, d *postgres.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
 		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
-		Servers: d.Servers(), Presence: d.Presence(),
+		Servers: d.Servers(), Presence: d.Presence(), Counters: []budget.Counter{d},
 		Ready: func() error {
 			ctx, cancel := clock.WithDeadline(context.WithoutCancel(ctx), clock.System{}, clock.System{}.Now().Add(readyTimeout))
 			defer cancel()
