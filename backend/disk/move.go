@@ -28,7 +28,7 @@ type move struct {
 	promised      int64         // bytes that count for the owner until the move is published
 	unwritten     *unwrittenJob // nil: the job is on disk
 	written       bool          // the move was added to a batch
-	later         bool          // it is visible before it is written
+	keeps         []byte        // the chunk that stays in memory until it is read; nil: none
 	shows         bool          // the job becomes durable because somebody wants to see it
 }
 
@@ -275,6 +275,7 @@ func (q *jobQueue) publish(m *move) {
 	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Skipped)
 	if passed && m.after.Status == queue.InQueue && m.eff&queue.EvReady == 0 {
 		q.x.Requeue(m.i)
+		m.eff |= queue.EvReady // whoever passed it by does not look again by itself
 	}
 	if m.rearm {
 		q.x.Rearm(m.i)
@@ -347,10 +348,10 @@ func (q *jobQueue) mayWait(ms []move) bool {
 	defer q.mu.Unlock()
 	for k := range ms {
 		if m := &ms[k]; m.eff&queue.AddChunk != 0 && !m.payloadStored {
-			m.later = q.tails.fits(m.op.Payload)
-			if !m.later {
+			if !q.tails.fits(m.op.Payload) {
 				return false
 			}
+			m.keeps = append([]byte{}, m.op.Payload...)
 		}
 	}
 	return true
@@ -437,7 +438,7 @@ func (q *jobQueue) apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 		for j := range n {
 			if r := &res[done+j]; r.Effect != 0 {
 				r.State = ms[k].after // with the new Seq
-				evs = r.Effect.Events(evs, ops[done+j].Ref, ms[k].before.Worker)
+				evs = ms[k].eff.Events(evs, ops[done+j].Ref, ms[k].before.Worker)
 				k++
 			}
 		}

@@ -38,20 +38,16 @@ func (t *tails) update(m *move) {
 	if m.eff&queue.AddChunk == 0 {
 		return
 	}
-	var kept []byte
-	if m.later {
-		kept = m.op.Payload
-		t.bytes += int64(len(kept))
-	}
 	u := t.by[m.i]
 	if u == nil {
-		if kept == nil {
+		if m.keeps == nil {
 			return
 		}
 		u = &tail{first: m.after.Chunks - 1}
 		t.by[m.i] = u
 	}
-	u.chunks = append(u.chunks, kept)
+	u.chunks = append(u.chunks, m.keeps)
+	t.bytes += int64(len(m.keeps))
 }
 
 // drop removes the chunks of a job below a number.

@@ -91,12 +91,24 @@ func (q *jobQueue) cover(ctx context.Context, jobs []queue.Job) error {
 		if err := q.commit(ms); err != nil {
 			return err
 		}
+		q.notify(ms)
 	}
 	if !unshown || q.e.unshown.Load() <= q.e.synced.Load() {
 		return nil
 	}
 	// A group is synced only if it writes something.
 	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaSeq, q.seqStored) }, nil)
+}
+
+// notify sends the events of moves that were committed.
+func (q *jobQueue) notify(ms []move) {
+	var evs []queue.Event
+	for k := range ms {
+		evs = ms[k].eff.Events(evs, ms[k].ref, ms[k].before.Worker)
+	}
+	if len(evs) > 0 && q.e.s.jobHub.Watched() {
+		q.e.s.jobHub.Notify(evs)
+	}
 }
 
 // beginCover begins a move without a change for each job that is not written. It waits for a busy
