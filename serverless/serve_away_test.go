@@ -39,6 +39,7 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 				go func() { _ = s.Run(ctx) }()
 				go func() {
 					_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, task *serverless.Task) ([]byte, error) {
+						time.Sleep(time.Second) // the first renewal is made: the next call is that of Emit
 						if runs++; runs == 1 {
 							plan.Add(fault.Rule{Call: "jobs.Apply", Kind: fault.Before, Times: 1})
 						}
