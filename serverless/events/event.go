@@ -26,7 +26,7 @@ type Type string
 
 // The types of events.
 const (
-	Queued    Type = "queued" // submitted, or retried by its user
+	Queued    Type = "queued" // submitted, or retried by its user; may be missing if the job ended at once
 	Completed Type = "completed"
 	Failed    Type = "failed"
 	Cancelled Type = "cancelled"
