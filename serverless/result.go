@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
 // keptInput is the longest input that SubmitAndWait keeps while it waits. With it, the result
@@ -25,18 +26,28 @@ func resultOf(op *queue.Op, r *queue.Result) *result {
 	return &result{r.State, op.Payload, op.Error}
 }
 
-// applyReport makes the move of a worker, and gives a result to those who wait for it.
-func (s *Service) applyReport(ctx context.Context, op queue.Op) error {
-	if op.Kind != queue.OpFinish {
-		_, err := s.apply(ctx, op)
-		return err
-	}
+// applyReport makes the move of a worker, and gives a result to those who wait for it. They find
+// the worker free. written is called after the move.
+func (s *Service) applyReport(ctx context.Context, op queue.Op, written func()) error {
+	finish := op.Kind == queue.OpFinish
+	var waiting []*watcher
 	var end *result
-	waiting := s.hub.reporting(op.Ref)
+	if finish {
+		waiting = s.hub.reporting(op.Ref)
+	}
 	defer func() { s.hub.reported(waiting, end) }()
 	r, err := s.apply(ctx, op)
-	if err == nil {
+	written()
+	switch {
+	case finish && err == nil:
 		end = resultOf(&op, &r)
+	case finish && isFull(err):
+		err = s.failFull(ctx, op, err)
+	}
+	if finish || op.Kind == queue.OpRelease {
+		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
+			w.Done(&op, s.now(), finish && err == nil)
+		}
 	}
 	return err
 }

@@ -323,17 +323,7 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if err != nil {
 		return err
 	}
-	err = s.applyReport(ctx, op)
-	done()
-	if op.Kind == queue.OpFinish && isFull(err) {
-		err = s.failFull(ctx, op, err)
-	}
-	if op.Kind == queue.OpFinish || op.Kind == queue.OpRelease {
-		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
-			w.Done(&op, s.now(), op.Kind == queue.OpFinish && err == nil)
-		}
-	}
-	return err
+	return s.applyReport(ctx, op, done)
 }
 
 func isFull(err error) bool {
