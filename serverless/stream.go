@@ -49,14 +49,8 @@ type StreamPart struct {
 // Readers of one job take turns, so each item goes to one reader. Other errors are those of
 // Get. With such an error write was not called, unless the queue failed to remove the items.
 func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQuery, write func(StreamPart) error) error {
-	if q.Wait <= 0 {
-		q.Wait = DefaultStreamWait
-	}
-	if q.MaxBytes <= 0 {
-		q.MaxBytes = MaxChunk
-	}
-	over := make(chan struct{})
-	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
+	over, stop := s.startRead(&q)
+	defer stop()
 	j, err := s.findState(context.WithoutCancel(ctx), owner, ref)
 	if err != nil {
 		return err
@@ -75,20 +69,26 @@ func (s *Service) Stream(ctx context.Context, owner string, ref Ref, q StreamQue
 	return s.writePart(ctx, part, write)
 }
 
-// Peek returns the items of a job's stream from number from on, and leaves them to the readers. The
-// first item of a job is number 0, and first is that of the first item in the part: it is greater
-// than from if somebody has read the items before it. Peek waits as Stream does, until there are
-// such items. It looks at the first q.MaxBytes of what nobody has read, so items after that are seen
-// when those before them have been read. Errors are those of Get.
-func (s *Service) Peek(ctx context.Context, owner string, ref Ref, from uint32, q StreamQuery) (part StreamPart, first uint32, err error) {
+// startRead sets the defaults of q. over is closed when its wait is over; stop must be called.
+func (s *Service) startRead(q *StreamQuery) (over chan struct{}, stop func() bool) {
 	if q.Wait <= 0 {
 		q.Wait = DefaultStreamWait
 	}
 	if q.MaxBytes <= 0 {
 		q.MaxBytes = MaxChunk
 	}
-	over := make(chan struct{})
-	defer s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })()
+	over = make(chan struct{})
+	return over, s.clock.AfterFunc(s.clock.Now().Add(q.Wait), func() { close(over) })
+}
+
+// Peek returns the items of a job's stream from number from on, and leaves them to the readers. The
+// first item of a job is number 0, and first is that of the first item in the part: it is greater
+// than from if somebody has read the items before it. Peek waits as Stream does, until there are
+// such items. It looks at the first q.MaxBytes of what nobody has read, so items after that are seen
+// when those before them have been read. Errors are those of Get.
+func (s *Service) Peek(ctx context.Context, owner string, ref Ref, from uint32, q StreamQuery) (part StreamPart, first uint32, err error) {
+	over, stop := s.startRead(&q)
+	defer stop()
 	j, err := s.findState(context.WithoutCancel(ctx), owner, ref)
 	if err != nil {
 		return part, 0, err
