@@ -17,23 +17,33 @@ const (
 	aliveEvery = 15 * time.Second // a comment, so that proxies keep a quiet stream
 )
 
+// enter takes a place for an event stream of the session's user. If there is none, or the session
+// has ended, it answers and returns false.
+func (c *Console) enter(w http.ResponseWriter, r *http.Request, s *session) (leave func(), ok bool) {
+	id, err := c.Auth.Authenticate(r.Context(), s.Key)
+	if err != nil {
+		c.forget(w, err)
+		return nil, false
+	}
+	if !c.viewers.enter(id.User) {
+		w.Header().Set("Retry-After", seconds(aliveEvery))
+		refuse(w, errViewers)
+		return nil, false
+	}
+	return func() { c.viewers.leave(id.User) }, true
+}
+
 // live is the one event stream of a tab. For an endpoint it has the event "health", with the
 // counts, when they change: a page reads then what else it shows. Without an endpoint it has
 // the event "look" every few seconds. The event "out" says that the session has ended.
 //
 // A user has maxViewers of them: one connection of HTTP/2 can have hundreds.
 func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
-	id, err := c.Auth.Authenticate(r.Context(), s.Key)
-	if err != nil {
-		c.forget(w, err)
+	leave, ok := c.enter(w, r, s)
+	if !ok {
 		return
 	}
-	if !c.viewers.enter(id.User) {
-		w.Header().Set("Retry-After", seconds(aliveEvery))
-		refuse(w, errViewers)
-		return
-	}
-	defer c.viewers.leave(id.User)
+	defer leave()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	v := &viewer{Console: c, w: w, r: r, s: s, endpoint: r.URL.Query().Get("endpoint")}

@@ -36,17 +36,11 @@ func (c *Console) tail(w http.ResponseWriter, r *http.Request, s *session) {
 	if j == nil {
 		return
 	}
-	id, err := c.Auth.Authenticate(r.Context(), s.Key)
-	if err != nil {
-		c.forget(w, err)
+	leave, ok := c.enter(w, r, s)
+	if !ok {
 		return
 	}
-	if !c.viewers.enter(id.User) {
-		w.Header().Set("Retry-After", seconds(aliveEvery))
-		refuse(w, errViewers)
-		return
-	}
-	defer c.viewers.leave(id.User)
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	t := &tailer{viewer: viewer{Console: c, w: w, r: r, s: s}, job: j, run: j.Run}
 	t.resume(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
