@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,18 +163,7 @@ func (c *chaosTest) begin(i int) {
 	c.servers[i] = startCommand(c.t, command(c.t, []string{"PODYARD_API_KEY=" + testKey}, args...))
 	c.slowest = max(c.slowest, time.Since(began))
 	c.epochs[i] = c.lastEpoch()
-	var urls []*url.URL
-	for _, in := range c.servers {
-		if in == nil {
-			continue
-		}
-		u, err := url.Parse(in.url)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		urls = append(urls, u)
-	}
-	c.proxy.Set(c.t.Context(), urls...)
+	c.proxy.Set(c.t.Context(), urlsOf(c.t, c.servers[:])...)
 }
 
 // lastEpoch is the epoch of the server that has joined last.

@@ -90,18 +90,23 @@ func (c *cluster) begin(i int) {
 	args := append(slices.Clone(c.args), "-local", c.dirs[i], "-name", fmt.Sprint("server-", i))
 	c.servers[i] = startCommand(c.t, command(c.t, []string{"PODYARD_API_KEY=" + testKey}, args...))
 	c.servers[i].key = clusterKey
-	var urls []*url.URL
-	for _, in := range c.servers {
+	c.proxy.Set(c.t.Context(), urlsOf(c.t, c.servers[:])...)
+}
+
+// urlsOf returns the URLs of the servers that run.
+func urlsOf(t *testing.T, servers []*instance) (urls []*url.URL) {
+	t.Helper()
+	for _, in := range servers {
 		if in == nil {
 			continue
 		}
 		u, err := url.Parse(in.url)
 		if err != nil {
-			c.t.Fatal(err)
+			t.Fatal(err)
 		}
 		urls = append(urls, u)
 	}
-	c.proxy.Set(c.t.Context(), urls...)
+	return urls
 }
 
 // A clusterWorker is a worker outside of the servers. It echoes its input.
