@@ -49,6 +49,10 @@ func code(err error) string {
 	return ""
 }
 
+// mayBeOfOne reports whether an error of a transaction may be the fault of one of its calls, so that
+// each can have a transaction of its own: the database has refused it, and has changed nothing.
+func mayBeOfOne(err error) bool { return code(err) != "" && !errors.Is(err, ErrUnknown) }
+
 // openError says what Open could not do, and where. It has no password: the errors of pgx
 // have only the user, the host and the database.
 func openError(c *pgx.ConnConfig, err error) error {

@@ -92,7 +92,7 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
 		jobs = append(jobs, c.jobs...)
 	}
 	seqs, err := q.addOnce(ctx, jobs)
-	if err != nil && len(calls) > 1 && (code(err) != "" || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
+	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
 			q.addAll(ctx, calls[i:i+1])
 		}

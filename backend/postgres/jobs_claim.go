@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -43,6 +44,7 @@ type claimCall struct {
 	slots  []queue.Slot
 	out    []*jobRow
 	answer answer
+	end    claimEnd
 }
 
 func (c *claimCall) size() (items, bytes int) {
@@ -53,7 +55,8 @@ func (c *claimCall) size() (items, bytes int) {
 }
 
 // Claim implements queue.JobQueue. A call whose jobs have more than 8 MiB of input gets fewer of them than
-// it asks for, at least one: the next call gets more.
+// it asks for, at least one: the next call gets more. After an error nobody has the jobs of the call:
+// if the commit may have been made, it is undone first.
 //
 // An endpoint whose jobs are of one owner, key and priority, and that has no limits, is served by
 // any number of servers at the same time. For another one a server locks the endpoint, so the
@@ -71,7 +74,7 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 	if err := q.claimed.push(ctx, c); err != nil {
 		return out, err
 	}
-	if err := c.answer.await(ctx); err != nil {
+	if err := c.await(ctx); err != nil {
 		return out, err
 	}
 	for _, r := range c.out {
@@ -84,7 +87,10 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 // the first.
 func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
 	evs, made, err := q.claimOnce(ctx, calls)
-	if err != nil && len(calls) > 1 && code(err) != "" {
+	for errors.Is(err, ErrUnknown) && q.undo(ctx, calls) {
+		evs, made, err = q.claimOnce(ctx, calls)
+	}
+	if mayBeOfOne(err) && len(calls) > 1 {
 		for i := range calls {
 			q.claimAll(ctx, calls[i:i+1])
 		}
@@ -95,7 +101,7 @@ func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
 		made = len(calls)
 	}
 	for _, c := range calls[:made] {
-		c.answer <- err
+		q.reply(ctx, c, err)
 	}
 	if made < len(calls) {
 		q.claimAll(ctx, calls[made:])

@@ -111,7 +111,7 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 // moveAll makes the moves of some calls in one transaction.
 func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall) {
 	evs, err := q.moveOnce(ctx, calls)
-	if err != nil && len(calls) > 1 && code(err) != "" { // one of them may be at fault
+	if mayBeOfOne(err) && len(calls) > 1 {
 		for i := range calls {
 			q.moveAll(ctx, calls[i:i+1])
 		}

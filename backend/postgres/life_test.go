@@ -148,7 +148,7 @@ func (c *cutter) pass(client net.Conn) {
 		if err != nil {
 			return
 		}
-		cut := bytes.Contains(buf[:n], []byte("commit\x00")) && c.armed.CompareAndSwap(true, false)
+		cut := bytes.Contains(bytes.ToLower(buf[:n]), []byte("commit\x00")) && c.armed.CompareAndSwap(true, false)
 		if cut {
 			_ = client.Close() // no answer gets through
 		}
