@@ -222,10 +222,13 @@ func (l *loop) run(ctx context.Context, r *run) {
 	}
 	end := queue.Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
 	defer func() { // deferred, because the worker may call runtime.Goexit
-		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrDraining) {
-			return // stopped: the result is dropped
+		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, ErrLeaseLost):
+			l.handBack(ctx, r)
+		case ctx.Err() != nil && !errors.Is(cause, ErrDraining): // stopped: the result is dropped
+		default:
+			l.report(ctx, l.finish(ctx, r, end))
 		}
-		l.report(ctx, l.finish(ctx, r, end))
 	}()
 	end = l.work(ctx, r, t)
 }
@@ -290,6 +293,14 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 		op.Error = "the worker's output is not JSON"
 	}
 	return op
+}
+
+// handBack returns a job to the queue whose lease has ended because the process or the store stood
+// still. The worker is not at fault: it may have the job again, and there may be no other one.
+func (l *loop) handBack(ctx context.Context, r *run) {
+	op := l.op(r, queue.OpRelease, nil)
+	op.Adopt = true
+	l.report(context.WithoutCancel(ctx), op)
 }
 
 // report reports a result and repeats the report while the store fails, so that no result is

@@ -60,3 +60,38 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 		})
 	}
 }
+
+// The store stands still for longer than a lease. The only worker of the endpoint has lost its job by
+// then, and there is no other worker that could have it.
+func TestAnInProcessWorkerGetsAJobAgainWhoseLeaseItCouldNotRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eps := memory.NewEndpoints()
+		if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
+			t.Fatal(err)
+		}
+		plan := fault.NewPlan(1)
+		s := serverless.New(fault.Jobs(memory.NewJobs(), plan), eps, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var causes []error
+		go func() { _ = s.Run(ctx) }()
+		go func() {
+			_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, task *serverless.Task) ([]byte, error) {
+				if len(causes) == 1 {
+					return []byte("1"), nil
+				}
+				plan.Add(fault.Rule{Call: "jobs.Apply", Kind: fault.Before, Times: 100})
+				<-ctx.Done()
+				causes = append(causes, context.Cause(ctx))
+				return nil, ctx.Err()
+			}), nil)
+		}()
+		j, err := s.SubmitAndWait(t.Context(), "ann", "e", serverless.Request{Input: []byte(`{}`), Wait: 5 * time.Minute})
+		if err != nil || j.Status != serverless.Completed || j.Deliveries != 1 {
+			t.Errorf("the job is %s after %d deliveries, %v, want COMPLETED after 1: the first one is not counted", j.Status, j.Deliveries, err)
+		}
+		if len(causes) != 1 || !errors.Is(causes[0], serverless.ErrLeaseLost) {
+			t.Errorf("the first run was ended because of %v, want ErrLeaseLost", causes)
+		}
+	})
+}
