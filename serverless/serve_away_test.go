@@ -76,7 +76,7 @@ func TestAnInProcessWorkerGetsAJobAgainWhoseLeaseItCouldNotRenew(t *testing.T) {
 		var causes []error
 		go func() { _ = s.Run(ctx) }()
 		go func() {
-			_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, task *serverless.Task) ([]byte, error) {
+			_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
 				if len(causes) == 1 {
 					return []byte("1"), nil
 				}

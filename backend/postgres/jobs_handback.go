@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -73,10 +74,6 @@ func (q *Jobs) undo(ctx context.Context, calls []*claimCall) bool {
 		if err == nil || problem.KindOf(err) != problem.Unavailable || errors.Is(err, ErrClosed) {
 			return err == nil
 		}
-		select {
-		case <-time.After(wait):
-		case <-q.s.closing:
-			return false
-		}
+		clock.Sleep(ctx, q.s.opts.Clock, q.s.opts.Clock.Now().Add(wait), q.s.closing)
 	}
 }
