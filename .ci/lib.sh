@@ -99,16 +99,23 @@ prepare() {
 	go mod download
 }
 
-# brief leaves of what go test -v prints a line for each package, and all of one that failed.
+# brief leaves of what go test -v prints a line for each package, and all of one that failed. At the end
+# it says once more what failed: the output of one test may have thousands of lines.
 brief() {
 	awk '
 		function drop() { split("", held); n = 0 }
-		function show(   i) { for (i = 0; i < n; i++) print held[i]; drop() }
+		function show(   i) {
+			for (i = 0; i < n; i++) {
+				print held[i]
+				if (held[i] ~ /^ *--- FAIL|_test\.go:[0-9]+: |^panic: |WARNING: DATA RACE/ && m < 60) why[m++] = substr(held[i], 1, 400)
+			}
+			drop()
+		}
 		/^=== / || /^ *--- PASS/ { next }
 		/^(ok|\?) *\t/           { print; fflush(); drop(); next }
 		/^FAIL\t/                { show(); print; fflush(); next }
 		                         { held[n++] = $0 }
-		END                      { show() }'
+		END                      { show(); if (m) print "in short:"; for (i = 0; i < m; i++) print why[i] }'
 }
 
 # flakes prints the entries of .ci/flakes.

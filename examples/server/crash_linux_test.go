@@ -199,22 +199,32 @@ func (c *crashTest) rest(all bool) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		open := ""
+		var open *trackedJob
 		for _, k := range c.clients {
 			if o := k.open(all); o != nil {
-				open = o.String()
+				open = o
 			}
 		}
-		if open == "" || c.t.Failed() {
+		if open == nil || c.t.Failed() {
 			return
 		}
 		select {
 		case <-look.C:
 		case <-deadline:
-			c.t.Errorf("after %v a job has not ended, or its webhook has not come: %s", crashLease, open)
+			c.t.Errorf("after %v a job has not ended, or its webhook has not come: %s\n%s", crashLease, open, c.says(open))
 			return
 		}
 	}
+}
+
+// says is what the server says of a job: its state, its attempts and its webhooks.
+func (c *crashTest) says(o *trackedJob) string {
+	var list []string
+	for _, path := range []string{"/status/" + o.id, "/attempts/" + o.id, "/webhooks/" + o.id, "/health"} {
+		code, b, err := c.do(c.t.Context(), "GET", "/v2/"+o.endpoint+path, "")
+		list = append(list, fmt.Sprintf("%s: %d %s %v", path, code, b, err))
+	}
+	return strings.Join(list, "\n")
 }
 
 func (c *crashTest) summary() {

@@ -63,6 +63,20 @@ func start(t *testing.T, args ...string) *instance {
 	return startCommand(t, command(t, []string{"PODYARD_API_KEY=" + testKey}, args...))
 }
 
+// telling is what of a log may tell why a test failed: the last lines, and of the others those that
+// are warnings, errors or no lines of the logger.
+func telling(log string) string {
+	const last = 100
+	lines := strings.Split(log, "\n")
+	var out []string
+	for i, line := range lines {
+		if i >= len(lines)-last || !strings.Contains(line, "level=INFO") && !strings.Contains(line, "level=DEBUG") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
 func startCommand(t *testing.T, cmd *exec.Cmd) *instance {
 	t.Helper()
 	in := &instance{t: t, cmd: cmd, key: testKey, lines: make(chan string, 100), done: make(chan struct{})}
@@ -98,7 +112,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *instance {
 			<-in.done
 		}
 		if t.Failed() {
-			t.Logf("the server's log:\n%s", in.stderr.String())
+			t.Logf("of the server's log:\n%s", telling(in.stderr.String()))
 		}
 	})
 	select {
