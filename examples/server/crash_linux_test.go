@@ -220,8 +220,9 @@ func (c *crashTest) rest(all bool) {
 // says is what the server says of a job: its state, its attempts and its webhooks.
 func (c *crashTest) says(o *trackedJob) string {
 	var list []string
-	for _, path := range []string{"/status/" + o.id, "/attempts/" + o.id, "/webhooks/" + o.id, "/health"} {
-		code, b, err := c.do(c.t.Context(), "GET", "/v2/"+o.endpoint+path, "")
+	of := "/v2/" + o.endpoint
+	for _, path := range []string{of + "/status/" + o.id, of + "/attempts/" + o.id, of + "/health", "/v2/serverless/" + o.endpoint + "/deliveries/" + o.id} {
+		code, b, err := c.do(c.t.Context(), "GET", path, "")
 		list = append(list, fmt.Sprintf("%s: %d %s %v", path, code, b, err))
 	}
 	return strings.Join(list, "\n")
