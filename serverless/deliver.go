@@ -14,8 +14,9 @@ const (
 	WebhookTries = 3
 	WebhookDelay = 10 * time.Second
 
-	// deliveryLease is longer than any attempt: a sender gives up after 30 s.
-	deliveryLease = time.Minute
+	// deliveryLease is longer than any attempt: a sender gives up after 30 s. Until its end nobody
+	// else sends what a server had that was killed.
+	deliveryLease = 40 * time.Second
 )
 
 // A Sender sends webhooks. Send posts one delivery and returns the HTTP status of the answer.

@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/backend/fault"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A worker that streams meets a restart of the database. That is nothing that its job did.
@@ -94,4 +95,26 @@ func TestAnInProcessWorkerGetsAJobAgainWhoseLeaseItCouldNotRenew(t *testing.T) {
 			t.Errorf("the first run was ended because of %v, want ErrLeaseLost", causes)
 		}
 	})
+}
+
+// A slowQueue answers a claim when its caller has gone.
+type slowQueue struct{ serverless.JobQueue }
+
+func (slowQueue) Claim(ctx context.Context, _ serverless.Instant, _ []queue.Slot, _ []queue.Job) ([]queue.Job, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// It is no error of the server that a worker goes while the store looks for a job.
+func TestAWorkerThatGoesDuringAClaimGetsNoJobAndNoError(t *testing.T) {
+	eps := memory.NewEndpoints()
+	if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
+		t.Fatal(err)
+	}
+	s := serverless.New(slowQueue{memory.NewJobs()}, eps, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if jobs, err := s.Take(ctx, "e", "w", 1); err != nil || len(jobs) > 0 {
+		t.Errorf("Take = %v, %v, want no job and no error", jobs, err)
+	}
 }

@@ -36,7 +36,7 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 		return nil, nil // the caller is gone and must get no job
 	}
 	if jobs, err := s.claim(ctx, w, n); err != nil || len(jobs) > 0 {
-		return jobs, err
+		return jobs, unlessOver(ctx, err)
 	}
 	t := &taker{endpoint: endpoint, worker: w.Key().ID, ch: make(chan struct{}, 1)}
 	for woken := false; ; {
@@ -49,7 +49,7 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 			} else if err == nil {
 				s.passOn(endpoint)
 			}
-			return jobs, err
+			return jobs, unlessOver(ctx, err)
 		}
 		if woken {
 			s.wakeOtherWorker(ctx, t)
@@ -79,6 +79,14 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 			}
 		}
 	}
+}
+
+// unlessOver returns err, unless ctx has ended: nobody waits for a job any more.
+func unlessOver(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // touchWorker returns a remote worker of the registry and extends its time there. It adds an

@@ -333,7 +333,7 @@ func TestAttemptThatCouldNotBeRecordedIsMadeAgain(t *testing.T) {
 		q.failCalls("Record", 1)
 		ref := submitEcho(t, s, withWebhook(hook))
 		time.Sleep(10 * time.Minute)
-		if got := out.times(); got != "0 60" {
+		if got := out.times(); got != "0 40" {
 			t.Errorf("sent at %s s, want again when the lease of the delivery is over", got)
 		}
 		if log, err := s.Deliveries(t.Context(), "alice", ref); err != nil || len(log) != 1 {

@@ -25,8 +25,9 @@ const (
 	crashKey     = "key-of-the-crash-test" // has no rates and no quotas
 	// crashLoad is the longest that a server lives under load.
 	crashLoad = time.Second
-	// crashLease is how long a worker has a job of which it never heard.
-	crashLease = 45 * time.Second
+	// crashLease is longer than a worker has a job of which it never heard, and than a server that was
+	// killed has a webhook: 30 and 40 s.
+	crashLease = 75 * time.Second
 )
 
 // TestCrashesLoseNothingThatWasAcknowledged kills the server again and again while clients
