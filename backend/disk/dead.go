@@ -31,8 +31,7 @@ func (q *jobQueue) putDead(s *stored, written bool) (replaced []*stored) {
 func (q *jobQueue) writeDead(b *pebble.Batch, s *stored) {
 	q.numbers(b)
 	kept := *s
-	kept.due = queue.Instant(q.seq) // their order at the next opening
-	q.seq++
+	kept.due = queue.Instant(q.nextSeq()) // their order at the next opening
 	for _, old := range q.putDead(&kept, true) {
 		q.eraseDead(b, old)
 	}

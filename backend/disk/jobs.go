@@ -37,11 +37,12 @@ type jobQueue struct {
 
 	unwritten unwrittenJobs
 	tails     tails
+	ordering  int           // calls whose commits assign places in the queue
+	seq       atomic.Uint64 // the next one; written by the committer, and under mu while ordering is 0
 
-	// Only the committer uses these. It writes one commit after the other.
-	seq       uint64 // the next one
-	uidStored uint64 // uids below this may be used
-	seqStored uint64
+	// The committer writes these. It writes one commit after the other.
+	uidStored atomic.Uint64 // uids below this may be used
+	seqStored atomic.Uint64
 	pins      map[uint64]*pin
 	written   jobindex.DeadLetters[*stored] // dead letters as they are in the batches
 }
@@ -57,7 +58,9 @@ func (q *jobQueue) init(e *engine) {
 	q.unwritten.by, q.tails.by = map[uint32]*unwrittenJob{}, map[uint32]*tail{}
 	q.token = queue.Token(e.meta.epoch) << 32
 	q.uid.Store(max(e.meta.uid, 1))
-	q.seq, q.uidStored, q.seqStored = max(e.meta.seq, 1), e.meta.uid, e.meta.seq
+	q.seq.Store(max(e.meta.seq, 1))
+	q.uidStored.Store(e.meta.uid)
+	q.seqStored.Store(e.meta.seq)
 	q.outbox.init(e.meta.epoch)
 	q.epoch.Store(uint64(e.meta.epoch))
 }
@@ -77,14 +80,22 @@ func (q *jobQueue) coverTokens() error {
 
 // numbers reserves more numbers before the reserved ones are used up. The committer calls it.
 func (q *jobQueue) numbers(b *pebble.Batch) {
-	if used := q.uid.Load(); used+reserve/2 > q.uidStored {
-		q.uidStored = used + reserve
-		putNumber(b, metaUID, q.uidStored)
+	if used := q.uid.Load(); used+reserve/2 > q.uidStored.Load() {
+		q.uidStored.Store(used + reserve)
+		putNumber(b, metaUID, used+reserve)
 	}
-	if q.seq+reserve/2 > q.seqStored {
-		q.seqStored = q.seq + reserve
-		putNumber(b, metaSeq, q.seqStored)
+	if used := q.seq.Load(); used+reserve/2 > q.seqStored.Load() {
+		q.seqStored.Store(used + reserve)
+		putNumber(b, metaSeq, used+reserve)
 	}
+}
+
+// nextSeq returns the next number of the order of submission.
+func (q *jobQueue) nextSeq() uint64 { return q.seq.Add(1) - 1 }
+
+// hasNumbers reports whether numbers would reserve none.
+func (q *jobQueue) hasNumbers() bool {
+	return q.uid.Load()+reserve/2 <= q.uidStored.Load() && q.seq.Load()+reserve/2 <= q.seqStored.Load()
 }
 
 // wait waits until the current move of the job has ended. It needs mu, and unlocks it while it
@@ -202,12 +213,17 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 	if unshown {
 		unwritten = q.reserveUnwritten(jobs, in)
 	}
+	if unwritten != nil {
+		if shown, err := q.showUnwritten(jobs, in, unwritten); shown || err != nil {
+			return err
+		}
+	}
+	q.beginOrdered()
 	return q.e.await(&commit{sync: !unshown, ordered: true, unshown: unshown && unwritten == nil, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		q.numbers(b)
 		keys.write(b)
 		for k := range jobs {
-			jobs[k].Seq = q.seq
-			q.seq++
+			jobs[k].Seq = q.nextSeq()
 			if unwritten == nil {
 				q.writeNew(b, &jobs[k], &in[k])
 			}
@@ -215,15 +231,29 @@ func (q *jobQueue) enqueue(ctx context.Context, jobs []queue.Job) error {
 	}, publish: func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		for k := range jobs {
-			q.x.Mark(in[k].i, 0, jobindex.Busy)
-			q.x.Show(in[k].i, &jobs[k].State)
-			if unwritten != nil {
-				q.unwritten.by[in[k].i] = unwritten[k]
-			}
-			q.endMove(in[k].i)
-		}
+		q.ordering--
+		q.show(jobs, in, unwritten)
 	}})
+}
+
+// beginOrdered begins a commit that assigns places in the queue. It ends with ordering--, in the
+// section of mu that publishes it. After an error the engine has ended, and so it need not end.
+func (q *jobQueue) beginOrdered() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ordering++
+}
+
+// show makes new jobs visible. unwritten is nil if they are written. The caller must hold mu.
+func (q *jobQueue) show(jobs []queue.Job, in []insertion, unwritten []*unwrittenJob) {
+	for k := range jobs {
+		q.x.Mark(in[k].i, 0, jobindex.Busy)
+		q.x.Show(in[k].i, &jobs[k].State)
+		if unwritten != nil {
+			q.unwritten.by[in[k].i] = unwritten[k]
+		}
+		q.endMove(in[k].i)
+	}
 }
 
 // addAll adds all jobs to the index, or none.

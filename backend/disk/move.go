@@ -100,8 +100,7 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	}
 	if m.eff&queue.NewSeq != 0 {
 		q.numbers(b)
-		m.after.Seq = q.seq
-		q.seq++
+		m.after.Seq = q.nextSeq()
 	}
 	if m.eff&queue.DropInput != 0 {
 		drop(b, bodyKey(uid, bodyInput))
@@ -289,9 +288,13 @@ func (q *jobQueue) publish(m *move) {
 	q.endMove(m.i)
 }
 
-func (q *jobQueue) publishAll(ms []move) {
+// publishAll publishes moves. ordered: their commit has assigned places in the queue.
+func (q *jobQueue) publishAll(ms []move, ordered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if ordered {
+		q.ordering--
+	}
 	for k := range ms {
 		q.publish(&ms[k])
 	}
@@ -303,7 +306,7 @@ func (q *jobQueue) commit(ms []move) error {
 		return nil
 	}
 	if !slices.ContainsFunc(ms, func(m move) bool { return !m.inMemory() }) {
-		q.publishAll(ms)
+		q.publishAll(ms, false)
 		return nil
 	}
 	if q.mayWait(ms) {
@@ -316,11 +319,14 @@ func (q *jobQueue) commit(ms []move) error {
 		messy = messy || ms[k].needsClean()
 		unshown = unshown || ms[k].unwritten != nil
 	}
+	if ordered {
+		q.beginOrdered()
+	}
 	err := q.e.await(&commit{sync: sync, ordered: ordered, unshown: unshown, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		for k := range ms {
 			q.write(b, &ms[k])
 		}
-	}, publish: func() { q.publishAll(ms) }})
+	}, publish: func() { q.publishAll(ms, ordered) }})
 	if err != nil || !messy {
 		return err
 	}
@@ -367,7 +373,7 @@ func (q *jobQueue) commitLater(ms []move) error {
 	if err := q.e.submit(&commit{batch: b}); err != nil {
 		return err
 	}
-	q.publishAll(ms)
+	q.publishAll(ms, false)
 	return nil
 }
 

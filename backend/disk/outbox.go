@@ -458,8 +458,7 @@ func (q *jobQueue) writeSettlement(b *pebble.Batch, s *settlement) {
 		n := uint64(firstAttempt)
 		if !s.first {
 			q.numbers(b)
-			n = q.seq
-			q.seq++
+			n = q.nextSeq()
 		}
 		put(b, attemptKey(uid, n), s.log)
 	}

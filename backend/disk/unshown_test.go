@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -92,6 +94,59 @@ func TestJobsWithAndWithoutASyncAreClaimedInTheOrderOfTheirSeq(t *testing.T) {
 		}
 		last = j.Seq
 	}
+}
+
+// A job that is durable at its end is in the queue without a commit, unless the place of an earlier
+// job is not durable yet: then it comes after that one.
+func TestAJobThatIsDurableAtItsEndWaitsOnlyForThePlacesBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Pointer[chan struct{}] // syncs wait for it; nil: they do not
+		o := inMemory(vfs.NewMem())
+		o.wait = func(g *group) error {
+			if ch := held.Load(); ch != nil {
+				<-*ch
+			}
+			return g.wait()
+		}
+		s := openForTest(t, "store", o)
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("running")})) // reserves numbers
+		running := claimOne(t, s.Jobs(), "w")
+		release := make(chan struct{})
+		held.Store(&release)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			end := queue.Op{Ref: running.Ref, Kind: queue.OpFinish, Worker: "w", Token: running.Token, Status: queue.Completed}
+			if err := s.Jobs().Apply(t.Context(), at+2, []queue.Op{end}, make([]queue.Result, 1)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{durableAtEnd("first")}))
+		if j := claimOne(t, s.Jobs(), "w"); j.ID != "first" {
+			t.Errorf("%s was claimed while a sync is under way, want first", j.ID)
+		}
+		for _, j := range []queue.Job{newJob("second"), durableAtEnd("third")} {
+			calls.Go(func() {
+				if err := s.Jobs().Enqueue(t.Context(), []queue.Job{j}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		slot := []queue.Slot{{Endpoint: "echo", Worker: "w", N: 1, Until: at + 9_000}}
+		if got, err := s.Jobs().Claim(t.Context(), at, slot, nil); err != nil || len(got) != 0 {
+			t.Errorf("%d jobs were claimed, %v, while the second is not durable, want none", len(got), err)
+		}
+		held.Store(nil)
+		close(release)
+		calls.Wait()
+		for _, want := range []queue.JobID{"second", "third"} {
+			if j := claimOne(t, s.Jobs(), "w"); j.ID != want {
+				t.Errorf("%s was claimed, want %s", j.ID, want)
+			}
+		}
+	})
 }
 
 // A store that is closed keeps a job that nobody has seen, with all that it was submitted with.

@@ -62,6 +62,29 @@ func (q *jobQueue) reserveUnwritten(jobs []queue.Job, in []insertion) []*unwritt
 	return list
 }
 
+// showUnwritten makes new jobs visible that are not written now. It reports false if the committer
+// must do it: jobs before them in the queue are not visible yet, or numbers must be reserved.
+func (q *jobQueue) showUnwritten(jobs []queue.Job, in []insertion, unwritten []*unwrittenJob) (shown bool, err error) {
+	q.e.sendMu.RLock() // what is shown before the end of the committer is written by writeRest
+	defer q.e.sendMu.RUnlock()
+	if q.e.closed {
+		return false, ErrClosed
+	}
+	if err := q.e.err(); err != nil {
+		return false, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ordering > 0 || !q.hasNumbers() {
+		return false, nil
+	}
+	for k := range jobs {
+		jobs[k].Seq = q.nextSeq()
+	}
+	q.show(jobs, in, unwritten)
+	return true, nil
+}
+
 func (u *unwrittenJobs) remove(i uint32) {
 	if j := u.by[i]; j != nil {
 		u.bytes -= j.size()
@@ -97,7 +120,7 @@ func (q *jobQueue) cover(ctx context.Context, jobs []queue.Job) error {
 		return nil
 	}
 	// A group is synced only if it writes something.
-	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaSeq, q.seqStored) }, nil)
+	return q.e.commit(func(b *pebble.Batch) { putNumber(b, metaSeq, q.seqStored.Load()) }, nil)
 }
 
 // notify sends the events of moves that were committed.
