@@ -57,7 +57,7 @@ func actOnJobs(c *call) error {
 
 // filterText lists what a filter selects.
 func filterText(f *serverless.JobFilter) []string {
-	list := []string{fmt.Sprint(f.Status), f.Before.String(), f.After.String(), "no key", "batch " + f.Batch}
+	list := []string{fmt.Sprint(f.Status), f.Before.String(), f.After.String(), "no key", "batch " + f.Batch, "prefix " + f.Prefix}
 	if f.Key != nil {
 		list[3] = "key " + *f.Key
 	}
@@ -127,6 +127,11 @@ func (o *object) jobFilter() (f serverless.JobFilter) {
 	if batch := o.str("batch"); batch != nil {
 		if f.Batch = *batch; f.Batch == "" {
 			o.faults.Add(problem.Invalid, o.pointer("batch"), "must be the id of a batch")
+		}
+	}
+	if prefix := o.str("idPrefix"); prefix != nil {
+		if f.Prefix = *prefix; f.Prefix == "" {
+			o.faults.Add(problem.Invalid, o.pointer("idPrefix"), "must not be empty")
 		}
 	}
 	f.Before, f.After = o.submitted("before"), o.submitted("after")

@@ -347,3 +347,25 @@ func TestAFilterSelectsTheRequestsOfABatch(t *testing.T) {
 		}
 	})
 }
+
+func TestJobsAreFoundAndCancelledByThePrefixOfTheirIDs(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		first, other := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id"), w.want(200, "POST", "/v2/idle/run", `{"input":{}}`).field("id")
+		n := 1
+		for first[:n] == other[:n] {
+			n++
+		}
+		list := w.want(200, "GET", "/v2/idle/requests?idPrefix="+first[:n], "").body
+		if !strings.Contains(list, first) || strings.Contains(list, other) || !strings.Contains(list, `"total":1,`) {
+			t.Errorf("the list of %q is %s, want %s alone", first[:n], list, first)
+		}
+		if d := w.act("idle", `{"action":"cancel","filter":{"idPrefix":"`+first[:n]+`"}}`); d.Matched != 1 || d.Done != 1 {
+			t.Errorf("the prefix %q has %+v, want one job", first[:n], d)
+		}
+		for id, want := range map[string]string{first: "CANCELLED", other: "IN_QUEUE"} {
+			if s := w.jobState("idle", id); s != want {
+				t.Errorf("job %s is %s, want %s", id, s, want)
+			}
+		}
+	})
+}

@@ -506,6 +506,9 @@ func (c *call) requestsQuery() (q serverless.RequestsQuery, err error) {
 	if q.Status, err = c.queryStatuses(); err != nil {
 		return q, err
 	}
+	if q.Prefix, err = c.queryText("idPrefix"); err != nil {
+		return q, err
+	}
 	if q.Offset, err = c.queryInt("offset", 0, 0, 1<<31-1); err != nil {
 		return q, err
 	}

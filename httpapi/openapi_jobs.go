@@ -196,6 +196,7 @@ func (b *describer) webhooksPage() *openapi.Schema {
 func requestParams() []*openapi.Parameter {
 	return []*openapi.Parameter{
 		queryMany("status", jobStatuses(), "Only with one of these statuses."),
+		query("idPrefix", openapi.Of("string").NotEmpty(), "Only with an id that begins with this."),
 		number("offset", 0, 1<<31-1, 0, "How many to leave out."),
 		number("limit", 1, maxPage, defaultPage, "How many."),
 		flag("full", "With input and output."),

@@ -100,6 +100,7 @@ func queryRefusals() []refusal {
 		{"GET /v2/idle/requests?status=", states},
 		{"GET /v2/idle/requests?status=FAILED,", states},
 		{"GET /v2/idle/requests?limit=", "limit must be an integer from 1 to 100"},
+		{"GET /v2/idle/requests?idPrefix=", "idPrefix must not be empty"},
 		{"GET /v2/idle/requests?offset=", "offset must be an integer from 0 to 2147483647"},
 		{"GET /v2/idle/requests?full=", "full must be true or false"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -33,6 +34,7 @@ const (
 // A JobFilter selects jobs. The zero value selects all.
 type JobFilter struct {
 	IDs           []JobID
+	Prefix        string // of the id; empty: any
 	Status        []Status
 	Key           *string   // of Job.Key
 	Batch         string    // the id of the batch that the jobs are requests of; empty: any
@@ -166,7 +168,7 @@ func (r *ActionRequest) selects(j *Job) bool {
 	if len(f.Status) > 0 && !slices.Contains(f.Status, j.Status) || f.Key != nil && *f.Key != j.Key {
 		return false
 	}
-	if f.Batch != "" && !batches.Has(f.Batch, j.ID) {
+	if f.Batch != "" && !batches.Has(f.Batch, j.ID) || !strings.HasPrefix(string(j.ID), f.Prefix) {
 		return false
 	}
 	at := j.Submitted.Time()
@@ -235,6 +237,16 @@ func (s *Service) scan(ctx context.Context, owner, endpoint string, q scanQuery)
 		next = 0
 	}
 	return jobs, next, nil
+}
+
+// JobsByID returns the jobs of owner, or of AllOwners, that have these ids, at most MaxActionJobs of
+// them, newest first and without payloads. Ids that no such job has are left out.
+func (s *Service) JobsByID(ctx context.Context, owner, endpoint string, ids []JobID) ([]Job, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	jobs, _, err := s.scan(ctx, owner, endpoint, scanQuery{ids: ids, limit: MaxActionJobs, keep: func(*Job) bool { return true }})
+	return jobs, err
 }
 
 // A JobsQuery selects jobs for Jobs.

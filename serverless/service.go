@@ -722,6 +722,7 @@ type Page struct {
 // A RequestsQuery selects jobs of an endpoint for Requests.
 type RequestsQuery struct {
 	Status        []Status // empty: any status
+	Prefix        string   // of the id; empty: any
 	Offset, Limit int
 	Full          bool // with input and output
 }
@@ -751,7 +752,7 @@ func (s *Service) EachRequest(ctx context.Context, owner, endpoint string, q Req
 		return 0, nil, err
 	}
 	now := s.now()
-	page, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status}, &q)
+	page, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status, Prefix: JobID(q.Prefix)}, &q)
 	if err != nil {
 		return 0, nil, fmt.Errorf("serverless: list %q: %w", endpoint, err)
 	}

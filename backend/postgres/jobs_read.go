@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -28,6 +29,12 @@ const (
 
 	sqlList = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = $1 AND j.seq < $2 AND j.gone > $6
 		AND ($3::bytea IS NULL OR j.owner = $3) AND ($4::int2[] IS NULL OR j.status = ANY($4)) ORDER BY j.seq DESC LIMIT $5`
+
+	// Before is where the prefix of an id ends: few jobs are found by their ids, and of many the newest
+	// by their places.
+	sqlListPrefix = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.seq < $2 AND j.gone > $6
+		AND ($3::bytea IS NULL OR j.owner = $3) AND ($4::int2[] IS NULL OR j.status = ANY($4))
+		AND j.id >= $7 AND ($8::bytea IS NULL OR j.id < $8) ORDER BY j.seq DESC LIMIT $5`
 
 	sqlListIDs = `SELECT ` + jobColumns + ` FROM unnest($2::bytea[]) u(id), LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.id = u.id) j`
 
@@ -185,13 +192,17 @@ const (
 // listSteps yields the jobs that lq selects, newest first.
 func (q *Jobs) listSteps(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
 	owner, status := selection(&lq)
+	sql, rest := sqlList, []any(nil)
+	if lq.Prefix != "" {
+		sql, rest = sqlListPrefix, []any{[]byte(lq.Prefix), afterPrefix(lq.Prefix)}
+	}
 	return func(yield func(queue.Job, error) bool) {
 		before := clampSeq(lq.Before - 1) // 0 is none
 		if before < 1<<63-1 {
 			before++
 		}
 		for step := listStep; ; step = min(4*step, maxListStep) {
-			rows, err := q.jobs(ctx, sqlList, []byte(lq.Endpoint), before, owner, status, step, int64(now))
+			rows, err := q.jobs(ctx, sql, append([]any{[]byte(lq.Endpoint), before, owner, status, step, int64(now)}, rest...)...)
 			if err != nil {
 				yield(queue.Job{}, err)
 				return
@@ -309,6 +320,8 @@ func (q *Jobs) oldest(ctx context.Context, o *order, r *queue.Rules, blocked boo
 const sqlCountJobs = `SELECT count(*) FROM podyard.jobs j WHERE j.ep = $1 AND j.gone > $4
 	AND ($2::bytea IS NULL OR j.owner = $2) AND ($3::int2[] IS NULL OR j.status = ANY($3))`
 
+const sqlCountPrefix = sqlCountJobs + ` AND j.id >= $5 AND ($6::bytea IS NULL OR j.id < $6)`
+
 // Count implements queue.Counter.
 func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery) (n int, err error) {
 	if len(lq.IDs) > 0 || len(lq.Status) == 1 && lq.Status[0] == queue.InProgress {
@@ -322,10 +335,24 @@ func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery)
 		return n, nil
 	}
 	owner, status := selection(&lq)
+	sql, args := sqlCountJobs, []any{[]byte(lq.Endpoint), owner, status, int64(now)}
+	if lq.Prefix != "" {
+		sql, args = sqlCountPrefix, append(args, []byte(lq.Prefix), afterPrefix(lq.Prefix))
+	}
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, sqlCountJobs, []byte(lq.Endpoint), owner, status, int64(now)).Scan(&n)
+		return conn.QueryRow(ctx, sql, args...).Scan(&n)
 	})
 	return n, err
+}
+
+// afterPrefix returns the least id above those that begin with prefix; nil: there is none.
+func afterPrefix(prefix queue.JobID) []byte {
+	b := bytes.TrimRight([]byte(prefix), "\xff")
+	if len(b) > 0 {
+		b[len(b)-1]++
+		return b
+	}
+	return nil
 }
 
 // selection returns the arguments of a query for jobs; nil selects all.

@@ -316,9 +316,10 @@ type JobFilter struct {
 	IDs    []string    `json:"ids,omitempty"` // at most 1000
 	Status []JobStatus `json:"status,omitempty"`
 	Key    *string     `json:"key,omitempty"`
-	Batch  string      `json:"batch,omitempty"`  // the requests of this batch
-	Before *time.Time  `json:"before,omitempty"` // submitted before
-	After  *time.Time  `json:"after,omitempty"`  // not submitted before
+	Batch  string      `json:"batch,omitempty"`    // the requests of this batch
+	Prefix string      `json:"idPrefix,omitempty"` // the id begins with this
+	Before *time.Time  `json:"before,omitempty"`   // submitted before
+	After  *time.Time  `json:"after,omitempty"`    // not submitted before
 }
 
 // An ActionResult is the result of Act.

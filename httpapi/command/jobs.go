@@ -257,6 +257,7 @@ func actOnJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 	status := f.String("status", "", "only jobs with one of these `statuses`, separated by commas")
 	key := f.String("queue-key", "", "only jobs with this `key`")
 	f.StringVar(&filter.Batch, "batch", "", "only the requests of this `batch`")
+	f.StringVar(&filter.Prefix, "prefix", "", "only jobs whose ids begin with `text`")
 	before := f.String("before", "", "only jobs submitted before this `time`, or longer ago than this: 2h")
 	after := f.String("after", "", "only jobs submitted since this `time`, or not longer ago than this: 2h")
 	all := f.Bool("all", false, "all jobs of yours on the endpoint")
@@ -278,9 +279,9 @@ func actOnJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 		if filter.After, err = timeFlag("-after", *after, -1); err != nil {
 			return err
 		}
-		some := len(filter.Status) > 0 || filter.Key != nil || filter.Batch != "" || filter.Before != nil || filter.After != nil
+		some := len(filter.Status) > 0 || filter.Key != nil || filter.Batch != "" || filter.Prefix != "" || filter.Before != nil || filter.After != nil
 		if some == *all {
-			return usagef("say which jobs: by -status, -queue-key, -batch, -before or -after, or all of them with -all")
+			return usagef("say which jobs: by -status, -queue-key, -batch, -prefix, -before or -after, or all of them with -all")
 		}
 		selected := &filter
 		if *all {

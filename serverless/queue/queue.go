@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -246,6 +247,7 @@ type ListQuery struct {
 	Owner    string   // empty: any owner
 	Status   []Status // empty: any status
 	IDs      []JobID  // the jobs that are looked up; empty: all
+	Prefix   JobID    // only jobs whose id begins with it; empty: any
 	Before   uint64   // only jobs with a lower Seq; 0: any
 	Limit    int      // the most jobs that are yielded; 0: all. A queue reads no more than it needs for them
 }
@@ -254,7 +256,7 @@ type ListQuery struct {
 func (q *ListQuery) Selects(j *Job, now Instant) bool {
 	return j.Endpoint == q.Endpoint && (q.Owner == "" || q.Owner == j.Owner) && (q.Before == 0 || j.Seq < q.Before) &&
 		(len(q.Status) == 0 || slices.Contains(q.Status, j.Status)) &&
-		(len(q.IDs) == 0 || slices.Contains(q.IDs, j.ID)) && !j.Gone(now)
+		(len(q.IDs) == 0 || slices.Contains(q.IDs, j.ID)) && strings.HasPrefix(string(j.ID), string(q.Prefix)) && !j.Gone(now)
 }
 
 // NewestFirst sorts jobs as List yields them, and drops repetitions.

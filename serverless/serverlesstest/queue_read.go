@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -122,6 +123,33 @@ func readCases() []QueueCase {
 				k.wantEqual("List", []queue.JobID{jobs[2].ID, jobs[0].ID}, k.list(q))
 				q.Before = jobs[2].Seq
 				k.wantEqual("List before the newest", []queue.JobID{jobs[0].ID}, k.list(q))
+				q.Status = []queue.Status{queue.Failed}
+				k.wantEqual("List of FAILED", []queue.JobID(nil), k.list(q))
+			}),
+		rule("ListOfAPrefix",
+			"List with a prefix yields the jobs whose ids begin with it, newest first, and Count counts them, if the queue is a Counter",
+			func(k *fixture) {
+				var ids []queue.JobID
+				for _, id := range []queue.JobID{"ab", "ab%c", "ab\xff", "b", "AB", "a", "abc"} {
+					j := k.add(ownedBy("a"), func(j *queue.Job) { j.ID = id })
+					ids = append(ids, j.ID)
+				}
+				for _, c := range []struct {
+					prefix queue.JobID
+					want   []queue.JobID
+				}{{"ab", []queue.JobID{"abc", "ab\xff", "ab%c", "ab"}}, {"ab\xff", ids[2:3]}, {"ab%", ids[1:2]}, {"\xff", nil}, {"abcd", nil}} {
+					q := queue.ListQuery{Endpoint: echo, Owner: "a", Prefix: c.prefix}
+					k.wantEqual(fmt.Sprintf("List of %q", c.prefix), c.want, k.list(q))
+					if counter, ok := unwrap.As[queue.Counter](k.q); ok {
+						n, err := counter.Count(k.Context(), k.now, q)
+						if err != nil {
+							k.Fatal(err)
+						}
+						k.wantEqual(fmt.Sprintf("Count of %q", c.prefix), len(c.want), n)
+					}
+				}
+				q := queue.ListQuery{Endpoint: echo, Prefix: "ab", Limit: 1}
+				k.wantEqual("List of one", ids[6:], k.list(q))
 				q.Status = []queue.Status{queue.Failed}
 				k.wantEqual("List of FAILED", []queue.JobID(nil), k.list(q))
 			}),
