@@ -148,6 +148,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET /data/waiting/{endpoint}", c.signedIn(c.waiting))
 	c.mux.HandleFunc("GET /data/workers/{endpoint}", c.signedIn(c.workers))
 	c.mux.HandleFunc("GET /data/history/{endpoint}", c.signedIn(c.showHistory))
+	c.mux.HandleFunc("GET /data/jobs/{endpoint}", c.signedIn(c.jobs))
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}", c.signedIn(c.showJob))
 	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}/{part}", c.signedIn(c.showPayload))
 	c.mux.HandleFunc("GET /data/tail/{endpoint}/{job}", c.signedIn(c.tail))

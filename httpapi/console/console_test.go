@@ -374,6 +374,10 @@ func TestJobsOfOthersAreNotFound(t *testing.T) {
 	for _, path := range []string{"", "/input", "/output"} {
 		w.want(http.StatusNotFound, "GET", "/console/data/job/echo/"+other+path, "")
 	}
+	if a := w.want(http.StatusOK, "GET", "/console/data/jobs/echo?limit=10", ""); bytes.Contains(a, []byte(other)) {
+		t.Errorf("the jobs of bob have one of alice: %s", a)
+	}
+	w.want(http.StatusForbidden, "GET", "/console/data/jobs/echo?owner=*", "")
 }
 
 func TestReadOnlyChangesNothing(t *testing.T) {

@@ -45,7 +45,7 @@ var screens = []screen{
 	{"overview", "", []string{"session", "data/overview"}},
 	{"endpoint", "e/echo", []string{"api/v2/serverless/echo", "data/history/echo", "data/waiting/echo", "api/v2/echo/requests?status=COMPLETED&limit=100", "api/v2/serverless/echo/releases"}},
 	{"why", "e/idle/why", []string{"data/waiting/idle?owner=*", "api/v2/idle/requests?status=IN_QUEUE&limit=100&owner=*"}},
-	{"jobs", "e/echo/jobs", []string{"api/v2/echo/requests?offset=0&limit=100", "api/v2/echo/requests?offset=0&limit=100&status=FAILED"}},
+	{"jobs", "e/echo/jobs", []string{"data/jobs/echo?offset=0&limit=100", "data/jobs/echo?offset=0&limit=100&status=FAILED&owner=*", "data/jobs/echo?offset=0&limit=100&idPrefix=dbe", "api/v2/echo/requests?offset=0&limit=100"}},
 	{"job", "e/echo/jobs/{job}", []string{"data/job/echo/{job}", "data/job/echo/{job}/input", "data/job/echo/{job}/output", "api/v2/echo/attempts/{job}", "api/v2/serverless/echo/deliveries/{job}"}},
 	{"job-failed", "e/echo/jobs/{failed}", []string{"data/job/echo/{failed}", "api/v2/echo/attempts/{failed}"}},
 	{"job-waits", "e/idle/jobs/{waits}", []string{"data/job/idle/{waits}"}},

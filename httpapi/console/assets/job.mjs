@@ -1,5 +1,5 @@
 // One job: what it waits for or how it ended, its times, payloads, attempts and webhooks.
-import {html, useEffect, useSignal, useData, session, Link, id, api, can, change, base, num, duration, go} from './lib.mjs'
+import {html, useEffect, useSignal, useData, session, Link, id, api, can, change, base, num, count, duration, go} from './lib.mjs'
 import {Status, Ago, Failure, Loaded, Loading, Facts, Payload, Tail, Table, Empty, Act, Sure, Copy} from './ui.mjs'
 
 export function Job({endpoint, job}) {
@@ -21,12 +21,19 @@ function Body({j, endpoint, reload}) {
     ${run && !ended(j) ? html`<${Sure} title="Cancel this job?" text="A worker that has it is told to stop." yes="Cancel the job" run=${act('cancel', r => `The job is ${r.status.toLowerCase().replace('_', ' ')}.`)}>Cancel<//>` : null}
     ${run && (j.status === 'FAILED' || j.status === 'TIMED_OUT') ? html`<${Act} run=${act('retry', () => 'The job is queued again.')}>Retry<//>` : null}
     <${Copy} label="Copy as curl" text=${`curl -H "Authorization: Bearer $KEY" '${location.origin}/v2/${e}/status/${id(j.id)}'`} /></div>
-    ${j.status === 'IN_QUEUE' && j.why ? html`<section class="why" aria-labelledby="why"><h2 id="why">Why it waits</h2><p>${sentence(j.why)}</p><p><${Link} to=${`e/${e}/why`}>What would change it<//></p></section>` : null}
+    ${j.status === 'IN_QUEUE' && j.why ? html`<section class="why" aria-labelledby="why"><h2 id="why">Why it waits</h2><p>${sentence(j.why)}</p>${j.attempt ? html`<p>${tries(j)}</p>` : null}<p><${Link} to=${`e/${e}/why`}>What would change it<//></p></section>` : null}
     ${j.error ? html`<section class="why bad" aria-labelledby="error"><h2 id="error">Why it ${j.status === 'TIMED_OUT' ? 'was ended' : 'failed'}</h2><pre class="wrap">${j.error}</pre></section>` : null}
     ${s.details ? html`<${Times} j=${j} />` : html`<${Facts} of=${[['Waited', duration(j.delayTime)], ['Ran', duration(j.executionTime)], ['Worker', j.workerId || '–']]} />`}
     ${s.details && !j.hidePayloads ? html`<div class="two"><${Payload} title="Input" path=${`data/job/${e}/${id(j.id)}/input`} size=${j.inputBytes} version="" /><${Payload} title=${j.status === 'IN_PROGRESS' ? 'Progress' : 'Output'} path=${`data/job/${e}/${id(j.id)}/output`} size=${j.outputShown ? j.outputBytes : 0} version=${j.status + j.finished + j.retries} /></div>` : s.hidePayloads ? html`<p class="muted">This console does not show payloads.</p>` : null}
     ${s.details && !j.hidePayloads && (j.chunks > 0 || j.status === 'IN_PROGRESS') ? html`<${Tail} key=${j.id} path=${`data/tail/${e}/${id(j.id)}`} />` : null}
     <${Attempts} e=${e} j=${j} /><${Deliveries} e=${e} j=${j} />`
+}
+
+// tries says how often a job was tried that may be tried again.
+export function tries(j) {
+  if (!(j.attempts > 1)) return null
+  if (j.status === 'IN_QUEUE') return j.attempt ? html`<span class="muted">tried ${count(j.attempt, 'time')} of ${j.attempts}, next ${j.delayed ? html`<${Ago} at=${j.queued} />` : 'when a worker is free'}</span>` : null
+  return html`<span class="muted">attempt ${Math.min(j.attempt + 1, j.attempts)} of ${j.attempts}</span>`
 }
 export const sentence = t => t ? t[0].toUpperCase() + t.slice(1) + (/[.!?]$/.test(t) ? '' : '.') : ''
 
@@ -42,12 +49,12 @@ function Times({j}) {
     [ended(j) ? j.keptUntil : j.expires, ended(j) ? 'result is deleted' : 'deleted by its ttl', ''],
   ].filter(x => x && (x[0] || x[1].startsWith('lost'))).sort((a, b) => !a[0] || !b[0] ? 0 : Date.parse(a[0]) - Date.parse(b[0]))
   return html`<div class="two"><section aria-labelledby="times"><h2 id="times">Times</h2><ol class="timeline">${events.map(([at, what, note]) => html`<li class=${at && Date.parse(at) > Date.now() ? 'future' : ''}><strong>${what}</strong> ${note ? html`<span class="note">${note}</span>` : null} <span class="when">${at ? html`<${Ago} at=${at} /> <small class="muted">${new Date(at).toLocaleTimeString('en-GB')}</small>` : ''}</span></li>`)}</ol></section>
-    <section aria-labelledby="facts"><h2 id="facts">Details</h2><${Facts} of=${[['Waited', j.started || j.finished ? duration(j.delayTime) : html`<${Ago} at=${j.queued} />`], ['Ran', duration(j.finished ? j.executionTime : null)], ['Worker', j.worker || '–'], ['Priority', j.priority + (j.lowPriority ? ', low: no worker is started for it' : '')], j.key ? ['Key', j.key] : null, ['Deliveries', `${j.deliveries} of 3`], j.attempts > 1 ? ['Attempt', `${Math.min(j.attempt + (ended(j) ? 0 : 1), j.attempts)} of ${j.attempts}`] : null, j.restarts ? ['Server restarts while it ran', j.restarts] : null, ['Execution timeout', duration(j.executionTimeout)], j.chunks ? ['Stream', `${num(j.chunks)} chunks, ${num(j.chunksRead)} read`] : null, ['Webhook', j.webhook ? 'yes' : 'none']]} /></section></div>`
+    <section aria-labelledby="facts"><h2 id="facts">Details</h2><${Facts} of=${[['Waited', j.started || j.finished ? duration(j.delayTime) : html`<${Ago} at=${j.queued} />`], ['Ran', duration(j.finished ? j.executionTime : null)], ['Worker', j.worker || '–'], ['Priority', j.priority + (j.lowPriority ? ', low: no worker is started for it' : '')], j.key ? ['Key', j.key] : null, ['Deliveries', `${j.deliveries} of 3`], j.attempts > 1 ? ['Attempts', tries(j) || `none of ${j.attempts} yet`] : null, j.restarts ? ['Server restarts while it ran', j.restarts] : null, ['Execution timeout', duration(j.executionTimeout)], j.chunks ? ['Stream', `${num(j.chunks)} chunks, ${num(j.chunksRead)} read`] : null, ['Webhook', j.webhook ? 'yes' : 'none']]} /></section></div>`
 }
 
 function Attempts({e, j}) {
   const of = useData(api(`${e}/attempts/${id(j.id)}`))
-  if (!of.data || of.data.attempts.length < 2) return null
+  if (!of.data || of.data.attempts.length < 2 && typeof of.data.attempts[0]?.delay !== 'number') return null
   return html`<section aria-labelledby="attempts"><h2 id="attempts">Attempts</h2><${Table} caption="Attempts" rows=${of.data.attempts} rowKey=${a => a.number} columns=${[
     {title: 'No.', cell: a => a.number}, {title: 'Status', cell: a => html`<${Status} of=${a.status} />`}, {title: 'Worker', cell: a => a.worker}, {title: 'Started', cell: a => html`<${Ago} at=${a.startedAt} />`}, {title: 'Next after', num: true, cell: a => duration(a.delay)}, {title: 'Error', cell: a => html`<span class="clip" title=${a.error}>${a.error}</span>`},
   ]} /></section>`
@@ -58,7 +65,11 @@ function Deliveries({e, j}) {
   if (!of.data || !j.webhook && !of.data.deliveries.length) return null
   const again = async () => { await change('POST', api(`serverless/${e}/deliveries/${id(j.id)}/redeliver`)); of.reload(); return 'The webhook is sent again.' }
   return html`<section aria-labelledby="webhook"><div class="bar"><h2 id="webhook">Webhook</h2>${ended(j) && can('endpoints:write') ? html`<${Act} run=${again}>Send again<//>` : null}</div>
+    ${of.data.deliveries.length ? html`<p>${sent(of.data.deliveries.length, of.data.deliveries.at(-1))}</p>` : null}
     <${Table} caption="Attempts to send the webhook" rows=${of.data.deliveries} rowKey=${d => d.id + d.at} columns=${[
       {title: 'At', cell: d => html`<${Ago} at=${d.at} />`}, {title: 'Answer', cell: d => d.status ? html`<${Status} of=${d.status < 300 ? 'COMPLETED' : 'FAILED'} text=${String(d.status)} />` : html`<${Status} of="FAILED" text="none" />`}, {title: 'Error', cell: d => d.error || ''}, {title: 'Next try', cell: d => d.next ? html`<${Ago} at=${d.next} />` : '–'},
     ]} empty=${html`<${Empty} title=${ended(j) ? 'The webhook is on its way.' : 'The webhook is sent when the job has ended.'} />`} /></section>`
 }
+
+// sent says what became of a webhook after n attempts, of which last is the last one.
+export const sent = (n, last) => html`Tried ${count(n, 'time')}, ${last.next ? html`next <${Ago} at=${last.next} />` : last.status >= 200 && last.status < 300 && !last.error ? 'and delivered' : 'and given up'}.`

@@ -1,15 +1,16 @@
 // The list of jobs of an endpoint, and what can be done to many of them.
 import {html, useState, useEffect, useRef, useMemo, useSignal, session, place, go, tick, get, change, patiently, Link, id, api, can, num, count, duration, say} from './lib.mjs'
-import {Grid, Status, Empty, Failure, Loading, Dialog} from './ui.mjs'
+import {Grid, Status, Ago, Empty, Failure, Loading, Dialog} from './ui.mjs'
+import {tries} from './job.mjs'
 
 export const statuses = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT']
 const size = 100
 
 // useJobs reads the pages of the list that are in sight.
-function useJobs(endpoint, wanted, all) {
+function useJobs(endpoint, wanted, all, prefix) {
   const [state, set] = useState({total: null, pages: new Map(), error: null})
   const sight = useRef([0, 50]), busy = useRef(false), again = useRef(false), last = useRef(0)
-  const n = useSignal(tick), key = endpoint + wanted.join() + all, now = useRef(key)
+  const n = useSignal(tick), key = [endpoint, wanted, all, prefix].join(), now = useRef(key)
   now.current = key
   const read = async fresh => {
     if (busy.current) { again.current ||= fresh; return }
@@ -22,9 +23,10 @@ function useJobs(endpoint, wanted, all) {
         const q = new URLSearchParams({offset: p * size, limit: size})
         if (wanted.length) q.set('status', wanted.join())
         if (all) q.set('owner', '*')
-        const page = await patiently(() => get(api(`${id(endpoint)}/requests?${q}`)))
+        if (prefix) q.set('idPrefix', prefix)
+        const page = await patiently(() => get(session.value?.details ? `data/jobs/${id(endpoint)}?${q}` : api(`${id(endpoint)}/requests?${q}`)))
         total = page.total
-        got.set(p, page.requests.map(j => j.item ? {...j.item, owner: j.owner} : j))
+        got.set(p, page.requests.map(j => { const x = j.item || j; return {...x, owner: j.owner, more: page.more?.[x.id]} }))
       }
       if (now.current === key && total !== null) set(s => ({total, error: null, pages: fresh ? got : new Map([...s.pages, ...got].slice(-20))}))
     } catch (error) { if (now.current === key) set(s => ({...s, total: s.total ?? 0, error})) }
@@ -45,27 +47,30 @@ function useJobs(endpoint, wanted, all) {
 
 export function Jobs({endpoint}) {
   const {query} = useSignal(place), s = useSignal(session)
-  const wanted = (query.get('status') || '').split(',').filter(x => statuses.includes(x)), all = query.get('owner') === '*' && s.operator
-  const list = useJobs(endpoint, wanted, all), [chosen, choose] = useState(new Set())
+  const wanted = (query.get('status') || '').split(',').filter(x => statuses.includes(x)), all = query.get('owner') === '*' && s.operator, prefix = query.get('id') || ''
+  const list = useJobs(endpoint, wanted, all, prefix), [chosen, choose] = useState(new Set())
   const here = `e/${id(endpoint)}/jobs`
-  const filter = (w, a) => { const q = new URLSearchParams(); if (w.length) q.set('status', w.join()); if (a) q.set('owner', '*'); choose(new Set()); go(here + (q.size ? '?' + q : '')) }
+  const filter = (w, a, p = prefix) => { const q = new URLSearchParams(); if (w.length) q.set('status', w.join()); if (a) q.set('owner', '*'); if (p) q.set('id', p); choose(new Set()); go(here + (q.size ? '?' + q : '')) }
   const toggle = k => choose(c => { const n = new Set(c); if (!n.delete(k)) n.add(k); return n })
   const columns = [
     {title: 'Job', cell: j => html`<${Link} to=${`${here}/${id(j.id)}`}><code>${j.id}</code><//>`},
     {title: 'Status', cell: j => html`<${Status} of=${j.status} />`},
     all ? {title: 'Owner', cell: j => j.owner} : null,
+    s.details ? {title: 'Age', cell: j => html`<${Ago} at=${j.more?.submitted} />`} : null,
     {title: 'Waited', num: true, cell: j => duration(j.delayTime)},
     {title: 'Ran', num: true, cell: j => duration(j.executionTime)},
+    s.details ? {title: 'Deliveries', cell: j => j.more ? html`${num(j.more.deliveries)} ${tries({...j.more, status: j.status})}` : '–'} : null,
     {title: 'Worker', cell: j => j.workerId ? html`<code>${j.workerId}</code>` : html`<span class="muted">–</span>`},
     {title: 'Error', cell: j => html`<span class="clip" title=${j.error}>${j.error || ''}</span>`},
   ].filter(Boolean)
   return html`<section aria-labelledby="jobs-title"><h2 id="jobs-title">Jobs ${list.total === null ? '' : html`<small class="muted">${num(list.total)}</small>`}</h2>
     <div class="bar filters"><fieldset><legend class="vh">Status</legend>${statuses.map(x => html`<label class="inline"><input type="checkbox" checked=${wanted.includes(x)} onChange=${e => filter(e.target.checked ? [...wanted, x] : wanted.filter(y => y !== x), all)} /> <${Status} of=${x} /></label>`)}</fieldset>
+    <form onSubmit=${e => { e.preventDefault(); filter(wanted, all, e.target.elements.prefix.value.trim()) }}><label class="inline">Id begins with <input type="search" name="prefix" key=${prefix} defaultValue=${prefix} autocomplete="off" spellcheck=${false} onChange=${e => e.target.form.requestSubmit()} /></label></form>
     ${s.operator ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => filter(wanted, !all)} /> Of all users</label>` : null}</div>
-    ${can(`endpoint:${endpoint}:run`) ? html`<${Bulk} endpoint=${endpoint} wanted=${wanted} all=${all} chosen=${chosen} total=${list.total} onDone=${() => { choose(new Set()); list.reload() }} />` : null}
+    ${can(`endpoint:${endpoint}:run`) ? html`<${Bulk} endpoint=${endpoint} wanted=${wanted} prefix=${prefix} all=${all} chosen=${chosen} total=${list.total} onDone=${() => { choose(new Set()); list.reload() }} />` : null}
     <${Failure} error=${list.error} retry=${list.reload} />
     ${list.total === null ? html`<${Loading} />` : html`<${Grid} tall caption="Jobs" columns=${columns} total=${list.total} row=${list.row} rowKey=${j => j.id} onRange=${list.onRange} chosen=${chosen} onChoose=${toggle}
-      empty=${list.error ? null : wanted.length ? html`<${Empty} title="No job has this status.">Jobs are kept for 30 minutes after their end.<//>` : html`<${Empty} title="There are no jobs.">Jobs that ended are kept for 30 minutes (of <code>runsync</code>: 1 to 5 minutes).<//>`} />`}</section>`
+      empty=${list.error ? null : prefix ? html`<${Empty} title=${`No job has an id that begins with ${prefix}${wanted.length ? ', and this status' : ''}.`}>Jobs are kept for 30 minutes after their end.<//>` : wanted.length ? html`<${Empty} title="No job has this status.">Jobs are kept for 30 minutes after their end.<//>` : html`<${Empty} title="There are no jobs.">Jobs that ended are kept for 30 minutes (of <code>runsync</code>: 1 to 5 minutes).<//>`} />`}</section>`
 }
 
 const actions = {
@@ -75,12 +80,12 @@ const actions = {
   delete: {name: 'Delete', doing: 'deleted', of: ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'], word: 'that have ended, with their results'},
 }
 
-function Bulk({endpoint, wanted, all, chosen, total, onDone}) {
+function Bulk({endpoint, wanted, prefix, all, chosen, total, onDone}) {
   const [open, set] = useState(null)
-  const which = chosen.size ? `${count(chosen.size, 'selected job')}` : wanted.length ? 'all that match' : 'all jobs'
+  const which = chosen.size ? `${count(chosen.size, 'selected job')}` : wanted.length || prefix ? 'all that match' : 'all jobs'
   const fits = a => chosen.size || !wanted.length || actions[a].of.some(x => wanted.includes(x))
   return html`<div class="bar bulk" role="group" aria-label="Act on jobs"><span>With ${which}:</span>${Object.entries(actions).map(([a, x]) => html`<button type="button" disabled=${!total || !fits(a)} onClick=${() => set(a)}>${x.name}…</button>`)}
-    ${open ? html`<${Many} endpoint=${endpoint} action=${open} all=${all} which=${which} selector=${chosen.size ? {filter: {ids: [...chosen].slice(0, 1000)}} : wanted.length ? {filter: {status: wanted}} : {all: true}} onClose=${changed => { set(null); if (changed) onDone() }} />` : null}</div>`
+    ${open ? html`<${Many} endpoint=${endpoint} action=${open} all=${all} which=${which} selector=${chosen.size ? {filter: {ids: [...chosen].slice(0, 1000)}} : wanted.length || prefix ? {filter: {...wanted.length ? {status: wanted} : {}, ...prefix ? {idPrefix: prefix} : {}}} : {all: true}} onClose=${changed => { set(null); if (changed) onDone() }} />` : null}</div>`
 }
 
 // Many counts the jobs of an action, asks, and then acts on them part by part.

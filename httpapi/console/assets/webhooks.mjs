@@ -1,6 +1,7 @@
 // Webhooks: what became of them, over all endpoints or of one.
 import {html, useState, useEffect, useRef, useSignal, session, place, go, useData, Link, id, api, can, get, change, patiently, num, count, say} from './lib.mjs'
 import {Status, Ago, Empty, Failure, Loaded, Loading, Table, Tile, Act, Dialog} from './ui.mjs'
+import {sent} from './job.mjs'
 
 const states = ['pending', 'delivered', 'failed'], kinds = {pending: 'IN_QUEUE', delivered: 'COMPLETED', failed: 'FAILED'}
 const sends = () => can('endpoints:write')
@@ -47,8 +48,8 @@ function List({rows, state, to, everywhere, more, reload}) {
       {title: 'Job', cell: h => html`<${Link} to=${`e/${id(h.endpoint)}/jobs/${id(h.job)}`}><code>${h.job}</code><//>`}, everywhere ? {title: 'Endpoint', cell: h => html`<${Link} to=${`e/${id(h.endpoint)}/webhooks`}>${h.endpoint}<//>`} : null, s.operator ? {title: 'Owner', cell: h => h.owner} : null,
       {title: 'State', cell: h => html`<${Status} of=${kinds[h.state]} text=${h.state} />`},
       sends() ? {title: 'Do', cell: h => h.state === 'pending' ? '–' : html`<span class="acts"><${Act} run=${one(h)} aria-label=${'Send again: ' + h.job}>Send again<//></span>`} : null,
-      {title: 'Attempts', num: true, cell: h => num(h.attempts)}, {title: 'Last answer', cell: h => h.last ? h.last.status || 'none' : '–'}, {title: 'Error', cell: h => html`<span class="clip" title=${h.last?.error}>${h.last?.error || ''}</span>`},
-      {title: 'Last try', cell: h => html`<${Ago} at=${h.last?.at} />`}, {title: 'Next try', cell: h => html`<${Ago} at=${h.last?.next} />`}, {title: 'Job ended', cell: h => html`<${Ago} at=${h.finishedAt} />`},
+      {title: 'Attempts', cell: h => h.last ? sent(h.attempts, h.last) : 'None yet.'}, {title: 'Last answer', cell: h => h.last ? h.last.status || 'none' : '–'}, {title: 'Error', cell: h => html`<span class="clip" title=${h.last?.error}>${h.last?.error || ''}</span>`},
+      {title: 'Last try', cell: h => html`<${Ago} at=${h.last?.at} />`}, {title: 'Job ended', cell: h => html`<${Ago} at=${h.finishedAt} />`},
     ].filter(Boolean)} empty=${html`<${Empty} title=${state ? 'No webhook has this state.' : 'There are no webhooks.'}>A job that is submitted with <code>webhook</code> has one when it has ended, as long as it is kept.<//>`} />${more}
     ${open ? html`<${Resend} list=${picked} which=${which} onClose=${done => { set(false); if (done) { choose(new Set()); reload() } }} />` : null}`
 }

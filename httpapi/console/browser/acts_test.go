@@ -268,6 +268,38 @@ func TestWebhooksOfAllJobsAreListedAndSentAgain(t *testing.T) {
 	b.wantNoFaults()
 }
 
+// A list of jobs has their age and how often each was tried. Of jobs whose ids begin alike, those are
+// shown, and cancelled, that were asked for.
+func TestJobsAreFoundByTheirIDsWithTheirAgeAndAttempts(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	again := w.submit("echo", `{"input":{"fail":"no GPU"},"queue":{"retry":{"attempts":4,"delay":200000}}}`)
+	first, other := w.submit("idle", `{"input":{}}`), w.submit("idle", `{"input":{}}`)
+	n := 1
+	for first[:n] == other[:n] {
+		n++
+	}
+	b.signIn(w, adminKey)
+	b.goes(w, "e/echo/jobs")
+	b.sees("tried 1 time of 4, next in ")
+	b.until(`/(now|s ago)/.test(document.querySelector('.grid tbody tr time').textContent)`)
+	b.press(again)
+	b.sees("tried 1 time of 4, next in ")
+	b.until(`document.querySelector('#attempts').parentElement.textContent.includes('no GPU')`)
+	b.goes(w, "e/idle/jobs")
+	b.sees(other)
+	b.fill(`input[name=prefix]`, first[:n]+"\r")
+	b.until(`document.querySelectorAll('.grid tbody tr[data-i]').length === 1`)
+	b.sees(first)
+	b.press("Cancel…")
+	b.sees("1 job that have not ended")
+	b.press("Cancel 1 job")
+	b.sees("1 job was cancelled.")
+	b.press("Close")
+	b.goes(w, "e/idle/jobs?status=CANCELLED&id="+other[:n])
+	b.sees("No job has an id that begins with " + other[:n])
+	b.wantNoFaults()
+}
+
 // settle makes the last attempt of n webhooks.
 func (w *world) settle(n, status int, text string) {
 	w.t.Helper()
