@@ -13,26 +13,26 @@ import (
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 
-// A counted table counts what its records take of the budgets of a user.
+// A counted table counts what its records, or the jobs, take of the budgets of a user.
 type counted interface {
 	usage(ctx context.Context, c querier, owner string) (budget.Usage, error)
-	name() string
+	holders() string // a query for the users who have something
 }
 
 var _ budget.Counter = (*Store)(nil)
 
-// countedTables are the tables of records. Jobs are not counted.
+// countedTables are the tables of records, and the queue.
 func (s *Store) countedTables() []counted {
 	return []counted{
 		&s.pods.r, &s.Endpoints().r, &s.Registries().r, &s.Volumes().r, &s.Templates().r, &s.Accounts().r, &s.Schedules().r, &s.Batches().r,
-		s.SSHKeys(),
+		s.SSHKeys(), s.jobs,
 	}
 }
 
-// Limit implements budget.Counter for the records of all stores. Those of all servers count.
+// Limit implements budget.Counter for all stores. What all servers have stored counts.
 func (s *Store) Limit(set *budget.Set) { s.limits.Store(set) }
 
-// Usage implements budget.Counter for the records of all stores.
+// Usage implements budget.Counter for all stores.
 func (s *Store) Usage(ctx context.Context, user string) (all budget.Usage, err error) {
 	err = s.read(ctx, func(c *pgxpool.Conn) error {
 		all = budget.Usage{}
@@ -48,12 +48,17 @@ func (s *Store) Usage(ctx context.Context, user string) (all budget.Usage, err e
 	return all, err
 }
 
-// Users implements budget.Counter for the records of all stores.
-func (s *Store) Users(ctx context.Context) (all []string, err error) {
+// Users implements budget.Counter for all stores.
+func (s *Store) Users(ctx context.Context) ([]string, error) {
+	return s.usersOf(ctx, s.countedTables()...)
+}
+
+// usersOf returns who has something in tables, sorted.
+func (s *Store) usersOf(ctx context.Context, tables ...counted) (all []string, err error) {
 	err = s.read(ctx, func(c *pgxpool.Conn) error {
 		all = nil
-		for _, t := range s.countedTables() {
-			rows, err := c.Query(ctx, `SELECT DISTINCT owner FROM podyard.`+t.name()+` WHERE owner <> ''`)
+		for _, t := range tables {
+			rows, err := c.Query(ctx, t.holders())
 			if err != nil {
 				return err
 			}
@@ -71,7 +76,11 @@ func (s *Store) Users(ctx context.Context) (all []string, err error) {
 	return slices.Compact(all), err
 }
 
-func (r *recordTable[T]) name() string { return r.table }
+func ownersIn(table string) string {
+	return `SELECT DISTINCT owner FROM podyard.` + table + ` WHERE owner <> ''`
+}
+
+func (r *recordTable[T]) holders() string { return ownersIn(r.table) }
 
 // usage returns what the records of a user take. Only those that take bytes are read.
 func (r *recordTable[T]) usage(ctx context.Context, c querier, owner string) (u budget.Usage, err error) {
@@ -142,7 +151,7 @@ func lockOf(table, user string) int64 {
 	return int64(h.Sum64())
 }
 
-func (s *SSHKeys) name() string { return "ssh_keys" }
+func (s *SSHKeys) holders() string { return ownersIn("ssh_keys") }
 
 func (s *SSHKeys) usage(ctx context.Context, c querier, owner string) (u budget.Usage, err error) {
 	rows, err := c.Query(ctx, `SELECT data FROM podyard.ssh_keys WHERE owner = $1`, []byte(owner))

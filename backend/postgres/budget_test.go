@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 func wantFull(t *testing.T, what string, err error, b budget.Budget, used int64) {
@@ -78,6 +80,104 @@ func TestRecordsAreBudgetsOfTheirUserAtAllServers(t *testing.T) {
 			t.Errorf("Users = %q, %v", users, err)
 		}
 	})
+}
+
+func TestServersThatSubmitAtOnceDoNotGoOverABudgetTogether(t *testing.T) {
+	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
+		s := fresh(t)
+		set := budget.NewSet(budget.Users{Named: map[string]budget.Limits{"alice": {Jobs: 40}, "bob": {JobBytes: 100}}})
+		for _, one := range s.list {
+			one.Limit(set)
+		}
+		var made, refused [2]atomic.Int64
+		suite.Together(60, func(i int) {
+			j := newJob(fmt.Sprint("j", i))
+			j.Owner, j.Input = [...]string{"alice", "bob"}[i%2], []byte(`{"a":1234}`)
+			jobs := []queue.Job{j, j}
+			jobs[1].ID += "b"
+			switch err := s.next().Jobs().Enqueue(t.Context(), jobs); {
+			case err == nil:
+				made[i%2].Add(2)
+			case errors.As(err, new(*budget.Error)):
+				refused[i%2].Add(2)
+			default:
+				t.Error(err)
+			}
+		})
+		if made[0].Load() != 40 || refused[0].Load() != 20 || made[1].Load() != 10 || refused[1].Load() != 50 {
+			t.Errorf("%d and %d jobs were made, %d and %d refused; want 40 and 10 made", made[0].Load(), made[1].Load(), refused[0].Load(), refused[1].Load())
+		}
+		// A user without limits, and one with room, are not held up by one who has none.
+		carol := newJob("c")
+		carol.Owner = "carol"
+		must(t, s.next().Jobs().Enqueue(t.Context(), []queue.Job{carol}))
+		u, err := s.next().Usage(t.Context(), "alice")
+		if err != nil || u[budget.Jobs] != 40 || u[budget.QueuedJobs] != 40 || u[budget.JobBytes] != 400 {
+			t.Errorf("alice holds %v, %v", u, err)
+		}
+	})
+}
+
+func TestReportsOfWorkersAtSeveralServersDoNotGoOverABudgetTogether(t *testing.T) {
+	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
+		const room, size = 5, 2000
+		s := fresh(t)
+		var jobs []queue.Job
+		for i := range 4 * room {
+			j := newJob(fmt.Sprint("j", i))
+			j.Owner = "alice"
+			must(t, s.next().Jobs().Enqueue(t.Context(), []queue.Job{j}))
+			got, err := s.next().Jobs().Claim(t.Context(), instant, []queue.Slot{{Endpoint: j.Endpoint, Worker: "w", N: 1, Until: instant + 30_000}}, nil)
+			must(t, err)
+			jobs = append(jobs, got...)
+		}
+		used, err := s.next().Usage(t.Context(), "alice")
+		must(t, err)
+		set := budget.NewSet(budget.Users{Limits: budget.Limits{JobBytes: used[budget.JobBytes] + room*size + size - 1}})
+		for _, one := range s.list {
+			one.Limit(set)
+		}
+		var taken atomic.Int64
+		suite.Together(len(jobs), func(i int) {
+			op := queue.Op{Ref: jobs[i].Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: "w", Token: jobs[i].Token, Payload: bytes.Repeat([]byte("1"), size)}
+			res := make([]queue.Result, 1)
+			if err := s.next().Jobs().Apply(t.Context(), instant, []queue.Op{op}, res); err != nil {
+				t.Error(err)
+			} else if res[0].Err == nil {
+				taken.Add(1)
+			}
+		})
+		if taken.Load() != room {
+			t.Errorf("%d results were taken, want %d", taken.Load(), room)
+		}
+	})
+}
+
+// A database that was filled by a version that did not count has its counts after the migration.
+func TestTheMigrationCountsWhatUsersHoldAlready(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	for i := range 4 {
+		j := newJob(fmt.Sprint("j", i))
+		j.Owner, j.Input, j.Webhook, j.Flags, j.DeadLetter, j.Extra = "alice", []byte(`{"a":1}`), "http://a", queue.HasWebhook, time.Hour, []byte(`{"s":1}`)
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+	}
+	jobs, err := s.Jobs().Claim(t.Context(), instant, []queue.Slot{{Endpoint: "e", Worker: "w", N: 2, Until: instant + 30_000}}, nil)
+	must(t, err)
+	for i, op := range []queue.Op{{Kind: queue.OpChunk, Payload: []byte(`{"output":1}`)}, {Kind: queue.OpFinish, Status: queue.Failed, Error: "no"}} {
+		op.Ref, op.Worker, op.Token = jobs[i].Ref, "w", jobs[i].Token
+		must(t, s.Jobs().Apply(t.Context(), instant, []queue.Op{op}, make([]queue.Result, 1)))
+	}
+	want, err := s.Usage(t.Context(), "alice")
+	must(t, err)
+	s.Close()
+	execute(t, url, `DROP TABLE podyard.job_holdings; ALTER TABLE podyard.job_outbox DROP COLUMN bytes; ALTER TABLE podyard.job_dead DROP COLUMN bytes;
+		DELETE FROM podyard.migrations WHERE version >= 7`)
+	got, err := openURL(t, url).Usage(t.Context(), "alice")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("Usage: %v (-counted +migrated):\n%s", err, diff)
+	}
 }
 
 func TestServersThatCreateAtOnceDoNotGoOverABudgetTogether(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/internal/hub"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -36,7 +37,7 @@ type Jobs struct {
 
 	perGeneration                int   // commits
 	generation                   int64 // of rows of counters, numbered in this Store
-	retired                      []counterRow
+	retired, retiredHolders      []counterRow
 	addRows, moveRows, claimRows counterRows
 
 	hub    hub.Hub[queue.Event]
@@ -47,6 +48,7 @@ var (
 	_ queue.JobQueue = (*Jobs)(nil)
 	_ queue.Shared   = (*Jobs)(nil)
 	_ queue.Counter  = (*Jobs)(nil)
+	_ budget.Counter = (*Jobs)(nil)
 )
 
 // Jobs returns the queue of jobs. Each call returns the same one. It has connections of its own, as

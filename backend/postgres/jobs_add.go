@@ -16,12 +16,17 @@ import (
 )
 
 const (
-	sqlAdd = `WITH u AS MATERIALIZED (
+	// Nothing is added, and no row returned, if a user is near a limit.
+	sqlAdd = `WITH near AS MATERIALIZED (
+		SELECT u.owner FROM unnest($24::bytea[], $25::int8[], $26::int8[], $27::int8[], $28::int8[], $29::int8[])
+			u(owner, jobs, queued, bytes, deliveries, dead), LATERAL (` + holdingsOf + `u.owner) s ` + isNear + `
+	), u AS MATERIALIZED (
 		SELECT nextval('podyard.job_seq') AS seq, u.* FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int2[], $6::int2[],
 			$7::bool[], $8::bool[], $9::int8[], $10::int8[], $11::int8[], $12::bytea[], $13::bytea[],
 			$14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]) WITH ORDINALITY
 			u(ep, id, owner, key, prio, status, low, ready, queued, expires, armed, lost, state,
 			input, webhook, extra, trace_parent, trace_state, ord)
+		WHERE NOT EXISTS (SELECT FROM near)
 	), j AS (
 		INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
 		SELECT seq, seq, armed, expires, status, ep, id, owner, key, state FROM u
@@ -38,6 +43,10 @@ const (
 		SELECT ep, $19, count(*), count(*) FILTER (WHERE low), count(*) FILTER (WHERE NOT ready),
 			count(*) FILTER (WHERE low AND NOT ready), 0, 0, 0, 0, max(seq) FROM u GROUP BY ep ORDER BY ep
 		` + onCountConflict + `
+	), h AS (
+		INSERT INTO podyard.job_holdings AS h (owner, slot, jobs, queued, bytes, deliveries, dead)
+		SELECT u.owner, $19, u.jobs, u.jobs, u.bytes, 0, 0 FROM unnest($21::bytea[], $22::int8[], $23::int8[]) u(owner, jobs, bytes)
+		WHERE NOT EXISTS (SELECT FROM near) ` + onHoldingConflict + `
 	) SELECT seq FROM u, (SELECT CASE WHEN $20 THEN ` + sqlLate + ` END) l ORDER BY ord`
 
 	sqlEndpoints = `INSERT INTO podyard.job_endpoints AS e (ep, owner, prio, key, mixed)
@@ -50,6 +59,7 @@ const (
 type addCall struct {
 	jobs   []queue.Job
 	seqs   []int64
+	full   error // the call is refused
 	answer answer
 }
 
@@ -87,11 +97,10 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 // addAll adds the jobs of some calls in one transaction. If that fails because of one of them,
 // each has its own.
 func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
-	var jobs []queue.Job
-	for _, c := range calls {
-		jobs = append(jobs, c.jobs...)
+	err := q.addOnce(ctx, calls, q.addPlain)
+	if errors.Is(err, errNear) {
+		err = q.addOnce(ctx, calls, q.addAdmitted)
 	}
-	seqs, err := q.addOnce(ctx, jobs)
 	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
 			q.addAll(ctx, calls[i:i+1])
@@ -99,57 +108,112 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
 		return
 	}
 	if err == nil {
-		q.publish(ctx, queue.ReadyEvents(jobs))
+		q.publish(ctx, queue.ReadyEvents(jobsOf(calls)))
 	}
 	for _, c := range calls {
-		if err == nil {
-			c.seqs, seqs = seqs[:len(c.jobs)], seqs[len(c.jobs):]
-		}
-		c.answer <- err
+		c.answer <- cmp.Or(err, c.full)
 	}
 }
 
-func (q *Jobs) addOnce(ctx context.Context, jobs []queue.Job) (seqs []int64, err error) {
+// jobsOf returns the jobs of the calls that are not refused.
+func jobsOf(calls []*addCall) (jobs []queue.Job) {
+	for _, c := range calls {
+		if c.full == nil {
+			jobs = append(jobs, c.jobs...)
+		}
+	}
+	return jobs
+}
+
+// addOnce adds the jobs of some calls with a function that makes the transaction.
+func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, add func(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error)) error {
 	epoch, err := q.node(ctx)
+	jobs := jobsOf(calls)
 	if err == nil {
 		err = q.knowLines(ctx, jobs)
 	}
 	if err != nil {
+		return err
+	}
+	slot := q.addRows.use(epoch, endpointsOf(jobs), ownersOf(jobs))
+	var seqs []int64
+	err = q.transact(ctx, func(t *jobTx) (err error) {
+		seqs, err = add(ctx, t, calls, slot)
+		return err
+	})
+	if code(err) == codeUnique {
+		return queue.ErrExists
+	}
+	if err != nil {
+		return err
+	}
+	if jobs = jobsOf(calls); len(seqs) < len(jobs) {
+		return errNear
+	}
+	for _, c := range calls {
+		if c.full == nil {
+			c.seqs, seqs = seqs[:len(c.jobs)], seqs[len(c.jobs):]
+		}
+	}
+	q.s.sweepKeys(ctx, queue.Creations(jobs))
+	return nil
+}
+
+// addPlain adds jobs, unless a user is near a limit: then it returns fewer numbers than jobs, or errNear.
+func (q *Jobs) addPlain(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error) {
+	jobs := jobsOf(calls)
+	r, keys := q.roomsOf(jobs, 1), queue.Creations(jobs)
+	if len(keys) > 0 {
+		// The statement that adds would come too late: the keys would be there without the jobs.
+		users, err := t.near(ctx, &r)
+		if err == nil && len(users) > 0 {
+			err = errNear
+		}
+		if err != nil {
+			return nil, err
+		}
+		r = rooms{}
+	}
+	return q.addTo(ctx, t, jobs, slot, &r)
+}
+
+// addAdmitted refuses calls for which users have no room, and adds the jobs of the others.
+func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error) {
+	for _, c := range calls {
+		c.full = nil
+	}
+	if err := q.admit(ctx, t, calls); err != nil {
 		return nil, err
 	}
-	sql, args, err := q.addStatement(jobs, q.addRows.use(epoch, endpointsOf(jobs)), false)
+	jobs := jobsOf(calls)
+	if len(jobs) == 0 {
+		return nil, t.commit(ctx, t.batch(), true)
+	}
+	return q.addTo(ctx, t, jobs, slot, &rooms{})
+}
+
+// addTo adds jobs and the records of their Idempotency-Keys, and commits.
+func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64, r *rooms) (seqs []int64, err error) {
+	sql, args, err := q.addStatement(jobs, slot, false, r)
 	if err != nil {
 		return nil, err
 	}
-	keys := queue.Creations(jobs)
-	err = q.transact(ctx, func(t *jobTx) error {
-		if len(keys) > 0 {
-			if err := t.send(ctx, t.batch()); err != nil {
-				return err
-			}
-			if err := addKeys(ctx, t.conn, keys); err != nil {
-				return err
-			}
+	if keys := queue.Creations(jobs); len(keys) > 0 {
+		if err := addKeys(ctx, t.conn, keys); err != nil {
+			return nil, err
 		}
-		b := t.batch()
-		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-			seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			return err
-		})
-		return t.commit(ctx, b, true)
+	}
+	b := t.batch()
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
 	})
-	if code(err) == codeUnique {
-		err = queue.ErrExists
-	}
-	if err == nil {
-		q.s.sweepKeys(ctx, keys)
-	}
-	return seqs, err
+	return seqs, t.commit(ctx, b, true)
 }
 
-// addStatement returns the statement that adds jobs and counts them in a slot. late says that the
-// transaction may take long.
-func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool) (sql string, args []any, err error) {
+// addStatement returns the statement that adds jobs and counts them in a slot, if nobody holds more than
+// r says. late says that the transaction may take long.
+func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool, r *rooms) (sql string, args []any, err error) {
 	var l line
 	var id, lost, state, input, webhook, extra, parent, trace [][]byte
 	var status []int16
@@ -172,10 +236,11 @@ func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool) (sql string
 		extra = append(extra, sealed)
 		parent, trace = append(parent, orNull(j.Trace.Parent)), append(trace, orNull(j.Trace.State))
 	}
-	return sqlAdd, []any{
+	owner, held, _, bytes := heldBy(jobs).columns()
+	return sqlAdd, append([]any{
 		l.ep, id, l.owner, l.key, l.prio, status, low, ready, queued, expires, armed, lost, state,
-		input, webhook, extra, parent, trace, slot, late,
-	}, nil
+		input, webhook, extra, parent, trace, slot, late, owner, held, bytes,
+	}, r.args()...), nil
 }
 
 // endpointsOf returns the endpoint of each job.
@@ -183,6 +248,17 @@ func endpointsOf(jobs []queue.Job) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range jobs {
 			if !yield(jobs[i].Endpoint) {
+				return
+			}
+		}
+	}
+}
+
+// ownersOf returns the owner of each job.
+func ownersOf(jobs []queue.Job) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range jobs {
+			if !yield(jobs[i].Owner) {
 				return
 			}
 		}

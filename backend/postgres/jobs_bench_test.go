@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -27,6 +28,7 @@ func benchStore(b *testing.B) *postgres.Jobs {
 		b.Fatal(err)
 	}
 	b.Cleanup(s.Close)
+	s.Limit(budget.NewSet(budget.Users{Limits: budget.Default()}))
 	return s.Jobs()
 }
 

@@ -15,29 +15,34 @@ const (
 	generationBits = 24
 )
 
-// A counterRow is a row of counters that is not used any more.
+// A counterRow is a row of counters, of an endpoint or a user, that is not used any more.
 type counterRow struct {
-	endpoint string
-	slot     int64
+	name string
+	slot int64
 }
 
-// counterRows are the rows of counters of a lane, one for each endpoint, all of one generation.
+// counterRows are the rows of counters of a lane, one for each endpoint and one for each user, all of
+// one generation.
 type counterRows struct {
 	q         *Jobs
 	slot      int64
 	commits   int
 	endpoints map[string]bool
+	owners    map[string]bool
 }
 
-// use returns the slot of the rows for a commit that changes the counters of some endpoints. Calls are
-// made one after the other.
-func (r *counterRows) use(epoch int64, endpoints iter.Seq[string]) int64 {
+// use returns the slot of the rows for a commit that changes the counters of some endpoints and users.
+// Calls are made one after the other.
+func (r *counterRows) use(epoch int64, endpoints, owners iter.Seq[string]) int64 {
 	if r.commits%r.q.perGeneration == 0 {
 		r.next(epoch)
 	}
 	r.commits++
 	for ep := range endpoints {
 		r.endpoints[ep] = true
+	}
+	for owner := range owners {
+		r.owners[owner] = true
 	}
 	return r.slot
 }
@@ -49,7 +54,10 @@ func (r *counterRows) next(epoch int64) {
 	for ep := range r.endpoints {
 		r.q.retired = append(r.q.retired, counterRow{ep, r.slot})
 	}
-	r.endpoints = map[string]bool{}
+	for owner := range r.owners {
+		r.q.retiredHolders = append(r.q.retiredHolders, counterRow{owner, r.slot})
+	}
+	r.endpoints, r.owners = map[string]bool{}, map[string]bool{}
 	r.slot = generationOf(epoch) + r.q.generation%(1<<generationBits)
 	r.q.generation++
 }
@@ -60,17 +68,27 @@ func generationOf(epoch int64) int64 { return firstGeneration + epoch<<generatio
 // Every foldSweeps sweeps, counters are folded that no writer uses: also those of all but the last
 // keptEpochs openings of stores.
 const (
-	foldSweeps = 64
-	keptEpochs = 32
-	oldSlots   = 3 // of an epoch, at servers that had no generations
+	foldSweeps  = 64
+	looseSweeps = 8 // for what users hold: each submit reads all of their rows
+	keptEpochs  = 32
+	oldSlots    = 3 // of an epoch, at servers that had no generations
 )
 
 // fold adds up counters that no writer uses.
 func (q *Jobs) fold(ctx context.Context) error {
-	if err := q.foldRetired(ctx); err != nil {
+	if err := q.foldRetired(ctx, sqlFoldRows, &q.retired); err != nil {
 		return err
 	}
-	if q.sweeps.Add(1)%foldSweeps != 1 {
+	if err := q.foldRetired(ctx, sqlFoldHoldingRows, &q.retiredHolders); err != nil {
+		return err
+	}
+	n := q.sweeps.Add(1)
+	if n%looseSweeps == 1 {
+		if err := q.exec(ctx, sqlFoldLooseHoldings); err != nil {
+			return err
+		}
+	}
+	if n%foldSweeps != 1 {
 		return nil
 	}
 	epoch, err := q.node(ctx)
@@ -78,26 +96,29 @@ func (q *Jobs) fold(ctx context.Context) error {
 		return err
 	}
 	before := max(epoch-keptEpochs, 0)
-	return q.exec(ctx, sqlFold, before*oldSlots, generationOf(before))
+	if err := q.exec(ctx, sqlFold, before*oldSlots, generationOf(before)); err != nil {
+		return err
+	}
+	return q.exec(ctx, sqlFoldHoldings, generationOf(before))
 }
 
 // foldRetired adds up the rows of the generations of this Store that are over.
-func (q *Jobs) foldRetired(ctx context.Context) error {
+func (q *Jobs) foldRetired(ctx context.Context, sql string, retired *[]counterRow) error {
 	q.mu.Lock()
-	rows := q.retired
-	q.retired = nil
+	rows := *retired
+	*retired = nil
 	q.mu.Unlock()
 	if len(rows) == 0 {
 		return nil
 	}
-	ep, slot := make([][]byte, len(rows)), make([]int64, len(rows))
+	name, slot := make([][]byte, len(rows)), make([]int64, len(rows))
 	for i, r := range rows {
-		ep[i], slot[i] = []byte(r.endpoint), r.slot
+		name[i], slot[i] = []byte(r.name), r.slot
 	}
-	err := q.exec(ctx, sqlFoldRows, ep, slot)
+	err := q.exec(ctx, sql, name, slot)
 	if err != nil {
 		q.mu.Lock()
-		q.retired = append(q.retired, rows...)
+		*retired = append(*retired, rows...)
 		q.mu.Unlock()
 	}
 	return err

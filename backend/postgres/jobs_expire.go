@@ -27,8 +27,9 @@ const (
 	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at)
 	FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $2 ORDER BY at, n LIMIT $1) d`
 
-	sqlExpireDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(
-		SELECT x.ctid FROM podyard.job_dead x WHERE x.until <= $1 ORDER BY x.until LIMIT $2 FOR UPDATE SKIP LOCKED))`
+	sqlExpireDead = `WITH x AS (DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(
+		SELECT x.ctid FROM podyard.job_dead x WHERE x.until <= $1 ORDER BY x.until LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING owner, bytes)` +
+		intoHoldings + `$3` + takeDead
 
 	sqlNextDead = `SELECT min(until) FROM podyard.job_dead`
 
@@ -40,7 +41,7 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (next q
 	if next, err = q.tick(ctx, now, limit); err != nil {
 		return 0, err
 	}
-	if err := q.exec(ctx, sqlExpireDead, int64(now), limit); err != nil {
+	if err := q.exec(ctx, sqlExpireDead, int64(now), limit, looseSlot()); err != nil {
 		return 0, err
 	}
 	if err := q.fold(ctx); err != nil {

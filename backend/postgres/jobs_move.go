@@ -128,10 +128,10 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Eve
 	if err != nil {
 		return nil, err
 	}
-	refs := refsOf(calls)
+	refs := refsOf(calls, func(*queue.Op) bool { return true })
 	err = q.transact(ctx, func(t *jobTx) error {
 		m := newMover(t, epoch, &q.moveRows)
-		if err := m.lock(ctx, refs); err != nil {
+		if m.room, err = q.roomFor(ctx, m, refs, calls); err != nil {
 			return err
 		}
 		for _, c := range calls {
@@ -145,11 +145,13 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Eve
 	return evs, err
 }
 
-// refsOf returns the jobs of some calls in the order in which they are locked.
-func refsOf(calls []*moveCall) (refs []queue.Ref) {
+// refsOf returns the jobs of some ops in the order in which they are locked.
+func refsOf(calls []*moveCall, of func(*queue.Op) bool) (refs []queue.Ref) {
 	for _, c := range calls {
 		for i := range c.ops {
-			refs = append(refs, c.ops[i].Ref)
+			if of(&c.ops[i]) {
+				refs = append(refs, c.ops[i].Ref)
+			}
 		}
 	}
 	slices.SortFunc(refs, func(a, b queue.Ref) int {
@@ -171,6 +173,8 @@ type mover struct {
 	moves   []roundMove
 	arm     map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
 	counts  counts
+	holds   holdings
+	room    *room
 	durable bool
 	evs     []queue.Event
 	seqs    []int64
@@ -184,17 +188,13 @@ type roundMove struct {
 func newMover(t *jobTx, epoch int64, counted *counterRows) *mover {
 	return &mover{
 		t: t, epoch: epoch, counted: counted, dues: &counted.q.dues, texts: &counted.q.texts, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
-		arm: map[*jobRow]queue.Instant{}, counts: counts{},
+		arm: map[*jobRow]queue.Instant{}, counts: counts{}, holds: holdings{},
 	}
 }
 
 // lock locks jobs and reads them.
-func (m *mover) lock(ctx context.Context, refs []queue.Ref) error {
-	ep, id := make([][]byte, len(refs)), make([][]byte, len(refs))
-	for i, r := range refs {
-		ep[i], id[i] = []byte(r.Endpoint), []byte(r.ID)
-	}
-	b := m.t.batch()
+func (m *mover) lock(ctx context.Context, b *pgx.Batch, refs []queue.Ref) error {
+	ep, id := refColumns(refs)
 	var list []*jobRow
 	queueJobs(b, &list, sqlLock, ep, id)
 	if err := m.t.send(ctx, b); err != nil {
@@ -204,6 +204,14 @@ func (m *mover) lock(ctx context.Context, refs []queue.Ref) error {
 		m.rows[r.job.Ref] = r
 	}
 	return nil
+}
+
+func refColumns(refs []queue.Ref) (ep, id [][]byte) {
+	ep, id = make([][]byte, len(refs)), make([][]byte, len(refs))
+	for i, r := range refs {
+		ep[i], id[i] = []byte(r.Endpoint), []byte(r.ID)
+	}
+	return ep, id
 }
 
 func (m *mover) call(ctx context.Context, c *moveCall) (err error) {
@@ -225,6 +233,7 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	before := r.job.State
 	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
+	m.room.fits(r, &before, &res, op)
 	if res.Effect&queue.NewSeq != 0 {
 		if res.State.Seq, err = m.nextSeq(ctx); err != nil {
 			return res, err
@@ -239,6 +248,7 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	}
 	m.evs = res.Effect.Events(m.evs, r.job.Ref, before.Worker)
 	m.counts.of(r.job.Endpoint).move(&before, &res.State, res.Effect)
+	m.holds.move(r.job.Owner, &before, &res.State, res.Effect)
 	m.durable = m.durable || res.Effect&queue.Delete != 0 || op.Kind.Durable() && res.Effect != 0
 	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, m.depth[r]})
 	m.depth[r]++
@@ -290,9 +300,10 @@ func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func
 // as one after these.
 func (m *mover) write(b *pgx.Batch) (list merged) {
 	armed := m.armed()
+	slot := m.counted.use(m.epoch, maps.Keys(m.counts), maps.Keys(m.holds))
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
-			m.rounds = append(m.rounds, &writes{epoch: m.epoch})
+			m.rounds = append(m.rounds, &writes{epoch: m.epoch, slot: slot})
 		}
 		m.rounds[m.moves[i].round].add(&m.moves[i].move)
 	}
@@ -305,7 +316,8 @@ func (m *mover) write(b *pgx.Batch) (list merged) {
 		}
 	}
 	armed.add(&list)
-	m.counts.add(&list, m.counted.use(m.epoch, maps.Keys(m.counts)))
+	m.counts.add(&list, slot)
+	m.holds.add(&list, slot)
 	return list
 }
 

@@ -33,7 +33,8 @@ const (
 
 	sqlNextDelivery = `SELECT min(due) FROM podyard.job_outbox`
 
-	sqlSettle = `DELETE FROM podyard.job_outbox WHERE ep = $1 AND did = $2 AND token = $3`
+	sqlSettle = `WITH x AS (DELETE FROM podyard.job_outbox WHERE ep = $1 AND did = $2 AND token = $3 RETURNING owner, bytes)` +
+		intoHoldings + `$4` + takeDeliveries
 
 	sqlAgain = `UPDATE podyard.job_outbox SET token = 0, due = $4, tries = tries + $5 WHERE ep = $1 AND did = $2 AND token = $3`
 
@@ -176,7 +177,7 @@ func (q *Jobs) record(ctx context.Context, a *queue.Attempt) error {
 		var held int64
 		b := t.batch()
 		if a.Next == 0 {
-			b.Queue(sqlSettle, ep, did, int64(a.Token))
+			b.Queue(sqlSettle, ep, did, int64(a.Token), looseSlot())
 		} else {
 			b.Queue(sqlAgain, ep, did, int64(a.Token), int64(a.Next), 1-bit(a.Postponed))
 		}
@@ -288,7 +289,7 @@ func (q *Jobs) DropDead(ctx context.Context, refs []queue.Ref) error {
 	for _, r := range refs {
 		ep, id = append(ep, []byte(r.Endpoint)), append(id, []byte(r.ID))
 	}
-	return q.exec(ctx, sqlDropDead, ep, id)
+	return q.exec(ctx, sqlDropDead, ep, id, looseSlot())
 }
 
 // appendJSON appends a value to list; nil is none.

@@ -81,6 +81,8 @@ func fillJobs(t *testing.T, url string, from, to int) {
 		`INSERT INTO podyard.job_outputs (num, output) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node) SELECT 'e', 'o', '', n, n, '', 1 FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_due (at, ep, seqs) SELECT n, 'e', ARRAY[n] FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_holdings (owner, slot, jobs, queued, bytes, deliveries, dead)
+		SELECT ('o' || n / 100)::bytea, 97 - n % 100, 1, 1, 1, 0, 0 FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_endpoints (ep, owner, prio, key) SELECT ('e' || n)::bytea, 'o', 5, '' FROM generate_series($1::int8 + 1, $2) n WHERE n < 1000`,
 	} {
 		execute(t, url, sql, from, to)
@@ -121,8 +123,11 @@ func explain(t *testing.T, conn *pgx.Conn, name string, p *postgres.Plan) string
 	if _, err := conn.Exec(t.Context(), "PREPARE "+name+" AS "+p.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatalf("%v of %s", err, p.SQL)
 	}
-	nulls := strings.TrimSuffix(strings.Repeat("NULL, ", p.Args), ", ")
-	rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+name+"("+nulls+")", pgx.QueryExecModeSimpleProtocol)
+	call := name
+	if p.Args > 0 {
+		call += "(" + strings.TrimSuffix(strings.Repeat("NULL, ", p.Args), ", ") + ")"
+	}
+	rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+call, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,27 +54,28 @@ const (
 
 	sqlDropSent = `UPDATE podyard.job_outbox o SET input = NULL FROM unnest($1::bytea[], $2::int8[]) u(ep, num) WHERE o.ep = u.ep AND o.num = u.num`
 
-	sqlPutOutbox = `INSERT INTO podyard.job_outbox (ep, did, due, num, seq, id, owner, key, state,
+	sqlPutOutbox = `WITH x AS (INSERT INTO podyard.job_outbox (ep, did, due, num, seq, id, owner, key, state, bytes,
 		input, webhook, extra, trace_parent, trace_state, output, error)
-	SELECT u.ep, u.did, u.due, u.num, u.seq, u.id, u.owner, u.key, u.state, ` + payloadColumns + `
-	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[])
-		u(ep, did, due, num, seq, id, owner, key, state)
+	SELECT u.ep, u.did, u.due, u.num, u.seq, u.id, u.owner, u.key, u.state, u.bytes, ` + payloadColumns + `
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::int8[])
+		u(ep, did, due, num, seq, id, owner, key, state, bytes)
 	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num
-	ON CONFLICT (ep, did) DO NOTHING`
+	ON CONFLICT (ep, did) DO NOTHING RETURNING owner, bytes)` + intoHoldings + `$11` + addDeliveries
 
-	sqlDropDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
-	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x))`
+	sqlDropDead = `WITH x AS (DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x)) RETURNING owner, bytes)` + intoHoldings + `$3` + takeDead
 
-	sqlPutDead = `INSERT INTO podyard.job_dead (ep, id, until, seq, owner, key, state,
+	sqlPutDead = `WITH x AS (INSERT INTO podyard.job_dead (ep, id, until, seq, owner, key, state, bytes,
 		input, webhook, extra, trace_parent, trace_state, output, error)
-	SELECT u.ep, u.id, u.until, u.seq, u.owner, u.key, u.state, ` + payloadColumns + `
-	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[])
-		u(ep, id, until, num, seq, owner, key, state)
-	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num`
+	SELECT u.ep, u.id, u.until, u.seq, u.owner, u.key, u.state, u.bytes, ` + payloadColumns + `
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[], $8::bytea[], $9::int8[])
+		u(ep, id, until, num, seq, owner, key, state, bytes)
+	LEFT JOIN podyard.job_bodies b ON b.num = u.num LEFT JOIN podyard.job_outputs o ON o.num = u.num
+	RETURNING owner, bytes)` + intoHoldings + `$10` + addDead
 
 	// The rank of the first one too many is found through the index of the owner.
-	sqlTrimDead = `DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, owner),
-	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x))`
+	sqlTrimDead = `WITH x AS (DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, owner),
+	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x)) RETURNING owner, bytes)` + intoHoldings + `$4` + takeDead
 
 	sqlArm = `INSERT INTO podyard.job_due (at, ep, seqs)
 	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) u(at, ep, seq) GROUP BY u.at, u.ep`

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -21,7 +22,7 @@ import (
 // transaction is as it was before the call. The commit wakes workers on all servers that get
 // notifications, and the others look within a second. A claim that runs at the same time never
 // waits for the transaction. PostgreSQL commits such transactions one after the other, as all that
-// notify.
+// notify. Callers of one user whose transactions overlap may exceed a budget together.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
 	return q.enqueueIn(ctx, jobs, func(sql string, args []any) error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
@@ -35,6 +36,9 @@ func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) erro
 			seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 			if err != nil {
 				return err
+			}
+			if len(seqs) < len(jobs) {
+				return q.refusal(jobs, func(user string) (budget.Usage, error) { return q.usage(ctx, tx, user) })
 			}
 			number(jobs, seqs)
 			return q.wakeAtCommit(ctx, tx, jobs)
@@ -85,6 +89,9 @@ func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, 
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	if len(seqs) < len(jobs) {
+		return q.refusal(jobs, func(user string) (budget.Usage, error) { return t.usage(ctx, user) })
+	}
 	number(jobs, seqs)
 	return q.wakeAtCommit(ctx, t, jobs)
 }
@@ -103,7 +110,8 @@ func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql str
 		return err
 	}
 	// A row of counters of its own: the transaction may take long, and no other one waits for it.
-	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), true)
+	r := q.roomsOf(jobs, 0)
+	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), true, &r)
 	if err != nil {
 		return err
 	}
@@ -148,6 +156,13 @@ func (t sqlTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	}
 	n, err := res.RowsAffected()
 	return pgconn.NewCommandTag(fmt.Sprint("INSERT 0 ", n)), err
+}
+
+func (t sqlTx) usage(ctx context.Context, user string) (u budget.Usage, err error) {
+	var owner []byte
+	err = t.tx.QueryRowContext(ctx, sqlHoldings, literal([][]byte{[]byte(user)})).
+		Scan(&owner, &u[budget.Jobs], &u[budget.QueuedJobs], &u[budget.JobBytes], &u[budget.Deliveries], &u[budget.DeadLetters])
+	return u, err
 }
 
 // literal is an argument that every driver can send: an array is its text.

@@ -38,6 +38,7 @@ func readyOf(s *queue.State) readyRow {
 // writes are the changes of moves of different jobs, as columns.
 type writes struct {
 	epoch int64
+	slot  int64 // of counters
 
 	update struct {
 		ep, id, state [][]byte
@@ -96,7 +97,7 @@ func (l *line) add(j *queue.Job) {
 // copies are the columns of copies of jobs.
 type copies struct {
 	ep, id, owner, key, state, did [][]byte
-	num, seq, at                   []int64
+	num, seq, at, bytes            []int64
 }
 
 func (c *copies) add(r *jobRow, s *queue.State, at queue.Instant) {
@@ -104,6 +105,7 @@ func (c *copies) add(r *jobRow, s *queue.State, at queue.Instant) {
 	c.ep, c.id, c.owner, c.key = append(c.ep, []byte(j.Endpoint)), append(c.id, []byte(j.ID)), append(c.owner, []byte(j.Owner)), append(c.key, []byte(j.Key))
 	c.state, c.did = append(c.state, encodeState(s)), append(c.did, []byte(queue.DeliveryID(j.Ref, s.Run)))
 	c.num, c.seq, c.at = append(c.num, r.num), append(c.seq, int64(s.Seq)), append(c.at, int64(at))
+	c.bytes = append(c.bytes, s.Bytes())
 }
 
 // add records a move.
@@ -240,7 +242,7 @@ func (w *writes) main() (list merged) {
 // last adds the statements to a batch that come after those of main.
 func (w *writes) last(b *pgx.Batch) {
 	c := &w.outbox
-	queueIf(b, c.ep, sqlPutOutbox, c.ep, c.did, c.at, c.num, c.seq, c.id, c.owner, c.key, c.state)
+	queueIf(b, c.ep, sqlPutOutbox, c.ep, c.did, c.at, c.num, c.seq, c.id, c.owner, c.key, c.state, c.bytes, w.slot)
 	w.queueDead(b)
 }
 
@@ -249,8 +251,8 @@ func (w *writes) queueDead(b *pgx.Batch) {
 	if len(c.ep) == 0 {
 		return
 	}
-	b.Queue(sqlDropDead, c.ep, c.id)
-	b.Queue(sqlPutDead, c.ep, c.id, c.at, c.num, c.seq, c.owner, c.key, c.state)
+	b.Queue(sqlDropDead, c.ep, c.id, w.slot)
+	b.Queue(sqlPutDead, c.ep, c.id, c.at, c.num, c.seq, c.owner, c.key, c.state, c.bytes, w.slot)
 	owners := map[[2]string]bool{}
 	for i := range c.ep {
 		owners[[2]string{string(c.ep[i]), string(c.owner[i])}] = true
@@ -259,7 +261,7 @@ func (w *writes) queueDead(b *pgx.Batch) {
 	for o := range owners {
 		ep, owner = append(ep, []byte(o[0])), append(owner, []byte(o[1]))
 	}
-	b.Queue(sqlTrimDead, ep, owner, queue.MaxDeadLetters)
+	b.Queue(sqlTrimDead, ep, owner, queue.MaxDeadLetters, w.slot)
 }
 
 // payloadTables have rows of jobs by num.
