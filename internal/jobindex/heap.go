@@ -1,83 +1,93 @@
 package jobindex
 
-// A minHeap is a binary heap of pointers. Each element knows its position, so that it can be moved
-// or removed. Create one with newMinHeap.
+// A minHeap is a heap of values by their turns. Each node has up to four children: with many lines
+// the way from the root to a leaf is short, and what is compared lies together. Each value has a
+// position, so that it can be moved or removed. The zero value is empty.
 type minHeap[T any] struct {
-	list   []T
-	before func(a, b T) bool
-	pos    func(T) *int32 // the position plus 1; 0: not in the heap
+	list []element[T]
 }
 
-func newMinHeap[T any](before func(a, b T) bool, pos func(T) *int32) minHeap[T] {
-	return minHeap[T]{before: before, pos: pos}
+type element[T any] struct {
+	turn  turn
+	value T
+	pos   *int32 // of the value: the index plus 1; 0: not in the heap
 }
 
-// set makes v an element at its place, or no element.
-func (h *minHeap[T]) set(v T, in bool) {
-	at := h.pos(v)
-	switch {
-	case !in && *at == 0:
-	case in && *at > 0 && len(h.list) == 1:
+const children = 4
+
+func (h *minHeap[T]) top() T { return h.list[0].value }
+
+// set makes v an element at its place, or no element. pos is the position of v in this heap.
+func (h *minHeap[T]) set(v T, pos *int32, at turn, in bool) {
+	switch i := int(*pos) - 1; {
+	case !in && i < 0:
 	case !in:
-		h.remove(int(*at - 1))
-	case *at == 0:
-		h.list = append(h.list, v)
-		*at = int32(len(h.list))
-		h.up(len(h.list) - 1)
+		h.remove(i)
+	case i < 0:
+		h.list = append(h.list, element[T]{})
+		h.up(len(h.list)-1, element[T]{at, v, pos})
 	default:
-		i := int(*at - 1)
-		if !h.up(i) {
-			h.down(i)
-		}
+		h.move(i, element[T]{at, v, pos})
 	}
 }
 
 func (h *minHeap[T]) remove(i int) {
 	last := len(h.list) - 1
-	h.swap(i, last)
-	*h.pos(h.list[last]) = 0
-	clear(h.list[last:])
+	*h.list[i].pos = 0
+	moved := h.list[last]
+	h.list[last] = element[T]{}
 	h.list = h.list[:last]
-	if i < last && !h.up(i) {
-		h.down(i)
+	if i < last {
+		h.move(i, moved)
 	}
 	if c := cap(h.list); c > 64 && last < c/4 {
-		h.list = append(make([]T, 0, c/2), h.list...)
+		h.list = append(make([]element[T], 0, c/2), h.list...)
 	}
 }
 
-func (h *minHeap[T]) swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	*h.pos(h.list[i]), *h.pos(h.list[j]) = int32(i+1), int32(j+1)
+// move puts e to its place. The element at i is free.
+func (h *minHeap[T]) move(i int, e element[T]) {
+	if i > 0 && e.turn.before(h.list[(i-1)/children].turn) {
+		h.up(i, e)
+		return
+	}
+	h.down(i, e)
 }
 
-// up reports whether it has moved the element.
-func (h *minHeap[T]) up(i int) bool {
-	start := i
+func (h *minHeap[T]) put(i int, e element[T]) {
+	h.list[i] = e
+	*e.pos = int32(i + 1)
+}
+
+func (h *minHeap[T]) up(i int, e element[T]) {
 	for i > 0 {
-		p := (i - 1) / 2
-		if !h.before(h.list[i], h.list[p]) {
+		parent := (i - 1) / children
+		if !e.turn.before(h.list[parent].turn) {
 			break
 		}
-		h.swap(i, p)
-		i = p
+		h.put(i, h.list[parent])
+		i = parent
 	}
-	return i != start
+	h.put(i, e)
 }
 
-func (h *minHeap[T]) down(i int) {
+func (h *minHeap[T]) down(i int, e element[T]) {
 	for {
-		c := 2*i + 1
-		if c >= len(h.list) {
-			return
+		first := children*i + 1
+		if first >= len(h.list) {
+			break
 		}
-		if c+1 < len(h.list) && h.before(h.list[c+1], h.list[c]) {
-			c++
+		least := first
+		for c := first + 1; c < min(first+children, len(h.list)); c++ {
+			if h.list[c].turn.before(h.list[least].turn) {
+				least = c
+			}
 		}
-		if !h.before(h.list[c], h.list[i]) {
-			return
+		if !h.list[least].turn.before(e.turn) {
+			break
 		}
-		h.swap(i, c)
-		i = c
+		h.put(i, h.list[least])
+		i = least
 	}
+	h.put(i, e)
 }

@@ -144,7 +144,7 @@ func (x *Index) ensureList(ep uint32) *jobList {
 		for len(x.lists) <= int(ep) {
 			x.lists = append(x.lists, nil)
 		}
-		l = &jobList{order: newOrder()}
+		l = &jobList{order: order{owners: map[uint32]*owner{}}}
 		x.lists[ep] = l
 	}
 	return l

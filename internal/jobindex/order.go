@@ -55,7 +55,6 @@ type owner struct {
 	levels  [priorities]*level
 	active  uint16 // bits of the levels with a line
 	served  turn
-	turn    turn
 	pos     int32 // in order.turns
 	ready   counts
 	free    counts // the sum of that of the keys
@@ -89,7 +88,7 @@ type line struct {
 	first, last      uint32 // of the list through the records, in the order of Seq
 	requeued         seqHeap
 	head             ref // the oldest of both
-	served, turn     turn
+	served           turn
 	turnPos, agesPos int32
 }
 
@@ -114,29 +113,6 @@ func countOf(f queue.Flags) counts {
 		return counts{all: 1}
 	}
 	return counts{1, 1}
-}
-
-func newOrder() order {
-	return order{
-		owners: map[uint32]*owner{},
-		turns: newMinHeap(
-			func(a, b *owner) bool { return a.turn.before(b.turn) },
-			func(o *owner) *int32 { return &o.pos },
-		),
-	}
-}
-
-func newLevel() *level {
-	return &level{
-		turns: newMinHeap(
-			func(a, b *line) bool { return a.turn.before(b.turn) },
-			func(l *line) *int32 { return &l.turnPos },
-		),
-		ages: newMinHeap(
-			func(a, b *line) bool { return a.head.seq < b.head.seq },
-			func(l *line) *int32 { return &l.agesPos },
-		),
-	}
 }
 
 // join returns the line of a job and counts the job in it.
@@ -409,12 +385,11 @@ func (x *Index) refresh(l *line) {
 		if !in {
 			return
 		}
-		lv = newLevel()
+		lv = &level{}
 		o.levels[l.level] = lv
 	}
-	l.turn = l.served.next(l.head.seq)
-	lv.turns.set(l, in)
-	lv.ages.set(l, in)
+	lv.turns.set(l, &l.turnPos, l.served.next(l.head.seq), in)
+	lv.ages.set(l, &l.agesPos, turn{seq: l.head.seq}, in)
 	o.active &^= 1 << l.level
 	if len(lv.ages.list) > 0 {
 		o.active |= 1 << l.level
@@ -434,14 +409,13 @@ func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).pl
 
 // refresh gives an owner its turn.
 func (o *owner) refresh(q *order) {
-	o.turn = o.served.next(o.oldest().seq)
-	q.turns.set(o, o.active != 0 && !o.full(q))
+	q.turns.set(o, &o.pos, o.served.next(o.oldest().seq), o.active != 0 && !o.full(q))
 }
 
 // oldest returns the oldest job of the lines of an owner that could be claimed.
 func (o *owner) oldest() (oldest ref) {
 	for left := o.active; left != 0; left &= left - 1 {
-		r := o.levels[bits.TrailingZeros16(left)].ages.list[0].head
+		r := o.levels[bits.TrailingZeros16(left)].ages.top().head
 		if oldest.rec == 0 || r.seq < oldest.seq {
 			oldest = r
 		}
@@ -560,7 +534,7 @@ func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32,
 		return 0, false
 	}
 	best, score := (*level)(nil), int64(-1)
-	o := q.turns.list[0]
+	o := q.turns.top()
 	for left := o.active; left != 0; {
 		n := bits.Len16(left) - 1
 		left &^= 1 << n
@@ -569,7 +543,7 @@ func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32,
 			best = lv
 			break
 		}
-		i := lv.ages.list[0].head.rec
+		i := lv.ages.top().head.rec
 		if !x.canClaim(i, now, w) {
 			return i, false
 		}
@@ -577,7 +551,7 @@ func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32,
 			best, score = lv, s
 		}
 	}
-	i = best.turns.list[0].head.rec
+	i = best.turns.top().head.rec
 	return i, x.canClaim(i, now, w)
 }
 
@@ -600,8 +574,8 @@ func (q *order) oldestFree() (oldest ref) {
 	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total {
 		return ref{}
 	}
-	for _, o := range q.turns.list {
-		if r := o.oldest(); oldest.rec == 0 || r.seq < oldest.seq {
+	for i := range q.turns.list {
+		if r := q.turns.list[i].value.oldest(); oldest.rec == 0 || r.seq < oldest.seq {
 			oldest = r
 		}
 	}
