@@ -5,29 +5,58 @@ package jobindex
 // position, so that it can be moved or removed. The zero value is empty.
 type minHeap[T any] struct {
 	list []element[T]
+	idle bool // the only element is out: it keeps its position, because it may soon be in again
 }
 
 type element[T any] struct {
 	turn  turn
 	value T
-	pos   *int32 // of the value: the index plus 1; 0: not in the heap
+	pos   *int32 // of the value: the index plus 1; 0: no element
 }
 
 const children = 4
 
+func (h *minHeap[T]) empty() bool { return h.idle || len(h.list) == 0 }
+
+// top returns the first value of a heap that is not empty.
 func (h *minHeap[T]) top() T { return h.list[0].value }
 
-// set makes v an element at its place, or no element. pos is the position of v in this heap.
+// set puts v to its place, or takes it out. pos is the position of v in this heap. forget must be
+// called before v is gone.
 func (h *minHeap[T]) set(v T, pos *int32, at turn, in bool) {
-	switch i := int(*pos) - 1; {
-	case !in && i < 0:
-	case !in:
+	i := int(*pos) - 1
+	switch {
+	case in:
+		h.add(i, element[T]{at, v, pos})
+	case i >= 0 && len(h.list) == 1:
+		h.idle = true
+	case i >= 0:
 		h.remove(i)
+	}
+}
+
+// add puts e to its place. i is its index, or -1.
+func (h *minHeap[T]) add(i int, e element[T]) {
+	if h.idle && i < 0 {
+		h.remove(0)
+	}
+	h.idle = false
+	switch {
 	case i < 0:
 		h.list = append(h.list, element[T]{})
-		h.up(len(h.list)-1, element[T]{at, v, pos})
+		h.up(len(h.list)-1, e)
+	case len(h.list) == 1:
+		h.list[0].turn = e.turn
 	default:
-		h.move(i, element[T]{at, v, pos})
+		h.move(i, e)
+	}
+}
+
+// forget removes the value with this position, whether it is in or out.
+func (h *minHeap[T]) forget(pos *int32) {
+	if *pos > 0 {
+		h.remove(int(*pos) - 1)
+		h.idle = false
 	}
 }
 

@@ -170,6 +170,10 @@ func (x *Index) part(l *line) {
 	if q.recent == l {
 		q.recent = nil
 	}
+	if lv := o.levels[l.level]; lv != nil {
+		lv.turns.forget(&l.turnPos)
+		lv.ages.forget(&l.agesPos)
+	}
 	x.lines[l.number] = nil
 	x.freeLines = append(x.freeLines, l.number)
 	k.lines = slices.DeleteFunc(k.lines, func(other *line) bool { return other == l })
@@ -179,6 +183,7 @@ func (x *Index) part(l *line) {
 	delete(o.keys, k.name)
 	x.names.release(k.name)
 	if len(o.keys) == 0 {
+		q.turns.forget(&o.pos)
 		delete(q.owners, o.name)
 		x.drop(o.holds)
 		x.names.release(o.name)
@@ -391,7 +396,7 @@ func (x *Index) refresh(l *line) {
 	lv.turns.set(l, &l.turnPos, l.served.next(l.head.seq), in)
 	lv.ages.set(l, &l.agesPos, turn{seq: l.head.seq}, in)
 	o.active &^= 1 << l.level
-	if len(lv.ages.list) > 0 {
+	if !lv.ages.empty() {
 		o.active |= 1 << l.level
 	}
 	o.refresh(l.key.order)
@@ -530,7 +535,7 @@ func (x *Index) Requeue(i uint32) {
 // choose returns the job that is next for a worker. If ok is false, the job cannot be claimed by
 // this worker, but the order was found as if it could: it must go, and the caller asks again.
 func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32, ok bool) {
-	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || len(q.turns.list) == 0 {
+	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || q.turns.empty() {
 		return 0, false
 	}
 	best, score := (*level)(nil), int64(-1)
@@ -571,7 +576,7 @@ func (q *order) score(p int, wait queue.Instant) int64 {
 
 // oldestFree returns the oldest job that could be claimed now, or 0.
 func (q *order) oldestFree() (oldest ref) {
-	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total {
+	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || q.turns.empty() {
 		return ref{}
 	}
 	for i := range q.turns.list {
