@@ -84,7 +84,7 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 // unlessOver returns err, unless ctx has ended: nobody waits for a job any more.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the caller does not wait
 	}
 	return err
 }
