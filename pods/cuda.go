@@ -11,7 +11,7 @@ import (
 // cudaVersion is the CUDA version with which a host runs GPUs of a type. GPUs of makers other
 // than NVIDIA have none.
 func (r *Placer) cudaVersion(h *Host, gpu string) string {
-	if t, _ := r.catalog.GPU(gpu); t.Manufacturer == catalog.AMD {
+	if t, _ := r.Catalog().GPU(gpu); t.Manufacturer == catalog.AMD {
 		return ""
 	}
 	return h.CUDA

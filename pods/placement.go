@@ -24,8 +24,8 @@ func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) erro
 	err := s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
 		pl.Price = s.price(p)
 		if s.meter != nil {
-			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.catalog.Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
-			pl.KeptPrice = s.catalog.Storage.Stopped.Hourly(p.persistentSize())
+			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.Catalog().Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
+			pl.KeptPrice = s.Catalog().Storage.Stopped.Hourly(p.persistentSize())
 		}
 		return commit(pl)
 	})
@@ -49,13 +49,13 @@ func (s *Service) price(p *Pod) float64 {
 	var usd float64
 	switch {
 	case p.CPU != nil:
-		f, _ := s.catalog.CPU(p.CPU.ID)
+		f, _ := s.Catalog().CPU(p.CPU.ID)
 		usd = f.Price.Secure * float64(p.CPU.VCPU)
 	case p.Cloud == Community:
-		t, _ := s.catalog.GPU(p.GPU.ID)
+		t, _ := s.Catalog().GPU(p.GPU.ID)
 		usd = t.Price.Community * float64(p.GPU.Count)
 	default:
-		t, _ := s.catalog.GPU(p.GPU.ID)
+		t, _ := s.Catalog().GPU(p.GPU.ID)
 		usd = t.Price.Secure * float64(p.GPU.Count)
 	}
 	return math.Round(usd*1e6) / 1e6 // 3 x 0.34 is 1.02

@@ -42,8 +42,9 @@ func NewPlacer(store PodStore, c catalog.Catalog, hosts []Host, overcommit float
 }
 
 // Catalog is what can be rented: the catalog of NewPlacer, without the global network of data
-// centers where a host's runtime has no private networks. Do not change it.
-func (r *Placer) Catalog() catalog.Catalog { return r.catalog }
+// centers where a host's runtime has no private networks. In the placer of a Service that is one of
+// several, it has the GPU types of the hosts of the others too. Do not change it.
+func (r *Placer) Catalog() catalog.Catalog { return r.shared.offer(r.catalog) }
 
 // Host returns one of the placer's hosts. Do not change it.
 func (r *Placer) Host(id string) (h *Host, ok bool) {
@@ -126,7 +127,7 @@ func (r *Placer) candidates(w *PlacementRequest) []*Host {
 		if len(w.DataCenters) > 0 && !w.PreferDataCenters && rank(h) == len(w.DataCenters) {
 			continue
 		}
-		if d, _ := r.catalog.DataCenter(h.DataCenter); w.globalNetwork && !d.GlobalNetwork {
+		if d, _ := r.Catalog().DataCenter(h.DataCenter); w.globalNetwork && !d.GlobalNetwork {
 			continue
 		}
 		if other, ok := r.shared.find(h.ID); ok && (w.globalNetwork && !other.row.Networks || w.own) {
@@ -196,7 +197,7 @@ func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Requirements, pl *Place
 // exceedsMaxCount reports whether d is above the largest machine of its tier. It is false for a
 // type without a bound, and where no tier is asked for.
 func (r *Placer) exceedsMaxCount(d *Requirements) bool {
-	t, _ := r.catalog.GPU(d.GPU)
+	t, _ := r.Catalog().GPU(d.GPU)
 	most := math.MaxInt
 	switch {
 	case d.Cloud == Community && t.MaxCount.Community > 0:
@@ -220,7 +221,7 @@ func (r *Placer) memoryFor(d *Requirements) int {
 	if d.Memory > 0 {
 		return d.Memory
 	}
-	f, _ := r.catalog.CPU(d.CPU)
+	f, _ := r.Catalog().CPU(d.CPU)
 	return f.Memory(d.VCPU)
 }
 

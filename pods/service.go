@@ -67,7 +67,6 @@ type Options struct {
 // do the rest. For pods of another user they return ErrNotFound.
 type Service struct {
 	store     PodStore
-	catalog   catalog.Catalog
 	placer    *Placer
 	hosts     map[string]*Host // of the placer
 	order     []*Host
@@ -108,7 +107,7 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 		return nil, err
 	}
 	s := &Service{
-		store: store, catalog: placer.catalog, placer: placer, hosts: placer.hosts, order: placer.order,
+		store: store, placer: placer, hosts: placer.hosts, order: placer.order,
 		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.WaitForCapacity,
@@ -126,15 +125,16 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	opt.Logger = s.log
-	s.shared, s.reach = newShared(&opt, s.order), opt.Reach
+	s.shared, s.reach = newShared(&opt, s.order, placer.catalog), opt.Reach
 	s.placer.shared = s.shared
 	s.loop.init(cmp.Or(opt.MaxCalls, 256))
 	return s, nil
 }
 
 // Catalog is what can be rented: the catalog of New, without the global network of data centers
-// where a host's runtime has no private networks. Do not change it.
-func (s *Service) Catalog() catalog.Catalog { return s.catalog }
+// where a host's runtime has no private networks. With Options.Server it has the GPU types of the
+// hosts of other servers too, as those offer them. Do not change it.
+func (s *Service) Catalog() catalog.Catalog { return s.placer.Catalog() }
 
 // Create checks r and adds a pod for owner. The pod is PROVISIONING; a later Get shows when it
 // is RUNNING.
@@ -186,7 +186,7 @@ func (s *Service) insert(ctx context.Context, p *Pod, k *idempotency.Record) err
 // newPod returns a pod of a valid request, without an id and a host.
 func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
 	faults := r.Violations
-	v := rules{s.catalog, container.Rules{Violations: &faults}}
+	v := rules{s.Catalog(), container.Rules{Violations: &faults}}
 	t, err := s.template(ctx, v, owner, r.TemplateID)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*P
 		setIfGiven(&p.CUDA.Min, g.MinCUDAVersion)
 	}
 	if c := r.CPU; c != nil {
-		f, _ := s.catalog.CPU(c.ID)
+		f, _ := s.Catalog().CPU(c.ID)
 		p.CPU = &CPU{ID: c.ID, VCPU: c.VCPU, Memory: f.Memory(c.VCPU)}
 	}
 	if err := s.checkReferences(ctx, v, p); err != nil {
@@ -314,7 +314,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 		return nil, err
 	}
 	faults := r.Violations
-	v := rules{s.catalog, container.Rules{Violations: &faults}}
+	v := rules{s.Catalog(), container.Rules{Violations: &faults}}
 	t, err := s.template(ctx, v, owner, r.TemplateID)
 	if err != nil {
 		return nil, err
@@ -330,7 +330,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 	}
 	return s.change(ctx, owner, id, func(p *Pod) error {
 		found := faults // fn may run again, and starts with the same faults
-		rules{s.catalog, container.Rules{Violations: &found}}.change(p, &r)
+		rules{s.Catalog(), container.Rules{Violations: &found}}.change(p, &r)
 		next := *p
 		r.apply(&next)
 		if r.Image != nil || r.Args != nil || r.Env != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/serverless/servers"
 )
 
@@ -23,12 +24,13 @@ type hostRow struct {
 	Instance   string `json:",omitempty"`
 	Address    string // empty: the others cannot reach it
 	DataCenter string
-	Clouds     []Cloud        `json:",omitempty"`
-	GPUs       []HostGPUs     `json:",omitempty"`
-	VCPU       map[string]int `json:",omitempty"`
-	Memory     int            `json:",omitempty"`
-	CUDA       string         `json:",omitempty"`
-	Networks   bool           `json:",omitempty"` // joins private networks
+	Clouds     []Cloud           `json:",omitempty"`
+	GPUs       []HostGPUs        `json:",omitempty"`
+	Types      []catalog.GPUType `json:",omitempty"` // of GPUs, as the server offers them
+	VCPU       map[string]int    `json:",omitempty"`
+	Memory     int               `json:",omitempty"`
+	CUDA       string            `json:",omitempty"`
+	Networks   bool              `json:",omitempty"` // joins private networks
 }
 
 // shared is what a service knows of the hosts of all servers. A nil one is of a service that is
@@ -40,11 +42,13 @@ type shared struct {
 	address  string
 	log      *slog.Logger
 	own      []*Host
+	catalog  catalog.Catalog // of this server
 
 	mu     sync.Mutex
 	epochs map[string]uint64 // of the leases that this server has
 	others []remoteHost      // of other servers that live, by id; some may be own as well
 	looked bool              // others has been read
+	types  []catalog.GPUType // of GPUs that only others have or had, by id
 }
 
 // A remoteHost is a host that another server has.
@@ -53,17 +57,23 @@ type remoteHost struct {
 	row  hostRow
 }
 
-func newShared(o *Options, own []*Host) *shared {
+func newShared(o *Options, own []*Host, c catalog.Catalog) *shared {
 	if o.Server == nil {
 		return nil
 	}
-	return &shared{server: o.Server, name: o.ServerName, instance: o.ServerInstance, address: o.Address, log: o.Logger, own: own, epochs: map[string]uint64{}}
+	return &shared{server: o.Server, name: o.ServerName, instance: o.ServerInstance, address: o.Address, log: o.Logger, own: own, catalog: c, epochs: map[string]uint64{}}
 }
 
 // row is what the others see of h.
 func (d *shared) row(h *Host) ([]byte, error) {
+	var types []catalog.GPUType
+	for _, g := range h.GPUs {
+		if t, ok := d.catalog.GPU(g.Type); ok {
+			types = append(types, t)
+		}
+	}
 	return json.Marshal(hostRow{
-		Server: d.name, Instance: d.instance, Address: d.address, DataCenter: h.DataCenter, Clouds: h.Clouds, GPUs: h.GPUs,
+		Server: d.name, Instance: d.instance, Address: d.address, DataCenter: h.DataCenter, Clouds: h.Clouds, GPUs: h.GPUs, Types: types,
 		VCPU: h.VCPU, Memory: h.Memory, CUDA: h.CUDA, Networks: h.Runtime.Capabilities().PrivateNetworks,
 	})
 }
@@ -102,7 +112,37 @@ func (d *shared) refresh(ctx context.Context, now time.Time) (gained []string, c
 	same := func(a, b remoteHost) bool { return a.ID == b.ID }
 	changed = len(gained) > 0 || !slices.EqualFunc(d.others, others, same)
 	d.epochs, d.others, d.looked = epochs, others, true
+	d.learn()
 	return gained, changed, nil
+}
+
+// learn keeps the GPU types of the others that this server does not have. One whose server has gone
+// stays: there is no capacity of it, as of an own one whose host is drained. The caller holds mu.
+func (d *shared) learn() {
+	types := slices.Clone(d.types)
+	for _, h := range d.others {
+		for _, t := range h.row.Types {
+			is := func(known catalog.GPUType) bool { return known.ID == t.ID }
+			if _, own := d.catalog.GPU(t.ID); !own && !slices.ContainsFunc(types, is) {
+				types = append(types, t)
+			}
+		}
+	}
+	slices.SortFunc(types, func(a, b catalog.GPUType) int { return strings.Compare(a.ID, b.ID) })
+	d.types = types
+}
+
+// offer returns c with the GPU types that only other servers have.
+func (d *shared) offer(c catalog.Catalog) catalog.Catalog {
+	if d == nil {
+		return c
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.types) > 0 {
+		c.GPUs = slices.Concat(c.GPUs, d.types)
+	}
+	return c
 }
 
 func (d *shared) readOthers(ctx context.Context, now time.Time) (list []remoteHost, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/servers"
 )
 
@@ -45,6 +46,12 @@ func (c *cluster) start(name, host string, vcpus int, rt *memory.Runtime, set fu
 // startOn is start with a runtime that wraps rt.
 func (c *cluster) startOn(name, host string, vcpus int, rt *memory.Runtime, wrapped pods.Runtime, set func(*pods.Options)) *node {
 	c.t.Helper()
+	return c.startWith(name, catalog.Sample(), pods.Host{ID: host, DataCenter: "US-TX-3", Runtime: wrapped, VCPU: map[string]int{"cpu3c": vcpus}}, rt, set)
+}
+
+// startWith is startOn with a catalog and a host.
+func (c *cluster) startWith(name string, offered catalog.Catalog, h pods.Host, rt *memory.Runtime, set func(*pods.Options)) *node {
+	c.t.Helper()
 	joined, err := servers.Join(c.t.Context(), c.leases, nil)
 	if err != nil {
 		c.t.Fatal(err)
@@ -53,9 +60,7 @@ func (c *cluster) startOn(name, host string, vcpus int, rt *memory.Runtime, wrap
 	if set != nil {
 		set(o)
 	}
-	s, err := pods.New(c.store, catalog.Sample(), []pods.Host{
-		{ID: host, DataCenter: "US-TX-3", Runtime: wrapped, VCPU: map[string]int{"cpu3c": vcpus}},
-	}, o)
+	s, err := pods.New(c.store, offered, []pods.Host{h}, o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -157,6 +162,43 @@ func TestCapacityCountsTheHostsOfAllServersThatLive(t *testing.T) {
 		list, err := a.HostStates(t.Context())
 		if err != nil || len(list) != 1 || list[0].ID != "host-a" {
 			t.Errorf("hosts = %v, %v after the end of the other server", list, err)
+		}
+	})
+}
+
+// A server knows the GPUs of its own machine. Users of any server can rent those of all.
+func TestAGPUThatOnlyAnotherServerHasCanBeRentedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		rt := memory.NewRuntime(&memory.RuntimeOptions{Scripts: scripts()})
+		gpu := catalog.GPUType{ID: rtx4090, Name: "RTX 4090", Manufacturer: catalog.NVIDIA, Memory: 24, Secure: true, Price: catalog.GPUPrice{Secure: 2}, MaxCount: catalog.MaxCount{Secure: 1}}
+		with := func(types ...catalog.GPUType) catalog.Catalog { return catalog.Local(4, 8, types...) }
+		place, flavor := with().DataCenters[0].ID, with().CPUs[0].ID
+		a := c.startWith("a", with(), pods.Host{ID: "host-a", DataCenter: place, Runtime: rt, VCPU: map[string]int{flavor: 4}}, rt, nil)
+		request := pods.CreateRequest{Name: "p", Image: "img", GPU: &pods.GPURequest{ID: rtx4090}}
+		if _, err := a.Create(t.Context(), "alice", request); problem.KindOf(err) != problem.Invalid {
+			t.Errorf("before a server has such a GPU: %v, want that the type is unknown", err)
+		}
+		b := c.startWith("b", with(gpu), pods.Host{ID: "host-b", DataCenter: place, Runtime: rt, GPUs: []pods.HostGPUs{{Type: rtx4090, Count: 1}}}, rt, nil)
+		if got, ok := a.Catalog().GPU(rtx4090); !ok || got != gpu {
+			t.Errorf("the catalog has %+v, want what the other server offers", got)
+		}
+		p, err := a.Create(t.Context(), "alice", request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		p, err = a.Get(t.Context(), "alice", p.ID)
+		if err != nil || p.Status() != pods.Running || p.Placement.Host != "host-b" || p.Placement.Price != 2 {
+			t.Errorf("the pod is %s at %q for %v, %v, want RUNNING at host-b for the price of its server", p.Status(), p.Placement.Host, p.Placement.Price, err)
+		}
+		if _, err := a.Create(t.Context(), "alice", request); !errors.Is(err, pods.ErrNoCapacity) {
+			t.Errorf("a second one: %v, want no capacity", err)
+		}
+		b.end()
+		time.Sleep(5 * time.Second)
+		if _, ok := a.Catalog().GPU(rtx4090); !ok {
+			t.Error("the type is not known any more when its server has gone, and its pod still is")
 		}
 	})
 }
