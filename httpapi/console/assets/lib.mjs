@@ -16,10 +16,14 @@ class Signal {
 }
 export const signal = value => new Signal(value)
 export function useSignal(s) {
-  const [, again] = useState(0)
-  useLayoutEffect(() => { const f = () => again(n => n + 1); s.followers.add(f); f(); return () => s.followers.delete(f) }, [s])
-  return s.value
+  const [, again] = useState(0), value = s.value
+  useLayoutEffect(() => { const f = () => again(n => n + 1); s.followers.add(f); if (s.value !== value) f(); return () => s.followers.delete(f) }, [s])
+  return value
 }
+
+// clock counts every 5 s: one timer for all times of a page.
+export const clock = signal(0)
+setInterval(() => { if (!document.hidden) clock.set(clock.value + 1) }, 5000)
 
 export const session = signal(undefined) // undefined: not known yet; null: nobody
 export const online = signal(true)
@@ -228,6 +232,25 @@ export function decode(b) {
     try { out += strict().decode(b.subarray(i, i + n)); i += n } catch { out += '\\x' + b[i].toString(16).padStart(2, '0'); i++ }
   }
   return out
+}
+
+// parts finds the members of the object or array that begins at i: where each begins and ends, in
+// the text as it is. It returns null for what is neither, or has no end.
+export function parts(text, i) {
+  const close = {'{': '}', '[': ']'}[text[i]], list = []
+  if (!close) return null
+  let depth = 0, from = i + 1
+  for (let at = i + 1; at < text.length; at++) {
+    const c = text[at]
+    if (c === '"') { for (at++; at < text.length && text[at] !== '"'; at++) if (text[at] === '\\') at++ }
+    else if (c === '{' || c === '[') depth++
+    else if (depth ? false : c === ',' || c === close) {
+      if (c === ',' || text.slice(from, at).trim()) list.push([from, at])
+      if (c === close) return {list, end: at + 1}
+      from = at + 1
+    } else if (c === '}' || c === ']') depth--
+  }
+  return null
 }
 
 // indent breaks JSON into lines. It changes blanks outside of strings and nothing else, so

@@ -1,5 +1,5 @@
 // The parts that pages are made of.
-import {html, useState, useEffect, useRef, useLayoutEffect, useSignal, useVisible, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
+import {html, useState, useEffect, useRef, useMemo, useLayoutEffect, parts, count, useSignal, useVisible, clock, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
 
 const kinds = {
   COMPLETED: 'ok', RUNNING: 'ok', IDLE: 'ok', active: 'ok', IN_PROGRESS: 'run', INITIALIZING: 'run', STARTING: 'run', PROVISIONING: 'run', FINALIZED: 'run',
@@ -12,8 +12,7 @@ export function Status({of, text}) {
 }
 
 export function Ago({at}) {
-  const [, again] = useState(0)
-  useEffect(() => { const t = setInterval(() => again(n => n + 1), 5000); return () => clearInterval(t) }, [])
+  useSignal(clock)
   if (!at) return html`<span class="muted">–</span>`
   const ms = Date.now() - Date.parse(at)
   const text = ms < -1500 ? 'in ' + duration(-ms) : ms < 1500 ? 'now' : duration(ms) + ' ago'
@@ -150,20 +149,47 @@ export const Chart = ({values, title, unit, every}) => html`<figure class="chart
 export const Tile = ({name, value, note, bad, to}) => html`<div class="tile ${bad ? 'bad' : ''}"><dt>${name}</dt><dd>${to ? html`<${Link} to=${to}>${value}<//>` : value}${note ? html`<small>${note}</small>` : null}</dd></div>`
 export const Facts = ({of}) => html`<dl class="facts">${of.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-// A Payload is shown as its bytes came. It is never parsed.
+// A Tree shows JSON whose objects and arrays can be folded. Each piece of it is a piece of the text as
+// it came: nothing is parsed. What is long is folded at first, and long lists grow on demand.
+const folded = 2000, firstParts = 100
+function Tree({text, from = 0, to = text.length, depth = 0, name}) {
+  while (from < to && /\s/.test(text[from])) from++
+  const own = useMemo(() => parts(text, from), [text, from])
+  const [open, set] = useState(depth === 0 || to - from < folded && depth < 20), [shown, more] = useState(firstParts)
+  const label = name === undefined ? null : html`<span class="name">${name}</span>${': '}`
+  if (!own) return html`<div>${label}${text.slice(from, to).trimEnd()}</div>`
+  const array = text[from] === '[', n = own.list.length
+  if (!n) return html`<div>${label}${array ? '[]' : '{}'}</div>`
+  const member = ([a, b], i) => {
+    if (array) return html`<${Tree} key=${a} text=${text} from=${a} to=${b} depth=${depth + 1} name=${String(i)} />`
+    const split = colon(text, a, b)
+    return html`<${Tree} key=${a} text=${text} from=${split + 1} to=${b} depth=${depth + 1} name=${text.slice(a, split).trim()} />`
+  }
+  return html`<details open=${open} onToggle=${e => { e.stopPropagation(); set(e.currentTarget.open) }}><summary>${label}${array ? '[' : '{'} <small class="muted">${count(n, array ? 'item' : 'member')}, ${bytes(own.end - from)}</small></summary>
+    ${open ? html`<div class="in">${own.list.slice(0, shown).map(member)}${n > shown ? html`<button type="button" onClick=${() => more(shown + 1000)}>${num(n - shown)} more</button>` : null}</div>` : null}</details>`
+}
+// colon returns where the name of a member ends.
+function colon(text, a, b) {
+  let at = text.indexOf('"', a) + 1
+  for (; at < b && text[at] !== '"'; at++) if (text[at] === '\\') at++
+  return text.indexOf(':', at)
+}
+
+// A Payload is shown as its bytes came. It is never parsed. A long one is folded at first.
 export function Payload({path, title, size, version}) {
-  const [text, set] = useState(null), [error, fail] = useState(null), [lines, break_] = useState(true), [wrap, setWrap] = useState(true)
+  const [text, set] = useState(null), [error, fail] = useState(null), [look, setLook] = useState(null), [wrap, setWrap] = useState(true)
   useEffect(() => {
     if (!size) return
     const stop = new AbortController()
     ask(path, {signal: stop.signal}).then(r => r.arrayBuffer()).then(b => { set(decode(new Uint8Array(b))); fail(null) }).catch(e => { if (e.name !== 'AbortError') fail(e) })
     return () => stop.abort()
   }, [path, size, version])
-  const part = size > 256 * 1024
+  const part = size > 256 * 1024, whole = useMemo(() => text !== null && !part && /^\s*[[{]/.test(text) && !!parts(text, text.search(/\S/)), [text, part])
+  const as = look || (whole && size > folded ? 'tree' : 'lines')
   return html`<section class="payload"><div class="bar"><h3>${title} <small class="muted">${size ? bytes(size) : ''}</small></h3>
-    ${text !== null ? html`<label class="inline"><input type="checkbox" checked=${lines} onChange=${() => break_(!lines)} /> Indent</label><label class="inline"><input type="checkbox" checked=${wrap} onChange=${() => setWrap(!wrap)} /> Wrap</label><${Copy} text=${text} label="Copy" /><a class="button" href=${base + path + '?download=1'} download>Download</a>` : null}</div>
+    ${text !== null ? html`<label class="inline">As <select value=${as} onChange=${e => setLook(e.target.value)}>${whole ? html`<option value="tree">tree</option>` : null}<option value="lines">lines</option><option value="came">it came</option></select></label><label class="inline"><input type="checkbox" checked=${wrap} onChange=${() => setWrap(!wrap)} /> Wrap</label><${Copy} text=${text} label="Copy" /><a class="button" href=${base + path + '?download=1'} download>Download</a>` : null}</div>
     <${Failure} error=${error} />
-    ${!size ? html`<p class="muted">None.</p>` : text === null ? error ? null : html`<${Loading} />` : html`<pre tabindex="0" role="region" aria-label=${title} class=${wrap ? 'wrap' : ''}>${lines ? indent(text) : text}</pre>`}
+    ${!size ? html`<p class="muted">None.</p>` : text === null ? error ? null : html`<${Loading} />` : as === 'tree' ? html`<div class="tree" tabindex="0" role="region" aria-label=${title}><${Tree} text=${text} /></div>` : html`<pre tabindex="0" role="region" aria-label=${title} class=${wrap ? 'wrap' : ''}>${as === 'lines' ? indent(text) : text}</pre>`}
     ${part ? html`<p class="muted">These are the first 256 KiB. Download it to see all.</p>` : null}</section>`
 }
 

@@ -300,6 +300,39 @@ func TestJobsAreFoundByTheirIDsWithTheirAgeAndAttempts(t *testing.T) {
 	b.wantNoFaults()
 }
 
+// A large payload is a tree whose parts are folded at first. What it shows is the text as it came, of
+// strangers too; a small one is shown as lines.
+func TestALargePayloadIsATreeOfTextThatIsFolded(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
+	long := make([]int, 350)
+	input := fmt.Sprintf(`{"big":9223372036854775809,"e":1e400,"d":1,"d":2,%s:%s,"deep":%s,"text":{"a \" }, [":%s},"list":%s,"empty":[ ],"pad":{"s":%q}}`,
+		raw(texts[0]), raw(texts), deep, raw(texts[1]), raw(long), strings.Repeat("pad ", 800))
+	big, small := w.submit("echo", `{"input":`+input+`}`), w.submit("echo", `{"input":{"n":1e400}}`)
+	b.signIn(w, adminKey)
+	b.goes(w, "e/echo/jobs/"+big)
+	tree := `document.querySelector('.tree[aria-label=Input]')`
+	b.until(tree + `?.textContent.includes('9223372036854775809')`)
+	for _, want := range []string{`"e": 1e400`, `"d": 1`, `"d": 2`, texts[0], texts[6], `"empty": []`, `"pad": {`} {
+		b.until(tree + `.innerText.includes(` + quote(want) + `)`)
+	}
+	b.until(`!` + tree + `.innerText.includes('pad pad')`) // it is long, and so folded
+	eval[bool](b, `([...`+tree+`.querySelectorAll('summary')].find(x => x.textContent.startsWith('"pad"')).click(), true)`)
+	b.until(tree + `.innerText.includes('pad pad')`)
+	b.until(`[...` + tree + `.querySelectorAll('button')].some(x => x.textContent.includes('250 more'))`)
+	b.press("250 more")
+	b.until(tree + `.innerText.includes('349: 0')`)
+	b.wantOnlyText("a tree")
+	b.wantAccessible("a tree")
+	b.picture("tree")
+	b.until(`document.querySelector('.payload select').value === 'tree'`)
+	eval[bool](b, `(() => { const s = document.querySelector('.payload select'); s.value = 'came'; s.dispatchEvent(new Event('change', {bubbles: true})); return true })()`)
+	b.until(`document.querySelector('pre[aria-label=Input]')?.textContent === ` + quote(input))
+	b.goes(w, "e/echo/jobs/"+small)
+	b.until(`document.querySelector('pre[aria-label=Input]')?.textContent.includes('"n": 1e400')`)
+	b.wantNoFaults()
+}
+
 // settle makes the last attempt of n webhooks.
 func (w *world) settle(n, status int, text string) {
 	w.t.Helper()

@@ -83,7 +83,12 @@ func (b *tab) open(url string) {
 // until waits for a condition of the page.
 func (b *tab) until(condition string) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(25 * time.Millisecond) {
+	b.untilIn(condition, patience)
+}
+
+func (b *tab) untilIn(condition string, d time.Duration) {
+	b.t.Helper()
+	for end := time.Now().Add(d); ; time.Sleep(25 * time.Millisecond) {
 		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+condition+")"))
 		if err == nil && ok {
 			return
@@ -103,6 +108,11 @@ func quote(s string) string {
 func (b *tab) sees(text string) {
 	b.t.Helper()
 	b.until(`document.body.innerText.includes(` + quote(text) + `)`)
+}
+
+func (b *tab) seesIn(text string, d time.Duration) {
+	b.t.Helper()
+	b.untilIn(`document.body.innerText.includes(`+quote(text)+`)`, d)
 }
 
 // press clicks the button or link with a text.
