@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/serverless"
 )
 
 // Bounds of a tab (docs/performance.md).
@@ -23,6 +24,7 @@ const (
 	maxPaint  = 300  // milliseconds until the first paint
 	maxLoaded = 80 << 10
 	eachRound = 10 * time.Second
+	maxFrame  = 50 // milliseconds, of 99 of 100 frames while a list is scrolled and 50 jobs a second come
 )
 
 // program starts the example server as a process of its own, whose use of the processor can be read.
@@ -133,4 +135,113 @@ func TestAFirstVisitIsSmallAndQuick(t *testing.T) {
 	if best > maxPaint || size > maxLoaded {
 		t.Errorf("first paint after %.0f ms and %d bytes, want %d ms and %d", best, size, maxPaint, maxLoaded)
 	}
+}
+
+// The frames of a list of 10,000 jobs while it is scrolled and 50 others a second come.
+func TestFramesOfAListThatIsScrolledStayShort(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	if os.Getenv("PODYARD_LONG") == "" {
+		t.Skip("a measurement: it runs with PODYARD_LONG")
+	}
+	w, b := start(t, setup{}), browse(t)
+	w.queueUp(10_000)
+	b.signIn(w, adminKey)
+	b.goes(w, "e/idle/jobs")
+	b.until(`document.querySelectorAll('.grid tbody tr[data-i]').length > 10`)
+	b.press("Live")
+	rest := b.frames(0, func() { time.Sleep(20 * time.Millisecond) })
+	b.press("Paused")
+	busy := b.frames(40, func() { w.queueUp(1); time.Sleep(20 * time.Millisecond) })
+	p99 := func(list []float64) float64 { return list[int(.99*float64(len(list)-1))] }
+	t.Logf("p99 of %d frames is %.1f ms, the median %.1f, while 50 jobs a second come; of %d frames of the page at rest %.1f and %.1f ms",
+		len(busy), p99(busy), busy[len(busy)/2], len(rest), p99(rest), rest[len(rest)/2])
+	if p99(busy) > max(maxFrame, 1.5*p99(rest)) { // other programs on the machine make frames late, too
+		t.Errorf("99 of 100 frames take up to %.1f ms, want %d, or hardly more than the %.1f of a page at rest", p99(busy), maxFrame, p99(rest))
+	}
+	b.wantNoFaults()
+}
+
+// frames returns the times between the frames of a round, the shortest first, while the list is scrolled
+// by step pixels a frame.
+func (b *tab) frames(step int, meanwhile func()) []float64 {
+	b.t.Helper()
+	eval[bool](b, fmt.Sprintf(`(() => {
+		const list = window.frameTimes = [], grid = document.querySelector('.grid')
+		let last, step = %d
+		const frame = at => {
+			if (window.frameTimes !== list) return
+			if (last) list.push(at - last)
+			last = at
+			if (grid.scrollTop < 50) step = Math.abs(step)
+			else if (grid.scrollTop + grid.clientHeight + 50 > grid.scrollHeight) step = -Math.abs(step)
+			grid.scrollTop += step
+			requestAnimationFrame(frame)
+		}
+		requestAnimationFrame(frame)
+		return true
+	})()`, step))
+	for began := time.Now(); time.Since(began) < eachRound; {
+		meanwhile()
+	}
+	frames := eval[[]float64](b, `(() => { const list = window.frameTimes; window.frameTimes = null; return list })()`)
+	if slices.Sort(frames); len(frames) < 50 {
+		b.t.Fatalf("the page had %d frames in %v", len(frames), eachRound)
+	}
+	return frames
+}
+
+// queueUp adds jobs that wait, without HTTP.
+func (w *world) queueUp(n int) {
+	w.t.Helper()
+	for range n {
+		_, err := w.srv.Services().Jobs.Submit(w.t.Context(), "admin", "idle", serverless.Request{Input: []byte(`{}`)})
+		check(w.t, err)
+	}
+}
+
+// 100,000 jobs are counted, then cancelled; the user stops it on the way and goes on. Other calls are
+// answered meanwhile.
+func TestAHundredThousandJobsAreCancelledByThePage(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	if os.Getenv("PODYARD_LONG") == "" {
+		t.Skip("a measurement: it runs with PODYARD_LONG")
+	}
+	const n = 100_000
+	w, b := start(t, setup{}), browse(t)
+	w.queueUp(n)
+	b.signIn(w, adminKey)
+	b.goes(w, "e/idle/jobs?status=IN_QUEUE")
+	b.until(`document.querySelectorAll('.grid tbody tr[data-i]').length > 10`)
+	began := time.Now()
+	b.press("Cancel…")
+	b.seesIn("100,000 jobs that have not ended will be cancelled", time.Minute)
+	counted := time.Since(began)
+	b.press("Cancel 100,000 jobs")
+	b.until(`document.querySelector('dialog progress')?.value > 3000`)
+	b.press("Stop")
+	b.sees("Stopped before the end.")
+	b.press("Close")
+	began = time.Now()
+	b.press("Cancel…")
+	b.until(`[...document.querySelectorAll('dialog button')].some(x => /^Cancel [0-9,]+ jobs$/.test(x.textContent))`)
+	left := eval[string](b, `document.querySelector('dialog .preview').textContent`)
+	b.press("Cancel " + left)
+	var slowest time.Duration
+	for over := false; !over; time.Sleep(10 * time.Millisecond) {
+		called := time.Now()
+		w.call("GET", "/v2/idle/health", "")
+		slowest = max(slowest, time.Since(called))
+		over = eval[bool](b, `!!document.querySelector('dialog .result')`)
+		if time.Since(began) > 3*time.Minute {
+			t.Fatal("the jobs are not cancelled after 3 minutes")
+		}
+	}
+	b.sees(left + " were cancelled.")
+	t.Logf("100,000 jobs: counted in %v, %s cancelled in %v; the slowest of the calls meanwhile took %v", counted, left, time.Since(began), slowest)
+	b.press("Close")
+	b.sees("No job has this status.")
+	if h := string(w.call("GET", "/v2/idle/health", "")); !strings.Contains(h, `"inQueue":0`) {
+		t.Errorf("the endpoint has %s, want no job that waits", h)
+	}
+	b.wantNoFaults()
 }
