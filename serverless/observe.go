@@ -201,14 +201,21 @@ type EndpointLoad struct {
 // Survey returns the loads of all endpoints. It asks a queue.Surveyor once, and another queue for
 // each endpoint. An endpoint that cannot be read is left out.
 func (s *Service) Survey(ctx context.Context) (list []EndpointLoad, err error) {
-	sums, err := s.summaries(ctx)
-	if err != nil {
-		return nil, err
-	}
+	var sums map[string]queue.Summary
+	var all []*Endpoint
+	var broken, failed error
+	var both sync.WaitGroup // a database answers the two at the same time
+	both.Go(func() { sums, failed = s.summaries(ctx) })
 	for e, err := range s.endpoints.List(ctx) {
-		if err != nil {
-			return list, err
+		if broken = err; err != nil {
+			break
 		}
+		all = append(all, e)
+	}
+	if both.Wait(); failed != nil {
+		return nil, failed
+	}
+	for _, e := range all {
 		l := EndpointLoad{Endpoint: e}
 		if sums == nil {
 			err = s.measure(ctx, &l)
@@ -224,7 +231,7 @@ func (s *Service) Survey(ctx context.Context) (list []EndpointLoad, err error) {
 		}
 		list = append(list, l)
 	}
-	return list, nil
+	return list, broken
 }
 
 // summaries returns nil for a queue that is no Surveyor.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"sync/atomic"
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -24,6 +25,7 @@ func (s *Store) Endpoints() *Endpoints {
 		Kind: records.Kind[endpoints.Endpoint]{
 			ID:    func(v *endpoints.Endpoint) string { return v.ID },
 			Owner: func(v *endpoints.Endpoint) string { return v.Owner },
+			Clone: func(v endpoints.Endpoint) endpoints.Endpoint { return *v.Clone() },
 			Order: func(a, b endpoints.Endpoint) int {
 				return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 			},
@@ -31,7 +33,7 @@ func (s *Store) Endpoints() *Endpoints {
 			Exists:   endpoints.ErrExists,
 			Holding:  (*endpoints.Endpoint).Holding,
 		},
-		s: s, table: "endpoints", sized: true,
+		s: s, table: "endpoints", sized: true, last: new(atomic.Pointer[map[string]decoded[endpoints.Endpoint]]),
 	}}
 }
 

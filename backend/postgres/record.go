@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,6 +34,8 @@ type recordTable[T any] struct {
 	show func(v *T, secret []byte) error
 	// claims is the part of a record that counts in the ledger. Nil: none.
 	claims func(*T) claimList
+	// last has the records of the last list of all. Nil: every list decodes all of its records.
+	last *atomic.Pointer[map[string]decoded[T]]
 	// sized says that records take bytes of a budget. The others take one of one budget.
 	sized bool
 }
@@ -145,6 +148,11 @@ func (r *recordTable[T]) get(ctx context.Context, id string) (v T, err error) {
 
 // list returns the records that a condition selects, in order. where may be empty.
 func (r *recordTable[T]) list(ctx context.Context, where string, args ...any) (list []T, err error) {
+	return r.listAs(ctx, r.decode, where, args...)
+}
+
+// listAs is list with a function that decodes rows.
+func (r *recordTable[T]) listAs(ctx context.Context, decode func(id string, in row) (T, error), where string, args ...any) (list []T, err error) {
 	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
 		list = list[:0]
 		rows, err := c.Query(ctx, `SELECT id, version, data, secret FROM podyard.`+r.table+` `+where, args...)
@@ -154,7 +162,7 @@ func (r *recordTable[T]) list(ctx context.Context, where string, args ...any) (l
 		var id []byte
 		var got row
 		_, err = pgx.ForEachRow(rows, []any{&id, &got.version, &got.data, &got.secret}, func() error {
-			v, err := r.decode(string(id), got)
+			v, err := decode(string(id), got)
 			list = append(list, v)
 			return err
 		})
@@ -171,7 +179,41 @@ func (r *recordTable[T]) of(ctx context.Context, owner string) ([]T, error) {
 	return r.list(ctx, `WHERE owner = $1`, []byte(owner))
 }
 
-func (r *recordTable[T]) all(ctx context.Context) ([]T, error) { return r.list(ctx, "") }
+// all returns all records. With last it decodes those only that have changed since the last call.
+func (r *recordTable[T]) all(ctx context.Context) ([]T, error) {
+	if r.last == nil {
+		return r.list(ctx, "")
+	}
+	var before map[string]decoded[T]
+	if p := r.last.Load(); p != nil {
+		before = *p
+	}
+	now := make(map[string]decoded[T], len(before))
+	list, err := r.listAs(ctx, func(id string, in row) (T, error) {
+		d, ok := before[id]
+		if !ok || in.secret != nil || !bytes.Equal(d.from, in.data) {
+			v, err := r.decode(id, in)
+			if err != nil {
+				return v, err
+			}
+			d = decoded[T]{in.data, v}
+		}
+		if in.secret == nil {
+			now[id] = d
+		}
+		return r.Clone(d.v), nil
+	}, "")
+	if err == nil {
+		r.last.Store(&now)
+	}
+	return list, err
+}
+
+// decoded is a record with the data that it was decoded from.
+type decoded[T any] struct {
+	from []byte
+	v    T
+}
 
 // update calls fn with the record and stores what it leaves, unless the record has changed
 // meanwhile: then fn is called again, with the new one.
