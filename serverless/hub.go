@@ -1,7 +1,6 @@
 package serverless
 
 import (
-	"container/list"
 	"slices"
 	"sync"
 
@@ -14,9 +13,9 @@ import (
 type hub struct {
 	mu     sync.Mutex
 	jobs   map[watchKey][]*watcher
-	takers map[string]*list.List // by endpoint; of *taker, in order of arrival
-	stop   func(Ref, WorkerID)   // called when a worker must stop a job; must not block
-	limits func(string) bool     // whether the end of a job of an endpoint may free another
+	takers map[string]takerList // by endpoint; no empty ones
+	stop   func(Ref, WorkerID)  // called when a worker must stop a job; must not block
+	limits func(string) bool    // whether the end of a job of an endpoint may free another
 }
 
 type watchKey struct {
@@ -39,13 +38,18 @@ type taker struct {
 	endpoint string
 	worker   WorkerID
 	ch       chan struct{}
-	at       *list.Element // nil: not waiting, because it was woken or has left
+
+	waits        bool // false: it was woken or has left
+	before, next *taker
 }
+
+// A takerList has the takers that wait, in order of arrival.
+type takerList struct{ first, last *taker }
 
 func (h *hub) init(stop func(Ref, WorkerID), limits func(string) bool) {
 	h.limits = limits
 	h.jobs = map[watchKey][]*watcher{}
-	h.takers = map[string]*list.List{}
+	h.takers = map[string]takerList{}
 	h.stop = stop
 }
 
@@ -76,11 +80,14 @@ func (h *hub) queue(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.takers[t.endpoint]
-	if l == nil {
-		l = list.New()
-		h.takers[t.endpoint] = l
+	t.waits, t.before, t.next = true, l.last, nil
+	if l.last == nil {
+		l.first = t
+	} else {
+		l.last.next = t
 	}
-	t.at = l.PushBack(t)
+	l.last = t
+	h.takers[t.endpoint] = l
 }
 
 // leave removes a taker from the waiting list. If the taker was woken meanwhile, leave wakes
@@ -88,16 +95,32 @@ func (h *hub) queue(t *taker) {
 func (h *hub) leave(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.takers[t.endpoint]
-	if t.at == nil {
+	if !t.waits {
 		h.wake(t.endpoint)
 		return
 	}
-	l.Remove(t.at)
-	t.at = nil
-	if l.Len() == 0 {
-		delete(h.takers, t.endpoint)
+	h.remove(t)
+}
+
+// remove removes a taker that waits from its list. The caller holds mu.
+func (h *hub) remove(t *taker) {
+	l := h.takers[t.endpoint]
+	if t.before == nil {
+		l.first = t.next
+	} else {
+		t.before.next = t.next
 	}
+	if t.next == nil {
+		l.last = t.before
+	} else {
+		t.next.before = t.before
+	}
+	t.waits, t.before, t.next = false, nil, nil
+	if l.first == nil {
+		delete(h.takers, t.endpoint)
+		return
+	}
+	h.takers[t.endpoint] = l
 }
 
 // wakeNext is wake for callers without the mutex.
@@ -111,7 +134,7 @@ func (h *hub) wakeNext(endpoint string) {
 func (h *hub) wakeTakers(endpoint string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.takers[endpoint] != nil {
+	for h.takers[endpoint].first != nil {
 		h.wake(endpoint)
 	}
 }
@@ -119,36 +142,26 @@ func (h *hub) wakeTakers(endpoint string) {
 // wake signals the first taker of an endpoint: one event wakes one worker, and over a shared
 // queue a worker that gets a job wakes the next. The caller holds mu.
 func (h *hub) wake(endpoint string) {
-	l := h.takers[endpoint]
-	if l == nil {
-		return
+	if t := h.takers[endpoint].first; t != nil {
+		h.signal(t)
 	}
-	h.signal(l, l.Front())
 }
 
 // wakeOther wakes the first taker whose worker is not that of t.
 func (h *hub) wakeOther(t *taker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.takers[t.endpoint]
-	if l == nil {
-		return
-	}
-	for e := l.Front(); e != nil; e = e.Next() {
-		if e.Value.(*taker).worker != t.worker {
-			h.signal(l, e)
+	for other := h.takers[t.endpoint].first; other != nil; other = other.next {
+		if other.worker != t.worker {
+			h.signal(other)
 			return
 		}
 	}
 }
 
 // signal removes a taker from its list and wakes it.
-func (h *hub) signal(l *list.List, e *list.Element) {
-	t := l.Remove(e).(*taker)
-	t.at = nil
-	if l.Len() == 0 {
-		delete(h.takers, t.endpoint)
-	}
+func (h *hub) signal(t *taker) {
+	h.remove(t)
 	t.ch <- struct{}{}
 }
 
@@ -180,9 +193,9 @@ func (h *hub) events(evs []queue.Event) {
 // wakeAll wakes every waiter; each checks what it waits for.
 func (h *hub) wakeAll() {
 	h.wakeWatchers()
-	for ep, l := range h.takers {
-		for range l.Len() {
-			h.wake(ep)
+	for endpoint := range h.takers {
+		for h.takers[endpoint].first != nil {
+			h.wake(endpoint)
 		}
 	}
 }

@@ -476,21 +476,25 @@ func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Durati
 	return w.wait(ctx, owner, true)
 }
 
-// A jobWait waits for the end of a job. Its time has begun.
+// A jobWait waits for the end of a job. Its time has begun. The caller must call end.
 type jobWait struct {
 	s    *Service
 	ref  Ref
 	done *watcher
-	job  *Job          // nil: it is read when it has ended
-	over chan struct{} // closed when the time is over
-	end  func()        // must be called
+	job  *Job        // nil: it is read when it has ended
+	over atomic.Bool // the time is over; done is signalled after that
+	stop func() bool // stops the timer
 }
 
 func (s *Service) startWait(ref Ref, d time.Duration) *jobWait {
-	w := &jobWait{s: s, ref: ref, done: s.hub.watch(ref, queue.EventDone), over: make(chan struct{})}
-	stop := s.clock.AfterFunc(s.clock.Now().Add(d), func() { close(w.over) })
-	w.end = func() { stop(); s.hub.unwatch(w.done) }
+	w := &jobWait{s: s, ref: ref, done: s.hub.watch(ref, queue.EventDone)}
+	w.stop = s.clock.AfterFunc(s.clock.Now().Add(d), func() { w.over.Store(true); signal(w.done.ch) })
 	return w
+}
+
+func (w *jobWait) end() {
+	w.stop()
+	w.s.hub.unwatch(w.done)
 }
 
 // wait returns the job when it has ended, or when the time or ctx is over. look: it looks first
@@ -508,8 +512,7 @@ func (w *jobWait) wait(ctx context.Context, owner string, look bool) (Job, error
 		}
 		select {
 		case <-w.done.ch:
-		case <-w.over:
-			last = true
+			last = w.over.Load()
 		case <-ctx.Done():
 			last = true // the job may have changed since it was read
 		}

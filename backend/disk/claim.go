@@ -57,7 +57,7 @@ func (c *claiming) round() (again bool, err error) {
 	if len(ms) == 0 {
 		return false, nil
 	}
-	jobs, keep := make([]queue.Job, 0, len(ms)), ms[:0]
+	jobs, keep := c.jobs, ms[:0] // beyond c.jobs, which the commit extends
 	for k := range ms {
 		m := &ms[k]
 		m.op = &ops[k]
@@ -108,7 +108,7 @@ func (c *claiming) commit(ms []move, jobs []queue.Job) error {
 			c.q.e.s.reportMoves(ms[k : k+1])
 		}
 	}
-	c.jobs = append(c.jobs, jobs...)
+	c.jobs = jobs
 	return nil
 }
 
