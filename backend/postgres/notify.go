@@ -14,7 +14,12 @@ import (
 
 // Notifications are hints: some are lost when a connection breaks. They are sent after the
 // commit, several in one statement, because PostgreSQL commits transactions that notify one
-// after the other.
+// after the other. Those commits do not wait for the disk.
+const sqlNotify = `SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, p) FROM unnest($1::text[], $2::text[]) u(c, p)`
+
+// notifyPause is how long notifications are collected after some were sent. The first one after a
+// pause is sent at once.
+const notifyPause = 5 * time.Millisecond
 
 // maxPayload is how many bytes the text of a notification has at most.
 const maxPayload = 7 << 10
@@ -68,6 +73,7 @@ func (n *notifier) run(ctx context.Context) {
 		if err := n.send(ctx, channels, payloads); err != nil {
 			n.s.opts.Logger.Warn("notifications were not sent", "count", len(channels), "err", err)
 		}
+		clock.Sleep(ctx, n.s.opts.Clock, n.s.opts.Clock.Now().Add(notifyPause), n.s.closing)
 	}
 }
 
@@ -77,7 +83,7 @@ const sendTimeout = 5 * time.Second
 func (n *notifier) send(ctx context.Context, channels, payloads []string) error {
 	ctx, cancel := clock.WithDeadline(ctx, n.s.opts.Clock, n.s.opts.Clock.Now().Add(sendTimeout))
 	defer cancel()
-	_, err := n.s.exec(ctx, `SELECT pg_notify(c, p) FROM unnest($1::text[], $2::text[]) u(c, p)`, channels, payloads)
+	_, err := n.s.exec(ctx, sqlNotify, channels, payloads)
 	return err
 }
 
