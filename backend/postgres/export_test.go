@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"time"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A Plan is a statement of the queue with the indexes that its plan must use.
@@ -21,7 +23,7 @@ func Plans() map[string]Plan {
 	return map[string]Plan{
 		"add":         {sqlAdd, 29, []string{"job_holdings_pkey"}, true},
 		"lock":        {sqlLock, 2, []string{"jobs_pkey"}, false},
-		"update":      {sqlUpdate, 7, []string{"jobs_pkey"}, false},
+		"update":      {sqlUpdate, 9, []string{"jobs_pkey"}, false},
 		"delete":      {sqlDelete, 2, []string{"jobs_pkey"}, false},
 		"unready":     {sqlUnready, 5, []string{"job_ready_pkey"}, false},
 		"stopped":     {sqlStopped, 4, []string{"job_running_pkey"}, false},
@@ -60,9 +62,9 @@ func Plans() map[string]Plan {
 		"heads":       {sqlHeads, 2, []string{"job_ready_pkey"}, false},
 		"counts":      {sqlCounts, 1, []string{"job_counters_pkey"}, false},
 		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
-			sqlUpdate, 7, sqlUnready, 5, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
+			sqlUpdate, 9, sqlUnready, 5, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
-			sqlUpdate, 7, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11),
+			sqlUpdate, 9, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
 		"deliver": {sqlDeliver, 4, []string{"job_outbox_due"}, false},
 	}
 }
@@ -113,3 +115,6 @@ func (q *Jobs) Look(ctx context.Context) error {
 // Eager has floors rise as often as they can, and counters change their rows at each commit. It is called
 // before the queue is used.
 func (q *Jobs) Eager() { q.perGeneration, q.floors.worth, q.floors.pause = 1, 1, 0 }
+
+// Knows reports whether the Store moves a job without reading it first.
+func (q *Jobs) Knows(ref queue.Ref) bool { return q.held.has([]queue.Ref{ref}) }

@@ -33,6 +33,7 @@ type Jobs struct {
 	lines  map[string]*lineCache // of endpoints
 	floors floors
 	dues   dueFloor
+	held   heldJobs
 	texts  mergedTexts
 
 	perGeneration                int   // commits
@@ -89,8 +90,9 @@ func (q *Jobs) end() {
 func (q *Jobs) Shared() bool { return true }
 
 // planSettings keep the database from plans that read whole tables: it makes plans when tables are
-// empty, or before it knows how large they have become.
-const planSettings = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
+// empty, or before it knows how large they have become. A statement without BEGIN has the isolation
+// of the others.
+const planSettings = `SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
 	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; SET jit = off`
 
 // localPlanSettings are planSettings for the transaction under way.

@@ -187,7 +187,7 @@ func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, calls []*addCall, slot
 	}
 	jobs := jobsOf(calls)
 	if len(jobs) == 0 {
-		return nil, t.commit(ctx, t.batch(), true)
+		return nil, t.commit(ctx, &pgx.Batch{}, true)
 	}
 	return q.addTo(ctx, t, jobs, slot, &rooms{})
 }
@@ -203,7 +203,7 @@ func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64
 			return nil, err
 		}
 	}
-	b := t.batch()
+	b := &pgx.Batch{}
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
 		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err

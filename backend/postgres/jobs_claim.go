@@ -113,22 +113,23 @@ func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.E
 	if err != nil {
 		return nil, 0, err
 	}
-	var plain map[string]int
+	var c *claimer
 	err = q.transact(ctx, func(t *jobTx) error {
-		c := &claimer{mover: newMover(t, epoch, &q.claimRows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
+		c = &claimer{mover: newMover(t, epoch, &q.claimRows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
 		if made, err = c.serve(ctx); err != nil {
 			return err
 		}
-		evs, plain = c.evs, c.claimed()
 		return c.finish(ctx)
 	})
-	if err == nil {
-		q.floors.claimed(ctx, plain)
+	if err != nil {
+		return nil, made, err
 	}
-	return evs, made, err
+	q.held.moved(c.moves)
+	q.floors.claimed(ctx, c.claimed())
+	return c.evs, made, nil
 }
 
 // claimed returns how many jobs were claimed of endpoints with one line.
@@ -177,7 +178,7 @@ func (c *claimer) begin(ctx context.Context) error {
 		call.out = nil
 	}
 	endpoints := slices.Sorted(maps.Keys(need))
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	var mixed []string
 	b.Queue(sqlMixed, byteas(endpoints)).Query(func(rows pgx.Rows) (err error) {
 		mixed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
@@ -268,7 +269,7 @@ func (c *claimer) readMore(ctx context.Context, call *claimCall, s *queue.Slot, 
 	}
 	o.asked = 2*o.asked + min(s.N, 1<<16)
 	var list []*jobRow
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	queueJobs(b, &list, sqlOldest, []byte(s.Endpoint), c.q.floors.of(s.Endpoint), o.asked, int64(call.now))
 	if err := c.t.send(ctx, b); err != nil {
 		return err
@@ -307,7 +308,7 @@ func (c *claimer) finish(ctx context.Context) error {
 			nums = append(nums, r.num)
 		}
 	}
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	for _, o := range c.orders {
 		if o != nil {
 			o.queue(b)

@@ -138,7 +138,7 @@ type floorLook struct {
 func (f *floors) look(ctx context.Context) error {
 	l := f.begin()
 	err := f.q.transact(ctx, func(t *jobTx) error {
-		b := t.batch()
+		b := &pgx.Batch{}
 		b.Queue(sqlAssigned).QueryRow(func(row pgx.Row) error { return row.Scan(&l.last) })
 		b.Queue(sqlAdding).Query(l.readOpen)
 		for ep, from := range l.from {

@@ -229,7 +229,7 @@ func unused(limit, n int64) int64 {
 
 // near returns the users who are near a limit.
 func (t *jobTx) near(ctx context.Context, r *rooms) (users []string, err error) {
-	b := t.batch()
+	b := &pgx.Batch{}
 	if len(r.owner) > 0 {
 		b.Queue(nearLimits, r.args()...).Query(func(rows pgx.Rows) (err error) {
 			users, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
@@ -251,7 +251,7 @@ func (t *jobTx) lockUsers(ctx context.Context, users []string) (map[string]*budg
 		keys[i] = lockOf("jobs", user)
 	}
 	slices.Sort(keys)
-	b := t.batch()
+	b := &pgx.Batch{}
 	for _, key := range slices.Compact(keys) {
 		b.Queue(sqlLockUser, key)
 	}
@@ -365,9 +365,9 @@ func (m *room) limits(owner string) *budget.Limits {
 	return m.set.Of(owner)
 }
 
-// roomFor locks and reads jobs, and returns what reports among the calls may add.
+// roomFor locks and reads those jobs of the calls that are not known, and returns what reports among the calls may add.
 func (q *Jobs) roomFor(ctx context.Context, m *mover, refs []queue.Ref, calls []*moveCall) (*room, error) {
-	b := m.t.batch()
+	b := &pgx.Batch{}
 	set := q.s.limits.Load()
 	adding := refsOf(calls, (*queue.Op).Adds)
 	if set == nil || len(adding) == 0 {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A jobTx is a transaction whose first and last statements go with others in one round trip.
+// A jobTx is a transaction whose first and last statements go with others in one round trip. One
+// that is a single batch needs neither: the database makes a batch in a transaction.
 type jobTx struct {
 	conn   *pgxpool.Conn
 	pooled bool // the transaction begins with the settings of plans
@@ -38,21 +40,18 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	})
 }
 
-// batch returns an empty batch, which begins the transaction if nothing did.
-func (t *jobTx) batch() *pgx.Batch {
-	b := &pgx.Batch{}
+// send makes the statements of a batch in one round trip, after those that begin the transaction if
+// nothing did.
+func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
 	if !t.open {
 		t.open = true
-		b.Queue(begin)
+		first := &pgx.Batch{}
+		first.Queue(begin)
 		if t.pooled {
-			b.Queue(localPlanSettings)
+			first.Queue(localPlanSettings)
 		}
+		b.QueuedQueries = append(first.QueuedQueries, b.QueuedQueries...)
 	}
-	return b
-}
-
-// send makes the statements of a batch in one round trip.
-func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
 	return t.conn.SendBatch(ctx, b).Close()
 }
 
@@ -62,8 +61,11 @@ func (t *jobTx) commit(ctx context.Context, b *pgx.Batch, durable bool) error {
 	if !durable {
 		b.Queue(sqlAsync)
 	}
-	b.Queue("COMMIT")
 	t.ends = true
+	if !t.open && !t.pooled {
+		return t.conn.SendBatch(ctx, b).Close()
+	}
+	b.Queue("COMMIT")
 	err := t.send(ctx, b)
 	t.open = t.open && err != nil
 	return err
@@ -123,15 +125,32 @@ func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall) {
 	}
 }
 
+// moveOnce makes the moves as far as jobs are known without reading them first. If that fails, it
+// reads all.
 func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Event, err error) {
+	refs := refsOf(calls, func(*queue.Op) bool { return true })
+	evs, err = q.moveJobs(ctx, calls, refs)
+	if errors.Is(err, errChanged) || mayBeOfOne(err) && q.held.has(refs) {
+		q.held.forget(refs)
+		evs, err = q.moveJobs(ctx, calls, refs)
+	}
+	if err != nil {
+		q.held.forget(refs)
+	}
+	return evs, err
+}
+
+func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref) (evs []queue.Event, err error) {
 	epoch, err := q.node(ctx)
 	if err != nil {
 		return nil, err
 	}
-	refs := refsOf(calls, func(*queue.Op) bool { return true })
+	var m *mover
 	err = q.transact(ctx, func(t *jobTx) error {
-		m := newMover(t, epoch, &q.moveRows)
-		if m.room, err = q.roomFor(ctx, m, refs, calls); err != nil {
+		m = newMover(t, epoch, &q.moveRows)
+		known, others := q.held.take(refs)
+		m.hold(known)
+		if m.room, err = q.roomFor(ctx, m, others, calls); err != nil {
 			return err
 		}
 		for _, c := range calls {
@@ -139,10 +158,16 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Eve
 				return err
 			}
 		}
-		evs = m.evs
-		return m.commit(ctx, t.batch(), nil, nil)
+		if err := m.checkKnown(); err != nil {
+			return err
+		}
+		return m.commit(ctx, &pgx.Batch{}, nil, nil)
 	})
-	return evs, err
+	if err != nil {
+		return nil, err
+	}
+	q.held.moved(m.moves)
+	return m.evs, nil
 }
 
 // refsOf returns the jobs of some ops in the order in which they are locked.
@@ -154,30 +179,33 @@ func refsOf(calls []*moveCall, of func(*queue.Op) bool) (refs []queue.Ref) {
 			}
 		}
 	}
-	slices.SortFunc(refs, func(a, b queue.Ref) int {
-		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(refs, compareRefs)
 	return slices.Compact(refs)
 }
 
-// A mover moves locked jobs and collects what the transaction writes.
+func compareRefs(a, b queue.Ref) int {
+	return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
+}
+
+// A mover moves jobs that are locked or known, and collects what the transaction writes.
 type mover struct {
-	t       *jobTx
-	epoch   int64
-	counted *counterRows
-	dues    *dueFloor
-	texts   *mergedTexts
-	rows    map[queue.Ref]*jobRow
-	rounds  []*writes // several moves of one job are in successive rounds
-	depth   map[*jobRow]int
-	moves   []roundMove
-	arm     map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
-	counts  counts
-	holds   holdings
-	room    *room
-	durable bool
-	evs     []queue.Event
-	seqs    []int64
+	t        *jobTx
+	epoch    int64
+	counted  *counterRows
+	dues     *dueFloor
+	texts    *mergedTexts
+	rows     map[queue.Ref]*jobRow
+	unlocked []*jobRow
+	rounds   []*writes // several moves of one job are in successive rounds
+	depth    map[*jobRow]int
+	moves    []roundMove
+	arm      map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
+	counts   counts
+	holds    holdings
+	room     *room
+	durable  bool
+	evs      []queue.Event
+	seqs     []int64
 }
 
 type roundMove struct {
@@ -194,9 +222,14 @@ func newMover(t *jobTx, epoch int64, counted *counterRows) *mover {
 
 // lock locks jobs and reads them.
 func (m *mover) lock(ctx context.Context, b *pgx.Batch, refs []queue.Ref) error {
+	if len(refs) == 0 && b.Len() == 0 {
+		return nil
+	}
 	ep, id := refColumns(refs)
 	var list []*jobRow
-	queueJobs(b, &list, sqlLock, ep, id)
+	if len(refs) > 0 {
+		queueJobs(b, &list, sqlLock, ep, id)
+	}
 	if err := m.t.send(ctx, b); err != nil {
 		return err
 	}
@@ -269,7 +302,7 @@ func (m *mover) armsAnew(r *jobRow, before *queue.State, res *queue.Result) bool
 // nextSeq returns the next place in the queue.
 func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 	if len(m.seqs) == 0 {
-		b := m.t.batch()
+		b := &pgx.Batch{}
 		b.Queue(sqlAdds)
 		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), maxItems)).Query(func(rows pgx.Rows) (err error) {
 			m.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -287,6 +320,9 @@ func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 // commit writes what was moved and commits. last is a query that goes with it; it may be empty.
 func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func(rows pgx.Rows) error) error {
 	list := m.write(b)
+	if len(m.unlocked) > 0 {
+		list = append(list, statement{sqlAsKnown, []any{len(m.rounds[0].update.ep)}})
+	}
 	if q := append(list, last...).queue(b, m.texts); len(last) > 0 {
 		q.Query(read)
 	}
@@ -301,6 +337,7 @@ func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func
 func (m *mover) write(b *pgx.Batch) (list merged) {
 	armed := m.armed()
 	slot := m.counted.use(m.epoch, maps.Keys(m.counts), maps.Keys(m.holds))
+	m.sortMoves()
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
 			m.rounds = append(m.rounds, &writes{epoch: m.epoch, slot: slot})

@@ -121,7 +121,7 @@ func (c *claimer) readOrders(ctx context.Context, need map[string]int) error {
 	for _, ep := range endpoints {
 		c.orders[ep] = newOrder(ep, min(need[ep], lineDepth))
 	}
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	b.Queue(sqlLockEndpoints, byteas(endpoints)).Query(func(rows pgx.Rows) error {
 		var ep []byte
 		var claims int64
@@ -361,7 +361,7 @@ func (c *claimer) chooseSome(ctx context.Context, call *claimCall, s *queue.Slot
 func (c *claimer) readLine(ctx context.Context, o *order, l *orderLine) error {
 	l.more = false
 	after := l.jobs[len(l.jobs)-1].seq
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	b.Queue(sqlMoreOfLine, []byte(o.endpoint), []byte(l.owner), l.prio, []byte(l.key), int64(after), moreOfLine).Query(o.addJobs)
 	return c.t.send(ctx, b)
 }
@@ -373,7 +373,7 @@ func (c *claimer) lockChosen(ctx context.Context, o *order, chosen []choice) (ma
 	}
 	slices.Sort(seq)
 	var list []*jobRow
-	b := c.t.batch()
+	b := &pgx.Batch{}
 	queueJobs(b, &list, sqlLockSeqs, ep, seq)
 	if err := c.t.send(ctx, b); err != nil {
 		return nil, err

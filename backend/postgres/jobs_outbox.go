@@ -175,7 +175,7 @@ func (q *Jobs) record(ctx context.Context, a *queue.Attempt) error {
 	ep, id, did := []byte(a.Endpoint), []byte(a.ID), []byte(a.DeliveryID)
 	return q.transact(ctx, func(t *jobTx) error {
 		var held int64
-		b := t.batch()
+		b := &pgx.Batch{}
 		if a.Next == 0 {
 			b.Queue(sqlSettle, ep, did, int64(a.Token), looseSlot())
 		} else {
@@ -188,7 +188,7 @@ func (q *Jobs) record(ctx context.Context, a *queue.Attempt) error {
 		if err := t.send(ctx, b); err != nil {
 			return err
 		}
-		b = t.batch()
+		b = &pgx.Batch{}
 		if held > 0 && !a.Postponed {
 			b.Queue(sqlLogSent, ep, id, did, int64(a.Token), int64(a.At), int64(a.Next), a.Status, []byte(a.Err))
 			b.Queue(sqlTrimSent, ep, id, attemptsKept)

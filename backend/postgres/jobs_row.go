@@ -13,6 +13,7 @@ type jobRow struct {
 	num   int64
 	armed queue.Instant
 	job   queue.Job
+	known knownRow
 }
 
 // jobColumns are what scan reads, of the table with the alias j.

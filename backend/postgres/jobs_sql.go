@@ -8,10 +8,12 @@ const (
 	sqlLock = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
 	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.id = u.id FOR UPDATE) j`
 
+	// The rows are locked, or are compared with what is known of them.
 	sqlUpdate = `UPDATE podyard.jobs j SET seq = u.seq, armed = u.armed, gone = u.gone, status = u.status, state = u.state
-	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[]) u(ep, id, seq, armed, gone, status, state),
+	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[], $8::bytea[], $9::int8[])
+		u(ep, id, seq, armed, gone, status, state, known, known_armed),
 	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x
-	WHERE j.ctid = x.at`
+	WHERE j.ctid = x.at AND (u.known IS NULL OR j.state = u.known AND j.armed = u.known_armed) RETURNING 1`
 
 	sqlDelete = `DELETE FROM podyard.jobs WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
 	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x))`
@@ -106,5 +108,5 @@ const (
 
 	sqlNextSeqs = `SELECT nextval('podyard.job_seq') FROM generate_series(1, $1)`
 
-	sqlAsync = `SET LOCAL synchronous_commit = off`
+	sqlAsync = `SELECT set_config('synchronous_commit', 'off', true)`
 )

@@ -41,10 +41,9 @@ type writes struct {
 	slot  int64 // of counters
 
 	update struct {
-		ep, id, state [][]byte
-		seq, armed    []int64
-		gone          []int64
-		status        []int16
+		ep, id, state, known         [][]byte
+		seq, armed, gone, knownArmed []int64
+		status                       []int16
 	}
 	gone struct {
 		ep, id [][]byte
@@ -131,6 +130,7 @@ func (w *writes) put(r *jobRow, s *queue.State) {
 	u.ep, u.id, u.state = append(u.ep, []byte(r.job.Endpoint)), append(u.id, []byte(r.job.ID)), append(u.state, encodeState(s))
 	u.seq, u.armed, u.status = append(u.seq, int64(s.Seq)), append(u.armed, int64(r.armed)), append(u.status, int16(s.Status))
 	u.gone = append(u.gone, int64(goneAt(s)))
+	u.known, u.knownArmed = append(u.known, r.known.state), append(u.knownArmed, int64(r.known.armed))
 }
 
 // goneAt is the instant from which State.Gone reports true.
@@ -225,7 +225,8 @@ func (w *writes) first(b *pgx.Batch) {
 
 // main returns the statements that most moves have. They change different tables.
 func (w *writes) main() (list merged) {
-	addIf(&list, w.update.ep, sqlUpdate, w.update.ep, w.update.id, w.update.seq, w.update.armed, w.update.gone, w.update.status, w.update.state)
+	u := &w.update
+	addIf(&list, u.ep, sqlUpdate, u.ep, u.id, u.seq, u.armed, u.gone, u.status, u.state, u.known, u.knownArmed)
 	if r := &w.unready; len(w.ready.ep) == 0 {
 		addIf(&list, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
 	}
