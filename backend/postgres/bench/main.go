@@ -115,17 +115,17 @@ func (s *settings) parts(ctx context.Context, out io.Writer, o *ours) error {
 			return err
 		}
 		began := time.Now()
-		n, err := o.cycles(ctx, callers, s.time)
+		rate, err := o.cycles(ctx, callers, s.time)
 		if err != nil {
 			return err
 		}
-		n *= time.Since(began).Seconds()
+		n := rate * time.Since(began).Seconds()
 		self2, all2, wal2, err := read()
 		if err != nil {
 			return err
 		}
 		program, both := float64((self2-self).Microseconds())/n, float64((all2-all).Microseconds())/n
-		_, _ = fmt.Fprintf(out, "a cycle of ours, callers: %d: %.0f us in this program, %.0f us in the database, %.0f bytes of its log\n", callers, program, both-program, float64(wal2-wal)/n)
+		_, _ = fmt.Fprintf(out, "a cycle of ours, callers: %d: %.0f a second, %.0f us in this program, %.0f us in the database, %.0f bytes of its log\n", callers, rate, program, both-program, float64(wal2-wal)/n)
 	}
 	return nil
 }
