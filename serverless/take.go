@@ -146,17 +146,14 @@ func (s *Service) stats(ctx context.Context, endpoint string) (Stats, error) {
 	return s.queue.Stats(ctx, s.now(), endpoint, r)
 }
 
-// A claim of several jobs takes claimStep at a time, and ends when their inputs have claimBytes:
-// the caller holds all of them in memory.
-const (
-	claimStep  = 4
-	claimBytes = 8 << 20
-)
+// claimBytes is how many bytes of input the jobs of a claim have, about: the caller holds all of them
+// in memory.
+const claimBytes = 8 << 20
 
 // claim leases at most n jobs that are ready to w and returns them.
 func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
-	k := w.Key()
-	if takes, err := s.mayTake(ctx, w, s.now()); err != nil || !takes {
+	k, now := w.Key(), s.now()
+	if takes, err := s.mayTake(ctx, w, now); err != nil || !takes {
 		return nil, err
 	}
 	rules, err := s.rulesOf(ctx, k.Endpoint)
@@ -167,36 +164,26 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 	if local {
 		lease = s.localLease
 	}
-	var jobs []Job
-	for size := 0; len(jobs) < n && size < claimBytes; {
-		now, before := s.now(), len(jobs)
-		slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: min(n-before, claimStep), Until: now.Add(lease), Rules: rules}}
-		jobs, err = s.queue.Claim(ctx, now, slots[:], jobs)
-		if err != nil && before == 0 {
-			return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)
-		}
-		if err != nil || len(jobs) == before {
-			break // with what there is; the error of a later claim comes again if it lasts
-		}
-		size += s.leased(w, jobs[before:], now)
-		if local {
-			s.arm(now.Add(lease / 3)) // to renew the leases
-		}
-		if len(jobs)-before < slots[0].N {
-			break
-		}
+	slots := [1]queue.Slot{{Endpoint: k.Endpoint, Worker: k.ID, N: n, Bytes: claimBytes, Until: now.Add(lease), Rules: rules}}
+	jobs, err := s.queue.Claim(ctx, now, slots[:], nil)
+	if err != nil {
+		return nil, fmt.Errorf("serverless: take from %q: %w", k.Endpoint, err)
 	}
-	return jobs, nil //nolint:nilerr // the worker has these jobs
+	if len(jobs) > 0 {
+		s.leased(w, jobs, now)
+	}
+	if local && len(jobs) > 0 {
+		s.arm(now.Add(lease / 3)) // to renew the leases
+	}
+	return jobs, nil
 }
 
-// leased records jobs that w has got, and returns the size of their inputs.
-func (s *Service) leased(w *workers.Worker, jobs []Job, now Instant) (size int) {
+// leased records jobs that w has got.
+func (s *Service) leased(w *workers.Worker, jobs []Job, now Instant) {
 	w.Lease(jobs, now)
 	for i := range jobs {
 		s.arm(jobs[i].Due())
-		size += len(jobs[i].Input)
 	}
-	return size
 }
 
 // Ping keeps w registered for another lease and renews the leases of exactly the jobs that it

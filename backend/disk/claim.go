@@ -166,7 +166,7 @@ func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops [
 	defer q.mu.Unlock()
 	for k := range slots {
 		s := &slots[k]
-		for n := s.N; n > 0; {
+		for n, bytes := 0, 0; !s.Full(n, bytes); {
 			i := q.x.NextReady(now, s)
 			if i == 0 {
 				break
@@ -176,7 +176,7 @@ func (q *jobQueue) pick(now queue.Instant, slots []queue.Slot) (ms []move, ops [
 			m.slot = k
 			if m.err == nil {
 				q.token++
-				n--
+				n, bytes = n+1, bytes+int(m.after.InBytes)
 			}
 			if m.eff != 0 {
 				ms, ops = append(ms, m), append(ops, op)

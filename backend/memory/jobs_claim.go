@@ -20,7 +20,7 @@ func (q *Jobs) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, o
 
 // claim fills one slot.
 func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []queue.Event) ([]queue.Job, []queue.Event) {
-	for n := s.N; n > 0; {
+	for n, bytes := 0, 0; !s.Full(n, bytes); {
 		i := q.x.NextReady(now, s)
 		if i == 0 {
 			break
@@ -35,7 +35,7 @@ func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []qu
 		}
 		q.token++
 		q.fill(j, i)
-		n--
+		n, bytes = n+1, bytes+int(j.InBytes)
 	}
 	return out, evs
 }

@@ -238,8 +238,8 @@ func (c *claimer) serve(ctx context.Context) (made int, err error) {
 
 // oldestFirst claims the oldest jobs of an endpoint with one line.
 func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
-	n, i := s.N, 0
-	for n > 0 && c.bytes < maxBytes {
+	n, i, before := 0, 0, c.bytes
+	for !s.Full(n, c.bytes-before) && c.bytes < maxBytes {
 		if i == len(o.jobs) {
 			if o.found < o.asked {
 				return nil
@@ -254,7 +254,7 @@ func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slo
 			return err
 		}
 		if got {
-			n--
+			n++
 		}
 		i++
 	}

@@ -48,8 +48,10 @@ const (
 const (
 	lineDepth  = 4
 	moreOfLine = 256
-	// chosenAtOnce bounds by how many inputs a claim may exceed maxBytes.
-	chosenAtOnce = 32
+	// How many are locked at once bounds by how many inputs a claim may exceed maxBytes, and
+	// Slot.Bytes.
+	chosenAtOnce  = 32
+	chosenOfBytes = 4
 )
 
 // A turn says when a line or an owner is next: the lowest turn first (see queue.JobQueue.Claim).
@@ -313,8 +315,12 @@ func (o *order) take(c choice) {
 // inOrder claims for a slot of an endpoint in its order. A job that another server moves at the
 // same time is passed by.
 func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o *order) error {
-	for n := s.N; n > 0 && c.bytes < maxBytes; {
-		chosen, err := c.chooseSome(ctx, call, s, o, min(n, chosenAtOnce))
+	n, before, atOnce := 0, c.bytes, chosenAtOnce
+	if s.Bytes > 0 {
+		atOnce = chosenOfBytes
+	}
+	for !s.Full(n, c.bytes-before) && c.bytes < maxBytes {
+		chosen, err := c.chooseSome(ctx, call, s, o, min(s.N-n, atOnce))
 		if err != nil || len(chosen) == 0 {
 			return err
 		}
@@ -330,7 +336,7 @@ func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o
 				}
 			}
 			if ok {
-				n--
+				n++
 			} else {
 				o.run(ch.line.owner, ch.line.key, -1)
 			}

@@ -197,7 +197,8 @@ func (q *Queue) claim(ctx context.Context, now queue.Instant, s *queue.Slot, out
 		return out, err
 	}
 	left := *s
-	for i := len(pl.sides) - 1; i >= 0 && left.N > 0; i-- { // the jobs that were there before a move first
+	bytes := 0
+	for i := len(pl.sides) - 1; i >= 0 && !s.Full(s.N-left.N, bytes); i-- { // the jobs that were there before a move first
 		at := pl.sides[i]
 		if i == 0 && len(pl.sides) > 1 {
 			if left.Rules, err = q.lowered(ctx, now, s.Endpoint, pl.sides[1], s.Rules); err != nil {
@@ -211,8 +212,10 @@ func (q *Queue) claim(ctx context.Context, now queue.Instant, s *queue.Slot, out
 		}
 		for k := n; k < len(out); k++ {
 			at.out(&out[k].State, at.base)
+			bytes += int(out[k].InBytes)
 		}
 		left.N -= len(out) - n
+		left.Bytes = max(s.Bytes-bytes, 0)
 	}
 	return out, nil
 }

@@ -59,9 +59,14 @@ type Slot struct {
 	Endpoint string
 	Worker   WorkerID
 	N        int
+	Bytes    int     // see Full; 0: no limit
 	Until    Instant // end of the first lease
 	Rules    *Rules  // of the endpoint; nil: none
 }
+
+// Full reports whether a slot gets no more jobs after n with so many bytes of State.InBytes. A queue
+// that claims several jobs at once may give up to three more because of the bytes.
+func (s *Slot) Full(n, bytes int) bool { return n >= s.N || s.Bytes > 0 && bytes >= s.Bytes }
 
 // Rules limit which jobs of an endpoint can be claimed now (docs/decisions.md 40). A queue keeps
 // no settings: callers pass the rules of the endpoint.

@@ -35,7 +35,7 @@ func keyGroup(j *modelJob) modelGroup {
 func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	for _, s := range slots {
 		live := m.live(s.Endpoint)
-		for range s.N {
+		for n, bytes := 0, 0; !s.Full(n, bytes); {
 			list := claimable(live, now, rulesOf(s.Rules), s.Worker)
 			if len(list) == 0 {
 				break
@@ -49,6 +49,7 @@ func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, 
 			served := modelTurn{m.stats[s.Endpoint].LastSeq, m.claims}
 			m.served[ownerGroup(j)], m.served[keyGroup(j)] = served, served
 			out = append(out, j.Job)
+			n, bytes = n+1, bytes+int(j.InBytes)
 		}
 	}
 	return out, nil

@@ -154,6 +154,18 @@ func claimCases() []QueueCase {
 				k.wantEqual("Claim", []queue.JobID{young.ID}, ids(k.claim(k.slot("w", 5))))
 				k.wantGone(old)
 			}),
+		rule("NoMoreThanTheBytes",
+			"a slot gets no more jobs when the inputs of those it has got have its bytes",
+			func(k *fixture) {
+				jobs := k.addN(6)
+				size := int(jobs[0].InBytes)
+				slot := k.slot("w", 5)
+				slot.Bytes = 2*size - 1
+				other := k.slot("other", 5)
+				other.Bytes = 1
+				k.wantEqual("Claim", ids(jobs[:3]), ids(k.claim(slot, other)))
+				k.wantEqual("Claim", ids(jobs[3:5]), ids(k.claim(k.slot("w", 2))))
+			}),
 		rule("NothingAfterCancel",
 			"a job that was cancelled or purged is not claimed",
 			func(k *fixture) {
