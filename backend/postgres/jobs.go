@@ -17,7 +17,7 @@ import (
 //
 // Calls at the same time share a transaction: those that add jobs, those that move them, and those
 // that claim, each at most one at a time. State.Apply decides each move, while the rows of its jobs
-// are locked.
+// are locked, or from what this Store knows of them, which the database then compares.
 type Jobs struct {
 	keyFinder
 	pool *pgxpool.Pool // with the settings of plans
