@@ -21,7 +21,8 @@ type ServeOptions struct {
 	// ID is the id of the worker. Default: LocalWorkerPrefix followed by the endpoint. With
 	// Options.Server the epoch of this server is added, so that every server can have one.
 	ID WorkerID
-	// Concurrency is the most jobs that run at once. Default 1.
+	// Concurrency is the most jobs that run at once. Default 1. Over a queue.Shared, as many more
+	// may be in progress that have run, and whose results are being stored.
 	Concurrency int
 	// Drain is how long running jobs may continue after ctx has ended. Then their contexts
 	// end and the jobs return to the queue, without a counted delivery. Default 10 s.
@@ -69,7 +70,7 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 	if m == nil {
 		return fmt.Errorf("serverless: serve %q: the worker id %q is taken", endpoint, o.ID)
 	}
-	l := &loop{s: s, in: m, w: w, opts: o, free: o.Concurrency, freed: make(chan struct{}, 1), idle: make(chan func()), done: make(chan struct{})}
+	l := &loop{s: s, in: m, w: w, opts: o, freed: make(chan struct{}, 1), idle: make(chan func()), done: make(chan struct{})}
 	defer close(l.done)
 	s.scaler.Wake(endpoint)
 	l.take(ctx)
@@ -99,9 +100,9 @@ type loop struct {
 	done chan struct{} // closed when those goroutines must end
 
 	mu      sync.Mutex
-	free    int
-	freed   chan struct{} // signalled when free grows
+	freed   chan struct{} // signalled when free grows, or running shrinks
 	running map[*run]bool // by run, because a retried job may be claimed before its last run has ended
+	reports int           // of those in running, whose results are being stored
 	stops   sync.WaitGroup
 }
 
@@ -109,7 +110,7 @@ type loop struct {
 type run struct {
 	job    Job
 	cancel context.CancelCauseFunc
-	once   sync.Once             // frees the slot
+	ended  bool                  // its result is being stored
 	away   atomic.Pointer[error] // of the store, when it was last away from the worker
 }
 
@@ -140,7 +141,7 @@ func (l *loop) take(ctx context.Context) {
 func (l *loop) waitForSlot(ctx context.Context) int {
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		n := l.free
+		n := l.free()
 		l.mu.Unlock()
 		if n > 0 {
 			return n
@@ -157,7 +158,6 @@ func (l *loop) start(ctx context.Context, j Job) {
 	r := &run{job: j}
 	ctx, r.cancel = context.WithCancelCause(ContextWithTrace(context.WithoutCancel(ctx), j.Trace))
 	l.mu.Lock()
-	l.free--
 	if l.running == nil {
 		l.running = map[*run]bool{}
 	}
@@ -197,17 +197,43 @@ func (l *loop) stop(r *run, cause error) {
 	l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
 }
 
+// free returns the number of free slots. Over a shared queue it takes a while to store a result, so a
+// job needs no slot for that, unless there are more of such jobs than slots. The caller holds mu.
+func (l *loop) free() int {
+	busy := len(l.running)
+	if l.s.shared {
+		busy -= min(l.reports, l.opts.Concurrency)
+	}
+	return l.opts.Concurrency - busy
+}
+
+// release forgets a job, which frees its slot.
 func (l *loop) release(r *run, late bool) {
-	r.once.Do(func() {
-		if late {
-			l.s.log.Warn("worker ignores the end of its context", "endpoint", l.in.Key().Endpoint, "job", r.job.ID)
-		}
-		l.mu.Lock()
-		l.free++
-		delete(l.running, r)
-		l.mu.Unlock()
-		signal(l.freed)
-	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.running[r] {
+		return
+	}
+	if late {
+		l.s.log.Warn("worker ignores the end of its context", "endpoint", l.in.Key().Endpoint, "job", r.job.ID)
+	}
+	delete(l.running, r)
+	if r.ended {
+		l.reports--
+	}
+	signal(l.freed)
+}
+
+// worked records that the worker has ended a job, whose result is now stored.
+func (l *loop) worked(r *run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.running[r] {
+		return
+	}
+	r.ended = true
+	l.reports++
+	signal(l.freed)
 }
 
 func (l *loop) run(ctx context.Context, r *run) {
@@ -222,6 +248,7 @@ func (l *loop) run(ctx context.Context, r *run) {
 	}
 	end := queue.Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
 	defer func() { // deferred, because the worker may call runtime.Goexit
+		l.worked(r)
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, ErrLeaseLost):
 			l.handBack(ctx, r)
