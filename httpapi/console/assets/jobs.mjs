@@ -59,7 +59,7 @@ export function Jobs({endpoint}) {
     s.details ? {title: 'Age', cell: j => html`<${Ago} at=${j.more?.submitted} />`} : null,
     {title: 'Waited', num: true, cell: j => duration(j.delayTime)},
     {title: 'Ran', num: true, cell: j => duration(j.executionTime)},
-    s.details ? {title: 'Deliveries', cell: j => j.more ? html`${num(j.more.deliveries)} ${tries({...j.more, status: j.status})}` : '–'} : null,
+    s.details ? {title: 'Deliveries', cell: j => j.more ? ((t => html`${num(j.more.deliveries)}${t ? html`, ${t}` : null}`)(tries({...j.more, status: j.status}))) : '–'} : null,
     {title: 'Worker', cell: j => j.workerId ? html`<code>${j.workerId}</code>` : html`<span class="muted">–</span>`},
     {title: 'Error', cell: j => html`<span class="clip" title=${j.error}>${j.error || ''}</span>`},
   ].filter(Boolean)

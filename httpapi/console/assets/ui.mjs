@@ -138,11 +138,12 @@ export function Spark({values, label, unit = '', wide}) {
   const w = wide ? 600 : 120, hgt = wide ? 80 : 24, top = Math.max(1, ...values), n = values.length
   const max = wide ? 240 : 60, step = Math.max(1, Math.ceil(n / max)), points = []
   for (let i = 0; i < n; i += step) points.push(Math.max(...values.slice(i, i + step)))
-  const x = i => points.length < 2 ? w : i / (points.length - 1) * w, y = v => hgt - 2 - v / top * (hgt - 4)
+  const x = i => i / (points.length - 1) * w, y = v => hgt - 2 - v / top * (hgt - 4)
+  if (points.length < 2) points.push(points[0])
   const line = points.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(' ')
   const said = `${label}: now ${num(values.at(-1))}${unit}, at most ${num(Math.max(...values))}${unit}.`
   return html`<svg class="spark ${wide ? 'wide' : ''}" viewBox="0 0 ${w} ${hgt}" preserveAspectRatio="none" role="img" aria-label=${said}>
-    <polygon points="0,${hgt} ${line} ${w},${hgt}" /><polyline points=${points.length < 2 ? `0,${y(points[0])} ${line}` : line} /></svg>`
+    <polygon points="0,${hgt} ${line} ${w},${hgt}" /><polyline points=${line} /></svg>`
 }
 export const Chart = ({values, title, unit, every}) => html`<figure class="chart"><figcaption><strong>${title}</strong> <span class="muted">now ${num(values?.at(-1))}${unit}, most ${values?.length ? num(Math.max(...values)) : '–'}${unit}, last ${values?.length ? duration(values.length * every * 1000) : 'hour'}</span></figcaption><${Spark} wide values=${values} label=${title} unit=${unit} /></figure>`
 
