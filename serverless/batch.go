@@ -3,6 +3,7 @@ package serverless
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -25,7 +26,7 @@ func (s *Service) newBatches(o *Options) *batches.Service {
 	}
 	bo := batches.Options{Clock: s.clock, Rand: s.rand, Logger: s.log}
 	if s.sender != nil {
-		bo.Send = s.sendBatch
+		bo.Send, bo.Place = s.sendBatch, s.placeOfBatch
 	}
 	if o.Deterministic {
 		bo.Wake = func() { s.arm(s.now()) }
@@ -68,6 +69,30 @@ func (q *batchedJobs) Apply(ctx context.Context, now Instant, ops []queue.Op, re
 		q.s.armFor(&res[i])
 	}
 	return nil
+}
+
+// placeOfBatch takes a place for the webhook of a batch among those of jobs: the same limits hold for
+// its receiver and its owner.
+func (s *Service) placeOfBatch(b *batches.Batch) (done func(context.Context, error), postpone time.Duration, err error) {
+	if s.deliveryLimit.available() <= 0 {
+		return nil, busyDelay, nil
+	}
+	d := Delivery{Job: Job{Owner: b.Owner, Webhook: b.Webhook, State: queue.State{Finished: At(b.Ended)}}}
+	slot, postpone, err := s.deliveryLimit.acquire(&d, s.now())
+	if slot == nil {
+		return nil, postpone, err
+	}
+	return func(ctx context.Context, err error) {
+		outcome := deliveryMade
+		switch {
+		case err != nil && ctx.Err() != nil, errors.Is(err, context.Canceled):
+			outcome = deliveryCut
+		case err != nil:
+			outcome = deliveryFailed
+		}
+		s.deliveryLimit.release(slot, s.now(), outcome)
+		s.arm(s.now())
+	}, 0, nil
 }
 
 // sendBatch makes one attempt to deliver the webhook of a batch.

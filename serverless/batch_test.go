@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,6 +316,45 @@ func TestOneSummaryIsSentAfterTheLastEndAndEachRequestsOwnToo(t *testing.T) {
 		want := fmt.Sprintf(`{"id":%q,"endpointId":"echo","status":"FINALIZED","requestTotal":2,"requestInProgress":0,"requestCompleted":2,"requestFailed":0,"createdAt":%d}`, b.ID, b.CreatedAt)
 		if diff := cmp.Diff([]string{want, want}, bodies.all()[1:]); diff != "" {
 			t.Errorf("summaries (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWebhooksOfBatchesOfOneUserToSilentReceiversDelayNobodyElses(t *testing.T) {
+	inBatchYard(t, func(t *testing.T, y *batchYard) {
+		var quick lineLog
+		var silent atomic.Int64
+		y.sender = senderFunc(func(_ context.Context, d *serverless.Delivery) (int, error) {
+			if strings.HasPrefix(d.Job.Webhook, "https://quick") {
+				quick.add(time.Now().Format(time.TimeOnly))
+				return 200, nil
+			}
+			silent.Add(1)
+			time.Sleep(30 * time.Second)
+			return 500, nil
+		})
+		s, _ := y.server()
+		for i := range 40 {
+			createBatch(t, s, inputs(1, finalized, func(r *serverless.BatchRequest) { r.Webhook = fmt.Sprintf("https://silent%d.example/", i%2) }))
+			workBatch(t, s, 1)
+		}
+		time.Sleep(2 * time.Second)
+		if n := silent.Load(); n != 32 {
+			t.Errorf("%d webhooks are being sent to two silent receivers, want 16 to each", n)
+		}
+		_, err := s.CreateBatch(t.Context(), "bob", "echo", inputs(1, finalized, func(r *serverless.BatchRequest) { r.Webhook = "https://quick.example/" }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		workBatch(t, s, 1)
+		ended := time.Now()
+		time.Sleep(time.Second)
+		if got := quick.all(); len(got) != 1 || got[0] != ended.Format(time.TimeOnly) {
+			t.Errorf("the webhook of the other user's batch was sent at %q, want once, at %s", got, ended.Format(time.TimeOnly))
+		}
+		time.Sleep(10 * time.Minute)
+		if n := silent.Load(); n < 40 {
+			t.Errorf("%d of 40 webhooks to silent receivers were sent", n)
 		}
 	})
 }

@@ -90,6 +90,12 @@ type Notice struct {
 	Settled bool      // it was delivered, or has failed for good
 }
 
+// failed notes that an attempt, the one of this number, has failed.
+func (n *Notice) failed(attempt int, now time.Time) {
+	n.Tries, n.Settled = attempt, attempt >= noticeTries
+	n.Next = now.Add(noticeDelay)
+}
+
 // Clone returns a copy that shares nothing that is changed.
 func (b Batch) Clone() Batch {
 	b.Outcomes = slices.Clone(b.Outcomes)

@@ -2,6 +2,7 @@ package batches
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -12,7 +13,6 @@ const (
 	noticeTries = 3
 	noticeDelay = 10 * time.Second
 	noticeLease = time.Minute
-	busyDelay   = 2 * time.Second
 )
 
 // notify begins an attempt. It is recorded before it is made, so that two servers do not make
@@ -21,13 +21,16 @@ func (s *Service) notify(ctx context.Context, b Batch, now time.Time) (Batch, er
 	if s.o.Send == nil {
 		return s.postpone(ctx, &b, now.Add(time.Hour))
 	}
-	select {
-	case s.senders <- struct{}{}:
-	default:
-		return s.postpone(ctx, &b, now.Add(busyDelay))
+	place, wait, err := s.o.Place(&b)
+	switch {
+	case err != nil:
+		s.o.Logger.WarnContext(ctx, "the webhook of a batch is not sent", "batch", b.ID, "err", err)
+		return s.update(ctx, b.ID, func(b *Batch, now time.Time) error { b.Notice.failed(b.Notice.Tries+1, now); return nil })
+	case place == nil:
+		return s.postpone(ctx, &b, now.Add(wait))
 	}
 	mine := false
-	b, err := s.update(ctx, b.ID, func(b *Batch, now time.Time) error {
+	b, err = s.update(ctx, b.ID, func(b *Batch, now time.Time) error {
 		mine = b.unsent() && !b.Notice.Next.After(now) && b.Notice.Tries < noticeTries
 		switch {
 		case mine:
@@ -39,13 +42,10 @@ func (s *Service) notify(ctx context.Context, b Batch, now time.Time) (Batch, er
 		return nil
 	})
 	if err != nil || !mine {
-		<-s.senders
+		place(ctx, errNotMade)
 		return b, err
 	}
-	s.sending.Go(func() {
-		defer func() { <-s.senders }()
-		s.send(ctx, b.Clone())
-	})
+	s.sending.Go(func() { s.send(ctx, b.Clone(), place) })
 	return b, nil
 }
 
@@ -53,9 +53,13 @@ func (s *Service) postpone(ctx context.Context, b *Batch, until time.Time) (Batc
 	return s.update(ctx, b.ID, func(b *Batch, _ time.Time) error { b.Notice.Next = until; return nil })
 }
 
+// errNotMade is the outcome of an attempt that is not made after all.
+var errNotMade = fmt.Errorf("batches: %w", context.Canceled)
+
 // send makes an attempt and records it. An attempt that the end of ctx cut short does not count.
-func (s *Service) send(ctx context.Context, b Batch) {
+func (s *Service) send(ctx context.Context, b Batch, done func(context.Context, error)) {
 	err := s.o.Send(ctx, "msg_"+b.ID, b.Webhook, b.summary(0))
+	done(ctx, err)
 	tries, cut := b.Notice.Tries, err != nil && ctx.Err() != nil
 	defer s.lock(b.ID)() // the step that began the attempt has planned the batch: what is planned here must be later
 	b, saved := s.update(context.WithoutCancel(ctx), b.ID, func(b *Batch, now time.Time) error {
@@ -64,10 +68,10 @@ func (s *Service) send(ctx context.Context, b Batch) {
 		case cut:
 			b.Notice.Tries--
 			b.Notice.Next = now
-		case err == nil, tries >= noticeTries:
+		case err == nil:
 			b.Notice.Settled = true
 		default:
-			b.Notice.Next = now.Add(noticeDelay)
+			b.Notice.failed(tries, now)
 		}
 		return nil
 	})

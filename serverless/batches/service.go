@@ -37,6 +37,10 @@ type Options struct {
 	// Refresh is how often the store is read again, for the batches that other servers have made
 	// or changed. Default: never, for a store of one server.
 	Refresh time.Duration
+	// Place takes a place for an attempt, and returns what gives it back with the outcome. Without a
+	// place it returns for how long the attempt is postponed, or the error of one that is not made.
+	// Default: there is always a place.
+	Place func(b *Batch) (done func(ctx context.Context, err error), postpone time.Duration, err error)
 	// Lead reports whether this server does what is due for batches. The others only do what
 	// their callers ask for. Default: it does.
 	Lead func(ctx context.Context) (bool, error)
@@ -58,15 +62,11 @@ type Service struct {
 	plan     plan
 	wake     chan struct{}
 	sending  sync.WaitGroup
-	senders  chan struct{}
 }
-
-// maxSenders is the most webhooks of batches that are sent at once.
-const maxSenders = 16
 
 // New returns a service over a store and a queue. It starts nothing.
 func New(store Store, q Queue, o *Options) *Service {
-	s := &Service{store: store, queue: q, wake: make(chan struct{}, 1), senders: make(chan struct{}, maxSenders)}
+	s := &Service{store: store, queue: q, wake: make(chan struct{}, 1)}
 	if o != nil {
 		s.o = *o
 	}
@@ -77,6 +77,11 @@ func New(store Store, q Queue, o *Options) *Service {
 		s.o.Rand = rand.Reader
 	}
 	s.o.Rand = id.LockedReader(s.o.Rand)
+	if s.o.Place == nil {
+		s.o.Place = func(*Batch) (func(context.Context, error), time.Duration, error) {
+			return func(context.Context, error) {}, 0, nil
+		}
+	}
 	if s.o.Wake == nil {
 		s.o.Wake = func() {}
 	}
