@@ -52,6 +52,22 @@ func TestOperatorsCordonHostsAndEndpointsAndSeeIt(t *testing.T) {
 	})
 }
 
+func TestJobsOfDeletedEndpointsAreErasedToo(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		made := w.want(201, "POST", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, "Authorization: Bearer "+w.keyOfAlice())
+		endpoint := made.field("id")
+		w.want(200, "POST", "/v2/"+endpoint+"/run", `{"input":{}}`, "Authorization: Bearer "+aliceFree)
+		w.want(204, "DELETE", "/v2/serverless/"+endpoint, "", "Authorization: Bearer "+w.keyOfAlice())
+		if body := w.want(200, "DELETE", "/v2/admin/users/alice/jobs", "", operator).body; body != `{"jobs":1}`+"\n" && body != `{"jobs":1}` {
+			t.Errorf("the erasure of jobs = %s, want that of one, whose endpoint was deleted", body)
+		}
+		advance(10 * time.Second)
+		if body := w.want(200, "DELETE", "/v2/admin/users/alice/jobs", "", operator).body; !strings.Contains(body, `{"jobs":0}`) {
+			t.Errorf("the erasure afterwards = %s, want none", body)
+		}
+	})
+}
+
 func TestAUserIsErasedAndNobodyElse(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		f := newFixture(w)

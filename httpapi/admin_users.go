@@ -64,7 +64,7 @@ type erasedJobs struct {
 	Jobs int `json:"jobs"`
 }
 
-// deleteUserJobs ends and erases the jobs of a user on all endpoints, and nothing else: it makes
+// deleteUserJobs ends and erases the jobs of a user on all endpoints, deleted ones too, and nothing else: it makes
 // room on a disk that one user has filled (docs/decisions.md 37).
 func deleteUserJobs(c *call) error {
 	var done erasure
@@ -141,11 +141,12 @@ func (c *call) eraseJobs(ctx context.Context, user string, done *erasure) error 
 	if c.Jobs == nil {
 		return nil
 	}
-	for e, err := range c.Jobs.AllEndpoints(ctx) {
-		if err != nil {
-			return err
-		}
-		n, err := c.Jobs.EraseJobs(ctx, user, e.ID)
+	endpoints, err := c.Jobs.EndpointsOf(ctx, user)
+	if err != nil {
+		return err
+	}
+	for _, endpoint := range endpoints {
+		n, err := c.Jobs.EraseJobs(ctx, user, endpoint)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,12 @@ package serverless
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -39,6 +42,24 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 		return 0, err
 	}
 	return len(expire), nil
+}
+
+// EndpointsOf returns the endpoints on which owner may have jobs or dead letters, sorted: those that
+// are there, and deleted ones whose jobs are kept, as far as the queue knows them.
+func (s *Service) EndpointsOf(ctx context.Context, owner string) (list []string, err error) {
+	if q, ok := unwrap.As[queue.OwnerLister](s.queue); ok {
+		if list, err = q.EndpointsOf(ctx, owner); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return nil, fmt.Errorf("serverless: jobs of a user: %w", err)
+		}
+	}
+	for e, err := range s.AllEndpoints(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e.ID)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
 }
 
 // applySteps applies operations whose jobs may be gone meanwhile.

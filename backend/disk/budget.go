@@ -21,6 +21,8 @@ import (
 var (
 	_ budget.Counter = (*Store)(nil)
 	_ budget.Counter = (*Jobs)(nil)
+
+	_ queue.OwnerLister = (*Jobs)(nil)
 )
 
 // countRecords has the tables count what their records take.
@@ -170,6 +172,17 @@ func (q *Jobs) Users(context.Context) ([]string, error) {
 		return nil, err
 	}
 	return e.jobs.users(), nil
+}
+
+// EndpointsOf implements queue.OwnerLister.
+func (q *Jobs) EndpointsOf(_ context.Context, owner string) ([]string, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return nil, err
+	}
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return e.jobs.x.EndpointsOf(owner), nil
 }
 
 func (q *jobQueue) usage(user string) budget.Usage {

@@ -7,7 +7,10 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-var _ budget.Counter = (*Jobs)(nil)
+var (
+	_ budget.Counter    = (*Jobs)(nil)
+	_ queue.OwnerLister = (*Jobs)(nil)
+)
 
 // Limit implements budget.Counter.
 func (q *Jobs) Limit(s *budget.Set) { q.limits.Store(s) }
@@ -24,6 +27,13 @@ func (q *Jobs) Users(context.Context) ([]string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.x.Users(), nil
+}
+
+// EndpointsOf implements queue.OwnerLister.
+func (q *Jobs) EndpointsOf(_ context.Context, owner string) ([]string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.x.EndpointsOf(owner), nil
 }
 
 // admit returns an error if the owner of an added job is over a limit.

@@ -50,6 +50,8 @@ var (
 	_ queue.Shared   = (*Jobs)(nil)
 	_ queue.Counter  = (*Jobs)(nil)
 	_ budget.Counter = (*Jobs)(nil)
+
+	_ queue.OwnerLister = (*Jobs)(nil)
 )
 
 // Jobs returns the queue of jobs. Each call returns the same one. It has connections of its own, as

@@ -436,6 +436,23 @@ func (q *Jobs) Usage(ctx context.Context, user string) (u budget.Usage, err erro
 // Users implements budget.Counter for the jobs alone.
 func (q *Jobs) Users(ctx context.Context) ([]string, error) { return q.s.usersOf(ctx, q) }
 
+// EndpointsOf implements queue.OwnerLister. It reads the table of jobs.
+func (q *Jobs) EndpointsOf(ctx context.Context, owner string) (list []string, err error) {
+	err = q.s.read(ctx, func(c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, `SELECT DISTINCT ep FROM podyard.jobs WHERE owner = $1`, []byte(owner))
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+			var ep []byte
+			err := row.Scan(&ep)
+			return string(ep), err
+		})
+		return err
+	})
+	return list, err
+}
+
 func (q *Jobs) holders() string { return sqlHolders }
 
 func (q *Jobs) usage(ctx context.Context, c querier, owner string) (u budget.Usage, err error) {

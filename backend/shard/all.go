@@ -325,6 +325,26 @@ func (q *Queue) Survey(ctx context.Context) (map[string]queue.Summary, error) {
 	return all, err
 }
 
+// EndpointsOf implements queue.OwnerLister. It is not supported if a shard is no OwnerLister.
+func (q *Queue) EndpointsOf(ctx context.Context, owner string) (all []string, err error) {
+	listers := make([]queue.OwnerLister, len(q.members))
+	for i, m := range q.members {
+		var ok bool
+		if listers[i], ok = unwrap.As[queue.OwnerLister](m.Jobs); !ok {
+			return nil, errors.ErrUnsupported
+		}
+	}
+	lists := make([][]string, len(q.members))
+	_, err = q.each(ctx, func(ctx context.Context, i int, _ *member) (err error) {
+		lists[i], err = listers[i].EndpointsOf(ctx, owner)
+		return err
+	})
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all, err
+}
+
 func count(ctx context.Context, now queue.Instant, jobs queue.JobQueue, l queue.ListQuery) (n int, err error) {
 	if c, ok := unwrap.As[queue.Counter](jobs); ok {
 		return c.Count(ctx, now, l)

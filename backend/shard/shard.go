@@ -74,8 +74,10 @@ var (
 	_ queue.JobQueue = (*Queue)(nil)
 	_ queue.Shared   = (*Queue)(nil)
 	_ queue.Counter  = (*Queue)(nil)
-	_ queue.Reporter = (*Queue)(nil)
-	_ queue.Measurer = (*Queue)(nil)
+
+	_ queue.OwnerLister = (*Queue)(nil)
+	_ queue.Reporter    = (*Queue)(nil)
+	_ queue.Measurer    = (*Queue)(nil)
 )
 
 // A member is a shard with its health.

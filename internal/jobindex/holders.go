@@ -172,3 +172,17 @@ func (x *Index) ReleaseDelivery(holder uint32, bytes int64) {
 	h.bytes -= bytes
 	x.drop(h)
 }
+
+// EndpointsOf returns the endpoints on which a user has jobs.
+func (x *Index) EndpointsOf(owner string) (list []string) {
+	name, ok := x.names.find(owner)
+	if !ok {
+		return nil
+	}
+	for ep, l := range x.lists {
+		if l != nil && l.order.owners[name] != nil {
+			list = append(list, x.names.text(uint32(ep)))
+		}
+	}
+	return list
+}

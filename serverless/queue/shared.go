@@ -20,6 +20,14 @@ func IsShared(q JobQueue) bool {
 	return ok && s.Shared()
 }
 
+// An OwnerLister is an optional interface of a JobQueue that knows where the jobs of a user are.
+type OwnerLister interface {
+	// EndpointsOf returns the endpoints on which owner has jobs of any status, in any order. The
+	// queue need not know which endpoints were deleted. errors.ErrUnsupported says that it cannot
+	// list them after all.
+	EndpointsOf(ctx context.Context, owner string) ([]string, error)
+}
+
 // Counter is an optional interface of a JobQueue that counts jobs at a lower cost than List
 // reads them.
 type Counter interface {

@@ -3,6 +3,7 @@ package serverlesstest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -153,6 +154,36 @@ func budgetCases() []QueueCase {
 				k.mustBeFull(budget.Jobs, k.job())
 				k.wantEqual("jobs", 3, len(k.list(queue.ListQuery{Endpoint: echo})))
 				k.mustApply(finishOp(k.take("w"), "1"))
+			}),
+		rule("AUsersEndpointsAreThoseWithTheirJobs",
+			"a queue that lists the endpoints of a user lists each with a job of any status, as long as it is kept",
+			func(k *fixture) {
+				q, ok := k.q.(queue.OwnerLister)
+				if !ok {
+					k.Skip("the queue is no queue.OwnerLister")
+				}
+				want := func(when, user string, want ...string) {
+					got, err := q.EndpointsOf(k.Context(), user)
+					if errors.Is(err, errors.ErrUnsupported) {
+						k.Skip("a part of the queue is no queue.OwnerLister")
+					}
+					if err != nil {
+						k.Fatalf("EndpointsOf = %v, want nil", err)
+					}
+					slices.Sort(got)
+					k.wantEqual("EndpointsOf "+user+" "+when, want, got)
+				}
+				want("before all", "user-1")
+				k.mustApply(finishOp(k.run(), "1"))
+				j := k.add(onEndpoint("other"))
+				k.add(onEndpoint("third"), ownedBy("user-2"))
+				want("with an ended and a queued job", "user-1", echo, "other")
+				want("", "user-2", "third")
+				k.mustApply(userOp(j, queue.OpCancel), userOp(j, queue.OpDelete))
+				want("after a deletion", "user-1", echo)
+				k.wait(2 * ttl * time.Millisecond)
+				k.expire()
+				want("after their ttl", "user-1")
 			}),
 		rule("EveryEndGivesBackOnce",
 			"a job counts as queued while it is queued, and gives its count and its bytes back when it is deleted, in whatever way",
