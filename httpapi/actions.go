@@ -212,12 +212,15 @@ func listEndpointJobs(c *call) error {
 	if next != nil {
 		c.nextLink(*next)
 	}
-	list := make([]*serverless.Job, len(page.Jobs))
-	for i := range list {
-		list[i] = &page.Jobs[i]
+	l := c.list("jobs")
+	for i := range page.Jobs {
+		j := &page.Jobs[i]
+		if l.next(j.Owner); !l.addJSON(listedJobOf(j)) {
+			return nil
+		}
+		page.Jobs[i] = serverless.Job{} // its payloads were written
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Jobs   any     `json:"jobs"`
+	return l.endWith(struct {
 		Cursor *string `json:"cursor"`
-	}{items(c, list, func(j *serverless.Job) string { return j.Owner }, listedJobOf), next})
+	}{next})
 }

@@ -74,8 +74,12 @@ func (c *call) seqPosition(cursor string, filters ...string) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// maxListPage is the largest page of a list of the control API.
-const maxListPage = 1000
+// A page of a list of the control API has at most maxListPage records, and ends with the record with
+// which it has pageBytes.
+const (
+	maxListPage = 1000
+	pageBytes   = 1 << 20
+)
 
 // A place is where a record is in a list: lists are by creation and then id.
 type place struct {
@@ -112,11 +116,15 @@ func page[T any](c *call, list []T, at func(T) place) ([]T, error) {
 		}
 		list = list[i:]
 	}
-	if limit == 0 || len(list) <= limit {
+	if limit == 0 {
 		return list, nil
 	}
-	c.nextLink(c.cursor(at(list[limit-1]).encode(), filters...))
-	return list[:limit], nil
+	c.cut = func(i int) { c.nextLink(c.cursor(at(list[i]).encode(), filters...)) }
+	if len(list) > limit {
+		c.cut(limit - 1)
+		return list[:limit], nil
+	}
+	return list, nil
 }
 
 // encode returns the time, which may be the zero time, and the id.

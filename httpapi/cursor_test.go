@@ -117,6 +117,28 @@ func TestPagesHaveEveryRecordOnceAndInOrder(t *testing.T) {
 	})
 }
 
+func TestAPageOfLargeRecordsEndsEarlyAndAWholeListDoesNot(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		var want []string
+		for range 7 {
+			advance(time.Millisecond)
+			body := `{"name":"n","image":"i","env":{"A":"` + strings.Repeat("x", 400_000) + `"}}`
+			want = append(want, w.want(201, "POST", "/v2/templates", body, asAdmin).field("id"))
+		}
+		got, sizes := w.allPages(t, "/v2/templates?limit=1000", "templates", asAdmin, nil)
+		if diff := cmp.Diff(want, got); diff != "" || !slices.Equal(sizes, []int{3, 3, 1}) {
+			t.Errorf("pages of %v records, want 3, 3 and 1 (-made +pages):\n%s", sizes, diff)
+		}
+		if _, sizes := w.allPages(t, "/v2/templates?limit=2", "templates", asAdmin, nil); !slices.Equal(sizes, []int{2, 2, 2, 1}) {
+			t.Errorf("pages of 2 have %v records", sizes)
+		}
+		whole := w.want(200, "GET", "/v2/templates", "", asAdmin)
+		if diff := cmp.Diff(want, idsOf(t, whole, "templates")); diff != "" || whole.header.Get("Link") != "" {
+			t.Errorf("without limit, with Link %q (-made +whole):\n%s", whole.header.Get("Link"), diff)
+		}
+	})
+}
+
 // Records that are deleted and created between two pages change nothing for the others.
 func TestPagesGoOnWhereTheyEndedWhileRecordsChange(t *testing.T) {
 	eachList(t, func(t *testing.T, w *testAPI, path, member string, c creation) {

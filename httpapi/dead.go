@@ -66,9 +66,7 @@ func listDeadLetters(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, map[string]any{
-		"dead": items(c, list, func(d queue.DeadLetter) string { return d.Owner }, func(d queue.DeadLetter) deadLetterBody { return deadLetterOf(&d) }),
-	})
+	return writeList(c, "dead", list, func(d queue.DeadLetter) string { return d.Owner }, func(d queue.DeadLetter) deadLetterBody { return deadLetterOf(&d) })
 }
 
 func getDeadLetter(c *call) error {

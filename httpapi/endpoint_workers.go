@@ -44,17 +44,17 @@ func listWorkers(c *call) error {
 	if err != nil {
 		return err
 	}
-	body := struct {
-		Workers         []workerBody  `json:"workers"`
+	sum, now, l := workerSummary{Total: len(list)}, c.clock.Now(), c.list("workers")
+	for i := range list {
+		sum.count(list[i].Status)
+		if l.next(""); !l.addJSON(workerOf(&list[i], e, now)) {
+			return nil
+		}
+	}
+	return l.endWith(struct {
 		Summary         workerSummary `json:"summary"`
 		EndpointVersion *int          `json:"endpointVersion"`
-	}{make([]workerBody, 0, len(list)), workerSummary{Total: len(list)}, orNone(e.Version)}
-	now := c.clock.Now()
-	for i := range list {
-		body.Workers = append(body.Workers, workerOf(&list[i], e, now))
-		body.Summary.count(list[i].Status)
-	}
-	return writeJSON(c.w, http.StatusOK, body)
+	}{sum, orNone(e.Version)})
 }
 
 func (s *workerSummary) count(st serverless.WorkerStatus) {

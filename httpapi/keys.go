@@ -51,9 +51,7 @@ func listKeys(c *call) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Keys any `json:"keys"`
-	}{items(c, list, func(k accounts.Key) string { return k.User }, c.key)})
+	return writeList(c, "keys", list, func(k accounts.Key) string { return k.User }, c.key)
 }
 
 func createKey(c *call) error {

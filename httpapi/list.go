@@ -37,10 +37,16 @@ func (l *listWriter) add(value func(b []byte) []byte) bool {
 	if l.b = value(l.b); l.owned {
 		l.b = append(l.b, '}')
 	}
-	if len(l.b) >= largeAnswer {
+	if len(l.b) >= largeAnswer && l.c.cut == nil { // the header of a page is written after its last record is known
 		l.flush()
 	}
 	return !l.gone
+}
+
+// addJSON is add for a value as JSON, which has no error.
+func (l *listWriter) addJSON(v any) bool {
+	b, _ := json.Marshal(v) //nolint:errchkjson // texts, numbers and times
+	return l.add(func(to []byte) []byte { return append(to, b...) })
 }
 
 func (l *listWriter) flush() {
@@ -81,17 +87,30 @@ func (l *listWriter) end(more []byte) {
 	l.flush()
 }
 
+// endWith ends the list with the members of an object, which has no error and is not empty.
+func (l *listWriter) endWith(v any) error {
+	b, _ := json.Marshal(v) //nolint:errchkjson // texts, numbers and times
+	b[0] = ','
+	l.end(b[:len(b)-1])
+	return nil
+}
+
 // writeList answers {"name":[...]} with the bodies of records, and with their owners if an
-// operator named one.
+// operator named one. A page ends early when its records are large; a list that is asked for as a
+// whole is written as it is made.
 func writeList[T, B any](c *call, name string, list []T, owner func(T) string, body func(T) B) error {
 	l := c.list(name)
-	for _, v := range list {
+	for i, v := range list {
 		b, err := json.Marshal(body(v))
 		if err != nil {
 			return l.failed(err)
 		}
 		if l.next(owner(v)); !l.add(func(to []byte) []byte { return append(to, b...) }) {
 			return nil
+		}
+		if c.cut != nil && len(l.b) >= pageBytes && i+1 < len(list) {
+			c.cut(i)
+			break
 		}
 	}
 	l.end(nil)

@@ -155,6 +155,8 @@ type call struct {
 	limited        bool   // the fields below count what the request holds
 	in, open, turn budget.Hold
 	out            answer
+
+	cut func(i int) // makes an item the last one of its page; nil: the client did not ask for pages
 }
 
 // serve does an operation, and answers its error if there is one.
