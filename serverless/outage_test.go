@@ -149,7 +149,9 @@ func TestFinishedResultIsReportedUntilItIsStored(t *testing.T) {
 				if j := mustGet(t, s, ref); j.Status != serverless.Completed || string(j.Output) != `1` || runs != 1 {
 					t.Errorf("job is %v with %s after %d runs, want the result of the first", j.Status, j.Output, runs)
 				}
-				wantStatus(t, s, submitEcho(t, s), serverless.InQueue)
+				next := submitEcho(t, s)
+				synctest.Wait()
+				wantStatus(t, s, next, serverless.InProgress) // the worker is free again
 			})
 		})
 	}
