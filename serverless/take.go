@@ -81,10 +81,10 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 	}
 }
 
-// unlessOver returns err, unless ctx has ended: nobody waits for a job any more.
+// unlessOver returns err, unless it is that ctx has ended: nobody waits for a job any more.
 func unlessOver(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the caller does not wait
+	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
+		return nil
 	}
 	return err
 }

@@ -212,11 +212,13 @@ func TestAPodWithAUserOfItsOwnReachesNoContainer(t *testing.T) {
 			t.Fatalf("the container has no address: %s", list)
 		}
 		address := string(found[1])
-		c, err := net.Dial("tcp", address+":8000")
-		if err != nil {
-			t.Fatalf("this machine does not reach the container: %v", err)
-		}
-		_ = c.Close()
+		eventually(t, "this machine reaches the container, whose server begins", func() bool {
+			c, err := net.Dial("tcp", address+":8000")
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		})
 		try := `(exec 3<>/dev/tcp/` + address + `/8000) 2>/dev/null && echo container: reached || echo container: refused; exec sleep 1000`
 		log := in.follow(in.create("local/bash", `,"args":"'`+try+`'"`).ID)
 		log.await("container: container: ")
