@@ -61,6 +61,7 @@ func TestServersOfOneDatabaseLoseNothing(t *testing.T) {
 		slices.Repeat([]func(){func() { c.pauseOne(pause) }}, pauses),
 	)
 	c.rng.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
+	defer c.leases.Wait() // before the servers end
 	began := time.Now()
 	schedules := c.schedules()
 	for _, deed := range deeds {

@@ -205,11 +205,15 @@ func (k *crashClient) shorten(ctx context.Context, o *trackedJob) bool {
 	if err != nil {
 		return false
 	}
-	o.short = time.Now()
-	if code != http.StatusOK {
+	switch {
+	case code == http.StatusNotFound: // a server that was killed had done it, and another one was asked again
+		k.lacks(o, time.Now())
+		return true
+	case code != http.StatusOK:
 		k.violation(o, "status?ttl=1000 is answered with %d %s", code, b)
 		return true
 	}
+	o.short = time.Now()
 	k.saw(o, b)
 	return true
 }
