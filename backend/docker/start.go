@@ -1,12 +1,10 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -100,9 +98,6 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 	}
 	p.rec.PreviousStart = c.State.StartedAt
 	p.save()
-	if err := p.holdRules(ctx); err != nil {
-		return err
-	}
 	return p.startContainer(ctx)
 }
 
@@ -166,7 +161,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		}
 		p.save()
 		p.r.ports.Release(podhost.Replaced(had, p.rec.Ports))
-		if err := p.createBehindRules(ctx, s, gpus, config); err != nil {
+		if err := p.createContainer(ctx, s, gpus, config); err != nil {
 			return err
 		}
 		err := p.startContainer(ctx)
@@ -178,20 +173,6 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 		}
 		had, p.rec.Ports = p.rec.Ports, nil // released when the record has others
 	}
-}
-
-// createBehindRules creates the container while the firewall rules of its network are set.
-func (p *pod) createBehindRules(ctx context.Context, s pods.Spec, gpus gpuGrant, config client.ContainerCreateOptions) error {
-	var held error
-	var rules sync.WaitGroup
-	rules.Go(func() { held = p.holdRules(ctx) })
-	err := p.createContainer(ctx, s, gpus, config)
-	rules.Wait()
-	return cmp.Or(err, held)
-}
-
-func (p *pod) holdRules(ctx context.Context) error {
-	return p.r.retry(ctx, func() error { return p.r.holdRules(ctx) })
 }
 
 // createContainer creates the container. If it exists, an earlier call created it and lost
@@ -221,9 +202,12 @@ func (p *pod) createContainer(ctx context.Context, s pods.Spec, gpus gpuGrant, c
 	return p.r.engine.checkCreatedGPUs(c)
 }
 
-// startContainer starts the container, whose network has its rules, at most once: if a call loses
-// its connection, the container may have started.
+// startContainer starts the container, at most once: if a call loses its connection, the
+// container may have started.
 func (p *pod) startContainer(ctx context.Context) error {
+	if err := p.r.retry(ctx, func() error { return p.r.holdRules(ctx) }); err != nil {
+		return err
+	}
 	tried := false
 	err := p.r.retry(ctx, func() error {
 		if tried {
