@@ -99,11 +99,7 @@ type chaosTest struct {
 
 func newChaosTest(t *testing.T) *chaosTest {
 	t.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PODYARD_SEED=%d", seed)
+	seed := crashSeed(t)
 	c := &chaosTest{
 		crashTest: &crashTest{
 			t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), mail: newMailbox(t), several: true, python: true,

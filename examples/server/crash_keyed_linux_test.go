@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -55,11 +53,7 @@ type keyedAnswer struct {
 func TestCrashesRunAKeyedRunsyncOnce(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	t.Parallel()
-	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PODYARD_SEED=%d", seed)
+	seed := crashSeed(t)
 	c := &keyedCrash{
 		queueCrash: queueCrash{t: t, rng: rand.New(rand.NewPCG(seed, 0))},
 		runs:       map[string]int{}, gates: map[string]chan struct{}{}, answers: map[string]keyedAnswer{}, firsts: map[string]int{},

@@ -86,13 +86,20 @@ type crashTest struct {
 	mu      sync.Mutex
 }
 
-func newCrashTest(t *testing.T) *crashTest {
+// crashSeed returns PODYARD_SEED, or a seed that it makes up, and logs it.
+func crashSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
 	if err != nil {
 		seed = rand.Uint64()
 	}
 	t.Logf("PODYARD_SEED=%d", seed)
+	return seed
+}
+
+func newCrashTest(t *testing.T) *crashTest {
+	t.Helper()
+	seed := crashSeed(t)
 	c := &crashTest{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), data: t.TempDir(), mail: newMailbox(t),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * crashClients}, Timeout: patience},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -40,11 +39,7 @@ const (
 func TestCrashesFireNothingTwice(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	t.Parallel()
-	seed, err := strconv.ParseUint(os.Getenv("PODYARD_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PODYARD_SEED=%d", seed)
+	seed := crashSeed(t)
 	c := &queueCrash{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
 	c.args = []string{"-addr", steadyAddress(t, c.rng), "-data", t.TempDir()}
 	c.in = start(t, c.args...)
