@@ -14,6 +14,16 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
+// awayService is a service over q with the endpoint "e".
+func awayService(t *testing.T, q serverless.JobQueue) *serverless.Service {
+	t.Helper()
+	eps := memory.NewEndpoints()
+	if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
+		t.Fatal(err)
+	}
+	return serverless.New(q, eps, nil)
+}
+
 // A worker that streams meets a restart of the database. That is nothing that its job did.
 func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 	for _, row := range []struct {
@@ -28,12 +38,8 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				eps := memory.NewEndpoints()
-				if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
-					t.Fatal(err)
-				}
 				plan := fault.NewPlan(1)
-				s := serverless.New(fault.Jobs(memory.NewJobs(), plan), eps, nil)
+				s := awayService(t, fault.Jobs(memory.NewJobs(), plan))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				runs := 0
@@ -66,12 +72,8 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 // then, and there is no other worker that could have it.
 func TestAnInProcessWorkerGetsAJobAgainWhoseLeaseItCouldNotRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		eps := memory.NewEndpoints()
-		if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
-			t.Fatal(err)
-		}
 		plan := fault.NewPlan(1)
-		s := serverless.New(fault.Jobs(memory.NewJobs(), plan), eps, nil)
+		s := awayService(t, fault.Jobs(memory.NewJobs(), plan))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var causes []error
@@ -107,11 +109,7 @@ func (slowQueue) Claim(ctx context.Context, _ serverless.Instant, _ []queue.Slot
 
 // It is no error of the server that a worker goes while the store looks for a job.
 func TestAWorkerThatGoesDuringAClaimGetsNoJobAndNoError(t *testing.T) {
-	eps := memory.NewEndpoints()
-	if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
-		t.Fatal(err)
-	}
-	s := serverless.New(slowQueue{memory.NewJobs()}, eps, nil)
+	s := awayService(t, slowQueue{memory.NewJobs()})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if jobs, err := s.Take(ctx, "e", "w", 1); err != nil || len(jobs) > 0 {
