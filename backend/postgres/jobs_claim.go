@@ -56,7 +56,7 @@ func (c *claimCall) size() (items, bytes int) {
 
 // Claim implements queue.JobQueue. A call whose jobs have more than 8 MiB of input gets fewer of them than
 // it asks for, at least one: the next call gets more. After an error nobody has the jobs of the call:
-// if the commit may have been made, it is undone first.
+// if the commit may have been made, it is undone first, unless the store is closed meanwhile.
 //
 // An endpoint whose jobs are of one owner, key and priority, and that has no limits, is served by
 // any number of servers at the same time. For another one a server locks the endpoint, so the
