@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 )
 
 // Long reports whether tests run in full: in continuous integration (PODYARD_CI=1), or with
@@ -17,6 +18,15 @@ func SkipUnlessLong(t testing.TB) {
 	if !Long() {
 		t.Skip("slow: it runs with PODYARD_CI=1")
 	}
+}
+
+// Within returns how long something may take: limit with PODYARD_LONG, when the machine does nothing
+// else, and ten times that elsewhere, where other tests and the race detector take their share.
+func Within(limit time.Duration) time.Duration {
+	if os.Getenv("PODYARD_LONG") != "" {
+		return limit
+	}
+	return 10 * limit
 }
 
 // RunsRuntimeCase reports whether a case of podstest.RuntimeCases runs where the suite is slow, or runs
