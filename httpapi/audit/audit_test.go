@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -287,5 +288,33 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := l.Read(ctx, audit.Query{Limit: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Read = %v", err)
+	}
+}
+
+// Operators read the files in a terminal.
+func TestALineHasNothingThatActsOnATerminalAndMeansTheSame(t *testing.T) {
+	dir := t.TempDir()
+	a := open(t, dir, nil)
+	r := change(1, "alice")
+	r.Path, r.Agent, r.Record = "/v2/\u009b2J/\x1b[31m", "curl\u202e\u0085", "\x7f\u2066x\u200b"
+	a.Record(r)
+	got := read(t, a, audit.Query{Limit: 1})
+	if len(got) != 1 || got[0].Path != r.Path || got[0].Agent != r.Agent || got[0].Record != r.Record {
+		t.Errorf("Read = %+v, want %+v", got, r)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files = %v, %v", files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range strings.ReplaceAll(string(b), "\n", "") {
+			if unicode.IsControl(c) || unicode.Is(unicode.Cf, c) {
+				t.Errorf("%s has %U", file, c)
+			}
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/podyard/podyard/internal/terminal"
 )
 
 // A Kind says why there is a record.
@@ -59,7 +61,7 @@ type Trail interface {
 	Read(ctx context.Context, q Query) ([]Record, error)
 }
 
-// line is r as it is kept: one JSON object and a newline.
+// line is r as it is kept: one JSON object and a newline, without what acts on a terminal.
 func line(r *Record) []byte {
 	for _, s := range []*string{&r.User, &r.Key, &r.Operation, &r.Path, &r.Record, &r.Owner, &r.Source, &r.Agent} {
 		*s = cut(*s)
@@ -71,7 +73,7 @@ func line(r *Record) []byte {
 	if err != nil {
 		b = []byte("{}") // texts, numbers and a time of these years: this cannot be
 	}
-	return append(b, '\n')
+	return append(terminal.EscapeJSON(b), '\n')
 }
 
 // cut is a valid text of at most MaxText bytes.
