@@ -59,12 +59,8 @@ func (c *counts) take(now time.Time, policies *[3]policy) (d Decision, lacks int
 	d = Decision{OK: true, States: make([]State, len(policies))}
 	for i, p := range policies {
 		b := c.block(i, now, p.length)
-		reset := seconds(p.length - max(now.Sub(b.start), 0))
-		remaining := b.left
-		if b.full != p.quota {
-			remaining = max(p.quota-b.taken+b.left, 0)
-		}
-		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: remaining, Reset: reset}
+		d.States[i] = b.state(now, &p)
+		reset := d.States[i].Reset
 		switch {
 		case b.left > 0:
 		case b.full != p.quota:
@@ -82,6 +78,16 @@ func (c *counts) take(now time.Time, policies *[3]policy) (d Decision, lacks int
 		}
 	}
 	return d, -1
+}
+
+// state is what is left of a window, as this server knows it.
+func (b *block) state(now time.Time, p *policy) State {
+	remaining := b.left
+	if b.full != p.quota {
+		remaining = max(p.quota-b.taken+b.left, 0)
+	}
+	reset := seconds(p.length - max(now.Sub(b.start), 0))
+	return State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: remaining, Reset: reset}
 }
 
 // block returns the block of a window at now.

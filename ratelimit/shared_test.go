@@ -157,3 +157,18 @@ func TestServersShareShortLimitsEvenly(t *testing.T) {
 		t.Errorf("%d requests at one of a million servers, want 1", n)
 	}
 }
+
+func TestPeekAtOneOfSeveralServersSaysWhatThisOneKnows(t *testing.T) {
+	list := sharing(ratelimit.Quotas{Minute: 100}, memory.NewServers())
+	for range 7 {
+		list[0].TakeContext(t.Context(), noon, "alice")
+	}
+	for range 2 {
+		if s := list[0].Peek(noon.Add(20*time.Second), "alice")[0]; s.Remaining != 93 || s.Reset != 40 {
+			t.Errorf("Peek = %+v, want 93 left for 40 s", s)
+		}
+	}
+	if s := list[1].Peek(noon, "alice")[0]; s.Remaining != 100 || s.Reset != 60 {
+		t.Errorf("Peek at the other = %+v, want a quota of which it knows nothing", s)
+	}
+}

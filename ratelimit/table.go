@@ -48,6 +48,19 @@ func (t *table[K, V]) with(now time.Time, k K, f func(*V)) {
 	f(v)
 }
 
+// look calls f with a copy of the value of k, under the lock of its shard. It is zero if there is
+// none.
+func (t *table[K, V]) look(k K, f func(*V)) {
+	s := &t.shards[maphash.Comparable(t.seed, k)%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var v V
+	if has := s.values[k]; has != nil {
+		v = *has
+	}
+	f(&v)
+}
+
 func (s *shard[K, V]) sweep(now time.Time, idle func(*V, time.Time) bool) {
 	s.lastSweep = now
 	for k, v := range s.values {

@@ -65,6 +65,34 @@ func (w *Windows) Take(now time.Time, user string) (d Decision) {
 	return d
 }
 
+// Peek returns what is left of the windows of user, and counts nothing. With Shared it is what
+// this server knows.
+func (w *Windows) Peek(now time.Time, user string) []State {
+	policies := w.policies.Load()
+	states := make([]State, len(policies))
+	w.users.look(user, func(c *counts) {
+		for i, p := range policies {
+			if w.counts == nil {
+				states[i] = c.state(i, now, &p)
+			} else {
+				states[i] = c.block(i, now, p.length).state(now, &p)
+			}
+		}
+	})
+	return states
+}
+
+// state is what is left of a window that this process counts.
+func (c *counts) state(i int, now time.Time, p *policy) State {
+	f := c.windows[i]
+	if f.n == 0 || now.Sub(f.start) >= p.length {
+		f.start, f.n = now, 0
+	}
+	// A caller may have read the clock before the caller that began the window.
+	reset := seconds(p.length - max(now.Sub(f.start), 0))
+	return State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: max(p.quota-f.n, 0), Reset: reset}
+}
+
 // explain adds the sentence for the user.
 func (d *Decision) explain() {
 	if !d.OK {
@@ -80,10 +108,8 @@ func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 		if f.n == 0 || now.Sub(f.start) >= p.length {
 			f.start, f.n = now, 0
 		}
-		// A caller may have read the clock before the caller that began the window.
-		reset := seconds(p.length - max(now.Sub(f.start), 0))
-		d.States[i] = State{Name: p.name, Quota: p.quota, Window: p.length, Remaining: max(p.quota-f.n, 0), Reset: reset}
-		if f.n >= p.quota && reset >= d.RetryAfter {
+		d.States[i] = c.state(i, now, &p)
+		if reset := d.States[i].Reset; f.n >= p.quota && reset >= d.RetryAfter {
 			d.OK, d.Exceeded, d.RetryAfter = false, p.name, reset
 		}
 	}

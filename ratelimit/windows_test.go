@@ -255,3 +255,23 @@ func TestRequestPassesAfterRetryAfterAndNotASecondSooner(t *testing.T) {
 		}
 	})
 }
+
+func TestPeekSaysWhatTheNextRequestFindsAndCountsNothing(t *testing.T) {
+	w := ratelimit.NewWindows(ratelimit.Quotas{Minute: 3, Hour: 9, Day: 99})
+	want := func(when string, now time.Time, left, resets [3]int) {
+		t.Helper()
+		for range 2 {
+			for i, s := range w.Peek(now, "u") {
+				if s.Remaining != left[i] || s.Reset != resets[i] || s.Name == "" || s.Quota == 0 {
+					t.Errorf("%s: window %d is %+v, want %d left and %d s", when, i, s, left[i], resets[i])
+				}
+			}
+		}
+	}
+	want("at first", start, [3]int{3, 9, 99}, [3]int{60, 3600, 86400})
+	for range 5 {
+		w.Take(start, "u")
+	}
+	want("after 5 requests", start.Add(10*time.Second), [3]int{0, 6, 96}, [3]int{50, 3590, 86390})
+	want("a minute later", start.Add(time.Minute), [3]int{3, 6, 96}, [3]int{60, 3540, 86340})
+}

@@ -11,6 +11,11 @@ type InFlight struct {
 	// Requests are bytes of bodies that are being read and decoded, and Responses those of
 	// large answers that are being written.
 	Requests, Responses *Pool
+	// Inputs are those of jobs that workers of this process run. They have a pool of their own: jobs
+	// may take hours, in which bodies of requests must not wait for them.
+	Inputs *Pool
+	// Outputs are those that workers of this process have made, until they are stored.
+	Outputs *Pool
 	// Open are requests that stay open, by the budget that they count for: Connections,
 	// Streams or ProxiedRequests.
 	Open map[Budget]*Pool
@@ -29,10 +34,14 @@ type InFlight struct {
 type Totals struct {
 	RequestBytes  int64
 	ResponseBytes int64
+	InputBytes    int64
+	OutputBytes   int64
 }
 
 // DefaultTotals returns the limits of a server from a configuration.
-func DefaultTotals() Totals { return Totals{RequestBytes: 256 * miB, ResponseBytes: 256 * miB} }
+func DefaultTotals() Totals {
+	return Totals{RequestBytes: 256 * miB, ResponseBytes: 256 * miB, InputBytes: 256 * miB, OutputBytes: 256 * miB}
+}
 
 // How many payloads of one user are read at once, and lists of them written. A payload may
 // have some 40 MB. More wait for their turn.
@@ -58,6 +67,7 @@ func NewInFlight(s *Set, all Totals, now func() time.Time) *InFlight {
 	}
 	f := &InFlight{
 		Requests: NewPool(all.RequestBytes, of(RequestBytes)), Responses: NewPool(all.ResponseBytes, of(ResponseBytes)),
+		Inputs: NewPool(all.InputBytes, of(InputBytes)), Outputs: NewPool(all.OutputBytes, of(OutputBytes)),
 		Open:  map[Budget]*Pool{},
 		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), set: s,
 		Writes: NewPool(0, func(string) int64 { return writesAtOnce }),
@@ -75,6 +85,22 @@ func (f *InFlight) Of(user string) *Limits {
 		return nil
 	}
 	return f.set.Of(user)
+}
+
+// Input returns a hold for the input of a job of a user, of nothing if the user has no limits.
+func (f *InFlight) Input(user string) Hold {
+	if f.Of(user) == nil {
+		return Hold{}
+	}
+	return f.Inputs.Hold(user)
+}
+
+// Output is Input for an output.
+func (f *InFlight) Output(user string) Hold {
+	if f.Of(user) == nil {
+		return Hold{}
+	}
+	return f.Outputs.Hold(user)
 }
 
 // Full returns the error for a hold that got no more of b.
@@ -99,6 +125,8 @@ func (f *InFlight) Usage(ctx context.Context, user string) (u Usage, err error) 
 	u, err = f.Keys.Usage(ctx, user)
 	u[RequestBytes], _, _ = f.Requests.InUse(user)
 	u[ResponseBytes], _, _ = f.Responses.InUse(user)
+	u[InputBytes], _, _ = f.Inputs.InUse(user)
+	u[OutputBytes], _, _ = f.Outputs.InUse(user)
 	for b, p := range f.Open {
 		u[b], _, _ = p.InUse(user)
 	}

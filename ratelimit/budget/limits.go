@@ -41,6 +41,11 @@ type Limits struct {
 	// answers that are being written.
 	RequestBytes  int64 `json:"requestBytes,omitzero"`
 	ResponseBytes int64 `json:"responseBytes,omitzero"`
+	// InputBytes are inputs of jobs that workers in the server's own program run. More jobs wait.
+	InputBytes int64 `json:"inputBytes,omitzero"`
+	// OutputBytes are outputs and chunks that these workers have made and that are being stored. More
+	// jobs wait before they run.
+	OutputBytes int64 `json:"outputBytes,omitzero"`
 	// Connections are those of requests that a user holds open: waits, streams and WebSockets.
 	Connections int64 `json:"connections,omitzero"`
 	// Streams are event streams and followers of logs, and ProxiedRequests requests to workers

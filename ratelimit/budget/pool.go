@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 )
@@ -55,6 +56,26 @@ func (p *Pool) Hold(user string) Hold { return Hold{pool: p, user: user} }
 
 // Size returns how much h holds.
 func (h *Hold) Size() int64 { return h.n }
+
+// Left returns how much h may still take. It is at least 0.
+func (h *Hold) Left() int64 {
+	p, left := h.pool, int64(math.MaxInt64)
+	if p == nil {
+		return left
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if each := p.limit(h.user); each != 0 {
+		left = each
+		if a := p.users[h.user]; a != nil {
+			left -= a.used
+		}
+	}
+	if p.most != 0 {
+		left = min(left, p.most-p.used)
+	}
+	return max(left, 0)
+}
 
 // Try adds n to h if there is room and nobody of the same user waits. Otherwise h is unchanged.
 func (h *Hold) Try(n int64) bool {

@@ -36,6 +36,25 @@ func TestAPoolLimitsEachUserAndAllTogether(t *testing.T) {
 	wantUse(t, p, "bob", 0, 0, 0)
 }
 
+func TestLeftIsTheSmallerRoomOfTheUserAndOfAll(t *testing.T) {
+	p := budget.NewPool(15, each(10))
+	a, b := p.Hold("alice"), p.Hold("bob")
+	if n := a.Left(); n != 10 {
+		t.Errorf("of nothing: %d, want 10", n)
+	}
+	a.Force(7)
+	if n, m := a.Left(), b.Left(); n != 3 || m != 8 {
+		t.Errorf("alice has %d left and bob %d, want 3 and 8", n, m)
+	}
+	b.Force(20)
+	if n := a.Left(); n != 0 {
+		t.Errorf("over the limit: %d, want 0", n)
+	}
+	if p := budget.NewPool(0, nil).Hold("alice"); p.Left() < 1<<62 {
+		t.Errorf("without limits: %d", p.Left())
+	}
+}
+
 func TestANilPoolAndAZeroHoldHaveNoLimits(t *testing.T) {
 	var none *budget.Pool
 	for _, h := range []budget.Hold{none.Hold("alice"), {}} {

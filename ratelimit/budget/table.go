@@ -26,6 +26,8 @@ const (
 	Webhooks
 	RequestBytes
 	ResponseBytes
+	InputBytes
+	OutputBytes
 	Connections
 	Streams
 	ProxiedRequests
@@ -79,6 +81,8 @@ var rows = [budgets]Row{
 	Webhooks:         {Name: "webhooks", Unit: "webhooks being sent", Default: 64, Frees: "the others wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.Webhooks }},
 	RequestBytes:     {Name: "requestBytes", Unit: "bytes of requests in flight", Default: 64 * miB, Frees: "send fewer requests at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.RequestBytes }},
 	ResponseBytes:    {Name: "responseBytes", Unit: "bytes of answers in flight", Default: 64 * miB, Frees: "read answers faster, or ask for fewer at once", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ResponseBytes }},
+	InputBytes:       {Name: "inputBytes", Unit: "bytes of inputs of jobs that workers in the server run", Default: 64 * miB, Frees: "the other jobs wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.InputBytes }},
+	OutputBytes:      {Name: "outputBytes", Unit: "bytes of outputs that workers in the server have made and that are being stored", Default: 64 * miB, Frees: "the other jobs wait for their turn", Process: true, of: func(l *Limits) *int64 { return &l.OutputBytes }},
 	Connections:      {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
 	Streams:          {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
 	ProxiedRequests:  {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
