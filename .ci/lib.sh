@@ -67,6 +67,7 @@ prepare() {
 	python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
 	# The engines that tests start and end themselves; nothing of them runs otherwise.
 	command -v dockerd >/dev/null || packages+=(docker.io containerd)
+	command -v docker-compose >/dev/null || docker compose version >/dev/null 2>&1 || packages+=(docker-compose)
 	command -v podman >/dev/null || packages+=(podman netavark aardvark-dns nftables)
 	command -v runc >/dev/null || packages+=(runc)
 	command -v iptables >/dev/null || packages+=(iptables)
