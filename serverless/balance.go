@@ -33,7 +33,13 @@ func (s *Service) newBalancer(o *Options) *balance.Balancer {
 			}
 			return ports.WorkerAddress(k.Endpoint, k.ID, port)
 		},
-		Changed: func(endpoint string) { s.scaler.Wake(endpoint) },
+		Changed: func(endpoint string) {
+			s.scaler.Wake(endpoint)
+			if o.RequestsChanged != nil {
+				o.RequestsChanged(endpoint)
+			}
+		},
+		RunCheck: o.RunCheck,
 	})
 }
 
@@ -44,6 +50,9 @@ func (s *Service) newBalancer(o *Options) *balance.Balancer {
 func (s *Service) AcquireWorker(ctx context.Context, endpoint string, a balance.Affinity) (*balance.Lease, error) {
 	return s.balancer.Acquire(ctx, endpoint, a)
 }
+
+// RequestDemand returns the requests of a load-balancing endpoint.
+func (s *Service) RequestDemand(endpoint string) balance.Demand { return s.balancer.Demand(endpoint) }
 
 // ServeRequests serves the requests of a load-balancing endpoint in this process, until ctx
 // ends. dial opens a connection on which a program answers HTTP; package httpapi has ServeHTTP

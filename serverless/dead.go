@@ -37,6 +37,34 @@ func (s *Service) Attempts(ctx context.Context, owner string, ref Ref) (list []q
 	return list, nil
 }
 
+// Leases returns the leases of a job after which it was queued again, oldest first: the last
+// queue.MaxLeases of State.Leases. The state is that of the job. Errors are those of Get.
+func (s *Service) Leases(ctx context.Context, owner string, ref Ref) (list []queue.JobLease, st queue.State, err error) {
+	j, err := s.findState(ctx, owner, ref)
+	if err != nil || j.Leases == 0 {
+		return nil, j.State, err
+	}
+	list, err = s.queue.PastLeases(ctx, s.now(), ref)
+	return list, j.State, err
+}
+
+// Renewed returns when the lease of a job in progress was last renewed; 0 if it was not, or if that
+// is not known.
+func (s *Service) Renewed(st *queue.State) Instant {
+	if st.Status != InProgress {
+		return 0
+	}
+	for _, lease := range []time.Duration{s.lease, s.localLease} {
+		if at := st.LeaseUntil.Add(-lease); at <= s.now() {
+			if at > st.Started {
+				return at
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
 // maxListed is the most bytes of payloads that are read for one list of dead letters.
 const maxListed = 64 << 20
 
@@ -140,12 +168,14 @@ func (s *Service) Redrive(ctx context.Context, owner string, ref Ref) (Job, erro
 func redriven(d *queue.DeadLetter, now Instant) Job {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", d.Endpoint, d.ID, d.Run, d.Finished))
 	life := min(max(d.Expires.Sub(d.Submitted), MinTTL), MaxTTL)
+	terms := d.Terms
+	terms.Retain = RunRetention
 	return Job{
 		Ref: Ref{Endpoint: d.Endpoint, ID: formatID([16]byte(sum[:]), false)}, Owner: d.Owner, Key: d.Key,
 		Input: d.Input, Webhook: d.Webhook, Extra: d.Extra, Trace: d.Trace,
 		State: queue.State{
 			Submitted: now, Queued: now, Expires: now.Add(life), Flags: d.Flags &^ (queue.Sync | queue.DurableAtEnd),
-			Priority: d.Priority, Retry: d.Retry, DeadLetter: d.State.DeadLetter, ExecTimeout: d.ExecTimeout, Retain: RunRetention,
+			Priority: d.Priority, Terms: terms,
 		},
 	}
 }

@@ -42,7 +42,7 @@ func (q *observedQueue) Enqueue(ctx context.Context, jobs []Job) error {
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: j.Ref, State: j.State, Trace: j.Trace, Bytes: len(j.Input)})
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: j.Ref, State: &j.State, Trace: j.Trace, Bytes: len(j.Input)})
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (q *observedQueue) Claim(ctx context.Context, now Instant, slots []queue.Sl
 	for i := n; i < len(out); i++ {
 		j := &out[i]
 		q.traces.add(j.Ref, j.Trace)
-		q.to.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: j.Ref, State: j.State, Trace: j.Trace})
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: j.Ref, State: &j.State, Trace: j.Trace})
 	}
 	return out, err
 }
@@ -81,26 +81,24 @@ func (q *observedQueue) moved(list []queue.Moved) {
 
 // event reports a move, if it is of interest.
 func (q *observedQueue) event(ref Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
-	ev := telemetry.JobEvent{Ref: ref, Bytes: size}
+	var change telemetry.JobChange
+	var cause telemetry.Cause
 	switch {
 	case e&queue.Delete != 0 && e&queue.EvDone != 0:
-		ev.Change = telemetry.JobExpired
+		change = telemetry.JobExpired
 	case e&queue.Delete != 0:
 		return
 	case e&queue.AddChunk != 0:
-		ev.Change = telemetry.JobChunk
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobChunk, Ref: ref, State: after, Bytes: size})
+		return
 	case e&queue.EvDone != 0:
-		ev.Change = telemetry.JobEnded
+		change = telemetry.JobEnded
 	case e&queue.DropOutput != 0 && after.Status == InQueue:
-		ev.Change, ev.Cause = telemetry.JobRequeued, causeOf(kind, e)
+		change, cause = telemetry.JobRequeued, causeOf(kind, e)
 	default:
 		return
 	}
-	ev.State = *after
-	if ev.Change != telemetry.JobChunk {
-		ev.Trace = q.traces.take(ref)
-	}
-	q.to.Job(ev)
+	q.to.Job(telemetry.JobEvent{Change: change, Ref: ref, State: after, Trace: q.traces.take(ref), Cause: cause, Bytes: size})
 }
 
 // causeOf returns why a move has queued a job again.

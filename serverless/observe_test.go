@@ -2,6 +2,7 @@ package serverless_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -170,6 +171,29 @@ func TestAnObserverSeesWorkersComeAndGo(t *testing.T) {
 			"scaled 0 +0 -0 no job waits", "scaled 1 +1 -0 the first worker starts for the first job", "started ok",
 			"scaled 1 +0 -0 a free worker takes each job that waits", "joined 2s", "scaled 1 +0 -0 no job waits",
 			"scaled 0 +0 -1 workers that no job has needed for 10s end; no job waits", "scaled 0 +0 -0 no job waits")
+	})
+}
+
+func TestColdStartsAreThoseOfTheLastWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newScaledService(t, image("works", 0, 1))
+		const n = fleet.MaxColdStarts + 3
+		for range n {
+			svc.submit(t, 1, false)
+			time.Sleep(30 * time.Second) // the worker has ended
+		}
+		list, err := svc.ColdStarts(t.Context(), "e")
+		if err != nil || len(list) != fleet.MaxColdStarts {
+			t.Fatalf("%d cold starts after %d, %v; want the last %d", len(list), n, err, fleet.MaxColdStarts)
+		}
+		for i, c := range list {
+			if c.Took.Truncate(time.Second) != 2*time.Second || i > 0 && c.At <= list[i-1].At {
+				t.Errorf("cold start %d is %+v, want one of 2 s, after %+v", i, c, list[max(i-1, 0)])
+			}
+		}
+		if _, err := svc.ColdStarts(t.Context(), "none"); !errors.Is(err, serverless.ErrNoEndpoint) {
+			t.Errorf("ColdStarts of no endpoint = %v", err)
+		}
 	})
 }
 

@@ -45,7 +45,7 @@ func TestRedeliveryIsAMoveOfEndedJobsWithAWebhook(t *testing.T) {
 	const now = 1000
 	for st := serverless.InQueue; st <= serverless.TimedOut; st++ {
 		for _, flags := range []queue.Flags{0, queue.HasWebhook} {
-			s := queue.State{Status: st, Flags: flags, Finished: 1, Retain: 5 * time.Second, Expires: 9000, Run: 3}
+			s := queue.State{Status: st, Flags: flags, Finished: 1, Terms: queue.Terms{Retain: 5 * time.Second}, Expires: 9000, Run: 3}
 			before := s
 			eff, err := s.Apply(now, &queue.Op{Kind: queue.OpRedeliver})
 			switch {
@@ -60,7 +60,7 @@ func TestRedeliveryIsAMoveOfEndedJobsWithAWebhook(t *testing.T) {
 			}
 		}
 	}
-	gone := queue.State{Status: serverless.Completed, Flags: queue.HasWebhook, Finished: 1, Retain: 10 * time.Millisecond, Expires: 9000}
+	gone := queue.State{Status: serverless.Completed, Flags: queue.HasWebhook, Finished: 1, Terms: queue.Terms{Retain: 10 * time.Millisecond}, Expires: 9000}
 	if _, err := gone.Apply(now, &queue.Op{Kind: queue.OpRedeliver}); !errors.Is(err, serverless.ErrNotFound) {
 		t.Errorf("past its retention: %v, want ErrNotFound", err)
 	}

@@ -77,7 +77,7 @@ func TestLostJobDoesNotKeepItsLoserBusy(t *testing.T) {
 		takeOne(t, s, "silent")
 		a, b := takeAsync(ctx, s, "silent", 1), takeAsync(ctx, s, "silent", 1)
 		before := q.calls.Load()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute - time.Millisecond)
 		wantStatus(t, s, ref, serverless.InQueue)
 		if n := q.calls.Load() - before; n > 20 {
 			t.Errorf("%d calls of the queue for one lost job", n)
@@ -86,6 +86,27 @@ func TestLostJobDoesNotKeepItsLoserBusy(t *testing.T) {
 		if x, y := <-a, <-b; len(x.jobs)+len(y.jobs) != 0 {
 			t.Error("the worker that lost the job got it again")
 		}
+	})
+}
+
+// A worker is alone on its endpoint, and does not ping for longer than a lease.
+func TestAWorkerThatIsAloneGetsTheJobAgainThatItLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		ref := submitEcho(t, s)
+		takeOne(t, s, "w")
+		again := takeAsync(t.Context(), s, "w", 1)
+		time.Sleep(45 * time.Second)
+		wantStatus(t, s, ref, serverless.InQueue)
+		wantWhy(t, s, ref, "a worker had it and lost it; until "+time.Now().Add(15*time.Second).UTC().Format(time.RFC3339)+" it is given to another worker than w")
+		got := <-again
+		if len(got.jobs) != 1 || got.jobs[0].Ref != ref || got.jobs[0].Deliveries != 2 || got.after != time.Minute {
+			t.Fatalf("the worker gets %d jobs after %v, want the lost one after 30 s of its lease and 30 s for others", len(got.jobs), got.after)
+		}
+		if err := finish(t, s, ref, "w", `"done"`); err != nil {
+			t.Fatalf("the result = %v, want nil", err)
+		}
+		wantStatus(t, s, ref, serverless.Completed)
 	})
 }
 
@@ -100,7 +121,7 @@ func TestThirdWorkerThatIsLostFailsTheJob(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			synctest.Wait()
 		}
-		if got, want := string(show(t, s, ref)), `{"delayTime":60000,"error":"worker lost: the job was given to 3 workers and none of them reported a result","executionTime":30000,"id":"`+
+		if got, want := string(show(t, s, ref)), `{"delayTime":60000,"error":"worker lost: the job was given to workers 3 times and none of them reported a result","executionTime":30000,"id":"`+
 			string(ref.ID)+`","status":"FAILED","workerId":"c"}`; got != want {
 			t.Errorf("job = %s\nwant  %s", got, want)
 		}

@@ -85,21 +85,30 @@ func (l scalerLead) Lead(ctx context.Context, endpoint string, shown []byte) ([]
 	return lease.Data, leads, err
 }
 
+// Resign implements fleet.Lead.
+func (l scalerLead) Resign(ctx context.Context, endpoint string) error {
+	return l.server.Resign(ctx, scalerLease+endpoint)
+}
+
 // Leads implements fleet.Lead.
 func (l scalerLead) Leads(endpoint string) bool { return l.server.Leads(scalerLease + endpoint) }
 
-// decisionsElsewhere returns the decisions of the server that decides for an endpoint.
-func (s *Service) decisionsElsewhere(ctx context.Context, endpoint string) ([]fleet.Decision, error) {
+// shownElsewhere returns what the server shows that decides for an endpoint. ok is false at that
+// server itself.
+func (s *Service) shownElsewhere(ctx context.Context, endpoint string) (shown []byte, ok bool, err error) {
+	if s.server == nil || s.server.Leads(scalerLease+endpoint) {
+		return nil, false, nil
+	}
 	list, err := s.server.Store().Leases(ctx, s.clock.Now(), scalerLease+endpoint)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	for _, l := range list {
 		if l.Name == scalerLease+endpoint {
-			return fleet.ReadDecisions(l.Data)
+			return l.Data, true, nil
 		}
 	}
-	return nil, nil
+	return nil, true, nil
 }
 
 // A scalerQueue is the queue for the scaler. Requests in flight count as running jobs, and

@@ -168,6 +168,12 @@ func TestIdleWorkerThatTookAJobAtAnotherServerIsNotStopped(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			ping(t, b, id, ref.ID)
 		}
+		for i := range list {
+			cold, err := list[i].ColdStarts(t.Context(), "echo")
+			if err != nil || len(cold) != 1 || cold[0].Took < time.Second || cold[0].Took > 10*time.Second {
+				t.Errorf("cold starts at server %d = %v, %v, want that of the worker, which came after 2 s", i, cold, err)
+			}
+		}
 		if there, started, stopped := f.counts(); there != 1 || started != 1 || stopped != 0 {
 			t.Errorf("%d workers are there, %d were started and %d stopped, want one that has a job", there, started, stopped)
 		}

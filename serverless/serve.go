@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
@@ -104,6 +105,8 @@ type loop struct {
 	running map[*run]bool // by run, because a retried job may be claimed before its last run has ended
 	reports int           // of those in running, whose results are being stored
 	stops   sync.WaitGroup
+	inputs  inputs
+	outputs map[string]stored // by owner, of those whose outputs are being stored
 }
 
 // A run is one run of a job.
@@ -112,6 +115,11 @@ type run struct {
 	cancel context.CancelCauseFunc
 	ended  bool                  // its result is being stored
 	away   atomic.Pointer[error] // of the store, when it was last away from the worker
+	input  budget.Hold           // of the bytes of its input
+	output budget.Hold           // of the bytes of its output; the mutex of the loop guards it
+	made   int64                 // bytes of its output, if it is large
+	stop   func() bool           // stops the timer of endReserve; nil: nothing was reserved
+	holds  bool                  // it has room for its payloads, or goes on without
 }
 
 // take starts jobs until ctx ends.
@@ -238,7 +246,20 @@ func (l *loop) worked(r *run) {
 
 func (l *loop) run(ctx context.Context, r *run) {
 	defer l.release(r, false)
+	defer l.letGo(r)
 	defer r.cancel(context.Canceled)
+	end := queue.Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
+	defer func() { // deferred, because the worker may call runtime.Goexit
+		l.worked(r)
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrDraining) {
+			return // stopped: the result is dropped
+		}
+		l.report(ctx, l.finish(ctx, r, end))
+	}()
+	if !l.hold(ctx, r) {
+		end = queue.Op{Kind: queue.OpRelease}
+		return
+	}
 	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Attempt) + int(r.job.Deliveries)}
 	t.emit = func(given context.Context, k queue.OpKind, b []byte) error {
 		if ctx.Err() != nil {
@@ -246,18 +267,8 @@ func (l *loop) run(ctx context.Context, r *run) {
 		}
 		return l.emit(given, r, k, b)
 	}
-	end := queue.Op{Status: Failed, Error: "the worker's goroutine ended without a result"}
-	defer func() { // deferred, because the worker may call runtime.Goexit
-		l.worked(r)
-		switch cause := context.Cause(ctx); {
-		case errors.Is(cause, ErrLeaseLost):
-			l.handBack(ctx, r)
-		case ctx.Err() != nil && !errors.Is(cause, ErrDraining): // stopped: the result is dropped
-		default:
-			l.report(ctx, l.finish(ctx, r, end))
-		}
-	}()
 	end = l.work(ctx, r, t)
+	l.count(r, int64(len(end.Payload)))
 }
 
 // work calls the worker and returns its result as Status, Payload and Error. A panic fails
@@ -288,6 +299,9 @@ func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error
 	if !json.Valid(b) {
 		return errors.New("serverless: a chunk or progress value must be JSON")
 	}
+	held := l.holdOutput(r, int64(len(b)))
+	held.Force(int64(len(b)))
+	defer held.Release()
 	op := l.op(r, k, b)
 	op.Adopt, op.Until = true, l.s.now().Add(l.s.localLease)
 	var err error
@@ -320,14 +334,6 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 		op.Error = "the worker's output is not JSON"
 	}
 	return op
-}
-
-// handBack returns a job to the queue whose lease has ended because the process or the store stood
-// still. The worker is not at fault: it may have the job again, and there may be no other one.
-func (l *loop) handBack(ctx context.Context, r *run) {
-	op := l.op(r, queue.OpRelease, nil)
-	op.Adopt = true
-	l.report(context.WithoutCancel(ctx), op)
 }
 
 // report reports a result and repeats the report while the store fails, so that no result is

@@ -3,11 +3,7 @@ package serverless
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"math"
 	"sync"
@@ -16,8 +12,6 @@ import (
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/id"
-	"github.com/podyard/podyard/internal/unwrap"
-	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/balance"
@@ -97,6 +91,12 @@ type Options struct {
 	// Prober checks the health of the workers of load-balancing endpoints: httpapi.NewProber
 	// returns one. Default: none; users then cannot create such endpoints.
 	Prober balance.Prober
+	// RunCheck runs a check of a worker, at once in another goroutine or later, and RequestsChanged
+	// is called when the requests of a load-balancing endpoint or the health of its workers have
+	// changed: for a program that calls Step itself. They must not block. Default: a check has a
+	// goroutine of its own, and nobody is told.
+	RunCheck        func(check func())
+	RequestsChanged func(endpoint string)
 	// Meter gets the use of the workers of Fleet, for billing. Default: none.
 	Meter fleet.Meter
 	// Schedules keeps schedules of jobs (Service.Schedules). They need DecodeRun. Default: none;
@@ -123,6 +123,14 @@ type Options struct {
 	// may wait for the same commit. More wait. Its users are the ids of endpoints. Default: no
 	// limit.
 	Writes *budget.Pool
+	// Inputs returns a hold for the input of a job of a user, while a worker of Serve runs the job. A job
+	// for which there is no room waits until others have ended; each worker runs one in any case.
+	// Default: no limit.
+	Inputs func(owner string) budget.Hold
+	// Outputs returns a hold for the outputs and chunks that a worker of Serve has made, until they are
+	// stored. A job of a user whose outputs have no room waits before it runs; each worker runs one in
+	// any case. Default: no limit.
+	Outputs func(owner string) budget.Hold
 	// Observer gets what happens to jobs, workers and webhooks, for metrics and traces. Default:
 	// none.
 	Observer telemetry.Observer
@@ -131,9 +139,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A Service runs jobs. It has the rules of docs/interface.md 2.8, 3.2, 4.2 and 8 of
-// docs/interface.md, over a queue and a store of endpoints that a backend implements. It is
-// safe for concurrent use.
+// A Service runs jobs. It has the rules of docs/interface.md 2.8, 3.2, 4.2 and 8, over a queue
+// and a store of endpoints that a backend implements. It is safe for concurrent use.
 //
 // A Service does its background work in Run, which must run until the program ends. A program
 // that moves time itself calls Step instead, with Listen in a goroutine beside it.
@@ -172,10 +179,12 @@ type Service struct {
 	deterministic bool
 	looked        Instant // when Step looked by itself last; lookAt is when it does again
 	lookAt        Instant
-	reads, writes *budget.Pool // may be nil
-	armed         atomic.Int64 // Instant at which Run calls Step again
-	asked         Instant      // the instant that step was armed for; 0: none
-	renewed       Instant      // last renewal of the leases of in-process workers; used by Step only
+	reads, writes *budget.Pool                   // may be nil
+	inputs        func(owner string) budget.Hold // may be nil
+	outputs       func(owner string) budget.Hold // may be nil
+	armed         atomic.Int64                   // Instant at which Run calls Step again
+	asked         Instant                        // the instant that step was armed for; 0: none
+	renewed       Instant                        // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
 	goroutines    sync.WaitGroup // Listen and the deliveries; Run waits for them
 }
@@ -197,7 +206,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		wake:         make(chan struct{}, 1),
 		intake:       newIntake(),
 		shared:       queue.IsShared(q), deterministic: o.Deterministic,
-		reads: o.Reads, writes: o.Writes,
+		reads: o.Reads, writes: o.Writes, inputs: o.Inputs, outputs: o.Outputs,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -246,572 +255,3 @@ func (s *Service) Endpoint(ctx context.Context, id string) (*Endpoint, error) {
 }
 
 func (s *Service) now() Instant { return At(s.clock.Now()) }
-
-// Submit queues a job and returns it. It reports all faults of the request together (422),
-// and returns ErrNoEndpoint for an unknown endpoint and for another user's. When Submit
-// returns nil, the job is stored as durably as the queue can. A request that was made before
-// with its key gets *idempotency.Repeated, which has the id of its job.
-func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
-	if r.Idempotency != nil {
-		return s.submitOnce(ctx, owner, endpoint, &r)
-	}
-	j, err := s.newJob(ctx, owner, endpoint, &r)
-	if err != nil {
-		return Job{}, err
-	}
-	return s.enqueue(ctx, j)
-}
-
-// submitOnce is Submit for a request with a key.
-func (s *Service) submitOnce(ctx context.Context, owner, endpoint string, r *Request) (Job, error) {
-	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Job]{
-		Guard: &s.keys, Store: s.queue, Now: s.clock.Now(),
-		Check: func() error { return r.check(s.now()) },
-		Create: func(k *idempotency.Record) (Job, error) {
-			j, err := s.newJob(ctx, owner, endpoint, r)
-			if err != nil {
-				return Job{}, err
-			}
-			k.ID, j.Creation = string(j.ID), k
-			return s.enqueue(ctx, j)
-		},
-	})
-}
-
-// newJob checks a request and returns its job.
-func (s *Service) newJob(ctx context.Context, owner, endpoint string, r *Request) (Job, error) {
-	ep := r.Endpoint
-	if ep == nil {
-		var err error
-		if ep, err = s.eps.Visible(ctx, owner, endpoint); err != nil {
-			return Job{}, err
-		}
-	}
-	if err := r.check(s.now()); err != nil {
-		return Job{}, err
-	}
-	id, err := s.newID(r.Sync)
-	if err != nil {
-		return Job{}, fmt.Errorf("serverless: make a job id: %w", err)
-	}
-	return r.job(ep, owner, id, s.now()), nil
-}
-
-func (s *Service) enqueue(ctx context.Context, j Job) (Job, error) {
-	done, err := s.startWrite(ctx, j.Endpoint, len(j.Input))
-	if err != nil {
-		return Job{}, err
-	}
-	defer done()
-	jobs := [1]Job{j}
-	if err := s.queue.Enqueue(ctx, jobs[:]); err != nil {
-		return Job{}, fmt.Errorf("serverless: submit to %q: %w", j.Endpoint, err)
-	}
-	s.arm(jobs[0].Due())
-	jobs[0].Creation = nil
-	return jobs[0], nil
-}
-
-// SubmitAndWait submits a job with Sync set, and then does what Wait does for r.Wait (default
-// DefaultWait). The submit becomes durable with the end of the job, or before anybody sees the
-// job: its caller, if r.Wait passes first, or a reader. If the queue loses the job before that,
-// SubmitAndWait returns ErrForgotten. The job may have run.
-func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
-	r.Sync = true
-	if r.Wait == 0 {
-		r.Wait = DefaultWait
-	}
-	if r.Idempotency != nil { // durable at once: a crash must not make the request twice
-		j, err := s.submitOnce(ctx, owner, endpoint, &r)
-		if err != nil {
-			return Job{}, err
-		}
-		if r.Queued != nil {
-			r.Queued()
-		}
-		return s.Wait(ctx, owner, j.Ref, r.Wait)
-	}
-	j, err := s.newJob(ctx, owner, endpoint, &r)
-	if err != nil {
-		return Job{}, err
-	}
-	j.Flags |= queue.DurableAtEnd
-	w := s.startWait(j.Ref, r.Wait)
-	defer w.end()
-	w.keep(j)
-	expires := j.Expires
-	if _, err = s.enqueue(ctx, j); err != nil {
-		return Job{}, err
-	}
-	if r.Queued != nil {
-		r.Queued()
-	}
-	ended, err := w.wait(ctx, owner, false)
-	if errors.Is(err, ErrNotFound) && s.now() < expires {
-		err = ErrForgotten
-	}
-	return ended, err
-}
-
-// newID returns a UUID version 4 with the suffix of the region, and with the prefix "sync-"
-// for runsync.
-func (s *Service) newID(sync bool) (JobID, error) {
-	var u [16]byte
-	if _, err := io.ReadFull(s.rand, u[:]); err != nil {
-		return "", err
-	}
-	return formatID(u, sync), nil
-}
-
-// formatID returns the id with these random bits.
-func formatID(u [16]byte, sync bool) JobID {
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	b := make([]byte, 0, 44)
-	if sync {
-		b = append(b, "sync-"...)
-	}
-	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
-		if i > 0 {
-			b = append(b, '-')
-		}
-		b = hex.AppendEncode(b, part)
-	}
-	return JobID(append(b, "-u1"...))
-}
-
-// Get returns the job with its payloads. It returns ErrNotFound for an unknown job, for a job
-// past its ttl or retention and for another user's job, ErrNoEndpoint for an unknown
-// endpoint, and ErrDamaged if the output can no longer be read.
-func (s *Service) Get(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.find(ctx, owner, ref)
-	if err != nil {
-		return Job{}, err
-	}
-	return j, nil
-}
-
-// find is Get, but with ErrDamaged it also returns the job, without its output.
-func (s *Service) find(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.read(ctx, owner, ref)
-	return s.owned(ctx, owner, ref, j, err)
-}
-
-// findState is find without the payloads, which need not be read for it.
-func (s *Service) findState(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.state(ctx, ref)
-	return s.owned(ctx, owner, ref, j, err)
-}
-
-// state returns a job without its payloads.
-func (s *Service) state(ctx context.Context, ref Ref) (Job, error) {
-	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: ref.Endpoint, IDs: []JobID{ref.ID}}) {
-		return j, err
-	}
-	return Job{}, ErrNotFound
-}
-
-// owned is what a read of a job returns to a user.
-func (s *Service) owned(ctx context.Context, owner string, ref Ref, j Job, err error) (Job, error) {
-	if (err == nil || errors.Is(err, ErrDamaged)) && j.Owner != owner {
-		err = ErrNotFound
-	}
-	if errors.Is(err, ErrNotFound) {
-		if _, e := s.endpoints.Get(ctx, ref.Endpoint); e != nil {
-			err = e
-		}
-	}
-	return j, err
-}
-
-// largePayload is the size in bytes from which payloads take turns.
-const largePayload = 256 << 10
-
-// startWrite waits until a payload of n bytes may be stored. The caller calls done afterwards.
-func (s *Service) startWrite(ctx context.Context, endpoint string, n int) (done func(), err error) {
-	if s.writes == nil || n < largePayload {
-		return func() {}, nil
-	}
-	turn := s.writes.Hold(endpoint)
-	if err := turn.Grow(ctx, 1); err != nil {
-		return nil, err
-	}
-	return turn.Release, nil
-}
-
-// read reads a job when it is the turn of its reader.
-func (s *Service) read(ctx context.Context, reader string, ref Ref) (Job, error) {
-	release, err := s.mayRead(ctx, reader)
-	if err != nil {
-		return Job{}, err
-	}
-	defer release()
-	return s.queue.Get(ctx, s.now(), ref)
-}
-
-// mayRead waits until reader may read another job with its payloads.
-func (s *Service) mayRead(ctx context.Context, reader string) (release func(), err error) {
-	if s.reads == nil {
-		return func() {}, nil
-	}
-	turn := s.reads.Hold(reader)
-	if err := turn.Grow(ctx, 1); err != nil {
-		turn.Release()
-		return nil, err
-	}
-	return turn.Release, nil
-}
-
-// JobOwner returns whose a job is. Errors are those of Get, without ErrDamaged.
-func (s *Service) JobOwner(ctx context.Context, ref Ref) (string, error) {
-	j, err := s.state(ctx, ref)
-	return j.Owner, err
-}
-
-// Wait returns the job when it has ended. It returns the job as it is when d has passed by
-// the service's clock, or when ctx ends. Errors are those of Get, also if the job is deleted
-// meanwhile.
-func (s *Service) Wait(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
-	w := s.startWait(ref, d)
-	defer w.end()
-	return w.wait(ctx, owner, true)
-}
-
-// A jobWait waits for the end of a job. Its time has begun. The caller must call end.
-type jobWait struct {
-	s    *Service
-	ref  Ref
-	done *watcher
-	job  *Job        // nil: it is read when it has ended
-	over atomic.Bool // the time is over; done is signalled after that
-	stop func() bool // stops the timer
-}
-
-func (s *Service) startWait(ref Ref, d time.Duration) *jobWait {
-	w := &jobWait{s: s, ref: ref, done: s.hub.watch(ref, queue.EventDone)}
-	w.stop = s.clock.AfterFunc(s.clock.Now().Add(d), func() { w.over.Store(true); signal(w.done.ch) })
-	return w
-}
-
-func (w *jobWait) end() {
-	w.stop()
-	w.s.hub.unwatch(w.done)
-}
-
-// wait returns the job when it has ended, or when the time or ctx is over. look: it looks first
-// whether the job has ended.
-func (w *jobWait) wait(ctx context.Context, owner string, look bool) (Job, error) {
-	for last := false; ; look = true {
-		if j, ok := w.result(); ok {
-			return j, nil
-		}
-		if look {
-			j, err := w.s.Get(context.WithoutCancel(ctx), owner, w.ref)
-			if err != nil || last || j.Status.Terminal() {
-				return j, err
-			}
-		}
-		select {
-		case <-w.done.ch:
-			last = w.over.Load()
-		case <-ctx.Done():
-			last = true // the job may have changed since it was read
-		}
-	}
-}
-
-// SetTTL sets the expiry of the job to d from now, but at most to MaxTTL after its
-// submission. d must satisfy CheckTTL. Errors are those of CheckTTL and Get.
-func (s *Service) SetTTL(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
-	if err := CheckTTL(d); err != nil {
-		return Job{}, err
-	}
-	j, err := s.Get(ctx, owner, ref)
-	if err != nil {
-		return Job{}, err
-	}
-	until := min(s.now().Add(d), j.Submitted.Add(MaxTTL))
-	return s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpSetTTL, Until: until})
-}
-
-// Cancel ends a queued or running job and returns it. A job that had ended before keeps its
-// status. A worker that runs the job is notified. Errors are those of Get.
-func (s *Service) Cancel(ctx context.Context, owner string, ref Ref) (Job, error) {
-	return s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpCancel})
-}
-
-// Retry queues a FAILED or TIMED_OUT job again, with the same id and input. Output, error,
-// chunks, timings and delivery count start again; the ttl does not. It returns ErrStatus for
-// a job in another status and ErrInputLost for a job whose input was damaged; other errors
-// are those of Get.
-func (s *Service) Retry(ctx context.Context, owner string, ref Ref) (Job, error) {
-	j, err := s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpRetry})
-	if errors.Is(err, ErrStatus) {
-		err = refused("only a FAILED or TIMED_OUT job can be retried")
-	}
-	return j, err
-}
-
-// refused returns ErrStatus with another text for the user.
-func refused(why string) error {
-	return &problem.Error{Kind: ErrStatus.Kind, Detail: why, Err: ErrStatus}
-}
-
-// change applies an op of a user to a job of that user.
-func (s *Service) change(ctx context.Context, owner string, op queue.Op) (Job, error) {
-	j, damaged := s.find(ctx, owner, op.Ref)
-	if damaged != nil && !errors.Is(damaged, ErrDamaged) {
-		return Job{}, damaged
-	}
-	r, err := s.apply(ctx, op)
-	if err != nil {
-		return Job{}, err
-	}
-	read := j.State
-	_, _ = read.Apply(s.now(), &op)
-	switch {
-	case r.Effect&queue.DropOutput != 0:
-		j.Output, j.Error = nil, ""
-	case read.Status != r.State.Status || read.Run != r.State.Run || read.Token != r.State.Token:
-		// The job has moved since it was read, and has other payloads now.
-		if j, err = s.payloads(ctx, owner, op.Ref, &r.State); err != nil {
-			return Job{}, err
-		}
-	}
-	if j.State = r.State; damaged != nil && j.ShowsOutput() {
-		return Job{}, damaged // although the move was made
-	}
-	return j, nil
-}
-
-// payloads returns the job with the payloads of state st. If the job has moved on since, the
-// result has no output.
-func (s *Service) payloads(ctx context.Context, owner string, ref Ref, st *queue.State) (Job, error) {
-	j, err := s.Get(ctx, owner, ref)
-	if j.Status != st.Status || j.Run != st.Run || j.Token != st.Token {
-		j.Output, j.Error = nil, ""
-	}
-	return j, err
-}
-
-// apply makes one move.
-func (s *Service) apply(ctx context.Context, op queue.Op) (queue.Result, error) {
-	ops, res := [1]queue.Op{op}, [1]queue.Result{}
-	if err := s.queue.Apply(ctx, s.now(), ops[:], res[:]); err != nil {
-		return queue.Result{}, fmt.Errorf("serverless: job %q: %w", op.ID, err)
-	}
-	s.armFor(&res[0])
-	return res[0], res[0].Err
-}
-
-// addChunk is apply for an OpChunk, whose payload is an item. It splits an item that is too
-// long. If the stream has no room for all pieces, it keeps the first ones.
-func (s *Service) addChunk(ctx context.Context, op queue.Op) error {
-	items := splitItem(op.Payload, maxItem)
-	ops, res := make([]queue.Op, len(items)), make([]queue.Result, len(items))
-	for i, b := range items {
-		ops[i] = op
-		ops[i].Payload = b
-	}
-	if err := s.queue.Apply(ctx, s.now(), ops, res); err != nil {
-		return fmt.Errorf("serverless: job %q: %w", op.ID, err)
-	}
-	for i := range res {
-		s.armFor(&res[i])
-		if res[i].Err != nil {
-			return res[i].Err
-		}
-	}
-	return nil
-}
-
-// armFor makes Run call Step when the result of a move is due.
-func (s *Service) armFor(r *queue.Result) {
-	switch {
-	case r.Effect&queue.PutOutbox != 0:
-		s.arm(s.now())
-	case r.Err == nil && r.Effect&queue.Delete == 0:
-		s.arm(r.State.Due())
-	}
-}
-
-// purgeStep is the most queued jobs that one call of the queue examines.
-const purgeStep = 1000
-
-// Purge cancels the queued jobs of owner, or of AllOwners, and returns their number. Running
-// jobs and jobs that are submitted meanwhile stay. It returns ErrNoEndpoint for an unknown
-// endpoint.
-func (s *Service) Purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
-	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
-		return 0, err
-	}
-	return s.purge(ctx, owner, endpoint)
-}
-
-// purge is Purge for an endpoint that may be deleted already.
-func (s *Service) purge(ctx context.Context, owner, endpoint string) (removed int, err error) {
-	st, err := s.stats(ctx, endpoint)
-	if err != nil {
-		return 0, fmt.Errorf("serverless: purge %q: %w", endpoint, err)
-	}
-	p := queue.PurgeQuery{Endpoint: endpoint, Owner: ownerFilter(owner), UpTo: st.LastSeq, Limit: purgeStep}
-	for {
-		n, next, err := s.queue.Purge(ctx, s.now(), p)
-		removed += n
-		if err != nil {
-			return removed, fmt.Errorf("serverless: purge %q: %w", endpoint, err)
-		}
-		if next == 0 {
-			s.arm(s.now()) // their webhooks
-			return removed, nil
-		}
-		p.After = next
-	}
-}
-
-// ownerFilter returns the owner of a query: empty for AllOwners.
-func ownerFilter(owner string) string {
-	if owner == AllOwners {
-		return ""
-	}
-	return owner
-}
-
-// A Health has the counts of jobs and workers of an endpoint.
-type Health struct {
-	Jobs    Stats
-	Workers WorkerCounts
-}
-
-// WorkerCounts are the numbers of an endpoint's workers by status. Ready counts workers of
-// any status.
-type WorkerCounts struct {
-	Idle         int // without a job
-	Initializing int // started, but not seen yet
-	Ready        int // waiting for a job at this moment
-	Running      int // with a job
-	Throttled    int // no capacity to start them
-	Unhealthy    int
-}
-
-// Health returns the counts of jobs and workers of an endpoint, or ErrNoEndpoint. Requests in
-// flight of a load-balancing endpoint count as running jobs.
-func (s *Service) Health(ctx context.Context, endpoint string) (Health, error) {
-	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
-		return Health{}, err
-	}
-	st, err := s.stats(ctx, endpoint)
-	if err != nil {
-		return Health{}, fmt.Errorf("serverless: health of %q: %w", endpoint, err)
-	}
-	st.Running += int64(s.balancer.Demand(endpoint).Running)
-	return Health{Jobs: st, Workers: countWorkers(s.workerList(endpoint))}, nil
-}
-
-// RunningWorkers returns the number of workers of the endpoint that have a job or a request. With
-// Options.Presence those of all servers count, as they were a second ago.
-func (s *Service) RunningWorkers(endpoint string) int {
-	if s.crowd != nil {
-		return s.crowd.running(endpoint, s.now()) + s.balancer.Busy(endpoint)
-	}
-	return s.registry.Running(endpoint) + s.balancer.Busy(endpoint)
-}
-
-// A Page is a part of a listing.
-type Page struct {
-	Jobs  []Job
-	Total int // number of jobs that match, on all pages
-}
-
-// A RequestsQuery selects jobs of an endpoint for Requests.
-type RequestsQuery struct {
-	Status        []Status // empty: any status
-	Prefix        string   // of the id; empty: any
-	Offset, Limit int
-	Full          bool // with input and output
-}
-
-// Requests lists the jobs of owner, or of AllOwners, newest first. Without q.Full, a job has
-// no payloads, except the error of a FAILED job. It returns ErrNoEndpoint for an unknown
-// endpoint.
-func (s *Service) Requests(ctx context.Context, owner, endpoint string, q RequestsQuery) (p Page, err error) {
-	total, jobs, err := s.EachRequest(ctx, owner, endpoint, q)
-	if err != nil {
-		return Page{}, err
-	}
-	p.Total = total
-	for j, err := range jobs {
-		if err != nil {
-			return Page{}, err
-		}
-		p.Jobs = append(p.Jobs, j)
-	}
-	return p, nil
-}
-
-// EachRequest is Requests, but reads the payloads of a job only when jobs yields it. An error
-// that jobs yields is the last one.
-func (s *Service) EachRequest(ctx context.Context, owner, endpoint string, q RequestsQuery) (total int, jobs iter.Seq2[Job, error], err error) {
-	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
-		return 0, nil, err
-	}
-	now := s.now()
-	page, err := s.page(ctx, now, queue.ListQuery{Endpoint: endpoint, Owner: ownerFilter(owner), Status: q.Status, Prefix: JobID(q.Prefix)}, &q)
-	if err != nil {
-		return 0, nil, fmt.Errorf("serverless: list %q: %w", endpoint, err)
-	}
-	return page.Total, func(yield func(Job, error) bool) {
-		for _, j := range page.Jobs {
-			j, err := s.request(ctx, now, j, q.Full)
-			if errors.Is(err, ErrNotFound) {
-				continue // deleted since it was listed
-			}
-			if !yield(j, err) || err != nil {
-				return
-			}
-		}
-	}, nil
-}
-
-// request returns a listed job as a list of requests has it.
-func (s *Service) request(ctx context.Context, now Instant, listed Job, full bool) (Job, error) {
-	if !full && listed.Status != Failed { // the State has all that is shown
-		return listed, nil
-	}
-	j, err := s.queue.Get(ctx, now, listed.Ref)
-	switch {
-	case errors.Is(err, ErrDamaged):
-		j = listed
-	case err != nil:
-		return Job{}, fmt.Errorf("serverless: list %q: %w", listed.Endpoint, err)
-	}
-	if !full {
-		j = Job{Ref: j.Ref, Owner: j.Owner, State: j.State, Error: j.Error}
-	}
-	return j, nil
-}
-
-// page returns the jobs of a page as they are listed, and the number of all that match. A queue
-// that counts is not asked for more jobs than the page needs.
-func (s *Service) page(ctx context.Context, now Instant, l queue.ListQuery, q *RequestsQuery) (p Page, err error) {
-	counter, counts := unwrap.As[queue.Counter](s.queue)
-	if counts {
-		if p.Total, err = counter.Count(ctx, now, l); err != nil || q.Limit <= 0 {
-			return p, err
-		}
-		l.Limit = q.Offset + q.Limit
-	}
-	n := 0
-	for j, err := range s.queue.List(ctx, now, l) {
-		if err != nil {
-			return Page{}, err
-		}
-		if n >= q.Offset && len(p.Jobs) < q.Limit {
-			p.Jobs = append(p.Jobs, j)
-		}
-		n++
-	}
-	if !counts {
-		p.Total = n
-	}
-	return p, nil
-}

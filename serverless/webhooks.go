@@ -27,6 +27,13 @@ type Webhook struct {
 // MaxWebhooks is the largest WebhookQuery.Limit.
 const MaxWebhooks = 1000
 
+// maxWebhookBytes is the size of attempts from which a page of Webhooks is complete. A job may have
+// many attempts, and the page is in memory as a whole.
+const maxWebhookBytes = 1 << 20
+
+// attemptSize is the size of an Attempt without its texts, about.
+const attemptSize = 200
+
 // A WebhookQuery selects webhooks of an endpoint.
 type WebhookQuery struct {
 	State WebhookState // empty: any
@@ -36,8 +43,8 @@ type WebhookQuery struct {
 
 // Webhooks returns what became of the webhooks of jobs of owner, or of AllOwners, that have ended
 // and are still kept, newest job first. next is for the call that goes on; 0: there are no more. It
-// looks at a bounded number of jobs, so it may return none and still have a next. It returns
-// ErrNoEndpoint for an unknown endpoint.
+// looks at a bounded number of jobs and returns a bounded number of bytes, so it may return few or
+// none and still have a next. It returns ErrNoEndpoint for an unknown endpoint.
 func (s *Service) Webhooks(ctx context.Context, owner, endpoint string, q WebhookQuery) (list []Webhook, next uint64, err error) {
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return nil, 0, err
@@ -47,16 +54,32 @@ func (s *Service) Webhooks(ctx context.Context, owner, endpoint string, q Webhoo
 	if err != nil {
 		return nil, 0, err
 	}
+	size := 0
 	for i := range jobs {
 		log, err := s.queue.Attempts(ctx, jobs[i].Ref)
 		if err != nil {
 			return nil, 0, fmt.Errorf("serverless: webhooks of %q: %w", endpoint, err)
 		}
-		if w := (Webhook{jobs[i], webhookState(log), log}); q.State == "" || q.State == w.State {
-			list = append(list, w)
+		w := Webhook{jobs[i], webhookState(log), log}
+		if q.State != "" && q.State != w.State {
+			continue
+		}
+		list = append(list, w)
+		if size += w.size(); size >= maxWebhookBytes && i+1 < len(jobs) {
+			return list, jobs[i].Seq, nil
 		}
 	}
 	return list, next, nil
+}
+
+// size returns how many bytes the attempts take, about.
+func (w *Webhook) size() int {
+	n := 0
+	for i := range w.Attempts {
+		a := &w.Attempts[i]
+		n += attemptSize + len(a.DeliveryID) + len(a.Err)
+	}
+	return n
 }
 
 func webhookState(log []Attempt) WebhookState {

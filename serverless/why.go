@@ -16,10 +16,27 @@ func (s *Service) Decisions(ctx context.Context, endpoint string) ([]fleet.Decis
 	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
 		return nil, err
 	}
-	if s.server != nil && !s.server.Leads(scalerLease+endpoint) {
-		return s.decisionsElsewhere(ctx, endpoint)
+	if shown, elsewhere, err := s.shownElsewhere(ctx, endpoint); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return fleet.ReadDecisions(shown)
 	}
 	return s.scaler.Decisions(endpoint), nil
+}
+
+// ColdStarts returns how long the last workers of an endpoint took to start, from the decision of
+// the scaler to their first request for a job, oldest first: at most fleet.MaxColdStarts. It
+// returns ErrNoEndpoint for an unknown endpoint.
+func (s *Service) ColdStarts(ctx context.Context, endpoint string) ([]fleet.ColdStart, error) {
+	if _, err := s.endpoints.Get(ctx, endpoint); err != nil {
+		return nil, err
+	}
+	if shown, elsewhere, err := s.shownElsewhere(ctx, endpoint); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return fleet.ReadColdStarts(shown)
+	}
+	return s.scaler.ColdStarts(endpoint), nil
 }
 
 // Why returns a text for users that says what a job waits for. Errors are those of Get.
@@ -47,6 +64,9 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	why := []string{"it waits for a worker", s.present(ref.Endpoint)}
 	if j.Deliveries > 0 {
 		why = append(why, lostBy(j.Deliveries))
+	}
+	if w := j.Barred(); w != "" {
+		why = append(why, fmt.Sprintf("until %s it is given to another worker than %s", j.LeaseUntil.Time().Format(time.RFC3339), w))
 	}
 	if !s.scaler.Manages(e) {
 		return strings.Join(append(why, "the service starts none for this endpoint"), "; "), nil
@@ -111,10 +131,10 @@ func (s *Service) present(endpoint string) string {
 	return "its workers: " + strings.Join(parts, ", ")
 }
 
-// lostBy says how many workers have lost a job.
+// lostBy says how often workers have lost a job.
 func lostBy(n uint8) string {
 	if n == 1 {
-		return "1 worker had it and lost it"
+		return "a worker had it and lost it"
 	}
-	return fmt.Sprintf("%d workers had it and lost it", n)
+	return fmt.Sprintf("%d times a worker had it and lost it", n)
 }

@@ -271,7 +271,7 @@ func TestWorkerThatDoesNotStopLosesItsSlotAfterTenSeconds(t *testing.T) {
 		close(let)
 		synctest.Wait()
 		wantStatus(t, s, stuck, serverless.Cancelled)
-		wantStatus(t, s, submitEcho(t, s), serverless.InQueue)
+		submitEcho(t, s)
 		synctest.Wait()
 		if got := ran.all(); !slices.Equal(got, []string{`{"stuck":1}`, `{}`, `{}`}) {
 			t.Errorf("ran %v: the place of a stuck worker is not given away once", got)

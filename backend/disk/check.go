@@ -282,6 +282,9 @@ func (i *inspection) job(key, value []byte) error {
 	for n := range s.state.Attempt {
 		i.payload(&s, key, tryKey(uid, s.state.Run, n+1))
 	}
+	for _, place := range s.state.LeasePlaces() {
+		i.payload(&s, key, leaseKey(uid, place))
+	}
 	for n := s.state.Drained; n < s.state.Chunks; n++ {
 		i.payload(&s, key, chunkKey(uid, s.note.Chunk, n))
 	}
@@ -311,7 +314,7 @@ func (i *inspection) payload(s *stored, of, key []byte) {
 		return
 	}
 	what, do := "it is lost", note
-	if of[0] == keyJob && s.state.Status == queue.InQueue && key[len(uidKey(keyBody, 0))] != bodyTry {
+	if of[0] == keyJob && s.state.Status == queue.InQueue && !isBody(key, bodyTry, bodyLease) { // no worker needs these logs
 		what, do = "it is lost, and nobody can be given the job", end
 		i.ended[s.note.Tag] = true
 		i.found(finding{slices.Clone(key), note, s.ref}) // noted, because the webhook of the job refers to the payload

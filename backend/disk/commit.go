@@ -40,6 +40,8 @@ const (
 	syncLength  = 64
 	groupBytes  = 1 << 20
 	groupLength = 512
+	// spareBatches is how many batches of groups are kept.
+	spareBatches = 8
 )
 
 // commit writes a change, waits until it is durable, and publishes it. After an
@@ -85,7 +87,7 @@ func (e *engine) commitLoop() {
 	number := uint64(0)
 	for c := range e.queue {
 		number++
-		g := &group{number: number, batch: e.db.NewBatch(), began: e.s.commitBegins()}
+		g := &group{number: number, batch: e.groupBatch(), began: e.s.commitBegins()}
 		g.add(c)
 	fill:
 		for len(g.commits) < groupLength && g.batch.Len() < groupBytes {
@@ -119,6 +121,27 @@ func (g *group) add(c *commit) {
 	g.commits = append(g.commits, c)
 }
 
+// groupBatch returns an empty batch for a group.
+func (e *engine) groupBatch() *pebble.Batch {
+	select {
+	case b := <-e.spare:
+		return b
+	default:
+		return e.db.NewBatch()
+	}
+}
+
+// reuse keeps the memory of a batch that is written for the next groups, or drops it. A batch that is
+// closed goes to the database's pool, and from there to small changes: a thousand of them that wait in
+// the queue would each have the memory of a group.
+func (e *engine) reuse(b *pebble.Batch) {
+	b.Reset()
+	select {
+	case e.spare <- b:
+	default:
+	}
+}
+
 // write applies a group and publishes its commits that need no sync. It returns false if the
 // engine has ended.
 func (e *engine) write(g *group) bool {
@@ -148,10 +171,7 @@ func (e *engine) write(g *group) bool {
 	}
 	if len(synced) == 0 {
 		e.s.commitEnds(g)
-		if err := g.batch.Close(); err != nil {
-			e.fail(unavailable("end a commit", err))
-			return false
-		}
+		e.reuse(g.batch)
 		return true
 	}
 	g.commits = synced
@@ -223,9 +243,7 @@ func (e *engine) syncLoop() {
 			e.ordered.Add(-1)
 		}
 		e.s.commitEnds(g)
-		if err := g.batch.Close(); err != nil {
-			e.fail(unavailable("end a commit", err))
-		}
+		e.reuse(g.batch)
 	}
 }
 

@@ -170,7 +170,27 @@ func (q *Jobs) DropDead(ctx context.Context, refs []queue.Ref) error {
 }
 
 // PastAttempts implements queue.JobQueue.
-func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) (list []queue.JobAttempt, err error) {
+func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	return readLog[queue.JobAttempt](ctx, q, now, ref, func(v *view) (keys [][]byte) {
+		for n := range v.job.Attempt {
+			keys = append(keys, tryKey(v.note.Tag, v.job.Run, n+1))
+		}
+		return keys
+	})
+}
+
+// PastLeases implements queue.JobQueue.
+func (q *Jobs) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return readLog[queue.JobLease](ctx, q, now, ref, func(v *view) (keys [][]byte) {
+		for _, place := range v.job.LeasePlaces() {
+			keys = append(keys, leaseKey(v.note.Tag, place))
+		}
+		return keys
+	})
+}
+
+// readLog reads a log of a job, whose records have the keys that keys returns.
+func readLog[T any](ctx context.Context, q *Jobs, now queue.Instant, ref queue.Ref, keys func(v *view) [][]byte) (list []T, err error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return nil, err
@@ -180,11 +200,11 @@ func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Re
 		if !ok {
 			return nil, e.missing(keyJob, queue.ErrNotFound)
 		}
-		list, err = e.attempts(&v)
+		list, err = decodeRecords[T](e, keys(&v))
 		if !errors.Is(err, ErrDamaged) {
 			return list, err
 		}
-		// If the job has moved since, another run may have removed what is missing.
+		// If the job has moved since, it may have removed what is missing.
 		if same, werr := e.jobs.settled(ctx, ref, &v); werr != nil {
 			return nil, werr
 		} else if same {
@@ -193,14 +213,13 @@ func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Re
 	}
 }
 
-func (e *engine) attempts(v *view) (list []queue.JobAttempt, err error) {
-	for n := range v.job.Attempt {
-		key := tryKey(v.note.Tag, v.job.Run, n+1)
+func decodeRecords[T any](e *engine, keys [][]byte) (list []T, err error) {
+	for _, key := range keys {
 		value, err := e.mustGet(key)
 		if err != nil {
 			return nil, err
 		}
-		var a queue.JobAttempt
+		var a T
 		if err := json.Unmarshal(value, &a); err != nil {
 			return nil, damaged(key)
 		}

@@ -92,3 +92,45 @@ func TestADamagedAttemptDoesNotEndItsJob(t *testing.T) {
 		t.Errorf("the job is %v after %d attempts, want IN_QUEUE after 1", got.Status, got.Attempt)
 	}
 }
+
+// A damaged log of leases is an error, and the job goes on. Its deletion leaves nothing of the log.
+func TestADamagedLeaseDoesNotEndItsJob(t *testing.T) {
+	s := memStore(t)
+	j := newJob("a")
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+	for range 2 {
+		c := claimOne(t, s.Jobs(), "w")
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpRelease, Worker: "w", Token: c.Token}).Err)
+	}
+	uid := uidOf(t, s, j.Ref)
+	corruptRecord(t, s, leaseKey(uid, 1))
+	if _, err := s.Jobs().PastLeases(t.Context(), at+10, j.Ref); !errors.Is(err, queue.ErrDamaged) {
+		t.Errorf("PastLeases = %v, want ErrDamaged", err)
+	}
+	r, err := s.Check(t.Context())
+	must(t, err)
+	if len(r.Faults) != 1 || r.Faults[0].Job != "echo/a" {
+		t.Errorf("Check finds %q, want the lease, of its job", r.Faults)
+	}
+	if got := getJob(t, s.Jobs(), j.Ref); got.Status != queue.InQueue || got.Leases != 2 {
+		t.Errorf("the job is %v after %d leases, want IN_QUEUE after 2", got.Status, got.Leases)
+	}
+	for _, kind := range []queue.OpKind{queue.OpCancel, queue.OpDelete} {
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: kind}).Err)
+	}
+	e, err := s.engine()
+	must(t, err)
+	must(t, each(e.db, uidKey(keyBody, uid), func(key, _ []byte) error {
+		t.Errorf("the record %x is left of a job that was deleted", key)
+		return nil
+	}))
+}
+
+// The older value of a lease is not taken for a newer one that is lost.
+func TestOfALeaseThatIsLostNoOlderOneIsShown(t *testing.T) {
+	for kind, want := range map[byte]bool{bodyInput: true, bodyChunk: true, bodyTry: true, bodyLease: false} {
+		if got := writtenOnce(bodyKey(1, kind)); got != want {
+			t.Errorf("writtenOnce of the kind %d = %v, want %v", kind, got, want)
+		}
+	}
+}

@@ -12,11 +12,16 @@ import (
 
 // formatVersion is the format that this program writes. It grows when a program for the
 // previous version could misread the data. Version 2 allows runs above 255, version 3 extras
-// with a trace context, and jobs with the members that say when they are claimed.
+// with a trace context, and jobs with the members that say when they are claimed, version 4 logs of
+// leases and the time of the first chunk. Each number that a state got since is a version too.
 const (
-	formatVersion = 3
+	formatVersion = 4 + queue.StateNumbers - ownNumbers
 	oldestFormat  = 1
 )
+
+// ownNumbers is how many of queue.State.Numbers have places of their own in a record. Those that a
+// state got later are kept as they are.
+const ownNumbers = 34
 
 // A stored is the value of the record of a job, of an entry of its webhook, or of a dead letter.
 // It has no payloads.
@@ -72,6 +77,9 @@ const (
 	isRead // has no value
 	hasDead
 	hasSizes // not of records that are older than sizes
+	hasLeases
+	hasFirstChunk
+	hasLater // numbers beyond ownNumbers
 	membersEnd
 )
 
@@ -84,7 +92,8 @@ func (s *stored) members() (some uint64) {
 		{st.Priority != queue.DefaultPriority, hasPriority}, {s.key != "", hasKey}, {st.Delayed, isDelayed},
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
 		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
-		{st.InBytes != unknownSize || st.OutBytes != 0, hasSizes},
+		{st.InBytes != unknownSize || st.OutBytes != 0, hasSizes}, {st.Leases != 0, hasLeases}, {st.FirstChunk != 0, hasFirstChunk},
+		{len(laterNumbers(st)) > 0, hasLater},
 	} {
 		if m.has {
 			some |= m.bit
@@ -112,6 +121,15 @@ func (s *stored) appendMembers(b []byte, some uint64) []byte {
 	}
 	if some&hasSizes != 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.state.InBytes)), uint64(s.state.OutBytes))
+	}
+	if some&hasLeases != 0 {
+		b = append(b, s.state.Leases)
+	}
+	if some&hasFirstChunk != 0 {
+		b = binary.AppendVarint(b, int64(s.state.FirstChunk-s.state.Started))
+	}
+	if some&hasLater != 0 {
+		b = appendNumbers(b, laterNumbers(&s.state))
 	}
 	return b
 }
@@ -153,6 +171,44 @@ func (s *stored) decodeMembers(r *reader) {
 	if some&hasSizes != 0 {
 		s.state.InBytes, s.state.OutBytes = r.uint32(), r.uint32()
 	}
+	if some&hasLeases != 0 {
+		s.state.Leases = r.byte()
+	}
+	if some&hasFirstChunk != 0 {
+		s.state.FirstChunk = s.state.Started + r.at()
+	}
+	if some&hasLater != 0 {
+		s.decodeLater(r)
+	}
+}
+
+// decodeLater is not part of decodeMembers, so that records without later numbers need no room for
+// all numbers.
+func (s *stored) decodeLater(r *reader) {
+	numbers := s.state.Numbers()
+	r.numbers(numbers[ownNumbers:])
+	s.state.SetNumbers(&numbers)
+}
+
+// laterNumbers returns the numbers beyond ownNumbers, without zeros at the end.
+func laterNumbers(s *queue.State) []int64 {
+	if queue.StateNumbers == ownNumbers {
+		return nil
+	}
+	numbers := s.Numbers()
+	n := len(numbers)
+	for n > ownNumbers && numbers[n-1] == 0 {
+		n--
+	}
+	return numbers[ownNumbers:n]
+}
+
+func appendNumbers(b []byte, list []int64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, n := range list {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
 }
 
 // decode decodes what appendTo has encoded. The uid is in the key.
@@ -235,6 +291,18 @@ func (r *reader) int() int64 {
 	}
 	r.b = r.b[k:]
 	return n
+}
+
+// numbers reads what appendNumbers has encoded into the first places of list.
+func (r *reader) numbers(list []int64) {
+	n := r.uint()
+	if n > uint64(len(list)) {
+		r.bad = true
+		return
+	}
+	for i := range list[:n] {
+		list[i] = r.int()
+	}
 }
 
 func (r *reader) at() queue.Instant { return queue.Instant(r.int()) }

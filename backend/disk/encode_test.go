@@ -2,6 +2,7 @@ package disk
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/internal/jobindex"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -21,7 +23,7 @@ func everyField() stored {
 			Status: queue.Failed, Flags: queue.HasWebhook, Reason: queue.ExecutionTimedOut, Deliveries: 2, Restarts: 4, Run: 5, Priority: queue.DefaultPriority,
 			Seq: 600, Token: 7<<32 | 8, Worker: "w", Lost: "v",
 			Submitted: at, Queued: at + 1, Started: at + 2, Finished: at + 3, LeaseUntil: at + 4, RunUntil: at + 5, Expires: at + 6,
-			ExecTimeout: 9 * time.Second, Retain: 10 * time.Second, Chunks: 300, Drained: 299, Stream: 12, InBytes: unknownSize,
+			Terms: queue.Terms{ExecTimeout: 9 * time.Second, Retain: 10 * time.Second}, Chunks: 300, Drained: 299, Stream: 12, InBytes: unknownSize,
 		},
 		note: jobindex.Metadata{Tag: 77, Output: 3, Chunk: 2}, marks: jobindex.HasExtra,
 		tries: 1, due: at + 7,
@@ -38,6 +40,8 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 	late.state.Run, last.state.Run = 0x105, 1<<32-1
 	first, rest := everyField(), everyField()
 	first.state.Priority = 9
+	leased := everyField()
+	leased.state.Leases, leased.state.FirstChunk = 7, at+5
 	rest.key, rest.state.Delayed, rest.state.Attempt = "key", true, 3
 	rest.state.Retry = queue.RetryPolicy{Attempts: 20, Timeouts: true, Factor: 1.5, Jitter: 0.25, Delay: time.Second, MaxDelay: time.Minute}
 	for _, c := range []struct {
@@ -50,6 +54,7 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 		{"the last run", last, strings.Replace(golden, "020405", "0204ff", 1) + "ffffff07"},
 		{"a priority, since version 3", first, golden + "00" + "01" + "09"},
 		{"all that version 3 added", rest, golden + "00" + "1e" + "036b6579" + "03" + "1401" + "3fc00000" + "3e800000" + "d00f" + "c0a907"},
+		{"all that version 4 added", leased, golden + "00" + "8006" + "07" + "06"},
 	} {
 		got := hex.EncodeToString(c.record.appendTo(nil))
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -61,6 +66,38 @@ func TestRecordsAreWrittenAsEver(t *testing.T) {
 		must(t, read.decode(uidKey(keyJob, 77), written))
 		if read != c.record {
 			t.Errorf("%s: read as %+v, want %+v", c.name, read, c.record)
+		}
+	}
+}
+
+// Members that a state gets later must be stored, too.
+func TestEveryMemberOfAStateIsInItsRecord(t *testing.T) {
+	written := everyField()
+	suite.Fill(t, &written.state)
+	written.state.Status, written.state.Priority = queue.Failed, queue.MaxPriority
+	var read stored
+	must(t, read.decode(uidKey(keyJob, 77), written.appendTo(nil)))
+	if read != written {
+		t.Errorf("%+v is read as %+v", written, read)
+	}
+}
+
+func TestLaterNumbersOfAStateAreKept(t *testing.T) {
+	for _, c := range []struct {
+		written []int64
+		known   int // how many the reader knows
+		want    []int64
+		bad     bool
+	}{
+		{[]int64{7, -1}, 3, []int64{7, -1, 0}, false},
+		{nil, 2, []int64{0, 0}, false},
+		{[]int64{7, 8}, 1, []int64{0}, true}, // the format of the directory is a later one
+	} {
+		r := reader{b: appendNumbers(nil, c.written)}
+		got := make([]int64, c.known)
+		r.numbers(got)
+		if !slices.Equal(got, c.want) || r.bad != c.bad || !c.bad && len(r.b) > 0 {
+			t.Errorf("%v is read as %v with %d bytes left, damaged: %t, want %v, damaged: %t", c.written, got, len(r.b), r.bad, c.want, c.bad)
 		}
 	}
 }

@@ -38,8 +38,9 @@ type engine struct {
 	failed chan struct{} // closed after cause is set
 	ending sync.Once
 
-	queue  chan *commit // to commitLoop
-	sync   chan *group  // from commitLoop to syncLoop
+	queue  chan *commit       // to commitLoop
+	spare  chan *pebble.Batch // of groups that are written
+	sync   chan *group        // from commitLoop to syncLoop
 	done   chan struct{}
 	sendMu sync.RWMutex // read-locked while sending to queue
 	closed bool         // nothing may be sent to queue any more
@@ -143,6 +144,7 @@ func (s *Store) newEngine() *engine {
 	e := &engine{
 		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
 		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
+		spare: make(chan *pebble.Batch, spareBatches),
 	}
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))

@@ -389,6 +389,13 @@ func (w *state) job(ref queue.Ref) {
 	for _, a := range past {
 		w.line("  past: %+v", a)
 	}
+	leases, err := w.s.Jobs().PastLeases(ctx, fixtureNow, ref)
+	if !w.ok(err) {
+		w.line("  damaged: lease")
+	}
+	for _, l := range leases {
+		w.line("  lease: %+v", l)
+	}
 	w.life(&j.State)
 	w.payload("input", j.Input)
 	w.payload("output", j.Output)
@@ -423,6 +430,7 @@ func (w *state) life(s *queue.State) {
 		{"chunks", int64(s.Chunks)}, {"drained", int64(s.Drained)}, {"stream", s.Stream},
 		{"priority above the default", int64(s.Priority) - queue.DefaultPriority}, {"attempt", int64(s.Attempt)}, {"delayed", bit(s.Delayed)}, {"attempts", int64(s.Retry.Attempts)},
 		{"retry delay", s.Retry.Delay.Milliseconds()}, {"dead letter", s.DeadLetter.Milliseconds()},
+		{"leases", int64(s.Leases)}, {"first chunk", int64(s.FirstChunk)},
 	} {
 		if f.value != 0 {
 			w.line("  %s: %d", f.name, f.value)

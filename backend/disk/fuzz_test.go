@@ -113,6 +113,7 @@ func FuzzStoredJSON(f *testing.F) {
 		stable[batches.Batch](t, b)
 		stable[[]string](t, b)
 		stable[queue.Attempt](t, b)
+		stable[queue.JobLease](t, b)
 		stable[gap](t, b)
 		stable[loss](t, b)
 		key := textKey(keyPod, "p")

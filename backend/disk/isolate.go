@@ -253,8 +253,8 @@ func (i *isolation) each(ctx context.Context, g *gap, fn func(key, value []byte,
 		if lost {
 			if value, err = keys[k].value(ctx, i.e, key); err == nil {
 				_, err := verify(key, value)
-				// A payload is written only once, so its older value is not outdated.
-				lost = err != nil || key[0] != keyBody && key[0] != keyAttempt
+				// The older value of a record that is written only once is not outdated.
+				lost = err != nil || !writtenOnce(key)
 			}
 		}
 		if errors.Is(err, pebble.ErrNotFound) {

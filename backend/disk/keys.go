@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
@@ -44,6 +45,7 @@ const (
 	bodyChunk  = 2 // generation, number
 	bodyExtras = 3
 	bodyTry    = 4 // run, number: an attempt that was followed by another one
+	bodyLease  = 5 // place: a lease after which the job was queued again
 )
 
 func textKey(kind byte, text string) []byte { return append([]byte{kind}, text...) }
@@ -87,6 +89,20 @@ func attemptKey(uid, n uint64) []byte {
 
 func tryKey(uid uint64, run uint32, n uint8) []byte {
 	return append(binary.BigEndian.AppendUint32(bodyKey(uid, bodyTry), run), n)
+}
+
+func leaseKey(uid uint64, place uint8) []byte { return append(bodyKey(uid, bodyLease), place) }
+
+// writtenOnce reports whether a key never has two values: that of a payload or of an attempt. A
+// lease takes the place of an older one.
+func writtenOnce(key []byte) bool {
+	return key[0] == keyAttempt || key[0] == keyBody && !isBody(key, bodyLease)
+}
+
+// isBody reports whether the key of a payload is of one of these kinds.
+func isBody(key []byte, kinds ...byte) bool {
+	n := len(uidKey(keyBody, 0))
+	return len(key) > n && bytes.IndexByte(kinds, key[n]) >= 0
 }
 
 // prefixRange returns the range of all keys with the prefix.

@@ -268,7 +268,7 @@ func (s *Store) salvage(log string, damaged *logRecord) []byte {
 				continue
 			}
 			s.lost(Fault{Key: name(key), What: "its last change is lost, in " + log})
-			if key[0] != keyBody && key[0] != keyAttempt { // payloads and attempts are written only once
+			if !writtenOnce(key) {
 				_ = b.Delete(key, nil)
 			}
 		case pebble.InternalKeyKindMerge:

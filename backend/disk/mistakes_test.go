@@ -87,6 +87,9 @@ var mistakes = []mistake{{
 	name:  "a restart counts an attempt twice",
 	queue: afterRestart(func(s *queue.State) { s.Attempt++ }),
 }, {
+	name:  "a restart forgets that a lease has ended",
+	queue: afterRestart(func(s *queue.State) { s.Leases-- }),
+}, {
 	name: "a restart ends the job that waits for its next attempt",
 	queue: afterRestart(func(s *queue.State) {
 		if s.Status == queue.InQueue {

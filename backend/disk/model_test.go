@@ -152,6 +152,10 @@ func (q *reopening) PastAttempts(ctx context.Context, now queue.Instant, ref que
 	return q.jobs().PastAttempts(ctx, now, ref)
 }
 
+func (q *reopening) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return q.jobs().PastLeases(ctx, now, ref)
+}
+
 func (q *reopening) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
 	return q.jobs().DeadLetters(ctx, now, endpoint, owner)
 }

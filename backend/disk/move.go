@@ -128,9 +128,8 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 		}
 	}
 	s := stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks}
-	if m.eff&queue.PutAttempt != 0 {
-		a := m.before.EndedAttempt(m.now, &m.after, m.op)
-		putJSON(b, tryKey(uid, m.before.Run, m.after.Attempt), &a)
+	if m.eff&(queue.PutAttempt|queue.PutLease) != 0 {
+		m.writeLogs(b)
 	}
 	if m.eff&queue.PutDead != 0 {
 		q.writeDead(b, &s)
@@ -142,6 +141,18 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 		s.due = 0
 	}
 	q.writeJob(b, &s)
+}
+
+// writeLogs adds the attempt and the lease that the move has ended to a batch.
+func (m *move) writeLogs(b *pebble.Batch) {
+	if m.eff&queue.PutAttempt != 0 {
+		a := m.before.EndedAttempt(m.now, &m.after, m.op)
+		putJSON(b, tryKey(m.was.Tag, m.before.Run, m.after.Attempt), &a)
+	}
+	if m.eff&queue.PutLease != 0 {
+		l := m.before.EndedLease(m.now, &m.after, m.op)
+		putJSON(b, leaseKey(m.was.Tag, m.after.LeasePlace()), &l)
+	}
 }
 
 // count adds a job to the counters of its endpoint when its state no longer shows its end.

@@ -24,7 +24,7 @@ func newJob(id string) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: "echo", ID: queue.JobID(id)}, Owner: "alice",
 		Input: []byte(`{"n":"` + id + `"}`),
-		State: queue.State{Submitted: at, Queued: at, Expires: at + 86_400_000, ExecTimeout: 10 * time.Minute, Retain: 30 * time.Minute},
+		State: queue.State{Submitted: at, Queued: at, Expires: at + 86_400_000, Terms: queue.Terms{ExecTimeout: 10 * time.Minute, Retain: 30 * time.Minute}},
 	}
 }
 

@@ -172,7 +172,7 @@ func (q *jobQueue) beginShow(i uint32) move {
 // have moves that were refused, so their callers know that the outcome is unknown.
 func (e *engine) writeRest(number uint64) {
 	q := &e.jobs
-	g := &group{number: number, batch: e.db.NewBatch(), began: e.s.commitBegins()}
+	g := &group{number: number, batch: e.groupBatch(), began: e.s.commitBegins()}
 	g.add(&commit{sync: true, done: make(chan struct{}), write: func(b *pebble.Batch) {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -255,7 +255,7 @@ func TestALedgerAgreesWithAQueueThatFails(t *testing.T) {
 	for i := range 200 {
 		now := queue.Instant(1_780_000_000_000 + i)
 		j := queue.Job{Ref: queue.Ref{Endpoint: "e", ID: queue.JobID(fmt.Sprint("j", i))}, Input: []byte("{}")}
-		j.State = queue.State{Submitted: now, Queued: now, Expires: now + 1e6, ExecTimeout: 1e5 * time.Millisecond, Retain: 1e5 * time.Millisecond}
+		j.State = queue.State{Submitted: now, Queued: now, Expires: now + 1e6, Terms: queue.Terms{ExecTimeout: 1e5 * time.Millisecond, Retain: 1e5 * time.Millisecond}}
 		_ = l.Enqueue(ctx, []queue.Job{j})
 		jobs, err := l.Claim(ctx, now, []queue.Slot{{Endpoint: "e", Worker: "w", N: 1, Until: now + 1000}}, nil)
 		if err != nil {

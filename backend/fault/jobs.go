@@ -148,6 +148,11 @@ func (f *JobQueue) PastAttempts(ctx context.Context, now queue.Instant, ref queu
 	return do(ctx, f.p, "jobs.PastAttempts", func() ([]queue.JobAttempt, error) { return f.q.PastAttempts(ctx, now, ref) })
 }
 
+// PastLeases implements serverless.JobQueue.
+func (f *JobQueue) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return do(ctx, f.p, "jobs.PastLeases", func() ([]queue.JobLease, error) { return f.q.PastLeases(ctx, now, ref) })
+}
+
 // DeadLetters implements queue.DeadLetters. It fails before the first one.
 func (f *JobQueue) DeadLetters(ctx context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
 	return list(ctx, f.p, "jobs.DeadLetters", func() iter.Seq2[queue.DeadLetter, error] { return f.q.DeadLetters(ctx, now, endpoint, owner) })

@@ -18,6 +18,7 @@ type extra struct {
 	chunks      [][]byte // chunks that are not drained
 	attempts    []queue.Attempt
 	tries       []queue.JobAttempt // of the present run and, after those, of earlier ones
+	leases      []queue.JobLease
 }
 
 // bodies has the bodies by job number. They are outside the index, because the index has no

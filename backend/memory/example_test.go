@@ -16,7 +16,7 @@ func ExampleNewJobs() {
 	now := queue.At(time.Now())
 	job := queue.Job{
 		Ref: queue.Ref{Endpoint: "echo", ID: "j1"}, Owner: "alice", Input: []byte(`{}`),
-		State: queue.State{Submitted: now, Queued: now, Expires: now.Add(time.Hour), ExecTimeout: time.Minute},
+		State: queue.State{Submitted: now, Queued: now, Expires: now.Add(time.Hour), Terms: queue.Terms{ExecTimeout: time.Minute}},
 	}
 	if err := q.Enqueue(ctx, []queue.Job{job}); err != nil {
 		fmt.Println(err)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -205,6 +206,9 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, s *queue.State, eff queu
 		x, before := q.extra(i), q.x.State(i)
 		x.tries = append(x.tries[:min(int(before.Attempt), len(x.tries))], before.EndedAttempt(now, s, op))
 	}
+	if eff&queue.PutLease != 0 {
+		q.putLease(now, i, s, op)
+	}
 	q.payloads(i, eff, op)
 	if eff&queue.DropInput != 0 {
 		q.outbox.dropInput(q.x.Ref(i), s)
@@ -217,6 +221,15 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, s *queue.State, eff queu
 		j := q.job(i)
 		q.dead.Put(j.Ref, j.Owner, s.Kept(), j.Bytes(), queue.DeadLetter{Job: j, Until: s.Kept()})
 	}
+}
+
+// putLease adds the lease that a move has ended to the log of the job.
+func (q *Jobs) putLease(now queue.Instant, i uint32, s *queue.State, op *queue.Op) {
+	x, before := q.extra(i), q.x.State(i)
+	if len(x.leases) == queue.MaxLeases {
+		x.leases = slices.Delete(x.leases, 0, 1)
+	}
+	x.leases = append(x.leases, before.EndedLease(now, s, op))
 }
 
 // payloads stores and removes payloads as the effects say.

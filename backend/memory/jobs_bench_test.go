@@ -39,7 +39,7 @@ func benchID(n uint64) queue.JobID {
 func benchJob(n uint64, now queue.Instant, payload []byte) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: "echo", ID: benchID(n)}, Owner: "user", Input: bytes.Clone(payload),
-		State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, ExecTimeout: 10 * time.Minute, Retain: 500 * time.Millisecond},
+		State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, Terms: queue.Terms{ExecTimeout: 10 * time.Minute, Retain: 500 * time.Millisecond}},
 	}
 }
 

@@ -26,6 +26,23 @@ func (q *Jobs) PastAttempts(_ context.Context, now queue.Instant, ref queue.Ref)
 	return nil, nil
 }
 
+// PastLeases implements queue.JobQueue.
+func (q *Jobs) PastLeases(_ context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.x.Find(ref)
+	if i == 0 {
+		return nil, queue.ErrNotFound
+	}
+	if s := q.x.State(i); s.Gone(now) {
+		return nil, queue.ErrNotFound
+	}
+	if x := q.extras[i]; x != nil {
+		return slices.Clone(x.leases), nil
+	}
+	return nil, nil
+}
+
 // DeadLetters implements queue.DeadLetters.
 func (q *Jobs) DeadLetters(_ context.Context, now queue.Instant, endpoint, owner string) iter.Seq2[queue.DeadLetter, error] {
 	q.mu.Lock()

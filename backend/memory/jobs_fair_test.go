@@ -57,7 +57,7 @@ func (m *market) submit(n int, takes time.Duration, change func(*queue.Job)) {
 			Ref: queue.Ref{Endpoint: "e", ID: queue.JobID(fmt.Sprint(m.made))}, Owner: "user",
 			State: queue.State{
 				Submitted: m.now, Queued: m.now, Expires: m.now.Add(24 * time.Hour), Priority: queue.DefaultPriority,
-				ExecTimeout: takes, // the simulation reads it
+				Terms: queue.Terms{ExecTimeout: takes}, // the simulation reads it
 			},
 		}
 		change(&jobs[i])

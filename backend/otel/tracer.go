@@ -173,7 +173,7 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 		o.span(&e, "receive ", e.State.Started, e.State.Started, nil)
 	case telemetry.JobEnded:
 		if e.State.Started != 0 {
-			o.span(&e, "process ", e.State.Started, e.State.Finished, outcome(&e.State))
+			o.span(&e, "process ", e.State.Started, e.State.Finished, outcome(e.State))
 		}
 	}
 }

@@ -82,11 +82,22 @@ func (b *Billing) Usage(ctx context.Context, owner string, from, to time.Time) (
 	return b.list(ctx, `owner = $1 AND from_time < $2 AND to_time > $3`, []byte(owner), nanoseconds(to), nanoseconds(from))
 }
 
-// Expire implements billing.Store. It reads the whole table, which is done once an hour.
-func (b *Billing) Expire(ctx context.Context, before time.Time, limit int) (int, error) {
-	n, err := b.s.exec(ctx, `DELETE FROM podyard.uses WHERE (kind, id, part, from_time) IN (
-		SELECT kind, id, part, from_time FROM podyard.uses WHERE NOT is_open AND to_time < $1 LIMIT $2 FOR UPDATE)`, nanoseconds(before), limit)
-	return int(n), err
+// sqlExpireUses reads only what it deletes, earliest first, so that two callers lock rows in one
+// order. A row that Record writes anew meanwhile stays for the next call.
+const sqlExpireUses = `DELETE FROM podyard.uses WHERE ctid = ANY(ARRAY(
+	SELECT x.ctid FROM podyard.uses x WHERE NOT x.is_open AND x.to_time < $1 ORDER BY x.to_time LIMIT $2 FOR UPDATE))`
+
+// Expire implements billing.Store.
+func (b *Billing) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = b.s.tx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, localPlanSettings); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, sqlExpireUses, nanoseconds(before), limit)
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, err
 }
 
 // Open implements billing.Store.

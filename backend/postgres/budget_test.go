@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
@@ -118,6 +119,32 @@ func TestServersThatSubmitAtOnceDoNotGoOverABudgetTogether(t *testing.T) {
 	})
 }
 
+// A server need not look at each submit of a user who is far from the limits, but it looks soon.
+func TestAUserWhoHasReachedALimitElsewhereIsRefusedSoon(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	s.Limit(budget.NewSet(budget.Users{Limits: budget.Limits{Jobs: 1_000_000}}))
+	taken := 0
+	enqueue := func() error {
+		taken++
+		j := newJob(fmt.Sprint("j", taken))
+		j.Owner = "alice"
+		return s.Jobs().Enqueue(t.Context(), []queue.Job{j})
+	}
+	must(t, enqueue())
+	execute(t, url, `INSERT INTO podyard.job_holdings (owner, slot, jobs, queued, bytes, deliveries, dead) VALUES ('alice', 77, 1000000, 0, 0, 0, 0)`)
+	began := time.Now()
+	err := error(nil)
+	for err == nil && time.Since(began) < time.Minute {
+		err = enqueue()
+	}
+	// The first submit has looked, and the last one.
+	if full := (*budget.Error)(nil); !errors.As(err, &full) || taken > postgres.JobsWithoutALook+2 || time.Since(began) > 10*time.Second {
+		t.Errorf("after %d submits and %v: %v, want that the budget is full soon", taken, time.Since(began), err)
+	}
+}
+
 func TestReportsOfWorkersAtSeveralServersDoNotGoOverABudgetTogether(t *testing.T) {
 	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
 		const room, size = 5, 2000
@@ -172,7 +199,7 @@ func TestTheMigrationCountsWhatUsersHoldAlready(t *testing.T) {
 	want, err := s.Usage(t.Context(), "alice")
 	must(t, err)
 	s.Close()
-	execute(t, url, `DROP TABLE podyard.job_holdings; ALTER TABLE podyard.job_outbox DROP COLUMN bytes; ALTER TABLE podyard.job_dead DROP COLUMN bytes;
+	execute(t, url, `DROP TABLE podyard.job_holdings; DROP INDEX podyard.uses_ended; ALTER TABLE podyard.job_outbox DROP COLUMN bytes; ALTER TABLE podyard.job_dead DROP COLUMN bytes;
 		DELETE FROM podyard.migrations WHERE version >= 7`)
 	got, err := openURL(t, url).Usage(t.Context(), "alice")
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

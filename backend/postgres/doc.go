@@ -7,7 +7,7 @@
 //   - [Open] brings the schema up to date. Several servers may start at the same time.
 //   - Ids and texts are stored as bytes, because a text of PostgreSQL has neither NUL nor
 //     invalid UTF-8.
-//   - Calls of the queue at the same time share a transaction. Moves of a job lock its row, and
+//   - Many calls of the queue at the same time share a transaction. Moves of a job lock its row, and
 //     queue.State.Apply decides them. Several servers claim the jobs of an endpoint at the same
 //     time if all are of one owner, key and priority and no limit is set; otherwise one after
 //     another, so that the order is exact and no limit is ever exceeded.

@@ -86,8 +86,8 @@ func invoice(order queue.JobID) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: "invoices", ID: order}, Owner: "shop", Input: []byte(`{"order":"` + order + `"}`),
 		State: queue.State{
-			Submitted: now, Queued: now, Expires: now.Add(queue.DefaultTTL), ExecTimeout: queue.DefaultExecTimeout,
-			Retain: queue.RunRetention, Priority: queue.DefaultPriority,
+			Submitted: now, Queued: now, Expires: now.Add(queue.DefaultTTL), Priority: queue.DefaultPriority,
+			Terms: queue.Terms{ExecTimeout: queue.DefaultExecTimeout, Retain: queue.RunRetention},
 		},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A Plan is a statement of the queue with the indexes that its plan must use.
+// A Plan is a statement with the indexes that its plan must use.
 type Plan struct {
 	SQL     string
 	Args    int
@@ -18,10 +18,22 @@ type Plan struct {
 // PlanSettings are the settings of connections that make plans for the queue.
 const PlanSettings = planSettings
 
-// Plans returns the statements of which plans matter.
+// Plans returns the statements of which plans matter, also for a single row.
 func Plans() map[string]Plan {
+	all := plans()
+	for name, p := range plans() {
+		if f := newRowForm(p.SQL); len(f.columns) > 0 {
+			p.SQL = f.sql
+			all[name+", one row"] = p
+		}
+	}
+	return all
+}
+
+func plans() map[string]Plan {
 	return map[string]Plan{
-		"add":         {sqlAdd, 29, []string{"job_holdings_pkey"}, true},
+		"add":         {sqlAdd, 23, nil, true},
+		"add or not":  {sqlAddUnlessNear, 29, []string{"job_holdings_pkey"}, true},
 		"lock":        {sqlLock, 2, []string{"jobs_pkey"}, false},
 		"update":      {sqlUpdate, 9, []string{"jobs_pkey"}, false},
 		"delete":      {sqlDelete, 2, []string{"jobs_pkey"}, false},
@@ -65,7 +77,8 @@ func Plans() map[string]Plan {
 			sqlUpdate, 9, sqlUnready, 5, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
 			sqlUpdate, 9, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
-		"deliver": {sqlDeliver, 4, []string{"job_outbox_due"}, false},
+		"expire uses": {sqlExpireUses, 2, []string{"uses_ended"}, false},
+		"deliver":     {sqlDeliver, 4, []string{"job_outbox_due"}, false},
 	}
 }
 
@@ -82,6 +95,9 @@ func planOf(indexes []string, list ...any) Plan {
 
 // Literal is literal.
 func Literal(arg any) any { return literal(arg) }
+
+// JobsWithoutALook is how many jobs a Store adds for a user who is far from the limits, after a look.
+const JobsWithoutALook = maxItems
 
 // FloorClaims is how many jobs are claimed before a look for the floor is worth it.
 const FloorClaims = floorClaims
@@ -116,5 +132,11 @@ func (q *Jobs) Look(ctx context.Context) error {
 // before the queue is used.
 func (q *Jobs) Eager() { q.perGeneration, q.floors.worth, q.floors.pause = 1, 1, 0 }
 
+// CopyAll has all calls copy their jobs. It is called before the queue is used.
+func (q *Jobs) CopyAll() { q.perCopy = 1 }
+
 // Knows reports whether the Store moves a job without reading it first.
 func (q *Jobs) Knows(ref queue.Ref) bool { return q.held.has([]queue.Ref{ref}) }
+
+// Forget has the Store forget a job that it knows.
+func (q *Jobs) Forget(ref queue.Ref) { q.held.forget([]queue.Ref{ref}) }

@@ -15,9 +15,9 @@ import (
 
 // Jobs is a queue.JobQueue in the database. Any number of servers may use it at once.
 //
-// Calls at the same time share a transaction: those that add jobs, those that move them, and those
-// that claim, each at most one at a time. State.Apply decides each move, while the rows of its jobs
-// are locked, or from what this Store knows of them, which the database then compares.
+// Many calls at the same time share a transaction: those that add jobs, those that move them, and those
+// that claim (see lane). State.Apply decides each move, while the rows of its jobs are locked, or from
+// what this Store knows of them, which the database then compares.
 type Jobs struct {
 	keyFinder
 	pool *pgxpool.Pool // with the settings of plans
@@ -35,11 +35,12 @@ type Jobs struct {
 	dues   dueFloor
 	held   heldJobs
 	texts  mergedTexts
+	far    farUsers
 
-	perGeneration                int   // commits
-	generation                   int64 // of rows of counters, numbered in this Store
-	retired, retiredHolders      []counterRow
-	addRows, moveRows, claimRows counterRows
+	perCopy                 int   // from how many jobs on a call copies them
+	perGeneration           int   // commits
+	generation              int64 // of rows of counters, numbered in this Store
+	retired, retiredHolders []counterRow
 
 	hub    hub.Hub[queue.Event]
 	report func([]queue.Moved) // set before the queue is used; nil: nobody wants to know
@@ -59,18 +60,19 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	q := &Jobs{keyFinder: keyFinder{s}, lines: map[string]*lineCache{}, perGeneration: generationCommits}
+	q := &Jobs{keyFinder: keyFinder{s}, lines: map[string]*lineCache{}, perCopy: manyJobs, perGeneration: generationCommits}
 	q.floors.q, q.floors.worth, q.floors.pause = q, floorClaims, floorPause
 	q.dues.q = q
-	q.addRows.q, q.moveRows.q, q.claimRows.q = q, q, q
 	q.connected()
 	var err error
 	if q.pool, err = q.jobPool(ctx, cfg); err != nil {
 		return nil, err
 	}
-	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size}
-	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size}
-	q.claimed = lane[*claimCall]{s: s, run: q.claimAll, size: (*claimCall).size}
+	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size, idle: q.rowsOf(fewItems)}
+	// Two moves of a job at the same time cost more than one after the other, and of two claims one
+	// passes by what the other has locked, also if it is left.
+	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size, idle: q.rowsOf(1)}
+	q.claimed = lane[*claimCall]{s: s, run: q.claimAll, size: (*claimCall).size, idle: q.rowsOf(1)}
 	return q, nil
 }
 
@@ -160,90 +162,4 @@ func (q *Jobs) node(ctx context.Context) (int64, error) {
 // token returns a token that no other claim has.
 func (q *Jobs) token(epoch int64) queue.Token {
 	return queue.Token(uint64(epoch)<<32 | uint64(q.tokens.Add(1)))
-}
-
-// Bounds of what calls at the same time put into one transaction.
-const (
-	maxItems = 512
-	maxBytes = 8 << 20
-)
-
-// A lane collects calls while one transaction is under way, and makes them in the next one. Its
-// goroutine runs only while there are calls.
-type lane[C any] struct {
-	s    *Store
-	run  func(ctx context.Context, calls []C)
-	size func(C) (items, bytes int)
-
-	mu      sync.Mutex
-	pending []C
-	busy    bool
-	ended   bool
-}
-
-// end lets the calls that were pushed be made, and accepts no more.
-func (l *lane[C]) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-}
-
-// push adds a call, which is made also when its ctx ends.
-func (l *lane[C]) push(ctx context.Context, c C) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return ErrClosed
-	}
-	l.pending = append(l.pending, c)
-	if !l.busy {
-		l.busy = true
-		ctx = context.WithoutCancel(ctx)
-		l.s.running.Go(func() { l.loop(ctx) })
-	}
-	return nil
-}
-
-func (l *lane[C]) loop(ctx context.Context) {
-	for {
-		l.mu.Lock()
-		calls := l.take()
-		l.busy = len(calls) > 0
-		l.mu.Unlock()
-		if len(calls) == 0 {
-			return
-		}
-		l.run(ctx, calls)
-	}
-}
-
-// take returns the next calls: at least one, if there is one.
-func (l *lane[C]) take() []C {
-	n, items, bytes := 0, 0, 0
-	for n < len(l.pending) {
-		i, b := l.size(l.pending[n])
-		items, bytes = items+i, bytes+b
-		if n > 0 && (items > maxItems || bytes > maxBytes) {
-			break
-		}
-		n++
-	}
-	calls := l.pending[:n:n]
-	l.pending = l.pending[n:]
-	return calls
-}
-
-// An answer is the end of a call in a lane.
-type answer chan error
-
-func newAnswer() answer { return make(answer, 1) }
-
-// await waits for the answer. A call that is given up may be made nevertheless.
-func (a answer) await(ctx context.Context) error {
-	select {
-	case err := <-a:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

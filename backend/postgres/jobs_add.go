@@ -16,18 +16,24 @@ import (
 )
 
 const (
+	sqlAdd = `WITH ` + addRows + `) ` + addInto + onHoldingConflict + addEnd
+
 	// Nothing is added, and no row returned, if a user is near a limit.
-	sqlAdd = `WITH near AS MATERIALIZED (
+	sqlAddUnlessNear = `WITH near AS MATERIALIZED (
 		SELECT u.owner FROM unnest($24::bytea[], $25::int8[], $26::int8[], $27::int8[], $28::int8[], $29::int8[])
 			u(owner, jobs, queued, bytes, deliveries, dead), LATERAL (` + holdingsOf + `u.owner) s ` + isNear + `
-	), u AS MATERIALIZED (
+	), ` + addRows + notNear + `) ` + addInto + notNear + onHoldingConflict + addEnd
+
+	notNear = ` WHERE NOT EXISTS (SELECT FROM near) `
+
+	addRows = `u AS MATERIALIZED (
 		SELECT nextval('podyard.job_seq') AS seq, u.* FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int2[], $6::int2[],
 			$7::bool[], $8::bool[], $9::int8[], $10::int8[], $11::int8[], $12::bytea[], $13::bytea[],
 			$14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]) WITH ORDINALITY
 			u(ep, id, owner, key, prio, status, low, ready, queued, expires, armed, lost, state,
-			input, webhook, extra, trace_parent, trace_state, ord)
-		WHERE NOT EXISTS (SELECT FROM near)
-	), j AS (
+			input, webhook, extra, trace_parent, trace_state, ord)`
+
+	addInto = `, j AS (
 		INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
 		SELECT seq, seq, armed, expires, status, ep, id, owner, key, state FROM u
 	), b AS (
@@ -45,8 +51,9 @@ const (
 		` + onCountConflict + `
 	), h AS (
 		INSERT INTO podyard.job_holdings AS h (owner, slot, jobs, queued, bytes, deliveries, dead)
-		SELECT u.owner, $19, u.jobs, u.jobs, u.bytes, 0, 0 FROM unnest($21::bytea[], $22::int8[], $23::int8[]) u(owner, jobs, bytes)
-		WHERE NOT EXISTS (SELECT FROM near) ` + onHoldingConflict + `
+		SELECT u.owner, $19, u.jobs, u.jobs, u.bytes, 0, 0 FROM unnest($21::bytea[], $22::int8[], $23::int8[]) u(owner, jobs, bytes) `
+
+	addEnd = `
 	) SELECT seq FROM u, (SELECT CASE WHEN $20 THEN ` + sqlLate + ` END) l ORDER BY ord`
 
 	sqlEndpoints = `INSERT INTO podyard.job_endpoints AS e (ep, owner, prio, key, mixed)
@@ -96,14 +103,14 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 
 // addAll adds the jobs of some calls in one transaction. If that fails because of one of them,
 // each has its own.
-func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
-	err := q.addOnce(ctx, calls, q.addPlain)
+func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) {
+	err := q.addOnce(ctx, calls, rows, q.addPlain)
 	if errors.Is(err, errNear) {
-		err = q.addOnce(ctx, calls, q.addAdmitted)
+		err = q.addOnce(ctx, calls, rows, q.addAdmitted)
 	}
 	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
-			q.addAll(ctx, calls[i:i+1])
+			q.addAll(ctx, calls[i:i+1], rows)
 		}
 		return
 	}
@@ -116,17 +123,21 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall) {
 }
 
 // jobsOf returns the jobs of the calls that are not refused.
-func jobsOf(calls []*addCall) (jobs []queue.Job) {
+func jobsOf(calls []*addCall) []queue.Job {
+	if len(calls) == 1 && calls[0].full == nil {
+		return calls[0].jobs
+	}
+	var lists [][]queue.Job
 	for _, c := range calls {
 		if c.full == nil {
-			jobs = append(jobs, c.jobs...)
+			lists = append(lists, c.jobs)
 		}
 	}
-	return jobs
+	return slices.Concat(lists...)
 }
 
 // addOnce adds the jobs of some calls with a function that makes the transaction.
-func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, add func(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error)) error {
+func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, rows *counterRows, add func(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error)) error {
 	epoch, err := q.node(ctx)
 	jobs := jobsOf(calls)
 	if err == nil {
@@ -135,7 +146,7 @@ func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, add func(ctx conte
 	if err != nil {
 		return err
 	}
-	slot := q.addRows.use(epoch, endpointsOf(jobs), ownersOf(jobs))
+	slot := rows.use(epoch, endpointsOf(jobs), ownersOf(jobs))
 	var seqs []int64
 	err = q.transact(ctx, func(t *jobTx) (err error) {
 		seqs, err = add(ctx, t, calls, slot)
@@ -162,8 +173,12 @@ func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, add func(ctx conte
 // addPlain adds jobs, unless a user is near a limit: then it returns fewer numbers than jobs, or errNear.
 func (q *Jobs) addPlain(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error) {
 	jobs := jobsOf(calls)
-	r, keys := q.roomsOf(jobs, 1), queue.Creations(jobs)
-	if len(keys) > 0 {
+	set, want, began := q.s.limits.Load(), amountsOf(jobs), q.s.opts.Clock.Now()
+	if q.far.spend(set, want, began) {
+		return q.addTo(ctx, t, jobs, slot, &rooms{})
+	}
+	r := roomsOf(set, want, lookMargin())
+	if keys := queue.Creations(jobs); len(keys) > 0 {
 		// The statement that adds would come too late: the keys would be there without the jobs.
 		users, err := t.near(ctx, &r)
 		if err == nil && len(users) > 0 {
@@ -174,7 +189,11 @@ func (q *Jobs) addPlain(ctx context.Context, t *jobTx, calls []*addCall, slot in
 		}
 		r = rooms{}
 	}
-	return q.addTo(ctx, t, jobs, slot, &r)
+	seqs, err := q.addTo(ctx, t, jobs, slot, &r)
+	if err == nil && len(seqs) == len(jobs) {
+		q.far.found(set, want, began)
+	}
+	return seqs, err
 }
 
 // addAdmitted refuses calls for which users have no room, and adds the jobs of the others.
@@ -194,17 +213,23 @@ func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, calls []*addCall, slot
 
 // addTo adds jobs and the records of their Idempotency-Keys, and commits.
 func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64, r *rooms) (seqs []int64, err error) {
-	sql, args, err := q.addStatement(jobs, slot, false, r)
-	if err != nil {
-		return nil, err
-	}
 	if keys := queue.Creations(jobs); len(keys) > 0 {
+		if err := t.begin(ctx); err != nil {
+			return nil, err
+		}
 		if err := addKeys(ctx, t.conn, keys); err != nil {
 			return nil, err
 		}
 	}
+	if len(jobs) >= q.perCopy {
+		return q.copyTo(ctx, t, jobs, slot, r)
+	}
+	sql, args, err := q.addStatement(jobs, slot, false, r)
+	if err != nil {
+		return nil, err
+	}
 	b := &pgx.Batch{}
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+	merged{{sql, args}}.queue(b, &q.texts).Query(func(rows pgx.Rows) (err error) {
 		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
@@ -237,10 +262,14 @@ func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool, r *rooms) (
 		parent, trace = append(parent, orNull(j.Trace.Parent)), append(trace, orNull(j.Trace.State))
 	}
 	owner, held, _, bytes := heldBy(jobs).columns()
-	return sqlAdd, append([]any{
+	args = []any{
 		l.ep, id, l.owner, l.key, l.prio, status, low, ready, queued, expires, armed, lost, state,
 		input, webhook, extra, parent, trace, slot, late, owner, held, bytes,
-	}, r.args()...), nil
+	}
+	if len(r.owner) == 0 {
+		return sqlAdd, args, nil
+	}
+	return sqlAddUnlessNear, append(args, r.args()...), nil
 }
 
 // endpointsOf returns the endpoint of each job.

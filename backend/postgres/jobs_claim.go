@@ -21,12 +21,12 @@ const (
 	(SELECT r.seq, r.queued, r.expires, r.low FROM podyard.job_ready r
 		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
 
-	sqlOldest = `SELECT ` + jobColumns + ` FROM podyard.job_endpoints e,
-	LATERAL (` + readyRows + `) r,
-	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
-	WHERE e.ep = $1 AND NOT e.mixed AND r.expires > $4 LIMIT $3`
-
-	sqlMixed = `SELECT ep FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) AND mixed`
+	// Whether the endpoint is mixed is in each row, also in the one that says that there is no job.
+	sqlOldest = `SELECT coalesce(j.num, 0), coalesce(j.armed, 0), coalesce(j.seq, 0), j.ep, j.id, j.owner, j.key, j.state, e.mixed
+	FROM podyard.job_endpoints e LEFT JOIN LATERAL (SELECT ` + jobColumns + ` FROM (` + readyRows + `) r,
+		LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
+		WHERE NOT e.mixed AND r.expires > $4) j ON true
+	WHERE e.ep = $1 LIMIT $3`
 
 	sqlLockSeqs = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
 	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
@@ -85,14 +85,14 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 
 // claimAll makes some calls in one transaction, and in further ones those whose jobs are too large for
 // the first.
-func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
-	evs, made, err := q.claimOnce(ctx, calls)
+func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall, rows *counterRows) {
+	evs, made, err := q.claimOnce(ctx, calls, rows)
 	for errors.Is(err, ErrUnknown) && q.undo(ctx, calls) {
-		evs, made, err = q.claimOnce(ctx, calls)
+		evs, made, err = q.claimOnce(ctx, calls, rows)
 	}
 	if mayBeOfOne(err) && len(calls) > 1 {
 		for i := range calls {
-			q.claimAll(ctx, calls[i:i+1])
+			q.claimAll(ctx, calls[i:i+1], rows)
 		}
 		return
 	}
@@ -104,18 +104,18 @@ func (q *Jobs) claimAll(ctx context.Context, calls []*claimCall) {
 		q.reply(ctx, c, err)
 	}
 	if made < len(calls) {
-		q.claimAll(ctx, calls[made:])
+		q.claimAll(ctx, calls[made:], rows)
 	}
 }
 
-func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall) (evs []queue.Event, made int, err error) {
+func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall, rows *counterRows) (evs []queue.Event, made int, err error) {
 	epoch, err := q.node(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	var c *claimer
 	err = q.transact(ctx, func(t *jobTx) error {
-		c = &claimer{mover: newMover(t, epoch, &q.claimRows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
+		c = &claimer{mover: newMover(t, epoch, rows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
@@ -159,6 +159,32 @@ type claimer struct {
 type oldest struct {
 	jobs         []*jobRow
 	asked, found int // of the last query; if fewer were found than asked for, there are no more
+	mixed        bool
+}
+
+// read adds the query for the oldest n jobs that nobody has locked to a batch.
+func (o *oldest) read(b *pgx.Batch, endpoint string, floor int64, n int, now queue.Instant) {
+	known := map[int64]bool{}
+	for _, r := range o.jobs {
+		known[r.num] = true
+	}
+	o.asked, o.found = n, 0
+	b.Queue(sqlOldest, []byte(endpoint), floor, n, int64(now)).Query(func(rows pgx.Rows) error {
+		var c jobScan
+		_, err := pgx.ForEachRow(rows, c.targets(&o.mixed), func() error {
+			if c.num == 0 {
+				return nil
+			}
+			o.found++
+			if known[c.num] {
+				return nil
+			}
+			r, err := c.row()
+			o.jobs = append(o.jobs, r)
+			return err
+		})
+		return err
+	})
 }
 
 func limited(r *queue.Rules) bool { return r != nil && (r.PerKey > 0 || r.PerUser > 0 || r.Total > 0) }
@@ -179,30 +205,20 @@ func (c *claimer) begin(ctx context.Context) error {
 	}
 	endpoints := slices.Sorted(maps.Keys(need))
 	b := &pgx.Batch{}
-	var mixed []string
-	b.Queue(sqlMixed, byteas(endpoints)).Query(func(rows pgx.Rows) (err error) {
-		mixed, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-			var ep []byte
-			err := row.Scan(&ep)
-			return string(ep), err
-		})
-		return err
-	})
 	for _, ep := range endpoints {
 		if _, ok := c.orders[ep]; !ok {
-			c.plain[ep] = &oldest{asked: min(need[ep], maxItems)}
-			queueJobs(b, &c.plain[ep].jobs, sqlOldest, []byte(ep), c.q.floors.of(ep), c.plain[ep].asked, int64(now))
+			c.plain[ep] = &oldest{}
+			c.plain[ep].read(b, ep, c.q.floors.of(ep), min(need[ep], maxItems), now)
 		}
 	}
 	if err := c.t.send(ctx, b); err != nil {
 		return err
 	}
-	for _, o := range c.plain {
-		o.found = len(o.jobs)
-	}
-	for _, ep := range mixed {
-		delete(c.plain, ep)
-		c.orders[ep] = nil
+	for ep, o := range c.plain {
+		if o.mixed {
+			delete(c.plain, ep)
+			c.orders[ep] = nil
+		}
 	}
 	return c.readOrders(ctx, need)
 }
@@ -263,24 +279,9 @@ func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slo
 
 // readMore reads more jobs. Those that were read before are locked, and are read again.
 func (c *claimer) readMore(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
-	known := map[int64]bool{}
-	for _, r := range o.jobs {
-		known[r.num] = true
-	}
-	o.asked = 2*o.asked + min(s.N, 1<<16)
-	var list []*jobRow
 	b := &pgx.Batch{}
-	queueJobs(b, &list, sqlOldest, []byte(s.Endpoint), c.q.floors.of(s.Endpoint), o.asked, int64(call.now))
-	if err := c.t.send(ctx, b); err != nil {
-		return err
-	}
-	o.found = len(list)
-	for _, r := range list {
-		if !known[r.num] {
-			o.jobs = append(o.jobs, r)
-		}
-	}
-	return nil
+	o.read(b, s.Endpoint, c.q.floors.of(s.Endpoint), 2*o.asked+min(s.N, 1<<16), call.now)
+	return c.t.send(ctx, b)
 }
 
 // claim claims a locked job for a slot, if it can.

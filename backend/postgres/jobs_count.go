@@ -21,14 +21,22 @@ type counterRow struct {
 	slot int64
 }
 
-// counterRows are the rows of counters of a lane, one for each endpoint and one for each user, all of
-// one generation.
+// counterRows are rows of counters of a lane, one for each endpoint and one for each user, all of one
+// generation. One transaction at a time uses them.
 type counterRows struct {
 	q         *Jobs
 	slot      int64
 	commits   int
 	endpoints map[string]bool
 	owners    map[string]bool
+}
+
+// rowsOf returns the rows for so many transactions at the same time.
+func (q *Jobs) rowsOf(n int) (list []*counterRows) {
+	for range n {
+		list = append(list, &counterRows{q: q})
+	}
+	return list
 }
 
 // use returns the slot of the rows for a commit that changes the counters of some endpoints and users.

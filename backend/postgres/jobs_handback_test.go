@@ -19,7 +19,7 @@ func waiting(t *testing.T, q *postgres.Jobs, id queue.JobID) queue.Ref {
 	ref := queue.Ref{Endpoint: "e", ID: id}
 	must(t, q.Enqueue(t.Context(), []queue.Job{{
 		Ref: ref, Owner: "u", Input: []byte("1"),
-		State: queue.State{Submitted: 1, Queued: 1, Expires: 1e12, ExecTimeout: time.Minute, Retain: time.Hour},
+		State: queue.State{Submitted: 1, Queued: 1, Expires: 1e12, Terms: queue.Terms{ExecTimeout: time.Minute, Retain: time.Hour}},
 	}}))
 	return ref
 }

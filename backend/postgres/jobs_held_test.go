@@ -81,6 +81,19 @@ func TestAMoveOfAnotherServerIsSeenInAJobThatIsKnown(t *testing.T) {
 // The comparison is one with the row as it is when the transaction that has it locked has ended.
 func TestAJobThatIsKnownIsComparedAfterItWasLocked(t *testing.T) {
 	suite.SkipUnlessLong(t)
+	compareLocked(t, func(*postgres.Jobs, queue.Ref) {})
+}
+
+// A Store knows a bounded number of jobs: a claim may have it forget one while that is moved.
+func TestAMoveIsRightOfAJobThatIsForgottenMeanwhile(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	compareLocked(t, (*postgres.Jobs).Forget)
+}
+
+// compareLocked moves a job that is known, which another transaction has changed, and calls meanwhile
+// before the end of that one.
+func compareLocked(t *testing.T, meanwhile func(q *postgres.Jobs, ref queue.Ref)) {
+	t.Helper()
 	url := postgresql.Database(t)
 	q := openURL(t, url).Jobs()
 	j := held(t, q)
@@ -99,6 +112,7 @@ func TestAJobThatIsKnownIsComparedAfterItWasLocked(t *testing.T) {
 		}
 		return err
 	})
+	meanwhile(q, j.Ref)
 	_, err = conn.Exec(t.Context(), "COMMIT")
 	must(t, err)
 	var armed int64

@@ -18,8 +18,9 @@ import (
 
 // What users hold in the queue is counted in rows of job_holdings, in the transaction of each change.
 // The sum of the rows of a user is read without a lock, so it lacks what transactions under way add.
-// Far from a limit that does not matter: margins is what is left for them. Nearer, a transaction takes
-// the lock of the user and reads the sum again.
+// Far from a limit that does not matter: the margins are left for them, and for what servers add
+// without reading (see farUsers). Nearer, a transaction takes the lock of the user and reads the sum
+// again.
 
 const (
 	onHoldingConflict = `ON CONFLICT (owner, slot) DO UPDATE SET jobs = h.jobs + excluded.jobs, queued = h.queued + excluded.queued,
@@ -72,9 +73,9 @@ const (
 )
 
 // A transaction of a lane adds at most maxItems jobs or maxBytes, unless one call has more. This many
-// of them may be under way at once.
+// of them may be under way at once, at 32 servers: two of each, and as much again of farMost.
 const (
-	overlapping = 64
+	overlapping = 128
 	jobMargin   = overlapping * maxItems
 	byteMargin  = overlapping * maxBytes
 )
@@ -169,6 +170,19 @@ func wantsOf(jobs []queue.Job) map[string]*wants {
 	return all
 }
 
+func (w *wants) amounts() amounts {
+	return amounts{budget.Jobs: w.jobs, budget.QueuedJobs: w.queued, budget.JobBytes: w.bytes, budget.Deliveries: w.hook, budget.DeadLetters: w.dead}
+}
+
+// amountsOf returns what some jobs ask of the budgets of their owners.
+func amountsOf(jobs []queue.Job) map[string]amounts {
+	all := map[string]amounts{}
+	for owner, w := range wantsOf(jobs) {
+		all[owner] = w.amounts()
+	}
+	return all
+}
+
 // check returns a *budget.Error if an owner who holds used may not have w too.
 func (w *wants) check(l *budget.Limits, used *budget.Usage) error {
 	for _, n := range [...]struct {
@@ -195,36 +209,28 @@ func (r *rooms) args() []any {
 	return []any{r.owner, r.most[0], r.most[1], r.most[2], r.most[3], r.most[4]}
 }
 
-// roomsOf says how much the owners of jobs may hold so that the jobs are added without a lock.
-// margin is 1 to leave room for transactions under way, and 0 to leave none.
-func (q *Jobs) roomsOf(jobs []queue.Job, margin int64) (r rooms) {
-	set := q.s.limits.Load()
-	if set == nil {
-		return r
-	}
-	all := wantsOf(jobs)
-	for _, owner := range slices.Sorted(maps.Keys(all)) {
-		l, w := set.Of(owner), all[owner]
+// roomsOf says how much users may hold so that they may have what they want without a lock. margin is
+// left for transactions under way.
+func roomsOf(set *budget.Set, want map[string]amounts, margin amounts) (r rooms) {
+	for _, owner := range slices.Sorted(maps.Keys(want)) {
+		l, w := set.Of(owner), want[owner]
 		if l == nil {
 			continue
 		}
 		r.owner = append(r.owner, []byte(owner))
-		for i, most := range [...]int64{
-			unused(l.Jobs, w.jobs+margin*jobMargin), unused(l.QueuedJobs, w.queued+margin*jobMargin), unused(l.JobBytes, w.bytes+margin*byteMargin),
-			unused(l.Deliveries, w.hook), unused(l.DeadLetters, w.dead),
-		} {
-			r.most[i] = append(r.most[i], most)
+		for i := range w {
+			r.most[i] = append(r.most[i], unused(l.Of(budget.Budget(i)), w[i], margin[i]))
 		}
 	}
 	return r
 }
 
 // unused is how much of a limit may be used for n more; nobody is refused who wants nothing.
-func unused(limit, n int64) int64 {
+func unused(limit, n, margin int64) int64 {
 	if limit == 0 || n == 0 {
 		return math.MaxInt64
 	}
-	return limit - n
+	return limit - n - margin
 }
 
 // near returns the users who are near a limit.
@@ -282,7 +288,7 @@ func (q *Jobs) admit(ctx context.Context, t *jobTx, calls []*addCall) error {
 	for _, c := range calls {
 		all = append(all, c.jobs...)
 	}
-	r := q.roomsOf(all, 1)
+	r := roomsOf(set, amountsOf(all), lookMargin())
 	users, err := t.near(ctx, &r)
 	if err != nil || len(users) == 0 {
 		return err
@@ -370,10 +376,11 @@ func (q *Jobs) roomFor(ctx context.Context, m *mover, refs []queue.Ref, calls []
 	b := &pgx.Batch{}
 	set := q.s.limits.Load()
 	adding := refsOf(calls, (*queue.Op).Adds)
-	if set == nil || len(adding) == 0 {
+	if set == nil || len(adding) == 0 || q.farReports(m, set, calls) {
 		return nil, m.lock(ctx, b, refs)
 	}
 	in := &room{set, map[string]int64{}}
+	began := q.s.opts.Clock.Now()
 	ep, id := refColumns(adding)
 	b.Queue(sqlBytesHeld, ep, id).Query(func(rows pgx.Rows) error {
 		var owner []byte
@@ -387,14 +394,56 @@ func (q *Jobs) roomFor(ctx context.Context, m *mover, refs []queue.Ref, calls []
 	if err := m.lock(ctx, b, refs); err != nil {
 		return nil, err
 	}
-	return in, in.exact(ctx, m.t)
+	if err := in.exact(ctx, m.t); err != nil {
+		return nil, err
+	}
+	q.far.found(set, in.far(), began)
+	return in, nil
+}
+
+// farReports reports whether all reports are of known jobs whose owners are far from their limit.
+func (q *Jobs) farReports(m *mover, set *budget.Set, calls []*moveCall) bool {
+	want := map[string]amounts{}
+	for _, c := range calls {
+		for i := range c.ops {
+			op := &c.ops[i]
+			if !op.Adds() {
+				continue
+			}
+			r := m.rows[op.Ref]
+			if r == nil {
+				return false
+			}
+			w := want[r.job.Owner]
+			w[budget.JobBytes] += 3*int64(len(op.Payload)+len(op.Error)) + 2*r.job.Bytes() // with two copies of the job
+			want[r.job.Owner] = w
+		}
+	}
+	return q.far.spend(set, want, q.s.opts.Clock.Now())
+}
+
+// far are the users who are far from their limit, as what some want.
+func (m *room) far() map[string]amounts {
+	users := map[string]amounts{}
+	for user, used := range m.used {
+		if !m.near(user, used) {
+			users[user] = amounts{budget.JobBytes: 1}
+		}
+	}
+	return users
+}
+
+// near reports whether a user who holds so many bytes is near the limit.
+func (m *room) near(user string, used int64) bool {
+	l := m.set.Of(user).Of(budget.JobBytes)
+	return l > 0 && used+byteMargin > l
 }
 
 // exact locks the users who are near their limit, and reads again what they hold.
 func (m *room) exact(ctx context.Context, t *jobTx) error {
 	var near []string
 	for user, used := range m.used {
-		if l := m.set.Of(user).Of(budget.JobBytes); l > 0 && used+byteMargin > l {
+		if m.near(user, used) {
 			near = append(near, user)
 		}
 	}

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +32,7 @@ func (list merged) queue(b *pgx.Batch, texts *mergedTexts) *pgx.QueuedQuery {
 	if len(list) == 0 {
 		return nil
 	}
+	list = texts.oneRow(list)
 	var args []any
 	for _, s := range list {
 		args = append(args, s.args...)
@@ -39,8 +42,91 @@ func (list merged) queue(b *pgx.Batch, texts *mergedTexts) *pgx.QueuedQuery {
 
 // mergedTexts are the texts of merged statements. There are as many as combinations that occur.
 type mergedTexts struct {
-	mu   sync.Mutex
-	text map[string]string
+	mu    sync.Mutex
+	text  map[string]string
+	forms map[string]*rowForm
+}
+
+// A rowForm is a statement for a single row. The parameters of its columns are no arrays.
+type rowForm struct {
+	sql     string
+	columns []int // numbers of parameters, from 0
+}
+
+// unnested is where a statement has its rows from: its columns as arrays.
+var unnested = regexp.MustCompile(`unnest\(((?:\$\d+::\w+\[\][,\s]*)+)\)( WITH ORDINALITY)?`)
+
+var columnParam = regexp.MustCompile(`\$(\d+)::`)
+
+func newRowForm(sql string) *rowForm {
+	f := &rowForm{}
+	f.sql = unnested.ReplaceAllStringFunc(sql, func(rows string) string {
+		m := unnested.FindStringSubmatch(rows)
+		for _, p := range columnParam.FindAllStringSubmatch(m[1], -1) {
+			n, _ := strconv.Atoi(p[1]) // digits only
+			f.columns = append(f.columns, n-1)
+		}
+		row := strings.ReplaceAll(m[1], "[]", "")
+		if m[2] != "" {
+			row += ", 1::int8"
+		}
+		return "(SELECT " + row + ")"
+	})
+	return f
+}
+
+// oneRow returns statements for single rows if each has one. To read a row from arrays costs the
+// database about as much as to change it.
+func (t *mergedTexts) oneRow(list merged) merged {
+	one := make(merged, len(list))
+	for i, s := range list {
+		f := t.form(s.sql)
+		one[i] = statement{f.sql, slices.Clone(s.args)}
+		for _, n := range f.columns {
+			v, ok := only(s.args[n])
+			if !ok {
+				return list
+			}
+			one[i].args[n] = v
+		}
+	}
+	return one
+}
+
+func (t *mergedTexts) form(sql string) *rowForm {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.forms[sql]
+	if f == nil {
+		if t.forms == nil {
+			t.forms = map[string]*rowForm{}
+		}
+		f = newRowForm(sql)
+		t.forms[sql] = f
+	}
+	return f
+}
+
+// only returns the element of an array that has one.
+func only(column any) (v any, ok bool) {
+	switch list := column.(type) {
+	case [][]byte:
+		return first(list)
+	case []int64:
+		return first(list)
+	case []int16:
+		return first(list)
+	case []bool:
+		return first(list)
+	}
+	return nil, false
+}
+
+func first[T any](list []T) (v any, ok bool) {
+	if len(list) != 1 {
+		return nil, false
+	}
+	return list[0], true
 }
 
 func (t *mergedTexts) of(list merged) string {

@@ -40,6 +40,14 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	})
 }
 
+// begin begins the transaction if nothing did: what follows is not sent with send.
+func (t *jobTx) begin(ctx context.Context) error {
+	if t.open {
+		return nil
+	}
+	return t.send(ctx, &pgx.Batch{})
+}
+
 // send makes the statements of a batch in one round trip, after those that begin the transaction if
 // nothing did.
 func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
@@ -111,11 +119,11 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 }
 
 // moveAll makes the moves of some calls in one transaction.
-func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall) {
-	evs, err := q.moveOnce(ctx, calls)
+func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall, rows *counterRows) {
+	evs, err := q.moveOnce(ctx, calls, rows)
 	if mayBeOfOne(err) && len(calls) > 1 {
 		for i := range calls {
-			q.moveAll(ctx, calls[i:i+1])
+			q.moveAll(ctx, calls[i:i+1], rows)
 		}
 		return
 	}
@@ -127,28 +135,31 @@ func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall) {
 
 // moveOnce makes the moves as far as jobs are known without reading them first. If that fails, it
 // reads all.
-func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall) (evs []queue.Event, err error) {
+func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall, rows *counterRows) (evs []queue.Event, err error) {
 	refs := refsOf(calls, func(*queue.Op) bool { return true })
-	evs, err = q.moveJobs(ctx, calls, refs)
-	if errors.Is(err, errChanged) || mayBeOfOne(err) && q.held.has(refs) {
+	m, err := q.moveJobs(ctx, calls, refs, rows, q.held.take)
+	if errors.Is(err, errChanged) || mayBeOfOne(err) && m != nil && len(m.unlocked) > 0 {
 		q.held.forget(refs)
-		evs, err = q.moveJobs(ctx, calls, refs)
+		m, err = q.moveJobs(ctx, calls, refs, rows, noneKnown)
 	}
 	if err != nil {
 		q.held.forget(refs)
+		return nil, err
 	}
-	return evs, err
+	q.held.moved(m.moves)
+	return m.evs, nil
 }
 
-func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref) (evs []queue.Event, err error) {
+func noneKnown(refs []queue.Ref) (rows []*jobRow, others []queue.Ref) { return nil, refs }
+
+func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref, rows *counterRows, take func([]queue.Ref) ([]*jobRow, []queue.Ref)) (m *mover, err error) {
 	epoch, err := q.node(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var m *mover
 	err = q.transact(ctx, func(t *jobTx) error {
-		m = newMover(t, epoch, &q.moveRows)
-		known, others := q.held.take(refs)
+		m = newMover(t, epoch, rows)
+		known, others := take(refs)
 		m.hold(known)
 		if m.room, err = q.roomFor(ctx, m, others, calls); err != nil {
 			return err
@@ -163,11 +174,7 @@ func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref
 		}
 		return m.commit(ctx, &pgx.Batch{}, nil, nil)
 	})
-	if err != nil {
-		return nil, err
-	}
-	q.held.moved(m.moves)
-	return m.evs, nil
+	return m, err
 }
 
 // refsOf returns the jobs of some ops in the order in which they are locked.

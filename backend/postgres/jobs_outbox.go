@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -290,17 +288,4 @@ func (q *Jobs) DropDead(ctx context.Context, refs []queue.Ref) error {
 		ep, id = append(ep, []byte(r.Endpoint)), append(id, []byte(r.ID))
 	}
 	return q.exec(ctx, sqlDropDead, ep, id, looseSlot())
-}
-
-// appendJSON appends a value to list; nil is none.
-func appendJSON[T any](list *[]T, data []byte) error {
-	if data == nil {
-		return nil
-	}
-	var v T
-	if err := json.Unmarshal(data, &v); err != nil {
-		return fmt.Errorf("postgres: a record of a job does not decode: %w", err)
-	}
-	*list = append(*list, v)
-	return nil
 }

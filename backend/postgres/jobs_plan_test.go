@@ -13,10 +13,10 @@ import (
 	"github.com/podyard/podyard/internal/suite"
 )
 
-// scanned are plans that read a whole table of jobs.
+// scanned are plans that read a whole table of jobs or of what was used.
 var (
-	indexScan = regexp.MustCompile(`Index (Only )?Scan (Backward )?using \S+ on (jobs|job_\w+)`)
-	scanned   = regexp.MustCompile(`(Seq Scan|Bitmap Heap Scan) on (jobs|job_\w+)`)
+	indexScan = regexp.MustCompile(`Index (Only )?Scan (Backward )?using \S+ on (jobs|job_\w+|uses)`)
+	scanned   = regexp.MustCompile(`(Seq Scan|Bitmap Heap Scan) on (jobs|job_\w+|uses)`)
 )
 
 // whole returns the line of a plan that reads an index of jobs without a condition.
@@ -45,7 +45,7 @@ func TestEachStatementHasItsIndexForTablesOfAnySize(t *testing.T) {
 	have := 0
 	defer func() { // few rows are left, and the dead ones stay
 		keepDead(t, url)
-		for _, table := range []string{"job_ready", "job_running", "job_due", "jobs", "job_bodies", "job_outputs"} {
+		for _, table := range []string{"job_ready", "job_running", "job_due", "jobs", "job_bodies", "job_outputs", "uses"} {
 			execute(t, url, `DELETE FROM podyard.`+table+` WHERE ctid > '(0,2)'`)
 		}
 		execute(t, url, `VACUUM ANALYZE`)
@@ -83,6 +83,8 @@ func fillJobs(t *testing.T, url string, from, to int) {
 		`INSERT INTO podyard.job_due (at, ep, seqs) SELECT n, 'e', ARRAY[n] FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_holdings (owner, slot, jobs, queued, bytes, deliveries, dead)
 		SELECT ('o' || n / 100)::bytea, 97 - n % 100, 1, 1, 1, 0, 0 FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.uses (kind, id, part, from_time, to_time, owner, is_open, data)
+		SELECT 'pod', n::text::bytea, '', n, n + 1, 'o', n % 10 = 0, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_endpoints (ep, owner, prio, key) SELECT ('e' || n)::bytea, 'o', 5, '' FROM generate_series($1::int8 + 1, $2) n WHERE n < 1000`,
 	} {
 		execute(t, url, sql, from, to)

@@ -3,7 +3,9 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -24,7 +26,8 @@ const (
 		FROM podyard.job_chunks x WHERE x.num = j.num) c ON c.size <= $3 OR c.place = 1
 	WHERE j.ep = $1 AND j.id = $2 ORDER BY c.n`
 
-	sqlTries = `SELECT ` + jobColumns + `, t.data FROM podyard.jobs j LEFT JOIN podyard.job_tries t ON t.num = j.num
+	// The rows of attempts, or of leases, between two numbers.
+	sqlTries = `SELECT ` + jobColumns + `, t.n, t.data FROM podyard.jobs j LEFT JOIN podyard.job_tries t ON t.num = j.num AND t.n >= $3 AND t.n < $4
 	WHERE j.ep = $1 AND j.id = $2 ORDER BY t.n`
 
 	sqlList = `SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = $1 AND j.seq < $2 AND j.gone > $6
@@ -125,15 +128,52 @@ func (q *Jobs) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, max
 }
 
 // PastAttempts implements queue.JobQueue.
-func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) (list []queue.JobAttempt, err error) {
-	var data []byte
-	r, err := q.one(ctx, now, sqlTries, []any{[]byte(ref.Endpoint), []byte(ref.ID)}, []any{&data}, func() error {
-		return appendJSON(&list, data)
-	})
+func (q *Jobs) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
+	r, rows, err := readTries[queue.JobAttempt](ctx, q, now, ref, 0)
 	if err != nil {
 		return nil, err
 	}
-	return list[:min(int(r.job.Attempt), len(list))], nil
+	var list []queue.JobAttempt
+	for n := range int16(r.job.Attempt) {
+		if a, ok := rows[n]; ok {
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}
+
+// PastLeases implements queue.JobQueue. A move by a server of a version without leases empties the log.
+func (q *Jobs) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	r, rows, err := readTries[queue.JobLease](ctx, q, now, ref, firstLease)
+	if err != nil {
+		return nil, err
+	}
+	var list []queue.JobLease
+	for _, place := range r.job.LeasePlaces() {
+		if l, ok := rows[firstLease+int16(place)]; ok {
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
+// readTries returns a job and its rows of one kind, whose numbers begin with first.
+func readTries[T any](ctx context.Context, q *Jobs, now queue.Instant, ref queue.Ref, first int16) (*jobRow, map[int16]T, error) {
+	var n *int16
+	var data []byte
+	rows := map[int16]T{}
+	r, err := q.one(ctx, now, sqlTries, []any{[]byte(ref.Endpoint), []byte(ref.ID), first, first + firstLease}, []any{&n, &data}, func() error {
+		if n == nil {
+			return nil
+		}
+		var v T
+		if err := json.Unmarshal(data, &v); err != nil {
+			return fmt.Errorf("postgres: a record of a job does not decode: %w", err)
+		}
+		rows[*n] = v
+		return nil
+	})
+	return r, rows, err
 }
 
 // List implements queue.JobQueue. It reads in steps, so a job that moves meanwhile is seen before or

@@ -19,7 +19,7 @@ const instant = queue.Instant(1_780_000_000_000)
 func newJob(id string) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: "e", ID: queue.JobID(id)}, Owner: "alice", Input: []byte(`{}`),
-		State: queue.State{Submitted: instant, Queued: instant, Expires: instant + 3_600_000, ExecTimeout: time.Minute, Retain: time.Minute},
+		State: queue.State{Submitted: instant, Queued: instant, Expires: instant + 3_600_000, Terms: queue.Terms{ExecTimeout: time.Minute, Retain: time.Minute}},
 	}
 }
 

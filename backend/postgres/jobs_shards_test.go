@@ -54,7 +54,7 @@ func TestAnEndpointMovesToAnotherDatabase(t *testing.T) {
 		t.Helper()
 		j := queue.Job{
 			Ref: queue.Ref{Endpoint: "echo", ID: id}, Owner: "u", Input: []byte(`{}`),
-			State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, ExecTimeout: time.Minute, Retain: time.Minute},
+			State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, Terms: queue.Terms{ExecTimeout: time.Minute, Retain: time.Minute}},
 		}
 		if err := q.Enqueue(t.Context(), []queue.Job{j}); err != nil {
 			t.Fatal(err)

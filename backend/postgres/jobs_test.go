@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -45,10 +46,60 @@ func TestJobsOfTwoServersInTurn(t *testing.T) {
 	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
 }
 
+// newCopying opens a queue that copies also the jobs of small calls.
+func newCopying(t *testing.T) *postgres.Jobs {
+	t.Helper()
+	q := openURL(t, postgresql.Database(t)).Jobs()
+	q.CopyAll()
+	return q
+}
+
+func TestJobsThatAreCopied(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newCopying(t) })
+}
+
+func TestACallOfManyJobsAddsAllOrNone(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	q := openURL(t, postgresql.Database(t)).Jobs()
+	odd := "a\x00b\xff'\"\\{},NULL"
+	many := func(prefix string) (jobs []queue.Job) {
+		for i := range 1200 {
+			j := newJob(fmt.Sprint(prefix, odd, i))
+			j.Owner, j.Key, j.Webhook, j.Input, j.Extra = odd, odd, "https://"+odd, []byte(odd), []byte(odd)
+			j.Trace = queue.Trace{Parent: odd, State: odd}
+			jobs = append(jobs, j)
+		}
+		return jobs
+	}
+	first := many("1")
+	submit(t, q, first...)
+	for i := 1; i < len(first); i++ {
+		if first[i].Seq <= first[i-1].Seq {
+			t.Fatalf("the numbers of job %d and the one before are %d and %d", i, first[i].Seq, first[i-1].Seq)
+		}
+	}
+	second := many("2")
+	second[700].ID = first[7].ID
+	if err := q.Enqueue(t.Context(), second); !errors.Is(err, queue.ErrExists) {
+		t.Errorf("Enqueue with an id that is taken = %v, want ErrExists", err)
+	}
+	wantStats(t, q, len(first))
+	got, err := q.Get(t.Context(), instant, first[1199].Ref)
+	if err != nil || got.Owner != odd || got.Key != odd || string(got.Input) != odd || string(got.Extra) != odd || got.Webhook != first[0].Webhook || got.Trace != first[0].Trace {
+		t.Errorf("Get = %+v, %v", got, err)
+	}
+	for _, j := range claim(t, q, instant, "w", 5, nil) {
+		finish(t, q, j)
+	}
+	wantStats(t, q, len(first)-5)
+}
+
 func TestJobsAnswerAsTheModelDoes(t *testing.T) {
 	for name, jobs := range map[string]func(t *testing.T) queue.JobQueue{
-		"one server":  func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() },
-		"two servers": func(t *testing.T) queue.JobQueue { return newTwoServers(t) },
+		"one server":              func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() },
+		"one server, jobs copied": func(t *testing.T) queue.JobQueue { return newCopying(t) },
+		"two servers":             func(t *testing.T) queue.JobQueue { return newTwoServers(t) },
 	} {
 		seeds, steps := uint64(1), 60
 		if longest() {
@@ -128,6 +179,10 @@ func (q *twoServers) Chunks(ctx context.Context, now queue.Instant, ref queue.Re
 
 func (q *twoServers) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
 	return q.next().PastAttempts(ctx, now, ref)
+}
+
+func (q *twoServers) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return q.next().PastLeases(ctx, now, ref)
 }
 
 func (q *twoServers) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {

@@ -110,7 +110,7 @@ func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql str
 		return err
 	}
 	// A row of counters of its own: the transaction may take long, and no other one waits for it.
-	r := q.roomsOf(jobs, 0)
+	r := roomsOf(q.s.limits.Load(), amountsOf(jobs), amounts{})
 	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), true, &r)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type move struct {
 type readyRow struct {
 	seq             uint64
 	queued, expires queue.Instant
-	lost            queue.WorkerID
+	lost            queue.WorkerID // State.Barred
 }
 
 // readyOf returns the row of a job in this state. It is zero if the job cannot be claimed.
@@ -32,7 +32,7 @@ func readyOf(s *queue.State) readyRow {
 	if s.Status != queue.InQueue || s.Delayed {
 		return readyRow{}
 	}
-	return readyRow{s.Seq, s.Queued, s.Expires, s.Lost}
+	return readyRow{s.Seq, s.Queued, s.Expires, s.Barred()}
 }
 
 // writes are the changes of moves of different jobs, as columns.
@@ -196,9 +196,17 @@ func (w *writes) payloads(m *move) {
 		w.chunk.data = append(w.chunk.data, notNull(m.op.Payload))
 	}
 	if eff&queue.PutAttempt != 0 {
-		data, _ := json.Marshal(m.before.EndedAttempt(m.now, &m.after, m.op)) //nolint:errchkjson // texts and numbers
-		w.try.num, w.try.n, w.try.data = append(w.try.num, num), append(w.try.n, int16(m.before.Attempt)), append(w.try.data, data)
+		w.putTry(num, int16(m.before.Attempt), m.before.EndedAttempt(m.now, &m.after, m.op))
 	}
+	if eff&queue.PutLease != 0 {
+		w.putTry(num, firstLease+int16(m.after.LeasePlace()), m.before.EndedLease(m.now, &m.after, m.op))
+	}
+}
+
+// putTry keeps an attempt or a lease that has ended.
+func (w *writes) putTry(num int64, n int16, v any) {
+	data, _ := json.Marshal(v) //nolint:errchkjson // texts and numbers
+	w.try.num, w.try.n, w.try.data = append(w.try.num, num), append(w.try.n, n), append(w.try.data, data)
 }
 
 func notNull(b []byte) []byte {
@@ -265,6 +273,10 @@ func (w *writes) queueDead(b *pgx.Batch) {
 	b.Queue(sqlTrimDead, ep, owner, queue.MaxDeadLetters, w.slot)
 }
 
+// firstLease is the number of the first place for a lease in job_tries. The numbers of attempts are
+// below it, so that servers of a version without leases, which read the first rows, find the attempts.
+const firstLease = 1024
+
 // payloadTables have rows of jobs by num.
 func payloadTables() [5]string {
 	return [...]string{"job_bodies", "job_outputs", "job_chunks", "job_tries", "job_sent"}
@@ -314,6 +326,16 @@ func (n *count) move(before, after *queue.State, e queue.Effect) {
 	if e&queue.Delete == 0 && isDelayedLow(after) {
 		n.delayedLow++
 	}
+}
+
+// add counts a new job.
+func (n *count) add(s *queue.State, seq uint64) {
+	low, delayed := bit(s.Flags&queue.LowPriority != 0), bit(readyOf(s) == readyRow{})
+	n.Queued++
+	n.QueuedLow += low
+	n.Delayed += delayed
+	n.delayedLow += low * delayed
+	n.LastSeq = max(n.LastSeq, seq)
 }
 
 func isDelayedLow(s *queue.State) bool {

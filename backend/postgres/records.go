@@ -35,7 +35,9 @@ func newRecords[T any](s *Store, table string, k records.Kind[T]) *Records[T] {
 
 // Volumes returns the store of network volumes.
 func (s *Store) Volumes() *Records[volumes.Volume] {
-	return newRecords(s, "volumes", records.Volumes())
+	all := newRecords(s, "volumes", records.Volumes())
+	all.r.sized = true // a deleted one takes nothing
+	return all
 }
 
 // Schedules returns the store of schedules. What only workers see is encrypted.

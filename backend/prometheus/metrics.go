@@ -40,10 +40,12 @@ type Metrics struct {
 	registry *prometheus.Registry
 	clock    clock.Clock
 	vectors
-	sources atomic.Pointer[Sources]
+	durations, sizes *layout
+	sources          atomic.Pointer[Sources]
 
 	mu        sync.Mutex // guards changes of endpoints and hosts
 	endpoints atomic.Pointer[map[string]*endpoint]
+	near      [256]atomic.Pointer[endpoint] // by slot: the first endpoint of each, found without the map
 	hosts     atomic.Pointer[map[string]string]
 	rest      *endpoint // of all later endpoints
 	requests  sync.Map  // of requestKey: *request
@@ -55,7 +57,7 @@ func New(o *Options) *Metrics {
 	if o == nil {
 		o = &Options{}
 	}
-	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors()}
+	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors(), durations: newLayout(1000, jobSeconds, true), sizes: newLayout(1, bodyBytes, false)}
 	if m.clock == nil {
 		m.clock = clock.System{}
 	}
@@ -69,7 +71,7 @@ func New(o *Options) *Metrics {
 	for _, c := range m.all() {
 		m.registry.MustRegister(c)
 	}
-	m.registry.MustRegister(newGauges(m))
+	m.registry.MustRegister(newJobs(m), newGauges(m))
 	version, goVersion := o.Version, ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		goVersion = b.GoVersion
@@ -92,8 +94,23 @@ func (m *Metrics) Handler() http.Handler {
 // SetSources says where gauges come from. Without them there are none.
 func (m *Metrics) SetSources(s Sources) { m.sources.Store(&s) }
 
+// slot is a cheap hash: an id has random letters at its end.
+func slot(id string) uint8 {
+	if len(id) < 2 {
+		return 0
+	}
+	return id[len(id)-1] + 37*id[len(id)-2]
+}
+
 // endpointOf returns the series of an endpoint.
 func (m *Metrics) endpointOf(id string) *endpoint {
+	if e := m.near[slot(id)].Load(); e != nil && e.id == id {
+		return e
+	}
+	return m.lookUp(id)
+}
+
+func (m *Metrics) lookUp(id string) *endpoint {
 	known := *m.endpoints.Load()
 	if e := known[id]; e != nil {
 		return e
@@ -114,6 +131,7 @@ func (m *Metrics) endpointOf(id string) *endpoint {
 	next := maps.Clone(known)
 	next[id] = e
 	m.endpoints.Store(&next)
+	m.near[slot(id)].CompareAndSwap(nil, e)
 	return e
 }
 

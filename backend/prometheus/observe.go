@@ -11,28 +11,6 @@ import (
 	"github.com/podyard/podyard/serverless/telemetry"
 )
 
-// endpoint has the series of an endpoint that each job changes, so that they are looked up once.
-type endpoint struct {
-	id                          string
-	submitted                   [3]prometheus.Counter // run, runsync, openai
-	claimed, expired, chunks    prometheus.Counter
-	completed                   prometheus.Counter
-	delay, execution, coldStart prometheus.Observer
-}
-
-func (m *Metrics) newEndpoint(id string) *endpoint {
-	e := &endpoint{
-		id: id, claimed: m.claimed.WithLabelValues(id), expired: m.expired.WithLabelValues(id), chunks: m.chunks.WithLabelValues(id),
-		completed: m.finished.WithLabelValues(id, queue.Completed.String(), "worker"),
-		delay:     m.delay.WithLabelValues(id), execution: m.execution.WithLabelValues(id), coldStart: m.coldStart.WithLabelValues(id),
-	}
-	for i, kind := range [...]string{"run", "runsync", "openai"} {
-		e.submitted[i] = m.submitted.WithLabelValues(id, kind)
-	}
-	m.begin(id)
-	return e
-}
-
 // begin makes the series of an endpoint that few jobs change, so that rates begin at 0.
 func (m *Metrics) begin(id string) {
 	for _, s := range []queue.State{
@@ -86,11 +64,9 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 	x := o.m.endpointOf(e.Endpoint)
 	switch e.Change {
 	case telemetry.JobSubmitted:
-		x.submitted[kindOf(e.State.Flags)].Inc()
-		o.m.inputBytes.Observe(float64(e.Bytes))
+		x.inputs[kindOf(e.State.Flags)].add(int64(e.Bytes))
 	case telemetry.JobClaimed:
-		x.claimed.Inc()
-		observe(x.delay, e.State.Started.Sub(e.State.Queued), e.Trace.Parent)
+		x.delay.addSpan(e.State.Queued, e.State.Started, e.Trace.Parent)
 	case telemetry.JobRequeued:
 		o.m.requeued.WithLabelValues(x.id, string(e.Cause)).Inc()
 	case telemetry.JobExpired:
@@ -103,21 +79,21 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 }
 
 func (o jobObserver) ended(x *endpoint, e *telemetry.JobEvent) {
-	reason := reasonOf(&e.State)
-	if e.State.Status == queue.Completed {
-		x.completed.Inc()
-	} else {
-		o.m.finished.WithLabelValues(x.id, e.State.Status.String(), reason).Inc()
-	}
 	if e.State.Started != 0 {
-		observe(x.execution, e.State.Finished.Sub(e.State.Started), e.Trace.Parent)
+		x.execution.addSpan(e.State.Started, e.State.Finished, e.Trace.Parent)
 	}
+	if e.State.Status == queue.Completed {
+		x.outputs.add(int64(e.Bytes))
+		return
+	}
+	reason := reasonOf(e.State)
+	o.m.finished.WithLabelValues(x.id, e.State.Status.String(), reason).Inc()
 	if reason == "worker" {
-		o.m.outputBytes.Observe(float64(e.Bytes))
+		x.failures.add(int64(e.Bytes))
 	}
 }
 
-// kindOf returns how a job was submitted, as an index of endpoint.submitted.
+// kindOf returns how a job was submitted, as an index of kinds.
 func kindOf(f queue.Flags) int {
 	switch {
 	case f&queue.OpenAI != 0:
@@ -148,17 +124,22 @@ func reasonOf(s *queue.State) string {
 // observe adds a duration, with the trace as its exemplar if the trace is sampled.
 func observe(h prometheus.Observer, d time.Duration, parent string) {
 	seconds := max(d, 0).Seconds()
-	if len(parent) >= 55 && sampled(parent) {
-		h.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": parent[3:35]})
+	if id := sampledTrace(parent); id != "" {
+		h.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id})
 		return
 	}
 	h.Observe(seconds)
 }
 
-// sampled reports whether the flags of a traceparent have the bit of sampling.
-func sampled(parent string) bool {
-	flags, err := strconv.ParseUint(parent[53:55], 16, 8)
-	return err == nil && flags&1 != 0
+// sampledTrace returns the id of the trace of a traceparent if its flags have the bit of sampling.
+func sampledTrace(parent string) string {
+	if len(parent) < 55 {
+		return ""
+	}
+	if flags, err := strconv.ParseUint(parent[53:55], 16, 8); err != nil || flags&1 == 0 {
+		return ""
+	}
+	return parent[3:35]
 }
 
 // Worker implements telemetry.Observer.
@@ -173,7 +154,7 @@ func (o jobObserver) Worker(e telemetry.WorkerEvent) {
 	case telemetry.WorkerStarted:
 		o.m.starts.WithLabelValues(x.id, e.Result).Inc()
 	case telemetry.WorkerJoined:
-		x.coldStart.Observe(e.Took.Seconds())
+		o.m.coldStart.WithLabelValues(x.id).Observe(e.Took.Seconds())
 	case telemetry.WorkerLost:
 		o.m.lost.WithLabelValues(x.id).Inc()
 	}

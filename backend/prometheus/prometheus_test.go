@@ -95,9 +95,9 @@ func filled(t testing.TB, n int) (*metrics.Metrics, *prometheus.Registry) {
 func everyJobEvent(o telemetry.Observer, endpoint string) {
 	ref := queue.Ref{Endpoint: endpoint, ID: "j"}
 	for _, f := range []queue.Flags{0, queue.Sync, queue.OpenAI} {
-		o.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: ref, State: queue.State{Flags: f}, Bytes: 100})
+		o.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: ref, State: &queue.State{Flags: f}, Bytes: 100})
 	}
-	o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: ref, State: queue.State{Queued: 1, Started: 2}, Trace: queue.Trace{Parent: traceparent}})
+	o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: ref, State: &queue.State{Queued: 1, Started: 2}, Trace: queue.Trace{Parent: traceparent}})
 	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Retry, telemetry.Restart} {
 		o.Job(telemetry.JobEvent{Change: telemetry.JobRequeued, Ref: ref, Cause: c})
 	}
@@ -108,7 +108,7 @@ func everyJobEvent(o telemetry.Observer, endpoint string) {
 		{Status: queue.Failed, Reason: queue.TooManyRestarts}, {Status: queue.Failed, Reason: queue.Damaged}, {Status: queue.TimedOut, Reason: queue.ExecutionTimedOut},
 	} {
 		s.Started, s.Finished = 1, 5
-		o.Job(telemetry.JobEvent{Change: telemetry.JobEnded, Ref: ref, State: s, Trace: queue.Trace{Parent: traceparent}})
+		o.Job(telemetry.JobEvent{Change: telemetry.JobEnded, Ref: ref, State: &s, Trace: queue.Trace{Parent: traceparent}})
 	}
 	o.Worker(telemetry.WorkerEvent{Change: telemetry.Scaled, Endpoint: endpoint, Want: 1, Start: 1})
 	for _, result := range []string{telemetry.StartOK, telemetry.StartNoRoom, telemetry.StartFailed} {

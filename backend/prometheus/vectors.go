@@ -16,28 +16,29 @@ var (
 	bodyBytes    = []float64{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 10 << 20, 20 << 20}
 )
 
+const finishedHelp = "Jobs that have ended, by status and by what ended them."
+
 // vectors are the counters and histograms, and the gauges that are set by events.
 type vectors struct {
-	submitted, claimed, finished, requeued, expired, chunks *prometheus.CounterVec
-	delay, execution, coldStart                             *prometheus.HistogramVec
-	inputBytes, outputBytes                                 prometheus.Histogram
-	wanted                                                  *prometheus.GaugeVec
-	scaled, starts, lost                                    *prometheus.CounterVec
-	hookAttempts                                            *prometheus.CounterVec
-	hookSeconds                                             *prometheus.HistogramVec
-	hookDropped                                             prometheus.Counter
-	podStart                                                *prometheus.HistogramVec
-	podEnds, calls, watchRestarts                           *prometheus.CounterVec
-	callSeconds                                             *prometheus.HistogramVec
-	httpRequests                                            *prometheus.CounterVec
-	httpSeconds                                             *prometheus.HistogramVec
-	httpInFlight                                            *prometheus.GaugeVec
-	limits, auth                                            *prometheus.CounterVec
-	commitSeconds, commitOps                                prometheus.Histogram
-	loopErrors                                              *prometheus.CounterVec
-	loopLag                                                 *prometheus.GaugeVec
-	leader                                                  prometheus.Gauge
-	buildInfo                                               *prometheus.GaugeVec
+	finished, requeued, expired, chunks *prometheus.CounterVec
+	coldStart                           *prometheus.HistogramVec
+	wanted                              *prometheus.GaugeVec
+	scaled, starts, lost                *prometheus.CounterVec
+	hookAttempts                        *prometheus.CounterVec
+	hookSeconds                         *prometheus.HistogramVec
+	hookDropped                         prometheus.Counter
+	podStart                            *prometheus.HistogramVec
+	podEnds, calls, watchRestarts       *prometheus.CounterVec
+	callSeconds                         *prometheus.HistogramVec
+	httpRequests                        *prometheus.CounterVec
+	httpSeconds                         *prometheus.HistogramVec
+	httpInFlight                        *prometheus.GaugeVec
+	limits, auth                        *prometheus.CounterVec
+	commitSeconds, commitOps            prometheus.Histogram
+	loopErrors                          *prometheus.CounterVec
+	loopLag                             *prometheus.GaugeVec
+	leader                              prometheus.Gauge
+	buildInfo                           *prometheus.GaugeVec
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -55,28 +56,16 @@ func buckets(name, help string, bounds []float64) prometheus.HistogramOpts {
 	}
 }
 
-// sizes has no native buckets, which cost more than all else that is counted of a job.
-func sizes(name, help string) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: bodyBytes}
-}
-
 func histogram(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(buckets(name, help, bounds), labels)
 }
 
 func newVectors() vectors {
 	return vectors{
-		submitted: counter("jobs_submitted_total", "Jobs that were submitted.", "endpoint", "kind"),
-		claimed:   counter("jobs_claimed_total", "Claims of jobs by workers.", "endpoint"),
-		finished:  counter("jobs_finished_total", "Jobs that have ended, by status and by what ended them.", "endpoint", "status", "reason"),
-		requeued:  counter("jobs_requeued_total", "Jobs that were queued again.", "endpoint", "cause"),
-		expired:   counter("jobs_expired_total", "Jobs whose ttl passed before they had ended.", "endpoint"),
-		chunks:    counter("stream_chunks_total", "Chunks that workers have added to streams.", "endpoint"),
-
-		delay:       histogram("job_delay_seconds", "Time from the instant at which a job is ready to its claim.", jobSeconds, "endpoint"),
-		execution:   histogram("job_execution_seconds", "Time from the last claim of a job to its end.", jobSeconds, "endpoint"),
-		inputBytes:  prometheus.NewHistogram(sizes("job_input_bytes", "Sizes of inputs.")),
-		outputBytes: prometheus.NewHistogram(sizes("job_output_bytes", "Sizes of outputs that workers have reported.")),
+		finished: counter("jobs_finished_total", finishedHelp, "endpoint", "status", "reason"),
+		requeued: counter("jobs_requeued_total", "Jobs that were queued again.", "endpoint", "cause"),
+		expired:  counter("jobs_expired_total", "Jobs whose ttl passed before they had ended.", "endpoint"),
+		chunks:   counter("stream_chunks_total", "Chunks that workers have added to streams.", "endpoint"),
 
 		wanted:    gauge("workers_wanted", "Workers that the scaler wants.", "endpoint"),
 		scaled:    counter("scaler_actions_total", "Workers that the scaler has decided to start, stop or drain.", "endpoint", "action"),
@@ -113,8 +102,8 @@ func newVectors() vectors {
 // all returns what is registered.
 func (v *vectors) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.submitted, v.claimed, v.finished, v.requeued, v.expired, v.chunks, v.delay, v.execution, v.coldStart,
-		v.inputBytes, v.outputBytes, v.wanted, v.scaled, v.starts, v.lost, v.hookAttempts, v.hookSeconds, v.hookDropped,
+		v.requeued, v.expired, v.chunks, v.coldStart,
+		v.wanted, v.scaled, v.starts, v.lost, v.hookAttempts, v.hookSeconds, v.hookDropped,
 		v.podStart, v.podEnds, v.calls, v.callSeconds, v.watchRestarts, v.httpRequests, v.httpSeconds, v.httpInFlight,
 		v.limits, v.auth, v.commitSeconds, v.commitOps, v.loopErrors, v.loopLag, v.leader, v.buildInfo,
 	}

@@ -61,6 +61,12 @@ func (q *Queue) enqueue(ctx context.Context, jobs []queue.Job) error {
 			return err
 		}
 	}
+	done, err := q.admit(ctx, parts)
+	if err != nil {
+		return err
+	}
+	added := false
+	defer func() { done(added) }()
 	for i, p := range parts {
 		if err := q.note(p.to, p.to.Jobs.Enqueue(ctx, p.jobs)); err != nil {
 			q.undo(ctx, parts[:i])
@@ -71,6 +77,7 @@ func (q *Queue) enqueue(ctx context.Context, jobs []queue.Job) error {
 			p.to.out(&jobs[at].State, p.bases[jobs[at].Endpoint])
 		}
 	}
+	added = true
 	return nil
 }
 
@@ -377,6 +384,15 @@ func (q *Queue) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, ma
 func (q *Queue) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) (list []queue.JobAttempt, err error) {
 	err = q.find(ctx, ref.Endpoint, func(at side) (err error) {
 		list, err = at.Jobs.PastAttempts(ctx, now, ref)
+		return err
+	})
+	return list, err
+}
+
+// PastLeases implements queue.JobQueue.
+func (q *Queue) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) (list []queue.JobLease, err error) {
+	err = q.find(ctx, ref.Endpoint, func(at side) (err error) {
+		list, err = at.Jobs.PastLeases(ctx, now, ref)
 		return err
 	})
 	return list, err

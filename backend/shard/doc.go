@@ -48,5 +48,7 @@
 //     instant, may both succeed. FindKey asks all shards.
 //   - Deliveries are in the order in which they are due on each shard, not over all.
 //   - Tokens have the number of their shard in bits 53 to 62.
-//   - Budgets of stored jobs are not counted.
+//   - Budgets of stored jobs hold over all shards for what one server submits. What other servers
+//     submit counts a second later. What workers report is refused by what a user has on the shard of
+//     the job alone.
 package shard

@@ -66,6 +66,7 @@ type Queue struct {
 	held  map[string]int64 // versions of holds whose endpoints still have submits under way
 	valid time.Time        // until when the pins are known to be at most one step behind
 
+	budgets  budgets
 	reportMu sync.Mutex
 	rotation atomic.Uint32
 }

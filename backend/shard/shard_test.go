@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/serverlesstest"
 	"github.com/podyard/podyard/serverless/servers"
@@ -43,6 +44,27 @@ func (b *broken) err() error {
 		return errDown
 	}
 	return nil
+}
+
+// Unwrap has the queue found by those who look for more than a JobQueue.
+func (b *broken) Unwrap() queue.JobQueue { return b.JobQueue }
+
+func (b *broken) counter() budget.Counter { return b.JobQueue.(budget.Counter) }
+
+func (b *broken) Limit(s *budget.Set) { b.counter().Limit(s) }
+
+func (b *broken) Usage(ctx context.Context, user string) (budget.Usage, error) {
+	if err := b.err(); err != nil {
+		return budget.Usage{}, err
+	}
+	return b.counter().Usage(ctx, user)
+}
+
+func (b *broken) Users(ctx context.Context) ([]string, error) {
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	return b.counter().Users(ctx)
 }
 
 func (b *broken) Enqueue(ctx context.Context, jobs []queue.Job) error {
@@ -136,7 +158,7 @@ func job(endpoint, id string, now time.Time) queue.Job {
 	at := queue.At(now)
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: endpoint, ID: queue.JobID(id)}, Owner: "u", Input: []byte(`{}`),
-		State: queue.State{Submitted: at, Queued: at, Expires: at + 7*86_400_000, ExecTimeout: time.Hour, Retain: time.Minute},
+		State: queue.State{Submitted: at, Queued: at, Expires: at + 7*86_400_000, Terms: queue.Terms{ExecTimeout: time.Hour, Retain: time.Minute}},
 	}
 }
 

@@ -19,6 +19,8 @@ type Index struct {
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel     wheel
 	undrained int64 // bytes of chunks that were not read
+	// firstChunks is State.FirstChunk of the jobs that have chunks.
+	firstChunks map[uint32]queue.Instant
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -27,7 +29,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}}
+	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}, firstChunks: map[uint32]queue.Instant{}}
 	x.t.init()
 	x.terms.init()
 	x.wheel.init(&x.t)
@@ -94,13 +96,13 @@ func (x *Index) releaseNames(endpoint uint32, d *ident) {
 
 // Load sets the state of a hidden job without showing it. A store loads jobs in any order,
 // and then calls ShowLoaded in the order of Seq.
-func (x *Index) Load(i uint32, s *queue.State) { x.begin(x.t.at(i), s) }
+func (x *Index) Load(i uint32, s *queue.State) { x.begin(i, x.t.at(i), s) }
 
 // begin stores the first state of a record.
-func (x *Index) begin(r *record, s *queue.State) {
+func (x *Index) begin(i uint32, r *record, s *queue.State) {
 	x.terms.release(r.terms)
-	r.terms = x.terms.intern(termsOf(s))
-	x.store(r, s)
+	r.terms = x.terms.intern(s.Terms)
+	x.store(i, r, s)
 }
 
 // ShowLoaded makes a loaded job visible. It counts a job that has ended in Completed or
@@ -120,7 +122,7 @@ func (x *Index) ShowLoaded(i uint32) {
 // job of the endpoint that was shown before.
 func (x *Index) Show(i uint32, s *queue.State) {
 	r := x.t.at(i)
-	x.begin(r, s)
+	x.begin(i, r, s)
 	r.marks &^= Hidden
 	x.enter(i, r, placeOf(s.Status, s.Delayed))
 	l := x.lists[r.endpoint]
@@ -237,15 +239,15 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	}
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
 	x.undrained += s.Stream
-	ready := e&queue.EvReady != 0
+	requeued := e&queue.EvReady != 0 && before.Status != queue.InQueue
 	if e&queue.NewSeq != 0 {
 		l.remove(r.seq)
 		l.append(s.Seq, i)
 		l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
-		ready = false
+		requeued = false
 	}
 	x.update(i, r, s)
-	if ready {
+	if requeued {
 		x.trimRequeued(l)
 		l.requeued.push(ref{s.Seq, i})
 	}
@@ -265,6 +267,9 @@ func (x *Index) delete(i uint32, r *record, l *jobList) {
 	x.terms.release(r.terms)
 	x.uncount(r)
 	endpoint, id, line := r.endpoint, r.id, x.lines[r.line]
+	if r.chunks > 0 {
+		delete(x.firstChunks, i)
+	}
 	x.t.remove(i)
 	x.part(line)
 	x.releaseNames(endpoint, &id)
@@ -342,8 +347,9 @@ func (x *Index) TakeAllDue(now queue.Instant, budget *int, list []uint32) []uint
 	for i := x.TakeDue(now, budget); i != 0; i = x.TakeDue(now, budget) {
 		list = append(list, i)
 		t := x.terms.at(x.t.at(i).terms)
-		sorts = sorts || x.t.at(i).delayed || t.retry.Attempts > 0 || t.dead > 0
+		sorts = sorts || x.t.at(i).delayed || t.Retry.Attempts > 0 || t.DeadLetter > 0
 	}
+	x.t.touch(list)
 	if sorts {
 		slices.SortFunc(list, func(a, b uint32) int {
 			s, t := x.State(a), x.State(b)
@@ -373,7 +379,7 @@ func (x *Index) Rearm(i uint32) {
 // follow has its id there, from which the delay is made.
 func (x *Index) TickOp(i uint32) queue.Op {
 	op := queue.Op{Kind: queue.OpTick}
-	if x.terms.at(x.t.at(i).terms).retry.Attempts > 1 {
+	if x.terms.at(x.t.at(i).terms).Retry.Attempts > 1 {
 		op.Ref = x.Ref(i)
 	}
 	return op

@@ -3,8 +3,28 @@ package jobindex
 import (
 	"testing"
 
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+// Members that a state gets later must be kept, too.
+func TestEveryMemberOfAStateIsInTheIndex(t *testing.T) {
+	x := New()
+	var s queue.State
+	suite.Fill(t, &s)
+	s.Priority = queue.MaxPriority
+	for _, status := range []queue.Status{queue.InQueue, queue.Failed} {
+		s.Status, s.Delayed = status, status == queue.InQueue
+		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: queue.JobID(status.String())}, "user", "", s.Priority)
+		if !ok {
+			t.Fatal("Add failed")
+		}
+		x.Load(i, &s)
+		if got := x.State(i); got != s {
+			t.Errorf("%+v is read as %+v", s, got)
+		}
+	}
+}
 
 func TestDueJobsAreFoundAfterTheClockWasSetBack(t *testing.T) {
 	const start, hour = queue.Instant(1_780_000_000_000), queue.Instant(3_600_000)

@@ -223,7 +223,7 @@ func (x *Index) update(i uint32, r *record, s *queue.State) {
 	if !same {
 		x.leave(i, r)
 	}
-	x.store(r, s)
+	x.store(i, r, s)
 	switch {
 	case !same:
 		x.enter(i, r, want)
@@ -459,8 +459,8 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 }
 
 // NextReady removes from the ready jobs of an endpoint the one that is next for a slot, and
-// returns it; 0: none. It passes by a Busy job, which becomes Skipped, and one that the worker of
-// the slot has lost. The job counts as running: a caller that does not claim it must call
+// returns it; 0: none. It passes by a Busy job, which becomes Skipped, and one that is barred for
+// the worker of the slot (queue.State.Barred). The job counts as running: a caller that does not claim it must call
 // Requeue. A job past its ttl, which must be deleted, does not count.
 func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	l := x.listOf(s.Endpoint)
@@ -469,12 +469,12 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	}
 	q := &l.order
 	x.setRules(q, s.Rules)
-	var lost []uint32
+	var barred []uint32
 	for next == 0 {
 		i, ok := x.choose(q, now, s.Worker)
 		switch {
 		case i == 0:
-			x.requeueAll(lost)
+			x.requeueAll(barred)
 			return 0
 		case ok:
 			q.claims++
@@ -488,11 +488,11 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 			x.leave(i, x.t.at(i))
 			next = i
 		default:
-			lost = append(lost, i)
+			barred = append(barred, i)
 			x.setAside(i)
 		}
 	}
-	x.requeueAll(lost)
+	x.requeueAll(barred)
 	return next
 }
 
@@ -502,10 +502,9 @@ func (x *Index) requeueAll(list []uint32) {
 	}
 }
 
-// lostBy reports whether worker w lost the job last.
-func (x *Index) lostBy(i uint32, w queue.WorkerID) bool {
-	r := x.t.at(i)
-	return r.lost != 0 && x.names.text(r.lost) == string(w)
+// barred reports whether a queued job is barred for a worker.
+func (x *Index) barred(r *record, w queue.WorkerID) bool {
+	return r.lost != 0 && r.leaseUntil != 0 && x.names.text(r.lost) == string(w)
 }
 
 // take makes a ready job a running one: its line and its owner come last.
@@ -562,7 +561,7 @@ func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32,
 
 func (x *Index) canClaim(i uint32, now queue.Instant, w queue.WorkerID) bool {
 	r := x.t.at(i)
-	return r.marks&Busy == 0 && r.expires > now && (r.lost == 0 || !x.lostBy(i, w))
+	return r.marks&Busy == 0 && r.expires > now && !x.barred(r, w)
 }
 
 // score returns the priority p with what the wait of its oldest job adds to it.

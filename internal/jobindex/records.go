@@ -28,6 +28,7 @@ type record struct {
 	place      place
 	delayed    bool
 	read       bool
+	leases     uint8
 	seq        uint64
 
 	armed         queue.Instant // the instant at which it is in the wheel
@@ -57,23 +58,27 @@ func (x *Index) State(i uint32) (s queue.State) {
 // it copies what was just written.
 func (x *Index) Read(i uint32, s *queue.State) {
 	r := x.t.at(i)
-	t := x.terms.at(r.terms)
 	s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run = r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run
-	s.Priority, s.Attempt, s.Delayed, s.Read = x.lines[r.line].level, r.attempt, r.delayed, r.read
+	s.Priority, s.Attempt, s.Delayed, s.Read, s.Leases = x.lines[r.line].level, r.attempt, r.delayed, r.read, r.leases
 	s.Seq, s.Token = r.seq, r.token
 	s.Worker, s.Lost = queue.WorkerID(x.names.text(r.worker)), queue.WorkerID(x.names.text(r.lost))
 	s.Submitted, s.Queued, s.Started, s.Finished = r.submitted, r.queued, r.started, r.finished
 	s.LeaseUntil, s.RunUntil, s.Expires = r.leaseUntil, r.runUntil, r.expires
-	s.ExecTimeout, s.Retain, s.Retry, s.DeadLetter = t.execTimeout, t.retain, t.retry, t.dead
+	s.Terms = *x.terms.at(r.terms)
 	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
 	s.InBytes, s.OutBytes = r.inBytes, r.outBytes
+	s.FirstChunk = 0
+	if r.chunks > 0 {
+		s.FirstChunk = x.firstChunks[i]
+	}
 }
 
 // store is the inverse of Read, without what never changes: the priority and the terms.
-func (x *Index) store(r *record, s *queue.State) {
+func (x *Index) store(i uint32, r *record, s *queue.State) {
 	x.recount(r, s)
+	x.setFirstChunk(i, r, s)
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
-	r.attempt, r.delayed, r.read = s.Attempt, s.Delayed, s.Read
+	r.attempt, r.delayed, r.read, r.leases = s.Attempt, s.Delayed, s.Read, s.Leases
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))
 	x.names.replace(&r.lost, string(s.Lost))
@@ -81,6 +86,16 @@ func (x *Index) store(r *record, s *queue.State) {
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
 	r.inBytes, r.outBytes = s.InBytes, s.OutBytes
+}
+
+// setFirstChunk keeps State.FirstChunk of the few jobs that have chunks outside their records.
+func (x *Index) setFirstChunk(i uint32, r *record, s *queue.State) {
+	switch {
+	case r.chunks == 0 && s.Chunks > 0 && s.FirstChunk != 0:
+		x.firstChunks[i] = s.FirstChunk
+	case r.chunks > 0 && s.Chunks == 0:
+		delete(x.firstChunks, i)
+	}
 }
 
 // Marks are what a queue records about a job besides its state.
@@ -212,6 +227,22 @@ func (t *records) grow() {
 	}
 	t.pages = append(t.pages, p)
 	t.partialPages = append(t.partialPages, uint32(len(t.pages)-1))
+}
+
+// touch reads, of each job, the place in the hash table and the last cache line of the record,
+// which are seldom in the cache of the processor. These reads do not depend on each other, so they
+// overlap; what deletes job after job would wait for each.
+//
+// It is not inlined, because a compiler leaves out reads whose result nobody uses.
+//
+//go:noinline
+func (t *records) touch(list []uint32) (sum uint64) {
+	for _, i := range list {
+		r := t.at(i)
+		s := t.index.of(r.hash)
+		sum += s.slots[r.hash&s.mask()] + uint64(r.submitted)
+	}
+	return sum
 }
 
 // remove frees a record. An empty page is left to the garbage collector, except a few in

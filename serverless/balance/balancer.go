@@ -36,6 +36,9 @@ type Options struct {
 	// Changed is called when the number of requests of an endpoint or the state of one of its
 	// workers has changed. It must not block.
 	Changed func(endpoint string)
+	// RunCheck runs a check of a worker, at once in another goroutine or later: for a program that
+	// moves the clock itself. It must not block. Default: in a goroutine of its own.
+	RunCheck func(check func())
 }
 
 // A Balancer has the workers of load-balancing endpoints. It is safe for concurrent use.
@@ -43,14 +46,19 @@ type Options struct {
 type Balancer struct {
 	o Options
 
-	mu     sync.Mutex
-	groups map[string]*group // by endpoint
-	closed bool
-	checks sync.WaitGroup
+	mu      sync.Mutex
+	groups  map[string]*group // by endpoint
+	closed  bool
+	running sync.WaitGroup // checks
 }
 
 // New returns a Balancer.
-func New(o Options) *Balancer { return &Balancer{o: o, groups: map[string]*group{}} }
+func New(o Options) *Balancer {
+	if o.RunCheck == nil {
+		o.RunCheck = func(check func()) { go check() }
+	}
+	return &Balancer{o: o, groups: map[string]*group{}}
+}
 
 func (b *Balancer) now() queue.Instant { return queue.At(b.o.Clock.Now()) }
 
@@ -328,7 +336,7 @@ func (b *Balancer) Remove(k workers.Key) {
 		if m.stopTimer != nil {
 			m.stopTimer()
 		}
-		m.stopChecks()
+		m.checks.end()
 		b.dispatch(m.group)
 		b.tidy(m.group)
 	}
@@ -375,14 +383,15 @@ func (b *Balancer) Sync(ctx context.Context, e *endpoints.Endpoint, list []fleet
 
 // add begins to check a worker of the fleet.
 func (b *Balancer) add(ctx context.Context, e *endpoints.Endpoint, s *fleet.Status) {
-	m := newMember(b.group(e.ID), s.ID, b.now())
+	now := b.now()
+	m := newMember(b.group(e.ID), s.ID, now)
 	m.listener = e.Listener()
 	if b.o.Prober == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	m.stopChecks = cancel
-	b.checks.Go(func() { b.check(ctx, m) })
+	m.checks = &checks{since: now, stop: cancel, run: func() { b.check(ctx, m) }}
+	b.wake(m)
 }
 
 // Close ends all checks, waits and requests.
@@ -403,5 +412,5 @@ func (b *Balancer) Close() {
 	for _, k := range all {
 		b.Remove(k)
 	}
-	b.checks.Wait()
+	b.running.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A Prober checks the health of workers. It is safe for concurrent use.
@@ -43,20 +44,72 @@ const (
 	maxPeriod     = time.Second           // of a worker that is not healthy
 )
 
-// check checks a worker until ctx ends.
+// checks are the health checks of a worker, one after another.
+type checks struct {
+	run     func() // makes one check, and plans the next one
+	stop    context.CancelFunc
+	since   queue.Instant
+	running bool
+	again   bool        // the next one is wanted at once
+	next    func() bool // stops its timer; nil: it has none
+}
+
+// end stops the checks, if there are any.
+func (c *checks) end() {
+	if c == nil {
+		return
+	}
+	c.stop()
+	if c.next != nil {
+		c.next()
+	}
+}
+
+// wake begins a check of a worker now, or after the one that is running. The caller holds the mutex.
+func (b *Balancer) wake(m *member) {
+	c := m.checks
+	switch {
+	case c == nil || b.closed:
+		return
+	case c.running:
+		c.again = true
+		return
+	case c.next != nil:
+		c.next()
+	}
+	c.running, c.next = true, nil
+	b.running.Add(1)
+	b.o.RunCheck(func() {
+		defer b.running.Done()
+		c.run()
+	})
+}
+
+// check makes a check of a worker and plans the next one, unless ctx has ended.
 func (b *Balancer) check(ctx context.Context, m *member) {
-	since := b.now()
-	for ctx.Err() == nil {
-		h := b.probe(ctx, m)
-		if ctx.Err() != nil {
-			return
+	h := b.probe(ctx, m)
+	if ctx.Err() != nil {
+		return
+	}
+	b.judge(m, h)
+	c := m.checks
+	pause := healthyPeriod
+	if h != Healthy {
+		pause = min(max(minPeriod, b.now().Sub(c.since)/8), maxPeriod)
+	}
+	next := b.o.Clock.AfterFunc(b.o.Clock.Now().Add(pause), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if ctx.Err() == nil {
+			b.wake(m)
 		}
-		b.judge(m, h)
-		pause := healthyPeriod
-		if h != Healthy {
-			pause = min(max(minPeriod, b.now().Sub(since)/8), maxPeriod)
-		}
-		b.sleep(ctx, m, pause)
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.running, c.next = false, next
+	if c.again {
+		c.again = false
+		b.wake(m)
 	}
 }
 
@@ -90,16 +143,5 @@ func (b *Balancer) judge(m *member, h Health) {
 	b.mu.Unlock()
 	if changed {
 		b.o.Changed(m.key.Endpoint)
-	}
-}
-
-// sleep waits for d, or until a check is wanted at once.
-func (b *Balancer) sleep(ctx context.Context, m *member, d time.Duration) {
-	over := make(chan struct{})
-	defer b.o.Clock.AfterFunc(b.o.Clock.Now().Add(d), func() { close(over) })()
-	select {
-	case <-over:
-	case <-m.poke:
-	case <-ctx.Done():
 	}
 }

@@ -35,16 +35,15 @@ type member struct {
 	turn      uint64 // when it was last chosen
 	leases    map[*Lease]struct{}
 
-	poke       chan struct{} // asks for a check at once
-	stopChecks context.CancelFunc
-	stopTimer  func() bool // of the end of the drain; nil: there is none
-	released   func()      // called at the end of each request; nil: nothing waits for it
+	checks    *checks     // nil: there are none
+	stopTimer func() bool // of the end of the drain; nil: there is none
+	released  func()      // called at the end of each request; nil: nothing waits for it
 }
 
 func newMember(g *group, id queue.WorkerID, now queue.Instant) *member {
 	m := &member{
 		key: workers.Key{Endpoint: g.endpoint, ID: id}, group: g, idleSince: now,
-		leases: map[*Lease]struct{}{}, poke: make(chan struct{}, 1), stopChecks: func() {},
+		leases: map[*Lease]struct{}{},
 	}
 	g.members[id] = m
 	return m
@@ -137,14 +136,7 @@ func (l *Lease) Unreachable() {
 		return // it has no checks that would bring it back
 	}
 	m.health = Unhealthy
-	m.wake()
-}
-
-func (m *member) wake() {
-	select {
-	case m.poke <- struct{}{}:
-	default:
-	}
+	b.wake(m)
 }
 
 // Release ends the request. Only the first call has an effect.

@@ -238,8 +238,8 @@ func (s *Service) CheckDeclare(ctx context.Context, id string, r CreateRequest) 
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil
-	case err == nil && e.Owner != "":
-		err = ErrExists
+	case err == nil:
+		err = e.shared()
 	}
 	if err != nil {
 		return fmt.Errorf("endpoints: declare endpoint %q: %w", id, err)
@@ -251,10 +251,10 @@ func (s *Service) CheckDeclare(ctx context.Context, id string, r CreateRequest) 
 // ErrExists if a user's endpoint has the id.
 func (s *Service) Undeclare(ctx context.Context, id string) error {
 	e, err := s.store.Get(ctx, id)
-	switch {
-	case err == nil && e.Owner != "":
-		err = ErrExists
-	case err == nil:
+	if err == nil {
+		err = e.shared()
+	}
+	if err == nil {
 		err = s.store.Delete(ctx, id)
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -277,8 +277,11 @@ func (s *Service) Ensure(ctx context.Context, id string, t Type) error {
 	err := s.store.Create(ctx, e)
 	if errors.Is(err, ErrExists) {
 		var old *Endpoint
-		if old, err = s.store.Get(ctx, id); err == nil && (old.Owner != "" || old.Balances() != e.Balances()) {
-			err = ErrExists
+		if old, err = s.store.Get(ctx, id); err == nil {
+			err = old.shared()
+		}
+		if err == nil && old.Balances() != e.Balances() {
+			err = fmt.Errorf("%w: by an endpoint of another type", ErrExists)
 		}
 	}
 	if err != nil {
@@ -287,10 +290,18 @@ func (s *Service) Ensure(ctx context.Context, id string, t Type) error {
 	return nil
 }
 
+// shared returns ErrExists, with the owner, for the endpoint of a user.
+func (e *Endpoint) shared() error {
+	if e.Owner == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: by an endpoint of user %q, which must be deleted first", ErrExists, e.Owner)
+}
+
 // redeclare replaces the settings of a shared endpoint by those of e and keeps its history.
 func redeclare(old, e *Endpoint, release string) error {
-	if old.Owner != "" {
-		return ErrExists
+	if err := old.shared(); err != nil {
+		return err
 	}
 	was := old.Clone()
 	now := e.Created

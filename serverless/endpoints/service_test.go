@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,8 +130,8 @@ func TestDeclarationDoesNotTakeAnIDThatIsNotItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Declare(t.Context(), e.ID, cpuEndpoint()); !errors.Is(err, endpoints.ErrExists) {
-		t.Errorf("Declare of a user's id = %v, want ErrExists", err)
+	if _, err := s.Declare(t.Context(), e.ID, cpuEndpoint()); !errors.Is(err, endpoints.ErrExists) || !strings.Contains(err.Error(), `user "alice"`) {
+		t.Errorf("Declare of a user's id = %v, want ErrExists with the user's name", err)
 	}
 	if _, err := s.Declare(t.Context(), "pods", cpuEndpoint()); problem.KindOf(err) != problem.Invalid {
 		t.Errorf("Declare of a reserved id = %v, want an invalid id", err)

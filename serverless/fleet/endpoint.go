@@ -30,7 +30,8 @@ type endpointWorkers struct {
 	warned    int // failures in a row that were logged
 	spare     lowerBounds
 	decisions []Decision // recent decisions, oldest first
-	lastEnd   string     // why the last worker ended that ended by itself
+	cold      []ColdStart
+	lastEnd   string // why the last worker ended that ended by itself
 	lastEndAt queue.Instant
 
 	reconciled queue.Instant // time of the last reconcile
@@ -70,6 +71,9 @@ func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) 
 	}
 	if ok && q.led && q.shared.observed {
 		q.shared.event(w, from, e, do, c, now)
+	}
+	if ok && q.led && w.hasJoined(from) {
+		q.addColdStart(ColdStart{now, now.Sub(w.requested)})
 	}
 	if do&doBlame != 0 {
 		q.lastEnd, q.lastEndAt = c.end, now
@@ -236,7 +240,7 @@ func (q *endpointWorkers) due(now queue.Instant, limit time.Duration) (next queu
 // workers whose jobs were taken from them. It reports whether some workers are gone already.
 func (q *endpointWorkers) release(now queue.Instant, done []jobsEnd) (gone bool) {
 	q.unmanaged, q.reconciled = true, now
-	q.decisions, q.backoff, q.warned, q.lastEnd = nil, Backoff{}, 0, ""
+	q.decisions, q.cold, q.backoff, q.warned, q.lastEnd = nil, nil, Backoff{}, 0, ""
 	for _, d := range done {
 		if w := q.workers[d.worker.ID]; w != nil && w.current() == Failed {
 			q.apply(w, evReap, cause{}, now)

@@ -93,6 +93,14 @@ type WorkerPorts interface {
 	WorkerAddress(endpoint string, id queue.WorkerID, port int) (address string, ok bool)
 }
 
+// Bound is an optional interface of a Fleet of one of several servers, some of whose workers only
+// one server can start.
+type Bound interface {
+	// Elsewhere reports whether only other servers can start workers that mount one of these
+	// network volumes.
+	Elsewhere(ctx context.Context, volumes []string) (bool, error)
+}
+
 // WorkerLogs is an optional interface of a Fleet that keeps the output of its workers.
 type WorkerLogs interface {
 	// WorkerLogs yields the last q.Tail lines after q.After, oldest first. With q.Follow it
@@ -116,6 +124,6 @@ type LogLine struct {
 	Text string
 }
 
-// As returns an optional interface (WorkerImages, WorkerPorts, WorkerLogs) of f, or of a Fleet that f
+// As returns an optional interface (WorkerImages, WorkerPorts, WorkerLogs, Bound) of f, or of a Fleet that f
 // wraps. A wrapper has a method Unwrap() Fleet.
 func As[T any](f Fleet) (T, bool) { return unwrap.As[T](f) }

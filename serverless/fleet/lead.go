@@ -19,6 +19,8 @@ type Lead interface {
 	Lead(ctx context.Context, endpoint string, shown []byte) (seen []byte, leads bool, err error)
 	// Leads reports the same by what is known. It does not block.
 	Leads(endpoint string) bool
+	// Resign lets another server decide for an endpoint.
+	Resign(ctx context.Context, endpoint string) error
 }
 
 const (
@@ -30,8 +32,9 @@ const (
 
 // memory is what is kept of the decisions for an endpoint when another server takes over.
 type memory struct {
-	Decisions []Decision
-	Backoff   Backoff
+	Decisions  []Decision
+	Backoff    Backoff
+	ColdStarts []ColdStart `json:",omitempty"`
 }
 
 // lead reports whether this server decides for e. An endpoint that needs no decision is nobody's.
@@ -41,6 +44,9 @@ func (s *Scaler) lead(ctx context.Context, now queue.Instant, e *endpoints.Endpo
 	}
 	needed, err := s.needsDecision(ctx, now, e)
 	if err != nil || !needed {
+		return false, err
+	}
+	if away, err := s.elsewhere(ctx, now, e); err != nil || away {
 		return false, err
 	}
 	led, shown, err := s.table.shown(e.ID)
@@ -57,6 +63,21 @@ func (s *Scaler) lead(ctx context.Context, now queue.Instant, e *endpoints.Endpo
 		s.table.takeOver(e.ID, s.recall(e.ID))
 	}
 	return s.table.knowsWorkers(e.ID, now), nil
+}
+
+// elsewhere reports whether the workers of e can be started by other servers only. One of them has
+// to decide for e then. This one goes on as long as it has workers of e.
+func (s *Scaler) elsewhere(ctx context.Context, now queue.Instant, e *endpoints.Endpoint) (bool, error) {
+	bound, ok := As[Bound](s.o.Fleet)
+	if !ok || len(e.NetworkVolumes) == 0 || s.table.hasWorkers(e.ID) {
+		return false, nil
+	}
+	away, err := bound.Elsewhere(ctx, e.NetworkVolumes)
+	if err != nil || !away {
+		return false, err
+	}
+	s.table.follow(e.ID, now)
+	return true, s.o.Lead.Resign(ctx, e.ID)
 }
 
 // needsDecision reports whether an endpoint has workers, or could need one.
@@ -89,14 +110,24 @@ func (s *Scaler) recall(endpoint string) (m memory) {
 
 // ReadDecisions returns the decisions in what a server shows by Lead.
 func ReadDecisions(shown []byte) ([]Decision, error) {
-	m := memory{}
+	m, err := readMemory(shown)
+	return m.Decisions, err
+}
+
+// ReadColdStarts returns the cold starts in what a server shows by Lead.
+func ReadColdStarts(shown []byte) ([]ColdStart, error) {
+	m, err := readMemory(shown)
+	return m.ColdStarts, err
+}
+
+func readMemory(shown []byte) (m memory, err error) {
 	if len(shown) == 0 {
-		return nil, nil
+		return m, nil
 	}
 	if err := json.Unmarshal(shown, &m); err != nil {
-		return nil, fmt.Errorf("fleet: read decisions: %w", err)
+		return memory{}, fmt.Errorf("fleet: read what another server shows: %w", err)
 	}
-	return m.Decisions, nil
+	return m, nil
 }
 
 // shown returns whether this server decides for an endpoint, and what it shows to the others.
@@ -106,7 +137,7 @@ func (t *table) shown(endpoint string) (led bool, b []byte, err error) {
 	m := memory{}
 	if q := t.endpoints[endpoint]; q != nil && q.led {
 		list := q.decisions[max(0, len(q.decisions)-shownDecisions):]
-		led, m = true, memory{slices.Clone(list), q.backoff}
+		led, m = true, memory{slices.Clone(list), q.backoff, slices.Clone(q.cold)}
 	}
 	b, err = json.Marshal(m)
 	return led, b, err
@@ -133,7 +164,7 @@ func (t *table) takeOver(endpoint string, m memory) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.of(endpoint)
-	q.led, q.decisions, q.listing = true, m.Decisions, t.list.count
+	q.led, q.decisions, q.cold, q.listing = true, m.Decisions, m.ColdStarts, t.list.count
 	if m.Backoff.Fails > q.backoff.Fails {
 		q.backoff = m.Backoff
 	}

@@ -8,7 +8,6 @@ import (
 // event adds what the observer gets of a transition. The caller holds the mutex of the table.
 func (s *shared) event(w *worker, from State, e event, do effect, c cause, now queue.Instant) {
 	x := telemetry.WorkerEvent{Endpoint: w.key.Endpoint, Worker: w.key.ID, At: now, Took: now.Sub(w.requested)}
-	to := w.current()
 	switch {
 	case e == evAccepted:
 		x.Change, x.Result = telemetry.WorkerStarted, telemetry.StartOK
@@ -18,12 +17,17 @@ func (s *shared) event(w *worker, from State, e event, do effect, c cause, now q
 		x.Change, x.Result = telemetry.WorkerStarted, telemetry.StartFailed
 	case do&doBlame != 0:
 		x.Change, x.Reason = telemetry.WorkerLost, c.end
-	case from <= Starting && to >= Idle && to <= Draining && !w.adopted:
+	case w.hasJoined(from):
 		x.Change = telemetry.WorkerJoined
 	default:
 		return
 	}
 	s.events = append(s.events, x)
+}
+
+// hasJoined reports whether a worker that was in the state from has now asked for its first job.
+func (w *worker) hasJoined(from State) bool {
+	return from <= Starting && w.state >= Idle && w.state <= Draining && !w.adopted
 }
 
 // decided is event for a decision.

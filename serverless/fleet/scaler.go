@@ -233,6 +233,9 @@ func (s *Scaler) Workers(endpoint string) []Status { return s.table.statuses(end
 // each change.
 func (s *Scaler) Decisions(endpoint string) []Decision { return s.table.decisions(endpoint) }
 
+// ColdStarts returns the last starts of workers of an endpoint, oldest first: at most MaxColdStarts.
+func (s *Scaler) ColdStarts(endpoint string) []ColdStart { return s.table.coldStarts(endpoint) }
+
 // Explain returns sentences for users that say why a job of an endpoint has waited since the
 // given instant: the last decision after it, and the failures after it.
 func (s *Scaler) Explain(endpoint string, since queue.Instant) []string {

@@ -509,6 +509,15 @@ func (t *table) decisions(endpoint string) []Decision {
 	return list
 }
 
+func (t *table) coldStarts(endpoint string) []ColdStart {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q := t.endpoints[endpoint]; q != nil {
+		return slices.Clone(q.cold)
+	}
+	return nil
+}
+
 func (t *table) explain(endpoint string, since queue.Instant) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

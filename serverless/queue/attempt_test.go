@@ -31,7 +31,7 @@ func stateDelayed() queue.State {
 }
 
 const (
-	again     = queue.Put | queue.DropOutput | queue.PutAttempt | queue.Requeued
+	again     = queue.Put | queue.DropOutput | queue.PutAttempt | queue.PutLease | queue.Requeued
 	endsDead  = ends | queue.PutDead
 	readyNow  = queue.NewSeq | queue.EvReady
 	wakesUp   = queue.Put | readyNow
@@ -111,7 +111,7 @@ func TestWhatTheMovesOfAnAttemptLeave(t *testing.T) {
 	}{
 		{"an attempt fails", failed, during, newOp(queue.OpFinish, func(o *queue.Op) { o.Status = sFailed }), func(s *queue.State) {
 			*s = stateDelayed()
-			s.Restarts = 3
+			s.Restarts, s.Leases = 3, 1
 		}},
 		{"it is ready", stateDelayed(), afterward + 10, newOp(queue.OpTick), func(s *queue.State) { s.Delayed = false }},
 		{"it is cancelled", stateDelayed(), during, newOp(queue.OpCancel), func(s *queue.State) {
@@ -126,7 +126,7 @@ func TestWhatTheMovesOfAnAttemptLeave(t *testing.T) {
 			return s
 		}(), during, newOp(queue.OpRetry), func(s *queue.State) {
 			*s = stateRetried(sQueued)
-			s.Token, s.Run, s.Queued = 7, 1, during
+			s.Token, s.Run, s.Queued, s.Leases = 7, 1, during, 1
 		}},
 	} {
 		want := c.s
@@ -219,9 +219,9 @@ func TestTheLogOfAttemptsSaysHowEachEnded(t *testing.T) {
 		{"the loser adopted it and failed", lost, during, newOp(queue.OpFinish, func(o *queue.Op) { o.Status, o.Error, o.Adopt = sFailed, "no", true }),
 			queue.JobAttempt{Status: sFailed, Error: "no", Worker: "w", Started: during, Finished: during}},
 		{"its third worker was lost", third, leaseEnd, newOp(queue.OpTick),
-			queue.JobAttempt{Status: sFailed, Error: "worker lost: the job was given to 3 workers and none of them reported a result", Worker: "w", Started: started, Finished: leaseEnd}},
+			queue.JobAttempt{Status: sFailed, Error: "worker lost: the job was given to workers 3 times and none of them reported a result", Worker: "w", Started: started, Finished: leaseEnd}},
 		{"its third worker says goodbye", third, during, newOp(queue.OpWorkerLost),
-			queue.JobAttempt{Status: sFailed, Error: "worker lost: the job was given to 3 workers and none of them reported a result", Worker: "w", Started: started, Finished: during}},
+			queue.JobAttempt{Status: sFailed, Error: "worker lost: the job was given to workers 3 times and none of them reported a result", Worker: "w", Started: started, Finished: during}},
 		{"it took too long", running, overtime + 5, newOp(queue.OpTick),
 			queue.JobAttempt{Status: sTimedOut, Error: "execution timeout: the job ran longer than 10000 ms", Worker: "w", Started: started, Finished: overtime + 5}},
 	} {

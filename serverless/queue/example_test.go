@@ -11,7 +11,7 @@ import (
 // step. The effects say what else belongs to that step.
 func ExampleState_Apply() {
 	now := queue.At(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	s := queue.State{Submitted: now, Queued: now, Expires: now.Add(time.Hour), ExecTimeout: 10 * time.Minute}
+	s := queue.State{Submitted: now, Queued: now, Expires: now.Add(time.Hour), Terms: queue.Terms{ExecTimeout: 10 * time.Minute}}
 
 	_, err := s.Apply(now, &queue.Op{Kind: queue.OpClaim, Worker: "w", Token: 1, Until: now.Add(30 * time.Second)})
 	fmt.Println(s.Status, s.Worker, err)

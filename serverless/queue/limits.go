@@ -38,6 +38,10 @@ const (
 	MaxDeadLetters = 1000
 	MaxDeadLetter  = 30 * 24 * time.Hour
 
+	// LoserWait is how long only other workers get a job that its worker has lost. It is the default
+	// length of a lease.
+	LoserWait = 30 * time.Second
+
 	// A wait bounds how long a client waits for the result of a job.
 	DefaultWait = 90 * time.Second
 	MinWait     = time.Second

@@ -119,7 +119,7 @@ type JobQueue interface {
 	Enqueue(ctx context.Context, jobs []Job) error
 	// Claim leases the jobs that are ready, appends them to out and returns at once. It serves
 	// slots in the order given, and job after job. A job can be claimed if it is queued, not
-	// delayed, not lost by this worker (State.Lost), and within the limits of Slot.Rules. Of
+	// delayed, not barred for this worker (State.Barred), and within the limits of Slot.Rules. Of
 	// these jobs of an endpoint it chooses (docs/decisions.md 39):
 	//
 	//   - the owner whose turn is first;
@@ -158,10 +158,6 @@ type JobQueue interface {
 	// of the first chunk, and the result has all chunks if State.Chunks-State.Drained of them
 	// are returned. Chunks does not move the cursor; OpDrain does.
 	Chunks(ctx context.Context, now Instant, ref Ref, maxBytes int) ([][]byte, State, error)
-	// PastAttempts returns the attempts of the present run that were followed by another one, in
-	// order. Errors are those of Get, without ErrDamaged; and ErrDamaged if an attempt cannot be
-	// read.
-	PastAttempts(ctx context.Context, now Instant, ref Ref) ([]JobAttempt, error)
 	// List yields the jobs that q selects, newest first. It fills only Ref, Owner, Key and State.
 	// In a Shared queue the cost of a query for the jobs in progress only depends on their
 	// number: the servers find with it which workers are busy. See Counter for the number of jobs.
@@ -179,12 +175,24 @@ type JobQueue interface {
 	// and passes the events on.
 	Watch(ctx context.Context, f func([]Event)) error
 
-	// Outbox and DeadLetters are parts of the queue because their entries are written in the
-	// same commit.
+	// JobLogs, Outbox and DeadLetters are parts of the queue because their entries are written in
+	// the same commit.
+	JobLogs
 	Outbox
 	DeadLetters
 	// Finder returns the records of Job.Creation (docs/decisions.md 38).
 	idempotency.Finder
+}
+
+// JobLogs are what a job has behind it.
+type JobLogs interface {
+	// PastAttempts returns the attempts of the present run that were followed by another one, in
+	// order. Errors are those of Get, without ErrDamaged; and ErrDamaged if an attempt cannot be
+	// read.
+	PastAttempts(ctx context.Context, now Instant, ref Ref) ([]JobAttempt, error)
+	// PastLeases returns the leases of the job after which it was queued again, of all runs, in
+	// order: the last MaxLeases of State.Leases. Errors are those of PastAttempts.
+	PastLeases(ctx context.Context, now Instant, ref Ref) ([]JobLease, error)
 }
 
 // An EventKind is the kind of an Event.

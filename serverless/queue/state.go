@@ -109,7 +109,7 @@ type Reason uint8
 // The reasons for which the service ends a job.
 const (
 	NoReason          Reason = iota
-	WorkersLost              // MaxDeliveries workers claimed the job and were lost
+	WorkersLost              // it was claimed MaxDeliveries times, and its worker was lost each time
 	ExecutionTimedOut        // it ran longer than its execution timeout
 	TooManyRestarts          // it was running at MaxRestarts crashes of its server
 	Damaged                  // its stored input, webhook or Extra can no longer be read
@@ -119,7 +119,7 @@ const (
 func (s *State) reasonText() string {
 	switch s.Reason {
 	case WorkersLost:
-		return fmt.Sprintf("worker lost: the job was given to %d workers and none of them reported a result", MaxDeliveries)
+		return fmt.Sprintf("worker lost: the job was given to workers %d times and none of them reported a result", MaxDeliveries)
 	case ExecutionTimedOut:
 		return fmt.Sprintf("execution timeout: the job ran longer than %d ms", s.ExecTimeout.Milliseconds())
 	case TooManyRestarts:
@@ -140,19 +140,9 @@ const (
 	MaxStream = 64 << 20
 )
 
-// A RetryPolicy says how often a job that fails is run, and when (docs/decisions.md 39). The
-// zero value is no retry.
-type RetryPolicy struct {
-	Attempts uint8         // the most attempts in all, the first one included; 0 and 1: no retry
-	Timeouts bool          // an attempt that ended as TIMED_OUT is followed by another one too
-	Factor   float32       // each delay is this many times the one before
-	Jitter   float32       // the share of a delay that is random: 0 is none, 1 is all of it
-	Delay    time.Duration // before the second attempt, in whole milliseconds
-	MaxDelay time.Duration // the longest delay, in whole milliseconds
-}
-
 // State is everything that the rules read or write of a job. It has no payload and is
-// comparable. A backend stores it and changes it only by Apply, except Seq.
+// comparable. A backend stores it and changes it only by Apply, except Seq. See Numbers for a way
+// to store it that later versions need not change.
 type State struct {
 	Status     Status
 	Flags      Flags
@@ -163,27 +153,45 @@ type State struct {
 	Attempt    uint8    // attempts of this run that have ended
 	Delayed    bool     // a queued job that is not ready before Queued
 	Read       bool     // a chunk of this run was read, so it is not retried by itself; only with a retry policy
+	Leases     uint8    // leases of all runs after which the job was queued again; from 241 on only "more than 240": see JobLease
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
 	Worker     WorkerID // the worker that holds the lease; empty while the job is queued; after the end, the one that held it then
-	Lost       WorkerID // the last worker that lost the lease; it does not get this job again
+	Lost       WorkerID // the last worker that lost the lease; see Barred
 	Submitted,
 	Queued, // the instant from which the present attempt is ready; delayTime starts here
 	Started,
 	Finished,
-	LeaseUntil,
+	LeaseUntil, // in a queued job that was lost: the instant until which Lost does not get it
 	RunUntil,
-	Expires Instant
-	// ExecTimeout is how long a run may take, Retain how long the job is kept after its end.
-	// They are set at submit, so that Apply needs no configuration. They are whole
-	// milliseconds, and a backend may store them as such.
-	ExecTimeout, Retain time.Duration
-	Chunks, Drained     uint32 // chunks of this run, and how many of them were read
-	Stream              int64  // bytes of chunks not drained
-	InBytes, OutBytes   uint32 // of what was submitted and is kept, and of output and error
-	Retry               RetryPolicy
-	DeadLetter          time.Duration // how long a copy is kept of a job that failed for good; 0: none
+	Expires,
+	FirstChunk Instant // of the present lease
+	Terms
+	Chunks, Drained   uint32 // chunks of this run, and how many of them were read
+	Stream            int64  // bytes of chunks not drained
+	InBytes, OutBytes uint32 // of what was submitted and is kept, and of output and error
+}
+
+// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. They
+// never change, and the new job of a dead letter has them too. Durations are whole milliseconds, and
+// a backend may store them as such.
+type Terms struct {
+	ExecTimeout time.Duration // how long a run may take
+	Retain      time.Duration // how long the job is kept after its end
+	Retry       RetryPolicy
+	DeadLetter  time.Duration // how long a copy is kept of a job that failed for good; 0: none
+}
+
+// A RetryPolicy says how often a job that fails is run, and when (docs/decisions.md 39). The
+// zero value is no retry.
+type RetryPolicy struct {
+	Attempts uint8         // the most attempts in all, the first one included; 0 and 1: no retry
+	Timeouts bool          // an attempt that ended as TIMED_OUT is followed by another one too
+	Factor   float32       // each delay is this many times the one before
+	Jitter   float32       // the share of a delay that is random: 0 is none, 1 is all of it
+	Delay    time.Duration // before the second attempt, in whole milliseconds
+	MaxDelay time.Duration // the longest delay, in whole milliseconds
 }
 
 // Bytes are those of the payloads that are kept of the job.
@@ -212,10 +220,22 @@ func (s *State) Due() Instant {
 		d = min(d, s.Queued)
 	case s.Status == InProgress:
 		d = min(d, s.LeaseUntil, s.RunUntil)
+	case s.Barred() != "":
+		d = min(d, s.LeaseUntil)
 	case s.Status.Terminal():
 		d = min(d, s.Finished.Add(s.Retain))
 	}
 	return d
+}
+
+// Barred returns the worker that does not get the queued job s because it has lost it; empty:
+// none. So another worker has the first chance. It ends with LoserWait, at a tick, because the
+// worker may be the only one.
+func (s *State) Barred() WorkerID {
+	if s.Status != InQueue || s.LeaseUntil == 0 {
+		return ""
+	}
+	return s.Lost
 }
 
 // Unshown reports whether a queue may have s only in memory: its submit needs no durability of
@@ -276,6 +296,7 @@ type Op struct {
 	// Adopt gives the job back to Worker if Worker lost its lease and nobody has claimed the
 	// job since, so that finished work is not thrown away.
 	Adopt   bool
+	Begins  bool // of OpRenew: the run begins only now, because the worker had no room for it before
 	Until   Instant
 	Payload []byte // owned by the queue from the call on
 	Error   string
@@ -300,6 +321,7 @@ const (
 	PutOutbox                     // add a webhook entry for (job, run), unless there is one
 	PutDead                       // keep a dead letter of the job, instead of one with the same Ref
 	PutAttempt                    // add the result of State.EndedAttempt to the job's log of attempts
+	PutLease                      // add the result of State.EndedLease to the job's log of leases
 	Requeued                      // count in Stats.Retried: the job is queued again because a worker lost it or an attempt failed
 	EvReady                       // send EventReady: a job of the endpoint can be claimed
 	EvDone                        // send EventDone: the job has ended or is deleted
@@ -400,7 +422,7 @@ func (s *State) gone(op *Op) (Effect, error) {
 }
 
 func (s *State) claim(now Instant, op *Op) (Effect, error) {
-	if s.Status != InQueue || s.Delayed || s.Lost != "" && s.Lost == op.Worker {
+	if barred := s.Barred(); s.Status != InQueue || s.Delayed || barred != "" && barred == op.Worker {
 		return 0, ErrStatus
 	}
 	s.Status, s.Worker, s.Token = InProgress, op.Worker, op.Token
@@ -429,7 +451,14 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	}
 	s.LeaseUntil = max(s.LeaseUntil, op.Until)
 	switch op.Kind {
+	case OpRenew:
+		if op.Begins {
+			s.Started, s.RunUntil = now, now.Add(s.ExecTimeout)
+		}
 	case OpChunk:
+		if s.Chunks == 0 {
+			s.FirstChunk = now
+		}
 		s.Chunks++
 		s.Stream += int64(len(op.Payload))
 		return Put | AddChunk | EvChunk, nil
@@ -488,12 +517,17 @@ func (s *State) drain(op *Op) Effect {
 }
 
 // requeue puts the job back at the front: it keeps its Seq, which is lower than those of
-// later jobs. It drops everything that the run produced, because the next run starts over.
+// later jobs. A caller that adds NewSeq puts it at the end instead. It drops everything that the run produced, because the next run starts over.
 func (s *State) requeue() Effect {
+	e := Put | DropOutput | EvReady
+	if s.Started != 0 {
+		s.countLease()
+		e |= PutLease
+	}
 	s.Status, s.Worker = InQueue, ""
-	s.Started, s.LeaseUntil, s.RunUntil = 0, 0, 0
+	s.Started, s.LeaseUntil, s.RunUntil, s.FirstChunk = 0, 0, 0, 0
 	s.Chunks, s.Drained, s.Stream, s.OutBytes = 0, 0, 0, 0
-	return Put | DropOutput | EvReady
+	return e
 }
 
 func (s *State) retry(now Instant) (Effect, error) {
@@ -542,6 +576,9 @@ func (s *State) tick(now Instant, op *Op) Effect {
 	case s.Delayed && s.Queued <= now:
 		s.Delayed = false
 		return Put | NewSeq | EvReady // at the end of the queue, where it has not waited yet
+	case s.Barred() != "" && s.LeaseUntil <= now:
+		s.LeaseUntil = 0
+		return Put | EvReady // the worker that has lost it may wait for a job
 	case s.Status != InProgress:
 		return 0
 	case s.RunUntil <= now:
@@ -553,15 +590,17 @@ func (s *State) tick(now Instant, op *Op) Effect {
 	return 0
 }
 
-// lose takes the job from a lost worker. The job is queued again. After MaxDeliveries losses
-// the attempt has failed.
+// lose takes the job from a lost worker. The job is queued again, and for a while only for other
+// workers. After MaxDeliveries losses the attempt has failed.
 func (s *State) lose(now Instant, op *Op) Effect {
 	if s.Deliveries >= MaxDeliveries {
 		s.Reason = WorkersLost
 		return s.fail(now, Failed, op) | EvStop
 	}
 	s.Lost = s.Worker
-	return s.requeue() | Requeued | EvStop
+	e := s.requeue() | Requeued | EvStop
+	s.LeaseUntil = now.Add(LoserWait)
+	return e
 }
 
 // recover queues a job again whose server is gone. The delivery is not counted, because the

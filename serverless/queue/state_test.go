@@ -15,13 +15,14 @@ import (
 
 // The life of the job that the table below asks about: submitted at 1000, taken by "w"
 // under token 7 at 2000 until 5000, to be run until 12000, kept until 101000 or, when it
-// has ended, for 50000 more.
+// has ended, for 50000 more. If "w" loses it, only others may claim it until 35000.
 const (
 	submitted queue.Instant = 1_000
 	started   queue.Instant = 2_000
 	during    queue.Instant = 3_000
 	leaseEnd  queue.Instant = 5_000
 	overtime  queue.Instant = 12_000
+	barEnd    queue.Instant = 35_000
 	ended     queue.Instant = 3_000
 	expires   queue.Instant = 101_000
 )
@@ -31,12 +32,12 @@ func stateIn(s queue.Status) queue.State {
 	j := queue.State{
 		InBytes: 2,
 		Status:  s, Flags: queue.HasWebhook, Seq: 1, Submitted: submitted, Queued: submitted,
-		Expires: expires, ExecTimeout: overtime.Sub(started), Retain: 50 * time.Second,
+		Expires: expires, Terms: queue.Terms{ExecTimeout: overtime.Sub(started), Retain: 50 * time.Second},
 	}
 	if s != queue.InQueue {
 		j.Worker, j.Token, j.Deliveries = "w", 7, 1
 		j.Started, j.LeaseUntil, j.RunUntil = started, leaseEnd, overtime
-		j.Chunks, j.Drained, j.Stream = 3, 1, 20
+		j.Chunks, j.Drained, j.Stream, j.FirstChunk = 3, 1, 20, 2_500
 	}
 	if s.Terminal() {
 		j.Finished = ended
@@ -47,7 +48,7 @@ func stateIn(s queue.Status) queue.State {
 // stateLost is that job queued again because "w" lost it.
 func stateLost() queue.State {
 	j := stateIn(queue.InQueue)
-	j.Lost, j.Token, j.Deliveries = "w", 7, 1
+	j.Lost, j.Token, j.Deliveries, j.LeaseUntil = "w", 7, 1, barEnd
 	return j
 }
 
@@ -60,7 +61,7 @@ func deliveredTimes(j queue.State, n uint8) queue.State {
 const (
 	ends     = queue.Put | queue.EvDone | queue.PutOutbox
 	endsStop = ends | queue.EvStop
-	requeue  = queue.Put | queue.DropOutput | queue.EvReady
+	requeue  = queue.Put | queue.DropOutput | queue.EvReady | queue.PutLease
 	loss     = requeue | queue.Requeued | queue.EvStop
 	stays    = queue.Effect(0)
 )
@@ -191,6 +192,8 @@ func TestOpsAtTheEdges(t *testing.T) {
 	delayed.Delayed, delayed.Queued = true, overtime
 	damaged := stateIn(sFailed)
 	damaged.Reason = queue.Damaged
+	unbarred := stateLost()
+	unbarred.LeaseUntil = 0
 	for _, c := range []struct {
 		name string
 		s    queue.State
@@ -213,6 +216,12 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"start of a delayed job", delayed, during, newOp(queue.OpStart), answer{sQueued, queue.Put | queue.NewSeq | queue.EvReady, nil}},
 		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
 		{"the loser claims", stateLost(), during, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
+		{"the loser claims before a tick", stateLost(), barEnd, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
+		{"the loser claims after a tick", unbarred, barEnd, newOp(queue.OpClaim), answer{sRunning, queue.Put, nil}},
+		{"the loser adopts after a tick", unbarred, barEnd, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
+		{"tick before the loser may claim", stateLost(), barEnd - 1, newOp(queue.OpTick), answer{sQueued, stays, nil}},
+		{"tick when the loser may claim", stateLost(), barEnd, newOp(queue.OpTick), answer{sQueued, queue.Put | queue.EvReady, nil}},
+		{"another tick", unbarred, barEnd, newOp(queue.OpTick), answer{sQueued, stays, nil}},
 		{"another claims", stateLost(), during, newOp(queue.OpClaim, func(o *queue.Op) { o.Worker = "x" }), answer{sRunning, queue.Put, nil}},
 		{"the loser goes on", stateLost(), during, newOp(queue.OpRenew), answer{sQueued, stays, errLease}},
 		{"the loser adopts", stateLost(), during, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
@@ -261,6 +270,8 @@ func checkMove(t *testing.T, name string, s queue.State, now queue.Instant, o qu
 // TestWhatAMoveLeaves compares whole states after the moves that change more than one
 // thing.
 func TestWhatAMoveLeaves(t *testing.T) {
+	firstless := stateIn(sRunning)
+	firstless.Chunks, firstless.Drained, firstless.Stream, firstless.FirstChunk = 0, 0, 0, 0
 	for _, c := range []struct {
 		name   string
 		s      queue.State
@@ -274,8 +285,14 @@ func TestWhatAMoveLeaves(t *testing.T) {
 		}},
 		{"renew", stateIn(sRunning), during, newOp(queue.OpRenew), func(s *queue.State) { s.LeaseUntil = 9_000 }},
 		{"renew until earlier", stateIn(sRunning), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Until = 4_000 }), func(*queue.State) {}},
+		{"renew what begins only now", stateIn(sRunning), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Begins = true }), func(s *queue.State) {
+			s.Started, s.LeaseUntil, s.RunUntil = during, 9_000, during+10_000
+		}},
 		{"chunk", stateIn(sRunning), during, newOp(queue.OpChunk), func(s *queue.State) {
 			s.LeaseUntil, s.Chunks, s.Stream = 9_000, 4, 25
+		}},
+		{"first chunk", firstless, during, newOp(queue.OpChunk), func(s *queue.State) {
+			s.LeaseUntil, s.Chunks, s.Stream, s.FirstChunk = 9_000, 1, 5, during
 		}},
 		{"drain", stateIn(sRunning), during, newOp(queue.OpDrain, func(o *queue.Op) { o.From, o.N, o.Bytes = 1, 1, 15 }), func(s *queue.State) {
 			s.Drained, s.Stream = 2, 5
@@ -285,11 +302,11 @@ func TestWhatAMoveLeaves(t *testing.T) {
 		}},
 		{"release", stateIn(sRunning), during, newOp(queue.OpRelease), func(s *queue.State) {
 			*s = stateIn(sQueued)
-			s.Token = 7
+			s.Token, s.Leases = 7, 1
 		}},
 		{"loss", stateIn(sRunning), leaseEnd, newOp(queue.OpTick), func(s *queue.State) {
 			*s = stateIn(sQueued)
-			s.Token, s.Deliveries, s.Lost = 7, 1, "w"
+			s.Token, s.Deliveries, s.Lost, s.LeaseUntil, s.Leases = 7, 1, "w", leaseEnd.Add(queue.LoserWait), 1
 		}},
 		{"overtime", stateIn(sRunning), overtime, newOp(queue.OpTick), func(s *queue.State) {
 			s.Status, s.Finished, s.Reason = sTimedOut, overtime, queue.ExecutionTimedOut
@@ -300,11 +317,11 @@ func TestWhatAMoveLeaves(t *testing.T) {
 		}},
 		{"recover", stateIn(sRunning), during, newOp(queue.OpRecover), func(s *queue.State) {
 			*s = stateIn(sQueued)
-			s.Token, s.Restarts = 7, 1
+			s.Token, s.Restarts, s.Leases = 7, 1, 1
 		}},
 		{"retry", stateIn(sFailed), during + 1_000, newOp(queue.OpRetry), func(s *queue.State) {
 			*s = stateIn(sQueued)
-			s.Token, s.Run, s.Queued = 7, 1, during+1_000
+			s.Token, s.Run, s.Queued, s.Leases = 7, 1, during+1_000, 1
 		}},
 		{"damage", stateIn(sQueued), during, newOp(queue.OpDamage), func(s *queue.State) {
 			s.Status, s.Finished, s.Reason, s.InBytes = sFailed, during, queue.Damaged, 0
@@ -333,7 +350,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 func drawOp(n func(int) int, now queue.Instant) queue.Op {
 	return queue.Op{
 		Kind: queue.OpKind(n(int(queue.OpDelete) + 2)), Status: queue.Status(n(8)),
-		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0,
+		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0, Begins: n(4) == 0,
 		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)), NoRetry: n(8) == 0,
 		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
 	}
@@ -453,6 +470,10 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "a running job has a worker, a start and an end of its time"
 	case s.Deliveries > queue.MaxDeliveries || s.Status == queue.InProgress && s.Deliveries == 0:
 		return "a running job was delivered 1 to MaxDeliveries times"
+	case before.Barred() != "" && o.Kind == queue.OpClaim && o.Worker == before.Lost && err == nil:
+		return "a job is not claimed by the worker for which it is barred"
+	case s.Barred() != "" && s.LeaseUntil > now.Add(queue.LoserWait):
+		return "a job is barred for nobody for longer than LoserWait"
 	case s.Drained > s.Chunks:
 		return "no more is drained than there is"
 	case s.Status.Terminal() && !before.Status.Terminal() && (eff&queue.EvDone == 0 || eff&queue.PutOutbox == 0):
@@ -477,11 +498,14 @@ func FuzzApplyIsTotal(f *testing.F) {
 			Status: queue.Status(r.IntN(7)), Flags: queue.Flags(r.IntN(8)), Deliveries: uint8(r.Uint32()), Restarts: uint8(r.Uint32()),
 			Token: queue.Token(r.IntN(3)), Worker: [...]queue.WorkerID{"", "w"}[r.IntN(2)], Lost: [...]queue.WorkerID{"", "w"}[r.IntN(2)],
 			Finished: queue.Instant(r.Int64()), LeaseUntil: queue.Instant(r.Int64()), RunUntil: queue.Instant(r.Int64()),
-			Expires: queue.Instant(r.Int64()), ExecTimeout: time.Duration(r.Int64()), Retain: time.Duration(r.Int64()), Chunks: r.Uint32(), Drained: r.Uint32(), Stream: r.Int64(),
-			Attempt: uint8(r.Uint32()), Delayed: r.IntN(2) == 0, Read: r.IntN(2) == 0, Queued: queue.Instant(r.Int64()), DeadLetter: time.Duration(r.Int64()),
-			Retry: queue.RetryPolicy{
-				Attempts: uint8(r.Uint32()), Timeouts: r.IntN(2) == 0, Factor: r.Float32() * 1e30, Jitter: r.Float32(),
-				Delay: time.Duration(r.Int64()), MaxDelay: time.Duration(r.Int64()),
+			Expires: queue.Instant(r.Int64()), Chunks: r.Uint32(), Drained: r.Uint32(), Stream: r.Int64(),
+			Attempt: uint8(r.Uint32()), Delayed: r.IntN(2) == 0, Read: r.IntN(2) == 0, Queued: queue.Instant(r.Int64()),
+			Terms: queue.Terms{
+				ExecTimeout: time.Duration(r.Int64()), Retain: time.Duration(r.Int64()), DeadLetter: time.Duration(r.Int64()),
+				Retry: queue.RetryPolicy{
+					Attempts: uint8(r.Uint32()), Timeouts: r.IntN(2) == 0, Factor: r.Float32() * 1e30, Jitter: r.Float32(),
+					Delay: time.Duration(r.Int64()), MaxDelay: time.Duration(r.Int64()),
+				},
 			},
 		}
 		before := s

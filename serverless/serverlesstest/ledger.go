@@ -477,7 +477,7 @@ func (l *Ledger) Check(ctx context.Context, q queue.JobQueue) error {
 	if err := l.checkHooks(ctx, settled); err != nil {
 		return err
 	}
-	if err := errors.Join(l.checkAttempts(ctx), l.checkDead(ctx)); err != nil {
+	if err := errors.Join(l.checkAttempts(ctx), l.checkLeases(ctx), l.checkDead(ctx)); err != nil {
 		return err
 	}
 	return l.Err()
@@ -501,6 +501,31 @@ func (l *Ledger) checkAttempts(ctx context.Context) error {
 		}
 		if len(list) != int(j.Attempt) {
 			return fmt.Errorf("%q has %d attempts in its log, %d have ended", ref.ID, len(list), j.Attempt)
+		}
+	}
+	return nil
+}
+
+// checkLeases compares the log of leases of each job with its state.
+func (l *Ledger) checkLeases(ctx context.Context) error {
+	for _, ref := range slices.Collect(maps.Keys(l.jobs)) {
+		j, err := l.Queue.Get(ctx, l.now, ref)
+		if errors.Is(err, queue.ErrNotFound) {
+			continue
+		}
+		list, err2 := l.Queue.PastLeases(ctx, l.now, ref)
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("leases of %q: %w", ref.ID, err)
+		}
+		if len(list) != min(int(j.Leases), queue.MaxLeases) {
+			return fmt.Errorf("%q has %d leases in its log, %d have ended", ref.ID, len(list), j.Leases)
+		}
+		run := uint32(0)
+		for _, x := range list {
+			if x.Worker == "" || x.End == "" || x.Started == 0 || x.Run < run || x.Run > j.Run {
+				return fmt.Errorf("%q had the lease %+v, after one of run %d", ref.ID, x, run)
+			}
+			run = x.Run
 		}
 	}
 	return nil
@@ -640,6 +665,11 @@ func (l *Ledger) checkHooks(ctx context.Context, settled map[hook]bool) error {
 // PastAttempts implements queue.JobQueue.
 func (l *Ledger) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
 	return l.Queue.PastAttempts(ctx, now, ref)
+}
+
+// PastLeases implements queue.JobQueue.
+func (l *Ledger) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return l.Queue.PastLeases(ctx, now, ref)
 }
 
 // DeadLetters implements queue.DeadLetters.

@@ -32,6 +32,7 @@ type modelJob struct {
 	chunks   [][]byte
 	attempts []queue.Attempt
 	past     []queue.JobAttempt
+	leases   []queue.JobLease
 }
 
 type modelEntry struct {
@@ -114,6 +115,16 @@ func (m *Model) Apply(_ context.Context, now queue.Instant, ops []queue.Op, res 
 	return nil
 }
 
+// log adds the attempt and the lease that a move has ended to the logs.
+func (j *modelJob) log(now queue.Instant, before *queue.State, eff queue.Effect, op *queue.Op) {
+	if eff&queue.PutAttempt != 0 {
+		j.past = append(j.past[:before.Attempt], before.EndedAttempt(now, &j.State, op))
+	}
+	if eff&queue.PutLease != 0 {
+		j.leases = append(j.leases, before.EndedLease(now, &j.State, op))
+	}
+}
+
 // move applies one op and carries out its effects.
 func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result {
 	before := j.State
@@ -131,9 +142,7 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	if eff != 0 {
 		st.Count(&before, &j.State, eff)
 	}
-	if eff&queue.PutAttempt != 0 {
-		j.past = append(j.past[:before.Attempt], before.EndedAttempt(now, &j.State, op))
-	}
+	j.log(now, &before, eff, op)
 	if eff&queue.DropOutput != 0 {
 		j.Output, j.Error, j.chunks = nil, "", nil
 	}
@@ -357,6 +366,15 @@ func (m *Model) PastAttempts(ctx context.Context, now queue.Instant, ref queue.R
 		return nil, err
 	}
 	return slices.Clone(m.jobs[ref].past[:j.Attempt]), nil
+}
+
+// PastLeases implements queue.JobQueue.
+func (m *Model) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	if _, err := m.Get(ctx, now, ref); err != nil {
+		return nil, err
+	}
+	all := m.jobs[ref].leases
+	return slices.Clone(all[max(0, len(all)-queue.MaxLeases):]), nil
 }
 
 // DeadLetters implements queue.DeadLetters.

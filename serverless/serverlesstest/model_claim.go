@@ -136,7 +136,7 @@ func claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.Worke
 		use = useOf(live)
 	}
 	for _, j := range live {
-		if !isReady(j) || j.Gone(now) || j.Lost != "" && j.Lost == w {
+		if !isReady(j) || j.Gone(now) || w != "" && j.Barred() == w {
 			continue
 		}
 		free := true

@@ -35,7 +35,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
-		retryCases(), attemptCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases())
+		retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases())
 }
 
 // rule makes a case from a function over a fixture.
@@ -76,7 +76,7 @@ func (k *fixture) job(change ...func(*queue.Job)) queue.Job {
 		Ref:   queue.Ref{Endpoint: echo, ID: queue.JobID(fmt.Sprintf("job-%04d", k.made))},
 		Owner: "user-1",
 		Input: fmt.Appendf(nil, `{"n":%d}`, k.made),
-		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
+		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, Terms: queue.Terms{ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond}},
 	}
 	for _, f := range change {
 		f(&j)

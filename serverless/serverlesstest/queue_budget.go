@@ -265,7 +265,7 @@ func (k *fixture) runOther(change ...func(*queue.Job)) queue.Job {
 func (k *fixture) jobNamed(id string) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: echo, ID: queue.JobID(id)}, Owner: "user-1", Input: []byte(`{}`),
-		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
+		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, Terms: queue.Terms{ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond}},
 	}
 }
 

@@ -133,6 +133,24 @@ func claimCases() []QueueCase {
 				got := k.claim(k.slot("w", 0), k.slot("w", 0), k.slot("other", 1), k.slot("w", 1))
 				k.wantEqual("Claim", []queue.JobID{lost.ID, next.ID}, ids(got))
 			}),
+		rule("TheLoserGetsItInTheEnd",
+			"a worker gets a job again that it lost when nobody else has claimed it for LoserWait, at the next sweep and not before",
+			func(k *fixture) { k.loserWaits() }),
+		rule("TheLoserGetsItInTheEndAmongOwners",
+			"a worker gets a job again that it lost after LoserWait on an endpoint with several owners and limits, too",
+			func(k *fixture) {
+				k.rules = &queue.Rules{PerKey: 1}
+				k.mustApply(finishOp(k.run(ownedBy("another"), withKey("a")), "1"))
+				k.loserWaits(withKey("a"))
+			}),
+		rule("TheWaitOfTheLoserEndsWithAnotherWorker",
+			"a worker gets a job at once that it lost and that another worker has handed back since",
+			func(k *fixture) {
+				j := k.run()
+				k.mustApply(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: "w"})
+				k.mustApply(workerOp(k.take("other"), queue.OpRelease))
+				k.wantEqual("Claim by the first loser", []queue.JobID{j.ID}, ids(k.claim(k.slot("w", 1))))
+			}),
 		rule("TheLastLoserOnly",
 			"only the worker that lost the job last does not get it",
 			func(k *fixture) {
@@ -256,4 +274,25 @@ func tokenCases() []QueueCase {
 				k.mustRefuse(op, queue.ErrLeaseLost)
 			}),
 	}
+}
+
+// loserWaits has worker w lose a job, which it gets again after LoserWait.
+func (k *fixture) loserWaits(change ...func(*queue.Job)) {
+	k.Helper()
+	j := k.run(change...)
+	k.now += lease
+	next := k.expire()
+	free := k.now.Add(queue.LoserWait)
+	if next == 0 || next > free {
+		k.Errorf("Expire after a loss = %d, want at most %d, when the loser may claim", next, free)
+	}
+	k.now = free - 1
+	k.expire()
+	k.wantEqual("Claim before the end of the wait", 0, len(k.claim(k.slot("w", 1))))
+	k.now = free
+	k.expire()
+	got := k.take("w")
+	k.wantEqual("the job, Deliveries", []any{j.Ref, uint8(2)}, []any{got.Ref, got.Deliveries})
+	k.mustRefuse(finishOp(j, "1"), queue.ErrLeaseLost)
+	k.mustApply(finishOp(got, "2"))
 }

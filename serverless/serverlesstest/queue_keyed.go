@@ -17,7 +17,7 @@ func keyedCases() (list []QueueCase) {
 	job := func(id string) queue.Job {
 		return queue.Job{
 			Ref: queue.Ref{Endpoint: echo, ID: queue.JobID(id)}, Input: []byte("{}"),
-			State: queue.State{Submitted: start, Queued: start, Expires: start + ttl, ExecTimeout: time.Minute, Retain: time.Minute},
+			State: queue.State{Submitted: start, Queued: start, Expires: start + ttl, Terms: queue.Terms{ExecTimeout: time.Minute, Retain: time.Minute}},
 		}
 	}
 	rules := suite.KeyedRules(suite.Keyed[queue.JobQueue]{

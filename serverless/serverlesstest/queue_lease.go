@@ -23,8 +23,8 @@ func leaseCases() []QueueCase {
 				k.expire()
 				got := k.wantStatus(j, queue.InQueue)
 				want := j
-				want.Status, want.Worker, want.Lost = queue.InQueue, "", "w"
-				want.Started, want.LeaseUntil, want.RunUntil = 0, 0, 0
+				want.Status, want.Worker, want.Lost, want.Leases = queue.InQueue, "", "w", 1
+				want.Started, want.LeaseUntil, want.RunUntil = 0, k.now.Add(queue.LoserWait), 0
 				k.wantEqual("the job", want, got)
 				k.wantEqual("Retried", int64(1), k.stats(echo).Retried)
 				k.mustRefuse(finishOp(j, "1"), queue.ErrLeaseLost)
@@ -61,6 +61,22 @@ func leaseCases() []QueueCase {
 				k.now += lease - 1
 				k.expire()
 				k.wantStatus(j, queue.InProgress)
+			}),
+		rule("ARunMayBeginLaterThanItsClaim",
+			"a renewal with Begins has the execution timeout count from now",
+			func(k *fixture) {
+				j := k.run(func(j *queue.Job) { j.ExecTimeout = 20 * time.Second })
+				k.wait(15 * time.Second)
+				begins := workerOp(j, queue.OpRenew, withUntil(k.now+lease))
+				begins.Begins = true
+				s := k.mustApply(begins)
+				k.wantEqual("Started, RunUntil", []queue.Instant{k.now, k.now + 20_000}, []queue.Instant{s.Started, s.RunUntil})
+				k.wait(19_999 * time.Millisecond)
+				k.expire()
+				k.wantStatus(j, queue.InProgress)
+				k.wait(time.Millisecond)
+				k.expire()
+				k.wantStatus(j, queue.TimedOut)
 			}),
 		rule("ChunksAndProgressRenew",
 			"a report of a worker renews its lease too",

@@ -49,7 +49,7 @@ func raceCases() []QueueCase {
 						j := queue.Job{
 							Ref:   queue.Ref{Endpoint: echo, ID: queue.JobID(fmt.Sprintf("%d-%d", i, n))},
 							Input: []byte(`{}`),
-							State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
+							State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, Terms: queue.Terms{ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond}},
 						}
 						if err := k.q.Enqueue(k.Context(), []queue.Job{j}); err != nil {
 							k.Errorf("Enqueue = %v, want nil", err)

@@ -26,7 +26,7 @@ func retryCases() []QueueCase {
 					k.Errorf("Seq after retry = %d, want one above %d", s.Seq, waiting.Seq)
 				}
 				want := submitted
-				want.Run, want.Queued, want.Seq, want.Token = 1, k.now, s.Seq, s.Token
+				want.Run, want.Queued, want.Seq, want.Token, want.Leases = 1, k.now, s.Seq, s.Token, 1
 				k.wantEqual("the job", want, k.get(j))
 				left, _ := k.chunks(j, 1<<20)
 				k.wantEqual("chunks", []string(nil), left)

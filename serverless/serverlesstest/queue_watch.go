@@ -86,7 +86,7 @@ func (h *eventReader) stopped(what string, j queue.Job) {
 func watchCases() []QueueCase {
 	return []QueueCase{
 		rule("WatchTellsThatAJobIsReady",
-			"Watch reports that a job of an endpoint can be claimed: after submit, release, loss, retry",
+			"Watch reports that a job of an endpoint can be claimed: after submit, release, loss, the wait of a loser, retry",
 			func(k *fixture) {
 				h := k.watch()
 				j := k.add()
@@ -97,6 +97,9 @@ func watchCases() []QueueCase {
 				k.now += lease
 				k.expire()
 				h.ready("the end of a lease")
+				k.wait(queue.LoserWait)
+				k.expire()
+				h.ready("the time in which its loser may not claim")
 				k.mustApply(failOp(k.take("x"), "no"))
 				k.mustApply(userOp(j, queue.OpRetry))
 				h.ready("OpRetry")

@@ -120,7 +120,7 @@ func serversClaimOnce(a, b *fixture) {
 func (k *fixture) plain(name string) queue.Job {
 	return queue.Job{
 		Ref: queue.Ref{Endpoint: echo, ID: queue.JobID(name)}, Owner: "user-1", Input: []byte(`{}`),
-		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond},
+		State: queue.State{Submitted: k.now, Queued: k.now, Expires: k.now + ttl, Terms: queue.Terms{ExecTimeout: exec * time.Millisecond, Retain: keep * time.Millisecond}},
 	}
 }
 
@@ -201,6 +201,10 @@ func (q *turns) Chunks(ctx context.Context, now queue.Instant, ref queue.Ref, ma
 
 func (q *turns) PastAttempts(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobAttempt, error) {
 	return q.next().PastAttempts(ctx, now, ref)
+}
+
+func (q *turns) PastLeases(ctx context.Context, now queue.Instant, ref queue.Ref) ([]queue.JobLease, error) {
+	return q.next().PastLeases(ctx, now, ref)
 }
 
 func (q *turns) List(ctx context.Context, now queue.Instant, l queue.ListQuery) iter.Seq2[queue.Job, error] {

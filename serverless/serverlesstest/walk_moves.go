@@ -120,7 +120,7 @@ func (w *walker) submitAgain(ctx context.Context) error {
 	}
 	w.made++
 	fresh := j
-	fresh.Attempt = 0 // its attempts are not there
+	fresh.Attempt, fresh.Leases = 0, 0 // its attempts and leases are not there
 	fresh.ID = queue.JobID(fmt.Sprint("job-", w.made))
 	return w.enqueue(ctx, []queue.Job{fresh, j})
 }

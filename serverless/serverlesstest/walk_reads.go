@@ -89,6 +89,10 @@ func (w *walker) compareJob(ctx context.Context, ref queue.Ref) error {
 	if err != nil {
 		return fmt.Errorf("of %v: %w", ref, err)
 	}
+	_, _, err = compareBoth(w, "PastLeases", func(q queue.JobQueue) ([]queue.JobLease, error) { return q.PastLeases(ctx, w.now, ref) })
+	if err != nil {
+		return fmt.Errorf("of %v: %w", ref, err)
+	}
 	return nil
 }
 

@@ -48,7 +48,7 @@ const (
 type JobEvent struct {
 	Change JobChange
 	queue.Ref
-	State queue.State // after the change
+	State *queue.State // after the change; only until Job returns
 	// Trace is the trace context of the job. It is zero for an end in a process that has not
 	// claimed the job.
 	Trace queue.Trace

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// The jobs of a large call are copied into their tables: the database need not make arrays into rows,
+// writes a record of its log for a page and not for a row, and works while the next rows are encoded. Each table
+// is two round trips, so few jobs are better added by one statement.
+
+// manyJobs is from how many jobs on a call copies them. Calls that share a transaction have fewer.
+const manyJobs = maxItems + 1
+
+const (
+	copyJobs   = `COPY podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state) FROM STDIN BINARY`
+	copyBodies = `COPY podyard.job_bodies (num, input, webhook, extra, trace_parent, trace_state) FROM STDIN BINARY`
+	copyReady  = `COPY podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late) FROM STDIN BINARY`
+)
+
+// copyTo does what the statements of addStatement do.
+func (q *Jobs) copyTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64, r *rooms) (seqs []int64, err error) {
+	if len(r.owner) > 0 {
+		users, err := t.near(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if len(users) > 0 {
+			return nil, errNear
+		}
+	}
+	c := copier{t: t, jobs: jobs, armed: firstArmed(jobs)}
+	q.dues.armed(queue.Instant(slices.Min(c.armed)))
+	for i := range jobs {
+		sealed, err := q.sealExtra(&jobs[i])
+		if err != nil {
+			return nil, err
+		}
+		c.extras = append(c.extras, sealed)
+	}
+	if err := c.number(ctx); err != nil {
+		return nil, err
+	}
+	for _, table := range []struct {
+		sql string
+		row func(b []byte, i int) []byte
+	}{{copyJobs, c.job}, {copyBodies, c.body}, {copyReady, c.ready}} {
+		rows := &copyRows{left: len(jobs), row: table.row}
+		if _, err := t.conn.Conn().PgConn().CopyFrom(ctx, rows, table.sql); err != nil {
+			return nil, err
+		}
+	}
+	b := &pgx.Batch{}
+	c.counted(slot).queue(b, &q.texts)
+	return c.seqs, t.commit(ctx, b, true)
+}
+
+// A copier copies jobs into their tables.
+type copier struct {
+	t      *jobTx
+	jobs   []queue.Job
+	armed  []int64
+	extras [][]byte // sealed
+	seqs   []int64
+}
+
+// number begins the transaction, if nothing did, and gives each job its place in the queue.
+func (c *copier) number(ctx context.Context) error {
+	b := &pgx.Batch{}
+	b.Queue(sqlAdds)
+	b.Queue(sqlNextSeqs, len(c.jobs)).Query(func(rows pgx.Rows) (err error) {
+		c.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	return c.t.send(ctx, b)
+}
+
+func (c *copier) job(b []byte, i int) []byte {
+	j := &c.jobs[i]
+	b = copyNumbers(copyRow(b, 10), c.seqs[i], c.seqs[i], c.armed[i], int64(j.Expires))
+	b = copySmall(b, int16(j.Status))
+	b = copyText(copyText(copyText(copyText(b, j.Endpoint), j.ID), j.Owner), j.Key)
+	return copyBytes(b, encodeState(&j.State))
+}
+
+func (c *copier) body(b []byte, i int) []byte {
+	j := &c.jobs[i]
+	b = copyNumbers(copyRow(b, 6), c.seqs[i])
+	for _, v := range [...][]byte{j.Input, orNull(j.Webhook), c.extras[i], orNull(j.Trace.Parent), orNull(j.Trace.State)} {
+		b = copyBytes(b, v)
+	}
+	return b
+}
+
+func (c *copier) ready(b []byte, i int) []byte {
+	j := &c.jobs[i]
+	if readyOf(&j.State) == (readyRow{}) {
+		return b
+	}
+	b = copyText(copyText(copyRow(b, 10), j.Endpoint), j.Owner)
+	b = copyText(copySmall(b, int16(j.Priority)), j.Key)
+	b = copyNumbers(b, c.seqs[i], int64(j.Queued), int64(j.Expires))
+	b = copyText(copyBit(b, j.Flags&queue.LowPriority != 0), j.Lost)
+	return copyBit(b, false)
+}
+
+// counted are the statements of what else new jobs have: when they are looked at, and what counts them.
+func (c *copier) counted(slot int64) (list merged) {
+	ep := make([][]byte, len(c.jobs))
+	all := counts{}
+	for i := range c.jobs {
+		j := &c.jobs[i]
+		ep[i] = []byte(j.Endpoint)
+		all.of(j.Endpoint).add(&j.State, uint64(c.seqs[i]))
+	}
+	addIf(&list, ep, sqlArm, c.armed, ep, c.seqs)
+	all.add(&list, slot)
+	heldBy(c.jobs).add(&list, slot)
+	return list
+}
+
+// copyRows are rows in the binary format of COPY, each encoded when it is read.
+type copyRows struct {
+	row     func(b []byte, i int) []byte // appends a row, or nothing
+	left, i int                          // -1 left: the end was written
+	begun   bool
+	buf     bytes.Buffer
+}
+
+func (r *copyRows) Read(p []byte) (int, error) {
+	if !r.begun {
+		r.begun = true
+		r.buf.Grow(2 * len(p))
+		r.buf.WriteString("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	}
+	for r.buf.Len() < len(p) && r.left >= 0 {
+		b := r.buf.AvailableBuffer()
+		if r.left > 0 {
+			b = r.row(b, r.i)
+			r.i++
+		} else {
+			b = append(b, 0xff, 0xff) // the end
+		}
+		r.left--
+		r.buf.Write(b)
+	}
+	return r.buf.Read(p)
+}
+
+var _ io.Reader = (*copyRows)(nil)
+
+// What follows appends a part of a row: the number of its columns, or columns.
+
+func copyRow(b []byte, columns uint16) []byte { return binary.BigEndian.AppendUint16(b, columns) }
+
+func copyLen(b []byte, n int) []byte { return binary.BigEndian.AppendUint32(b, uint32(n)) }
+
+func copyNumbers(b []byte, list ...int64) []byte {
+	for _, n := range list {
+		b = binary.BigEndian.AppendUint64(copyLen(b, 8), uint64(n))
+	}
+	return b
+}
+
+func copySmall(b []byte, n int16) []byte { return copyRow(copyLen(b, 2), uint16(n)) }
+
+func copyBit(b []byte, v bool) []byte { return append(copyLen(b, 1), byte(bit(v))) }
+
+func copyText[T ~string](b []byte, s T) []byte { return append(copyLen(b, len(s)), s...) }
+
+func copyBytes(b, v []byte) []byte {
+	if v == nil {
+		return copyLen(b, -1)
+	}
+	return append(copyLen(b, len(v)), v...)
+}

@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+)
+
+// Bounds of what calls at the same time put into one transaction.
+const (
+	maxItems = 512
+	maxBytes = 8 << 20
+)
+
+// fewItems is up to how many items calls do not wait for each other. Each transaction costs the
+// database more than many items in one do, but few callers who share one wait for two: the one
+// under way, and their own.
+const fewItems = 4
+
+// A lane makes calls in transactions. Calls of few callers have one each at the same time. While
+// there are more, the lane collects calls while one transaction is under way, and makes them in the
+// next one. Its goroutines run only while there are calls.
+type lane[C any] struct {
+	s    *Store
+	run  func(ctx context.Context, calls []C, rows *counterRows)
+	size func(C) (items, bytes int)
+
+	mu           sync.Mutex
+	pending      []C
+	idle         []*counterRows // one for each transaction at the same time; the last one is used first
+	under        int            // transactions under way
+	items, bytes int            // of these
+	crowd        int            // how many items were under way and calls waiting at the same time, lately
+	ended        bool
+}
+
+// A flight is calls that share a transaction.
+type flight[C any] struct {
+	calls        []C
+	rows         *counterRows
+	items, bytes int
+}
+
+// end lets the calls that were pushed be made, and accepts no more.
+func (l *lane[C]) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
+
+// push adds a call, which is made also when its ctx ends.
+func (l *lane[C]) push(ctx context.Context, c C) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return ErrClosed
+	}
+	l.pending = append(l.pending, c)
+	l.crowd = max(l.crowd, l.items+len(l.pending))
+	if f, ok := l.begin(); ok {
+		ctx = context.WithoutCancel(ctx)
+		l.s.running.Go(func() { l.loop(ctx, f) })
+	}
+	return nil
+}
+
+func (l *lane[C]) loop(ctx context.Context, f flight[C]) {
+	for ok := true; ok; {
+		l.run(ctx, f.calls, f.rows)
+		f, ok = l.next(f)
+	}
+}
+
+// next ends a flight, and begins another one if there are calls for it.
+func (l *lane[C]) next(f flight[C]) (flight[C], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.under--
+	l.crowd -= (l.crowd + 7) / 8
+	l.items, l.bytes = l.items-f.items, l.bytes-f.bytes
+	l.idle = append(l.idle, f.rows)
+	return l.begin()
+}
+
+// begin takes the next calls, unless they wait for those under way. The caller holds mu.
+func (l *lane[C]) begin() (f flight[C], ok bool) {
+	n := 0
+	for n < len(l.pending) {
+		i, b := l.size(l.pending[n])
+		if n > 0 && (f.items+i > maxItems || f.bytes+b > maxBytes) {
+			break
+		}
+		n, f.items, f.bytes = n+1, f.items+i, f.bytes+b
+	}
+	few := max(l.crowd, l.items+f.items) <= fewItems && l.bytes+f.bytes <= maxBytes
+	if n == 0 || len(l.idle) == 0 || l.under > 0 && !few {
+		return f, false
+	}
+	f.calls, l.pending = l.pending[:n:n], l.pending[n:]
+	last := len(l.idle) - 1
+	f.rows, l.idle = l.idle[last], l.idle[:last]
+	l.under++
+	l.items, l.bytes = l.items+f.items, l.bytes+f.bytes
+	return f, true
+}
+
+// An answer is the end of a call in a lane.
+type answer chan error
+
+func newAnswer() answer { return make(answer, 1) }
+
+// await waits for the answer. A call that is given up may be made nevertheless.
+func (a answer) await(ctx context.Context) error {
+	select {
+	case err := <-a:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,98 @@
+package prometheus
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// endpoint has what each job of an endpoint changes, so that it is looked up once. A count that a tally has
+// needs no counter.
+type endpoint struct {
+	id              string
+	began           time.Time
+	inputs          [len(kinds)]*tally // sizes by kind: one for each submitted job
+	delay           *tally             // one for each claim
+	execution       *tally
+	outputs         *tally // sizes: one for each completed job
+	failures        *tally // sizes of the outputs that workers have reported with a failure
+	expired, chunks prometheus.Counter
+}
+
+// kinds are how jobs are submitted.
+var kinds = [3]string{"run", "runsync", "openai"}
+
+func (m *Metrics) newEndpoint(id string) *endpoint {
+	e := &endpoint{
+		id: id, began: m.clock.Now(), delay: newTally(m.durations), execution: newTally(m.durations),
+		outputs: newTally(m.sizes), failures: newTally(m.sizes),
+		expired: m.expired.WithLabelValues(id), chunks: m.chunks.WithLabelValues(id),
+	}
+	for i := range e.inputs {
+		e.inputs[i] = newTally(m.sizes)
+	}
+	m.coldStart.WithLabelValues(id)
+	m.begin(id)
+	return e
+}
+
+// jobs collects what endpoints count.
+type jobs struct {
+	m                                                              *Metrics
+	began                                                          time.Time
+	submitted, claimed, completed, delay, execution, input, output *prometheus.Desc
+}
+
+func newJobs(m *Metrics) *jobs {
+	return &jobs{
+		m: m, began: m.clock.Now(),
+		submitted: desc("jobs_submitted_total", "Jobs that were submitted.", "endpoint", "kind"),
+		claimed:   desc("jobs_claimed_total", "Claims of jobs by workers.", "endpoint"),
+		completed: desc("jobs_finished_total", finishedHelp, "endpoint", "status", "reason"),
+		delay:     desc("job_delay_seconds", "Time from the instant at which a job is ready to its claim.", "endpoint"),
+		execution: desc("job_execution_seconds", "Time from the last claim of a job to its end.", "endpoint"),
+		input:     desc("job_input_bytes", "Sizes of inputs."),
+		output:    desc("job_output_bytes", "Sizes of outputs that workers have reported."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (j *jobs) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{j.submitted, j.claimed, j.completed, j.delay, j.execution, j.input, j.output} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (j *jobs) Collect(to chan<- prometheus.Metric) {
+	input, output := newCensus(j.m.sizes), newCensus(j.m.sizes)
+	for _, e := range *j.m.endpoints.Load() {
+		j.collect(to, e, input, output)
+	}
+	j.collect(to, j.m.rest, input, output)
+	to <- input.metric(j.input, j.began)
+	to <- output.metric(j.output, j.began)
+	j.m.finished.Collect(to) // those that are not completed
+}
+
+// collect sends the metrics of one endpoint, and adds its sizes to those of all.
+func (j *jobs) collect(to chan<- prometheus.Metric, e *endpoint, input, output *census) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, float64(n), e.began, labels...)
+	}
+	for i, kind := range kinds {
+		c := e.inputs[i].take()
+		count(j.submitted, c.total, e.id, kind)
+		input.merge(c)
+	}
+	delay := e.delay.take()
+	count(j.claimed, delay.total, e.id)
+	to <- delay.metric(j.delay, e.began, e.id)
+	to <- e.execution.take().metric(j.execution, e.began, e.id)
+	done := e.outputs.take()
+	count(j.completed, done.total, e.id, queue.Completed.String(), "worker")
+	output.merge(done)
+	output.merge(e.failures.take())
+}
