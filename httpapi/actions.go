@@ -6,10 +6,33 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func actionOperations() []operation {
+	return group(APIJobs, AreaJobs,
+		op("actions", "POST /v2/{endpoint}/actions", ScopeEndpointRun, actOnJobs, byOwners, rate(ratelimit.Actions), ofOperators, added),
+	)
+}
+
+func (b *describer) describeActions() map[string]description {
+	return map[string]description{
+		"actions": {summary: "Act on many jobs", text: "The answer has the cursor of the next call, or null.", body: b.Component("ActionsRequest", actionsBody()), answers: ok(openapi.For[actionResult](&b.Builder))},
+	}
+}
+
+func actionsBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.actionRequest() })
+	s.At("limit").Between(1, serverless.MaxActionJobs).Defaults(serverless.MaxActionJobs)
+	s.At("filter/ids").MaxItems = serverless.MaxActionJobs
+	s.At("filter/status").Items = jobStatuses()
+	s.At("filter").NotEmpty()
+	return s
+}
 
 // An actionResult is the answer to an action on many jobs.
 type actionResult struct {
@@ -150,77 +173,4 @@ func (o *object) submitted(name string) time.Time {
 		o.faults.Add(problem.Invalid, o.pointer(name), "must be a time as in RFC 3339")
 	}
 	return t.UTC()
-}
-
-// A listedJob is a job as the Terraform provider expects it: payloads are JSON in strings.
-type listedJob struct {
-	ID          string    `json:"id"`
-	Status      string    `json:"status"`
-	CreatedAt   wireTime  `json:"createdAt"`
-	DurationMs  int64     `json:"durationMs"`
-	CompletedAt *wireTime `json:"completedAt"`
-	Input       string    `json:"input"`
-	Output      string    `json:"output"`
-}
-
-func listedJobOf(j *serverless.Job) listedJob {
-	b := listedJob{ID: string(j.ID), Status: j.Status.String(), CreatedAt: wireTime(j.Submitted.Time()), Input: string(j.Input)}
-	if j.Status.Terminal() {
-		end := wireTime(j.Finished.Time())
-		b.CompletedAt = &end
-		b.DurationMs = j.ExecutionTime().Milliseconds()
-	}
-	if j.ShowsOutput() {
-		b.Output = string(j.Output)
-	}
-	return b
-}
-
-// maxJobPage is the largest page of jobs.
-const maxJobPage = 1000
-
-func listEndpointJobs(c *call) error {
-	e, err := c.endpoint()
-	if err != nil {
-		return err
-	}
-	q := serverless.JobsQuery{}
-	if q.Status, err = c.queryStatuses(); err != nil {
-		return err
-	}
-	if q.Limit, err = c.queryInt("limit", defaultPage, 1, maxJobPage); err != nil {
-		return err
-	}
-	cursor, err := c.queryText("cursor")
-	if err != nil {
-		return err
-	}
-	if cursor != "" {
-		if q.From, err = c.seqPosition(cursor, c.owner, c.queryFilters()); err != nil {
-			return err
-		}
-	}
-	owner := c.owner
-	if e.Owner != "" && e.Owner == c.owner {
-		owner = serverless.AllOwners
-	}
-	page, err := c.Jobs.Jobs(c.r.Context(), owner, e.ID, q)
-	if err != nil {
-		return err
-	}
-	next := c.seqCursor(page.Next, c.owner, c.queryFilters())
-	if next != nil {
-		c.nextLink(*next)
-	}
-	l := c.list("jobs")
-	for i := range page.Jobs {
-		j := &page.Jobs[i]
-		if l.next(j.Owner); !l.addJSON(listedJobOf(j)) {
-			return nil
-		}
-		page.Jobs[i] = serverless.Job{} // its payloads were written
-	}
-	return l.endWith(struct {
-		Cursor *string `json:"cursor"`
-	}{next})
 }

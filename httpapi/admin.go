@@ -5,9 +5,22 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
+
+func reloadOperations() []operation {
+	return group(APIControl, AreaAdmin,
+		op("reload", "POST /v2/admin/reload", ScopeOperator, reload, added),
+	)
+}
+
+func (b *describer) describeReload() map[string]description {
+	return map[string]description{
+		"reload": {summary: "Read the configuration of the server anew", answers: ok(openapi.For[ReloadReport](&b.Builder))},
+	}
+}
 
 // A Program is the server around the handlers, for operators' requests that concern the
 // whole server (docs/decisions.md 35). It is safe for concurrent use.

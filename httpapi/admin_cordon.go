@@ -5,11 +5,43 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
+
+func cordonOperations() []operation {
+	return group(APIControl, AreaAdmin,
+		op("cordon", "POST /v2/admin/cordon", ScopeOperator, cordon, added),
+		op("uncordon", "POST /v2/admin/uncordon", ScopeOperator, uncordon, added),
+		op("drain", "POST /v2/admin/drain", ScopeOperator, drain, added),
+	)
+}
+
+func (b *describer) describeCordons() map[string]description {
+	host, endpoint, server := openapi.For[hostBody](&b.Builder), openapi.For[endpointState](&b.Builder), openapi.For[serverState](&b.Builder)
+	state := fields(map[string]*openapi.Schema{"host": host, "endpoint": endpoint, "server": server})
+	target := b.Component("CordonRequest", cordonBody(false))
+	const exactly = "Exactly one of host, endpoint and server must be there. "
+	return map[string]description{
+		"cordon":   {summary: "Keep new work off a host, an endpoint or the server", text: exactly, body: target, answers: ok(state)},
+		"uncordon": {summary: "Take back a cordon or a drain", text: exactly, body: target, answers: ok(state)},
+		"drain":    {summary: "Cordon, and end the workers after their jobs", text: exactly, body: b.Component("DrainRequest", cordonBody(true)), answers: ok(state)},
+	}
+}
+
+func cordonBody(drain bool) *openapi.Schema {
+	s := recorded(func(o *object) { o.cordonTarget(&target{}, drain) })
+	if !drain {
+		delete(s.Properties, "stopPods")
+	}
+	for _, name := range []string{"host", "endpoint", "server"} {
+		s.At(name).NotEmpty()
+	}
+	return s
+}
 
 // A target is what an operator cordons or drains.
 type target struct {
@@ -97,7 +129,7 @@ func (c *call) cordonHost(to endpoints.Cordon, t target) error {
 	}
 	if to == endpoints.Drained {
 		if c.program != nil {
-			c.program.DrainHolders(h.Holders)
+			c.program.DrainHolders(bodies(h.Workers, func(r pods.Reservation) string { return r.Holder }, all))
 		}
 		if t.stopPods {
 			if err := c.stopPods(ctx, h.Pods); err != nil {

@@ -8,11 +8,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
+
+func stateOperations() []operation {
+	return group(APIControl, AreaAdmin,
+		op("adminState", "GET /v2/admin/state", ScopeOperator, adminState, added),
+	)
+}
+
+func (b *describer) describeState() map[string]description {
+	host, endpoint, server := openapi.For[hostBody](&b.Builder), openapi.For[endpointState](&b.Builder), openapi.For[serverState](&b.Builder)
+	lists := fields(map[string]*openapi.Schema{
+		"server": openapi.OrNull(server), "hosts": openapi.List(host), "endpoints": openapi.List(endpoint), "users": openapi.List(openapi.For[userState](&b.Builder)),
+	}, "endpoints", "hosts", "server", "users")
+	return map[string]description{
+		"adminState": {summary: "Get the state of the server", answers: ok(lists), params: []*openapi.Parameter{
+			flag("claims", "Also which pods and workers have what of each host."),
+		}},
+	}
+}
 
 // A serverState is the server on the wire (docs/interface.md 4.5).
 type serverState struct {
@@ -48,6 +67,40 @@ type hostBody struct {
 	Pods         int            `json:"pods"`
 	Workers      int            `json:"workers"`
 	Resources    []resourceBody `json:"resources"`
+	CordonedAt   *wireTime      `json:"cordonedAt"`
+	Runtime      *callsBody     `json:"runtime"` // nil: another server has the host
+	Claims       []claimBody    `json:"claims,omitempty"`
+}
+
+// A callsBody is what a server has asked of the runtime of a host since it started.
+type callsBody struct {
+	Calls         int64            `json:"calls"`
+	Failed        int64            `json:"failed"`
+	WatchRestarts int64            `json:"watchRestarts"`
+	LastFailure   *callFailureBody `json:"lastFailure"`
+}
+
+type callFailureBody struct {
+	At    wireTime `json:"at"`
+	Call  string   `json:"call"`
+	Error string   `json:"error"`
+}
+
+// A claimBody is what a pod or a worker has of a host.
+type claimBody struct {
+	Kind      string         `json:"kind"` // pod or worker
+	ID        string         `json:"id"`
+	Name      string         `json:"name,omitempty"`
+	Image     string         `json:"image"`
+	Owner     *string        `json:"owner"`              // null: of a shared endpoint
+	Endpoint  string         `json:"endpoint,omitempty"` // whose worker it is
+	Resources []reservedBody `json:"resources"`
+}
+
+type reservedBody struct {
+	Kind     string  `json:"kind"`
+	ID       *string `json:"id"`
+	Reserved int64   `json:"reserved"`
 }
 
 type resourceBody struct {
@@ -58,19 +111,54 @@ type resourceBody struct {
 }
 
 func hostBodyOf(h pods.HostState) hostBody {
-	b := hostBody{ID: h.ID, DataCenterID: h.DataCenter, State: stateOf(""), Pods: len(h.Pods), Workers: len(h.Holders), Resources: []resourceBody{}}
+	b := hostBody{ID: h.ID, DataCenterID: h.DataCenter, State: stateOf(""), Pods: len(h.Pods), Workers: len(h.Workers), Resources: []resourceBody{}}
 	if h.Cordoned {
 		b.State = stateOf(endpoints.Cordoned)
 	}
+	b.CordonedAt = orNever(h.CordonedAt)
 	for _, r := range h.Resources {
-		kind, id, named := strings.Cut(r.Resource, "/")
-		x := resourceBody{Kind: kind, Total: r.Limit, Reserved: r.Units}
-		if named {
-			x.ID = &id
+		kind, id := resourceName(r.Resource)
+		b.Resources = append(b.Resources, resourceBody{Kind: kind, ID: id, Total: r.Limit, Reserved: r.Units})
+	}
+	if n := h.Calls; n != nil {
+		b.Runtime = &callsBody{Calls: n.Calls, Failed: n.Failed, WatchRestarts: n.WatchRestarts}
+		if last := n.Last; !last.At.IsZero() {
+			b.Runtime.LastFailure = &callFailureBody{wireTime(last.At), last.Call, last.Error}
 		}
-		b.Resources = append(b.Resources, x)
 	}
 	return b
+}
+
+// resourceName returns the kind of a resource, and the flavor or GPU type if it has one.
+func resourceName(resource string) (kind string, id *string) {
+	kind, name, named := strings.Cut(resource, "/")
+	if named {
+		id = &name
+	}
+	return kind, id
+}
+
+// hostBodyWithClaims is hostBodyOf with who has what of the host.
+func hostBodyWithClaims(h pods.HostState) hostBody {
+	b := hostBodyOf(h)
+	for _, p := range h.Pods {
+		b.claim(claimBody{Kind: "pod", ID: p.ID, Name: p.Name, Image: p.Want.Applied.Image, Owner: &p.Owner}, h.Named(p.Placement.Claims))
+	}
+	for _, r := range h.Workers {
+		b.claim(claimBody{Kind: "worker", ID: r.Holder, Image: r.Image, Owner: orNull(r.Owner), Endpoint: r.Endpoint}, h.Named(r.Placement.Claims))
+	}
+	return b
+}
+
+// claim adds what somebody has of the host, unless it is nothing.
+func (b *hostBody) claim(c claimBody, claims []pods.Claim) {
+	for _, r := range claims {
+		kind, id := resourceName(r.Resource)
+		c.Resources = append(c.Resources, reservedBody{kind, id, r.Units})
+	}
+	if len(claims) > 0 {
+		b.Claims = append(b.Claims, c)
+	}
 }
 
 // An endpointState is an endpoint as operators see it, on the wire.
@@ -101,6 +189,14 @@ type userState struct {
 }
 
 func adminState(c *call) error {
+	claims, err := c.queryFlag("claims")
+	if err != nil {
+		return err
+	}
+	host := hostBodyOf
+	if claims {
+		host = hostBodyWithClaims
+	}
 	b := struct {
 		Server    *serverState    `json:"server"`
 		Hosts     []hostBody      `json:"hosts"`
@@ -117,7 +213,7 @@ func adminState(c *call) error {
 		if err != nil {
 			return err
 		}
-		b.Hosts = bodies(list, hostBodyOf, all)
+		b.Hosts = bodies(list, host, all)
 	}
 	users := map[string]*userState{}
 	if c.Jobs != nil {
@@ -135,7 +231,7 @@ func adminState(c *call) error {
 			}
 		}
 	}
-	err := c.countRecords(ctx, users)
+	err = c.countRecords(ctx, users)
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		b.Users = append(b.Users, *users[name])
 	}

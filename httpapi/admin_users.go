@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/sshkeys"
@@ -12,6 +13,27 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
 )
+
+func userOperations() []operation {
+	return group(APIControl, AreaAdmin,
+		op("deleteUser", "DELETE /v2/admin/users/{name}", ScopeOperator, deleteUser, added),
+		op("deleteUserJobs", "DELETE /v2/admin/users/{name}/jobs", ScopeOperator, deleteUserJobs, added),
+	)
+}
+
+func (b *describer) describeUsers() map[string]description {
+	erased := openapi.For[erasure](&b.Builder)
+	return map[string]description{
+		"deleteUser": {
+			summary: "End and erase everything of a user", text: "202: something is left for another call. Repeat it until it answers 404.",
+			answers: answers{http.StatusOK: erased, http.StatusAccepted: erased},
+		},
+		"deleteUserJobs": {
+			summary: "End and erase the jobs of a user on all endpoints", text: "It makes room on a disk that a user has filled. The bytes are free soon after.",
+			answers: ok(openapi.For[erasedJobs](&b.Builder)),
+		},
+	}
+}
 
 var (
 	errNoUser  = problem.New(problem.NotFound, "user not found")

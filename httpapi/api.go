@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -88,6 +90,9 @@ type Options struct {
 	// duration and bytes. The lines of workers' requests and of health are on the level debug unless
 	// they failed. Answers then have the header X-Request-Id (docs/interface.md 7).
 	Access bool
+	// DialWorker connects to an address of a worker of a load-balancing endpoint, as its fleet has
+	// told it. Default: over TCP.
+	DialWorker func(ctx context.Context, address string) (net.Conn, error)
 	// Clock is the clock of quotas and rates. Use the clock of the services. Default: the
 	// system's.
 	Clock pods.Clock
@@ -128,7 +133,7 @@ func newAPI(s Services, o *Options) *api {
 	a := &api{Services: s, auth: o.Auth, quotas: o.Quotas, rates: o.Rates, inFlight: o.InFlight, program: o.Program, audit: o.Audit, proxies: o.TrustedProxies, clock: o.Clock, log: o.Logger, bodyTimeout: o.BodyTimeout, url: strings.TrimRight(o.PublicURL, "/")}
 	a.openAPI = document(&a.Services, a.url)
 	a.floods = &floods{}
-	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(), &bufferPool{}
+	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(o.DialWorker), &bufferPool{}
 	a.observer = o.Observer
 	if a.auth == nil {
 		a.auth = noKeys{}

@@ -8,9 +8,27 @@ import (
 	"strings"
 
 	"github.com/podyard/podyard/httpapi/audit"
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 )
+
+func auditOperations() []operation {
+	return group(APIControl, AreaAdmin,
+		op("listAudit", "GET /v2/admin/audit", ScopeOperator, listAudit, added),
+	)
+}
+
+func (b *describer) describeAudit() map[string]description {
+	return map[string]description{
+		"listAudit": {summary: "List what was changed and refused, newest first", answers: ok(b.list("records", openapi.For[audit.Record](&b.Builder), false)), params: []*openapi.Parameter{
+			number("limit", 1, maxAudit, defaultAudit, "How many."),
+			instant("before", "Only earlier ones."),
+			inQuery("user", openapi.Of("string").NotEmpty(), "Only of this user."),
+			inQuery("operation", openapi.Of("string").NotEmpty(), "Only of this operation."),
+		}},
+	}
+}
 
 // acts says which requests of an operation go to the audit log, in addition to refused ones
 // (docs/decisions.md 35).

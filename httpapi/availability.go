@@ -5,10 +5,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 )
+
+// stockParams are the parameters of a product that need include=AVAILABILITY.
+func stockParams(products ...string) []*openapi.Parameter {
+	return []*openapi.Parameter{
+		listInQuery("include", values("AVAILABILITY"), "Adds what is free. It needs product."),
+		listInQuery("product", values(products...), "What the availability is for. It needs include, as all other parameters do."),
+	}
+}
+
+func gpuParams() []*openapi.Parameter {
+	letters, cuda := openapi.Of("string"), openapi.Of("string")
+	letters.Pattern, cuda.Pattern = country.String(), exactCUDA.String()
+	least := openapi.Of("string")
+	least.Pattern = atLeastCUDA.String()
+	return append(stockParams("POD", "CLUSTER", "SERVERLESS"),
+		number("count", 1, 1<<31-1, 1, "GPUs that must be free on one host."),
+		inQuery("cloud", values(pods.Secure, pods.Community).Defaults(pods.DefaultCloud), "The tier."),
+		listInQuery("countryCodes", letters, "Only in these countries."),
+		listInQuery("cudaVersions", cuda, "Only hosts with one of these versions."),
+		inQuery("minCudaVersion", least, "Only hosts with this version or a later one."),
+	)
+}
+
+func cpuParams() []*openapi.Parameter {
+	return append(stockParams("POD", "SERVERLESS"), number("vcpuCount", 2, 1<<31-1, 2, "vCPUs that must be free on one host, a power of two."))
+}
 
 // A level is how much of a thing is free.
 type level string

@@ -13,10 +13,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/balance"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func balanceOperations() []operation {
+	return group(APIBalance, AreaBalance,
+		op("proxy", "GET,POST,PUT,PATCH,DELETE,OPTIONS /lb/{endpoint}/{path...}", ScopeEndpointRun, proxyRequest, rate(ratelimit.Run), added, staysOpen(budget.ProxiedRequests)),
+	)
+}
+
+func (b *describer) describeBalance() map[string]description {
+	anything := &openapi.Schema{}
+	wanted := &openapi.Parameter{
+		Name: workerHeader, In: "header", Schema: openapi.Of("string"),
+		Description: "The id of a worker that is preferred. After strict and a blank: no other one.",
+	}
+	return map[string]description{
+		"proxy": {
+			summary: "Send a request to a worker of a load-balancing endpoint",
+			text:    "Path, query, body and answer are whatever the worker makes of them. A request is held for 2 minutes until there is a worker.",
+			params:  []*openapi.Parameter{wanted}, body: anything, optional: true, answers: ok(anything),
+		},
+	}
+}
 
 // Limits of requests to the workers of load-balancing endpoints (docs/decisions.md 44).
 const (
@@ -140,6 +164,9 @@ func (p *proxied) rewrite(r *httputil.ProxyRequest) {
 	h.Del("Expect") // the body is asked for when the worker is there
 	p.forwarded(h)
 	if out.Body != nil {
+		// The worker may answer while the body still comes. Otherwise net/http would read the rest of
+		// the body beside the upload, which would then be short. A writer that cannot is no connection.
+		_ = http.NewResponseController(p.w).EnableFullDuplex()
 		p.limitBodyTo(p.w, p.r, maxProxied)
 		p.upload = &upload{body: out.Body, done: p.uploaded}
 		out.Body = p.upload

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -28,11 +27,11 @@ const (
 // targetKey is the key of a balance.Target in the context of a request to a worker.
 type targetKey struct{}
 
-// newWorkerTransport returns the transport for requests to workers. It never follows the
-// program's proxy settings.
-func newWorkerTransport() *http.Transport {
+// newWorkerTransport returns the transport for requests to workers, which are reached with dial, or
+// over TCP if it is nil. It never follows the program's proxy settings.
+func newWorkerTransport(dial func(ctx context.Context, address string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		DialContext: dialWorker, DisableCompression: true,
+		DialContext: workerDialer(dial), DisableCompression: true,
 		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime,
 	}
 }
@@ -45,19 +44,26 @@ func hostOf(t balance.Target) string {
 	return hex.EncodeToString([]byte(t.Worker.ID)) + "." + hex.EncodeToString([]byte(t.Worker.Endpoint)) + ".local:80"
 }
 
-// dialWorker connects to the target in ctx, or to an address.
-func dialWorker(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	dial := func() (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, network, address) }
-	if t, ok := ctx.Value(targetKey{}).(balance.Target); ok && t.Dial != nil {
-		dial = func() (net.Conn, error) { return t.Dial(ctx) }
+// workerDialer connects to the target in ctx, or with dial to an address.
+func workerDialer(dial func(ctx context.Context, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if dial == nil {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
 	}
-	c, err := dial()
-	if err != nil {
-		return nil, err
+	return func(ctx context.Context, _, address string) (c net.Conn, err error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		if t, ok := ctx.Value(targetKey{}).(balance.Target); ok && t.Dial != nil {
+			c, err = t.Dial(ctx)
+		} else {
+			c, err = dial(ctx, address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &workerConn{Conn: c}, nil
 	}
-	return &workerConn{Conn: c}, nil
 }
 
 // A workerConn is a connection to a worker. It counts what was sent.
@@ -90,7 +96,7 @@ func (p *bufferPool) Put(b []byte) { p.pool.Put((*[copySize]byte)(b)) }
 
 // NewProber returns a balance.Prober over HTTP, for serverless.Options.Prober.
 func NewProber() balance.Prober {
-	t := newWorkerTransport()
+	t := newWorkerTransport(nil)
 	t.DisableKeepAlives = true
 	return prober{t}
 }
@@ -111,53 +117,3 @@ func (p prober) Probe(ctx context.Context, address, path string) (status int, er
 	_, _ = io.CopyN(io.Discard, res.Body, probeBody) // the status is what counts
 	return res.StatusCode, res.Body.Close()
 }
-
-var errNoListener = errors.New("httpapi: the handler is not served any more")
-
-// A pipeListener is a net.Listener whose connections are pipes in memory.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-// Dial is a balance.Dialer.
-func (l *pipeListener) Dial(ctx context.Context) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.done:
-		return nil, errNoListener
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// Accept implements net.Listener.
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
-
-type pipeAddr struct{}
-
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "pipe" }

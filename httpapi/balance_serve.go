@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/podyard/podyard/internal/pipelistener"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -15,7 +16,7 @@ import (
 // prefix /lb/{endpoint}. Requests in flight are drained as serverless.Service.ServeRequests
 // says, whose errors ServeHTTP returns; EnsureBalanced creates the endpoint. o may be nil.
 func ServeHTTP(ctx context.Context, jobs *serverless.Service, endpoint string, h http.Handler, o *serverless.ServeOptions) error {
-	l := newPipeListener()
+	l := pipelistener.New()
 	srv := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0)} //nolint:gosec // its only client is the proxy, which has timeouts
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()

@@ -430,6 +430,49 @@ func TestALargeRequestIsRefusedAndALargeAnswerBrokenOff(t *testing.T) {
 	}, h)
 }
 
+// Without care a server of net/http reads what is left of a body, and throws it away, before it
+// begins an answer.
+func TestAWorkerMayAnswerWhileTheBodyStillComes(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if err := c.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		for b := make([]byte, 10); ; {
+			n, err := r.Body.Read(b)
+			_, _ = w.Write(b[:n])
+			_ = c.Flush()
+			if err != nil {
+				return
+			}
+		}
+	}
+	balanced(t, nil, func(w *balancedAPI) {
+		c := w.net.dial(t)
+		defer c.Close()
+		send := func(text string) {
+			if _, err := io.WriteString(c, text); err != nil {
+				t.Error(err)
+			}
+		}
+		head := strings.TrimSuffix(requestText("POST", "/lb/web/", "20 bytes: .........."), "..........")
+		head = strings.Replace(head, "Connection: close\r\n", "", 1) // net/http would not look at the rest then
+		go send(head)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, 10)
+		if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "20 bytes: " {
+			t.Fatalf("the first half comes back as %q, %v", first, err)
+		}
+		go send("and more..")
+		if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != "and more.." {
+			t.Errorf("the second half comes back as %q, %v", rest, err)
+		}
+	}, echo)
+}
+
 func TestAWorkerThatDoesNotAnswerIsCutOff(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		flush := func() { _ = http.NewResponseController(w).Flush() }

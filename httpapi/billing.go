@@ -4,9 +4,43 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/billing"
 )
+
+func billingOperations() []operation {
+	return group(APIControl, AreaBilling,
+		op("listBilling", "GET /v2/billing", ScopePodsRead, allBilling, byOwner),
+		op("listPodBilling", "GET /v2/billing/pods", ScopePodsRead, podBilling, byOwner),
+		op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling, byOwner),
+		op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling, byOwner),
+		absent("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, noPublicEndpoints),
+		absent("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, noClusters),
+	)
+}
+
+func (b *describer) describeBilling() map[string]description {
+	return map[string]description{
+		"listBilling":              {summary: "Sum up what was used", params: billingParams(""), answers: ok(openapi.For[billingBody[allRecordBody, allMetadata]](&b.Builder))},
+		"listPodBilling":           {summary: "Sum up what pods used", params: billingParams("podId"), answers: ok(openapi.For[billingBody[podRecordBody, podMetadata]](&b.Builder))},
+		"listServerlessBilling":    {summary: "Sum up what workers used", params: billingParams("serverlessId"), answers: ok(openapi.For[billingBody[serverlessRecordBody, serverlessMetadata]](&b.Builder))},
+		"listNetworkVolumeBilling": {summary: "Sum up what network volumes used", params: billingParams("networkVolumeId"), answers: ok(openapi.For[billingBody[volumeRecordBody, volumeMetadata]](&b.Builder))},
+	}
+}
+
+func billingParams(filter string) []*openapi.Parameter {
+	list := []*openapi.Parameter{
+		inQuery("bucketSize", values(billing.Hour, billing.Day, billing.Week, billing.Month, billing.Year).Defaults(billing.Day), "The length of a record."),
+		instant("startTime", "Begin of the window."),
+		instant("endTime", "End of the window. Default: now."),
+		number("lastN", 1, billing.MaxBuckets, nil, "The last buckets, instead of a window."),
+	}
+	if filter != "" {
+		list = append(list, inQuery(filter, openapi.Of("string").NotEmpty(), "Only of this one."))
+	}
+	return list
+}
 
 // billing reads a query and creates the report. filter is the name of the parameter that
 // selects one thing, or empty.

@@ -4,9 +4,40 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem"
 )
+
+func catalogOperations() []operation {
+	return group(APIControl, AreaCatalog,
+		op("listGpuTypes", "GET /v2/catalog/gpus", ScopeAny, listGPUs),
+		op("getGpuType", "GET /v2/catalog/gpus/{id}", ScopeAny, getGPU),
+		op("listCpuTypes", "GET /v2/catalog/cpus", ScopeAny, listCPUs),
+		op("getCpuType", "GET /v2/catalog/cpus/{id}", ScopeAny, getCPU),
+		op("listDataCenters", "GET /v2/catalog/datacenters", ScopeAny, listDataCenters),
+		op("getDataCenter", "GET /v2/catalog/datacenters/{id}", ScopeAny, getDataCenter),
+	)
+}
+
+func (b *describer) describeCatalog() map[string]description {
+	gpu, cpu, dc := openapi.For[gpuTypeBody](&b.Builder), openapi.For[cpuTypeBody](&b.Builder), openapi.For[dataCenterBody](&b.Builder)
+	dcStock := listInQuery("include", values("GPU_AVAILABILITY", "CPU_AVAILABILITY"), "What to add to the answer.")
+	return map[string]description{
+		"listGpuTypes": {summary: "List GPU types", params: gpuParams(), answers: ok(b.list("gpus", gpu, false))},
+		"getGpuType":   {summary: "Get a GPU type", params: gpuParams(), answers: ok(gpu)},
+		"listCpuTypes": {summary: "List CPU flavors", params: cpuParams(), answers: ok(b.list("cpus", cpu, false))},
+		"getCpuType":   {summary: "Get a CPU flavor", params: cpuParams(), answers: ok(cpu)},
+		"listDataCenters": {summary: "List data centers", answers: ok(b.list("dataCenters", dc, false)), params: []*openapi.Parameter{
+			dcStock,
+			listInQuery("regions", values(catalog.Regions()...), "In one of these regions."),
+			listInQuery("networkVolumeTypes", values(catalog.Standard, catalog.HighPerformance), "With all of these types of volumes."),
+			listInQuery("compliance", openapi.Of("string").NotEmpty(), "With all of these certifications."),
+			flag("globalNetwork", "With or without global networking."),
+		}},
+		"getDataCenter": {summary: "Get a data center", params: []*openapi.Parameter{dcStock}, answers: ok(dc)},
+	}
+}
 
 type gpuTypeBody struct {
 	ID           string               `json:"id"`

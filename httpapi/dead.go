@@ -4,8 +4,36 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
+	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func deadOperations() []operation {
+	return group(APIJobs, AreaJobs,
+		op("listAttempts", "GET /v2/{endpoint}/attempts/{job}", ScopeEndpointRead, listAttempts, rate(ratelimit.Status), added),
+		op("listDeadLetters", "GET /v2/{endpoint}/dead", ScopeEndpointRead, listDeadLetters, byOwners, rate(ratelimit.Requests), added),
+		op("getDeadLetter", "GET /v2/{endpoint}/dead/{job}", ScopeEndpointRead, getDeadLetter, ofDeadLetter, rate(ratelimit.Status), added),
+		op("redriveDeadLetter", "POST /v2/{endpoint}/dead/{job}/redrive", ScopeEndpointRun, redriveDeadLetter, ofDeadLetter, rate(ratelimit.Run), added, ofOperators),
+		op("deleteDeadLetter", "DELETE /v2/{endpoint}/dead/{job}", ScopeEndpointRun, deleteDeadLetter, ofDeadLetter, rate(ratelimit.Cancel), added, ofOperators),
+	)
+}
+
+func (b *describer) describeDead() map[string]description {
+	job, receipt := b.jobSchema(), b.receiptSchema()
+	return map[string]description{
+		"listAttempts":      {summary: "List the attempts and leases of a job", answers: ok(openapi.For[jobPastBody](&b.Builder))},
+		"listDeadLetters":   {summary: "List the dead letters, newest first", text: "Without input and output.", answers: ok(b.list("dead", b.deadLetterSchema(job), true))},
+		"getDeadLetter":     {summary: "Get a dead letter", answers: ok(b.deadLetterSchema(job))},
+		"redriveDeadLetter": {summary: "Submit the job of a dead letter again", text: "The new job has another id, and the dead letter is deleted.", answers: ok(receipt)},
+		"deleteDeadLetter":  {summary: "Delete a dead letter", answers: ok(fields(map[string]*openapi.Schema{"id": openapi.Of("string")}, "id"))},
+	}
+}
+
+func (b *describer) deadLetterSchema(job *openapi.Schema) *openapi.Schema {
+	at := func() *openapi.Schema { return openapi.Of("string").Says("RFC 3339.") }
+	return b.Component("DeadLetter", fields(map[string]*openapi.Schema{"failedAt": at(), "expiresAt": at(), "job": job}, "expiresAt", "failedAt", "job"))
+}
 
 // A jobAttemptBody is one attempt of a job.
 type jobAttemptBody struct {
@@ -18,18 +46,53 @@ type jobAttemptBody struct {
 	Delay       *int64    `json:"delay"`       // milliseconds until the next one was ready; null: it is the last one
 }
 
+// A jobLeaseBody is a lease after which the job was queued again.
+type jobLeaseBody struct {
+	Run          uint32    `json:"run"` // from 0; a retry of the user begins the next one
+	Attempt      int       `json:"attempt"`
+	Worker       string    `json:"worker"`
+	StartedAt    wireTime  `json:"startedAt"`
+	FirstChunkAt *wireTime `json:"firstChunkAt"`
+	EndedAt      wireTime  `json:"endedAt"`
+	End          string    `json:"end"`
+	ReadyAt      wireTime  `json:"readyAt"`
+}
+
+// A jobPastBody is what a job has behind it.
+type jobPastBody struct {
+	Attempts     []jobAttemptBody `json:"attempts"`
+	Leases       []jobLeaseBody   `json:"leases"`
+	LeaseCount   int              `json:"leaseCount"`   // of all leases that would be in Leases
+	FirstChunkAt *wireTime        `json:"firstChunkAt"` // of the present lease
+}
+
 func listAttempts(c *call) error {
 	list, err := c.Jobs.Attempts(c.r.Context(), c.owner, c.ref())
 	if err != nil {
 		return err
 	}
-	bodies := make([]jobAttemptBody, 0, len(list))
-	for i := range list {
-		bodies = append(bodies, jobAttemptOf(&list[i]))
+	leases, s, err := c.Jobs.Leases(c.r.Context(), c.owner, c.ref())
+	if err != nil {
+		return err
 	}
-	return writeJSON(c.w, http.StatusOK, struct {
-		Attempts []jobAttemptBody `json:"attempts"`
-	}{bodies})
+	b := jobPastBody{
+		Attempts: make([]jobAttemptBody, 0, len(list)), Leases: make([]jobLeaseBody, 0, len(leases)),
+		LeaseCount: int(s.Leases), FirstChunkAt: instantOrNull(s.FirstChunk),
+	}
+	for i := range list {
+		b.Attempts = append(b.Attempts, jobAttemptOf(&list[i]))
+	}
+	for i := range leases {
+		b.Leases = append(b.Leases, jobLeaseOf(&leases[i]))
+	}
+	return writeJSON(c.w, http.StatusOK, b)
+}
+
+func jobLeaseOf(l *queue.JobLease) jobLeaseBody {
+	return jobLeaseBody{
+		Run: l.Run, Attempt: l.Attempt, Worker: string(l.Worker), StartedAt: wireTime(l.Started.Time()), FirstChunkAt: instantOrNull(l.FirstChunk),
+		EndedAt: wireTime(l.Finished.Time()), End: string(l.End), ReadyAt: wireTime(l.Ready.Time()),
+	}
 }
 
 func jobAttemptOf(a *queue.JobAttempt) jobAttemptBody {

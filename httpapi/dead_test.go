@@ -88,9 +88,10 @@ func TestTheAttemptsOfAJobAreListed(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		h := w.hand("w1")
 		id := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{},`+policy+`}`).field("id")
+		leases := `"leases":[],"leaseCount":0,"firstChunkAt":null`
 		check := func(want string) {
 			t.Helper()
-			if a := w.want(http.StatusOK, "GET", "/v2/idle/attempts/"+id, ""); a.body != `{"attempts":[`+want+`]}` {
+			if a := w.want(http.StatusOK, "GET", "/v2/idle/attempts/"+id, ""); a.body != `{"attempts":[`+want+`],`+leases+`}` {
 				t.Errorf("attempts are %s\nwant %s", a.body, want)
 			}
 		}
@@ -100,9 +101,13 @@ func TestTheAttemptsOfAJobAreListed(t *testing.T) {
 		advance(time.Second)
 		h.report("job-done", id, `{"error":"first"}`)
 		first := `{"number":1,"status":"FAILED","error":"first","worker":"w1","startedAt":"2000-01-01T00:00:00.000Z","completedAt":"2000-01-01T00:00:01.000Z","delay":60000}`
+		const lease = `"leases":[{"run":0,"attempt":1,"worker":"w1","startedAt":"2000-01-01T00:00:00.000Z","firstChunkAt":null,"endedAt":"2000-01-01T00:00:01.000Z","end":"failed","readyAt":"2000-01-01T00:01:01.000Z"}],"leaseCount":1,`
+		leases = lease + `"firstChunkAt":null`
 		check(first)
 		advance(time.Minute)
 		h.take()
+		h.report("job-stream", id, `{"output":0}`)
+		leases = lease + `"firstChunkAt":"2000-01-01T00:01:01.000Z"`
 		h.report("job-done", id, `{"output":1}`)
 		check(first + `,{"number":2,"status":"COMPLETED","error":null,"worker":"w1","startedAt":"2000-01-01T00:01:01.000Z","completedAt":"2000-01-01T00:01:01.000Z","delay":null}`)
 	})

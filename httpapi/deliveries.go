@@ -5,9 +5,45 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
+
+func deliveryOperations() []operation {
+	return group(APIControl, AreaEndpoints,
+		op("listWebhooks", "GET /v2/serverless/{id}/deliveries", ScopeEndpointsRead, listWebhooks, byOwners, added, heavy),
+		op("listDeliveries", "GET /v2/serverless/{id}/deliveries/{job}", ScopeEndpointsRead, listDeliveries, added),
+		op("redeliver", "POST /v2/serverless/{id}/deliveries/{job}/redeliver", ScopeEndpointsWrite, redeliver, added),
+	)
+}
+
+func (b *describer) describeDeliveries() map[string]description {
+	id := fields(map[string]*openapi.Schema{"id": openapi.Of("string")}, "id")
+	return map[string]description{
+		"listWebhooks": {
+			summary: "List the webhooks of the jobs of an endpoint, newest job first", text: "Those of jobs that have ended and are kept. A page may be empty and have a next one.",
+			params: webhookParams(), answers: ok(b.webhooksPage()), headers: map[string]*openapi.Header{"Link": linkHeader()},
+		},
+		"listDeliveries": {summary: "List the attempts to send the webhook of a job", answers: ok(b.list("deliveries", openapi.For[attemptBody](&b.Builder), false))},
+		"redeliver":      {summary: "Send the webhook of a job again", text: "409 while the job has not ended.", answers: ok(id)},
+	}
+}
+
+func webhookParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		inQuery("state", values(webhookStates...), "Only with this state."),
+		number("limit", 1, serverless.MaxWebhooks, defaultPage, "How many are looked at."),
+		cursorParam(),
+	}
+}
+
+func (b *describer) webhooksPage() *openapi.Schema {
+	s := b.list("webhooks", openapi.For[webhookBody](&b.Builder), true)
+	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
+	s.Required = append(s.Required, "cursor")
+	return s
+}
 
 // An attemptBody is one attempt to deliver the webhook of a job.
 type attemptBody struct {

@@ -136,7 +136,7 @@ func namesOfParameters(t *testing.T) map[string]string {
 			if !ok {
 				return true
 			}
-			if !strings.HasPrefix(calledName(c), "query") || strings.HasPrefix(file, "openapi_") {
+			if !strings.HasPrefix(calledName(c), "query") {
 				return true
 			}
 			for _, a := range c.Args[:min(2, len(c.Args))] {

@@ -7,10 +7,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/fleet"
 )
+
+func endpointWorkerOperations() []operation {
+	return group(APIControl, AreaEndpoints,
+		op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases),
+		op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
+		op("stopWorker", "DELETE /v2/serverless/{id}/workers/{workerId}", ScopeEndpointsWrite, stopWorker, added),
+		op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs, staysOpen(budget.Streams)),
+		op("listDecisions", "GET /v2/serverless/{id}/decisions", ScopeEndpointsRead, listDecisions, added),
+	)
+}
+
+func (b *describer) describeEndpointWorkers() map[string]description {
+	version := func() *openapi.Schema { return openapi.OrNull(openapi.Of("integer")) }
+	workers := fields(map[string]*openapi.Schema{
+		"workers": openapi.List(openapi.For[workerBody](&b.Builder)), "summary": openapi.For[workerSummary](&b.Builder), "endpointVersion": version(),
+	}, "endpointVersion", "summary", "workers")
+	releases := fields(map[string]*openapi.Schema{
+		"endpointVersion": version(), "rollout": openapi.For[rolloutBody](&b.Builder), "releases": openapi.List(openapi.For[releaseBody](&b.Builder)),
+	}, "endpointVersion", "releases", "rollout")
+	word := openapi.Of("string")
+	why := fields(map[string]*openapi.Schema{"why": word}, "why")
+	return map[string]description{
+		"listEndpointReleases": {summary: "List the releases of an endpoint, newest first", answers: ok(releases)},
+		"listEndpointWorkers":  {summary: "List the workers of an endpoint", answers: ok(workers)},
+		"stopWorker":           {summary: "End a worker after its jobs", text: "It gets no more jobs. Another one is started if one is needed. 409 for a worker that the service did not start.", answers: gone()},
+		"getWorkerLogs":        {summary: "Follow the log of a worker", text: aboutLogs, params: logParams(), answers: ok(word), media: "text/event-stream"},
+		"listDecisions": {
+			summary: "List what the scaler decided, or say why a job waits", params: []*openapi.Parameter{inQuery("jobId", openapi.Of("string").NotEmpty(), "A job: the answer says what it waits for.")},
+			answers: ok(&openapi.Schema{AnyOf: []*openapi.Schema{b.list("decisions", openapi.For[decisionBody](&b.Builder), false), why}}),
+		},
+	}
+}
 
 // A workerBody is a worker on the wire.
 type workerBody struct {
@@ -48,7 +82,7 @@ func listWorkers(c *call) error {
 	for i := range list {
 		sum.count(list[i].Status)
 		if l.next(""); !l.addJSON(workerOf(&list[i], e, now)) {
-			return nil
+			return l.stopped()
 		}
 	}
 	return l.endWith(struct {

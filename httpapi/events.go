@@ -8,9 +8,35 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/events"
 )
+
+func eventOperations() []operation {
+	return group(APIJobs, AreaJobs,
+		op("jobEvents", "GET /v2/{endpoint}/events", ScopeEndpointRead, jobEvents, rate(ratelimit.Events), added, staysOpen(budget.Streams)),
+	)
+}
+
+func (b *describer) describeEvents() map[string]description {
+	return map[string]description{
+		"jobEvents": {summary: "Follow what happens to jobs", text: aboutEvents, params: eventParams(), answers: ok(openapi.Of("string")), media: "text/event-stream"},
+	}
+}
+
+const aboutEvents = "Server-sent events. data is an object with id, type, time, job and status, and worker for an event of a worker; id is where a reader can go on, in the header " +
+	"Last-Event-ID. An event of the type gap says that events are missing."
+
+func eventParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		listInQuery("types", values(events.Types()...), "Only these types, and gap."),
+		inQuery("job", openapi.Of("string").NotEmpty(), "Only of this job."),
+		{Name: "Last-Event-ID", In: "header", Schema: openapi.Of("string"), Description: "The id of an event: all later ones come. Absent: those to come."},
+	}
+}
 
 // slowReader is how long a client may take to accept what is written. Then it is cut off.
 const slowReader = 30 * time.Second
@@ -84,8 +110,8 @@ func jobEvents(c *call) error {
 }
 
 func (c *call) sendJobEvents(r *events.Reader, q *eventQuery) {
-	beat := time.NewTicker(keepAlive)
-	defer beat.Stop()
+	p := newPulse()
+	defer p.Stop()
 	rc := http.NewResponseController(c.w)
 	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }() // not every writer has deadlines
 	var b []byte
@@ -105,7 +131,13 @@ func (c *call) sendJobEvents(r *events.Reader, q *eventQuery) {
 		b = b[:0]
 		select {
 		case <-more:
-		case <-beat.C:
+		case <-p.C:
+			if !c.stillAllowed() {
+				return
+			}
+			if !p.beats() {
+				break
+			}
 			if _, err := c.usable(c.r.PathValue("endpoint")); err != nil {
 				return
 			}

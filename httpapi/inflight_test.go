@@ -1,16 +1,22 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // limitedTo gives every user the same limits.
@@ -209,6 +215,51 @@ func TestALongListIsWrittenInPartsAndIsTheSame(t *testing.T) {
 		}
 		if whole := w.call("GET", "/v2/templates", "", "Authorization: Bearer "+aliceFree); whole.body != answer {
 			w.t.Error("the parts are not the whole")
+		}
+	})
+}
+
+// A readsQueue counts how often jobs are read with their payloads.
+type readsQueue struct {
+	serverless.JobQueue
+	reads atomic.Int64
+}
+
+func (q *readsQueue) Get(ctx context.Context, now queue.Instant, ref serverless.Ref) (serverless.Job, error) {
+	q.reads.Add(1)
+	return q.JobQueue.Get(ctx, now, ref)
+}
+
+func TestALargeOutputIsNotReadBeforeThereIsRoomForIt(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		jobs := &readsQueue{JobQueue: memory.NewJobs()}
+		w.jobs = serverless.New(jobs, newEndpoints(w.t), nil)
+		run(w.t, w.jobs.Run)
+		run(w.t, func(ctx context.Context) error {
+			return w.jobs.Serve(ctx, "echo", serverless.WorkerFunc(work), &serverless.ServeOptions{Drain: time.Millisecond})
+		})
+		limitedTo(budget.Limits{ResponseBytes: 1 << 20}, budget.Totals{})(&w.options)
+		w.handler = httpapi.NewJobs(w.jobs, &w.options)
+		job := w.want(200, "POST", "/v2/echo/runsync", `{"input":{"do":"echo","pad":"`+strings.Repeat("x", 100_000)+`"}}`).field("id")
+		full := w.options.InFlight.Responses.Hold("alice")
+		full.Force(1 << 20)
+		jobs.reads.Store(0)
+		var all sync.WaitGroup
+		for _, ask := range []string{"status", "status", "status-sync"} {
+			all.Go(func() { w.want(429, "GET", "/v2/echo/"+ask+"/"+job, "") })
+		}
+		all.Wait()
+		if n := jobs.reads.Load(); n != 0 {
+			w.t.Errorf("answers without room have read the output %d times", n)
+		}
+		for _, ask := range []string{"status", "status-sync"} {
+			all.Go(func() { w.want(200, "GET", "/v2/echo/"+ask+"/"+job, "") })
+		}
+		synctest.Wait()
+		full.Release()
+		all.Wait()
+		if n := jobs.reads.Load(); n != 2 {
+			w.t.Errorf("two answers have read the output %d times", n)
 		}
 	})
 }

@@ -5,16 +5,101 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func jobOperations() []operation {
+	return group(APIJobs, AreaJobs,
+		op("run", "POST /v2/{endpoint}/run", ScopeEndpointRun, runJob, rate(ratelimit.Run), keyed),
+		op("runSync", "POST /v2/{endpoint}/runsync", ScopeEndpointRun, runJobSync, rate(ratelimit.RunSync), keyed, staysOpen(budget.Connections)),
+		op("status", "GET,POST /v2/{endpoint}/status/{job}", ScopeEndpointRead, jobStatus, rate(ratelimit.Status)),
+		op("statusSync", "GET,POST /v2/{endpoint}/status-sync/{job}", ScopeEndpointRead, jobStatusSync, rate(ratelimit.Status), sideEffects, staysOpen(budget.Connections)),
+		op("cancel", "POST /v2/{endpoint}/cancel/{job}", ScopeEndpointRun, cancelJob, rate(ratelimit.Cancel), ofOperators),
+		op("retry", "POST /v2/{endpoint}/retry/{job}", ScopeEndpointRun, retryJob, unlimited, ofOperators),
+		op("purgeQueue", "POST /v2/{endpoint}/purge-queue", ScopeEndpointRun, purgeQueue, byOwners, rate(ratelimit.PurgeQueue), ofOperators),
+		op("health", "GET /v2/{endpoint}/health", ScopeAny, health, unlimited),
+		op("requests", "GET /v2/{endpoint}/requests", ScopeEndpointRead, listRequests, byOwners, rate(ratelimit.Requests), heavy),
+	)
+}
+
+func (b *describer) describeJobs() map[string]description {
+	job, receipt, run := b.jobSchema(), b.receiptSchema(), b.Component("RunRequest", runBody())
+	purged := fields(map[string]*openapi.Schema{"removed": openapi.Of("integer"), "status": openapi.Of("string")}, "removed", "status")
+	return map[string]description{
+		"run":        {summary: "Submit a job", text: "Does not wait for the result.", body: run, params: traceParams(), answers: ok(receipt)},
+		"runSync":    {summary: "Submit a job and wait", text: "When wait is over first, the answer is the job as it is.", body: run, params: append(traceParams(), waitParam(serverless.DefaultWait.Milliseconds())), answers: ok(job)},
+		"status":     {summary: "Get a job", params: []*openapi.Parameter{millisParam("ttl", queue.MinStatusTTL, queue.MaxTTL, nil, "Moves the end of the job to so many milliseconds from now. It needs the scope run.")}, answers: ok(job)},
+		"statusSync": {summary: "Wait for a job", params: []*openapi.Parameter{waitParam(serverless.DefaultWait.Milliseconds())}, answers: ok(job)},
+		"cancel":     {summary: "Cancel a job", text: "A job that has ended keeps its status.", answers: ok(receipt)},
+		"retry":      {summary: "Run a FAILED or TIMED_OUT job again", answers: ok(receipt)},
+		"purgeQueue": {summary: "Cancel the queued jobs", answers: ok(purged)},
+		"health":     {summary: "Count jobs and workers", answers: ok(openapi.For[healthBody](&b.Builder))},
+		"requests":   {summary: "List jobs, newest first", params: requestParams(), answers: ok(b.requestsSchema(job))},
+	}
+}
+
+// jobSchema is the object that queue.Job.AppendJSON writes.
+func (b *describer) jobSchema() *openapi.Schema {
+	return b.Component("Job", fields(map[string]*openapi.Schema{
+		"id":            openapi.Of("string"),
+		"status":        jobStatuses(),
+		"delayTime":     openapi.Of("integer").Says("Milliseconds in the queue. Absent while the job is queued."),
+		"executionTime": openapi.Of("integer").Says("Milliseconds from start to end. Absent until the job has ended."),
+		"workerId":      openapi.Of("string").Says("The worker that has the job, or had it when it ended."),
+		"output":        (&openapi.Schema{}).Says("The result, or the last progress of a job that runs. Any JSON."),
+		"error":         openapi.Of("string").Says("Why the job is FAILED or TIMED_OUT."),
+		"input":         openapi.Of("object").Says("Only in lists that ask for it, and in webhooks."),
+	}, "id", "status"))
+}
+
+func waitParam(def any) *openapi.Parameter {
+	return millisParam("wait", serverless.MinWait, serverless.MaxWait, def, "Milliseconds that the answer may be held.")
+}
+
+// traceParams are the headers of a trace context.
+func traceParams() []*openapi.Parameter {
+	header := func(name, text string) *openapi.Parameter {
+		return &openapi.Parameter{Name: name, In: "header", Schema: openapi.Of("string"), Description: text}
+	}
+	return addedParams(
+		header("traceparent", "W3C trace context. The worker and the receiver of the webhook get it."),
+		header("tracestate", "As traceparent."),
+	)
+}
+
+func requestParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		listInQuery("status", jobStatuses(), "Only with one of these statuses."),
+		inQuery("idPrefix", openapi.Of("string").NotEmpty(), "Only with an id that begins with this."),
+		number("offset", 0, 1<<31-1, 0, "How many to leave out."),
+		number("limit", 1, maxPage, defaultPage, "How many."),
+		flag("full", "With input and output."),
+	}
+}
+
+func (b *describer) requestsSchema(job *openapi.Schema) *openapi.Schema {
+	s := b.list("requests", job, true)
+	for _, name := range []string{"total", "offset", "limit"} {
+		s.Properties[name] = openapi.Of("integer")
+		s.Required = append(s.Required, name)
+	}
+	s.Properties["hasMore"] = openapi.Of("boolean")
+	s.Required = append(s.Required, "hasMore")
+	return s
+}
+
+// receiptSchema is the object that call.receipt writes.
+func (b *describer) receiptSchema() *openapi.Schema {
+	return b.Component("JobReceipt", fields(map[string]*openapi.Schema{"id": openapi.Of("string"), "status": jobStatuses()}, "id", "status"))
+}
 
 // ref returns the job in the path.
 func (c *call) ref() serverless.Ref {
@@ -81,211 +166,6 @@ func runJobSync(c *call) error {
 	return c.writeJob(fit, full)
 }
 
-// runRequest reads the body of run and runsync. Unknown members of the top-level object are
-// ignored. The input is kept byte for byte.
-func (c *call) runRequest(limit int64) (r serverless.Request, err error) {
-	body, err := c.body(limit)
-	if err != nil {
-		return r, err
-	}
-	r, err = DecodeRun(body)
-	r.Endpoint, r.Trace, r.Idempotency = c.target(), c.trace(), c.keyed
-	return r, err
-}
-
-// DecodeRun reads the body of run, for serverless.Options.DecodeRun. A body that is not JSON is
-// an error; other faults are in Request.Violations. The request may share memory with body.
-func DecodeRun(body []byte) (r serverless.Request, err error) {
-	o, err := parse(body, strictEnvelope, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	if err := o.checkRunNames(); err != nil {
-		return r, err
-	}
-	r.Checked = true
-	o.run(&r)
-	if 2*len(r.Input) < len(body) {
-		r.Input = append([]byte(nil), r.Input...) // so that the rest of the body can be freed
-	}
-	return r, nil
-}
-
-func (o *object) run(r *serverless.Request) {
-	r.Input = o.take("input", "a JSON object", "{")
-	r.Webhook, r.Policy, r.Queue, r.Extra = o.webhook(), o.policy(), o.queue(), o.s3Config()
-}
-
-// checkRunNames returns an error when a member of the body of run, other than its input, has a
-// repeated name.
-func (o *object) checkRunNames() error {
-	for _, name := range [...]string{"policy", "queue", "s3Config"} {
-		if err := o.checkNames(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// trace returns the trace context of the request. A traceparent that is there twice is none;
-// the lines of tracestate are one list (docs/decisions.md 45).
-func (c *call) trace() (t serverless.Trace) {
-	if p := c.r.Header["Traceparent"]; len(p) == 1 {
-		t = serverless.Trace{Parent: p[0], State: strings.Join(c.r.Header["Tracestate"], ",")}
-	}
-	return t
-}
-
-// webhook returns the URL, or "" if it is absent or null. The service checks the URL's
-// form.
-func (o *object) webhook() string {
-	if o.isNull("webhook") {
-		return ""
-	}
-	s := o.str("webhook")
-	if s != nil && *s == "" {
-		o.faults.Add(problem.Invalid, o.pointer("webhook"), "must be an absolute http or https URL")
-	}
-	return o.text("webhook")
-}
-
-// policy reads the object of docs/interface.md 8.1.
-func (o *object) policy() (p serverless.Policy) {
-	if o.isNull("policy") {
-		return p
-	}
-	sub := o.object("policy")
-	if sub == nil {
-		return p
-	}
-	p.ExecutionTimeout = sub.millis("executionTimeout")
-	p.TTL = sub.millis("ttl")
-	if !sub.isNull("lowPriority") {
-		if low := sub.boolean("lowPriority"); low != nil {
-			p.LowPriority = *low
-		}
-	}
-	return p
-}
-
-// queue reads the object of docs/decisions.md 39.
-func (o *object) queue() (q serverless.QueueOptions) {
-	if o.isNull("queue") {
-		return q
-	}
-	sub := o.object("queue")
-	if sub == nil {
-		return q
-	}
-	if !sub.isNull("priority") {
-		q.Priority = sub.integer("priority")
-	}
-	if !sub.isNull("key") {
-		q.Key = sub.str("key")
-	}
-	sub.startAfter(&q)
-	q.Retry = sub.retry("retry")
-	sub.unknown()
-	return q
-}
-
-// startAfter reads milliseconds from now, or an instant.
-func (o *object) startAfter(q *serverless.QueueOptions) {
-	m := o.find("startAfter")
-	if m == nil || m.value.Kind() != '"' {
-		q.StartAfter = o.millis("startAfter")
-		return
-	}
-	at, err := time.Parse(time.RFC3339, o.text("startAfter"))
-	switch {
-	case err != nil:
-		o.faults.Add(problem.Invalid, o.pointer("startAfter"), "must be milliseconds from now, or a time in RFC 3339")
-	case at.IsZero():
-		q.StartAfter = new(time.Duration)
-	default:
-		q.StartAt = at
-	}
-}
-
-// retry reads a retry policy; nil when it is absent or null. A member that is absent or null
-// has its default.
-func (o *object) retry(name string) *serverless.RetryPolicy {
-	if o.isNull(name) {
-		return nil
-	}
-	sub := o.object(name)
-	if sub == nil {
-		return nil
-	}
-	p := serverless.DefaultRetry()
-	if !sub.isNull("attempts") {
-		if n := sub.integer("attempts"); n != nil {
-			p.Attempts = uint8(max(min(*n, math.MaxUint8), 0))
-		}
-	}
-	sub.millisInto("delay", &p.Delay)
-	sub.numberInto("factor", &p.Factor)
-	sub.millisInto("maxDelay", &p.MaxDelay)
-	sub.numberInto("jitter", &p.Jitter)
-	if !sub.isNull("timeouts") {
-		if yes := sub.boolean("timeouts"); yes != nil {
-			p.Timeouts = *yes
-		}
-	}
-	sub.unknown()
-	return &p
-}
-
-// millisInto sets d to a number of milliseconds unless the member is absent or null.
-func (o *object) millisInto(name string, d *time.Duration) {
-	if v := o.millis(name); v != nil {
-		*d = *v
-	}
-}
-
-// numberInto sets f to a number unless the member is absent or null.
-func (o *object) numberInto(name string, f *float32) {
-	if o.isNull(name) {
-		return
-	}
-	if v := o.take(name, "a number", "0"); v != nil {
-		n, _ := strconv.ParseFloat(string(v), 32) // the number nearest to one that is out of range
-		*f = float32(n)
-	}
-}
-
-func (o *object) millis(name string) *time.Duration {
-	if o.isNull(name) {
-		return nil
-	}
-	n := o.integer(name)
-	if n == nil {
-		return nil
-	}
-	const most = int(1<<63-1) / int(time.Millisecond)
-	d := time.Duration(max(min(*n, most), -most)) * time.Millisecond
-	return &d
-}
-
-// s3Config checks that the known members are strings. It returns the object unchanged.
-func (o *object) s3Config() []byte {
-	if o.isNull("s3Config") {
-		return nil
-	}
-	v := o.take("s3Config", "an object", "{")
-	if v == nil && o.shape == nil {
-		return nil
-	}
-	sub := o.object("s3Config")
-	for _, name := range [...]string{"accessId", "accessSecret", "bucketName", "endpointUrl"} {
-		if !sub.isNull(name) {
-			sub.str(name)
-		}
-	}
-	b := append([]byte(`{"s3Config":`), v...)
-	return append(b, '}')
-}
-
 // receipt writes the answer of run, cancel and retry, or returns err.
 func (c *call) receipt(j serverless.Job, err error) error {
 	if err != nil {
@@ -299,8 +179,20 @@ func (c *call) receipt(j serverless.Job, err error) error {
 	return nil
 }
 
-// job writes the answer of status and status-sync, or returns err.
-func (c *call) job(j serverless.Job, err error) error { return c.writeJob(c.fitted(j, err)) }
+// job writes the answer of status and status-sync. It reads a large output when there is room for
+// it. Without room for the largest one, it looks first how large the output is: many answers that
+// nobody reads must not take the time to read each output, and to drop it again.
+func (c *call) job(ctx context.Context, ref serverless.Ref) error {
+	if c.limited && c.out.hold.Left() < serverless.MaxOutput {
+		j, err := c.Jobs.GetState(ctx, c.owner, ref)
+		if n := int64(j.OutBytes); err == nil && n > largeAnswer {
+			if err := c.roomForAnswer(n); err != nil {
+				return err
+			}
+		}
+	}
+	return c.writeJob(c.fitted(c.Jobs.Get(ctx, c.owner, ref)))
+}
 
 // fitted returns a job when there is room for its output. While it waits, it does not keep the
 // job, and reads it again afterwards.
@@ -310,7 +202,7 @@ func (c *call) fitted(j serverless.Job, err error) (serverless.Job, error) {
 		return j, err
 	}
 	j.Input = nil
-	if c.out.hold.Try(n) {
+	if n -= c.out.hold.Size(); n <= 0 || c.out.hold.Try(n) {
 		return j, nil
 	}
 	ref := j.Ref
@@ -343,19 +235,19 @@ func (c *call) writeJob(j serverless.Job, err error) error {
 
 func jobStatus(c *call) error {
 	if _, moves := c.query("ttl"); !moves || c.r.Method == http.MethodHead { // HEAD changes nothing
-		return c.job(c.Jobs.Get(c.r.Context(), c.owner, c.ref()))
+		return c.job(c.r.Context(), c.ref())
 	}
 	if !c.id.Can(Permission{Area: "endpoint", Endpoint: c.r.PathValue("endpoint"), Level: Run}) {
 		return errForbidden
 	}
-	if _, err := c.Jobs.Get(c.r.Context(), c.owner, c.ref()); err != nil {
+	if _, err := c.Jobs.GetState(c.r.Context(), c.owner, c.ref()); err != nil {
 		return err
 	}
 	ttl, err := c.queryMillis("ttl", 0, serverless.CheckTTL)
 	if err != nil {
 		return err
 	}
-	return c.job(c.Jobs.SetTTL(c.r.Context(), c.owner, c.ref(), ttl))
+	return c.writeJob(c.fitted(c.Jobs.SetTTL(c.r.Context(), c.owner, c.ref(), ttl)))
 }
 
 func jobStatusSync(c *call) error {
@@ -365,7 +257,10 @@ func jobStatusSync(c *call) error {
 	}
 	ctx, cancel := c.waitContext(wait)
 	defer cancel()
-	return c.job(c.Jobs.Wait(ctx, c.owner, c.ref(), wait))
+	if _, err := c.Jobs.WaitState(ctx, c.owner, c.ref(), wait); err != nil {
+		return err
+	}
+	return c.job(context.WithoutCancel(c.r.Context()), c.ref()) // also when the server stops
 }
 
 // jobWait reads the parameter wait of an operation on a job.
@@ -380,7 +275,7 @@ func (c *call) jobParamError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, e := c.Jobs.Get(c.r.Context(), c.owner, c.ref()); e != nil {
+	if _, e := c.Jobs.GetState(c.r.Context(), c.owner, c.ref()); e != nil {
 		return e
 	}
 	return err
@@ -483,7 +378,7 @@ func listRequests(c *call) error {
 			return l.failed(err)
 		}
 		if l.next(j.Owner); !l.add(func(b []byte) []byte { return j.AppendJSON(b, true) }) {
-			return nil
+			return l.stopped()
 		}
 	}
 	l.end(fmt.Appendf(nil, `,"total":%d,"offset":%d,"limit":%d,"hasMore":%t`, total, q.Offset, q.Limit, q.Offset+q.Limit < total))

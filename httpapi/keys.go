@@ -5,9 +5,59 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 )
+
+func keyOperations() []operation {
+	return group(APIControl, AreaKeys,
+		op("listKeys", "GET /v2/account/keys", ScopeAccount, listKeys, paged, byOwners, added),
+		op("createKey", "POST /v2/account/keys", ScopeAccount, createKey, added, keyed),
+		op("getKey", "GET /v2/account/keys/{id}", ScopeAccount, getKey, added),
+		op("updateKey", "PATCH /v2/account/keys/{id}", ScopeAccount, updateKey, added),
+		op("deleteKey", "DELETE /v2/account/keys/{id}", ScopeAccount, deleteKey, added),
+		op("rotateKey", "POST /v2/account/keys/{id}/rotate", ScopeAccount, rotateKey, added),
+	)
+}
+
+func (b *describer) describeKeys() map[string]description {
+	key := openapi.For[keyBody](&b.Builder)
+	return map[string]description{
+		"listKeys":  {summary: "List the caller's API keys", answers: ok(b.list("keys", key, true))},
+		"createKey": {summary: "Create an API key", text: "Only this answer has the secret.", body: b.Component("CreateKeyRequest", createKeyBody()), answers: created(key)},
+		"getKey":    {summary: "Get an API key", answers: ok(key)},
+		"updateKey": {summary: "Change the scopes or the end of an API key", body: b.Component("UpdateKeyRequest", updateKeyBody()), answers: ok(key)},
+		"deleteKey": {summary: "Delete an API key", text: "It is refused from then on. 409 for the last one of an operator.", answers: gone()},
+		"rotateKey": {summary: "Give an API key a new secret", text: "Only this answer has it.", body: b.Component("RotateKeyRequest", rotateKeyBody()), optional: true, answers: ok(key)},
+	}
+}
+
+// keyRules adds what accounts.Service checks.
+func keyRules(s *openapi.Schema) *openapi.Schema {
+	s.At("scopes").NotEmpty().MaxItems = accounts.MaxScopes
+	s.At("scopes").UniqueItems = true
+	s.At("scopes/*").MaxLength = accounts.MaxScope
+	s.At("expires").Format = "date-time"
+	return s
+}
+
+func createKeyBody() *openapi.Schema {
+	s := keyRules(recorded(func(o *object) { o.createKey(&accounts.CreateRequest{}) }))
+	s.At("user").NotEmpty().MaxLength = accounts.MaxUser
+	s.Required = []string{"scopes"}
+	return s
+}
+
+func updateKeyBody() *openapi.Schema {
+	return keyRules(recorded(func(o *object) { o.updateKey(&accounts.UpdateRequest{}) }))
+}
+
+func rotateKeyBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.rotateKey(&accounts.RotateRequest{}) })
+	s.At("overlap").Between(inMillis(0), inMillis(accounts.MaxOverlap))
+	return s
+}
 
 // A keyBody is a key on the wire (docs/interface.md 2.18). Key is its secret, which only
 // the answer to its creation or rotation contains.

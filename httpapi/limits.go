@@ -5,9 +5,24 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
+
+func limitOperations() []operation {
+	return group(APIControl, AreaBudgets,
+		op("listLimits", "GET /v2/account/limits", ScopeAny, listLimits, byOwners, added),
+	)
+}
+
+func (b *describer) describeLimits() map[string]description {
+	return map[string]description{
+		"listLimits": {summary: "List what the caller holds, of what may be held", text: "An operator who asks for all users gets what they use, the user with the most bytes first.", answers: ok(fields(map[string]*openapi.Schema{"users": openapi.List(openapi.For[userLimits](&b.Builder))}, "users")), params: []*openapi.Parameter{
+			flag("windows", "Also what is left of the windows in which requests are counted."),
+		}},
+	}
+}
 
 // A limitBody is a budget of a user on the wire (docs/interface.md 2.22).
 type limitBody struct {
@@ -22,14 +37,35 @@ type limitBody struct {
 type userLimits struct {
 	User   string      `json:"user"`
 	Limits []limitBody `json:"limits"`
+	// Windows are there for who asks.
+	Windows []windowBody `json:"windows,omitempty"`
+}
+
+// A windowBody is a window in which the requests of a user are counted.
+type windowBody struct {
+	Name      string `json:"name"`
+	Limit     int    `json:"limit"`
+	Remaining int    `json:"remaining"`
+	Resets    int    `json:"resets"` // seconds until it begins anew
+}
+
+func (c *call) windows(user string) []windowBody {
+	list := []windowBody{}
+	for _, s := range c.quotas.Peek(c.clock.Now(), user) {
+		list = append(list, windowBody{s.Name, s.Quota, s.Remaining, s.Reset})
+	}
+	return list
 }
 
 // listLimits answers with the budgets of the caller, or of whom an operator names. Of all users
 // it shows what they use, the user with the most bytes first.
 func listLimits(c *call) error {
+	windows, err := c.queryFlag("windows")
+	if err != nil {
+		return err
+	}
 	users, everybody := []string{c.owner}, c.owner == serverless.AllOwners
 	if everybody {
-		var err error
 		if users, err = c.Budgets.Users(c.r.Context()); err != nil {
 			return err
 		}
@@ -44,7 +80,11 @@ func listLimits(c *call) error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{userLimits{user, limitBodies(c.Budgets.Limits(user), &u, everybody)}, u})
+		r := row{userLimits{User: user, Limits: limitBodies(c.Budgets.Limits(user), &u, everybody)}, u}
+		if windows {
+			r.body.Windows = c.windows(user)
+		}
+		rows = append(rows, r)
 	}
 	slices.SortStableFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.usage[budget.JobBytes], a.usage[budget.JobBytes]), cmp.Compare(b.usage[budget.Jobs], a.usage[budget.Jobs]))

@@ -3,7 +3,17 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
+
+	"github.com/podyard/podyard/internal/openapi"
 )
+
+func cursorParam() *openapi.Parameter {
+	return inQuery("cursor", openapi.Of("string").NotEmpty(), "Where the page begins: from the answer before.")
+}
+
+func linkHeader() *openapi.Header {
+	return &openapi.Header{Description: `The next page: <...>; rel="next". Absent at the end.`, Schema: openapi.Of("string")}
+}
 
 // A listWriter writes an object with a list as it is made, so that it need not be in memory as
 // a whole (docs/decisions.md 36).
@@ -11,9 +21,10 @@ type listWriter struct {
 	c     *call
 	b     []byte
 	items int
-	owned bool // the present item is in an object with its owner
-	begun bool // something was written
-	gone  bool // the client
+	owned bool  // the present item is in an object with its owner
+	begun bool  // something was written
+	gone  bool  // the client
+	err   error // an item that could not be encoded
 }
 
 // list begins the answer {"name":[...]}.
@@ -27,15 +38,29 @@ func (l *listWriter) next(owner string) {
 		l.b = append(l.b, ',')
 	}
 	if l.owned = l.c.named; l.owned {
-		name, _ := json.Marshal(owner) //nolint:errchkjson // a string has no error
-		l.b = append(append(append(l.b, `{"owner":`...), name...), `,"item":`...)
+		l.b = append(l.b, `{"owner":`...)
+		l.append(owner)
+		l.b = append(l.b, `,"item":`...)
 	}
 }
 
-// add appends the value of the present item. It returns false when the client is gone.
+// append appends a value as JSON. An error is for stopped.
+func (l *listWriter) append(v any) {
+	b, err := json.Marshal(v)
+	l.b = append(l.b, b...)
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// add appends the value of the present item. It returns false when the list cannot go on: the
+// handler then returns stopped.
 func (l *listWriter) add(value func(b []byte) []byte) bool {
 	if l.b = value(l.b); l.owned {
 		l.b = append(l.b, '}')
+	}
+	if l.err != nil {
+		return false
 	}
 	if len(l.b) >= largeAnswer && l.c.cut == nil { // the header of a page is written after its last record is known
 		l.flush()
@@ -43,10 +68,21 @@ func (l *listWriter) add(value func(b []byte) []byte) bool {
 	return !l.gone
 }
 
-// addJSON is add for a value as JSON, which has no error.
+// addJSON is add for a value as JSON.
 func (l *listWriter) addJSON(v any) bool {
-	b, _ := json.Marshal(v) //nolint:errchkjson // texts, numbers and times
-	return l.add(func(to []byte) []byte { return append(to, b...) })
+	return l.add(func([]byte) []byte {
+		l.append(v)
+		return l.b
+	})
+}
+
+// stopped is the result of a handler after add has returned false. A list with an item that cannot
+// be encoded fails; a client that is gone needs no answer.
+func (l *listWriter) stopped() error {
+	if l.err != nil {
+		return l.failed(l.err)
+	}
+	return nil
 }
 
 func (l *listWriter) flush() {
@@ -87,9 +123,12 @@ func (l *listWriter) end(more []byte) {
 	l.flush()
 }
 
-// endWith ends the list with the members of an object, which has no error and is not empty.
+// endWith ends the list with the members of an object, which is not empty.
 func (l *listWriter) endWith(v any) error {
-	b, _ := json.Marshal(v) //nolint:errchkjson // texts, numbers and times
+	b, err := json.Marshal(v)
+	if err != nil {
+		return l.failed(err)
+	}
 	b[0] = ','
 	l.end(b[:len(b)-1])
 	return nil
@@ -101,12 +140,8 @@ func (l *listWriter) endWith(v any) error {
 func writeList[T, B any](c *call, name string, list []T, owner func(T) string, body func(T) B) error {
 	l := c.list(name)
 	for i, v := range list {
-		b, err := json.Marshal(body(v))
-		if err != nil {
-			return l.failed(err)
-		}
-		if l.next(owner(v)); !l.add(func(to []byte) []byte { return append(to, b...) }) {
-			return nil
+		if l.next(owner(v)); !l.addJSON(body(v)) {
+			return l.stopped()
 		}
 		if c.cut != nil && len(l.b) >= pageBytes && i+1 < len(list) {
 			c.cut(i)

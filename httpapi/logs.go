@@ -15,9 +15,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 )
+
+const aboutLogs = "Server-sent events. data is an object with ts, source and line; id is where a reader can go on, in the header Last-Event-ID."
+
+func logParams() []*openapi.Parameter {
+	cursor := openapi.Of("string").NotEmpty()
+	return []*openapi.Parameter{
+		inQuery("source", values(pods.ContainerLog, pods.SystemLog), "Absent: both."),
+		number("tail", 0, maxTail, defaultTail, "How many past lines come first."),
+		inQuery("since", cursor, "A time, or the id of an event: all later lines come. tail then does not count."),
+		{Name: "Last-Event-ID", In: "header", Schema: openapi.Of("string"), Description: "As since, which it precedes."},
+	}
+}
 
 // Bounds of the query parameter tail.
 const (
@@ -25,8 +38,26 @@ const (
 	maxTail     = 5000
 )
 
-// keepAlive is the interval of comments on an event stream that has no lines to send.
-const keepAlive = 15 * time.Second
+// Intervals of an event stream.
+const (
+	keepAlive = 15 * time.Second // between two comments
+	lookEvery = keepAlive / 6    // between two looks whether the key is still good
+)
+
+// A pulse ticks every lookEvery.
+type pulse struct {
+	*time.Ticker
+
+	n int
+}
+
+func newPulse() *pulse { return &pulse{Ticker: time.NewTicker(lookEvery)} }
+
+// beats counts a tick, and reports whether a comment is due.
+func (p *pulse) beats() bool {
+	p.n++
+	return p.n%int(keepAlive/lookEvery) == 0
+}
 
 // systemSeq is added to the sequence numbers of system lines in event ids, so that a cursor
 // shows its source.
@@ -263,8 +294,8 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 func (c *call) sendEvents(lines <-chan logLine) {
 	rc := http.NewResponseController(c.w)
 	var b []byte
-	beat := time.NewTicker(keepAlive)
-	defer beat.Stop()
+	p := newPulse()
+	defer p.Stop()
 	for {
 		if len(lines) == 0 {
 			if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -277,7 +308,13 @@ func (c *call) sendEvents(lines <-chan logLine) {
 				return
 			}
 			b = appendEvent(b[:0], l)
-		case <-beat.C:
+		case <-p.C:
+			if !c.stillAllowed() {
+				return
+			}
+			if !p.beats() {
+				continue
+			}
 			b = append(b[:0], ": still here\n\n"...)
 		case <-c.r.Context().Done():
 			return

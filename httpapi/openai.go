@@ -12,9 +12,25 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
+
+func openAIOperations() []operation {
+	return group(APIOpenAI, AreaJobs,
+		op("openai", "GET,POST /v2/{endpoint}/openai/{route...}", ScopeEndpointRun, proxyOpenAI, rate(ratelimit.OpenAI), sideEffects, staysOpen(budget.Connections)),
+	)
+}
+
+func (b *describer) describeOpenAI() map[string]description {
+	anything := &openapi.Schema{}
+	return map[string]description{
+		"openai": {summary: "Make a request to the worker's OpenAI interface", text: "The route may have slashes. With stream, the answer is an event stream.", body: anything, optional: true, answers: ok(anything)},
+	}
+}
 
 // proxyOpenAI passes a request of OpenAI's interface to a worker as a job. The input is
 // {"openai_route":"/v1/...","openai_input":{the body}}, as workers with an OpenAI front end

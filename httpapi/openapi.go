@@ -16,6 +16,18 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
+func descriptionOperations() []operation {
+	return group(APIControl, AreaInterface,
+		op("openapi", "GET /v2/openapi.json", ScopeNone, openAPI, added, unlimited),
+	)
+}
+
+func (b *describer) describeItself() map[string]description {
+	return map[string]description{
+		"openapi": {summary: "Describe the interface", text: "Needs no key. Clients can ask again with If-None-Match.", answers: ok(openapi.Of("object"))},
+	}
+}
+
 // A served is a document as it is served.
 type served struct {
 	body []byte
@@ -163,9 +175,9 @@ func parametersOf(o *operation, d *description) (list []*openapi.Parameter) {
 	}
 	switch o.Owners {
 	case OwnersOne:
-		list = append(list, addedParams(query("owner", openapi.Of("string").NotEmpty(), "For operators: the user whose records these are."))...)
+		list = append(list, addedParams(inQuery("owner", openapi.Of("string").NotEmpty(), "For operators: the user whose records these are."))...)
 	case OwnersAll:
-		list = append(list, addedParams(query("owner", openapi.Of("string").NotEmpty(),
+		list = append(list, addedParams(inQuery("owner", openapi.Of("string").NotEmpty(),
 			"For operators: the user whose records these are, or * for those of all users. The items of a list are then as x-podyard-items says."))...)
 	}
 	return list
@@ -204,4 +216,45 @@ func responsesOf(o *operation, d *description) map[string]*openapi.Response {
 		list[strconv.Itoa(status)] = r
 	}
 	return list
+}
+
+// descriptions describes the operations by their names. A test requires one for each that is
+// offered.
+func (b *describer) descriptions() map[string]description {
+	all := map[string]description{}
+	for _, part := range []func() map[string]description{
+		b.describePods,
+		b.describeVolumes,
+		b.describeTemplates,
+		b.describeSSHKeys,
+		b.describeKeys,
+		b.describeLimits,
+		b.describeBilling,
+		b.describeRegistries,
+		b.describeEndpoints,
+		b.describeEndpointWorkers,
+		b.describeEndpointJobs,
+		b.describeQueueSettings,
+		b.describeDeliveries,
+		b.describeCatalog,
+		b.describeAudit,
+		b.describeReload,
+		b.describeCordons,
+		b.describeState,
+		b.describeUsers,
+		b.describeItself,
+		b.describeJobs,
+		b.describeStreams,
+		b.describeDead,
+		b.describeActions,
+		b.describeEvents,
+		b.describeSchedules,
+		b.describeBatches,
+		b.describeOpenAI,
+		b.describeWorkers,
+		b.describeBalance,
+	} {
+		maps.Copy(all, part())
+	}
+	return all
 }

@@ -130,24 +130,24 @@ func fields(members map[string]*openapi.Schema, required ...string) *openapi.Sch
 	return &openapi.Schema{Type: openapi.Types{"object"}, Properties: members, Required: required}
 }
 
-// query returns a parameter of the query.
-func query(name string, s *openapi.Schema, text string) *openapi.Parameter {
+// inQuery returns a parameter of the query.
+func inQuery(name string, s *openapi.Schema, text string) *openapi.Parameter {
 	return &openapi.Parameter{Name: name, In: "query", Schema: s, Description: text}
 }
 
-// queryMany returns a parameter that is repeated, or has commas.
-func queryMany(name string, item *openapi.Schema, text string) *openapi.Parameter {
-	p := query(name, openapi.List(item), text)
+// listInQuery returns a parameter that is repeated, or has commas.
+func listInQuery(name string, item *openapi.Schema, text string) *openapi.Parameter {
+	p := inQuery(name, openapi.List(item), text)
 	p.Style, p.Explode = "form", new(false)
 	return p
 }
 
 // flag returns a boolean parameter.
-func flag(name, text string) *openapi.Parameter { return query(name, openapi.Of("boolean"), text) }
+func flag(name, text string) *openapi.Parameter { return inQuery(name, openapi.Of("boolean"), text) }
 
 // number returns an integer parameter.
 func number(name string, lo, hi int, def any, text string) *openapi.Parameter {
-	return query(name, openapi.Of("integer").Between(lo, hi).Defaults(def), text)
+	return inQuery(name, openapi.Of("integer").Between(lo, hi).Defaults(def), text)
 }
 
 // millisParam returns a parameter in milliseconds.
@@ -157,7 +157,7 @@ func millisParam(name string, lo, hi time.Duration, def any, text string) *opena
 
 // instant returns a parameter that is a time.
 func instant(name, text string) *openapi.Parameter {
-	return query(name, &openapi.Schema{Type: openapi.Types{"string"}, Format: "date-time"}, text)
+	return inQuery(name, &openapi.Schema{Type: openapi.Types{"string"}, Format: "date-time"}, text)
 }
 
 // addedParams marks parameters as additions.

@@ -15,6 +15,14 @@ func recorded(read func(*object)) *openapi.Schema {
 	return s
 }
 
+// rules adds what the document says of a member beside its type: bounds, a default, a sentence. It is
+// called after the member was read, and does nothing when a body is read.
+func (o *object) rules(name string, add func(*openapi.Schema)) {
+	if o.shape != nil {
+		add(o.member(name))
+	}
+}
+
 // member returns the schema of a member.
 func (o *object) member(name string) *openapi.Schema {
 	if o.shape.Properties == nil {

@@ -2,12 +2,87 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/telemetry"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
+
+func podOperations() []operation {
+	return slices.Concat(
+		group(APIControl, AreaPods,
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paged, byOwners),
+			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
+			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
+			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
+			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
+			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod),
+			op("whyPod", "GET /v2/pods/{id}/why", ScopePodsRead, whyPod, added),
+			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs, staysOpen(budget.Streams)),
+		),
+		group(APILegacy, AreaPods,
+			op("resetPod", "POST /v1/pods/{podId}/reset", ScopePodsWrite, resetPod),
+		),
+	)
+}
+
+func (b *describer) describePods() map[string]description {
+	pod := openapi.For[podBody](&b.Builder)
+	return map[string]description{
+		"listPods": {summary: "List the caller's pods", answers: ok(b.list("pods", pod, true)), params: []*openapi.Parameter{
+			flag("includeClusterPods", "Changes nothing: there are no clusters."),
+		}},
+		"createPod": {
+			summary: "Create a pod", text: "The answer does not imply that the pod runs: read its status. Exactly one of gpu and cpu must be there.",
+			body: b.Component("CreatePodRequest", createPodBody()), answers: created(pod),
+		},
+		"getPod": {summary: "Get a pod", answers: ok(pod)},
+		"updatePod": {
+			summary: "Change a pod", text: "name and locked change at once, everything else at the next start, restart or reset.",
+			body: b.Component("UpdatePodRequest", updatePodBody()), answers: ok(pod),
+		},
+		"deletePod": {summary: "Terminate a pod", text: "It cannot be undone.", answers: gone()},
+		"podAction": {
+			summary: "Start, stop, restart or terminate a pod", text: "The field actions of a pod has what its status allows now. terminate answers 204.",
+			body: b.Component("PodActionRequest", actionBody()), answers: answers{http.StatusOK: pod, http.StatusNoContent: nil},
+		},
+		"whyPod": {
+			summary: "Say why a pod does not run", text: "why is null while it runs. Operators also see what its host answered, and each host that was looked at.",
+			answers: ok(openapi.For[whyBody](&b.Builder)),
+		},
+		"getPodLogs": {summary: "Follow the log of a pod", text: aboutLogs, params: logParams(), answers: ok(openapi.Of("string")), media: "text/event-stream"},
+		"resetPod":   {summary: "Recreate the container of a pod", text: "The disk of the container is wiped, and the image is pulled again.", answers: ok(pod)},
+	}
+}
+
+func createPodBody() *openapi.Schema {
+	s := containerRules(recorded(func(o *object) { o.createPod(&pods.CreateRequest{}) }))
+	idOrImage(s)
+	mountRules(s)
+	s.At("disk").Defaults(pods.DefaultDisk)
+	s.At("cloud").Defaults(pods.DefaultCloud)
+	s.At("gpu/id").NotEmpty()
+	s.At("gpu/count").Between(1, container.MaxCount).Defaults(1)
+	s.At("gpu/allowedCudaVersions/*").Pattern = cudaPattern
+	s.At("gpu/minCudaVersion").Pattern = cudaPattern
+	s.At("cpu/id").NotEmpty()
+	s.At("cpu/vcpuCount").Between(2, container.MaxCount)
+	return s
+}
+
+func updatePodBody() *openapi.Schema {
+	s := containerRules(recorded(func(o *object) { o.updatePod(&pods.UpdateRequest{}) }))
+	mountRules(s)
+	s.At("templateId").NotEmpty()
+	return s
+}
+
+func actionBody() *openapi.Schema { return recorded(func(o *object) { o.action() }) }
 
 func listPods(c *call) error {
 	// includeClusterPods changes nothing: there are no clusters.
@@ -46,6 +121,44 @@ func (c *call) writePod(p *pods.Pod, err error) error {
 
 func getPod(c *call) error {
 	return c.writePod(c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id")))
+}
+
+// A whyBody says why a pod does not run (docs/interface.md 2.23). Failure and Hosts are for
+// operators.
+type whyBody struct {
+	Status  pods.Status   `json:"status"`
+	Why     *string       `json:"why"` // nil: it runs
+	Since   *wireTime     `json:"since"`
+	Tries   int           `json:"tries"`
+	NextTry *wireTime     `json:"nextTry"`
+	Failure string        `json:"failure,omitempty"`
+	Hosts   []refusalBody `json:"hosts,omitempty"`
+}
+
+type refusalBody struct {
+	Host string                `json:"host"`
+	Kind telemetry.RefusalKind `json:"kind"`
+	Why  string                `json:"why"`
+}
+
+func whyPod(c *call) error {
+	ctx, id := c.r.Context(), c.r.PathValue("id")
+	p, err := c.Pods.Get(ctx, c.owner, id)
+	if err != nil {
+		return err
+	}
+	e, err := c.Pods.Why(ctx, c.owner, id)
+	if err != nil {
+		return err
+	}
+	b := whyBody{Status: p.Status(), Why: orNull(e.Text), Since: orNever(e.Since), Tries: e.Tries, NextTry: orNever(e.NextTry)}
+	if c.id.Operator() {
+		b.Failure = e.Failure
+		for _, r := range e.Hosts {
+			b.Hosts = append(b.Hosts, refusalBody{r.Host, r.Kind, r.Text})
+		}
+	}
+	return writeJSON(c.w, http.StatusOK, b)
 }
 
 func updatePod(c *call) error {

@@ -184,6 +184,14 @@ func mountsOf(m pods.Mounts) (b mountsBody) {
 }
 
 // orNull returns nil for an empty string, which is written as null.
+// orNever returns nil for an instant that never was.
+func orNever(t time.Time) *wireTime {
+	if t.IsZero() {
+		return nil
+	}
+	return (*wireTime)(&t)
+}
+
 func orNull(s string) *string {
 	if s == "" {
 		return nil

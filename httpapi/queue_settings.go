@@ -4,10 +4,45 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func queueSettingsOperations() []operation {
+	return group(APIControl, AreaEndpoints,
+		op("getEndpointQueue", "GET /v2/serverless/{id}/queue", ScopeEndpointsRead, getEndpointQueue, added),
+		op("updateEndpointQueue", "PATCH /v2/serverless/{id}/queue", ScopeEndpointsWrite, updateEndpointQueue, added),
+	)
+}
+
+func (b *describer) describeQueueSettings() map[string]description {
+	settings := openapi.For[queueBody](&b.Builder)
+	return map[string]description{
+		"getEndpointQueue": {
+			summary: "Get the settings of an endpoint's queue", text: aboutQueue, answers: ok(settings),
+		},
+		"updateEndpointQueue": {
+			summary: "Change the settings of an endpoint's queue", text: aboutQueue,
+			body: b.Component("UpdateQueueRequest", updateQueueBody()), answers: ok(settings),
+		},
+	}
+}
+
+const aboutQueue = "Limits of running jobs (null: none), ageing, the retry policy of jobs without one, dead letters and the pause; ready, delayed and blocked count the jobs that could start now, that are not ready yet, and that the settings hold."
+
+// updateQueueBody is the body of updateEndpointQueue.
+func updateQueueBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.queueUpdate(&endpoints.QueueUpdate{}) })
+	for _, name := range [...]string{"perKey", "perUser", "total"} {
+		s.At(name).Between(1, endpoints.MaxRunning)
+	}
+	s.At("ageing").Between(0, inMillis(endpoints.MaxAgeing)).Defaults(queue.DefaultAgeing.Milliseconds())
+	s.At("deadLetter").Between(0, inMillis(queue.MaxDeadLetter)).Defaults(0)
+	s.At("paused").Defaults(false)
+	return s
+}
 
 // A queueBody has the settings of an endpoint's queue (docs/decisions.md 40), and how many of
 // its jobs could start now, are delayed, and are held by the settings.

@@ -48,6 +48,7 @@ func queryRefusals() []refusal {
 		{"GET /v2/pods?includeClusterPods=", "includeClusterPods must be true or false"},
 		{"GET /v2/pods?includeClusterPods=&includeClusterPods=true", "includeClusterPods must be true or false"},
 		{"GET /v2/pods?includeClusterPods", "includeClusterPods must be true or false"},
+		{"GET /v2/account/limits?windows=", "windows must be true or false"},
 		{"GET /v2/pods?limit=", "limit must be an integer from 1 to 1000"},
 		{"GET /v2/registries?limit=1001", "limit must be an integer from 1 to 1000"},
 		{"GET /v2/templates?cursor=", "cursor must not be empty"},

@@ -3,8 +3,39 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/registries"
 )
+
+func registryOperations() []operation {
+	return group(APIControl, AreaRegistries,
+		absent("listDelegations", "GET /v2/registries/delegations", ScopeRegistriesRead, noDelegations),
+		absent("createDelegation", "POST /v2/registries/delegations", ScopeRegistriesWrite, noDelegations),
+		absent("revokeDelegation", "DELETE /v2/registries/delegations/{id}", ScopeRegistriesWrite, noDelegations),
+		op("listRegistries", "GET /v2/registries", ScopeRegistriesRead, listRegistries, paged, byOwners),
+		op("createRegistry", "POST /v2/registries", ScopeRegistriesWrite, createRegistry, keyed),
+		op("getRegistry", "GET /v2/registries/{id}", ScopeRegistriesRead, getRegistry),
+		op("deleteRegistry", "DELETE /v2/registries/{id}", ScopeRegistriesWrite, deleteRegistry),
+	)
+}
+
+func (b *describer) describeRegistries() map[string]description {
+	registry := openapi.For[registryBody](&b.Builder)
+	return map[string]description{
+		"listRegistries": {summary: "List the caller's credentials for registries", answers: ok(b.list("registries", registry, true))},
+		"createRegistry": {summary: "Store a credential for a registry", text: "No answer has it.", body: b.Component("CreateRegistryRequest", createRegistryBody()), answers: created(registry)},
+		"getRegistry":    {summary: "Get a credential, without its secrets", answers: ok(registry)},
+		"deleteRegistry": {summary: "Delete a credential", text: "400 while a pod or an endpoint uses it.", answers: gone()},
+	}
+}
+
+func createRegistryBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.createRegistry(&registries.CreateRequest{}) })
+	for _, name := range s.Required {
+		s.At(name).NotEmpty()
+	}
+	return s
+}
 
 // A registryBody is a registry on the wire (docs/interface.md 2.7): never its credentials.
 type registryBody struct {

@@ -253,6 +253,20 @@ func (x *router) identify(c *call) error {
 	return c.acceptKey()
 }
 
+// stillAllowed reports whether the key of a request may still do what the request has begun. It
+// may have been revoked, have expired or have lost scopes. A failure to look takes nothing away.
+func (c *call) stillAllowed() bool {
+	key, err := keyOf(c.r.Header.Get("Authorization"), c.bareKeys)
+	if err != nil {
+		return false
+	}
+	id, err := c.auth.Authenticate(c.r.Context(), key)
+	if err != nil {
+		return problem.KindOf(err) != problem.Unauthorized
+	}
+	return id.User == c.id.User && id.Can(c.needs(c.op.need)) && (id.Operator() || !c.id.Operator())
+}
+
 // acceptKey records that the connection has a valid key. One too many of its address ends.
 func (c *call) acceptKey() error {
 	err := conns.Accept(c.r.Context())

@@ -3,9 +3,34 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
 )
+
+func endpointOperations() []operation {
+	return group(APIControl, AreaEndpoints,
+		op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paged, byOwners),
+		op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint, keyed),
+		op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
+		op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
+		op("deleteEndpoint", "DELETE /v2/serverless/{id}", ScopeEndpointsWrite, deleteEndpoint),
+	)
+}
+
+func (b *describer) describeEndpoints() map[string]description {
+	endpoint := openapi.For[endpointBody](&b.Builder)
+	return map[string]description{
+		"listEndpoints": {summary: "List the caller's endpoints and the shared ones", answers: ok(b.list("endpoints", endpoint, true))},
+		"createEndpoint": {
+			summary: "Create an endpoint", text: "Exactly one of gpu and cpu must be there.",
+			body: b.Component("CreateEndpointRequest", createEndpointBody()), answers: created(endpoint),
+		},
+		"getEndpoint":    {summary: "Get an endpoint", answers: ok(endpoint)},
+		"updateEndpoint": {summary: "Change an endpoint", body: b.Component("UpdateEndpointRequest", updateEndpointBody()), answers: ok(endpoint)},
+		"deleteEndpoint": {summary: "Delete an endpoint", text: "Its workers end, and its jobs are cancelled.", answers: gone()},
+	}
+}
 
 // endpoint returns the endpoint in the path if the caller may see it. Handlers call it
 // before they read a body or a query, because existence is checked first.

@@ -6,9 +6,54 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 )
+
+// endpointRules adds what endpoints.Service checks.
+func endpointRules(s *openapi.Schema) *openapi.Schema {
+	containerRules(s)
+	s.At("templateId").NotEmpty()
+	s.At("gpu/pools").NotEmpty()
+	s.At("gpu/count").Between(1, container.MaxCount)
+	s.At("gpu/allowedCudaVersions/*").Pattern = cudaPattern
+	s.At("cpu").NotEmpty()
+	s.At("cpu/*/id").NotEmpty()
+	s.At("cpu/*/vcpuCount").Between(2, container.MaxCount)
+	s.At("workers/min").Between(0, endpoints.MaxWorkers)
+	s.At("workers/max").Between(0, endpoints.MaxWorkers)
+	s.At("workers/idleTimeout").Between(int(endpoints.MinIdle.Seconds()), int(endpoints.MaxIdle.Seconds()))
+	openapi.OneOf(s.At("scaling/type"), endpoints.QueueDelay, endpoints.RequestCount)
+	delay := s.At("scaling/queueDelay").Between(0, int(endpoints.MaxDelay.Seconds()))
+	delay.Minimum = new(endpoints.MinDelay.Seconds())
+	s.At("scaling/requestCount").Between(1, container.MaxCount)
+	s.At("scaling").AnyOf = []*openapi.Schema{{Required: []string{"queueDelay"}}, {Required: []string{"requestCount"}}}
+	s.At("scaling").MaxProperties = 2
+	s.At("timeout").Between(inMillis(queue.MinExecTimeout), inMillis(queue.MaxExecTimeout))
+	openapi.OneOf(s.At("flashboot"), endpoints.FlashBootOff, endpoints.FlashBootOn, endpoints.FlashBootPriority)
+	return s
+}
+
+func createEndpointBody() *openapi.Schema {
+	s := endpointRules(recorded(func(o *object) { o.createEndpoint(&endpoints.CreateRequest{}) }))
+	s.Required = append(s.Required, "name", "scaling")
+	openapi.OneOf(s.At("type"), endpoints.QueueType, endpoints.LoadBalancerType)
+	s.At("gpu").Required = []string{"pools"}
+	s.At("gpu/minCudaVersion").Pattern = cudaPattern
+	s.At("disk").Defaults(endpoints.DefaultDisk)
+	s.At("workers/max").Defaults(endpoints.DefaultMaxWorkers)
+	s.At("workers/idleTimeout").Defaults(int(endpoints.DefaultIdle.Seconds()))
+	s.At("timeout").Defaults(endpoints.DefaultTimeout.Milliseconds())
+	idOrImage(s)
+	return s
+}
+
+func updateEndpointBody() *openapi.Schema {
+	return endpointRules(recorded(func(o *object) { o.updateEndpoint(&endpoints.UpdateRequest{}) }))
+}
 
 // DecodeEndpoint parses the body of POST /v2/serverless, for a program that creates
 // endpoints from its configuration. It returns an error for wrong syntax (400). Violations

@@ -3,8 +3,30 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/sshkeys"
 )
+
+func sshKeyOperations() []operation {
+	return group(APIControl, AreaSSHKeys,
+		op("getSshKeys", "GET /v2/account/ssh-keys", ScopePodsRead, listSSHKeys, byOwner),
+		op("updateSshKeys", "PUT /v2/account/ssh-keys", ScopePodsWrite, replaceSSHKeys),
+	)
+}
+
+func (b *describer) describeSSHKeys() map[string]description {
+	keys := fields(map[string]*openapi.Schema{"keys": openapi.List(openapi.Of("string"))}, "keys")
+	return map[string]description{
+		"getSshKeys":    {summary: "List the caller's public SSH keys", answers: ok(keys)},
+		"updateSshKeys": {summary: "Replace the caller's public SSH keys", body: b.Component("UpdateSshKeysRequest", sshKeysBody()), answers: ok(keys)},
+	}
+}
+
+func sshKeysBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.replaceSSHKeys(&sshkeys.ReplaceRequest{}) })
+	s.Required = []string{"keys"}
+	return s
+}
 
 func writeSSHKeys(c *call, keys []string) error {
 	return writeJSON(c.w, http.StatusOK, struct {

@@ -11,9 +11,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
+
+func streamOperations() []operation {
+	return group(APIJobs, AreaJobs,
+		op("stream", "GET,POST /v2/{endpoint}/stream/{job}", ScopeEndpointRead, streamJob, rate(ratelimit.Stream), sideEffects, staysOpen(budget.Connections)),
+	)
+}
+
+func (b *describer) describeStreams() map[string]description {
+	status := map[string]*openapi.Header{"Job-Status": {Description: "The status of the job.", Schema: jobStatuses()}}
+	return map[string]description{
+		"stream": {summary: "Read what a job has streamed since the last read", text: aboutStreams, params: streamParams(), answers: ok(b.streamSchema()), headers: status},
+	}
+}
+
+const aboutStreams = "Each item is handed out once. The terminal status comes in an empty answer after the last one."
+
+func streamParams() []*openapi.Parameter {
+	return []*openapi.Parameter{
+		waitParam(serverless.DefaultStreamWait.Milliseconds()),
+		inQuery("format", values("array", "envelope"), "A bare array, or an object with the status. Absent: by the client, an array unless it is an SDK that needs the object."),
+	}
+}
+
+func (b *describer) streamSchema() *openapi.Schema {
+	item := fields(map[string]*openapi.Schema{"output": {}, "metrics": openapi.Of("object")}, "output")
+	item.AdditionalProperties = &openapi.Schema{} // what the worker puts there
+	item = b.Component("StreamItem", item)
+	envelope := fields(map[string]*openapi.Schema{"status": jobStatuses(), "stream": openapi.List(item)}, "status", "stream")
+	return &openapi.Schema{AnyOf: []*openapi.Schema{openapi.List(item), envelope}}
+}
 
 // Sizes of the text around all items and around each item. A whole answer is at most
 // serverless.MaxChunk long, except for a single item that cannot be split

@@ -3,9 +3,49 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/volumes"
 )
+
+func volumeOperations() []operation {
+	return group(APIControl, AreaVolumes,
+		op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, paged, byOwners),
+		op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume, keyed),
+		op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
+		op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
+		op("deleteNetworkVolume", "DELETE /v2/network-volumes/{id}", ScopePodsWrite, deleteVolume),
+	)
+}
+
+func (b *describer) describeVolumes() map[string]description {
+	volume := openapi.For[volumeBody](&b.Builder)
+	return map[string]description{
+		"listNetworkVolumes":  {summary: "List the caller's network volumes", answers: ok(b.list("networkVolumes", volume, true))},
+		"createNetworkVolume": {summary: "Create a network volume", body: b.Component("CreateNetworkVolumeRequest", createVolumeBody()), answers: created(volume)},
+		"getNetworkVolume":    {summary: "Get a network volume", answers: ok(volume)},
+		"updateNetworkVolume": {
+			summary: "Rename or enlarge a network volume", text: "It cannot become smaller.",
+			body: b.Component("UpdateNetworkVolumeRequest", updateVolumeBody()), answers: ok(volume),
+		},
+		"deleteNetworkVolume": {summary: "Delete a network volume with what is in it", text: "400 while a pod or an endpoint uses it.", answers: gone()},
+	}
+}
+
+func createVolumeBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.createVolume(&volumes.CreateRequest{}) })
+	s.At("name").NotEmpty()
+	s.At("size").Between(volumes.MinSize, volumes.MaxSize)
+	s.At("dataCenter").NotEmpty()
+	return s
+}
+
+func updateVolumeBody() *openapi.Schema {
+	s := recorded(func(o *object) { o.updateVolume(&volumes.UpdateRequest{}) })
+	s.At("name").NotEmpty()
+	s.At("size").Between(volumes.MinSize, volumes.MaxSize)
+	return s.NotEmpty()
+}
 
 // A volumeBody is a network volume on the wire (the public schema).
 type volumeBody struct {

@@ -6,16 +6,66 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+func workerOperations() []operation {
+	return slices.Concat(
+		group(APIJobs, AreaJobs,
+			op("metrics", "GET /v2/{endpoint}/metrics", ScopeAny, workerMetrics, unlimited),
+		),
+		group(APIWorkers, AreaWorkers,
+			op("jobTake", "GET /v2/{endpoint}/job-take/{worker}", ScopeWorker, takeJob, unlimited, sideEffects, askedAgain, staysOpen(budget.Connections)),
+			op("jobTakeBatch", "GET /v2/{endpoint}/job-take-batch/{worker}", ScopeWorker, takeJobs, unlimited, sideEffects, askedAgain, staysOpen(budget.Connections)),
+			op("jobStop", "GET /v2/{endpoint}/job-stop/{worker}", ScopeWorker, stopJobs, unlimited, sideEffects, staysOpen(budget.Connections)),
+			op("ping", "GET /v2/{endpoint}/ping/{worker}", ScopeWorker, pingWorker, unlimited, sideEffects),
+			op("jobDone", "POST /v2/{endpoint}/job-done/{worker}/{job}", ScopeWorker, jobDone, unlimited),
+			op("jobStream", "POST /v2/{endpoint}/job-stream/{worker}/{job}", ScopeWorker, jobChunk, unlimited),
+		),
+	)
+}
+
+func (b *describer) describeWorkers() map[string]description {
+	task := b.Component("Task", fields(map[string]*openapi.Schema{
+		"id": openapi.Of("string"), "input": openapi.Of("object"), "s3Config": openapi.Of("object"),
+		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"), "schedule": openapi.Of("object"),
+	}, "id", "input"))
+	accepted := openapi.For[acceptance](&b.Builder)
+	none := func(s *openapi.Schema) answers { return answers{200: s, 204: nil} }
+	stops := fields(map[string]*openapi.Schema{"jobsToStop": openapi.List(openapi.Of("string"))}, "jobsToStop")
+	anything := &openapi.Schema{}
+	chunk := fields(map[string]*openapi.Schema{"output": anything, "metrics": (&openapi.Schema{}).Says("An object; anything else is dropped.")}, "output")
+	result := fields(map[string]*openapi.Schema{
+		"output": anything, "error": anything, "status": openapi.Of("string").Says("IN_PROGRESS: the output is progress."),
+		"stopPod": openapi.Of("boolean").Says("The worker is replaced."),
+	})
+	text := openapi.Of("string")
+	ids := openapi.List(openapi.Of("string"))
+	metrics := fields(map[string]*openapi.Schema{"workers": openapi.For[workerCounts](&b.Builder), "readyWorkers": ids}, "readyWorkers", "workers")
+	return map[string]description{
+		"metrics":      {summary: "Count workers", answers: ok(metrics)},
+		"jobTake":      {summary: "Take a job", text: "204: there was none for 25 s.", answers: none(task)},
+		"jobTakeBatch": {summary: "Take jobs", text: "204: there was none for 25 s.", answers: none(openapi.List(task)), params: []*openapi.Parameter{inQuery("batch_size", text, "How many at most. A value out of bounds counts as the nearest one.")}},
+		"jobStop":      {summary: "Wait for jobs to stop", text: "204: there was none for 25 s.", answers: none(stops)},
+		"ping": {summary: "Keep the jobs of a worker", answers: ok(accepted), params: []*openapi.Parameter{
+			inQuery("job_id", text, "The jobs that the worker has, with commas."),
+			inQuery("status", text, "unhealthy takes the jobs of the worker away."),
+			inQuery("check", text, "What is unhealthy."), inQuery("reason", text, "Why."),
+		}},
+		"jobDone":   {summary: "Report the result or the progress of a job", body: b.Component("Result", result), answers: ok(accepted)},
+		"jobStream": {summary: "Report a part of the output of a job", body: b.Component("Chunk", chunk), answers: ok(accepted)},
+	}
+}
 
 // takeWait and stopWait are how long a request waits for a job or a stop notice. The stock
 // SDK gives up after 90 s. It repeats the request at once after an answer without a job.

@@ -3,7 +3,6 @@ package pods
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/podyard/podyard/problem"
 )
@@ -55,8 +54,8 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 			}
 			order(p)
 			// A new action does not wait for the retries of an earlier one.
-			p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
-			p.appendJournal(s.clock.Now(), string(a)+" was asked for")
+			p.Seen.succeeded()
+			p.appendJournal(s.clock.Now(), string(a)+lineAsked)
 			return nil
 		})
 	}

@@ -48,7 +48,7 @@ func TestNothingIsPlacedOnACordonedHostByAnyPlacer(t *testing.T) {
 		t.Errorf("Capacity = %+v, %v, want two hosts without room", list, err)
 	}
 	states, err := s.HostStates(t.Context())
-	if err != nil || len(states) != 2 || !states[0].Cordoned || !states[1].Cordoned || len(states[0].Holders) > 0 {
+	if err != nil || len(states) != 2 || !states[0].Cordoned || !states[1].Cordoned || len(states[0].Workers) > 0 {
 		t.Errorf("HostStates = %+v, %v, want two that are cordoned", states, err)
 	}
 	for _, do := range []func(context.Context, string) error{s.Cordon, s.Uncordon} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,6 +220,47 @@ func TestAResetOfAPodThatHasJustEndedClaimsItsComputeAgain(t *testing.T) {
 	}
 	w.advance(5 * time.Minute)
 	w.want(p.ID, pods.Running)
+}
+
+// Without this a follower at one of several servers waited for the next change of its pod.
+func TestAFollowerSeesALineWhoseHintWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestEnv(t, nil)
+		w, store := onFaultyStore(w, pods.Options{Clock: w.clock})
+		store.dropHints = true
+		p := w.create(cpuPod())
+		watching, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(watching) }()
+		defer func() { cancel(); <-ended }()
+		seq, err := w.Logs(watching, alice, p.ID, pods.SystemLog, pods.LogQuery{Tail: -1, Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan string, 9)
+		go func() {
+			for line := range seq {
+				got <- line.Text
+			}
+		}()
+		synctest.Wait()
+		_, err = w.store.Update(t.Context(), p.ID, func(p *pods.Pod) error { // another server
+			p.Journal = append(p.Journal, pods.LogLine{Seq: p.Journal[len(p.Journal)-1].Seq + 1, Text: "made elsewhere"})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.gap <- struct{}{}
+		synctest.Wait()
+		lines := []string{}
+		for len(got) > 0 {
+			lines = append(lines, <-got)
+		}
+		if !slices.Contains(lines, "made elsewhere") {
+			t.Errorf("the follower has %q, and not the line of the other server", lines)
+		}
+	})
 }
 
 func TestSecretsAreNotPrinted(t *testing.T) {

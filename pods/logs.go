@@ -173,7 +173,20 @@ func (f *subscribers) subscribe(id string) (changes <-chan struct{}, stop func()
 func (f *subscribers) notify(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for ch := range f.channels[id] {
+	wakeEach(f.channels[id])
+}
+
+// notifyAll is for when it is not known which pods have changed.
+func (f *subscribers) notifyAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, channels := range f.channels {
+		wakeEach(channels)
+	}
+}
+
+func wakeEach(channels map[chan struct{}]bool) {
+	for ch := range channels {
 		select {
 		case ch <- struct{}{}:
 		default:

@@ -280,6 +280,7 @@ func (s *Service) watchStore(ctx context.Context) {
 				s.loop.hintsLost = true
 				s.loop.mu.Unlock()
 				s.loop.signal()
+				s.subscribers.notifyAll()
 				return
 			}
 			s.notifyChanged(ids...)

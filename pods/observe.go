@@ -10,11 +10,11 @@ import (
 // runAccepted notes that the host accepted the desired container.
 func (p *Pod) runAccepted(now time.Time) {
 	if p.Seen.Gen != p.Want.Gen {
-		p.appendJournal(now, "making a container of "+p.Want.Applied.Image)
+		p.appendJournal(now, lineMaking+p.Want.Applied.Image)
 	}
 	p.Seen.Gen, p.Seen.Run = p.Want.Gen, p.Want.Run
 	p.Seen.Phase, p.Seen.Reason = PhasePulling, ""
-	p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
+	p.Seen.succeeded()
 	p.Seen.Ports, p.Seen.IP = nil, ""
 	p.Seen.Status = p.startupStatus()
 }
@@ -59,7 +59,7 @@ func (p *Pod) containerStarted(st ContainerState, now time.Time) bool {
 	if !st.Started.IsZero() && st.Started.Before(now) {
 		p.Seen.Started = st.Started
 	}
-	p.appendJournal(now, "container started")
+	p.appendJournal(now, lineStarted)
 	return true
 }
 
@@ -94,11 +94,14 @@ func (p *Pod) containerExited(st ContainerState, now time.Time) {
 	}
 }
 
+// succeeded forgets the failed attempts of the last step.
+func (s *ObservedState) succeeded() { s.Tries, s.RetryAt, s.Failure = 0, time.Time{}, "" }
+
 // finishRun releases the compute of p. Its host stays the same.
 func (p *Pod) finishRun(status Status, reason string, now time.Time) {
 	p.Seen.Status, p.Seen.Phase, p.Seen.Reason = status, PhaseExited, reason
 	p.Seen.Ports, p.Seen.IP = nil, ""
-	p.Seen.Tries, p.Seen.RetryAt = 0, time.Time{}
+	p.Seen.succeeded()
 	p.closeUsage(now)
 	p.Placement.Claims, p.Placement.Devices = nil, nil
 	p.appendJournal(now, reason)

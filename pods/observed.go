@@ -34,17 +34,18 @@ func (r *runs) end(id string) (began time.Time, ok bool) {
 	return began, ok
 }
 
-// call makes a call of a runtime and reports it.
+// call makes a call of a runtime, counts it and reports it.
 func (s *Service) call(name, host, pod string, f func() error) error {
-	if s.observer == nil {
-		return f()
-	}
 	began := s.clock.Now()
-	if name == "ensure" {
+	if name == "ensure" && s.observer != nil {
 		s.runs.begin(pod, began)
 	}
 	err := f()
 	now := s.clock.Now()
+	s.calls.add(host, name, now, err)
+	if s.observer == nil {
+		return err
+	}
 	s.observer.Call(telemetry.CallEvent{Call: name, Pod: pod, Host: host, At: now, Took: now.Sub(began), Err: err})
 	return err
 }
@@ -123,6 +124,9 @@ func (p *Pod) endCause(states []ContainerState) string {
 
 // observeLoop reports a round of a loop; due is when it had to begin, or zero.
 func (s *Service) observeLoop(loop, host string, due time.Time, err error) {
+	if loop == telemetry.LoopWatch {
+		s.calls.watchRestarted(host, s.clock.Now(), err)
+	}
 	if s.observer == nil {
 		return
 	}

@@ -13,26 +13,45 @@ import (
 // place finds a host for p and calls commit with the placement, as [Placer.Place] does. The
 // error without a host names what was wanted and where.
 func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) error) error {
-	w := PlacementRequest{
-		Alternatives: []Requirements{p.requirements()}, DataCenters: p.DataCenters,
-		host: p.Placement.Host, globalNetwork: p.Config.GlobalNetworking,
-		own: len(p.Config.Mounts.Network) > 0, // the data of a volume are at one server
-	}
+	w := p.placementRequest()
 	if _, lives := s.placer.find(w.host); w.host != "" && !lives && s.shared != nil {
 		return ErrHostAway
 	}
-	err := s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
-		pl.Price = s.price(p)
-		if s.meter != nil {
-			pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.Catalog().Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
-			pl.KeptPrice = s.Catalog().Storage.Stopped.Hourly(p.persistentSize())
+	for {
+		var err error
+		if w.server, err = s.volumesServer(ctx, p); err != nil {
+			return err
 		}
-		return commit(pl)
-	})
-	if errors.Is(err, ErrNoCapacity) {
-		return noCapacity(p)
+		err = s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
+			if err := s.settleVolumes(ctx, p, pl.Host); err != nil {
+				return err
+			}
+			pl.Price = s.price(p)
+			if s.meter != nil {
+				pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.Catalog().Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
+				pl.KeptPrice = s.Catalog().Storage.Stopped.Hourly(p.persistentSize())
+			}
+			return commit(pl)
+		})
+		switch {
+		case errors.Is(err, errSettled) && w.server == "":
+			// another server has the volume since it was looked for, and keeps it
+		case errors.Is(err, ErrNoCapacity) && w.server != "":
+			return problem.Newf(problem.BadRequest, "%w, at the server that has what is in its network volume", noCapacity(p))
+		case errors.Is(err, ErrNoCapacity):
+			return noCapacity(p)
+		default:
+			return err
+		}
 	}
-	return err
+}
+
+// placementRequest says where p may be placed.
+func (p *Pod) placementRequest() PlacementRequest {
+	return PlacementRequest{
+		Alternatives: []Requirements{p.requirements()}, DataCenters: p.DataCenters,
+		host: p.Placement.Host, globalNetwork: p.Config.GlobalNetworking,
+	}
 }
 
 // requirements is what p needs of a host.

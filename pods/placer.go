@@ -79,7 +79,7 @@ type PlacementRequest struct {
 
 	host          string // the present one
 	globalNetwork bool
-	own           bool // no host of another server
+	server        string // that has the hosts; empty: any
 }
 
 // Place finds a host for w and calls commit with the placement. commit stores it, or returns
@@ -130,7 +130,10 @@ func (r *Placer) candidates(w *PlacementRequest) []*Host {
 		if d, _ := r.Catalog().DataCenter(h.DataCenter); w.globalNetwork && !d.GlobalNetwork {
 			continue
 		}
-		if other, ok := r.shared.find(h.ID); ok && (w.globalNetwork && !other.row.Networks || w.own) {
+		if other, ok := r.shared.find(h.ID); ok && w.globalNetwork && !other.row.Networks {
+			continue
+		}
+		if w.server != "" && r.shared.serverOf(h.ID) != w.server {
 			continue
 		}
 		list = append(list, h)

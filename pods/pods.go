@@ -197,6 +197,9 @@ type ObservedState struct {
 	IP      string // global-network address, empty when it has none
 	Tries   int    // failed attempts of the present step
 	RetryAt time.Time
+	// Failure is the error of the last of them, at most 500 bytes. It may name what only
+	// operators should see.
+	Failure string `json:",omitzero"`
 	// Epoch is that of the lease of the host's server when it wrote this. A server with a smaller
 	// one writes no more. It is 0 where servers share nothing.
 	Epoch uint64 `json:",omitzero"`

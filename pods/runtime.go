@@ -225,7 +225,9 @@ type (
 		// error of kind problem.NotFound.
 		PullSecret(ctx context.Context, owner, id string) (registry, username, password string, err error)
 	}
-	// Volumes finds network volumes.
+	// Volumes finds network volumes. One that also has the methods VolumeServer and SettleVolume of
+	// volumes.Service is for several servers, which do not share what is in volumes. Without them,
+	// pods with a volume are placed at the server that is asked.
 	Volumes interface {
 		// Volume says in which data center a volume of owner is, or an error of kind
 		// problem.NotFound.

@@ -83,6 +83,7 @@ type Service struct {
 	log       *slog.Logger
 	observer  telemetry.Observer // may be nil
 	runs      runs
+	calls     calls
 
 	shared *shared // nil: this program is alone on the store
 	reach  func(server, address string) (LogReader, Sampler)

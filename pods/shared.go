@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -193,6 +194,18 @@ func (d *shared) find(host string) (remoteHost, bool) {
 		return remoteHost{}, false
 	}
 	return d.others[i], true
+}
+
+// self is what this server is called where volumes say at which server they are: by its instance, or
+// else by its name.
+func (d *shared) self() string { return cmp.Or(d.instance, d.name) }
+
+// serverOf returns which server has a host.
+func (d *shared) serverOf(host string) string {
+	if h, ok := d.find(host); ok {
+		return cmp.Or(h.row.Instance, h.row.Server)
+	}
+	return d.self()
 }
 
 // lookUp is find, also before the first refresh of a server that has just been started.

@@ -9,7 +9,7 @@ import (
 
 const (
 	sharePause = 2 * time.Second // between two looks at the hosts of the others
-	sharePolls = 3               // looks until the pods of the own hosts are read, in case a hint was lost
+	sharePolls = 3               // looks until the pods of the own hosts are read, and followers of logs look, in case a hint was lost
 )
 
 // shareHosts keeps the leases of the own hosts until ctx ends, and looks at those of the others.
@@ -21,6 +21,7 @@ func (s *Service) shareHosts(ctx context.Context) {
 		}
 		err := s.refreshHosts(ctx)
 		if err == nil && looks%sharePolls == 0 {
+			s.subscribers.notifyAll()
 			err = s.pollOwned(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -29,6 +29,8 @@ type Filter struct {
 type Reservation struct {
 	Holder    string // the owner, by the Spec.PodID of its container
 	Image     string // what runs there, for lists
+	Endpoint  string `json:",omitzero"` // whose worker it is; empty: of none, or not known
+	Owner     string `json:",omitzero"` // of that endpoint; empty: it is shared
 	GPU       *GPU   // exactly one of GPU and CPU is set
 	CPU       *CPU
 	Volumes   []string // ids of the network volumes that are mounted

@@ -318,6 +318,16 @@ func (s *Service) deletePod(ctx context.Context, p *Pod) error {
 	return nil
 }
 
+// maxFailure is how many bytes are kept of the error of a host.
+const maxFailure = 500
+
+func firstBytes(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
 // scheduleRetry notes that a host failed a call, and when to try again.
 func (s *Service) scheduleRetry(ctx context.Context, p *Pod, what string, cause error, now time.Time) error {
 	if ctx.Err() != nil {
@@ -326,9 +336,10 @@ func (s *Service) scheduleRetry(ctx context.Context, p *Pod, what string, cause 
 	s.log.WarnContext(ctx, "pods: host did not take a call", "pod", p.ID, "host", p.Placement.Host, "call", what, "err", cause)
 	q, err := s.update(ctx, p.ID, func(p *Pod) bool {
 		if p.Seen.Tries == 0 {
-			p.appendJournal(now, "the host did not take the call to "+what+" the container; it is tried again")
+			p.appendJournal(now, lineRefused+what+" the container; it is tried again")
 		}
 		p.Seen.Tries++
+		p.Seen.Failure = firstBytes(cause.Error(), maxFailure)
 		p.Seen.RetryAt = now.Add(backoff(p.Seen.Tries))
 		return true
 	})

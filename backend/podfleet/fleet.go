@@ -22,7 +22,8 @@
 //
 // A worker mounts the endpoint's network volume in its host's data center at
 // /runpod-volume. An endpoint with volumes gets workers only in data centers where it has a
-// volume.
+// volume. Where several servers have hosts, it gets workers only from the server that has what is in
+// the volume, which is the one that mounted it first.
 package podfleet
 
 import (
@@ -51,6 +52,10 @@ type Options struct {
 	Secrets pods.PullSecrets
 	// Volumes finds network volumes. Default: there are none.
 	Volumes pods.Volumes
+	// Server is pods.Options.ServerInstance, or else ServerName, where several servers have
+	// hosts. Workers then mount only volumes whose contents are at this server, if Volumes is
+	// one for several servers: see pods.Volumes. Default: there is one server.
+	Server string
 	// Overcommit is how many vCPUs are given out for each vCPU of a host, as for pods.
 	// Default catalog.Overcommit.
 	Overcommit float64
@@ -62,6 +67,7 @@ type Fleet struct {
 	placer  *pods.Placer
 	secrets pods.PullSecrets // may be nil
 	volumes pods.Volumes     // may be nil
+	server  string           // empty: the only one
 
 	mu           sync.Mutex
 	adopted      bool                          // reservations of an earlier process were read
@@ -73,6 +79,7 @@ var (
 	_ fleet.Fleet       = (*Fleet)(nil)
 	_ fleet.WorkerLogs  = (*Fleet)(nil)
 	_ fleet.WorkerPorts = (*Fleet)(nil)
+	_ fleet.Bound       = (*Fleet)(nil)
 
 	_ endpoints.Admission = (*Fleet)(nil)
 )
@@ -88,7 +95,7 @@ func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) 
 	if err != nil {
 		return nil, fmt.Errorf("podfleet: %w", err)
 	}
-	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, server: o.Server, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
 }
 
 const podIDPrefix = "worker."
@@ -177,28 +184,6 @@ func (f *Fleet) credential(ctx context.Context, w fleet.WorkerSpec) (pods.Creden
 		return pods.Credential{}, fmt.Errorf("podfleet: registry credential %q: %w", w.Container.Registry, err)
 	}
 	return pods.Credential{Registry: registry, Username: username, Password: pods.Secret(password)}, nil
-}
-
-// volumesOf returns the network volumes of an endpoint by data center, or nil if it has
-// none. If a data center has several, the first is used.
-func (f *Fleet) volumesOf(ctx context.Context, w *fleet.WorkerSpec) (map[string]string, error) {
-	if len(w.NetworkVolumes) == 0 {
-		return nil, nil
-	}
-	if f.volumes == nil {
-		return nil, fmt.Errorf("podfleet: no network volumes here, and endpoint %q names one", w.Endpoint)
-	}
-	at := map[string]string{}
-	for _, id := range w.NetworkVolumes {
-		dc, err := f.volumes.Volume(ctx, w.Owner, id)
-		if err != nil {
-			return nil, fmt.Errorf("podfleet: network volume %q: %w", id, err)
-		}
-		if at[dc] == "" {
-			at[dc] = id
-		}
-	}
-	return at, nil
 }
 
 // environ returns the environment of a worker: the user's variables, the variables of every

@@ -328,6 +328,52 @@ func TestWorkerOfWhichSomethingIsGoneDoesNotStartAndTakesNoPlace(t *testing.T) {
 	}
 }
 
+// settled are volumes whose contents are at servers.
+type settled map[string]string
+
+func (settled) Volume(context.Context, string, string) (dataCenter string, err error) {
+	return "EU", nil
+}
+
+func (v settled) VolumeServer(_ context.Context, id string) (string, error) { return v[id], nil }
+
+func (v settled) SettleVolume(_ context.Context, id, server string) (string, error) {
+	if v[id] == "" {
+		v[id] = server
+	}
+	return v[id], nil
+}
+
+func TestAWorkerMountsOnlyAVolumeWhoseContentsAreAtItsServer(t *testing.T) {
+	at := settled{"far": "b", "near": "a"}
+	rt := newRecorder()
+	f := newFleet(t, []pods.Host{cpuHost(rt)}, &podfleet.Options{Volumes: at, Server: "a", Overcommit: 4})
+	for _, row := range []struct {
+		volumes []string
+		mounts  string // empty: another server has to start the worker
+	}{
+		{[]string{"far", "near"}, "near"},
+		{[]string{"new"}, "new"},
+		{[]string{"far"}, ""},
+	} {
+		away, err := f.Elsewhere(t.Context(), row.volumes)
+		if err != nil || away != (row.mounts == "") {
+			t.Errorf("Elsewhere of %v = %t, %v", row.volumes, away, err)
+		}
+		w := worker(row.volumes[0])
+		w.NetworkVolumes = row.volumes
+		if err := f.Start(t.Context(), w); (err != nil) != away {
+			t.Errorf("Start with %v = %v", row.volumes, err)
+		}
+		if got := rt.specs["worker.ep."+row.volumes[0]].Mounts; !away && got[0].VolumeID != row.mounts {
+			t.Errorf("a worker of %v mounts %v, want %s", row.volumes, got, row.mounts)
+		}
+	}
+	if at["new"] != "a" {
+		t.Errorf("the new volume is at %q, want a", at["new"])
+	}
+}
+
 func TestWorkerGoesWhereOneOfItsVolumesIs(t *testing.T) {
 	eu, us := newRecorder(), newRecorder()
 	far := cpuHost(us)

@@ -27,11 +27,14 @@ func (f *Fleet) reserve(ctx context.Context, podID string, w *fleet.WorkerSpec, 
 	if h, ok := f.reuseReservation(podID); ok {
 		return h, nil
 	}
-	hold := pods.Reservation{Holder: podID, Image: w.Container.Image}
+	hold := pods.Reservation{Holder: podID, Image: w.Container.Image, Endpoint: w.Endpoint, Owner: w.Owner}
 	err := f.placer.Place(ctx, f.placementRequest(w, volumes), func(d pods.Requirements, pl pods.Placement) error {
 		hold.Placement = pl
 		hold.GPU, hold.CPU, hold.Volumes = nil, nil, nil
 		if v := volumes[pl.DataCenter]; v != "" {
+			if err := f.settle(ctx, v); err != nil {
+				return err
+			}
 			hold.Volumes = []string{v}
 		}
 		if d.GPU != "" {

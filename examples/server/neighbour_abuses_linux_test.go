@@ -210,10 +210,49 @@ var abuses = []abuse{
 			n.do(ctx, "POST", "/v2/"+n.endpoint+"/actions", `{"action":"cancel","all":true}`)
 		})
 	}},
+	{name: "large inputs of jobs that run for long", prepare: func(n *tenant) {
+		for range 14 {
+			if status, b := n.do(n.t.Context(), "POST", "/v2/echo/run", `{"input":{"sleep_ms":20000,"a":"`+strings.Repeat(megabyte, 9)+`"}}`); status != 200 {
+				n.t.Fatalf("a job of 9 MB = %d %s", status, b)
+			}
+		}
+	}, do: func(ctx context.Context, n *tenant) {
+		const limit, one = 64 << 20, 10 << 20 // one job may go on beyond the limit
+		most := int64(0)
+		for ctx.Err() == nil {
+			most = max(most, n.used("inputBytes"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		if most < limit-one || most > limit+one {
+			n.t.Errorf("running jobs have inputs of %d MB, want about %d: some of them run, and some wait", most>>20, limit>>20)
+		}
+	}},
 	{name: "deep and broken JSON", do: func(ctx context.Context, n *tenant) {
 		deep := `{"input":` + strings.Repeat("[", 9000)
 		everywhere(ctx, 8, func(int) { n.do(ctx, "POST", "/v2/echo/run", deep) })
 	}},
+}
+
+// used returns what the user has of a budget.
+func (n *tenant) used(budget string) int64 {
+	var all struct {
+		Users []struct {
+			Limits []struct {
+				Name string
+				Used int64
+			}
+		}
+	}
+	_, b := n.do(n.t.Context(), "GET", "/v2/account/limits", "")
+	_ = json.Unmarshal(b, &all) // nothing is used then
+	for _, user := range all.Users {
+		for _, l := range user.Limits {
+			if l.Name == budget {
+				return l.Used
+			}
+		}
+	}
+	return 0
 }
 
 func closeConn(c net.Conn) {

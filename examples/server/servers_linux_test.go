@@ -170,7 +170,7 @@ func TestServersOverOneDatabaseAnswerAsOne(t *testing.T) {
 		"a job that one takes is run at the other": func(t *testing.T, c *cluster, _ *clusterWorker) {
 			began := time.Now()
 			j := get[job](c.servers[0], "POST", "/v2/"+c.work+"/runsync", `{"input":{"a":1}}`, http.StatusOK)
-			if j.Status != "COMPLETED" || string(j.Output) != `{"a":1}` || time.Since(began) > 5*time.Second {
+			if j.Status != "COMPLETED" || string(j.Output) != `{"a":1}` || time.Since(began) > suite.Within(5*time.Second) {
 				t.Errorf("runsync = %+v after %v", j, time.Since(began))
 			}
 			for _, in := range c.servers {
@@ -210,7 +210,7 @@ func TestServersOverOneDatabaseAnswerAsOne(t *testing.T) {
 			eventually(t, "the worker stops", func() bool {
 				return w.sees(func(w *clusterWorker) bool { return w.stopped[serverless.JobID(id)] })
 			})
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > suite.Within(3*time.Second) {
 				t.Errorf("the worker heard of it after %v", took)
 			}
 		},
@@ -282,7 +282,7 @@ func keysAreShared(t *testing.T, c *cluster, _ *clusterWorker) {
 		status, _ := other.do("GET", "/v2/pods", "")
 		return status == http.StatusUnauthorized
 	})
-	if took := time.Since(began); took > 1100*time.Millisecond {
+	if took := time.Since(began); took > suite.Within(1100*time.Millisecond) {
 		t.Errorf("a key was revoked %v ago and accepted by the other server", took)
 	}
 }

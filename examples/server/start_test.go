@@ -113,14 +113,30 @@ func TestTheEnvironmentStandsInForFlags(t *testing.T) {
 	config := file(t, `{"keys":[{"key":"bobs","user":"bob","scopes":["pods:read"]}],"catalog":"sample"}`)
 	in := startCommand(t, command(t, []string{
 		"PODYARD_ADDR=127.0.0.1:0", "PODYARD_DATA=" + data, "PODYARD_CONFIG=" + config,
-		"PODYARD_RUNTIME=sim", "PODYARD_API_KEY=" + testKey,
+		"PODYARD_RUNTIME=sim", "PODYARD_API_KEY=" + testKey, "PODYARD_SECRET_KEY=" + strings.Repeat("A", 43) + "=",
 	}))
+	if _, err := os.Stat(filepath.Join(data, "secret-key")); err == nil {
+		t.Error("PODYARD_SECRET_KEY was not used: a key was made")
+	}
 	if _, err := os.Stat(filepath.Join(data, "process")); err != nil {
 		t.Errorf("PODYARD_DATA was not used: %v", err)
 	}
 	in.key = "bobs"
 	get[any](in, "GET", "/v2/pods", "", http.StatusOK)
 	get[any](in, "GET", "/v2/registries", "", http.StatusForbidden)
+}
+
+func TestABadSecretKeyOfTheEnvironmentIsNamedAndNotShown(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"c2hvcnQ=":                    "must be the base64 of 32 bytes",
+		strings.Repeat("B", 43) + "=": "the configuration has another secretKey",
+	} {
+		text := refused(t, []string{"PODYARD_SECRET_KEY=" + key}, "-addr", "127.0.0.1:0", "-data", "", "-config", file(t, `{"secretKey":"`+strings.Repeat("A", 43)+`="}`))
+		if !strings.Contains(text, "PODYARD_SECRET_KEY: ") || !strings.Contains(text, want) || strings.Contains(text, key) {
+			t.Errorf("%q does not say that PODYARD_SECRET_KEY is wrong, and why, without showing it", text)
+		}
+	}
 }
 
 func TestFlagsBeatTheEnvironment(t *testing.T) {

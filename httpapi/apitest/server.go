@@ -133,6 +133,27 @@ func (s *Server) Image(name string, w func(context.Context, *serverless.Task) ([
 	s.must(s.Double.Image(name, serverless.WorkerFunc(w), o))
 }
 
+// ImageHTTP makes a handler answer the requests of load-balancing endpoints whose image has this name,
+// in workers that the scaler starts and stops: see double.Server.ImageHTTP. o may be nil.
+func (s *Server) ImageHTTP(name string, h http.Handler, o *double.ImageOptions) {
+	s.t.Helper()
+	s.must(s.Double.ImageHTTP(name, h, o))
+}
+
+// ImageAnswers has the workers of an image answer requests of load-balancing endpoints with what is given:
+// see double.Server.ImageAnswers. o may be nil.
+func (s *Server) ImageAnswers(name string, list []double.HTTPAnswer, o *double.ImageOptions) {
+	s.t.Helper()
+	s.must(s.Double.ImageAnswers(name, list, o))
+}
+
+// ImageForward has the workers of an image pass requests of load-balancing endpoints on to a server at a
+// URL: see double.Server.ImageForward. o may be nil.
+func (s *Server) ImageForward(name, to string, o *double.ImageOptions) {
+	s.t.Helper()
+	s.must(s.Double.ImageForward(name, to, o))
+}
+
 // ImageScript returns the script of the workers of an image, and makes it if there is none.
 func (s *Server) ImageScript(name string, o *double.ImageOptions) *double.Script {
 	s.t.Helper()

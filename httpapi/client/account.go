@@ -28,12 +28,15 @@ func (a *Account) SetSSHKeys(ctx context.Context, keys []string) ([]string, erro
 	return out.Keys, err
 }
 
-// A Limit is a budget: how much of something a user may hold at once (docs/interface.md 2.22).
+// A Limit is a budget: how much of something a user may hold at once (docs/interface.md 2.22). Or it
+// is a window: how many requests a user may make until it begins anew.
 type Limit struct {
 	Name, Unit string
 	Limit      *int64 // nil: none
 	Used       int64
 	Remaining  *int64 // nil: without a limit
+	// Resets is when a window begins anew; 0 for a budget, which does not.
+	Resets time.Duration
 }
 
 // Limits returns the caller's budgets, or those of a user of Client.As. Of all users it returns
@@ -48,6 +51,30 @@ func (a *Account) Limits(ctx context.Context) (map[string][]Limit, error) {
 	all := map[string][]Limit{}
 	for _, u := range out.Users {
 		all[u.User] = u.Limits
+	}
+	return all, err
+}
+
+// Windows returns what is left of the windows in which the requests of the caller are counted, or
+// of a user of Client.As: docs/interface.md 8.4. Of all users it returns those who hold something.
+// The map is by user. It is an addition.
+func (a *Account) Windows(ctx context.Context) (map[string][]Limit, error) {
+	out, err := get[struct {
+		Users []struct {
+			User    string
+			Windows []struct {
+				Name                     string
+				Limit, Remaining, Resets int64
+			}
+		}
+	}](ctx, a.c, "/v2/account/limits", a.c.billed(url.Values{"windows": {"true"}}))
+	all := map[string][]Limit{}
+	for _, u := range out.Users {
+		for _, w := range u.Windows {
+			l := Limit{Name: w.Name, Unit: "requests", Limit: &w.Limit, Used: w.Limit - w.Remaining, Remaining: &w.Remaining}
+			l.Resets = time.Duration(w.Resets) * time.Second
+			all[u.User] = append(all[u.User], l)
+		}
 	}
 	return all, err
 }

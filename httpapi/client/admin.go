@@ -23,17 +23,31 @@ type State struct {
 		Version string    `json:"version"`
 	} `json:"server"`
 	Hosts []struct {
-		ID           string `json:"id"`
-		DataCenterID string `json:"dataCenterId"`
-		State        string `json:"state"` // active or cordoned
-		Pods         int    `json:"pods"`
-		Workers      int    `json:"workers"`
+		ID           string     `json:"id"`
+		DataCenterID string     `json:"dataCenterId"`
+		State        string     `json:"state"`      // active or cordoned
+		CordonedAt   *time.Time `json:"cordonedAt"` // nil: it is not, or this is not known
+		Pods         int        `json:"pods"`
+		Workers      int        `json:"workers"`
 		Resources    []struct {
 			Kind     string `json:"kind"` // vcpu, memory or gpu
 			ID       string `json:"id"`   // flavor or type
 			Total    int64  `json:"total"`
 			Reserved int64  `json:"reserved"`
 		} `json:"resources"`
+		// Runtime has the calls of the runtime since the server started; nil where another
+		// server has the host.
+		Runtime *struct {
+			Calls         int64 `json:"calls"`
+			Failed        int64 `json:"failed"`
+			WatchRestarts int64 `json:"watchRestarts"`
+			LastFailure   *struct {
+				At    time.Time `json:"at"`
+				Call  string    `json:"call"`
+				Error string    `json:"error"`
+			} `json:"lastFailure"`
+		} `json:"runtime"`
+		Claims []hostClaim `json:"claims,omitempty"` // only of StateWithClaims
 	} `json:"hosts"`
 	Endpoints []struct {
 		ID    string `json:"id"`
@@ -48,6 +62,26 @@ type State struct {
 		Volumes   int    `json:"volumes"`
 		Keys      int    `json:"keys"`
 	} `json:"users"`
+}
+
+// A hostClaim is what a pod or a worker has of a host.
+type hostClaim struct {
+	Kind      string `json:"kind"` // pod or worker
+	ID        string `json:"id"`
+	Name      string `json:"name"`     // of the pod
+	Image     string `json:"image"`    // that runs there
+	Owner     string `json:"owner"`    // empty: of a shared endpoint
+	Endpoint  string `json:"endpoint"` // whose worker it is
+	Resources []struct {
+		Kind     string `json:"kind"` // vcpu, memory or gpu
+		ID       string `json:"id"`   // flavor or type
+		Reserved int64  `json:"reserved"`
+	} `json:"resources"`
+}
+
+// StateWithClaims is State with who has what of each host.
+func (a *Admin) StateWithClaims(ctx context.Context) (State, error) {
+	return get[State](ctx, a.c, "/v2/admin/state", url.Values{"claims": {"true"}})
 }
 
 // State returns the state of the server.

@@ -237,20 +237,33 @@ func (j *Jobs) Retry(ctx context.Context, id string) (Job, error) {
 	return j.job(ctx, j.to(http.MethodPost, nil, "retry", id))
 }
 
-// A JobAttempt is one attempt of a job.
-type JobAttempt struct {
-	Number                 int
-	Status                 JobStatus
-	Error, Worker          string
-	StartedAt, CompletedAt *time.Time // CompletedAt is nil while it runs
-	Delay                  *Millis    // until the next one was ready; nil: it is the last one
+// A JobHistory is what a job has behind it, oldest first: the attempts of its last run, and the last
+// ten leases of all runs after which it was queued again. A lease is the time in which a worker had it.
+type JobHistory struct {
+	Attempts []struct {
+		Number                 int
+		Status                 JobStatus
+		Error, Worker          string
+		StartedAt, CompletedAt *time.Time // CompletedAt is nil while it runs
+		Delay                  *Millis    // until the next one was ready; nil: it is the last one
+	}
+	Leases []struct {
+		Run                int // from 0; a retry of the user begins the next one
+		Attempt            int
+		Worker             string
+		StartedAt, EndedAt time.Time
+		FirstChunkAt       *time.Time // nil: it has reported none
+		End                string     // lost, released, failed, timed_out or restarted
+		ReadyAt            time.Time  // when the job could be claimed again
+	}
+	LeaseCount   int        // how many there were, the ten included; 241: more than 240
+	FirstChunkAt *time.Time // of the present lease, which is not in Leases; nil: it has reported none
 }
 
-// Attempts returns the attempts of a job's last run, oldest first.
-func (j *Jobs) Attempts(ctx context.Context, id string) ([]JobAttempt, error) {
-	var out struct{ Attempts []JobAttempt }
-	_, err := j.c.do(ctx, j.to(http.MethodGet, nil, "attempts", id), &out)
-	return out.Attempts, err
+// History returns the attempts and leases of a job.
+func (j *Jobs) History(ctx context.Context, id string) (h JobHistory, err error) {
+	_, err = j.c.do(ctx, j.to(http.MethodGet, nil, "attempts", id), &h)
+	return h, err
 }
 
 // A deadLetter is a copy of a job that failed for good.

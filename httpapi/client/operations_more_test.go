@@ -35,6 +35,12 @@ var accountMethods = map[string]method{
 		return is(func(k client.Key) bool { return k.Secret != "" && k.OverlapUntil != nil }, k, err)
 	},
 	"listLimits": func(ctx context.Context, w *world) error {
+		windows, err := w.Client.Account.Windows(ctx)
+		if err := is(func(l map[string][]client.Limit) bool {
+			return len(l["tester"]) == 3 && l["tester"][0].Name == "minute" && *l["tester"][0].Limit > 0 && l["tester"][0].Resets > 0
+		}, windows, err); err != nil {
+			return err
+		}
 		all, err := w.Client.Account.Limits(ctx)
 		return is(func(l map[string][]client.Limit) bool { return len(l["tester"]) > 0 && l["tester"][0].Name == "jobs" }, all, err)
 	},
@@ -106,7 +112,7 @@ var accountMethods = map[string]method{
 		return is(func(s string) bool { return s == "cordoned" }, state, err)
 	},
 	"adminState": func(ctx context.Context, w *world) error {
-		s, err := w.Client.Admin.State(ctx)
+		s, err := w.Client.Admin.StateWithClaims(ctx)
 		return is(func(s client.State) bool {
 			return s.Server.Ready && len(s.Hosts) > 0 && len(s.Endpoints) > 2 && len(s.Users) == 1 && s.Users[0].Pods == 1
 		}, s, err)
@@ -230,10 +236,15 @@ var jobMethods = map[string]method{
 		return is(func(j client.Job) bool { return j.Error == "no" && j.Err() != nil }, j, err)
 	},
 	"listAttempts": func(ctx context.Context, w *world) error {
-		list, err := w.Client.Jobs("script").Attempts(ctx, w.failed)
-		return has(func(a client.JobAttempt) bool {
-			return a.Number == 1 && a.Status == client.Failed && a.Error == "no" && a.Worker != "" && a.CompletedAt != nil && a.Delay == nil
-		}, list, err)
+		h, err := w.Client.Jobs("script").History(ctx, w.failed)
+		return is(func(h client.JobHistory) bool {
+			if len(h.Attempts) != 2 || len(h.Leases) != 1 || h.LeaseCount != 1 || h.FirstChunkAt != nil {
+				return false
+			}
+			a, l := h.Attempts[1], h.Leases[0]
+			return a.Number == 2 && a.Status == client.Failed && a.Error == "no" && a.Worker != "" && a.CompletedAt != nil && a.Delay == nil &&
+				l.Attempt == 1 && l.Worker != "" && l.End == "failed" && !l.ReadyAt.IsZero() && l.FirstChunkAt == nil
+		}, h, err)
 	},
 	"listDeadLetters": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Jobs("script").DeadLetters(ctx)

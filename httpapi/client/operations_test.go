@@ -30,7 +30,7 @@ func newWorld(t *testing.T) *world {
 	s := apitest.Start(t)
 	s.Queue("q")
 	s.Endpoint("echo").Reply(map[string]any{"text": "a cat"})
-	s.Endpoint("script").When(map[string]any{"to": "fail"}).Fail("no").When(map[string]any{"to": "stream"}).Stream("a", "b").Stream(map[string]any{"choices": []any{}})
+	s.Endpoint("script").When(map[string]any{"to": "fail"}).Fail("no").Fail("no").When(map[string]any{"to": "stream"}).Stream("a", "b").Stream(map[string]any{"choices": []any{}})
 	w := &world{Server: s, Client: newClient(t, s, nil)}
 	ctx := t.Context()
 	w.registry = must(w.Registries.Create(ctx, "r", "u", "p"))(t).ID
@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.queued = submit("q", client.JobRequest{})
 	w.done = submit("echo", client.JobRequest{})
-	w.failed = submit("script", client.JobRequest{Input: map[string]string{"to": "fail"}})
+	w.failed = submit("script", client.JobRequest{Input: map[string]string{"to": "fail"}, Queue: &client.JobQueue{Retry: &client.JobRetry{Attempts: 2, Delay: client.Millis(time.Millisecond)}}})
 	w.streamed = submit("script", client.JobRequest{Input: map[string]string{"to": "stream"}})
 	w.hooked = submit("echo", client.JobRequest{Webhook: "http://client.test/"})
 	s.Advance(time.Second)
@@ -138,6 +138,12 @@ var methods = map[string]method{
 	"podAction": func(ctx context.Context, w *world) error {
 		_, err := w.Client.Pods.Stop(ctx, w.pod)
 		return err
+	},
+	"whyPod": func(ctx context.Context, w *world) error {
+		p, err := w.Client.Pods.Why(ctx, w.pod)
+		return is(func(p client.Pod) bool {
+			return p.ID == w.pod && p.Why.Status == "RUNNING" && p.Why.Why == "" && p.Why.Since == nil
+		}, p, err)
 	},
 	"getPodLogs": func(ctx context.Context, w *world) error {
 		l, err := first(w.Client.Pods.Logs(ctx, w.pod, &client.LogOptions{Source: "system", Tail: new(10)}))

@@ -70,7 +70,7 @@ func eraseJobs(*flag.FlagSet) func(context.Context, *Call) error {
 }
 
 func health(f *flag.FlagSet) func(context.Context, *Call) error {
-	where := f.String("url", "", "where the server is (default: PODYARD_URL, PODYARD_ADDR, or http://127.0.0.1:8080)")
+	where := f.String("url", "", "`URL`: where the server is (default: PODYARD_URL, PODYARD_ADDR, or http://127.0.0.1:8080)")
 	ready := f.Bool("ready", false, "also ask whether it takes new work")
 	wait := f.Duration("timeout", 5*time.Second, "how `long` to wait for the answer")
 	return func(ctx context.Context, c *Call) error {
@@ -84,7 +84,7 @@ func health(f *flag.FlagSet) func(context.Context, *Call) error {
 			paths = append(paths, "/readyz")
 		}
 		for _, path := range paths {
-			if err := ask(ctx, strings.TrimRight(*where, "/")+path); err != nil {
+			if err := ask(ctx, strings.TrimRight(*where, "/"), path); err != nil {
 				return err
 			}
 		}
@@ -93,8 +93,9 @@ func health(f *flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
-// ask is nil if the answer is 200.
-func ask(ctx context.Context, url string) error {
+// ask is nil if the answer of a server is 200.
+func ask(ctx context.Context, where, path string) error {
+	url := where + path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return usagef("-url: %w", err)
@@ -102,7 +103,7 @@ func ask(ctx context.Context, url string) error {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Do(r)
 	if err != nil {
-		return &Error{ExitUnreachable, fmt.Errorf("no server answers (%w): is it running? PODYARD_URL or -url says where", err)}
+		return &Error{ExitUnreachable, noAnswer(where, err)}
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, 4096))
 	err = errors.Join(err, res.Body.Close())

@@ -149,7 +149,7 @@ func TestExitCodesSayWhatWentWrong(t *testing.T) {
 	s.refused(command.ExitDenied, "does not know the key", "pods", "list")
 	s.env["PODYARD_URL"] = "http://127.0.0.1:1"
 	s.refused(command.ExitUnreachable, "no server answers at http://127.0.0.1:1", "pods", "terminate", "a")
-	s.refused(command.ExitUnreachable, "PODYARD_URL or -url says where", "health")
+	s.refused(command.ExitUnreachable, "health: no server answers at http://127.0.0.1:1 (connect: ", "health")
 	if command.Code(nil) != 0 || command.Code(errors.New("x")) != command.ExitFailed {
 		t.Error("nil is not 0, or another error not 1")
 	}
@@ -356,4 +356,70 @@ func TestCompletionKnowsCommandsAndFlags(t *testing.T) {
 			t.Errorf("%q is completed to %q, want %q", line, got, want)
 		}
 	}
+}
+
+func TestWhySaysWhyAPodDoesNotRun(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	s := on(t, srv)
+	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
+	srv.Advance(time.Minute)
+	var made []struct{ ID string }
+	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if out := s.must("why", made[0].ID); out != "it is RUNNING\n" {
+		t.Errorf("why of a pod that runs: %q", out)
+	}
+	s.must("pods", "stop", made[0].ID)
+	srv.Advance(time.Minute)
+	if out := s.must("why", made[0].ID); !regexp.MustCompile(`(?m)^status +EXITED\nwhy +It has ended: stopped by its user\.\nsince +2`).MatchString(out) {
+		t.Errorf("why of a pod that was stopped: %q", out)
+	}
+	s.refused(command.ExitNotFound, "there is no endpoint and no pod nothere", "why", "nothere")
+}
+
+func TestAnErrorNamesTheRecordAndComesWithoutAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Queue("waits")
+	s := on(t, srv)
+	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
+	srv.Advance(time.Minute)
+	var made []struct{ ID string }
+	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	for line, want := range map[string]string{
+		"pods stop nope":           "pods stop: nope: pod not found",
+		"pods terminate nope":      "pods terminate: nope: pod not found",
+		"jobs cancel waits nope":   "jobs cancel: nope: job not found",
+		"dead redrive waits nope":  "dead redrive: nope: dead letter not found",
+		"keys revoke nope":         "keys revoke: nope: key not found",
+		"endpoints workers nope":   "endpoints workers: endpoint not found",
+		"pods restart nope nope.2": "pods restart: nope: pod not found",
+	} {
+		out, err := s.run(strings.Fields(line)...)
+		if err == nil || err.Error() != want || out != "" {
+			t.Errorf("%s prints %q and ends with %v, want %q", line, out, err, want)
+		}
+	}
+	out, err := s.run("pods", "stop", made[0].ID, "nope")
+	if err == nil || err.Error() != "pods stop: nope: pod not found" || !strings.Contains(out, made[0].ID) {
+		t.Errorf("one of two: %q, %v, want the first pod in the table and an error about the second", out, err)
+	}
+}
+
+func TestTheLogOfAnEndpointWhoseWorkersOnlyOperatorsSeeSaysSo(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Queue("shared")
+	s := on(t, srv)
+	key := s.must("keys", "make", "-scopes", "endpoints:read", "-o", "json")
+	var made struct{ Key string }
+	if err := json.Unmarshal([]byte(key), &made); err != nil {
+		t.Fatal(err)
+	}
+	s.env["PODYARD_API_KEY"] = made.Key
+	s.refused(command.ExitDenied, "only an operator may do this", "logs", "shared")
 }

@@ -72,7 +72,26 @@ func inWords(ctx context.Context, name string, c *Call, err error) error {
 	case errors.As(err, &broken):
 		code, say = ExitUnreachable, c.unreachable(broken)
 	}
+	if record := (*recordError)(nil); errors.As(err, &record) && (answer != nil || job != nil) {
+		name += ": " + record.id
+	}
 	return &Error{code, fmt.Errorf("%s: %w", name, say)}
+}
+
+// A recordError is an error about one of the records that a command line names.
+type recordError struct {
+	id string
+	error
+}
+
+func (e *recordError) Unwrap() error { return e.error }
+
+// about returns err with the record that it is about; nil for nil.
+func about(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &recordError{id, err}
 }
 
 // refusal says what an answer that is an error means.
@@ -109,9 +128,17 @@ func (c *Call) unreachable(err *url.Error) error {
 	if c.server != nil {
 		where = c.server.url
 	}
+	return noAnswer(where, err)
+}
+
+func noAnswer(where string, err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	var broken *url.Error
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("no server answers at %s (%w): is it running? PODYARD_URL or -url says where", where, op.Err)
+	case errors.As(err, &broken):
+		err = broken.Err
 	}
-	return fmt.Errorf("%s does not answer: %w", where, err.Err)
+	return fmt.Errorf("%s does not answer: %w", where, err)
 }

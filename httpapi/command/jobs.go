@@ -7,12 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/podyard/podyard/httpapi/client"
+	"github.com/podyard/podyard/internal/terminal"
 )
 
 func jobCommands() []Command {
@@ -39,7 +41,7 @@ func jobCommands() []Command {
 		},
 		{Name: "jobs stream", Args: "ENDPOINT JOB", Remote: true, Summary: "print what a job streams, a line for each chunk", Example: "jobs stream echo 3601...-u1", New: streamJob},
 		{
-			Name: "why", Args: "ENDPOINT [JOB]", Remote: true, Summary: "say what a job waits for, or what the scaler of an endpoint decided lately",
+			Name: "why", Args: "ENDPOINT|POD [JOB]", Remote: true, Summary: "say what a job waits for, why a pod does not run, or what the scaler of an endpoint decided lately",
 			Example: "why echo 3601...-u1", New: why,
 		},
 		{Name: "dead list", Args: "ENDPOINT", Remote: true, Summary: "list the dead letters of an endpoint: jobs that failed for good", Example: "dead list echo", New: listDead},
@@ -238,16 +240,16 @@ func eachJob(do func(*client.Jobs, context.Context, string) (client.Job, error))
 			var failed error
 			for _, id := range c.Args[1:] {
 				j, err := do(c.Client.Jobs(c.Args[0]), ctx, id)
-				if failed = err; err != nil {
+				if failed = about(id, err); err != nil {
 					break
 				}
 				done = append(done, j)
 			}
-			return errors.Join(list(
-				c, done,
+			return listDone(
+				c, done, failed,
 				column[client.Job]{"ID", func(j *client.Job) string { return j.ID }},
 				column[client.Job]{"STATUS", func(j *client.Job) string { return string(j.Status) }},
-			), failed)
+			)
 		}
 	}
 }
@@ -347,7 +349,7 @@ func streamJob(*flag.FlagSet) func(context.Context, *Call) error {
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(c.Stdout, "%s\n", escapeJSON(chunk.Output)); err != nil {
+			if _, err := fmt.Fprintf(c.Stdout, "%s\n", terminal.EscapeJSON(chunk.Output)); err != nil {
 				return err
 			}
 		}
@@ -365,6 +367,10 @@ func why(*flag.FlagSet) func(context.Context, *Call) error {
 			return c.say(map[string]string{"why": text}, "%s", clean(text))
 		}
 		decisions, err := c.Client.Endpoints.Decisions(ctx, c.Args[0])
+		switch client.StatusOf(err) {
+		case http.StatusNotFound, http.StatusForbidden:
+			return c.whyPod(ctx, c.Args[0], err)
+		}
 		if err != nil {
 			return err
 		}
@@ -377,6 +383,45 @@ func why(*flag.FlagSet) func(context.Context, *Call) error {
 			column[client.Decision]{"REASON", func(d *client.Decision) string { return d.Reason }},
 		)
 	}
+}
+
+// whyPod says why a pod does not run. refused is why id was not taken for an endpoint.
+func (c *Call) whyPod(ctx context.Context, id string, refused error) error {
+	p, err := c.Client.Pods.Why(ctx, id)
+	switch status := client.StatusOf(err); {
+	case status == http.StatusNotFound && client.StatusOf(refused) == http.StatusNotFound:
+		return &Error{ExitNotFound, fmt.Errorf("there is no endpoint and no pod %s, or it is not yours", id)}
+	case status == http.StatusNotFound, status == http.StatusForbidden:
+		return refused
+	case err != nil:
+		return err
+	}
+	y := p.Why
+	if c.asJSON() {
+		return writeJSON(c.Stdout, y)
+	}
+	if y.Why == "" {
+		return c.say(nil, "it is %s", y.Status)
+	}
+	tries := ""
+	if y.Tries > 0 {
+		tries = count(y.Tries, "call") + " failed"
+	}
+	err = show(
+		c, y, field{"status", y.Status}, field{"why", y.Why}, field{"since", atOrNever(y.Since)}, field{"tried", tries},
+		field{"next try", atOrNever(y.NextTry)}, field{"its host says", y.Failure},
+	)
+	if err != nil || len(y.Hosts) == 0 {
+		return err
+	}
+	put(c.Stdout, "\n")
+	hosts := make([]field, 0, len(y.Hosts))
+	for _, h := range y.Hosts {
+		hosts = append(hosts, field{h.Host, h.Why})
+	}
+	return table(c.Stdout, hosts, []column[field]{
+		{"HOST", func(h *field) string { return h.name }}, {"WHY", func(h *field) string { return h.text }},
+	})
 }
 
 func listDead(*flag.FlagSet) func(context.Context, *Call) error {
@@ -434,16 +479,16 @@ func redriveDead(f *flag.FlagSet) func(context.Context, *Call) error {
 		var failed error
 		for _, id := range ids {
 			j, err := jobs.Redrive(ctx, id)
-			if failed = err; err != nil {
+			if failed = about(id, err); err != nil {
 				break
 			}
 			done = append(done, made{id, j.ID})
 		}
-		return errors.Join(list(
-			c, done,
+		return listDone(
+			c, done, failed,
 			column[made]{"DEAD LETTER", func(m *made) string { return m.Dead }},
 			column[made]{"NEW JOB", func(m *made) string { return m.Job }},
-		), failed)
+		)
 	}
 }
 
@@ -459,7 +504,7 @@ func deleteDead(*flag.FlagSet) func(context.Context, *Call) error {
 func (c *Call) each(ids []string, done string, do func(id string) error) error {
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			return fmt.Errorf("%s: %w", id, err)
+			return about(id, err)
 		}
 		if err := c.say(map[string]string{"id": id, "done": done}, "%s %s", id, done); err != nil {
 			return err

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/podyard/podyard/internal/terminal"
 )
 
 // put writes to somebody who may have gone: there is nobody else to say that to.
@@ -32,6 +33,15 @@ func list[T any](c *Call, records []T, columns ...column[T]) error {
 		return writeJSON(c.Stdout, records)
 	}
 	return table(c.Stdout, records, columns)
+}
+
+// listDone shows the records with which something was done before it failed, if it did. Without any
+// there is no table.
+func listDone[T any](c *Call, done []T, failed error, columns ...column[T]) error {
+	if failed != nil && len(done) == 0 && !c.asJSON() {
+		return failed
+	}
+	return errors.Join(list(c, done, columns...), failed)
 }
 
 func table[T any](to io.Writer, records []T, columns []column[T]) error {
@@ -87,40 +97,12 @@ func writeJSON(w io.Writer, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(escapeJSON(b.Bytes()))
+	_, err := w.Write(terminal.EscapeJSON(b.Bytes()))
 	return err
 }
 
-// escapeJSON escapes the characters of a JSON document that a terminal may take for a command,
-// although JSON allows them as they are: U+007F to U+009F, and those that change the direction
-// of text. The document means the same.
-func escapeJSON(b []byte) []byte {
-	if !bytes.ContainsFunc(b, isHidden) {
-		return b
-	}
-	var out []byte
-	for _, r := range string(b) {
-		if isHidden(r) {
-			out = fmt.Appendf(out, `\u%04x`, r)
-		} else {
-			out = utf8.AppendRune(out, r)
-		}
-	}
-	return out
-}
-
-// isHidden reports whether escapeJSON escapes r.
-func isHidden(r rune) bool { return r <= 0xffff && r != '\n' && isCommand(r) }
-
 // clean replaces what could move the cursor of a terminal: names and errors come from others.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if isCommand(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
+func clean(s string) string { return terminal.Clean(s) }
 
 // cleanLines is clean for a text of several lines.
 func cleanLines(s string) string {
@@ -130,9 +112,6 @@ func cleanLines(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// isCommand reports whether a terminal may do something with r instead of showing it.
-func isCommand(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }
 
 func orDash(s string) string {
 	if s == "" {

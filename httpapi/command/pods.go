@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi/client"
+	"github.com/podyard/podyard/internal/terminal"
 )
 
 func podCommands() []Command {
@@ -185,12 +186,12 @@ func eachPod(do func(*client.Pods, context.Context, string) (client.Pod, error))
 			var failed error
 			for _, id := range c.Args {
 				p, err := do(c.Client.Pods, ctx, id)
-				if failed = err; err != nil {
+				if failed = about(id, err); err != nil {
 					break
 				}
 				done = append(done, p)
 			}
-			return errors.Join(list(c, done, podColumns()...), failed)
+			return listDone(c, done, failed, podColumns()...)
 		}
 	}
 }
@@ -206,8 +207,8 @@ const quiet = time.Second
 
 func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 	follow := f.Bool("f", false, "follow: print new lines as they come")
-	tail := f.Int("tail", 100, "how many past lines, at most 5000")
-	source := f.String("source", "", "container or system (default: both)")
+	tail := f.Int("tail", 100, "how many past `lines`, at most 5000")
+	source := f.String("source", "", "`source` of the lines: container or system (default: both)")
 	return func(ctx context.Context, c *Call) error {
 		endpoint, id, err := c.whose(ctx, c.Args[0])
 		if err != nil {
@@ -249,7 +250,7 @@ func (c *Call) printLine(l client.LogLine) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.Stdout, "%s\n", escapeJSON(b))
+		_, err = fmt.Fprintf(c.Stdout, "%s\n", terminal.EscapeJSON(b))
 		return err
 	}
 	text := l.Text
@@ -275,6 +276,9 @@ func (c *Call) whose(ctx context.Context, name string) (endpoint, id string, err
 		}
 		workers, err := c.Client.Endpoints.Workers(ctx, e.ID)
 		if err != nil && client.StatusOf(err) == 0 {
+			return "", "", err
+		}
+		if e.ID == name && err != nil {
 			return "", "", err
 		}
 		if e.ID == name {

@@ -26,7 +26,7 @@ type server struct {
 // defineServer defines the flags that all remote commands have.
 func defineServer(f *flag.FlagSet, env func(string) string) *server {
 	s := &server{}
-	f.StringVar(&s.url, "url", defaultURL(env), "where the server is, as PODYARD_URL")
+	f.StringVar(&s.url, "url", defaultURL(env), "`URL`: where the server is, as PODYARD_URL")
 	f.StringVar(&s.key, "key", "", "the API `key`; better set PODYARD_API_KEY, which other users of this machine do not see")
 	f.StringVar(&s.data, "data", cmp.Or(env("PODYARD_DATA"), defaultData), "data `directory` of a server on this machine, which has its key")
 	f.StringVar(&s.owner, "owner", "", "for operators: the `user` whose records are meant, or * for all")

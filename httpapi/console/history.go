@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Bounds of the history: 5 s apart for an hour, of the first 200 endpoints. It takes at most
@@ -77,6 +80,42 @@ type historyBody struct {
 	Oldest    []int32 `json:"oldest"`
 	Completed []int64 `json:"completed"`
 	Failed    []int64 `json:"failed"`
+
+	ColdStarts *coldStartsBody `json:"coldStarts"` // null: no worker has started
+}
+
+// A coldStartsBody sums up the last starts of workers: from the decision to start one until it
+// asked for its first job.
+type coldStartsBody struct {
+	LastHour int     `json:"lastHour"` // of those that are known
+	Known    int     `json:"known"`    // at most Most
+	Most     int     `json:"most"`
+	P50      int64   `json:"p50"` // milliseconds, of those that are known
+	P90      int64   `json:"p90"`
+	Last     *string `json:"last"`
+}
+
+// coldStarts returns nil if none is known.
+func (c *Console) coldStarts(ctx context.Context, endpoint string) *coldStartsBody {
+	if c.Jobs == nil {
+		return nil
+	}
+	list, err := c.Jobs.ColdStarts(ctx, endpoint)
+	if err != nil || len(list) == 0 {
+		return nil // it was deleted meanwhile, or has none
+	}
+	b := &coldStartsBody{Known: len(list), Most: fleet.MaxColdStarts, Last: instant(list[len(list)-1].At)}
+	hourAgo := queue.At(c.Clock.Now().Add(-time.Hour))
+	took := make([]int64, len(list))
+	for i, s := range list {
+		took[i] = s.Took.Milliseconds()
+		if s.At > hourAgo {
+			b.LastHour++
+		}
+	}
+	slices.Sort(took)
+	b.P50, b.P90 = took[(len(took)+1)/2-1], took[(9*len(took)+9)/10-1]
+	return b
 }
 
 func (h *history) read(endpoint string) historyBody {
@@ -175,5 +214,7 @@ func (c *Console) showHistory(w http.ResponseWriter, r *http.Request, s *session
 		pass(w, a)
 		return
 	}
-	answer(w, c.history.read(id))
+	b := c.history.read(id)
+	b.ColdStarts = c.coldStarts(r.Context(), id)
+	answer(w, b)
 }

@@ -35,6 +35,8 @@ type jobBody struct {
 	Submitted    *string `json:"submitted"`
 	Queued       *string `json:"queued"`
 	Started      *string `json:"started"`
+	FirstChunk   *string `json:"firstChunk"`
+	Renewed      *string `json:"renewed"` // the lease, since it was taken
 	LeaseUntil   *string `json:"leaseUntil"`
 	RunUntil     *string `json:"runUntil"`
 	Finished     *string `json:"finished"`
@@ -46,6 +48,20 @@ type jobBody struct {
 	OutputShown  bool    `json:"outputShown"`
 	HidePayloads bool    `json:"hidePayloads"`
 	Why          string  `json:"why"` // it waits
+
+	Leases     []leaseBody `json:"leases"`     // the last ones after which it was queued again, oldest first
+	LeaseCount uint8       `json:"leaseCount"` // of all of them
+}
+
+// A leaseBody is a lease after which the job was queued again.
+type leaseBody struct {
+	Attempt    int     `json:"attempt"`
+	Worker     string  `json:"worker"`
+	Started    *string `json:"started"`
+	FirstChunk *string `json:"firstChunk"`
+	Finished   *string `json:"finished"`
+	End        string  `json:"end"`
+	Ready      *string `json:"ready"`
 }
 
 // job returns the job in the path, if the API shows it to the user. Otherwise it answers the
@@ -84,11 +100,32 @@ func (c *Console) showJob(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	b := jobBodyOf(j)
-	b.HidePayloads = c.HidePayloads
+	b.HidePayloads, b.Renewed = c.HidePayloads, instant(c.Jobs.Renewed(&j.State))
+	b.Leases = c.leases(r, j)
 	if j.Status == serverless.InQueue {
 		b.Why = c.why(r, s, pathEscape(j.Endpoint), string(j.ID))
 	}
 	answer(w, b)
+}
+
+// leases returns the log of leases of a job. It is shorter if it cannot be read.
+func (c *Console) leases(r *http.Request, j *serverless.Job) []leaseBody {
+	bodies := []leaseBody{}
+	if j.Leases == 0 {
+		return bodies
+	}
+	list, _, err := c.Jobs.Leases(r.Context(), j.Owner, j.Ref)
+	if err != nil && r.Context().Err() == nil {
+		c.Logger.WarnContext(r.Context(), "console: the leases of a job cannot be read", "endpoint", j.Endpoint, "job", j.ID, "err", err)
+	}
+	for i := range list {
+		l := &list[i]
+		bodies = append(bodies, leaseBody{
+			Attempt: l.Attempt, Worker: string(l.Worker), End: string(l.End),
+			Started: instant(l.Started), FirstChunk: instant(l.FirstChunk), Finished: instant(l.Finished), Ready: instant(l.Ready),
+		})
+	}
+	return bodies
 }
 
 func jobBodyOf(j *serverless.Job) jobBody {
@@ -98,9 +135,9 @@ func jobBodyOf(j *serverless.Job) jobBody {
 		Deliveries: j.Deliveries, Attempt: j.Attempt, Attempts: j.Retry.Attempts, Restarts: j.Restarts, Retries: j.Run,
 		Worker: string(j.Worker), Lost: string(j.Lost), Chunks: j.Chunks, ChunksRead: j.Drained, Webhook: j.Webhook != "",
 		DelayTime: j.DelayTime().Milliseconds(), RunTime: j.ExecutionTime().Milliseconds(), Timeout: j.ExecTimeout.Milliseconds(),
-		Submitted: instant(j.Submitted), Queued: instant(j.Queued), Started: instant(j.Started), Finished: instant(j.Finished),
+		Submitted: instant(j.Submitted), Queued: instant(j.Queued), Started: instant(j.Started), FirstChunk: instant(j.FirstChunk), Finished: instant(j.Finished),
 		Expires: instant(j.Expires), Error: j.ErrorText(),
-		InputBytes: len(j.Input), OutputBytes: len(j.Output), OutputShown: j.ShowsOutput(),
+		InputBytes: len(j.Input), OutputBytes: len(j.Output), OutputShown: j.ShowsOutput(), LeaseCount: j.Leases,
 	}
 	switch {
 	case j.Status == serverless.InProgress:

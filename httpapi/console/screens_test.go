@@ -48,6 +48,7 @@ var screens = []screen{
 	{"jobs", "e/echo/jobs", []string{"data/jobs/echo?offset=0&limit=100", "data/jobs/echo?offset=0&limit=100&status=FAILED&owner=*", "data/jobs/echo?offset=0&limit=100&idPrefix=dbe", "api/v2/echo/requests?offset=0&limit=100"}},
 	{"job", "e/echo/jobs/{job}", []string{"data/job/echo/{job}", "data/job/echo/{job}/input", "data/job/echo/{job}/output", "api/v2/echo/attempts/{job}", "api/v2/serverless/echo/deliveries/{job}"}},
 	{"job-failed", "e/echo/jobs/{failed}", []string{"data/job/echo/{failed}", "api/v2/echo/attempts/{failed}"}},
+	{"job-again", "e/echo/jobs/{again}", []string{"data/job/echo/{again}", "api/v2/echo/attempts/{again}"}},
 	{"job-waits", "e/idle/jobs/{waits}", []string{"data/job/idle/{waits}"}},
 	{"job-stream", "e/echo/jobs/{stream}", []string{"data/tail/echo/{stream}"}},
 	{"job-gone", "e/echo/jobs/none", []string{"data/job/echo/none"}},
@@ -60,10 +61,10 @@ var screens = []screen{
 	{"scaling", "e/echo/scaling", []string{"api/v2/serverless/echo/decisions"}},
 	{"queue", "e/echo/queue", []string{"api/v2/serverless/echo/queue"}},
 	{"pods", "pods", []string{"api/v2/pods?owner=*"}},
-	{"pod", "pods/{pod}", []string{"api/v2/pods/{pod}"}},
+	{"pod", "pods/{pod}", []string{"api/v2/pods/{pod}", "api/v2/pods/{pod}/why"}},
 	{"billing", "billing", []string{"api/v2/billing?bucketSize=day"}},
-	{"account", "account", []string{"session", "api/v2/account/limits", "api/v2/account/keys?owner=*"}},
-	{"hosts", "hosts", []string{"api/v2/admin/state"}},
+	{"account", "account", []string{"session", "api/v2/account/limits?windows=true", "api/v2/account/keys?owner=*"}},
+	{"hosts", "hosts", []string{"api/v2/admin/state?claims=true"}},
 	{"audit", "audit", []string{"api/v2/admin/audit?limit=100"}},
 }
 
@@ -244,7 +245,8 @@ func (w *world) furnish() map[string]string {
 	add("batch", "POST", "/v2/echo/batch", `{"name":"captions","finalize":true,"requests":[{"input":{"n":1}},{"input":{"fail":"no such picture"}}]}`)
 	add("pod", "POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter:2","cpu":{"id":"cpu3c","vcpuCount":2},"ports":["8888/http"],"env":{"TOKEN":"a-value"}}`)
 	add("key", "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`)
-	time.Sleep(time.Minute)
+	add("again", "POST", "/v2/echo/run", `{"input":{"fail":"no GPU"},"queue":{"retry":{"attempts":2,"delay":100}}}`)
+	time.Sleep(time.Minute - time.Second) // not at the instant of a sample
 	return ids
 }
 

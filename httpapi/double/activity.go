@@ -20,6 +20,8 @@ import (
 type activity struct {
 	queue serverless.JobQueue     // not wrapped
 	takes func(*workerState) bool // whether a worker in a container takes jobs
+	// waiting is how many requests to a load-balancing endpoint wait for a worker.
+	waiting func(endpoint string) int
 
 	mu           sync.Mutex
 	version      uint64 // grows with every change of the stores
@@ -30,6 +32,7 @@ type activity struct {
 	dead         map[runKey]bool // reports about these runs are ignored
 	requests     map[*exchange]bool
 	claiming     int // claims in progress: their jobs are neither queued nor known to run
+	tags         int // of requests to workers
 	posting      int // deliveries that are leased and not recorded
 	givenUp      int // of posting, those that count as at rest
 	wakes        uint64
@@ -159,7 +162,11 @@ func (a *activity) before(ctx context.Context) {
 // holds the lock.
 func (a *activity) unsettled(ctx context.Context) bool {
 	for x := range a.requests {
-		if !x.resting && x.worker == "" && x.ref.ID == "" && !x.follows() {
+		if x.tag != "" {
+			if a.isBusy(x, time.Time{}) {
+				return true
+			}
+		} else if !x.resting && x.worker == "" && x.ref.ID == "" && !x.follows() {
 			return false
 		}
 	}
@@ -242,6 +249,9 @@ func (a *activity) mayHaveJob(ctx context.Context, s *workerState) bool {
 
 // active reports whether a request is about to continue.
 func (a *activity) active(ctx context.Context, x *exchange, now time.Time) bool {
+	if x.tag != "" {
+		return a.isBusy(x, now)
+	}
 	switch x.name() {
 	case "getPodLogs", "getWorkerLogs", "jobEvents", "jobStop":
 		return false

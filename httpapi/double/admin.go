@@ -77,7 +77,7 @@ func adminRoutes() []adminRoute {
 		{"POST", "/_test/endpoints/{endpoint}/queue", "make an endpoint without a worker", "", "OK", (*Server).adminQueue},
 
 		{"PUT", "/_test/endpoints/{endpoint}", "make an endpoint, or change it: the body is what POST /v2/serverless takes, and what is absent has its default", "Settings", "OK", (*Server).adminDeclare},
-		{"POST", "/_test/images", "add outcomes to the script of an image, which is made if there is none: endpoints with it have workers that the scaler starts and stops", "Image", "OK", (*Server).adminImage},
+		{"POST", "/_test/images", "add outcomes to the script of an image, which is made if there is none, or say what its workers answer to requests of load-balancing endpoints: endpoints with it have workers that the scaler starts and stops", "Image", "OK", (*Server).adminImage},
 
 		{"GET", "/_test/requests", "all requests with their answers", "", "Requests", func(s *Server, _ *http.Request) (any, error) {
 			return map[string]any{"requests": s.Requests()}, nil
@@ -367,13 +367,59 @@ func (s *Server) adminImage(r *http.Request) (any, error) {
 		ColdStartMS int64         `json:"coldStartMs"`
 		Concurrency int           `json:"concurrency"`
 		Outcomes    []outcomeBody `json:"outcomes"`
+		Answers     []answerBody  `json:"answers"`
+		Forward     string        `json:"forward"`
 	}
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	return addOutcomes(in.Outcomes, func() (*Script, error) {
-		return s.ImageScript(in.Image, &ImageOptions{ColdStart: time.Duration(in.ColdStartMS) * time.Millisecond, Concurrency: in.Concurrency})
-	})
+	o := &ImageOptions{ColdStart: time.Duration(in.ColdStartMS) * time.Millisecond, Concurrency: in.Concurrency}
+	switch {
+	case in.Forward != "" && in.Answers == nil && in.Outcomes == nil:
+		return doneOr(s.ImageForward(in.Image, in.Forward, o))
+	case in.Answers != nil && in.Forward == "" && in.Outcomes == nil:
+		list := make([]HTTPAnswer, len(in.Answers))
+		for i := range list {
+			list[i] = in.Answers[i].answer()
+		}
+		return doneOr(s.ImageAnswers(in.Image, list, o))
+	case in.Answers != nil || in.Forward != "":
+		return nil, problem.New(problem.Invalid, "an image has one of outcomes, answers and forward")
+	}
+	return addOutcomes(in.Outcomes, func() (*Script, error) { return s.ImageScript(in.Image, o) })
+}
+
+func doneOr(err error) (any, error) {
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return done, nil
+}
+
+// An answerBody is an HTTPAnswer on the wire.
+type answerBody struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	AfterMS int64             `json:"afterMs"`
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	JSON    json.RawMessage   `json:"json"`
+	Text    string            `json:"text"`
+}
+
+func (b *answerBody) answer() HTTPAnswer {
+	a := HTTPAnswer{
+		Method: b.Method, Path: b.Path, After: time.Duration(b.AfterMS) * time.Millisecond, Status: b.Status,
+		Header: http.Header{}, Body: b.Text,
+	}
+	if b.JSON != nil {
+		a.Body = string(b.JSON)
+		a.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range b.Headers {
+		a.Header.Set(name, value)
+	}
+	return a
 }
 
 // addOutcomes adds all outcomes to a script, or none.

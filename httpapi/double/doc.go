@@ -51,8 +51,9 @@
 // [Server.Image] sets what the workers of an image run. Endpoints with that image, made by POST
 // /v2/serverless or [Server.Declare], have workers as in the product. The scaler starts them
 // for jobs, in containers with a cold start, replaces them at a release, backs off when they
-// crash, and ends them when they are idle, each at its instant of the clock. The faults of pods
-// apply to them too. [Server.ImageScript] is an image with outcomes and without a function.
+// crash, and ends them when they are idle, each at its instant of the clock. [Server.ImageHTTP]
+// does the same for the workers of load-balancing endpoints; their health checks are made in
+// order, one at a time. The faults of pods apply to them too. [Server.ImageScript] is an image with outcomes and without a function.
 //
 // # Journal
 //

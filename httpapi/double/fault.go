@@ -13,33 +13,34 @@ import (
 // The faults by name. At most one fault of requests applies to a request: the first that was
 // set.
 const (
-	FaultStatus          = "status"               // the answer is Status, 500 by default, and nothing happens
-	FaultRateLimited     = "rate-limited"         // 429 with RetryAfter, and nothing happens
-	FaultExpiredKey      = "expired-key"          // 401, as for a key that has expired
-	FaultForbidden       = "forbidden"            // 403, as for a key without the scope
-	FaultLatency         = "latency"              // the request waits for Delay, in virtual or wall time
-	FaultGateway         = "gateway-error"        // the answer is Status, 502 by default, with an HTML page, and nothing happens
-	FaultReset           = "connection-reset"     // the connection is reset before the request is looked at
-	FaultEmpty           = "empty-answer"         // the connection is closed before the request is looked at
-	FaultNoAnswer        = "no-answer"            // nothing happens for Delay, then the connection is closed
-	FaultNoHTTP          = "garbage-answer"       // what arrives is not HTTP, and nothing happens
-	FaultSlowBody        = "slow-body"            // the request has its effect, and the answer comes in parts of Bytes with Delay between
-	FaultTruncated       = "truncated-body"       // the request has its effect, and Bytes of the answer arrive, by default half of it
-	FaultGarbage         = "garbage-body"         // the request has its effect, and the answer is not JSON
-	FaultLostAnswer      = "lost-acknowledgement" // the request has its effect, and the answer is lost with the connection
-	FaultStore           = "store-unavailable"    // every store fails: 503, as when the real one fails
-	FaultNoCapacity      = "no-capacity"          // hosts in DataCenter are full; empty: all are
-	FaultPull            = "pull-failure"         // a container of Image cannot be pulled
-	FaultUnhealthy       = "never-healthy"        // a container of Image starts and never becomes healthy
-	FaultCrash           = "pod-crash"            // a container of Image runs and ends with status 1 after a second
-	FaultOOM             = "pod-out-of-memory"    // a container of Image runs and is killed for its memory after a second
-	FaultWorkerDies      = "worker-dies"          // the worker that takes the job is lost after Chunks chunks
-	FaultJobFails        = "job-fails"            // the result of a worker arrives as a failure
-	FaultScheduleMissed  = "schedule-missed"      // an instant of a schedule passes as without a server
-	FaultBalancedWorker  = "http-worker-down"     // the worker of a load-balancing endpoint closes the connection
-	FaultWebhookDown     = "webhook-down"         // the receiver of the webhook refuses the connection
-	FaultWebhookStatus   = "webhook-status"       // the receiver of the webhook answers Status, 500 by default
-	FaultWebhookLost     = "webhook-lost-answer"  // the receiver gets the webhook, its answer is lost, and the webhook is sent again
+	FaultStatus          = "status"                // the answer is Status, 500 by default, and nothing happens
+	FaultRateLimited     = "rate-limited"          // 429 with RetryAfter, and nothing happens
+	FaultExpiredKey      = "expired-key"           // 401, as for a key that has expired
+	FaultForbidden       = "forbidden"             // 403, as for a key without the scope
+	FaultLatency         = "latency"               // the request waits for Delay, in virtual or wall time
+	FaultGateway         = "gateway-error"         // the answer is Status, 502 by default, with an HTML page, and nothing happens
+	FaultReset           = "connection-reset"      // the connection is reset before the request is looked at
+	FaultEmpty           = "empty-answer"          // the connection is closed before the request is looked at
+	FaultNoAnswer        = "no-answer"             // nothing happens for Delay, then the connection is closed
+	FaultNoHTTP          = "garbage-answer"        // what arrives is not HTTP, and nothing happens
+	FaultSlowBody        = "slow-body"             // the request has its effect, and the answer comes in parts of Bytes with Delay between
+	FaultTruncated       = "truncated-body"        // the request has its effect, and Bytes of the answer arrive, by default half of it
+	FaultGarbage         = "garbage-body"          // the request has its effect, and the answer is not JSON
+	FaultLostAnswer      = "lost-acknowledgement"  // the request has its effect, and the answer is lost with the connection
+	FaultStore           = "store-unavailable"     // every store fails: 503, as when the real one fails
+	FaultNoCapacity      = "no-capacity"           // hosts in DataCenter are full; empty: all are
+	FaultPull            = "pull-failure"          // a container of Image cannot be pulled
+	FaultUnhealthy       = "never-healthy"         // a container of Image starts and never becomes healthy
+	FaultCrash           = "pod-crash"             // a container of Image runs and ends with status 1 after a second
+	FaultOOM             = "pod-out-of-memory"     // a container of Image runs and is killed for its memory after a second
+	FaultWorkerDies      = "worker-dies"           // the worker that takes the job is lost after Chunks chunks
+	FaultJobFails        = "job-fails"             // the result of a worker arrives as a failure
+	FaultScheduleMissed  = "schedule-missed"       // an instant of a schedule passes as without a server
+	FaultBalancedWorker  = "http-worker-down"      // the worker of a load-balancing endpoint closes the connection
+	FaultBalancedHealth  = "http-worker-unhealthy" // a health check of the worker of a load-balancing endpoint has the answer Status, 500 by default
+	FaultWebhookDown     = "webhook-down"          // the receiver of the webhook refuses the connection
+	FaultWebhookStatus   = "webhook-status"        // the receiver of the webhook answers Status, 500 by default
+	FaultWebhookLost     = "webhook-lost-answer"   // the receiver gets the webhook, its answer is lost, and the webhook is sent again
 	faultsOfRequestsLast = FaultLostAnswer
 )
 
@@ -70,10 +71,11 @@ var faultNames = [...]FaultName{
 	{FaultUnhealthy, "containers of image never become healthy: the pod stays STARTING"},
 	{FaultCrash, "containers of image end with exit status 1 after a second of being up"},
 	{FaultOOM, "containers of image are killed for their memory after a second of being up"},
-	{FaultWorkerDies, "the worker that takes the job is lost once it has sent chunks chunks"},
+	{FaultWorkerDies, "the worker that takes the job is lost once it has sent chunks chunks; a worker of an image that gets a request of a load-balancing endpoint ends at once: 502"},
 	{FaultJobFails, "the worker reports a failure instead of its result: the job has its next attempt or fails for good, with a dead letter where its queue keeps them"},
 	{FaultScheduleMissed, "schedules of the endpoint submit nothing for a minute and a second, as when no server runs: then catchUp decides"},
 	{FaultBalancedWorker, "the worker of a load-balancing endpoint closes the connection of the request without an answer: 502"},
+	{FaultBalancedHealth, "a health check of a worker of a load-balancing endpoint is answered with status (500 by default), so it gets no requests"},
 	{FaultWebhookDown, "the receiver of the webhook refuses the connection"},
 	{FaultWebhookStatus, "the receiver of the webhook answers status (500 by default)"},
 	{FaultWebhookLost, "the receiver has the webhook, and its answer is lost: it comes again"},

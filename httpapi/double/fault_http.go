@@ -350,8 +350,8 @@ func (w *instance) serve(out http.ResponseWriter, r *http.Request) {
 	if (x.area() == httpapi.AreaEndpoints || x.area() == httpapi.AreaAdmin) && r.Method != http.MethodGet {
 		defer w.wake() // the scaler checks the endpoint
 	}
-	if x.op != nil && x.op.API == httpapi.APIBalance {
-		w.act.waits(x, true) // a worker of the test may answer when it likes
+	if x.isBalanced() {
+		w.act.tag(x, r)
 	}
 	if fault == nil {
 		w.api.ServeHTTP(rec, r)

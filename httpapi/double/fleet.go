@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -33,21 +34,24 @@ type ImageOptions struct {
 type image struct {
 	pattern string // '*' matches any characters
 	worker  serverless.Worker
-	o       ImageOptions
+	// requests answers the requests of load-balancing endpoints. One of both is nil.
+	requests http.Handler
+	o        ImageOptions
 }
 
-func newImage(name string, worker serverless.Worker, o *ImageOptions) (*image, error) {
-	i := &image{pattern: name, worker: worker}
+// name completes an image.
+func (i *image) name(pattern string, o *ImageOptions) error {
+	i.pattern = pattern
 	if o != nil {
 		i.o = *o
 	}
 	switch {
-	case name == "":
-		return nil, errors.New("double: an image needs a name")
+	case pattern == "":
+		return errors.New("double: an image needs a name")
 	case i.o.ColdStart < 0 || i.o.Concurrency < 0:
-		return nil, fmt.Errorf("double: image %q: its cold start and concurrency must not be negative", name)
+		return fmt.Errorf("double: image %q: its cold start and concurrency must not be negative", pattern)
 	}
-	return i, nil
+	return nil
 }
 
 // addImage adds an image, or replaces the one with the same pattern.
@@ -90,6 +94,7 @@ var (
 	_ serverless.Fleet   = (*workerFleet)(nil)
 	_ fleet.WorkerImages = (*workerFleet)(nil)
 	_ fleet.WorkerLogs   = (*workerFleet)(nil)
+	_ fleet.WorkerPorts  = (*workerFleet)(nil)
 )
 
 // RunsImage implements serverless.WorkerImages.
@@ -119,10 +124,11 @@ type containerWorkers struct {
 
 // A containerWorker serves as long as its container runs.
 type containerWorker struct {
-	spec  fleet.WorkerSpec
-	state *workerState // nil: its container does not run yet
-	end   func()       // ends the worker; nil: it has not begun
-	gone  bool
+	spec     fleet.WorkerSpec
+	listener *listener    // of a worker that answers requests; nil: it takes jobs, or does not run yet
+	state    *workerState // of one that takes jobs; nil: its container does not run yet
+	end      func()       // ends the worker; nil: it has not begun
+	gone     bool
 }
 
 func (c *containerWorkers) order(podID string, s *fleet.WorkerSpec) {
@@ -149,7 +155,11 @@ func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 	switch {
 	case h == nil:
 	case st.Phase == pods.PhaseHealthy && h.state == nil && !faulty:
-		if i := c.instance.imageOf(h.spec.Container.Image); i != nil {
+		switch i := c.instance.imageOf(h.spec.Container.Image); {
+		case i == nil || h.listener != nil:
+		case h.spec.Listener != nil && i.requests != nil:
+			c.listen(st.PodID, h, i)
+		case h.spec.Listener == nil && i.worker != nil:
 			c.begin(st.PodID, h, i)
 		}
 	case st.Phase >= pods.PhaseExited:
@@ -157,6 +167,9 @@ func (c *containerWorkers) onState(st pods.ContainerState, faulty bool) {
 		h.gone = true
 		if h.state != nil {
 			c.leave(h, !st.Stopped)
+		}
+		if l := h.listener; l != nil {
+			c.instance.schedule(func(context.Context) { l.close() })
 		}
 	}
 }
@@ -258,7 +271,7 @@ func (w *instance) takes(s *workerState) bool {
 
 // declare implements Server.Declare.
 func (w *instance) declare(ctx context.Context, id string, settings any) error {
-	members := map[string]any{"name": id, "type": endpoints.QueueType, "scaling": map[string]any{"type": endpoints.QueueDelay, "queueDelay": 4}}
+	members := map[string]any{"name": id, "type": endpoints.QueueType}
 	text, err := json.Marshal(settings)
 	if err != nil {
 		return fmt.Errorf("the settings: %w", err)
@@ -276,6 +289,13 @@ func (w *instance) declare(ctx context.Context, id string, settings any) error {
 		members["cpu"] = []any{map[string]any{"id": c.ID, "vcpuCount": c.VCPU.Min}}
 	}
 	maps.Copy(members, o)
+	switch {
+	case o["scaling"] != nil:
+	case members["type"] == string(endpoints.LoadBalancerType):
+		members["scaling"] = map[string]any{"type": endpoints.RequestCount, "requestCount": 1}
+	default:
+		members["scaling"] = map[string]any{"type": endpoints.QueueDelay, "queueDelay": 4}
+	}
 	if text, err = json.Marshal(members); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/balance"
 )
 
 // An Entry is one request and its answer, without secrets.
@@ -98,6 +99,8 @@ type exchange struct {
 	until       time.Time      // end of its wait by the clock; zero: none
 	waiting     bool           // a fault delays it
 	resting     bool           // given up on, or waiting
+	tag         string         // of a request to a worker of a load-balancing endpoint; empty: it is none
+	stage       stage          // of such a request
 	cancel      context.CancelFunc
 }
 
@@ -157,6 +160,9 @@ func (x *exchange) arrives(now time.Time) {
 		x.until = now.Add(waitOf(x.r, serverless.DefaultWait))
 	case "stream":
 		x.until = now.Add(waitOf(x.r, serverless.DefaultStreamWait))
+	}
+	if x.isBalanced() {
+		x.until = now.Add(balance.HoldTime)
 	}
 	if x.name() == "statusSync" || x.name() == "stream" {
 		x.ref = serverless.Ref{Endpoint: x.endpoint, ID: serverless.JobID(x.job)}

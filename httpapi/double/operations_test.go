@@ -75,6 +75,7 @@ var scenarios = []scenario{
 	{"updatePod", "PATCH", "/v2/pods/{pod}", `{"name":"other"}`, 200, `"name":"other"`},
 	{"deletePod", "DELETE", "/v2/pods/{pod}", "", 204, ""},
 	{"podAction", "POST", "/v2/pods/{pod}/action", `{"action":"stop"}`, 200, `"id"`},
+	{"whyPod", "GET", "/v2/pods/{pod}/why", "", 200, `"status":"RUNNING","why":null`},
 	{"getPodLogs", "GET", "/v2/pods/{pod}/logs?source=container", "", 200, `"line":"ready"`},
 	{"resetPod", "POST", "/v1/pods/{pod}/reset", "", 200, `"id"`},
 
@@ -264,9 +265,10 @@ The double answers every operation of [the interface](../../docs/interface.md#4-
 product, and refuses what the product refuses. TestOperations makes a request to each of them
 and looks into the journal for it; TestEveryOperationIsCovered fails when one has no request.
 
-Load-balancing endpoints are those of HandleHTTP, whose workers are handlers in the program. An
-endpoint of this type that a request creates is a 400: its workers would be HTTP servers in
-images, and the images of the double run nothing that listens.
+The images of load-balancing endpoints run nothing. A test says what their workers answer: ImageHTTP,
+ImageAnswers or ImageForward, over HTTP "answers" or "forward" of an image. Workers of other images
+are never healthy. Connections to workers are in memory. The 330 s without a byte of an answer after
+which a request is a 524 are of the wall.
 
 These operations of the published description are not offered by the product, and the double
 refuses them in the same words. The list is generated: ` + "`go test ./httpapi/double -run Coverage -update`" + `.

@@ -72,7 +72,7 @@ type Server struct {
 	instance *instance
 	running  bool
 	served   map[string]*localWorker // by Handle and HandleHTTP; kept at a reset
-	images   []*image                // by Image; kept at a reset
+	images   []*image                // by Image and ImageHTTP; kept at a reset
 	scripts  map[string]*outcomeList // by Endpoint and ImageScript; removed at a reset
 }
 
@@ -152,7 +152,7 @@ func (s *Server) WebhookSecret() string { return s.current().secret }
 func (s *Server) Services() httpapi.Services { return s.current().services }
 
 // Reset restores the state after New, with another seed: the clock, all records, faults,
-// scripts and the journal. Workers of Handle, HandleHTTP and Image stay. Requests in progress end.
+// scripts and the journal. Workers of Handle, HandleHTTP, Image and ImageHTTP stay. Requests in progress end.
 func (s *Server) Reset(ctx context.Context, seed uint64) error {
 	s.faults.plan.Reset(seed)
 	w, err := newInstance(&s.o, s.faults, seed)
@@ -244,8 +244,11 @@ func (s *Server) serve(ctx context.Context, l *localWorker) error {
 // one that was set comes first. Endpoints with other images are served by remote workers. The
 // worker must wait as for Handle; o may be nil.
 func (s *Server) Image(name string, w serverless.Worker, o *ImageOptions) error {
-	i, err := newImage(name, w, o)
-	if err != nil {
+	return s.setImage(name, &image{worker: w}, o)
+}
+
+func (s *Server) setImage(name string, i *image, o *ImageOptions) error {
+	if err := i.name(name, o); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -264,8 +267,8 @@ func (s *Server) ImageScript(name string, o *ImageOptions) (*Script, error) {
 		return &Script{outcomes: b}, nil
 	}
 	b := &outcomeList{endpoint: name, sleep: s.instance.sleep, hang: hang}
-	i, err := newImage(name, b, o)
-	if err != nil {
+	i := &image{worker: b}
+	if err := i.name(name, o); err != nil {
 		return nil, err
 	}
 	s.scripts[key] = b

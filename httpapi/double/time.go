@@ -210,7 +210,7 @@ func (w *instance) untilIdle(ctx context.Context) (time.Duration, error) {
 // underWay reports whether time alone will end something: a job of a worker in this process, one
 // that waits for its time, a webhook, a starting pod.
 func (w *instance) underWay(ctx context.Context, since time.Duration) (bool, error) {
-	if w.act.working() {
+	if w.act.working() || w.act.requestsUnderWay() {
 		return true, nil
 	}
 	if waits, err := w.delayed(ctx); err != nil || waits {
@@ -269,7 +269,7 @@ func (w *instance) scaling(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if h.Workers.Initializing > 0 || h.Jobs.Queued > h.Jobs.QueuedLow || h.Jobs.Queued > 0 && h.Workers.Ready > 0 {
+		if h.Workers.Initializing > 0 || w.services.Jobs.RequestDemand(e.ID).Waiting > 0 || h.Jobs.Queued > h.Jobs.QueuedLow || h.Jobs.Queued > 0 && h.Workers.Ready > 0 {
 			return true, nil
 		}
 	}

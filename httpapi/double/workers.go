@@ -108,10 +108,10 @@ type trackedWorker struct {
 	state    *workerState
 }
 
-// A task is the value in the context of a worker.
+// A task is the value in the context of a worker. rest notes whether it waits by the clock.
 type task struct {
 	instance *instance
-	run      *run
+	rest     func(yes bool)
 }
 
 type taskKey struct{}
@@ -124,7 +124,8 @@ func (x *trackedWorker) Work(ctx context.Context, t *serverless.Task) ([]byte, e
 	}
 	// The serving loop ends ctx after the report. It does not report a stopped job.
 	defer context.AfterFunc(ctx, func() { x.instance.act.forget(r) }) //nolint:staticcheck // it is to begin at the end
-	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.instance, r}), t)
+	rest := func(yes bool) { x.instance.act.setResting(r, yes) }
+	return x.Worker.Work(context.WithValue(ctx, taskKey{}, &task{x.instance, rest}), t)
 }
 
 func (a *activity) runOf(k runKey) *run {
@@ -150,7 +151,7 @@ func (w *instance) sleep(ctx context.Context, d time.Duration) error {
 	if t != nil {
 		wake = func() {
 			w.schedule(func(context.Context) {
-				w.act.setResting(t.run, false) // before the clock goes on
+				t.rest(false) // before the clock goes on
 				close(over)
 			})
 		}
@@ -158,7 +159,7 @@ func (w *instance) sleep(ctx context.Context, d time.Duration) error {
 	stop := w.clock.AfterFunc(w.clock.Now().Add(d), wake)
 	defer stop()
 	if t != nil {
-		w.act.setResting(t.run, true)
+		t.rest(true)
 	}
 	select {
 	case <-over:
@@ -171,7 +172,7 @@ func (w *instance) sleep(ctx context.Context, d time.Duration) error {
 // hang waits until the job is stopped.
 func hang(ctx context.Context) {
 	if t, _ := ctx.Value(taskKey{}).(*task); t != nil {
-		t.instance.act.setResting(t.run, true)
+		t.rest(true)
 	}
 	<-ctx.Done()
 }

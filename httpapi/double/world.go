@@ -100,6 +100,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.counters = []budget.Counter{stock, podStock}
 	w.act = newActivity(stock)
 	w.act.takes = w.takes
+	w.act.waiting = func(endpoint string) int { return w.services.Jobs.RequestDemand(endpoint).Waiting }
 	now := func() serverless.Instant { return serverless.At(w.clock.Now()) }
 	w.jobs = newJobLog(stock, now)
 	w.queue = &jobQueue{JobQueue: fault.Jobs(stock, failing), act: w.act, faults: f, jobs: w.jobs, now: now, wake: w.wake, onWatch: w.sourceReady}
@@ -127,7 +128,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 	w.api = httpapi.New(w.services, &httpapi.Options{
 		Auth: w.auth, Quotas: ratelimit.NewWindows(o.Quotas), Rates: ratelimit.NewRates(o.PerWorkerRate), Clock: w.clock, Logger: o.Logger,
 		Audit:   audit.NewMemory(auditRecords),
-		Program: srv.Program(),
+		Program: srv.Program(), DialWorker: w.dialWorker,
 	})
 	return w, nil
 }
@@ -152,7 +153,7 @@ func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, 
 		Pods:  pods.Options{Rand: w.random.source("pods")},
 		Jobs: serverless.Options{
 			Rand: w.random.source("jobs"), Sender: sender, Lease: lease, LocalLease: localLease, Deterministic: true,
-			MayRun:       w.mayRun,
+			MayRun: w.mayRun, Prober: prober{w}, RunCheck: w.runCheck, RequestsChanged: w.requestsChanged,
 			WorkerSecret: bytesOf(seed, "workers"), WorkerURL: func() string { return BaseURL + "/v2" },
 		},
 		Registries: registries.Options{Rand: w.random.source("registries")},

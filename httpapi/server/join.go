@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -32,6 +33,7 @@ func join(ctx context.Context, o *Options) (*servers.Server, *peers, error) {
 	o.Jobs.Server, o.Jobs.Presence = s, o.Stores.Presence
 	o.Pods.Server, o.Pods.ServerName = s, o.Name
 	o.Pods.ServerInstance = o.Instance
+	o.Volumes.Server = cmp.Or(o.Volumes.Server, o.Instance, o.Name)
 	o.API.Quotas.Shared(o.Stores.Servers)
 	o.API.Rates.Shared(s.Live)
 	return s, with, nil

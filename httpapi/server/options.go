@@ -217,6 +217,12 @@ func (o *Options) withDefaults() *Options {
 	if d.Jobs.Writes == nil && d.API.InFlight != nil {
 		d.Jobs.Writes = d.API.InFlight.Writes
 	}
+	if d.Jobs.Inputs == nil && d.API.InFlight != nil {
+		d.Jobs.Inputs = d.API.InFlight.Input
+	}
+	if d.Jobs.Outputs == nil && d.API.InFlight != nil {
+		d.Jobs.Outputs = d.API.InFlight.Output
+	}
 	return &d
 }
 

@@ -137,6 +137,9 @@ func (r *running) start(ctx context.Context) {
 	if r.Server.services.Billing != nil && r.keepBilling > 0 {
 		run("billing", r.expireBilling)
 	}
+	if r.Server.services.Volumes != nil {
+		run("volumes", r.sweepVolumes)
+	}
 	if r.stores.Run != nil {
 		run("stores", r.stores.Run)
 	}
@@ -152,6 +155,20 @@ func (s *Server) expireBilling(ctx context.Context) error {
 			s.log.WarnContext(ctx, "old usages were not deleted", "err", err)
 		}
 		clock.Sleep(ctx, s.clock, s.clock.Now().Add(billingPause), nil)
+	}
+	return nil
+}
+
+// sweepPause is the time between two looks for deleted volumes whose contents are here.
+const sweepPause = time.Minute
+
+// sweepVolumes removes what is in volumes that were deleted at another server, until ctx ends.
+func (s *Server) sweepVolumes(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.services.Volumes.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "what is in deleted volumes was not removed", "err", err)
+		}
+		clock.Sleep(ctx, s.clock, s.clock.Now().Add(sweepPause), nil)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package telemetry has what a service of pods reports of its work to whoever makes metrics or
-// traces of it. Package prometheus below backend is an [Observer].
+// traces of it, and what it explains to people. Package prometheus below backend is an [Observer].
 package telemetry
 
 import "time"

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -39,6 +40,7 @@ type Options struct {
 	Rand    io.Reader  // source of ids, read by one caller at a time. Default crypto/rand
 	InUse   InUse      // asked before a delete. Default: nothing is in use
 	Storage Storage    // removes the contents at a delete. Default: nobody does
+	Server  string     // names this server among several on one store. Default: it is alone
 	Meter   pods.Meter // gets the usages of deleted volumes. Default: they are not kept
 }
 
@@ -104,7 +106,7 @@ func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *
 // Get returns a volume of owner, or ErrNotFound.
 func (s *Service) Get(ctx context.Context, owner, id string) (Volume, error) {
 	v, err := s.store.Get(ctx, id)
-	if err == nil && v.Owner != owner {
+	if err == nil && (v.Owner != owner || v.Deleted) {
 		err = ErrNotFound // as if it did not exist
 	}
 	if err != nil {
@@ -123,6 +125,9 @@ func (s *Service) Volume(ctx context.Context, owner, id string) (dataCenter stri
 // Owner returns whose a volume is, or ErrNotFound.
 func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 	v, err := s.store.Get(ctx, id)
+	if err == nil && v.Deleted {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return "", fmt.Errorf("volumes: get %q: %w", id, err)
 	}
@@ -141,7 +146,7 @@ func listed(list []Volume, err error) ([]Volume, error) {
 	if err != nil {
 		return nil, fmt.Errorf("volumes: list: %w", err)
 	}
-	return list, nil
+	return slices.DeleteFunc(list, func(v Volume) bool { return v.Deleted }), nil
 }
 
 // Update renames a volume of owner or makes it larger. Errors: ErrNotFound without it, and one
@@ -153,7 +158,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 	if err := r.check(); err != nil {
 		return Volume{}, err
 	}
-	v, err := s.store.Update(ctx, id, func(v *Volume) error { return r.apply(v, s.o.Clock.Now().UTC()) })
+	v, err := s.store.Update(ctx, id, unlessDeleted(func(v *Volume) error { return r.apply(v, s.o.Clock.Now().UTC()) }))
 	if err != nil {
 		return Volume{}, fmt.Errorf("volumes: update %q: %w", id, err)
 	}
@@ -163,8 +168,8 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 // Delete removes a volume of owner and what is in it: ErrNotFound without it, ErrInUse
 // while a pod or an endpoint names it, or a terminated pod still ends. That check is a best
 // effort: a pod created at the same moment may come to name a volume that is gone, and mounts
-// an empty one. The volume is gone also when its storage could not be released; the error
-// says so.
+// an empty one. The volume is gone also when what is in it could not be removed; the error says so.
+// Sweep tries again, and removes at another server what is there.
 func (s *Service) Delete(ctx context.Context, owner, id string) error {
 	v, err := s.Get(ctx, owner, id)
 	if err != nil {
@@ -186,14 +191,12 @@ func (s *Service) Delete(ctx context.Context, owner, id string) error {
 			return fmt.Errorf("volumes: meter %q: %w", id, err)
 		}
 	}
-	if err := s.store.Delete(ctx, id); err != nil {
+	v, err = s.store.Update(ctx, id, unlessDeleted(func(v *Volume) error { v.Deleted = true; return nil }))
+	if err != nil {
 		return fmt.Errorf("volumes: delete %q: %w", id, err)
 	}
-	if s.o.Storage == nil {
+	if !s.here(&v) {
 		return nil
 	}
-	if err := s.o.Storage.RemoveVolume(ctx, id); err != nil {
-		return fmt.Errorf("volumes: release what was in %q: %w", id, err)
-	}
-	return nil
+	return s.finish(ctx, id)
 }

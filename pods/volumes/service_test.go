@@ -151,3 +151,60 @@ func TestADeleteReleasesWhatIsInAVolumeThatNoPodMounts(t *testing.T) {
 		t.Errorf("Get of a deleted volume = %v, want ErrNotFound", err)
 	}
 }
+
+func TestWhatCouldNotBeRemovedIsRemovedByASweep(t *testing.T) {
+	n := &dependencies{}
+	store := memory.NewVolumes()
+	s := volumes.New(store, catalog.Sample(), &volumes.Options{Storage: n})
+	v := mustCreate(t, s, "alice")
+	n.err = errors.New("the disk is away")
+	if err := s.Delete(t.Context(), "alice", v.ID); !errors.Is(err, n.err) {
+		t.Errorf("Delete = %v, want the cause", err)
+	}
+	if err := s.Sweep(t.Context()); !errors.Is(err, n.err) {
+		t.Errorf("Sweep = %v, want the cause", err)
+	}
+	if _, err := s.Get(t.Context(), "alice", v.ID); !errors.Is(err, volumes.ErrNotFound) {
+		t.Errorf("Get of a deleted volume = %v, want ErrNotFound", err)
+	}
+	n.err = nil
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := store.All(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("the store after the sweep has %v, %v, want nothing", all, err)
+	}
+}
+
+func TestOneServerHasWhatIsInAVolume(t *testing.T) {
+	store := memory.NewVolumes()
+	a, b := &dependencies{}, &dependencies{}
+	at := func(name string, n *dependencies) *volumes.Service {
+		return volumes.New(store, catalog.Sample(), &volumes.Options{Storage: n, Server: name})
+	}
+	onA, onB := at("a", a), at("b", b)
+	v, ctx := mustCreate(t, onA, "alice"), t.Context()
+	for _, server := range []string{"b", "a", "b"} {
+		if got, err := onA.SettleVolume(ctx, v.ID, server); got != "b" || err != nil {
+			t.Errorf("SettleVolume at %s = %q, %v, want b, which was first", server, got, err)
+		}
+	}
+	if err := errors.Join(onA.Delete(ctx, "alice", v.ID), onA.Sweep(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.released) > 0 {
+		t.Errorf("a has removed %v", a.released)
+	}
+	_, settle := onA.SettleVolume(ctx, v.ID, "a")
+	_, where := onB.VolumeServer(ctx, v.ID)
+	_, owner := onB.Owner(ctx, v.ID)
+	again := onB.Delete(ctx, "alice", v.ID)
+	for what, err := range map[string]error{"SettleVolume": settle, "VolumeServer": where, "Owner": owner, "Delete": again} {
+		if !errors.Is(err, volumes.ErrNotFound) {
+			t.Errorf("%s of a deleted volume = %v, want ErrNotFound", what, err)
+		}
+	}
+	if err := onB.Sweep(ctx); err != nil || !cmp.Equal(b.released, []string{v.ID}) {
+		t.Errorf("Sweep of b = %v and has removed %v, want %s", err, b.released, v.ID)
+	}
+}

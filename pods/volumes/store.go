@@ -21,8 +21,8 @@ type Store interface {
 	All(ctx context.Context) ([]Volume, error)
 	// Update calls fn with the volume, stores what fn leaves, atomically, and returns it.
 	// Errors: ErrNotFound without the volume, and whatever fn returns; then nothing was
-	// changed. fn may run more than once. It changes Name, Size and Sizes only, and must not do
-	// I/O or call the store.
+	// changed. fn may run more than once. It changes neither ID, Owner nor Created, and must
+	// not do I/O or call the store.
 	Update(ctx context.Context, id string, fn func(*Volume) error) (Volume, error)
 	// Delete removes the volume, or returns ErrNotFound.
 	Delete(ctx context.Context, id string) error

@@ -21,6 +21,11 @@ type Volume struct {
 	Created    time.Time
 	// Sizes are all sizes it has had, with their beginnings, the present one last.
 	Sizes []SizeSpan
+	// Server is which of several servers has what is in the volume (Options.Server). Empty: nobody
+	// has mounted it yet, or there is only one server.
+	Server string `json:",omitempty"`
+	// Deleted volumes exist for nobody. They are kept until what is in them is removed.
+	Deleted bool `json:",omitempty"`
 }
 
 // SizeSpan is a size from an instant on.
@@ -77,5 +82,8 @@ func Fields() []string { return []string{"name", "size", "dataCenter", "type"} }
 
 // Holding is what a volume takes of its owner's budgets (docs/decisions.md 37).
 func (v *Volume) Holding() budget.Holding {
+	if v.Deleted {
+		return budget.Holding{}
+	}
 	return budget.Holding{User: v.Owner, Of: [2]budget.Amount{{Budget: budget.Volumes, N: 1}}}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/examples/server/maintenance"
 	"github.com/podyard/podyard/examples/server/testdouble"
 	"github.com/podyard/podyard/httpapi/server/config"
+	"github.com/podyard/podyard/internal/terminal"
 )
 
 // Settings are the command line, the environment and the configuration file together.
@@ -32,7 +33,7 @@ type Settings struct {
 	DrainWait                                  time.Duration
 	Version                                    bool
 	Upkeep                                     maintenance.Options
-	APIKey                                     string
+	APIKey, SecretKey                          string
 	Given                                      map[string]bool // flags, or what stands in for them
 	Config                                     *config.Config
 }
@@ -41,8 +42,8 @@ type Settings struct {
 func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	or := func(name, def string) string { return cmp.Or(env(name), def) }
 	s := &Settings{
-		APIKey: env("PODYARD_API_KEY"),
-		Given:  map[string]bool{"data": env("PODYARD_DATA") != "", "runtime": env("PODYARD_RUNTIME") != ""},
+		APIKey: env("PODYARD_API_KEY"), SecretKey: env("PODYARD_SECRET_KEY"),
+		Given: map[string]bool{"data": env("PODYARD_DATA") != "", "runtime": env("PODYARD_RUNTIME") != ""},
 	}
 	f.StringVar(&s.Addr, "addr", or("PODYARD_ADDR", "127.0.0.1:8080"), "listen `address`; port 0 picks a free one")
 	f.StringVar(&s.PublicURL, "public-url", "", "`URL` that goes into requestUrls (default: the listen address)")
@@ -92,7 +93,7 @@ func Parse(args []string, env func(string) string, w io.Writer) (*Settings, erro
 		_, _ = fmt.Fprintln(w, "Usage: server [flags]")
 		f.SetOutput(w)
 		f.PrintDefaults()
-		_, _ = fmt.Fprintln(w, "PODYARD_API_KEY sets a key with full access. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG\nand PODYARD_RUNTIME stand in for the flags. The command help lists commands.")
+		_, _ = fmt.Fprintln(w, "PODYARD_API_KEY sets a key with full access, PODYARD_SECRET_KEY the secretKey of the\nconfiguration. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG and PODYARD_RUNTIME stand in\nfor the flags. The command help lists commands.")
 		return nil, err
 	}
 	if err != nil {
@@ -117,6 +118,9 @@ func (s *Settings) Finish() (err error) {
 	}
 	if s.Config, err = config.Read(s.ConfigFile); err != nil {
 		return ByFlag(err)
+	}
+	if err = s.Config.UseSecretKey(s.SecretKey); err != nil {
+		return fmt.Errorf("PODYARD_SECRET_KEY: %w", err)
 	}
 	return s.validate()
 }
@@ -197,7 +201,7 @@ func checkURL(flag string, text *string) error {
 func (s *Settings) NewLogger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
 	if s.LogForm == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(terminal.JSON(w), o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
 }

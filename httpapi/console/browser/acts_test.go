@@ -214,6 +214,42 @@ func TestTheStreamIsShownAndLeftToItsReader(t *testing.T) {
 	b.wantNoFaults()
 }
 
+// The page of a job says which workers had it and how they lost it, and follows the lease.
+func TestTheTimelineOfAJobHasItsLeases(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	ref := queue.Ref{Endpoint: "idle", ID: queue.JobID(w.submit("idle", `{"input":{}}`))}
+	move := func(op queue.Op) {
+		op.Ref = ref
+		res := make([]queue.Result, 1)
+		check(t, w.jobs.Apply(t.Context(), queue.At(time.Now()), []queue.Op{op}, res))
+		check(t, res[0].Err)
+	}
+	w.take("idle", string(ref.ID), "first")
+	move(queue.Op{Kind: queue.OpWorkerLost, Worker: "first"})
+	w.take("idle", string(ref.ID), "second")
+	move(queue.Op{Kind: queue.OpRelease, Worker: "second"})
+	w.take("idle", string(ref.ID), "third")
+	b.signIn(w, adminKey)
+	b.goes(w, "e/idle/jobs/"+string(ref.ID))
+	entries := func() string {
+		return eval[string](b, `[...document.querySelectorAll('.timeline li')].map(x => [x.querySelector('strong'), x.querySelector('.note')].map(e => e?.textContent || '').join(':')).join('; ')`)
+	}
+	b.until(`document.querySelectorAll('.timeline li').length >= 9`)
+	const past = "submitted:by admin; taken by a worker:first; lost by its worker:first; queued again:; taken by a worker:second; handed back:second; queued again:; taken by a worker:third; "
+	const future = "lease ends unless the worker pings:; execution timeout:; deleted by its ttl:"
+	if got := entries(); got != past+future {
+		t.Errorf("the timeline is %s, want %s", got, past+future)
+	}
+	move(queue.Op{Kind: queue.OpChunk, Worker: "third", Payload: []byte(`{"output":1}`)})
+	b.until(`document.querySelector('.timeline').textContent.includes('first chunk')`)
+	move(queue.Op{Kind: queue.OpFinish, Worker: "third", Status: queue.Completed, Payload: []byte(`1`)})
+	b.until(`document.querySelector('.timeline').textContent.includes('result is deleted')`)
+	if got := entries(); !strings.HasPrefix(got, past+"first chunk:after ") || !strings.Contains(got, "; completed:ran ") {
+		t.Errorf("the timeline at the end is %s", got)
+	}
+	b.wantNoFaults()
+}
+
 // A worker that the service started is stopped; another one comes, as the settings say. One that runs
 // in a program has no button.
 func TestAWorkerIsStopped(t *testing.T) {
@@ -230,6 +266,10 @@ func TestAWorkerIsStopped(t *testing.T) {
 	b.goes(w, "e/"+e.ID+"/workers")
 	b.sees("acme/captions")
 	old := eval[string](b, `document.querySelector('.grid tbody code').textContent`)
+	w.joins(e.ID, old)
+	b.goes(w, "e/"+e.ID)
+	b.until(`/In the last hour1P50\S+ (ms|s)P90/.test(document.querySelector('main').textContent.replace(/\s*\n\s*/g, ''))`)
+	b.goes(w, "e/"+e.ID+"/workers")
 	b.press("Stop…")
 	b.press("Stop the worker")
 	b.sees(old + " ends when it has no job.")

@@ -45,7 +45,7 @@ func (w *world) furnish() map[string]string {
 	w.t.Helper()
 	jobs := map[string]string{}
 	jobs["done"] = w.submit("echo", `{"input":{"text":"a cat","big":9223372036854775809,"n":[1e400,0.10]}}`)
-	jobs["failed"] = w.submit("echo", `{"input":{"fail":"CUDA out of memory: tried to allocate 20 GiB"}}`)
+	jobs["failed"] = w.submit("echo", `{"input":{"fail":"CUDA out of memory: tried to allocate 20 GiB"},"queue":{"retry":{"attempts":2,"delay":50}}}`)
 	for range 12 {
 		jobs["waiting"] = w.submit("idle", `{"input":{"prompt":"a dog on a bicycle"},"queue":{"priority":5}}`)
 	}

@@ -110,11 +110,18 @@ func start(t *testing.T, x setup) *world {
 		sender, err = webhook.New(&webhook.Options{AllowPrivate: true})
 		check(t, err)
 	}
-	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1})
+	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1, Scripts: []memory.Script{
+		{Image: "acme/missing:*", Stages: []memory.Stage{{Phase: pods.PhasePulling}, {Phase: pods.PhaseFailed, After: 50 * time.Millisecond, Reason: "pull image acme/missing:1: it does not exist, or the credential may not read it"}}},
+		{Image: "acme/ends:*", Stages: []memory.Stage{
+			{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: 50 * time.Millisecond},
+			{Phase: pods.PhaseExited, After: 200 * time.Millisecond, ExitCode: 1},
+		}},
+	}})
 	o := &server.Options{
 		Stores: x.stores, Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Logger: log, Name: "server", Drain: time.Millisecond,
 		API:     httpapi.Options{Auth: auth, Audit: audit.NewMemory(1000)},
 		Workers: []server.Worker{{Endpoint: "echo", Worker: serverless.WorkerFunc(work), Options: serverless.ServeOptions{ID: "local-echo", Concurrency: 4}}},
+		Pods:    pods.Options{WaitForCapacity: true},
 		Jobs:    serverless.Options{Sender: sender, WorkerURL: func() string { return "http://" + x.addr + "/v2" }}, // where workers of the simulation would come
 	}
 	w.rt, w.jobs, w.http = rt, x.stores.Jobs, http.DefaultClient
@@ -218,6 +225,21 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// joins asks for a job as a worker of the fleet, and gets none.
+func (w *world) joins(endpoint, worker string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/v2/"+endpoint+"/job-take/"+worker, http.NoBody)
+	check(w.t, err)
+	r.Header.Set("Authorization", "Bearer "+w.srv.Services().Jobs.WorkerKey(endpoint, serverless.WorkerID(worker)))
+	a, err := w.http.Do(r)
+	if err == nil { // otherwise it waits for a job, as it should
+		w.t.Errorf("job-take of %s: %d", worker, a.StatusCode)
+		check(w.t, a.Body.Close())
 	}
 }
 

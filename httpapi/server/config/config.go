@@ -60,9 +60,10 @@ type Config struct {
 	// SecretKey at the next start. They can be taken out then.
 	OldSecretKeys []string `json:"oldSecretKeys"`
 
-	file   string // where it is from; empty: there is no file
-	source []byte // the file, without comments
-	shared []sharedEndpoint
+	file     string // where it is from; empty: there is no file
+	givenKey string // of UseSecretKey
+	source   []byte // the file, without comments
+	shared   []sharedEndpoint
 }
 
 // A Key is an entry of Config.Keys, as httpapi.Key is.
@@ -151,7 +152,8 @@ type LoadBalancer struct {
 type Webhook struct {
 	Secrets []string `json:"secrets"` // the first one signs
 	// AllowPrivate lets webhooks go to addresses that are not public. Default: where the
-	// server listens on loopback and has no Options.PublicURL (docs/decisions.md 31).
+	// server listens on loopback and has no Options.PublicURL (docs/decisions.md 31), and there all
+	// but those with the metadata of machines in clouds.
 	AllowPrivate *bool `json:"allowPrivate"`
 	// Deny are receivers that are refused in any case, as webhook.Options.Deny.
 	Deny []string `json:"deny"`
@@ -259,6 +261,23 @@ func (c *Config) checkSecretKey() error {
 	if b, err := base64.StdEncoding.DecodeString(c.SecretKey); err != nil || len(b) != disk.KeySize {
 		return errorAt("/secretKey", "must be the base64 of %d bytes", disk.KeySize)
 	}
+	return nil
+}
+
+// UseSecretKey has a key that the program was given elsewhere stand in for SecretKey, also after a
+// reload. An error says what is wrong with it, and does not show it: it is no key, or the file has
+// another one. Empty does nothing.
+func (c *Config) UseSecretKey(text string) error {
+	if text == "" {
+		return nil
+	}
+	if b, err := base64.StdEncoding.DecodeString(text); err != nil || len(b) != disk.KeySize {
+		return fmt.Errorf("must be the base64 of %d bytes", disk.KeySize)
+	}
+	if c.SecretKey != "" && c.SecretKey != text {
+		return errors.New("the configuration has another secretKey: leave one of them out")
+	}
+	c.SecretKey, c.givenKey = text, text
 	return nil
 }
 

@@ -129,7 +129,14 @@ func (c *Config) readAgain() (*Config, error) {
 	if c.file == "" {
 		return c, nil
 	}
-	return Read(c.file)
+	next, err := Read(c.file)
+	if err != nil {
+		return nil, err
+	}
+	if err := next.UseSecretKey(c.givenKey); err != nil {
+		return nil, next.located(errorAt("/secretKey", "is not the key that the program was given: leave it out, or restart"))
+	}
+	return next, nil
 }
 
 // blame names the file, unless the fault is that of the certificate.

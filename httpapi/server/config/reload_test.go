@@ -27,10 +27,19 @@ type site struct {
 
 func newSite(t *testing.T, text string) *site {
 	t.Helper()
+	return newSealedSite(t, text, "")
+}
+
+// newSealedSite is newSite for a program that was given a secret key.
+func newSealedSite(t *testing.T, text, secret string) *site {
+	t.Helper()
 	s := &site{t: t, file: filepath.Join(t.TempDir(), "yard.json")}
 	s.write(text)
 	c, err := config.Read(s.file)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.UseSecretKey(secret); err != nil {
 		t.Fatal(err)
 	}
 	s.parts, err = config.Open(t.Context(), c, &config.Options{Data: t.TempDir(), Runtime: "process", Addr: loopback(t), Endpoints: []string{"own"}})
@@ -167,6 +176,26 @@ func detail(t *testing.T, body string) string {
 	}
 	rest, _, _ = strings.Cut(rest, `"}`)
 	return strings.ReplaceAll(rest, `\"`, `"`)
+}
+
+func TestTheSecretKeyOfTheProgramStaysThroughAReload(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("A", 43) + "="
+	s := newSealedSite(t, `{}`, key)
+	for _, row := range []struct{ text, want string }{
+		{`{"quotas": {"minute": 3}}`, ""},
+		{`{"secretKey": "` + key + `"}`, ""},
+		{`{"secretKey": "` + strings.Repeat("B", 43) + `="}`, "secretKey: is not the key that the program was given"},
+	} {
+		s.write(row.text)
+		r, err := s.parts.Reload(t.Context())
+		switch {
+		case row.want == "" && (err != nil || len(r.Restart) > 0):
+			t.Errorf("Reload of %s = %+v, %v, want no restart", row.text, r, err)
+		case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
+			t.Errorf("Reload of %s = %v, want %q", row.text, err, row.want)
+		}
+	}
 }
 
 func TestAReloadIsAnOperators(t *testing.T) {

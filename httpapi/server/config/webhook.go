@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/podyard/podyard/backend/webhook"
 	"github.com/podyard/podyard/serverless"
@@ -26,9 +27,17 @@ func (c *Config) checkWebhook() error {
 // reach it although it listens on loopback.
 func (c *Config) sender(o *Options) (serverless.Sender, error) {
 	tcp, ok := o.Addr.(*net.TCPAddr)
-	private := ok && tcp.IP.IsLoopback() && o.PublicURL == ""
+	private, deny := ok && tcp.IP.IsLoopback() && o.PublicURL == "", c.Webhook.Deny
 	if c.Webhook.AllowPrivate != nil {
 		private = *c.Webhook.AllowPrivate
+	} else if private {
+		deny = slices.Concat(deny, metadata())
 	}
-	return webhook.New(&webhook.Options{Secrets: c.Webhook.Secrets, AllowPrivate: private, Deny: c.Webhook.Deny})
+	return webhook.New(&webhook.Options{Secrets: c.Webhook.Secrets, AllowPrivate: private, Deny: deny})
+}
+
+// metadata is where clouds serve metadata to their machines. Who asked for nothing wants receivers on
+// a laptop, and not these.
+func metadata() []string {
+	return []string{"169.254.0.0/16", "168.63.129.16", "100.100.100.200", "192.0.0.192", "192.80.8.124", "fd00:ec2::/32", "fd20:ce::254", "fd00:42::42"}
 }

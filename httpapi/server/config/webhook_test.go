@@ -17,13 +17,18 @@ func send(t *testing.T, text string, o config.Options) error {
 	t.Helper()
 	receiver := httptest.NewServer(http.NotFoundHandler())
 	defer receiver.Close()
+	return sendTo(t, receiver.URL, text, o)
+}
+
+func sendTo(t *testing.T, url, text string, o config.Options) error {
+	t.Helper()
 	o.Runtime = "sim"
 	parts, err := config.Open(t.Context(), parse(t, text), &o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer parts.Close(t.Context())
-	_, err = parts.Options.Jobs.Sender.Send(t.Context(), &queue.Delivery{ID: "msg_1", Job: queue.Job{Webhook: receiver.URL}})
+	_, err = parts.Options.Jobs.Sender.Send(t.Context(), &queue.Delivery{ID: "msg_1", Job: queue.Job{Webhook: url}})
 	return err
 }
 
@@ -53,5 +58,16 @@ func TestDeniedReceiversOfTheFileWinOverAllowPrivate(t *testing.T) {
 	err := send(t, `{"webhook":{"allowPrivate":true,"deny":["example.com","127.0.0.0/8"]}}`, config.Options{Addr: loopback(t)})
 	if err == nil || !strings.Contains(err.Error(), "not allowed") {
 		t.Errorf("Send to loopback = %v, want that it is not allowed", err)
+	}
+}
+
+// On a machine of a cloud its credentials are at such an address.
+func TestTheDefaultOnLoopbackDoesNotReachTheMetadataOfAMachine(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "169.254.170.2", "168.63.129.16", "100.100.100.200", "[fd00:ec2::254]", "[fd20:ce::254]"} {
+		err := sendTo(t, "http://"+host+"/latest", `{}`, config.Options{Addr: loopback(t)})
+		if err == nil || !strings.Contains(err.Error(), "not allowed") {
+			t.Errorf("Send to %s = %v, want that it is not allowed", host, err)
+		}
 	}
 }

@@ -21,7 +21,8 @@ var records = suite.Records[volumes.Volume]{
 	New: func(id, owner string, created time.Time) volumes.Volume {
 		return volumes.Volume{
 			ID: id, Owner: owner, Name: "näme \"\x01\"", Size: 20, DataCenter: "US-TX-3", Type: catalog.HighPerformance, Created: created,
-			Sizes: []volumes.SizeSpan{{From: created, Size: 10}, {From: created.Add(time.Hour), Size: 20}},
+			Sizes:  []volumes.SizeSpan{{From: created, Size: 10}, {From: created.Add(time.Hour), Size: 20}},
+			Server: "server-1",
 		}
 	},
 	Bare: func(id, owner string, created time.Time) volumes.Volume {
@@ -29,7 +30,7 @@ var records = suite.Records[volumes.Volume]{
 	},
 	ID:     func(v volumes.Volume) string { return v.ID },
 	Spoil:  func(v *volumes.Volume) { v.Sizes[0].Size = 99 },
-	Change: func(v *volumes.Volume) { v.Name, v.Size = "new", 4096 },
+	Change: func(v *volumes.Volume) { v.Name, v.Size, v.Server, v.Deleted = "new", 4096, "server-2", true },
 	Count:  func(v *volumes.Volume) { v.Size++ },
 
 	ErrExists: volumes.ErrExists, ErrNotFound: volumes.ErrNotFound,
