@@ -1,5 +1,5 @@
 // The user's keys, limits and bill.
-import {html, useState, useEffect, useSignal, session, useData, id, api, can, has, change, num, count, usd, place, go, say} from './lib.mjs'
+import {html, useState, useEffect, useSignal, session, useData, id, api, can, has, change, num, count, duration, usd, place, go, say} from './lib.mjs'
 import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Failure, Copy, Save, Dialog} from './ui.mjs'
 
 export function Account() {
@@ -12,9 +12,12 @@ export function Account() {
 
 // Limits shows the budgets of the user, or for an operator those of all users who hold something.
 function Limits() {
-  const s = useSignal(session), [all, setAll] = useState(false), of = useData(api('account/limits' + (all ? '?owner=*' : '')), {every: 10000})
+  const s = useSignal(session), [all, setAll] = useState(false), of = useData(api('account/limits?windows=true' + (all ? '&owner=*' : '')), {every: 10000})
   return html`<section aria-labelledby="limits"><div class="bar"><h2 id="limits">Limits</h2>${s.operator ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> Of all users</label>` : null}</div><${Loaded} of=${of}>${d => html`<${Table} tall caption="Limits" rows=${d.users.flatMap(u => u.limits.map(l => ({...l, user: u.user})))} rowKey=${l => l.user + ' ' + l.name} columns=${[
     {title: 'Budget', cell: l => l.name}, all ? {title: 'User', cell: l => l.user} : null, {title: 'In use', cell: l => l.limit ? html`<meter min="0" max=${l.limit} value=${Math.min(l.used, l.limit)} aria-label=${l.name}></meter>` : ''}, {title: 'Used', num: true, cell: l => num(l.used)}, {title: 'Limit', num: true, cell: l => l.limit === null ? 'none' : num(l.limit)}, {title: 'Unit', cell: l => l.unit},
+  ].filter(Boolean)} empty=${html`<${Empty} title="Nobody holds anything." />`} />
+  <h3>Requests</h3><p class="muted">Requests to the control API are counted by user.</p><${Table} tall caption="Requests" rows=${d.users.flatMap(u => (u.windows || []).map(w => ({...w, user: u.user})))} rowKey=${w => w.user + ' ' + w.name} columns=${[
+    {title: 'Window', cell: w => w.name}, all ? {title: 'User', cell: w => w.user} : null, {title: 'In use', cell: w => html`<meter min="0" max=${w.limit} value=${w.limit - w.remaining} aria-label=${'Requests of the ' + w.name}></meter>`}, {title: 'Left', num: true, cell: w => num(w.remaining)}, {title: 'Limit', num: true, cell: w => num(w.limit)}, {title: 'Begins anew', cell: w => w.remaining < w.limit ? 'in ' + duration(w.resets * 1000) : 'with the next request'},
   ].filter(Boolean)} empty=${html`<${Empty} title="Nobody holds anything." />`} />`}<//></section>`
 }
 

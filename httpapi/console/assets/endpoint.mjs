@@ -37,7 +37,7 @@ function Now({endpoint, known, reload}) {
     <${Tile} name="Completed" value=${num(now?.jobs.completed)} to=${here + '/jobs?status=COMPLETED'} /><${Tile} name="Failed" value=${num(now?.jobs.failed)} bad=${now?.jobs.failed > 0} to=${here + '/jobs?status=FAILED,TIMED_OUT'} /><${Tile} name="Queued again" value=${num(now?.jobs.retried)} note="lost with a worker" />
     <${Tile} name="Workers" value=${now ? num(now.workers.running + now.workers.idle + now.workers.initializing) : '–'} note=${now ? inWords(now.workers) : ''} /></dl>
     ${last ? html`<div class="two"><${Chart} title="Jobs that wait" unit="" values=${d.queued} every=${d.every} /><${Chart} title="Workers" unit="" values=${d.workers} every=${d.every} /><${Chart} title="Oldest job waits" unit=" s" values=${d.oldest} every=${d.every} /><${Chart} title="Jobs that run" unit="" values=${d.running} every=${d.every} /></div>` : html`<p class="muted">${past.error ? past.error.message : 'There is no history yet: the server records it from its start on.'}</p>`}
-    <div class="two">${can(`endpoint:${endpoint}:read`) ? html`<${Speed} endpoint=${endpoint} />` : null}${known ? html`<${Settings} known=${known} />` : null}</div>
+    <div class="two">${can(`endpoint:${endpoint}:read`) ? html`<${Speed} endpoint=${endpoint} cold=${d?.coldStarts} />` : null}${known ? html`<${Settings} known=${known} />` : null}</div>
     <div class="two">${known?.image && can('endpoints:write') ? html`<${Scale} known=${known} reload=${reload} />` : null}
     ${run ? html`<section aria-labelledby="purge"><h2 id="purge">Empty the queue</h2><p class="muted">Cancels the jobs that wait: all of your own endpoint, your own jobs on a shared one.</p><${Sure} title="Empty the queue?" word=${endpoint} text="The jobs that wait are cancelled. Jobs that run go on." yes="Cancel the waiting jobs" run=${async () => `${count((await change('POST', api(e + '/purge-queue'))).removed, 'job was', 'jobs were')} cancelled.`}>Empty the queue…<//></section>` : null}</div>
     ${known ? html`<${Releases} e=${e} />` : null}`
@@ -50,13 +50,16 @@ function Reason({endpoint}) {
   return html`<section class="why" aria-labelledby="why"><h2 id="why">Why the oldest job waits</h2><p>${sentence(of.data.why)}</p><p><${Link} to=${`e/${id(endpoint)}/why`}>More<//> · <${Link} to=${`e/${id(endpoint)}/jobs/${id(j.id)}`}>The job<//></p></section>`
 }
 
-function Speed({endpoint}) {
+function Speed({endpoint, cold}) {
   const of = useData(api(`${id(endpoint)}/requests?status=COMPLETED&limit=100`))
   const list = of.data?.requests || []
   const at = (name, p) => { const v = list.map(j => j[name]).sort((a, b) => a - b); return v.length ? duration(v[Math.min(v.length - 1, Math.floor(v.length * p))]) : '–' }
   return html`<section aria-labelledby="speed"><h2 id="speed">How long jobs take</h2><div class="grid"><table><caption class="vh">Percentiles of the last jobs that completed</caption><thead><tr><th scope="col">Time</th><th scope="col" class="num">P50</th><th scope="col" class="num">P90</th><th scope="col" class="num">P98</th></tr></thead><tbody>
-    ${[['Waited', 'delayTime'], ['Ran', 'executionTime']].map(([name, of]) => html`<tr><th scope="row">${name}</th>${[.5, .9, .98].map(p => html`<td class="num">${at(of, p)}</td>`)}</tr>`)}</tbody></table></div><p class="muted">${list.length ? `Of the last ${count(list.length, 'job')} that completed and are still kept.` : 'No completed job is kept at this moment.'}</p></section>`
+    ${[['Waited', 'delayTime'], ['Ran', 'executionTime']].map(([name, of]) => html`<tr><th scope="row">${name}</th>${[.5, .9, .98].map(p => html`<td class="num">${at(of, p)}</td>`)}</tr>`)}</tbody></table></div><p class="muted">${list.length ? `Of the last ${count(list.length, 'job')} that completed and are still kept.` : 'No completed job is kept at this moment.'}</p>${cold ? html`<${ColdStarts} of=${cold} />` : null}</section>`
 }
+
+// ColdStarts says how long workers take from the decision to start one to its first request for a job.
+const ColdStarts = ({of: c}) => html`<h3>Cold starts</h3><${Facts} of=${[['In the last hour', c.lastHour === c.most ? `${num(c.most)} or more` : num(c.lastHour)], ['P50', duration(c.p50)], ['P90', duration(c.p90)], ['Last', html`<${Ago} at=${c.last} />`]]} /><p class="muted">From the decision to start a worker to its first request for a job, of the last ${count(c.known, 'start')}.</p>`
 
 const Settings = ({known: k}) => html`<section aria-labelledby="settings"><h2 id="settings">Settings</h2><${Facts} of=${[
   ['Type', k.type === 'LOAD_BALANCER' ? 'load balancer' : 'queue'], ['Image', html`<code>${k.image || 'a function of the server'}</code>`], k.image ? ['Workers', `${k.workers.min} to ${k.workers.max}${k.workers.idleTimeout ? `, end after ${k.workers.idleTimeout} s without a job` : ''}`] : ['Workers', 'started by others'],

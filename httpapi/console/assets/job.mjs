@@ -16,6 +16,7 @@ const ended = j => ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'].includes(j.
 
 function Body({j, endpoint, reload}) {
   const s = useSignal(session), e = id(endpoint), run = can(`endpoint:${endpoint}:run`)
+  const hooks = useData(can('endpoints:read') && j.webhook !== false ? api(`serverless/${e}/deliveries/${id(j.id)}`) : null)
   const act = (verb, done) => async () => { const r = await change('POST', api(`${e}/${verb}/${id(j.id)}`)); reload(); return done(r) }
   return html`<div class="bar"><${Status} of=${j.status} />
     ${run && !ended(j) ? html`<${Sure} title="Cancel this job?" text="A worker that has it is told to stop." yes="Cancel the job" run=${act('cancel', r => `The job is ${r.status.toLowerCase().replace('_', ' ')}.`)}>Cancel<//>` : null}
@@ -23,10 +24,10 @@ function Body({j, endpoint, reload}) {
     <${Copy} label="Copy as curl" text=${`curl -H "Authorization: Bearer $KEY" '${location.origin}/v2/${e}/status/${id(j.id)}'`} /></div>
     ${j.status === 'IN_QUEUE' && j.why ? html`<section class="why" aria-labelledby="why"><h2 id="why">Why it waits</h2><p>${sentence(j.why)}</p>${j.attempt ? html`<p>It was ${tries(j)}.</p>` : null}<p><${Link} to=${`e/${e}/why`}>What would change it<//></p></section>` : null}
     ${j.error ? html`<section class="why bad" aria-labelledby="error"><h2 id="error">Why it ${j.status === 'TIMED_OUT' ? 'was ended' : 'failed'}</h2><pre class="wrap">${j.error}</pre></section>` : null}
-    ${s.details ? html`<${Times} j=${j} />` : html`<${Facts} of=${[['Waited', duration(j.delayTime)], ['Ran', duration(j.executionTime)], ['Worker', j.workerId || '–']]} />`}
+    ${s.details ? html`<${Times} j=${j} sent=${hooks.data?.deliveries || []} />` : html`<${Facts} of=${[['Waited', duration(j.delayTime)], ['Ran', duration(j.executionTime)], ['Worker', j.workerId || '–']]} />`}
     ${s.details && !j.hidePayloads ? html`<div class="two"><${Payload} title="Input" path=${`data/job/${e}/${id(j.id)}/input`} size=${j.inputBytes} version="" /><${Payload} title=${j.status === 'IN_PROGRESS' ? 'Progress' : 'Output'} path=${`data/job/${e}/${id(j.id)}/output`} size=${j.outputShown ? j.outputBytes : 0} version=${j.status + j.finished + j.retries} /></div>` : s.hidePayloads ? html`<p class="muted">This console does not show payloads.</p>` : null}
     ${s.details && !j.hidePayloads && (j.chunks > 0 || j.status === 'IN_PROGRESS') ? html`<${Tail} key=${j.id} path=${`data/tail/${e}/${id(j.id)}`} />` : null}
-    <${Attempts} e=${e} j=${j} /><${Deliveries} e=${e} j=${j} />`
+    <${Attempts} e=${e} j=${j} /><${Deliveries} e=${e} j=${j} of=${hooks} />`
 }
 
 // tries says how often a job was tried that may be tried again.
@@ -37,18 +38,40 @@ export function tries(j) {
 }
 export const sentence = t => t ? t[0].toUpperCase() + t.slice(1) + (/[.!?]$/.test(t) ? '' : '.') : ''
 
-function Times({j}) {
-  const events = [
+// ends are how a lease ended after which the job was queued again.
+const ends = {lost: 'lost by its worker', released: 'handed back', failed: 'attempt failed', timed_out: 'took too long', restarted: 'lost with its server'}
+
+// timeline is what has happened to a job and what will, as [when, what, note].
+function timeline(j, sent) {
+  const ready = new Set(j.leases.map(l => l.ready)), past = j.leases.flatMap(l => [
+    [l.started, 'taken by a worker', l.worker],
+    [l.firstChunk, 'first chunk', ''],
+    [l.finished, ends[l.end] || l.end, l.worker],
+    [l.ready, l.ready > l.finished ? 'ready again' : 'queued again', ''],
+  ])
+  const hooks = sent.flatMap(d => [
+    [d.at, d.status >= 200 && d.status < 300 && !d.error ? 'webhook delivered' : 'webhook not taken', d.error || (d.status ? String(d.status) : 'no answer')],
+    [d.next, 'webhook is sent again', ''],
+  ])
+  return [
     [j.submitted, 'submitted', j.owner ? `by ${j.owner}` : ''],
-    j.queued !== j.submitted ? [j.queued, j.delayed ? 'may start' : 'queued', j.retries ? `retried ${num(j.retries)}×` : j.deliveries ? 'again' : ''] : null,
-    j.lost ? [null, 'lost by a worker', j.lost] : null,
+    j.queued !== j.submitted && !ready.has(j.queued) ? [j.queued, j.delayed ? 'may start' : 'queued', j.retries ? `retried ${num(j.retries)}×` : ''] : [],
+    ...past,
+    j.lost && !j.leases.length ? [null, 'lost by a worker', j.lost] : [],
     [j.started, 'taken by a worker', j.worker],
-    j.leaseUntil ? [j.leaseUntil, 'lease ends unless the worker pings', ''] : null,
-    j.runUntil ? [j.runUntil, 'execution timeout', ''] : null,
+    [j.firstChunk, 'first chunk', j.firstChunk ? `after ${duration(Date.parse(j.firstChunk) - Date.parse(j.started))}` : ''],
+    [j.renewed, 'lease renewed', ''],
+    [j.leaseUntil, 'lease ends unless the worker pings', ''],
+    [j.runUntil, 'execution timeout', ''],
     [j.finished, j.status.toLowerCase().replace('_', ' '), j.status === 'COMPLETED' ? `ran ${duration(j.executionTime)}` : ''],
+    ...hooks,
     [ended(j) ? j.keptUntil : j.expires, ended(j) ? 'result is deleted' : 'deleted by its ttl', ''],
-  ].filter(x => x && (x[0] || x[1].startsWith('lost'))).sort((a, b) => !a[0] || !b[0] ? 0 : Date.parse(a[0]) - Date.parse(b[0]))
-  return html`<div class="two"><section aria-labelledby="times"><h2 id="times">Times</h2><ol class="timeline">${events.map(([at, what, note]) => html`<li class=${at && Date.parse(at) > Date.now() ? 'future' : ''}><strong>${what}</strong> ${note ? html`<span class="note">${note}</span>` : null} <span class="when">${at ? html`<${Ago} at=${at} /> <small class="muted">${new Date(at).toLocaleTimeString('en-GB')}</small>` : ''}</span></li>`)}</ol></section>
+  ].filter(([at, what]) => at || what === 'lost by a worker').sort((a, b) => !a[0] || !b[0] ? 0 : Date.parse(a[0]) - Date.parse(b[0]))
+}
+
+function Times({j, sent}) {
+  const events = timeline(j, sent), forgotten = j.leaseCount - j.leases.length
+  return html`<div class="two"><section aria-labelledby="times"><h2 id="times">Timeline</h2><ol class="timeline">${events.map(([at, what, note]) => html`<li class=${at && Date.parse(at) > Date.now() ? 'future' : ''}><strong>${what}</strong> ${note ? html`<span class="note">${note}</span>` : null} <span class="when">${at ? html`<${Ago} at=${at} /> <small class="muted">${new Date(at).toLocaleTimeString('en-GB')}</small>` : ''}</span></li>`)}</ol>${forgotten > 0 ? html`<p class="muted">It was queued again ${j.leaseCount > 240 ? 'more than 240 times' : count(j.leaseCount, 'time')}. The last ${num(j.leases.length)} are shown.</p>` : null}</section>
     <section aria-labelledby="facts"><h2 id="facts">Details</h2><${Facts} of=${[['Waited', j.started || j.finished ? duration(j.delayTime) : j.delayed ? 'not due yet' : `${duration(Math.max(0, Date.now() - Date.parse(j.queued)))} so far`], ['Ran', duration(j.finished ? j.executionTime : null)], ['Worker', j.worker || '–'], ['Priority', j.priority + (j.lowPriority ? ', low: no worker is started for it' : '')], j.key ? ['Key', j.key] : null, ['Deliveries', `${j.deliveries} of 3`], j.attempts > 1 ? ['Attempts', tries(j) || `none of ${j.attempts} yet`] : null, j.restarts ? ['Server restarts while it ran', j.restarts] : null, ['Execution timeout', duration(j.executionTimeout)], j.chunks ? ['Stream', `${num(j.chunks)} chunks, ${num(j.chunksRead)} read`] : null, ['Webhook', j.webhook ? 'yes' : 'none']]} /></section></div>`
 }
 
@@ -60,8 +83,7 @@ function Attempts({e, j}) {
   ]} /></section>`
 }
 
-function Deliveries({e, j}) {
-  const of = useData(can('endpoints:read') && j.webhook !== false ? api(`serverless/${e}/deliveries/${id(j.id)}`) : null)
+function Deliveries({e, j, of}) {
   if (!of.data || !j.webhook && !of.data.deliveries.length) return null
   const again = async () => { await change('POST', api(`serverless/${e}/deliveries/${id(j.id)}/redeliver`)); of.reload(); return 'The webhook is sent again.' }
   return html`<section aria-labelledby="webhook"><div class="bar"><h2 id="webhook">Webhook</h2>${ended(j) && can('endpoints:write') ? html`<${Act} run=${again}>Send again<//>` : null}</div>

@@ -1,5 +1,5 @@
 // Pods.
-import {html, useState, useEffect, useRef, useSignal, session, place, useData, Link, id, api, can, change, ask, num, count, duration, usd, go, base, say} from './lib.mjs'
+import {html, useState, useEffect, useRef, useSignal, session, place, useData, Link, id, api, can, has, change, ask, num, count, duration, usd, go, base, say} from './lib.mjs'
 import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Log, Failure, Dialog, Spark} from './ui.mjs'
 
 const compute = p => p.gpu ? `${p.gpu.count ?? 1} × ${p.gpu.id}` : p.cpu ? `${p.cpu.vcpuCount} vCPUs, ${p.cpu.memory ?? '?'} GB` : '–'
@@ -42,10 +42,30 @@ function Body({p, reload}) {
   return html`<div class="bar"><${Status} of=${p.status} />${p.locked ? html`<span class="badge">locked</span>` : null}
     ${write ? html`${actions.map(a => a === 'start' ? html`<${Act} run=${act(a)}>Start<//>` : html`<${Sure} kind="" title=${`${words[a]} this pod?`} text=${asks[a]} yes=${words[a]} run=${act(a)}>${words[a]}…<//>`)}
     ${p.actions.includes('terminate') ? html`<${Sure} word=${p.id} title="Terminate this pod?" text="The pod and its disk are deleted. Network volumes stay." yes="Terminate" run=${async () => { await change('DELETE', api('pods/' + id(p.id))); go('pods'); return 'The pod was terminated.' }}>Terminate…<//>` : null}` : null}</div>
-  ${p.status === 'ERROR' ? html`<section class="why bad"><h2>Why it failed</h2><p>The lines of the source "system" in the log below say why.</p></section>` : null}
+  ${p.status !== 'RUNNING' && has('whyPod') ? html`<${Why} p=${p} />` : null}
   <div class="two"><section aria-labelledby="pod"><h2 id="pod">Pod</h2><${Facts} of=${[['Image', html`<code>${p.image}</code>`], p.args ? ['Arguments', html`<code>${p.args}</code>`] : null, ['Compute', compute(p)], ['Where', p.dataCenterId || 'not placed yet'], ['Disk', `${p.disk} GB`], ['Cost', `${usd(p.cost)} an hour`], ['Created', html`<${Ago} at=${p.createdAt} />`], ['Started', html`<${Ago} at=${p.startedAt} />`], p.template ? ['Template', p.template] : null, p.ssh?.direct ? ['SSH', html`<code>${p.ssh.direct.command}</code>`] : null]} /></section>
   <section aria-labelledby="runtime"><h2 id="runtime">Now</h2>${r ? html`<${Facts} of=${[['Up', duration(r.uptime * 1000)], ['CPU', percent(r.cpu)], ['Memory', percent(r.memory)], ...(r.gpus || []).map((g, i) => [`GPU ${i}`, `${percent(g)}${g.memoryUtil !== undefined ? `, memory ${num(Math.round(g.memoryUtil))} %` : ''}`]), ...(r.ports || []).map(x => [`Port ${x.private}`, !x.ip || !x.public ? 'not known yet' : x.type === 'http' ? html`<a href=${`http://${x.ip.includes(':') ? `[${x.ip}]` : x.ip}:${x.public}/`} rel="noopener noreferrer" target="_blank">${x.ip}:${x.public}</a>` : `${x.ip}:${x.public}/${x.type}`])]} />` : html`<p class="muted">It does not run.</p>`}
   <${Load} r=${r} /><${Environment} p=${p} reload=${reload} /></section></div>`
+}
+
+const titles = {ERROR: 'Why it failed', EXITED: 'Why it ended'}
+
+// Why says what keeps a pod from running, and what was tried.
+function Why({p}) {
+  const of = useData(api(`pods/${id(p.id)}/why`), {every: 3000})
+  return html`<section class="why ${p.status === 'ERROR' ? 'bad' : ''}" aria-labelledby="why"><h2 id="why">${titles[p.status] || 'Why it does not run yet'}</h2><${Loaded} of=${of}>${d => html`
+    <p class="big">${d.why || 'It runs now.'}</p>
+    ${d.since ? html`<p>Since <${Ago} at=${d.since} />${d.tries ? html`; tried ${count(d.tries, 'time')}${d.nextTry ? html`, the next try is <${Ago} at=${d.nextTry} />` : ''}` : ''}.</p>` : null}
+    ${d.failure ? html`<h3>What its host answered</h3><pre class="wrap" tabindex="0">${d.failure}</pre>` : null}
+    ${d.hosts?.length ? html`<${Tried} hosts=${d.hosts} />` : null}`}<//></section>`
+}
+
+// Tried shows operators what each host lacks, and first those that could ever take the pod.
+function Tried({hosts}) {
+  const could = hosts.filter(h => h.kind !== 'unsuitable'), rest = hosts.filter(h => h.kind === 'unsuitable')
+  const list = (caption, rows) => html`<${Table} caption=${caption} rows=${rows} rowKey=${h => h.host} columns=${[{title: 'Host', cell: h => h.host}, {title: 'Takes it', cell: h => html`<${Status} of=${h.kind === 'room' ? 'active' : h.kind === 'cordoned' ? 'cordoned' : 'refusal'} text=${h.kind === 'room' ? 'yes' : 'no'} />`}, {title: 'Why', cell: h => h.why}]} />`
+  return html`<h3>Hosts that were tried</h3>${could.length ? list('Hosts that were tried', could) : null}
+    ${rest.length ? html`<details open=${!could.length}><summary>${count(rest.length, 'host')} with other hardware, or elsewhere</summary>${list('Hosts that it may not use', rest)}</details>` : null}`
 }
 
 // Load is what the page has seen of the last ten minutes.
