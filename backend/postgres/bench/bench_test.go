@@ -47,7 +47,7 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	t.Logf("\n%s", &out)
-	if n := strings.Count(out.String(), "\n"); n != 18 {
-		t.Errorf("%d lines, want a head, 14 figures and three lines of parts", n)
+	if n := strings.Count(out.String(), "\n"); n != 19 {
+		t.Errorf("%d lines, want a head, 15 figures and three lines of parts", n)
 	}
 }

@@ -166,7 +166,7 @@ func figures(s *settings, o *ours, t *theirs) (list []figure) {
 	for callers, floor := range map[int]string{256: "3.9", 32: "2.0", 1: "0.6"} {
 		list = append(list, figure{fmt.Sprintf("cycle, callers: %d", callers), perSecond, floor, with(o.cycles, callers), with(t.cycles, callers)})
 	}
-	for callers, floor := range map[int]string{256: "9", 32: "4.7", 1: "1.5"} {
+	for callers, floor := range map[int]string{256: "9", 32: "4.7", 4: "", 1: "1.5"} {
 		list = append(list, figure{fmt.Sprintf("insert, callers: %d", callers), perSecond, floor, with(o.inserts, callers), with(t.inserts, callers)})
 	}
 	slices.SortFunc(list, func(a, b figure) int { return strings.Compare(a.name, b.name) })

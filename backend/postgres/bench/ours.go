@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -29,6 +31,9 @@ func openOurs(ctx context.Context, url string) (*ours, error) {
 		a.Close()
 		return nil, err
 	}
+	limits := budget.NewSet(budget.Users{Limits: budget.Default()}) // those of a server
+	a.Limit(limits)
+	b.Limit(limits)
 	return &ours{a: a, b: b}, nil
 }
 
@@ -40,11 +45,12 @@ func (o *ours) close() {
 // fresh returns the name of an endpoint that no measurement had before.
 func (o *ours) fresh() string { return fmt.Sprintf("e%d-%d", time.Now().UnixNano(), o.made.Add(1)) }
 
+// job returns a job of a user of its own for each endpoint, who is far from every limit.
 func (o *ours) job(endpoint string) queue.Job {
 	now := queue.At(time.Now())
 	return queue.Job{
-		Ref: queue.Ref{Endpoint: endpoint, ID: queue.JobID(fmt.Sprint(endpoint, "-", o.made.Add(1)))}, Owner: "u", Input: payload,
-		State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, ExecTimeout: time.Minute, Retain: time.Hour},
+		Ref: queue.Ref{Endpoint: endpoint, ID: queue.JobID(fmt.Sprint(endpoint, "-", o.made.Add(1)))}, Owner: endpoint, Input: payload,
+		State: queue.State{Submitted: now, Queued: now, Expires: now + 86_400_000, Terms: queue.Terms{ExecTimeout: time.Minute, Retain: time.Hour}},
 	}
 }
 
@@ -60,16 +66,24 @@ func (o *ours) cycle(ctx context.Context, q *postgres.Jobs, endpoint string, cal
 // work claims up to n jobs and ends them.
 func work(ctx context.Context, q *postgres.Jobs, endpoint string, caller, n int) (done int, err error) {
 	now := queue.At(time.Now())
-	w := queue.WorkerID(fmt.Sprint("w", caller))
-	jobs, err := q.Claim(ctx, now, []queue.Slot{{Endpoint: endpoint, Worker: w, N: n, Until: now + 30_000}}, nil)
+	jobs, err := claim(ctx, q, now, endpoint, caller, n)
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
+	return len(jobs), end(ctx, q, now, jobs)
+}
+
+func claim(ctx context.Context, q *postgres.Jobs, now queue.Instant, endpoint string, caller, n int) ([]queue.Job, error) {
+	w := queue.WorkerID(fmt.Sprint("w", caller))
+	return q.Claim(ctx, now, []queue.Slot{{Endpoint: endpoint, Worker: w, N: n, Until: now + 30_000}}, nil)
+}
+
+func end(ctx context.Context, q *postgres.Jobs, now queue.Instant, jobs []queue.Job) error {
 	ops := make([]queue.Op, len(jobs))
 	for i, j := range jobs {
-		ops[i] = queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: w, Token: j.Token, Payload: payload}
+		ops[i] = queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: j.Worker, Token: j.Token, Payload: payload}
 	}
-	return len(jobs), q.Apply(ctx, now, ops, make([]queue.Result, len(ops)))
+	return q.Apply(ctx, now, ops, make([]queue.Result, len(ops)))
 }
 
 func (o *ours) cycles(ctx context.Context, callers int, d time.Duration) (float64, error) {
@@ -112,6 +126,7 @@ func (o *ours) bulks(ctx context.Context, d time.Duration) (float64, error) {
 	return bulkSize * perBulk, err
 }
 
+// backlog claims as a worker of 100 slots does: the next jobs while the ends of those before are stored.
 func (o *ours) backlog(ctx context.Context, n int) (float64, error) {
 	endpoint := o.fresh()
 	for range n / bulkSize {
@@ -120,14 +135,19 @@ func (o *ours) backlog(ctx context.Context, n int) (float64, error) {
 		}
 	}
 	began := time.Now()
+	ended := make(chan error, 1)
+	ended <- nil
 	for left := n; left > 0; {
-		done, err := work(ctx, o.a.Jobs(), endpoint, 0, 100)
-		if err != nil || done == 0 {
+		now := queue.At(time.Now())
+		jobs, err := claim(ctx, o.a.Jobs(), now, endpoint, 0, 100)
+		if err = errors.Join(err, <-ended); err != nil || len(jobs) == 0 {
 			return 0, fmt.Errorf("%d jobs are left: %w", left, err)
 		}
-		left -= done
+		left -= len(jobs)
+		go func() { ended <- end(ctx, o.a.Jobs(), now, jobs) }()
 	}
-	return float64(n) / time.Since(began).Seconds(), nil
+	err := <-ended
+	return float64(n) / time.Since(began).Seconds(), err
 }
 
 // deaf is a queue that gets no notifications: it polls.

@@ -148,13 +148,25 @@ func (t *theirs) backlog(ctx context.Context, n int) (perSecond float64, err err
 		close(hold)
 		select {
 		case <-over:
-			perSecond = float64(n) / time.Since(*first.Load()).Seconds()
-			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		err := t.stored(ctx)
+		perSecond = float64(n) / time.Since(*first.Load()).Seconds()
+		return err
 	})
 	return perSecond, err
+}
+
+// stored waits until the database knows that all jobs are done: it is told so after the worker has ended.
+func (t *theirs) stored(ctx context.Context) error {
+	for {
+		left := false
+		if err := t.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM river_job WHERE state <> 'completed')").Scan(&left); err != nil || !left {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func (t *theirs) starts(ctx context.Context, n, rounds int, notify bool) (list []time.Duration, err error) {
