@@ -8,9 +8,9 @@
 // A job is a JSON object that goes into the queue of an endpoint and comes out with an
 // output. Package pods has the rules of the first, package serverless those of the second,
 // and package registries keeps credentials for private images. They do not know each
-// other. They import the standard library and what all packages stand on, such as package
-// problem and a clock: no HTTP, no database, no engine. Where a domain needs a neighbour it
-// declares an interface of one or two methods, and the program that wires them joins the two.
+// other's rules. They import the standard library and what all packages stand on, such as
+// package problem and a clock: no HTTP, no database, no engine. A domain that needs another
+// domain declares a small interface, and the program connects them.
 //
 // # Layers
 //
@@ -32,10 +32,11 @@
 // registries.Service. It has the validation, the ownership and the limits.
 //
 // A backend implements what a Service stands on: pods.PodStore, pods.Runtime,
-// serverless.JobQueue, serverless.EndpointStore, registries.Store and the stores below
-// pods. These interfaces are narrow, and are promised valid input. The rules that a backend
-// must keep are public suites of tests: podstest, serverlesstest, registriestest and those
-// below pods. The test of a backend is a constructor and a call of its suite.
+// serverless.JobQueue, serverless.EndpointStore, registries.Store and the stores in the
+// subpackages of pods, such as volumes. These interfaces are narrow, and are promised valid
+// input. The rules that a backend must keep are public suites of tests, such as podstest,
+// serverlesstest and volumestest. The test of a backend is a constructor and a call of its
+// suite.
 //
 // # Who decides
 //
@@ -47,12 +48,13 @@
 // For workers: fleet.Decide says how many workers an endpoint should have, and why. It is a
 // pure function too.
 //
-// For pods: a request writes the desired state, and only the loop of the program that has
-// the host calls its runtime and writes the observed state. One idempotent call,
-// Runtime.Ensure, is create, start, restart, reset and recovery.
+// For pods: a request writes the desired state. Each host belongs to one program, and only
+// the loop of that program calls the runtime of the host and writes the observed state.
+// Runtime.Ensure creates, starts, restarts, resets and recovers a pod. To call it again is
+// safe.
 //
-// Nothing is visible before it is as durable as its store makes it. An error of a whole
-// call means that the outcome is unknown. Ids come from the service, so a repetition is
+// A change is shown only after its store has saved it, as durably as it can. An error of a
+// whole call means that the outcome is unknown. Ids come from the service, so a repetition is
 // safe.
 //
 // # Time and goroutines

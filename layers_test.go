@@ -103,7 +103,7 @@ var layers = []layer{
 		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", retry,
 	}},
 	{path: "backend/podfleet", module: backend},
-	{path: "backend/prometheus", module: backend, third: []string{"github.com/prometheus/client_golang/..."}},
+	{path: "backend/prometheus", module: backend, third: []string{"github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/..."}},
 	{path: "backend/machine", module: backend},
 	{path: "backend/router", module: backend},
 	{path: "backend/shard", module: backend},
@@ -111,7 +111,7 @@ var layers = []layer{
 	{path: "backend/webhook", module: backend},
 	{path: "backend/fault", module: backend},
 
-	{path: "httpapi/audit"},
+	{path: "httpapi/audit", module: []string{"internal/terminal"}},
 	{path: "httpapi/conns", module: []string{"problem"}},
 	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict}, never: noTesting},
 	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "backend/podfleet"), never: noTesting},
@@ -119,7 +119,7 @@ var layers = []layer{
 	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
 	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
-	{path: "httpapi/command", module: []string{"httpapi/client"}, never: noTesting},                         // nor with the commands
+	{path: "httpapi/command", module: []string{"httpapi/client", "internal/terminal"}, never: noTesting},    // nor with the commands
 	{
 		path: "httpapi/double", never: noTesting,
 		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),
