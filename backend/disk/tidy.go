@@ -34,16 +34,18 @@ func (p *space) wakeTidy() {
 }
 
 // tidyLoop compacts payloads while the disk is nearly full, so that what was deleted makes room
-// soon.
+// soon. After that it compacts once more: a compaction may end the shortage while somebody still
+// deletes, and what was deleted behind it would keep its space.
 func (s *Store) tidyLoop(ctx context.Context) {
-	for {
+	for short := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.space.tidy:
 		}
 		s.space.budget.Store(0)
-		if _, short := s.space.share(0, newWork); !short {
+		was := short
+		if _, short = s.space.share(0, newWork); !short && !was {
 			continue
 		}
 		e, err := s.engine()
