@@ -78,7 +78,7 @@
 //
 //   - examples/embed, the smallest program, and examples/server, everything wired.
 //   - pods/pods.go, pods/store.go and pods/runtime.go: the types and the two seams of pods.
-//   - serverless/queue/state.go and serverless/queue/queue.go: the state machine of jobs,
+//   - serverless/queue/state.go, apply.go and queue.go: the state machine of jobs, its moves,
 //     and its seam.
 //   - httpapi/operations.go and httpapi/router.go: which operations there are, and how a
 //     request gets to its own.
