@@ -7,6 +7,7 @@ tmp=$root/.tmp
 mkdir -p "$tmp/bin"
 
 lint_version=v2.15.0
+vuln_version=v1.9.0
 # The clients that the tests run, each of exactly this version.
 npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2)
 python_clients=(runpod==1.12.0 runpod-flash==1.21.0 pytest==9.2.0 fastapi==0.165.0 uvicorn==0.54.0)
