@@ -42,7 +42,7 @@ func (q *observedQueue) Enqueue(ctx context.Context, jobs []Job) error {
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: j.Ref, State: &j.State, Trace: j.Trace, Bytes: len(j.Input)})
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: &j.Ref, State: &j.State, Trace: &j.Trace, Bytes: len(j.Input)})
 	}
 	return nil
 }
@@ -53,8 +53,10 @@ func (q *observedQueue) Claim(ctx context.Context, now Instant, slots []queue.Sl
 	out, err := q.JobQueue.Claim(ctx, now, slots, out)
 	for i := n; i < len(out); i++ {
 		j := &out[i]
-		q.traces.add(j.Ref, j.Trace)
-		q.to.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: j.Ref, State: &j.State, Trace: j.Trace})
+		if j.Trace.Parent != "" {
+			q.traces.add(j.Ref, j.Trace)
+		}
+		q.to.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: &j.Ref, State: &j.State, Trace: &j.Trace})
 	}
 	return out, err
 }
@@ -66,7 +68,7 @@ func (q *observedQueue) Apply(ctx context.Context, now Instant, ops []queue.Op, 
 	}
 	for i := range ops {
 		if res[i].Effect != 0 {
-			q.event(ops[i].Ref, ops[i].Kind, &res[i].State, res[i].Effect, len(ops[i].Payload))
+			q.event(&ops[i].Ref, ops[i].Kind, &res[i].State, res[i].Effect, len(ops[i].Payload))
 		}
 	}
 	return nil
@@ -75,30 +77,33 @@ func (q *observedQueue) Apply(ctx context.Context, now Instant, ops []queue.Op, 
 // moved gets the moves that no call here asks for.
 func (q *observedQueue) moved(list []queue.Moved) {
 	for i := range list {
-		q.event(list[i].Ref, list[i].Kind, &list[i].State, list[i].Effect, 0)
+		q.event(&list[i].Ref, list[i].Kind, &list[i].State, list[i].Effect, 0)
 	}
 }
 
 // event reports a move, if it is of interest.
-func (q *observedQueue) event(ref Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
-	var change telemetry.JobChange
-	var cause telemetry.Cause
+func (q *observedQueue) event(ref *Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
+	x := telemetry.JobEvent{Bytes: size, Ref: ref, State: after, Trace: &q.traces.none}
 	switch {
 	case e&queue.Delete != 0 && e&queue.EvDone != 0:
-		change = telemetry.JobExpired
+		x.Change = telemetry.JobExpired
 	case e&queue.Delete != 0:
 		return
 	case e&queue.AddChunk != 0:
-		q.to.Job(telemetry.JobEvent{Change: telemetry.JobChunk, Ref: ref, State: after, Bytes: size})
+		x.Change = telemetry.JobChunk
+		q.to.Job(x)
 		return
 	case e&queue.EvDone != 0:
-		change = telemetry.JobEnded
+		x.Change = telemetry.JobEnded
 	case e&queue.DropOutput != 0 && after.Status == InQueue:
-		change, cause = telemetry.JobRequeued, causeOf(kind, e)
+		x.Change, x.Cause = telemetry.JobRequeued, causeOf(kind, e)
 	default:
 		return
 	}
-	q.to.Job(telemetry.JobEvent{Change: change, Ref: ref, State: after, Trace: q.traces.take(ref), Cause: cause, Bytes: size})
+	if q.traces.n.Load() > 0 {
+		x.Trace = q.traces.take(*ref)
+	}
+	q.to.Job(x)
 }
 
 // causeOf returns why a move has queued a job again.
@@ -120,15 +125,13 @@ const maxTraces = 10_000
 // traces keeps the trace contexts of the jobs that run: a queue does not return them at the
 // end.
 type traces struct {
-	n  atomic.Int64
-	mu sync.Mutex
-	of map[Ref]Trace
+	none Trace // of other jobs
+	n    atomic.Int64
+	mu   sync.Mutex
+	of   map[Ref]Trace
 }
 
 func (t *traces) add(ref Ref, tr Trace) {
-	if tr.Parent == "" {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.of == nil {
@@ -140,16 +143,17 @@ func (t *traces) add(ref Ref, tr Trace) {
 	t.n.Store(int64(len(t.of)))
 }
 
-func (t *traces) take(ref Ref) (tr Trace) {
-	if t.n.Load() == 0 {
-		return tr
-	}
+// take forgets and returns the trace context of a job, which is not nil.
+func (t *traces) take(ref Ref) *Trace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tr = t.of[ref]
+	tr, ok := t.of[ref]
+	if !ok {
+		return &t.none
+	}
 	delete(t.of, ref)
 	t.n.Store(int64(len(t.of)))
-	return tr
+	return &tr
 }
 
 // observeAttempt reports an attempt to deliver a webhook.

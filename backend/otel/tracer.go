@@ -180,10 +180,10 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 
 // span makes a span of a job that is over, as a child of its send span and with a link to it.
 func (o jobObserver) span(e *telemetry.JobEvent, name string, from, to queue.Instant, failed error) {
-	ctx := o.t.in(context.Background(), e.Trace)
+	ctx := o.t.in(context.Background(), *e.Trace)
 	_, span := o.t.tracer.Start(ctx, name+e.Endpoint, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(from.Time()),
 		trace.WithLinks(trace.Link{SpanContext: trace.SpanContextFromContext(ctx)}),
-		trace.WithAttributes(append(messaging(e.Ref), attribute.String("podyard.worker", string(e.State.Worker)),
+		trace.WithAttributes(append(messaging(*e.Ref), attribute.String("podyard.worker", string(e.State.Worker)),
 			attribute.Int("podyard.deliveries", int(e.State.Deliveries)), attribute.String("podyard.status", e.State.Status.String()))...))
 	if failed != nil {
 		span.SetStatus(codes.Error, failed.Error())

@@ -93,22 +93,22 @@ func filled(t testing.TB, n int) (*metrics.Metrics, *prometheus.Registry) {
 
 // everyJobEvent reports all that can happen on an endpoint.
 func everyJobEvent(o telemetry.Observer, endpoint string) {
-	ref := queue.Ref{Endpoint: endpoint, ID: "j"}
+	ref, none := &queue.Ref{Endpoint: endpoint, ID: "j"}, &queue.Trace{}
 	for _, f := range []queue.Flags{0, queue.Sync, queue.OpenAI} {
-		o.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: ref, State: &queue.State{Flags: f}, Bytes: 100})
+		o.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: ref, State: &queue.State{Flags: f}, Trace: none, Bytes: 100})
 	}
-	o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: ref, State: &queue.State{Queued: 1, Started: 2}, Trace: queue.Trace{Parent: traceparent}})
+	o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: ref, State: &queue.State{Queued: 1, Started: 2}, Trace: &queue.Trace{Parent: traceparent}})
 	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Retry, telemetry.Restart} {
-		o.Job(telemetry.JobEvent{Change: telemetry.JobRequeued, Ref: ref, Cause: c})
+		o.Job(telemetry.JobEvent{Change: telemetry.JobRequeued, Ref: ref, State: &queue.State{}, Trace: none, Cause: c})
 	}
-	o.Job(telemetry.JobEvent{Change: telemetry.JobExpired, Ref: ref})
-	o.Job(telemetry.JobEvent{Change: telemetry.JobChunk, Ref: ref, Bytes: 1})
+	o.Job(telemetry.JobEvent{Change: telemetry.JobExpired, Ref: ref, State: &queue.State{}, Trace: none})
+	o.Job(telemetry.JobEvent{Change: telemetry.JobChunk, Ref: ref, State: &queue.State{}, Trace: none, Bytes: 1})
 	for _, s := range []queue.State{
 		{Status: queue.Completed}, {Status: queue.Failed}, {Status: queue.Cancelled}, {Status: queue.Failed, Reason: queue.WorkersLost},
 		{Status: queue.Failed, Reason: queue.TooManyRestarts}, {Status: queue.Failed, Reason: queue.Damaged}, {Status: queue.TimedOut, Reason: queue.ExecutionTimedOut},
 	} {
 		s.Started, s.Finished = 1, 5
-		o.Job(telemetry.JobEvent{Change: telemetry.JobEnded, Ref: ref, State: &s, Trace: queue.Trace{Parent: traceparent}})
+		o.Job(telemetry.JobEvent{Change: telemetry.JobEnded, Ref: ref, State: &s, Trace: &queue.Trace{Parent: traceparent}})
 	}
 	o.Worker(telemetry.WorkerEvent{Change: telemetry.Scaled, Endpoint: endpoint, Want: 1, Start: 1})
 	for _, result := range []string{telemetry.StartOK, telemetry.StartNoRoom, telemetry.StartFailed} {

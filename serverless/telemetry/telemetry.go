@@ -44,16 +44,17 @@ const (
 	Restart  Cause = "restart"  // its server was restarted
 )
 
-// A JobEvent is a change of one job.
+// A JobEvent is a change of one job. What its pointers refer to is valid only until Job returns. None
+// of them is nil.
 type JobEvent struct {
 	Change JobChange
-	queue.Ref
-	State *queue.State // after the change; only until Job returns
+	Cause  Cause // of JobRequeued
+	Bytes  int   // of the input (JobSubmitted), the output (JobEnded) or the chunk
+	*queue.Ref
+	State *queue.State // after the change
 	// Trace is the trace context of the job. It is zero for an end in a process that has not
 	// claimed the job.
-	Trace queue.Trace
-	Cause Cause // of JobRequeued
-	Bytes int   // of the input (JobSubmitted), the output (JobEnded) or the chunk
+	Trace *queue.Trace
 }
 
 // A WorkerChange is what has happened to the workers of an endpoint.
