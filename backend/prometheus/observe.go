@@ -67,30 +67,35 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 		x.inputs[kindOf(e.State.Flags)].add(int64(e.Bytes))
 	case telemetry.JobClaimed:
 		x.delay.addSpan(e.State.Queued, e.State.Started, e.Trace.Parent)
+	case telemetry.JobEnded:
+		if e.State.Started != 0 {
+			x.execution.addSpan(e.State.Started, e.State.Finished, e.Trace.Parent)
+		}
+		if e.State.Status == queue.Completed {
+			x.outputs.add(int64(e.Bytes))
+			return
+		}
+		o.failed(x, e.State, e.Bytes)
 	case telemetry.JobRequeued:
-		o.m.requeued.WithLabelValues(x.id, string(e.Cause)).Inc()
+		o.requeued(x, e.Cause)
 	case telemetry.JobExpired:
 		x.expired.Inc()
 	case telemetry.JobChunk:
 		x.chunks.Inc()
-	case telemetry.JobEnded:
-		o.ended(x, &e)
 	}
 }
 
-func (o jobObserver) ended(x *endpoint, e *telemetry.JobEvent) {
-	if e.State.Started != 0 {
-		x.execution.addSpan(e.State.Started, e.State.Finished, e.Trace.Parent)
-	}
-	if e.State.Status == queue.Completed {
-		x.outputs.add(int64(e.Bytes))
-		return
-	}
-	reason := reasonOf(e.State)
-	o.m.finished.WithLabelValues(x.id, e.State.Status.String(), reason).Inc()
+// failed counts a job that has ended, but is not completed.
+func (o jobObserver) failed(x *endpoint, s *queue.State, size int) {
+	reason := reasonOf(s)
+	o.m.finished.WithLabelValues(x.id, s.Status.String(), reason).Inc()
 	if reason == "worker" {
-		x.failures.add(int64(e.Bytes))
+		x.failures.add(int64(size))
 	}
+}
+
+func (o jobObserver) requeued(x *endpoint, c telemetry.Cause) {
+	o.m.requeued.WithLabelValues(x.id, string(c)).Inc()
 }
 
 // kindOf returns how a job was submitted, as an index of kinds.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,37 +102,69 @@ func (l *layout) cell(v int64) int {
 	return i
 }
 
-// A tally counts whole numbers for a histogram. An event costs two additions at most; a histogram of the
-// client library costs several times that. Buckets and counts are computed at a scrape. Then the sum may
-// lack an event that the count has, or the reverse, until the next scrape.
+// A tally counts whole numbers for a histogram. An event costs one addition: a cell has both the count and
+// the sum of its numbers. Buckets, counts and sums of all are computed at a scrape.
 type tally struct {
 	*layout
-	sum    atomic.Int64
-	counts []atomic.Uint64                       // of the cells
+	cells  []atomic.Uint64                       // count<<sumBits | sum, of what kept lacks
 	traces []atomic.Pointer[prometheus.Exemplar] // of the buckets: their last exemplars
+
+	mu   sync.Mutex // guards kept, and that what a cell had is in one of the two
+	kept *census    // what was in cells that were half full, and the numbers that are too great for a cell; nil: none
 }
 
+const (
+	// sumBits are the bits of a cell that are its sum. The others are its count.
+	sumBits = 44
+	one     = 1 << sumBits
+	// halfFull are the bits of a cell of which one is set when its count or its sum is half of the most.
+	halfFull = 1<<63 | 1<<(sumBits-1)
+	// maxInCell is the greatest number that a cell gets. A cell that is half full has room for 100,000 more
+	// of these, which many goroutines may add before one of them has emptied it.
+	maxInCell = 1<<26 - 1
+)
+
 func newTally(l *layout) *tally {
-	return &tally{layout: l, counts: make([]atomic.Uint64, len(l.bucket)), traces: make([]atomic.Pointer[prometheus.Exemplar], len(l.bounds)+1)}
+	return &tally{layout: l, cells: make([]atomic.Uint64, len(l.bucket)), traces: make([]atomic.Pointer[prometheus.Exemplar], len(l.bounds)+1)}
 }
 
 // add counts a number that is not negative, and returns its cell.
 func (t *tally) add(v int64) int {
 	i := t.cell(v)
-	t.counts[i].Add(1)
-	if v != 0 { // most delays of a server with idle workers
-		t.sum.Add(v)
+	if v > maxInCell {
+		t.keep(i, 1, v)
+	} else if t.cells[i].Add(one|uint64(v))&halfFull != 0 {
+		t.keep(i, 0, 0)
 	}
 	return i
+}
+
+// keep empties a cell, and adds what it had and some numbers to what is kept.
+func (t *tally) keep(i int, count uint64, sum int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept == nil {
+		t.kept = newCensus(t.layout)
+	}
+	t.kept.add(i, t.cells[i].Swap(0))
+	t.kept.counts[i] += count
+	t.kept.total += count
+	t.kept.sum += sum
 }
 
 // addSpan counts the milliseconds from an instant to another, with the trace as their exemplar if the trace
 // is sampled.
 func (t *tally) addSpan(from, to queue.Instant, parent string) {
 	v := max(int64(to-from), 0)
-	i := t.add(v)
+	if i := t.add(v); parent != "" {
+		t.sample(i, v, to, parent)
+	}
+}
+
+// sample keeps a number as the exemplar of its bucket, if the trace is sampled.
+func (t *tally) sample(i int, v int64, at queue.Instant, parent string) {
 	if id := sampledTrace(parent); id != "" {
-		t.traces[t.bucket[i]].Store(&prometheus.Exemplar{Value: float64(v) / t.unit, Labels: prometheus.Labels{"trace_id": id}, Timestamp: to.Time()})
+		t.traces[t.bucket[i]].Store(&prometheus.Exemplar{Value: float64(v) / t.unit, Labels: prometheus.Labels{"trace_id": id}, Timestamp: at.Time()})
 	}
 }
 
@@ -149,17 +182,27 @@ func newCensus(l *layout) *census { return &census{layout: l, counts: make([]uin
 // take returns what t has counted.
 func (t *tally) take() *census {
 	c := newCensus(t.layout)
-	for i := range t.counts {
-		c.counts[i] = t.counts[i].Load()
-		c.total += c.counts[i]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept != nil {
+		c.merge(t.kept)
 	}
-	c.sum = t.sum.Load()
+	for i := range t.cells {
+		c.add(i, t.cells[i].Load())
+	}
 	for i := range t.traces {
 		if x := t.traces[i].Load(); x != nil {
 			c.traces = append(c.traces, *x)
 		}
 	}
 	return c
+}
+
+// add adds what a cell has.
+func (c *census) add(i int, cell uint64) {
+	c.counts[i] += cell >> sumBits
+	c.total += cell >> sumBits
+	c.sum += int64(cell % one)
 }
 
 // merge adds the numbers of another census.

@@ -2,8 +2,12 @@ package prometheus
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,5 +118,50 @@ func TestATimeOverEveryBoundIsCounted(t *testing.T) {
 	x.addSpan(1, 1<<55, "")
 	if h := written(t, x.take().metric(desc("x", "help"), time.Now())); h.GetSampleCount() != 1 || len(h.GetPositiveDelta()) != 1 {
 		t.Errorf("the histogram is %v", h)
+	}
+}
+
+// A cell has room for half a million numbers, and for a sum of 2^43.
+func TestATallyLosesNothingWhenCellsAreFull(t *testing.T) {
+	const workers, each = 8, 300_000
+	x := newTally(newLayout(1, bodyBytes, false))
+	var count, sum atomic.Int64
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			v := []int64{0, 1, 255, 9 << 20, maxInCell, maxInCell + 1, 1 << 40, 2}[w]
+			for range each {
+				x.add(v)
+			}
+			count.Add(each)
+			sum.Add(v * each)
+		})
+	}
+	stop, scraped := make(chan struct{}), make(chan error)
+	go func() {
+		var last uint64
+		for {
+			c := x.take()
+			if c.total < last {
+				scraped <- fmt.Errorf("a scrape has %d after one that has %d", c.total, last)
+				return
+			}
+			last = c.total
+			select {
+			case <-stop:
+				scraped <- nil
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	}()
+	all.Wait()
+	close(stop)
+	if err := <-scraped; err != nil {
+		t.Error(err)
+	}
+	if c := x.take(); int64(c.total) != count.Load() || c.sum != sum.Load() {
+		t.Errorf("the tally has %d numbers with the sum %d, want %d with %d", c.total, c.sum, count.Load(), sum.Load())
 	}
 }
