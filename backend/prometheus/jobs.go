@@ -1,11 +1,13 @@
 package prometheus
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/telemetry"
 )
 
 // endpoint has what each job of an endpoint changes, so that it is looked up once. A count that a tally has
@@ -19,6 +21,53 @@ type endpoint struct {
 	outputs         *tally // sizes: one for each completed job
 	failures        *tally // sizes of the outputs that workers have reported with a failure
 	expired, chunks prometheus.Counter
+	coldStart       *tally // one for each worker that the scaler has started
+	joined          atomic.Pointer[joined]
+	traced          atomic.Pointer[traced]
+}
+
+// joined is the last cold start, while its worker has no job yet.
+type joined struct {
+	worker queue.WorkerID
+	cell   int
+	took   int64
+	at     queue.Instant
+}
+
+// traced is the first job with a sampled trace of the last worker that has got one.
+type traced struct {
+	worker queue.WorkerID
+	parent string
+}
+
+// join counts a cold start. Its exemplar is the trace of the first job of the worker, which the worker has got
+// already, or gets soon: whichever of join and claim is later sees what the other has stored.
+func (x *endpoint) join(e *telemetry.WorkerEvent) {
+	j := &joined{worker: e.Worker, took: max(e.Took, 0).Milliseconds(), at: e.At}
+	j.cell = x.coldStart.add(j.took)
+	x.joined.Store(j)
+	if t := x.traced.Load(); t != nil && t.worker == j.worker {
+		x.sample(j, t.parent)
+	}
+}
+
+// claim is called for a job that has a trace, and for each job while joined is set.
+func (x *endpoint) claim(w queue.WorkerID, parent string) {
+	if sampledTrace(parent) != "" {
+		if t := x.traced.Load(); t == nil || t.worker != w {
+			x.traced.Store(&traced{w, parent})
+		}
+	}
+	if j := x.joined.Load(); j != nil && j.worker == w {
+		x.sample(j, parent)
+	}
+}
+
+// sample makes the trace of a job the exemplar of a cold start, if it is sampled.
+func (x *endpoint) sample(j *joined, parent string) {
+	if x.joined.CompareAndSwap(j, nil) {
+		x.coldStart.sample(j.cell, j.took, j.at, parent)
+	}
 }
 
 // kinds are how jobs are submitted.
@@ -28,21 +77,20 @@ func (m *Metrics) newEndpoint(id string) *endpoint {
 	e := &endpoint{
 		id: id, began: m.clock.Now(), delay: newTally(m.durations), execution: newTally(m.durations),
 		outputs: newTally(m.sizes), failures: newTally(m.sizes),
-		expired: m.expired.WithLabelValues(id), chunks: m.chunks.WithLabelValues(id),
+		expired: m.expired.WithLabelValues(id), chunks: m.chunks.WithLabelValues(id), coldStart: newTally(m.starting),
 	}
 	for i := range e.inputs {
 		e.inputs[i] = newTally(m.sizes)
 	}
-	m.coldStart.WithLabelValues(id)
 	m.begin(id)
 	return e
 }
 
 // jobs collects what endpoints count.
 type jobs struct {
-	m                                                              *Metrics
-	began                                                          time.Time
-	submitted, claimed, completed, delay, execution, input, output *prometheus.Desc
+	m                                                                         *Metrics
+	began                                                                     time.Time
+	submitted, claimed, completed, delay, execution, input, output, coldStart *prometheus.Desc
 }
 
 func newJobs(m *Metrics) *jobs {
@@ -55,12 +103,13 @@ func newJobs(m *Metrics) *jobs {
 		execution: desc("job_execution_seconds", "Time from the last claim of a job to its end.", "endpoint"),
 		input:     desc("job_input_bytes", "Sizes of inputs."),
 		output:    desc("job_output_bytes", "Sizes of outputs that workers have reported."),
+		coldStart: desc("worker_cold_start_seconds", "Time from the decision to start a worker to its first request for a job.", "endpoint"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (j *jobs) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{j.submitted, j.claimed, j.completed, j.delay, j.execution, j.input, j.output} {
+	for _, d := range []*prometheus.Desc{j.submitted, j.claimed, j.completed, j.delay, j.execution, j.input, j.output, j.coldStart} {
 		to <- d
 	}
 }
@@ -91,6 +140,7 @@ func (j *jobs) collect(to chan<- prometheus.Metric, e *endpoint, input, output *
 	count(j.claimed, delay.total, e.id)
 	to <- delay.metric(j.delay, e.began, e.id)
 	to <- e.execution.take().metric(j.execution, e.began, e.id)
+	to <- e.coldStart.take().metric(j.coldStart, e.began, e.id)
 	done := e.outputs.take()
 	count(j.completed, done.total, e.id, queue.Completed.String(), "worker")
 	output.merge(done)

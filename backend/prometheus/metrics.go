@@ -40,8 +40,8 @@ type Metrics struct {
 	registry *prometheus.Registry
 	clock    clock.Clock
 	vectors
-	durations, sizes *layout
-	sources          atomic.Pointer[Sources]
+	durations, starting, sizes *layout
+	sources                    atomic.Pointer[Sources]
 
 	mu        sync.Mutex // guards changes of endpoints and hosts
 	endpoints atomic.Pointer[map[string]*endpoint]
@@ -57,7 +57,7 @@ func New(o *Options) *Metrics {
 	if o == nil {
 		o = &Options{}
 	}
-	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors(), durations: newLayout(1000, jobSeconds, true), sizes: newLayout(1, bodyBytes, false)}
+	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors(), durations: newLayout(1000, jobSeconds, true), starting: newLayout(1000, startSeconds, true), sizes: newLayout(1, bodyBytes, false)}
 	if m.clock == nil {
 		m.clock = clock.System{}
 	}

@@ -67,6 +67,9 @@ func (o jobObserver) Job(e telemetry.JobEvent) {
 		x.inputs[kindOf(e.State.Flags)].add(int64(e.Bytes))
 	case telemetry.JobClaimed:
 		x.delay.addSpan(e.State.Queued, e.State.Started, e.Trace.Parent)
+		if e.Trace.Parent != "" || x.joined.Load() != nil {
+			x.claim(e.State.Worker, e.Trace.Parent)
+		}
 	case telemetry.JobEnded:
 		if e.State.Started != 0 {
 			x.execution.addSpan(e.State.Started, e.State.Finished, e.Trace.Parent)
@@ -159,7 +162,7 @@ func (o jobObserver) Worker(e telemetry.WorkerEvent) {
 	case telemetry.WorkerStarted:
 		o.m.starts.WithLabelValues(x.id, e.Result).Inc()
 	case telemetry.WorkerJoined:
-		o.m.coldStart.WithLabelValues(x.id).Observe(e.Took.Seconds())
+		x.join(&e)
 	case telemetry.WorkerLost:
 		o.m.lost.WithLabelValues(x.id).Inc()
 	}

@@ -265,6 +265,45 @@ func TestOpenMetricsHaveTheTracesOfSampledRequestsAsExemplars(t *testing.T) {
 	}
 }
 
+// A worker asks for its first job and gets it; the scaler may see that before or after the claim.
+func TestAColdStartHasTheTraceOfTheFirstJobOfItsWorker(t *testing.T) {
+	const exemplar = `podyard_worker_cold_start_seconds_bucket{endpoint="e",le="5.0"} 1 # {trace_id="4bf92f3577b34da6a3ce929d0e0e4736"} 2.0`
+	join := func(o telemetry.Observer) {
+		o.Worker(telemetry.WorkerEvent{Change: telemetry.WorkerJoined, Endpoint: "e", Worker: "new", Took: 2 * time.Second})
+	}
+	claim := func(w queue.WorkerID, parent string) func(telemetry.Observer) {
+		return func(o telemetry.Observer) {
+			o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: &queue.Ref{Endpoint: "e", ID: "j"}, State: &queue.State{Worker: w}, Trace: &queue.Trace{Parent: parent}})
+		}
+	}
+	elsewhere := strings.Replace(traceparent, "4bf9", "0000", 1)
+	for name, x := range map[string]struct {
+		events []func(telemetry.Observer)
+		want   bool
+	}{
+		"the claim is seen first":           {[]func(telemetry.Observer){claim("old", elsewhere), claim("new", traceparent), join}, true},
+		"the claim is seen last":            {[]func(telemetry.Observer){claim("old", elsewhere), join, claim("old", elsewhere), claim("new", traceparent)}, true},
+		"later jobs change nothing":         {[]func(telemetry.Observer){claim("new", traceparent), claim("new", elsewhere), join, claim("new", elsewhere)}, true},
+		"another worker got the traced job": {[]func(telemetry.Observer){claim("old", traceparent), join}, false},
+		"the trace is not sampled":          {[]func(telemetry.Observer){join, claim("new", strings.TrimSuffix(traceparent, "1")+"0")}, false},
+		"the first job has no trace":        {[]func(telemetry.Observer){join, claim("new", ""), claim("new", traceparent)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := metrics.New(&metrics.Options{Registry: prometheus.NewRegistry()})
+			for _, event := range x.events {
+				event(m.Jobs())
+			}
+			_, body := series(t, m.Handler(), "application/openmetrics-text")
+			if !strings.Contains(body, `podyard_worker_cold_start_seconds_count{endpoint="e"} 1`) {
+				t.Error("the cold start is not counted")
+			}
+			if got := strings.Contains(body, exemplar); got != x.want {
+				t.Errorf("the exemplar is there: %t, want %t", got, x.want)
+			}
+		})
+	}
+}
+
 func TestAStatusThatNoStandardHasIsNoLabel(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m := metrics.New(&metrics.Options{Registry: r})

@@ -21,7 +21,6 @@ const finishedHelp = "Jobs that have ended, by status and by what ended them."
 // vectors are the counters and histograms, and the gauges that are set by events.
 type vectors struct {
 	finished, requeued, expired, chunks *prometheus.CounterVec
-	coldStart                           *prometheus.HistogramVec
 	wanted                              *prometheus.GaugeVec
 	scaled, starts, lost                *prometheus.CounterVec
 	hookAttempts                        *prometheus.CounterVec
@@ -67,11 +66,10 @@ func newVectors() vectors {
 		expired:  counter("jobs_expired_total", "Jobs whose ttl passed before they had ended.", "endpoint"),
 		chunks:   counter("stream_chunks_total", "Chunks that workers have added to streams.", "endpoint"),
 
-		wanted:    gauge("workers_wanted", "Workers that the scaler wants.", "endpoint"),
-		scaled:    counter("scaler_actions_total", "Workers that the scaler has decided to start, stop or drain.", "endpoint", "action"),
-		starts:    counter("worker_starts_total", "Answers of the fleet to starts of workers.", "endpoint", "result"),
-		coldStart: histogram("worker_cold_start_seconds", "Time from the decision to start a worker to its first request for a job.", startSeconds, "endpoint"),
-		lost:      counter("workers_lost_total", "Workers that ended by themselves, or are not heard of any more.", "endpoint"),
+		wanted: gauge("workers_wanted", "Workers that the scaler wants.", "endpoint"),
+		scaled: counter("scaler_actions_total", "Workers that the scaler has decided to start, stop or drain.", "endpoint", "action"),
+		starts: counter("worker_starts_total", "Answers of the fleet to starts of workers.", "endpoint", "result"),
+		lost:   counter("workers_lost_total", "Workers that ended by themselves, or are not heard of any more.", "endpoint"),
 
 		hookAttempts: counter("webhook_attempts_total", "Attempts to deliver webhooks, by class of the answer.", "code"),
 		hookSeconds:  histogram("webhook_seconds", "How long attempts to deliver webhooks took.", hookSeconds, "code"),
@@ -102,7 +100,7 @@ func newVectors() vectors {
 // all returns what is registered.
 func (v *vectors) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.requeued, v.expired, v.chunks, v.coldStart,
+		v.requeued, v.expired, v.chunks,
 		v.wanted, v.scaled, v.starts, v.lost, v.hookAttempts, v.hookSeconds, v.hookDropped,
 		v.podStart, v.podEnds, v.calls, v.callSeconds, v.watchRestarts, v.httpRequests, v.httpSeconds, v.httpInFlight,
 		v.limits, v.auth, v.commitSeconds, v.commitOps, v.loopErrors, v.loopLag, v.leader, v.buildInfo,
