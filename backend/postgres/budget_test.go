@@ -119,6 +119,23 @@ func TestServersThatSubmitAtOnceDoNotGoOverABudgetTogether(t *testing.T) {
 	})
 }
 
+func TestARefusedCallThatSharesATransactionWithARepeatedOneIsRefused(t *testing.T) {
+	s := openURL(t, postgresql.Database(t))
+	s.Limit(budget.NewSet(budget.Users{Named: map[string]budget.Limits{"alice": {Jobs: 1}}}))
+	of := func(owner, id string) []queue.Job {
+		j := newJob(id)
+		j.Owner = owner
+		return []queue.Job{j}
+	}
+	must(t, s.Jobs().Enqueue(t.Context(), of("alice", "first")))
+	must(t, s.Jobs().Enqueue(t.Context(), of("bob", "there")))
+	errs := s.Jobs().EnqueueTogether(t.Context(), of("alice", "more"), of("bob", "there"), of("bob", "new"))
+	wantFull(t, "a call of alice", errs[0], budget.Jobs, 1)
+	if !errors.Is(errs[1], queue.ErrExists) || errs[2] != nil {
+		t.Errorf("calls of bob = %v and %v, want ErrExists for what is there, and a new job", errs[1], errs[2])
+	}
+}
+
 // A server need not look at each submit of a user who is far from the limits, but it looks soon.
 func TestAUserWhoHasReachedALimitElsewhereIsRefusedSoon(t *testing.T) {
 	suite.SkipUnlessLong(t)

@@ -135,6 +135,19 @@ func (q *Jobs) Eager() { q.perGeneration, q.floors.worth, q.floors.pause = 1, 1,
 // CopyAll has all calls copy their jobs. It is called before the queue is used.
 func (q *Jobs) CopyAll() { q.perCopy = 1 }
 
+// EnqueueTogether makes calls of Enqueue that share a transaction.
+func (q *Jobs) EnqueueTogether(ctx context.Context, calls ...[]queue.Job) (errs []error) {
+	var list []*addCall
+	for _, jobs := range calls {
+		list = append(list, &addCall{jobs: jobs, answer: newAnswer()})
+	}
+	q.addAll(ctx, list, q.rowsOf(1)[0])
+	for _, c := range list {
+		errs = append(errs, c.answer.await(ctx))
+	}
+	return errs
+}
+
 // Knows reports whether the Store moves a job without reading it first.
 func (q *Jobs) Knows(ref queue.Ref) bool { return q.held.has([]queue.Ref{ref}) }
 

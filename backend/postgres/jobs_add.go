@@ -110,6 +110,7 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) 
 	}
 	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
+			calls[i].full = nil // it was refused in a transaction that has failed
 			q.addAll(ctx, calls[i:i+1], rows)
 		}
 		return
