@@ -104,9 +104,11 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 // addAll adds the jobs of some calls in one transaction. If that fails because of one of them,
 // each has its own.
 func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) {
-	err := q.addOnce(ctx, calls, rows, q.addPlain)
+	b := &addBatch{calls: calls}
+	b.collect()
+	err := q.addOnce(ctx, b, rows, q.addPlain)
 	if errors.Is(err, errNear) {
-		err = q.addOnce(ctx, calls, rows, q.addAdmitted)
+		err = q.addOnce(ctx, b, rows, q.addAdmitted)
 	}
 	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
@@ -116,41 +118,47 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) 
 		return
 	}
 	if err == nil {
-		q.publish(ctx, queue.ReadyEvents(jobsOf(calls)))
+		q.publish(ctx, queue.ReadyEvents(b.jobs))
 	}
 	for _, c := range calls {
 		c.answer <- cmp.Or(err, c.full)
 	}
 }
 
-// jobsOf returns the jobs of the calls that are not refused.
-func jobsOf(calls []*addCall) []queue.Job {
-	if len(calls) == 1 && calls[0].full == nil {
-		return calls[0].jobs
+// An addBatch is calls that share a transaction.
+type addBatch struct {
+	calls []*addCall
+	jobs  []queue.Job // of the calls that are not refused
+}
+
+// collect is called after calls were refused.
+func (b *addBatch) collect() {
+	if len(b.calls) == 1 && b.calls[0].full == nil {
+		b.jobs = b.calls[0].jobs
+		return
 	}
 	var lists [][]queue.Job
-	for _, c := range calls {
+	for _, c := range b.calls {
 		if c.full == nil {
 			lists = append(lists, c.jobs)
 		}
 	}
-	return slices.Concat(lists...)
+	b.jobs = slices.Concat(lists...)
 }
 
 // addOnce adds the jobs of some calls with a function that makes the transaction.
-func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, rows *counterRows, add func(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error)) error {
+func (q *Jobs) addOnce(ctx context.Context, b *addBatch, rows *counterRows, add func(ctx context.Context, t *jobTx, b *addBatch, slot int64) ([]int64, error)) error {
 	epoch, err := q.node(ctx)
-	jobs := jobsOf(calls)
 	if err == nil {
-		err = q.knowLines(ctx, jobs)
+		err = q.knowLines(ctx, b.jobs)
 	}
 	if err != nil {
 		return err
 	}
-	slot := rows.use(epoch, endpointsOf(jobs), ownersOf(jobs))
+	slot := rows.use(epoch, endpointsOf(b.jobs), ownersOf(b.jobs))
 	var seqs []int64
 	err = q.transact(ctx, func(t *jobTx) (err error) {
-		seqs, err = add(ctx, t, calls, slot)
+		seqs, err = add(ctx, t, b, slot)
 		return err
 	})
 	if code(err) == codeUnique {
@@ -159,27 +167,26 @@ func (q *Jobs) addOnce(ctx context.Context, calls []*addCall, rows *counterRows,
 	if err != nil {
 		return err
 	}
-	if jobs = jobsOf(calls); len(seqs) < len(jobs) {
+	if len(seqs) < len(b.jobs) {
 		return errNear
 	}
-	for _, c := range calls {
+	for _, c := range b.calls {
 		if c.full == nil {
 			c.seqs, seqs = seqs[:len(c.jobs)], seqs[len(c.jobs):]
 		}
 	}
-	q.s.sweepKeys(ctx, queue.Creations(jobs))
+	q.s.sweepKeys(ctx, queue.Creations(b.jobs))
 	return nil
 }
 
 // addPlain adds jobs, unless a user is near a limit: then it returns fewer numbers than jobs, or errNear.
-func (q *Jobs) addPlain(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error) {
-	jobs := jobsOf(calls)
-	set, want, began := q.s.limits.Load(), amountsOf(jobs), q.s.opts.Clock.Now()
+func (q *Jobs) addPlain(ctx context.Context, t *jobTx, b *addBatch, slot int64) ([]int64, error) {
+	set, want, began := q.s.limits.Load(), amountsOf(b.jobs), q.s.opts.Clock.Now()
 	if q.far.spend(set, want, began) {
-		return q.addTo(ctx, t, jobs, slot, &rooms{})
+		return q.addTo(ctx, t, b.jobs, slot, &rooms{})
 	}
 	r := roomsOf(set, want, lookMargin())
-	if keys := queue.Creations(jobs); len(keys) > 0 {
+	if keys := queue.Creations(b.jobs); len(keys) > 0 {
 		// The statement that adds would come too late: the keys would be there without the jobs.
 		users, err := t.near(ctx, &r)
 		if err == nil && len(users) > 0 {
@@ -190,26 +197,27 @@ func (q *Jobs) addPlain(ctx context.Context, t *jobTx, calls []*addCall, slot in
 		}
 		r = rooms{}
 	}
-	seqs, err := q.addTo(ctx, t, jobs, slot, &r)
-	if err == nil && len(seqs) == len(jobs) {
+	seqs, err := q.addTo(ctx, t, b.jobs, slot, &r)
+	if err == nil && len(seqs) == len(b.jobs) {
 		q.far.found(set, want, began)
 	}
 	return seqs, err
 }
 
 // addAdmitted refuses calls for which users have no room, and adds the jobs of the others.
-func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, calls []*addCall, slot int64) ([]int64, error) {
-	for _, c := range calls {
+func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, b *addBatch, slot int64) ([]int64, error) {
+	for _, c := range b.calls {
 		c.full = nil
 	}
-	if err := q.admit(ctx, t, calls); err != nil {
+	err := q.admit(ctx, t, b.calls)
+	if err != nil {
 		return nil, err
 	}
-	jobs := jobsOf(calls)
-	if len(jobs) == 0 {
+	b.collect()
+	if len(b.jobs) == 0 {
 		return nil, t.commit(ctx, &pgx.Batch{}, true)
 	}
-	return q.addTo(ctx, t, jobs, slot, &rooms{})
+	return q.addTo(ctx, t, b.jobs, slot, &rooms{})
 }
 
 // addTo adds jobs and the records of their Idempotency-Keys, and commits.
