@@ -16,9 +16,13 @@ const (
 // under way, and their own.
 const fewItems = 4
 
+// someItems is from how many items on a transaction begins while one other is under way, if it has half
+// of what is there: the one waits for the disk while the other works. Smaller ones cost more than that saves.
+const someItems = 16
+
 // A lane makes calls in transactions. Calls of few callers have one each at the same time. While
-// there are more, the lane collects calls while one transaction is under way, and makes them in the
-// next one. Its goroutines run only while there are calls.
+// there are more, the lane collects calls while one transaction is under way, or two, and makes them in
+// the next one. Its goroutines run only while there are calls.
 type lane[C any] struct {
 	s    *Store
 	run  func(ctx context.Context, calls []C, rows *counterRows)
@@ -91,8 +95,7 @@ func (l *lane[C]) begin() (f flight[C], ok bool) {
 		}
 		n, f.items, f.bytes = n+1, f.items+i, f.bytes+b
 	}
-	few := max(l.crowd, l.items+f.items) <= fewItems && l.bytes+f.bytes <= maxBytes
-	if n == 0 || len(l.idle) == 0 || l.under > 0 && !few {
+	if n == 0 || len(l.idle) == 0 || l.under > 0 && !l.besides(&f) {
 		return f, false
 	}
 	f.calls, l.pending = l.pending[:n:n], l.pending[n:]
@@ -101,6 +104,17 @@ func (l *lane[C]) begin() (f flight[C], ok bool) {
 	l.under++
 	l.items, l.bytes = l.items+f.items, l.bytes+f.bytes
 	return f, true
+}
+
+// besides reports whether a flight does not wait for those under way. The caller holds mu.
+func (l *lane[C]) besides(f *flight[C]) bool {
+	items := l.items + f.items
+	if items > maxItems || l.bytes+f.bytes > maxBytes {
+		return false
+	}
+	few := max(l.crowd, items) <= fewItems
+	half := l.under == 1 && f.items >= max(someItems, l.crowd/2)
+	return few || half
 }
 
 // An answer is the end of a call in a lane.

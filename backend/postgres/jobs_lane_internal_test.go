@@ -98,6 +98,28 @@ func TestManyCallsShareATransaction(t *testing.T) {
 	})
 }
 
+func TestHalfOfManyCallsDoNotWaitForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLane(fewItems)
+		ones := func(n int) []int { return slices.Repeat([]int{1}, n) }
+		l.pushAll(t, 32)
+		l.pushAll(t, ones(15)...)
+		l.wantUnder(t, 1)
+		l.pushAll(t, 17)
+		l.wantUnder(t, 2)
+		l.pushAll(t, ones(64)...)
+		l.wantUnder(t, 2) // never three
+		l.wantEnd(t, 32)
+		l.wantUnder(t, 2)
+		l.wantEnd(t, append(ones(15), 17)...)
+		l.wantEnd(t, ones(64)...)
+		l.pushAll(t, 100, maxItems-99)
+		l.wantUnder(t, 1) // both have no more than one may have
+		l.wantEnd(t, 100)
+		l.wantEnd(t, maxItems-99)
+	})
+}
+
 func TestALaneOfOneTransactionHasOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLane(1)
