@@ -107,12 +107,14 @@ const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_p
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
 func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	cfg = cfg.Copy()
-	if !q.s.pooled {
-		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			q.connected()
-			_, err := c.Exec(ctx, planSettings)
-			return err
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		encodeColumns(c.TypeMap())
+		if q.s.pooled {
+			return nil
 		}
+		q.connected()
+		_, err := c.Exec(ctx, planSettings)
+		return err
 	}
 	return pgxpool.NewWithConfig(ctx, cfg)
 }

@@ -253,6 +253,12 @@ func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool, r *rooms) (
 	var status []int16
 	var low, ready []bool
 	var queued, expires []int64
+	n := len(jobs)
+	l.grow(n)
+	growAll(n, &id, &lost, &state, &input, &webhook, &extra, &parent, &trace)
+	growAll(n, &status)
+	growAll(n, &low, &ready)
+	growAll(n, &queued, &expires)
 	armed := firstArmed(jobs)
 	q.dues.armed(queue.Instant(slices.Min(armed)))
 	for i := range jobs {

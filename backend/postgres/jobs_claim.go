@@ -77,6 +77,7 @@ func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot,
 	if err := c.await(ctx); err != nil {
 		return out, err
 	}
+	out = slices.Grow(out, len(c.out))
 	for _, r := range c.out {
 		out = append(out, r.job)
 	}
@@ -215,6 +216,7 @@ func (c *claimer) begin(ctx context.Context) error {
 		return err
 	}
 	for ep, o := range c.plain {
+		c.moves = slices.Grow(c.moves, len(o.jobs))
 		if o.mixed {
 			delete(c.plain, ep)
 			c.orders[ep] = nil

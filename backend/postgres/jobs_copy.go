@@ -113,11 +113,11 @@ func (c *copier) ready(b []byte, i int) []byte {
 
 // counted are the statements of what else new jobs have: when they are looked at, and what counts them.
 func (c *copier) counted(slot int64) (list merged) {
-	ep := make([][]byte, len(c.jobs))
+	ep := make([][]byte, 0, len(c.jobs))
 	all := counts{}
 	for i := range c.jobs {
 		j := &c.jobs[i]
-		ep[i] = []byte(j.Endpoint)
+		ep = appendText(ep, j.Endpoint)
 		all.of(j.Endpoint).add(&j.State, uint64(c.seqs[i]))
 	}
 	addIf(&list, ep, sqlArm, c.armed, ep, c.seqs)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/binary"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,7 +44,8 @@ func (list merged) queue(b *pgx.Batch, texts *mergedTexts) *pgx.QueuedQuery {
 // mergedTexts are the texts of merged statements. There are as many as combinations that occur.
 type mergedTexts struct {
 	mu    sync.Mutex
-	text  map[string]string
+	text  map[string]string // by the numbers of the statements
+	ids   map[string]uint16
 	forms map[string]*rowForm
 }
 
@@ -130,19 +132,25 @@ func first[T any](list []T) (v any, ok bool) {
 }
 
 func (t *mergedTexts) of(list merged) string {
-	var key strings.Builder
-	for _, s := range list {
-		key.WriteString(s.sql)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, ok := t.text[key.String()]
-	if !ok {
-		if t.text == nil {
-			t.text = map[string]string{}
+	if t.text == nil {
+		t.text, t.ids = map[string]string{}, map[string]uint16{}
+	}
+	var key [32]byte
+	k := key[:0]
+	for _, s := range list {
+		id, ok := t.ids[s.sql]
+		if !ok {
+			id = uint16(len(t.ids))
+			t.ids[s.sql] = id
 		}
+		k = binary.BigEndian.AppendUint16(k, id)
+	}
+	text, ok := t.text[string(k)]
+	if !ok {
 		text = list.text()
-		t.text[key.String()] = text
+		t.text[string(k)] = text
 	}
 	return text
 }

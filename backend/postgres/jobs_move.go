@@ -164,6 +164,7 @@ func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref
 		if m.room, err = q.roomFor(ctx, m, others, calls); err != nil {
 			return err
 		}
+		m.moves = slices.Grow(m.moves, len(refs))
 		for _, c := range calls {
 			if err := m.call(ctx, c); err != nil {
 				return err
@@ -347,7 +348,11 @@ func (m *mover) write(b *pgx.Batch) (list merged) {
 	m.sortMoves()
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
-			m.rounds = append(m.rounds, &writes{epoch: m.epoch, slot: slot})
+			w := &writes{epoch: m.epoch, slot: slot}
+			if len(m.rounds) == 0 {
+				w.grow(len(m.moves))
+			}
+			m.rounds = append(m.rounds, w)
 		}
 		m.rounds[m.moves[i].round].add(&m.moves[i].move)
 	}

@@ -89,8 +89,28 @@ type line struct {
 }
 
 func (l *line) add(j *queue.Job) {
-	l.ep, l.owner, l.key = append(l.ep, []byte(j.Endpoint)), append(l.owner, []byte(j.Owner)), append(l.key, []byte(j.Key))
+	l.ep, l.owner, l.key = appendText(l.ep, j.Endpoint), appendText(l.owner, j.Owner), appendText(l.key, j.Key)
 	l.prio = append(l.prio, int16(j.Priority))
+}
+
+func (l *line) grow(n int) {
+	growAll(n, &l.ep, &l.owner, &l.key)
+	growAll(n, &l.prio)
+}
+
+// appendText adds a text to a column, in which the same one often comes again and again.
+func appendText(column [][]byte, text string) [][]byte {
+	if n := len(column); n > 0 && string(column[n-1]) == text {
+		return append(column, column[n-1])
+	}
+	return append(column, []byte(text))
+}
+
+// growAll makes room for n more rows in columns.
+func growAll[T any](n int, columns ...*[]T) {
+	for _, c := range columns {
+		*c = slices.Grow(*c, n)
+	}
 }
 
 // copies are the columns of copies of jobs.
@@ -105,6 +125,14 @@ func (c *copies) add(r *jobRow, s *queue.State, at queue.Instant) {
 	c.state, c.did = append(c.state, encodeState(s)), append(c.did, []byte(queue.DeliveryID(j.Ref, s.Run)))
 	c.num, c.seq, c.at = append(c.num, r.num), append(c.seq, int64(s.Seq)), append(c.at, int64(at))
 	c.bytes = append(c.bytes, s.Bytes())
+}
+
+// grow makes room for n more jobs that change.
+func (w *writes) grow(n int) {
+	u := &w.update
+	growAll(n, &u.ep, &u.id, &u.state, &u.known)
+	growAll(n, &u.seq, &u.armed, &u.gone, &u.knownArmed)
+	growAll(n, &u.status)
 }
 
 // add records a move.
@@ -127,7 +155,7 @@ func (w *writes) add(m *move) {
 
 func (w *writes) put(r *jobRow, s *queue.State) {
 	u := &w.update
-	u.ep, u.id, u.state = append(u.ep, []byte(r.job.Endpoint)), append(u.id, []byte(r.job.ID)), append(u.state, encodeState(s))
+	u.ep, u.id, u.state = appendText(u.ep, r.job.Endpoint), append(u.id, []byte(r.job.ID)), append(u.state, encodeState(s))
 	u.seq, u.armed, u.status = append(u.seq, int64(s.Seq)), append(u.armed, int64(r.armed)), append(u.status, int16(s.Status))
 	u.gone = append(u.gone, int64(goneAt(s)))
 	u.known, u.knownArmed = append(u.known, r.known.state), append(u.knownArmed, int64(r.known.armed))
@@ -166,7 +194,7 @@ func (w *writes) place(m *move) {
 	if ran {
 		r = &w.stopped
 	}
-	r.ep, r.owner, r.key = append(r.ep, []byte(j.Endpoint)), append(r.owner, []byte(j.Owner)), append(r.key, []byte(j.Key))
+	r.ep, r.owner, r.key = appendText(r.ep, j.Endpoint), appendText(r.owner, j.Owner), appendText(r.key, j.Key)
 	r.id, r.num, r.seq = append(r.id, []byte(j.ID)), append(r.num, m.row.num), append(r.seq, int64(m.after.Seq))
 }
 
@@ -397,9 +425,9 @@ func (a armings) group(now queue.Instant) {
 }
 
 func (a armings) add(list *merged) {
-	at, ep, seq := make([]int64, len(a)), make([][]byte, len(a)), make([]int64, len(a))
+	at, ep, seq := make([]int64, len(a)), make([][]byte, 0, len(a)), make([]int64, len(a))
 	for i := range a {
-		at[i], ep[i], seq[i] = int64(a[i].at), []byte(a[i].endpoint), int64(a[i].seq)
+		at[i], ep, seq[i] = int64(a[i].at), appendText(ep, a[i].endpoint), int64(a[i].seq)
 	}
 	addIf(list, at, sqlArm, at, ep, seq)
 }
