@@ -399,9 +399,10 @@ type arming struct {
 }
 
 // dueGroup is how many jobs have one row at most, and dueFar how far ahead one is: a job is looked
-// at and armed again then, so that the row of one that ended early does not stay for long.
+// at and armed again then, so that the row of one that ended early does not stay for long. The database
+// compresses rows of more than 2 kB.
 const (
-	dueGroup = 256
+	dueGroup = 224
 	dueFar   = queue.Instant(3_600_000)
 )
 
