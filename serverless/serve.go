@@ -119,7 +119,7 @@ type run struct {
 	output budget.Hold           // of the bytes of its output; the mutex of the loop guards it
 	made   int64                 // bytes of its output, if it is large
 	stop   func() bool           // stops the timer of endReserve; nil: nothing was reserved
-	holds  bool                  // it has room for its payloads, or goes on without
+	holds  bool                  // it has room for its payloads, or goes on without; the mutex of the loop guards it
 }
 
 // take starts jobs until ctx ends.
@@ -224,6 +224,7 @@ func (l *loop) release(r *run, late bool) {
 	}
 	if late {
 		l.s.log.Warn("worker ignores the end of its context", "endpoint", l.in.Key().Endpoint, "job", r.job.ID)
+		l.pass(r) // its input stays in memory
 	}
 	delete(l.running, r)
 	if r.ended {

@@ -20,7 +20,7 @@ const (
 
 // inputs says which jobs of a loop have room for their payloads. The mutex of the loop guards it.
 type inputs struct {
-	held    int // jobs that have it
+	held    int // jobs that have it, without those whose slot was given to another job
 	waiting []*inputWaiter
 }
 
@@ -43,11 +43,11 @@ func (l *loop) hold(ctx context.Context, r *run) bool {
 	output := l.expects(r)
 	if fits := r.input.Try(input) && (output == 0 || r.output.Try(output)); fits || l.inputs.held == 0 {
 		l.inputs.held++
+		r.holds = true
 		l.mu.Unlock()
 		if !fits {
 			r.goesOn(input, output)
 		}
-		r.holds = true
 		if output > 0 {
 			l.endReserve(r)
 		}
@@ -60,7 +60,7 @@ func (l *loop) hold(ctx context.Context, r *run) bool {
 	l.mu.Unlock()
 	r.job.Input = nil
 	err := l.awaitRoom(ctx, r, w)
-	if r.holds = l.gotRoom(r, w, err); !r.holds || l.begin(ctx, r) != nil {
+	if !l.gotRoom(r, w, err) || l.begin(ctx, r) != nil {
 		return false
 	}
 	l.endReserve(r)
@@ -114,6 +114,7 @@ func (l *loop) gotRoom(r *run, w *inputWaiter, err error) bool {
 	defer l.mu.Unlock()
 	if w.forced {
 		r.goesOn(w.input, w.output)
+		r.holds = true
 		return true
 	}
 	l.inputs.waiting = slices.DeleteFunc(l.inputs.waiting, func(o *inputWaiter) bool { return o == w })
@@ -123,6 +124,7 @@ func (l *loop) gotRoom(r *run, w *inputWaiter, err error) bool {
 		return false
 	}
 	l.inputs.held++
+	r.holds = true
 	return true
 }
 
@@ -134,16 +136,22 @@ func (l *loop) begin(ctx context.Context, r *run) error {
 	return err
 }
 
-// letGo gives back the room of a job. If no other one of the worker has room, the first that waits
-// goes on.
+// letGo gives back the room of a job.
 func (l *loop) letGo(r *run) {
 	r.input.Release()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncount(r)
+	l.pass(r)
+}
+
+// pass ends the turn of a job, which may keep its room. If no other one of the worker has a turn, the
+// first that waits goes on. The caller holds mu.
+func (l *loop) pass(r *run) {
 	if !r.holds {
 		return
 	}
+	r.holds = false
 	if l.inputs.held--; l.inputs.held > 0 || len(l.inputs.waiting) == 0 {
 		return
 	}

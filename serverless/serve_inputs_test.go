@@ -168,3 +168,49 @@ func TestAJobThatWaitsForRoomCanBeCancelled(t *testing.T) {
 		w.wantRuns("then", "rude", 1)
 	})
 }
+
+func TestAJobWhoseWorkerIgnoresItsEndDoesNotKeepOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eps := memory.NewEndpoints()
+		if err := eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}); err != nil {
+			t.Fatal(err)
+		}
+		pool := budget.NewPool(megabyte/2, nil)
+		w := &inputWorld{t: t, pool: pool, Service: serverless.New(memory.NewJobs(), eps, &serverless.Options{Inputs: pool.Hold})}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		free := make(chan struct{})
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = w.Serve(ctx, "e", serverless.WorkerFunc(func(_ context.Context, k *serverless.Task) ([]byte, error) {
+				if strings.HasPrefix(string(k.Input), `{"owner":"rude"`) {
+					<-free
+				}
+				return []byte("1"), nil
+			}), &serverless.ServeOptions{Drain: -1})
+		}()
+		stuck := w.submit("rude", 2, megabyte)
+		for _, ref := range stuck {
+			time.Sleep(time.Second)
+			if _, err := w.Cancel(t.Context(), "rude", ref); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		ref := w.submit("other", 1, megabyte)[0]
+		time.Sleep(time.Minute)
+		if j, err := w.Get(t.Context(), "other", ref); err != nil || j.Status != serverless.Completed {
+			t.Errorf("beside a job that was cancelled and does not end, another one is %v, %v, want COMPLETED", j.Status, err)
+		}
+		close(free)
+		synctest.Wait()
+		for _, owner := range []string{"rude", "other"} {
+			if of, _, waiting := pool.InUse(owner); of != 0 || waiting != 0 {
+				t.Errorf("at the end %d bytes of %s are held, and %d jobs wait", of, owner, waiting)
+			}
+		}
+		cancel()
+		<-served
+	})
+}
