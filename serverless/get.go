@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -65,14 +66,10 @@ const largePayload = 256 << 10
 
 // startWrite waits until a payload of n bytes may be stored. The caller calls done afterwards.
 func (s *Service) startWrite(ctx context.Context, endpoint string, n int) (done func(), err error) {
-	if s.writes == nil || n < largePayload {
+	if n < largePayload {
 		return func() {}, nil
 	}
-	turn := s.writes.Hold(endpoint)
-	if err := turn.Grow(ctx, 1); err != nil {
-		return nil, err
-	}
-	return turn.Release, nil
+	return waitTurn(ctx, s.writes, endpoint)
 }
 
 // read reads a job when it is the turn of its reader.
@@ -87,10 +84,15 @@ func (s *Service) read(ctx context.Context, reader string, ref Ref) (Job, error)
 
 // mayRead waits until reader may read another job with its payloads.
 func (s *Service) mayRead(ctx context.Context, reader string) (release func(), err error) {
-	if s.reads == nil {
+	return waitTurn(ctx, s.reads, reader)
+}
+
+// waitTurn waits until one more of somebody may go on. The caller calls done afterwards.
+func waitTurn(ctx context.Context, all *budget.Pool, who string) (done func(), err error) {
+	if all == nil {
 		return func() {}, nil
 	}
-	turn := s.reads.Hold(reader)
+	turn := all.Hold(who)
 	if err := turn.Grow(ctx, 1); err != nil {
 		turn.Release()
 		return nil, err
