@@ -55,6 +55,9 @@ func (s *Service) settleVolumes(ctx context.Context, p *Pod, host string) error 
 		return nil
 	}
 	server := s.shared.serverOf(host)
+	if server == "" {
+		return ErrHostAway // since it was chosen
+	}
 	for _, m := range p.Config.Mounts.Network {
 		at, err := servers.SettleVolume(ctx, m.VolumeID, server)
 		switch {

@@ -200,12 +200,15 @@ func (d *shared) find(host string) (remoteHost, bool) {
 // else by its name.
 func (d *shared) self() string { return cmp.Or(d.instance, d.name) }
 
-// serverOf returns which server has a host.
+// serverOf returns which server has a host; empty: that of another server that has gone.
 func (d *shared) serverOf(host string) string {
 	if h, ok := d.find(host); ok {
 		return cmp.Or(h.row.Instance, h.row.Server)
 	}
-	return d.self()
+	if slices.ContainsFunc(d.own, func(h *Host) bool { return h.ID == host }) {
+		return d.self()
+	}
+	return ""
 }
 
 // lookUp is find, also before the first refresh of a server that has just been started.
