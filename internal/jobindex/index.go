@@ -19,8 +19,6 @@ type Index struct {
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel     wheel
 	undrained int64 // bytes of chunks that were not read
-	// firstChunks is State.FirstChunk of the jobs that have chunks.
-	firstChunks map[uint32]queue.Instant
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -29,7 +27,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}, firstChunks: map[uint32]queue.Instant{}}
+	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}}
 	x.t.init()
 	x.terms.init()
 	x.wheel.init(&x.t)
@@ -79,7 +77,7 @@ func (x *Index) Add(ref queue.Ref, owner, key string, priority uint8) (i uint32,
 	r := x.t.at(i)
 	r.line = x.join(&x.ensureList(ep).order, owner, key, priority).number
 	r.marks = Hidden
-	r.prev, r.next = i, i
+	x.wheel.off(i)
 	h := x.lines[r.line].holds
 	h.jobs++
 	h.queued++
@@ -96,13 +94,13 @@ func (x *Index) releaseNames(endpoint uint32, d *ident) {
 
 // Load sets the state of a hidden job without showing it. A store loads jobs in any order,
 // and then calls ShowLoaded in the order of Seq.
-func (x *Index) Load(i uint32, s *queue.State) { x.begin(i, x.t.at(i), s) }
+func (x *Index) Load(i uint32, s *queue.State) { x.begin(x.t.at(i), s) }
 
 // begin stores the first state of a record.
-func (x *Index) begin(i uint32, r *record, s *queue.State) {
+func (x *Index) begin(r *record, s *queue.State) {
 	x.terms.release(r.terms)
 	r.terms = x.terms.intern(s.Terms)
-	x.store(i, r, s)
+	x.store(r, s)
 }
 
 // ShowLoaded makes a loaded job visible. It counts a job that has ended in Completed or
@@ -122,7 +120,7 @@ func (x *Index) ShowLoaded(i uint32) {
 // job of the endpoint that was shown before.
 func (x *Index) Show(i uint32, s *queue.State) {
 	r := x.t.at(i)
-	x.begin(i, r, s)
+	x.begin(r, s)
 	r.marks &^= Hidden
 	x.enter(i, r, placeOf(s.Status, s.Delayed))
 	l := x.lists[r.endpoint]
@@ -134,8 +132,7 @@ func (x *Index) Show(i uint32, s *queue.State) {
 	if x.t.count == 1 {
 		x.wheel.now = max(x.wheel.now, s.Submitted)
 	}
-	r.armed = s.Due()
-	x.wheel.add(i)
+	x.wheel.add(i, s.Due())
 }
 
 func (x *Index) ensureList(ep uint32) *jobList {
@@ -251,10 +248,9 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 		x.trimRequeued(l)
 		l.requeued.push(ref{s.Seq, i})
 	}
-	if due := s.Due(); due < r.armed {
+	if due := s.Due(); due < x.t.timer(i).armed {
 		x.wheel.remove(i)
-		r.armed = due
-		x.wheel.add(i)
+		x.wheel.add(i, due)
 	}
 }
 
@@ -267,9 +263,6 @@ func (x *Index) delete(i uint32, r *record, l *jobList) {
 	x.terms.release(r.terms)
 	x.uncount(r)
 	endpoint, id, line := r.endpoint, r.id, x.lines[r.line]
-	if r.chunks > 0 {
-		delete(x.firstChunks, i)
-	}
 	x.t.remove(i)
 	x.part(line)
 	x.releaseNames(endpoint, &id)
@@ -328,13 +321,13 @@ func (x *Index) TakeDue(now queue.Instant, budget *int) uint32 {
 		if i == 0 {
 			return 0
 		}
-		r := x.t.at(i)
-		r.prev, r.next = i, i // so that wheel.remove works on a job that is not in the wheel
-		if r.armed <= now {
+		x.wheel.off(i)
+		due := x.t.timer(i).armed
+		if due <= now {
 			*budget--
 			return i
 		}
-		x.wheel.add(i)
+		x.wheel.add(i, due)
 	}
 	return 0
 }
@@ -343,13 +336,15 @@ func (x *Index) TakeDue(now queue.Instant, budget *int) uint32 {
 // They are ordered by the instant at which they are due, and then by Seq, because those that become
 // ready together are queued in this order.
 func (x *Index) TakeAllDue(now queue.Instant, budget *int, list []uint32) []uint32 {
-	sorts := false
 	for i := x.TakeDue(now, budget); i != 0; i = x.TakeDue(now, budget) {
 		list = append(list, i)
+	}
+	x.t.touch(list)
+	sorts := false
+	for _, i := range list {
 		t := x.terms.at(x.t.at(i).terms)
 		sorts = sorts || x.t.at(i).delayed || t.Retry.Attempts > 0 || t.DeadLetter > 0
 	}
-	x.t.touch(list)
 	if sorts {
 		slices.SortFunc(list, func(a, b uint32) int {
 			s, t := x.State(a), x.State(b)
@@ -371,8 +366,7 @@ func (x *Index) AdvanceTo(now queue.Instant) { x.wheel.now = max(x.wheel.now, no
 func (x *Index) Rearm(i uint32) {
 	x.wheel.remove(i)
 	s := x.State(i)
-	x.t.at(i).armed = s.Due()
-	x.wheel.add(i)
+	x.wheel.add(i, s.Due())
 }
 
 // TickOp returns the op with which the deadline of a job is applied. A job whose next attempt may

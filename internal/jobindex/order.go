@@ -223,7 +223,7 @@ func (x *Index) update(i uint32, r *record, s *queue.State) {
 	if !same {
 		x.leave(i, r)
 	}
-	x.store(i, r, s)
+	x.store(r, s)
 	switch {
 	case !same:
 		x.enter(i, r, want)

@@ -10,7 +10,7 @@ import (
 // A record is a job without its payloads. It has no pointers. It has the size of three cache lines;
 // the members of each are used together.
 type record struct {
-	// To find it, and in lists.
+	// To find it, and in the order of claims.
 	id         ident
 	status     queue.Status
 	flags      queue.Flags
@@ -22,7 +22,6 @@ type record struct {
 	hash       uint32 // of endpoint and id
 	endpoint   uint32 // interned string
 	line       uint32 // of Index.lines
-	prev, next uint32 // neighbours in a list of the wheel
 	before     uint32 // neighbours in the list of the line
 	after      uint32
 	place      place
@@ -30,22 +29,24 @@ type record struct {
 	read       bool
 	leases     uint8
 	seq        uint64
+	terms      uint32 // interned terms
+	run        uint32
 
-	armed         queue.Instant // the instant at which it is in the wheel
 	expires       queue.Instant
 	queued        queue.Instant
 	worker, lost  uint32 // interned strings
 	token         queue.Token
 	leaseUntil    queue.Instant
-	terms         uint32 // interned terms
-	run           uint32
 	output, chunk uint32
+	finished      queue.Instant
+	firstChunk    queue.Instant
 
-	started, finished, runUntil, submitted queue.Instant
-	stream                                 int64
-	chunks, drained                        uint32
-	inBytes, outBytes                      uint32
-	tag                                    uint64
+	started, runUntil, submitted queue.Instant
+	stream                       int64
+	chunks, drained              uint32
+	inBytes, outBytes            uint32
+	tag                          uint64
+	_                            uint64
 }
 
 // State returns the state of a job.
@@ -66,17 +67,12 @@ func (x *Index) Read(i uint32, s *queue.State) {
 	s.LeaseUntil, s.RunUntil, s.Expires = r.leaseUntil, r.runUntil, r.expires
 	s.Terms = *x.terms.at(r.terms)
 	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
-	s.InBytes, s.OutBytes = r.inBytes, r.outBytes
-	s.FirstChunk = 0
-	if r.chunks > 0 {
-		s.FirstChunk = x.firstChunks[i]
-	}
+	s.InBytes, s.OutBytes, s.FirstChunk = r.inBytes, r.outBytes, r.firstChunk
 }
 
 // store is the inverse of Read, without what never changes: the priority and the terms.
-func (x *Index) store(i uint32, r *record, s *queue.State) {
+func (x *Index) store(r *record, s *queue.State) {
 	x.recount(r, s)
-	x.setFirstChunk(i, r, s)
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
 	r.attempt, r.delayed, r.read, r.leases = s.Attempt, s.Delayed, s.Read, s.Leases
 	r.seq, r.token = s.Seq, s.Token
@@ -85,17 +81,7 @@ func (x *Index) store(i uint32, r *record, s *queue.State) {
 	r.submitted, r.queued, r.started, r.finished = s.Submitted, s.Queued, s.Started, s.Finished
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
-	r.inBytes, r.outBytes = s.InBytes, s.OutBytes
-}
-
-// setFirstChunk keeps State.FirstChunk of the few jobs that have chunks outside their records.
-func (x *Index) setFirstChunk(i uint32, r *record, s *queue.State) {
-	switch {
-	case r.chunks == 0 && s.Chunks > 0 && s.FirstChunk != 0:
-		x.firstChunks[i] = s.FirstChunk
-	case r.chunks > 0 && s.Chunks == 0:
-		delete(x.firstChunks, i)
-	}
+	r.inBytes, r.outBytes, r.firstChunk = s.InBytes, s.OutBytes, s.FirstChunk
 }
 
 // Marks are what a queue records about a job besides its state.
@@ -120,6 +106,7 @@ const (
 // A page is pageSize records.
 type page struct {
 	records *[pageSize]record
+	timers  *[pageSize]timer
 	free    []uint16 // unused slots
 }
 
@@ -137,11 +124,15 @@ type records struct {
 
 func (t *records) init() {
 	t.seed = maphash.MakeSeed()
-	t.pages = append(t.pages, page{records: new([pageSize]record)})
+	t.pages = append(t.pages, page{timers: new([pageSize]timer), records: new([pageSize]record)})
 }
 
 func (t *records) at(i uint32) *record {
 	return &t.pages[i>>pageBits].records[i&(pageSize-1)]
+}
+
+func (t *records) timer(i uint32) *timer {
+	return &t.pages[i>>pageBits].timers[i&(pageSize-1)]
 }
 
 // exists reports whether the page of record i exists.
@@ -212,7 +203,7 @@ func (t *records) alloc() uint32 {
 
 // grow adds a page. It reuses the number of a freed page if there is one.
 func (t *records) grow() {
-	p := page{records: new([pageSize]record), free: make([]uint16, pageSize)}
+	p := page{records: new([pageSize]record), timers: new([pageSize]timer), free: make([]uint16, pageSize)}
 	for i := range p.free {
 		p.free[i] = uint16(pageSize - 1 - i)
 		p.records[i].marks = unused
@@ -229,8 +220,8 @@ func (t *records) grow() {
 	t.partialPages = append(t.partialPages, uint32(len(t.pages)-1))
 }
 
-// touch reads, of each job, the place in the hash table and the last cache line of the record,
-// which are seldom in the cache of the processor. These reads do not depend on each other, so they
+// touch reads, of each job, the record and the place in the hash table, which are seldom in the
+// cache of the processor. These reads do not depend on each other, so they
 // overlap; what deletes job after job would wait for each.
 //
 // It is not inlined, because a compiler leaves out reads whose result nobody uses.
@@ -240,7 +231,8 @@ func (t *records) touch(list []uint32) (sum uint64) {
 	for _, i := range list {
 		r := t.at(i)
 		s := t.index.of(r.hash)
-		sum += s.slots[r.hash&s.mask()] + uint64(r.submitted)
+		sum += s.slots[r.hash&s.mask()]
+		sum += uint64(r.expires) + uint64(r.submitted)
 	}
 	return sum
 }

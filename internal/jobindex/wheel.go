@@ -9,11 +9,19 @@ import (
 // A wheel is a hierarchical timing wheel: it orders records by the instant at which they are
 // due, with constant time for each insertion and removal. Level l has 64 lists, each 64^l ms
 // wide. A record is in the list of the highest 6-bit group in which its instant differs from
-// now. Lists are rings through the records; their heads are records of the first page.
+// now. Lists are rings through the timers of the records; their heads are timers of the first
+// page.
 type wheel struct {
 	t    *records
 	now  queue.Instant
 	used [levels]uint64 // bit set: the list may have records
+}
+
+// A timer is a record in the wheel. It is not a part of the record: a walk through a list waits
+// for each neighbour, and four timers have the size of a cache line.
+type timer struct {
+	prev, next uint32        // neighbours in a list
+	armed      queue.Instant // the instant at which it is in the wheel
 }
 
 const (
@@ -25,38 +33,44 @@ const (
 func (w *wheel) init(t *records) {
 	w.t = t
 	for i := uint32(1); i <= pending; i++ {
-		r := t.at(i)
+		r := t.timer(i)
 		r.prev, r.next = i, i
 	}
 }
 
-// add inserts record i at its instant armed.
-func (w *wheel) add(i uint32) {
-	r := w.t.at(i)
+// add inserts record i at the instant at.
+func (w *wheel) add(i uint32, at queue.Instant) {
+	r := w.t.timer(i)
 	head := uint32(pending)
-	if r.armed > w.now {
-		l := (63 - bits.LeadingZeros64(uint64(r.armed)^uint64(w.now))) / 6
-		s := uint64(r.armed) >> (6 * l) & (slots - 1)
+	if at > w.now {
+		l := (63 - bits.LeadingZeros64(uint64(at)^uint64(w.now))) / 6
+		s := uint64(at) >> (6 * l) & (slots - 1)
 		w.used[l] |= 1 << s
 		head = uint32(l*slots) + uint32(s) + 1
 	}
-	h := w.t.at(head)
-	r.prev, r.next = h.prev, head
-	w.t.at(h.prev).next = i
+	h := w.t.timer(head)
+	r.prev, r.next, r.armed = h.prev, head, at
+	w.t.timer(h.prev).next = i
 	h.prev = i
 }
 
+// off makes remove work on a record that is not in the wheel.
+func (w *wheel) off(i uint32) {
+	r := w.t.timer(i)
+	r.prev, r.next = i, i
+}
+
 func (w *wheel) remove(i uint32) {
-	r := w.t.at(i)
-	w.t.at(r.prev).next = r.next
-	w.t.at(r.next).prev = r.prev
+	r := w.t.timer(i)
+	w.t.timer(r.prev).next = r.next
+	w.t.timer(r.next).prev = r.prev
 }
 
 // due removes and returns a record whose list has been reached at now; 0: none. The instant
 // of the record may still be later; the caller then inserts it again.
 func (w *wheel) due(now queue.Instant) uint32 {
 	for {
-		if i := w.t.at(pending).next; i != pending {
+		if i := w.t.timer(pending).next; i != pending {
 			w.remove(i)
 			return i
 		}
@@ -79,12 +93,13 @@ func (w *wheel) rewind(now queue.Instant) {
 		}
 	}
 	w.now = now
-	head := w.t.at(pending)
+	head := w.t.timer(pending)
 	i := head.next
 	head.prev, head.next = pending, pending
 	for i != pending {
-		next := w.t.at(i).next
-		w.add(i)
+		t := w.t.timer(i)
+		next := t.next
+		w.add(i, t.armed)
 		i = next
 	}
 }
@@ -92,7 +107,7 @@ func (w *wheel) rewind(now queue.Instant) {
 // next returns a lower bound of the instant at which due returns a record; 0 if the wheel is
 // empty.
 func (w *wheel) next() queue.Instant {
-	if w.t.at(pending).next != pending {
+	if w.t.timer(pending).next != pending {
 		return w.now
 	}
 	l, _, start := w.first()
@@ -109,7 +124,7 @@ func (w *wheel) first() (level, slot int, start queue.Instant) {
 		for w.used[l] != 0 {
 			s := bits.TrailingZeros64(w.used[l])
 			head := uint32(l*slots+s) + 1
-			if w.t.at(head).next != head {
+			if w.t.timer(head).next != head {
 				shift := 6 * (l + 1)
 				base := uint64(w.now) >> shift << shift
 				return l, s, queue.Instant(base | uint64(s)<<(6*l))
@@ -122,12 +137,12 @@ func (w *wheel) first() (level, slot int, start queue.Instant) {
 
 // splice moves a whole list to the pending list.
 func (w *wheel) splice(head uint32) {
-	h, p := w.t.at(head), w.t.at(pending)
+	h, p := w.t.timer(head), w.t.timer(pending)
 	first, last := h.next, h.prev
 	if first == head {
 		return
 	}
 	h.prev, h.next = head, head
-	w.t.at(p.prev).next, w.t.at(first).prev = first, p.prev
-	w.t.at(last).next, p.prev = pending, last
+	w.t.timer(p.prev).next, w.t.timer(first).prev = first, p.prev
+	w.t.timer(last).next, p.prev = pending, last
 }

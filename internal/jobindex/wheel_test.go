@@ -40,8 +40,8 @@ func turnWheel(w *wheel, now queue.Instant) (list []uint32) {
 		if i == 0 {
 			break
 		}
-		if w.t.at(i).armed > now {
-			w.add(i)
+		if at := w.t.timer(i).armed; at > now {
+			w.add(i, at)
 			continue
 		}
 		list = append(list, i)
@@ -82,9 +82,8 @@ func spin(t fatal, steps int, n func(int) int) {
 		switch n(9) {
 		case 0, 1, 2:
 			i := records.alloc()
-			records.at(i).armed = now + span - queue.Instant(n(3))
-			w.add(i)
-			m[i] = records.at(i).armed
+			m[i] = now + span - queue.Instant(n(3))
+			w.add(i, m[i])
 			in = append(in, i)
 		case 3:
 			if len(in) == 0 {
