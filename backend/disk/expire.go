@@ -62,7 +62,7 @@ func (q *jobQueue) due(ctx context.Context, now queue.Instant, limit *int) (ms [
 			}
 			continue
 		}
-		op := q.x.TickOp(i)
+		op := queue.Op{Kind: queue.OpTick, Ref: q.x.TickRef(i)}
 		m := q.begin(now, i, &op)
 		if m.eff == 0 {
 			q.x.Rearm(i)

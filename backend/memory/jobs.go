@@ -129,10 +129,13 @@ func (q *Jobs) job(i uint32) queue.Job {
 func (q *Jobs) fill(j *queue.Job, i uint32) {
 	b := q.bodies.at(i)
 	j.Ref, j.Owner, j.Key = q.x.Identity(i)
-	j.Input, j.Output = b.input, b.output
-	if x := q.extras[i]; x != nil {
-		j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
+	j.Input, j.Output, j.Creation = b.input, b.output, nil
+	x := q.extras[i]
+	if x == nil {
+		j.Webhook, j.Extra, j.Trace, j.Error = "", nil, queue.Trace{}, ""
+		return
 	}
+	j.Webhook, j.Extra, j.Trace, j.Error = x.webhook, x.workerExtra, x.trace, x.err
 }
 
 func (q *Jobs) extra(i uint32) *extra {

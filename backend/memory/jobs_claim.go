@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -27,8 +28,8 @@ func (q *Jobs) claim(now queue.Instant, s *queue.Slot, out []queue.Job, evs []qu
 		}
 		op := queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: q.token + 1, Until: s.Until}
 		var err error
-		out = append(out, queue.Job{})
-		j := &out[len(out)-1]
+		out = slices.Grow(out, 1)[:len(out)+1]
+		j := &out[len(out)-1]                                             // move and fill set all of it
 		if _, evs, err = q.move(now, i, &op, &j.State, evs); err != nil { // the job was past its ttl, and the move deleted it
 			out = out[:len(out)-1]
 			continue

@@ -13,8 +13,9 @@ func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.In
 	q.mu.Lock()
 	var res queue.Result
 	q.due = q.x.TakeAllDue(now, &limit, q.due[:0])
+	op := queue.Op{Kind: queue.OpTick}
 	for _, i := range q.due {
-		op := q.x.TickOp(i)
+		op.Ref = q.x.TickRef(i)
 		ref := q.reported(i)
 		res.Effect, evs, res.Err = q.move(now, i, &op, &res.State, evs)
 		moved = q.noteMoved(moved, ref, &op, &res)

@@ -38,31 +38,27 @@ func pack(id queue.JobID) (d ident, ok bool) {
 	if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return d, false
 	}
-	ok = true
-	for n, x := range [4]uint64{
-		word(s[:8]), half(s[9:13]) | half(s[14:18])<<32, half(s[19:23]) | half(s[24:28])<<32, word(s[28:36]),
-	} {
-		b, valid := fromHex(x)
-		ok = ok && valid
-		binary.LittleEndian.PutUint32(d.bits[4*n:], b)
-	}
-	return d, ok
+	b0, ok0 := fromHex(word(s[:8]))
+	b1, ok1 := fromHex(half(s[9:13]) | half(s[14:18])<<32)
+	b2, ok2 := fromHex(half(s[19:23]) | half(s[24:28])<<32)
+	b3, ok3 := fromHex(word(s[28:36]))
+	binary.LittleEndian.PutUint64(d.bits[:8], uint64(b0)|uint64(b1)<<32)
+	binary.LittleEndian.PutUint64(d.bits[8:], uint64(b2)|uint64(b3)<<32)
+	return d, ok0 && ok1 && ok2 && ok3
 }
 
 // unpack is the inverse of pack.
 func (d *ident) unpack() queue.JobID {
 	b := [len(syncPrefix) + uuidLen + len(suffix)]byte([]byte(syncPrefix + "00000000-0000-0000-0000-000000000000" + suffix))
 	p := b[len(syncPrefix):]
-	x := [4]uint64{}
-	for n := range x {
-		x[n] = toHex(binary.LittleEndian.Uint32(d.bits[4*n:]))
-	}
-	binary.LittleEndian.PutUint64(p, x[0])
-	binary.LittleEndian.PutUint32(p[9:], uint32(x[1]))
-	binary.LittleEndian.PutUint32(p[14:], uint32(x[1]>>32))
-	binary.LittleEndian.PutUint32(p[19:], uint32(x[2]))
-	binary.LittleEndian.PutUint32(p[24:], uint32(x[2]>>32))
-	binary.LittleEndian.PutUint64(p[28:], x[3])
+	lo, hi := binary.LittleEndian.Uint64(d.bits[:8]), binary.LittleEndian.Uint64(d.bits[8:])
+	x1, x2 := toHex(uint32(lo>>32)), toHex(uint32(hi))
+	binary.LittleEndian.PutUint64(p, toHex(uint32(lo)))
+	binary.LittleEndian.PutUint32(p[9:], uint32(x1))
+	binary.LittleEndian.PutUint32(p[14:], uint32(x1>>32))
+	binary.LittleEndian.PutUint32(p[19:], uint32(x2))
+	binary.LittleEndian.PutUint32(p[24:], uint32(x2>>32))
+	binary.LittleEndian.PutUint64(p[28:], toHex(uint32(hi>>32)))
 	if d.form == formSync {
 		p = b[:]
 	}

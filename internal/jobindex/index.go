@@ -99,7 +99,7 @@ func (x *Index) Load(i uint32, s *queue.State) { x.begin(x.t.at(i), s) }
 // begin stores the first state of a record.
 func (x *Index) begin(r *record, s *queue.State) {
 	x.terms.release(r.terms)
-	r.terms = x.terms.intern(s.Terms)
+	r.terms = x.terms.intern(&s.Terms)
 	x.store(r, s)
 }
 
@@ -369,14 +369,13 @@ func (x *Index) Rearm(i uint32) {
 	x.wheel.add(i, s.Due())
 }
 
-// TickOp returns the op with which the deadline of a job is applied. A job whose next attempt may
-// follow has its id there, from which the delay is made.
-func (x *Index) TickOp(i uint32) queue.Op {
-	op := queue.Op{Kind: queue.OpTick}
+// TickRef returns the Ref of the op with which the deadline of a job is applied: none, unless the
+// next attempt of the job may follow. Its delay is made from the id.
+func (x *Index) TickRef(i uint32) (ref queue.Ref) {
 	if x.terms.at(x.t.at(i).terms).Retry.Attempts > 1 {
-		op.Ref = x.Ref(i)
+		ref = x.Ref(i)
 	}
-	return op
+	return ref
 }
 
 // NextDue returns a lower bound of the instant at which TakeDue returns a job; 0: never.

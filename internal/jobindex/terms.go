@@ -22,9 +22,9 @@ func (p *termsTable) init() {
 func (p *termsTable) at(i uint32) *queue.Terms { return &p.list[i].Terms }
 
 // intern returns the number of t and adds a reference.
-func (p *termsTable) intern(t queue.Terms) uint32 {
-	if i := p.recent; i == 0 || p.list[i].refs == 0 || p.list[i].Terms != t {
-		p.recent = p.find(t)
+func (p *termsTable) intern(t *queue.Terms) uint32 {
+	if i := p.recent; i == 0 || p.list[i].refs == 0 || p.list[i].Terms != *t {
+		p.recent = p.find(*t)
 	}
 	p.list[p.recent].refs++
 	return p.recent
