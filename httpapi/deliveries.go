@@ -23,7 +23,7 @@ func (b *describer) describeDeliveries() map[string]description {
 	return map[string]description{
 		"listWebhooks": {
 			summary: "List the webhooks of the jobs of an endpoint, newest job first", text: "Those of jobs that have ended and are kept. A page may be empty and have a next one.",
-			params: webhookParams(), answers: ok(b.webhooksPage()), headers: map[string]*openapi.Header{"Link": linkHeader()},
+			params: webhookParams(), answers: ok(withCursor(b.list("webhooks", openapi.For[webhookBody](&b.Builder), true))), headers: map[string]*openapi.Header{"Link": linkHeader()},
 		},
 		"listDeliveries": {summary: "List the attempts to send the webhook of a job", answers: ok(b.list("deliveries", openapi.For[attemptBody](&b.Builder), false))},
 		"redeliver":      {summary: "Send the webhook of a job again", text: "409 while the job has not ended.", answers: ok(id)},
@@ -36,13 +36,6 @@ func webhookParams() []*openapi.Parameter {
 		number("limit", 1, serverless.MaxWebhooks, defaultPage, "How many are looked at."),
 		cursorParam(),
 	}
-}
-
-func (b *describer) webhooksPage() *openapi.Schema {
-	s := b.list("webhooks", openapi.For[webhookBody](&b.Builder), true)
-	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
-	s.Required = append(s.Required, "cursor")
-	return s
 }
 
 // An attemptBody is one attempt to deliver the webhook of a job.

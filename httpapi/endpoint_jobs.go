@@ -14,8 +14,8 @@ func endpointJobOperations() []operation {
 func (b *describer) describeEndpointJobs() map[string]description {
 	return map[string]description{
 		"listEndpointJobs": {
-			summary: "List the jobs of an endpoint, newest first", params: jobPageParams(), answers: ok(b.jobsPage()),
-			headers: map[string]*openapi.Header{"Link": linkHeader()},
+			summary: "List the jobs of an endpoint, newest first", params: jobPageParams(),
+			answers: ok(withCursor(b.list("jobs", openapi.For[listedJob](&b.Builder), true))), headers: map[string]*openapi.Header{"Link": linkHeader()},
 		},
 	}
 }
@@ -26,13 +26,6 @@ func jobPageParams() []*openapi.Parameter {
 		number("limit", 1, maxJobPage, defaultPage, "How many. A page has fewer where they are large."),
 		cursorParam(),
 	}
-}
-
-func (b *describer) jobsPage() *openapi.Schema {
-	s := b.list("jobs", openapi.For[listedJob](&b.Builder), true)
-	s.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
-	s.Required = append(s.Required, "cursor")
-	return s
 }
 
 // A listedJob is a job as the Terraform provider expects it: payloads are JSON in strings.

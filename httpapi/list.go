@@ -11,6 +11,13 @@ func cursorParam() *openapi.Parameter {
 	return inQuery("cursor", openapi.Of("string").NotEmpty(), "Where the page begins: from the answer before.")
 }
 
+// withCursor adds the cursor of the next page to the object of a list.
+func withCursor(page *openapi.Schema) *openapi.Schema {
+	page.Properties["cursor"] = openapi.OrNull(openapi.Of("string"))
+	page.Required = append(page.Required, "cursor")
+	return page
+}
+
 func linkHeader() *openapi.Header {
 	return &openapi.Header{Description: `The next page: <...>; rel="next". Absent at the end.`, Schema: openapi.Of("string")}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,31 +17,17 @@ import (
 // A delayedQueue takes a second to store what a worker has made.
 type delayedQueue struct {
 	serverless.JobQueue
-	mu        sync.Mutex
-	now, most int64 // bytes that are being stored
-}
-
-func (q *delayedQueue) add(n int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.now += n
-	q.most = max(q.most, q.now)
-}
-
-func (q *delayedQueue) peak() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.most
+	stored gauge // bytes that are being stored
 }
 
 func (q *delayedQueue) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
-	n := int64(0)
+	n := 0
 	for i := range ops {
-		n += int64(len(ops[i].Payload))
+		n += len(ops[i].Payload)
 	}
 	if n > 0 {
-		q.add(n)
-		defer q.add(-n)
+		q.stored.add(n)
+		defer q.stored.add(-n)
 		time.Sleep(time.Second)
 	}
 	return q.JobQueue.Apply(ctx, now, ops, res)
@@ -114,7 +99,7 @@ func TestJobsWaitWhileOutputsOfTheirUserAreStored(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if most := q.peak(); most > 5*outputSize+1 {
+		if most := q.stored.most(); most > 5*outputSize+1 {
 			t.Errorf("%d bytes were stored at once, want at most 1 MB, one output more and the one of the other user", most)
 		}
 		if _, all, waiting := pool.InUse(""); all != 0 || waiting != 0 {
