@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
@@ -31,11 +33,14 @@ type budgets struct {
 	users map[string]*holder
 }
 
-// A holder is a user who submits jobs. Submits that are far from every limit share turn. One near a
-// limit has it alone, so that what it reads holds until its jobs are added.
+// allTurns is more than there are submits at once.
+const allTurns = 1 << 40
+
+// A holder is a user who submits jobs. A submit that is far from every limit takes one of allTurns. One
+// near a limit takes all of them, so that what it reads holds until its jobs are added.
 type holder struct {
-	turn sync.RWMutex
-	used int // submits under way; guarded by budgets.mu
+	turns *semaphore.Weighted
+	used  int // submits under way; guarded by budgets.mu
 
 	mu     sync.Mutex
 	shards []budget.Usage // as each shard said last, and what this server has added since
@@ -156,13 +161,24 @@ func (q *Queue) asked(set *budget.Set, parts []*part) map[string][]budget.Usage 
 
 func (q *Queue) admitUser(ctx context.Context, user string, l *budget.Limits, asked []budget.Usage) (end func(added bool), err error) {
 	h, total := q.budgets.holder(user, len(q.members)), sum(asked)
-	h.turn.RLock()
-	if h.far(l, &total, q.o.Clock.Now()) {
-		return func(added bool) { h.add(asked, added); h.turn.RUnlock(); q.budgets.leave(h) }, nil
+	take := func(turns int64) error {
+		if err := h.turns.Acquire(ctx, turns); err != nil {
+			q.budgets.leave(h)
+			return err
+		}
+		end = func(added bool) { h.add(asked, added); h.turns.Release(turns); q.budgets.leave(h) }
+		return nil
 	}
-	h.turn.RUnlock()
-	h.turn.Lock()
-	end = func(added bool) { h.add(asked, added); h.turn.Unlock(); q.budgets.leave(h) }
+	if err := take(1); err != nil {
+		return nil, err
+	}
+	if h.far(l, &total, q.o.Clock.Now()) {
+		return end, nil
+	}
+	h.turns.Release(1)
+	if err := take(allTurns); err != nil {
+		return nil, err
+	}
 	if err = q.reread(ctx, user, h); err == nil {
 		err = h.check(l, &total)
 	}
@@ -181,7 +197,7 @@ func (b *budgets) holder(user string, shards int) *holder {
 		if len(b.users) >= maxHolders {
 			maps.DeleteFunc(b.users, func(_ string, h *holder) bool { return h.used == 0 })
 		}
-		h = &holder{shards: make([]budget.Usage, shards)}
+		h = &holder{turns: semaphore.NewWeighted(allTurns), shards: make([]budget.Usage, shards)}
 		if b.users == nil {
 			b.users = map[string]*holder{}
 		}

@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,5 +130,28 @@ func TestAShardThatDoesNotAnswerCountsAsItDid(t *testing.T) {
 		time.Sleep(time.Minute)
 		submit(t, q, on[1], "2")
 		full(t, q, on[2])
+	})
+}
+
+func TestASubmitNearALimitDoesNotWaitForOthersAfterItsCallerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(3)
+		on := endpointsOn(t, w.open(t, "one"))
+		q := w.open(t, "two", func(o *shard.Options) { o.Shards[0].Jobs = hanging{w.shards[0]} })
+		limit(q, 100)
+		var all sync.WaitGroup
+		for i, gone := range []time.Duration{time.Hour, time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), gone)
+			defer cancel()
+			all.Go(func() {
+				began := time.Now()
+				_ = q.Enqueue(ctx, []queue.Job{job(on[1], fmt.Sprint(i), began)})
+				if took := time.Since(began); took > gone {
+					t.Errorf("a call that was given up after %v took %v", gone, took)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
 	})
 }

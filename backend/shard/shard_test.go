@@ -60,6 +60,14 @@ func (b *broken) Usage(ctx context.Context, user string) (budget.Usage, error) {
 	return b.counter().Usage(ctx, user)
 }
 
+// A hanging counter does not say what a user holds.
+type hanging struct{ *broken }
+
+func (hanging) Usage(ctx context.Context, _ string) (budget.Usage, error) {
+	<-ctx.Done()
+	return budget.Usage{}, ctx.Err()
+}
+
 func (b *broken) Users(ctx context.Context) ([]string, error) {
 	if err := b.err(); err != nil {
 		return nil, err
