@@ -106,7 +106,7 @@ var layers = []layer{
 	{path: "backend/prometheus", module: backend, third: []string{"github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/..."}},
 	{path: "backend/machine", module: backend},
 	{path: "backend/router", module: backend},
-	{path: "backend/shard", module: backend},
+	{path: "backend/shard", module: backend, third: []string{"golang.org/x/sync/semaphore"}},
 	{path: "backend/shard/scale", module: join(backend, "backend/shard", "backend/memory")},
 	{path: "backend/webhook", module: backend},
 	{path: "backend/fault", module: backend},
