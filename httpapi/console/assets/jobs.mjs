@@ -9,11 +9,11 @@ const size = 100
 // useJobs reads the pages of the list that are in sight.
 function useJobs(endpoint, wanted, all, prefix) {
   const [state, set] = useState({total: null, pages: new Map(), error: null})
-  const sight = useRef([0, 50]), busy = useRef(false), again = useRef(false), last = useRef(0)
+  const sight = useRef([0, 50]), busy = useRef(false), again = useRef(null), last = useRef(0), newest = useRef(null)
   const n = useSignal(tick), key = [endpoint, wanted, all, prefix].join(), now = useRef(key)
   now.current = key
   const read = async fresh => {
-    if (busy.current) { again.current ||= fresh; return }
+    if (busy.current) { again.current = again.current || fresh; return } // what is in sight may have changed
     busy.current = true
     try {
       const [from, to] = sight.current.map(i => Math.floor(i / size)), got = new Map()
@@ -31,8 +31,11 @@ function useJobs(endpoint, wanted, all, prefix) {
       if (now.current === key && total !== null) set(s => ({total, error: null, pages: fresh ? got : new Map([...s.pages, ...got].slice(-20))}))
     } catch (error) { if (now.current === key) set(s => ({...s, total: s.total ?? 0, error})) }
     busy.current = false
-    if (again.current) { again.current = false; read(true) }
+    const next = again.current
+    again.current = null
+    if (next !== null) newest.current(next) // as the list is asked for now
   }
+  newest.current = read
   useEffect(() => { set({total: null, pages: new Map(), error: null}); read(true) }, [key])
   useEffect(() => {
     const t = setTimeout(() => { last.current = Date.now(); read(true) }, Math.max(200, last.current + 2500 - Date.now()))
