@@ -18,7 +18,7 @@ import (
 const (
 	// minShare is what is left of the jobs a second of a service when it has the observer.
 	minShare = 0.97
-	pairs    = 401
+	pairs    = 2001
 )
 
 // cycled runs jobs from their submit to their end, and returns how long one took.
