@@ -1,8 +1,20 @@
 package queue
 
 import (
+	"time"
+
 	"github.com/podyard/podyard/problem"
 )
+
+// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. They
+// never change, and the new job of a dead letter has them too. Durations are whole milliseconds, and
+// a backend may store them as such.
+type Terms struct {
+	ExecTimeout time.Duration // how long a run may take
+	Retain      time.Duration // how long the job is kept after its end
+	Retry       RetryPolicy
+	DeadLetter  time.Duration // how long a copy is kept of a job that failed for good; 0: none
+}
 
 // An OpKind is the kind of a move.
 type OpKind uint8

@@ -6,6 +6,17 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
+// A RetryPolicy says how often a job that fails is run, and when (docs/decisions.md 39). The
+// zero value is no retry.
+type RetryPolicy struct {
+	Attempts uint8         // the most attempts in all, the first one included; 0 and 1: no retry
+	Timeouts bool          // an attempt that ended as TIMED_OUT is followed by another one too
+	Factor   float32       // each delay is this many times the one before
+	Jitter   float32       // the share of a delay that is random: 0 is none, 1 is all of it
+	Delay    time.Duration // before the second attempt, in whole milliseconds
+	MaxDelay time.Duration // the longest delay, in whole milliseconds
+}
+
 // DefaultRetry returns the policy of a body whose member retry is an empty object: one attempt,
 // and the defaults of all other members.
 func DefaultRetry() RetryPolicy {

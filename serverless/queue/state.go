@@ -171,27 +171,6 @@ type State struct {
 	InBytes, OutBytes uint32 // of what was submitted and is kept, and of output and error
 }
 
-// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. They
-// never change, and the new job of a dead letter has them too. Durations are whole milliseconds, and
-// a backend may store them as such.
-type Terms struct {
-	ExecTimeout time.Duration // how long a run may take
-	Retain      time.Duration // how long the job is kept after its end
-	Retry       RetryPolicy
-	DeadLetter  time.Duration // how long a copy is kept of a job that failed for good; 0: none
-}
-
-// A RetryPolicy says how often a job that fails is run, and when (docs/decisions.md 39). The
-// zero value is no retry.
-type RetryPolicy struct {
-	Attempts uint8         // the most attempts in all, the first one included; 0 and 1: no retry
-	Timeouts bool          // an attempt that ended as TIMED_OUT is followed by another one too
-	Factor   float32       // each delay is this many times the one before
-	Jitter   float32       // the share of a delay that is random: 0 is none, 1 is all of it
-	Delay    time.Duration // before the second attempt, in whole milliseconds
-	MaxDelay time.Duration // the longest delay, in whole milliseconds
-}
-
 // Bytes are those of the payloads that are kept of the job.
 func (s *State) Bytes() int64 { return int64(s.InBytes) + int64(s.OutBytes) + s.Stream }
 
