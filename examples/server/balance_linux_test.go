@@ -276,6 +276,11 @@ func TestWebSocketsEndWith1001WhenTheServerStops(t *testing.T) {
 			t.Fatalf("WebSocket %d ends with %q, %v", i, b, err)
 		}
 	}
+	select {
+	case <-in.done: // the second signal, of the cleanup, would end it at once and leave its worker
+	case <-time.After(patience):
+		t.Fatal("the server did not end")
+	}
 }
 
 func TestAStockFastAPITemplateIsBalanced(t *testing.T) {
