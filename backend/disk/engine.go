@@ -149,7 +149,7 @@ func (s *Store) newEngine() *engine {
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
 	})
-	e.fs.restore = s.restoreTable
+	e.fs.restore, e.fs.short = s.restoreTable, s.space.short
 	e.opts = s.pebbleOptions(e)
 	return e
 }

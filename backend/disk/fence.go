@@ -28,10 +28,11 @@ type fence struct {
 	void     *vfs.MemFS        // receives the writes of a closed fence
 	hidden   []string          // names of files that the database does not see
 	restore  func(name string) // called with the name of a damaged table
+	short    func() bool       // whether the disk is nearly full
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
-	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}}
+	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}, short: func() bool { return false }}
 }
 
 // close waits for the changes under way. After it, nothing changes the disk.
@@ -331,11 +332,12 @@ func (f *fencedFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// Preallocate is a hint that some file systems do not support.
+// Preallocate is a hint that some file systems do not support. A log is given the space of a whole
+// table in memory, and is kept to be used again: of a disk that is nearly full that would be too much.
 func (f *fencedFile) Preallocate(at, n int64) error {
 	f.fence.changing.RLock()
 	defer f.fence.changing.RUnlock()
-	if f.fence.closed.Load() {
+	if f.fence.closed.Load() || f.fence.short() {
 		return nil
 	}
 	return f.File.Preallocate(at, n)

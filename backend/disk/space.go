@@ -109,6 +109,12 @@ func (p *space) share(n int64, what priority) (left int64, short bool) {
 	return max(free-keep, 0), true
 }
 
+// short reports whether the disk is nearly full.
+func (p *space) short() bool {
+	_, short := p.share(0, newWork)
+	return short
+}
+
 // Ready returns nil while the store accepts new work. Otherwise it returns the error of Err,
 // or an error that says that the disk has too little free space.
 func (s *Store) Ready() error {

@@ -12,6 +12,8 @@ const (
 	// the longest wait.
 	tidyRest = 10
 	tidyMost = 10 * time.Second
+	// tidyAfter is how long compactions go on when the disk has room again.
+	tidyAfter = time.Minute
 )
 
 // deleted counts bytes of payloads that were deleted. The database keeps their space until it
@@ -34,18 +36,21 @@ func (p *space) wakeTidy() {
 }
 
 // tidyLoop compacts payloads while the disk is nearly full, so that what was deleted makes room
-// soon. After that it compacts once more: a compaction may end the shortage while somebody still
+// soon. It goes on for a while after that: a compaction may end the shortage while somebody still
 // deletes, and what was deleted behind it would keep its space.
 func (s *Store) tidyLoop(ctx context.Context) {
-	for short := false; ; {
+	for last := (time.Time{}); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.space.tidy:
 		}
 		s.space.budget.Store(0)
-		was := short
-		if _, short = s.space.share(0, newWork); !short && !was {
+		now := s.opts.Clock.Now()
+		if s.space.short() {
+			last = now
+		}
+		if now.Sub(last) > tidyAfter || s.space.gone.Load() < tidyFrom {
 			continue
 		}
 		e, err := s.engine()
@@ -53,12 +58,11 @@ func (s *Store) tidyLoop(ctx context.Context) {
 			continue
 		}
 		s.space.gone.Store(0)
-		began := s.opts.Clock.Now()
 		from, to := prefixRange([]byte{keyBody})
 		if err := e.db.Compact(ctx, from, to, false); err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("no space was won from what was deleted", "dir", s.dir, "err", err)
 		}
-		s.pause(ctx, min(tidyRest*s.opts.Clock.Now().Sub(began), tidyMost))
+		s.pause(ctx, min(tidyRest*s.opts.Clock.Now().Sub(now), tidyMost))
 	}
 }
 

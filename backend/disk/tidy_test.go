@@ -3,10 +3,12 @@ package disk
 import (
 	"crypto/rand"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -21,7 +23,7 @@ func TestWhatIsDeletedWhileTheDiskIsNearlyFullMakesRoom(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(t.Context()) })
 	t.Cleanup(running.Wait)
-	for _, id := range []string{"a", "b", "c"} {
+	for _, id := range []string{"a", "b", "c", "d"} {
 		j := newJob(id)
 		j.Input = make([]byte, 2*tidyFrom) // which is not made smaller on the disk
 		_, _ = rand.Read(j.Input)
@@ -53,4 +55,32 @@ func TestWhatIsDeletedWhileTheDiskIsNearlyFullMakesRoom(t *testing.T) {
 	makesRoom("a")
 	f.free.Store(300 << 20)
 	makesRoom("b")
+	makesRoom("c")
+}
+
+// A log has the space of a whole table in memory before anything is in it. Five of them may be kept:
+// of a nearly full disk the users would miss that.
+func TestLogsReserveNoSpaceWhileTheDiskIsNearlyFull(t *testing.T) {
+	var reserved atomic.Int64
+	f := failingDisk(errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFilePreallocate {
+			reserved.Add(1)
+		}
+		return nil
+	})))
+	dir, opts := t.TempDir(), inMemory(f)
+	opts.KeepFree = 100 << 20
+	f.free.Store(150 << 20)
+	s := openForTest(t, dir, opts)
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
+	if n := reserved.Load(); n != 0 {
+		t.Errorf("%d times space was reserved while the disk was nearly full", n)
+	}
+	must(t, s.Close())
+	f.free.Store(300 << 20)
+	s = openForTest(t, dir, opts)
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("b")}))
+	if reserved.Load() == 0 {
+		t.Error("no log reserves space on a disk with room")
+	}
 }
