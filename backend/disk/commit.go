@@ -40,6 +40,8 @@ const (
 	syncLength  = 64
 	groupBytes  = 1 << 20
 	groupLength = 512
+	// gatherLength is how many commits do not wait for the sync of those before them.
+	gatherLength = 64
 	// spareBatches is how many batches of groups are kept.
 	spareBatches = 8
 )
@@ -73,19 +75,23 @@ func (e *engine) submit(c *commit) error {
 	}
 	select {
 	case e.queue <- c:
+		if len(e.queue) >= gatherLength {
+			signal(e.many)
+		}
 		return nil
 	case <-e.failed:
 		return e.err()
 	}
 }
 
-// commitLoop forms groups and writes them. It never waits for a sync, so that it can write the
-// next group while the last one is being synced.
+// commitLoop forms groups and writes them. With many commits it writes the next group while the last
+// one is being synced.
 func (e *engine) commitLoop() {
 	defer close(e.sync)
 	defer e.recoverPanic()
 	number := uint64(0)
 	for c := range e.queue {
+		e.gather()
 		number++
 		g := &group{number: number, batch: e.groupBatch(), began: e.s.commitBegins()}
 		g.add(c)
@@ -107,6 +113,19 @@ func (e *engine) commitLoop() {
 	}
 	if e.err() == nil {
 		e.writeRest(number + 1)
+	}
+}
+
+// gather waits for the sync of the groups before, so that more commits share the next one: each
+// group wakes the committer and the log. It does not wait when many commits are there already.
+func (e *engine) gather() {
+	for e.syncing.Load() > 0 && len(e.queue) < gatherLength {
+		select {
+		case <-e.idle:
+		case <-e.many:
+		case <-e.failed:
+			return
+		}
 	}
 }
 
@@ -175,6 +194,7 @@ func (e *engine) write(g *group) bool {
 		return true
 	}
 	g.commits = synced
+	e.syncing.Add(1)
 	select {
 	case e.sync <- g:
 		return true
@@ -233,6 +253,9 @@ func (e *engine) syncLoop() {
 		if e.err() != nil {
 			continue
 		}
+		if e.syncing.Add(-1) == 0 {
+			signal(e.idle)
+		}
 		if !g.batch.Empty() { // an empty group has synced nothing of those before it
 			e.synced.Store(g.number)
 		}
@@ -244,6 +267,14 @@ func (e *engine) syncLoop() {
 		}
 		e.s.commitEnds(g)
 		e.reuse(g.batch)
+	}
+}
+
+// signal wakes the one who waits for ch, which has room for one signal.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
 	}
 }
 

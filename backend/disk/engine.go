@@ -41,10 +41,13 @@ type engine struct {
 	queue  chan *commit       // to commitLoop
 	spare  chan *pebble.Batch // of groups that are written
 	sync   chan *group        // from commitLoop to syncLoop
+	idle   chan struct{}      // signalled when syncing becomes 0
+	many   chan struct{}      // signalled when queue has gatherLength commits
 	done   chan struct{}
 	sendMu sync.RWMutex // read-locked while sending to queue
 	closed bool         // nothing may be sent to queue any more
 
+	syncing atomic.Int64  // groups that wait for their sync
 	ordered atomic.Int64  // groups with ordered commits that wait for their sync
 	unshown atomic.Uint64 // number of the last group that added jobs that need not be durable
 	synced  atomic.Uint64 // number of the last group that is durable, and with it all before it
@@ -144,7 +147,7 @@ func (s *Store) newEngine() *engine {
 	e := &engine{
 		s: s, failed: make(chan struct{}), seals: sealer{s.opts.Key, s.opts.OldKeys},
 		queue: make(chan *commit, queueLength), sync: make(chan *group, syncLength), done: make(chan struct{}),
-		spare: make(chan *pebble.Batch, spareBatches),
+		spare: make(chan *pebble.Batch, spareBatches), idle: make(chan struct{}, 1), many: make(chan struct{}, 1),
 	}
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
