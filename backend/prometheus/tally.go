@@ -95,6 +95,9 @@ func nativeEnd(key int) float64 {
 
 // cell returns the cell of a number.
 func (l *layout) cell(v int64) int {
+	if uint64(v) < 8 { // it has a magnitude of its own
+		return int(l.first[v])
+	}
 	i := int(l.first[magnitude(v)])
 	for i < len(l.ends) && v > l.ends[i] {
 		i++
