@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // Settings of a run.
@@ -61,8 +63,17 @@ type figure struct {
 	ours, theirs func(ctx context.Context) (float64, error)
 }
 
+// limits are the budgets of a server. A long measurement has one user with more jobs than they allow.
+func (s *settings) limits() budget.Limits {
+	l := budget.Default()
+	if s.oldFor > 0 || s.deepBy > 0 {
+		l.Jobs, l.QueuedJobs, l.JobBytes = 100*l.Jobs, 100*l.QueuedJobs, 100*l.JobBytes
+	}
+	return l
+}
+
 func run(ctx context.Context, out io.Writer, s settings) error {
-	o, err := openOurs(ctx, s.database)
+	o, err := openOurs(ctx, s.database, s.limits())
 	if err != nil {
 		return err
 	}

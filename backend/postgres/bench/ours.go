@@ -21,7 +21,7 @@ type ours struct {
 	made atomic.Int64
 }
 
-func openOurs(ctx context.Context, url string) (*ours, error) {
+func openOurs(ctx context.Context, url string, of budget.Limits) (*ours, error) {
 	a, err := postgres.Open(ctx, url, nil)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func openOurs(ctx context.Context, url string) (*ours, error) {
 		a.Close()
 		return nil, err
 	}
-	limits := budget.NewSet(budget.Users{Limits: budget.Default()}) // those of a server
+	limits := budget.NewSet(budget.Users{Limits: of})
 	a.Limit(limits)
 	b.Limit(limits)
 	return &ours{a: a, b: b}, nil
