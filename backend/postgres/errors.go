@@ -38,6 +38,7 @@ const (
 	codeNoPrivilege   = "42501"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeIdle          = "25P03" // the transaction stood still, and is undone
 	codeUnique        = "23505"
 )
 

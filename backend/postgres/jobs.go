@@ -102,7 +102,8 @@ const planSettings = `SET default_transaction_isolation = 'read committed'; SET 
 // localPlanSettings are planSettings for the transaction under way.
 const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), ` +
 	`set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), ` +
-	`set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true), set_config('jit', 'off', true)`
+	`set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true), set_config('jit', 'off', true), ` +
+	`set_config('` + idleName + `', '` + idleLimit + `', true)`
 
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
 func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
@@ -113,7 +114,7 @@ func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool,
 			return nil
 		}
 		q.connected()
-		_, err := c.Exec(ctx, planSettings)
+		_, err := c.Exec(ctx, planSettings+"; "+idleSetting)
 		return err
 	}
 	return pgxpool.NewWithConfig(ctx, cfg)
@@ -137,8 +138,6 @@ func (q *Jobs) repeat(ctx context.Context, fn func(c *pgxpool.Conn) error) error
 		return err
 	})
 }
-
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // rollback ends the transaction of a connection. If it cannot, the pool closes the connection.
 func rollback(ctx context.Context, c *pgxpool.Conn) {

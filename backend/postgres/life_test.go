@@ -109,6 +109,7 @@ type cutter struct {
 	to      string
 	armed   atomic.Bool
 	forward bool // whether the commit arrives
+	hold    bool // nothing is cut off: the commit does not arrive
 }
 
 func newCutter(t *testing.T, database string, forward bool) (c *cutter, through string) {
@@ -149,6 +150,10 @@ func (c *cutter) pass(client net.Conn) {
 			return
 		}
 		cut := bytes.Contains(bytes.ToLower(buf[:n]), []byte("commit\x00")) && c.armed.CompareAndSwap(true, false)
+		if cut && c.hold {
+			_, _ = io.Copy(io.Discard, client)
+			return
+		}
 		if cut {
 			_ = client.Close() // no answer gets through
 		}
@@ -163,6 +168,65 @@ func (c *cutter) pass(client net.Conn) {
 			return
 		}
 	}
+}
+
+// A server stands still before it commits. The rows that it has locked are free soon, and it makes
+// the transaction again when it goes on.
+func TestAServerThatStandsStillHoldsUpNoOther(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	t.Run("Direct", func(t *testing.T) {
+		database := postgresql.Database(t)
+		standStill(t, database+"&default_query_exec_mode=cache_describe", database)
+	})
+	t.Run("Pooled", func(t *testing.T) {
+		database := postgresql.Database(t)
+		standStill(t, pooled(t, database), database)
+	})
+}
+
+func standStill(t *testing.T, through, database string) {
+	t.Helper()
+	c, through := newCutter(t, through, false)
+	c.hold = true
+	a, b := openURL(t, through), openURL(t, database)
+	held := func(t *testing.T, call func(), other func(ctx context.Context) error) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		c.armed.Store(true)
+		wg.Go(call)
+		eventually(t, func() error {
+			if c.armed.Load() {
+				return errors.New("no commit was held: this shows nothing")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		must(t, other(ctx))
+	}
+	t.Run("Jobs", func(t *testing.T) {
+		waiting(t, a.Jobs(), "first")
+		_, err := claimOne(t.Context(), a.Jobs()) // the statements are described
+		must(t, err)
+		ref := waiting(t, b.Jobs(), "second")
+		var jobs []queue.Job
+		held(t, func() { jobs, err = claimOne(t.Context(), a.Jobs()) }, func(ctx context.Context) error {
+			res := make([]queue.Result, 1)
+			err := b.Jobs().Apply(ctx, 3, []queue.Op{{Ref: ref, Kind: queue.OpCancel}}, res)
+			return errors.Join(err, res[0].Err)
+		})
+		if err != nil || len(jobs) != 0 {
+			t.Errorf("Claim = %v, %v, want no job: the other server has cancelled it", jobs, err)
+		}
+	})
+	t.Run("Records", func(t *testing.T) {
+		v := volumes.Volume{ID: "v", Owner: "alice"}
+		var err error
+		held(t, func() { err = a.Volumes().Create(t.Context(), v) }, func(ctx context.Context) error { return b.Volumes().Create(ctx, v) })
+		if !errors.Is(err, volumes.ErrExists) {
+			t.Errorf("Create = %v, want ErrExists: the other server has created it", err)
+		}
+	})
 }
 
 func TestTheOutcomeOfACommitThatIsCutOffIsUnknown(t *testing.T) {

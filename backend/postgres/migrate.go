@@ -59,7 +59,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	version, err := schemaVersion(ctx, pool)
 	for err == nil && version < len(list) {
-		version, err = migrateOne(ctx, pool, list)
+		if version, err = migrateOne(ctx, pool, list); code(err) == codeIdle {
+			version, err = schemaVersion(ctx, pool)
+		}
 	}
 	if err == nil && version > len(list) {
 		err = fmt.Errorf("%w: it has version %d, and the program knows versions up to %d; start the newer program", ErrNewer, version, len(list))
@@ -70,7 +72,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 // migrateOne makes the next migration, unless another server has made it, and returns the
 // version that the schema then has.
 func migrateOne(ctx context.Context, pool *pgxpool.Pool, list []migration) (version int, err error) {
-	err = pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}

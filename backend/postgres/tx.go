@@ -8,8 +8,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readCommitted is the isolation of every transaction, whatever the default of the database.
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+// begin is the isolation of every transaction, whatever the default of the database.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// How long the database waits for the next statement of a transaction, in milliseconds, before it
+// ends the connection. A server may stand still in the middle of one, and has locked rows that the
+// others wait for: they could not give the jobs of a worker that is lost to another one.
+const (
+	idleName    = "idle_in_transaction_session_timeout"
+	idleLimit   = "500"
+	idleSetting = "SET " + idleName + " = " + idleLimit
+)
+
+// transaction are the options of a transaction. Through a pooler it has the limit itself.
+func (s *Store) transaction() pgx.TxOptions {
+	if s.pooled {
+		return pgx.TxOptions{BeginQuery: begin + "; SET LOCAL " + idleName + " = " + idleLimit}
+	}
+	return pgx.TxOptions{BeginQuery: begin}
+}
 
 // attempts is how often a call is made that certainly changed nothing: after a restart of the
 // database each connection of the pool fails once, and the database ends one of two
@@ -20,7 +37,7 @@ const attempts = 64
 // error of fn that is not of the database is returned as it is.
 func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return s.repeat(ctx, func(c *pgxpool.Conn) error {
-		tx, err := c.BeginTx(ctx, readCommitted)
+		tx, err := c.BeginTx(ctx, s.transaction())
 		if err != nil {
 			return &unchanged{err}
 		}
@@ -97,7 +114,7 @@ func (u *unconnected) Unwrap() error { return u.error }
 
 func again(err error) bool {
 	switch code(err) {
-	case codeSerialization, codeDeadlock:
+	case codeSerialization, codeDeadlock, codeIdle:
 		return true
 	}
 	return cutBeforeCommit(err)
