@@ -33,6 +33,9 @@ const (
 	pyEndpoint   = "py" // its workers are stock Python workers, processes of the servers
 	// unheardFor is after how long a client gives an answer up.
 	unheardFor = 5 * time.Second
+	// doubtFor is after how long a call that had no answer is not made any more: a server may stand
+	// still for 31 s with it, or wait for the database.
+	doubtFor = 45 * time.Second
 )
 
 // TestServersOfOneDatabaseLoseNothing is TestCrashesLoseNothingThatWasAcknowledged for three

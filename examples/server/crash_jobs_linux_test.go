@@ -34,7 +34,7 @@ type trackedJob struct {
 	shortened, short time.Time // the ttl was set to a second: asked for, and answered
 	cancelled        bool      // asked for
 	retried          int       // asked for
-	doubt            bool      // a retry had no answer, and may still come
+	doubt            time.Time // until when a retry that had no answer may still come
 
 	status  string // as it ended, if that is known
 	result  string // the whole object
@@ -164,7 +164,7 @@ func (k *crashClient) cancel(ctx context.Context, o *trackedJob) bool {
 		k.lacks(o, time.Now())
 	case json.Unmarshal(b, &j) != nil || code != http.StatusOK:
 		k.violation(o, "cancel is answered with %d %s", code, b)
-	case o.doubt:
+	case o.inDoubt():
 	case o.status != "" && j.Status != o.status:
 		k.violation(o, "it was %s, and cancel says it is %s", o.status, j.Status)
 	default:
@@ -184,7 +184,9 @@ func (k *crashClient) retry(ctx context.Context, o *trackedJob) bool {
 	o.note(k.round, "retry: %d %s %v", code, b, err)
 	switch {
 	case err != nil:
-		o.doubt = k.several
+		if k.several {
+			o.doubt = time.Now().Add(doubtFor)
+		}
 		return false
 	case code == http.StatusNotFound:
 		k.lacks(o, time.Now())
@@ -239,6 +241,8 @@ func (k *crashClient) look(ctx context.Context, o *trackedJob) bool {
 	return true
 }
 
+func (o *trackedJob) inDoubt() bool { return time.Now().Before(o.doubt) }
+
 // lacks is a 404 at an instant.
 func (k *crashClient) lacks(o *trackedJob, at time.Time) {
 	if !o.gone && !o.mayEnd(at) {
@@ -273,7 +277,7 @@ func (k *crashClient) saw(o *trackedJob, object []byte) {
 	}
 	ended := j.Status != "IN_QUEUE" && j.Status != "IN_PROGRESS"
 	switch {
-	case o.doubt:
+	case o.inDoubt():
 		return
 	case !ended && o.status == "":
 		return
@@ -325,7 +329,6 @@ func plain(object []byte) string {
 // audit looks at the latest jobs and some of the others.
 func (k *crashClient) audit(some int) {
 	for _, o := range k.jobs {
-		o.doubt = false
 		if o.round >= k.round-1 || some >= len(k.jobs) || k.rng.IntN(len(k.jobs)) < some {
 			if !k.answered(func() bool { return k.look(k.t.Context(), o) }) {
 				k.t.Errorf("the server does not answer")
