@@ -84,6 +84,8 @@ func (n *podClient) act(ctx context.Context, f *trackedPod, action, then string)
 		return false
 	case code == http.StatusOK || code == http.StatusNoContent:
 		f.left = []string{then}
+	case code == http.StatusNotFound && slices.Contains(f.left, "TERMINATED"): // that had no answer
+		f.left = []string{"TERMINATED"}
 	case code == http.StatusBadRequest && strings.Contains(string(b), "no capacity"):
 	case code != http.StatusConflict:
 		n.violation(f, "%s is answered with %d %s", action, code, b)
