@@ -65,19 +65,25 @@ func TestServersOfOneDatabaseLoseNothing(t *testing.T) {
 	)
 	c.rng.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
 	defer c.leases.Wait() // before the servers end
-	began := time.Now()
-	schedules := c.schedules()
+	queued := &queueCrash{t: t, in: c.in}
+	var schedules []*firedSchedule
+	for i := range 5 {
+		schedules = append(schedules, queued.fire(i))
+	}
 	for _, deed := range deeds {
 		if c.during(deed); t.Failed() {
 			return
 		}
 		c.audit(8)
+		for _, s := range schedules {
+			queued.look(s)
+		}
 	}
 	c.rest(true)
 	c.leases.Wait()
 	c.audit(1 << 30)
-	for i, id := range schedules {
-		(&queueCrash{t: t, in: c.in}).checkSchedule(i, id, began)
+	for _, s := range schedules {
+		queued.checkSchedule(s)
 	}
 	c.eachHasOneProcess()
 	c.endAll()
@@ -188,15 +194,6 @@ func (c *chaosTest) clean() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-}
-
-// schedules makes schedules that fire each minute.
-func (c *chaosTest) schedules() (ids []string) {
-	for i := range 5 {
-		body := fmt.Sprintf(`{"cron":"* * * * *","overlap":"allow","catchUp":"all","run":{"input":{"schedule":%d}}}`, i)
-		ids = append(ids, get[struct{ ID string }](c.in, "POST", "/v2/echo/schedules", body, http.StatusCreated).ID)
-	}
-	return ids
 }
 
 // during has everybody work while something happens.

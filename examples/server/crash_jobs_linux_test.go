@@ -254,15 +254,22 @@ func (k *crashClient) lacks(o *trackedJob, at time.Time) {
 // mayEnd reports whether its ttl or retention may be over.
 func (o *trackedJob) mayEnd(at time.Time) bool {
 	return o.ttl != 0 && !at.Before(o.called.Add(o.ttl-slack)) ||
-		o.sync && !at.Before(o.called.Add(time.Minute-slack)) ||
+		!at.Before(o.called.Add(o.retention()-slack)) ||
 		!o.shortened.IsZero() && !at.Before(o.shortened.Add(time.Second-slack))
 }
 
 // over reports whether one of them is.
 func (o *trackedJob) over(at time.Time) bool {
 	return o.ttl != 0 && at.After(o.had.Add(o.ttl+slack)) ||
-		o.sync && !o.ended.IsZero() && at.After(o.ended.Add(time.Minute+slack)) ||
+		!o.ended.IsZero() && at.After(o.ended.Add(o.retention()+slack)) ||
 		!o.short.IsZero() && at.After(o.short.Add(time.Second+slack))
+}
+
+func (o *trackedJob) retention() time.Duration {
+	if o.sync {
+		return queue.MinSyncRetention
+	}
+	return queue.RunRetention
 }
 
 // saw notes the job object, which may be no other than before when it had ended.
