@@ -35,6 +35,7 @@ type settings struct {
 	backlog  int
 	only     string        // a part of the names of figures
 	oldFor   time.Duration // how long an old transaction is open; 0: figures are measured
+	control  bool          // there is none, and all else is the same
 	deepBy   int           // how many jobs are queued; 0: figures are measured
 }
 
@@ -46,6 +47,7 @@ func main() {
 	flag.IntVar(&s.backlog, "backlog", 100_000, "jobs of the backlog")
 	flag.StringVar(&s.only, "only", "", "figures whose names contain this")
 	flag.DurationVar(&s.oldFor, "old", 0, "measure cycles of ours for this long beside an old transaction, and nothing else")
+	flag.BoolVar(&s.control, "control", false, "with -old: measure the same without the transaction")
 	flag.IntVar(&s.deepBy, "deep", 0, "measure claims of ours with this many jobs queued, and nothing else")
 	flag.Parse()
 	if err := run(context.Background(), os.Stdout, s); err != nil {
