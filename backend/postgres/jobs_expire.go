@@ -18,13 +18,14 @@ const (
 		SELECT f.at, f.n, f.ep, f.seqs, sum(cardinality(f.seqs)) OVER (ORDER BY f.at, f.n) - cardinality(f.seqs) AS before
 		FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $3 AND at <= $1 ORDER BY at, n LIMIT $2) f) d
 	CROSS JOIN LATERAL unnest(d.seqs) u(seq)
-	LEFT JOIN podyard.jobs j ON (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at
+	LEFT JOIN LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at OFFSET 0) j ON true
 	WHERE d.before < $2`
 
 	sqlDropDue = `DELETE FROM podyard.job_due WHERE ctid = ANY(ARRAY(SELECT x.place FROM unnest($1::int8[], $2::int8[]) u(at, n),
 	LATERAL (SELECT x.ctid AS place FROM podyard.job_due x WHERE x.at = u.at AND x.n = u.n OFFSET 0) x))`
 
-	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq), podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at)
+	sqlNextDue = `SELECT d.at, d.n, EXISTS (SELECT 1 FROM unnest(d.seqs) u(seq),
+		LATERAL (SELECT 1 FROM podyard.jobs j WHERE (j.ep || ''::bytea) = d.ep AND j.seq = u.seq AND j.armed = d.at OFFSET 0) j)
 	FROM (SELECT at, n, ep, seqs FROM podyard.job_due WHERE at >= $2 ORDER BY at, n LIMIT $1) d`
 
 	sqlExpireDead = `WITH x AS (DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(

@@ -39,9 +39,9 @@ const (
 		AND ($3::bytea IS NULL OR j.owner = $3) AND ($4::int2[] IS NULL OR j.status = ANY($4))
 		AND j.id >= $7 AND ($8::bytea IS NULL OR j.id < $8) ORDER BY j.seq DESC LIMIT $5`
 
-	sqlListIDs = `SELECT ` + jobColumns + ` FROM unnest($2::bytea[]) u(id), LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.id = u.id) j`
+	sqlListIDs = `SELECT ` + jobColumns + ` FROM unnest($2::bytea[]) u(id), LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = $1 AND j.id = u.id OFFSET 0) j`
 
-	sqlListRunning = `SELECT ` + jobColumns + ` FROM podyard.job_running r, LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = r.ep AND j.id = r.id) j
+	sqlListRunning = `SELECT ` + jobColumns + ` FROM podyard.job_running r, LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = r.ep AND j.id = r.id OFFSET 0) j
 	WHERE r.ep = $1`
 
 	sqlCounts = `SELECT count(*), coalesce(sum(queued), 0)::int8, coalesce(sum(queued_low), 0)::int8, coalesce(sum(delayed), 0)::int8,
