@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A trackedPod is a pod, and how its user left it: RUNNING, EXITED or TERMINATED. More than one
@@ -17,6 +18,15 @@ type trackedPod struct {
 	id    string
 	left  []string
 	round int // in which something was done with it last
+
+	// What one of several servers was asked without an answer it may still do, until doubt.
+	late  []string
+	doubt time.Time
+}
+
+// mayBe reports whether a pod may be in a status.
+func (f *trackedPod) mayBe(status string) bool {
+	return slices.Contains(f.left, status) || slices.Contains(f.late, status)
 }
 
 // A podClient creates, stops, starts and terminates pods of podyard/web.
@@ -81,10 +91,13 @@ func (n *podClient) act(ctx context.Context, f *trackedPod, action, then string)
 	switch {
 	case err != nil:
 		f.left = append(f.left, then)
+		if n.several {
+			f.late, f.doubt = append(f.late, then), time.Now().Add(doubtFor)
+		}
 		return false
 	case code == http.StatusOK || code == http.StatusNoContent:
 		f.left = []string{then}
-	case code == http.StatusNotFound && slices.Contains(f.left, "TERMINATED"): // that had no answer
+	case code == http.StatusNotFound && f.mayBe("TERMINATED"): // that had no answer
 		f.left = []string{"TERMINATED"}
 	case code == http.StatusBadRequest && strings.Contains(string(b), "no capacity"):
 	case code != http.StatusConflict:
@@ -113,7 +126,7 @@ func (n *podClient) audit() {
 		p, there := listed[f.id]
 		gone := slices.Contains(f.left, "TERMINATED")
 		switch {
-		case !there && !gone:
+		case !there && !f.mayBe("TERMINATED"):
 			n.violation(f, "pod %s is lost", f.id)
 		case there && gone && len(f.left) == 1:
 			n.violation(f, "pod %s is back: it is %s", f.id, p.Status)
@@ -125,6 +138,9 @@ func (n *podClient) audit() {
 		}
 		if f.left = slices.DeleteFunc(f.left, func(s string) bool { return there && s == "TERMINATED" }); there || f.round >= n.round-1 {
 			n.settle(f)
+		}
+		if time.Now().After(f.doubt) {
+			f.late = nil
 		}
 	}
 }
@@ -172,7 +188,7 @@ func (n *podClient) compare(f *trackedPod) (seen, why string) {
 	switch {
 	case err != nil:
 		return "", err.Error()
-	case !slices.Contains(f.left, p.Status):
+	case !f.mayBe(p.Status):
 		return p.Status, fmt.Sprintf("not as it was left, with processes %v: %s", pids, b)
 	case p.Status != "RUNNING" && len(pids) > 0, p.Status == "RUNNING" && len(pids) != 1:
 		return p.Status, fmt.Sprintf("with processes %v", pids)
