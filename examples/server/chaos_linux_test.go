@@ -44,7 +44,8 @@ const (
 // clients were answered is held against what is there. Besides:
 //
 //   - an instant of a schedule makes one job
-//   - a job of a worker in a server that was killed is another worker's after its lease and a second
+//   - a job of a worker in a server that was killed is another worker's after its lease and a second,
+//     or two seconds after the database is back
 //   - each pod that runs, and each worker, has one process, and nothing else has any
 //
 // PODYARD_LONG is the number of kills; a fourth as often the database is stopped, and a tenth as
@@ -104,6 +105,9 @@ type chaosTest struct {
 	common     []string             // arguments of all servers
 	leases     sync.WaitGroup
 	orphaned   int // jobs of servers that were killed
+
+	crashing sync.Mutex // held while the database is stopped
+	back     time.Time  // when it was there again
 }
 
 func newChaosTest(t *testing.T) *chaosTest {
@@ -245,13 +249,28 @@ func (c *chaosTest) killOne() {
 	time.Sleep(time.Duration(c.rng.IntN(600)) * time.Millisecond)
 	c.begin(i)
 	c.leases.Go(func() {
-		time.Sleep(time.Until(killed.Add(lease + time.Second)))
+		c.pass(killed.Add(lease + time.Second))
 		for id, worker := range c.workersOf(orphans) {
 			if worker == dead {
 				c.t.Errorf("PODYARD_SEED=%d: job %s is at a worker of a server that was killed %v ago", c.seed, id, time.Since(killed))
 			}
 		}
 	})
+}
+
+// pass waits until due, or longer if the database was away before that: servers that it refused ask
+// again a second later.
+func (c *chaosTest) pass(due time.Time) {
+	for {
+		time.Sleep(time.Until(due))
+		c.crashing.Lock()
+		later := c.back.Add(2 * time.Second)
+		c.crashing.Unlock()
+		if !later.After(due) {
+			return
+		}
+		due = later
+	}
 }
 
 // workersOf are the workers that have jobs of echo.
@@ -274,7 +293,10 @@ func (c *chaosTest) workersOf(ids []string) map[string]string {
 }
 
 func (c *chaosTest) crashDatabase() {
+	c.crashing.Lock()
+	defer c.crashing.Unlock()
 	c.postgresql.Restart(c.t, true, func() { time.Sleep(time.Duration(c.rng.IntN(300)) * time.Millisecond) })
+	c.back = time.Now()
 }
 
 // pauseOne stops a server for a while. What it was asked before that, it may do after.
