@@ -29,19 +29,17 @@ type heldJobs struct {
 	list map[queue.Ref]jobRow
 }
 
-// take returns the rows of those of refs that are known, and the other refs.
-func (h *heldJobs) take(refs []queue.Ref) (rows []*jobRow, others []queue.Ref) {
+// take returns the rows of those of refs that are known, and whether all are.
+func (h *heldJobs) take(refs []queue.Ref) (rows []*jobRow, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ref := range refs {
 		if r, ok := h.list[ref]; ok {
 			r.known = knownRow{armed: r.armed, state: encodeState(&r.job.State)}
 			rows = append(rows, &r)
-		} else {
-			others = append(others, ref)
 		}
 	}
-	return rows, others
+	return rows, len(rows) == len(refs)
 }
 
 // moved records what was committed.

@@ -133,8 +133,8 @@ func (q *Jobs) moveAll(ctx context.Context, calls []*moveCall, rows *counterRows
 	}
 }
 
-// moveOnce makes the moves as far as jobs are known without reading them first. If that fails, it
-// reads all.
+// moveOnce makes the moves without reading the jobs first, if all are known. If that fails, it reads
+// them.
 func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall, rows *counterRows) (evs []queue.Event, err error) {
 	refs := refsOf(calls, func(*queue.Op) bool { return true })
 	m, err := q.moveJobs(ctx, calls, refs, rows, q.held.take)
@@ -150,18 +150,24 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall, rows *counterRow
 	return m.evs, nil
 }
 
-func noneKnown(refs []queue.Ref) (rows []*jobRow, others []queue.Ref) { return nil, refs }
+func noneKnown([]queue.Ref) (rows []*jobRow, all bool) { return nil, false }
 
-func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref, rows *counterRows, take func([]queue.Ref) ([]*jobRow, []queue.Ref)) (m *mover, err error) {
+func (q *Jobs) moveJobs(ctx context.Context, calls []*moveCall, refs []queue.Ref, rows *counterRows, take func([]queue.Ref) ([]*jobRow, bool)) (m *mover, err error) {
 	epoch, err := q.node(ctx)
 	if err != nil {
 		return nil, err
 	}
 	err = q.transact(ctx, func(t *jobTx) error {
 		m = newMover(t, epoch, rows)
-		known, others := take(refs)
+		known, all := take(refs)
 		m.hold(known)
-		if m.room, err = q.roomFor(ctx, m, others, calls); err != nil {
+		var lock []queue.Ref
+		if !all {
+			// Also those that are known: all are locked in one order. Else two servers that each lock the jobs
+			// of the other and then change their own wait for each other.
+			lock = refs
+		}
+		if m.room, err = q.roomFor(ctx, m, lock, calls); err != nil {
 			return err
 		}
 		m.moves = slices.Grow(m.moves, len(refs))
@@ -228,7 +234,7 @@ func newMover(t *jobTx, epoch int64, counted *counterRows) *mover {
 	}
 }
 
-// lock locks jobs and reads them.
+// lock locks jobs and reads them, all that are moved or none.
 func (m *mover) lock(ctx context.Context, b *pgx.Batch, refs []queue.Ref) error {
 	if len(refs) == 0 && b.Len() == 0 {
 		return nil
@@ -236,6 +242,8 @@ func (m *mover) lock(ctx context.Context, b *pgx.Batch, refs []queue.Ref) error 
 	ep, id := refColumns(refs)
 	var list []*jobRow
 	if len(refs) > 0 {
+		m.unlocked = nil
+		clear(m.rows)
 		queueJobs(b, &list, sqlLock, ep, id)
 	}
 	if err := m.t.send(ctx, b); err != nil {

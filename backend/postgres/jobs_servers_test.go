@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
@@ -100,6 +102,46 @@ func TestServersThatClaimAtOnceExceedNoLimit(t *testing.T) {
 		})
 	}
 	workers.Wait()
+}
+
+// A server locks the jobs that it does not know, and changes the others without that.
+func TestServersThatMoveTheJobsOfEachOtherDoNotWaitInACircle(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	both := newTwoServers(t)
+	const jobs, rounds = 20, 5
+	now := instant
+	for round := range rounds {
+		for i := range jobs {
+			name := fmt.Sprint(round, "-", i)
+			submit(t, both, newJob(name))
+			if got := claim(t, both.stores[i%2].Jobs(), now, queue.WorkerID(name), 1, nil); len(got) != 1 {
+				t.Fatalf("job %s cannot be claimed", name)
+			}
+		}
+		now += 30_001 // the leases are over, and each server sees it
+		var sweeps sync.WaitGroup
+		for _, s := range both.stores {
+			sweeps.Go(func() {
+				if _, err := s.Jobs().Expire(t.Context(), now, 1000); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		sweeps.Wait()
+	}
+	for _, s := range both.stores {
+		s.Close() // what its connections have counted can be read then
+	}
+	conn, err := pgx.Connect(t.Context(), both.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var found int
+	err = conn.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&found)
+	if err != nil || found > 0 {
+		t.Errorf("%d of %d sweeps waited until the database found a deadlock, %v", found, 2*rounds, err)
+	}
 }
 
 func TestAClaimIsBoundedByBytes(t *testing.T) {
