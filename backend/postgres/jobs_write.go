@@ -252,11 +252,9 @@ func (w *writes) first(b *pgx.Batch) {
 		queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
 	}
 	queueIf(b, w.dropOutput, sqlDropOutputs, w.dropOutput)
-	queueIf(b, w.dropChunks.num, sqlDropChunks, w.dropChunks.num, w.dropChunks.below)
 	queueIf(b, w.dropInput.num, sqlDropInputs, w.dropInput.num)
 	queueIf(b, w.dropSent.num, sqlDropSent, w.dropSent.ep, w.dropSent.num)
 	queueIf(b, w.chunk.num, sqlAddChunks, w.chunk.num, w.chunk.n, w.chunk.data)
-	queueIf(b, w.try.num, sqlPutTries, w.try.num, w.try.n, w.try.data)
 }
 
 // main returns the statements that most moves have. They change different tables.
@@ -278,6 +276,9 @@ func (w *writes) main() (list merged) {
 
 // last adds the statements to a batch that come after those of main.
 func (w *writes) last(b *pgx.Batch) {
+	// Rows that another server may change too are changed when those of their jobs are locked.
+	queueIf(b, w.dropChunks.num, sqlDropChunks, w.dropChunks.num, w.dropChunks.below)
+	queueIf(b, w.try.num, sqlPutTries, w.try.num, w.try.n, w.try.data)
 	c := &w.outbox
 	queueIf(b, c.ep, sqlPutOutbox, c.ep, c.did, c.at, c.num, c.seq, c.id, c.owner, c.key, c.state, c.bytes, w.slot)
 	w.queueDead(b)
