@@ -241,7 +241,11 @@ type fencedFile struct {
 	parity *parityWriter // of a table
 	mirror vfs.File      // of a log
 	copied []byte        // buffer for the mirror; reused
-	size   int64         // of what was written to a log; written by one goroutine
+
+	// Of a log, written by one goroutine.
+	size    int64 // of what was written
+	written int64 // size of the file
+	ahead   bool  // zeros are written ahead
 }
 
 // protection returns the suffix of the file that can restore a file, or "" if the file has
@@ -287,6 +291,7 @@ func (f *fencedFile) protect() {
 		f.mirror, _ = f.fence.FS.Create(f.name+mirrorSuffix, vfs.WriteCategoryUnspecified)
 		if f.fence.hasEnd(f.name) {
 			beginEnd(f.fence.FS, f.name)
+			f.startAhead()
 		}
 	}
 }
@@ -299,6 +304,7 @@ func (f *fencedFile) Write(p []byte) (n int, err error) {
 		if f.mirror != nil {
 			f.copied = append(f.copied[:0], p...) // Write may change p
 		}
+		f.writeAhead(len(p))
 		if n, err = f.File.Write(p); err == nil && f.mirror != nil {
 			f.writeMirror(f.copied)
 		}

@@ -29,9 +29,9 @@ func TestEqualDamageAtTheEndOfTheLogInUseLosesTheLastCommitsOnly(t *testing.T) {
 		"missing": func(b []byte) []byte { return b[:len(b)-20] },
 	} {
 		fs := cloned(t, crashed)
-		for _, name := range []string{log, log + mirrorSuffix} {
-			writeFile(t, fs, name, ruin(readFile(t, fs, name)))
-		}
+		ruined := ruin(readFile(t, fs, log+mirrorSuffix))
+		writeFile(t, fs, log, append(bytes.Clone(ruined), make([]byte, aheadBytes)...))
+		writeFile(t, fs, log+mirrorSuffix, ruined)
 		s, err := Open(t.Context(), "store", inMemory(fs))
 		if err != nil {
 			t.Errorf("%s: Open = %v", what, err)

@@ -164,7 +164,7 @@ func TestALogThatIsMissingWithItsMirrorIsNoticed(t *testing.T) {
 func TestDamageAtTheEndOfAClosedLogAndItsMirrorIsNoticed(t *testing.T) {
 	mem, want := furnished(t, true)
 	for _, log := range commitLogs(t, mem) {
-		b := readFile(t, mem, log)
+		b := readFile(t, mem, log+mirrorSuffix)
 		for what, ruin := range map[string]func(b []byte) []byte{
 			"a changed end": func(b []byte) []byte { copy(b[len(b)-40:], bytes.Repeat([]byte{0x5a}, 20)); return b },
 			"a zeroed end":  func(b []byte) []byte { clear(b[len(b)-40:]); return b },
@@ -172,9 +172,9 @@ func TestDamageAtTheEndOfAClosedLogAndItsMirrorIsNoticed(t *testing.T) {
 			"no content":    func([]byte) []byte { return nil },
 		} {
 			fs := cloned(t, mem)
-			for _, name := range []string{log, log + mirrorSuffix} {
-				writeFile(t, fs, name, ruin(bytes.Clone(b)))
-			}
+			ruined := ruin(bytes.Clone(b))
+			writeFile(t, fs, log, append(bytes.Clone(ruined), make([]byte, aheadBytes)...))
+			writeFile(t, fs, log+mirrorSuffix, ruined)
 			repaired(t, fs, fs.PathBase(log), what)
 		}
 		for what, text := range map[string]string{"empty": "", "cut off": "12", "of another format": "123456789 00000000\n"} {

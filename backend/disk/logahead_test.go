@@ -1,0 +1,90 @@
+package disk
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// newestLog returns the size of the newest log of commits and how much of it was written.
+func newestLog(t *testing.T, fs *vfs.MemFS) (size, written int) {
+	t.Helper()
+	logs := commitLogs(t, fs)
+	log := logs[len(logs)-1]
+	return len(readFile(t, fs, log)), len(readFile(t, fs, log+mirrorSuffix))
+}
+
+func TestZerosAreAheadOfWhatIsWrittenToALog(t *testing.T) {
+	mem := vfs.NewMem()
+	s := openForTest(t, "store", inMemory(mem))
+	for k := range 3 {
+		j := newJob(string(rune('a' + k)))
+		j.Input = make([]byte, aheadBytes/2)
+		for n := range j.Input {
+			j.Input[n] = byte(n) | 1
+		}
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+		size, written := newestLog(t, mem)
+		if size < written || size > written+aheadBytes {
+			t.Errorf("the log has %d bytes and %d were written, want up to %d zeros behind them", size, written, aheadBytes)
+		}
+		if k == 0 && size == written {
+			t.Error("there are no zeros")
+		}
+	}
+	crashed := cloned(t, mem)
+	must(t, s.Close())
+	s = openForTest(t, "store", inMemory(crashed))
+	n := 0
+	for _, err := range s.Jobs().List(t.Context(), at, queue.ListQuery{Endpoint: newJob("a").Endpoint}) {
+		must(t, err)
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d jobs are there after a crash, want 3", n)
+	}
+}
+
+// What an earlier log left in a file makes zeros needless.
+func TestALogThatIsUsedAgainGetsZerosBehindItsOldBytesOnly(t *testing.T) {
+	mem := vfs.NewMem()
+	f := newFence(mem, ".", func(what, name string, err error) { t.Errorf("%s %s: %v", what, name, err) })
+	old := bytes.Repeat([]byte{0x5a}, 2*aheadBytes)
+	writeFile(t, mem, "000001.log", old)
+	log, err := f.ReuseForWrite("000001.log", "000002.log", vfs.WriteCategoryUnspecified)
+	must(t, err)
+	part := bytes.Repeat([]byte{1}, aheadBytes/2)
+	for k := range 5 {
+		_, err := log.Write(part)
+		must(t, err)
+		want := append(bytes.Repeat(part, k+1), old[min((k+1)*len(part), len(old)):]...)
+		if k == 4 {
+			want = append(want, make([]byte, aheadBytes/2)...)
+		}
+		if got := readFile(t, mem, "000002.log"); !bytes.Equal(got, want) {
+			t.Errorf("after %d writes the log has %d bytes, want %d: what was written, old bytes or zeros", k+1, len(got), len(want))
+		}
+	}
+	must(t, log.Close())
+}
+
+func TestNoZerosAreWrittenWhileTheDiskIsNearlyFull(t *testing.T) {
+	mem := vfs.NewMem()
+	f := newFence(mem, ".", func(what, name string, err error) { t.Errorf("%s %s: %v", what, name, err) })
+	short := true
+	f.short = func() bool { return short }
+	log, err := f.Create("000001.log", vfs.WriteCategoryUnspecified)
+	must(t, err)
+	for _, want := range []int{1, 2, 2 + aheadBytes} {
+		short = want <= 2
+		_, err := log.Write([]byte{1})
+		must(t, err)
+		if got := len(readFile(t, mem, "000001.log")); got != want {
+			t.Errorf("the log has %d bytes, want %d", got, want)
+		}
+	}
+	must(t, log.Close())
+}
