@@ -212,7 +212,7 @@ func (e *engine) readablePayloads(j *queue.Job, n jobindex.Metadata, marks jobin
 func (e *engine) submitted(j *queue.Job, n jobindex.Metadata, marks jobindex.Marks) (err error) {
 	if j.HasInput() {
 		j.Input, err = e.mustGet(bodyKey(n.Tag, bodyInput))
-	} else if j.Reason != queue.Damaged { // earlier versions have kept it
+	} else if j.Reason != queue.Damaged && j.InBytes > 0 { // earlier versions have kept it
 		j.Input, _, err = e.get(bodyKey(n.Tag, bodyInput))
 	}
 	if len(j.Input) == 0 {

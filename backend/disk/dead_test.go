@@ -71,6 +71,30 @@ func TestADeadLetterKeepsThePayloadsOfItsJobAndNoLonger(t *testing.T) {
 	}
 }
 
+// The input that a job no longer has stays while its dead letter needs it, and goes with it.
+func TestADeadLetterKeepsTheInputOfItsJobAndNoLonger(t *testing.T) {
+	s := memStore(t)
+	j := failed(t, s, "a")
+	key := bodyKey(uidOf(t, s, j.Ref), bodyInput)
+	must(t, applyOne(t, s.Jobs(), queue.Op{Ref: j.Ref, Kind: queue.OpDropInput}).Err)
+	for range 2 {
+		d, err := s.Jobs().DeadLetter(t.Context(), at+10, j.Ref)
+		if err != nil || string(d.Input) != string(j.Input) {
+			t.Errorf("DeadLetter has input %q, %v, want %q", d.Input, err, j.Input)
+		}
+		if got := getJob(t, s.Jobs(), j.Ref); got.Input != nil {
+			t.Errorf("the job has input %q, want none", got.Input)
+		}
+		s = reopen(t, s)
+	}
+	must(t, s.Jobs().DropDead(t.Context(), []queue.Ref{j.Ref}))
+	e, err := s.engine()
+	must(t, err)
+	if v, ok, err := e.get(key); ok || err != nil {
+		t.Errorf("the input is %q, %v after the dead letter was deleted, want none", v, err)
+	}
+}
+
 // A damaged log of attempts is an error, and the job goes on.
 func TestADamagedAttemptDoesNotEndItsJob(t *testing.T) {
 	s := memStore(t)

@@ -102,7 +102,7 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 		q.numbers(b)
 		m.after.Seq = q.nextSeq()
 	}
-	if m.eff&queue.DropInput != 0 {
+	if m.eff&queue.DropInput != 0 && !q.keepInput(uid) {
 		drop(b, bodyKey(uid, bodyInput))
 	}
 	if m.eff&queue.PutOutput != 0 {

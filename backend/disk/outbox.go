@@ -119,6 +119,8 @@ type pin struct {
 	runs []pinned
 	gone bool     // the job is deleted: its payloads are removed after the last run
 	void []uint32 // outputs that the job no longer has
+
+	voidInput bool // the job no longer has its input, which a dead letter needs
 }
 
 type pinned struct {
@@ -160,6 +162,21 @@ func (q *jobQueue) keep(uid uint64, output uint32) bool {
 	return true
 }
 
+// keepInput is keep for the input, which webhooks do not need.
+func (q *jobQueue) keepInput(uid uint64) bool {
+	p := q.pins[uid]
+	if p == nil || !p.dead() {
+		return false
+	}
+	p.voidInput = true
+	return true
+}
+
+// dead reports whether there is a dead letter.
+func (p *pin) dead() bool {
+	return slices.ContainsFunc(p.runs, func(r pinned) bool { return r.by == forDead })
+}
+
 func (p *pin) needs(output uint32) bool {
 	return slices.ContainsFunc(p.runs, func(r pinned) bool { return r.output == output })
 }
@@ -177,6 +194,10 @@ func (q *jobQueue) unpin(b *pebble.Batch, uid uint64, run uint32, by pinner) {
 			dropAll(b, uidKey(keyBody, uid))
 			return
 		}
+	}
+	if p.voidInput && !p.dead() {
+		p.voidInput = false
+		drop(b, bodyKey(uid, bodyInput))
 	}
 	for _, v := range p.void {
 		if !p.needs(v) {
@@ -240,10 +261,16 @@ func (q *jobQueue) pinLoaded(s *stored, by pinner) {
 	uid := s.note.Tag
 	q.pin(uid, s.state.Run, s.note.Output, by)
 	p := q.pins[uid]
-	if i := q.x.Find(s.ref); i == 0 || q.x.Metadata(i).Tag != uid {
+	i := q.x.Find(s.ref)
+	if i == 0 || q.x.Metadata(i).Tag != uid {
 		p.gone = true
-	} else if out := q.x.Metadata(i).Output; out != s.note.Output && hasOutput(s.note.Output) && !slices.Contains(p.void, s.note.Output) {
+		return
+	}
+	if out := q.x.Metadata(i).Output; out != s.note.Output && hasOutput(s.note.Output) && !slices.Contains(p.void, s.note.Output) {
 		p.void = append(p.void, s.note.Output)
+	}
+	if state := q.x.State(i); by == forDead && !state.HasInput() {
+		p.voidInput = true
 	}
 }
 

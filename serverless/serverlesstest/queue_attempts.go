@@ -324,6 +324,27 @@ func deadCases() []QueueCase {
 				k.wantEqual("after the third run", "second", k.letter(j).Error)
 				k.wantEqual("DeadLetters", []queue.JobID{j.ID}, k.dead(""))
 			}),
+		rule("ADeadLetterKeepsTheInputThatItsJobDrops",
+			"OpDropInput leaves a dead letter as it is, whether it goes before its job or after it",
+			func(k *fixture) {
+				for _, first := range []string{"the dead letter", "the job"} {
+					j := k.run(deadLetter(day))
+					k.mustApply(failOp(j, "no"))
+					k.mustApply(userOp(j, queue.OpDropInput))
+					k.wantEqual("Input of the dead letter", string(j.Input), string(k.letter(j).Input))
+					k.wantEqual("Input of the job", "", string(k.get(j).Input))
+					if first == "the job" {
+						k.mustApply(userOp(j, queue.OpDelete))
+						k.wantEqual("Input after the deletion", string(j.Input), string(k.letter(j).Input))
+						continue
+					}
+					if err := k.q.DropDead(k.Context(), []queue.Ref{j.Ref}); err != nil {
+						k.Fatal(err)
+					}
+					k.wantNoLetter(j)
+					k.wantEqual("Input without the dead letter", "", string(k.get(j).Input))
+				}
+			}),
 		rule("DeadLettersOfAnOwner",
 			"dead letters are listed newest first, of one owner or of all, and each can be deleted",
 			func(k *fixture) {
