@@ -43,7 +43,7 @@ const (
 		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
 		SELECT ep, owner, prio, key, seq, queued, expires, low, lost, $20 FROM u WHERE ready
 	), d AS (
-		INSERT INTO podyard.job_due (at, ep, seqs) SELECT armed, ep, array_agg(seq) FROM u GROUP BY armed, ep
+		INSERT INTO podyard.job_due (at, ep, seqs) SELECT armed, ep, array_agg(seq) FROM u GROUP BY armed, ep, (ord - 1) / 224
 	), n AS (
 		INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
 		SELECT ep, $19, count(*), count(*) FILTER (WHERE low), count(*) FILTER (WHERE NOT ready),

@@ -79,8 +79,9 @@ const (
 	sqlTrimDead = `WITH x AS (DELETE FROM podyard.job_dead WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, owner),
 	LATERAL (SELECT x.ctid AS at FROM podyard.job_dead x WHERE (x.ep || ''::bytea) = u.ep AND x.owner = u.owner ORDER BY x.n DESC OFFSET $3) x)) RETURNING owner, bytes)` + intoHoldings + `$4` + takeDead
 
+	// 224 is dueGroup.
 	sqlArm = `INSERT INTO podyard.job_due (at, ep, seqs)
-	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) u(at, ep, seq) GROUP BY u.at, u.ep`
+	SELECT u.at, u.ep, array_agg(u.seq) FROM unnest($1::int8[], $2::bytea[], $3::int8[]) WITH ORDINALITY u(at, ep, seq, ord) GROUP BY u.at, u.ep, (u.ord - 1) / 224`
 
 	sqlCount = `INSERT INTO podyard.job_counters AS c (ep, slot, queued, queued_low, delayed, delayed_low, running, completed, failed, retried, last_seq)
 	SELECT u.ep, $2, u.queued, u.queued_low, u.delayed, u.delayed_low, u.running, u.completed, u.failed, u.retried, u.last_seq
