@@ -1,20 +1,20 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"io"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
 // The jobs of a large call are copied into their tables: the database need not make arrays into rows,
-// writes a record of its log for a page and not for a row, and works while the next rows are encoded. Each table
-// is two round trips, so few jobs are better added by one statement.
+// writes a record of its log for a page and not for a row, and works while the next rows are encoded. That takes
+// two round trips more than one statement, so few jobs are better added by one.
 
 // manyJobs is from how many jobs on a call copies them. Calls that share a transaction have fewer.
 const manyJobs = maxItems + 1
@@ -48,14 +48,8 @@ func (q *Jobs) copyTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int6
 	if err := c.number(ctx); err != nil {
 		return nil, err
 	}
-	for _, table := range []struct {
-		sql string
-		row func(b []byte, i int) []byte
-	}{{copyJobs, c.job}, {copyBodies, c.body}, {copyReady, c.ready}} {
-		rows := &copyRows{left: len(jobs), row: table.row}
-		if _, err := t.conn.Conn().PgConn().CopyFrom(ctx, rows, table.sql); err != nil {
-			return nil, err
-		}
+	if err := t.copy(ctx, len(jobs), copied{copyJobs, c.job}, copied{copyBodies, c.body}, copied{copyReady, c.ready}); err != nil {
+		return nil, err
 	}
 	b := &pgx.Batch{}
 	c.counted(slot).queue(b, &q.texts)
@@ -126,35 +120,100 @@ func (c *copier) counted(slot int64) (list merged) {
 	return list
 }
 
-// copyRows are rows in the binary format of COPY, each encoded when it is read.
-type copyRows struct {
-	row     func(b []byte, i int) []byte // appends a row, or nothing
-	left, i int                          // -1 left: the end was written
-	begun   bool
-	buf     bytes.Buffer
+// copied are rows that a statement copies.
+type copied struct {
+	sql string
+	row func(b []byte, i int) []byte // appends a row in the binary format of COPY, or nothing
 }
 
-func (r *copyRows) Read(p []byte) (int, error) {
-	if !r.begun {
-		r.begun = true
-		r.buf.Grow(2 * len(p))
-		r.buf.WriteString("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
-	}
-	for r.buf.Len() < len(p) && r.left >= 0 {
-		b := r.buf.AvailableBuffer()
-		if r.left > 0 {
-			b = r.row(b, r.i)
-			r.i++
-		} else {
-			b = append(b, 0xff, 0xff) // the end
+const (
+	copyStep   = 200     // rows
+	copyBuffer = 1 << 16 // bytes
+	copyHead   = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+)
+
+// copy copies n rows into each of some tables, in one round trip: no statement waits for the answer to
+// the one before. The database collects up to 1,000 rows of a statement before it writes them, and takes
+// the longer for each the more it has, so a statement has copyStep of them.
+func (t *jobTx) copy(ctx context.Context, n int, tables ...copied) error {
+	conn := t.conn.Conn().PgConn()
+	w := copyWriter{to: conn.Frontend()}
+	statements := 0
+	for _, table := range tables {
+		for from := 0; from < n && w.err == nil; from += copyStep {
+			w.copy(&table, from, min(from+copyStep, n))
+			statements++
 		}
-		r.left--
-		r.buf.Write(b)
 	}
-	return r.buf.Read(p)
+	if w.err == nil {
+		w.err = w.to.Flush()
+	}
+	if w.err != nil {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = conn.Close(over) // an unknown part was sent
+		return w.err
+	}
+	return copyAnswers(ctx, conn, statements)
 }
 
-var _ io.Reader = (*copyRows)(nil)
+// copyAnswers reads the answers to statements, and returns the first error.
+func copyAnswers(ctx context.Context, conn *pgconn.PgConn, statements int) (first error) {
+	for statements > 0 {
+		m, err := conn.ReceiveMessage(ctx)
+		if err != nil {
+			return err
+		}
+		switch m := m.(type) {
+		case *pgproto3.ErrorResponse:
+			if first == nil {
+				first = pgconn.ErrorResponseToPgError(m)
+			}
+		case *pgproto3.ReadyForQuery:
+			statements--
+		}
+	}
+	return first
+}
+
+// A copyWriter sends statements with their rows.
+type copyWriter struct {
+	to  *pgproto3.Frontend
+	b   []byte // a message with rows
+	err error
+}
+
+func (w *copyWriter) copy(table *copied, from, to int) {
+	w.to.SendQuery(&pgproto3.Query{String: table.sql})
+	w.begin()
+	w.b = append(w.b, copyHead...)
+	for i := from; i < to; i++ {
+		w.b = table.row(w.b, i)
+		if len(w.b) >= copyBuffer {
+			w.send()
+		}
+	}
+	w.b = append(w.b, 0xff, 0xff) // the end
+	w.send()
+	w.to.Send(&pgproto3.CopyDone{})
+}
+
+// begin begins a message.
+func (w *copyWriter) begin() {
+	if w.b == nil {
+		w.b = make([]byte, 0, 2*copyBuffer)
+	}
+	w.b = append(w.b[:0], 'd', 0, 0, 0, 0)
+}
+
+// send sends the message and begins another one.
+func (w *copyWriter) send() {
+	binary.BigEndian.PutUint32(w.b[1:], uint32(len(w.b)-1))
+	if w.err == nil {
+		w.err = w.to.SendUnbufferedEncodedCopyData(w.b)
+	}
+	w.begin()
+}
 
 // What follows appends a part of a row: the number of its columns, or columns.
 

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,16 @@ func TestJobsThatAreCopied(t *testing.T) {
 
 func TestACallOfManyJobsAddsAllOrNone(t *testing.T) {
 	suite.SkipUnlessLong(t)
-	q := openURL(t, postgresql.Database(t)).Jobs()
+	for name, url := range map[string]func(t *testing.T) string{
+		"direct": func(t *testing.T) string { return postgresql.Database(t) },
+		"pooled": func(t *testing.T) string { return pooled(t, postgresql.Database(t)) },
+	} {
+		t.Run(name, func(t *testing.T) { checkManyJobs(t, openURL(t, url(t)).Jobs()) })
+	}
+}
+
+func checkManyJobs(t *testing.T, q *postgres.Jobs) {
+	t.Helper()
 	odd := "a\x00b\xff'\"\\{},NULL"
 	many := func(prefix string) (jobs []queue.Job) {
 		for i := range 1200 {
@@ -73,6 +83,7 @@ func TestACallOfManyJobsAddsAllOrNone(t *testing.T) {
 		return jobs
 	}
 	first := many("1")
+	first[3].Input = bytes.Repeat([]byte("x"), 1<<20)
 	submit(t, q, first...)
 	for i := 1; i < len(first); i++ {
 		if first[i].Seq <= first[i-1].Seq {
@@ -85,7 +96,11 @@ func TestACallOfManyJobsAddsAllOrNone(t *testing.T) {
 		t.Errorf("Enqueue with an id that is taken = %v, want ErrExists", err)
 	}
 	wantStats(t, q, len(first))
-	got, err := q.Get(t.Context(), instant, first[1199].Ref)
+	got, err := q.Get(t.Context(), instant, first[3].Ref)
+	if err != nil || !bytes.Equal(got.Input, first[3].Input) {
+		t.Errorf("the input has %d bytes, %v", len(got.Input), err)
+	}
+	got, err = q.Get(t.Context(), instant, first[1199].Ref)
 	if err != nil || got.Owner != odd || got.Key != odd || string(got.Input) != odd || string(got.Extra) != odd || got.Webhook != first[0].Webhook || got.Trace != first[0].Trace {
 		t.Errorf("Get = %+v, %v", got, err)
 	}
@@ -93,6 +108,22 @@ func TestACallOfManyJobsAddsAllOrNone(t *testing.T) {
 		finish(t, q, j)
 	}
 	wantStats(t, q, len(first)-5)
+}
+
+func TestACallOfManyJobsIsMadeAgainWhenItsConnectionEnds(t *testing.T) {
+	url := postgresql.Database(t)
+	q := openURL(t, url).Jobs()
+	execute(t, url, `CREATE SEQUENCE podyard.tried`)
+	execute(t, url, `CREATE FUNCTION podyard.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('podyard.tried') = 300 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$`)
+	execute(t, url, `CREATE TRIGGER fail BEFORE INSERT ON podyard.job_bodies FOR EACH ROW EXECUTE FUNCTION podyard.fail()`)
+	var jobs []queue.Job
+	for i := range 1200 {
+		jobs = append(jobs, newJob(fmt.Sprint(i)))
+		jobs[i].Input = bytes.Repeat([]byte("x"), 10_000) // more than is on its way
+	}
+	submit(t, q, jobs...)
+	wantStats(t, q, len(jobs))
 }
 
 func TestJobsAnswerAsTheModelDoes(t *testing.T) {
