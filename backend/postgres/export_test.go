@@ -35,9 +35,9 @@ func plans() map[string]Plan {
 		"add":         {sqlAdd, 23, nil, true},
 		"add or not":  {sqlAddUnlessNear, 29, []string{"job_holdings_pkey"}, true},
 		"lock":        {sqlLock, 2, []string{"jobs_pkey"}, false},
-		"update":      {sqlUpdate, 9, []string{"jobs_pkey"}, false},
+		"update":      {sqlUpdate, 10, []string{"jobs_pkey"}, false},
 		"delete":      {sqlDelete, 2, []string{"jobs_pkey"}, false},
-		"unready":     {sqlUnready, 5, []string{"job_ready_pkey"}, false},
+		"unready":     {sqlUnready, 6, []string{"job_ready_pkey"}, false},
 		"stopped":     {sqlStopped, 4, []string{"job_running_pkey"}, false},
 		"outputs":     {sqlDropOutputs, 1, []string{"job_outputs_pkey"}, false},
 		"chunks":      {sqlDropChunks, 2, []string{"job_chunks_pkey"}, false},
@@ -74,9 +74,9 @@ func plans() map[string]Plan {
 		"heads":       {sqlHeads, 2, []string{"job_ready_pkey"}, false},
 		"counts":      {sqlCounts, 1, []string{"job_counters_pkey"}, false},
 		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
-			sqlUpdate, 9, sqlUnready, 5, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
+			sqlUpdate, 10, sqlUnready, 6, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
-			sqlUpdate, 9, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
+			sqlUpdate, 10, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
 		"expire uses": {sqlExpireUses, 2, []string{"uses_ended"}, false},
 		"deliver":     {sqlDeliver, 4, []string{"job_outbox_due"}, false},
 	}
@@ -104,6 +104,12 @@ const FloorClaims = floorClaims
 
 // SQLOldest is the statement of claims of an endpoint with one line.
 const SQLOldest = sqlOldest
+
+// Statements that look for rows at their places.
+const (
+	SQLUpdate  = sqlUpdate
+	SQLUnready = sqlUnready
+)
 
 // Floor returns the floor of an endpoint.
 func (q *Jobs) Floor(endpoint string) int64 { return q.floors.of(endpoint) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -15,21 +16,21 @@ const (
 	// The ready rows of an endpoint with one line: the late ones below the floor, and those from it
 	// on. The order of the scans is that of Seq; OFFSET 0 keeps the planner from moving the limit or
 	// sorting.
-	readyRows = `(SELECT r.seq, r.queued, r.expires, r.low FROM podyard.job_ready r
+	readyRows = `(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
 		WHERE (r.ep || ''::bytea) = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq < $2 AND r.late ORDER BY r.seq OFFSET 0)
 	UNION ALL
-	(SELECT r.seq, r.queued, r.expires, r.low FROM podyard.job_ready r
+	(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
 		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
 
 	// Whether the endpoint is mixed is in each row, also in the one that says that there is no job.
-	sqlOldest = `SELECT coalesce(j.num, 0), coalesce(j.armed, 0), coalesce(j.seq, 0), j.ep, j.id, j.owner, j.key, j.state, e.mixed
-	FROM podyard.job_endpoints e LEFT JOIN LATERAL (SELECT ` + jobColumns + ` FROM (` + readyRows + `) r,
-		LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
+	sqlOldest = `SELECT coalesce(j.num, 0), coalesce(j.armed, 0), coalesce(j.seq, 0), j.ep, j.id, j.owner, j.key, j.state, j.ctid, j.ready, e.mixed
+	FROM podyard.job_endpoints e LEFT JOIN LATERAL (SELECT ` + lockedColumns + `, r.ctid AS ready FROM (` + readyRows + `) r,
+		LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
 		WHERE NOT e.mixed AND r.expires > $4) j ON true
 	WHERE e.ep = $1 LIMIT $3`
 
-	sqlLockSeqs = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
-	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
+	sqlLockSeqs = `SELECT ` + lockedColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
+	LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
 
 	// outputOf is the output of the job with the body b.
 	outputOf = `LATERAL (SELECT o.output, o.error FROM podyard.job_outputs o WHERE o.num = b.num OFFSET 0) o`
@@ -172,7 +173,8 @@ func (o *oldest) read(b *pgx.Batch, endpoint string, floor int64, n int, now que
 	o.asked, o.found = n, 0
 	b.Queue(sqlOldest, []byte(endpoint), floor, n, int64(now)).Query(func(rows pgx.Rows) error {
 		var c jobScan
-		_, err := pgx.ForEachRow(rows, c.targets(&o.mixed), func() error {
+		var place, ready pgtype.TID
+		_, err := pgx.ForEachRow(rows, c.targets(&place, &ready, &o.mixed), func() error {
 			if c.num == 0 {
 				return nil
 			}
@@ -181,6 +183,7 @@ func (o *oldest) read(b *pgx.Batch, endpoint string, floor int64, n int, now que
 				return nil
 			}
 			r, err := c.row()
+			r.place, r.readyPlace = place, ready
 			o.jobs = append(o.jobs, r)
 			return err
 		})

@@ -12,7 +12,7 @@ import (
 
 // encodeColumns has a connection encode columns as arrays in one step.
 func encodeColumns(m *pgtype.Map) {
-	for _, oid := range [...]uint32{pgtype.ByteaArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID} {
+	for _, oid := range [...]uint32{pgtype.ByteaArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID, pgtype.TIDArrayOID} {
 		if t, ok := m.TypeForOID(oid); ok {
 			m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: columnCodec{t.Codec}})
 		}
@@ -41,6 +41,10 @@ func (c columnCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value a
 		case []bool:
 			if oid == pgtype.BoolArrayOID {
 				return encodeColumn[[]bool](encodeBits)
+			}
+		case []pgtype.TID:
+			if oid == pgtype.TIDArrayOID {
+				return encodeColumn[[]pgtype.TID](encodePlaces)
 			}
 		}
 	}
@@ -95,6 +99,19 @@ func encodeBits(b []byte, column []bool) []byte {
 	b = arrayHeader(b, pgtype.BoolOID, len(column), 5*len(column), false)
 	for _, v := range column {
 		b = copyBit(b, v)
+	}
+	return b
+}
+
+func encodePlaces(b []byte, column []pgtype.TID) []byte {
+	b = arrayHeader(b, pgtype.TIDOID, len(column), 10*len(column), true)
+	for _, v := range column {
+		if !v.Valid {
+			b = copyLen(b, -1)
+			continue
+		}
+		b = binary.BigEndian.AppendUint32(copyLen(b, 6), v.BlockNumber)
+		b = binary.BigEndian.AppendUint16(b, v.OffsetNumber)
 	}
 	return b
 }

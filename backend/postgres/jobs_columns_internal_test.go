@@ -26,6 +26,7 @@ func TestColumnsAreEncodedAsArraysAre(t *testing.T) {
 		{pgtype.Int8ArrayOID, []int32{1, 2}},
 		{pgtype.Int2ArrayOID, []int16{1, -2}},
 		{pgtype.BoolArrayOID, []bool{true, false}},
+		{pgtype.TIDArrayOID, []pgtype.TID{{BlockNumber: 1 << 31, OffsetNumber: 7, Valid: true}, {}}},
 		{pgtype.TextArrayOID, []string{"a", ""}},
 	} {
 		before := []byte("x")

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // A statement is one of a batch.
@@ -119,6 +120,8 @@ func only(column any) (v any, ok bool) {
 	case []int16:
 		return first(list)
 	case []bool:
+		return first(list)
+	case []pgtype.TID:
 		return first(list)
 	}
 	return nil, false

@@ -79,10 +79,10 @@ func (t *jobTx) commit(ctx context.Context, b *pgx.Batch, durable bool) error {
 	return err
 }
 
-// jobs adds a query for rows with jobColumns to a batch.
-func queueJobs(b *pgx.Batch, list *[]*jobRow, sql string, args ...any) {
+// queueLock adds a query for rows with lockedColumns to a batch.
+func queueLock(b *pgx.Batch, list *[]*jobRow, sql string, args ...any) {
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-		*list, err = jobRows(rows, nil)
+		*list, err = lockedRows(rows)
 		return err
 	})
 }
@@ -244,7 +244,7 @@ func (m *mover) lock(ctx context.Context, b *pgx.Batch, refs []queue.Ref) error 
 	if len(refs) > 0 {
 		m.unlocked = nil
 		clear(m.rows)
-		queueJobs(b, &list, sqlLock, ep, id)
+		queueLock(b, &list, sqlLock, ep, id)
 	}
 	if err := m.t.send(ctx, b); err != nil {
 		return err

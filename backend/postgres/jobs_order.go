@@ -380,7 +380,7 @@ func (c *claimer) lockChosen(ctx context.Context, o *order, chosen []choice) (ma
 	slices.Sort(seq)
 	var list []*jobRow
 	b := &pgx.Batch{}
-	queueJobs(b, &list, sqlLockSeqs, ep, seq)
+	queueLock(b, &list, sqlLockSeqs, ep, seq)
 	if err := c.t.send(ctx, b); err != nil {
 		return nil, err
 	}

@@ -4,13 +4,18 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A jobRow is a job as the database has it.
 type jobRow struct {
-	num   int64
+	num int64
+	// Where its row was when it was locked, and that of job_ready; a statement that does not find a row
+	// there looks in the index. Zero if the row was not read.
+	place, readyPlace pgtype.TID
+
 	armed queue.Instant
 	job   queue.Job
 	known knownRow
@@ -18,6 +23,9 @@ type jobRow struct {
 
 // jobColumns are what scan reads, of the table with the alias j.
 const jobColumns = `j.num, j.armed, j.seq, j.ep, j.id, j.owner, j.key, j.state`
+
+// lockedColumns are what is read of a row that is locked, too.
+const lockedColumns = jobColumns + `, j.ctid`
 
 // A jobScan has the columns of a row while it is read. Buffers are reused from row to row.
 type jobScan struct {
@@ -45,6 +53,19 @@ func jobRows(rows pgx.Rows, err error) (list []*jobRow, _ error) {
 	var c jobScan
 	_, err = pgx.ForEachRow(rows, c.targets(), func() error {
 		r, err := c.row()
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
+// lockedRows reads rows with lockedColumns.
+func lockedRows(rows pgx.Rows) (list []*jobRow, err error) {
+	var c jobScan
+	var place pgtype.TID
+	_, err = pgx.ForEachRow(rows, c.targets(&place), func() error {
+		r, err := c.row()
+		r.place = place
 		list = append(list, r)
 		return err
 	})

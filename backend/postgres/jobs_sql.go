@@ -3,25 +3,28 @@ package postgres
 // The statements that change jobs. Each takes its rows as arrays.
 //
 // Rows are found by LATERAL with OFFSET 0, one after the other by their index, and changed by ctid. In a
-// join the database would read all of an index whose table has few rows and many that are dead.
+// join the database would read all of an index whose table has few rows and many that are dead. A row
+// that the transaction has just read is looked for at its place first, which costs the database a third of
+// what an index does. Others are not: reading by an index also makes room on the pages that it reads.
 const (
-	sqlLock = `SELECT ` + jobColumns + ` FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
-	LATERAL (SELECT ` + jobColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.id = u.id FOR UPDATE) j`
+	sqlLock = `SELECT ` + lockedColumns + ` FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
+	LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE j.ep = u.ep AND j.id = u.id FOR UPDATE) j`
 
 	// The rows are locked, or are compared with what is known of them.
 	sqlUpdate = `UPDATE podyard.jobs j SET seq = u.seq, armed = u.armed, gone = u.gone, status = u.status, state = u.state
-	FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[], $8::bytea[], $9::int8[])
-		u(ep, id, seq, armed, gone, status, state, known, known_armed),
-	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x
-	WHERE j.ctid = x.at AND (u.known IS NULL OR j.state = u.known AND j.armed = u.known_armed) RETURNING 1`
+	FROM (SELECT u.*, coalesce((SELECT x.ctid FROM podyard.jobs x WHERE x.ctid = u.place AND x.ep = u.ep AND x.id = u.id),
+			(SELECT x.ctid FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id)) AS at
+		FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[], $8::bytea[], $9::int8[], $10::tid[])
+			u(ep, id, seq, armed, gone, status, state, known, known_armed, place) OFFSET 0) u
+	WHERE j.ctid = u.at AND (u.known IS NULL OR j.state = u.known AND j.armed = u.known_armed) RETURNING 1`
 
 	sqlDelete = `DELETE FROM podyard.jobs WHERE ctid = ANY(ARRAY(SELECT x.at FROM unnest($1::bytea[], $2::bytea[]) u(ep, id),
 	LATERAL (SELECT x.ctid AS at FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id OFFSET 0) x))`
 
 	sqlUnready = `DELETE FROM podyard.job_ready WHERE ctid = ANY(ARRAY(
-	SELECT x.at FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[]) u(ep, owner, prio, key, seq),
-	LATERAL (SELECT x.ctid AS at FROM podyard.job_ready x
-		WHERE x.ep = u.ep AND x.owner = u.owner AND x.prio = u.prio AND x.key = u.key AND x.seq = u.seq OFFSET 0) x))`
+	SELECT coalesce((SELECT x.ctid FROM podyard.job_ready x WHERE x.ctid = u.place AND x.ep = u.ep AND x.seq = u.seq),
+		(SELECT x.ctid FROM podyard.job_ready x WHERE x.ep = u.ep AND x.owner = u.owner AND x.prio = u.prio AND x.key = u.key AND x.seq = u.seq))
+	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::tid[]) u(ep, owner, prio, key, seq, place)))`
 
 	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
 	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost, u.late

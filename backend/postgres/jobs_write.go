@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -44,6 +45,7 @@ type writes struct {
 		ep, id, state, known         [][]byte
 		seq, armed, gone, knownArmed []int64
 		status                       []int16
+		place                        []pgtype.TID
 	}
 	gone struct {
 		ep, id [][]byte
@@ -54,6 +56,7 @@ type writes struct {
 		seq, queued, expires []int64
 		low, late            []bool
 		lost                 [][]byte
+		place                []pgtype.TID // of rows that are removed
 	}
 	stopped, running struct {
 		ep, owner, key, id [][]byte
@@ -133,6 +136,7 @@ func (w *writes) grow(n int) {
 	growAll(n, &u.ep, &u.id, &u.state, &u.known)
 	growAll(n, &u.seq, &u.armed, &u.gone, &u.knownArmed)
 	growAll(n, &u.status)
+	growAll(n, &u.place)
 }
 
 // add records a move.
@@ -159,6 +163,7 @@ func (w *writes) put(r *jobRow, s *queue.State) {
 	u.seq, u.armed, u.status = append(u.seq, int64(s.Seq)), append(u.armed, int64(r.armed)), append(u.status, int16(s.Status))
 	u.gone = append(u.gone, int64(goneAt(s)))
 	u.known, u.knownArmed = append(u.known, r.known.state), append(u.knownArmed, int64(r.known.armed))
+	u.place = append(u.place, r.place)
 }
 
 // goneAt is the instant from which State.Gone reports true.
@@ -179,7 +184,7 @@ func (w *writes) place(m *move) {
 	}
 	if was != is && was != (readyRow{}) {
 		w.unready.add(j)
-		w.unready.seq = append(w.unready.seq, int64(was.seq))
+		w.unready.seq, w.unready.place = append(w.unready.seq, int64(was.seq)), append(w.unready.place, m.row.readyPlace)
 	}
 	if was != is && is != (readyRow{}) {
 		w.ready.add(j)
@@ -249,7 +254,7 @@ func (w *writes) first(b *pgx.Batch) {
 	w.queueDeletions(b)
 	if len(w.ready.ep) > 0 { // a row may be replaced
 		r := &w.unready
-		queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
+		queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq, r.place)
 	}
 	queueIf(b, w.dropOutput, sqlDropOutputs, w.dropOutput)
 	queueIf(b, w.dropInput.num, sqlDropInputs, w.dropInput.num)
@@ -260,9 +265,9 @@ func (w *writes) first(b *pgx.Batch) {
 // main returns the statements that most moves have. They change different tables.
 func (w *writes) main() (list merged) {
 	u := &w.update
-	addIf(&list, u.ep, sqlUpdate, u.ep, u.id, u.seq, u.armed, u.gone, u.status, u.state, u.known, u.knownArmed)
+	addIf(&list, u.ep, sqlUpdate, u.ep, u.id, u.seq, u.armed, u.gone, u.status, u.state, u.known, u.knownArmed, u.place)
 	if r := &w.unready; len(w.ready.ep) == 0 {
-		addIf(&list, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq)
+		addIf(&list, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq, r.place)
 	}
 	r := &w.ready
 	addIf(&list, r.ep, sqlReady, r.ep, r.owner, r.prio, r.key, r.seq, r.queued, r.expires, r.low, r.lost, r.late)
