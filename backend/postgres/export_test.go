@@ -58,7 +58,7 @@ func plans() map[string]Plan {
 		"fold held":   {sqlFoldHoldingRows, 2, []string{"job_holdings_pkey"}, true},
 		"fold loose":  {sqlFoldLooseHoldings, 0, []string{"job_holdings_loose"}, true},
 		"lock seqs":   {sqlLockSeqs, 2, []string{"jobs_seq"}, false},
-		"inputs":      {sqlInputs, 1, []string{"job_bodies_pkey", "job_outputs_pkey"}, false},
+		"inputs":      {sqlInputs, 1, []string{"job_bodies_pkey"}, false},
 		"lines":       {sqlLines, 2, []string{"job_ready_pkey"}, false},
 		"more":        {sqlMoreOfLine, 6, []string{"job_ready_pkey"}, false},
 		"turns":       {sqlTurns, 1, []string{"job_turns_pkey"}, false},

@@ -32,11 +32,8 @@ const (
 	sqlLockSeqs = `SELECT ` + lockedColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
 	LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
 
-	// outputOf is the output of the job with the body b.
-	outputOf = `LATERAL (SELECT o.output, o.error FROM podyard.job_outputs o WHERE o.num = b.num OFFSET 0) o`
-
-	sqlInputs = `SELECT b.num, ` + payloadColumns + ` FROM podyard.job_bodies b
-	LEFT JOIN ` + outputOf + ` ON true WHERE b.num = ANY($1::int8[])`
+	// A job that can be claimed has no output: what it had is gone since it is in the queue.
+	sqlInputs = `SELECT b.num, b.input, b.webhook, b.extra, b.trace_parent, b.trace_state FROM podyard.job_bodies b WHERE b.num = ANY($1::int8[])`
 )
 
 // A claimCall is a call of Claim.
@@ -325,7 +322,7 @@ func (c *claimer) finish(ctx context.Context) error {
 	return c.commit(ctx, b, inputs, func(found pgx.Rows) error {
 		var num int64
 		var p payloads
-		_, err := pgx.ForEachRow(found, append([]any{&num}, p.targets()...), func() error {
+		_, err := pgx.ForEachRow(found, append([]any{&num}, p.inputs()...), func() error {
 			return c.q.fill(&p, &rows[num].job)
 		})
 		return err

@@ -78,9 +78,9 @@ const payloadColumns = `b.input, b.webhook, b.extra, b.trace_parent, b.trace_sta
 // payloads has the payloads of a job while they are read.
 type payloads struct{ input, webhook, extra, parent, state, output, err []byte }
 
-func (p *payloads) targets() []any {
-	return []any{&p.input, &p.webhook, &p.extra, &p.parent, &p.state, &p.output, &p.err}
-}
+func (p *payloads) targets() []any { return append(p.inputs(), &p.output, &p.err) }
+
+func (p *payloads) inputs() []any { return []any{&p.input, &p.webhook, &p.extra, &p.parent, &p.state} }
 
 // fill moves the payloads into j.
 func (q *Jobs) fill(p *payloads, j *queue.Job) (err error) {
