@@ -76,7 +76,7 @@ func plans() map[string]Plan {
 		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
 			sqlUpdate, 10, sqlUnready, 6, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
-			sqlUpdate, 10, sqlStopped, 4, sqlPutOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
+			sqlUpdate, 10, sqlStopped, 4, sqlPutFirstOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
 		"expire uses": {sqlExpireUses, 2, []string{"uses_ended"}, false},
 		"deliver":     {sqlDeliver, 4, []string{"job_outbox_due"}, false},
 	}

@@ -99,6 +99,13 @@ func (m *mover) hold(rows []*jobRow) {
 	m.unlocked = rows
 }
 
+// endsKnown reports whether a move ends a job that is not locked and had no output. An empty output of a
+// progress is there nevertheless: the statement that adds the next one then fails, and the move is made
+// again as if somebody else had changed the job.
+func (m *move) endsKnown() bool {
+	return m.row.known.state != nil && m.op.Kind == queue.OpFinish && m.before.OutBytes == 0
+}
+
 // checkKnown returns errChanged if the result of a call could be wrong without a comparison of its
 // job: each job that is not locked must change once, and not be deleted.
 func (m *mover) checkKnown() error {

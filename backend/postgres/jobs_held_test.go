@@ -129,3 +129,18 @@ func compareLocked(t *testing.T, meanwhile func(q *postgres.Jobs, ref queue.Ref)
 		t.Errorf("the job is looked at at %d, want %d", armed, want)
 	}
 }
+
+func TestAJobThatIsKnownEndsWithItsLastOutput(t *testing.T) {
+	for name, before := range map[string][]byte{"no progress": nil, "an empty progress": {}, "a progress": []byte("1")} {
+		q := openURL(t, postgresql.Database(t)).Jobs()
+		j := held(t, q)
+		if name != "no progress" {
+			applyOne(t, q, &j, queue.Op{Kind: queue.OpProgress, Until: 70_000, Payload: before})
+		}
+		res := applyOne(t, q, &j, queue.Op{Kind: queue.OpFinish, Status: queue.Completed, Payload: []byte("2")})
+		got, err := q.Get(t.Context(), 3, j.Ref)
+		if res.Err != nil || err != nil || string(got.Output) != "2" || got.Status != queue.Completed {
+			t.Errorf("%s: Apply = %v, and the job is %v with %q, %v", name, res.Err, got.Status, got.Output, err)
+		}
+	}
+}

@@ -66,6 +66,7 @@ type writes struct {
 	output     struct {
 		num           []int64
 		output, error [][]byte
+		again         bool // there may be others before them
 	}
 	dropChunks struct{ num, below []int64 }
 	chunk      struct {
@@ -223,6 +224,7 @@ func (w *writes) payloads(m *move) {
 	if eff&queue.PutOutput != 0 {
 		w.output.num = append(w.output.num, num)
 		w.output.output, w.output.error = append(w.output.output, m.op.Payload), append(w.output.error, orNull(m.op.Error))
+		w.output.again = w.output.again || !m.endsKnown()
 	}
 	if eff&queue.AddChunk != 0 {
 		w.chunk.num, w.chunk.n = append(w.chunk.num, num), append(w.chunk.n, int64(m.after.Chunks)-1)
@@ -275,7 +277,11 @@ func (w *writes) main() (list merged) {
 	addIf(&list, s.ep, sqlStopped, s.ep, s.owner, s.key, s.num)
 	s = &w.running
 	addIf(&list, s.ep, sqlRunning, s.ep, s.owner, s.key, s.num, s.seq, s.id, w.epoch)
-	addIf(&list, w.output.num, sqlPutOutputs, w.output.num, w.output.output, w.output.error)
+	put := sqlPutFirstOutputs
+	if w.output.again {
+		put = sqlPutOutputs
+	}
+	addIf(&list, w.output.num, put, w.output.num, w.output.output, w.output.error)
 	return list
 }
 
