@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -114,4 +116,58 @@ func encodePlaces(b []byte, column []pgtype.TID) []byte {
 		b = binary.BigEndian.AppendUint16(b, v.OffsetNumber)
 	}
 	return b
+}
+
+// manyBytes are more than the buffer for messages of a connection has at first.
+const manyBytes = 4096
+
+// makeSpace has a connection send a batch from a buffer of its size. pgx makes the buffer larger by a
+// quarter again and again while it adds columns, and copies what is there each time.
+func makeSpace(c *pgx.Conn, b *pgx.Batch) {
+	if n := spaceOf(b); n > manyBytes {
+		c.PgConn().Frontend().Send(n)
+	}
+}
+
+// A space is no message: it makes room for so many bytes of those after it.
+type space int
+
+var _ pgproto3.FrontendMessage = space(0)
+
+// Encode implements pgproto3.FrontendMessage.
+func (n space) Encode(b []byte) ([]byte, error) { return slices.Grow(b, int(n)), nil }
+
+// Decode implements pgproto3.FrontendMessage.
+func (space) Decode([]byte) error { return nil }
+
+// Frontend implements pgproto3.FrontendMessage.
+func (space) Frontend() {}
+
+// spaceOf is about what the statements of a batch take, and not less.
+func spaceOf(b *pgx.Batch) (n space) {
+	for _, q := range b.QueuedQueries {
+		n += 256
+		for _, arg := range q.Arguments {
+			n += 32 + space(columnBytes(arg))
+		}
+	}
+	return n
+}
+
+func columnBytes(column any) (n int) {
+	switch c := column.(type) {
+	case [][]byte:
+		for _, v := range c {
+			n += 4 + len(v)
+		}
+	case []int64:
+		n = 12 * len(c)
+	case []int16:
+		n = 6 * len(c)
+	case []bool:
+		n = 5 * len(c)
+	case []pgtype.TID:
+		n = 10 * len(c)
+	}
+	return n
 }

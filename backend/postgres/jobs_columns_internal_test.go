@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -36,5 +37,31 @@ func TestColumnsAreEncodedAsArraysAre(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("%d: %v: %.40s, want %.40s", i, err, fmt.Sprint(got), fmt.Sprint(want))
 		}
+	}
+}
+
+func TestSpaceForABatchIsEnough(t *testing.T) {
+	t.Parallel()
+	m := pgtype.NewMap()
+	encodeColumns(m)
+	b := &pgx.Batch{}
+	args := map[uint32]any{
+		pgtype.ByteaArrayOID: [][]byte{nil, make([]byte, 10_000), {}},
+		pgtype.Int8ArrayOID:  []int64{1, 2, 3},
+		pgtype.Int2ArrayOID:  []int16{1, 2, 3},
+		pgtype.BoolArrayOID:  []bool{true},
+		pgtype.TIDArrayOID:   []pgtype.TID{{Valid: true}, {}},
+	}
+	var sent []byte
+	for oid, arg := range args {
+		b.Queue("", arg)
+		var err error
+		sent, err = m.Encode(oid, pgtype.BinaryFormatCode, arg, sent)
+		must(t, err)
+	}
+	buf, err := spaceOf(b).Encode([]byte("x"))
+	must(t, err)
+	if len(buf) != 1 || cap(buf) < len(sent) || cap(buf) > len(sent)+4096 {
+		t.Errorf("the buffer has %d bytes of %d, for a batch of %d", len(buf), cap(buf), len(sent))
 	}
 }

@@ -60,6 +60,11 @@ func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
 		}
 		b.QueuedQueries = append(first.QueuedQueries, b.QueuedQueries...)
 	}
+	return t.sendBatch(ctx, b)
+}
+
+func (t *jobTx) sendBatch(ctx context.Context, b *pgx.Batch) error {
+	makeSpace(t.conn.Conn(), b)
 	return t.conn.SendBatch(ctx, b).Close()
 }
 
@@ -71,7 +76,7 @@ func (t *jobTx) commit(ctx context.Context, b *pgx.Batch, durable bool) error {
 	}
 	t.ends = true
 	if !t.open && !t.pooled {
-		return t.conn.SendBatch(ctx, b).Close()
+		return t.sendBatch(ctx, b)
 	}
 	b.Queue("COMMIT")
 	err := t.send(ctx, b)
