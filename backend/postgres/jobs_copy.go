@@ -128,23 +128,33 @@ type copied struct {
 
 const (
 	copyStep   = 200     // rows
+	copyAhead  = 64      // statements
 	copyBuffer = 1 << 16 // bytes
 	copyHead   = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 )
 
-// copy copies n rows into each of some tables, in one round trip: no statement waits for the answer to
-// the one before. The database collects up to 1,000 rows of a statement before it writes them, and takes
-// the longer for each the more it has, so a statement has copyStep of them.
+// copy copies n rows into each of some tables. The database collects up to 1,000 rows of a statement before
+// it writes them, and takes the longer for each the more it has, so a statement has copyStep of them. It
+// does not wait for the answer to the one before: copyAhead of them are one round trip. More answers could
+// fill the buffers between the two, and then each would wait for the other to read.
 func (t *jobTx) copy(ctx context.Context, n int, tables ...copied) error {
 	conn := t.conn.Conn().PgConn()
 	w := copyWriter{to: conn.Frontend()}
-	statements := 0
 	for _, table := range tables {
-		for from := 0; from < n && w.err == nil; from += copyStep {
-			w.copy(&table, from, min(from+copyStep, n))
-			statements++
+		for from := 0; from < n; from += copyStep {
+			if w.copy(&table, from, min(from+copyStep, n)); w.sent < copyAhead {
+				continue
+			}
+			if err := w.end(ctx, conn); err != nil {
+				return err
+			}
 		}
 	}
+	return w.end(ctx, conn)
+}
+
+// end waits for the answers to what was sent.
+func (w *copyWriter) end(ctx context.Context, conn *pgconn.PgConn) error {
 	if w.err == nil {
 		w.err = w.to.Flush()
 	}
@@ -154,7 +164,9 @@ func (t *jobTx) copy(ctx context.Context, n int, tables ...copied) error {
 		_ = conn.Close(over) // an unknown part was sent
 		return w.err
 	}
-	return copyAnswers(ctx, conn, statements)
+	n := w.sent
+	w.sent = 0
+	return copyAnswers(ctx, conn, n)
 }
 
 // copyAnswers reads the answers to statements, and returns the first error.
@@ -178,9 +190,10 @@ func copyAnswers(ctx context.Context, conn *pgconn.PgConn, statements int) (firs
 
 // A copyWriter sends statements with their rows.
 type copyWriter struct {
-	to  *pgproto3.Frontend
-	b   []byte // a message with rows
-	err error
+	to   *pgproto3.Frontend
+	b    []byte // a message with rows
+	sent int    // statements
+	err  error
 }
 
 func (w *copyWriter) copy(table *copied, from, to int) {
@@ -196,6 +209,7 @@ func (w *copyWriter) copy(table *copied, from, to int) {
 	w.b = append(w.b, 0xff, 0xff) // the end
 	w.send()
 	w.to.Send(&pgproto3.CopyDone{})
+	w.sent++
 }
 
 // begin begins a message.

@@ -110,6 +110,22 @@ func checkManyJobs(t *testing.T, q *postgres.Jobs) {
 	wantStats(t, q, len(first)-5)
 }
 
+func TestACallOfMoreJobsThanAreSentAhead(t *testing.T) {
+	q := openURL(t, postgresql.Database(t)).Jobs()
+	jobs := make([]queue.Job, 13_000)
+	for i := range jobs {
+		jobs[i] = newJob(fmt.Sprint(i))
+	}
+	jobs[12_999].ID = "5"
+	if err := q.Enqueue(t.Context(), jobs); !errors.Is(err, queue.ErrExists) {
+		t.Errorf("Enqueue with an id twice = %v, want ErrExists", err)
+	}
+	wantStats(t, q, 0)
+	jobs[12_999].ID = "x"
+	submit(t, q, jobs...)
+	wantStats(t, q, len(jobs))
+}
+
 func TestACallOfManyJobsIsMadeAgainWhenItsConnectionEnds(t *testing.T) {
 	url := postgresql.Database(t)
 	q := openURL(t, url).Jobs()
