@@ -153,39 +153,43 @@ func (t *jobTx) copy(ctx context.Context, n int, tables ...copied) error {
 	return w.end(ctx, conn)
 }
 
-// end waits for the answers to what was sent.
+// end waits for the answers to what was sent, and returns the first refusal. After another error the
+// connection is closed: an unknown part was sent, or not answered. ctx must be one that does not end.
 func (w *copyWriter) end(ctx context.Context, conn *pgconn.PgConn) error {
-	if w.err == nil {
-		w.err = w.to.Flush()
+	err := w.err
+	if err == nil {
+		err = w.to.Flush()
 	}
-	if w.err != nil {
-		over, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = conn.Close(over) // an unknown part was sent
-		return w.err
+	var refused error
+	for ; err == nil && w.sent > 0; w.sent-- {
+		var e error
+		if e, err = copyAnswer(ctx, conn); refused == nil {
+			refused = e
+		}
 	}
-	n := w.sent
-	w.sent = 0
-	return copyAnswers(ctx, conn, n)
+	if err == nil {
+		return refused
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = conn.Close(over) // at once
+	return err
 }
 
-// copyAnswers reads the answers to statements, and returns the first error.
-func copyAnswers(ctx context.Context, conn *pgconn.PgConn, statements int) (first error) {
-	for statements > 0 {
+// copyAnswer reads the answer to a statement.
+func copyAnswer(ctx context.Context, conn *pgconn.PgConn) (refused, err error) {
+	for {
 		m, err := conn.ReceiveMessage(ctx)
 		if err != nil {
-			return err
+			return refused, err
 		}
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
-			if first == nil {
-				first = pgconn.ErrorResponseToPgError(m)
-			}
+			refused = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:
-			statements--
+			return refused, nil
 		}
 	}
-	return first
 }
 
 // A copyWriter sends statements with their rows.
