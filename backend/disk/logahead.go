@@ -25,9 +25,10 @@ func (f *fencedFile) writeAhead(n int) {
 		return
 	}
 	f.written = max(f.written, f.size)
-	var zeros [zeroBytes]byte
+	zeros := make([]byte, zeroBytes)
 	for to := f.written + aheadBytes; f.ahead && f.written < to; {
-		k, err := f.File.WriteAt(zeros[:], f.written)
+		clear(zeros) // WriteAt may change them
+		k, err := f.File.WriteAt(zeros, f.written)
 		f.written += int64(k)
 		f.ahead = err == nil
 	}
