@@ -187,8 +187,12 @@ func (q *ourCell) submit(ctx context.Context, id string) error {
 	return err
 }
 
+// completed also has the jobs that have FAILED because each of the workers that got them was killed: their
+// clients see that.
 func (q *ourCell) completed(ctx context.Context) ([]string, error) {
-	return readIDs(ctx, q.conn, `SELECT convert_from(o.output, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_outputs o ON o.num = j.num WHERE j.status = $1`, int(serverless.Completed))
+	return readIDs(ctx, q.conn, `SELECT convert_from(o.output, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_outputs o ON o.num = j.num WHERE j.status = $1
+	UNION ALL SELECT convert_from(b.input, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_bodies b ON b.num = j.num WHERE j.status = $2`,
+		int(serverless.Completed), int(serverless.Failed))
 }
 
 func readIDs(ctx context.Context, connect func(context.Context) (*pgx.Conn, error), sql string, args ...any) ([]string, error) {
