@@ -12,7 +12,7 @@ const (
 
 	// The rows are locked, or are compared with what is known of them.
 	sqlUpdate = `UPDATE podyard.jobs j SET seq = u.seq, armed = u.armed, gone = u.gone, status = u.status, state = u.state
-	FROM (SELECT u.*, coalesce((SELECT x.ctid FROM podyard.jobs x WHERE x.ctid = u.place AND x.ep = u.ep AND x.id = u.id),
+	FROM (SELECT u.seq, u.armed, u.gone, u.status, u.state, u.known, u.known_armed, coalesce((SELECT x.ctid FROM podyard.jobs x WHERE x.ctid = u.place AND x.ep = u.ep AND x.id = u.id),
 			(SELECT x.ctid FROM podyard.jobs x WHERE x.ep = u.ep AND x.id = u.id)) AS at
 		FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::bytea[], $8::bytea[], $9::int8[], $10::tid[])
 			u(ep, id, seq, armed, gone, status, state, known, known_armed, place) OFFSET 0) u
