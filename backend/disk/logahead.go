@@ -1,7 +1,7 @@
 package disk
 
 // A sync costs least if it changes only bytes of the file: neither its size nor blocks that were
-// never written, because the file system keeps those changes in a journal of its own. So zeros are
+// never written, because the file system must write what it knows of the file, too. So zeros are
 // written to a log of commits ahead of its commits. The database and verifyLog take zeros, and what
 // an earlier log left in a file that is used again, for the end of the log.
 
