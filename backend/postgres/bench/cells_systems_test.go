@@ -187,11 +187,11 @@ func (q *ourCell) submit(ctx context.Context, id string) error {
 	return err
 }
 
-// completed also has the jobs that have FAILED because each of the workers that got them was killed: their
-// clients see that.
+// completed also has the jobs that the queue has ended as FAILED, because each of the workers that got them
+// was killed: their clients see that. What a worker has ended as FAILED has an error in job_outputs.
 func (q *ourCell) completed(ctx context.Context) ([]string, error) {
 	return readIDs(ctx, q.conn, `SELECT convert_from(o.output, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_outputs o ON o.num = j.num WHERE j.status = $1
-	UNION ALL SELECT convert_from(b.input, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_bodies b ON b.num = j.num WHERE j.status = $2`,
+	UNION ALL SELECT convert_from(b.input, 'UTF8')::json->>'id' FROM podyard.jobs j JOIN podyard.job_bodies b ON b.num = j.num WHERE j.status = $2 AND NOT EXISTS (SELECT FROM podyard.job_outputs o WHERE o.num = j.num)`,
 		int(serverless.Completed), int(serverless.Failed))
 }
 
