@@ -17,8 +17,8 @@ import (
 // a request without an operation.
 type Observer interface {
 	RequestBegan(area string)
-	// RequestEnded has the status of the answer, 0 where there was none, and the traceparent of
-	// the request, or "".
+	// RequestEnded has the status of the answer, 0 where there was none, 499 where the client went
+	// away before it, and the traceparent of the request, or "".
 	RequestEnded(area, operation string, status int, took time.Duration, traceparent string)
 	// RequestLimited has the limit that refused a request: minute, hour, day, rate or concurrency.
 	RequestLimited(limit string)
@@ -28,6 +28,10 @@ type Observer interface {
 
 // noOperation is the area and the operation of a request without one.
 const noOperation = "none"
+
+// statusLeft is the status of a request whose client went away before the answer, for the access log
+// and the observer: it was no fault of the server.
+const statusLeft = 499
 
 // recorded reports whether somebody wants to know of each request.
 func (a *api) recorded() bool { return a.observer != nil || a.access != nil }

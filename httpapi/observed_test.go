@@ -2,10 +2,12 @@ package httpapi_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -97,6 +99,37 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecrets(t *testing.T) {
 			if strings.Contains(text.String(), "hunter2") {
 				t.Errorf("%s %s: a secret is in the log: %s", row.method, row.path, text.String())
 			}
+		}
+	})
+}
+
+// A leavingAuth has the client go away while its key is looked up.
+type leavingAuth struct {
+	httpapi.Authenticator
+	leave func()
+}
+
+func (a leavingAuth) Authenticate(ctx context.Context, _ string) (httpapi.Identity, error) {
+	a.leave()
+	return httpapi.Identity{}, fmt.Errorf("look up a key: %w", ctx.Err())
+}
+
+func TestARequestWhoseClientWentAwayIsNoFaultOfTheServer(t *testing.T) {
+	var text bytes.Buffer
+	o := &requestObserver{}
+	ctx, leave := context.WithCancel(t.Context())
+	bubbleWith(t, func(opts *httpapi.Options) {
+		opts.Observer, opts.Access, opts.Logger = o, true, slog.New(slog.NewJSONHandler(&text, nil))
+		opts.Auth = leavingAuth{opts.Auth, leave}
+	}, func(w *testAPI) {
+		r := httptest.NewRequestWithContext(ctx, "GET", "/v2/pods", nil)
+		r.Header.Set("Authorization", "Bearer x")
+		w.handler.ServeHTTP(httptest.NewRecorder(), r)
+		if want := []string{"pods listPods 499"}; !slices.Equal(o.lines, want) {
+			t.Errorf("events %q, want %q", o.lines, want)
+		}
+		if log := text.String(); !strings.Contains(log, `"status":499`) || strings.Contains(log, "ERROR") {
+			t.Errorf("the log is %s", log)
 		}
 	})
 }

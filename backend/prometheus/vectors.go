@@ -81,7 +81,7 @@ func newVectors() vectors {
 		callSeconds:   histogram("runtime_call_seconds", "How long calls of runtimes took.", callSeconds, "host", "call", "result"),
 		watchRestarts: counter("runtime_watch_restarts_total", "Times that the watch of a runtime had to begin again.", "host"),
 
-		httpRequests: counter("http_requests_total", "Requests that were answered.", "area", "operation", "code"),
+		httpRequests: counter("http_requests_total", "Requests that were answered, or whose client went away before that (code 499).", "area", "operation", "code"),
 		httpSeconds:  histogram("http_request_seconds", "How long requests took, waiting included.", httpSeconds, "area", "operation"),
 		httpInFlight: gauge("http_in_flight", "Requests in flight.", "area"),
 		limits:       counter("limits_refused_total", "Requests that a limit has refused.", "limit"),
