@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -32,6 +33,11 @@ const noOperation = "none"
 // statusLeft is the status of a request whose client went away before the answer, for the access log
 // and the observer: it was no fault of the server.
 const statusLeft = 499
+
+// left reports whether a request failed only because its client went away.
+func (c *call) left(err error) bool {
+	return c.r.Context().Err() != nil && errors.Is(err, context.Canceled)
+}
 
 // recorded reports whether somebody wants to know of each request.
 func (a *api) recorded() bool { return a.observer != nil || a.access != nil }

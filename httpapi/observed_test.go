@@ -2,8 +2,10 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/problem"
 )
 
 // A requestObserver writes a line for each event.
@@ -105,33 +108,46 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecrets(t *testing.T) {
 
 // A leavingAuth has the client go away while its key is looked up.
 type leavingAuth struct {
-	httpapi.Authenticator
 	leave func()
+	fault error // nil: the look ends because the client has left
 }
 
 func (a leavingAuth) Authenticate(ctx context.Context, _ string) (httpapi.Identity, error) {
 	a.leave()
-	return httpapi.Identity{}, fmt.Errorf("look up a key: %w", ctx.Err())
+	return httpapi.Identity{}, fmt.Errorf("look up a key: %w", cmp.Or(a.fault, ctx.Err()))
 }
 
-func TestARequestWhoseClientWentAwayIsNoFaultOfTheServer(t *testing.T) {
-	var text bytes.Buffer
-	o := &requestObserver{}
-	ctx, leave := context.WithCancel(t.Context())
-	bubbleWith(t, func(opts *httpapi.Options) {
-		opts.Observer, opts.Access, opts.Logger = o, true, slog.New(slog.NewJSONHandler(&text, nil))
-		opts.Auth = leavingAuth{opts.Auth, leave}
-	}, func(w *testAPI) {
-		r := httptest.NewRequestWithContext(ctx, "GET", "/v2/pods", nil)
-		r.Header.Set("Authorization", "Bearer x")
-		w.handler.ServeHTTP(httptest.NewRecorder(), r)
-		if want := []string{"pods listPods 499"}; !slices.Equal(o.lines, want) {
-			t.Errorf("events %q, want %q", o.lines, want)
-		}
-		if log := text.String(); !strings.Contains(log, `"status":499`) || strings.Contains(log, "ERROR") {
-			t.Errorf("the log is %s", log)
-		}
-	})
+func TestOnlyWhatFailsBecauseTheClientWentAwayIsNoFaultOfTheServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  error
+		want   string
+		status string
+		logged bool
+	}{
+		"the client went away":    {nil, "pods listPods 499", `"status":499`, false},
+		"the store failed, too":   {errors.New("broken"), "pods listPods 500", `"status":500`, true},
+		"the store was not there": {problem.Newf(problem.Unavailable, "away: %w", context.Canceled), "pods listPods 499", `"status":499`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text bytes.Buffer
+			o := &requestObserver{}
+			ctx, leave := context.WithCancel(t.Context())
+			bubbleWith(t, func(opts *httpapi.Options) {
+				opts.Observer, opts.Access, opts.Logger = o, true, slog.New(slog.NewJSONHandler(&text, nil))
+				opts.Auth = leavingAuth{leave, c.fault}
+			}, func(w *testAPI) {
+				r := httptest.NewRequestWithContext(ctx, "GET", "/v2/pods", nil)
+				r.Header.Set("Authorization", "Bearer x")
+				w.handler.ServeHTTP(httptest.NewRecorder(), r)
+				if want := []string{c.want}; !slices.Equal(o.lines, want) {
+					t.Errorf("events %q, want %q", o.lines, want)
+				}
+				if log := text.String(); !strings.Contains(log, c.status) || strings.Contains(log, "ERROR") != c.logged {
+					t.Errorf("the log is %s, want %s, and an error: %t", log, c.status, c.logged)
+				}
+			})
+		})
+	}
 }
 
 func TestWithoutAnAccessLogAnswersHaveNoRequestID(t *testing.T) {

@@ -331,8 +331,8 @@ func (c *call) checkType() error {
 
 // fail answers an error. It logs internal errors, whose text the client does not get.
 func (x *router) fail(c *call, err error) {
-	internal, left := problem.KindOf(err) == problem.Internal, c.r.Context().Err() != nil
-	if internal && !left {
+	left := c.left(err)
+	if problem.KindOf(err) == problem.Internal && !left {
 		x.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "err", err)
 	}
 	if problem.KindOf(err) == problem.Unauthorized {
@@ -344,7 +344,7 @@ func (x *router) fail(c *call, err error) {
 		c.delayFlood(err)
 	}
 	x.write(c.w, err)
-	if internal && left && c.answer.status == http.StatusInternalServerError {
+	if left && c.answer.status >= http.StatusInternalServerError {
 		c.answer.status = statusLeft
 	}
 }
