@@ -157,7 +157,7 @@ func TestAUserWhoHasReachedALimitElsewhereIsRefusedSoon(t *testing.T) {
 		err = enqueue()
 	}
 	// The first submit has looked, and the last one.
-	if full := (*budget.Error)(nil); !errors.As(err, &full) || taken > postgres.JobsWithoutALook+2 || time.Since(began) > 10*time.Second {
+	if full := (*budget.Error)(nil); !errors.As(err, &full) || taken > postgres.JobsWithoutALook+2 || time.Since(began) > suite.Within(10*time.Second) {
 		t.Errorf("after %d submits and %v: %v, want that the budget is full soon", taken, time.Since(began), err)
 	}
 }
