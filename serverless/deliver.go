@@ -32,12 +32,16 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	if s.sender == nil {
 		return 0, nil
 	}
-	for {
+	// The end of ctx does not cut off calls of the queue: a server would wait for the end of leases
+	// that another one was given at its end. After that time they are over anyway.
+	uncut, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryLease)
+	defer cancel()
+	for ctx.Err() == nil {
 		n := s.deliveryLimit.available()
 		if n == 0 {
 			return 0, nil // the end of an attempt wakes Run
 		}
-		ds, err := s.queue.Deliveries(ctx, now, now.Add(deliveryLease), n)
+		ds, err := s.queue.Deliveries(uncut, now, now.Add(deliveryLease), n)
 		if err != nil {
 			return 0, err
 		}
@@ -58,7 +62,7 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 			})
 		}
 		if len(later) > 0 {
-			if err := s.queue.Record(ctx, later); err != nil {
+			if err := s.queue.Record(uncut, later); err != nil {
 				return 0, err
 			}
 		}
@@ -66,6 +70,7 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 			return s.queue.NextDelivery(ctx)
 		}
 	}
+	return 0, ctx.Err()
 }
 
 // unsent returns the attempt of a delivery that was not made.

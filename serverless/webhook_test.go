@@ -414,3 +414,52 @@ func TestAttemptThatTheEndOfTheServiceCutsShortIsMadeAtOnceByTheNext(t *testing.
 		}
 	})
 }
+
+// A remoteQueue is at a server: a call whose context ends returns an error and was made all the same.
+type remoteQueue struct {
+	serverless.JobQueue
+	leased func() // is called while Deliveries is
+}
+
+func (q *remoteQueue) Deliveries(ctx context.Context, now, until serverless.Instant, limit int) ([]serverless.Delivery, error) {
+	ds, err := q.JobQueue.Deliveries(ctx, now, until, limit)
+	if len(ds) > 0 {
+		q.leased()
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return ds, err
+}
+
+func (q *remoteQueue) Record(ctx context.Context, as []serverless.Attempt) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return q.JobQueue.Record(ctx, as)
+}
+
+func TestWebhooksThatAreLeasedAtTheEndOfTheServiceDoNotWaitForTheirLease(t *testing.T) {
+	const all = 20 // 16 may be sent at once, the others are postponed
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.NewJobs()
+		filler := serverless.New(q, twoEndpoints(t), nil)
+		for range all {
+			ref := submitEcho(t, filler, withWebhook(hook))
+			if _, err := filler.Cancel(t.Context(), "alice", ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cut := newSender(func(ctx context.Context, _ *serverless.Delivery, _ int) (int, error) { return 0, ctx.Err() })
+		if err := serverless.New(&remoteQueue{q, cancel}, twoEndpoints(t), &serverless.Options{Sender: cut}).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		out := newSender(nil)
+		serviceOn(t, q, &serverless.Options{Sender: out})
+		time.Sleep(10 * time.Second)
+		if got := out.log.all(); len(got) != all {
+			t.Errorf("%d of %d webhooks were sent in the first 10 s of the next service: %q", len(got), all, got)
+		}
+	})
+}
