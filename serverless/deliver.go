@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -34,7 +35,7 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	}
 	// The end of ctx does not cut off calls of the queue: a server would wait for the end of leases
 	// that another one was given at its end. After that time they are over anyway.
-	uncut, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryLease)
+	uncut, cancel := clock.WithDeadline(context.WithoutCancel(ctx), s.clock, s.clock.Now().Add(deliveryLease))
 	defer cancel()
 	for ctx.Err() == nil {
 		n := s.deliveryLimit.available()
