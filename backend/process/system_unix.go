@@ -29,7 +29,10 @@ func signalOf(ps *os.ProcessState) (int, bool) {
 
 // forkTime is how long a lock may outlive a killed server: a pod that it was starting has its
 // files until the exec.
-const forkTime = time.Second
+const (
+	forkTime  = time.Second
+	lockPause = 5 * time.Millisecond
+)
 
 // lockFile locks path while the file is open. The lock ends with the process, however it ends.
 func lockFile(path string) (*os.File, error) {
@@ -37,11 +40,11 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(forkTime); ; time.Sleep(5 * time.Millisecond) {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+	for range forkTime / lockPause { // not until an instant: this process may stand still
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 			break
 		}
+		time.Sleep(lockPause)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = errors.New("another server uses this directory")
