@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -231,10 +232,15 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 }
 
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port below those that systems give to who does not ask for one: other tests
+// could get it before a server listens there, or while that is started again.
+func freePort(ctx context.Context) (port int, err error) {
+	for range 100 {
+		port = 20_000 + rand.IntN(10_000) //nolint:gosec // no secret
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
