@@ -379,6 +379,7 @@ func TestASummaryThatTheEndOfItsServerCutShortIsSentByTheNext(t *testing.T) {
 		hangs = false
 		y.server()
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if arrived != 1 {
 			t.Errorf("%d summaries arrived, want one", arrived)
 		}

@@ -169,6 +169,7 @@ func TestAServiceThatComesAfterAnotherMetersWhatItFinds(t *testing.T) {
 		synctest.Wait()
 		svc.open(t, "secret")
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		on := svc.meter.running()
 		if slices.Contains(on, before[0]) || slices.Contains(on, before[1]) || !slices.Contains(on, before[2]) {
 			t.Errorf("%v go on, want of %v the one that is left", on, before)

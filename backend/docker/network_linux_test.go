@@ -217,7 +217,7 @@ func TestNetworksStayApartWhenOneGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	apart := func() bool {
-		out, err := exec.CommandContext(t.Context(), "iptables", "-S", "FORWARD").CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "iptables", "-w", "-S", "FORWARD").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -474,12 +475,17 @@ func TestLinesAreNotHeldInMemory(t *testing.T) {
 	}
 }
 
-// liveHeap returns the size of the live heap.
+// liveHeap returns the size of the live heap, without what is allocated between the end of a
+// collection and the look at it: of that there is least in one of three.
 func liveHeap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		least = min(least, m.HeapAlloc)
+	}
+	return least
 }
 
 func TestALongLineIsOne(t *testing.T) {

@@ -81,7 +81,7 @@ func TestServersThroughAPoolerFindJobsBecauseTheyLook(t *testing.T) {
 	must(t, eps.Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}))
 	here, there := service(t, openURL(t, url).Jobs(), eps), service(t, openURL(t, url).Jobs(), eps)
 	const jobs = 20
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.Within(20*time.Second))
 	defer cancel()
 	var workers sync.WaitGroup
 	for w := range 4 {
@@ -98,7 +98,7 @@ func TestServersThroughAPoolerFindJobsBecauseTheyLook(t *testing.T) {
 	for n := range jobs {
 		clients.Go(func() {
 			input := fmt.Sprintf(`{"n":%d}`, n)
-			j, err := here.SubmitAndWait(ctx, "alice", "e", serverless.Request{Input: []byte(input), Wait: 15 * time.Second})
+			j, err := here.SubmitAndWait(ctx, "alice", "e", serverless.Request{Input: []byte(input), Wait: suite.Within(15 * time.Second)})
 			if err != nil || j.Status != serverless.Completed || string(j.Output) != input {
 				t.Errorf("job %d: %v %q, %v", n, j.Status, j.Output, err)
 			}

@@ -72,7 +72,7 @@ func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
 }
 
 func ask(m pods.PortMapping) (string, error) {
-	c, err := net.DialTimeout("tcp", net.JoinHostPort(m.IP, strconv.Itoa(m.Public)), time.Second)
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(m.IP, strconv.Itoa(m.Public)), suite.Within(time.Second))
 	if err != nil {
 		return "", err
 	}

@@ -94,7 +94,7 @@ func reap(in io.Reader) int {
 // and their descendants. It kills children first, because the programs of containers do not
 // have dir, but their parents do. It repeats this until no process is left.
 func endProcesses(dir string) {
-	for range 100 {
+	for range 1500 { // half a minute
 		left := processes(dir)
 		if len(left) == 0 {
 			return

@@ -190,7 +190,7 @@ func (r *cellRun) run() {
 	}
 	sides.Wait()
 	for _, s := range r.sides {
-		s.ended = s.worker.end(syscall.SIGTERM, 20*time.Second)
+		s.ended = s.worker.end(syscall.SIGTERM, suite.Within(20*time.Second))
 	}
 }
 
@@ -361,7 +361,7 @@ func (r *cellRun) readAllTheTime() {
 		sql := []string{`SELECT count(*) FROM podyard.jobs`, `SELECT count(*) FROM river_job`}[i]
 		for n := range 4 {
 			readers.Go(func() {
-				conn, err := pgx.Connect(ctx, url)
+				conn, err := pgx.Connect(r.t.Context(), url)
 				if err != nil {
 					r.t.Error(err)
 					return
