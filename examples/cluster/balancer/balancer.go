@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,7 @@ type Balancer struct {
 type server struct {
 	url   *url.URL
 	ready bool
+	asked atomic.Bool // Run waits for its answer
 }
 
 // New returns a Balancer without servers.
@@ -94,35 +96,40 @@ func (b *Balancer) Set(ctx context.Context, urls ...*url.URL) {
 		}
 		list = append(list, known[i])
 	}
-	b.check(ctx, added)
+	var all sync.WaitGroup
+	for _, s := range added {
+		all.Go(func() { b.mark(s, b.isReady(ctx, s.url)) })
+	}
+	all.Wait()
 	b.mu.Lock()
 	b.servers = list
 	b.mu.Unlock()
 }
 
-// Run asks the servers whether they are ready until ctx ends.
+// Run asks the servers whether they are ready until ctx ends. A server that does not answer holds up
+// no other.
 func (b *Balancer) Run(ctx context.Context) {
 	tick := time.NewTicker(b.every)
 	defer tick.Stop()
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	for ctx.Err() == nil {
 		b.mu.Lock()
 		list := b.servers
 		b.mu.Unlock()
-		b.check(ctx, list)
+		for _, s := range list {
+			if s.asked.CompareAndSwap(false, true) {
+				asking.Go(func() {
+					defer s.asked.Store(false)
+					b.mark(s, b.isReady(ctx, s.url))
+				})
+			}
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
-}
-
-// check asks servers at the same time.
-func (b *Balancer) check(ctx context.Context, list []*server) {
-	var all sync.WaitGroup
-	for _, s := range list {
-		all.Go(func() { b.mark(s, b.isReady(ctx, s.url)) })
-	}
-	all.Wait()
 }
 
 func (b *Balancer) isReady(ctx context.Context, u *url.URL) bool {

@@ -21,6 +21,7 @@ type backend struct {
 	url   *url.URL
 	ready atomic.Bool
 	got   atomic.Int32
+	looks atomic.Int32
 }
 
 func newBackend(t *testing.T) *backend {
@@ -32,9 +33,11 @@ func newBackend(t *testing.T) *backend {
 		case r.URL.Path != "/readyz":
 			b.got.Add(1)
 			_, _ = io.Copy(w, r.Body) // the client sees what is missing
+			return
 		case !b.ready.Load():
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
+		b.looks.Add(1)
 	}))
 	t.Cleanup(b.Close)
 	b.url, _ = url.Parse(b.URL)
@@ -112,4 +115,35 @@ func TestServersAreAskedAgainAndAgain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Error("the server became ready and gets no requests")
+}
+
+func TestAServerThatDoesNotAnswerHoldsUpNoLookAtOthers(t *testing.T) {
+	var hangs atomic.Bool
+	end := make(chan struct{})
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if hangs.Load() {
+			<-end
+		}
+	}))
+	t.Cleanup(other.Close)
+	one := newBackend(t)
+	one.ready.Store(false)
+	b := balancer.New(&balancer.Options{Every: time.Millisecond})
+	u, _ := url.Parse(other.URL)
+	b.Set(t.Context(), one.url, u)
+	hangs.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	defer close(end)
+	looks := one.looks.Load()
+	deadline := time.Now().Add(30 * time.Second)
+	for one.looks.Load() < looks+50 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d looks at one server in 30 s while another does not answer", one.looks.Load()-looks)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
