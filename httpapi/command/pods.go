@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"time"
@@ -202,8 +203,12 @@ func terminatePods(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
-// quiet is how long no line comes when the past ones are over.
-const quiet = time.Second
+// quiet is how long no line comes when the past ones are over, and answerWait is how long the
+// server may take to answer before that.
+const (
+	quiet      = time.Second
+	answerWait = 10 * time.Second
+)
 
 func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 	follow := f.Bool("f", false, "follow: print new lines as they come")
@@ -216,15 +221,16 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 		}
 		reading, stop := context.WithCancel(ctx)
 		defer stop()
+		var silence *time.Timer
+		if !*follow {
+			silence = time.AfterFunc(answerWait, stop)
+			defer silence.Stop()
+			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{GotFirstResponseByte: func() { silence.Reset(quiet) }})
+		}
 		o := &client.LogOptions{Source: *source, Tail: tail}
 		lines := c.Client.Pods.Logs(reading, id, o)
 		if endpoint != "" {
 			lines = c.Client.Endpoints.WorkerLogs(reading, endpoint, id, o)
-		}
-		var silence *time.Timer
-		if !*follow {
-			silence = time.AfterFunc(quiet, stop)
-			defer silence.Stop()
 		}
 		for l, err := range lines {
 			if reading.Err() != nil && ctx.Err() == nil {
