@@ -101,9 +101,48 @@ func (a *activity) at() uint64 {
 	return a.version
 }
 
+// A patience is a limit of wall time, in parts: while this process stands still, one of them passes
+// and not all.
+type patience struct {
+	limit time.Duration
+	parts int // that have passed
+	timer *time.Timer
+}
+
+const patienceParts = 10
+
+// passes sends at the end of each part. The first one begins with the first call.
+func (p *patience) passes() <-chan time.Time {
+	if p.timer == nil {
+		p.timer = time.NewTimer(p.limit / patienceParts)
+	}
+	return p.timer.C
+}
+
+// isOver notes that a part has passed, and reports whether it was the last one.
+func (p *patience) isOver() bool {
+	p.parts++
+	p.timer.Reset(p.limit / patienceParts)
+	return p.parts == patienceParts
+}
+
+func (p *patience) restart() {
+	p.parts = 0
+	if p.timer != nil {
+		p.timer.Reset(p.limit / patienceParts)
+	}
+}
+
+func (p *patience) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
 // wait returns when everything is at rest, or has not changed for limit of wall time.
 func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration) error {
-	var timer *time.Timer
+	p := patience{limit: limit}
+	defer p.stop()
 	for {
 		a.mu.Lock()
 		busy, changes := a.busy(ctx, now), a.changes
@@ -111,15 +150,13 @@ func (a *activity) wait(ctx context.Context, now time.Time, limit time.Duration)
 		if !busy {
 			return nil
 		}
-		if timer == nil {
-			timer = time.NewTimer(limit)
-			defer timer.Stop()
-		} else {
-			timer.Reset(limit)
-		}
 		select {
 		case <-changes:
-		case <-timer.C:
+			p.restart()
+		case <-p.passes():
+			if !p.isOver() {
+				continue
+			}
 			a.giveUp()
 			return nil
 		case <-ctx.Done():
@@ -135,7 +172,8 @@ const requestPatience = 100 * time.Millisecond
 // So a client that makes one request after another gets the same answers every time. Concurrent
 // requests have no order and do not wait.
 func (a *activity) before(ctx context.Context) {
-	var timer *time.Timer
+	p := patience{limit: requestPatience}
+	defer p.stop()
 	for {
 		a.mu.Lock()
 		busy, changes := a.unsettled(ctx), a.changes
@@ -143,13 +181,12 @@ func (a *activity) before(ctx context.Context) {
 		if !busy {
 			return
 		}
-		if timer == nil {
-			timer = time.NewTimer(requestPatience)
-			defer timer.Stop()
-		}
 		select {
 		case <-changes:
-		case <-timer.C:
+		case <-p.passes():
+			if !p.isOver() {
+				continue
+			}
 			a.slowDown()
 			return
 		case <-ctx.Done():
