@@ -87,9 +87,11 @@ func TestServiceGoesOnAfterAnOutageOfItsQueue(t *testing.T) {
 		out := newSender(nil)
 		s := serviceOn(t, q, &serverless.Options{Sender: out})
 		serve(t, s, echo, nil)
-		old := submitEcho(t, s, withTTL(time.Minute))
-		hooked := submitEcho(t, s, withWebhook(hook))
+		synctest.Wait()
 		q.failCalls("all", always)
+		other := serverless.New(q.JobQueue, twoEndpoints(t), nil) // which has no outage
+		old := submitEcho(t, other, withTTL(time.Minute))
+		hooked := submitEcho(t, other, withWebhook(hook))
 		time.Sleep(10 * time.Minute)
 		before := q.calls.Load()
 		time.Sleep(time.Minute)
