@@ -113,7 +113,7 @@ func TestProcessesComeForJobsAndGoWithoutThem(t *testing.T) {
 func TestJobOfAKilledProcessIsDoneByAnother(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	jobs := start(t)
-	j, err := jobs.Submit(t.Context(), "me", "greet", serverless.Request{Input: []byte(`{"name":"Ann","sleep_ms":700}`)})
+	j, err := jobs.Submit(t.Context(), "me", "greet", serverless.Request{Input: []byte(`{"name":"Ann","sleep_ms":5000}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestManyJobsHaveTwoProcesses(t *testing.T) {
 	seen := map[serverless.WorkerID]bool{}
 	var refs []serverless.Ref
 	for i := range 8 {
-		j, err := jobs.Submit(t.Context(), "me", "greet", serverless.Request{Input: fmt.Appendf(nil, `{"name":"%d","sleep_ms":400}`, i)})
+		j, err := jobs.Submit(t.Context(), "me", "greet", serverless.Request{Input: fmt.Appendf(nil, `{"name":"%d","sleep_ms":1500}`, i)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -136,7 +136,7 @@ func TestAKilledWorkerCostsOnlyItsOwnRequests(t *testing.T) {
 	of := map[string]map[int]int{}
 	for range 20 {
 		all.Go(func() {
-			status, _, id := in.balanced("GET", "/slow?for=2s", "")
+			status, _, id := in.balanced("GET", "/slow?for=10s", "")
 			mu.Lock()
 			defer mu.Unlock()
 			if of[id] == nil {
@@ -145,7 +145,7 @@ func TestAKilledWorkerCostsOnlyItsOwnRequests(t *testing.T) {
 			of[id][status]++
 		})
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(3 * time.Second) // all are at their workers
 	r := in.request("POST", "/lb/web/exit", "")
 	r.Header.Set("X-Runpod-Worker-Id", "strict "+victim)
 	if status, b, err := send(r); err != nil || status != 502 {

@@ -162,7 +162,7 @@ func (c *keyedCrash) runsync(key string) (status int, a keyedAnswer, err error) 
 
 // repeatUntilDone repeats the request of a key until it is answered with the end of the job.
 func (c *keyedCrash) repeatUntilDone(key string) {
-	for began := time.Now(); time.Since(began) < patience; {
+	for began := time.Now(); time.Since(began) < 4*patience; { // two servers start in it
 		status, a, err := c.runsync(key)
 		switch {
 		case err != nil:

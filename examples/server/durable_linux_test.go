@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,17 +14,6 @@ import (
 
 	"github.com/podyard/podyard/internal/suite"
 )
-
-// address is one that nothing listens on.
-func address(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func TestJobsPodsAndCredentialsOutliveAKilledServer(t *testing.T) {
 	suite.SkipUnlessLong(t)
@@ -97,7 +85,7 @@ func TestAPythonWorkersResultIsKeptOverARestartInTheMiddleOfItsJob(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-addr", address(t), "-data", t.TempDir(), "-config", file(t, string(config))}
+	args := []string{"-addr", freeAddress(t), "-data", t.TempDir(), "-config", file(t, string(config))}
 	in := start(t, args...)
 	release := filepath.Join(t.TempDir(), "go")
 	id := in.run("sync", map[string]any{"act": "progress", "go": release})

@@ -219,13 +219,17 @@ func get[T any](in *instance, method, path, body string, want int) (v T) {
 	return v
 }
 
-// eventually waits for something that sends no event.
+// eventually waits for something that sends no event. After a second it looks less often: looks
+// count against the rate of a user.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	deadline := time.After(patience)
-	for !ok() {
+	for n := 1; !ok(); n++ {
+		if n == 100 {
+			look.Reset(100 * time.Millisecond)
+		}
 		select {
 		case <-look.C:
 		case <-deadline:

@@ -219,7 +219,7 @@ var abuses = []abuse{
 	}, do: func(ctx context.Context, n *tenant) {
 		const limit, one = 64 << 20, 10 << 20 // one job may go on beyond the limit
 		most := int64(0)
-		for ctx.Err() == nil {
+		for end := time.Now().Add(patience); ctx.Err() == nil || most < limit-one && time.Now().Before(end); {
 			most = max(most, n.used("inputBytes"))
 			time.Sleep(20 * time.Millisecond)
 		}

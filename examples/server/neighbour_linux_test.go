@@ -329,10 +329,13 @@ func (v *victim) beside(a abuse, rude, polite *tenant) {
 			control = v.control(polite, d)
 		}
 		most := v.in.peak()
-		ctx, cancel := context.WithTimeout(v.t.Context(), d)
+		ctx, cancel := context.WithCancel(v.t.Context())
 		var abusing sync.WaitGroup
 		abusing.Go(func() { a.do(ctx, rude) })
 		p99, bad := v.measure(v.t.Context(), d)
+		for end := time.Now().Add(patience); a.refused && rude.refusals.Load() == 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		cancel()
 		abusing.Wait()
 		memory := most()
@@ -371,7 +374,7 @@ func (v *victim) control(polite *tenant, d time.Duration) time.Duration {
 func (v *victim) recovers(rude *tenant) {
 	v.t.Helper()
 	rude.client.CloseIdleConnections()
-	end := time.Now().Add(neighbourAfter)
+	end := time.Now().Add(suite.Within(neighbourAfter))
 	for v.received.Load() < v.sent.Load() {
 		if time.Now().After(end) {
 			v.t.Fatalf("%d of %d webhooks came", v.received.Load(), v.sent.Load())

@@ -49,7 +49,7 @@ func newCluster(t *testing.T) *cluster {
 	config := strings.TrimSuffix(string(readFile(t, secretConfig(t))), "}") +
 		`,"catalog":"sample","webhook":{"allowPrivate":true},"keys":[{"key":"` + clusterKey + `","user":"crowd","scopes":["*","operator"],"exempt":true}]}`
 	c.args = []string{
-		"-addr", "127.0.0.1:0", "-data", postgresql.Empty(t), "-runtime", "sim", "-drain-wait", "1s",
+		"-addr", "127.0.0.1:0", "-data", postgresql.Empty(t), "-runtime", "sim", "-drain-wait", "3s",
 		"-public-url", srv.URL, "-config", file(t, config),
 	}
 	for i := range c.servers {
@@ -486,23 +486,27 @@ func (c *cluster) workersOf(ids []string) map[string]string {
 func (c *cluster) firedOnce(schedule string, made time.Time) {
 	c.t.Helper()
 	time.Sleep(time.Until(made.Add(62 * time.Second)))
-	s := get[struct {
-		Outcomes []struct {
-			At           time.Time
-			Outcome, Job string
-		}
-	}](c.front, "GET", "/v2/"+c.work+"/schedules/"+schedule, "", http.StatusOK)
+	type outcome struct {
+		At           time.Time
+		Outcome, Job string
+	}
+	var outcomes []outcome
+	last := time.Now().Truncate(time.Minute).UTC()
+	eventually(c.t, "the schedule fires in the last minute", func() bool {
+		outcomes = get[struct{ Outcomes []outcome }](c.front, "GET", "/v2/"+c.work+"/schedules/"+schedule, "", http.StatusOK).Outcomes
+		return slices.ContainsFunc(outcomes, func(o outcome) bool { return o.At.Equal(last) })
+	})
 	seen := map[time.Time]string{}
-	for _, o := range s.Outcomes {
+	for _, o := range outcomes {
 		if seen[o.At] != "" || o.Outcome != "submitted" {
 			c.t.Errorf("outcomes of %v: %s %s, and %s", o.At, o.Outcome, o.Job, seen[o.At])
 		}
 		seen[o.At] = o.Job
 		c.front.completes(c.work, o.Job)
 	}
-	for at := made.Truncate(time.Minute).Add(time.Minute); at.Before(time.Now().Add(-2 * time.Second)); at = at.Add(time.Minute) {
+	for at := made.Truncate(time.Minute).Add(time.Minute); !at.After(last); at = at.Add(time.Minute) {
 		if seen[at.UTC()] == "" {
-			c.t.Errorf("nothing was submitted for %v: %+v", at, s.Outcomes)
+			c.t.Errorf("nothing was submitted for %v: %+v", at, outcomes)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 			t.Parallel()
 			in := start(t)
 			answer := make(chan string, 1)
-			req := in.request("POST", "/v2/echo/runsync", `{"input":{"sleep_ms":1000}}`)
+			req := in.request("POST", "/v2/echo/runsync", `{"input":{"sleep_ms":5000}}`)
 			go func() {
 				_, b, err := send(req)
 				answer <- fmt.Sprintf("%s %v", b, err)

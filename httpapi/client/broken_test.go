@@ -158,10 +158,17 @@ func TestLogFollowersGoOnAfterBrokenConnections(t *testing.T) {
 			s.Advance(time.Minute)
 		}
 	}
-	whole, n := follow(t, ctx, c, pod.ID, 40), 0
+	var whole []string
+	for range 30 { // of a second: until all lines are there, and none is new
+		before := len(whole)
+		if whole = follow(t, ctx, c, pod.ID, 40); before >= 15 && len(whole) == before {
+			break
+		}
+	}
 	if len(whole) < 15 {
 		t.Fatalf("the log has only %d lines", len(whole))
 	}
+	n := 0
 	srv.breaks.Store(1 << 30)
 	var got []string
 	for l, err := range c.Pods.Logs(ctx, pod.ID, &client.LogOptions{Tail: new(1000)}) {

@@ -81,7 +81,7 @@ func (s *limited) ask(c net.Conn, key string) int {
 // settles waits until the limiter counts these.
 func (s *limited) settles(want conns.Stats) {
 	s.t.Helper()
-	for end := time.Now().Add(5 * time.Second); s.limit.Stats() != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); s.limit.Stats() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("%+v, want %+v", s.limit.Stats(), want)
 		}

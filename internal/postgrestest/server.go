@@ -236,7 +236,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 // could get it before a server listens there, or while that is started again.
 func freePort(ctx context.Context) (port int, err error) {
 	for range 100 {
-		port = 20_000 + rand.IntN(10_000) //nolint:gosec // no secret
+		port = 20_000 + rand.IntN(10_000) //nolint:forbidigo // a test need not choose the same again
 		var l net.Listener
 		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()

@@ -193,7 +193,7 @@ func (b *tab) wantOnlyText(where string) {
 func TestTheStreamIsShownAndLeftToItsReader(t *testing.T) {
 	w, b := start(t, setup{}), browse(t)
 	b.signIn(w, adminKey)
-	job := w.submit("echo", `{"input":{"chunks":["one",{"two":2},1e400,"four","five","six","seven","eight"],"sleep":1500}}`)
+	job := w.submit("echo", `{"input":{"chunks":["one",{"two":2},1e400,"four","five","six","seven","eight"],"sleep":8000}}`)
 	b.goes(w, "e/echo/jobs/"+job)
 	b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes('{"output":"one"}')`)
 	b.until(`document.querySelector('pre[aria-label=Chunks]')?.textContent.includes('1e400')`)
@@ -527,7 +527,7 @@ func TestPageStaysSmallAndQuick(t *testing.T) {
 	}
 	heap := eval[int](b, `performance.memory.usedJSHeapSize`)
 	t.Logf("first paint after %.0f ms; the heap of the page has %d MB", paint, heap>>20)
-	if heap > 60<<20 || paint > 1000 {
+	if heap > 60<<20 || paint > float64(suite.Within(300*time.Millisecond).Milliseconds()) {
 		t.Errorf("first paint after %.0f ms, heap %d MB: want 300 ms on a machine at rest, and 60 MB", paint, heap>>20)
 	}
 }

@@ -231,7 +231,7 @@ func check(t *testing.T, err error) {
 // joins asks for a job as a worker of the fleet, and gets none.
 func (w *world) joins(endpoint, worker string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/v2/"+endpoint+"/job-take/"+worker, http.NoBody)
 	check(w.t, err)
