@@ -36,7 +36,8 @@ func block(t *testing.T, language, with string, replace *strings.Replacer) strin
 	return ""
 }
 
-// freeAddress is one that nothing listens on. Its port is below those that the system gives to who does not ask for one, as other tests do.
+// freeAddress is one that nothing listens on. Its port is below those that the system gives to who
+// does not ask for one, as other tests do.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {

@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +23,7 @@ import (
 	"github.com/podyard/podyard/httpapi/apitest"
 	"github.com/podyard/podyard/httpapi/command"
 	"github.com/podyard/podyard/httpapi/double"
+	"github.com/podyard/podyard/internal/suite"
 )
 
 var update = flag.Bool("update", false, "write the golden file")
@@ -422,4 +428,42 @@ func TestTheLogOfAnEndpointWhoseWorkersOnlyOperatorsSeeSaysSo(t *testing.T) {
 	}
 	s.env["PODYARD_API_KEY"] = made.Key
 	s.refused(command.ExitDenied, "only an operator may do this", "logs", "shared")
+}
+
+func TestTheLogIsNotOverBeforeTheServerHasAnswered(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	t.Parallel()
+	srv := apitest.Start(t)
+	s := on(t, srv)
+	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
+	srv.Advance(time.Minute)
+	var made []struct{ ID string }
+	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	to, err := url.Parse(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wait atomic.Int64
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/logs") {
+			select {
+			case <-time.After(time.Duration(wait.Load())):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		proxy := httputil.NewSingleHostReverseProxy(to)
+		proxy.FlushInterval = -1
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(slow.Close)
+	s.env["PODYARD_URL"] = slow.URL
+	wait.Store(int64(3 * time.Second))
+	if out := s.must("logs", made[0].ID); strings.Count(out, "\n") < 2 {
+		t.Errorf("the log that came after 3 s is %q", out)
+	}
+	wait.Store(int64(time.Minute))
+	s.refused(command.ExitUnreachable, "the server has not answered within 10s", "logs", made[0].ID)
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/podyard/podyard/httpapi/client"
@@ -222,10 +223,14 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 		reading, stop := context.WithCancel(ctx)
 		defer stop()
 		var silence *time.Timer
+		var answered atomic.Bool
 		if !*follow {
 			silence = time.AfterFunc(answerWait, stop)
 			defer silence.Stop()
-			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{GotFirstResponseByte: func() { silence.Reset(quiet) }})
+			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{GotFirstResponseByte: func() {
+				answered.Store(true)
+				silence.Reset(quiet)
+			}})
 		}
 		o := &client.LogOptions{Source: *source, Tail: tail}
 		lines := c.Client.Pods.Logs(reading, id, o)
@@ -234,6 +239,9 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 		}
 		for l, err := range lines {
 			if reading.Err() != nil && ctx.Err() == nil {
+				if !answered.Load() {
+					return &Error{ExitUnreachable, fmt.Errorf("the server has not answered within %v", answerWait)}
+				}
 				return nil // the past lines are over
 			}
 			if err == nil {
