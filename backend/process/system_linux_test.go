@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -318,11 +319,12 @@ func TestTheEndOfAnAdoptedPodIsNoticed(t *testing.T) {
 
 func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
 	dir := crash(t)
-	for _, id := range []string{"chatty", "family"} {
+	for id, last := range map[string]string{"chatty": "line 1000", "family": "ready"} {
 		rec, err := readRecord(filepath.Join(dir, "pods", id, "state.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
+		awaitOutput(t, filepath.Join(dir, "pods", id), last)
 		killPID(t, rec)
 	}
 	rt := open(t, dir)
@@ -335,6 +337,28 @@ func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
 		t.Errorf("%d lines before the last, want 999", len(got))
 	}
 	wantDead(t, children(awaitLine(t, rt, "family", "ready")))
+}
+
+// awaitOutput waits until a pod has written a text, in the directory of a server that died: a pod
+// that is healthy may still have to write what it prints first.
+func awaitOutput(t *testing.T, pod, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, pattern := range []string{"raw-*", "log/*"} {
+			paths, err := filepath.Glob(filepath.Join(pod, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range paths {
+				if b, err := os.ReadFile(path); err != nil {
+					t.Fatal(err)
+				} else if bytes.Contains(b, []byte(text)) {
+					return
+				}
+			}
+		}
+	}
+	t.Fatalf("%s has not written %q", pod, text)
 }
 
 // killPID kills the first process of a record and waits for its end.
