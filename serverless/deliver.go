@@ -33,9 +33,7 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 	if s.sender == nil {
 		return 0, nil
 	}
-	// The end of ctx does not cut off calls of the queue: a server would wait for the end of leases
-	// that another one was given at its end. After that time they are over anyway.
-	uncut, cancel := clock.WithDeadline(context.WithoutCancel(ctx), s.clock, s.clock.Now().Add(deliveryLease))
+	uncut, cancel := outliving(ctx)
 	defer cancel()
 	for ctx.Err() == nil {
 		n := s.deliveryLimit.available()
@@ -72,6 +70,18 @@ func (s *Service) deliver(ctx context.Context, now Instant) (Instant, error) {
 		}
 	}
 	return 0, ctx.Err()
+}
+
+// outliving returns a context that ends two seconds after ctx, for calls that lease or record. If the
+// end of ctx cut them off, other servers would have to wait for the end of leases that nobody has.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	system := clock.System{} // another one may stand still when the service ends
+	stop := context.AfterFunc(ctx, func() { system.AfterFunc(system.Now().Add(2*time.Second), cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 // unsent returns the attempt of a delivery that was not made.

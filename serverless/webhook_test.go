@@ -463,3 +463,26 @@ func TestWebhooksThatAreLeasedAtTheEndOfTheServiceDoNotWaitForTheirLease(t *test
 		}
 	})
 }
+
+// A silentQueue does not answer calls of Deliveries.
+type silentQueue struct{ serverless.JobQueue }
+
+func (q silentQueue) Deliveries(ctx context.Context, _, _ serverless.Instant, _ int) ([]serverless.Delivery, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestAQueueThatDoesNotAnswerHoldsUpTheEndOfTheServiceForTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := serverless.New(silentQueue{memory.NewJobs()}, twoEndpoints(t), &serverless.Options{Sender: newSender(nil)})
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		time.Sleep(time.Hour)
+		began := time.Now()
+		cancel()
+		if err := <-done; err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("Run = %v after %v, want nil after 2 s", err, time.Since(began))
+		}
+	})
+}
