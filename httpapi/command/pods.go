@@ -227,10 +227,16 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 		if !*follow {
 			silence = time.AfterFunc(answerWait, stop)
 			defer silence.Stop()
-			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{GotFirstResponseByte: func() {
-				answered.Store(true)
-				silence.Reset(quiet)
-			}})
+			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{
+				WroteRequest: func(httptrace.WroteRequestInfo) { // again, when the client repeats it
+					answered.Store(false)
+					silence.Reset(answerWait)
+				},
+				GotFirstResponseByte: func() {
+					answered.Store(true)
+					silence.Reset(quiet)
+				},
+			})
 		}
 		o := &client.LogOptions{Source: *source, Tail: tail}
 		lines := c.Client.Pods.Logs(reading, id, o)
@@ -243,6 +249,9 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 					return &Error{ExitUnreachable, fmt.Errorf("the server has not answered within %v", answerWait)}
 				}
 				return nil // the past lines are over
+			}
+			if silence != nil {
+				silence.Stop() // the reader of the lines may take its time
 			}
 			if err == nil {
 				err = c.printLine(l)
