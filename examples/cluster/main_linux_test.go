@@ -36,12 +36,12 @@ func block(t *testing.T, language, with string, replace *strings.Replacer) strin
 	return ""
 }
 
-// freeAddress is one that nothing listens on. Its port is below those that the system gives to who
-// does not ask for one, as other tests do.
+// freeAddress is one that nothing listens on. Its port is below those that the system gives to callers
+// that ask for no particular one, as other tests do.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rand.IntN(20_000)))
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rand.IntN(10_000)))
 		if err == nil {
 			defer func() { _ = l.Close() }()
 			return l.Addr().String()

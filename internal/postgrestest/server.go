@@ -232,8 +232,8 @@ func (s *Server) run(ctx context.Context) (err error) {
 	}
 }
 
-// freePort returns a port below those that systems give to who does not ask for one: other tests
-// could get it before a server listens there, or while that is started again.
+// freePort returns a port below those that systems give to callers that ask for no particular one:
+// other tests could get it before a server listens there, or while that is started again.
 func freePort(ctx context.Context) (port int, err error) {
 	for range 100 {
 		port = 20_000 + rand.IntN(10_000) //nolint:forbidigo // a test need not choose the same again
