@@ -69,10 +69,17 @@ func TestAServerThatHearsNothingFindsJobsBecauseItLooks(t *testing.T) {
 			defer cancel()
 			var jobs []queue.Job
 			var err error
-			var taking sync.WaitGroup
-			taking.Go(func() { jobs, err = there.Take(ctx, "e", "w", 1) })
+			taken := make(chan struct{})
+			go func() {
+				defer close(taken)
+				jobs, err = there.Take(ctx, "e", "w", 1)
+			}()
 			for range cap(claimed) { // then it waits
-				<-claimed
+				select {
+				case <-claimed:
+				case <-taken:
+					t.Fatalf("Take = %d jobs, %v, before there is one", len(jobs), err)
+				}
 			}
 			_, refused := here.Submit(t.Context(), "alice", "e", serverless.Request{Input: []byte(`{}`)})
 			must(t, refused)
@@ -81,7 +88,7 @@ func TestAServerThatHearsNothingFindsJobsBecauseItLooks(t *testing.T) {
 				limit = suite.Within(limit)
 			}
 			defer time.AfterFunc(limit, cancel).Stop()
-			taking.Wait()
+			<-taken
 			if err != nil || (len(jobs) == 1) != looks {
 				t.Errorf("Take = %d jobs, %v, want one: %v", len(jobs), err, looks)
 			}

@@ -27,11 +27,11 @@ func signalOf(ps *os.ProcessState) (int, bool) {
 	return int(ws.Signal()), true
 }
 
-// forkTime is how long a lock may outlive a killed server: a pod that it was starting has its
-// files until the exec.
 const (
+	// forkTime is how long a lock may outlive a killed server: a pod that it was starting has its
+	// files until the exec.
 	forkTime  = time.Second
-	lockPause = 5 * time.Millisecond
+	lockPause = 5 * time.Millisecond // between two tries to get it
 )
 
 // lockFile locks path while the file is open. The lock ends with the process, however it ends.

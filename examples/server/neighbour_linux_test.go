@@ -387,7 +387,7 @@ func (v *victim) recovers(rude *tenant) {
 			return
 		}
 		if time.Now().After(end) {
-			v.t.Fatalf("%v after the end: p99 %v, %v", neighbourAfter, p99, bad)
+			v.t.Fatalf("%v after the end: p99 %v, %v", suite.Within(neighbourAfter), p99, bad)
 		}
 	}
 }

@@ -422,7 +422,7 @@ func TestAServerOfSeveralMayDieAndBeReplaced(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		c.begin(0)
 		time.Sleep(time.Until(killed.Add(lease)))
-		for {
+		for ; ; time.Sleep(20 * time.Millisecond) {
 			left, moved := 0, 0
 			for id, w := range c.workersOf(ids) {
 				if w == before[id] {
@@ -432,7 +432,7 @@ func TestAServerOfSeveralMayDieAndBeReplaced(t *testing.T) {
 				}
 			}
 			took := time.Since(killed)
-			if left > 0 && took < lease+suite.Within(time.Second) {
+			if (left > 0 || moved == 0) && took < lease+suite.Within(time.Second) {
 				continue
 			}
 			if left > 0 || moved == 0 {
@@ -455,7 +455,7 @@ func TestAServerOfSeveralMayDieAndBeReplaced(t *testing.T) {
 	rolling := c.load(func() {
 		for i := range c.servers {
 			time.Sleep(time.Second)
-			if code, took := c.servers[i].end(syscall.SIGTERM); code != 0 || took > suite.Within(12*time.Second) {
+			if code, took := c.servers[i].end(syscall.SIGTERM); code != 0 || took > 25*time.Second {
 				t.Errorf("server %d ends with %d after %v", i, code, took)
 			}
 			c.begin(i)

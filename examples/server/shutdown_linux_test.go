@@ -21,8 +21,8 @@ import (
 	"github.com/podyard/podyard/serverless"
 )
 
-// window is how long the end of a server may take.
-const window = 10 * time.Second
+// window is how long the end of a server may take: 10 s, and as much again on a busy machine.
+const window = 20 * time.Second
 
 func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 			t.Parallel()
 			in := start(t)
 			answer := make(chan string, 1)
-			req := in.request("POST", "/v2/echo/runsync", `{"input":{"sleep_ms":5000}}`)
+			req := in.request("POST", "/v2/echo/runsync", `{"input":{"sleep_ms":3000}}`)
 			go func() {
 				_, b, err := send(req)
 				answer <- fmt.Sprintf("%s %v", b, err)
@@ -41,7 +41,7 @@ func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 				return h.Jobs.InProgress == 1
 			})
 			code, took := in.end(sig)
-			if code != 0 || took > suite.Within(window) {
+			if code != 0 || took > window {
 				t.Errorf("exit code %d after %v, want 0 within %v", code, took, window)
 			}
 			if got := <-answer; !strings.Contains(got, `"status":"COMPLETED"`) {
@@ -85,7 +85,7 @@ func TestAJobThatAnotherProcessHasIsFinishedToo(t *testing.T) {
 	case got := <-answer:
 		t.Fatalf("no worker got the job: %s", got)
 	}
-	if code, took := in.end(syscall.SIGTERM); code != 0 || took > suite.Within(window) {
+	if code, took := in.end(syscall.SIGTERM); code != 0 || took > window {
 		t.Errorf("exit code %d after %v, want 0 within %v", code, took, window)
 	}
 	if got := <-answer; !strings.Contains(got, `"output":{"finished":true},"status":"COMPLETED"`) {
@@ -114,7 +114,7 @@ func TestAJobTooLongForTheEndIsHandedBackInTime(t *testing.T) {
 		h := get[struct{ Jobs struct{ InProgress int } }](in, "GET", "/v2/echo/health", "", http.StatusOK)
 		return h.Jobs.InProgress == 1
 	})
-	if code, took := in.end(syscall.SIGTERM); code != 0 || took > suite.Within(window) {
+	if code, took := in.end(syscall.SIGTERM); code != 0 || took > window {
 		t.Errorf("exit code %d after %v, want 0 within %v", code, took, window)
 	}
 	if got := <-answer; !strings.Contains(got, `"status":"IN_QUEUE"`) {
@@ -133,7 +133,7 @@ func TestTheEndOfTheServerEndsItsPodsAndSaysSoInTheirLogs(t *testing.T) {
 	deafLog.await("container: deaf")
 
 	code, took := in.end(syscall.SIGTERM)
-	if code != 0 || took > suite.Within(window) {
+	if code != 0 || took > window {
 		t.Errorf("exit code %d after %v, want 0 within %v", code, took, window)
 	}
 	for _, p := range []pod{web, deaf} {

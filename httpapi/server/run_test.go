@@ -169,7 +169,7 @@ func answersAllAtTheEnd(t *testing.T, shape shape, keeps bool) {
 	})
 	streamed := c.stream("count", `{"chunks":10,"pause_ms":100}`)
 	c.jobs("count", 1, 0)
-	slept := c.runsync("sleep", `{"ms":5000}`)
+	slept := c.runsync("sleep", `{"ms":3000}`)
 	c.jobs("sleep", 1, 0)
 	waits := c.runsync("sleep", `{"ms":1}`) // the worker runs one job at a time: this one stays in the queue
 	c.jobs("sleep", 1, 1)

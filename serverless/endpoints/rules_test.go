@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
@@ -364,7 +363,7 @@ func TestLongListsAreCheckedQuickly(t *testing.T) {
 			t.Errorf("an endpoint of 100000 %s was made", what)
 		}
 		// It is about 50 ms; looking through the list for each of its entries is a minute.
-		if d := time.Since(began); d > suite.Within(10*time.Second) {
+		if d := time.Since(began); d > 30*time.Second {
 			t.Errorf("100000 %s were judged in %v", what, d)
 		}
 	}

