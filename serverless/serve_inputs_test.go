@@ -64,7 +64,7 @@ func (w *inputWorld) serve(id serverless.WorkerID, slots int) {
 
 const megabyte = 1 << 20
 
-// submit submits jobs with so many bytes.
+// submit submits jobs with so many bytes, one after another, so that no worker gets two in one claim.
 func (w *inputWorld) submit(owner string, jobs, size int) (refs []serverless.Ref) {
 	w.t.Helper()
 	for range jobs {
@@ -74,8 +74,8 @@ func (w *inputWorld) submit(owner string, jobs, size int) (refs []serverless.Ref
 			w.t.Fatal(err)
 		}
 		refs = append(refs, j.Ref)
+		synctest.Wait()
 	}
-	synctest.Wait()
 	return refs
 }
 
