@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,21 +30,6 @@ func block(t *testing.T, language, with string, replace *strings.Replacer) strin
 		}
 	}
 	t.Fatalf("the README has no block of %s with %q", language, with)
-	return ""
-}
-
-// freeAddress is one that nothing listens on. Its port is below those that the system gives to callers
-// that ask for no particular one, as other tests do.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rand.IntN(10_000)))
-		if err == nil {
-			defer func() { _ = l.Close() }()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
 	return ""
 }
 
@@ -96,7 +78,7 @@ func TestTheRecipeOfTheReadmeWorks(t *testing.T) {
 	var postgresql postgrestest.Server
 	t.Cleanup(postgresql.Stop)
 	database := postgresql.Empty(t)
-	front, one, two := freeAddress(t), freeAddress(t), freeAddress(t)
+	front, one, two := suite.FreeAddress(t), suite.FreeAddress(t), suite.FreeAddress(t)
 	replace := strings.NewReplacer(
 		"postgres://podyard:a-password@127.0.0.1:5432/podyard?sslmode=disable", database,
 		"127.0.0.1:8080", front, "127.0.0.1:8081", one, "127.0.0.1:8082", two,
@@ -133,7 +115,7 @@ func TestTheRecipeOfTheReadmeWorks(t *testing.T) {
 		}
 		t.Skip("there is no caddy")
 	}
-	other := freeAddress(t)
+	other := suite.FreeAddress(t)
 	replace = strings.NewReplacer("127.0.0.1:8080", other, "127.0.0.1:8081", one, "127.0.0.1:8082", two)
 	file := filepath.Join(dir, "Caddyfile")
 	if err := os.WriteFile(file, []byte("{\n\tadmin off\n}\n"+block(t, "caddy", "reverse_proxy", replace)), 0o600); err != nil {

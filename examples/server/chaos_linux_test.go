@@ -132,7 +132,7 @@ func newChaosTest(t *testing.T) *chaosTest {
 	}
 	t.Cleanup(c.clean)
 	for i := range c.servers {
-		c.addrs[i], c.dirs[i] = steadyAddress(t, c.rng), t.TempDir()
+		c.addrs[i], c.dirs[i] = suite.FreeAddress(t), t.TempDir()
 		c.begin(i)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func (c *chaosTest) config() string {
 // begin starts a server, and has the balancer use it.
 func (c *chaosTest) begin(i int) {
 	c.t.Helper()
-	eventually(c.t, "the port is free", func() bool { return isFree(c.addrs[i]) })
+	eventually(c.t, "the port is free", func() bool { return suite.IsFree(c.t.Context(), c.addrs[i]) })
 	args := append(slices.Clone(c.common), "-addr", c.addrs[i], "-local", c.dirs[i], "-name", fmt.Sprint("server-", i))
 	began := time.Now()
 	c.servers[i] = startCommand(c.t, command(c.t, []string{"PODYARD_API_KEY=" + testKey}, args...))

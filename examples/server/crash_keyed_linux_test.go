@@ -59,7 +59,7 @@ func TestCrashesRunAKeyedRunsyncOnce(t *testing.T) {
 		runs:       map[string]int{}, gates: map[string]chan struct{}{}, answers: map[string]keyedAnswer{}, firsts: map[string]int{},
 	}
 	config := file(t, `{"endpoints":[{"id":"`+tally+`","image":"`+demo.HelloImage+`","cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":0}}]}`)
-	c.args = []string{"-addr", steadyAddress(t, c.rng), "-data", t.TempDir(), "-config", config}
+	c.args = []string{"-addr", suite.FreeAddress(t), "-data", t.TempDir(), "-config", config}
 	c.in = start(t, c.args...)
 	for n := range keyedRounds {
 		if c.round(n); t.Failed() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -105,7 +104,7 @@ func newCrashTest(t *testing.T) *crashTest {
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * crashClients}, Timeout: patience},
 	}
 	c.args = []string{
-		"-addr", steadyAddress(t, c.rng), "-data", c.data,
+		"-addr", suite.FreeAddress(t), "-data", c.data,
 		"-config", file(t, `{"keys":[{"key":"`+crashKey+`","user":"crash","scopes":["*"],"exempt":true}]}`),
 	}
 	c.tenant = &podClient{crashTest: c, rng: rand.New(rand.NewPCG(seed, 1))}
@@ -121,33 +120,6 @@ func newCrashTest(t *testing.T) *crashTest {
 		}
 	})
 	return c
-}
-
-// steadyAddress is one that stays free while no server listens on it: its port is not one
-// of those that are given to whoever does not ask for one.
-func steadyAddress(t *testing.T, rng *rand.Rand) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // a program that another test starts now would hold the port until it runs
-	defer syscall.ForkLock.RUnlock()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rng.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
-func isFree(address string) bool {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
 }
 
 // load has everybody work, and kills the server in the middle of it.
@@ -182,7 +154,7 @@ func (c *crashTest) load() {
 // restart starts a server again. A program that the killed one had just forked holds its port
 // until that program runs.
 func (c *crashTest) restart() {
-	eventually(c.t, "the port is free", func() bool { return isFree(c.args[1]) })
+	eventually(c.t, "the port is free", func() bool { return suite.IsFree(c.t.Context(), c.args[1]) })
 	began := time.Now()
 	c.in = start(c.t, c.args...)
 	c.slowest = max(c.slowest, time.Since(began))

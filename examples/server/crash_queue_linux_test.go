@@ -44,7 +44,7 @@ func TestCrashesFireNothingTwice(t *testing.T) {
 	t.Parallel()
 	seed := crashSeed(t)
 	c := &queueCrash{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
-	c.args = []string{"-addr", steadyAddress(t, c.rng), "-data", t.TempDir()}
+	c.args = []string{"-addr", suite.FreeAddress(t), "-data", t.TempDir()}
 	c.in = start(t, c.args...)
 	began := time.Now()
 	var made []*firedSchedule
@@ -86,7 +86,7 @@ func (c *queueCrash) kill(after time.Duration) {
 	in.end(syscall.SIGKILL)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	eventually(c.t, "the port is free", func() bool { return isFree(c.args[1]) })
+	eventually(c.t, "the port is free", func() bool { return suite.IsFree(c.t.Context(), c.args[1]) })
 	c.in = start(c.t, c.args...)
 }
 

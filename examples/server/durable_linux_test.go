@@ -85,7 +85,7 @@ func TestAPythonWorkersResultIsKeptOverARestartInTheMiddleOfItsJob(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-addr", freeAddress(t), "-data", t.TempDir(), "-config", file(t, string(config))}
+	args := []string{"-addr", suite.FreeAddress(t), "-data", t.TempDir(), "-config", file(t, string(config))}
 	in := start(t, args...)
 	release := filepath.Join(t.TempDir(), "go")
 	id := in.run("sync", map[string]any{"act": "progress", "go": release})

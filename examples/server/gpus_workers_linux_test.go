@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -54,7 +53,7 @@ func TestAGPUIsAWorkersOrAPodsAlsoOverTheServersDeath(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	t.Parallel()
 	h := newGPUHost(t)
-	h.addr = steadyAddress(t, rand.New(rand.NewPCG(uint64(os.Getpid()), 6)))
+	h.addr = suite.FreeAddress(t)
 	in := h.start()
 	shown := filepath.Join(h.shared, "shown")
 	endpoint := get[struct{ ID string }](in, "POST", "/v2/serverless", gpuEndpoint(shown), http.StatusCreated).ID

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // The proxies of the page for operators, as they are configured there but for addresses and
@@ -73,7 +74,7 @@ func configOf(t *testing.T, kind string) string {
 
 // nginx is a command that serves the page's configuration without TLS, and where.
 func nginx(t *testing.T, config, server string) (addr string, cmd *exec.Cmd) {
-	dir, addr := t.TempDir(), freeAddress(t)
+	dir, addr := t.TempDir(), suite.FreeAddress(t)
 	site := strings.NewReplacer("127.0.0.1:8080", server, "listen 443 ssl;", "listen "+addr+";").Replace(config)
 	site = regexp.MustCompile(`(?m)^ *ssl_.*\n`).ReplaceAllString(site, "")
 	temp := ""
@@ -89,7 +90,7 @@ func nginx(t *testing.T, config, server string) (addr string, cmd *exec.Cmd) {
 
 // caddy is the same of Caddy.
 func caddy(t *testing.T, config, server string) (addr string, cmd *exec.Cmd) {
-	dir, addr := t.TempDir(), freeAddress(t)
+	dir, addr := t.TempDir(), suite.FreeAddress(t)
 	site := strings.NewReplacer("127.0.0.1:8080", server, "pods.example.com", "http://"+addr).Replace(config)
 	file := writeIn(t, dir, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+site)
 	cmd = exec.Command("caddy", "run", "--adapter", "caddyfile", "--config", file)
@@ -104,21 +105,6 @@ func writeIn(t *testing.T, dir, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freeAddress is one that nothing listens on. Its port is below those that the system gives to callers
-// that ask for no particular one, as other tests do.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(10_000+rand.IntN(10_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // atOnce is the signal that ends a proxy, and the processes it started, without waiting for

@@ -35,7 +35,7 @@ func scraped(t *testing.T, target string) *scraper {
 	if err != nil {
 		missing(t, "needs Prometheus: "+err.Error())
 	}
-	dir, own := t.TempDir(), freeAddress(t)
+	dir, own := t.TempDir(), suite.FreeAddress(t)
 	quick := regexp.MustCompile(`for: \d+m`).ReplaceAll(mixin.AlertsYAML(), []byte("for: 2s"))
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [alerts.yaml, rules.yaml]\nscrape_configs: [{job_name: podyard, static_configs: [{targets: [%q]}]}]\n", target)
 	for name, text := range map[string][]byte{"alerts.yaml": quick, "rules.yaml": mixin.RulesYAML(), "prometheus.yml": []byte(config)} {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // poolerConns is how many connections to the server the transactions of all clients share.
@@ -53,7 +55,7 @@ func (s *Server) Pooled(t testing.TB, database string) string {
 
 // runPooler returns the address of a pooler when it answers.
 func (s *Server) runPooler(t testing.TB, program, dir string) (host string, err error) {
-	port, err := freePort(t.Context())
+	port, err := suite.FreePort(t.Context())
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/podyard/podyard/internal/suite"
 )
 
 // A Server is a PostgreSQL server that starts when a test first needs it. The zero value is
@@ -207,7 +208,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 // run starts the server and waits until it answers. It keeps its port.
 func (s *Server) run(ctx context.Context) (err error) {
 	if s.port == 0 {
-		if s.port, err = freePort(ctx); err != nil {
+		if s.port, err = suite.FreePort(ctx); err != nil {
 			return err
 		}
 	}
@@ -230,17 +231,4 @@ func (s *Server) run(ctx context.Context) (err error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// freePort returns a port below those that systems give to callers that ask for no particular one:
-// other tests could get it before a server listens there, or while that is started again.
-func freePort(ctx context.Context) (port int, err error) {
-	for range 100 {
-		port = 20_000 + rand.IntN(10_000) //nolint:forbidigo // a test need not choose the same again
-		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }
