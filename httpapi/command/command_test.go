@@ -73,6 +73,18 @@ func (s *shell) refused(code int, words string, args ...string) {
 	}
 }
 
+// pod makes a pod that runs, and returns its id.
+func (s *shell) pod(srv *apitest.Server) string {
+	s.t.Helper()
+	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
+	srv.Advance(time.Minute)
+	var made []struct{ ID string }
+	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
+		s.t.Fatalf("%+v, %v", made, err)
+	}
+	return made[0].ID
+}
+
 // words splits a command line as a shell does, as far as the examples need it.
 func words(line string) (list []string) {
 	line, _, _ = strings.Cut(line, " > ")
@@ -368,18 +380,13 @@ func TestWhySaysWhyAPodDoesNotRun(t *testing.T) {
 	t.Parallel()
 	srv := apitest.Start(t)
 	s := on(t, srv)
-	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
-	srv.Advance(time.Minute)
-	var made []struct{ ID string }
-	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
-		t.Fatalf("%+v, %v", made, err)
-	}
-	if out := s.must("why", made[0].ID); out != "it is RUNNING\n" {
+	pod := s.pod(srv)
+	if out := s.must("why", pod); out != "it is RUNNING\n" {
 		t.Errorf("why of a pod that runs: %q", out)
 	}
-	s.must("pods", "stop", made[0].ID)
+	s.must("pods", "stop", pod)
 	srv.Advance(time.Minute)
-	if out := s.must("why", made[0].ID); !regexp.MustCompile(`(?m)^status +EXITED\nwhy +It has ended: stopped by its user\.\nsince +2`).MatchString(out) {
+	if out := s.must("why", pod); !regexp.MustCompile(`(?m)^status +EXITED\nwhy +It has ended: stopped by its user\.\nsince +2`).MatchString(out) {
 		t.Errorf("why of a pod that was stopped: %q", out)
 	}
 	s.refused(command.ExitNotFound, "there is no endpoint and no pod nothere", "why", "nothere")
@@ -390,12 +397,7 @@ func TestAnErrorNamesTheRecordAndComesWithoutAnEmptyTable(t *testing.T) {
 	srv := apitest.Start(t)
 	srv.Queue("waits")
 	s := on(t, srv)
-	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
-	srv.Advance(time.Minute)
-	var made []struct{ ID string }
-	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
-		t.Fatalf("%+v, %v", made, err)
-	}
+	pod := s.pod(srv)
 	for line, want := range map[string]string{
 		"pods stop nope":           "pods stop: nope: pod not found",
 		"pods terminate nope":      "pods terminate: nope: pod not found",
@@ -410,8 +412,8 @@ func TestAnErrorNamesTheRecordAndComesWithoutAnEmptyTable(t *testing.T) {
 			t.Errorf("%s prints %q and ends with %v, want %q", line, out, err, want)
 		}
 	}
-	out, err := s.run("pods", "stop", made[0].ID, "nope")
-	if err == nil || err.Error() != "pods stop: nope: pod not found" || !strings.Contains(out, made[0].ID) {
+	out, err := s.run("pods", "stop", pod, "nope")
+	if err == nil || err.Error() != "pods stop: nope: pod not found" || !strings.Contains(out, pod) {
 		t.Errorf("one of two: %q, %v, want the first pod in the table and an error about the second", out, err)
 	}
 }
@@ -435,12 +437,7 @@ func TestTheLogIsNotOverBeforeTheServerHasAnswered(t *testing.T) {
 	t.Parallel()
 	srv := apitest.Start(t)
 	s := on(t, srv)
-	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c")
-	srv.Advance(time.Minute)
-	var made []struct{ ID string }
-	if err := json.Unmarshal([]byte(s.must("pods", "list", "-o", "json")), &made); err != nil || len(made) != 1 {
-		t.Fatalf("%+v, %v", made, err)
-	}
+	pod := s.pod(srv)
 	to, err := url.Parse(srv.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -461,9 +458,9 @@ func TestTheLogIsNotOverBeforeTheServerHasAnswered(t *testing.T) {
 	t.Cleanup(slow.Close)
 	s.env["PODYARD_URL"] = slow.URL
 	wait.Store(int64(3 * time.Second))
-	if out := s.must("logs", made[0].ID); strings.Count(out, "\n") < 2 {
+	if out := s.must("logs", pod); strings.Count(out, "\n") < 2 {
 		t.Errorf("the log that came after 3 s is %q", out)
 	}
 	wait.Store(int64(time.Minute))
-	s.refused(command.ExitUnreachable, "the server has not answered within 10s", "logs", made[0].ID)
+	s.refused(command.ExitUnreachable, "the server has not answered within 10s", "logs", pod)
 }
