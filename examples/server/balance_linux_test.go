@@ -145,7 +145,19 @@ func TestAKilledWorkerCostsOnlyItsOwnRequests(t *testing.T) {
 			of[id][status]++
 		})
 	}
-	time.Sleep(3 * time.Second) // all are at their workers
+	eventually(t, "all requests are at their workers", func() bool {
+		came := 0
+		for id := range seen {
+			r := in.request("GET", "/lb/web/slow/count", "")
+			r.Header.Set("X-Runpod-Worker-Id", "strict "+id)
+			_, b, err := send(r)
+			n, _ := strconv.Atoi(string(b))
+			if came += n; err != nil {
+				t.Fatal(err)
+			}
+		}
+		return came == 20
+	})
 	r := in.request("POST", "/lb/web/exit", "")
 	r.Header.Set("X-Runpod-Worker-Id", "strict "+victim)
 	if status, b, err := send(r); err != nil || status != 502 {

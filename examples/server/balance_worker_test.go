@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +20,10 @@ func balanceWorker() error {
 	mux.HandleFunc("/ping", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/who", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, id) })
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	var slow atomic.Int64 // requests that have come
+	mux.HandleFunc("/slow/count", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, slow.Load()) })
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		slow.Add(1)
 		d, _ := time.ParseDuration(r.URL.Query().Get("for"))
 		time.Sleep(d)
 		_, _ = io.WriteString(w, id)
