@@ -55,7 +55,7 @@ var layers = []layer{
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
 	{path: "internal/suite", module: []string{"problem/idempotency"}, third: []string{compare}, never: noHTTP},
-	{path: "internal/postgrestest", third: []string{postgres}},
+	{path: "internal/postgrestest", module: []string{"internal/suite"}, third: []string{postgres}},
 	{path: "internal/enginetest", third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
