@@ -10,18 +10,27 @@ const (
 	// memory is how far back a local time counts as repeated. No change of a zone is longer
 	// than a day.
 	memory = 2 * day
+	// maxPeriods bounds the search too. A zone changes less than ten times a year, so it is only
+	// reached if the data of a zone is wrong.
+	maxPeriods = 2000
 )
 
 // Next returns the first instant after an instant at which e fires in a zone, in UTC. It
 // depends on nothing else, so the instants of a schedule are the same after a restart. It
-// returns the zero time only for the zero Expression.
+// returns the zero time only for the zero Expression. It takes less than a few milliseconds,
+// because it looks at most 100 years ahead.
 func (e Expression) Next(after time.Time, zone *time.Location) time.Time {
 	from := after.Unix() + 1
 	end := from + horizon
-	for p := periodOf(from, zone); p.start < end; p = p.following() {
+	p := firstPeriod(from-memory, zone)
+	for range maxPeriods {
 		if at, ok := e.within(p, from); ok {
 			return time.Unix(at, 0).UTC()
 		}
+		if p.end >= end {
+			break
+		}
+		p = p.following()
 	}
 	return time.Time{}
 }
@@ -93,10 +102,11 @@ func (e Expression) inDay(hour, minute int) (int64, bool) {
 
 func mod(n, by int64) int64 { return (n%by + by) % by }
 
-// A period is a time with one offset from UTC, in Unix seconds.
+// A period is a time with one offset from UTC, in Unix seconds. Two periods in a row may have
+// the same offset.
 type period struct {
 	zone       *time.Location
-	start, end int64 // end is excluded
+	start, end int64 // end is excluded, and later than start
 	offset     int64
 	seen       int64 // local times before it have occurred when the period begins
 }
@@ -107,37 +117,33 @@ const (
 	forever = int64(1) << 60
 )
 
-func periodOf(at int64, zone *time.Location) period {
-	p := period{zone: zone, seen: never}
-	for past := bounds(at, zone); past.start != never && past.start > at-memory; {
-		past = bounds(past.start-1, zone)
-		p.seen = max(p.seen, past.end+past.offset)
-	}
-	b := bounds(at, zone)
-	p.start, p.end, p.offset = b.start, b.end, b.offset
-	return p
+// firstPeriod returns the period from an instant on. Nothing before the instant counts as seen.
+func firstPeriod(at int64, zone *time.Location) period {
+	return period{zone: zone, start: at, seen: never}.bounded()
 }
 
-// following returns the next period. One that never ends is followed by one that never
-// begins.
+// following returns the period after one that ends. It begins exactly where the other one
+// ends. We don't ask ZoneBounds for the beginning, because periods of a zone can overlap there:
+// see bounded.
 func (p period) following() period {
-	if p.end == forever {
-		return period{zone: p.zone, start: forever, end: forever}
-	}
-	return periodOf(p.end, p.zone)
+	return period{zone: p.zone, start: p.end, seen: max(p.seen, p.end+p.offset)}.bounded()
 }
 
-// bounds returns the period of an instant, without seen.
-func bounds(at int64, zone *time.Location) period {
-	t := time.Unix(at, 0).In(zone)
+// bounded returns a period with the offset at its start, and its end.
+//
+// If a zone follows a rule, ZoneBounds takes each year for 365 days. So on 31 December of a leap
+// year, for example at 2028-12-31T12:00Z in Europe/Berlin, it returns an end that has passed
+// already, 2028-12-31T00:00Z. The rule of a zone begins anew with each year in UTC, so that is
+// where such a period ends for us. Hosts whose zone data has no list of future changes ("slim")
+// have this from today on, and the others from 2038 on.
+func (p period) bounded() period {
+	t := time.Unix(p.start, 0).In(p.zone)
 	_, offset := t.Zone()
-	p := period{start: never, end: forever, offset: int64(offset)}
-	start, end := t.ZoneBounds()
-	if !start.IsZero() {
-		p.start = start.Unix()
-	}
-	if !end.IsZero() {
+	p.offset, p.end = int64(offset), forever
+	if _, end := t.ZoneBounds(); end.After(t) {
 		p.end = end.Unix()
+	} else if !end.IsZero() {
+		p.end = time.Date(t.UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	}
 	return p
 }
