@@ -237,14 +237,24 @@ func (o *object) boolean(name string) *bool {
 // maxSafeInteger is the largest integer up to which every integer is a float64.
 const maxSafeInteger = 1 << 53
 
-// integer reads a number without a fraction, in any notation. A larger number counts as
-// maxSafeInteger: the bounds of all fields are below it.
+// integer reads a number without a fraction, in any notation. A number that an int cannot hold
+// counts as the nearest one that it can: the bounds of all fields are within.
 func (o *object) integer(name string) *int {
+	wide := o.wide(name)
+	if wide == nil {
+		return nil
+	}
+	n := int(max(min(*wide, math.MaxInt), math.MinInt))
+	return &n
+}
+
+// wide is integer with 64 bits on every system. A larger number counts as maxSafeInteger.
+func (o *object) wide(name string) *int64 {
 	v := o.take(name, "an integer", "0")
 	if v == nil {
 		return nil
 	}
-	if n, err := strconv.Atoi(string(v)); err == nil {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 		n = max(min(n, maxSafeInteger), -maxSafeInteger)
 		return &n
 	}
@@ -253,7 +263,7 @@ func (o *object) integer(name string) *int {
 		o.faults.Add(problem.Invalid, o.pointer(name), "must be an integer")
 		return nil
 	}
-	n := int(max(min(f, maxSafeInteger), -maxSafeInteger))
+	n := int64(max(min(f, maxSafeInteger), -maxSafeInteger))
 	return &n
 }
 

@@ -222,11 +222,11 @@ func (o *object) millis(name string) *time.Duration {
 	if o.isNull(name) {
 		return nil
 	}
-	n := o.integer(name)
+	n := o.wide(name)
 	if n == nil {
 		return nil
 	}
-	const most = int(1<<63-1) / int(time.Millisecond)
+	const most = math.MaxInt64 / int64(time.Millisecond)
 	d := time.Duration(max(min(*n, most), -most)) * time.Millisecond
 	return &d
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -298,7 +299,7 @@ func (q *Jobs) readyWithin(ctx context.Context, o *order, r *queue.Rules) (ready
 			var owner, key []byte
 			var n, m int
 			_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n, &m}, func() error {
-				who, room := string(owner), 1<<62
+				who, room := string(owner), math.MaxInt
 				if len(key) > 0 {
 					room = left(r.PerKey, o.use[[2]string{who, string(key)}])
 				}
@@ -323,7 +324,7 @@ func (q *Jobs) readyWithin(ctx context.Context, o *order, r *queue.Rules) (ready
 // left is how many more jobs may run.
 func left(limit, running int) int {
 	if limit == 0 {
-		return 1 << 62
+		return math.MaxInt
 	}
 	return max(limit-running, 0)
 }

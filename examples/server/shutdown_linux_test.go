@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/examples/server/demo"
@@ -20,9 +19,6 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless"
 )
-
-// window is how long the end of a server may take: 10 s, and as much again on a busy machine.
-const window = 20 * time.Second
 
 func TestASignalFinishesWhatIsInFlight(t *testing.T) {
 	t.Parallel()

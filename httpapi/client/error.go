@@ -80,7 +80,7 @@ func errorOf(res *http.Response) *Error {
 // retryAfter reads both forms of the header: seconds, and a date, which counts from the
 // date of the answer.
 func retryAfter(value, date string) time.Duration {
-	if n, err := strconv.Atoi(value); err == nil {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return time.Duration(max(0, min(n, 1<<31))) * time.Second
 	}
 	at, err := http.ParseTime(value)

@@ -185,7 +185,7 @@ func (s *State) needsInput() bool {
 }
 
 // size is a number of bytes in a State.
-func size(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
+func size(n int) uint32 { return uint32(min(uint64(n), math.MaxUint32)) }
 
 // Due returns a lower bound of the next instant at which OpTick changes s. A renewal moves
 // the lease later and need not move an index entry: the tick then changes nothing and the

@@ -2,6 +2,7 @@ package serverlesstest
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
@@ -120,7 +121,7 @@ func useOf(live []*modelJob) map[modelUser]*modelUse {
 func room(r queue.Rules, u modelUser, running int) int {
 	limit := [...]int{r.Total, r.PerUser, r.PerKey}[u.what]
 	if limit == 0 || u.what == 2 && u.key == "" {
-		return 1 << 40
+		return math.MaxInt
 	}
 	return max(limit-running, 0)
 }
