@@ -17,10 +17,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/internal/errno"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -161,7 +161,7 @@ func explain(err error) error {
 		return errors.New("the receiver did not answer in time")
 	case errors.As(err, &dns):
 		return errors.New("the name of the receiver could not be resolved")
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errno.Refused(err):
 		return errors.New("the receiver refused the connection")
 	}
 	return errors.New("the connection to the receiver failed")

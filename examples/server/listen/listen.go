@@ -13,10 +13,10 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"syscall"
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
+	"github.com/podyard/podyard/internal/errno"
 )
 
 // Listeners are the addresses of a server. They are closed by Close, or by server.Server.Run.
@@ -79,9 +79,9 @@ func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
 	switch {
 	case err == nil:
 		return l, nil
-	case errors.Is(err, syscall.EADDRINUSE):
+	case errno.AddressInUse(err):
 		err = errors.New("another program listens there: end it, or choose another address")
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
+	case errno.AddressNotAvailable(err):
 		err = errors.New("this machine has no such address")
 	case errors.Is(err, os.ErrPermission):
 		err = errors.New("this user may not listen there: ports below 1024 need root or CAP_NET_BIND_SERVICE")

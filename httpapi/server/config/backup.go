@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/internal/errno"
 	"github.com/podyard/podyard/problem"
 )
 
@@ -126,7 +126,7 @@ func askForBackup(ctx context.Context, o *Options, dir string) (asked bool, err 
 	}
 	answer, err := client.Do(req)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, fs.ErrNotExist), errno.Refused(err):
 		return false, nil
 	case err != nil:
 		return true, o.wrong("Data", fmt.Errorf("ask the server that uses the directory: %w", err))

@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/podyard/podyard/internal/errno"
 )
 
 // certificate reads Options.TLSCert and TLSKey; nil where neither is set.
@@ -55,7 +56,7 @@ func WorkerAddr(data string) (string, error) {
 		return "", nil
 	}
 	b, err := os.ReadFile(filepath.Join(data, "address"))
-	if errors.Is(err, syscall.ENOTDIR) {
+	if errno.NotADirectory(err) && isFile(data) {
 		return "", &OptionError{"Data", data, errors.New("is a file: it must be a directory, or not be there yet")}
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -63,4 +64,9 @@ func WorkerAddr(data string) (string, error) {
 	}
 	addr, _, _ := strings.Cut(string(b), " ") // what follows is of the secret of their keys
 	return addr, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
 }
