@@ -31,6 +31,7 @@ func (s *Store) Backup(_ context.Context, dir string) error {
 		return err
 	}
 	fs := s.opts.fs
+	dir = clean(fs, dir)
 	if _, err := fs.Stat(dir); err == nil {
 		return problem.Newf(problem.Conflict, "back up to %s: it exists", dir)
 	}
@@ -103,6 +104,7 @@ func Restore(ctx context.Context, backup, dir string, opts *Options) (err error)
 		return err
 	}
 	fs := o.fs
+	backup, dir = clean(fs, backup), clean(fs, dir)
 	if _, err := fs.Stat(dir); err == nil {
 		return problem.Newf(problem.Conflict, "restore to %s: it exists", dir)
 	}

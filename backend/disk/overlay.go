@@ -6,6 +6,7 @@ import (
 	iofs "io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -20,6 +21,10 @@ type overlay struct {
 	gone   map[string]bool   // names below that were removed
 	links  map[string]string // new names for files below
 }
+
+// slashed is a name as the file system in memory needs it: it knows no separator but /, and names
+// of Windows come with the other one.
+func slashed(name string) string { return filepath.ToSlash(name) }
 
 func newOverlay(fs vfs.FS) *overlay {
 	return &overlay{FS: fs, top: vfs.NewMem(), gone: map[string]bool{}, links: map[string]string{}}
@@ -36,7 +41,7 @@ func (o *overlay) below(name string) (below string, ok bool) {
 }
 
 func (o *overlay) written(name string) bool {
-	_, err := o.top.Stat(name)
+	_, err := o.top.Stat(slashed(name))
 	return err == nil
 }
 
@@ -49,16 +54,16 @@ func (o *overlay) hide(name string) {
 }
 
 func (o *overlay) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := o.top.MkdirAll(o.PathDir(name), 0o700); err != nil {
+	if err := o.top.MkdirAll(slashed(o.PathDir(name)), 0o700); err != nil {
 		return nil, err
 	}
 	o.hide(name)
-	return o.top.Create(name, c)
+	return o.top.Create(slashed(name), c)
 }
 
 func (o *overlay) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if o.written(name) {
-		return o.top.Open(name, opts...)
+		return o.top.Open(slashed(name), opts...)
 	}
 	if below, ok := o.below(name); ok {
 		return o.FS.Open(below, opts...)
@@ -88,14 +93,14 @@ func (o *overlay) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vf
 			return nil, err
 		}
 	}
-	return o.top.OpenReadWrite(name, c, opts...)
+	return o.top.OpenReadWrite(slashed(name), c, opts...)
 }
 
 func (o *overlay) OpenDir(name string) (vfs.File, error) {
 	if d, err := o.FS.OpenDir(name); err == nil {
 		return d, nil
 	}
-	return o.top.OpenDir(name)
+	return o.top.OpenDir(slashed(name))
 }
 
 func (o *overlay) Link(from, to string) error {
@@ -103,7 +108,7 @@ func (o *overlay) Link(from, to string) error {
 		return &os.LinkError{Op: "link", Old: from, New: to, Err: os.ErrExist}
 	}
 	if o.written(from) {
-		return errors.Join(o.top.MkdirAll(o.PathDir(to), 0o700), o.top.Link(from, to))
+		return errors.Join(o.top.MkdirAll(slashed(o.PathDir(to)), 0o700), o.top.Link(slashed(from), slashed(to)))
 	}
 	below, ok := o.below(from)
 	if !ok {
@@ -139,17 +144,19 @@ func (o *overlay) Remove(name string) error {
 	}
 	o.hide(name)
 	if o.written(name) {
-		return o.top.Remove(name)
+		return o.top.Remove(slashed(name))
 	}
 	return nil
 }
 
 func (o *overlay) RemoveAll(name string) error {
 	o.hide(name)
-	return o.top.RemoveAll(name)
+	return o.top.RemoveAll(slashed(name))
 }
 
-func (o *overlay) MkdirAll(name string, perm os.FileMode) error { return o.top.MkdirAll(name, perm) }
+func (o *overlay) MkdirAll(name string, perm os.FileMode) error {
+	return o.top.MkdirAll(slashed(name), perm)
+}
 
 // Lock does nothing: the user of an overlay has already locked the directory below.
 func (o *overlay) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
@@ -162,7 +169,7 @@ func (o *overlay) List(dir string) ([]string, error) {
 			names[name] = true
 		}
 	}
-	top, terr := o.top.List(dir)
+	top, terr := o.top.List(slashed(dir))
 	for _, name := range top {
 		names[name] = true
 	}
@@ -181,7 +188,7 @@ func (o *overlay) List(dir string) ([]string, error) {
 
 func (o *overlay) Stat(name string) (vfs.FileInfo, error) {
 	if o.written(name) {
-		return o.top.Stat(name)
+		return o.top.Stat(slashed(name))
 	}
 	if below, ok := o.below(name); ok {
 		return o.FS.Stat(below)

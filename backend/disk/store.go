@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/podyard/podyard/internal/hub"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
@@ -93,11 +95,15 @@ func newStore(dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opts: o, failed: make(chan struct{}, 1)}
+	s := &Store{dir: clean(o.fs, dir), opts: o, failed: make(chan struct{}, 1)}
 	s.pods.s, s.endpoints.s, s.jobs.s = s, s, s
 	s.space.init(s)
 	return s, nil
 }
+
+// clean returns the name of a directory without "./", "//" and a slash at the end. Names of files
+// are compared as text, so a directory must have one name however the program has written it.
+func clean(fs vfs.FS, dir string) string { return fs.PathJoin(dir) }
 
 func (s *Store) acquire() (err error) {
 	if s.lock, err = s.opts.fs.Lock(s.opts.fs.PathJoin(s.dir, lockName)); err != nil {
