@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -36,10 +37,14 @@ func serve(ctx context.Context, l net.Listener, dir string) error {
 	})
 	check(err)
 	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServer(http.Dir(".")))
+	mux.HandleFunc("GET /{$}", home)
 	mux.Handle("/v2/", srv.Handler())
 	return srv.Run(ctx, server.On(l, mux))
 }
+
+// home stands for what the program serves anyway. A directory that it serves must not be one in
+// which the store lies: everybody could read the inputs of jobs.
+func home(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }
 
 func shout(_ context.Context, t *serverless.Task) ([]byte, error) { return bytes.ToUpper(t.Input), nil }
 

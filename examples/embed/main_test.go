@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,11 +30,11 @@ func run(t *testing.T, dir string) (url string, end func()) {
 	}
 }
 
-func TestTheProgramServesItsFilesAndJobsAndKeepsThem(t *testing.T) {
+func TestTheProgramServesItsPageAndJobsAndKeepsThem(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	url, end := run(t, dir)
-	if own := file(t, url+"/main.go"); !strings.Contains(own, "package main") {
-		t.Errorf("its own files: %s", own)
+	if own := page(t, url); own != "hello\n" {
+		t.Errorf("its own page is %q", own)
 	}
 	job, err := jobs(t, url).RunSync(t.Context(), client.JobRequest{Input: map[string]string{"say": "hello"}})
 	if err != nil || job.Status != client.Completed || string(job.Output) != `{"SAY":"HELLO"}` {
@@ -63,8 +62,8 @@ func jobs(t *testing.T, url string) *client.Jobs {
 	return c.Jobs("shout")
 }
 
-// file reads a file of the program.
-func file(t *testing.T, url string) string {
+// page reads a page of the program.
+func page(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
 	if err != nil {
