@@ -4,10 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,21 +25,18 @@ func (s *goFile) example() bool { return strings.HasPrefix(s.name, "examples/") 
 func parse(t *testing.T) (fset *token.FileSet, sources []goFile) {
 	t.Helper()
 	fset = token.NewFileSet()
-	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	for _, name := range files(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-		sources = append(sources, goFile{filepath.ToSlash(name), f})
-		return err
-	})
-	if err != nil || len(sources) < 100 {
-		t.Fatalf("%d files, %v", len(sources), err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, goFile{name, f})
+	}
+	if len(sources) < 100 {
+		t.Fatalf("%d files", len(sources))
 	}
 	return fset, sources
 }

@@ -48,19 +48,10 @@ func exampleFiles(t *testing.T) (paths []string, count map[string]int) {
 // tests is every test file outside of the example programs.
 func tests(t *testing.T) (paths []string) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || path == "examples"):
-			return filepath.SkipDir
-		case !d.IsDir() && strings.HasSuffix(path, "_test.go"):
+	for _, path := range files(t, "_test.go") {
+		if !strings.HasPrefix(path, "examples/") {
 			paths = append(paths, path)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return paths
 }

@@ -4,9 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,26 +18,22 @@ type source struct {
 	file *ast.File
 }
 
+// suites matches files below a directory of a suite.
+var suites = regexp.MustCompile(`(^|/)([^/]*test|suite)/`)
+
 // sources parses the module. Packages whose names end in test, and internal/suite, are
 // suites.
 func sources(t *testing.T, fset *token.FileSet) (list []source) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		name := d.Name()
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "suite" || strings.HasSuffix(name, "test")):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	for _, path := range files(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") || suites.MatchString(path) {
+			continue
 		}
 		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
 		list = append(list, source{path, file})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,24 +18,43 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// files are the paths of the files with an ending, in the whole repository.
+// files are the paths of the files with an ending, in the whole repository and without those of
+// tests' data. They are the files that git knows: what else lies in a checkout, such as a store
+// that an example has left, or the files of its user, is none of ours. In an archive without
+// git all files count.
 func files(t *testing.T, ending string) (list []string) {
 	t.Helper()
+	keep := func(path string) {
+		path = filepath.ToSlash(path)
+		if strings.HasSuffix(path, ending) && !strings.Contains("/"+path, "/testdata/") {
+			list = append(list, path)
+		}
+	}
+	// A cached result of the test ends with a change of a directory only if the test has read
+	// the directory itself.
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "testdata" || name == "node_modules" || len(name) > 1 && name[0] == '.'):
+		case d.IsDir() && (name == "node_modules" || len(name) > 1 && name[0] == '.'):
 			return fs.SkipDir
-		case strings.HasSuffix(name, ending):
-			list = append(list, filepath.ToSlash(path))
+		case !d.IsDir():
+			keep(path)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	known, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
+	if err != nil || len(known) == 0 {
+		return list
+	}
+	ours := map[string]bool{}
+	for path := range strings.SplitSeq(string(known), "\x00") {
+		ours[path] = true
+	}
+	return slices.DeleteFunc(list, func(path string) bool { return !ours[path] })
 }
 
 func text(t *testing.T, path string) string {
