@@ -106,10 +106,14 @@ func (v *limiter) atConcurrencyLimit(concurrent int) bool {
 }
 
 // refill sets the size of the bucket and adds what it has gained by now. It returns the time
-// of the bucket, which never goes back: callers read the clock before the lock and arrive out
-// of order, and a rate.Limiter whose time goes back would refill the same time twice.
+// of the bucket, which does not go back while the clock does not: callers read the clock before
+// the lock and arrive out of order, and a rate.Limiter whose time goes back would refill the
+// same time twice. A clock that was set back begins a new bucket.
 func (v *limiter) refill(now time.Time, size int) time.Time {
-	if now.Before(v.last) {
+	switch {
+	case setBack(now, v.last):
+		v.bucket = nil
+	case now.Before(v.last):
 		now = v.last
 	}
 	v.last = now
@@ -132,7 +136,7 @@ func (v *limiter) wait(now time.Time) time.Duration {
 }
 
 func (v *limiter) idle(now time.Time) bool {
-	return v.inFlight.Load() == 0 && now.Sub(v.last) >= Period
+	return v.inFlight.Load() == 0 && over(v.last, now, Period)
 }
 
 // busy refuses a request because too many are in flight. The bucket is not empty, and

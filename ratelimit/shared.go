@@ -96,7 +96,7 @@ func (c *counts) block(i int, now time.Time, length time.Duration) *block {
 		c.blocks = &[3]block{}
 	}
 	b := &c.blocks[i]
-	if start := now.UTC().Truncate(length); start.After(b.start) {
+	if start := now.UTC().Truncate(length); start.After(b.start) || setBack(now, b.start) {
 		*b = block{start: start}
 	}
 	return b

@@ -34,7 +34,7 @@ func (t *table[K, V]) with(now time.Time, k K, f func(*V)) {
 	s := &t.shards[maphash.Comparable(t.seed, k)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.lastSweep) >= t.every {
+	if over(s.lastSweep, now, t.every) {
 		s.sweep(now, t.idle)
 	}
 	v := s.values[k]

@@ -82,10 +82,23 @@ func (w *Windows) Peek(now time.Time, user string) []State {
 	return states
 }
 
+// outOfOrder is how much earlier than another caller one may have read the clock. An instant
+// that is earlier still comes from a clock that was set back, for example by NTP after the start
+// of a machine with an empty battery. What began at a later instant is then over: if it counted
+// on, an hour's step would make a window of a minute last for an hour and a minute.
+const outOfOrder = 5 * time.Second
+
+func setBack(now, last time.Time) bool { return last.Sub(now) > outOfOrder }
+
+// over reports whether a window has ended that began at start.
+func over(start, now time.Time, length time.Duration) bool {
+	return now.Sub(start) >= length || setBack(now, start)
+}
+
 // state is what is left of a window that this process counts.
 func (c *counts) state(i int, now time.Time, p *policy) State {
 	f := c.windows[i]
-	if f.n == 0 || now.Sub(f.start) >= p.length {
+	if f.n == 0 || over(f.start, now, p.length) {
 		f.start, f.n = now, 0
 	}
 	// A caller may have read the clock before the caller that began the window.
@@ -105,7 +118,7 @@ func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 	fresh := c.windows // with ended windows restarted; stored only if the request passes
 	for i, p := range policies {
 		f := &fresh[i]
-		if f.n == 0 || now.Sub(f.start) >= p.length {
+		if f.n == 0 || over(f.start, now, p.length) {
 			f.start, f.n = now, 0
 		}
 		d.States[i] = c.state(i, now, &p)
@@ -125,10 +138,10 @@ func take(now time.Time, policies *[3]policy, c *counts, d *Decision) {
 
 func (w *Windows) ended(c *counts, now time.Time) bool {
 	for i, p := range w.policies.Load() {
-		if f := &c.windows[i]; f.n > 0 && now.Sub(f.start) < p.length {
+		if f := &c.windows[i]; f.n > 0 && !over(f.start, now, p.length) {
 			return false
 		}
-		if c.blocks != nil && now.Sub(c.blocks[i].start) < p.length {
+		if c.blocks != nil && !over(c.blocks[i].start, now, p.length) {
 			return false
 		}
 	}
