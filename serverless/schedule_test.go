@@ -31,7 +31,8 @@ type yard struct {
 	queue     serverless.JobQueue
 	endpoints serverless.EndpointStore
 	schedules schedules.Store
-	budgets   *budget.Set // nil: no limits
+	budgets   *budget.Set      // nil: no limits
+	clock     serverless.Clock // nil: the bubble's
 	mayRun    func(ctx context.Context, user, endpoint string) (bool, error)
 }
 
@@ -41,7 +42,7 @@ func newYard(t *testing.T) *yard {
 
 // server starts a server on the stores. stop ends it.
 func (y *yard) server() (s *serverless.Service, stop func()) {
-	s = serverless.New(y.queue, y.endpoints, &serverless.Options{Schedules: y.schedules, DecodeRun: httpapi.DecodeRun, MayRun: y.mayRun, Budgets: y.budgets})
+	s = serverless.New(y.queue, y.endpoints, &serverless.Options{Schedules: y.schedules, DecodeRun: httpapi.DecodeRun, MayRun: y.mayRun, Budgets: y.budgets, Clock: y.clock})
 	ctx, cancel := context.WithCancel(y.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

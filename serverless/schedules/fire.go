@@ -55,6 +55,9 @@ func (s *Service) Run(ctx context.Context) error {
 // the zero time. A failure of one schedule is logged, and it is tried again. Only one Step may
 // run at a time.
 func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err error) {
+	if s.plan.stepped(now) {
+		s.o.Logger.WarnContext(ctx, "the clock was set back: schedules are planned again")
+	}
 	if err := s.load(ctx, now); err != nil {
 		return time.Time{}, err
 	}
@@ -87,7 +90,7 @@ func (s *Service) next() time.Time {
 }
 
 // load plans all schedules of the store, once, or when they must be read again. Those that wait
-// for a job are due at once.
+// for a job are due at once, and so are those that another clock has brought too far.
 func (s *Service) load(ctx context.Context, now time.Time) error {
 	if s.plan.known && (s.o.Refresh == 0 || now.Before(s.plan.read.Add(s.o.Refresh))) {
 		return nil
@@ -98,7 +101,10 @@ func (s *Service) load(ctx context.Context, now time.Time) error {
 	}
 	for i := range list {
 		next := list[i].Next()
-		if !list[i].Waiting.IsZero() {
+		switch {
+		case list[i].ahead(now):
+			next = now
+		case !list[i].Waiting.IsZero():
 			next = list[i].After
 		}
 		s.plan.sooner(list[i].ID, next)
@@ -132,6 +138,11 @@ func (s *Service) fire(ctx context.Context, id string, now time.Time) (next time
 	if err != nil {
 		return time.Time{}, s.disable(ctx, &v, now, err.Error())
 	}
+	if v.ahead(now) && v.Enabled {
+		if err := s.beginAgain(ctx, &v, now); err != nil {
+			return time.Time{}, err
+		}
+	}
 	if err := s.fireWaiting(ctx, &v); err != nil {
 		return time.Time{}, err
 	}
@@ -151,6 +162,19 @@ func (s *Service) fire(ctx context.Context, id string, now time.Time) (next time
 		}
 	}
 	return s.rest(ctx, &v, now)
+}
+
+// beginAgain has a schedule count from now on. It has decided instants that are to come, because
+// the clock was ahead then; until these have passed it would not fire.
+func (s *Service) beginAgain(ctx context.Context, v *Schedule, now time.Time) error {
+	why := fmt.Sprintf("the clock was ahead by %v or more when the schedule last fired; it counts from now on", v.After.Sub(now).Truncate(time.Second))
+	s.o.Logger.WarnContext(ctx, "a schedule begins again: "+why, "schedule", v.ID)
+	return s.update(ctx, v, func(v *Schedule) {
+		if v.ahead(now) { // no other server was faster
+			v.After = now
+			v.record(Outcome{At: now, Decision: Missed, Detail: why})
+		}
+	})
 }
 
 // rest returns when a schedule is due again. One that waits for a job that has ended meanwhile

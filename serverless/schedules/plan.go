@@ -16,6 +16,7 @@ type plan struct {
 	waits  map[queue.Ref]string // ids of schedules by the job whose end they wait for
 	known  bool                 // the store was read
 	read   time.Time            // when
+	last   time.Time            // of the last Step
 }
 
 // An item is a schedule in the agenda.
@@ -26,6 +27,17 @@ type item struct {
 }
 
 func (p *plan) init() { p.items, p.waits = map[string]*item{}, map[queue.Ref]string{} }
+
+// stepped reports whether the clock was set back since the last call. All schedules must then
+// be read again.
+func (p *plan) stepped(now time.Time) bool {
+	now = now.Round(0) // of the clock on the wall: the other reading of time.Now cannot be set back
+	back := p.last.Sub(now) > Grace
+	if p.last = now; back {
+		p.known = false
+	}
+	return back
+}
 
 // set plans a schedule for an instant; the zero time takes it out. It reports whether the
 // instant is now the first one.

@@ -80,7 +80,7 @@ type Decision string
 const (
 	Submitted Decision = "submitted" // a job was queued
 	Skipped   Decision = "skipped"   // by Overlap
-	Missed    Decision = "missed"    // no server ran then; At is the newest of these instants
+	Missed    Decision = "missed"    // no server ran then, At is the newest of these instants; or the clock was ahead before At
 	Refused   Decision = "refused"   // the job could not be submitted
 	Disabled  Decision = "disabled"  // the owner may no longer run jobs on the endpoint
 	Requested Decision = "requested" // a job was queued by Service.Run, and not by the clock
@@ -114,6 +114,10 @@ func (s *Schedule) Next() time.Time {
 	}
 	return t.next(s.After)
 }
+
+// ahead reports whether instants were decided that are more than Grace to come. The clock was
+// then ahead, for example before NTP or a battery was mended.
+func (s *Schedule) ahead(now time.Time) bool { return s.After.Sub(now) > Grace }
 
 // JobID returns the id of the job of an instant. It has the form of other ids of jobs.
 func (s *Schedule) JobID(at time.Time) queue.JobID {
