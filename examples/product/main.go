@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 
 	"github.com/podyard/podyard/backend/disk"
 	"github.com/podyard/podyard/backend/webhook"
@@ -25,6 +26,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the log may go
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:8084")
 	check(err)
 	check(serve(ctx, l, "product-data", &webhook.Options{Secrets: []string{os.Getenv("WEBHOOK_SECRET")}}))

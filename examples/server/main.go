@@ -68,6 +68,9 @@ func do(ctx context.Context, s *settings.Settings, stdout, stderr io.Writer) err
 		printLine(stdout, "podyard", version.String())
 		return nil
 	}
+	// A reader of the output that goes away, such as a collector of logs that restarts, must not
+	// end the service. Without this the system would, at the next line.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	log := s.NewLogger(stderr)
 	s.Upkeep.Data, s.Upkeep.Config, s.Upkeep.Logger = s.Data, s.Config, log
 	switch {

@@ -87,7 +87,10 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = w, &in.stderr
+	cmd.Stdout = w
+	if cmd.Stderr == nil {
+		cmd.Stderr = &in.stderr
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -59,4 +61,32 @@ func TestOnATerminalTheKeyIsPrintedAlsoWhenItIsNotNew(t *testing.T) {
 			t.Fatalf("no line that begins %q", want)
 		}
 	}
+}
+
+// The log of a server may be a pipe, as in "server 2>&1 | tee file". Its reader may go at any time.
+func TestAServerOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := file(t, `{}`)
+	cmd := command(t, []string{"PODYARD_API_KEY=" + testKey}, "-addr", "127.0.0.1:0", "-data", t.TempDir(), "-config", config)
+	cmd.Stderr = w
+	in := startCommand(t, cmd)
+	if err := errors.Join(w.Close(), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // each leaves a line in the log
+		if err := in.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if status, _ := in.do("GET", "/healthz", ""); status != http.StatusOK {
+			t.Errorf("/healthz answers %d without a reader of the log, want 200", status)
+		}
+		if j := get[job](in, "POST", "/v2/echo/runsync", `{"input":{"sleep_ms":50}}`, http.StatusOK); j.Status != "COMPLETED" {
+			t.Errorf("a job without a reader of the log is %s, want COMPLETED", j.Status)
+		}
+	}
+	in.stop()
 }
