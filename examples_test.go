@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -90,7 +91,7 @@ func TestExamplesCompileInAnotherModule(t *testing.T) {
 	dir := t.TempDir()
 	mod := read(t, "go.mod")
 	mod = strings.Replace(mod, "module "+module, "module example.org/outside", 1) +
-		"\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
+		"\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + strconv.Quote(root) + "\n"
 	write(t, filepath.Join(dir, "go.mod"), mod)
 	write(t, filepath.Join(dir, "go.sum"), read(t, "go.sum"))
 	paths, _ := exampleFiles(t)

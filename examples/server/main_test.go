@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		printLine(os.Stderr, balanceWorker())
 		os.Exit(1)
 	}
+	_ = os.Setenv("no_proxy", "*") // curl would ask the proxy of a company for 127.0.0.1
 	os.Exit(enginetest.MainWithProgram(m, ".", &program))
 }
 

@@ -212,7 +212,8 @@ func (s *Server) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	cmd := s.command(ctx, "postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir,
+	cmd := s.command(ctx, "postgres", "-D", filepath.Join(s.dir, "data"), "-k", "", // no socket: nobody uses one, and its name would be too long below a long TMPDIR
+
 		"-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200",
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=32MB",
 		// What is committed asynchronously stays away from the disk, so that crashes lose it.
