@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/internal/unwrap"
@@ -110,6 +111,16 @@ const (
 	PhaseExited                // it has ended: see ExitCode, Stopped
 	PhaseFailed                // it could not be made or started, or its host had to end it: see Reason
 )
+
+var phaseNames = [...]string{"pulling", "starting", "healthy", "exited", "failed"}
+
+// String returns the name of the phase, such as healthy.
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return "Phase(" + strconv.Itoa(int(p)) + ")"
+}
 
 // A ContainerState is what a Runtime sees of one container.
 type ContainerState struct {

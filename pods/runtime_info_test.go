@@ -244,3 +244,11 @@ func TestListIsInTheOrderOfCreation(t *testing.T) {
 		t.Errorf("List of a user without pods = %v, %v, want an empty list", none, err)
 	}
 }
+
+func TestPhasesPrintAsNames(t *testing.T) {
+	for phase, want := range map[pods.Phase]string{pods.PhasePulling: "pulling", pods.PhaseFailed: "failed", pods.PhaseFailed + 1: "Phase(5)"} {
+		if got := phase.String(); got != want {
+			t.Errorf("phase %d is %q, want %q", uint8(phase), got, want)
+		}
+	}
+}

@@ -83,6 +83,14 @@ func (k Kind) Status() int { return kinds[k].status }
 // Title returns the short summary of k, the reason phrase of its status.
 func (k Kind) Title() string { return kinds[k].title }
 
+// String returns the title of k, such as "Not Found".
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k].title
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
 // An Error is a failure with a text for the client.
 //
 // The client sees Detail and Errors, so they must hold no secret and no internal detail. Err

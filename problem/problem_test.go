@@ -152,3 +152,11 @@ func TestDocumentIsTheErrorResponseOfTheInterface(t *testing.T) {
 		t.Error("the document of an unclassified error shows its text")
 	}
 }
+
+func TestKindsPrintAsTheirTitles(t *testing.T) {
+	for kind, want := range map[problem.Kind]string{problem.Internal: "Internal Server Error", problem.WorkerTimeout: "A Timeout Occurred", problem.WorkerTimeout + 1: "Kind(16)"} {
+		if got := kind.String(); got != want {
+			t.Errorf("kind %d is %q, want %q", uint8(kind), got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -24,6 +25,16 @@ const (
 	Healthy                 // it answers 200
 	Unhealthy               // anything else
 )
+
+var healthNames = [...]string{"starting", "healthy", "unhealthy"}
+
+// String returns the name of the state, such as healthy.
+func (h Health) String() string {
+	if int(h) < len(healthNames) {
+		return healthNames[h]
+	}
+	return "Health(" + strconv.Itoa(int(h)) + ")"
+}
 
 // HealthOf returns what an answer to a check means (docs/decisions.md 44).
 func HealthOf(status int, err error) Health {

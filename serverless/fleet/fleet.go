@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/internal/unwrap"
@@ -76,6 +77,16 @@ const (
 	InstanceRunning                       // running
 	InstanceEnded                         // ended by itself, or could not start
 )
+
+var instanceNames = [...]string{"starting", "running", "ended"}
+
+// String returns the name of the state, such as running.
+func (s InstanceState) String() string {
+	if int(s) < len(instanceNames) {
+		return instanceNames[s]
+	}
+	return "InstanceState(" + strconv.Itoa(int(s)) + ")"
+}
 
 // WorkerImages is an optional interface of a Fleet that starts workers of some images only.
 // The endpoints with other images have no managed workers.

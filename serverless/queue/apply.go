@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/problem"
@@ -41,6 +42,16 @@ const (
 	OpDelete                   // the user removes a job that has ended
 	OpDropInput                // the endpoint of a job that has ended is gone, so nothing but a webhook needs its input
 )
+
+var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input"}
+
+// String returns the name of the move, such as worker-lost.
+func (k OpKind) String() string {
+	if int(k) < len(opNames) {
+		return opNames[k]
+	}
+	return "OpKind(" + strconv.Itoa(int(k)) + ")"
+}
 
 // Durable reports whether the effect of the move must be on disk before the call returns. The
 // other moves can be lost in a power failure; the job is then claimed or reported again.

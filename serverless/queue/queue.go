@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,6 +207,16 @@ const (
 	EventChunk                  // the job has a new chunk
 	EventGap                    // events were lost: check everything that you wait for
 )
+
+var eventNames = [...]string{"ready", "done", "stop", "chunk", "gap"}
+
+// String returns the name of the kind, such as ready.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "EventKind(" + strconv.Itoa(int(k)) + ")"
+}
 
 // An Event is a hint that a job has changed. EventReady concerns only the endpoint of Ref. One
 // of it may stand for several jobs: a worker that gets one wakes the next.

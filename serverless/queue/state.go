@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -51,8 +52,13 @@ const (
 
 var statusNames = [...]string{"IN_QUEUE", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"}
 
-// String returns the name on the wire, such as IN_QUEUE. s must be one of the statuses above.
-func (s Status) String() string { return statusNames[s] }
+// String returns the name on the wire, such as IN_QUEUE.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "Status(" + strconv.Itoa(int(s)) + ")"
+}
 
 // Terminal reports whether a job in this status has ended.
 func (s Status) Terminal() bool { return s >= Completed }
@@ -112,6 +118,16 @@ const (
 	TooManyRestarts          // it was running at MaxRestarts crashes of its server
 	Damaged                  // its stored input, webhook or Extra can no longer be read
 )
+
+var reasonNames = [...]string{"none", "workers-lost", "execution-timed-out", "too-many-restarts", "damaged"}
+
+// String returns a name for logs, such as workers-lost. Job.ErrorText has the words for clients.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return "Reason(" + strconv.Itoa(int(r)) + ")"
+}
 
 // reasonText returns the text of s.Reason that clients read.
 func (s *State) reasonText() string {
