@@ -271,6 +271,17 @@ func TestPackagesImportWhatTheirLayerMay(t *testing.T) {
 	}
 }
 
+// expvar adds a page about the program to http.DefaultServeMux, only by being imported.
+func TestOnlyTwoBackendsBringDebugVars(t *testing.T) {
+	may := map[string]bool{"backend/disk": true, "backend/prometheus": true, "httpapi/server/config": true}
+	for _, p := range list(t) {
+		path := strings.TrimPrefix(p.ImportPath, module+"/")
+		if slices.Contains(p.Deps, "expvar") && !may[path] && !strings.HasPrefix(path, "examples/") {
+			t.Errorf("%s imports expvar through others, which adds GET /debug/vars to the mux of every program that imports it", path)
+		}
+	}
+}
+
 // A row for a package that is not there yet would allow it before anybody has looked at it.
 func TestLayersNameOnlyWhatIsThere(t *testing.T) {
 	pkgs := list(t, "GOOS=linux", "CGO_ENABLED=1") // what is there for fewer systems is there for this one
