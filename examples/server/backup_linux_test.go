@@ -66,6 +66,21 @@ func TestAServerIsBackedUpWhileItRuns(t *testing.T) {
 	t.Logf("%d jobs were acknowledged before the copy", len(before))
 }
 
+// The name of a socket is limited to about 100 bytes, that of a directory is not.
+func TestABackupBesideAServerWithALongDataDirectory(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), strings.Repeat("long/", 30), "data")
+	backup := filepath.Join(t.TempDir(), "backup")
+	in := start(t, "-data", data)
+	if out, err := command(t, nil, "-data", data, "-backup", backup).CombinedOutput(); err != nil {
+		t.Errorf("-backup beside the server: %s, %v", out, err)
+	}
+	in.stop()
+	if out, err := command(t, nil, "-data", data, "-backup", backup+"2").CombinedOutput(); err != nil {
+		t.Errorf("-backup without the server: %s, %v", out, err)
+	}
+}
+
 // restoreBackup makes a data directory of a backup, with the key of the server that was copied.
 func restoreBackup(t *testing.T, data, backup string) (restored string) {
 	t.Helper()

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/podyard/podyard/backend/disk"
@@ -64,19 +63,29 @@ func (p *Parts) BackupListener(ctx context.Context) (l server.Listener, ok bool,
 	return l, true, nil
 }
 
-// atSocket calls fn with a path of the socket that is short enough for an address.
-func atSocket(o *Options, fn func(path string) error) error {
-	dir := filepath.Join(o.Data, controlDir)
-	path := filepath.Join(dir, controlSocket)
-	if len(path) <= maxSocketPath || runtime.GOOS != "linux" {
-		return fn(path)
-	}
-	d, err := os.Open(dir)
+// atSocket calls fn with a path of the socket that is short enough for an address: below a long
+// data directory that is a link in a temporary directory.
+func atSocket(o *Options, fn func(path string) error) (err error) {
+	dir, err := filepath.Abs(filepath.Join(o.Data, controlDir))
 	if err != nil {
 		return err
 	}
-	err = fn(fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), controlSocket))
-	return errors.Join(err, d.Close())
+	if path := filepath.Join(dir, controlSocket); len(path) <= maxSocketPath {
+		return fn(path)
+	}
+	short := os.TempDir()
+	if len(short) > maxSocketPath/2 {
+		short = "/tmp"
+	}
+	if short, err = os.MkdirTemp(short, "podyard-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(short)) }()
+	link := filepath.Join(short, "d")
+	if err := os.Symlink(dir, link); err != nil {
+		return err
+	}
+	return fn(filepath.Join(link, controlSocket))
 }
 
 // A backupRequest is what the server is asked for.

@@ -4,5 +4,8 @@ package config
 
 import "io/fs"
 
-// owned is true: the temporary directory is the user's own.
-func owned(fs.FileInfo) bool { return true }
+// scratchName is a fixed name: the temporary directory is the user's own.
+func scratchName() string { return "podyard" }
+
+// private is true: modes say nothing here.
+func private(fs.FileInfo) bool { return true }

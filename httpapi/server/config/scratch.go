@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/backend/docker"
@@ -23,7 +22,7 @@ const fresh = time.Minute
 // place that all servers of this user know, so that the next one finds what a server
 // that was killed left running, and ends it.
 func tempDir(ctx context.Context, contained bool, log *slog.Logger) (string, error) {
-	place := filepath.Join(os.TempDir(), "podyard-"+strconv.Itoa(os.Getuid()))
+	place := filepath.Join(os.TempDir(), scratchName())
 	if err := os.Mkdir(place, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -32,7 +31,7 @@ func tempDir(ctx context.Context, contained bool, log *slog.Logger) (string, err
 	if err != nil {
 		return "", err
 	}
-	if !fi.IsDir() || fi.Mode().Perm()&0o077 != 0 || !owned(fi) {
+	if !fi.IsDir() || !private(fi) {
 		return "", fmt.Errorf("%s is not a directory of this user alone: remove it, or name a data directory", place)
 	}
 	sweep(ctx, place, contained, log)
