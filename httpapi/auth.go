@@ -34,8 +34,8 @@ var (
 type Identity struct {
 	User   string
 	Scopes []Permission
-	// Expires is the end of the key; zero: it does not expire. A key that this key creates
-	// expires no later.
+	// Expires is the end of the key; zero: it does not expire. A key that this key creates,
+	// changes or rotates expires no later.
 	Expires time.Time
 	// Key identifies the key in the audit log: its id, or the first 8 hex digits of its
 	// digest. Default: those digits.

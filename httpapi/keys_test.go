@@ -101,3 +101,30 @@ func TestTheLastKeyOfAnOperatorStaysOverTheInterface(t *testing.T) {
 		w.want(200, "POST", "/v2/account/keys/"+k.ID+"/rotate", "", root)
 	})
 }
+
+// Also a key of the configuration that ends has no way to an endless one.
+func TestAKeyOfTheConfigurationThatEndsRotatesNoEndlessKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestAPI(t, func(o *httpapi.Options) {
+			fixed, err := httpapi.NewKeys([]httpapi.Key{
+				{Secret: "endless", User: "alice", Scopes: []string{"*"}},
+				{Secret: "brief", User: "alice", Scopes: []string{"*"}, Expires: time.Now().Add(time.Hour)},
+				{Secret: "brief-root", User: "root", Scopes: []string{"*", "operator"}, Expires: time.Now().Add(time.Hour)},
+			}, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Auth = httpapi.AnyOf(fixed, o.Auth)
+		})
+		synctest.Wait()
+		path := "/v2/account/keys/" + w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, "Authorization: Bearer endless").field("id")
+		for _, key := range []string{"brief", "brief-root"} {
+			as := "Authorization: Bearer " + key
+			w.want(403, "PATCH", path, `{"scopes":["*"]}`, as)
+			w.want(403, "POST", path+"/rotate", "", as)
+			w.want(403, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as)
+		}
+		w.want(200, "GET", path, "", "Authorization: Bearer brief")
+		w.want(204, "DELETE", path, "", "Authorization: Bearer brief")
+	})
+}

@@ -52,13 +52,14 @@ func (c Caller) exceeds(scopes []string) error {
 	return &problem.Error{Kind: problem.Forbidden, Detail: strings.Join(faults, "; "), Errors: faults}
 }
 
-// outlived refuses an end of a key that is later than the end of the caller's own: else a key
-// that ends could make one that does not. Operators can rotate every key anyway.
+// outlived refuses an end of a key that is later than the end of the caller's own; no end is the
+// latest. Otherwise a key that ends could make, or rotate and so take over, one that goes on after
+// it. This holds for operators too: a key that was given to somebody for a day is no more than that.
 func (c Caller) outlived(expires time.Time) error {
-	if c.Operator() || c.Expires.IsZero() || !expires.IsZero() && !expires.After(c.Expires) {
+	if c.Expires.IsZero() || !expires.IsZero() && !expires.After(c.Expires) {
 		return nil
 	}
-	return problem.Newf(problem.Forbidden, "/expires: the key of this request ends at %s, and this one would end later", c.Expires.UTC().Format(time.RFC3339))
+	return problem.Newf(problem.Forbidden, "/expires: the key of this request ends at %s, and that one ends later", c.Expires.UTC().Format(time.RFC3339))
 }
 
 // CheckUser returns an error for what cannot be the name of a user.

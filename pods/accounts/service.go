@@ -225,7 +225,8 @@ func (s *Service) checkTrust(user string, scopes []string) error {
 func (s *Service) HandsOnTrust(k Key) bool { return s.checkTrust(k.User, k.Scopes) != nil }
 
 // Update changes scopes and end of a key, which the caller must be able to manage: a key of
-// the own user whose scopes, old and new, the caller has, or any key for an operator.
+// the own user whose scopes, old and new, the caller has, or any key for an operator. Neither its
+// old end nor its new one is later than that of the caller.
 func (s *Service) Update(ctx context.Context, by Caller, id string, r UpdateRequest) (Key, error) {
 	old, err := s.manage(ctx, by, id)
 	if err != nil {
@@ -288,11 +289,11 @@ func (s *Service) Rotate(ctx context.Context, by Caller, id string, r RotateRequ
 	return k, secret, nil
 }
 
-// Delete revokes a key, which the caller must be able to manage, as for Update. The last
-// operator's key is ErrLastOperator.
+// Delete revokes a key, which must be one that the caller may give, as for Update. It may end later
+// than the caller's: nobody gains time by that. The last operator's key is ErrLastOperator.
 func (s *Service) Delete(ctx context.Context, by Caller, id string) error {
 	err := s.change(ctx, func(x *index) (*index, error) {
-		old, err := s.manage(ctx, by, id)
+		old, err := s.revocable(ctx, by, id)
 		if err != nil {
 			return nil, err
 		}
@@ -308,8 +309,21 @@ func (s *Service) Delete(ctx context.Context, by Caller, id string) error {
 	return nil
 }
 
-// manage returns a key that the caller may change.
+// manage returns a key that the caller may change. The end of the key matters even if it is not what
+// changes: who rotates a key has its secret from then on, and who adds scopes to it may know its secret.
 func (s *Service) manage(ctx context.Context, by Caller, id string) (Key, error) {
+	k, err := s.revocable(ctx, by, id)
+	if err != nil {
+		return Key{}, err
+	}
+	if err := by.outlived(k.Expires); err != nil {
+		return Key{}, err
+	}
+	return k, nil
+}
+
+// revocable returns a key that the caller may delete.
+func (s *Service) revocable(ctx context.Context, by Caller, id string) (Key, error) {
 	k, err := s.Get(ctx, by, id)
 	if err == nil && by.exceeds(k.Scopes) != nil {
 		return Key{}, problem.New(problem.Forbidden, "the key has scopes that the key of this request does not have")

@@ -134,27 +134,94 @@ func TestAKeyEndsAtTheInstantOfItsExpiryAndBeginsAgainWithALaterOne(t *testing.T
 	})
 }
 
-func TestAKeyThatEndsGivesNoKeyALaterEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, nil)
-		end := time.Now().Add(time.Hour)
-		k, secret := b.make(alice, accounts.CreateRequest{Scopes: []string{"*"}, Expires: end})
-		g, err := b.Authenticate(t.Context(), secret)
-		if err != nil || !g.Expires.Equal(end) {
-			t.Fatalf("Authenticate = %+v, %v, want its end", g, err)
-		}
-		brief := accounts.Caller{User: g.User, Scopes: g.Scopes, Expires: g.Expires}
-		for _, later := range []time.Time{{}, end.Add(1)} {
-			if _, _, err := b.Create(t.Context(), brief, accounts.CreateRequest{Scopes: []string{"*"}, Expires: later}); problem.KindOf(err) != problem.Forbidden {
-				t.Errorf("Create until %v = %v, want 403", later, err)
+// A key that ends at noon makes, changes and rotates no key that ends after noon. Without a rule for
+// each of these ways, its holder gives "*" to an endless key of the user, rotates it, and goes on.
+func TestAKeyThatEndsHasNoWayToOneThatEndsLater(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	noon := now.Add(12 * time.Hour)
+	star, more := []string{"*"}, []string{"pods:read", "registries:read"}
+	ways := map[string]func(b bench, by accounts.Caller, k accounts.Key, end time.Time) error{
+		"create": func(b bench, by accounts.Caller, k accounts.Key, end time.Time) error {
+			_, _, err := b.Create(b.Context(), by, accounts.CreateRequest{User: k.User, Scopes: more, Expires: end})
+			return err
+		},
+		"more scopes": func(b bench, by accounts.Caller, k accounts.Key, _ time.Time) error {
+			_, err := b.Update(b.Context(), by, k.ID, accounts.UpdateRequest{Scopes: star})
+			return err
+		},
+		"fewer scopes": func(b bench, by accounts.Caller, k accounts.Key, _ time.Time) error {
+			_, err := b.Update(b.Context(), by, k.ID, accounts.UpdateRequest{Scopes: more[:1]})
+			return err
+		},
+		"an end": func(b bench, by accounts.Caller, k accounts.Key, end time.Time) error {
+			_, err := b.Update(b.Context(), by, k.ID, accounts.UpdateRequest{Expires: &end})
+			return err
+		},
+		"nothing": func(b bench, by accounts.Caller, k accounts.Key, _ time.Time) error {
+			_, err := b.Update(b.Context(), by, k.ID, accounts.UpdateRequest{})
+			return err
+		},
+		"rotate": func(b bench, by accounts.Caller, k accounts.Key, _ time.Time) error {
+			_, _, err := b.Rotate(b.Context(), by, k.ID, accounts.RotateRequest{})
+			return err
+		},
+		"rotate with overlap": func(b bench, by accounts.Caller, k accounts.Key, _ time.Time) error {
+			_, _, err := b.Rotate(b.Context(), by, k.ID, accounts.RotateRequest{Overlap: time.Hour})
+			return err
+		},
+	}
+	ends := func(c accounts.Caller, at time.Time) accounts.Caller { c.Expires = at; return c }
+	for name, way := range ways {
+		for _, row := range []struct {
+			who  string
+			by   accounts.Caller
+			of   string
+			end  time.Time
+			want bool
+		}{
+			{"a key until noon, one that ends before", ends(alice, noon), "alice", noon.Add(-time.Hour), true},
+			{"a key until noon, one that ends with it", ends(alice, noon), "alice", noon, true},
+			{"a key until noon, one that ends a moment later", ends(alice, noon), "alice", noon.Add(1), false},
+			{"a key until noon, an endless one", ends(alice, noon), "alice", time.Time{}, false},
+			{"an endless key, an endless one", alice, "alice", time.Time{}, true},
+			{"an operator until noon, one of a user until noon", ends(root, noon), "alice", noon, true},
+			{"an operator until noon, an endless one of a user", ends(root, noon), "alice", time.Time{}, false},
+			{"an operator until noon, an endless one of its own", ends(root, noon), "root", time.Time{}, false},
+			{"an endless operator, an endless one of a user", root, "alice", time.Time{}, true},
+		} {
+			b := newBench(t, &accounts.Options{Clock: at(now)})
+			k, _ := b.make(root, accounts.CreateRequest{User: row.of, Scopes: more, Expires: row.end})
+			err := way(b, row.by, k, row.end)
+			if (err == nil) != row.want || err != nil && problem.KindOf(err) != problem.Forbidden {
+				t.Errorf("%s: %s = %v, want allowed: %v", row.who, name, err, row.want)
 			}
-			if _, err := b.Update(t.Context(), brief, k.ID, accounts.UpdateRequest{Expires: &later}); problem.KindOf(err) != problem.Forbidden {
-				t.Errorf("Update until %v = %v, want 403", later, err)
+			if after, err := b.Get(t.Context(), root, k.ID); !row.want && (err != nil || after.Digest != k.Digest || !after.Expires.Equal(k.Expires) || len(after.Scopes) != 2) {
+				t.Errorf("%s: after %s was refused the key is %+v, %v", row.who, name, after, err)
+			}
+			if name == "an end" && !row.want { // of a key that ends in time
+				soon, _ := b.make(root, accounts.CreateRequest{User: row.of, Scopes: more, Expires: now.Add(time.Hour)})
+				wantKind(t, row.who+": a later end", way(b, row.by, soon, row.end), problem.Forbidden)
 			}
 		}
-		b.make(brief, accounts.CreateRequest{Scopes: []string{"*"}, Expires: end})
-	})
+	}
 }
+
+// Whoever has a key that ends may revoke a longer one: nobody gains time by that.
+func TestAKeyThatEndsRevokesAnEndlessOne(t *testing.T) {
+	b := newBench(t, nil)
+	k, secret := b.make(alice, scopes("*"))
+	brief := alice
+	brief.Expires = time.Now().Add(time.Hour)
+	if err := b.Delete(t.Context(), brief, k.ID); err != nil {
+		t.Errorf("Delete = %v", err)
+	}
+	b.accepts(secret, false)
+}
+
+// at is a clock that stands still.
+type at time.Time
+
+func (a at) Now() time.Time { return time.Time(a) }
 
 func TestARotatedSecretIsAcceptedForTheOverlapAndNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
