@@ -125,7 +125,7 @@ func (c *call) waitTurn() error {
 	if !c.open.Try(1) {
 		return c.inFlight.Full(c.op.stays, &c.open, 1)
 	}
-	if !c.op.heavy || c.turn.Try(1) {
+	if !c.op.heavy || c.hasTurn() || c.turn.Try(1) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), roomWait)

@@ -181,8 +181,16 @@ func (c *call) receipt(j serverless.Job, err error) error {
 
 // job writes the answer of status and status-sync. It reads a large output when there is room for
 // it. Without room for the largest one, it looks first how large the output is: many answers that
-// nobody reads must not take the time to read each output, and to drop it again.
+// nobody reads must not take the time to read each output, and to drop it again. HEAD reads no output.
 func (c *call) job(ctx context.Context, ref serverless.Ref) error {
+	if c.r.Method == http.MethodHead {
+		_, err := c.Jobs.GetState(ctx, c.owner, ref)
+		if err == nil {
+			setJSON(c.w.Header())
+			c.w.WriteHeader(http.StatusOK)
+		}
+		return err
+	}
 	if c.limited && c.out.hold.Left() < serverless.MaxOutput {
 		j, err := c.Jobs.GetState(ctx, c.owner, ref)
 		if n := int64(j.OutBytes); err == nil && n > largeAnswer {

@@ -95,10 +95,7 @@ func (l *listWriter) stopped() error {
 func (l *listWriter) flush() {
 	if !l.begun {
 		l.begun = true
-		h := l.c.w.Header()
-		h.Set("Content-Type", "application/json")
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
+		setJSON(l.c.w.Header())
 		l.c.w.WriteHeader(http.StatusOK)
 	}
 	if !l.gone {

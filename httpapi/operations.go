@@ -135,7 +135,7 @@ type operation struct {
 	// asked marks operations that clients repeat at once after an error.
 	asked bool
 	stays budget.Budget // what a request that may last long counts for; 0: it does not last
-	heavy bool          // an answer may be much larger than what its user sends: few at once
+	heavy bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
 }
 
 // table returns all operations. The rows of an operation, what the OpenAPI document says of it, and its

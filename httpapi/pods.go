@@ -16,7 +16,7 @@ import (
 func podOperations() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
-			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paged, byOwners),
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paged, byOwners, heavy),
 			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),

@@ -106,6 +106,13 @@ func writeHeaders(w http.ResponseWriter, status int, mediaType string, n int) {
 	w.WriteHeader(status)
 }
 
+// setJSON writes the headers of a JSON document whose length is not known yet.
+func setJSON(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
 // setEventStream writes the headers of server-sent events, which no proxy should buffer.
 func setEventStream(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")

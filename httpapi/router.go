@@ -253,18 +253,13 @@ func (x *router) identify(c *call) error {
 	return c.acceptKey()
 }
 
-// stillAllowed reports whether the key of a request may still do what the request has begun. It
-// may have been revoked, have expired or have lost scopes. A failure to look takes nothing away.
+// stillAllowed is StillAllowed for the request, and for what While has said of it.
 func (c *call) stillAllowed() bool {
-	key, err := keyOf(c.r.Header.Get("Authorization"), c.bareKeys)
-	if err != nil {
+	if good, ok := c.r.Context().Value(whileKey{}).(func() bool); ok && !good() {
 		return false
 	}
-	id, err := c.auth.Authenticate(c.r.Context(), key)
-	if err != nil {
-		return problem.KindOf(err) != problem.Unauthorized
-	}
-	return id.User == c.id.User && id.Can(c.needs(c.op.need)) && (id.Operator() || !c.id.Operator())
+	key, err := keyOf(c.r.Header.Get("Authorization"), c.bareKeys)
+	return err == nil && StillAllowed(c.r.Context(), c.auth, key, &c.id, func(id Identity) bool { return id.Can(c.needs(c.op.need)) })
 }
 
 // acceptKey records that the connection has a valid key. One too many of its address ends.

@@ -10,7 +10,7 @@ import (
 
 func endpointOperations() []operation {
 	return group(APIControl, AreaEndpoints,
-		op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paged, byOwners),
+		op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paged, byOwners, heavy),
 		op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint, keyed),
 		op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
 		op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),

@@ -10,7 +10,7 @@ import (
 
 func templateOperations() []operation {
 	return group(APIControl, AreaTemplates,
-		op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, paged, byOwners),
+		op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, paged, byOwners, heavy),
 		op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate, keyed),
 		op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
 		op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
