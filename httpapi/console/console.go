@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -42,6 +43,9 @@ type Options struct {
 	// request that nobody has signed in for. Such a program must protect its own cookies:
 	// SameSite and HttpOnly. Default: users sign in with a key.
 	Identify func(r *http.Request) (key string, ok bool)
+	// InFlight counts what answers hold, and limits it. Use the one of the API: what the console
+	// answers to a user then counts together with what the API does. Default: no limits.
+	InFlight *budget.InFlight
 	// ReadOnly refuses everything that changes something.
 	ReadOnly bool
 	// HidePayloads keeps inputs and outputs of jobs from the pages. Logs and errors stay.
@@ -144,16 +148,20 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("POST /session", c.signIn)
 	c.mux.HandleFunc("DELETE /session", c.signOut)
 	c.mux.HandleFunc("/api/", c.signedIn(c.forward))
-	c.mux.HandleFunc("GET /data/overview", c.signedIn(c.overview))
-	c.mux.HandleFunc("GET /data/waiting/{endpoint}", c.signedIn(c.waiting))
-	c.mux.HandleFunc("GET /data/workers/{endpoint}", c.signedIn(c.workers))
-	c.mux.HandleFunc("GET /data/history/{endpoint}", c.signedIn(c.showHistory))
-	c.mux.HandleFunc("GET /data/jobs/{endpoint}", c.signedIn(c.jobs))
-	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}", c.signedIn(c.showJob))
-	c.mux.HandleFunc("GET /data/job/{endpoint}/{job}/{part}", c.signedIn(c.showPayload))
-	c.mux.HandleFunc("GET /data/tail/{endpoint}/{job}", c.signedIn(c.tail))
-	c.mux.HandleFunc("GET /data/webhooks", c.signedIn(c.webhooks))
-	c.mux.HandleFunc("GET /data/live", c.signedIn(c.live))
+	for path, do := range map[string]func(*httpapi.Answer, *http.Request, *session){
+		"overview":                    c.overview,
+		"waiting/{endpoint}":          c.waiting,
+		"workers/{endpoint}":          c.workers,
+		"history/{endpoint}":          c.showHistory,
+		"jobs/{endpoint}":             c.jobs,
+		"job/{endpoint}/{job}":        c.showJob,
+		"job/{endpoint}/{job}/{part}": c.showPayload,
+		"webhooks":                    c.webhooks,
+	} {
+		c.mux.HandleFunc("GET /data/"+path, c.answered(inTurn(do)))
+	}
+	c.mux.HandleFunc("GET /data/tail/{endpoint}/{job}", c.answered(c.tail))
+	c.mux.HandleFunc("GET /data/live", c.answered(c.live))
 	for _, path := range []string{"/data", "/data/", "/a", "/a/", "/session/", "/api"} {
 		c.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { refuse(w, errNoPage) })
 	}
@@ -162,6 +170,14 @@ func (c *Console) routes() {
 
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A client that does not read is cut off, signed in or not, also at the bytes that net/http would
+	// write when the handler has returned.
+	a := httpapi.NewAnswer(w, nil, httpapi.Identity{})
+	c.serve(a, r)
+	_ = a.FlushError() // the client may be gone
+}
+
+func (c *Console) serve(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !c.sameSite(r) {
 		refuse(w, errCrossSite)

@@ -20,7 +20,9 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/console"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -28,6 +30,7 @@ import (
 const (
 	aliceKey    = "canary-key-of-alice"
 	readerKey   = "canary-key-of-a-reader"
+	bobKey      = "canary-key-of-bob"
 	operatorKey = "canary-key-of-an-operator"
 )
 
@@ -36,10 +39,13 @@ const (
 type world struct {
 	t       *testing.T
 	jobs    *serverless.Service
+	pods    *pods.Service
 	api     http.Handler
 	console *console.Console
 	options console.Options
 	log     bytes.Buffer
+	flight  *budget.InFlight
+	keys    *accounts.Service
 	cookie  *http.Cookie
 	headers http.Header // of every request
 	seen    bytes.Buffer
@@ -54,14 +60,18 @@ func bubble(t *testing.T, set func(*console.Options), f func(w *world)) {
 func newWorld(t *testing.T, set func(*console.Options)) *world {
 	t.Helper()
 	w := &world{t: t, headers: http.Header{"Sec-Fetch-Site": {"same-origin"}, "Podyard-Console": {"1"}}}
-	auth, err := httpapi.NewKeys([]httpapi.Key{
+	fixed, err := httpapi.NewKeys([]httpapi.Key{
 		{Secret: aliceKey, User: "alice", Scopes: []string{"*"}},
 		{Secret: readerKey, User: "alice", Scopes: []string{"endpoint:echo:read"}, Expires: time.Now().Add(2 * time.Hour)},
+		{Secret: bobKey, User: "bob", Scopes: []string{"*"}},
 		{Secret: operatorKey, User: "root", Scopes: []string{"*", "operator"}},
 	}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.keys = accounts.New(memory.NewAccounts(), nil)
+	auth := httpapi.AnyOf(fixed, httpapi.StoredKeys(w.keys))
+	w.flight = budget.NewInFlight(budget.NewSet(budget.Users{Limits: budget.Default()}), budget.DefaultTotals(), time.Now)
 	eps := memory.NewEndpoints()
 	w.jobs = serverless.New(memory.NewJobs(), eps, &serverless.Options{Schedules: memory.NewSchedules(), Batches: memory.NewBatches(), DecodeRun: httpapi.DecodeRun})
 	if err := w.jobs.EnsureEndpoint(t.Context(), "echo"); err != nil {
@@ -72,8 +82,9 @@ func newWorld(t *testing.T, set func(*console.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.api = httpapi.New(httpapi.Services{Jobs: w.jobs, Pods: p}, &httpapi.Options{Auth: auth})
-	w.options = console.Options{Auth: auth, Jobs: w.jobs, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
+	w.pods = p
+	w.api = httpapi.New(httpapi.Services{Jobs: w.jobs, Pods: p, Accounts: w.keys}, &httpapi.Options{Auth: auth, InFlight: w.flight})
+	w.options = console.Options{Auth: auth, Jobs: w.jobs, InFlight: w.flight, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 	if set != nil {
 		set(&w.options)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 func pathEscape(s string) string { return url.PathEscape(s) }
@@ -16,9 +18,10 @@ func pathEscape(s string) string { return url.PathEscape(s) }
 type overviewBody struct {
 	Endpoints []overviewEndpoint `json:"endpoints"`
 	Listed    bool               `json:"listed"` // false: the key may not list endpoints, so these are from its scopes
-	Pods      json.RawMessage    `json:"pods"`
+	Pods      *overviewPods      `json:"pods"`
 	State     json.RawMessage    `json:"state"`  // for operators
 	Outbox    *outboxBody        `json:"outbox"` // for operators
+	More      bool               `json:"more"`   // there are other endpoints
 }
 
 type overviewEndpoint struct {
@@ -33,40 +36,56 @@ type overviewEndpoint struct {
 	Queued     []int32         `json:"queued"` // of the last hour, one a minute
 }
 
-func (c *Console) overview(w http.ResponseWriter, r *http.Request, s *session) {
-	b := overviewBody{Pods: json.RawMessage("null"), State: json.RawMessage("null")}
-	id, err := c.Auth.Authenticate(r.Context(), s.Key)
-	if err != nil {
-		c.forget(w, err)
-		return
-	}
+// overviewPods are the pods of the user, with what the first page shows of them.
+type overviewPods struct {
+	Pods []overviewPod `json:"pods"`
+	More bool          `json:"more"` // there are others
+}
+
+type overviewPod struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+func (c *Console) overview(w *httpapi.Answer, r *http.Request, s *session) {
+	b := overviewBody{State: json.RawMessage("null")}
 	owner := ""
-	if id.Operator() {
-		owner = "?owner=*"
-		b.State, b.Outbox = c.read(r, s, "/v2/admin/state").json(), c.outbox(r)
+	if s.who.Operator() {
+		owner = everybodys
 	}
-	b.Endpoints, b.Listed = c.listEndpoints(r, s, owner)
+	b.Endpoints, b.More, b.Listed = c.listEndpoints(w, r, s, owner)
 	if !b.Listed {
-		for _, p := range id.Scopes {
+		for _, p := range s.who.Scopes {
 			if p.Area == "endpoint" && p.Endpoint != "*" {
 				b.Endpoints = append(b.Endpoints, overviewEndpoint{ID: p.Endpoint, Name: p.Endpoint})
 			}
 		}
 	}
+	b.Pods = c.listPods(w, r, s, owner)
 	for i := range b.Endpoints {
-		c.measure(r, s, &b.Endpoints[i])
+		c.measure(w, r, s, &b.Endpoints[i])
 	}
-	b.Pods = c.read(r, s, "/v2/pods"+owner).json()
+	if owner != "" {
+		b.State, b.Outbox = c.read(w, r, s, "/v2/admin/state").json(), c.outbox(r)
+	}
 	answer(w, b)
 }
 
+// A list is read page by page, so that one page is in memory. Of each record only what is shown is kept.
+const (
+	maxPages   = 10 // of a list
+	onePage    = "?limit=1000"
+	everybodys = "&owner=*"
+)
+
 // listEndpoints returns the endpoints that the key may list. ok is false if it may list none.
-func (c *Console) listEndpoints(r *http.Request, s *session, owner string) (list []overviewEndpoint, ok bool) {
+func (c *Console) listEndpoints(w *httpapi.Answer, r *http.Request, s *session, owner string) (list []overviewEndpoint, more, ok bool) {
 	type item struct {
 		ID, Name, Type string
 		Workers        struct{ Max *int }
 	}
-	var got struct {
+	type page struct {
 		Endpoints []struct {
 			item
 
@@ -75,22 +94,64 @@ func (c *Console) listEndpoints(r *http.Request, s *session, owner string) (list
 		}
 	}
 	list = []overviewEndpoint{}
-	if !c.readInto(r, s, "/v2/serverless"+owner, &got) {
-		return list, false
-	}
-	for _, e := range got.Endpoints {
-		x := e.item
-		if owner != "" {
-			x = e.Item
+	more, ok = eachPage(c, w, r, s, "/v2/serverless"+onePage+owner, func(got *page) {
+		for _, e := range got.Endpoints {
+			x := e.item
+			if owner != "" {
+				x = e.Item
+			}
+			list = append(list, overviewEndpoint{ID: x.ID, Name: x.Name, Type: x.Type, Owner: e.Owner, MaxWorkers: x.Workers.Max})
 		}
-		list = append(list, overviewEndpoint{ID: x.ID, Name: x.Name, Type: x.Type, Owner: e.Owner, MaxWorkers: x.Workers.Max})
+	})
+	return list, more, ok
+}
+
+// listPods returns the pods that the key may list, or nil if it may list none.
+func (c *Console) listPods(w *httpapi.Answer, r *http.Request, s *session, owner string) *overviewPods {
+	type page struct {
+		Pods []struct {
+			overviewPod
+
+			Item overviewPod
+		}
 	}
-	return list, true
+	b := &overviewPods{Pods: []overviewPod{}}
+	var ok bool
+	b.More, ok = eachPage(c, w, r, s, "/v2/pods"+onePage+owner, func(got *page) {
+		for _, p := range got.Pods {
+			x := p.overviewPod
+			if owner != "" {
+				x = p.Item
+			}
+			b.Pods = append(b.Pods, x)
+		}
+	})
+	if !ok {
+		return nil
+	}
+	return b
+}
+
+// eachPage reads the first pages of a list. more reports whether there are others, and ok whether the
+// key may read the list.
+func eachPage[T any](c *Console, w *httpapi.Answer, r *http.Request, s *session, target string, use func(*T)) (more, ok bool) {
+	for range maxPages {
+		var got T
+		next, ok := c.readPage(w, r, s, target, &got)
+		if !ok {
+			return false, false
+		}
+		use(&got)
+		if target = next; target == "" {
+			return false, true
+		}
+	}
+	return true, true
 }
 
 // measure adds what an endpoint is like now.
-func (c *Console) measure(r *http.Request, s *session, e *overviewEndpoint) {
-	e.Health = c.read(r, s, "/v2/"+pathEscape(e.ID)+"/health").json()
+func (c *Console) measure(w *httpapi.Answer, r *http.Request, s *session, e *overviewEndpoint) {
+	e.Health = c.read(w, r, s, "/v2/"+pathEscape(e.ID)+"/health").json()
 	if string(e.Health) == "null" {
 		e.Queued = []int32{}
 		return
@@ -119,33 +180,33 @@ type waitingBody struct {
 }
 
 // waiting explains the oldest job that waits. Parts that the key may not see are null.
-func (c *Console) waiting(w http.ResponseWriter, r *http.Request, s *session) {
+func (c *Console) waiting(w *httpapi.Answer, r *http.Request, s *session) {
 	id := pathEscape(r.PathValue("endpoint"))
-	a := c.read(r, s, "/v2/"+id+"/health")
+	a := c.read(w, r, s, "/v2/"+id+"/health")
 	if !a.ok() {
 		pass(w, a)
 		return
 	}
 	b := waitingBody{Health: a.json(), Oldest: json.RawMessage("null")}
-	if job, n, err := c.oldest(r, s, id, a); err != nil {
+	if job, n, err := c.oldest(w, r, s, id, a); err != nil {
 		pass(w, err)
 		return
 	} else if b.Waiting = n; job.ID != "" {
-		b.Oldest, b.Why = job.raw, c.why(r, s, id, job.ID)
+		b.Oldest, b.Why = job.raw, c.why(w, r, s, id, job.ID)
 	}
-	b.Endpoint = c.read(r, s, "/v2/serverless/"+id).json()
-	b.Queue = c.read(r, s, "/v2/serverless/"+id+"/queue").json()
+	b.Endpoint = c.read(w, r, s, "/v2/serverless/"+id).json()
+	b.Queue = c.read(w, r, s, "/v2/serverless/"+id+"/queue").json()
 	var of struct{ Workers json.RawMessage }
-	if c.readInto(r, s, "/v2/serverless/"+id+"/workers", &of) {
+	if c.readInto(w, r, s, "/v2/serverless/"+id+"/workers", &of) {
 		b.Workers = &workersBody{of.Workers, c.moreOf(r)}
 	}
-	b.Decisions = c.read(r, s, "/v2/serverless/"+id+"/decisions").json()
+	b.Decisions = c.read(w, r, s, "/v2/serverless/"+id+"/decisions").json()
 	answer(w, b)
 }
 
-func (c *Console) why(r *http.Request, s *session, endpoint, job string) string {
+func (c *Console) why(w *httpapi.Answer, r *http.Request, s *session, endpoint, job string) string {
 	var got struct{ Why string }
-	c.readInto(r, s, "/v2/serverless/"+endpoint+"/decisions?jobId="+url.QueryEscape(job), &got)
+	c.readInto(w, r, s, "/v2/serverless/"+endpoint+"/decisions?jobId="+url.QueryEscape(job), &got)
 	return got.Why
 }
 
@@ -161,8 +222,8 @@ type workerMore struct {
 }
 
 // workers answers the workers of an endpoint to whoever may list them.
-func (c *Console) workers(w http.ResponseWriter, r *http.Request, s *session) {
-	a := c.read(r, s, "/v2/serverless/"+pathEscape(r.PathValue("endpoint"))+"/workers")
+func (c *Console) workers(w *httpapi.Answer, r *http.Request, s *session) {
+	a := c.read(w, r, s, "/v2/serverless/"+pathEscape(r.PathValue("endpoint"))+"/workers")
 	if !a.ok() {
 		pass(w, a)
 		return
@@ -205,7 +266,7 @@ type listedJob struct {
 // oldest returns the job that was submitted first of those that wait, and how many wait. The
 // list is newest first, so the last item is looked for where health says that it is; a second
 // look is needed where jobs of others wait too. refused is an answer that is no list.
-func (c *Console) oldest(r *http.Request, s *session, endpoint string, health *recorded) (job listedJob, n int, refused *recorded) {
+func (c *Console) oldest(w *httpapi.Answer, r *http.Request, s *session, endpoint string, health *recorded) (job listedJob, n int, refused *recorded) {
 	var h struct{ Jobs struct{ InQueue int } }
 	_ = json.Unmarshal(health.body.Bytes(), &h) // it is 0 then, and the second look finds the job
 	at, owner := max(h.Jobs.InQueue-1, 0), ""
@@ -217,7 +278,7 @@ func (c *Console) oldest(r *http.Request, s *session, endpoint string, health *r
 			Requests []json.RawMessage
 			Total    int
 		}
-		a := c.read(r, s, "/v2/"+endpoint+"/requests?status=IN_QUEUE&limit=1&offset="+strconv.Itoa(at)+owner)
+		a := c.read(w, r, s, "/v2/"+endpoint+"/requests?status=IN_QUEUE&limit=1&offset="+strconv.Itoa(at)+owner)
 		if !a.ok() || json.Unmarshal(a.body.Bytes(), &list) != nil {
 			return job, 0, a
 		}

@@ -4,8 +4,8 @@
 // A Console is an http.Handler. A program mounts it under any path, beside the handler of
 // the API:
 //
-//	api := httpapi.New(services, &httpapi.Options{Auth: auth})
-//	c, err := console.New(api, &console.Options{Auth: auth, Jobs: services.Jobs})
+//	api := httpapi.New(services, &httpapi.Options{Auth: auth, InFlight: inFlight})
+//	c, err := console.New(api, &console.Options{Auth: auth, Jobs: services.Jobs, InFlight: inFlight})
 //	mux.Handle("/v2/", api)
 //	mux.Handle("/console/", c)
 //

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
@@ -208,9 +209,9 @@ func sampleOf(now time.Time, h *serverless.Health) sample {
 }
 
 // showHistory answers who may see the health of the endpoint.
-func (c *Console) showHistory(w http.ResponseWriter, r *http.Request, s *session) {
+func (c *Console) showHistory(w *httpapi.Answer, r *http.Request, s *session) {
 	id := r.PathValue("endpoint")
-	if a := c.read(r, s, "/v2/"+pathEscape(id)+"/health"); !a.ok() {
+	if a := c.read(w, r, s, "/v2/"+pathEscape(id)+"/health"); !a.ok() {
 		pass(w, a)
 		return
 	}

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -64,29 +66,22 @@ type leaseBody struct {
 	Ready      *string `json:"ready"`
 }
 
-// job returns the job in the path, if the API shows it to the user. Otherwise it answers the
-// request and returns nil.
-func (c *Console) job(w http.ResponseWriter, r *http.Request, s *session) *serverless.Job {
+// job returns the job in the path without its payloads, if the API shows it to the user. Otherwise it
+// answers the request and returns nil.
+func (c *Console) job(w *httpapi.Answer, r *http.Request, s *session) *serverless.Job {
 	if c.Jobs == nil {
 		refuse(w, errNotHere)
 		return nil
 	}
 	endpoint, id := r.PathValue("endpoint"), r.PathValue("job")
-	a := c.read(r, s, "/v2/"+pathEscape(endpoint)+"/status/"+pathEscape(id))
+	target := "/v2/" + pathEscape(endpoint) + "/status/" + pathEscape(id)
+	a := c.ask(w, r, s, http.MethodHead, target)
 	if !a.ok() {
 		pass(w, a)
 		return nil
 	}
-	owner := a.header.Get("Podyard-Owner")
-	if owner == "" {
-		who, err := c.Auth.Authenticate(r.Context(), s.Key)
-		if err != nil {
-			c.forget(w, err)
-			return nil
-		}
-		owner = who.User
-	}
-	j, err := c.Jobs.Get(r.Context(), owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)})
+	owner := cmp.Or(a.header.Get("Podyard-Owner"), s.who.User)
+	j, err := c.Jobs.GetState(r.Context(), owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)})
 	if err != nil {
 		refuse(w, err)
 		return nil
@@ -94,8 +89,25 @@ func (c *Console) job(w http.ResponseWriter, r *http.Request, s *session) *serve
 	return &j
 }
 
-func (c *Console) showJob(w http.ResponseWriter, r *http.Request, s *session) {
+// whole is job with the payloads, which are read when there is room for them.
+func (c *Console) whole(w *httpapi.Answer, r *http.Request, s *session) *serverless.Job {
 	j := c.job(w, r, s)
+	if j == nil {
+		return nil
+	}
+	err := w.Room(r.Context(), int64(j.InBytes)+int64(j.OutBytes))
+	if err == nil {
+		*j, err = c.Jobs.Get(r.Context(), j.Owner, j.Ref)
+	}
+	if err != nil {
+		refuse(w, err)
+		return nil
+	}
+	return j
+}
+
+func (c *Console) showJob(w *httpapi.Answer, r *http.Request, s *session) {
+	j := c.whole(w, r, s)
 	if j == nil {
 		return
 	}
@@ -103,7 +115,7 @@ func (c *Console) showJob(w http.ResponseWriter, r *http.Request, s *session) {
 	b.HidePayloads, b.Renewed = c.HidePayloads, instant(c.Jobs.Renewed(&j.State))
 	b.Leases = c.leases(r, j)
 	if j.Status == serverless.InQueue {
-		b.Why = c.why(r, s, pathEscape(j.Endpoint), string(j.ID))
+		b.Why = c.why(w, r, s, pathEscape(j.Endpoint), string(j.ID))
 	}
 	answer(w, b)
 }
@@ -157,7 +169,7 @@ func instant(i queue.Instant) *string {
 
 // showPayload answers the input or output of a job, as the bytes came: the first 256 KiB, or
 // all of it with download=1. The header Podyard-Size has the length of all of it.
-func (c *Console) showPayload(w http.ResponseWriter, r *http.Request, s *session) {
+func (c *Console) showPayload(w *httpapi.Answer, r *http.Request, s *session) {
 	if c.HidePayloads {
 		refuse(w, errHidden)
 		return
@@ -167,7 +179,7 @@ func (c *Console) showPayload(w http.ResponseWriter, r *http.Request, s *session
 		refuse(w, errNoPage)
 		return
 	}
-	j := c.job(w, r, s)
+	j := c.whole(w, r, s)
 	if j == nil {
 		return
 	}
@@ -184,5 +196,6 @@ func (c *Console) showPayload(w http.ResponseWriter, r *http.Request, s *session
 	if q, _ := url.ParseQuery(r.URL.RawQuery); q.Get("download") == "" {
 		b = b[:min(len(b), maxShown)]
 	}
+	h.Set("Content-Length", strconv.Itoa(len(b)))
 	_, _ = w.Write(b) // the client may be gone
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -25,7 +26,7 @@ type jobMore struct {
 }
 
 // jobs answers the list of requests that the API answers, with the times of its jobs.
-func (c *Console) jobs(w http.ResponseWriter, r *http.Request, s *session) {
+func (c *Console) jobs(w *httpapi.Answer, r *http.Request, s *session) {
 	if c.Jobs == nil {
 		refuse(w, errNotHere)
 		return
@@ -33,7 +34,7 @@ func (c *Console) jobs(w http.ResponseWriter, r *http.Request, s *session) {
 	endpoint := r.PathValue("endpoint")
 	q, _ := url.ParseQuery(r.URL.RawQuery)
 	q.Del("full") // this list has no payloads
-	a := c.read(r, s, "/v2/"+pathEscape(endpoint)+"/requests?"+q.Encode())
+	a := c.read(w, r, s, "/v2/"+pathEscape(endpoint)+"/requests?"+q.Encode())
 	if !a.ok() {
 		pass(w, a)
 		return

@@ -7,60 +7,53 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem"
 )
 
 // Times of the live stream of a tab.
 const (
-	lookEvery  = time.Second      // how often the health of an endpoint is looked at
-	overEvery  = 3 * time.Second  // how often the overview is told to look again
-	aliveEvery = 15 * time.Second // a comment, so that proxies keep a quiet stream
+	lookEvery  = time.Second             // how often the health of an endpoint is looked at
+	overEvery  = 2500 * time.Millisecond // how often the overview is told to look again
+	aliveEvery = 15 * time.Second        // a comment, so that proxies keep a quiet stream
 )
 
-// enter takes a place for an event stream of the session's user. If there is none, or the session
-// has ended, it answers and returns false.
-func (c *Console) enter(w http.ResponseWriter, r *http.Request, s *session) (leave func(), ok bool) {
-	id, err := c.Auth.Authenticate(r.Context(), s.Key)
-	if err != nil {
-		c.forget(w, err)
-		return nil, false
-	}
-	if !c.viewers.enter(id.User) {
+// watch makes w the answer that lasts of a tab, which do continues. It goes on while the session has not
+// ended and its key may still do what it shows: may looks at what the key has left.
+//
+// A user has maxViewers of them: one connection of HTTP/2 can have hundreds.
+func (c *Console) watch(w *httpapi.Answer, r *http.Request, s *session, may func(httpapi.Identity) bool, do func(v *viewer)) {
+	if !c.viewers.enter(s.who.User) {
 		w.Header().Set("Retry-After", seconds(aliveEvery))
 		refuse(w, errViewers)
-		return nil, false
+		return
 	}
-	return func() { c.viewers.leave(id.User) }, true
+	defer c.viewers.leave(s.who.User)
+	w.Header().Set("Content-Type", "text/event-stream")
+	do(&viewer{Console: c, w: w, r: r, s: s, may: may})
+	_ = http.NewResponseController(w).Flush() // the client may be gone
 }
 
 // live is the one event stream of a tab. For an endpoint it has the event "health", with the
 // counts, when they change: a page reads then what else it shows. Without an endpoint it has
 // the event "look" every few seconds. The event "out" says that the session has ended.
-//
-// A user has maxViewers of them: one connection of HTTP/2 can have hundreds.
-func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
-	leave, ok := c.enter(w, r, s)
-	if !ok {
-		return
-	}
-	defer leave()
-	rc := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	v := &viewer{Console: c, w: w, r: r, s: s, endpoint: r.URL.Query().Get("endpoint")}
-	every := overEvery
-	if v.endpoint != "" {
+func (c *Console) live(w *httpapi.Answer, r *http.Request, s *session) {
+	endpoint, every := r.URL.Query().Get("endpoint"), overEvery
+	if endpoint != "" {
 		every = lookEvery
 	}
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for v.tick() && rc.Flush() == nil {
-		select {
-		case <-t.C:
-		case <-r.Context().Done():
-			return
+	anything := func(httpapi.Identity) bool { return true } // the API is asked for the health each time
+	c.watch(w, r, s, anything, func(v *viewer) {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for v.look(endpoint) && v.flush() {
+			select {
+			case <-t.C:
+			case <-r.Context().Done():
+				return
+			}
 		}
-	}
-	_ = rc.Flush() // the client may be gone
+	})
 }
 
 // maxViewers is how many live streams a user has at once.
@@ -97,45 +90,51 @@ func (v *viewers) leave(user string) {
 type viewer struct {
 	*Console
 
-	w        http.ResponseWriter
-	r        *http.Request
-	s        *session
-	endpoint string
-	last     []byte
-	spoke    time.Time
+	w     *httpapi.Answer
+	r     *http.Request
+	s     *session
+	may   func(httpapi.Identity) bool
+	last  []byte
+	spoke time.Time
 }
 
-// tick sends what there is to send. It reports whether the stream goes on.
-func (v *viewer) tick() bool {
-	if v.out() {
-		v.event("out", []byte("{}"))
-		return false
-	}
+// look sends what is new of an endpoint, or that something may be. It reports whether the stream goes on.
+func (v *viewer) look(endpoint string) bool {
 	event, data := "look", []byte("{}")
-	if v.endpoint != "" {
-		a := v.read(v.r, v.s, "/v2/"+pathEscape(v.endpoint)+"/health")
+	if endpoint != "" {
+		a := v.read(v.w, v.r, v.s, "/v2/"+pathEscape(endpoint)+"/health")
 		if event, data = "health", a.body.Bytes(); !a.ok() {
 			event, data = "lost", fmt.Appendf(nil, `{"status":%d}`, a.status)
 		}
 	}
-	if v.endpoint == "" || !bytes.Equal(data, v.last) {
+	if endpoint == "" || !bytes.Equal(data, v.last) {
 		v.last = bytes.Clone(data)
-		return v.event(event, data)
+		return v.event(event, "", data)
 	}
 	return v.quiet()
 }
 
-// out reports whether the session has ended, or its key is good no more.
-func (v *viewer) out() bool {
-	if v.Identify == nil && (v.Clock.Now().After(v.s.Begun.Add(totalTime)) || v.ended.has(v.s.ID)) {
-		return true
-	}
-	_, err := v.Auth.Authenticate(v.r.Context(), v.s.Key)
-	return problem.KindOf(err) == problem.Unauthorized
+// goesOn reports whether a session has not ended, apart from its key.
+func (c *Console) goesOn(s *session) bool {
+	return c.Identify != nil || c.Clock.Now().Before(s.Begun.Add(totalTime)) && !c.ended.has(s.ID)
 }
+
+// out ends a stream that may not go on. Whatever is sent is sent by event or quiet, which ask it before.
+func (v *viewer) out() bool {
+	if v.goesOn(v.s) && httpapi.StillAllowed(v.r.Context(), v.Auth, v.s.Key, &v.s.who, v.may) {
+		return false
+	}
+	_, _ = v.w.Write([]byte("event: out\ndata: {}\n\n")) // the client may be gone
+	return true
+}
+
+func (v *viewer) flush() bool { return http.NewResponseController(v.w).Flush() == nil }
 
 // quiet keeps a stream that has nothing to say.
 func (v *viewer) quiet() bool {
+	if v.out() {
+		return false
+	}
 	now := v.Clock.Now()
 	if now.Sub(v.spoke) < aliveEvery {
 		return true
@@ -145,9 +144,15 @@ func (v *viewer) quiet() bool {
 	return err == nil
 }
 
-// event sends an event, whose data is one line.
-func (v *viewer) event(name string, data []byte) bool {
+// event sends an event, whose data is one line. id is where a browser goes on, if there is such a place.
+func (v *viewer) event(name, id string, data []byte) bool {
+	if v.out() {
+		return false
+	}
 	v.spoke = v.Clock.Now()
-	_, err := fmt.Fprintf(v.w, "event: %s\ndata: %s\n\n", name, bytes.ReplaceAll(data, []byte("\n"), []byte(" ")))
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	_, err := fmt.Fprintf(v.w, "%sevent: %s\ndata: %s\n\n", id, name, bytes.ReplaceAll(data, []byte("\n"), []byte(" ")))
 	return err == nil
 }

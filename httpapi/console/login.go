@@ -130,7 +130,9 @@ func (c *Console) answerSession(w http.ResponseWriter, r *http.Request, s *sessi
 	if c.Identify == nil {
 		b.Ends = timeOf(s.Begun.Add(totalTime))
 	}
-	answer(w, b)
+	a := httpapi.NewAnswer(w, c.InFlight, *id)
+	defer a.Release()
+	answer(a, b)
 }
 
 // scopeName is the reverse of httpapi.ParseScope.

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 // Times of a session.
@@ -29,6 +31,8 @@ type session struct {
 	Key   string    `json:"key"`
 	Begun time.Time `json:"begun"`
 	Seen  time.Time `json:"seen"` // the last act of the user
+
+	who httpapi.Identity // of Key, as a request began: see answered
 }
 
 // A sealer encrypts sessions. Who does not have the secret can neither read nor change one.
@@ -145,6 +149,33 @@ func (c *Console) renew(w http.ResponseWriter, r *http.Request, s *session) {
 	s.Seen = now
 	if err := c.write(w, s); err != nil {
 		c.Logger.ErrorContext(r.Context(), "console: session is not renewed", "err", err)
+	}
+}
+
+// answered serves requests with a session whose answers the console makes itself. What it writes and
+// holds counts for the user of the session, as the answers of the API do. Answers of the API that are
+// passed on count there.
+func (c *Console) answered(do func(*httpapi.Answer, *http.Request, *session)) http.HandlerFunc {
+	return c.signedIn(func(w http.ResponseWriter, r *http.Request, s *session) {
+		var err error
+		if s.who, err = c.Auth.Authenticate(r.Context(), s.Key); err != nil {
+			c.forget(w, err)
+			return
+		}
+		a := httpapi.NewAnswer(w, c.InFlight, s.who)
+		defer a.Release()
+		do(a, r.WithContext(a.Within(r.Context())), s)
+	})
+}
+
+// inTurn makes answers of one user wait for one another: each may be much larger than its request.
+func inTurn(do func(*httpapi.Answer, *http.Request, *session)) func(*httpapi.Answer, *http.Request, *session) {
+	return func(w *httpapi.Answer, r *http.Request, s *session) {
+		if err := w.Turn(r.Context()); err != nil {
+			refuse(w, err)
+			return
+		}
+		do(w, r, s)
 	}
 }
 

@@ -9,11 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/serverless"
 )
 
-// tailEvery is the least time between two events of a tail.
-const tailEvery = 500 * time.Millisecond
+const (
+	tailEvery = 500 * time.Millisecond // the least time between two events of a tail
+	tailWait  = 2 * time.Second        // for an item. The key is looked at afterwards
+)
 
 // A tailBody is what an event of a tail has.
 type tailBody struct {
@@ -27,7 +30,7 @@ type tailBody struct {
 // tail serves the stream of a job as events. It looks only: the items stay for the reader. The event
 // "items" has new ones, "end" says that the job has ended, and "out" that the session has. A browser
 // that comes back gets what is after the event that it had last, or after the id in the query.
-func (c *Console) tail(w http.ResponseWriter, r *http.Request, s *session) {
+func (c *Console) tail(w *httpapi.Answer, r *http.Request, s *session) {
 	if c.HidePayloads {
 		refuse(w, errHidden)
 		return
@@ -36,28 +39,23 @@ func (c *Console) tail(w http.ResponseWriter, r *http.Request, s *session) {
 	if j == nil {
 		return
 	}
-	leave, ok := c.enter(w, r, s)
-	if !ok {
-		return
-	}
-	defer leave()
-	w.Header().Set("Content-Type", "text/event-stream")
-	t := &tailer{viewer: viewer{Console: c, w: w, r: r, s: s}, job: j, run: j.Run}
-	t.resume(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
-	rc := http.NewResponseController(w)
-	for t.tick() && rc.Flush() == nil {
-		select {
-		case <-time.After(tailEvery):
-		case <-r.Context().Done():
-			return
+	reads := httpapi.Permission{Area: "endpoint", Endpoint: j.Endpoint, Level: httpapi.Read} // as the operation status needs it
+	c.watch(w, r, s, func(id httpapi.Identity) bool { return id.Can(reads) }, func(v *viewer) {
+		t := &tailer{viewer: v, job: j, run: j.Run}
+		t.resume(cmp.Or(r.Header.Get("Last-Event-Id"), r.URL.Query().Get("after")))
+		for t.tick() && v.flush() {
+			select {
+			case <-time.After(tailEvery):
+			case <-r.Context().Done():
+				return
+			}
 		}
-	}
-	_ = rc.Flush() // the client may be gone
+	})
 }
 
 // A tailer is a tab that looks at the stream of a job.
 type tailer struct {
-	viewer
+	*viewer
 
 	job  *serverless.Job
 	run  uint32
@@ -78,13 +76,9 @@ func (t *tailer) resume(id string) {
 
 // tick sends what there is. It reports whether the stream goes on.
 func (t *tailer) tick() bool {
-	if t.out() {
-		t.event("out", []byte("{}"))
-		return false
-	}
-	part, first, err := t.Jobs.Peek(t.r.Context(), t.job.Owner, t.job.Ref, t.next, serverless.StreamQuery{Wait: overEvery})
+	part, first, err := t.Jobs.Peek(t.r.Context(), t.job.Owner, t.job.Ref, t.next, serverless.StreamQuery{Wait: tailWait})
 	if err != nil {
-		t.event("end", []byte(`{"status":"GONE"}`))
+		t.event("end", "", []byte(`{"status":"GONE"}`))
 		return false
 	}
 	b := tailBody{Run: part.Job.Run, First: first, Items: part.Items, Chunks: part.Job.Chunks, Status: part.Status.String()}
@@ -97,12 +91,19 @@ func (t *tailer) tick() bool {
 		return t.quiet()
 	}
 	t.sent = true
+	if t.w.Room(t.r.Context(), 4*size(b.Items)) != nil { // for the items and two copies in base64
+		return false
+	}
 	data, err := json.Marshal(b)
 	if err != nil {
 		return false
 	}
-	if _, err := fmt.Fprintf(t.w, "id: %d-%d\n", t.run, t.next); err != nil {
-		return false
+	return t.event(name, fmt.Sprintf("%d-%d", t.run, t.next), data) && name == "items"
+}
+
+func size(items [][]byte) (n int64) {
+	for _, b := range items {
+		n += int64(len(b))
 	}
-	return t.event(name, data) && name == "items"
+	return n
 }

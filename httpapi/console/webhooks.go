@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 // Bounds of the list of webhooks.
@@ -41,31 +43,27 @@ type outboxBody struct {
 }
 
 // webhooks answers the webhooks of the jobs of all endpoints that the user can list.
-func (c *Console) webhooks(w http.ResponseWriter, r *http.Request, s *session) {
-	id, err := c.Auth.Authenticate(r.Context(), s.Key)
-	if err != nil {
-		c.forget(w, err)
-		return
-	}
+func (c *Console) webhooks(w *httpapi.Answer, r *http.Request, s *session) {
 	b := webhooksBody{Webhooks: []webhookItem{}}
 	q := url.Values{"limit": {strconv.Itoa(webhooksEach)}}
 	if state := r.URL.Query().Get("state"); state != "" {
 		q.Set("state", state)
 	}
 	owner := ""
-	if id.Operator() {
-		owner = "?owner=*"
+	if s.who.Operator() {
+		owner = everybodys
 		q.Set("owner", "*")
 		b.Outbox = c.outbox(r)
 	}
-	list, _ := c.listEndpoints(r, s, owner)
+	list, more, _ := c.listEndpoints(w, r, s, owner)
+	b.More = more
 	for i, e := range list {
 		if i == maxWebhookEndpoints {
 			b.More = true
 			break
 		}
 		if e.Type != "LOAD_BALANCER" {
-			b.More = c.addWebhooks(r, s, e.ID, q, &b.Webhooks) || b.More
+			b.More = c.addWebhooks(w, r, s, e.ID, q, &b.Webhooks) || b.More
 		}
 	}
 	slices.SortStableFunc(b.Webhooks, func(x, y webhookItem) int { return cmp.Compare(y.FinishedAt, x.FinishedAt) })
@@ -76,7 +74,7 @@ func (c *Console) webhooks(w http.ResponseWriter, r *http.Request, s *session) {
 }
 
 // addWebhooks adds the newest webhooks of an endpoint, and reports whether there are older ones.
-func (c *Console) addWebhooks(r *http.Request, s *session, endpoint string, q url.Values, to *[]webhookItem) (more bool) {
+func (c *Console) addWebhooks(w *httpapi.Answer, r *http.Request, s *session, endpoint string, q url.Values, to *[]webhookItem) (more bool) {
 	var got struct {
 		Webhooks []struct {
 			webhookItem
@@ -85,7 +83,7 @@ func (c *Console) addWebhooks(r *http.Request, s *session, endpoint string, q ur
 		}
 		Cursor *string
 	}
-	if !c.readInto(r, s, "/v2/serverless/"+pathEscape(endpoint)+"/deliveries?"+q.Encode(), &got) {
+	if !c.readInto(w, r, s, "/v2/serverless/"+pathEscape(endpoint)+"/deliveries?"+q.Encode(), &got) {
 		return false
 	}
 	for _, x := range got.Webhooks {

@@ -19,7 +19,7 @@ const consolePath = "/console/"
 func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) http.Handler {
 	main, api := srv.Handler(), srv.API()
 	c, err := console.New(main, &console.Options{
-		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, Logger: log,
+		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, InFlight: api.InFlight, Logger: log,
 		Secret: parts.Options.Jobs.WorkerSecret, // sessions outlive a restart; nil with -data ""
 	})
 	if err != nil {

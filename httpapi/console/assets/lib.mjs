@@ -174,7 +174,10 @@ export function useData(path, {steady, every} = {}) {
         const data = await get(path)
         if (l.path === path) set({data, error: null, loading: false})
       } catch (error) {
-        if (l.path === path) set(s => ({data: s.data, error, loading: false}))
+        if (l.path !== path) return
+        set(s => ({data: s.data, error, loading: false}))
+        // The server is busy, or the user has too much open at once: it says when to ask again.
+        if (error.wait && (error.status === 429 || error.status === 503)) setTimeout(() => { l.asked = true; askAgain(x => x + 1) }, 1000 * error.wait)
       } finally { l.busy = false }
     }
     if (l.path !== path) { if (l.path) set({data: null, error: null, loading: true}); load(); return }

@@ -27,7 +27,7 @@ function concerns(d) {
   const order = ['bad', 'warn']
   return list.sort((a, b) => (order.indexOf(a.kind) - order.indexOf(b.kind)))
 }
-export const podsOf = d => (d.pods?.pods || []).map(p => p.item ? {...p.item, owner: p.owner} : p)
+const podsOf = d => d.pods?.pods || []
 
 const columns = [
   {title: 'Endpoint', cell: e => html`<${Link} to=${'e/' + id(e.id)}>${e.name || e.id}<//>${e.name && e.name !== e.id ? html` <small class="muted">${e.id}</small>` : null}`},
@@ -56,7 +56,8 @@ export function Overview() {
       ${list.length ? html`<ul>${list.slice(0, 20).map(x => html`<li><${Status} of=${x.kind} text=${x.text} /> <${Link} to=${x.to}>${x.link}<//></li>`)}</ul>${list.length > 20 ? html`<p class="muted">and ${num(list.length - 20)} more</p>` : null}` : html`<p><${Status} of="COMPLETED" text="Nothing. No job waits without a worker, and nothing has failed lately." /></p>`}</section>
       <section aria-labelledby="endpoints"><div class="bar"><h2 id="endpoints">Endpoints</h2>${d.endpoints.length > 8 ? html`<label class="inline">Filter <input type="search" value=${filter} onInput=${e => setFilter(e.target.value)} /></label>` : null}</div>
       ${d.listed ? null : html`<p class="muted">This key may not list endpoints, so these are the ones that its scopes name. Find others by their id.</p>`}
+      ${d.more ? html`<p class="muted">These are the first ${num(d.endpoints.length)}. Find others by their id.</p>` : null}
       <${Table} caption="Endpoints" rows=${shown} rowKey=${e => e.id} columns=${s.operator ? [columns[0], owner, ...columns.slice(1)] : columns} empty=${filter ? html`<${Empty} title="No endpoint matches." />` : html`<${Empty} title="There are no endpoints yet.">Make one with <code>POST /v2/serverless</code>, or in the configuration of the server.<//>`} /></section>
-      ${d.pods ? html`<section aria-labelledby="pods"><h2 id="pods">Pods</h2>${pods.length ? html`<p class="counts">${Object.entries(by).map(([status, n]) => html`<${Link} to=${'pods?status=' + status}><${Status} of=${status} text=${`${n} ${status.toLowerCase()}`} /><//>`)}</p>` : html`<p class="muted">There are no pods.</p>`}</section>` : null}`
+      ${d.pods ? html`<section aria-labelledby="pods"><h2 id="pods">Pods</h2>${pods.length ? html`<p class="counts">${Object.entries(by).map(([status, n]) => html`<${Link} to=${'pods?status=' + status}><${Status} of=${status} text=${`${n} ${status.toLowerCase()}`} /><//>`)}${d.pods.more ? html` <${Link} to="pods">and more<//>` : null}</p>` : html`<p class="muted">There are no pods.</p>`}</section>` : null}`
   }}<//>`
 }

@@ -260,7 +260,7 @@ export function Tail({path}) {
       set(a.list.slice())
     })
     s.addEventListener('end', () => { setState('the job has ended'); s.close() })
-    s.addEventListener('out', () => { s.close(); session.set(null) })
+    s.addEventListener('out', () => { setState('this key may not see it any more'); s.close() })
     s.onerror = () => setState(s.readyState === EventSource.CLOSED ? 'ended' : 'reconnecting')
     return () => s.close()
   }, [path, paused, visible])
