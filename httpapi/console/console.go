@@ -50,9 +50,9 @@ type Options struct {
 	ReadOnly bool
 	// HidePayloads keeps inputs and outputs of jobs from the pages. Logs and errors stay.
 	HidePayloads bool
-	// Source returns the address that a request comes from, to limit tries to sign in: 5 a
-	// minute and address. Behind a proxy use httpapi.Options.Source, which knows trusted
-	// proxies. Default: the address of the connection.
+	// Source returns the address that a request comes from, to slow down who tries wrong keys: after
+	// 5 in a minute. Behind a proxy use httpapi.Options.Source, which knows trusted proxies.
+	// Default: the address of the connection.
 	Source func(r *http.Request) string
 	// Clock is the clock of sessions. Default: the system's.
 	Clock pods.Clock

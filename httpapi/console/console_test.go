@@ -189,18 +189,64 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A wrong key is refused in words, and five tries a minute are enough for anybody.
-func TestSignInIsLimited(t *testing.T) {
+// A wrong key is refused in words, and after five in a minute slowly.
+func TestTriesWithWrongKeysAreSlow(t *testing.T) {
 	bubble(t, nil, func(w *world) {
-		for _, body := range []string{`{"key":"wrong"}`, `{"key":""}`, `{`, `{"key":"with blank"}`, `{"key":"` + strings.Repeat("x", 3000) + `"}`} {
-			if a := w.request("POST", "/console/session", body); a.Code < 400 || a.Code >= 500 {
+		wrong := []string{`{"key":"wrong"}`, `{"key":""}`, `{`, `{"key":"with blank"}`, `{"key":"` + strings.Repeat("x", 3000) + `"}`}
+		began := time.Now()
+		for _, body := range wrong {
+			if a := w.request("POST", "/console/session", body); a.Code < 400 || a.Code >= 500 || a.Code == http.StatusTooManyRequests {
 				w.t.Errorf("POST session %.20s = %d %s, want a refusal", body, a.Code, a.Body)
 			}
 		}
+		for i, body := range wrong {
+			a := w.request("POST", "/console/session", body)
+			if took := time.Since(began); a.Code != http.StatusTooManyRequests || a.Header().Get("Retry-After") == "" || took != time.Duration(i+1)*time.Second {
+				w.t.Errorf("try %d = %d, Retry-After %q, after %v; want 429, a second after the one before", i+6, a.Code, a.Header().Get("Retry-After"), took)
+			}
+		}
+		time.Sleep(time.Minute)
+		if a := w.request("POST", "/console/session", wrong[0]); a.Code != http.StatusUnauthorized {
+			w.t.Errorf("a minute later = %d, want 401", a.Code)
+		}
+	})
+}
+
+// Behind a proxy that is not trusted everybody has one address. Somebody there who sends garbage keeps
+// nobody out who has a key, however long it goes on.
+func TestARightKeyIsTakenWhateverOthersTry(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		began := time.Now()
+		for range 3 {
+			for i := range 50 {
+				w.request("POST", "/console/session", `{"key":"garbage-`+strconv.Itoa(i)+`"}`)
+			}
+			before := time.Now()
+			for _, key := range []string{aliceKey, bobKey, operatorKey} {
+				w.signIn(key)
+			}
+			if took := time.Since(before); took != 0 {
+				w.t.Errorf("right keys wait %v for wrong ones", took)
+			}
+		}
+		if took := time.Since(began); took < 2*time.Minute {
+			w.t.Errorf("150 wrong keys were tried in %v", took)
+		}
+	})
+}
+
+// Each sign-in writes a line to the log, so one key has 30 of them in a minute, and others have theirs.
+func TestOneKeySignsInThirtyTimesAMinute(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		for range 30 {
+			w.signIn(aliceKey)
+		}
 		a := w.request("POST", "/console/session", `{"key":"`+aliceKey+`"}`)
 		if a.Code != http.StatusTooManyRequests || a.Header().Get("Retry-After") != "60" {
-			w.t.Errorf("the sixth try = %d, Retry-After %q; want 429 and 60", a.Code, a.Header().Get("Retry-After"))
+			w.t.Errorf("the 31st time = %d, Retry-After %q; want 429 and 60", a.Code, a.Header().Get("Retry-After"))
 		}
+		w.signIn(bobKey)
+		w.signIn(readerKey)
 		time.Sleep(time.Minute)
 		w.signIn(aliceKey)
 	})

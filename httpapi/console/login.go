@@ -10,37 +10,39 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 )
 
-// maxTries is how many tries to sign in an address has in a minute, and maxAddresses how
-// many addresses are counted: beyond that all others share one count.
+// Bounds of signing in. A right key is never refused because of tries with wrong ones: behind a proxy
+// that is not among the trusted ones everybody has the same address, and somebody's garbage would keep
+// all others out. Guessing is hopeless anyway, because keys are random. The bounds are for the
+// processor, the database and the log.
 const (
-	maxTries     = 5
-	maxAddresses = 10000
+	maxFailed  = 5     // tries with wrong keys, of an address in a minute: later ones are slow
+	maxSignIns = 30    // with one key, in a minute
+	maxCounted = 10000 // addresses and keys. With more, the minute ends early
+	failedWait = time.Second
 )
 
-// tries counts tries to sign in, by address, in the minute that has begun last.
+// tries counts tries to sign in, by address or key, in the minute that has begun last.
 type tries struct {
 	mu    sync.Mutex
 	begun time.Time
 	by    map[string]int
 }
 
-// take counts a try. It returns how long the address has to wait, or 0.
-func (t *tries) take(now time.Time, from string) time.Duration {
+// take counts a try. It returns how long to wait if there were most of them, or 0.
+func (t *tries) take(now time.Time, who string, most int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.begun) >= time.Minute {
+	if now.Sub(t.begun) >= time.Minute || len(t.by) >= maxCounted {
 		t.begun, t.by = now, map[string]int{}
 	}
-	if _, known := t.by[from]; !known && len(t.by) >= maxAddresses {
-		from = ""
-	}
-	if t.by[from] >= maxTries {
+	if t.by[who] >= most {
 		return t.begun.Add(time.Minute).Sub(now)
 	}
-	t.by[from]++
+	t.by[who]++
 	return 0
 }
 
@@ -155,22 +157,19 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, errNotHere)
 		return
 	}
-	if wait := c.tries.take(c.Clock.Now(), network(c.Source(r))); wait > 0 {
-		w.Header().Set("Retry-After", seconds(wait))
-		refuse(w, problem.Newf(problem.TooManyRequests, "There were %d tries to sign in from this address in the last minute. Wait %s seconds.", maxTries, seconds(wait)))
-		return
-	}
 	key, err := readKey(w, r)
+	var id httpapi.Identity
+	if err == nil {
+		id, err = c.Auth.Authenticate(r.Context(), key)
+	}
 	if err != nil {
-		refuse(w, err)
+		c.failTry(w, r, err)
 		return
 	}
-	id, err := c.Auth.Authenticate(r.Context(), key)
-	if err != nil {
-		if problem.KindOf(err) == problem.Unauthorized {
-			err = errWrongKey
-		}
-		refuse(w, err)
+	digest := accounts.DigestOf(key)
+	if wait := c.tries.take(c.Clock.Now(), "key "+string(digest[:]), maxSignIns); wait > 0 {
+		w.Header().Set("Retry-After", seconds(wait))
+		refuse(w, problem.Newf(problem.TooManyRequests, "Somebody has signed in with this key %d times in the last minute. Wait %s seconds.", maxSignIns, seconds(wait)))
 		return
 	}
 	s, err := c.begin(w, key)
@@ -180,6 +179,27 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	c.Logger.InfoContext(r.Context(), "console: signed in", "user", id.User, "source", c.Source(r))
 	c.answerSession(w, r, s, &id)
+}
+
+// failTry refuses a try to sign in. One too many of an address is answered slowly.
+func (c *Console) failTry(w http.ResponseWriter, r *http.Request, err error) {
+	switch problem.KindOf(err) {
+	case problem.Unauthorized:
+		err = errWrongKey
+	case problem.BadRequest, problem.Invalid:
+	default: // the keys cannot be read
+		refuse(w, err)
+		return
+	}
+	if wait := c.tries.take(c.Clock.Now(), "address "+network(c.Source(r)), maxFailed); wait > 0 {
+		select {
+		case <-time.After(failedWait):
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Retry-After", seconds(wait))
+		err = problem.Newf(problem.TooManyRequests, "This key is not right either: there were %d such tries from this address in the last minute. A right key is taken at once; try others in %s seconds.", maxFailed, seconds(wait))
+	}
+	refuse(w, err)
 }
 
 var (
