@@ -68,7 +68,7 @@ var layers = []layer{
 	{path: "pods/volumes", module: join(ground, "pods", "pods/catalog"), never: noEither},
 	{path: "pods/sshkeys", module: join(ground, "pods"), never: noEither},
 	{path: "pods/billing", module: join(ground, "pods", "pods/catalog"), never: noEither},
-	{path: "pods/accounts", module: ground, never: noEither},
+	{path: "pods/accounts", module: ground, third: []string{"golang.org/x/text/unicode/norm"}, never: noEither},
 	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules", "serverless/events", "serverless/balance", "serverless/batches", "serverless/telemetry"), never: noEither},
 	{path: "serverless/queue", module: ground, never: noEither},
 	{path: "serverless/telemetry", module: join(ground, "serverless/queue"), never: noEither},

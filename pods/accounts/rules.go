@@ -1,12 +1,9 @@
 package accounts
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -62,14 +59,6 @@ func (c Caller) outlived(expires time.Time) error {
 	return problem.Newf(problem.Forbidden, "/expires: the key of this request ends at %s, and that one ends later", c.Expires.UTC().Format(time.RFC3339))
 }
 
-// CheckUser returns an error for what cannot be the name of a user.
-func CheckUser(name string) error {
-	if name == "" || name == AllUsers || len(name) > MaxUser || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("must be the name of a user, with at most %d bytes and without control characters", MaxUser)
-	}
-	return nil
-}
-
 // makes reports whether a key with these scopes makes pods or endpoints, and is no operator's.
 func makes(scopes []string) bool {
 	has := permissions(scopes)
@@ -107,10 +96,15 @@ type RotateRequest struct {
 // Fields are the documented fields of requests, in order.
 func Fields() []string { return []string{"user", "scopes", "expires", "overlap"} }
 
-func (r *CreateRequest) check(now time.Time) error {
+// check checks the request. known says that the user is there already.
+func (r *CreateRequest) check(now time.Time, known bool) error {
 	v := &r.Violations
 	if r.User != "" {
-		if err := CheckUser(r.User); err != nil {
+		check := CheckUser
+		if known {
+			check = checkKnown
+		}
+		if err := check(r.User); err != nil {
 			v.Add(problem.Invalid, "/user", "%v", err)
 		}
 	}

@@ -151,14 +151,22 @@ func (s *Service) Get(ctx context.Context, by Caller, id string) (Key, error) {
 }
 
 // Create makes a key and returns its secret, which is kept nowhere. The key has at most the
-// scopes of the caller; an operator gives any scope to any user. A user has at most MaxKeys. A
-// request that was made before with its key gets *idempotency.Repeated.
+// scopes of the caller; an operator gives any scope to any user. A user has at most MaxKeys. The name
+// of a user without keys must be one that CheckUser takes. A request that was made before with its key gets *idempotency.Repeated.
 func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (k Key, secret Secret, err error) {
 	now := s.o.Clock.Now().UTC()
+	x, err := s.known(ctx)
+	if err != nil {
+		return Key{}, "", err
+	}
+	known := r.User == by.User || x.count(r.User) > 0
 	k, err = idempotency.Do(ctx, r.Idempotency, idempotency.Creation[Key]{
 		Guard: &s.keys, Store: s.store, Now: now,
-		Check: func() error { return r.check(now) },
+		Check: func() error { return r.check(now, known) },
 		Create: func(rec *idempotency.Record) (k Key, err error) {
+			if err := r.check(now, known); err != nil {
+				return Key{}, err
+			}
 			k, secret, err = s.create(ctx, by, r, now, rec)
 			return k, err
 		},
@@ -167,9 +175,6 @@ func (s *Service) Create(ctx context.Context, by Caller, r CreateRequest) (k Key
 }
 
 func (s *Service) create(ctx context.Context, by Caller, r CreateRequest, now time.Time, rec *idempotency.Record) (Key, Secret, error) {
-	if err := r.check(now); err != nil {
-		return Key{}, "", err
-	}
 	if r.User == "" {
 		r.User = by.User
 	}

@@ -532,3 +532,58 @@ func TestAuthenticateDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations, want none", n)
 	}
 }
+
+// The names of users look different from one another, can be a part of a path, and a refusal says what
+// is wrong with one.
+func TestNamesOfUsersAreWhatTheySeem(t *testing.T) {
+	for name, want := range map[string]string{
+		"alice": "", "Alice B.": "", "alice@example.com": "", "ci-1_x": "", "größe": "", "Ελένη": "", "алиса": "", "山田太郎": "", "ユーザー": "", "علي": "", "हिन्दी": "", "o'neill+x": "", "a b c": "", "...": "", "a..b": "",
+
+		"alice ": "blank", " alice": "blank", "a  b": "blank",
+		".": "path", "..": "path", "a/b": "path", "/": "path",
+		"al\u200bice": "U+200B", "\u202eecila": "U+202E", "\ufeffalice": "U+FEFF", "a\u00a0b": "U+00A0", "a\u2003b": "U+2003", "a\u2028b": "U+2028", "a\u00adb": "U+00AD", "a\u2066b": "U+2066",
+		"a\u3164": "U+3164", "a\u115f": "U+115F", "a\u2800b": "U+2800", "a\ufe0f": "U+FE0F", "a\U000e0101": "U+E0101", "a\u034fb": "U+034F", "a\ue000": "U+E000", "a\u0378": "U+0378",
+		"\u0301alice": "mark",
+		"\u0430lice":  "mix Latin and Cyrillic", "alic\u0435": "mix Latin and Cyrillic", "\u0391lice": "mix Latin and Greek", "\u0430\u03bf": "mix Cyrillic and Greek",
+		"Gro\u0308\u00dfe": "NFKC", "\uff41lice": "NFKC", "\U0001d41alice": "NFKC", "\ufb01": "NFKC",
+		"*": "name of a user", "a\nb": "control characters", "\xff": "name of a user", strings.Repeat("x", 256): "255 bytes",
+	} {
+		b := newBench(t, nil)
+		_, _, err := b.Create(t.Context(), root, accounts.CreateRequest{User: name, Scopes: []string{"pods:read"}})
+		if want == "" {
+			if err != nil {
+				t.Errorf("the user %+q is refused: %v", name, err)
+			}
+			continue
+		}
+		faults := problem.Of(err).Errors
+		if problem.KindOf(err) != problem.Invalid || len(faults) != 1 || !strings.HasPrefix(faults[0], "/user: ") || !strings.Contains(faults[0], want) {
+			t.Errorf("the user %+q: %v %q, want a 422 about %s", name, err, faults, want)
+		}
+		if strings.ContainsFunc(strings.Join(faults, ""), func(r rune) bool { return r > '~' }) {
+			t.Errorf("the refusal of %+q has the character that cannot be seen: %+q", name, faults)
+		}
+	}
+}
+
+// A user whose name is older than the rules for names keeps its keys, and gets others.
+func TestAUserWithAnOldNameGoesOn(t *testing.T) {
+	store, old := memory.NewAccounts(), "alice \u200b"
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check(store.Create(t.Context(), accounts.Key{ID: "old", User: old, Scopes: []string{"*"}, Digest: accounts.DigestOf("secret")}))
+	b := bench{t, accounts.New(store, nil)}
+	b.accepts("secret", true)
+	b.make(root, accounts.CreateRequest{User: old, Scopes: []string{"pods:read"}})
+	b.make(caller(old, "*"), scopes("pods:read"))
+	_, err := b.Update(t.Context(), root, "old", accounts.UpdateRequest{Scopes: []string{"pods:read"}})
+	check(err)
+	_, _, err = b.Rotate(t.Context(), root, "old", accounts.RotateRequest{})
+	check(err)
+	_, _, err = b.Create(t.Context(), root, accounts.CreateRequest{User: old + " ", Scopes: []string{"pods:read"}})
+	wantKind(t, "a new user with such a name", err, problem.Invalid)
+}

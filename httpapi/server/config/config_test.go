@@ -62,6 +62,9 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{"{\n\t\"serviceDomain\": \"ü\", x\n}", 2, 24, "", "invalid character 'x' at start of value"},
 		{`[]`, 1, 1, "", "must be a JSON object"},
 		{`{"keys":[{"key":"k","user":"u"},{"key":"k","user":"v"}]}`, 1, 34, "keys[1].key", "key is there twice"},
+		{`{"keys":[{"key":"k","user":"alice "}]}`, 1, 21, "keys[0].user", "must not begin or end with a blank, or have two together"},
+		{"{\"keys\":[{\"key\":\"k\",\"user\":\"\u0430lice\"}]}", 1, 21, "keys[0].user", "must not mix Latin and Cyrillic letters: some of them look the same"},
+		{`{"keys":[{"key":"k","user":"a\u200b"}]}`, 1, 21, "keys[0].user", "must not have the character U+200B: it cannot be seen, or changes how others are seen"},
 		{`{} /* no end`, 1, 4, "", "invalid character '/' after top-level value"},
 	} {
 		e := wrong(t, tt.text)
