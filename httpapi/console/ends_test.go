@@ -77,6 +77,20 @@ func TestEveryAnswerThatLastsEndsSoonAfterItsKey(t *testing.T) {
 	}
 }
 
+// A job that runs and has streamed nothing has an empty list of items: the page goes through it.
+func TestATailWithoutItemsHasAnEmptyList(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		job := w.submit(`{"input":{}}`)
+		w.signIn(aliceKey)
+		s := w.follow("data/tail/echo/" + job)
+		time.Sleep(time.Minute)
+		s.stop()
+		if s.over(); !strings.Contains(s.text.String(), `"items":[]`) {
+			w.t.Errorf("the tail of a job that streams nothing = %s", &s.text)
+		}
+	})
+}
+
 // keysEnd is when keys of these tests end. A bubble begins at midnight.
 var keysEnd = time.Date(2000, 1, 1, 0, 2, 0, 0, time.UTC)
 
@@ -115,6 +129,7 @@ type lastingAnswer struct {
 	done   chan bool
 	mu     sync.Mutex
 	last   time.Time // when something was written
+	text   strings.Builder
 }
 
 // follow begins a request whose answer lasts.
@@ -140,7 +155,7 @@ func (s *lastingAnswer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Now()
-	return len(b), nil
+	return s.text.Write(b)
 }
 
 // over reports whether the answer has ended.

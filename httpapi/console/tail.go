@@ -22,7 +22,7 @@ const (
 type tailBody struct {
 	Run    uint32   `json:"run"`   // of the job: a retry begins a new stream
 	First  uint32   `json:"first"` // number of the first item; those before it that were not sent have been read by others
-	Items  [][]byte `json:"items"` // base64: they are shown as their bytes came
+	Items  [][]byte `json:"items"` // base64: they are shown as their bytes came. Never null
 	Chunks uint32   `json:"chunks"`
 	Status string   `json:"status"`
 }
@@ -81,7 +81,7 @@ func (t *tailer) tick() bool {
 		t.event("end", "", []byte(`{"status":"GONE"}`))
 		return false
 	}
-	b := tailBody{Run: part.Job.Run, First: first, Items: part.Items, Chunks: part.Job.Chunks, Status: part.Status.String()}
+	b := tailBody{Run: part.Job.Run, First: first, Items: append([][]byte{}, part.Items...), Chunks: part.Job.Chunks, Status: part.Status.String()}
 	t.run, t.next = b.Run, first+uint32(len(b.Items))
 	name := "items"
 	if len(b.Items) == 0 && part.Status.Terminal() {
