@@ -168,3 +168,19 @@ func (s *lastingAnswer) over() bool {
 		return false
 	}
 }
+
+// What the console does is done with the key of the session, whose end holds there too.
+func TestASessionWithAKeyThatEndsRotatesNoEndlessKey(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		endless, _, err := w.keys.Create(w.t.Context(), root, accounts.CreateRequest{User: "alice", Scopes: []string{"pods:read"}})
+		check(w.t, err)
+		_, brief, err := w.keys.Create(w.t.Context(), root, accounts.CreateRequest{User: "alice", Scopes: []string{"*"}, Expires: keysEnd})
+		check(w.t, err)
+		w.signIn(string(brief))
+		path := "/console/api/v2/account/keys"
+		w.want(http.StatusForbidden, "POST", path, `{"scopes":["*"]}`)
+		w.want(http.StatusForbidden, "PATCH", path+"/"+endless.ID, `{"scopes":["*"]}`)
+		w.want(http.StatusForbidden, "POST", path+"/"+endless.ID+"/rotate", "{}")
+		w.want(http.StatusOK, "GET", path+"/"+endless.ID, "")
+	})
+}
