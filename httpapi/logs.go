@@ -270,8 +270,8 @@ func (c *call) follow(ctx context.Context, src pods.LogSource, seq iter.Seq2[pod
 	}
 }
 
-// sendPast begins the answer. It reports false when the client is gone, and for HEAD, which
-// gets no more.
+// sendPast begins the answer. It reports false when the client is gone, when its key is no longer
+// good, and for HEAD, which gets no more. The past may be long and its reader slow.
 func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	h := c.w.Header()
 	setEventStream(h)
@@ -281,7 +281,13 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 		return false
 	}
 	var b []byte
+	looked := time.Now()
 	for l := range past {
+		if time.Since(looked) >= lookEvery {
+			if looked = time.Now(); !c.stillAllowed() {
+				return false
+			}
+		}
 		b = appendEvent(b[:0], l)
 		if _, err := c.w.Write(b); err != nil {
 			return false
