@@ -5,6 +5,8 @@ package demo
 
 import (
 	"context"
+	"runtime"
+	"strings"
 
 	"github.com/podyard/podyard/backend/process"
 )
@@ -35,9 +37,17 @@ func Command(args []string) func(ctx context.Context, env func(string) string) e
 
 // Try are two command lines for a newcomer: a job and a pod.
 func Try(url, key, flavor string) [2]string {
-	curl := "curl -H 'Authorization: Bearer " + key + "' "
+	curl := "curl -H " + quote("Authorization: Bearer "+key) + " "
 	return [2]string{
-		curl + `-d '{"input":{"hello":"world"}}' ` + url + "/v2/" + EchoEndpoint + "/runsync",
-		curl + `-H 'Content-Type: application/json' -d '{"name":"web","image":"` + WebImage + `","cpu":{"id":"` + flavor + `","vcpuCount":2},"ports":["8000/http"]}' ` + url + "/v2/pods",
+		curl + "-d " + quote(`{"input":{"hello":"world"}}`) + " " + url + "/v2/" + EchoEndpoint + "/runsync",
+		curl + "-H " + quote("Content-Type: application/json") + " -d " + quote(`{"name":"web","image":"`+WebImage+`","cpu":{"id":"`+flavor+`","vcpuCount":2},"ports":["8000/http"]}`) + " " + url + "/v2/pods",
 	}
+}
+
+// quote makes one word of a text, for the shell of the system: cmd.exe knows double quotes only.
+func quote(text string) string {
+	if runtime.GOOS == "windows" {
+		return `"` + strings.ReplaceAll(text, `"`, `\"`) + `"`
+	}
+	return "'" + text + "'"
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -172,7 +173,8 @@ func Read(file string) (*Config, error) {
 	if err != nil {
 		return nil, &Error{File: file, Err: err}
 	}
-	return Parse(file, text)
+	// Editors of Windows put a byte order mark at the head of a text.
+	return Parse(file, bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
 const maxFile = 16 << 20 // bytes of a configuration

@@ -89,6 +89,17 @@ func TestAFileThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
+func TestAByteOrderMarkAtTheHeadOfAFileIsNoFault(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "windows.json")
+	if err := os.WriteFile(file, []byte("\ufeff{\r\n\"catalog\": \"sample\"\r\n}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := config.Read(file); err != nil || !cmp.Equal(c.Catalog, "sample") {
+		t.Errorf("Read = %+v, %v, want the catalog sample", c, err)
+	}
+}
+
 func TestCommentsAreWhereJavaScriptHasThem(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse("yard.json", []byte(`// who may come
