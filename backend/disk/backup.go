@@ -146,7 +146,7 @@ func copyDir(ctx context.Context, fs vfs.FS, from, to string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if name == lockName || name == ballastName {
+		if name == lockName {
 			continue
 		}
 		if err := copyFile(fs, fs.PathJoin(from, name), fs.PathJoin(to, name)); err != nil {

@@ -30,7 +30,11 @@ func (s *Billing) Record(ctx context.Context, uses []pods.Usage) error {
 	errs := make([]error, len(uses))
 	var puts sync.WaitGroup
 	for i, u := range uses {
-		puts.Go(func() { errs[i] = s.o.put(ctx, useName(&u), u) })
+		what := underWay
+		if !u.Open {
+			what = deletions // a pod is deleted after its last use is recorded
+		}
+		puts.Go(func() { errs[i] = s.o.put(ctx, what, useName(&u), u) })
 	}
 	puts.Wait()
 	return errors.Join(errs...)

@@ -287,10 +287,12 @@ func (e *engine) recoverPanic() {
 }
 
 // stop ends the engine after all submitted commits. If the engine has failed, stop does not
-// wait for the database: the fence keeps its writes from the disk.
+// wait for the database: the fence keeps its writes from the disk. What waits for room on the disk
+// fails now.
 func (e *engine) stop() error {
 	var err error
 	e.ending.Do(func() {
+		e.fs.patient.Store(false)
 		e.sendMu.Lock()
 		if !e.closed {
 			e.closed = true

@@ -93,7 +93,7 @@ func (s *Endpoints) List(context.Context) iter.Seq2[*endpoints.Endpoint, error] 
 
 // Update implements endpoints.Store.
 func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
-	e, err := s.s.admit(ctx, underWay)
+	e, err := s.s.admit(ctx, deletions)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +105,11 @@ func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.En
 		v = old.Clone()
 		if err := fn(v); err != nil {
 			return change[endpoints.Endpoint]{}, err
+		}
+		if v.Workers.Max >= old.Workers.Max && v.Cordon == old.Cordon { // otherwise workers end, which may make room
+			if err := s.s.space.check(0, underWay); err != nil {
+				return change[endpoints.Endpoint]{}, err
+			}
 		}
 		return storedEndpoint(v.Clone())
 	}, nil)

@@ -109,6 +109,7 @@ func (e *engine) startUp(ctx context.Context) error {
 	if err := e.jobs.recover(ctx); err != nil {
 		return errors.Join(err, e.stop())
 	}
+	e.fs.patient.Store(true)
 	return e.err()
 }
 
@@ -152,7 +153,7 @@ func (s *Store) newEngine() *engine {
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
 	})
-	e.fs.restore, e.fs.short = s.restoreTable, s.space.short
+	e.fs.restore, e.fs.short, e.fs.room = s.restoreTable, s.space.short, &s.space
 	e.opts = s.pebbleOptions(e)
 	return e
 }

@@ -26,11 +26,13 @@ type failingFS struct {
 	write atomic.Pointer[error] // error of writes
 	sync  atomic.Pointer[error] // error of syncs
 	free  atomic.Uint64
+	files atomic.Int64 // free inodes of 100,000
 }
 
 func failingDisk(under vfs.FS) *failingFS {
 	f := &failingFS{}
 	f.free.Store(1 << 40)
+	f.files.Store(90_000)
 	f.FS = errorfs.Wrap(under, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
@@ -51,6 +53,8 @@ func failingDisk(under vfs.FS) *failingFS {
 func (f *failingFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: f.free.Load(), TotalBytes: 1 << 41}, nil
 }
+
+func (f *failingFS) inodes(string) (free, total int64) { return f.files.Load(), 100_000 }
 
 func unavailableError(t *testing.T, what string, err error, words ...string) {
 	t.Helper()
@@ -257,37 +261,6 @@ func TestNearTheEndOfTheDiskThoseWhoKeepMostAreRefusedFirst(t *testing.T) {
 	must(t, res[0].Err)
 	free(300 << 10)
 	must(t, add("i", "rude", 10))
-}
-
-func TestTheBallastIsGivenUpForRecovery(t *testing.T) {
-	f := failingDisk(vfs.NewMem())
-	opts := inMemory(f)
-	opts.Ballast, opts.KeepFree = 3<<20, 10<<20
-	s := openForTest(t, "store", opts)
-	size := func() int64 {
-		info, err := f.Stat("store/ballast")
-		if err != nil {
-			return 0
-		}
-		return info.Size()
-	}
-	if n := size(); n != 3<<20 {
-		t.Fatalf("the ballast has %d bytes, want %d", n, 3<<20)
-	}
-	full := error(syscall.ENOSPC)
-	f.write.Store(&full)
-	f.free.Store(0)
-	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
-	f.write.Store(nil) // there is a little space again
-	must(t, s.Recover(t.Context()))
-	if n := size(); n != 0 {
-		t.Errorf("the ballast has %d bytes after a recovery without space, want 0", n)
-	}
-	f.free.Store(1 << 40)
-	must(t, s.Recover(t.Context()))
-	if n := size(); n != 3<<20 {
-		t.Errorf("the ballast has %d bytes when there is space again, want %d", n, 3<<20)
-	}
 }
 
 // Every table is damaged one byte at a time. With its parity file a table is restored. Without

@@ -1,13 +1,17 @@
 package disk
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -29,6 +33,8 @@ type fence struct {
 	hidden   []string          // names of files that the database does not see
 	restore  func(name string) // called with the name of a damaged table
 	short    func() bool       // whether the disk is nearly full
+	room     *space            // what to do without room on the disk; nil: fail
+	patient  atomic.Bool       // what finds no room waits for it
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
@@ -44,7 +50,37 @@ func (f *fence) close() {
 
 // change runs fn, which changes something on disk. done is false if the change did not happen
 // and the caller must not see a failure.
+//
+// If there is no room for it, fn runs again after each part of the reserve that is given up, and
+// then it waits until there is room: a database that is closed for that could not be read, and
+// nothing could be deleted from it. A failed sync is not tried again, because it is unknown what
+// is on disk, and a second sync would not show it.
 func (f *fence) change(what, name string, fn func() error) (done bool, err error) {
+	var w *waitError
+	if done, err = f.try(what, name, fn); !errors.As(err, &w) {
+		return done, err
+	}
+	_, log := isLog(f.PathBase(name))
+	defer f.room.waits(log, w.cause)()
+	for pause := minWait; errors.As(err, &w); pause = min(2*pause, maxWait) {
+		f.room.s.pause(context.Background(), pause)
+		done, err = f.try(what, name, fn)
+	}
+	return done, err
+}
+
+// The pauses of what waits for room.
+const (
+	minWait = 20 * time.Millisecond
+	maxWait = time.Second
+)
+
+// A waitError says that a change has found no room and may wait for it.
+type waitError struct{ cause error }
+
+func (w *waitError) Error() string { return w.cause.Error() }
+
+func (f *fence) try(what, name string, fn func() error) (done bool, err error) {
 	f.changing.RLock()
 	defer f.changing.RUnlock()
 	if f.closed.Load() {
@@ -54,10 +90,32 @@ func (f *fence) change(what, name string, fn func() error) (done bool, err error
 	if err == nil || !within(f.FS, f.dir, name) {
 		return true, err
 	}
+	if what != whatSync && noRoom(err) && f.room != nil {
+		for noRoom(err) && f.room.reserve.give() {
+			err = fn()
+		}
+		if err == nil {
+			return true, nil
+		}
+		if noRoom(err) && f.patient.Load() && f.room.s.running.Load() > 0 {
+			return false, &waitError{fmt.Errorf("%s %s: %w", what, f.PathBase(name), err)}
+		}
+	}
 	f.failed(what, f.PathBase(name), err)
 	f.closed.Store(true)
 	return false, nil
 }
+
+const whatSync = "sync"
+
+// noRoom reports whether an operation failed because something is used up that becomes free again:
+// the bytes or inodes of the file system, the quota of the user, or descriptors.
+func noRoom(err error) bool {
+	return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// noFiles reports whether a file could not be created because of the file system.
+func noFiles(err error) bool { return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) }
 
 // within reports whether name is dir or below it.
 func within(fs vfs.FS, dir, name string) bool {
@@ -109,6 +167,9 @@ func (f *fence) create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 			return nil, err
 		}
 		file, err := f.FS.Create(name, c)
+		if noFiles(err) && f.room != nil && f.room.reserve.take(name) == nil {
+			file, err = f.FS.OpenReadWrite(name, c)
+		}
 		if err != nil || !strings.HasPrefix(f.PathBase(name), manifestPrefix) {
 			return file, err
 		}
@@ -300,15 +361,17 @@ func (f *fencedFile) Write(p []byte) (n int, err error) {
 	if f.parity != nil {
 		f.parity.write(p) // before the file system, which may change p
 	}
-	done, err := f.fence.change("write", f.name, func() (err error) {
-		if f.mirror != nil {
-			f.copied = append(f.copied[:0], p...) // Write may change p
+	if f.mirror != nil {
+		f.copied = append(f.copied[:0], p...) // Write may change p
+	}
+	done, err := f.fence.change("write", f.name, func() error {
+		f.writeAhead(len(p) - n)
+		k, err := f.File.Write(p[n:]) // a part may be written when there is no room for the rest
+		if k > 0 && f.mirror != nil {
+			f.writeMirror(f.copied[n : n+k])
 		}
-		f.writeAhead(len(p))
-		if n, err = f.File.Write(p); err == nil && f.mirror != nil {
-			f.writeMirror(f.copied)
-		}
-		f.size += int64(n)
+		n += k
+		f.size += int64(k)
 		return err
 	})
 	if !done {
@@ -350,17 +413,17 @@ func (f *fencedFile) Preallocate(at, n int64) error {
 }
 
 func (f *fencedFile) Sync() error {
-	_, err := f.fence.change("sync", f.name, f.File.Sync)
+	_, err := f.fence.change(whatSync, f.name, f.File.Sync)
 	return err
 }
 
 func (f *fencedFile) SyncData() error {
-	_, err := f.fence.change("sync", f.name, f.File.SyncData)
+	_, err := f.fence.change(whatSync, f.name, f.File.SyncData)
 	return err
 }
 
 func (f *fencedFile) SyncTo(n int64) (full bool, err error) {
-	done, err := f.fence.change("sync", f.name, func() (err error) {
+	done, err := f.fence.change(whatSync, f.name, func() (err error) {
 		full, err = f.File.SyncTo(n)
 		return err
 	})

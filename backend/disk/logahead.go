@@ -4,6 +4,9 @@ package disk
 // never written, because the file system must write what it knows of the file, too. So zeros are
 // written to a log of commits ahead of its commits. The database and verifyLog take zeros, and what
 // an earlier log left in a file that is used again, for the end of the log.
+//
+// It is also what keeps deletions possible when somebody else has filled the disk: at least half of
+// the zeros are ahead when everything but deletions is refused. Nobody else can have that space.
 
 // aheadBytes is how many zeros are written at once, in parts of zeroBytes.
 const (
@@ -21,15 +24,17 @@ func (f *fencedFile) startAhead() {
 
 // writeAhead is called before n bytes are written to a log. The log is usable without zeros.
 func (f *fencedFile) writeAhead(n int) {
-	if !f.ahead || f.size+int64(n) <= f.written || f.fence.short() {
+	if !f.ahead || f.size+int64(n)+aheadBytes/2 <= f.written {
 		return
 	}
 	f.written = max(f.written, f.size)
 	zeros := make([]byte, zeroBytes)
-	for to := f.written + aheadBytes; f.ahead && f.written < to; {
+	for to := f.written + aheadBytes; f.written < to; {
 		clear(zeros) // WriteAt may change them
 		k, err := f.File.WriteAt(zeros, f.written)
 		f.written += int64(k)
-		f.ahead = err == nil
+		if f.ahead = err == nil || noRoom(err); err != nil {
+			return
+		}
 	}
 }

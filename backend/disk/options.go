@@ -46,11 +46,13 @@ type Options struct {
 	// nothing is logged.
 	Logger *slog.Logger
 	// KeepFree is how many bytes of the file system must stay free. With fewer free bytes new
-	// work is refused; with less than half of KeepFree everything but deletions is refused.
+	// work is refused; with less than half of KeepFree everything but deletions is refused. The
+	// same is true of 1000 inodes, or a twentieth of all where that is less.
 	// Default 256 MiB; negative: none.
 	KeepFree int64
-	// Ballast is the size in bytes of a reserve file. If the disk is full nevertheless, the
-	// file is deleted so that the store can be opened again. Default 64 MiB; negative: none.
+	// Ballast is the size in bytes of a reserve, which also has up to 200 inodes. If the disk is
+	// full nevertheless, it is given up part by part, so that the store can be opened and things
+	// can be deleted. Default 64 MiB; negative: none.
 	Ballast int64
 	// Cache is the size of the database's cache in bytes. The latest writes take more memory,
 	// usually 128 MiB. Default 64 MiB.
@@ -69,6 +71,7 @@ type Options struct {
 	fs       vfs.FS             // default: the system's
 	memTable uint64             // bytes; default: 64 MiB, or 1 MiB for a file system in memory
 	wait     func(*group) error // waits for the sync of a group; default: its method
+	inodes   func(dir string) (free, total int64)
 }
 
 func (o *Options) settle() (Options, error) {
@@ -95,6 +98,9 @@ func (o *Options) settle() (Options, error) {
 	c.Cache = orDefault(c.Cache, 64<<20)
 	if c.fs == nil {
 		c.fs = vfs.Default
+	}
+	if c.inodes == nil {
+		c.inodes = freeInodes
 	}
 	if c.wait == nil {
 		c.wait = (*group).wait

@@ -18,6 +18,9 @@ type owned[T any] struct {
 	order    func(a, b T) int
 	notFound error
 	exists   error
+	// frees reports whether an update comes before something that makes room: it is never refused for
+	// lack of it. Nil: no update does.
+	frees func(old, now *T) bool
 	// encode writes a record that has a secret. Nil: all of it is plain JSON.
 	encode func(seals sealer, key []byte, v *T) ([]byte, error)
 }
@@ -68,8 +71,8 @@ func (s *Store) create(ctx context.Context, keys []idempotency.Record, fn func(*
 }
 
 // put adds a record or replaces it.
-func (o *owned[T]) put(ctx context.Context, id string, v T) error {
-	e, err := o.s.admit(ctx, underWay)
+func (o *owned[T]) put(ctx context.Context, what priority, id string, v T) error {
+	e, err := o.s.admit(ctx, what)
 	if err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ func (o *owned[T]) list(keep func(*T) bool) ([]T, error) {
 }
 
 func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v T, err error) {
-	e, err := o.s.admit(ctx, underWay)
+	e, err := o.s.admit(ctx, deletions)
 	if err != nil {
 		return v, err
 	}
@@ -113,6 +116,11 @@ func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v 
 		v = o.clone(*old)
 		if err := fn(&v); err != nil {
 			return change[T]{}, err
+		}
+		if o.frees == nil || !o.frees(old, &v) {
+			if err := o.s.space.check(0, underWay); err != nil {
+				return change[T]{}, err
+			}
 		}
 		return o.stored(e, id, o.clone(v))
 	}, nil)

@@ -137,9 +137,9 @@ func (t *podTable) list(f pods.Filter) []*pods.Pod {
 	return list
 }
 
-// change is table.change for a pod.
-func (s *Pods) change(ctx context.Context, what priority, id string, fn func(e *engine, old *pods.Pod) (*pods.Pod, error)) error {
-	e, err := s.s.admit(ctx, what)
+// change is table.change for a pod. fn checks that there is room, if it needs some.
+func (s *Pods) change(ctx context.Context, id string, fn func(e *engine, old *pods.Pod) (*pods.Pod, error)) error {
+	e, err := s.s.admit(ctx, deletions)
 	if err != nil {
 		return err
 	}
@@ -235,16 +235,22 @@ func (s *Pods) List(ctx context.Context, f pods.Filter) iter.Seq2[*pods.Pod, err
 	}
 }
 
-// Update implements pods.PodStore. fn runs once. No other pod can change while it runs.
+// Update implements pods.PodStore. fn runs once. No other pod can change while it runs. An update
+// that ends a pod is never refused for lack of room, because it makes room.
 func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	var p *pods.Pod
-	err := s.change(ctx, underWay, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
+	err := s.change(ctx, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
 		if old == nil {
 			return nil, e.missing(keyPod, pods.ErrNotFound)
 		}
 		p = old.Clone()
 		if err := fn(p); err != nil {
 			return nil, err
+		}
+		if p.Want.Power == pods.PowerOn {
+			if err := s.s.space.check(0, underWay); err != nil {
+				return nil, err
+			}
 		}
 		return p.Clone(), nil
 	})
@@ -256,7 +262,7 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 
 // Delete implements pods.PodStore. fn runs once.
 func (s *Pods) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) error {
-	return s.change(ctx, deletions, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
+	return s.change(ctx, id, func(e *engine, old *pods.Pod) (*pods.Pod, error) {
 		switch {
 		case old == nil:
 			return nil, e.missing(keyPod, pods.ErrNotFound)

@@ -40,7 +40,9 @@ func (s *Store) Accounts() *Records[accounts.Key] {
 
 // Volumes returns the store of network volumes.
 func (s *Store) Volumes() *Records[volumes.Volume] {
-	return newRecords(s, keyVolume, func(e *engine) *table[volumes.Volume] { return &e.volumes }, records.Volumes())
+	all := newRecords(s, keyVolume, func(e *engine) *table[volumes.Volume] { return &e.volumes }, records.Volumes())
+	all.o.frees = func(_, now *volumes.Volume) bool { return now.Deleted } // then its files are removed
+	return all
 }
 
 // Schedules returns the store of schedules. What only workers see is encrypted on disk.

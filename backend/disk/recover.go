@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -14,7 +13,9 @@ import (
 // The pauses of Run between attempts to recover.
 const (
 	minBackoff = time.Second
-	maxBackoff = 30 * time.Second
+	maxBackoff = 10 * time.Second
+	// restorePause is how often the reserve is looked at after a part of it was given up.
+	restorePause = 5 * time.Second
 )
 
 // Recover opens the directory again after a failure. It returns nil if the store works.
@@ -28,38 +29,38 @@ func (s *Store) Recover(ctx context.Context) error {
 	}
 	old := s.current.Load()
 	if old.err() == nil {
-		s.space.restoreBallast()
+		s.space.reserve.restore()
 		return nil
 	}
 	if err := old.stop(); err != nil {
 		return fmt.Errorf("disk: give %q up: %w", s.dir, err)
-	}
-	// A full disk has no room for the log of a new engine.
-	if free, known := s.space.measure(); known && free < s.opts.KeepFree/2 {
-		if err := s.space.dropBallast(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("disk: make room in %q: %w", s.dir, err)
-		}
 	}
 	e, err := s.start(ctx)
 	if err != nil {
 		return fmt.Errorf("disk: recover %q: %w", s.dir, err)
 	}
 	s.current.Store(e)
-	s.space.restoreBallast()
+	s.space.reserve.restore()
 	s.opts.Logger.Info("the store works again", "dir", s.dir)
 	s.podHub.Notify(nil)
 	s.jobHub.Notify([]queue.Event{{Kind: queue.EventGap}})
 	return nil
 }
 
-// Run recovers the store after every failure, with growing pauses from 1 to 30 seconds, until
+// Run recovers the store after every failure, with growing pauses from 1 to 10 seconds, until
 // ctx ends or the store is closed. It returns nil.
+//
+// While Run runs, what finds no room on the disk waits for it, and the store goes on to be read.
+// Without Run that is a failure.
 func (s *Store) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var tidying sync.WaitGroup
 	defer tidying.Wait()
 	defer cancel()
 	tidying.Go(func() { s.tidyLoop(ctx) })
+	tidying.Go(func() { s.restoreLoop(ctx) })
+	s.running.Add(1)
+	defer s.running.Add(-1)
 	pause := minBackoff
 	for {
 		if s.Err() == nil {
@@ -82,5 +83,19 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		}
 		pause = min(2*pause, maxBackoff)
+	}
+}
+
+// restoreLoop makes the reserve again when there is room.
+func (s *Store) restoreLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.space.reserve.given:
+		}
+		for !s.space.reserve.restore() && ctx.Err() == nil {
+			s.pause(ctx, restorePause)
+		}
 	}
 }

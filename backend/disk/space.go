@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -12,18 +13,30 @@ import (
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 
-// space measures how much of the file system is free. It measures again after a certain number
-// of written bytes, and before every refusal. So work continues as soon as there is room.
+// space measures how much of the file system is free: bytes and inodes. It measures again after a
+// certain number of written bytes, when the last measurement is old, and before every refusal. So
+// work continues as soon as there is room.
 type space struct {
-	s      *Store
-	budget atomic.Int64 // bytes that may be written before the next measurement
+	s       *Store
+	reserve spares
+	budget  atomic.Int64 // bytes that may be written before the next measurement
 
-	mu   sync.Mutex
-	free atomic.Int64 // at the last measurement
+	mu    sync.Mutex
+	free  atomic.Int64 // at the last measurement
+	files atomic.Pointer[inodes]
+	at    atomic.Int64 // when that was, in nanoseconds
+
+	// What waits for room in the files of the database: see fence.change.
+	waiting     atomic.Int64          // operations
+	waitingLogs atomic.Int64          // those of them without which nothing can be changed
+	cause       atomic.Pointer[error] // of the last one that waited
 
 	gone atomic.Int64  // deleted bytes whose space the database may still have
 	tidy chan struct{} // has one element when tidyLoop has to look
 }
+
+// inodes are those of the file system. total is 0 if their number is not limited.
+type inodes struct{ free, total, keep int64 }
 
 // A priority says how much a change matters when space is short.
 type priority uint8
@@ -35,21 +48,37 @@ const (
 )
 
 const (
-	ballastName = "ballast"
 	// measureEvery is how many bytes are written between two measurements. growth is how much
 	// a write grows in the database: it goes into a log, then into a table, then through a
 	// compaction.
 	measureEvery = 8 << 20
 	growth       = 4
+	// measureAfter is how old a measurement may be, because other programs fill the disk, too.
+	measureAfter = 100 * time.Millisecond
+	// keepInodes is how many inodes must stay free, as Options.KeepFree for bytes: less on a file
+	// system with few.
+	keepInodes = 1000
 )
 
-func (p *space) init(s *Store) { p.s, p.tidy = s, make(chan struct{}, 1) }
+func (p *space) init(s *Store) {
+	p.s, p.tidy = s, make(chan struct{}, 1)
+	p.reserve.init(s)
+}
 
 // spend counts written bytes.
 func (p *space) spend(n int64) { p.budget.Add(-growth * n) }
 
+// measured reports whether the last measurement still holds.
+func (p *space) measured() bool {
+	age := p.s.opts.Clock.Now().UnixNano() - p.at.Load()
+	return p.budget.Load() > 0 && age >= 0 && age < int64(measureAfter)
+}
+
 // check returns nil if there is room for a change of n bytes.
 func (p *space) check(n int64, what priority) error {
+	if err := p.mustWait(what); err != nil {
+		return err
+	}
 	keep := p.s.opts.KeepFree
 	if keep == 0 || what == deletions {
 		return nil
@@ -57,14 +86,53 @@ func (p *space) check(n int64, what priority) error {
 	if what == underWay {
 		keep /= 2
 	}
-	if p.budget.Load() > 0 && p.free.Load()-growth*n >= keep {
+	if p.measured() && p.free.Load()-growth*n >= keep && p.enoughInodes(what) == nil {
 		return nil
 	}
 	free, known := p.measure()
-	if !known || free-growth*n >= keep {
+	if known && free-growth*n < keep {
+		return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
+	}
+	return p.enoughInodes(what)
+}
+
+// enoughInodes is check for the inodes of the last measurement.
+func (p *space) enoughInodes(what priority) error {
+	x := p.inodes()
+	if what == underWay {
+		x.keep /= 2
+	}
+	if x.total == 0 || x.free >= x.keep {
 		return nil
 	}
-	return problem.Newf(problem.Unavailable, "the store is short of disk space: %d MiB are free of the %d MiB that are kept free", free>>20, keep>>20)
+	return problem.Newf(problem.Unavailable, "the store is short of disk space: the file system has no inodes left for more files: %d are free of the %d that are kept free", x.free, x.keep)
+}
+
+// mustWait returns an error while changes that matter so much would wait for room.
+func (p *space) mustWait(what priority) error {
+	if p.waitingLogs.Load() == 0 && (what == deletions || p.waiting.Load() == 0) {
+		return nil
+	}
+	return problem.Newf(problem.Unavailable, "the store is short of disk space, and waits until there is room: %w", *p.cause.Load())
+}
+
+// waits notes that an operation waits for room, until the returned function is called.
+func (p *space) waits(log bool, cause error) (goesOn func()) {
+	p.cause.Store(&cause)
+	if p.waiting.Add(1) == 1 {
+		p.s.opts.Logger.Error("the store waits for disk space", "dir", p.s.dir, "err", cause)
+	}
+	if log {
+		p.waitingLogs.Add(1)
+	}
+	return func() {
+		if log {
+			p.waitingLogs.Add(-1)
+		}
+		if p.waiting.Add(-1) == 0 {
+			p.s.opts.Logger.Info("the store has disk space again", "dir", p.s.dir)
+		}
+	}
 }
 
 // within calls check with the limits of a user that hold for a change of n bytes. While the disk
@@ -93,7 +161,7 @@ func (p *space) share(n int64, what priority) (left int64, short bool) {
 		return 0, false
 	}
 	free := p.free.Load()
-	if p.budget.Load() <= 0 || free-growth*n < 2*keep {
+	if !p.measured() || free-growth*n < 2*keep {
 		var known bool
 		if free, known = p.measure(); !known {
 			return 0, false
@@ -130,6 +198,9 @@ func (s *Store) Ready() error {
 func (s *Store) Warning() string {
 	s.space.budget.Store(0)
 	left, short := s.space.share(0, newWork)
+	if x := s.space.inodes(); x.total > 0 && x.free < 2*x.keep {
+		return fmt.Sprintf("the file system of the store has few inodes left: %d; new work is refused when fewer than %d are free", x.free, x.keep)
+	}
 	if !short {
 		return ""
 	}
@@ -140,65 +211,27 @@ func (s *Store) Warning() string {
 func (p *space) measure() (free int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.budget.Store(measureEvery)
+	p.at.Store(p.s.opts.Clock.Now().UnixNano())
+	left, total := p.s.opts.inodes(p.s.dir)
+	p.files.Store(&inodes{left, total, min(keepInodes, total/20)})
 	u, err := p.s.opts.fs.GetDiskUsage(p.s.dir)
 	if err != nil {
 		if !errors.Is(err, vfs.ErrUnsupported) {
 			p.s.opts.Logger.Warn("disk space is not known", "dir", p.s.dir, "err", err)
 		}
 		p.free.Store(1 << 62)
-		p.budget.Store(measureEvery)
 		return 0, false
 	}
 	free = int64(min(u.AvailBytes, 1<<62))
 	p.free.Store(free)
-	p.budget.Store(measureEvery)
 	return free, true
 }
 
-func (p *space) ballast() string { return p.s.opts.fs.PathJoin(p.s.dir, ballastName) }
-
-// dropBallast deletes the ballast to free its space.
-func (p *space) dropBallast() error {
-	err := p.s.opts.fs.Remove(p.ballast())
-	if err == nil {
-		p.s.opts.Logger.Warn("the ballast was given up for space", "dir", p.s.dir)
+// inodes returns those of the last measurement.
+func (p *space) inodes() inodes {
+	if x := p.files.Load(); x != nil {
+		return *x
 	}
-	return err
-}
-
-// restoreBallast writes the ballast if it is missing and there is plenty of space. A failure
-// is only logged, because the store works without ballast.
-func (p *space) restoreBallast() {
-	size := p.s.opts.Ballast
-	if size == 0 || p.present(size) {
-		return
-	}
-	if free, known := p.measure(); !known || free < p.s.opts.KeepFree+2*size {
-		return
-	}
-	if err := p.write(size); err != nil {
-		p.s.opts.Logger.Warn("no ballast", "dir", p.s.dir, "err", err)
-		_ = p.s.opts.fs.Remove(p.ballast()) // a partial ballast is of no use
-	}
-}
-
-func (p *space) present(size int64) bool {
-	info, err := p.s.opts.fs.Stat(p.ballast())
-	return err == nil && info.Size() == size
-}
-
-func (p *space) write(size int64) (err error) {
-	f, err := p.s.opts.fs.Create(p.ballast(), vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("disk: make the ballast: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	// Write zeros: a sparse file would reserve no space.
-	block := make([]byte, 1<<20)
-	for ; size > 0; size -= int64(len(block)) {
-		if _, err := f.Write(block[:min(size, int64(len(block)))]); err != nil {
-			return fmt.Errorf("disk: write the ballast: %w", err)
-		}
-	}
-	return f.Sync()
+	return inodes{}
 }

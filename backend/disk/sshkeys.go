@@ -35,5 +35,5 @@ func (s *SSHKeys) SSHKeys(_ context.Context, owner string) ([]string, error) {
 
 // SetSSHKeys implements sshkeys.Store.
 func (s *SSHKeys) SetSSHKeys(ctx context.Context, owner string, keys []string) error {
-	return s.o.put(ctx, owner, keys)
+	return s.o.put(ctx, underWay, owner, keys)
 }

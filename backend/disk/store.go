@@ -44,6 +44,7 @@ type Store struct {
 	mu      sync.Mutex             // one opening, closing or backup at a time
 	closed  bool
 	space   space
+	running atomic.Int64               // calls of Run
 	limits  atomic.Pointer[budget.Set] // nil: none
 
 	restoring  sync.Mutex // only one table at a time is restored
@@ -86,7 +87,8 @@ func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
 		return nil, errors.Join(err, s.lock.Close())
 	}
 	s.current.Store(e)
-	s.space.restoreBallast()
+	s.space.reserve.restore()
+	s.space.reserve.spare()
 	return s, nil
 }
 
