@@ -97,7 +97,7 @@ func (o *Options) settle() (Options, error) {
 	c.Ballast = orDefault(c.Ballast, 64<<20)
 	c.Cache = orDefault(c.Cache, 64<<20)
 	if c.fs == nil {
-		c.fs = vfs.Default
+		c.fs = ownerOnly{vfs.Default}
 	}
 	if c.inodes == nil {
 		c.inodes = freeInodes

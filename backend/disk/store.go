@@ -82,6 +82,14 @@ func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
+	if err := tighten(s.opts.fs, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("disk: change modes in %q: %w", dir, err), s.lock.Close())
+	}
+	if _, real := s.opts.fs.(ownerOnly); real {
+		if why := whyVolatile(dir); why != "" {
+			s.opts.Logger.Warn("the directory of the store does not keep what is synced", "dir", dir, "reason", why)
+		}
+	}
 	e, err := s.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, s.lock.Close())
