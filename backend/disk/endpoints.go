@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -35,6 +37,10 @@ func (s *Endpoints) CreateKeyed(ctx context.Context, ep *endpoints.Endpoint, r i
 
 func (s *Endpoints) create(ctx context.Context, ep *endpoints.Endpoint, keys ...idempotency.Record) error {
 	v := ep.Clone()
+	// A server declares its endpoints at every start, also on a full disk.
+	if e, err := s.s.engine(); err == nil && len(keys) == 0 && e.endpoints.get(v.ID) != nil {
+		return endpoints.ErrExists
+	}
 	return s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
 		if err := e.mayCreate(v.Owner); err != nil {
 			return err
@@ -106,6 +112,9 @@ func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.En
 		if err := fn(v); err != nil {
 			return change[endpoints.Endpoint]{}, err
 		}
+		if same, err := sameEndpoint(old, v); same || err != nil {
+			return change[endpoints.Endpoint]{}, cmp.Or(err, errUnchanged)
+		}
 		if v.Workers.Max >= old.Workers.Max && v.Cordon == old.Cordon { // otherwise workers end, which may make room
 			if err := s.s.space.check(0, underWay); err != nil {
 				return change[endpoints.Endpoint]{}, err
@@ -113,10 +122,22 @@ func (s *Endpoints) Update(ctx context.Context, id string, fn func(*endpoints.En
 		}
 		return storedEndpoint(v.Clone())
 	}, nil)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// errUnchanged: nothing has to be written.
+var errUnchanged = errors.New("disk: the record is as it was")
+
+func sameEndpoint(a, b *endpoints.Endpoint) (bool, error) {
+	x, err := storedEndpoint(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := storedEndpoint(b)
+	return bytes.Equal(x.value, y.value), err
 }
 
 // Delete implements endpoints.Store.

@@ -56,8 +56,15 @@ func (p *Parts) keepWorkers(key []byte) error {
 	secret := workerSecret(key)
 	same, err := sameAddress(p.own, secret)
 	p.Options.Jobs.WorkerSecret, p.Options.Jobs.ReplaceWorkers = secret, !same
+	if errors.Is(err, errAddressNotKept) { // as on a full disk, on which a server starts so that somebody can make room
+		p.log.Warn("the next server may start workers anew", "err", err)
+		return nil
+	}
 	return err
 }
+
+// errAddressNotKept: the file could not be written.
+var errAddressNotKept = errors.New("the address of this server is not kept")
 
 func inMemory() server.Stores {
 	p, r, v, t, k, a := memory.NewPods(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys(), memory.NewAccounts()
@@ -101,7 +108,7 @@ func sameAddress(o *Options, secret []byte) (bool, error) {
 		return false, o.wrong("Data", fmt.Errorf("read the address: %w", err))
 	}
 	if err := writeSecret(file, addr); err != nil {
-		return false, o.wrong("Data", fmt.Errorf("keep the address: %w", err))
+		return false, fmt.Errorf("%w: %w", errAddressNotKept, err)
 	}
 	return errors.Is(err, fs.ErrNotExist), nil
 }
