@@ -46,6 +46,9 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}
+	if !r.engine.diskLimit && s.Disk > 0 {
+		config.Labels[labelDisk] = strconv.Itoa(s.Disk)
+	}
 	if s.NetworkAlias != "" {
 		config.Labels[labelAlias] = s.NetworkAlias
 	}

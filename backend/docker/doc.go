@@ -50,7 +50,9 @@
 // [Runtime.RemoveVolume]. The sizes of volumes are not enforced. The size of the
 // container's disk is enforced if the storage driver can do that: see [pods.Capabilities]
 // and the log of Open. With containerd's image store, the default of a new Docker 29,
-// Docker accepts a size and ignores it.
+// Docker accepts a size and ignores it. Where the driver cannot, the engine is asked what a
+// container has written, and one with more than its disk is ended: some seconds late, and
+// later if it has many files. Volumes that the image declares count. Inodes do not.
 //
 // Container processes have the engine's default capabilities without Options.CapDrop. They
 // cannot gain privileges (no_new_privs). The engine's seccomp profile filters their system

@@ -105,7 +105,7 @@ func (r *Runtime) inspectEngine(ctx context.Context) error {
 	e.diskLimit = e.limitsDisks(r.opts.DiskLimit)
 	r.engine = e
 	if !e.diskLimit {
-		r.opts.Logger.Info("docker: the size of container disks is not enforced",
+		r.opts.Logger.Info("docker: the engine does not enforce the size of container disks: a pod that has written more is ended some seconds later",
 			"driver", e.driver, "containerd", e.containerdStore)
 	}
 	return nil

@@ -13,11 +13,12 @@ import (
 )
 
 // The images of the tests. plain has a program. checked also has a health check. setuid has
-// a user other than root and a program that is setuid root.
+// a user other than root and a program that is setuid root. volume declares a volume.
 const (
 	plain   = "podyard.test/program:1"
 	checked = "podyard.test/checked:1"
 	setuid  = "podyard.test/setuid:1"
+	volume  = "podyard.test/volume:1"
 	nowhere = "127.0.0.1:9/no/such:image"
 )
 
@@ -79,10 +80,14 @@ var images = sync.OnceValues(func() (map[string]v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	declares, err := enginetest.Configure(img, func(c *v1.ConfigFile) { c.Config.Volumes = map[string]struct{}{"/kept": {}} })
+	if err != nil {
+		return nil, err
+	}
 	climber, err := enginetest.SetuidImage("./testdata/program")
 	if err != nil {
 		return nil, err
 	}
 	climber, err = enginetest.Configure(climber, func(c *v1.ConfigFile) { c.Config.User = "1000" })
-	return map[string]v1.Image{plain: img, checked: healthy, setuid: climber}, err
+	return map[string]v1.Image{plain: img, checked: healthy, setuid: climber, volume: declares}, err
 })

@@ -89,7 +89,8 @@ type Options struct {
 	// DiskLimit says that the storage driver enforces the size of a container's disk. Set
 	// it for overlay2 on XFS mounted with pquota, which Open cannot detect. The drivers
 	// btrfs and zfs always enforce it, and the image store of containerd never does,
-	// whatever this field says.
+	// whatever this field says. Where the driver does not enforce it, what a container has
+	// written is measured, and a container with more than its disk is ended.
 	DiskLimit bool
 	// CDIDirs are the directories of this machine with CDI specifications of its GPUs.
 	// Later directories have precedence. Default /etc/cdi and /var/run/cdi. An engine that
@@ -107,6 +108,8 @@ type Options struct {
 	// Logger gets messages about problems that no pod state shows. Default: nothing is
 	// logged.
 	Logger *slog.Logger
+
+	diskCheck time.Duration // pause between looks at the disks of containers; only tests set it
 }
 
 func (o *Options) withDefaults() Options {
@@ -141,6 +144,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.Grace <= 0 {
 		d.Grace = time.Second
+	}
+	if d.diskCheck <= 0 {
+		d.diskCheck = 10 * time.Second
 	}
 	if d.Resync <= 0 {
 		d.Resync = 30 * time.Second

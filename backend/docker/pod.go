@@ -31,6 +31,8 @@ type pod struct {
 	limits struct{ VCPU, Memory int } // copied from rec, for samples
 	load   podhost.CPULoad
 
+	nextDisk time.Time // when its disk is measured again; only watchDisks uses it
+
 	// Only jobs use the fields below.
 	rec        record
 	unverified bool      // rec is from an earlier server, and was not compared with the engine yet

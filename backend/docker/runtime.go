@@ -105,6 +105,9 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 	}
 	r.spawn(r.watchEvents)
 	r.spawn(r.watchImages)
+	if !r.engine.diskLimit {
+		r.spawn(r.watchDisks)
+	}
 	if r.firewall != nil {
 		r.spawn(r.watchRules)
 	}

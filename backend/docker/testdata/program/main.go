@@ -57,6 +57,9 @@ func main() {
 			panic(err)
 		}
 		fmt.Println(disk.Blocks * uint64(disk.Bsize))
+	case "fill":
+		write(args[0], strings.Repeat("x", number(args[1])<<20))
+		fmt.Println("filled")
 	case "serve":
 		serve()
 	case "ask":
