@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +62,7 @@ func (f *fence) change(what, name string, fn func() error) (done bool, err error
 	_, log := isLog(f.PathBase(name))
 	defer f.room.waits(log, w.cause)()
 	for pause := minWait; errors.As(err, &w); pause = min(2*pause, maxWait) {
-		f.room.s.pause(context.Background(), pause)
+		f.room.pause(pause)
 		done, err = f.try(what, name, fn)
 	}
 	return done, err

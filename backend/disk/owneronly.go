@@ -63,7 +63,7 @@ func (o ownerOnly) Unwrap() vfs.FS { return o.FS }
 
 // tighten changes the modes of files that an earlier version has made.
 func tighten(fs vfs.FS, dir string) error {
-	if _, real := fs.(ownerOnly); !real {
+	if _, ok := fs.(ownerOnly); !ok {
 		return nil
 	}
 	list, err := os.ReadDir(dir)

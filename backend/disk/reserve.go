@@ -70,7 +70,7 @@ func (r *spares) give() bool {
 func (r *spares) take(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := error(iofs.ErrNotExist)
+	var err error = iofs.ErrNotExist
 	for _, path := range r.files(inodePrefix) {
 		if err = r.s.opts.fs.Rename(path, name); err == nil {
 			r.tell("a part of the reserve of inodes was given up")

@@ -135,6 +135,13 @@ func (p *space) waits(log bool, cause error) (goesOn func()) {
 	}
 }
 
+// pause waits for d.
+func (p *space) pause(d time.Duration) {
+	wake := make(chan struct{})
+	p.s.opts.Clock.AfterFunc(p.s.opts.Clock.Now().Add(d), func() { close(wake) })
+	<-wake
+}
+
 // within calls check with the limits of a user that hold for a change of n bytes. While the disk
 // is nearly full, a user may keep no more bytes of jobs than are left of the disk: so those who
 // keep most are refused first, and those who keep little go on until newWork is refused for all.

@@ -85,7 +85,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	if err := tighten(s.opts.fs, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("disk: change modes in %q: %w", dir, err), s.lock.Close())
 	}
-	if _, real := s.opts.fs.(ownerOnly); real {
+	if _, ok := s.opts.fs.(ownerOnly); ok {
 		if why := whyVolatile(dir); why != "" {
 			s.opts.Logger.Warn("the directory of the store does not keep what is synced", "dir", dir, "reason", why)
 		}

@@ -211,6 +211,8 @@ func (c *fullDiskCheck) submitAll() {
 func (c *fullDiskCheck) round(what string, fill func()) {
 	t := c.t
 	t.Helper()
+	podDir := filepath.Join(c.disk, "data", "process", "pods", c.rude.pod)
+	eventually(t, "the pod is there", func() bool { _, err := os.Stat(filepath.Join(podDir, "disk")); return err == nil })
 	fill()
 	t.Logf("%s: %d bytes and %d inodes are free", what, freeBytes(t, c.disk), inodesOf(t, c.disk))
 	for _, input := range []string{`{"a":1}`, `{"b":"` + megabyte[:200_000] + `"}`} {
@@ -233,7 +235,7 @@ func (c *fullDiskCheck) round(what string, fill func()) {
 		t.Errorf("%s: an operator deletes a pod = %d %s", what, status, b)
 	}
 	eventually(t, "the pod is gone", func() bool {
-		_, err := os.Stat(filepath.Join(c.disk, "data", "pods", c.rude.pod))
+		_, err := os.Stat(podDir)
 		return errors.Is(err, os.ErrNotExist)
 	})
 
@@ -356,4 +358,22 @@ func (in *instance) makesRoom(disk string, rude *tenant, submit func(*tenant, st
 func (in *instance) warning() string {
 	in.t.Helper()
 	return get[struct{ Server struct{ Warning string } }](in, "GET", "/v2/admin/state", "", http.StatusOK).Server.Warning
+}
+
+// A store without its key would be lost, so the first start needs room for it.
+func TestAFirstStartThatCannotKeepItsKeySaysSo(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	disk := ext4Disk(t, 400, 2000)
+	data := filepath.Join(disk, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := filler{t, filepath.Join(disk, "others")}
+	f.bytes()
+	out, err := command(t, []string{"PODYARD_API_KEY=" + testKey}, "-addr", "127.0.0.1:0", "-data", data, "-runtime", "process").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no space left on device") || !strings.Contains(string(out), data) {
+		t.Errorf("a first start on a full disk = %v: %s", err, out)
+	}
+	f.leave()
+	start(t, "-data", data, "-runtime", "process")
 }
