@@ -16,7 +16,9 @@
 //   - After a failed write or sync the database is not used any more: nothing is written, and
 //     every call returns problem.Unavailable. [Store.Run] then calls [Store.Recover], which
 //     opens the directory again from what is on disk.
-//   - New work is refused before the disk is full.
+//   - New work is refused before the disk is full, and before it has no inodes left. What finds no
+//     room all the same waits for it while [Store.Run] runs, and the store is read meanwhile. A
+//     reserve is given up for that and for deletions.
 //
 // # Damaged files
 //

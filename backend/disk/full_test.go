@@ -16,6 +16,8 @@ import (
 
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/volumes"
+	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -281,6 +283,81 @@ func TestTheReserveIsGivenUpForWhatFindsNoRoom(t *testing.T) {
 	f.files.Store(90_000)
 	runForTest(t, s)
 	eventually(t, "the reserve is whole", func() bool { b, n := count(); return b == byteFiles && n == inodeFiles })
+}
+
+// A flush that waits for room does not keep the store from being closed, or its log from being
+// written.
+func TestATableThatWaitsForRoomStopsNothing(t *testing.T) {
+	var full atomic.Bool
+	opts := inMemory(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpCreate && isTable(op.Path) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})))
+	opts.memTable = 64 << 10
+	s := openForTest(t, "store", opts)
+	runForTest(t, s)
+	ctx := t.Context()
+	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p"}))
+	full.Store(true)
+	var refs []queue.Ref
+	eventually(t, "a table waits for room, and new work is refused", func() bool {
+		j := newJob(fmt.Sprint("j", len(refs)))
+		j.Input = make([]byte, 2000)
+		err := s.Jobs().Enqueue(ctx, []queue.Job{j})
+		if err == nil {
+			refs = append(refs, j.Ref)
+		}
+		return err != nil
+	})
+	must(t, s.Pods().Delete(ctx, "p", nil))
+	must(t, s.Jobs().Apply(ctx, at, []queue.Op{{Ref: refs[0], Kind: queue.OpCancel}}, make([]queue.Result, 1)))
+	must(t, s.Close())
+	full.Store(false)
+	s = openForTest(t, "store", opts)
+	for _, ref := range refs {
+		getJob(t, s.Jobs(), ref)
+	}
+	if _, err := s.Pods().Get(ctx, "p"); !errors.Is(err, pods.ErrNotFound) {
+		t.Errorf("a deleted pod = %v after an opening", err)
+	}
+}
+
+func TestWhatEndsWorkersOrVolumesNeedsNoRoom(t *testing.T) {
+	f := failingDisk(vfs.NewMem())
+	opts := inMemory(f)
+	opts.inodes = f.inodes
+	s := openForTest(t, "store", opts)
+	ctx := t.Context()
+	e := &endpoints.Endpoint{ID: "e", Workers: endpoints.WorkerLimits{Max: 3}}
+	must(t, s.Endpoints().Create(ctx, e))
+	must(t, s.Volumes().Create(ctx, volumes.Volume{ID: "v"}))
+	f.free.Store(0)
+	f.files.Store(0)
+	s.space.budget.Store(0)
+	change := func(fn func(*endpoints.Endpoint)) error {
+		_, err := s.Endpoints().Update(ctx, "e", func(e *endpoints.Endpoint) error { fn(e); return nil })
+		return err
+	}
+	for name, err := range map[string]error{
+		"a cordon":      change(func(e *endpoints.Endpoint) { e.Cordon = endpoints.Drained }),
+		"fewer workers": change(func(e *endpoints.Endpoint) { e.Workers.Max = 0 }),
+		"no change":     change(func(*endpoints.Endpoint) {}),
+		"a volume that is gone": func() error {
+			_, err := s.Volumes().Update(ctx, "v", func(v *volumes.Volume) error { v.Deleted = true; return nil })
+			return err
+		}(),
+	} {
+		if err != nil {
+			t.Errorf("%s without room on the disk = %v", name, err)
+		}
+	}
+	if err := s.Endpoints().Create(ctx, e); !errors.Is(err, endpoints.ErrExists) {
+		t.Errorf("an endpoint that exists = %v, want that it exists: a program declares its endpoints at every start", err)
+	}
+	unavailableError(t, "another name", change(func(e *endpoints.Endpoint) { e.Name = "x" }), "disk space")
+	unavailableError(t, "more workers", change(func(e *endpoints.Endpoint) { e.Workers.Max = 5 }), "disk space")
 }
 
 // Who ends a pod makes room.

@@ -70,14 +70,13 @@ func (r *spares) give() bool {
 func (r *spares) take(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var err error = iofs.ErrNotExist
 	for _, path := range r.files(inodePrefix) {
-		if err = r.s.opts.fs.Rename(path, name); err == nil {
+		if r.s.opts.fs.Rename(path, name) == nil {
 			r.tell("a part of the reserve of inodes was given up")
 			return nil
 		}
 	}
-	return err
+	return iofs.ErrNotExist
 }
 
 // tell logs the first part that is given up, and has restoreLoop make it again.

@@ -95,7 +95,9 @@ func Open(ctx context.Context, dir string, opts *Options) (*Store, error) {
 		return nil, errors.Join(err, s.lock.Close())
 	}
 	s.current.Store(e)
-	s.space.reserve.restore()
+	if !s.space.reserve.restore() {
+		signal(s.space.reserve.given) // Run makes it when there is room
+	}
 	s.space.reserve.spare()
 	return s, nil
 }
