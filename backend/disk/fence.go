@@ -9,10 +9,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/podyard/podyard/internal/errno"
 )
 
 // A fence is the file system of one opened database. It reports the first write that fails,
@@ -110,11 +111,8 @@ const whatSync = "sync"
 // noRoom reports whether an operation failed because something is used up that becomes free again:
 // the bytes or inodes of the file system, the quota of the user, or descriptors.
 func noRoom(err error) bool {
-	return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return errno.NoRoom(err) || errno.NoDescriptors(err)
 }
-
-// noFiles reports whether a file could not be created because of the file system.
-func noFiles(err error) bool { return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) }
 
 // within reports whether name is dir or below it.
 func within(fs vfs.FS, dir, name string) bool {
@@ -166,7 +164,7 @@ func (f *fence) create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 			return nil, err
 		}
 		file, err := f.FS.Create(name, c)
-		if noFiles(err) && f.room != nil && f.room.reserve.take(name) == nil {
+		if errno.NoRoom(err) && f.room != nil && f.room.reserve.take(name) == nil {
 			file, err = f.FS.OpenReadWrite(name, c)
 		}
 		if err != nil || !strings.HasPrefix(f.PathBase(name), manifestPrefix) {

@@ -27,6 +27,12 @@ func Reset(err error) bool { return is(err, reset) }
 // which is true of a missing directory as well: ask with os.Stat whether the file is there.
 func NotADirectory(err error) bool { return is(err, notADirectory) }
 
+// NoRoom reports whether err says that a file system, or the share of it that we may use, is full.
+func NoRoom(err error) bool { return is(err, noRoom) }
+
+// NoDescriptors reports whether err says that this program, or the system, has too many open files.
+func NoDescriptors(err error) bool { return is(err, noDescriptors) }
+
 func is(err error, numbers []syscall.Errno) bool {
 	return slices.ContainsFunc(numbers, func(n syscall.Errno) bool { return errors.Is(err, n) })
 }

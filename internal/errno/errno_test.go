@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/podyard/podyard/internal/errno"
@@ -36,6 +37,15 @@ func TestFailuresOfThisSystemAreKnown(t *testing.T) {
 	}
 	if _, err := os.ReadFile(filepath.Join(file, "below")); !errno.NotADirectory(err) {
 		t.Errorf("NotADirectory(%v) = false", err)
+	}
+}
+
+func TestNumbersThatNoTestCanMakeAreKnown(t *testing.T) {
+	if err := (&os.PathError{Op: "write", Err: syscall.ENOSPC}); !errno.NoRoom(err) || errno.NoDescriptors(err) {
+		t.Errorf("NoRoom(%v) is not true alone", err)
+	}
+	if err := (&os.PathError{Op: "open", Err: syscall.EMFILE}); !errno.NoDescriptors(err) || errno.NoRoom(err) {
+		t.Errorf("NoDescriptors(%v) is not true alone", err)
 	}
 }
 

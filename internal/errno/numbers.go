@@ -9,5 +9,7 @@ var (
 	addressNotAvailable = []syscall.Errno{syscall.EADDRNOTAVAIL}
 	refused             = []syscall.Errno{syscall.ECONNREFUSED}
 	reset               = []syscall.Errno{syscall.ECONNRESET, syscall.EPIPE}
+	noRoom              = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}
+	noDescriptors       = []syscall.Errno{syscall.EMFILE, syscall.ENFILE}
 	notADirectory       = []syscall.Errno{syscall.ENOTDIR}
 )
