@@ -47,6 +47,7 @@ func proxyOpenAI(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.in.Release() // the queue has its own copy; the worker's reports, which this request waits for, may need the room
 	rest := &openaiAnswer{call: c, streams: streams}
 	if err := rest.relay(j.Ref); err != nil {
 		gone := c.r.Context().Err() != nil
