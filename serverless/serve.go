@@ -120,6 +120,7 @@ type run struct {
 	made   int64                 // bytes of its output, if it is large
 	stop   func() bool           // stops the timer of endReserve; nil: nothing was reserved
 	holds  bool                  // it has room for its payloads, or goes on without; the mutex of the loop guards it
+	forget func() bool           // stops the timer of stop; nil: there is none; the mutex of the loop guards it
 }
 
 // take starts jobs until ctx ends.
@@ -189,6 +190,7 @@ func (l *loop) spawn(f func()) {
 	go func() {
 		for {
 			f()
+			f = nil // or an idle goroutine would keep the input of its last job
 			select {
 			case f = <-l.idle:
 			case <-l.done:
@@ -202,7 +204,11 @@ func (l *loop) spawn(f func()) {
 // stopTimeout: a goroutine cannot be killed, but other jobs need not wait for it.
 func (l *loop) stop(r *run, cause error) {
 	r.cancel(cause)
-	l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running[r] && r.forget == nil {
+		r.forget = l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
+	}
 }
 
 // free returns the number of free slots. Over a shared queue it takes a while to store a result, so a
@@ -227,6 +233,9 @@ func (l *loop) release(r *run, late bool) {
 		l.pass(r) // its input stays in memory
 	}
 	delete(l.running, r)
+	if r.forget != nil {
+		r.forget() // or the timer would keep the input
+	}
 	if r.ended {
 		l.reports--
 	}

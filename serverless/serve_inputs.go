@@ -156,6 +156,7 @@ func (l *loop) pass(r *run) {
 		return
 	}
 	w := l.inputs.waiting[0]
+	l.inputs.waiting[0] = nil // or the array would keep it
 	l.inputs.waiting = l.inputs.waiting[1:]
 	l.inputs.held++
 	w.forced = true

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"math"
+	"slices"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -56,11 +57,12 @@ func (t *tails) drop(i, below uint32) {
 	if u == nil {
 		return
 	}
-	for len(u.chunks) > 0 && u.first < below {
-		t.bytes -= int64(len(u.chunks[0]))
-		u.chunks = u.chunks[1:]
-		u.first++
+	n := min(uint32(len(u.chunks)), max(below, u.first)-u.first)
+	for _, chunk := range u.chunks[:n] {
+		t.bytes -= int64(len(chunk))
 	}
+	u.first += n
+	u.chunks = slices.Clone(u.chunks[n:]) // or the array would keep the others; readers may have it, so they are not cleared
 	if len(u.chunks) == 0 {
 		delete(t.by, i)
 	}

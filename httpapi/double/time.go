@@ -56,7 +56,8 @@ func (w *instance) pop() (f func(ctx context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.scheduled) > 0 {
-		f, w.scheduled = w.scheduled[0], w.scheduled[1:]
+		f, w.scheduled[0] = w.scheduled[0], nil // or the array would keep what f captures
+		w.scheduled = w.scheduled[1:]
 	}
 	return f
 }

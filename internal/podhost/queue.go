@@ -53,6 +53,7 @@ func (q *Queue) next() (job func()) {
 		q.busy = false
 		return nil
 	}
-	job, q.jobs = q.jobs[0], q.jobs[1:]
+	job, q.jobs[0] = q.jobs[0], nil // or the array would keep what the job captures
+	q.jobs = q.jobs[1:]
 	return job
 }

@@ -272,6 +272,7 @@ func (p *Pool) serve() {
 			w := a.waiting[0]
 			p.take(w.hold, w.n)
 			close(w.ready)
+			a.waiting[0] = nil // or the array would keep what the hold is part of, for example a job
 			a.waiting = a.waiting[1:]
 		}
 		if len(a.waiting) > 0 {
