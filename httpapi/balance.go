@@ -52,16 +52,17 @@ const (
 const workerHeader = "X-Runpod-Worker-Id"
 
 var (
-	errQueued    = problem.New(problem.BadRequest, "the endpoint has a queue: send jobs to its run operation")
-	errBalanced  = problem.New(problem.BadRequest, "the endpoint is of the type LOAD_BALANCER: send requests to its base URL")
-	errUpgrade   = problem.New(problem.BadRequest, "the only protocol that a connection can be upgraded to is websocket")
-	errBadPath   = problem.New(problem.BadRequest, "the path has a character that must be escaped")
-	errNoAnswer  = problem.New(problem.WorkerTimeout, "the worker did not answer in 330 seconds")
-	errNoWorker  = problem.New(problem.BadGateway, "the worker ended the connection without an answer")
-	errReplaced  = problem.New(problem.BadGateway, "the worker is being replaced and has not answered in time")
-	errLateBody  = problem.New(problem.RequestTimeout, "the body did not arrive in time")
-	errCutBody   = problem.New(problem.BadRequest, "the body ended early")
-	errAnswerEnd = errors.New("httpapi: the answer of a worker is too large")
+	errQueued     = problem.New(problem.BadRequest, "the endpoint has a queue: send jobs to its run operation")
+	errBalanced   = problem.New(problem.BadRequest, "the endpoint is of the type LOAD_BALANCER: send requests to its base URL")
+	errUpgrade    = problem.New(problem.BadRequest, "the only protocol that a connection can be upgraded to is websocket")
+	errBadPath    = problem.New(problem.BadRequest, "the path has a character that must be escaped")
+	errNoAnswer   = problem.New(problem.WorkerTimeout, "the worker did not answer in 330 seconds")
+	errNoWorker   = problem.New(problem.BadGateway, "the worker ended the connection without an answer")
+	errWorkerHead = problem.New(problem.BadGateway, "the worker's answer has a status that does not exist, or too many headers")
+	errReplaced   = problem.New(problem.BadGateway, "the worker is being replaced and has not answered in time")
+	errLateBody   = problem.New(problem.RequestTimeout, "the body did not arrive in time")
+	errCutBody    = problem.New(problem.BadRequest, "the body ended early")
+	errAnswerEnd  = errors.New("httpapi: the answer of a worker is too large")
 )
 
 // A proxied is a request that is sent to a worker of a load-balancing endpoint.
@@ -106,7 +107,11 @@ func proxyRequest(c *call) error {
 		Rewrite: p.rewrite, Transport: p, ModifyResponse: p.answer, ErrorHandler: p.fail,
 		BufferPool: p.buffers, ErrorLog: log.New(io.Discard, "", 0),
 	}
-	proxy.ServeHTTP(p.w, p.r.WithContext(ctx))
+	w := &workerAnswer{ResponseWriter: p.w, p: p}
+	proxy.ServeHTTP(w, p.r.WithContext(ctx))
+	if p.err == nil && p.socket == nil {
+		w.flush()
+	}
 	return p.err
 }
 
@@ -205,8 +210,7 @@ func (noBody) Close() error             { return nil }
 // forwarded replaces the headers that name the client.
 func (p *proxied) forwarded(h http.Header) {
 	for name := range h {
-		plain := strings.ToLower(strings.ReplaceAll(name, "_", "-")) // some programs take both for the same
-		if plain == "forwarded" || strings.HasPrefix(plain, "x-forwarded-") {
+		if isClientHeader(name) {
 			delete(h, name)
 		}
 	}
@@ -263,11 +267,14 @@ func (p *proxied) hasSent() bool {
 
 // answer prepares the answer of the worker for the client.
 func (p *proxied) answer(res *http.Response) error {
-	res.Header.Set(workerHeader, string(p.lease.Target().Worker.ID))
-	if p.place.prefix != "" {
-		sandbox(res.Header)
+	upgraded := res.StatusCode == http.StatusSwitchingProtocols
+	if !upgraded && (res.StatusCode < 200 || res.StatusCode > 599) || countFields(res.Header) > maxAnswerFields {
+		_ = res.Body.Close() // nobody reads it
+		return errWorkerHead
 	}
-	if res.StatusCode == http.StatusSwitchingProtocols {
+	p.pass(res.Header, headPart)
+	p.pass(res.Trailer, trailerPart) // the announced names
+	if upgraded {
 		return p.upgraded(res)
 	}
 	p.silent.Reset(answerTime)
@@ -275,7 +282,7 @@ func (p *proxied) answer(res *http.Response) error {
 	if isStream(res.Header) {
 		limit = -1
 	}
-	res.Body = &download{ReadCloser: res.Body, silent: p.silent, left: limit}
+	res.Body = &download{ReadCloser: res.Body, silent: p.silent, left: limit, ended: func() { p.pass(res.Trailer, trailerPart) }}
 	return nil
 }
 

@@ -57,6 +57,7 @@ type download struct {
 
 	silent *time.Timer // cancels the request; reset by each read that returns something
 	left   int64       // bytes that may follow; negative: any number
+	ended  func()      // called when the trailers are known
 }
 
 // Read implements io.Reader.
@@ -75,4 +76,11 @@ func (d *download) Read(b []byte) (int, error) {
 		d.left -= int64(n)
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (d *download) Close() error {
+	err := d.ReadCloser.Close()
+	d.ended()
+	return err
 }

@@ -32,7 +32,7 @@ type targetKey struct{}
 func newWorkerTransport(dial func(ctx context.Context, address string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
 		DialContext: workerDialer(dial), DisableCompression: true,
-		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime,
+		MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }
 

@@ -122,24 +122,6 @@ func hasDotSegment(path string) bool {
 	return false
 }
 
-// originHeaders are headers whose effect is on a whole origin. Under balancePrefix a worker
-// shares its origin with the interface, so these are not passed on.
-var originHeaders = [...]string{
-	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Service-Worker-Allowed", "Strict-Transport-Security",
-	"Alt-Svc", "Public-Key-Pins", "Origin-Agent-Cluster", "Nel", "Report-To",
-}
-
-// sandbox removes what a worker must not do to the origin of the interface.
-func sandbox(h http.Header) {
-	for _, name := range originHeaders {
-		h.Del(name)
-	}
-	const csp, value = "Content-Security-Policy", "sandbox"
-	if policies := h[csp]; len(policies) == 0 || policies[0] != value {
-		h[csp] = append([]string{value}, policies...)
-	}
-}
-
 // A sandboxed is the writer of an answer under balancePrefix.
 type sandboxed struct {
 	http.ResponseWriter
