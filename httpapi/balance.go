@@ -267,6 +267,10 @@ func (p *proxied) hasSent() bool {
 
 // answer prepares the answer of the worker for the client.
 func (p *proxied) answer(res *http.Response) error {
+	if err := context.Cause(res.Request.Context()); err != nil { // the answer came all the same
+		_ = res.Body.Close() // nobody reads it
+		return err
+	}
 	upgraded := res.StatusCode == http.StatusSwitchingProtocols
 	if !upgraded && (res.StatusCode < 200 || res.StatusCode > 599) || countFields(res.Header) > maxAnswerFields {
 		_ = res.Body.Close() // nobody reads it
