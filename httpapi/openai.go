@@ -51,6 +51,9 @@ func proxyOpenAI(c *call) error {
 	rest := &openaiAnswer{call: c, streams: streams}
 	if err := rest.relay(j.Ref); err != nil {
 		gone := c.r.Context().Err() != nil
+		if gone && rest.last.done {
+			return nil // it has the whole answer, and clients hang up then
+		}
 		if gone || rest.size > serverless.MaxOutput {
 			// The client is gone, so the job is cancelled.
 			if _, e := c.Jobs.Cancel(context.WithoutCancel(c.r.Context()), c.owner, j.Ref); e != nil || gone {
@@ -97,6 +100,22 @@ type openaiAnswer struct {
 	begun   bool             // the header of the event stream was sent
 	items   []jsontext.Value // chunks of an answer that is not a stream
 	size    int              // bytes of items, serverless.MaxOutput at most
+	last    lastEvent
+}
+
+// A lastEvent looks for the event that ends a stream of OpenAI's interface. A worker may yield it in parts.
+type lastEvent struct {
+	end  []byte // of what was sent
+	done bool
+}
+
+const doneEvent = "data: [DONE]"
+
+func (l *lastEvent) sent(b []byte) {
+	l.end = append(l.end, b[max(len(b)-2*len(doneEvent), 0):]...)
+	l.end = bytes.Clone(l.end[max(len(l.end)-2*len(doneEvent), 0):])
+	before, found := bytes.CutSuffix(bytes.TrimRight(l.end, "\r\n"), []byte(doneEvent))
+	l.done = found && (len(before) == 0 || before[len(before)-1] == '\n')
 }
 
 // errJob is a job that did not complete.
@@ -150,7 +169,11 @@ func (a *openaiAnswer) item(it []byte) error {
 		return nil
 	}
 	a.begin()
-	_, err := a.w.Write(event(out.value))
+	b := event(out.value)
+	_, err := a.w.Write(b)
+	if err == nil {
+		a.last.sent(b)
+	}
 	return err
 }
 
@@ -231,13 +254,13 @@ func (a *openaiAnswer) whole() error {
 			}
 		}
 	}
+	status := http.StatusOK
 	if e := (&object{faults: &problem.Violations{}}); jsontext.Value(body).Kind() == '{' && jsontext.Value(body).IsValid() {
 		if m := e.nested("", body).find("error"); m != nil && m.value.Kind() == '{' {
-			writeBody(a.w, http.StatusInternalServerError, "application/json", body)
-			return nil
+			status = errorStatus(m.value, http.StatusInternalServerError)
 		}
 	}
-	writeBody(a.w, http.StatusOK, "application/json", body)
+	writeBody(a.w, status, "application/json", body)
 	return nil
 }
 
@@ -252,12 +275,12 @@ func (a *openaiAnswer) fail(err error) error {
 		a.log.Error("openai stream failed", "err", err)
 		e = &errJob{serverless.Failed, "internal error"}
 	}
-	status := http.StatusInternalServerError
-	if e.status == serverless.TimedOut {
-		status = http.StatusGatewayTimeout
-	}
-	body := workerError(e.text)
-	if body == nil {
+	status := openaiStatus(e.status)
+	var body []byte
+	if said := workerError(e.text); said != nil {
+		status = errorStatus(said, status)
+		body = append(append([]byte(`{"error":`), said...), '}')
+	} else {
 		body = openaiError(status, e.text)
 	}
 	if !a.begun {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/podyard/podyard/serverless"
 )
 
 // openaiError is the body of an error in OpenAI's form.
@@ -37,10 +39,35 @@ func openaiError(status int, text string) []byte {
 	return b
 }
 
-// workerError returns the body of an error that a worker wrote in OpenAI's form, or nil. A
+// openaiStatus is the status of the answer for a job that has ended without a result.
+func openaiStatus(s serverless.Status) int {
+	switch s {
+	case serverless.Cancelled:
+		return http.StatusConflict // the caller, or who may do as much, has cancelled it: nothing is wrong here
+	case serverless.TimedOut:
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// errorStatus is the status that a worker's error names as an integer code, if that is the status of
+// an error. Otherwise it is def.
+func errorStatus(said jsontext.Value, def int) int {
+	var o struct{ Code json.RawMessage }
+	if json.Unmarshal(said, &o) != nil {
+		return def
+	}
+	if n, err := strconv.Atoi(string(o.Code)); err == nil && 400 <= n && n <= 599 {
+		return n
+	}
+	return def
+}
+
+// workerError returns the error that a worker wrote in OpenAI's form, or nil. A
 // worker yields {"error":{"message":...}}; the Python SDK turns that into the error of the job,
 // in Python's notation.
-func workerError(text string) []byte {
+func workerError(text string) jsontext.Value {
 	v, ok := fromPython(text)
 	if !ok {
 		return nil
@@ -49,7 +76,7 @@ func workerError(text string) []byte {
 	if json.Unmarshal(v, &o) != nil || o.Message == nil {
 		return nil
 	}
-	return append(append([]byte(`{"error":`), v...), '}')
+	return v
 }
 
 // fromPython converts a Python dict with values that JSON has, and leaves JSON as it is.
