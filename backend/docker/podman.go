@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 
@@ -14,6 +15,12 @@ import (
 // libpodRoot is the root of Podman's own API, from version 4. It can do what the Docker API
 // cannot.
 const libpodRoot = "http://podman/v4.0.0/libpod"
+
+// What is read of an answer of the engine, which lists all that it has.
+const (
+	maxHead   = 64 << 10
+	maxAnswer = 64 << 20
+)
 
 // libpod calls Podman's own API. It sends in unless in is nil, and decodes the answer into
 // out unless out is nil. Its errors have the errdefs kinds that Docker API errors have.
@@ -31,8 +38,9 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	request.Header.Set("Content-Type", "application/json")
 	dial := r.api.Dialer()
 	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxHead,
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
@@ -45,7 +53,7 @@ func (r *Runtime) libpod(ctx context.Context, method, path string, in, out any) 
 	if out == nil {
 		return nil
 	}
-	return json.NewDecoder(answer.Body).Decode(out)
+	return json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(out)
 }
 
 // nameTaken is the cause that Podman 4 sends with status 500 for a conflict of names.
@@ -54,7 +62,7 @@ const nameTaken = "that name is already in use"
 // libpodError returns the error in an answer of Podman.
 func libpodError(answer *http.Response) error {
 	var said struct{ Cause, Message string }
-	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&said); err != nil {
 		return fmt.Errorf("podman answers %s: %w", answer.Status, err)
 	}
 	switch {

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -54,7 +55,7 @@ func (p *pod) stats(ctx context.Context) (st container.StatsResponse, err error)
 		return st, err
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
-	return st, json.NewDecoder(answer.Body).Decode(&st)
+	return st, json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&st)
 }
 
 // workingSet returns the memory without the inactive file cache. Its name differs between

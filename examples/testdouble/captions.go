@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -43,7 +44,7 @@ func (c *Captioner) Caption(ctx context.Context, image string) (string, error) {
 		Status, Error string
 		Output        struct{ Text string }
 	}
-	if err := json.NewDecoder(res.Body).Decode(&job); err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, 32<<20)).Decode(&job); err != nil {
 		return "", fmt.Errorf("captions: %s: %w", res.Status, err)
 	}
 	if job.Status != "COMPLETED" {

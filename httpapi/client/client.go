@@ -83,7 +83,9 @@ func New(o *Options) (*Client, error) {
 		c.agent = "podyard-client"
 	}
 	if c.http == nil {
-		c.http = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()} //nolint:forcetypeassert // it is one, and nobody replaces it before a client is made
+		t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one, and nobody replaces it before a client is made
+		t.MaxResponseHeaderBytes = 64 << 10
+		c.http = &http.Client{Transport: t}
 	}
 	c.groups()
 	return c, nil

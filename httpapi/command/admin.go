@@ -100,7 +100,7 @@ func ask(ctx context.Context, where, path string) error {
 	if err != nil {
 		return usagef("-url: %w", err)
 	}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}}
 	res, err := c.Do(r)
 	if err != nil {
 		return &Error{ExitUnreachable, noAnswer(where, err)}

@@ -38,6 +38,8 @@ const (
 	peerSilence   = 3 * peerBeat     // until a stream without a sign of life is given up
 	peerPause     = 5 * time.Second  // until a server that did not answer is asked for loads again
 	sampleTime    = time.Second      // for one load
+	peerHead      = 64 << 10         // bytes of the head of an answer
+	peerText      = 4 << 20          // bytes of a line of a log, with the signs of life before it
 )
 
 // peers is one server among those that read from each other.

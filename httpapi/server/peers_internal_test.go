@@ -1,10 +1,13 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,5 +69,56 @@ func TestServerThatDoesNotAnswerIsAwayAndNotAskedForLoadsForAWhile(t *testing.T)
 	}
 	if asked != 2 {
 		t.Errorf("%d requests, want one for the log and one for the load", asked)
+	}
+}
+
+// What answers at the address of a server may be anybody, for example after the address was given to another machine.
+func TestAPeerThatSaysTooMuchIsGivenUp(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for name, answer := range map[string]http.HandlerFunc{
+		"a head without end": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Long", strings.Repeat("x", 100<<10)) },
+		"a line without end": func(w http.ResponseWriter, _ *http.Request) {
+			_, err := io.WriteString(w, `{"text":"`)
+			for err == nil {
+				_, err = io.WriteString(w, long)
+			}
+		},
+		"blanks without end": func(w http.ResponseWriter, _ *http.Request) {
+			blanks := strings.Repeat("\n", 1<<20)
+			var err error
+			for err == nil {
+				_, err = io.WriteString(w, blanks)
+			}
+		},
+	} {
+		s := httptest.NewServer(answer)
+		logs, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
+		failed := 0
+		for _, err := range logs.Logs(t.Context(), "p", pods.LogQuery{Tail: -1}) {
+			if err != nil {
+				failed++
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%s: the log had %d errors, want 1", name, failed)
+		}
+		s.Close()
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 12 { // more than one line may have, in all
+			_ = json.NewEncoder(w).Encode(peerLine{Text: long})
+		}
+	}))
+	defer s.Close()
+	logs, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
+	lines := 0
+	for l, err := range logs.Logs(t.Context(), "p", pods.LogQuery{Tail: -1}) {
+		if err != nil || len(l.Text) != len(long) {
+			t.Errorf("line %d: %d bytes, %v", lines, len(l.Text), err)
+		}
+		lines++
+	}
+	if lines != 12 {
+		t.Errorf("%d lines of 1 MB came, want 12", lines)
 	}
 }

@@ -35,6 +35,8 @@ func peerClient() *http.Client {
 			ResponseHeaderTimeout: peerWait,
 			IdleConnTimeout:       time.Minute,
 			MaxIdleConnsPerHost:   8,
+
+			MaxResponseHeaderBytes: peerHead,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -157,9 +159,11 @@ func (p peer) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2
 		defer func() { _ = resp.Body.Close() }() // it was only read
 		silent := time.AfterFunc(peerSilence, cancel)
 		defer silent.Stop()
-		in := json.NewDecoder(beatReader{resp.Body, silent})
+		body := &peerReader{Reader: resp.Body, silent: silent}
+		in := json.NewDecoder(body)
 		for {
 			var l peerLine
+			body.left = peerText
 			switch err := in.Decode(&l); {
 			case errors.Is(err, io.EOF):
 				return
@@ -177,14 +181,22 @@ func (p peer) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.Seq2
 	}
 }
 
-// A beatReader notes that the other side lives.
-type beatReader struct {
+// A peerReader notes that the other side lives, and reads no line that does not end. Nobody has to trust
+// what answers at the address of a server.
+type peerReader struct {
 	io.Reader
 	silent *time.Timer
+	left   int // bytes until the next line must have come
 }
 
-func (b beatReader) Read(to []byte) (int, error) {
-	n, err := b.Reader.Read(to)
+var errPeerText = errors.New("a line is too large")
+
+func (b *peerReader) Read(to []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errPeerText
+	}
+	n, err := b.Reader.Read(to[:min(len(to), b.left)])
+	b.left -= n
 	b.silent.Reset(peerSilence)
 	return n, err
 }

@@ -48,7 +48,7 @@ func (o *Options) defaults() {
 	}
 	if o.Client == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost = o.Concurrency + 4
+		t.MaxIdleConnsPerHost, t.MaxResponseHeaderBytes = o.Concurrency+4, 64<<10
 		o.Client = &http.Client{Transport: t}
 	}
 	if o.Logger == nil {

@@ -209,7 +209,7 @@ func (e *Engine) request(method, path string, body io.Reader, status int) ([]byt
 	}
 	request.Header.Set("Content-Type", "application/json")
 	transport := &http.Transport{
-		DisableKeepAlives: true,
+		DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", e.socket())
 		},
@@ -219,7 +219,7 @@ func (e *Engine) request(method, path string, body io.Reader, status int) ([]byt
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
-	said, err := io.ReadAll(answer.Body)
+	said, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
 	if err == nil && answer.StatusCode != status {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, said)
 	}

@@ -55,8 +55,8 @@ func New(o *Options) *Balancer {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	b.ask = &http.Client{Timeout: 2 * time.Second}
-	to := &next{b: b, send: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}}
+	b.ask = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxResponseHeaderBytes: 64 << 10}}
+	to := &next{b: b, send: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}}
 	b.pass = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetXForwarded(); r.Out.Host = r.In.Host },
 		Transport:     to,

@@ -95,7 +95,7 @@ func (o *Options) double() *double.Options {
 		d.WebhookSecret = c.Webhook.Secrets[0]
 	}
 	if o.Forward {
-		d.Receiver = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
+		d.Receiver = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
 	}
 	return d
 }

@@ -120,7 +120,7 @@ func askForBackup(ctx context.Context, o *Options, dir string) (asked bool, err 
 		return false, err
 	}
 	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
+		DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		DialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
 			err = atSocket(o, func(path string) (err error) {
 				c, err = (&net.Dialer{}).DialContext(ctx, "unix", path)
