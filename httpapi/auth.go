@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 )
@@ -58,6 +59,9 @@ func (id Identity) Can(p Permission) bool {
 // Operator reports whether the identity is an operator's. An operator sees the records and
 // jobs of every user, and may use the operations of operators (docs/decisions.md 35).
 func (id Identity) Operator() bool { return id.Can(Permission{Area: accounts.AreaOperator}) }
+
+// holder is who the connections of the key count for.
+func (id Identity) holder() conns.Owner { return conns.Owner{User: id.User, Operator: id.Operator()} }
 
 // Package accounts defines what keys allow (docs/decisions.md 14).
 type (

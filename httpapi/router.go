@@ -250,7 +250,7 @@ func (x *router) identify(c *call) error {
 	if c.id, err = x.auth.Authenticate(c.r.Context(), key); err != nil {
 		return err
 	}
-	return c.acceptKey()
+	return c.acceptKey(c.id.holder())
 }
 
 // stillAllowed is StillAllowed for the request, and for what While has said of it.
@@ -262,9 +262,9 @@ func (c *call) stillAllowed() bool {
 	return err == nil && StillAllowed(c.r.Context(), c.auth, key, &c.id, func(id Identity) bool { return id.Can(c.needs(c.op.need)) })
 }
 
-// acceptKey records that the connection has a valid key. One too many of its address ends.
-func (c *call) acceptKey() error {
-	err := conns.Accept(c.r.Context())
+// acceptKey records that the connection has a valid key. One too many of its owner ends.
+func (c *call) acceptKey(o conns.Owner) error {
+	err := conns.Accept(c.r.Context(), o)
 	if err != nil {
 		c.w.Header().Set("Connection", "close")
 		c.w.Header().Set("Retry-After", "1")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
@@ -92,14 +93,17 @@ func (x *router) admitWorker(c *call) error {
 		return err
 	}
 	endpoint, id := c.r.PathValue("endpoint"), c.worker()
+	who := conns.Owner{}
 	var about *serverless.Endpoint
 	if e, w, ok := x.Jobs.CheckWorkerKey(key); !ok {
 		about, err = x.admitUser(c, key, endpoint)
+		who = c.id.holder()
 	} else if e != endpoint || w != id {
 		err = errForbidden
 	} else {
 		about, err = x.Jobs.Endpoint(c.r.Context(), endpoint)
 		c.employer = ownerOf(about)
+		who = conns.Owner{User: c.employer, Worker: true}
 	}
 	switch {
 	case err != nil:
@@ -112,7 +116,7 @@ func (x *router) admitWorker(c *call) error {
 	if err := x.checkWorkerName(about, id); err != nil {
 		return err
 	}
-	return c.acceptKey()
+	return c.acceptKey(who)
 }
 
 var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")

@@ -1,6 +1,5 @@
-// Package conns limits the connections of a server: in all, and those of each address, with a
-// key that was accepted and without (docs/decisions.md 37). When there are too many, the oldest
-// connection without a key is closed for a new one. One that is idle for long is closed, too.
+// Package conns limits the connections of a server (docs/decisions.md 37): in all, of each owner
+// of keys, and of each address that has sent no key yet.
 //
 //	limit := conns.New(&conns.Options{})
 //	l = limit.Listener(l)
@@ -9,11 +8,19 @@
 // server.Options.Connections does all but the first two lines. The handlers of httpapi call
 // Accept for every key that they accept. With TLS the listener inside tls.NewListener is the
 // one to limit. The server should have a ReadHeaderTimeout.
+//
+// A new connection has no key yet, so it counts for its address. Its first request with a valid
+// key makes it one of the owner of that key. When there is no room, a connection makes way: one
+// without a key, or an idle one of the owner who has most. The owners of ordinary keys never get
+// the last twentieth of all connections. So there is always room to say who one is, and
+// operators always get in.
+//
+// A connection with several requests at once, which HTTP/2 allows, counts as so many connections,
+// and without a key as eight at least.
 package conns
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"net"
 	"net/http"
@@ -29,21 +36,34 @@ import (
 // Defaults of Options.
 const (
 	DefaultTotal      = 10_000
-	DefaultPerAddress = 2048
+	DefaultPerOwner   = 2048
 	DefaultWithoutKey = 256
 	DefaultIdle       = 10 * time.Second
 )
 
 // Options configures a Limiter. A zero field has its default; a negative number is no limit.
 type Options struct {
-	Total      int // connections
-	PerAddress int // connections of an address with a key that was accepted
-	WithoutKey int // connections of an address without
+	Total    int // connections
+	PerOwner int // connections of an Owner who is no operator
+	// PerAddress is the number of connections of an address with keys that are no operator's.
+	// Default: no limit, because the users of one machine or of one proxy share their address.
+	PerAddress int
+	WithoutKey int // connections of an address without a key
 	// Idle is how long a connection without a key may wait for its next request.
 	Idle time.Duration
 	// Trusted are the networks of proxies. Their connections count in Total only. Instead of
-	// them, the requests in flight of each address in X-Forwarded-For are limited.
+	// them, the requests in flight are limited: of each owner, and without a key of each address
+	// in X-Forwarded-For.
 	Trusted []netip.Prefix
+}
+
+// An Owner is who connections with a key count for. The connections of a user, of the user's
+// operator keys, and of the workers of the user's endpoints count apart, because a worker runs
+// code that need not be the user's own.
+type Owner struct {
+	User     string
+	Worker   bool // a worker with its own key, of an endpoint of User
+	Operator bool // an operator's key, or another server of the same store: it has no limit but Total
 }
 
 // A Limiter limits the connections of one or more listeners together. It is safe for
@@ -51,183 +71,168 @@ type Options struct {
 type Limiter struct {
 	o Options
 
-	mu        sync.Mutex
-	total     int
-	waiting   list.List // of *peer: connections without a key, oldest first
-	addresses map[netip.Addr]*address
-}
-
-// An address has the connections of an address, or its requests through a trusted proxy.
-type address struct {
-	known   int
-	waiting list.List // of *peer, oldest first
-}
-
-// A peer is a connection, or a request through a trusted proxy.
-type peer struct {
-	limiter *Limiter
-	at      *address // nil: of a trusted proxy
-	from    netip.Addr
-	conn    *conn // nil: a request
-
-	// Guarded by the limiter.
-	known, over bool
-	inAll, inAt *list.Element // while it has no key
+	mu     sync.Mutex
+	groups map[group]*members
+	// What follows counts connections, and requests beyond the first of a connection.
+	total   int
+	nobodys int                // without a key
+	ofUsers int                // with a key that is no operator's
+	known   map[netip.Addr]int // of users, by address
+	// Who has connections that can make way, largest first.
+	strangers, users largest
 }
 
 // New returns a Limiter. o may be nil.
 func New(o *Options) *Limiter {
-	l := &Limiter{addresses: map[netip.Addr]*address{}}
+	l := &Limiter{groups: map[group]*members{}, known: map[netip.Addr]int{}}
 	if o != nil {
 		l.o = *o
 	}
 	l.o.Total = cmp.Or(l.o.Total, DefaultTotal)
-	l.o.PerAddress = cmp.Or(l.o.PerAddress, DefaultPerAddress)
+	l.o.PerOwner = cmp.Or(l.o.PerOwner, DefaultPerOwner)
 	l.o.WithoutKey = cmp.Or(l.o.WithoutKey, DefaultWithoutKey)
 	l.o.Idle = cmp.Or(l.o.Idle, DefaultIdle)
 	return l
 }
 
+// Apart returns a Limiter with counts of its own and a quarter of Options.Total. It is for
+// listeners that must not take room from those of l, such as one for workers. The hooks of l serve
+// its connections, too.
+func (l *Limiter) Apart() *Limiter {
+	o := l.o
+	if o.Total > 0 {
+		o.Total = (o.Total + 3) / 4
+	}
+	return New(&o)
+}
+
 // Stats are what a Limiter counts.
 type Stats struct {
-	Connections int // all
-	WithoutKey  int
-	Addresses   int // with connections, or with requests through a proxy
+	Connections int // all, and requests beyond the first of a connection
+	WithoutKey  int // of Connections
+	Groups      int // owners, addresses without a key, and trusted proxies
 }
 
 // Stats returns the present counts.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{l.total, l.waiting.Len(), len(l.addresses)}
+	return Stats{l.total, l.nobodys, len(l.groups)}
 }
 
-// ErrConnections refuses a request on a connection too many of its address.
-var ErrConnections = problem.New(problem.TooManyRequests, "too many connections of this address: use fewer at once")
+// Errors of Accept.
+var (
+	ErrConnections = problem.New(problem.TooManyRequests, "too many connections of this user: use fewer at once")
+	ErrAddress     = problem.New(problem.TooManyRequests, "too many connections of this address: use fewer at once")
+	ErrFull        = problem.New(problem.Unavailable, "the server has too many connections")
+)
 
 type peerKey struct{}
 
-// Accept records that the request of ctx has a valid key. It returns ErrConnections if its
-// address has too many connections already; the connection should then end. It returns nil for
-// a connection that is not limited.
-func Accept(ctx context.Context) error {
+// Accept records that the request of ctx has a valid key of an owner. It returns an error if
+// there are too many connections already; the connection should then end. It returns nil for a
+// connection that is not limited.
+func Accept(ctx context.Context, o Owner) error {
 	p, ok := ctx.Value(peerKey{}).(*peer)
 	if !ok {
 		return nil
 	}
-	return p.accept()
+	var out evicted
+	defer out.close()
+	return p.limiter.accept(p, group{owner: o, keyed: true}, &out)
 }
 
-func (p *peer) accept() error {
-	l := p.limiter
+func (l *Limiter) accept(p *peer, g group, out *evicted) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if p.isRequest && p.conn != nil { // the connection is as its last request is
+		if err := l.join(&p.conn.peer, g, out); err != nil {
+			return err
+		}
+	}
+	return l.join(p, g, out)
+}
+
+// join makes p one of g, if there is room.
+func (l *Limiter) join(p *peer, g group, out *evicted) error {
 	switch {
-	case p.known || p.over:
+	case p.in == nil || p.in.group == g || p.in.group.proxy:
 		return nil
-	case p.at != nil && l.o.PerAddress > 0 && p.at.known >= l.o.PerAddress:
+	case g.owner.Operator:
+		l.move(p, g)
+		return nil
+	case l.o.PerAddress > 0 && !p.in.group.isUsers() && l.known[p.from] >= l.o.PerAddress:
+		return ErrAddress
+	}
+	if !l.makeRoom(g, l.o.PerOwner, out) {
 		return ErrConnections
 	}
-	l.forget(p)
-	p.known = true
-	if p.at != nil {
-		p.at.known++
+	for l.o.Total > 0 && p.conn != nil && !p.in.group.isUsers() && l.ofUsers >= l.o.Total-l.reserve() {
+		if len(l.users) == 0 {
+			return ErrFull
+		}
+		l.evict(l.users[0], out)
 	}
+	l.move(p, g)
 	return nil
 }
 
-// forget takes a peer off the lists of those without a key.
-func (l *Limiter) forget(p *peer) {
-	if p.inAll != nil {
-		l.waiting.Remove(p.inAll)
-		p.inAll = nil
-	}
-	if p.inAt != nil {
-		p.at.waiting.Remove(p.inAt)
-		p.inAt = nil
-	}
-}
-
-// leave ends a peer.
-func (l *Limiter) leave(p *peer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end(p)
-}
-
-func (l *Limiter) end(p *peer) {
-	if p.over {
-		return
-	}
-	p.over = true
-	l.forget(p)
-	if p.conn != nil {
-		l.total--
-	}
-	if p.at == nil {
-		return
-	}
-	if p.known {
-		p.at.known--
-	}
-	if p.at.known == 0 && p.at.waiting.Len() == 0 {
-		delete(l.addresses, p.from)
-	}
-}
-
-// enter adds a peer. It returns the connection that must make way for it, if there is one, and
-// false if there is no room.
-func (l *Limiter) enter(p *peer) (out *conn, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	trusted := p.conn != nil && l.trusts(p.from)
-	if !trusted {
-		if p.at = l.addresses[p.from]; p.at == nil {
-			p.at = &address{}
-			l.addresses[p.from] = p.at
+// makeRoom ends connections of a group that can make way, until it has fewer than most. It
+// returns false if there are not enough of them.
+func (l *Limiter) makeRoom(g group, most int, out *evicted) bool {
+	for m := l.groups[g]; most > 0 && m != nil && m.count >= most; {
+		if !l.evict(m, out) {
+			return false
 		}
 	}
-	if out, ok = l.makeWay(p); !ok {
-		if p.at != nil && p.at.known == 0 && p.at.waiting.Len() == 0 {
-			delete(l.addresses, p.from)
-		}
-		return nil, false
-	}
-	if p.conn != nil {
-		l.total++
-		p.inAll = l.waiting.PushBack(p)
-	}
-	if p.at != nil {
-		l.addresses[p.from] = p.at // it may have been deleted with the one that made way
-		p.inAt = p.at.waiting.PushBack(p)
-	}
-	return out, true
+	return true
 }
 
-// makeWay ends the oldest connection without a key where there are too many.
-func (l *Limiter) makeWay(p *peer) (out *conn, ok bool) {
-	full := p.at != nil && l.o.WithoutKey > 0 && p.at.waiting.Len() >= l.o.WithoutKey
+// reserve is how many of all connections users do not get.
+func (l *Limiter) reserve() int { return max(1, l.o.Total/20) }
+
+// enter adds a peer, and ends connections that must make way for it. It returns an error if there
+// is no room.
+func (l *Limiter) enter(p *peer) error {
+	var out evicted
+	defer out.close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := group{from: p.from}
 	switch {
-	case p.conn == nil:
-		return nil, !full
-	case full:
-		return l.evict(p.at.waiting.Front())
-	case l.o.Total > 0 && l.total >= l.o.Total:
-		return l.evict(l.waiting.Front())
+	case p.isRequest && p.conn != nil && p.conn.peer.in != nil:
+		g = p.conn.peer.in.group // until its own key says otherwise
+	case !p.isRequest && l.trusts(p.address):
+		g.proxy = true
 	}
-	return nil, true
+	switch {
+	case g.isUsers() && !l.makeRoom(g, l.o.PerOwner, &out):
+		return ErrConnections
+	case g.isNobodys() && !l.makeRoom(g, l.o.WithoutKey, &out):
+		return ErrAddress
+	}
+	for p.conn != nil && l.o.Total > 0 && l.total >= l.o.Total {
+		m := l.richest()
+		if m == nil {
+			return ErrFull
+		}
+		l.evict(m, &out)
+	}
+	l.add(p, g)
+	return nil
 }
 
-func (l *Limiter) evict(oldest *list.Element) (out *conn, ok bool) {
-	if oldest == nil {
-		return nil, false
+// richest returns who must give up a connection when there are too many in all; nil: nobody can.
+// Those without a key come first if they have a quarter of all, or if an address of theirs has as
+// many as any user.
+func (l *Limiter) richest() *members {
+	switch {
+	case len(l.strangers) > 0 && (len(l.users) == 0 || 4*l.nobodys >= l.o.Total || l.strangers[0].count >= l.users[0].count):
+		return l.strangers[0]
+	case len(l.users) > 0:
+		return l.users[0]
 	}
-	p, ok := oldest.Value.(*peer)
-	if !ok || p.conn == nil {
-		return nil, false
-	}
-	l.end(p)
-	return p.conn, true
+	return nil
 }
 
 func (l *Limiter) trusts(a netip.Addr) bool {
@@ -244,6 +249,16 @@ func addressOf(a net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return from.Addr().Unmap().WithZone("")
+}
+
+// network returns what counts as one address: of IPv6 the first 64 bits, because one machine
+// has all that follow.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	p, _ := a.Prefix(64) // every address of IPv6 has 64 bits
+	return p.Addr()
 }
 
 // forwarded returns the address of the client behind trusted proxies; ok is false if the

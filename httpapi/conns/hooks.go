@@ -2,6 +2,8 @@ package conns
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -25,12 +27,9 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		limited := &conn{Conn: c}
-		limited.peer = peer{limiter: l.limiter, conn: limited, from: addressOf(c.RemoteAddr())}
-		out, ok := l.limiter.enter(&limited.peer)
-		if out != nil {
-			_ = out.Conn.Close() // its client is told by the end of the connection
-		}
-		if ok {
+		at := addressOf(c.RemoteAddr())
+		limited.peer = peer{limiter: l.limiter, conn: limited, address: at, from: network(at)}
+		if l.limiter.enter(&limited.peer) == nil {
 			return limited, nil
 		}
 		_ = c.Close() // there is nobody to answer
@@ -41,8 +40,9 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 
-	peer peer
-	idle atomic.Bool // it waits for its next request
+	peer     peer
+	idle     atomic.Bool  // it waits for its next request
+	requests atomic.Int64 // that are answered now, of HTTP/2
 }
 
 // Close implements net.Conn.
@@ -54,19 +54,12 @@ func (c *conn) Close() error {
 // SetReadDeadline implements net.Conn. An idle connection without a key has less time than the
 // server gives it.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	l := c.peer.limiter
-	if c.idle.Load() && !l.knows(&c.peer) {
-		if end := time.Now().Add(l.o.Idle); t.IsZero() || t.After(end) {
+	if c.idle.Load() && c.peer.nobodys.Load() {
+		if end := time.Now().Add(c.peer.limiter.o.Idle); t.IsZero() || t.After(end) {
 			t = end
 		}
 	}
 	return c.Conn.SetReadDeadline(t)
-}
-
-func (l *Limiter) knows(p *peer) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return p.known
 }
 
 // limitedConn returns the connection of a Listener, also below TLS; nil if there is none.
@@ -93,31 +86,66 @@ func (l *Limiter) ConnContext(ctx context.Context, c net.Conn) context.Context {
 
 // ConnState is a hook of http.Server, by which an idle connection is known.
 func (l *Limiter) ConnState(c net.Conn, s http.ConnState) {
-	if limited := limitedConn(c); limited != nil {
-		limited.idle.Store(s == http.StateIdle)
+	limited := limitedConn(c)
+	if limited == nil || s != http.StateIdle && s != http.StateActive {
+		return
 	}
+	idle := s == http.StateIdle
+	limited.idle.Store(idle)
+	http2 := speaksHTTP2(c)
+	limited.peer.limiter.setIdle(&limited.peer, idle, http2)
+	if !http2 {
+		return // the server sets a deadline for the next request, with SetReadDeadline
+	}
+	var end time.Time
+	if idle && limited.peer.nobodys.Load() {
+		end = time.Now().Add(limited.peer.limiter.o.Idle)
+	}
+	_ = limited.Conn.SetReadDeadline(end) // it may be closed
 }
 
-// Handler limits the requests that come through trusted proxies, by the address that these
-// name, and passes the others on.
+func speaksHTTP2(c net.Conn) bool {
+	secure, ok := c.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// Handler counts requests that are no connections of their own: those beyond the first of an
+// HTTP/2 connection, and those that come through trusted proxies, for the address that these
+// name.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
-	if len(l.o.Trusted) == 0 {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, ok := l.forwarded(r)
-		if !ok {
-			next.ServeHTTP(w, r)
-			return
+		p, _ := r.Context().Value(peerKey{}).(*peer)
+		if p == nil {
+			p = &peer{limiter: l}
 		}
-		p := &peer{limiter: l, from: from}
-		if _, ok := l.enter(p); !ok {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, ErrConnections.Error(), http.StatusTooManyRequests) //nolint:forbidigo // before the handler that writes problems
-			return
+		if from, ok := l.forwarded(r); ok {
+			// The proxy's connection is no client's, and was not counted as one.
+			p = &peer{limiter: p.limiter, isRequest: true, address: from, from: network(from)}
+		} else if c := p.conn; c != nil && r.ProtoMajor > 1 {
+			defer c.requests.Add(-1)
+			if c.requests.Add(1) > 1 && !l.trusts(p.address) {
+				p = &peer{limiter: p.limiter, isRequest: true, conn: c, address: p.address, from: p.from}
+			}
 		}
-		defer l.leave(p)
-		_ = Accept(r.Context()) // the proxy's connection is no client's
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, p)))
+		if p.isRequest {
+			if err := p.limiter.enter(p); err != nil {
+				refuse(w, err)
+				return
+			}
+			defer p.limiter.leave(p)
+			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
+		}
+		next.ServeHTTP(w, r)
 	})
+}
+
+// refuse answers a request for which there is no room. The answer has no body, because that
+// would wait for a client that does not read.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusTooManyRequests
+	if errors.Is(err, ErrFull) {
+		status = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(status)
 }

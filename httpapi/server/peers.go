@@ -87,7 +87,7 @@ func (p *peers) check(r *http.Request) error {
 	if !hmac.Equal([]byte(token), []byte(p.token(sent, p.name, r.Method, r.URL.RequestURI()))) {
 		return errNoPeer
 	}
-	return conns.Accept(r.Context())
+	return conns.Accept(r.Context(), conns.Owner{Operator: true})
 }
 
 // handler serves the other servers from the hosts of s alone: what it does not have it does not

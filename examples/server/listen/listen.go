@@ -117,15 +117,17 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 	}
 	list := []server.Listener{server.On(main, withConsole(ctx, parts, srv, log))}
 	if l.Metrics != nil {
-		list = append(list, server.On(l.Metrics, forOperators(parts, srv)))
+		list = append(list, server.On(limit.Apart().Listener(l.Metrics), forOperators(parts, srv)))
 		log.Info("metrics are served", "addr", l.Metrics.Addr())
 		if addr := l.Metrics.Addr().String(); !IsLoopback(addr) {
 			log.Warn("other machines may reach the metrics and profiles, which need no key: a firewall should allow only operators", "addr", addr)
 		}
 	}
+	// What a worker runs is not always its user's. So it takes no room from those who come to Main.
+	workers := limit.Apart()
 	for _, w := range []net.Listener{l.Workers, forContainers(ctx, parts, log)} {
 		if w != nil {
-			list = append(list, server.On(limit.Listener(w), srv.Workers()))
+			list = append(list, server.On(workers.Listener(w), srv.Workers()))
 		}
 	}
 	if b, ok, err := parts.BackupListener(ctx); ok {

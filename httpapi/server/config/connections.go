@@ -11,19 +11,22 @@ import (
 // negative number is no limit.
 type Connections struct {
 	Total      int `json:"total"`      // in all
-	PerAddress int `json:"perAddress"` // of an address, with a key
-	WithoutKey int `json:"withoutKey"` // of an address, without one
+	PerOwner   int `json:"perOwner"`   // of a user, and of the workers of a user
+	PerAddress int `json:"perAddress"` // of an address, with keys of users
+	WithoutKey int `json:"withoutKey"` // of an address, without a key
 }
 
-// limiter limits the connections of the server. Without a number it leaves a quarter of the
-// descriptors that the process may have to files, workers and webhooks.
+// limiter limits the connections of the server. Without a number it takes half of the descriptors
+// that the process may have. A quarter is left to listeners apart (conns.Limiter.Apart), and a
+// quarter to files and webhooks.
 func (c *Config) limiter(trusted []netip.Prefix) *conns.Limiter {
 	total := conns.DefaultTotal
 	if n := descriptors(); n > 0 {
-		total = min(total, n/4*3)
+		total = min(total, n/2)
 	}
 	o := conns.Options{
-		Total: cmp.Or(c.Connections.Total, total), PerAddress: c.Connections.PerAddress, WithoutKey: c.Connections.WithoutKey, Trusted: trusted,
+		Total: cmp.Or(c.Connections.Total, total), PerOwner: c.Connections.PerOwner,
+		PerAddress: c.Connections.PerAddress, WithoutKey: c.Connections.WithoutKey, Trusted: trusted,
 	}
 	return conns.New(&o)
 }
