@@ -39,6 +39,7 @@ const (
 	DefaultPerOwner   = 2048
 	DefaultWithoutKey = 256
 	DefaultIdle       = 10 * time.Second
+	DefaultStall      = time.Minute
 )
 
 // Options configures a Limiter. A zero field has its default; a negative number is no limit.
@@ -49,8 +50,11 @@ type Options struct {
 	// Default: no limit, because the users of one machine or of one proxy share their address.
 	PerAddress int
 	WithoutKey int // connections of an address without a key
-	// Idle is how long a connection without a key may wait for its next request.
+	// Idle is how long a connection without a key may wait for its next request, and may take to
+	// read each 64 KB of an answer.
 	Idle time.Duration
+	// Stall is how long a connection with a key may take to read each 64 KB of an answer.
+	Stall time.Duration
 	// Trusted are the networks of proxies. Their connections count in Total only. Instead of
 	// them, the requests in flight are limited: of each owner, and without a key of each address
 	// in X-Forwarded-For.
@@ -92,6 +96,7 @@ func New(o *Options) *Limiter {
 	l.o.PerOwner = cmp.Or(l.o.PerOwner, DefaultPerOwner)
 	l.o.WithoutKey = cmp.Or(l.o.WithoutKey, DefaultWithoutKey)
 	l.o.Idle = cmp.Or(l.o.Idle, DefaultIdle)
+	l.o.Stall = cmp.Or(l.o.Stall, DefaultStall)
 	return l
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -43,12 +44,23 @@ type conn struct {
 	peer     peer
 	idle     atomic.Bool  // it waits for its next request
 	requests atomic.Int64 // that are answered now, of HTTP/2
+
+	mu      sync.Mutex // guards what follows, and the deadline of Conn for writes
+	writeBy time.Time  // that the server has set
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.peer.limiter.leave(&c.peer)
 	return c.Conn.Close()
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
 }
 
 // SetReadDeadline implements net.Conn. An idle connection without a key has less time than the
@@ -111,7 +123,7 @@ func speaksHTTP2(c net.Conn) bool {
 
 // Handler counts requests that are no connections of their own: those beyond the first of an
 // HTTP/2 connection, and those that come through trusted proxies, for the address that these
-// name.
+// name. It passes all on, and ends answers that their clients do not read.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(peerKey{}).(*peer)
@@ -134,6 +146,11 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			}
 			defer p.limiter.leave(p)
 			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
+		}
+		if r.ProtoMajor > 1 {
+			s := &streamWriter{ResponseWriter: w, peer: p}
+			defer s.end()
+			w = s
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -311,14 +311,16 @@ func until(ctx context.Context, every time.Duration, ok func() bool) bool {
 func (r *running) serve(ctx context.Context, listeners []Listener) {
 	for _, l := range listeners {
 		d := &door{l: l, active: map[net.Conn]bool{}}
-		d.srv = &http.Server{
-			Handler: l.Handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-			BaseContext: func(net.Listener) context.Context { return ctx },
-			ConnState:   d.note,
-			ErrorLog:    slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
-		}
+		h := l.Handler
 		if r.conns != nil {
-			d.srv.Handler, d.srv.ConnContext = r.conns.Handler(l.Handler), r.conns.ConnContext
+			h = r.conns.Handler(h)
+		}
+		d.srv = newHTTPServer(limitRequests(h, r.api.BodyTimeout))
+		d.srv.BaseContext = func(net.Listener) context.Context { return ctx }
+		d.srv.ErrorLog = slog.NewLogLogger(r.log.Handler(), slog.LevelWarn)
+		d.srv.ConnState = d.note
+		if r.conns != nil {
+			d.srv.ConnContext = r.conns.ConnContext
 			d.srv.ConnState = func(c net.Conn, s http.ConnState) { r.conns.ConnState(c, s); d.note(c, s) }
 		}
 		r.doors = append(r.doors, d)

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+)
+
+// Limits of what a request may cost before a handler knows whose it is.
+const (
+	// maxHeaderBytes is the size of the first line and the headers of a request. HTTP/2 counts 32
+	// bytes more for each header, so that there are at most 500.
+	maxHeaderBytes = 16 << 10
+	// maxHeaders is the number of headers of a request. Each costs about 150 bytes of memory,
+	// however short it is. Browsers behind proxies send about 40.
+	maxHeaders = 100
+	// maxStreams is how many requests a connection of HTTP/2 may have at once.
+	maxStreams = 32
+	// headTime is the time for TLS and headers to arrive. Answers of net/http itself, such as one
+	// to headers that are too large, must be read in that time, too.
+	headTime = 10 * time.Second
+	// uploadBuffer is how much of the bodies on a connection of HTTP/2 arrives before a handler
+	// reads it.
+	uploadBuffer = 256 << 10
+)
+
+// newHTTPServer returns a server whose clients can make it hold little: see limitRequests and
+// conns.Limiter for the rest.
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headTime, WriteTimeout: headTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: uploadBuffer, MaxReceiveBufferPerStream: uploadBuffer,
+			// A connection on which nothing can be written, or whose client is gone, ends.
+			WriteByteTimeout: 30 * time.Second, SendPingTimeout: time.Minute, PingTimeout: 15 * time.Second,
+		},
+	}
+}
+
+// bodyTime is the default of httpapi.Options.BodyTimeout.
+const bodyTime = 30 * time.Second
+
+// limitRequests is what each request of a listener comes to first. It refuses one with too many
+// headers. It replaces headTime, which is for answers that no handler makes: answers may take
+// long, such as streams of events, and conns.Limiter ends those that are not read. The body must
+// arrive in the time of httpapi.Options.BodyTimeout, unless a handler gives it more for its size:
+// without this a body that no handler reads would hold the request for ever.
+func limitRequests(next http.Handler, body time.Duration) http.Handler {
+	body = cmp.Or(body, bodyTime)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if countHeaders(r.Header) > maxHeaders {
+			w.Header().Set("Connection", "close")
+			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) // a body would wait for clients that do not read
+			return
+		}
+		rc := http.NewResponseController(w)
+		_ = rc.SetWriteDeadline(time.Time{}) // the writers of net/http have deadlines
+		if r.ContentLength != 0 && body > 0 {
+			_ = rc.SetReadDeadline(time.Now().Add(body))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func countHeaders(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
+}
