@@ -100,13 +100,13 @@ func New(o *Options) *Limiter {
 	return l
 }
 
-// Apart returns a Limiter with counts of its own and a quarter of Options.Total. It is for
+// Apart returns a Limiter with counts of its own and half of Options.Total. It is for
 // listeners that must not take room from those of l, such as one for workers. The hooks of l serve
 // its connections, too.
 func (l *Limiter) Apart() *Limiter {
 	o := l.o
 	if o.Total > 0 {
-		o.Total = (o.Total + 3) / 4
+		o.Total = (o.Total + 1) / 2
 	}
 	return New(&o)
 }

@@ -117,7 +117,7 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 	}
 	list := []server.Listener{server.On(main, withConsole(ctx, parts, srv, log))}
 	if l.Metrics != nil {
-		list = append(list, server.On(limit.Apart().Listener(l.Metrics), forOperators(parts, srv)))
+		list = append(list, server.On(limit.Apart().Apart().Listener(l.Metrics), forOperators(parts, srv)))
 		log.Info("metrics are served", "addr", l.Metrics.Addr())
 		if addr := l.Metrics.Addr().String(); !IsLoopback(addr) {
 			log.Warn("other machines may reach the metrics and profiles, which need no key: a firewall should allow only operators", "addr", addr)

@@ -17,8 +17,8 @@ type Connections struct {
 }
 
 // limiter limits the connections of the server. Without a number it takes half of the descriptors
-// that the process may have. A quarter is left to listeners apart (conns.Limiter.Apart), and a
-// quarter to files and webhooks.
+// that the process may have. The others are for the listeners apart (conns.Limiter.Apart), for files
+// and for webhooks.
 func (c *Config) limiter(trusted []netip.Prefix) *conns.Limiter {
 	total := conns.DefaultTotal
 	if n := descriptors(); n > 0 {
