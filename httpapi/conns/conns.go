@@ -169,16 +169,27 @@ func (l *Limiter) join(p *peer, g group, out *evicted) error {
 	case l.o.PerAddress > 0 && !p.in.group.isUsers() && l.known[p.from] >= l.o.PerAddress:
 		return ErrAddress
 	}
+	if err := l.makeRoomOfUser(p, g, out); err != nil {
+		return err
+	}
+	l.move(p, g)
+	return nil
+}
+
+// makeRoomOfUser ends idle connections of users until p may be one of g, the group of a user.
+func (l *Limiter) makeRoomOfUser(p *peer, g group, out *evicted) error {
 	if !l.makeRoom(g, l.o.PerOwner, out) {
 		return ErrConnections
 	}
-	for l.o.Total > 0 && p.conn != nil && !p.in.group.isUsers() && l.ofUsers >= l.o.Total-l.reserve() {
+	if l.o.Total < 0 || p.conn == nil || p.in != nil && p.in.group.isUsers() {
+		return nil
+	}
+	for l.ofUsers >= l.o.Total-l.reserve() {
 		if len(l.users) == 0 {
 			return ErrFull
 		}
 		l.evict(l.users[0], out)
 	}
-	l.move(p, g)
 	return nil
 }
 
@@ -210,11 +221,13 @@ func (l *Limiter) enter(p *peer) error {
 	case !p.isRequest && l.trusts(p.address):
 		g.proxy = true
 	}
-	switch {
-	case g.isUsers() && !l.makeRoom(g, l.o.PerOwner, &out):
-		return ErrConnections
-	case g.isNobodys() && !l.makeRoom(g, l.o.WithoutKey, &out):
+	if g.isNobodys() && !l.makeRoom(g, l.o.WithoutKey, &out) {
 		return ErrAddress
+	}
+	if g.isUsers() {
+		if err := l.makeRoomOfUser(p, g, &out); err != nil {
+			return err
+		}
 	}
 	for p.conn != nil && l.o.Total > 0 && l.total >= l.o.Total {
 		m := l.richest()

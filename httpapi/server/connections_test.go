@@ -63,6 +63,7 @@ func serveLimited(t *testing.T, o conns.Options, secure bool) *served {
 		if err := within(t, "the end of the server", ended); err != nil {
 			t.Error(err)
 		}
+		s.counts("after the end nothing is counted", conns.Stats{})
 	})
 	return s
 }
@@ -287,23 +288,30 @@ func TestOperatorsAndProbesGetInWhenUsersHaveAllConnections(t *testing.T) {
 }
 
 func TestRequestsOfOneConnectionCountLikeConnections(t *testing.T) {
-	s := serveLimited(t, conns.Options{PerOwner: 50, WithoutKey: 45}, true)
+	for _, row := range []struct {
+		why  string
+		o    conns.Options
+		most int // of one user
+	}{
+		{"the limit of a user", conns.Options{PerOwner: 50}, 50},
+		{"all but the last twentieth", conns.Options{Total: 40}, 38},
+	} {
+		s := serveLimited(t, row.o, true)
+		for range 3 {
+			s.http2().get(25, 0, "/v2/sleep/events", "good")
+		}
+		s.eventually(row.why, func() bool {
+			n := s.limit.Stats()
+			return n.Connections-n.WithoutKey == row.most
+		})
+	}
+	s := serveLimited(t, conns.Options{WithoutKey: 45}, true)
 	mine := s.http2()
 	mine.get(30, 0, "/v2/openapi.json", "")
 	s.counts("30 requests without a key", conns.Stats{Connections: 37, WithoutKey: 37, Groups: 1})
 	more := s.http2()
 	more.get(30, 0, "/v2/openapi.json", "")
 	within(t, "the end of the oldest connection without a key", mine.ended)
-
-	ann := make([]*rawHTTP2, 3)
-	for i := range ann {
-		ann[i] = s.http2()
-		ann[i].get(25, 0, "/v2/sleep/events", "good")
-	}
-	s.eventually("ann has as many requests as she may", func() bool {
-		n := s.limit.Stats()
-		return n.Connections-n.WithoutKey == 50
-	})
 }
 
 // counts waits until the limiter counts these.
