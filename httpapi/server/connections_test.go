@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/serverless"
 )
 
 // A served is a server with limits of connections, whose keys are "good" of ann and "bob".
@@ -27,6 +28,7 @@ type served struct {
 	t     *testing.T
 	addr  string
 	limit *conns.Limiter
+	jobs  *serverless.Service
 }
 
 func serveLimited(t *testing.T, o conns.Options, secure bool) *served {
@@ -45,6 +47,7 @@ func serveLimited(t *testing.T, o conns.Options, secure bool) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.jobs = srv.Services().Jobs
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +74,17 @@ func serveLimited(t *testing.T, o conns.Options, secure bool) *served {
 // get makes a request on a connection of its own, which stays open, and returns the status.
 func (s *served) get(path, key string) int {
 	s.t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(s.send(path, key)), nil)
+	if err != nil {
+		return 0
+	}
+	s.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.StatusCode
+}
+
+// send sends a request on a connection of its own.
+func (s *served) send(path, key string) net.Conn {
+	s.t.Helper()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
@@ -82,12 +96,7 @@ func (s *served) get(path, key string) int {
 		head = "Authorization: Bearer " + key + "\r\n"
 	}
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, head)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		return 0
-	}
-	s.t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp.StatusCode
+	return c
 }
 
 // A rawHTTP2 is a connection of HTTP/2 whose client reads no answer: it gives the server no window.
@@ -284,6 +293,27 @@ func TestOperatorsAndProbesGetInWhenUsersHaveAllConnections(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A worker runs the code of a stranger, on the machine of everybody.
+func TestConnectionsOfAWorkerLockOutNobodyButWorkersOfItsUser(t *testing.T) {
+	s := serveLimited(t, conns.Options{PerOwner: 3}, false)
+	if err := s.jobs.EnsureEndpoint(t.Context(), "far"); err != nil {
+		t.Fatal(err)
+	}
+	key := s.jobs.WorkerKey("far", "w")
+	for range 3 {
+		s.send("/v2/far/job-take/w", key)
+	}
+	s.counts("three polls of a worker", conns.Stats{Connections: 3, Groups: 1})
+	for _, row := range []struct {
+		path, key string
+		want      int
+	}{{"/v2/far/job-take/w", key, 429}, {"/v2/pods", "good", 200}, {"/v2/pods", "bob", 200}, {"/v2/pods", "operator", 200}} {
+		if got := s.get(row.path, row.key); got != row.want {
+			t.Errorf("%s = %d while a worker has as many connections as it may, want %d", row.path, got, row.want)
+		}
 	}
 }
 
