@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/httpapi/server"
+	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -207,7 +208,7 @@ func holds(n int, begin func(i int)) (most int64) {
 }
 
 func TestClientsOfHTTP2WithoutAKeyHoldLittleAndAreCutOff(t *testing.T) {
-	for _, row := range []struct {
+	for i, row := range []struct {
 		name, path string
 		headers    int
 	}{
@@ -217,6 +218,9 @@ func TestClientsOfHTTP2WithoutAKeyHoldLittleAndAreCutOff(t *testing.T) {
 		{"more headers than net/http takes", "/healthz", 1700},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			if i > 0 {
+				suite.SkipUnlessLong(t) // it waits until the limits of net/http are over
+			}
 			s := serveLimited(t, conns.Options{Idle: 2 * time.Second}, true)
 			all := make([]*rawHTTP2, 100)
 			most := holds(len(all), func(i int) {
@@ -238,14 +242,17 @@ func TestClientsOfHTTP1WithoutAKeyHoldLittleAndAreCutOff(t *testing.T) {
 	for i := range 9000 {
 		many.WriteString("h" + strconv.FormatInt(int64(i), 36) + ":\n")
 	}
-	for _, row := range []struct{ name, text string }{
+	for i, row := range []struct{ name, text string }{
+		{"answers that are not read", strings.Repeat("GET /v2/openapi.json HTTP/1.1\nHost: a\n\n", 100)},
 		{"9000 headers and a slow body", "POST /healthz HTTP/1.1\nHost: a\nContent-Length: 1000\n" + many.String() + "\n{"},
 		{"headers that do not end", "GET /healthz HTTP/1.1\nHost: a\n" + many.String()[:19000]},
 		{"a slow body", "POST /v2/pods HTTP/1.1\nHost: a\nContent-Length: 1000\n\n{"},
 		{"a body that nobody reads", "GET /healthz HTTP/1.1\nHost: a\nContent-Length: 1000\n\n{"},
-		{"answers that are not read", strings.Repeat("GET /v2/openapi.json HTTP/1.1\nHost: a\n\n", 100)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			if i > 0 {
+				suite.SkipUnlessLong(t)
+			}
 			s := serveLimited(t, conns.Options{Idle: 2 * time.Second}, false)
 			all := make([]net.Conn, 256)
 			most := holds(len(all), func(i int) {
