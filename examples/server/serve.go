@@ -41,8 +41,9 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
 	go parts.ReloadOn(ctx, reloads)
+	all := l.All(ctx, parts, srv, log) // before the first line: who has read it may ask for a backup
 	greet(stdout, s, l.Main.Addr(), parts, srv)
-	return srv.Run(ctx, l.All(ctx, parts, srv, log)...)
+	return srv.Run(ctx, all...)
 }
 
 // open makes the service with all that the configuration and the demonstration have.
