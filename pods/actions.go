@@ -10,8 +10,8 @@ import (
 // Act performs an action on a pod of owner and returns the pod after it.
 //
 // Errors: ErrNotFound; ErrInvalidStatus and ErrLocked when a cannot be done now; ErrNoCapacity
-// when the pod cannot start, on its own host, for lack of capacity. On an error nothing was
-// changed.
+// when the pod cannot start, on its own host, for lack of capacity; a problem of kind BadRequest
+// when its owner may not start its image any more. On an error nothing was changed.
 func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
 	for {
 		p, err := s.Get(ctx, owner, id)
@@ -25,11 +25,24 @@ func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, er
 		if err := checkAction(p, a); err != nil {
 			return nil, err
 		}
+		if err := s.admitStart(p, a); err != nil {
+			return nil, err
+		}
 		q, err := s.applyAction(ctx, p, a, order)
 		if !errors.Is(err, errReleased) {
 			return q, err
 		}
 	}
+}
+
+// admitStart asks the runtimes whether the owner of a pod may start it: what its image allows may
+// have changed since it was made. A pod that runs goes on.
+func (s *Service) admitStart(p *Pod, a Action) error {
+	var faults problem.Violations
+	if a == Start || a == Restart || a == Reset {
+		s.admit(p, p.Config, &faults)
+	}
+	return faults.Err(nil)
 }
 
 // errReleased: the pod had compute when it was read, and has lost it since.

@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,7 +14,8 @@ import (
 type strict struct {
 	pods.Runtime
 
-	asked []pods.Spec
+	asked   []pods.Spec
+	refused bool // the image is not for its owner any more
 }
 
 func (s *strict) Unwrap() pods.Runtime { return s.Runtime }
@@ -22,6 +24,9 @@ func (s *strict) Admit(spec pods.Spec, faults *problem.Violations) {
 	s.asked = append(s.asked, spec)
 	if spec.Image != "strict" {
 		return
+	}
+	if s.refused {
+		faults.Add(problem.BadRequest, "/image", "no")
 	}
 	if _, bad := spec.Env["BAD"]; bad {
 		faults.Add(problem.BadRequest, "/env/BAD", "no")
@@ -155,5 +160,27 @@ func TestASpecSaysWhichVariablesAreThePlatforms(t *testing.T) {
 	}
 	if got.Env["PUBLIC_KEY"] == "" || got.Env["JUPYTER_PASSWORD"] != "mine" || got.Env["RUNPOD_POD_ID"] == "mine" {
 		t.Errorf("Env = %v", got.Env)
+	}
+}
+
+func TestAPodWhoseImageIsRefusedByNowGoesOnAndDoesNotStart(t *testing.T) {
+	w, rt := strictEnv(t)
+	r := gpuPod()
+	r.Image = "strict"
+	p := w.running(r)
+	rt.refused = true
+	if got, err := w.Get(t.Context(), alice, p.ID); err != nil || got.Config.Image != "strict" {
+		t.Errorf("Get = %+v, %v, want the pod with its image", got, err)
+	}
+	for _, a := range []pods.Action{pods.Restart, pods.Stop, pods.Start, pods.Reset} {
+		_, err := w.Act(t.Context(), alice, p.ID, a)
+		if a == pods.Stop {
+			wantRefusal(t, string(a), err)
+			w.advance(time.Minute)
+			continue
+		}
+		if doc := problem.Of(err); doc.Status != 400 {
+			t.Errorf("%s = %v, want a 400", a, err)
+		}
 	}
 }

@@ -11,21 +11,40 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Admit implements pods.Admitter. An owner may set only what Image.AllowEnv and Image.AllowArgs
-// allow, unless Options.Trusted says otherwise. An unknown image is no fault here: its pod
-// fails.
+// Admit implements pods.Admitter. An owner may use only images of Image.Users, and may set only
+// what Image.AllowEnv and Image.AllowArgs allow, unless Options.Trusted says otherwise.
 func (r *Runtime) Admit(s pods.Spec, faults *problem.Violations) {
-	r.admit(r.policy.Load(), s, faults)
-}
-
-func (r *Runtime) admit(p *policy, s pods.Spec, faults *problem.Violations) {
+	p := r.policy.Load()
 	image, ok := p.images[s.Image]
-	if !ok {
+	switch {
+	case !ok && s.Owner == "": // the program's own endpoints may be there before their images
+		return
+	case !ok || !r.mayUse(image, s.Owner):
+		faults.Add(problem.BadRequest, "/image", "%v", p.unknown(s, func(i Image) bool { return r.mayUse(i, s.Owner) }))
 		return
 	}
-	if err := r.users.mayBe(&p.users, image.User, s.Owner); err != nil {
-		faults.Add(problem.BadRequest, "/image", "%v", err)
+	r.admit(image, s, faults)
+}
+
+// mayUse reports whether an image exists for an owner.
+func (r *Runtime) mayUse(i Image, owner string) bool {
+	return r.trusts(owner) || slices.Contains(i.Users, owner) || slices.Contains(i.Users, "*")
+}
+
+// unknown is the error for an image that does not exist for the owner of s.
+func (p *policy) unknown(s pods.Spec, exists func(Image) bool) error {
+	var known []string
+	for name, image := range p.images {
+		if exists(image) {
+			known = append(known, name)
+		}
 	}
+	slices.Sort(known)
+	return fmt.Errorf("image %q is not known here: pods of this host are processes, and its images are those of the configuration (%s); any other needs a host with a container engine",
+		s.Image, strings.Join(known, ", "))
+}
+
+func (r *Runtime) admit(image Image, s pods.Spec, faults *problem.Violations) {
 	if r.trusts(s.Owner) {
 		return
 	}
@@ -48,10 +67,10 @@ func (r *Runtime) trusts(owner string) bool {
 }
 
 // checkAdmitted makes the checks of Admit again at the start of a pod, because the pod may be
-// older than the image's entry in Options.Images.
-func (r *Runtime) checkAdmitted(p *policy, s pods.Spec) error {
+// older than the image's entry in Options.Images. It may keep its image.
+func (r *Runtime) checkAdmitted(s pods.Spec, image Image) error {
 	var faults problem.Violations
-	r.admit(p, s, &faults)
+	r.admit(image, s, &faults)
 	return faults.Err(nil)
 }
 

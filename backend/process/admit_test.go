@@ -11,9 +11,9 @@ import (
 
 func TestOfAUserOnlyWhatTheImageAllowsIsAdmitted(t *testing.T) {
 	rt := open(t, t.TempDir(), func(o *Options) {
-		o.Images["closed"] = Image{Command: []string{"true"}}
-		o.Images["open"] = Image{Command: []string{"true"}, AllowArgs: true, AllowEnv: []string{"MODEL", "APP_*", "*"}}
-		o.Images["some"] = Image{Command: []string{"true"}, AllowEnv: []string{"MODEL", "APP_*"}}
+		o.Images["closed"] = Image{Users: []string{"u"}, Command: []string{"true"}}
+		o.Images["open"] = Image{Users: []string{"u"}, Command: []string{"true"}, AllowArgs: true, AllowEnv: []string{"MODEL", "APP_*", "*"}}
+		o.Images["some"] = Image{Users: []string{"u"}, Command: []string{"true"}, AllowEnv: []string{"MODEL", "APP_*"}}
 		o.Trusted = func(owner string) bool { return owner == "operator" }
 	})
 	for _, tt := range []struct {
@@ -33,7 +33,8 @@ func TestOfAUserOnlyWhatTheImageAllowsIsAdmitted(t *testing.T) {
 		{"args that are allowed", pods.Spec{Image: "open", Owner: "u", Args: []string{"a"}, Env: map[string]string{"ANY": ""}}, nil},
 		{"the program itself", pods.Spec{Image: "closed", Args: []string{"a"}, Env: map[string]string{"LD_PRELOAD": ""}}, nil},
 		{"a trusted owner", pods.Spec{Image: "closed", Owner: "operator", Args: []string{"a"}, Env: map[string]string{"LD_PRELOAD": ""}}, nil},
-		{"an unknown image", pods.Spec{Image: "nginx", Owner: "u", Args: []string{"a"}, Env: map[string]string{"A": ""}}, nil},
+		{"an unknown image", pods.Spec{Image: "nginx", Owner: "u", Args: []string{"a"}, Env: map[string]string{"A": ""}}, []string{"/image"}},
+		{"an image of others", pods.Spec{Image: "closed", Owner: "v", Args: []string{"a"}}, []string{"/image"}},
 	} {
 		var faults problem.Violations
 		rt.Admit(tt.spec, &faults)
@@ -55,7 +56,9 @@ func TestOfAUserOnlyWhatTheImageAllowsIsAdmitted(t *testing.T) {
 }
 
 func TestVariablesThatSteerProgramsAreNeverAUsers(t *testing.T) {
-	rt := open(t, t.TempDir(), func(o *Options) { o.Images["open"] = Image{Command: []string{"true"}, AllowEnv: []string{"*"}} })
+	rt := open(t, t.TempDir(), func(o *Options) {
+		o.Images["open"] = Image{Command: []string{"true"}, AllowEnv: []string{"*"}, Users: []string{"*"}}
+	})
 	for _, name := range []string{
 		"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "GLIBC_TUNABLES", "GCONV_PATH", "PATH", "HOME", "IFS", "ENV", "BASH_ENV", "SHELLOPTS",
 		"PYTHONWARNINGS", "PYTHONPATH", "PYTHONSTARTUP", "BROWSER", "NODE_OPTIONS", "NODE_PATH", "RUBYOPT", "RUBYLIB", "PERL5OPT", "PERL5LIB", "PERLIO", "PHPRC",

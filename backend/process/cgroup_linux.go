@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,10 +25,10 @@ type cgroups struct {
 	memory string
 }
 
-// openCgroups finds and tries the directories. What is missing is added to l.
-func openCgroups(o *Isolation, root string, l lacks) cgroups {
+// openCgroups finds and tries the directories, and says what is missing.
+func openCgroups(o *Isolation, root string) (c cgroups, missing []string) {
 	sum := sha256.Sum256([]byte(root))
-	c := cgroups{prefix: "podyard." + hex.EncodeToString(sum[:6]) + "."}
+	c.prefix = "podyard." + hex.EncodeToString(sum[:6]) + "."
 	places, err := cgroupPlaces()
 	if o.Cgroup != "" {
 		places["2"], err = o.Cgroup, nil
@@ -36,19 +37,16 @@ func openCgroups(o *Isolation, root string, l lacks) cgroups {
 		c.v2, err = places["2"], c.try(places["2"], "cgroup.kill")
 	}
 	if err != nil {
-		l[lacksKill], c.v2 = err.Error(), ""
+		c.v2 = ""
 	}
 	if c.pids, err = c.place("pids", places); err != nil {
-		l[lacksPIDs] = err.Error()
+		missing = append(missing, "a limit of processes ("+err.Error()+")")
 	}
 	if c.memory, err = c.place("memory", places); err != nil {
-		l[lacksMemory] = err.Error()
+		missing = append(missing, "a limit of memory ("+err.Error()+")")
 	}
-	return c
+	return c, missing
 }
-
-// limitPIDs reports whether a group has a limit of processes.
-func (c *cgroups) limitPIDs() bool { return c.pids != "" }
 
 // try makes a group in dir, checks that it has a file, and removes it.
 func (c *cgroups) try(dir, file string) error {
@@ -92,7 +90,7 @@ func enable(dir, controller string) error {
 		return err
 	}
 	if has, err := cgroupHas(dir, "cgroup.controllers", controller); !has || err != nil {
-		return firstError(err, fmt.Errorf("the cgroup %s does not have this controller", dir))
+		return cmp.Or(err, fmt.Errorf("the cgroup %s does not have this controller", dir))
 	}
 	err := writeCgroup(dir, "cgroup.subtree_control", "+"+controller)
 	if errors.Is(err, syscall.EBUSY) {
@@ -226,10 +224,8 @@ func killCgroups(dirs []string) (found int) {
 			if err != nil {
 				continue
 			}
-			if t, ok := readTask(pid); ok && !t.dead() {
-				found++
-				killTask(t)
-			}
+			found++
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it has ended
 		}
 	}
 	return found
@@ -264,19 +260,4 @@ func (c *cgroups) leftovers(keep []string) (dirs []string) {
 		}
 	}
 	return dirs
-}
-
-// runningUsers returns the users of all living processes.
-func runningUsers() (map[uint32]bool, error) {
-	all, err := tasks()
-	if err != nil {
-		return nil, err
-	}
-	users := map[uint32]bool{}
-	for _, t := range all {
-		if info, err := os.Stat("/proc/" + strconv.Itoa(t.pid)); err == nil && !t.dead() {
-			users[ownerOf(info)] = true
-		}
-	}
-	return users, nil
 }

@@ -3,88 +3,96 @@ package process
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"time"
 )
 
-// A diskLimit is the most bytes that some directories of a pod may have together.
+// A diskLimit is what some directories of a pod may have together.
 type diskLimit struct {
-	Name  string   `json:"name"` // shown to the pod's user
-	Dirs  []string `json:"dirs"`
-	Bytes int64    `json:"bytes"`
+	Name   string   `json:"name"` // shown to the pod's user
+	Dirs   []string `json:"dirs"`
+	Bytes  int64    `json:"bytes"`
+	Inodes int64    `json:"inodes"` // files and directories
 }
 
-// defaultDiskCheck is the least time between two measurements of a disk.
-const defaultDiskCheck = 5 * time.Second
+const (
+	// inodesPerGigabyte is what ext4 has by default, so that a pod can use its share of a disk,
+	// and fewInodes is enough for a small disk with many small files.
+	inodesPerGigabyte = 1 << 16
+	fewInodes         = 1 << 17
+)
 
-// restAfterCheck bounds the share of time for measuring: the pause is at least this many times
-// as long as the last measurement.
-const restAfterCheck = 20
-
-// exceeded returns the reason if a limit is exceeded, otherwise "".
-func exceeded(limits []diskLimit) (reason string) {
-	for _, l := range limits {
-		used, err := measure(l.Dirs)
-		switch {
-		case err != nil:
-			// A pod could hide data below paths that are too long for the system.
-			return fmt.Sprintf("what it has written to its %s cannot be measured: %v", l.Name, withoutPaths(err.Error(), err))
-		case used > l.Bytes:
-			return fmt.Sprintf("its %s is full: it holds %d MB, and %d MB is the limit", l.Name, used>>20, l.Bytes>>20)
-		}
-	}
-	return ""
+func newDiskLimit(name string, dirs []string, size int, unit int64) diskLimit {
+	inodes := max(int64(size)*inodesPerGigabyte, fewInodes)
+	return diskLimit{name, dirs, int64(size) * unit, inodes * unit / gigabyte}
 }
 
-// measure returns how many bytes of the disk the files below dirs use. A file with several
-// names counts once.
-func measure(dirs []string) (bytes int64, err error) {
-	type file struct{ dev, ino uint64 }
-	seen := map[file]bool{}
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			var info fs.FileInfo
-			if err == nil {
-				info, err = d.Info()
-			}
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it was removed meanwhile
-			}
-			if err != nil {
-				return err
-			}
-			if linksOf(info) > 1 && !info.IsDir() {
-				dev, ino := inode(info)
-				if seen[file{dev, ino}] {
-					return nil
-				}
-				seen[file{dev, ino}] = true
-			}
-			bytes += allocated(info)
-			return nil
-		})
-		if err != nil {
-			return bytes, err
-		}
-	}
-	return bytes, nil
-}
+const (
+	// diskCheck is the least time between two measurements of a disk.
+	diskCheck = 5 * time.Second
+	// diskStep is for how long a disk is measured without a pause. Each pause is restAfterStep
+	// times as long, and that after a measurement restAfterCheck times as long as all its steps, so
+	// that trees of millions of files take little of the machine.
+	diskStep       = 50 * time.Millisecond
+	restAfterStep  = 4
+	restAfterCheck = 20
+	// movedTries is how often directories may be moved during a measurement, one after the
+	// other. A program does that now and then; one that hides what it has does it all the time.
+	movedTries = 10
+)
 
-// watchDisk ends x when it exceeds a disk limit. It returns when x has ended.
+var (
+	errOver  = errors.New("over its limit")
+	errMoved = errors.New("directories were moved while it was measured")
+)
+
+// watchDisk ends x when it exceeds a limit. It returns when x has ended.
 func (p *pod) watchDisk(x *proc) {
-	if len(x.limits) == 0 {
-		return
-	}
-	least := p.r.policy.Load().isolator.diskCheck()
-	for pause := time.Duration(0); x.runsFor(pause); {
-		began := time.Now()
-		if reason := exceeded(x.limits); reason != "" {
-			p.jobs.Do(func() { p.endForDisk(x, reason) })
-			return
+	moved := 0
+	for pause := time.Duration(0); len(x.limits) > 0 && x.runsFor(pause); {
+		pause = p.r.diskCheck
+		for i := range x.limits {
+			reason, busy, err := x.measure(&x.limits[i])
+			pause = max(pause, restAfterCheck*busy)
+			if errors.Is(err, errMoved) {
+				moved++
+			} else {
+				moved = 0
+			}
+			if err != nil && (moved == 0 || moved >= movedTries) {
+				// A pod could hide what it has where the server cannot look.
+				reason = fmt.Sprintf("what it has written to its %s cannot be measured: %v", x.limits[i].Name, withoutPaths(err.Error(), err))
+			}
+			if reason != "" {
+				p.jobs.Do(func() { p.endForDisk(x, reason) })
+				return
+			}
 		}
-		pause = max(least, restAfterCheck*time.Since(began))
 	}
+}
+
+// measure returns the reason if a limit is exceeded, otherwise "", and how long its steps took.
+func (x *proc) measure(l *diskLimit) (reason string, busy time.Duration, err error) {
+	m := newMeter(l)
+	for done := false; !done && err == nil; {
+		began := time.Now()
+		done, err = m.step(began.Add(diskStep))
+		if done && err == nil {
+			err = m.addUnlinked(x, began.Add(2*diskStep))
+		}
+		took := time.Since(began)
+		busy += took
+		if !done && err == nil && !x.runsFor(restAfterStep*took) {
+			m.close()
+			return "", busy, nil
+		}
+	}
+	switch {
+	case !errors.Is(err, errOver):
+		return "", busy, err
+	case m.inodes > l.Inodes:
+		return fmt.Sprintf("its %s is full: it holds more than %d files and directories", l.Name, l.Inodes), busy, nil
+	}
+	return fmt.Sprintf("its %s is full: it holds more than %d MB", l.Name, l.Bytes>>20), busy, nil
 }
 
 // endForDisk is the job that ends x after a measurement.
@@ -92,7 +100,7 @@ func (p *pod) endForDisk(x *proc, reason string) {
 	if p.proc != x {
 		return
 	}
-	if !x.ended() {
+	if !x.over() {
 		x.failure = reason
 		p.terminate(x, 0)
 	}

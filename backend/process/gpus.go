@@ -2,6 +2,8 @@ package process
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/podyard/podyard/pods"
@@ -38,4 +40,37 @@ func (r *Runtime) gpuEnv(s pods.Spec) []string {
 		return []string{"CUDA_VISIBLE_DEVICES=-1", "NVIDIA_VISIBLE_DEVICES=void"}
 	}
 	return nil
+}
+
+// devices returns the device files of the GPUs that a pod sees in bubblewrap.
+func (r *Runtime) devices(s pods.Spec) []string {
+	all, _ := filepath.Glob("/dev/nvidia*") // the pattern is good
+	if len(s.Devices) == 0 && r.opts.GPUs != nil {
+		return nil
+	}
+	found, minors := 0, map[string]bool{}
+	infos, _ := filepath.Glob("/proc/driver/nvidia/gpus/*/information") // see above
+	for _, path := range infos {
+		info, err := readBounded(path)
+		if err != nil {
+			continue
+		}
+		values := map[string]string{}
+		for line := range strings.Lines(string(info)) {
+			name, value, _ := strings.Cut(line, ":")
+			values[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+		given := slices.Contains(s.Devices, values["GPU UUID"])
+		minors["/dev/nvidia"+values["Device Minor"]] = given
+		if given {
+			found++
+		}
+	}
+	if found < len(s.Devices) { // parts of GPUs, for example: only the environment says which
+		return all
+	}
+	return slices.DeleteFunc(all, func(path string) bool {
+		given, isGPU := minors[path]
+		return r.opts.GPUs != nil && isGPU && !given
+	})
 }

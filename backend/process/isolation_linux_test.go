@@ -2,153 +2,67 @@ package process
 
 import (
 	"errors"
-	"io"
 	"io/fs"
+	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
 
-// uids are unused numbers of users. Each run of the tests has others, which the programs that
-// it starts inherit, because two runs at once would see each other's processes.
-var uids = UIDRange{First: firstUID(), Count: 100}
-
-func firstUID() uint32 {
-	const name = "PODYARD_TEST_UIDS"
-	n, err := strconv.ParseUint(os.Getenv(name), 10, 32)
-	if err != nil {
-		n = 1_900_000_000 + 100*uint64(os.Getpid()%500_000)
-		os.Setenv(name, strconv.FormatUint(n, 10))
-	}
-	return uint32(n)
-}
-
-// isolated sets Isolation, with users where the tests are root.
-func isolated(users bool) func(*Options) {
+// isolated sets Isolation, with a user of their own for pods where the tests are root.
+func isolated(mode ...string) func(*Options) {
 	return func(o *Options) {
 		o.Isolation = &Isolation{Launch: []string{launchArg}}
-		if users {
-			o.Isolation.UIDs = uids
+		if len(mode) > 0 && CheckMode(mode[0]) == nil {
+			o.Isolation.Mode = mode[0]
 		}
-		self := o.Images["self"]
-		self.Self = true
-		o.Images["self"] = self
-	}
-}
-
-// unprivileged marks a run of a test as an ordinary user.
-const unprivileged = "PODYARD_TEST_UNPRIVILEGED"
-
-// withoutRoot runs the calling test again as an ordinary user, and reports whether this is that
-// run.
-func withoutRoot(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return true
-	}
-	dir := openDir(t)
-	program := filepath.Join(dir, "test")
-	copyProgram(t, program, 0o755)
-	scratch := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.Mkdir(scratch, 0o700), os.Chown(scratch, int(uids.First), int(uids.First))); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), unprivileged+"=1", "TMPDIR="+scratch, "HOME="+scratch)
-	cmd.Dir = scratch
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uids.First, Gid: uids.First}}
-	out, err := cmd.CombinedOutput()
-	t.Logf("as a user without rights:\n%s", out)
-	if err != nil {
-		t.Error(err)
-	}
-	return false
-}
-
-// openDir returns a directory that every user may pass through.
-func openDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "podyard-test-") //nolint:usetesting // that one is closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-func copyProgram(t *testing.T, path string, mode fs.FileMode) {
-	t.Helper()
-	from, err := os.Open(selfPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(to, from)
-	// Last, because writing clears the setuid bit.
-	if err := errors.Join(err, to.Close(), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// hostLacks reports whether this host lacks one of names, and logs that something is not
-// checked.
-func hostLacks(t *testing.T, rt *Runtime, names ...string) bool {
-	t.Helper()
-	for _, name := range names {
-		why, lacks := rt.policy.Load().isolator.lacks[name]
-		if !lacks {
-			continue
+		if os.Geteuid() == 0 {
+			o.Isolation.User = Nobody
 		}
-		t.Logf("NOT CHECKED: this host lacks %s: %s", name, why)
-		if os.Getenv("PODYARD_CI") == "1" && os.Getenv(unprivileged) == "" {
-			t.Errorf("this host lacks %s", name)
+		for _, name := range []string{"self", "lost"} {
+			image := o.Images[name]
+			image.Self = true
+			o.Images[name] = image
 		}
-		return true
-	}
-	return false
-}
-
-func TestRuntimeWithAUserForEachOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can have pods run as other users")
-	}
-	testRuntime(t, suite.RunsRuntimeCase, isolated(true))
-}
-
-func TestRuntimeIsolatedWithoutRoot(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	if withoutRoot(t) {
-		testRuntime(t, suite.RunsRuntimeCase, isolated(false))
 	}
 }
 
-// tenant returns the spec of an attacking pod of an owner.
-func tenant(owner, id string, args ...string) pods.Spec {
-	s := spec(id, program(append([]string{"attack"}, args...)...))
-	s.Owner = owner
-	return s
-}
-
-// tried returns the results of a pod's attacks, by attack.
-func tried(t *testing.T, rt *Runtime, id string) map[string]string {
+// modes are the ways in which pods are isolated here.
+func modes(t *testing.T) []string {
 	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		if os.Getenv("PODYARD_CI") == "1" {
+			t.Errorf("bubblewrap is missing: %v", err)
+		}
+		t.Logf("NOT CHECKED with bubblewrap: %v", err)
+		return []string{ModeNone}
+	}
+	return []string{ModeNone, ModeRequired}
+}
+
+func TestIsolatedRuntime(t *testing.T) {
+	for _, mode := range modes(t) {
+		t.Run(mode, func(t *testing.T) { testRuntime(t, func(string) bool { return true }, isolated(mode)) })
+	}
+}
+
+// tried has a pod attack, and returns the results by attack.
+func tried(t *testing.T, rt *Runtime, s pods.Spec) map[string]string {
+	t.Helper()
+	ensure(t, rt, s)
 	found := map[string]string{}
-	for _, line := range awaitLine(t, rt, id, "tried") {
+	for _, line := range awaitLine(t, rt, s.PodID, "tried") {
 		what, came, ok := strings.Cut(line, ": ")
 		if !ok {
 			t.Fatalf("the pod says %q", line)
@@ -158,392 +72,240 @@ func tried(t *testing.T, rt *Runtime, id string) map[string]string {
 	return found
 }
 
-// A victim is a server with a secret and a pod of another owner.
-type victim struct {
-	rt     *Runtime
-	secret string // a file of the server
-	disk   string // of the pod
-	pid    string
+func attacker(id string, args ...string) pods.Spec {
+	return spec(id, program(append([]string{"attack"}, args...)...))
 }
 
-func newVictim(t *testing.T, data string, change ...func(*Options)) victim {
+// A victim is a server with a secret and a pod.
+type victim struct {
+	rt              *Runtime
+	secret, disk    string
+	setuid, sock    string
+	supervisor, pod string
+	descriptor      int
+}
+
+func newVictim(t *testing.T, mode string) *victim {
 	t.Helper()
-	secret := filepath.Join(data, "secret-key")
+	data := filepath.Join(t.TempDir(), "data")
+	v := &victim{secret: filepath.Join(data, "secret-key"), setuid: filepath.Join(t.TempDir(), "setuid"), sock: filepath.Join(t.TempDir(), "engine.sock")}
 	// Readable for everybody, so that only the isolation hides it.
-	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(data, 0o755), os.WriteFile(v.secret, []byte("secret"), 0o644)); err != nil { //nolint:gosec // see above
 		t.Fatal(err)
 	}
-	hide := func(o *Options) {
-		if o.Isolation != nil {
-			o.Isolation.Hide = []string{data}
+	for _, dir := range []string{filepath.Dir(data), filepath.Dir(filepath.Dir(data)), filepath.Dir(v.setuid), filepath.Dir(v.sock)} {
+		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+			t.Fatal(err)
 		}
 	}
-	rt := open(t, filepath.Join(data, "process"), append(change, hide)...)
-	s := tenant("victim", "victim", "write=file")
-	s.Mounts = []pods.Mount{{VolumeID: "volume", Path: "/volume"}}
-	ensure(t, rt, s)
-	if got := tried(t, rt, "victim")["write=file"]; got != "ok" {
+	copyProgram(t, v.setuid, 0o4755)
+	l, err := net.Listen("unix", v.sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if err := os.Chmod(v.sock, 0o777); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // not closed by an exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	v.descriptor = fd
+	v.rt = open(t, filepath.Join(data, "process"), isolated(mode), func(o *Options) { o.Isolation.Hide = []string{data, v.sock} })
+	if got := tried(t, v.rt, attacker("victim", "write=file"))["write=file"]; got != "ok" {
 		t.Fatalf("a pod writes to its disk: %s", got)
 	}
-	rec, err := readRecord(rt.root.record("victim"))
+	st, err := readStatus(v.rt.root.pod("victim"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return victim{rt, secret, rt.root.disk("victim"), strconv.Itoa(rec.PID)}
+	v.disk, v.supervisor, v.pod = v.rt.root.disk("victim"), strconv.Itoa(st.Supervisor), strconv.Itoa(st.PID)
+	return v
 }
 
-// attack makes a pod of another owner attack, and returns the attacks that were refused.
-func (v victim) attack(t *testing.T, attacks ...string) (refused map[string]string) {
+func copyProgram(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	ensure(t, v.rt, tenant("tenant", "tenant", attacks...))
-	refused = tried(t, v.rt, "tenant")
-	for what, came := range refused {
-		if came == "ok" {
-			delete(refused, what)
-		}
+	program, err := os.ReadFile(selfPath)
+	if err == nil {
+		err = os.WriteFile(path, program, 0o700) //nolint:gosec // a program
 	}
-	return refused
-}
-
-// wantRefused wants all attacks to fail.
-func (v victim) wantRefused(t *testing.T, attacks ...string) {
-	t.Helper()
-	refused := v.attack(t, attacks...)
-	for _, what := range attacks {
-		if came, ok := refused[what]; ok {
-			t.Logf("%s: %s", what, came)
-		} else {
-			t.Errorf("%s: it could", what)
-		}
+	if err := errors.Join(err, os.Chmod(path, mode)); err != nil { // last, because writing clears the setuid bit
+		t.Fatal(err)
 	}
 }
 
-// attacks returns attacks that would succeed for root.
-func (v victim) attacks() []string {
-	list := []string{
-		"read=" + v.secret, "list=" + filepath.Dir(v.secret) + ",secret-key",
-		"read=" + v.disk + "/file", "write=" + v.disk + "/file", "list=" + v.disk + ",file",
-		"read=" + v.rt.root.record("victim"), "list=" + v.rt.root.at("pods") + ",victim",
-		"list=" + v.rt.root.at("volumes") + ",volume", "write=" + v.rt.root.at("volumes", "volume", "file"),
-		"write=" + filepath.Dir(filepath.Dir(v.secret)) + "/file", "mount=.", "limit=",
-	}
-	for _, pid := range []string{v.pid, strconv.Itoa(os.Getpid())} {
-		list = append(list, "signal="+pid, "environ="+pid, "ptrace="+pid, "root="+pid+","+v.secret, "root="+pid+","+v.disk+"/file")
-	}
-	return list
-}
-
-// Otherwise the refusals below would prove nothing.
-func TestWithoutIsolationAttacksOfRootSucceed(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can do all of it")
-	}
-	v := newVictim(t, t.TempDir())
-	for what, came := range v.attack(t, v.attacks()...) {
-		t.Errorf("%s: %s, want that it could", what, came)
-	}
-}
-
-func TestATenantReachesNothingOfOthers(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	if os.Geteuid() != 0 {
-		t.Skip("only root can have pods run as other users: see the test without root")
-	}
-	for _, tt := range []struct {
-		name    string
-		without []string
-		server  bool // pods run as the server's user
-	}{
-		{name: "with all that the host has"},
-		{name: "without Landlock", without: []string{lacksLandlock, lacksSignals}},
-		{name: "without mounts", without: []string{lacksMounts, lacksHiddenPIDs}},
-		{name: "by users alone", without: []string{lacksLandlock, lacksSignals, lacksMounts, lacksHiddenPIDs}},
-		{name: "as root without capabilities", server: true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			// As on a host where the server cannot mount: everybody may pass through it and not
-			// list it.
-			data := filepath.Join(openDir(t), "data")
-			if err := errors.Join(os.Mkdir(data, 0o711), os.Chmod(data, 0o711)); err != nil {
-				t.Fatal(err)
+// What docs/security.md says of processes, with bubblewrap and without.
+func TestWhatAPodCanDo(t *testing.T) {
+	for _, mode := range modes(t) {
+		t.Run(mode, func(t *testing.T) {
+			v := newVictim(t, mode)
+			root := os.Geteuid() == 0
+			without := mode == ModeNone
+			// Whether each attack succeeds without bubblewrap; with it none does.
+			attacks := map[string]bool{
+				"read=" + v.secret:                           true,
+				"read=" + filepath.Join(v.disk, "file"):      true, // all pods have one user
+				"write=" + filepath.Join(v.disk, "intruder"): true,
+				"write=/etc/podyard-test":                    false,
+				"chmod=/etc/passwd":                          false,
+				"mount=/mnt":                                 false,
+				"setuid":                                     false,
+				"descriptor=" + strconv.Itoa(v.descriptor):   false,
+				"see=" + v.supervisor:                        true,
+				"signal=" + v.pod:                            true,
+				"signal=" + v.supervisor:                     !root,
+				"signal=" + strconv.Itoa(os.Getpid()):        !root,
+				"unix=" + v.sock:                             true,
+				"device=/dev/kmsg":                           false,
+				"device=/dev/vda":                            false,
+				"device=/dev/loop-control":                   false,
+				"truncate":                                   false,
+				"allocate":                                   false,
 			}
-			v := newVictim(t, data, isolated(!tt.server), func(o *Options) { o.Isolation.without = tt.without })
-			list := v.attacks()
-			if len(tt.without) == 0 {
-				hostLacks(t, v.rt, lacksLandlock, lacksMounts)
-				list = append(list, "unmount="+data, "write=/etc/podyard-test", "write=/tmp/podyard-test")
-				if !hostLacks(t, v.rt, lacksHiddenPIDs) {
-					list = append(list, "see="+v.pid, "see="+strconv.Itoa(os.Getpid()))
+			got := tried(t, v.rt, attacker("attacker", append(slices.Collect(maps.Keys(attacks)), "uid", "run="+v.setuid)...))
+			for attack, succeeds := range attacks {
+				if want := succeeds && without; (got[attack] == "ok") != want {
+					t.Errorf("%s: %s, want that it succeeds: %t", attack, got[attack], want)
 				}
 			}
-			if !tt.server {
-				list = append(list, "setuid=")
+			if uid := strconv.Itoa(os.Getuid()); root && (got["uid"] != Nobody+" "+Nobody || got["run="+v.setuid] != Nobody) {
+				t.Errorf("the pod has the user %s, and in a setuid program %s; the server is %s", got["uid"], got["run="+v.setuid], uid)
 			}
-			if tt.name == "by users alone" {
-				list = list[1:] // a file that everybody may read
-			}
-			v.wantRefused(t, list...)
 		})
 	}
 }
 
-func TestATenantReachesNothingOfOthersWithoutRoot(t *testing.T) {
-	if !withoutRoot(t) {
-		return
-	}
-	v := newVictim(t, t.TempDir(), isolated(false))
-	if !hostLacks(t, v.rt, lacksLandlock, lacksSignals) {
-		v.wantRefused(t, append(v.attacks(), "setuid=")...)
-	}
-}
-
-// A user namespace gives a process all capabilities over what was made in it, but not over the
-// mounts that it inherits. With Landlock it has no use of one at all.
-// An editor, and whatever renews a certificate, puts a new file in the place of the old one.
-func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
-	dir := openDir(t)
-	secret, sign := filepath.Join(dir, "key.pem"), filepath.Join(dir, "replaced")
-	write := func(path string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte("secret"), 0o644); err != nil {
+func TestMemoryWithANameEndsWithItsPod(t *testing.T) {
+	for _, mode := range modes(t) {
+		if mode == ModeNone {
+			continue // it does not, as docs/security.md says
+		}
+		rt := open(t, t.TempDir(), isolated(mode))
+		key, file := os.Getpid()<<8|77, "/dev/shm/podyard-test-"+strconv.Itoa(os.Getpid())
+		attacks := []string{"shm=" + strconv.Itoa(key), "write=" + file}
+		for what, came := range tried(t, rt, attacker("a", attacks...)) {
+			if came != "ok" {
+				t.Errorf("%s: %s, want that a pod has this memory", what, came)
+			}
+		}
+		if err := rt.Stop(t.Context(), "a", 0); err != nil {
 			t.Fatal(err)
 		}
-	}
-	write(secret)
-	rt := open(t, filepath.Join(openDir(t), "process"), isolated(false), func(o *Options) { o.Isolation.Hide = []string{secret} })
-	if hostLacks(t, rt, lacksLandlock) {
-		return
-	}
-	attack := "readOnce=" + secret + "," + sign
-	ensure(t, rt, tenant("tenant", "tenant", "list="+dir+",key.pem", attack))
-	write(secret + ".new")
-	if err := os.Rename(secret+".new", secret); err != nil {
-		t.Fatal(err)
-	}
-	write(sign)
-	if came := tried(t, rt, "tenant")[attack]; came == "ok" {
-		t.Error("the pod reads the new file")
-	}
-}
-
-// An engine's directory is often closed to the user of the server, as /run/containerd.
-func TestWhatTheServersUserCannotReachNeedsNoHiding(t *testing.T) {
-	if !withoutRoot(t) {
-		return
-	}
-	dir := openDir(t)
-	closed := filepath.Join(dir, "closed")
-	if err := os.Mkdir(closed, 0); err != nil {
-		t.Fatal(err)
-	}
-	rt := open(t, filepath.Join(openDir(t), "process"), isolated(false), func(o *Options) { o.Isolation.Hide = []string{filepath.Join(closed, "engine.sock")} })
-	ensure(t, rt, tenant("tenant", "tenant", "list="+dir+",closed"))
-	if err := rt.Remove(t.Context(), "tenant", 0); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAUserNamespaceUncoversNothing(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount something over the data directory")
-	}
-	for name, without := range map[string][]string{"with Landlock": nil, "without": {lacksLandlock, lacksSignals}} {
-		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
-			v := newVictim(t, data, isolated(true), func(o *Options) { o.Isolation.without = without })
-			if hostLacks(t, v.rt, lacksMounts) {
-				return
-			}
-			ensure(t, v.rt, tenant("tenant", "tenant", "unshare="+data))
-			got := tried(t, v.rt, "tenant")["unshare="+data]
-			t.Log(got)
-			if strings.Contains(got, "list="+data+",secret-key: ok") || strings.Contains(got, "unmount="+data+": ok") {
-				t.Errorf("in a user namespace: %s", got)
-			}
-			if without != nil && !strings.Contains(got, "unmount="+data) {
-				t.Errorf("it made no user namespace, so nothing was tried: %s", got)
-			}
-		})
-	}
-}
-
-func TestASetuidProgramGivesNoRights(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a program that would give its rights")
-	}
-	program := filepath.Join(openDir(t), "setuid")
-	copyProgram(t, program, 0o755|fs.ModeSetuid)
-	control := exec.Command(program, "euid")
-	control.Env = []string{asProgram + "=1"}
-	control.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uids.First, Gid: uids.First}}
-	if out, err := control.Output(); err != nil || strings.TrimSpace(string(out)) != "0" {
-		t.Skipf("programs give no rights here anyway: %q, %v", out, err)
-	}
-	rt := open(t, t.TempDir(), isolated(true))
-	ensure(t, rt, tenant("tenant", "tenant", "run="+program, "uid="))
-	got := tried(t, rt, "tenant")
-	uid, gid, _ := strings.Cut(got["uid="], " ")
-	if n, _ := strconv.ParseUint(uid, 10, 32); !uids.has(uint32(n)) || uid != gid {
-		t.Errorf("the pod runs as %s", got["uid="])
-	}
-	if got["run="+program] != uid {
-		t.Errorf("a setuid program of root runs as %s, want %s", got["run="+program], uid)
-	}
-}
-
-func TestNothingOutlivesItsPod(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(rt *Runtime) error
-	}{
-		{"when it is stopped", func(rt *Runtime) error { return rt.Stop(t.Context(), "daemon", time.Second) }},
-		{"when it is removed", func(rt *Runtime) error { return rt.Remove(t.Context(), "daemon", 0) }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rt := open(t, t.TempDir(), isolated(os.Geteuid() == 0))
-			if hostLacks(t, rt, lacksKill) && hostLacks(t, rt, lacksPIDs) {
-				return
-			}
-			ensure(t, rt, tenant("tenant", "daemon", "daemon="))
-			pid, err := strconv.Atoi(tried(t, rt, "daemon")["daemon="])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if task, ok := readTask(pid); !ok || task.dead() {
-				t.Fatal("there is no daemon")
-			}
-			if err := tt.end(rt); err != nil {
-				t.Fatal(err)
-			}
-			if tt.name == "when it is stopped" {
-				await(t, rt, "daemon", "end", phase(pods.PhaseExited))
-			}
-			wantDead(t, []int{pid})
-			if left := rt.policy.Load().isolator.groups.leftovers(nil); len(left) > 0 {
-				t.Errorf("cgroups are left: %v", left)
-			}
-		})
-	}
-}
-
-// When a server crashes before it has recorded a start, only the name of the cgroup shows what
-// it left.
-func TestWhatIsInAForgottenCgroupIsEnded(t *testing.T) {
-	dir := t.TempDir()
-	change := isolated(os.Geteuid() == 0)
-	rt := open(t, dir, change)
-	if hostLacks(t, rt, lacksKill) && hostLacks(t, rt, lacksPIDs) {
-		return
-	}
-	groups, err := rt.policy.Load().isolator.group("forgotten.1", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lost := exec.Command(selfPath, "run")
-	lost.Env = []string{asProgram + "=1"}
-	if err := lost.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range groups {
-		if err := writeCgroup(group, "cgroup.procs", strconv.Itoa(lost.Process.Pid)); err != nil {
-			t.Fatal(err)
+		await(t, rt, "a", "end", phase(pods.PhaseExited))
+		if _, err := unix.SysvShmGet(key, 4096, 0); err == nil {
+			t.Error("the segment is left on the host")
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is left on the host", file)
 		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- lost.Wait() }()
-	again := open(t, dir, change)
-	select {
-	case <-ended:
-	case <-time.After(30 * time.Second):
-		t.Error("a process in a forgotten cgroup runs on")
-	}
-	if left := again.policy.Load().isolator.groups.leftovers(nil); len(left) > 0 {
-		t.Errorf("cgroups are left: %v", left)
-	}
 }
 
-// small sets a unit of 1 MB instead of 1 GB.
-func small(o *Options) {
-	o.Isolation.unit, o.Isolation.diskCheck = 1<<20, 10*time.Millisecond
-}
-
-func TestOverItsDiskAPodFails(t *testing.T) {
+func TestWhatAPodWritesIsLimited(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spec pods.Spec
-		want string
+		attack string
+		unit   int64
+		disk   int
+		mount  int
+		want   string
 	}{
-		"its own":           {pods.Spec{Disk: 5, Args: []string{"attack", "fill=20"}}, "its disk is full"},
-		"one of its mounts": {pods.Spec{Disk: 50, Mounts: []pods.Mount{{Path: "/m", Size: 5}}, Args: []string{"attack", "mountfill=20"}}, "its persistent mount is full"},
+		"its disk":              {"fill=60", 1 << 20, 40, 0, "disk is full"},
+		"a mount":               {"mountfill=60", 1 << 20, 100, 20, "mount is full"},
+		"files without a name":  {"unlinked=60", 1 << 20, 40, 100, "disk is full"}, // a mount, so that a file may be larger
+		"files":                 {"inodes=2000", gigabyte / 100, 1, 0, "files and directories"},
+		"directories in others": {"deep=2000", gigabyte / 100, 1, 0, "files and directories"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rt := open(t, t.TempDir(), isolated(os.Geteuid() == 0), small)
-			s := spec("full", tt.spec)
-			s.Image, s.Owner = "self", "tenant"
-			ensure(t, rt, s)
-			got := await(t, rt, "full", "failure", phase(pods.PhaseFailed))
-			if !strings.Contains(got.Reason, tt.want) || got.Stopped {
-				t.Errorf("pod is %+v, want it to have failed because %s", got, tt.want)
+			t.Parallel()
+			rt := open(t, t.TempDir(), isolated(), func(o *Options) { o.Isolation.unit = tt.unit })
+			rt.diskCheck = 100 * time.Millisecond
+			s := attacker("a", tt.attack)
+			s.Disk = tt.disk
+			if tt.mount > 0 {
+				s.Mounts = []pods.Mount{{Path: "/x", Size: tt.mount}}
 			}
-			wantNoProcesses(t, rt.root.at())
+			ensure(t, rt, s)
+			if got := await(t, rt, "a", "failure", phase(pods.PhaseFailed)); !strings.Contains(got.Reason, tt.want) {
+				t.Errorf("Reason = %q, want it to name %q", got.Reason, tt.want)
+			}
 		})
 	}
 }
 
-func TestOverItsMemoryAPodIsKilled(t *testing.T) {
-	rt := open(t, t.TempDir(), isolated(os.Geteuid() == 0), small)
-	if hostLacks(t, rt, lacksMemory) {
-		return
+// makeDeep makes directories in each other.
+func makeDeep(t *testing.T, dir string, levels int) {
+	t.Helper()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	for range levels {
+		if err == nil {
+			err = unix.Mkdirat(fd, "d", 0o700)
+		}
+		next := -1
+		if err == nil {
+			next, err = unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		}
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			t.Fatal(err)
+		}
+		fd = next
 	}
-	s := tenant("tenant", "hog", "memory=300")
-	s.Memory = 100
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// More directories in each other than any path can name.
+func TestADeepTreeIsMeasuredAndRemoved(t *testing.T) {
+	levels := 5_000
+	if suite.Long() {
+		levels = 100_000
+	}
+	rt := open(t, t.TempDir(), isolated())
+	ensure(t, rt, spec("a", program("exit", "0")))
+	await(t, rt, "a", "end", phase(pods.PhaseExited))
+	makeDeep(t, rt.root.disk("a"), levels)
+	for inodes, want := range map[int64]error{int64(levels) - 1: errOver, int64(levels): nil} {
+		m, done, err := newMeter(&diskLimit{Dirs: []string{rt.root.disk("a")}, Bytes: 1 << 40, Inodes: inodes}), false, error(nil)
+		for !done && err == nil {
+			done, err = m.step(time.Now().Add(diskStep))
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("the measurement of %d directories with a limit of %d = %v, want %v", levels, inodes, err, want)
+		}
+	}
+	if err := rt.Remove(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	wantNoTrash(t, rt)
+}
+
+func wantNoTrash(t *testing.T, rt *Runtime) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		left, err := os.ReadDir(rt.root.trash())
+		if err == nil && len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d things of removed pods are left, %v", len(left), err)
+		}
+	}
+}
+
+func TestAPodHasNoMoreThanItsMemoryAndProcesses(t *testing.T) {
+	rt := open(t, t.TempDir(), isolated(), func(o *Options) { o.Isolation.unit, o.Isolation.Processes = 1<<20, 40 })
+	if lacks := rt.policy.Load().isolator.lacks; slices.ContainsFunc(lacks, func(s string) bool { return strings.HasPrefix(s, "a limit") }) {
+		t.Skipf("this host lets the test make no cgroups: %v", lacks)
+	}
+	if got := tried(t, rt, attacker("many", "processes=60"))["processes=60"]; !strings.HasPrefix(got, "only") {
+		t.Errorf("60 processes where 40 are allowed: %s", got)
+	}
+	s := attacker("large", "memory=500")
+	s.Memory = 200
 	ensure(t, rt, s)
-	if got := await(t, rt, "hog", "end", phase(pods.PhaseExited)); !got.OOM {
-		t.Errorf("pod is %+v, want it killed for its memory", got)
-	}
-}
-
-func TestAPodHasSoManyProcesses(t *testing.T) {
-	rt := open(t, t.TempDir(), isolated(os.Geteuid() == 0), func(o *Options) { o.Isolation.Processes = 60 })
-	if hostLacks(t, rt, lacksPIDs) {
-		return
-	}
-	ensure(t, rt, tenant("tenant", "fork", "processes=100"))
-	got := tried(t, rt, "fork")["processes=100"]
-	if n, ok := strings.CutPrefix(got, "only "); !ok || n == "0" {
-		t.Errorf("a pod with 60 processes and threads starts 100 others: %s", got)
-	}
-}
-
-func TestTheOutputOfAPodIsAFileThatItCanOpen(t *testing.T) {
-	rt := open(t, t.TempDir(), isolated(os.Geteuid() == 0))
-	s := spec("shell", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "echo to stderr >>/dev/stderr; echo done"}})
-	s.Owner = ""
-	ensure(t, rt, s)
-	if got := awaitLine(t, rt, "shell", "done"); len(got) != 1 || got[0] != "to stderr" {
-		t.Errorf("the pod says %q", got)
-	}
-}
-
-func TestAProgramThatDoesNotKnowItsLauncherIsRefused(t *testing.T) {
-	_, err := Open(t.TempDir(), &Options{Isolation: &Isolation{Launch: []string{"-test.run=^$"}}})
-	if err == nil || !strings.Contains(err.Error(), "launcher") {
-		t.Errorf("Open = %v, want that the program does not launch", err)
-	}
-	if _, err := Open(t.TempDir(), &Options{Isolation: &Isolation{}}); err == nil {
-		t.Error("Open without Launch = nil, want an error")
-	}
-}
-
-func TestUsersWithoutRootAreRefused(t *testing.T) {
-	if !withoutRoot(t) {
-		return
-	}
-	opts := &Options{Isolation: &Isolation{Launch: []string{launchArg}, UIDs: uids}}
-	if _, err := Open(t.TempDir(), opts); err == nil || !strings.Contains(err.Error(), "other users") {
-		t.Errorf("Open = %v, want that it cannot have users", err)
+	if got := await(t, rt, "large", "end", phase(pods.PhaseExited)); !got.OOM {
+		t.Errorf("pod is %+v, want it killed for memory", got)
 	}
 }

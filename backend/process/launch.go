@@ -4,146 +4,72 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
 	"syscall"
-	"time"
 )
 
-// A plan says what the launcher must do before it becomes the pod. It is sent over a pipe,
-// because every user can read args and environments.
-type plan struct {
-	Program string   `json:"program"` // path; empty: this program
-	Argv    []string `json:"argv"`
-	Env     []string `json:"env"`
-	Dir     string   `json:"dir"`
+// launchVariable marks a process as a supervisor or a stage, so that a program without a call of
+// LaunchPod is detected.
+const launchVariable = "PODYARD_LAUNCH"
 
-	User *identity `json:"user"` // nil: the server's
+// superviseStage has this program be the supervisor of a pod.
+const superviseStage = "supervise"
 
-	Cgroups []string `json:"cgroups"` // directories of the cgroups that it joins
-	Own     []string `json:"own"`     // directories of the pod, which it always sees and may write to
-
-	Hide     []string `json:"hide"`
-	Writable []string `json:"writable"`
-
-	// What the host permits, as the probe found.
-	Mounts     bool `json:"mounts"`
-	HiddenPIDs bool `json:"hiddenPIDs"`
-	Landlock   int  `json:"landlock"` // version of Landlock; 0: there is none
-	DropCaps   bool `json:"dropCaps"`
-
-	Processes int `json:"processes"` // limit of its user, where no cgroup limits them; 0: none
-
-	// Probe only asks what the host permits; Own is a directory to try it on.
-	Probe bool `json:"probe"`
-}
-
-// An answer is what the launcher reports. It is empty when the launcher has become the program.
-type answer struct {
-	// Of a failure: the operation, the file and the error number.
-	Op    string `json:"op,omitempty"`
-	Path  string `json:"path,omitempty"`
-	Errno int    `json:"errno,omitempty"`
-	Text  string `json:"text,omitempty"`
-
-	// Of a probe.
-	Probed   bool  `json:"probed,omitempty"`
-	Lacks    lacks `json:"lacks,omitempty"`
-	Landlock int   `json:"landlock,omitempty"`
-}
-
-// answerFor is err as an answer.
-func answerFor(err error) answer {
-	a := answer{Text: err.Error()}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		a.Op, a.Path, a.Text = path.Op, path.Path, path.Err.Error()
+// LaunchPod makes this process the supervisor of a pod, or the pod itself. The main function of a
+// program that was started with the arguments of Isolation.Launch calls it before anything else,
+// and exits when it returns. Its error has been reported to the server already.
+func LaunchPod() error {
+	if stage := os.Args[len(os.Args)-1]; stage != superviseStage {
+		return launchStage(stage)
 	}
-	var number syscall.Errno
-	if errors.As(err, &number) {
-		a.Errno = int(number)
+	runtime.LockOSThread() // the pod is killed when the thread that started it ends
+	signals := make(chan os.Signal, 8)
+	// Those that are not handled below must not end it. It ignores none, because the pod would
+	// inherit that.
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	var p plan
+	if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
+		return fmt.Errorf("process: this is for the server to start a pod with: %w", err)
 	}
-	return a
-}
-
-// err returns the failure as an error that has its paths apart, so that they can be removed.
-func (a answer) err() error {
-	var cause error
-	switch {
-	case a.Errno != 0:
-		cause = syscall.Errno(a.Errno)
-	case a.Text != "":
-		cause = errors.New(a.Text)
-	default:
-		return nil
+	var s *supervisor
+	err := becomeReaper()
+	if err == nil {
+		s, err = begin(p)
 	}
-	if a.Op == "" {
-		return cause
-	}
-	return &fs.PathError{Op: a.Op, Path: a.Path, Err: cause}
-}
-
-// The descriptors of the launcher.
-const (
-	planFD   = 3
-	answerFD = 4
-)
-
-// A launch is a launcher that was started.
-type launch struct {
-	plan   *os.File // our end, for writing
-	answer *os.File // our end, for reading
-	theirs []*os.File
-}
-
-// prepareLaunch adds the pipes for plan and answer to cmd, which is not started yet.
-func prepareLaunch(cmd *exec.Cmd) (*launch, error) {
-	planOut, planIn, err := os.Pipe()
+	_ = json.NewEncoder(os.Stdout).Encode(answerFor(err)) // the server may be gone
+	_ = errors.Join(os.Stdin.Close(), os.Stdout.Close())
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("process: start a pod: %w", err)
 	}
-	answerOut, answerIn, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, planOut.Close(), planIn.Close())
+	go func() {
+		for sig := range signals {
+			switch sig {
+			case syscall.SIGTERM:
+				s.terminate()
+			case syscall.SIGQUIT:
+				s.kill()
+			}
+		}
+	}()
+	if err := s.finish(); err != nil {
+		return fmt.Errorf("process: end of a pod: %w", err)
 	}
-	cmd.ExtraFiles = []*os.File{planOut, answerIn}
-	return &launch{plan: planIn, answer: answerOut, theirs: cmd.ExtraFiles}, nil
+	return nil
 }
 
-// started closes the launcher's ends of the pipes.
-func (l *launch) started() {
-	for _, f := range l.theirs {
-		_ = f.Close() // nothing was written to it here
+// launcher returns the command that starts this program as a supervisor or a stage. Its
+// environment has no variables of the server.
+func launcher(launch []string, stage string) *exec.Cmd {
+	path, err := selfPath, error(nil)
+	if path == "" {
+		path, err = os.Executable()
 	}
-}
-
-// run sends the plan and returns the answer, which is empty when the launcher has become the
-// program.
-func (l *launch) run(p plan) (answer, error) {
-	defer l.answer.Close()
-	deadline := time.Now().Add(launchTime)
-	_ = errors.Join(l.plan.SetDeadline(deadline), l.answer.SetDeadline(deadline)) // without a deadline it may take longer
-	err := json.NewEncoder(l.plan).Encode(p)
-	if err := errors.Join(err, l.plan.Close()); err != nil {
-		return answer{}, fmt.Errorf("it did not take its plan: %w", err)
+	return &exec.Cmd{
+		Path: path, Err: err, Args: slices.Concat([]string{"podyard-launch"}, launch, []string{stage}),
+		Env: []string{launchVariable + "=1"}, Dir: string(os.PathSeparator), SysProcAttr: newSession(nil),
 	}
-	data, err := io.ReadAll(l.answer)
-	if err != nil {
-		return answer{}, err
-	}
-	var a answer
-	if len(data) == 0 {
-		return a, nil
-	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("its answer cannot be read: %w", err)
-	}
-	return a, nil
-}
-
-// abandon closes everything of a launcher that did not start.
-func (l *launch) abandon() {
-	_ = errors.Join(l.plan.Close(), l.answer.Close())
 }

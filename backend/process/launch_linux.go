@@ -4,135 +4,151 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// LaunchPod makes this process a pod. The main function of a program that was started with the
-// arguments of Isolation.Launch calls it before anything else. It returns only with an error,
-// which it has already reported to the server; the caller exits.
-func LaunchPod() error {
-	// Only the thread that becomes the program matters: the others end then.
-	runtime.LockOSThread()
-	for _, fd := range []int{planFD, answerFD} {
-		// Somebody who calls the program by hand has no such descriptors.
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return fmt.Errorf("process: this is for the server to start a pod with: %w", err)
-		}
+const canIsolate = true
+
+// The stages in which this program becomes a pod, as its last argument. The supervisor starts
+// stageEnter, which joins the cgroups and becomes bubblewrap, which starts stageBecome, which gives
+// up its rights and becomes the pod's program. Without bubblewrap stageEnter does all of it.
+const (
+	stageEnter  = "enter"
+	stageBecome = "become"
+)
+
+// The descriptors of the stages.
+const (
+	planFD   = 3 // the plan, in a file without a name, because each stage reads it
+	answerFD = 4
+	selfFD   = 5 // this program, whose file bubblewrap may hide
+)
+
+func launchStage(name string) error {
+	runtime.LockOSThread() // only this thread becomes the program
+	if name != stageEnter && name != stageBecome {
+		return errors.New("process: this is for the server to start a pod with")
 	}
-	in, out := os.NewFile(planFD, "plan"), os.NewFile(answerFD, "answer")
+	if _, err := unix.FcntlInt(planFD, unix.F_GETFD, 0); err != nil {
+		return fmt.Errorf("process: this is for the server to start a pod with: %w", err)
+	}
+	out := json.NewEncoder(os.NewFile(answerFD, "answer"))
 	var p plan
-	err := json.NewDecoder(in).Decode(&p)
-	if err == nil && p.Probe {
-		return json.NewEncoder(out).Encode(probeHost(&p))
+	err := json.NewDecoder(io.NewSectionReader(os.NewFile(planFD, "plan"), 0, 1<<62)).Decode(&p)
+	if err == nil && name == stageEnter {
+		err = p.enter()
 	}
 	if err == nil {
-		err = p.become()
+		err = p.become(out)
 	}
-	return errors.Join(fmt.Errorf("process: launch a pod: %w", err), json.NewEncoder(out).Encode(answerFor(err)))
+	if err == nil {
+		return nil // a probe
+	}
+	return errors.Join(fmt.Errorf("process: launch a pod: %w", err), out.Encode(answerFor(err)))
 }
 
-// become returns only with an error. The order matters: each step needs rights or paths that a
-// later one takes away.
-func (p *plan) become() error {
-	if err := joinCgroups(p.Cgroups); err != nil {
-		return err
-	}
-	program, err := p.open()
-	if err != nil {
-		return err
-	}
-	if p.Mounts {
-		if err := p.hideMounts(); err != nil {
+// enter does what is not possible inside bubblewrap, and becomes bubblewrap.
+func (p *plan) enter() error {
+	for _, dir := range p.Cgroups {
+		if err := writeCgroup(dir, "cgroup.procs", "0"); err != nil { // 0 is the writing process
 			return err
 		}
 	}
-	rules := -1
-	if p.Landlock > 0 {
-		if rules, err = p.ruleset(); err != nil {
-			return err
-		}
-	}
-	if err := p.limit(); err != nil {
-		return err
-	}
-	if err := p.dropPrivileges(); err != nil {
-		return err
-	}
-	if rules >= 0 {
-		if _, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
-			return os.NewSyscallError("landlock_restrict_self", errno)
-		}
-	}
-	if err := os.Chdir(p.Dir); err != nil {
-		return err
-	}
-	return &fs.PathError{Op: "exec", Path: p.Argv[0], Err: syscall.Exec(program, p.Argv, p.Env)}
-}
-
-// open returns the path by which the program is run. This program itself is run by a descriptor
-// that was opened before anything was hidden, because it may be in a directory that the pod's
-// user cannot reach.
-func (p *plan) open() (path string, err error) {
-	if p.Program != "" {
-		return p.Program, nil
-	}
-	fd, err := unix.Open("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &fs.PathError{Op: "open", Path: "/proc/self/exe", Err: err}
-	}
-	return "/proc/self/fd/" + strconv.Itoa(fd), nil
-}
-
-// limit sets the limits that processes inherit.
-func (p *plan) limit() error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
-	if p.Processes > 0 {
-		limits[unix.RLIMIT_NPROC] = uint64(p.Processes)
+	if p.FileSize > 0 {
+		limits[unix.RLIMIT_FSIZE] = uint64(p.FileSize)
 	}
 	for resource, n := range limits {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	return nil
+	if len(p.Bwrap) == 0 {
+		return nil
+	}
+	if err := closeOnExec(selfFD + 1); err != nil {
+		return err
+	}
+	args := slices.Concat(p.Bwrap, []string{"--", "/proc/self/fd/" + strconv.Itoa(selfFD)}, p.Launch, []string{stageBecome})
+	return &fs.PathError{Op: "exec", Path: args[0], Err: syscall.Exec(args[0], args, os.Environ())}
+}
+
+// become returns only with an error, but for a probe. It answers once before the program is
+// started; after that the end of the answer says that the program runs.
+func (p *plan) become(out *json.Encoder) error {
+	_, _ = unix.Setsid() // a group of its own, for signals; it may be one already
+	// Without bubblewrap the pod's user may not get through the directories above, and inside it
+	// only that user can use its directory.
+	direct := len(p.Bwrap) == 0
+	err := error(nil)
+	if direct {
+		err = os.Chdir(p.Dir)
+	}
+	if err == nil {
+		if err := p.dropPrivileges(); err != nil {
+			return err
+		}
+		if !direct {
+			err = os.Chdir(p.Dir)
+		}
+	}
+	if err != nil {
+		return wrongDir(err)
+	}
+	if direct { // bubblewrap does the same
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return os.NewSyscallError("prctl", err)
+		}
+	}
+	if err := closeOnExec(planFD); err != nil {
+		return err
+	}
+	if err := out.Encode(answer{OK: true}); err != nil || p.Probe {
+		return err
+	}
+	return &fs.PathError{Op: "exec", Path: p.Argv[0], Err: syscall.Exec(p.Program, p.Argv, p.Env)}
+}
+
+// closeOnExec keeps the descriptors from first on from the next program, also those that the
+// server has inherited.
+func closeOnExec(first int) error {
+	if unix.CloseRange(uint(first), ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd") // the kernel is older than 5.11
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // dropPrivileges gives up all privileges for good.
 func (p *plan) dropPrivileges() error {
-	if p.DropCaps {
-		if err := dropBoundingSet(); err != nil {
-			return err
-		}
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ { //nolint:revive // until the kernel knows no more, or forbids it
 	}
 	if p.User != nil {
 		if err := setUser(*p.User); err != nil {
 			return err
 		}
 	}
-	if err := clearCaps(); err != nil {
-		return err
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&head, &none[0]); err != nil {
+		return os.NewSyscallError("capset", err)
 	}
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-}
-
-// dropBoundingSet makes sure that no later program of this thread gets capabilities from its
-// file or from being root.
-func dropBoundingSet() error {
-	for c := uintptr(0); ; c++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) && c > 0 {
-			return nil // the kernel knows no more capabilities
-		}
-		if err != nil {
-			return os.NewSyscallError("prctl", err)
-		}
-	}
 }
 
 func setUser(id identity) error {
@@ -145,49 +161,156 @@ func setUser(id identity) error {
 	return os.NewSyscallError("setresuid", unix.Setresuid(int(id.UID), int(id.UID), int(id.UID)))
 }
 
-// clearCaps empties the sets of this thread, the ambient one included.
-func clearCaps() error {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return os.NewSyscallError("capset", unix.Capset(&head, &none[0]))
-}
-
-// joinCgroups moves this process into cgroups: 0 means the writing process.
-func joinCgroups(dirs []string) error {
-	for _, dir := range dirs {
-		if err := writeCgroup(dir, "cgroup.procs", "0"); err != nil {
+// spawn starts the program of the plan, with w for its output.
+func (s *supervisor) spawn(w *os.File) error {
+	if s.plan.User != nil { // a program may open /dev/stdout
+		if err := w.Chown(int(s.plan.User.UID), int(s.plan.User.GID)); err != nil {
 			return err
 		}
+	}
+	if len(s.plan.Launch) == 0 {
+		return s.spawnDirectly(w)
+	}
+	cmd, err := startStage(&s.plan, w)
+	if err != nil {
+		return err
+	}
+	s.cmd, s.wait, s.status.PID = cmd, s.reap, cmd.Process.Pid
+	if len(s.plan.Bwrap) > 0 {
+		s.status.PID = within(cmd.Process.Pid)
 	}
 	return nil
 }
 
-// probeHost tries all steps that a plan may have.
-func probeHost(p *plan) answer {
-	a := answer{Probed: true, Lacks: lacks{}}
-	note := func(name string, err error) {
-		if err != nil {
-			a.Lacks[name] = err.Error()
+// within returns the program that bubblewrap, the process pid, has started: the oldest child of
+// its child. It is pid if they have ended.
+func within(pid int) int {
+	all, err := tasks()
+	if err != nil {
+		return pid
+	}
+	for range 2 {
+		children := slices.DeleteFunc(slices.Clone(all), func(t task) bool { return t.parent != pid })
+		if len(children) > 0 {
+			pid = slices.MinFunc(children, task.age).pid
 		}
 	}
-	mounts := p.hideMounts()
-	note(lacksMounts, mounts)
-	if mounts == nil {
-		note(lacksHiddenPIDs, hidePIDs())
-	} else {
-		note(lacksHiddenPIDs, mounts)
+	return pid
+}
+
+// launchTime is how long a stage, and a supervisor, may take. They take some milliseconds.
+const launchTime = time.Minute
+
+// startStage starts the first stage, and returns when the program runs. After an error nothing
+// runs. The calling thread must live as long as the pod.
+func startStage(p *plan, out *os.File) (*exec.Cmd, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
 	}
-	version, err := landlockVersion()
-	note(lacksLandlock, err)
-	a.Landlock = version
-	if version < landlockScopes {
-		note(lacksSignals, fmt.Errorf("version %d of Landlock; %d has them", version, landlockScopes))
+	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	if os.Geteuid() == 0 { // other users have none and can get none
-		note(lacksCaps, dropBoundingSet())
+	in := os.NewFile(uintptr(fd), "plan")
+	defer in.Close()
+	if _, err := in.Write(data); err != nil {
+		return nil, err
 	}
-	if p.User != nil {
-		note(lacksUser, setUser(*p.User))
+	self, err := os.OpenFile(selfPath, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
 	}
-	return a
+	defer self.Close()
+	answers, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer answers.Close()
+	cmd := launcher(p.Launch, stageEnter)
+	cmd.ExtraFiles = []*os.File{in, theirs, self}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
+		return nil, err
+	}
+	if err := started(answers); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its answer is all that matters
+		return nil, err
+	}
+	return cmd, nil
+}
+
+var errNoAnswer = errors.New("bubblewrap did not start it: see its log")
+
+// started reads the answers of the stages until the program runs.
+func started(answers *os.File) error {
+	if err := answers.SetReadDeadline(time.Now().Add(launchTime)); err != nil {
+		return err
+	}
+	d := json.NewDecoder(io.LimitReader(answers, statusLimit))
+	for ok := false; ; ok = true {
+		var a answer
+		err := d.Decode(&a)
+		switch {
+		case errors.Is(err, io.EOF) && ok:
+			return nil
+		case errors.Is(err, io.EOF):
+			return errNoAnswer
+		case err != nil:
+			return err
+		case !a.OK:
+			return a.err()
+		}
+	}
+}
+
+// reap waits for the end of the first process, and of all orphans meanwhile, whose parent this
+// process is.
+func (s *supervisor) reap() exit {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return exit{Code: -1, Reason: "it ended: " + err.Error()}
+		case pid == s.cmd.Process.Pid && ws.Signaled():
+			return signalled(int(ws.Signal()))
+		case pid == s.cmd.Process.Pid:
+			return exited(ws.ExitStatus())
+		}
+	}
+}
+
+// sweepPause is between two looks for processes that are left.
+const sweepPause = 2 * time.Millisecond
+
+// sweep kills what is left of the pod and returns when it is gone. All descendants of the pod are
+// descendants of this process, however they hide, because it is their reaper.
+func (s *supervisor) sweep() {
+	killGroup(s.status.PID)
+	if len(s.plan.Launch) == 0 {
+		return
+	}
+	for {
+		killCgroups(s.plan.Cgroups)
+		all, err := tasks()
+		if err == nil {
+			for _, t := range descendants(all, os.Getpid()) {
+				_ = syscall.Kill(t.pid, syscall.SIGKILL) // its number is in use until it is reaped here
+			}
+		}
+		for pid := 1; pid > 0; {
+			if pid, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil); errors.Is(err, syscall.ECHILD) {
+				return
+			}
+		}
+		time.Sleep(sweepPause)
+	}
+}
+
+// becomeReaper makes this process the parent of the pod's orphans.
+func becomeReaper() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }

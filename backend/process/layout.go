@@ -16,14 +16,15 @@ import (
 // a Spec are checked by plainName before they become part of a path.
 //
 //	lock
-//	users.json              which owner has which user of this host
-//	pods/<id>/state.json    what is known of the pod
+//	pods/<id>/state.json    what the server knows of the pod
+//	pods/<id>/run.json      what its supervisor knows of the last start
+//	pods/<id>/supervisor    is locked by its supervisor
+//	pods/<id>/log           its lines
 //	pods/<id>/disk          its container disk
 //	pods/<id>/tmp           its TMPDIR, as short-lived as the disk
 //	pods/<id>/mount-<n>     host-local storage, by its place among the host-local mounts
-//	pods/<id>/raw-<start>   what one start of it wrote and has not been read yet
-//	pods/<id>/log           its lines
 //	volumes/<id>            network volumes
+//	trash                   what is being removed
 type layout string
 
 func (l layout) at(elem ...string) string {
@@ -31,50 +32,53 @@ func (l layout) at(elem ...string) string {
 }
 
 func (l layout) lock() string             { return l.at("lock") }
-func (l layout) users() string            { return l.at("users.json") }
+func (l layout) trash() string            { return l.at("trash") }
 func (l layout) pod(id string) string     { return l.at("pods", id) }
 func (l layout) record(id string) string  { return l.at("pods", id, "state.json") }
 func (l layout) disk(id string) string    { return l.at("pods", id, "disk") }
 func (l layout) scratch(id string) string { return l.at("pods", id, "tmp") }
-func (l layout) log(id string) string     { return l.at("pods", id, "log") }
+func (l layout) log(id string) string     { return logDir(l.pod(id)) }
 
-func (l layout) raw(id string, start uint64) string {
-	return l.at("pods", id, "raw-"+strconv.FormatUint(start, 10))
-}
+func logDir(pod string) string { return filepath.Join(pod, "log") }
 
 func (l layout) make() error {
-	if err := os.MkdirAll(l.at("pods"), 0o700); err != nil {
-		return err
-	}
-	return os.MkdirAll(l.at("volumes"), 0o700)
-}
-
-// makePassable lets everybody pass through directories without listing them, because users of
-// pods own directories below them.
-func (l layout) makePassable() error {
-	pods, err := readDirs(l.at("pods"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range append(pods, l.at(), l.at("pods"), l.at("volumes")) {
-		if err := os.Chmod(dir, 0o711); err != nil {
+	for _, name := range []string{"pods", "volumes", "trash"} {
+		if err := os.MkdirAll(l.at(name), 0o700); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l layout) podIDs() ([]string, error) {
+// makePassable lets everybody pass through directories without listing them.
+func (l layout) makePassable() error {
+	entries, err := os.ReadDir(l.at("pods"))
+	if err != nil {
+		return err
+	}
+	dirs := []string{l.at(), l.at("pods"), l.at("volumes")}
+	for _, e := range entries {
+		dirs = append(dirs, l.pod(e.Name()))
+	}
+	for _, dir := range dirs {
+		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // see above
+			return err
+		}
+	}
+	return nil
+}
+
+// podIDs returns the pods that have a record. A directory without one is left by a crash while a
+// pod was being made, and goes into the trash.
+func (l layout) podIDs(t *trash) ([]string, error) {
 	entries, err := os.ReadDir(l.at("pods"))
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
 	for _, e := range entries {
-		// A directory without a record is left by a crash while a pod was being made or
-		// removed.
 		if _, err := os.Stat(l.record(e.Name())); errors.Is(err, fs.ErrNotExist) {
-			if err := destroy(l.pod(e.Name())); err != nil {
+			if err := t.remove(l.pod(e.Name())); err != nil {
 				return nil, err
 			}
 			continue
@@ -84,19 +88,9 @@ func (l layout) podIDs() ([]string, error) {
 	return ids, nil
 }
 
-// disks makes the directories of a container. If wipe is set, it empties the disk.
-func (l layout) disks(id string, wipe bool) error {
-	for _, dir := range []string{l.disk(id), l.scratch(id)} {
-		if wipe {
-			if err := destroy(dir); err != nil {
-				return err
-			}
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	return nil
+// disks makes the directories of a container.
+func (l layout) disks(id string) error {
+	return errors.Join(os.MkdirAll(l.disk(id), 0o700), os.MkdirAll(l.scratch(id), 0o700))
 }
 
 // mounts makes the directories of mounts and returns them in the same order.
@@ -120,24 +114,6 @@ func (l layout) mounts(id string, mounts []pods.Mount) ([]string, error) {
 		}
 	}
 	return dirs, nil
-}
-
-// destroy removes a tree, also one in which a pod removed its own permissions.
-func destroy(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
-	}
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	err = fs.WalkDir(root.FS(), filepath.Base(dir), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			return root.Chmod(path, 0o700)
-		}
-		return err
-	})
-	return errors.Join(err, root.Close(), os.RemoveAll(dir))
 }
 
 // plainName reports whether s is a safe directory name on any system.

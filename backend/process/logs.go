@@ -7,9 +7,16 @@ import (
 	"io"
 	"iter"
 	"os"
-	"slices"
+	"time"
 
 	"github.com/podyard/podyard/pods"
+)
+
+// A follower looks for new lines at these intervals, the shorter one while there are some: the
+// writer is another process, and no way to wait for it works on every system.
+const (
+	followBusyInterval = 5 * time.Millisecond
+	followIdleInterval = 160 * time.Millisecond
 )
 
 // Logs implements pods.LogReader. The lines of all generations of the pod are kept, up to
@@ -21,153 +28,137 @@ func (r *Runtime) Logs(ctx context.Context, podID string, q pods.LogQuery) iter.
 		if p == nil {
 			return
 		}
-		o := p.out
-		c, selected := o.seek(q)
-		buf := make([]byte, readBuffer)
-		for {
-			changed, open := o.changes()
-			lines, next, err := o.read(c, buf)
-			switch {
-			case errors.Is(err, os.ErrNotExist):
-				// Its file was trimmed between two steps, or removed by somebody.
-				if !open {
-					return
-				}
-				c = o.nextFile(next)
-				continue
-			case err != nil:
-				yield(pods.LogLine{}, err)
+		c, err := seek(r.root.log(podID), q)
+		pause := followBusyInterval
+		for err == nil {
+			over := p.gone() // before the last look
+			var got int
+			if got, err = c.read(yield); got < 0 {
 				return
 			}
-			c = next
-			if len(lines) > 0 {
-				if c.seq = yieldLines(lines, c.seq, selected, yield); c.seq == 0 {
-					return
-				}
+			if got > 0 {
+				pause = followBusyInterval
 				if ctx.Err() != nil {
 					return
 				}
 				continue
 			}
-			if !q.Follow || !open {
-				return
+			if over || !q.Follow || !wait(ctx, p, pause) {
+				break
 			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
+			pause = min(2*pause, followIdleInterval)
+		}
+		if err != nil {
+			yield(pods.LogLine{}, err)
 		}
 	}
 }
 
-// yieldLines yields the selected lines of b from seq on, and returns the seq after them; 0 when
-// yield returned false.
-func yieldLines(b []byte, seq uint64, selected func(frame) bool, yield func(pods.LogLine, error) bool) uint64 {
+// wait pauses a follower. It reports false when the follower is to end.
+func wait(ctx context.Context, p *pod, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.over:
+	case <-p.r.closed:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// A cursor is where a reader is.
+type cursor struct {
+	dir      string
+	seq      uint64 // the next line it wants
+	after    time.Time
+	afterSeq uint64
+
+	file   uint64 // the file in which it is
+	offset int64
+	buf    []byte
+}
+
+// seek returns where the lines of q begin, or a place before it.
+func seek(dir string, q pods.LogQuery) (*cursor, error) {
+	c := &cursor{dir: dir, after: q.After, afterSeq: q.AfterSeq, buf: make([]byte, 2*maxFrame)}
+	if q.Tail < 0 {
+		return c, nil
+	}
+	firsts, err := logNames(dir)
+	if err != nil || len(firsts) == 0 {
+		return c, err
+	}
+	// The newest file says which line is the last one.
+	end := *c
+	end.seq = firsts[len(firsts)-1]
+	next := end.seq
+	for n := 1; n > 0 && err == nil; {
+		n, err = end.read(func(l pods.LogLine, _ error) bool { next = l.Seq + 1; return true })
+	}
+	if tail := uint64(q.Tail); tail < next {
+		c.seq = next - tail
+	}
+	return c, err
+}
+
+// read yields lines that are there, and returns how many lines it has read: 0 at the end, -1
+// when yield returned false. A reader whose lines were removed goes on with the oldest line.
+func (c *cursor) read(yield func(pods.LogLine, error) bool) (lines int, err error) {
+	firsts, err := logNames(c.dir)
+	if err != nil {
+		return 0, err
+	}
+	for i, first := range firsts {
+		if i+1 < len(firsts) && firsts[i+1] <= c.seq {
+			continue
+		}
+		if first != c.file {
+			c.file, c.offset = first, 0
+		}
+		b, err := c.chunk()
+		if err != nil || len(b) > 0 {
+			return c.yieldLines(b, yield), err
+		}
+	}
+	return 0, nil
+}
+
+// chunk returns whole lines from the place of the reader; none at the end of its file, which may
+// be gone.
+func (c *cursor) chunk() ([]byte, error) {
+	f, err := os.Open(logPath(c.dir, c.file))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n, err := f.ReadAt(c.buf, c.offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	n = bytes.LastIndexByte(c.buf[:n], '\n') + 1
+	c.offset += int64(n)
+	return c.buf[:n], nil
+}
+
+func (c *cursor) yieldLines(b []byte, yield func(pods.LogLine, error) bool) (n int) {
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte{'\n'})
 		b = rest
+		n++
 		f, ok := parseFrame(line)
-		if !ok || f.seq < seq {
+		if !ok || f.seq < c.seq {
 			continue
 		}
-		seq = f.seq + 1
-		if selected(f) && !yield(pods.LogLine{At: f.at, Seq: f.seq, Text: string(f.text)}, nil) {
-			return 0
+		c.seq = f.seq + 1
+		seen := !f.at.After(c.after) && !(f.at.Equal(c.after) && f.seq > c.afterSeq)
+		if (c.after.IsZero() || !seen) && !yield(pods.LogLine{At: f.at, Seq: f.seq, Text: string(f.text)}, nil) {
+			return -1
 		}
 	}
-	return seq
-}
-
-// seek returns where the lines of q begin, or a place before it. The reader skips lines for
-// which selected is false.
-func (o *output) seek(q pods.LogQuery) (c cursor, selected func(frame) bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.files) > 0 {
-		c.seq = o.files[0].first
-	}
-	if q.Tail >= 0 {
-		if tail := uint64(q.Tail); tail < o.next {
-			c.seq = max(c.seq, o.next-tail)
-		}
-	}
-	if q.After.IsZero() {
-		return c, func(frame) bool { return true }
-	}
-	for _, f := range o.files {
-		if f.at.Before(q.After) {
-			c.seq = max(c.seq, f.first)
-		}
-	}
-	return c, func(f frame) bool {
-		return f.at.After(q.After) || f.at.Equal(q.After) && f.seq > q.AfterSeq
-	}
-}
-
-// changes returns a channel that is closed at the next change, and whether there can be one.
-func (o *output) changes() (changed <-chan struct{}, open bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.changed, !o.closed
-}
-
-// A cursor is where a reader is: the next line it wants, and its place in a file.
-type cursor struct {
-	seq    uint64
-	file   uint64
-	offset int64
-}
-
-// nextFile returns where a reader goes on whose file is missing: after that file, if the file
-// should be there.
-func (o *output) nextFile(c cursor) cursor {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	i := slices.IndexFunc(o.files, func(f logFile) bool { return f.first == c.file })
-	switch {
-	case i < 0: // it was trimmed: read finds the oldest
-	case i+1 < len(o.files):
-		c.seq = o.files[i+1].first
-	default:
-		c.offset = o.files[i].size
-	}
-	return c
-}
-
-// read returns whole lines of the file that has c.seq, and where to go on; no lines at the end.
-// A reader whose lines were trimmed goes on with the oldest line.
-func (o *output) read(c cursor, buf []byte) ([]byte, cursor, error) {
-	o.mu.Lock()
-	i := len(o.files) - 1
-	for i > 0 && o.files[i].first > c.seq {
-		i--
-	}
-	var f logFile
-	if i >= 0 {
-		f = o.files[i]
-	}
-	o.mu.Unlock()
-	if i < 0 {
-		return nil, c, nil
-	}
-	if f.first != c.file {
-		c.file, c.offset = f.first, 0
-	}
-	want := min(f.size-c.offset, int64(len(buf)))
-	if want <= 0 {
-		return nil, c, nil
-	}
-	file, err := os.Open(o.path(f.first))
-	if err != nil {
-		return nil, c, err
-	}
-	defer file.Close()
-	n, err := file.ReadAt(buf[:want], c.offset)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, c, err
-	}
-	n = bytes.LastIndexByte(buf[:n], '\n') + 1
-	c.offset += int64(n)
-	return buf[:n], c, nil
+	return n
 }

@@ -29,8 +29,11 @@ const launchArg = "podyard-test-launch"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == launchArg {
-		fmt.Fprintln(os.Stderr, LaunchPod())
-		os.Exit(125)
+		if err := LaunchPod(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(125)
+		}
+		return
 	}
 	if os.Getenv(asProgram) != "" {
 		runProgram(os.Args[1], os.Args[2:])
@@ -106,7 +109,7 @@ func runProgram(name string, args []string) {
 		fmt.Fprintln(os.Stderr, "no such program:", name)
 		os.Exit(99)
 	}
-	select {}
+	<-time.After(time.Hour) // and not select {}, which is a deadlock in a program without cgo
 }
 
 // announceUp makes the pod healthy when the program is ready, by listening on its port, so that
@@ -187,12 +190,12 @@ func family(how []string) {
 		switch h {
 		case "child":
 		case "session": // of its own, known by its mark
-			c.SysProcAttr = newSession()
+			c.SysProcAttr = newSession(nil)
 		case "clean": // without the mark, known by the session
 			c.Env = []string{asProgram + "=1"}
 		case "cleansession": // with neither, known by its parent
 			c.Env = []string{asProgram + "=1"}
-			c.SysProcAttr = newSession()
+			c.SysProcAttr = newSession(nil)
 		case "exit":
 			fmt.Println("ready")
 			os.Exit(5)
@@ -212,6 +215,10 @@ func open(t *testing.T, dir string, change ...func(*Options)) *Runtime {
 	opts := &Options{Images: images(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, f := range change {
 		f(opts)
+	}
+	// Users of pods come to their directories where no bubblewrap hides what is above.
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
 	}
 	rt, err := Open(dir, opts)
 	if err != nil {

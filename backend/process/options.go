@@ -29,9 +29,11 @@ type Image struct {
 	// AllowArgs says that users may set args. Default: they may not.
 	AllowArgs bool
 	// User is the user of the host, by name or number, that pods of this image run as, where
-	// the server is root and Isolation is set. It belongs to one owner only: the first one with
-	// a pod of such an image. Default: the user of the owner, see Isolation.UIDs.
+	// the server is root. Default: that of Isolation.
 	User string
+	// Users may run it, besides the owners of Options.Trusted; "*" is everybody. For others the
+	// image does not exist. Default: nobody else.
+	Users []string
 }
 
 // Options configures a Runtime. The zero value of a field is its default.
@@ -59,11 +61,12 @@ type Options struct {
 	// the pod. Set it where the GPUs of this host go to one pod at a time: pods without devices
 	// then see none. Default: devices are not checked, and pods without devices see all.
 	GPUs func(devices []string) error
-	// Trusted reports whether an owner may set any args and variables for any image, as
+	// Trusted reports whether an owner may use any image, with any args and variables, as
 	// operators may. It must not block. Default: only the empty owner, which is the program
 	// itself.
 	Trusted func(owner string) bool
-	// Isolation protects the server, the host and other pods from a pod. Default: no isolation.
+	// Isolation protects the server, the host and other pods from a pod, and lets pods outlive a
+	// killed server. Default: no isolation, and pods end with the server.
 	Isolation *Isolation
 	// Logger gets what users must not see or states cannot say: directories that cannot be
 	// written, and failures of starts with the paths of this host. Default: nothing is logged.

@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,9 +14,9 @@ import (
 // one after the other. So a call returns when its job is in the queue, and an exit is never
 // mixed up with a start.
 type pod struct {
-	r   *Runtime
-	id  string
-	out *output
+	r    *Runtime
+	id   string
+	over chan struct{} // closed when it is removed
 
 	jobs podhost.Queue
 
@@ -35,7 +34,18 @@ type pod struct {
 }
 
 func (r *Runtime) newPod(id string) *pod {
-	return &pod{r: r, id: id, out: newOutput(r.root.log(id), r.opts.LogSize), jobs: podhost.Queue{Go: r.start}}
+	return &pod{r: r, id: id, over: make(chan struct{}), jobs: podhost.Queue{Go: r.start}}
+}
+
+// gone reports whether no line of its log will come.
+func (p *pod) gone() bool {
+	select {
+	case <-p.over:
+	case <-p.r.closed:
+	default:
+		return false
+	}
+	return true
 }
 
 func (p *pod) currentState() (pods.ContainerState, bool) {
@@ -113,7 +123,7 @@ func (p *pod) stop(grace time.Duration, reason string) {
 		p.cancelStart(reason)
 		return
 	}
-	if !x.ended() {
+	if !x.over() {
 		x.stopRequested, x.reason = true, reason
 		p.terminate(x, grace)
 	}
@@ -136,30 +146,11 @@ func (p *pod) cancelStart(reason string) {
 // terminate returns when nothing of x is left.
 func (p *pod) terminate(x *proc, grace time.Duration) {
 	x.shortenGrace(grace)
-	x.recordDescendants()
 	if x.graceLeft() > 0 {
-		x.signal()
+		p.r.driver.terminate(x)
 	}
-	p.waitExit(x)
-	x.kill()
-	<-x.done
-}
-
-// waitExit waits for the end of x until killAt.
-func (p *pod) waitExit(x *proc) {
-	for d := x.graceLeft(); d > 0; d = x.graceLeft() {
-		t := time.NewTimer(d)
-		select {
-		case <-x.exited:
-		case <-t.C:
-		case <-p.r.killNow:
-		case <-x.deadlineChanged:
-			t.Stop()
-			continue
-		}
-		t.Stop()
-		return
-	}
+	x.exitGrace(p.r.killNow)
+	p.r.driver.kill(x)
 }
 
 // shortenGrace makes a job that waits for the end of the pod's process wait at most grace, so
@@ -175,17 +166,17 @@ func (p *pod) shortenGrace(grace time.Duration) {
 
 // recordExit is the job that follows an exit.
 func (p *pod) recordExit(x *proc) {
-	<-x.done
+	<-x.ended
 	if p.proc != x {
 		return
 	}
 	p.setProc(nil)
-	p.rec.PID = 0
+	p.rec.Running = false
 	s := p.rec.State
 	s.Phase, s.Ports = pods.PhaseExited, nil
-	s.ExitCode, s.Reason = x.exit.code, x.exit.reason
+	s.ExitCode, s.Reason = x.exit.Code, x.exit.Reason
 	s.Stopped = x.stopRequested
-	if x.exit.killed && !x.stopRequested && p.r.oom.since(x.oom) {
+	if x.exit.OOM && !x.stopRequested {
 		s.OOM, s.Reason = true, "killed, as it seems for want of memory"
 	}
 	if x.reason != "" {
@@ -202,7 +193,7 @@ func (p *pod) recordExit(x *proc) {
 
 // markHealthy is the job that follows when a pod became healthy.
 func (p *pod) markHealthy(x *proc) {
-	if p.proc != x || x.ended() || p.rec.State.Phase != pods.PhaseStarting {
+	if p.proc != x || x.over() || p.rec.State.Phase != pods.PhaseStarting {
 		return
 	}
 	s := p.rec.State
@@ -210,8 +201,7 @@ func (p *pod) markHealthy(x *proc) {
 	p.publish(s)
 }
 
-// remove is the job of Remove. It removes the record first: after a crash the next server
-// removes directories without a record.
+// remove is the job of Remove.
 func (p *pod) remove(grace time.Duration) error {
 	if p.r.pods.Find(p.id) != p {
 		return nil // an earlier call removed it; the id now belongs to another pod
@@ -223,7 +213,7 @@ func (p *pod) remove(grace time.Duration) error {
 		err = x.killErr
 	}
 	if err == nil {
-		err = p.destroy()
+		err = p.r.trash.remove(p.r.root.pod(p.id))
 	}
 	if err != nil {
 		p.mu.Lock()
@@ -234,16 +224,6 @@ func (p *pod) remove(grace time.Duration) error {
 	p.r.ports.Release(p.rec.Ports)
 	p.rec = record{}
 	p.r.pods.Forget(p.id, p)
-	return nil
-}
-
-func (p *pod) destroy() error {
-	if err := destroy(p.r.root.record(p.id)); err != nil {
-		return fmt.Errorf("remove its record: %w", err)
-	}
-	if err := destroy(p.r.root.pod(p.id)); err != nil {
-		return err
-	}
-	p.out.close()
+	close(p.over)
 	return nil
 }

@@ -3,39 +3,69 @@ package process
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // A policy has the images and the isolation. A start of a pod uses the same policy from its
 // beginning to its end.
 type policy struct {
 	images   map[string]Image
-	isolator *isolator // nil: nothing is isolated
-	users    userRules
+	isolator *isolator            // nil: nothing is isolated
+	users    map[string]*identity // by Image.User
 }
 
 // newPolicy makes a policy, and finds out what this host permits.
 func (r *Runtime) newPolicy(images map[string]Image, isolation *Isolation) (*policy, error) {
-	p := &policy{images: maps.Clone(images)}
+	p := &policy{images: maps.Clone(images), users: map[string]*identity{}}
 	if err := checkImages(p.images); err != nil {
 		return nil, err
 	}
-	var numbers UIDRange
+	byDefault := ""
 	if isolation != nil {
-		numbers = isolation.UIDs
+		byDefault = isolation.User
 	}
 	var err error
-	if p.users, err = newUserRules(numbers, p.images); err != nil {
+	if p.users[""], err = lookUpUser(byDefault); err != nil {
+		return nil, fmt.Errorf("user %q: %w", byDefault, err)
+	}
+	for name, image := range p.images {
+		if image.User == "" {
+			continue
+		}
+		if p.users[image.User], err = lookUpUser(image.User); err != nil {
+			return nil, fmt.Errorf("image %q: user %q: %w", name, image.User, err)
+		}
+	}
+	if p.isolator, err = newIsolator(isolation, r.root, slices.Collect(maps.Values(p.users))); err != nil {
 		return nil, err
 	}
-	if p.isolator, err = newIsolator(isolation, r.root, len(p.users.names) > 0); err != nil {
-		return nil, err
+	return p, r.openWay(p)
+}
+
+// openWay lets everybody pass through directories without listing them, where users of pods own
+// directories below them.
+func (r *Runtime) openWay(p *policy) error {
+	if !p.passable() {
+		return nil
 	}
-	r.openNetwork(p)
-	p.users.confined = p.isolator.confines()
-	if p.isolator.passable() {
-		return p, r.root.makePassable()
+	if err := r.root.makePassable(); err != nil {
+		return err
 	}
-	return p, nil
+	if closed := firstClosed(string(r.root)); closed != string(r.root) {
+		r.opts.Logger.Warn("process: pods do not reach their own directories by name, because another user cannot pass a directory above: install bubblewrap, or keep the data elsewhere", "dir", closed)
+	}
+	return nil
+}
+
+// passable reports whether users of pods have to go through the directory of the Runtime to
+// reach their own.
+func (p *policy) passable() bool {
+	for _, id := range p.users {
+		if id != nil {
+			return p.isolator == nil || p.isolator.bwrap == ""
+		}
+	}
+	return false
 }
 
 // Reconfigure prepares other Options.Images and Options.Isolation and returns a function that
@@ -50,8 +80,5 @@ func (r *Runtime) Reconfigure(images map[string]Image, isolation *Isolation) (ap
 	return func() {
 		r.policy.Store(p)
 		r.logMissing()
-		if err := r.holdNetwork(p); err != nil {
-			r.opts.Logger.Error("process: firewall rules of pods are the old ones", "err", err)
-		}
 	}, nil
 }

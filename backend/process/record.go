@@ -3,7 +3,6 @@ package process
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
@@ -15,24 +14,29 @@ type record struct {
 	Version int                 `json:"version"`
 	State   pods.ContainerState `json:"state"`
 	Disk    *uint64             `json:"disk"`   // the generation for which the disk was wiped
-	Starts  uint64              `json:"starts"` // numbers the raw files
-	Mark    string              `json:"mark"`   // of the last start
-	// Starting is set from before a process is made until PID is known.
-	Starting  bool           `json:"starting"`
-	PID       int            `json:"pid"`  // 0: none
-	StartTime string         `json:"born"` // distinguishes the process from a later one with the same PID
-	VCPU      int            `json:"vcpu"`
-	Memory    int            `json:"memory"`
-	Cgroups   []string       `json:"cgroups,omitempty"` // of the last start
-	Limits    []diskLimit    `json:"limits,omitempty"`
-	Ports     []podhost.Port `json:"ports"`
+	Starts  uint64              `json:"starts"` // how often it was started
+	// Starting is set from before a process is made until it runs, and Running until it has
+	// ended.
+	Starting bool           `json:"starting"`
+	Running  bool           `json:"running"`
+	VCPU     int            `json:"vcpu"`
+	Memory   int            `json:"memory"`
+	Cgroups  []string       `json:"cgroups,omitempty"` // of the last start
+	Limits   []diskLimit    `json:"limits,omitempty"`
+	Ports    []podhost.Port `json:"ports"`
+	User     *uint32        `json:"user,omitempty"` // who owns all that the pod has
+
+	// Of servers before supervisors: the first process.
+	PID       int    `json:"pid,omitempty"`
+	StartTime string `json:"born,omitempty"`
 }
 
 const recordVersion = 1
 
+// readRecord reads no more than a record can have.
 func readRecord(path string) (record, error) {
 	var rec record
-	data, err := os.ReadFile(path)
+	data, err := readBounded(path)
 	if err != nil {
 		return rec, err
 	}

@@ -1,69 +1,54 @@
 package process
 
-import (
-	"errors"
-	"io/fs"
-	"os"
+import "github.com/podyard/podyard/pods"
 
-	"github.com/podyard/podyard/pods"
-)
-
-// resume finds out what has become of a pod of an earlier server.
+// resume finds out what has become of a pod of an earlier server. What takes time is a job: Open
+// waits for nothing that a pod has made.
 func (p *pod) resume(rec record) {
 	p.rec = rec
 	p.state, p.known, p.startInterrupted = rec.State, true, rec.Starting
 	for _, port := range rec.Ports {
 		p.r.ports.Reserve(port.UDP, port.Public)
 	}
-	x := newProc(rec.PID, rec.StartTime, rec.Mark)
+	if !rec.Starting && !rec.Running && rec.PID == 0 {
+		return
+	}
+	p.jobs.Do(func() { p.recover() })
+}
+
+// recover is the job that adopts a pod, or ends what is left of it.
+func (p *pod) recover() {
+	rec := &p.rec
+	x := p.r.driver.inspect(p.r.root.pod(p.id), rec.Starts)
+	alive := x != nil
+	if !alive {
+		x = newProc(p.r.root.pod(p.id), rec.Starts)
+	}
 	x.cgroups, x.limits = rec.Cgroups, rec.Limits
+	x.old = status{PID: rec.PID, StartTime: rec.StartTime}
 	switch {
-	case rec.Starting:
+	case alive && !rec.Starting:
+		p.supervise(x, rec.State)
+		p.r.driver.watch(x)
+		return
+	case alive:
 		// It is unknown how far that start came. It is undone, and the next Ensure repeats it.
-		p.cleanUp(x)
-		p.rec.Starting = false
-	case rec.PID != 0 && x.alive():
-		p.adopt(x)
-	case rec.PID != 0:
-		p.cleanUp(x)
-		p.rec.PID = 0
-		s := rec.State
-		s.Phase, s.Ports = pods.PhaseExited, nil
-		s.ExitCode, s.Reason = unknownExit.code, "it ended while no server watched it: its exit code is not known"
-		p.publish(s)
+		p.r.driver.watch(x)
+		p.r.driver.kill(x)
+	default:
+		p.r.driver.remains(x)
 	}
-}
-
-// adopt goes on with a process that another server started.
-func (p *pod) adopt(x *proc) {
-	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
-	if err != nil {
-		// It keeps running without a log, which is better than ending it.
-		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "err", err)
+	if x.killErr != nil {
+		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", x.killErr)
 	}
-	x.oom = p.r.oom.count()
-	p.supervise(x, raw, p.out.position(p.rec.Starts), p.rec.State, x.orphanExit)
-}
-
-// cleanUp ends the processes that are left of a pod whose first process has ended, and stores
-// its output.
-func (p *pod) cleanUp(x *proc) {
-	if err := x.sweep(); err != nil {
-		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", err)
-	}
-	raw, err := os.OpenFile(p.r.root.raw(p.id, p.rec.Starts), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	interrupted := rec.Starting
+	rec.Starting, rec.Running, rec.PID = false, false, 0
+	if interrupted {
+		p.save()
 		return
 	}
-	if err != nil {
-		p.r.opts.Logger.Error("process: output of a pod cannot be read", "pod", p.id, "err", err)
-		return
-	}
-	ended := make(chan struct{})
-	close(ended)
-	t := tail{out: p.out, raw: raw, pos: p.out.position(p.rec.Starts), log: p.r.opts.Logger}
-	t.run(ended)
+	s := rec.State
+	s.Phase, s.Ports = pods.PhaseExited, nil
+	s.ExitCode, s.Reason, s.OOM = x.exit.Code, x.exit.Reason, x.exit.OOM
+	p.publish(s)
 }
-
-// unknownExit is the end of a process that is not our child.
-var unknownExit = exit{code: -1, reason: "it ended; it was started before the server was, so its exit code is not known"}

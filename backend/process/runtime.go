@@ -19,21 +19,24 @@ var ErrClosed = errors.New("process: runtime is closed")
 
 // A Runtime runs pods as processes. It is safe for concurrent use.
 type Runtime struct {
-	opts    Options
-	root    layout
-	lock    *os.File
-	hub     podhost.Hub
-	ports   podhost.PortAllocator
-	oom     oomCounter
-	load    sampler
-	users   users
-	network network
+	opts   Options
+	root   layout
+	lock   *os.File
+	hub    podhost.Hub
+	ports  podhost.PortAllocator
+	load   sampler
+	driver driver
+	trash  trash
 	// policy is replaced as a whole by Reconfigure.
 	policy atomic.Pointer[policy]
 	work   sync.WaitGroup // all goroutines, see start
 	// killNow is closed when Close must end without further grace.
 	killNow chan struct{}
+	closing chan struct{} // closed when Close begins
+	closed  chan struct{} // closed when all pods have ended
 	pods    podhost.Table[*pod]
+
+	diskCheck time.Duration // how often disks are measured
 }
 
 var (
@@ -51,44 +54,40 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
-	r := &Runtime{opts: opts.withDefaults(), root: layout(abs), killNow: make(chan struct{})}
-	if err := r.root.make(); err != nil {
+	r := &Runtime{
+		opts: opts.withDefaults(), root: layout(abs), diskCheck: diskCheck,
+		killNow: make(chan struct{}), closing: make(chan struct{}), closed: make(chan struct{}),
+	}
+	err = r.root.make()
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs) // bubblewrap makes directories of this name
+	}
+	if err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
+	r.root = layout(abs)
+	r.trash = newTrash(r.root.trash())
+	r.driver = &supervise{log: r.opts.Logger, run: r.start}
 	if r.lock, err = lockFile(r.root.lock()); err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
 	// All records are read before anything is changed, so that an unreadable one is not lost.
 	recs, err := r.readPods()
+	var p *policy
 	if err == nil {
-		err = r.users.open(r.root)
-	}
-	if err == nil {
-		err = r.isolate()
+		p, err = r.newPolicy(r.opts.Images, r.opts.Isolation)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("process: open %q: %w", dir, err), r.lock.Close())
 	}
+	r.policy.Store(p)
 	r.logMissing()
+	r.start(func() { r.trash.empty(r.closing, r.opts.Logger) })
 	r.endLeftovers(recs)
 	for p, rec := range recs {
 		p.resume(rec)
 	}
 	return r, nil
-}
-
-// isolate finds out which isolation this host permits, and as which users pods run.
-func (r *Runtime) isolate() error {
-	p, err := r.newPolicy(r.opts.Images, r.opts.Isolation)
-	if err != nil {
-		return err
-	}
-	r.policy.Store(p)
-	if err := r.holdNetwork(p); err != nil {
-		return err
-	}
-	r.watchNetwork(p.isolator.repair())
-	return nil
 }
 
 // endLeftovers ends the processes in cgroups that no record names, which a crashed server left.
@@ -102,14 +101,16 @@ func (r *Runtime) endLeftovers(recs map[*pod]record) {
 		keep = append(keep, rec.Cgroups...)
 	}
 	left := i.groups.leftovers(keep)
-	if err := (&proc{cgroups: left}).endCgroups(); err != nil {
-		r.opts.Logger.Error("process: cgroups of an earlier server cannot be removed", "err", err)
-	}
+	r.start(func() {
+		if err := endCgroups(left); err != nil {
+			r.opts.Logger.Error("process: cgroups of an earlier server cannot be removed", "err", err)
+		}
+	})
 }
 
 // readPods reads the records of the pods of an earlier server.
 func (r *Runtime) readPods() (map[*pod]record, error) {
-	ids, err := r.root.podIDs()
+	ids, err := r.root.podIDs(&r.trash)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (r *Runtime) readPods() (map[*pod]record, error) {
 			err = fmt.Errorf("it is of pod %q", rec.State.PodID)
 		}
 		p := r.pods.Made(id, r.newPod)
-		if err := errors.Join(err, p.out.recover()); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("pod %q: %s cannot be read: %w", id, r.root.record(id), err)
 		}
 		recs[p] = rec
@@ -207,16 +208,14 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if !r.pods.Close(ErrClosed) {
 		return nil
 	}
+	close(r.closing)
 	defer context.AfterFunc(ctx, func() { close(r.killNow) })()
 	for _, p := range r.pods.All() {
 		p.shortenGrace(r.opts.Grace)
 		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()
-	r.closeNetwork()
-	for _, p := range r.pods.All() {
-		p.out.close()
-	}
+	close(r.closed)
 	r.hub.Close(ErrClosed)
 	if err := r.lock.Close(); err != nil {
 		return fmt.Errorf("process: close: %w", err)

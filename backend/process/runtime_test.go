@@ -399,10 +399,9 @@ func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	p := rt.pods.Find("a")
 	first := stall(p)
 	p.jobs.Do(func() { // the first removal fails to end a process
-		x := newProc(0, "", "")
+		x := newProc("", 0)
 		x.killErr = errors.New("1 of its processes cannot be ended")
-		close(x.exited)
-		close(x.done)
+		close(x.ended)
 		p.setProc(x)
 	})
 	calledOff(t, rt, "a")
@@ -432,6 +431,11 @@ func TestRemoveLeavesVolumesAndNothingElse(t *testing.T) {
 	awaitLine(t, rt, "full", "counted")
 	if err := rt.Remove(t.Context(), "full", time.Second); err != nil {
 		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if left, err := os.ReadDir(rt.root.trash()); err != nil || len(left) == 0 {
+			break
+		}
 	}
 	var got []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

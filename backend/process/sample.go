@@ -26,7 +26,7 @@ func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 	p.mu.Lock()
 	x, started := p.published, p.state.Started
 	p.mu.Unlock()
-	if x == nil || x.ended() {
+	if x == nil || x.over() {
 		return pods.Sample{}, false
 	}
 	u, memory, ok := r.load.measure(x)

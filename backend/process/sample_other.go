@@ -7,9 +7,3 @@ import "github.com/podyard/podyard/internal/podhost"
 type sampler struct{}
 
 func (sampler) measure(*proc) (u podhost.CPUUsage, memory int64, ok bool) { return u, 0, false }
-
-type oomCounter struct{}
-
-func (oomCounter) count() uint64 { return 0 }
-
-func (oomCounter) since(uint64) bool { return false }

@@ -1,12 +1,12 @@
 package process
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +53,7 @@ func (p *pod) launch(s pods.Spec) error {
 	}
 	image, err := p.policy.image(s)
 	if err == nil {
-		err = p.r.check(p.policy, s, image)
+		err = p.r.check(s, image)
 	}
 	if err != nil {
 		return err
@@ -62,12 +62,10 @@ func (p *pod) launch(s pods.Spec) error {
 	if err != nil {
 		return fmt.Errorf("a mount cannot be made: %w", err)
 	}
-	prog := programSpec{argv: slices.Concat(image.Command, s.Args), dir: image.Dir, self: image.Self}
-	if err := p.give(s.Owner, image, &prog, mounts); err != nil {
-		return err
-	}
-	if err := p.r.holdNetwork(p.policy); err != nil {
-		return fmt.Errorf("its network cannot be kept apart: %w", err)
+	own := append([]string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts...)
+	user := p.policy.users[image.User]
+	if err := p.give(own, user); err != nil {
+		return fmt.Errorf("a directory cannot be given to its user: %w", err)
 	}
 	had := p.rec.Ports
 	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, had)
@@ -79,16 +77,51 @@ func (p *pod) launch(s pods.Spec) error {
 		return err
 	}
 	p.r.ports.Release(podhost.Replaced(had, p.rec.Ports))
-	prog.mark, prog.env = p.rec.Mark, p.environ(s, image, mounts, ports)
-	if err := p.spawn(prog, ports); err != nil {
-		return errors.Join(err, removeCgroups(p.rec.Cgroups))
+	x, err := p.run(s, image, user, own, p.environ(s, image, user, mounts, ports))
+	if err != nil {
+		return errors.Join(fmt.Errorf("its command cannot be started: %w", err), endCgroups(p.rec.Cgroups))
 	}
+	p.rec.Starting, p.rec.Running = false, true
+	state := p.rec.State
+	state.Phase, state.Started, state.Ports = pods.PhaseStarting, time.Now(), ports
+	p.supervise(x, state)
 	return nil
 }
 
+// run has the driver start the program of an image.
+func (p *pod) run(s pods.Spec, image Image, user *identity, own, env []string) (*proc, error) {
+	n := plan{
+		Pod: p.r.root.pod(p.id), Start: p.rec.Starts, LogSize: p.r.opts.LogSize, Cgroups: p.rec.Cgroups,
+		Argv: slices.Concat(image.Command, s.Args), Env: env, Dir: image.Dir, User: user,
+	}
+	if n.Dir == "" {
+		n.Dir = p.r.root.disk(p.id)
+	}
+	var err error
+	switch {
+	case !image.Self:
+		n.Program, err = exec.LookPath(n.Argv[0])
+	case selfPath != "":
+		n.Program = selfPath
+	default:
+		n.Program, err = os.Executable()
+	}
+	if err == nil {
+		err = p.policy.isolator.apply(&n, &s, own, p.r.devices(s))
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := p.r.driver.start(n)
+	if x != nil {
+		x.limits = p.rec.Limits
+	}
+	return x, err
+}
+
 // check returns an error for a pod that may not run here.
-func (r *Runtime) check(p *policy, s pods.Spec, image Image) error {
-	if err := r.checkAdmitted(p, s); err != nil {
+func (r *Runtime) check(s pods.Spec, image Image) error {
+	if err := r.checkAdmitted(s, image); err != nil {
 		return err
 	}
 	if len(image.Command)+len(s.Args) == 0 {
@@ -100,12 +133,11 @@ func (r *Runtime) check(p *policy, s pods.Spec, image Image) error {
 	return r.checkGPUs(s)
 }
 
-// recordStart records how to find the process, before it is started. After a crash in between,
-// the next server finds it by its mark or in its cgroup.
+// recordStart records how to find the process, before it is started.
 func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	p.rec.Starts++
-	p.rec.Mark, p.rec.PID, p.rec.StartTime, p.rec.Starting = rand.Text(), 0, "", true
-	p.rec.Limits = p.policy.isolator.limits(s, []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts)
+	p.rec.Starting, p.rec.Running = true, false
+	p.rec.Limits = p.r.limits(s, p.policy.isolator.unit(), mounts)
 	p.rec.Cgroups, err = p.policy.isolator.group(p.id+"."+strconv.FormatUint(p.rec.Starts, 10), s.Memory)
 	if err != nil {
 		return err
@@ -116,104 +148,63 @@ func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	return nil
 }
 
-// A programSpec is what a pod runs.
-type programSpec struct {
-	argv []string
-	env  []string
-	dir  string
-	self bool // this program, whatever argv says
-	mark string
-	user *identity // nil: the server's
-	own  []string  // the directories of the pod
-}
-
-// command returns the command of prog without isolation.
-func (prog *programSpec) command() *exec.Cmd {
-	cmd := exec.Command(prog.argv[0], prog.argv[1:]...)
-	if prog.self {
-		cmd.Path, cmd.Err = selfPath, nil
-		if selfPath == "" {
-			cmd.Path, cmd.Err = os.Executable()
+// limits returns the disk limits of a pod.
+func (r *Runtime) limits(s pods.Spec, unit int64, mounts []string) (list []diskLimit) {
+	if s.Disk > 0 {
+		list = append(list, newDiskLimit("disk", []string{r.root.disk(s.PodID), r.root.scratch(s.PodID)}, s.Disk, unit))
+	}
+	for n, m := range s.Mounts {
+		if m.VolumeID == "" && m.Size > 0 {
+			list = append(list, newDiskLimit("persistent mount", mounts[n:n+1], m.Size, unit))
 		}
 	}
-	cmd.Dir, cmd.Env = prog.dir, prog.env
-	cmd.SysProcAttr = newSession()
-	return cmd
+	return list
 }
 
-// makeDir makes the directory of the pod. On hosts without mount namespaces the pod's user must
-// be able to pass through it.
+// makeDir makes the directory of the pod. Its user must be able to pass through it where there is
+// no bubblewrap.
 func (p *pod) makeDir() error {
 	dir := p.r.root.pod(p.id)
-	if err := os.MkdirAll(dir, 0o700); err != nil || !p.policy.isolator.passable() {
+	if err := os.MkdirAll(dir, 0o700); err != nil || !p.policy.passable() {
 		return err
 	}
-	return os.Chmod(dir, 0o711)
-}
-
-// give makes the pod's user the owner of its directories, and sets both in prog. A volume that
-// belongs to another user of the same owner already is not changed.
-func (p *pod) give(owner string, image Image, prog *programSpec, mounts []string) error {
-	prog.own = append([]string{p.r.root.disk(p.id), p.r.root.scratch(p.id)}, mounts...)
-	if prog.dir == "" {
-		prog.dir = p.r.root.disk(p.id)
-	}
-	return p.r.users.use(&p.policy.users, owner, image, func(id *identity) error {
-		prog.user = id
-		if id == nil {
-			return nil
-		}
-		for _, dir := range prog.own {
-			if err := p.r.giveDir(dir, *id); err != nil {
-				return fmt.Errorf("a directory cannot be given to its user: %w", err)
-			}
-		}
-		return nil
-	})
-}
-
-func (r *Runtime) giveDir(dir string, id identity) error {
-	if below(dir, r.root.at("volumes")) {
-		info, err := os.Lstat(dir)
-		if err != nil || ownerOf(info) != uint32(max(os.Getuid(), 0)) {
-			return err
-		}
-	}
-	return give(dir, id)
+	return os.Chmod(dir, 0o711) //nolint:gosec // see above
 }
 
 // wipe empties the disk unless it is of this generation.
 func (p *pod) wipe(gen uint64) error {
-	fresh := p.rec.Disk == nil || *p.rec.Disk != gen
-	if err := p.r.root.disks(p.id, fresh); err != nil {
-		return err
+	if p.rec.Disk == nil || *p.rec.Disk != gen {
+		for _, dir := range []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)} {
+			if err := p.r.trash.remove(dir); err != nil {
+				return err
+			}
+		}
 	}
 	p.rec.Disk = &gen
-	return nil
+	return p.r.root.disks(p.id)
 }
 
 // image returns the image that s names.
 func (p *policy) image(s pods.Spec) (Image, error) {
 	image, ok := p.images[s.Image]
 	if !ok {
-		known := make([]string, 0, len(p.images))
-		for name := range p.images {
-			known = append(known, name)
-		}
-		slices.Sort(known)
-		return Image{}, fmt.Errorf("image %q is not known here: pods of this host are processes, and its images are those of the configuration (%s); any other needs a host with a container engine",
-			s.Image, strings.Join(known, ", "))
+		return Image{}, p.unknown(s, func(Image) bool { return true })
 	}
 	return image, nil
 }
 
 // environ returns the whole environment. Of two values of one name the later one counts.
-func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.PortMapping) []string {
+func (p *pod) environ(s pods.Spec, image Image, user *identity, mounts []string, ports []pods.PortMapping) []string {
 	root := p.r.root
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + root.disk(p.id),
 		"TMPDIR=" + root.scratch(p.id),
+		"USER=" + userName(user),
+		"LOGNAME=" + userName(user),
+	}
+	if runtime.GOOS == "windows" {
+		env = append(env, "TEMP="+root.scratch(p.id), "TMP="+root.scratch(p.id), "USERPROFILE="+root.disk(p.id))
 	}
 	for _, m := range []map[string]string{image.Env, s.Env} {
 		for k, v := range m {
@@ -228,7 +219,7 @@ func (p *pod) environ(s pods.Spec, image Image, mounts []string, ports []pods.Po
 	env = append(env, p.r.gpuEnv(s)...)
 	env = append(env, portEnv(p.r.opts.Host, ports)...)
 	env = append(env, listenEnv(s.PortEnv, ports)...)
-	return lastOnes(append(env, markName+p.rec.Mark))
+	return lastOnes(env)
 }
 
 // lastOnes drops all but the last value of each variable: programs differ in which one they
@@ -247,66 +238,13 @@ func lastOnes(env []string) []string {
 	return kept
 }
 
-// spawn starts a program and the goroutines that supervise it.
-func (p *pod) spawn(prog programSpec, ports []pods.PortMapping) error {
-	cmd := prog.command()
-	raw, err := openRaw(p.r.root.raw(p.id, p.rec.Starts))
-	if err != nil {
-		return fmt.Errorf("its output cannot be kept: %w", err)
-	}
-	out, err := os.OpenFile(raw.Name(), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return errors.Join(fmt.Errorf("its output cannot be kept: %w", err), raw.Close())
-	}
-	cmd.Stdout, cmd.Stderr = out, out
-	oom := p.r.oom.count()
-	err = p.begin(cmd, prog, raw)
-	if closing := out.Close(); closing != nil { // the process has its own
-		p.r.opts.Logger.Error("process: raw output cannot be closed", "pod", p.id, "err", closing)
-	}
-	if err != nil {
-		return errors.Join(notStarted(prog.dir, err), raw.Close(), os.Remove(raw.Name()))
-	}
-	x := newProc(cmd.Process.Pid, startTimeOf(cmd.Process.Pid), p.rec.Mark)
-	x.oom, x.cgroups, x.limits = oom, p.rec.Cgroups, p.rec.Limits
-	p.rec.PID, p.rec.StartTime, p.rec.Starting = x.pid, x.startTime, false
-	s := p.rec.State
-	s.Phase, s.Started, s.Ports = pods.PhaseStarting, time.Now(), ports
-	p.supervise(x, raw, position{start: p.rec.Starts}, s, func() exit { return childExit(cmd) })
-	return nil
-}
-
-// begin starts cmd, isolated where that was asked for.
-func (p *pod) begin(cmd *exec.Cmd, prog programSpec, raw *os.File) error {
-	if prog.user != nil { // a program that opens /dev/stdout opens this file
-		if err := raw.Chown(int(prog.user.UID), int(prog.user.GID)); err != nil {
-			return err
-		}
-	}
-	if p.policy.isolator == nil || !canIsolate {
-		return cmd.Start()
-	}
-	return p.policy.isolator.run(cmd, prog, p.rec.Cgroups)
-}
-
-// supervise starts the goroutines for a running process: its end, its output, its health.
-func (p *pod) supervise(x *proc, raw *os.File, from position, s pods.ContainerState, wait func() exit) {
+// supervise starts the goroutines for a running process: its end, its disk, its health.
+func (p *pod) supervise(x *proc, s pods.ContainerState) {
 	x.vcpu, x.memory = p.rec.VCPU, p.rec.Memory
 	p.setProc(x)
 	p.publish(s)
-	ended, drained := make(chan struct{}), make(chan struct{})
 	p.r.start(func() {
-		defer close(drained)
-		t := tail{out: p.out, raw: raw, pos: from, log: p.r.opts.Logger}
-		t.run(ended)
-	})
-	p.r.start(func() {
-		x.exit = wait()
-		close(x.exited)
-		x.killErr = x.sweep()
-		close(ended)
-		<-drained
-		close(x.done)
+		<-x.ended
 		p.jobs.Do(func() { p.recordExit(x) })
 	})
 	p.r.start(func() { p.watchDisk(x) })
@@ -317,15 +255,6 @@ func (p *pod) supervise(x *proc, raw *os.File, from position, s pods.ContainerSt
 			}
 		})
 	}
-}
-
-// notStarted returns why cmd did not start. The system's error names the command also when the
-// directory is missing.
-func notStarted(dir string, err error) error {
-	if _, wrong := os.Stat(dir); wrong != nil {
-		return fmt.Errorf("its command cannot be started: its working directory cannot be used: %w", wrong)
-	}
-	return fmt.Errorf("its command cannot be started: %w", err)
 }
 
 // reason returns the text of err for the pod's user, without paths of this host. The log has

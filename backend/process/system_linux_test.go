@@ -2,14 +2,12 @@ package process
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,8 +25,10 @@ func runOnLinux(name string, args []string) bool {
 		serverProgram(args)
 	case "attack":
 		attack(args)
-	case "daemon":
-		daemon()
+	case "asked": // ends when it is asked to
+		waitFor("end")
+		fmt.Println("the end")
+		os.Exit(23)
 	case "euid":
 		fmt.Println(os.Geteuid())
 		os.Exit(0)
@@ -47,11 +47,13 @@ func wantNoProcesses(t *testing.T, dir string) {
 	}
 	for _, task := range all {
 		env, _ := os.ReadFile("/proc/" + strconv.Itoa(task.pid) + "/environ")
-		if !task.dead() && strings.Contains(string(env), "HOME="+dir+"/") {
+		if !ended(task) && strings.Contains(string(env), "HOME="+dir+"/") {
 			t.Errorf("process %d of %s is left", task.pid, dir)
 		}
 	}
 }
+
+func ended(t task) bool { return t.state == 'Z' || t.state == 'X' }
 
 func children(lines []string) (pids []int) {
 	for _, l := range lines {
@@ -66,7 +68,7 @@ func children(lines []string) (pids []int) {
 func wantDead(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		if task, ok := readTask(pid); ok && !task.dead() {
+		if task, ok := readTask(pid); ok && !ended(task) {
 			t.Errorf("process %d is left: %+v", pid, task)
 		}
 	}
@@ -85,7 +87,7 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 		{"when it ends by itself", []string{"child", "session", "clean", "exit"}, func(*Runtime) error { return nil }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rt := open(t, t.TempDir())
+			rt := open(t, t.TempDir(), isolated(ModeNone))
 			ensure(t, rt, spec("family", program(append([]string{"family"}, tt.args...)...)))
 			pids := children(awaitLine(t, rt, "family", "ready"))
 			if want := len(tt.args); len(pids) < want-1 {
@@ -102,40 +104,10 @@ func TestEverythingAPodStartedEndsWithIt(t *testing.T) {
 	}
 }
 
-// Numbers of sessions and process groups are used again.
-func TestAForeignSessionOfTheSameNumberIsLeftAlone(t *testing.T) {
-	x := newProc(100, taskStartTime(task{start: 1}), "mark")
-	all := []task{
-		{pid: 100, session: 100, state: 'S', start: 2}, // has now the number of the pod's first process
-		{pid: 101, parent: 100, session: 100, state: 'S'},
-		{pid: 102, parent: 1, session: 102, state: 'S', mark: "mark"},
-		{pid: 103, parent: 102, session: 103, state: 'S'},
-		{pid: 104, parent: 103, session: 103, state: 'Z'},
-	}
-	var got []int
-	for _, m := range x.members(all) {
-		got = append(got, m.pid)
-	}
-	if want := []int{102, 103}; !slices.Equal(got, want) {
-		t.Errorf("members are %v, want %v", got, want)
-	}
-}
-
-// Daemons are commonly in a session whose first process has ended.
-func TestASessionOfAnEarlierBootIsLeftAlone(t *testing.T) {
-	daemon := []task{{pid: 101, parent: 1, session: 100, state: 'S', start: 5}}
-	if got := newProc(100, taskStartTime(task{start: 1}), "mark").members(daemon); len(got) != 1 {
-		t.Errorf("%d members of a session of this boot, want 1", len(got))
-	}
-	if got := newProc(100, "earlier/1", "mark").members(daemon); len(got) != 0 {
-		t.Errorf("members after a boot are %v, want none", got)
-	}
-}
-
 func TestAProgramNamedLikeAStatLineIsRead(t *testing.T) {
 	line := "7 (a) S 1 2 (b) R 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25"
 	got, ok := parseStat(7, []byte(line))
-	want := task{pid: 7, parent: 3, session: 5, state: 'R', ticks: 13 + 14 + 15 + 16, start: 21, pages: 23}
+	want := task{pid: 7, parent: 3, state: 'R', ticks: 13 + 14 + 15 + 16, start: 21, pages: 23}
 	// After the last parenthesis, field 3 is R and field 4 is 3: each number is that of its
 	// field less one.
 	if !ok || got != want {
@@ -148,7 +120,7 @@ func serverPods() []pods.Spec {
 	run.Ports = []pods.Port{{Private: 80, Protocol: "http"}}
 	drip := spec("drip", program("drip", strconv.Itoa(dripLines)))
 	run.Disk = 1 // the next server measures it too
-	return []pods.Spec{run, chatty, family, drip}
+	return []pods.Spec{run, chatty, family, drip, spec("asked", program("asked"))}
 }
 
 // dripLines take some hundred milliseconds, which is longer than it takes to be healthy.
@@ -161,7 +133,7 @@ func serverProgram(args []string) {
 		Images: map[string]Image{"self": {Command: []string{self}, Env: map[string]string{asProgram: "1"}}},
 	}
 	if len(args) > 0 {
-		isolated(os.Geteuid() == 0)(opts)
+		isolated(args...)(opts)
 	}
 	rt, err := Open(".", opts)
 	if err != nil {
@@ -226,9 +198,9 @@ func TestNoLineIsLostOrTwiceOverCrashes(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	dir := t.TempDir()
 	for range 3 {
-		crashIn(t, dir)
+		crashIn(t, dir, "isolated")
 	}
-	rt := open(t, dir)
+	rt := open(t, dir, isolated())
 	got := awaitLine(t, rt, "drip", fmt.Sprintf("line %d", dripLines))
 	if len(got) != dripLines-1 {
 		t.Errorf("%d lines before the last, want %d", len(got), dripLines-1)
@@ -247,9 +219,8 @@ func TestPodsOutliveTheCrashOfTheirServer(t *testing.T) {
 		args   []string
 		change []func(*Options)
 	}{
-		{name: "which did not isolate them"},
-		{"which isolated them", []string{"isolated"}, []func(*Options){isolated(os.Geteuid() == 0)}},
-		{"which isolated them, and the next one does not", []string{"isolated"}, nil},
+		{"and the next one isolates them", []string{"isolated"}, []func(*Options){isolated()}},
+		{"and the next one does not isolate them", []string{"isolated"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := crash(t, tt.args...)
@@ -296,120 +267,87 @@ func wantPodsAdopted(t *testing.T, rt *Runtime) {
 	wantDead(t, pids)
 }
 
-func TestTheEndOfAnAdoptedPodIsNoticed(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	dir := crash(t)
-	rt := open(t, dir)
-	rec, err := readRecord(rt.root.record("chatty"))
-	if err != nil {
+func TestAnAdoptedPodKeepsItsExitCode(t *testing.T) {
+	dir := crash(t, "isolated")
+	rt := open(t, dir, isolated())
+	await(t, rt, "asked", "health", phase(pods.PhaseHealthy))
+	if err := os.WriteFile(filepath.Join(rt.root.disk("asked"), "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	killPID(t, rec)
-	got := await(t, rt, "chatty", "end", phase(pods.PhaseExited))
-	if got.Stopped || got.ExitCode != -1 || !strings.Contains(got.Reason, "not known") {
-		t.Errorf("pod is %+v, want an end with an unknown code", got)
-	}
-	s := serverPods()[1]
-	s.Run = 2
-	ensure(t, rt, s)
-	if got := await(t, rt, "chatty", "health", phase(pods.PhaseHealthy)); got.Run != 2 {
-		t.Errorf("pod is %+v, want run 2", got)
+	if got := await(t, rt, "asked", "end", phase(pods.PhaseExited)); got.ExitCode != 23 || got.Stopped {
+		t.Errorf("pod is %+v, want the exit code 23 of its program", got)
 	}
 }
 
-func TestAnEndWithoutAServerIsNoticed(t *testing.T) {
-	dir := crash(t)
-	for id, last := range map[string]string{"chatty": "line 1000", "family": "ready"} {
-		rec, err := readRecord(filepath.Join(dir, "pods", id, "state.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		awaitOutput(t, filepath.Join(dir, "pods", id), last)
-		killPID(t, rec)
+func TestAnEndWithoutAServerKeepsItsExitCode(t *testing.T) {
+	dir := crash(t, "isolated")
+	pod := filepath.Join(dir, "pods", "asked")
+	if err := os.WriteFile(filepath.Join(pod, "disk", "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	rt := open(t, dir)
-	for _, id := range []string{"chatty", "family"} {
-		if got := await(t, rt, id, "end", phase(pods.PhaseExited)); got.Stopped || got.ExitCode != -1 || len(got.Ports) > 0 {
-			t.Errorf("pod is %+v, want an end with an unknown code", got)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if s, err := readStatus(pod); err == nil && s.Ended && !isLocked(lockPath(pod)) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("its supervisor has not recorded its end within 30 s")
 		}
 	}
-	if got := awaitLine(t, rt, "chatty", "line 1000"); len(got) != 999 {
-		t.Errorf("%d lines before the last, want 999", len(got))
+	rt := open(t, dir, isolated())
+	if got := await(t, rt, "asked", "end", phase(pods.PhaseExited)); got.ExitCode != 23 || got.Stopped || len(got.Ports) > 0 {
+		t.Errorf("pod is %+v, want the exit code 23 of its program", got)
 	}
-	wantDead(t, children(awaitLine(t, rt, "family", "ready")))
+	awaitLine(t, rt, "asked", "the end")
 }
 
-// awaitOutput waits until a pod has written a text, in the directory of a server that died: a pod
-// that is healthy may still have to write what it prints first.
-func awaitOutput(t *testing.T, pod, text string) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, pattern := range []string{"raw-*", "log/*"} {
-			paths, err := filepath.Glob(filepath.Join(pod, pattern))
+func TestAPodEndsWithItsSupervisor(t *testing.T) {
+	for _, mode := range modes(t) {
+		t.Run(mode, func(t *testing.T) {
+			rt := open(t, t.TempDir(), isolated(mode))
+			ensure(t, rt, spec("a", program("family", "child", "session")))
+			pids := children(awaitLine(t, rt, "a", "ready"))
+			s, err := readStatus(rt.root.pod("a"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range paths {
-				if b, err := os.ReadFile(path); err != nil {
-					t.Fatal(err)
-				} else if bytes.Contains(b, []byte(text)) {
-					return
-				}
+			if err := syscall.Kill(s.Supervisor, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
 			}
-		}
+			if got := await(t, rt, "a", "end", phase(pods.PhaseExited)); got.ExitCode != -1 || !strings.Contains(got.Reason, "not known") {
+				t.Errorf("pod is %+v, want an end with an unknown code", got)
+			}
+			if mode == ModeNone {
+				wantDead(t, append(pids[:1], s.PID)) // others are in a cgroup, if there are any
+			}
+			wantNoProcesses(t, string(rt.root))
+		})
 	}
-	t.Fatalf("%s has not written %q", pod, text)
 }
 
-// killPID kills the first process of a record and waits for its end.
-func killPID(t *testing.T, rec record) {
-	t.Helper()
-	x := newProc(rec.PID, rec.StartTime, rec.Mark)
-	if !x.alive() {
-		t.Fatalf("process of %s does not run", rec.State.PodID)
-	}
-	killGroup(rec.PID)
-	x.orphanExit()
-}
-
-// The server may crash after it has started a process and before it has recorded its number.
+// The server may crash after it has started a pod and before it has recorded that.
 func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
-	dir := t.TempDir()
-	rt := open(t, dir)
-	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
-	rec, err := readRecord(rt.root.record("a"))
+	dir := crash(t, "isolated")
+	path := layout(dir).record("run")
+	rec, err := readRecord(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rt.Close(t.Context()); err != nil {
+	lost, err := readStatus(layout(dir).pod("run"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	self, _ := os.Executable()
-	lost := exec.Command(self, "run")
-	lost.Env = []string{asProgram + "=1", markName + rec.Mark}
-	lost.SysProcAttr = newSession()
-	if err := lost.Start(); err != nil {
+	rec.State.Run, rec.State.Phase, rec.Starting, rec.Running = 2, pods.PhasePulling, true, false
+	if err := rec.write(path); err != nil {
 		t.Fatal(err)
 	}
-	reaped := make(chan error, 1)
-	go func() { reaped <- lost.Wait() }()
-	rec.State.Run, rec.State.Phase, rec.Starting, rec.PID = 2, pods.PhasePulling, true, 0
-	if err := rec.write(rt.root.record("a")); err != nil {
-		t.Fatal(err)
-	}
-	again := open(t, dir)
-	select {
-	case <-reaped:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the process of the lost start runs on")
-	}
-	s := spec("a", program("run"))
+	rt := open(t, dir, isolated())
+	s := serverPods()[0]
 	s.Run = 2
-	ensure(t, again, s)
-	if got := await(t, again, "a", "health", phase(pods.PhaseHealthy)); got.Run != 2 {
+	ensure(t, rt, s)
+	if got := await(t, rt, "run", "health", phase(pods.PhaseHealthy)); got.Run != 2 {
 		t.Errorf("pod is %+v, want run 2", got)
 	}
+	wantDead(t, []int{lost.Supervisor, lost.PID})
 }
 
 func TestABusyPodIsSeenToBeBusy(t *testing.T) {
@@ -429,55 +367,6 @@ func TestABusyPodIsSeenToBeBusy(t *testing.T) {
 		case <-deadline:
 			t.Fatalf("Sample = %+v, %t, want some load", got, ok)
 		}
-	}
-}
-
-func TestReadOutputIsGivenBackToTheFileSystem(t *testing.T) {
-	f, err := openRaw(filepath.Join(t.TempDir(), "raw"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Write(make([]byte, 3*punchHoleSize)); err != nil {
-		t.Fatal(err)
-	}
-	if err := punchFile(f, 0, 2*punchHoleSize); err != nil {
-		t.Skipf("this file system cannot: %v", err)
-	}
-	info, err := f.Stat()
-	if err != nil || info.Size() != 3*punchHoleSize {
-		t.Errorf("size is %d, %v, want it unchanged", info.Size(), err)
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		t.Fatalf("Stat yields %T", info.Sys())
-	}
-	if got := st.Blocks * 512; got > 2*punchHoleSize {
-		t.Errorf("it still takes %d bytes, want about %d", got, punchHoleSize)
-	}
-}
-
-func TestAPodThatCouldNotBeRemovedKeepsItsOutput(t *testing.T) {
-	dir := t.TempDir()
-	rt := open(t, dir)
-	ensure(t, rt, spec("a", program("run")))
-	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
-	if err := rt.Stop(t.Context(), "a", 0); err != nil {
-		t.Fatal(err)
-	}
-	p := rt.pods.Find("a")
-	goOn := stall(p)
-	p.jobs.Do(func() { rt.root = layout(os.DevNull) }) // where nothing can be removed
-	calledOff(t, rt, "a")
-	over := make(chan struct{})
-	p.jobs.Do(func() { rt.root = layout(dir); close(over) })
-	goOn()
-	<-over
-	if rt.pods.Find("a") != p {
-		t.Fatal("the pod was removed, want that it could not be")
-	}
-	if _, can := p.out.changes(); !can {
-		t.Error("the output is closed, want that it goes on with the pod")
 	}
 }
 

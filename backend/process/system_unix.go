@@ -10,14 +10,30 @@ import (
 	"time"
 )
 
-// newSession starts a process in its own session and group.
-func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+const canSupervise = true
+
+// newSession starts a process in its own session and group, as a user if one is given.
+func newSession(id *identity) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if id != nil {
+		attr.Credential = &syscall.Credential{Uid: id.UID, Gid: id.GID}
+	}
+	return attr
+}
 
 // The group has the number of pid. It is fine if it has ended already.
 
-func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
+func terminateGroup(pid int) {
+	if pid > 1 {
+		_ = syscall.Kill(-pid, syscall.SIGTERM)
+	}
+}
 
-func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+func killGroup(pid int) {
+	if pid > 1 {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+}
 
 func signalOf(ps *os.ProcessState) (int, bool) {
 	ws, ok := ps.Sys().(syscall.WaitStatus)
@@ -33,6 +49,16 @@ const (
 	forkTime  = time.Second
 	lockPause = 5 * time.Millisecond // between two tries to get it
 )
+
+// isLocked reports whether somebody holds the lock of path.
+func isLocked(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
 
 // lockFile locks path while the file is open. The lock ends with the process, however it ends.
 func lockFile(path string) (*os.File, error) {

@@ -5,9 +5,15 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
-func newSession() *syscall.SysProcAttr {
+const (
+	canSupervise = false
+	lockPause    = 5 * time.Millisecond
+)
+
+func newSession(*identity) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
@@ -25,6 +31,9 @@ func killGroup(pid int) {
 }
 
 func signalOf(*os.ProcessState) (int, bool) { return 0, false }
+
+// isLocked reports false: a server of this system takes its pods along.
+func isLocked(string) bool { return false }
 
 // lockFile opens a file that nobody else can open while it is open.
 func lockFile(path string) (*os.File, error) {

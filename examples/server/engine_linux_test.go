@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,43 +186,4 @@ func nothingOf(t *testing.T, e *enginetest.Engine, pod string) {
 func containers(t *testing.T, e *enginetest.Engine) string {
 	t.Helper()
 	return string(e.Get(t, "/containers/json?all=true"))
-}
-
-// A process would reach containers through the bridges of this machine.
-func TestAPodWithAUserOfItsOwnReachesNoContainer(t *testing.T) {
-	onEngines(t, siteImage, ofSite, func(t *testing.T, e *enginetest.Engine) {
-		data := t.TempDir()
-		in := startOn(t, e, "-data", data, "-config", file(t, `{
-			"images":{"local/bash":{"command":["/bin/bash","-c"],"allowArgs":true}},
-			"processes":{"uids":{"first":`+strconv.Itoa(1_990_000_000+100*(os.Getpid()%400_000))+`,"count":100}}
-		}`))
-		if lines := in.stderr.String(); strings.Contains(lines, "firewall rules") {
-			missing(t, "this machine has no firewall rules: "+lines)
-		}
-		in.follow(in.create(siteImage, `,"ports":["8000/http"]`).ID).await("container is healthy")
-		name, err := os.ReadFile(filepath.Join(data, "docker", "instance"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		list := e.Get(t, "/containers/json?filters="+url.QueryEscape(`{"label":["io.podyard.instance=`+string(name)+`"]}`))
-		found := regexp.MustCompile(`"IPAddress": ?"([0-9.]+)"`).FindSubmatch(list)
-		if found == nil {
-			t.Fatalf("the container has no address: %s", list)
-		}
-		address := string(found[1])
-		eventually(t, "this machine reaches the container, whose server begins", func() bool {
-			c, err := net.Dial("tcp", address+":8000")
-			if err == nil {
-				_ = c.Close()
-			}
-			return err == nil
-		})
-		try := `(exec 3<>/dev/tcp/` + address + `/8000) 2>/dev/null && echo container: reached || echo container: refused; exec sleep 1000`
-		log := in.follow(in.create("local/bash", `,"args":"'`+try+`'"`).ID)
-		log.await("container: container: ")
-		if said := containerLines(log.seen); !slices.Equal(said, []string{"container: container: refused"}) {
-			t.Errorf("a process that connects to a container says %q", said)
-		}
-		in.stop()
-	})
 }

@@ -31,8 +31,11 @@ const launchCommand = "podyard-launch"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == launchCommand {
-		printLine(os.Stderr, "server:", process.LaunchPod())
-		os.Exit(1)
+		if err := process.LaunchPod(); err != nil {
+			printLine(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal does not wait for what the first began

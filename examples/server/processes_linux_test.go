@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +19,8 @@ func TestAUserSetsOnlyWhatAProcessImageAllows(t *testing.T) {
 	t.Parallel()
 	in := start(t, "-config", file(t, `{
 		"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write","endpoints:write"]}],
-		"images":{"local/sh":{"command":["/bin/sh","-c","sleep 1000"],"allowEnv":["APP_*","*"]}}
+		"images":{"local/sh":{"command":["/bin/sh","-c","sleep 1000"],"allowEnv":["APP_*","*"],"users":["tenant"]},
+			"local/ops":{"command":["/bin/sh","-c","sleep 1000"]}}
 	}`))
 	tenant := &instance{t: t, url: in.url, key: "tenants"}
 	pod := func(rest string) string {
@@ -34,6 +34,7 @@ func TestAUserSetsOnlyWhatAProcessImageAllows(t *testing.T) {
 	}{
 		{`"image":"podyard/web","env":{"A":"1"}`, "/env/A"},
 		{`"image":"podyard/web","args":"x"`, "/args"},
+		{`"image":"local/ops"`, "/image"},
 		{`"image":"local/sh","env":{"APP_MODE":"1","OTHER":"2"}`, ""},
 		{`"image":"local/sh","env":{"LD_PRELOAD":"/x"}`, "/env/LD_PRELOAD"},
 		{`"image":"local/sh","env":{"PYTHONWARNINGS":"x","BROWSER":"y"}`, "/env/BROWSER"},
@@ -66,18 +67,18 @@ func (in *instance) remove(path string, answer []byte) {
 	}
 }
 
-// Without any configuration of it, as far as the machine of the tests lets a server do that.
+// Without any configuration of it, where there is bubblewrap.
 func TestAPodDoesNotSeeTheServersFiles(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	t.Parallel()
 	data := t.TempDir()
 	config := file(t, `{
 		"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write"]}],
-		"images":{"local/sh":{"command":["/bin/sh","-c"],"allowArgs":true}}
+		"images":{"local/sh":{"command":["/bin/sh","-c"],"allowArgs":true,"users":["tenant"]}}
 	}`)
-	in := start(t, "-data", data, "-config", config)
-	if lines := in.stderr.String(); strings.Contains(lines, "Landlock") && strings.Contains(lines, "a mount namespace") {
-		missing(t, "this machine lets nobody hide files: "+lines)
+	in := start(t, "-data", data, "-config", config, "-runtime", "process")
+	if lines := in.stderr.String(); strings.Contains(lines, "bubblewrap (") {
+		missing(t, "this machine has no bubblewrap: "+lines)
 	}
 	tenant := &instance{t: t, url: in.url, key: "tenants"}
 	script := `for f in ` + filepath.Join(data, "secret-key") + ` ` + config + `; do cat $f >/dev/null 2>&1 && test -s $f && echo read $f; done; ` +
@@ -103,32 +104,4 @@ func containerLines(lines []string) (of []string) {
 		}
 	}
 	return of
-}
-
-// Workers have a user of their own, too, and must reach the server.
-func TestAPodWithAUserOfItsOwnReachesTheWorkerProtocolAndNotTheAPI(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	t.Parallel()
-	if os.Getuid() != 0 {
-		missing(t, "only root can have pods run as other users")
-	}
-	in := start(t, "-runtime", "process", "-config", file(t, `{
-		"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write"]}],
-		"images":{"local/bash":{"command":["/bin/bash","-c"],"allowArgs":true}},
-		"processes":{"uids":{"first":`+strconv.Itoa(1_950_000_000+100*(os.Getpid()%400_000))+`,"count":100},"deny":["10.0.0.0/8","fd00::/8"]}
-	}`))
-	if lines := in.stderr.String(); strings.Contains(lines, "firewall rules") {
-		missing(t, "this machine has no firewall rules: "+lines)
-	}
-	if j := get[job](in, "POST", "/v2/hello/runsync", `{"input":{"name":"you"}}`, http.StatusOK); j.Status != "COMPLETED" {
-		t.Errorf("a job is %s, want COMPLETED: its worker reaches the server", j.Status)
-	}
-	address := strings.Replace(strings.TrimPrefix(in.url, "http://"), ":", "/", 1)
-	try := `(exec 3<>/dev/tcp/` + address + `) 2>/dev/null && echo API: reached || echo API: refused; exec sleep 1000`
-	tenant := &instance{t: t, url: in.url, key: "tenants"}
-	log := tenant.follow(tenant.create("local/bash", `,"args":"'`+try+`'"`).ID)
-	log.await("API: ")
-	if said := containerLines(log.seen); !slices.Equal(said, []string{"container: API: refused"}) {
-		t.Errorf("a pod that connects to the API says %q", said)
-	}
 }

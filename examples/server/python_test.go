@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,6 +36,15 @@ func python(t *testing.T) string {
 	return path
 }
 
+// openToPods lets pods, which have a user of their own where the tests are root, write to a
+// directory of the test.
+func openToPods(t *testing.T, dir string) {
+	t.Helper()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+}
+
 // startPython runs a server with an endpoint for each kind of handler in
 // testdata/worker.py, whose workers the server starts as processes. They may write to dir,
 // where handlers leave marks for the test.
@@ -45,6 +55,7 @@ func startPython(t *testing.T, dir string, modes ...string) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
+	openToPods(t, dir)
 	images, endpoints := map[string]any{}, []any{}
 	for _, mode := range modes {
 		images["py/"+mode] = map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
@@ -55,7 +66,7 @@ func startPython(t *testing.T, dir string, modes ...string) *instance {
 		})
 	}
 	config, err := json.Marshal(map[string]any{
-		"images": images, "endpoints": endpoints, "processes": map[string]any{"writable": []string{dir}},
+		"images": images, "endpoints": endpoints, "processes": map[string]any{"isolation": "none"},
 	})
 	if err != nil {
 		t.Fatal(err)

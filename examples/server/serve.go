@@ -26,7 +26,7 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 	if err != nil {
 		return settings.ByFlag(err)
 	}
-	l, err := listen.Open(ctx, s.Addr, s.Metrics, s.TLSCert != "" || s.Config.Processes.UIDs.Count > 0, kept)
+	l, err := listen.Open(ctx, s.Addr, s.Metrics, s.TLSCert != "", kept)
 	if err != nil {
 		return err
 	}

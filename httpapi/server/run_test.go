@@ -31,9 +31,9 @@ func here(rt pods.Runtime) []pods.Host {
 // images are programs of this machine.
 func images() map[string]process.Image {
 	return map[string]process.Image{
-		"test/worker":   {Command: []string{workerProgram}},
-		"test/talks":    {Command: []string{"sh", "-c", "echo hello; exec sleep 1000"}},
-		"test/stubborn": {Command: []string{"sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"}},
+		"test/worker":   {Users: []string{"*"}, Command: []string{workerProgram}},
+		"test/talks":    {Users: []string{"*"}, Command: []string{"sh", "-c", "echo hello; exec sleep 1000"}},
+		"test/stubborn": {Users: []string{"*"}, Command: []string{"sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"}},
 	}
 }
 

@@ -27,6 +27,10 @@ func (p *programTests) Run() int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // pods with a user of their own run it
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	*p.file = filepath.Join(dir, "program.exe")
 	if out, err := exec.Command("go", "build", "-o", *p.file, p.path).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)

@@ -20,8 +20,8 @@ const (
 // Images are commands of this program.
 func Images() map[string]process.Image {
 	return map[string]process.Image{
-		WebImage:   {Command: []string{"podyard", webCommand}, Self: true},
-		HelloImage: {Command: []string{"podyard", HelloCommand}, Self: true},
+		WebImage:   {Command: []string{"podyard", webCommand}, Self: true, Users: []string{"*"}},
+		HelloImage: {Command: []string{"podyard", HelloCommand}, Self: true, Users: []string{"*"}},
 	}
 }
 

@@ -81,22 +81,25 @@ type Image struct {
 	Command []string          `json:"command"`
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env"`
-	// What users may set, and the user of the host that it runs as.
+	// What users may set, the user of the host that it runs as, and who may run it besides
+	// operators: "*" is everybody.
 	AllowEnv  []string `json:"allowEnv"`
 	AllowArgs bool     `json:"allowArgs"`
 	User      string   `json:"user"`
+	Users     []string `json:"users"`
 }
 
 // Processes is process.Isolation.
 type Processes struct {
-	// Isolation says whether they are kept apart at all. Default: where the program has
-	// Options.Launch.
-	Isolation *bool    `json:"isolation"`
-	UIDs      UIDs     `json:"uids"`     // a user for each owner, where the server is root; default none
-	Writable  []string `json:"writable"` // besides their own directories, as far as their user may
-	Limit     int      `json:"limit"`    // of processes and threads of a pod; 0 is the default
-	Cgroup    string   `json:"cgroup"`   // in which those of pods are made; default the server's
-	Deny      []string `json:"deny"`     // addresses that they may not connect to, besides those of metadata
+	Isolation string `json:"isolation"` // "auto", "required" or "none"; default "auto"
+	User      string `json:"user"`      // of the host, whom they run as; default nobody where the server is root
+	Limit     int    `json:"limit"`     // of processes and threads of a pod; 0 is the default
+	Cgroup    string `json:"cgroup"`    // in which those of pods are made; default the server's
+
+	// What there was. A configuration that has them expects what processes do not have any more.
+	UIDs     jsontext.Value `json:"uids"`
+	Writable jsontext.Value `json:"writable"`
+	Deny     jsontext.Value `json:"deny"`
 }
 
 // Containers are the fields of docker.Options that an operator sets.
@@ -123,12 +126,6 @@ type Containers struct {
 	Runtime        string `json:"runtime"`
 	UserNamespaces bool   `json:"userNamespaces"`
 	NewPrivileges  bool   `json:"newPrivileges"` // setuid programs such as sudo work
-}
-
-// UIDs are numbers of users that nobody else on the host has.
-type UIDs struct {
-	First uint32 `json:"first"`
-	Count uint32 `json:"count"`
 }
 
 // Quotas are requests of a user to the control API in a window of time; 0 is the default.
@@ -323,21 +320,24 @@ func (c *Config) checkImages() error {
 
 func (c *Config) checkProcesses() error {
 	const at = jsontext.Pointer("/processes")
-	if err := process.UIDRange(c.Processes.UIDs).Check(); err != nil {
-		return errorAt(at.AppendToken("uids"), "%w", err)
+	for _, gone := range []struct {
+		name  string
+		value jsontext.Value
+		now   string
+	}{
+		{"uids", c.Processes.UIDs, "images of processes are for operators and the users in their \"users\", all run as processes.user, and strangers' code belongs in containers: take it out"},
+		{"deny", c.Processes.Deny, "processes have the network of this machine, and strangers' code belongs in containers: take it out"},
+		{"writable", c.Processes.Writable, "processes in bubblewrap write to their own directories only, and others to what their user may: take it out"},
+	} {
+		if len(gone.value) > 0 {
+			return errorAt(at.AppendToken(gone.name), "there is no such setting any more: %s", gone.now)
+		}
+	}
+	if err := process.CheckMode(c.Processes.Isolation); err != nil {
+		return errorAt(at.AppendToken("isolation"), "%w", err)
 	}
 	if c.Processes.Limit < 0 {
 		return errorAt(at.AppendToken("limit"), "must not be negative")
-	}
-	for i, path := range c.Processes.Writable {
-		if !filepath.IsAbs(path) {
-			return errorAt(elementAt(at.AppendToken("writable"), i), "must be absolute, not %q", path)
-		}
-	}
-	for i, entry := range c.Processes.Deny {
-		if err := checkPrefix(entry, process.CheckDeny); err != nil {
-			return errorAt(elementAt(at.AppendToken("deny"), i), "%w", err)
-		}
 	}
 	if path := c.Processes.Cgroup; path != "" && !filepath.IsAbs(path) {
 		return errorAt(at.AppendToken("cgroup"), "must be absolute, not %q", path)

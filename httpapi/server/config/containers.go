@@ -51,7 +51,6 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 	} else {
 		p.Options.Runtimes = append(p.Options.Runtimes, purged{rt})
 	}
-	p.subnet = rt.Subnet()
 	gateway, err := rt.Gateway(ctx)
 	if err != nil {
 		p.log.Warn("workers in containers do not reach this server", "err", err)

@@ -52,8 +52,7 @@ type Options struct {
 	// program then also needs WorkerAddr, for workers. Default: none.
 	TLSCert, TLSKey string
 	// WorkerAddr is where workers of this machine are sent in place of Addr: a listener
-	// without TLS that serves server.Server.Workers. With Processes.UIDs pods reach this address
-	// and not Addr. Default: Addr, which pods then reach.
+	// without TLS that serves server.Server.Workers. Default: Addr.
 	WorkerAddr net.Addr
 	// PublicURL is what clients reach the server by. Default: Addr, and for a server that
 	// listens everywhere what the client has used.
@@ -67,7 +66,8 @@ type Options struct {
 	// Images are the program's own. The configuration must not name them.
 	Images map[string]process.Image
 	// Launch is the arguments by which the program's main function knows that it is to call
-	// process.LaunchPod. Default: none, and processes of pods are not kept apart.
+	// process.LaunchPod. Default: none: processes of pods are not kept apart, and end with the
+	// server.
 	Launch []string
 	// Endpoints are the ids of the program's own endpoints. The configuration must not have
 	// them.
@@ -141,7 +141,6 @@ type Parts struct {
 	live       live
 	processes  *process.Runtime
 	processDir string
-	subnet     netip.Prefix                    // of the networks of containers; invalid: there are none
 	known      atomic.Pointer[map[string]bool] // the names of all images that there have been
 	quotas     *ratelimit.Windows
 	rates      *ratelimit.Rates
@@ -216,7 +215,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o.API.Auth, o.Jobs.Sender = &p.live, &p.live
 	o.Accounts.Trusted = p.trusts
 	p.warnOfKeys()
-	p.warnOfRoot()
+	p.warnOfImages()
 	return nil
 }
 
@@ -237,7 +236,7 @@ func (c *Config) checkOwn(o *Options) error {
 
 // checkLaunch refuses a configuration that the program cannot do.
 func (c *Config) checkLaunch(o *Options) error {
-	demanded := c.Processes.Isolation != nil && *c.Processes.Isolation || c.Processes.UIDs.Count > 0
+	demanded := c.Processes.Isolation == process.ModeRequired || c.Processes.User != ""
 	if demanded && len(o.Launch) == 0 {
 		return errorAt("/processes", "this program does not keep processes apart")
 	}
@@ -260,15 +259,12 @@ func (p *Parts) warn(texts []string) {
 	}
 }
 
-// warnOfRoot tells of pods that are root.
-func (p *Parts) warnOfRoot() {
-	if os.Geteuid() != 0 || p.config.Processes.UIDs.Count > 0 {
-		return
-	}
+// warnOfImages tells of programs of this host that everybody may have do what he chooses.
+func (p *Parts) warnOfImages() {
 	for _, name := range slices.Sorted(maps.Keys(p.config.Images)) {
-		if p.config.Images[name].User == "" {
-			p.log.Warn("pods of this image are root and read all files of this machine that root may read: set processes.uids, or a user of the image", "image", name)
-			return
+		img := p.config.Images[name]
+		if slices.Contains(img.Users, "*") && (img.AllowArgs || len(img.AllowEnv) > 0) {
+			p.log.Warn("every user may run this program of the host, with what he sets: strangers' code belongs in containers", "image", name)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (p *Parts) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 	p.warn(r.Warnings)
 	p.config = next
 	p.warnOfKeys()
-	p.warnOfRoot()
+	p.warnOfImages()
 	return r, errors.Join(err, p.redeclare(context.WithoutCancel(ctx), &r.Endpoints))
 }
 

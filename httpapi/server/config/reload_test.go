@@ -145,7 +145,7 @@ func TestABadFileChangesNothingAndIsNamed(t *testing.T) {
 		`{"images":{"a":{"command":["true"],"user":"nobody-of-this-name"}}}`:                        "nobody-of-this-name",
 		`{"endpoints":[{"id":"own","image":"x","cpu":[{"id":"host","vcpuCount":2}]}]}`:              ":1:16: endpoints[0].id: \"own\" is there already",
 		`{"endpoints":[{"id":"e","image":"x","cpu":[{"id":"cpu9","vcpuCount":2}]}]}`:                "cpu9",
-		`{"processes":{"isolation":true}}`:                                                          ":1:2: processes: this program does not keep processes apart",
+		`{"processes":{"isolation":"required"}}`:                                                    ":1:2: processes: this program does not keep processes apart",
 		`{"webhook":{"secrets":["whsec_short"]}}`:                                                   ":1:24: webhook.secrets[0]: must be",
 		`{"keys":[{"key":"` + s.parts.Key + `","user":"u"}]}`:                                       "key is there twice",
 		`{"quotas":{"minute":1},"limits":{"perWorkerRate":-1},"keys":[{"key":"new","user":"new"}]}`: ":1:34: limits.perWorkerRate: must not be negative",
@@ -309,7 +309,7 @@ func TestWhoIsTrustedFollowsFromTheConfigurationAndNotFromAName(t *testing.T) {
 }
 
 func TestUsersWithAnOperatorsKeyMayGiveProcessImagesAnyVariable(t *testing.T) {
-	const image = `"images":{"local/job":{"command":["true"]}}`
+	const image = `"images":{"local/job":{"command":["true"],"users":["tenant","ops"]}}`
 	s := newSite(t, `{`+image+`,"keys":[{"key":"tenants","user":"tenant","scopes":["pods:write"]},{"key":"ops","user":"ops","scopes":["pods:write","operator"]}]}`)
 	const pod = `{"name":"p","image":"local/job","cpu":{"id":"host","vcpuCount":2},"env":{"MODE":"x"}}`
 	if w := s.ask("tenants", "POST", "/v2/pods", pod); w.Code != 400 || !strings.Contains(w.Body.String(), "MODE") {

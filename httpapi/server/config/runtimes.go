@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,24 +50,7 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.denyContainers(images); err != nil {
-		return nil, err
-	}
 	return p.measured(router.New(containers, router.Rule{Match: p.isCommand, Runtime: rt})), nil
-}
-
-// denyContainers keeps processes from the networks of containers, whose addresses are known
-// only now.
-func (p *Parts) denyContainers(images map[string]process.Image) error {
-	if !p.subnet.IsValid() || p.config.Processes.UIDs.Count == 0 {
-		return nil
-	}
-	apply, err := p.processes.Reconfigure(images, p.isolation(p.config, p.processDir))
-	if err != nil {
-		return p.own.wrong("Data", err)
-	}
-	apply()
-	return nil
 }
 
 // simulated is the runtime of a server whose pods exist in name only. Workers whose image is
@@ -125,7 +106,7 @@ func (p *Parts) imagesOf(c *Config) map[string]process.Image {
 	for name, img := range c.Images {
 		images[name] = process.Image{
 			Command: img.Command, Dir: img.Dir, Env: img.Env,
-			AllowEnv: img.AllowEnv, AllowArgs: img.AllowArgs, User: img.User,
+			AllowEnv: img.AllowEnv, AllowArgs: img.AllowArgs, User: img.User, Users: img.Users,
 		}
 	}
 	return images
@@ -134,7 +115,7 @@ func (p *Parts) imagesOf(c *Config) map[string]process.Image {
 // isolation is how processes whose files are in dir are kept apart; nil where they are not.
 func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
 	c := &config.Processes
-	if len(p.own.Launch) == 0 || c.Isolation != nil && !*c.Isolation {
+	if len(p.own.Launch) == 0 {
 		return nil
 	}
 	hide := append(engineSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
@@ -143,20 +124,18 @@ func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
 			hide = append(hide, path)
 		}
 	}
-	i := &process.Isolation{
-		Launch: p.own.Launch, UIDs: process.UIDRange(c.UIDs), Hide: hide,
-		Writable: c.Writable, Processes: c.Limit, Cgroup: c.Cgroup,
+	return &process.Isolation{
+		Launch: p.own.Launch, Mode: c.Isolation, User: c.user(), Hide: hide, Processes: c.Limit, Cgroup: c.Cgroup,
 	}
-	if tcp, ok := p.own.workerAddr().(*net.TCPAddr); ok {
-		i.Reachable = []netip.AddrPort{tcp.AddrPort()}
+}
+
+// user is the user of the host that processes run as. It is root only where the configuration says
+// so: a newcomer who is root gets a user that owns nothing.
+func (c *Processes) user() string {
+	if c.User == "" && os.Geteuid() == 0 {
+		return process.Nobody
 	}
-	for _, entry := range c.Deny {
-		i.Deny = append(i.Deny, netip.MustParsePrefix(entry))
-	}
-	if p.subnet.IsValid() {
-		i.Deny = append(i.Deny, p.subnet)
-	}
-	return i
+	return c.User
 }
 
 // engineSockets are where an engine listens that would give a pod the whole host.

@@ -1,0 +1,142 @@
+package process
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A trash removes directories in the background, also those of an earlier server. What a pod has
+// made may take any time: millions of files, or directories in each other that are deeper than
+// any path. So a directory that is found in another one is first moved to the top of the trash,
+// where its turn comes later: no more than one directory is open at a time, and nothing needs to
+// be remembered.
+type trash struct {
+	dir  string
+	wake chan struct{} // has a value when there is something new
+}
+
+func newTrash(dir string) trash { return trash{dir: dir, wake: make(chan struct{}, 1)} }
+
+// remove implements driver: it moves path into the trash at once. A path that does not exist is
+// no error.
+func (t *trash) remove(path string) error {
+	err := os.Rename(path, filepath.Join(t.dir, rand.Text()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// trashRetry is when what could not be removed is tried again.
+const trashRetry = time.Hour
+
+// empty removes what is in the trash until stop is closed.
+func (t *trash) empty(stop <-chan struct{}, log *slog.Logger) {
+	for {
+		if err := t.emptyOnce(stop); err != nil {
+			log.Error("process: what is left of removed pods cannot be removed", "err", err)
+		}
+		retry := time.NewTimer(trashRetry)
+		select {
+		case <-t.wake:
+		case <-retry.C:
+		case <-stop:
+			retry.Stop()
+			return
+		}
+		retry.Stop()
+	}
+}
+
+// emptyOnce goes on as long as something can be removed.
+func (t *trash) emptyOnce(stop <-chan struct{}) error {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for more := true; more; {
+		var names []fs.DirEntry
+		if names, err = some(root, "."); err != nil {
+			return err
+		}
+		more = false
+		var errs []error
+		for _, e := range names {
+			gone, err := clear(root, e, stop)
+			more = more || gone
+			errs = append(errs, err)
+			select {
+			case <-stop:
+				return nil
+			default:
+			}
+		}
+		err = errors.Join(errs...)
+	}
+	return err
+}
+
+// trashBatch is how many names of a directory are read at a time.
+const trashBatch = 1000
+
+// some returns some of what is in a directory.
+func some(root *os.Root, name string) ([]fs.DirEntry, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	entries, _ := f.ReadDir(trashBatch) // the end, or an error that the next read has again
+	return entries, f.Close()
+}
+
+// clear removes an entry of the trash, after it has moved the directories in it to the top. It
+// reports whether it has removed anything.
+func clear(root *os.Root, e fs.DirEntry, stop <-chan struct{}) (gone bool, err error) {
+	name := e.Name()
+	for e.IsDir() {
+		_ = root.Chmod(name, 0o700) // the pod may have taken its own rights
+		entries, err := some(root, name)
+		if err != nil {
+			return gone, err
+		}
+		if len(entries) == 0 {
+			break
+		}
+		var errs []error
+		before := gone
+		gone = false
+		for _, inner := range entries {
+			path := filepath.Join(name, inner.Name())
+			if inner.IsDir() {
+				_ = root.Chmod(path, 0o700) // it is written when it is moved
+				err = root.Rename(path, rand.Text())
+			} else {
+				err = root.Remove(path)
+			}
+			gone = gone || err == nil
+			errs = append(errs, err)
+		}
+		if !gone {
+			return before, errors.Join(errs...)
+		}
+		select {
+		case <-stop:
+			return true, nil
+		default:
+		}
+	}
+	if err := root.Remove(name); err != nil {
+		return gone, err
+	}
+	return true, nil
+}
