@@ -74,6 +74,7 @@ prepare() {
 	command -v iptables >/dev/null || packages+=(iptables)
 	command -v chromium >/dev/null || packages+=(chromium)
 	command -v ip >/dev/null || packages+=(iproute2)
+	command -v bwrap >/dev/null || packages+=(bubblewrap)
 	# Tests start servers of their own; the one that the package starts is not used.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
 	command -v promtool >/dev/null || packages+=(prometheus)
