@@ -68,7 +68,8 @@ type hostBody struct {
 	Workers      int            `json:"workers"`
 	Resources    []resourceBody `json:"resources"`
 	CordonedAt   *wireTime      `json:"cordonedAt"`
-	Runtime      *callsBody     `json:"runtime"` // nil: another server has the host
+	Runtime      *callsBody     `json:"runtime"`             // nil: another server has the host
+	Isolation    string         `json:"isolation,omitempty"` // of processes: bubblewrap or none
 	Claims       []claimBody    `json:"claims,omitempty"`
 }
 
@@ -115,7 +116,7 @@ func hostBodyOf(h pods.HostState) hostBody {
 	if h.Cordoned {
 		b.State = stateOf(endpoints.Cordoned)
 	}
-	b.CordonedAt = orNever(h.CordonedAt)
+	b.CordonedAt, b.Isolation = orNever(h.CordonedAt), h.Isolation
 	for _, r := range h.Resources {
 		kind, id := resourceName(r.Resource)
 		b.Resources = append(b.Resources, resourceBody{Kind: kind, ID: id, Total: r.Limit, Reserved: r.Units})

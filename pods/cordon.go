@@ -68,6 +68,8 @@ type HostState struct {
 	// Resources are what the host has, as Limit, and how much of it is claimed, as Units: vCPUs
 	// after overcommitment ("vcpu/" and the flavor), GPUs ("gpu/" and the type) and GB ("memory").
 	Resources []Claim
+	// Isolation is what an Isolator says of the host's runtime.
+	Isolation string
 	// Calls are those of the host's runtime; nil for the host of another server.
 	Calls *telemetry.CallCounts
 
@@ -140,6 +142,9 @@ func (s *Service) hostState(ctx context.Context, h *Host) (x HostState, err erro
 	if h.Runtime != nil {
 		n := s.calls.read(h.ID)
 		x.Calls = &n
+		if i, ok := As[Isolator](h.Runtime); ok {
+			x.Isolation = i.Isolation()
+		}
 	}
 	return x, nil
 }

@@ -44,6 +44,7 @@ var (
 	_ pods.LogReader = (*Runtime)(nil)
 	_ pods.Sampler   = (*Runtime)(nil)
 	_ pods.Admitter  = (*Runtime)(nil)
+	_ pods.Isolator  = (*Runtime)(nil)
 )
 
 // Open returns a Runtime with its files in dir, which it makes if it is not there. While the

@@ -28,7 +28,7 @@ type Rule struct {
 
 // A Runtime is several runtimes as one. It is safe for concurrent use.
 //
-// It implements [pods.LogReader], [pods.Sampler], [pods.Admitter], [volumes.Storage] and
+// It implements [pods.LogReader], [pods.Sampler], [pods.Admitter], [pods.Isolator], [volumes.Storage] and
 // [pods.CUDAVersioner] by the runtimes that implement them. It does not close the runtimes; the
 // program that opened them does.
 type Runtime struct {
@@ -43,6 +43,7 @@ var (
 	_ pods.Sampler       = (*Runtime)(nil)
 	_ pods.CUDAVersioner = (*Runtime)(nil)
 	_ pods.Admitter      = (*Runtime)(nil)
+	_ pods.Isolator      = (*Runtime)(nil)
 	_ volumes.Storage    = (*Runtime)(nil)
 )
 
@@ -69,6 +70,16 @@ func (r *Runtime) Capabilities() pods.Capabilities {
 		c.DiskLimit = c.DiskLimit && has.DiskLimit
 	}
 	return c
+}
+
+// Isolation implements pods.Isolator: that of the first runtime that has one.
+func (r *Runtime) Isolation() string {
+	for _, rt := range r.all {
+		if i, ok := pods.As[pods.Isolator](rt); ok {
+			return i.Isolation()
+		}
+	}
+	return ""
 }
 
 // CUDAVersion implements pods.CUDAVersioner: the version of the first runtime that knows one.

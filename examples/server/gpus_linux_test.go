@@ -37,8 +37,7 @@ func newGPUHost(t *testing.T) *gpuHost {
 		missing(t, "the server is built without cgo")
 	}
 	h := &gpuHost{t: t, lib: t.TempDir(), machine: filepath.Join(t.TempDir(), "machine"), data: t.TempDir(), shared: t.TempDir(), addr: "127.0.0.1:0"}
-	h.config = file(t, `{"catalog":"host","images":{"shell":{"command":["/bin/sh","-c"]}},"processes":{"isolation":"none"}}`)
-	openToPods(t, h.shared)
+	h.config = file(t, `{"catalog":"host","images":{"shell":{"command":["/bin/sh","-c"]}},"processes":{"isolation":"none","user":"`+ownUser()+`"}}`)
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(h.lib, "libnvidia-ml.so.1"),
 		filepath.FromSlash("../../backend/nvidia/testdata/nvml.c")).CombinedOutput()
 	if err != nil {

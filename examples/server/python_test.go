@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -36,13 +35,12 @@ func python(t *testing.T) string {
 	return path
 }
 
-// openToPods lets pods, which have a user of their own where the tests are root, write to a
-// directory of the test.
-func openToPods(t *testing.T, dir string) {
-	t.Helper()
-	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil { //nolint:gosec // see above
-		t.Fatal(err)
+// ownUser has pods run as the user of the tests, whose interpreters may be closed to others.
+func ownUser() string {
+	if os.Geteuid() == 0 {
+		return "root"
 	}
+	return ""
 }
 
 // startPython runs a server with an endpoint for each kind of handler in
@@ -55,7 +53,6 @@ func startPython(t *testing.T, dir string, modes ...string) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openToPods(t, dir)
 	images, endpoints := map[string]any{}, []any{}
 	for _, mode := range modes {
 		images["py/"+mode] = map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
@@ -66,7 +63,7 @@ func startPython(t *testing.T, dir string, modes ...string) *instance {
 		})
 	}
 	config, err := json.Marshal(map[string]any{
-		"images": images, "endpoints": endpoints, "processes": map[string]any{"isolation": "none"},
+		"images": images, "endpoints": endpoints, "processes": map[string]any{"isolation": "none", "user": ownUser()},
 	})
 	if err != nil {
 		t.Fatal(err)
