@@ -39,7 +39,7 @@ func startBalanced(t *testing.T, workers string, perWorker int) *instance {
 func startWeb(t *testing.T, image map[string]any, workers string, perWorker int) *instance {
 	t.Helper()
 	config, err := json.Marshal(map[string]any{
-		"images": map[string]any{"test/web": image},
+		"images": map[string]any{"test/web": image}, "processes": map[string]any{"user": ownUser()},
 		"endpoints": []any{map[string]any{
 			"id": "web", "type": "LOAD_BALANCER", "image": "test/web", "cpu": []any{map[string]any{"id": "host", "vcpuCount": 2}},
 			"workers": json.RawMessage(workers), "scaling": map[string]any{"type": "REQUEST_COUNT", "requestCount": perWorker},

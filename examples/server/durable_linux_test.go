@@ -76,7 +76,8 @@ func TestAPythonWorkersResultIsKeptOverARestartInTheMiddleOfItsJob(t *testing.T)
 		t.Fatal(err)
 	}
 	config, err := json.Marshal(map[string]any{
-		"images": map[string]any{"py/sync": map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": "sync"}}},
+		"images":    map[string]any{"py/sync": map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": "sync"}}},
+		"processes": map[string]any{"user": ownUser()},
 		"endpoints": []any{map[string]any{
 			"id": "sync", "image": "py/sync", "cpu": []any{map[string]any{"id": "host", "vcpuCount": 2}},
 			"workers": map[string]any{"max": 1, "idleTimeout": 600}, "scaling": map[string]any{"type": "QUEUE_DELAY", "queueDelay": 0.5},

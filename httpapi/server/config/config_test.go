@@ -333,7 +333,7 @@ func TestAProgramThatEverybodyMayHaveDoSomethingIsWarnedOf(t *testing.T) {
 
 func TestTheStateShowsTheIsolationOfProcesses(t *testing.T) {
 	s := newSite(t, `{}`)
-	if got := s.want(200, s.parts.Key, "GET", "/v2/admin/state", ""); !strings.Contains(string(got), `"isolation":"none"`) {
+	if got := s.want(200, s.parts.Key, "GET", "/v2/admin/state", ""); !strings.Contains(got, `"isolation":"none"`) {
 		t.Errorf("state = %s, want that a program without a launcher isolates nothing", got)
 	}
 }
