@@ -96,7 +96,8 @@ var layers = []layer{
 	{path: "backend/memory", module: backend, third: []string{"github.com/hashicorp/go-memdb"}},
 	{path: "backend/disk", module: backend, third: []string{"github.com/cockroachdb/pebble/v2/..."}},
 	{path: "backend/postgres", module: backend, third: []string{postgres, retry}},
-	{path: "backend/process", module: backend, third: []string{"golang.org/x/sys/unix"}},
+	{path: "backend/process", module: join(backend, "backend/process/internal/supervise"), third: []string{"golang.org/x/sys/unix"}},
+	{path: "backend/process/internal/supervise", module: backend, third: []string{"golang.org/x/sys/unix"}},
 	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
 	{path: "backend/docker", module: backend, third: []string{
 		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", retry,

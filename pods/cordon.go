@@ -68,7 +68,7 @@ type HostState struct {
 	// Resources are what the host has, as Limit, and how much of it is claimed, as Units: vCPUs
 	// after overcommitment ("vcpu/" and the flavor), GPUs ("gpu/" and the type) and GB ("memory").
 	Resources []Claim
-	// Isolation is what an Isolator says of the host's runtime.
+	// Isolation is what the host's runtime says of it, if it has a method Isolation() string.
 	Isolation string
 	// Calls are those of the host's runtime; nil for the host of another server.
 	Calls *telemetry.CallCounts
@@ -142,7 +142,7 @@ func (s *Service) hostState(ctx context.Context, h *Host) (x HostState, err erro
 	if h.Runtime != nil {
 		n := s.calls.read(h.ID)
 		x.Calls = &n
-		if i, ok := As[Isolator](h.Runtime); ok {
+		if i, ok := As[interface{ Isolation() string }](h.Runtime); ok {
 			x.Isolation = i.Isolation()
 		}
 	}

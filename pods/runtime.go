@@ -205,12 +205,6 @@ type LogQuery struct {
 	Follow   bool
 }
 
-// An Isolator is an optional interface of a Runtime that keeps pods apart by means of its host.
-type Isolator interface {
-	// Isolation names what is in force, for operators.
-	Isolation() string
-}
-
 // A Sampler is an optional interface of a Runtime that measures loads.
 type Sampler interface {
 	// Sample is the load of the pod's container now; ok is false when it is not known.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 )
 
 // attack tries each attack "name=value" in args and prints "name=value: " and the result: "ok", or
@@ -90,7 +92,7 @@ var attacks = map[string]func(string) string{
 	"processes": func(count string) string {
 		n, _ := strconv.Atoi(count)
 		for i := range n {
-			cmd := exec.Command(selfPath, "run")
+			cmd := exec.Command(supervise.SelfPath, "run")
 			cmd.Env = os.Environ()
 			if err := cmd.Start(); err != nil {
 				return "only " + strconv.Itoa(i)

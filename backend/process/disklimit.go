@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 )
 
 // A diskLimit is what some directories of a pod may have together.
@@ -40,10 +42,7 @@ const (
 	movedTries = 10
 )
 
-var (
-	errOver  = errors.New("over its limit")
-	errMoved = errors.New("directories were moved while it was measured")
-)
+var errOver = errors.New("over its limit")
 
 // watchDisk ends x when it exceeds a limit. It returns when x has ended.
 func (p *pod) watchDisk(x *proc) {
@@ -53,7 +52,7 @@ func (p *pod) watchDisk(x *proc) {
 		for i := range x.limits {
 			reason, busy, err := x.measure(&x.limits[i])
 			pause = max(pause, restAfterCheck*busy)
-			if errors.Is(err, errMoved) {
+			if errors.Is(err, supervise.ErrMoved) {
 				moved++
 			} else {
 				moved = 0
@@ -75,14 +74,14 @@ func (x *proc) measure(l *diskLimit) (reason string, busy time.Duration, err err
 	m := newMeter(l)
 	for done := false; !done && err == nil; {
 		began := time.Now()
-		done, err = m.step(began.Add(diskStep))
+		done, err = m.Step(began.Add(diskStep))
 		if done && err == nil {
 			err = m.addUnlinked(x, began.Add(2*diskStep))
 		}
 		took := time.Since(began)
 		busy += took
 		if !done && err == nil && !x.runsFor(restAfterStep*took) {
-			m.close()
+			m.Close()
 			return "", busy, nil
 		}
 	}
@@ -100,7 +99,7 @@ func (p *pod) endForDisk(x *proc, reason string) {
 	if p.proc != x {
 		return
 	}
-	if !x.over() {
+	if !x.Over() {
 		x.failure = reason
 		p.terminate(x, 0)
 	}

@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 )
 
 // give makes a user the owner of the pod's directories. What is in them follows in the background,
 // where they were another user's before.
-func (p *pod) give(dirs []string, id *identity) error {
+func (p *pod) give(dirs []string, id *supervise.Identity) error {
 	if os.Geteuid() != 0 {
 		return nil // the pod has the server's user
 	}
 	if id == nil {
-		id = &identity{}
+		id = &supervise.Identity{}
 	}
 	var todo []string
 	for _, dir := range dirs {
@@ -53,8 +55,8 @@ func ownerOf(info fs.FileInfo) uint32 {
 
 // giveAll makes a user the owner of everything below dirs. When it does not come to the end, the
 // next start does it again.
-func (p *pod) giveAll(dirs []string, id identity) {
-	w := walk{roots: dirs, visit: func(dir int, name string, st *unix.Stat_t) error {
+func (p *pod) giveAll(dirs []string, id supervise.Identity) {
+	w := supervise.Walk{Roots: dirs, Visit: func(dir int, name string, st *unix.Stat_t) error {
 		// A second name of the file may be in a directory of another.
 		if st.Uid == id.UID || st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1 {
 			return nil
@@ -66,7 +68,7 @@ func (p *pod) giveAll(dirs []string, id identity) {
 		return err
 	}}
 	for {
-		done, err := w.step(time.Now().Add(diskStep))
+		done, err := w.Step(time.Now().Add(diskStep))
 		switch {
 		case err != nil:
 			p.r.opts.Logger.Error("process: files of a pod cannot be given to its user", "pod", p.id, "err", err)
@@ -80,10 +82,10 @@ func (p *pod) giveAll(dirs []string, id identity) {
 		}
 		select {
 		case <-p.over:
-			w.close()
+			w.Close()
 			return
 		case <-p.r.closing:
-			w.close()
+			w.Close()
 			return
 		case <-time.After(diskStep):
 		}

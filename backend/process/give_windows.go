@@ -1,3 +1,5 @@
 package process
 
-func (p *pod) give([]string, *identity) error { return nil }
+import "github.com/podyard/podyard/backend/process/internal/supervise"
+
+func (p *pod) give([]string, *supervise.Identity) error { return nil }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -51,7 +52,7 @@ func (r *Runtime) devices(s pods.Spec) []string {
 	found, minors := 0, map[string]bool{}
 	infos, _ := filepath.Glob("/proc/driver/nvidia/gpus/*/information") // see above
 	for _, path := range infos {
-		info, err := readBounded(path)
+		info, err := supervise.ReadBounded(path)
 		if err != nil {
 			continue
 		}

@@ -18,13 +18,13 @@ func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
 	deadline := time.Now().Add(r.opts.ReadyTimeout)
 	for pause := 5 * time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 100*time.Millisecond) {
 		if accepts(addr) {
-			return !x.over()
+			return !x.Over()
 		}
 		if !x.runsFor(min(pause, time.Until(deadline))) {
 			return false
 		}
 	}
-	return !x.over()
+	return !x.Over()
 }
 
 // runsFor waits for d and reports whether x still runs.
@@ -34,7 +34,7 @@ func (x *proc) runsFor(d time.Duration) bool {
 	select {
 	case <-t.C:
 		return true
-	case <-x.ended:
+	case <-x.Ended:
 		return false
 	}
 }

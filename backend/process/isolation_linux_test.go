@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
@@ -117,7 +118,7 @@ func newVictim(t *testing.T, mode string) *victim {
 	if got := tried(t, v.rt, attacker("victim", "write=file"))["write=file"]; got != "ok" {
 		t.Fatalf("a pod writes to its disk: %s", got)
 	}
-	st, err := readStatus(v.rt.root.pod("victim"))
+	st, err := supervise.ReadStatus(v.rt.root.pod("victim"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func newVictim(t *testing.T, mode string) *victim {
 
 func copyProgram(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	program, err := os.ReadFile(selfPath)
+	program, err := os.ReadFile(supervise.SelfPath)
 	if err == nil {
 		err = os.WriteFile(path, program, 0o700) //nolint:gosec // a program
 	}
@@ -269,7 +270,7 @@ func TestADeepTreeIsMeasuredAndRemoved(t *testing.T) {
 	for inodes, want := range map[int64]error{int64(levels) - 1: errOver, int64(levels): nil} {
 		m, done, err := newMeter(&diskLimit{Dirs: []string{rt.root.disk("a")}, Bytes: 1 << 40, Inodes: inodes}), false, error(nil)
 		for !done && err == nil {
-			done, err = m.step(time.Now().Add(diskStep))
+			done, err = m.Step(time.Now().Add(diskStep))
 		}
 		if !errors.Is(err, want) {
 			t.Errorf("the measurement of %d directories with a limit of %d = %v, want %v", levels, inodes, err, want)

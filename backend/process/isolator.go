@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -16,7 +17,7 @@ import (
 type isolator struct {
 	opts   Isolation
 	root   layout
-	groups cgroups
+	groups supervise.Cgroups
 	bwrap  string   // the path of bubblewrap; empty: pods run without it
 	lacks  []string // what this host does not have, with the reason
 	// otherUsers means that some pods run as other users than the server.
@@ -24,15 +25,15 @@ type isolator struct {
 }
 
 // newIsolator finds out what this host permits.
-func newIsolator(o *Isolation, root layout, users []*identity) (*isolator, error) {
+func newIsolator(o *Isolation, root layout, users []*supervise.Identity) (*isolator, error) {
 	if o == nil {
 		return nil, nil
 	}
-	if os.Getenv(launchVariable) != "" {
+	if os.Getenv(supervise.LaunchVariable) != "" {
 		return nil, errors.New("this program was started to launch a pod: its main function is to call LaunchPod before anything else")
 	}
 	i := &isolator{opts: o.withDefaults(), root: root}
-	i.otherUsers = slices.ContainsFunc(users, func(id *identity) bool { return id != nil })
+	i.otherUsers = slices.ContainsFunc(users, func(id *supervise.Identity) bool { return id != nil })
 	if err := i.opts.check(); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func newIsolator(o *Isolation, root layout, users []*identity) (*isolator, error
 		return nil, err
 	}
 	var missing []string
-	i.groups, missing = openCgroups(&i.opts, string(root))
+	i.groups, missing = supervise.OpenCgroups(i.opts.Cgroup, string(root))
 	i.lacks = append(i.lacks, missing...)
 	return i, nil
 }
@@ -107,7 +108,7 @@ func ways(path string) func(func(string) bool) {
 }
 
 // apply adds to a plan what the isolation needs. own are the directories of the pod.
-func (i *isolator) apply(p *plan, s *pods.Spec, own []string, devices []string) error {
+func (i *isolator) apply(p *supervise.Plan, s *pods.Spec, own []string, devices []string) error {
 	if i == nil {
 		return nil
 	}
@@ -189,9 +190,9 @@ func (i *isolator) group(name string, memory int) ([]string, error) {
 	if i == nil {
 		return nil, nil
 	}
-	dirs, err := i.groups.make(name, i.opts.Processes, int64(memory)*i.unit())
+	dirs, err := i.groups.Make(name, i.opts.Processes, int64(memory)*i.unit())
 	if err != nil {
-		err = errors.Join(fmt.Errorf("its cgroup cannot be made: %w", err), removeCgroups(dirs))
+		err = errors.Join(fmt.Errorf("its cgroup cannot be made: %w", err), supervise.RemoveCgroups(dirs))
 	}
 	return dirs, err
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -37,9 +38,7 @@ func (l layout) pod(id string) string     { return l.at("pods", id) }
 func (l layout) record(id string) string  { return l.at("pods", id, "state.json") }
 func (l layout) disk(id string) string    { return l.at("pods", id, "disk") }
 func (l layout) scratch(id string) string { return l.at("pods", id, "tmp") }
-func (l layout) log(id string) string     { return logDir(l.pod(id)) }
-
-func logDir(pod string) string { return filepath.Join(pod, "log") }
+func (l layout) log(id string) string     { return supervise.LogDir(l.pod(id)) }
 
 func (l layout) make() error {
 	for _, name := range []string{"pods", "volumes", "trash"} {
@@ -70,7 +69,7 @@ func (l layout) makePassable() error {
 
 // podIDs returns the pods that have a record. A directory without one is left by a crash while a
 // pod was being made, and goes into the trash.
-func (l layout) podIDs(t *trash) ([]string, error) {
+func (l layout) podIDs(t *supervise.Trash) ([]string, error) {
 	entries, err := os.ReadDir(l.at("pods"))
 	if err != nil {
 		return nil, err
@@ -78,7 +77,7 @@ func (l layout) podIDs(t *trash) ([]string, error) {
 	var ids []string
 	for _, e := range entries {
 		if _, err := os.Stat(l.record(e.Name())); errors.Is(err, fs.ErrNotExist) {
-			if err := t.remove(l.pod(e.Name())); err != nil {
+			if err := t.Put(l.pod(e.Name())); err != nil {
 				return nil, err
 			}
 			continue

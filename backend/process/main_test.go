@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/enginetest"
 	"github.com/podyard/podyard/pods"
 )
@@ -181,8 +182,8 @@ func serve() {
 func family(how []string) {
 	for _, h := range how {
 		self, _ := os.Executable()
-		if selfPath != "" {
-			self = selfPath // its directory may be closed to this user
+		if supervise.SelfPath != "" {
+			self = supervise.SelfPath // its directory may be closed to this user
 		}
 		c := exec.Command(self, "run")
 		c.Stdout = os.Stdout
@@ -190,12 +191,12 @@ func family(how []string) {
 		switch h {
 		case "child":
 		case "session": // of its own, known by its mark
-			c.SysProcAttr = newSession(nil)
+			apart(c)
 		case "clean": // without the mark, known by the session
 			c.Env = []string{asProgram + "=1"}
 		case "cleansession": // with neither, known by its parent
 			c.Env = []string{asProgram + "=1"}
-			c.SysProcAttr = newSession(nil)
+			apart(c)
 		case "exit":
 			fmt.Println("ready")
 			os.Exit(5)

@@ -15,13 +15,13 @@ func (m *meter) addUnlinked(x *proc, deadline time.Time) error {
 	if err := unix.Stat(m.limit.Dirs[0], &disk); err != nil {
 		return nil //nolint:nilerr // the pod is being removed
 	}
-	all, err := tasks()
+	pids, err := x.PIDs()
 	if err != nil {
 		return err
 	}
-	for _, t := range x.members(all) {
+	for _, pid := range pids {
 		for _, list := range []string{"/fd/", "/map_files/"} {
-			dir := "/proc/" + strconv.Itoa(t.pid) + list
+			dir := "/proc/" + strconv.Itoa(pid) + list
 			f, err := os.Open(dir)
 			if err != nil {
 				continue // it has ended, or its files are for root to see

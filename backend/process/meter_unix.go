@@ -4,11 +4,13 @@ package process
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 )
 
 // A meter measures the directories of a limit.
 type meter struct {
-	walk
+	supervise.Walk
 
 	limit         *diskLimit
 	bytes, inodes int64
@@ -19,8 +21,8 @@ type fileID struct{ dev, ino uint64 }
 
 func newMeter(l *diskLimit) *meter {
 	m := &meter{limit: l, linked: map[fileID]bool{}}
-	m.roots = l.Dirs
-	m.visit = func(_ int, _ string, st *unix.Stat_t) error {
+	m.Roots = l.Dirs
+	m.Visit = func(_ int, _ string, st *unix.Stat_t) error {
 		return m.add(st, st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1)
 	}
 	return m

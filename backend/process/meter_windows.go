@@ -15,10 +15,10 @@ type meter struct {
 
 func newMeter(l *diskLimit) *meter { return &meter{limit: l} }
 
-func (m *meter) close() {}
+func (m *meter) Close() {}
 
-// step measures everything.
-func (m *meter) step(time.Time) (done bool, err error) {
+// Step measures everything.
+func (m *meter) Step(time.Time) (done bool, err error) {
 	for _, dir := range m.limit.Dirs {
 		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 			if err == nil {

@@ -123,7 +123,7 @@ func (p *pod) stop(grace time.Duration, reason string) {
 		p.cancelStart(reason)
 		return
 	}
-	if !x.over() {
+	if !x.Over() {
 		x.stopRequested, x.reason = true, reason
 		p.terminate(x, grace)
 	}
@@ -147,10 +147,10 @@ func (p *pod) cancelStart(reason string) {
 func (p *pod) terminate(x *proc, grace time.Duration) {
 	x.shortenGrace(grace)
 	if x.graceLeft() > 0 {
-		p.r.driver.terminate(x)
+		p.r.driver.Terminate(x.Proc)
 	}
 	x.exitGrace(p.r.killNow)
-	p.r.driver.kill(x)
+	p.r.driver.Kill(x.Proc)
 }
 
 // shortenGrace makes a job that waits for the end of the pod's process wait at most grace, so
@@ -166,7 +166,7 @@ func (p *pod) shortenGrace(grace time.Duration) {
 
 // recordExit is the job that follows an exit.
 func (p *pod) recordExit(x *proc) {
-	<-x.ended
+	<-x.Ended
 	if p.proc != x {
 		return
 	}
@@ -174,9 +174,9 @@ func (p *pod) recordExit(x *proc) {
 	p.rec.Running = false
 	s := p.rec.State
 	s.Phase, s.Ports = pods.PhaseExited, nil
-	s.ExitCode, s.Reason = x.exit.Code, x.exit.Reason
+	s.ExitCode, s.Reason = x.Exit.Code, x.Exit.Reason
 	s.Stopped = x.stopRequested
-	if x.exit.OOM && !x.stopRequested {
+	if x.Exit.OOM && !x.stopRequested {
 		s.OOM, s.Reason = true, "killed, as it seems for want of memory"
 	}
 	if x.reason != "" {
@@ -185,15 +185,15 @@ func (p *pod) recordExit(x *proc) {
 	if x.failure != "" {
 		s.Phase, s.Stopped, s.Reason = pods.PhaseFailed, false, x.failure
 	}
-	if x.killErr != nil {
-		s.Reason += "; " + x.killErr.Error()
+	if x.KillErr != nil {
+		s.Reason += "; " + x.KillErr.Error()
 	}
 	p.publish(s)
 }
 
 // markHealthy is the job that follows when a pod became healthy.
 func (p *pod) markHealthy(x *proc) {
-	if p.proc != x || x.over() || p.rec.State.Phase != pods.PhaseStarting {
+	if p.proc != x || x.Over() || p.rec.State.Phase != pods.PhaseStarting {
 		return
 	}
 	s := p.rec.State
@@ -210,10 +210,10 @@ func (p *pod) remove(grace time.Duration) error {
 	p.stop(grace, "")
 	var err error
 	if x != nil {
-		err = x.killErr
+		err = x.KillErr
 	}
 	if err == nil {
-		err = p.r.trash.remove(p.r.root.pod(p.id))
+		err = p.r.trash.Put(p.r.root.pod(p.id))
 	}
 	if err != nil {
 		p.mu.Lock()

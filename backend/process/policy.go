@@ -4,19 +4,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 )
 
 // A policy has the images and the isolation. A start of a pod uses the same policy from its
 // beginning to its end.
 type policy struct {
 	images   map[string]Image
-	isolator *isolator            // nil: nothing is isolated
-	users    map[string]*identity // by Image.User
+	isolator *isolator                      // nil: nothing is isolated
+	users    map[string]*supervise.Identity // by Image.User
 }
 
 // newPolicy makes a policy, and finds out what this host permits.
 func (r *Runtime) newPolicy(images map[string]Image, isolation *Isolation) (*policy, error) {
-	p := &policy{images: maps.Clone(images), users: map[string]*identity{}}
+	p := &policy{images: maps.Clone(images), users: map[string]*supervise.Identity{}}
 	if err := checkImages(p.images); err != nil {
 		return nil, err
 	}

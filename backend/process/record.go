@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
@@ -36,7 +37,7 @@ const recordVersion = 1
 // readRecord reads no more than a record can have.
 func readRecord(path string) (record, error) {
 	var rec record
-	data, err := readBounded(path)
+	data, err := supervise.ReadBounded(path)
 	if err != nil {
 		return rec, err
 	}

@@ -1,6 +1,9 @@
 package process
 
-import "github.com/podyard/podyard/pods"
+import (
+	"github.com/podyard/podyard/backend/process/internal/supervise"
+	"github.com/podyard/podyard/pods"
+)
 
 // resume finds out what has become of a pod of an earlier server. What takes time is a job: Open
 // waits for nothing that a pod has made.
@@ -19,27 +22,28 @@ func (p *pod) resume(rec record) {
 // recover is the job that adopts a pod, or ends what is left of it.
 func (p *pod) recover() {
 	rec := &p.rec
-	x := p.r.driver.inspect(p.r.root.pod(p.id), rec.Starts)
-	alive := x != nil
+	found := p.r.driver.Inspect(p.r.root.pod(p.id), rec.Starts)
+	alive := found != nil
 	if !alive {
-		x = newProc(p.r.root.pod(p.id), rec.Starts)
+		found = supervise.NewProc(p.r.root.pod(p.id), rec.Starts)
 	}
-	x.cgroups, x.limits = rec.Cgroups, rec.Limits
-	x.old = status{PID: rec.PID, StartTime: rec.StartTime}
+	x := newProc(found)
+	x.Cgroups, x.limits = rec.Cgroups, rec.Limits
+	x.Old = supervise.Status{PID: rec.PID, StartTime: rec.StartTime}
 	switch {
 	case alive && !rec.Starting:
 		p.supervise(x, rec.State)
-		p.r.driver.watch(x)
+		p.r.driver.Watch(x.Proc)
 		return
 	case alive:
 		// It is unknown how far that start came. It is undone, and the next Ensure repeats it.
-		p.r.driver.watch(x)
-		p.r.driver.kill(x)
+		p.r.driver.Watch(x.Proc)
+		p.r.driver.Kill(x.Proc)
 	default:
-		p.r.driver.remains(x)
+		p.r.driver.Remains(x.Proc)
 	}
-	if x.killErr != nil {
-		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", x.killErr)
+	if x.KillErr != nil {
+		p.r.opts.Logger.Error("process: remains of a pod cannot be ended", "pod", p.id, "err", x.KillErr)
 	}
 	interrupted := rec.Starting
 	rec.Starting, rec.Running, rec.PID = false, false, 0
@@ -49,6 +53,6 @@ func (p *pod) recover() {
 	}
 	s := rec.State
 	s.Phase, s.Ports = pods.PhaseExited, nil
-	s.ExitCode, s.Reason, s.OOM = x.exit.Code, x.exit.Reason, x.exit.OOM
+	s.ExitCode, s.Reason, s.OOM = x.Exit.Code, x.Exit.Reason, x.Exit.OOM
 	p.publish(s)
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
@@ -24,9 +25,9 @@ type Runtime struct {
 	lock   *os.File
 	hub    podhost.Hub
 	ports  podhost.PortAllocator
-	load   sampler
+	load   supervise.Sampler
 	driver driver
-	trash  trash
+	trash  supervise.Trash
 	// policy is replaced as a whole by Reconfigure.
 	policy atomic.Pointer[policy]
 	work   sync.WaitGroup // all goroutines, see start
@@ -44,7 +45,6 @@ var (
 	_ pods.LogReader = (*Runtime)(nil)
 	_ pods.Sampler   = (*Runtime)(nil)
 	_ pods.Admitter  = (*Runtime)(nil)
-	_ pods.Isolator  = (*Runtime)(nil)
 )
 
 // Open returns a Runtime with its files in dir, which it makes if it is not there. While the
@@ -67,9 +67,9 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
 	r.root = layout(abs)
-	r.trash = newTrash(r.root.trash())
-	r.driver = &supervise{log: r.opts.Logger, run: r.start}
-	if r.lock, err = lockFile(r.root.lock()); err != nil {
+	r.trash = supervise.NewTrash(r.root.trash())
+	r.driver = supervise.NewDriver(r.opts.Logger, r.start)
+	if r.lock, err = supervise.Lock(r.root.lock()); err != nil {
 		return nil, fmt.Errorf("process: open %q: %w", dir, err)
 	}
 	// All records are read before anything is changed, so that an unreadable one is not lost.
@@ -83,7 +83,7 @@ func Open(dir string, opts *Options) (*Runtime, error) {
 	}
 	r.policy.Store(p)
 	r.logMissing()
-	r.start(func() { r.trash.empty(r.closing, r.opts.Logger) })
+	r.start(func() { r.trash.Empty(r.closing, r.opts.Logger) })
 	r.endLeftovers(recs)
 	for p, rec := range recs {
 		p.resume(rec)
@@ -101,9 +101,9 @@ func (r *Runtime) endLeftovers(recs map[*pod]record) {
 	for _, rec := range recs {
 		keep = append(keep, rec.Cgroups...)
 	}
-	left := i.groups.leftovers(keep)
+	left := i.groups.Leftovers(keep)
 	r.start(func() {
-		if err := endCgroups(left); err != nil {
+		if err := supervise.EndCgroups(left); err != nil {
 			r.opts.Logger.Error("process: cgroups of an earlier server cannot be removed", "err", err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/podstest"
@@ -399,9 +400,9 @@ func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	p := rt.pods.Find("a")
 	first := stall(p)
 	p.jobs.Do(func() { // the first removal fails to end a process
-		x := newProc("", 0)
-		x.killErr = errors.New("1 of its processes cannot be ended")
-		close(x.ended)
+		x := newProc(supervise.NewProc("", 0))
+		x.KillErr = errors.New("1 of its processes cannot be ended")
+		close(x.Ended)
 		p.setProc(x)
 	})
 	calledOff(t, rt, "a")

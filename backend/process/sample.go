@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"time"
 
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
@@ -10,10 +9,6 @@ import (
 
 // gigabyte is the unit of Spec.Memory.
 const gigabyte = 1 << 30
-
-// sampleAge is how old the shared list of processes may be. Many pods are sampled at once, and
-// the list is the costly part.
-const sampleAge = 250 * time.Millisecond
 
 // Sample implements pods.Sampler: the CPU time since the previous Sample (or since the start),
 // and the resident memory, where shared pages count once for each process. A pod that does not
@@ -26,10 +21,10 @@ func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 	p.mu.Lock()
 	x, started := p.published, p.state.Started
 	p.mu.Unlock()
-	if x == nil || x.over() {
+	if x == nil || x.Over() {
 		return pods.Sample{}, false
 	}
-	u, memory, ok := r.load.measure(x)
+	u, memory, ok := r.load.Measure(x.Proc)
 	if !ok {
 		return pods.Sample{}, false
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
@@ -79,7 +80,7 @@ func (p *pod) launch(s pods.Spec) error {
 	p.r.ports.Release(podhost.Replaced(had, p.rec.Ports))
 	x, err := p.run(s, image, user, own, p.environ(s, image, user, mounts, ports))
 	if err != nil {
-		return errors.Join(fmt.Errorf("its command cannot be started: %w", err), endCgroups(p.rec.Cgroups))
+		return errors.Join(fmt.Errorf("its command cannot be started: %w", err), supervise.EndCgroups(p.rec.Cgroups))
 	}
 	p.rec.Starting, p.rec.Running = false, true
 	state := p.rec.State
@@ -89,8 +90,8 @@ func (p *pod) launch(s pods.Spec) error {
 }
 
 // run has the driver start the program of an image.
-func (p *pod) run(s pods.Spec, image Image, user *identity, own, env []string) (*proc, error) {
-	n := plan{
+func (p *pod) run(s pods.Spec, image Image, user *supervise.Identity, own, env []string) (*proc, error) {
+	n := supervise.Plan{
 		Pod: p.r.root.pod(p.id), Start: p.rec.Starts, LogSize: p.r.opts.LogSize, Cgroups: p.rec.Cgroups,
 		Argv: slices.Concat(image.Command, s.Args), Env: env, Dir: image.Dir, User: user,
 	}
@@ -101,8 +102,8 @@ func (p *pod) run(s pods.Spec, image Image, user *identity, own, env []string) (
 	switch {
 	case !image.Self:
 		n.Program, err = exec.LookPath(n.Argv[0])
-	case selfPath != "":
-		n.Program = selfPath
+	case supervise.SelfPath != "":
+		n.Program = supervise.SelfPath
 	default:
 		n.Program, err = os.Executable()
 	}
@@ -112,11 +113,13 @@ func (p *pod) run(s pods.Spec, image Image, user *identity, own, env []string) (
 	if err != nil {
 		return nil, err
 	}
-	x, err := p.r.driver.start(n)
-	if x != nil {
-		x.limits = p.rec.Limits
+	started, err := p.r.driver.Start(n)
+	if err != nil {
+		return nil, err
 	}
-	return x, err
+	x := newProc(started)
+	x.limits = p.rec.Limits
+	return x, nil
 }
 
 // check returns an error for a pod that may not run here.
@@ -143,7 +146,7 @@ func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 		return err
 	}
 	if err := p.rec.write(p.r.root.record(p.id)); err != nil {
-		return errors.Join(fmt.Errorf("its state cannot be written: %w", err), removeCgroups(p.rec.Cgroups))
+		return errors.Join(fmt.Errorf("its state cannot be written: %w", err), supervise.RemoveCgroups(p.rec.Cgroups))
 	}
 	return nil
 }
@@ -175,7 +178,7 @@ func (p *pod) makeDir() error {
 func (p *pod) wipe(gen uint64) error {
 	if p.rec.Disk == nil || *p.rec.Disk != gen {
 		for _, dir := range []string{p.r.root.disk(p.id), p.r.root.scratch(p.id)} {
-			if err := p.r.trash.remove(dir); err != nil {
+			if err := p.r.trash.Put(dir); err != nil {
 				return err
 			}
 		}
@@ -194,7 +197,7 @@ func (p *policy) image(s pods.Spec) (Image, error) {
 }
 
 // environ returns the whole environment. Of two values of one name the later one counts.
-func (p *pod) environ(s pods.Spec, image Image, user *identity, mounts []string, ports []pods.PortMapping) []string {
+func (p *pod) environ(s pods.Spec, image Image, user *supervise.Identity, mounts []string, ports []pods.PortMapping) []string {
 	root := p.r.root
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -244,7 +247,7 @@ func (p *pod) supervise(x *proc, s pods.ContainerState) {
 	p.setProc(x)
 	p.publish(s)
 	p.r.start(func() {
-		<-x.ended
+		<-x.Ended
 		p.jobs.Do(func() { p.recordExit(x) })
 	})
 	p.r.start(func() { p.watchDisk(x) })

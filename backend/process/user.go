@@ -5,20 +5,15 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-)
 
-// An identity is the user and the group that a pod runs as.
-type identity struct {
-	UID  uint32 `json:"uid"`
-	GID  uint32 `json:"gid"`
-	name string
-}
+	"github.com/podyard/podyard/backend/process/internal/supervise"
+)
 
 // Nobody is the user that owns nothing, by its number on every Linux.
 const Nobody = "65534"
 
 // lookUpUser finds a user by name or number. It is nil for the user of the server.
-func lookUpUser(name string) (*identity, error) {
+func lookUpUser(name string) (*supervise.Identity, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -44,13 +39,13 @@ func lookUpUser(name string) (*identity, error) {
 	case os.Geteuid() != 0:
 		return nil, errors.New("the server is not root, and pods run as its user")
 	}
-	return &identity{uint32(uid), uint32(gid), found.Username}, nil
+	return &supervise.Identity{UID: uint32(uid), GID: uint32(gid), Name: found.Username}, nil
 }
 
 // userName is the name of the user of a pod, for programs that ask the environment.
-func userName(id *identity) string {
+func userName(id *supervise.Identity) string {
 	if id != nil {
-		return id.name
+		return id.Name
 	}
 	if me, err := user.Current(); err == nil {
 		return me.Username

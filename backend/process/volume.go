@@ -11,7 +11,7 @@ func (r *Runtime) RemoveVolume(_ context.Context, id string) error {
 	if !plainName(id) {
 		return fmt.Errorf("process: volume id %q is not a plain name", id)
 	}
-	if err := r.trash.remove(r.root.at("volumes", id)); err != nil {
+	if err := r.trash.Put(r.root.at("volumes", id)); err != nil {
 		return fmt.Errorf("process: remove volume %q: %w", id, err)
 	}
 	return nil

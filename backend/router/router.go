@@ -28,7 +28,7 @@ type Rule struct {
 
 // A Runtime is several runtimes as one. It is safe for concurrent use.
 //
-// It implements [pods.LogReader], [pods.Sampler], [pods.Admitter], [pods.Isolator], [volumes.Storage] and
+// It implements [pods.LogReader], [pods.Sampler], [pods.Admitter], [volumes.Storage] and
 // [pods.CUDAVersioner] by the runtimes that implement them. It does not close the runtimes; the
 // program that opened them does.
 type Runtime struct {
@@ -43,7 +43,6 @@ var (
 	_ pods.Sampler       = (*Runtime)(nil)
 	_ pods.CUDAVersioner = (*Runtime)(nil)
 	_ pods.Admitter      = (*Runtime)(nil)
-	_ pods.Isolator      = (*Runtime)(nil)
 	_ volumes.Storage    = (*Runtime)(nil)
 )
 
@@ -72,10 +71,10 @@ func (r *Runtime) Capabilities() pods.Capabilities {
 	return c
 }
 
-// Isolation implements pods.Isolator: that of the first runtime that has one.
+// Isolation is for pods.HostState: what the first runtime says that has such a method.
 func (r *Runtime) Isolation() string {
 	for _, rt := range r.all {
-		if i, ok := pods.As[pods.Isolator](rt); ok {
+		if i, ok := pods.As[interface{ Isolation() string }](rt); ok {
 			return i.Isolation()
 		}
 	}

@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/podyard/podyard/internal/podhost"
 )
 
-// selfPath is the path of this program, valid also when its file was replaced or its directory
+// SelfPath is the path of this program, valid also when its file was replaced or its directory
 // is closed.
-const selfPath = "/proc/self/exe"
+const SelfPath = "/proc/self/exe"
 
 // A task is a process as /proc shows it.
 type task struct {
@@ -112,7 +112,7 @@ func startTimeOf(pid int) string {
 
 // remains reports whether the first process of a start is left, or its group may be: its number
 // is nobody else's then, because the group keeps it.
-func (s *status) remains() bool {
+func (s *Status) remains() bool {
 	boot, _, known := strings.Cut(s.StartTime, "/")
 	now := startTimeOf(s.PID)
 	if now == "" {
@@ -126,14 +126,16 @@ func (s *status) remains() bool {
 // that Go runs on.
 const tick = 10 * time.Millisecond
 
-// A sampler shares one list of processes among samples of about the same time.
-type sampler struct {
+// A Sampler shares one list of processes among samples of about the same time.
+type Sampler struct {
 	mu  sync.Mutex
 	at  time.Time
 	all []task
 }
 
-func (s *sampler) measure(x *proc) (u podhost.CPUUsage, memory int64, ok bool) {
+// Measure returns the CPU time and the resident memory of x, where shared pages count once for each
+// process.
+func (s *Sampler) Measure(x *Proc) (u podhost.CPUUsage, memory int64, ok bool) {
 	at, all, err := s.list()
 	if err != nil {
 		return u, 0, false
@@ -147,20 +149,33 @@ func (s *sampler) measure(x *proc) (u podhost.CPUUsage, memory int64, ok bool) {
 	return u, memory, len(members) > 0
 }
 
+// sampleAge is how old the shared list of processes may be. Many pods are sampled at once, and
+// the list is the costly part.
+const sampleAge = 250 * time.Millisecond
+
+// PIDs returns the process ids of x.
+func (x *Proc) PIDs() (pids []int, err error) {
+	all, err := tasks()
+	for _, t := range x.members(all) {
+		pids = append(pids, t.pid)
+	}
+	return pids, err
+}
+
 // members returns the processes of x.
-func (x *proc) members(all []task) []task {
+func (x *Proc) members(all []task) []task {
 	if x.inside == nil {
 		return descendants(all, x.supervisor)
 	}
 	members := descendants(all, x.inside.status.PID)
-	if t, ok := readTask(x.inside.status.PID); ok && !x.over() {
+	if t, ok := readTask(x.inside.status.PID); ok && !x.Over() {
 		members = append(members, t)
 	}
 	return members
 }
 
 // list holds the lock while it reads, because concurrent callers need the same list.
-func (s *sampler) list() (time.Time, []task, error) {
+func (s *Sampler) list() (time.Time, []task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) > sampleAge {

@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"bytes"
@@ -16,22 +16,22 @@ import (
 	"syscall"
 )
 
-// cgroups are the directories in which this host lets the Runtime make cgroups: one of version
+// Cgroups are the directories in which this host lets the Runtime make cgroups: one of version
 // 2, and one of version 1 for each controller there.
-type cgroups struct {
+type Cgroups struct {
 	prefix string // prefix of the names of this Runtime's groups
 	v2     string // empty: none
 	pids   string // where the controller pids is; empty: nowhere
 	memory string
 }
 
-// openCgroups finds and tries the directories, and says what is missing.
-func openCgroups(o *Isolation, root string) (c cgroups, missing []string) {
+// OpenCgroups finds and tries the directories, and says what is missing.
+func OpenCgroups(configured, root string) (c Cgroups, missing []string) {
 	sum := sha256.Sum256([]byte(root))
 	c.prefix = "podyard." + hex.EncodeToString(sum[:6]) + "."
 	places, err := cgroupPlaces()
-	if o.Cgroup != "" {
-		places["2"], err = o.Cgroup, nil
+	if configured != "" {
+		places["2"], err = configured, nil
 	}
 	if err == nil {
 		c.v2, err = places["2"], c.try(places["2"], "cgroup.kill")
@@ -49,7 +49,7 @@ func openCgroups(o *Isolation, root string) (c cgroups, missing []string) {
 }
 
 // try makes a group in dir, checks that it has a file, and removes it.
-func (c *cgroups) try(dir, file string) error {
+func (c *Cgroups) try(dir, file string) error {
 	if dir == "" {
 		return errors.New("there is no cgroup to make others in")
 	}
@@ -70,7 +70,7 @@ func makeGroup(dir string) error {
 }
 
 // place returns the directory in which groups with a controller can be made.
-func (c *cgroups) place(controller string, places map[string]string) (dir string, err error) {
+func (c *Cgroups) place(controller string, places map[string]string) (dir string, err error) {
 	if dir = places[controller]; dir != "" {
 		err = c.try(dir, "cgroup.procs")
 	} else if dir = c.v2; dir != "" {
@@ -164,8 +164,8 @@ func addPlace(places map[string]string, key, root, point, path string) {
 	}
 }
 
-// make makes the group of one start of a pod and returns its directories.
-func (c *cgroups) make(name string, processes int, memory int64) (dirs []string, err error) {
+// Make makes the group of one start of a pod and returns its directories.
+func (c *Cgroups) Make(name string, processes int, memory int64) (dirs []string, err error) {
 	for _, place := range []string{c.v2, c.pids, c.memory} {
 		dir := filepath.Join(place, c.prefix+name)
 		if place == "" || slices.Contains(dirs, dir) {
@@ -231,8 +231,8 @@ func killCgroups(dirs []string) (found int) {
 	return found
 }
 
-// removeCgroups removes empty groups.
-func removeCgroups(dirs []string) error {
+// RemoveCgroups removes empty groups.
+func RemoveCgroups(dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -242,8 +242,8 @@ func removeCgroups(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// leftovers returns the groups of this Runtime except those in keep.
-func (c *cgroups) leftovers(keep []string) (dirs []string) {
+// Leftovers returns the groups of this Runtime except those in keep.
+func (c *Cgroups) Leftovers(keep []string) (dirs []string) {
 	for _, place := range []string{c.v2, c.pids, c.memory} {
 		if place == "" {
 			continue

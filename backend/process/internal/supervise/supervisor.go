@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"encoding/json"
@@ -15,9 +15,9 @@ import (
 	"github.com/podyard/podyard/internal/podhost"
 )
 
-// A plan is one start of a pod, as its supervisor gets it: over a pipe, because every user can
+// A Plan is one start of a pod, as its supervisor gets it: over a pipe, because every user can
 // read args and environments.
-type plan struct {
+type Plan struct {
 	Pod     string `json:"pod"`     // the directory of the pod
 	Start   uint64 `json:"start"`   // numbers the starts of the pod
 	LogSize int64  `json:"logSize"` // see Options
@@ -26,7 +26,7 @@ type plan struct {
 	Argv    []string  `json:"argv"`
 	Env     []string  `json:"env"`
 	Dir     string    `json:"dir"`
-	User    *identity `json:"user"` // nil: the server's
+	User    *Identity `json:"user"` // nil: the server's
 
 	// For pods with Isolation on Linux.
 	Launch   []string `json:"launch,omitempty"`   // see Isolation
@@ -36,19 +36,26 @@ type plan struct {
 	Probe    bool     `json:"probe,omitempty"`    // only find out whether all this can be done
 }
 
-// A status is what a supervisor has on record of one start.
-type status struct {
+// An Identity is the user and the group that a pod runs as.
+type Identity struct {
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Name string `json:"-"`
+}
+
+// A Status is what a supervisor has on record of one start.
+type Status struct {
 	Start      uint64 `json:"start"`
 	Supervisor int    `json:"supervisor"` // its process id
 	PID        int    `json:"pid"`        // the first process of the pod, and its process group; 0: none yet
 	StartTime  string `json:"born"`       // distinguishes it from a later one with the same PID
 	Ended      bool   `json:"ended"`      // everything of the pod has ended
-	Exit       exit   `json:"exit"`       // of the first process
+	Exit       Exit   `json:"exit"`       // of the first process
 	Lost       int    `json:"lost"`       // lines of output that could not be stored
 }
 
-// An exit is how a process ended.
-type exit struct {
+// An Exit is how a process ended.
+type Exit struct {
 	Code   int    `json:"code"`
 	Reason string `json:"reason"`
 	OOM    bool   `json:"oom"` // killed, as it seems for want of memory
@@ -57,7 +64,8 @@ type exit struct {
 // statusLimit is the most that is read of a record.
 const statusLimit = 1 << 20
 
-func readBounded(path string) ([]byte, error) {
+// ReadBounded returns no more of a file than a record can have.
+func ReadBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -66,9 +74,12 @@ func readBounded(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, statusLimit))
 }
 
-// readStatus returns what the last supervisor of a pod has on record.
-func readStatus(pod string) (s status, err error) {
-	data, err := readBounded(statusPath(pod))
+// LogDir is where the log of a pod is, whose directory is pod.
+func LogDir(pod string) string { return filepath.Join(pod, "log") }
+
+// ReadStatus returns what the last supervisor of a pod has on record.
+func ReadStatus(pod string) (s Status, err error) {
+	data, err := ReadBounded(statusPath(pod))
 	if err != nil {
 		return s, err
 	}
@@ -84,26 +95,26 @@ func lockPath(pod string) string { return filepath.Join(pod, "supervisor") }
 // everything of the pod with it, and records how it ended. It is a process of its own, which
 // outlives the server, or a goroutine where the program has no Isolation.Launch.
 type supervisor struct {
-	plan   plan
-	status status
+	plan   Plan
+	status Status
 	lock   *os.File
 	lines  *lines
 	out    *os.File // our end of the pipe
 	cmd    *exec.Cmd
 	oom    uint64 // the counter of kills for memory at the start
-	wait   func() exit
+	wait   func() Exit
 }
 
 // begin starts the program of a plan. After an error nothing of it is left.
-func begin(p plan) (*supervisor, error) {
-	s := &supervisor{plan: p, status: status{Start: p.Start, Supervisor: os.Getpid()}, oom: oomCount()}
+func begin(p Plan) (*supervisor, error) {
+	s := &supervisor{plan: p, status: Status{Start: p.Start, Supervisor: os.Getpid()}, oom: oomCount()}
 	var err error
-	if s.lock, err = lockFile(lockPath(p.Pod)); err != nil {
+	if s.lock, err = Lock(lockPath(p.Pod)); err != nil {
 		return nil, err
 	}
 	err = s.save()
 	if err == nil {
-		s.lines, err = openLines(logDir(p.Pod), p.LogSize)
+		s.lines, err = openLines(LogDir(p.Pod), p.LogSize)
 	}
 	if err == nil {
 		err = s.run()
@@ -143,7 +154,7 @@ func (s *supervisor) spawnDirectly(w *os.File) error {
 		return err
 	}
 	s.status.PID = s.cmd.Process.Pid
-	s.wait = func() exit { return childExit(s.cmd) }
+	s.wait = func() Exit { return childExit(s.cmd) }
 	return nil
 }
 
@@ -200,11 +211,11 @@ func (s *supervisor) release() error {
 }
 
 // childExit waits for a child.
-func childExit(cmd *exec.Cmd) exit {
+func childExit(cmd *exec.Cmd) Exit {
 	err := cmd.Wait()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
-		return exit{Code: -1, Reason: "it ended: " + err.Error()}
+		return Exit{Code: -1, Reason: "it ended: " + err.Error()}
 	}
 	if n, ok := signalOf(cmd.ProcessState); ok {
 		return signalled(n)
@@ -212,15 +223,15 @@ func childExit(cmd *exec.Cmd) exit {
 	return exited(cmd.ProcessState.ExitCode())
 }
 
-func signalled(n int) exit {
-	return exit{Code: 128 + n, Reason: fmt.Sprintf("ended by signal %d", n)}
+func signalled(n int) Exit {
+	return Exit{Code: 128 + n, Reason: fmt.Sprintf("ended by signal %d", n)}
 }
 
-func exited(code int) exit {
+func exited(code int) Exit {
 	if code == 0 {
-		return exit{}
+		return Exit{}
 	}
-	return exit{Code: code, Reason: fmt.Sprintf("exited with code %d", code)}
+	return Exit{Code: code, Reason: fmt.Sprintf("exited with code %d", code)}
 }
 
 // An answer is what a supervisor tells the server of a start, and a stage its supervisor.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package process
+package supervise
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A walk visits everything below some directories, in steps. It has two descriptors at most and
+// A Walk visits everything below some directories, in steps. It has two descriptors at most and
 // never uses a path, so that no tree is too deep for it, and it follows no links. What it
 // remembers is bounded by the inodes that a pod may have.
-type walk struct {
-	roots []string
-	// visit is called with the descriptor of a directory and the name in it. An error ends the
+type Walk struct {
+	Roots []string
+	// Visit is called with the descriptor of a directory and the name in it. An error ends the
 	// walk.
-	visit func(dir int, name string, st *unix.Stat_t) error
+	Visit func(dir int, name string, st *unix.Stat_t) error
 
 	open  *os.File // the directory that is read; nil: the next of roots is opened
 	read  bool     // all its names are read
@@ -32,31 +32,31 @@ type level struct {
 	below    []string // directories in it that are still to be visited
 }
 
-// step goes on until a deadline, and reports whether everything was visited.
-func (w *walk) step(deadline time.Time) (done bool, err error) {
+// Step goes on until a deadline, and reports whether everything was visited.
+func (w *Walk) Step(deadline time.Time) (done bool, err error) {
 	for time.Now().Before(deadline) {
 		switch {
-		case w.open == nil && len(w.roots) == 0:
+		case w.open == nil && len(w.Roots) == 0:
 			return true, nil
 		case w.open == nil:
-			if err = w.enter(unix.AT_FDCWD, w.roots[0]); errors.Is(err, syscall.ENOENT) {
+			if err = w.enter(unix.AT_FDCWD, w.Roots[0]); errors.Is(err, syscall.ENOENT) {
 				err = nil
 			}
-			w.roots = w.roots[1:]
+			w.Roots = w.Roots[1:]
 		case !w.read:
 			err = w.list()
 		default:
 			err = w.move()
 		}
 		if err != nil {
-			w.close()
+			w.Close()
 			return false, err
 		}
 	}
 	return false, nil
 }
 
-func (w *walk) close() {
+func (w *Walk) Close() {
 	if w.open != nil {
 		_ = w.open.Close() // it was only read
 	}
@@ -64,7 +64,7 @@ func (w *walk) close() {
 }
 
 // enter opens a directory.
-func (w *walk) enter(dir int, name string) error {
+func (w *Walk) enter(dir int, name string) error {
 	fd, st, err := openDir(dir, name)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (w *walk) enter(dir int, name string) error {
 	return nil
 }
 
-func (w *walk) replace(fd int) {
+func (w *Walk) replace(fd int) {
 	if w.open != nil {
 		_ = w.open.Close() // it was only read
 	}
@@ -101,7 +101,7 @@ func openDir(dir int, name string) (fd int, st unix.Stat_t, err error) {
 }
 
 // list visits some more of what is in the open directory.
-func (w *walk) list() error {
+func (w *Walk) list() error {
 	names, err := w.open.Readdirnames(256)
 	w.read = errors.Is(err, io.EOF)
 	if err != nil && !w.read {
@@ -116,7 +116,7 @@ func (w *walk) list() error {
 			continue // it was removed meanwhile
 		}
 		if err == nil {
-			err = w.visit(dir, name, &st)
+			err = w.Visit(dir, name, &st)
 		}
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ func (w *walk) list() error {
 }
 
 // move goes to the next directory: one in the open one, or else the one above.
-func (w *walk) move() error {
+func (w *Walk) move() error {
 	top := &w.stack[len(w.stack)-1]
 	if n := len(top.below) - 1; n >= 0 {
 		name := top.below[n]
@@ -141,7 +141,7 @@ func (w *walk) move() error {
 		return err
 	}
 	if w.stack = w.stack[:len(w.stack)-1]; len(w.stack) == 0 {
-		w.close()
+		w.Close()
 		return nil
 	}
 	fd, st, err := openDir(int(w.open.Fd()), "..")
@@ -151,7 +151,7 @@ func (w *walk) move() error {
 	w.replace(fd)
 	top = &w.stack[len(w.stack)-1]
 	if uint64(st.Dev) != top.dev || uint64(st.Ino) != top.ino { //nolint:unconvert // see enter
-		return errMoved
+		return ErrMoved
 	}
 	return nil
 }

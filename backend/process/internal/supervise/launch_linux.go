@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"encoding/json"
@@ -11,13 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-const canIsolate = true
 
 // The stages in which this program becomes a pod, as its last argument. The supervisor starts
 // stageEnter, which joins the cgroups and becomes bubblewrap, which starts stageBecome, which gives
@@ -43,7 +42,7 @@ func launchStage(name string) error {
 		return fmt.Errorf("process: this is for the server to start a pod with: %w", err)
 	}
 	out := json.NewEncoder(os.NewFile(answerFD, "answer"))
-	var p plan
+	var p Plan
 	err := json.NewDecoder(io.NewSectionReader(os.NewFile(planFD, "plan"), 0, 1<<62)).Decode(&p)
 	if err == nil && name == stageEnter {
 		err = p.enter()
@@ -58,7 +57,7 @@ func launchStage(name string) error {
 }
 
 // enter does what is not possible inside bubblewrap, and becomes bubblewrap.
-func (p *plan) enter() error {
+func (p *Plan) enter() error {
 	for _, dir := range p.Cgroups {
 		if err := writeCgroup(dir, "cgroup.procs", "0"); err != nil { // 0 is the writing process
 			return err
@@ -85,7 +84,7 @@ func (p *plan) enter() error {
 
 // become returns only with an error, but for a probe. It answers once before the program is
 // started; after that the end of the answer says that the program runs.
-func (p *plan) become(out *json.Encoder) error {
+func (p *Plan) become(out *json.Encoder) error {
 	_, _ = unix.Setsid() // a group of its own, for signals; it may be one already
 	// Without bubblewrap the pod's user may not get through the directories above, and inside it
 	// only that user can use its directory.
@@ -135,7 +134,7 @@ func closeOnExec(first int) error {
 }
 
 // dropPrivileges gives up all privileges for good.
-func (p *plan) dropPrivileges() error {
+func (p *Plan) dropPrivileges() error {
 	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ { //nolint:revive // until the kernel knows no more, or forbids it
 	}
 	if p.User != nil {
@@ -151,7 +150,7 @@ func (p *plan) dropPrivileges() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
-func setUser(id identity) error {
+func setUser(id Identity) error {
 	if err := unix.Setgroups(nil); err != nil {
 		return os.NewSyscallError("setgroups", err)
 	}
@@ -203,7 +202,7 @@ const launchTime = time.Minute
 
 // startStage starts the first stage, and returns when the program runs. After an error nothing
 // runs. The calling thread must live as long as the pod.
-func startStage(p *plan, out *os.File) (*exec.Cmd, error) {
+func startStage(p *Plan, out *os.File) (*exec.Cmd, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -217,7 +216,7 @@ func startStage(p *plan, out *os.File) (*exec.Cmd, error) {
 	if _, err := in.Write(data); err != nil {
 		return nil, err
 	}
-	self, err := os.OpenFile(selfPath, unix.O_PATH, 0)
+	self, err := os.OpenFile(SelfPath, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +266,14 @@ func started(answers *os.File) error {
 
 // reap waits for the end of the first process, and of all orphans meanwhile, whose parent this
 // process is.
-func (s *supervisor) reap() exit {
+func (s *supervisor) reap() Exit {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return exit{Code: -1, Reason: "it ended: " + err.Error()}
+			return Exit{Code: -1, Reason: "it ended: " + err.Error()}
 		case pid == s.cmd.Process.Pid && ws.Signaled():
 			return signalled(int(ws.Signal()))
 		case pid == s.cmd.Process.Pid:
@@ -313,4 +312,29 @@ func (s *supervisor) sweep() {
 // becomeReaper makes this process the parent of the pod's orphans.
 func becomeReaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// Try runs the stages of a plan up to the program. Its error has what bubblewrap says.
+func Try(p *Plan) error {
+	runtime.LockOSThread() // which bubblewrap wants to live
+	defer runtime.UnlockOSThread()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	said := make(chan []byte, 1)
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(r, 1<<10)) // it is only for the log
+		said <- text
+	}()
+	cmd, err := startStage(p, w)
+	_ = w.Close() // nothing was written to it here
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if text := strings.TrimSpace(string(<-said)); err != nil && text != "" {
+		err = errors.New(text)
+	}
+	return err
 }

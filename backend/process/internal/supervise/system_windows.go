@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ const (
 	lockPause    = 5 * time.Millisecond
 )
 
-func newSession(*identity) *syscall.SysProcAttr {
+func newSession(*Identity) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
@@ -35,8 +35,8 @@ func signalOf(*os.ProcessState) (int, bool) { return 0, false }
 // isLocked reports false: a server of this system takes its pods along.
 func isLocked(string) bool { return false }
 
-// lockFile opens a file that nobody else can open while it is open.
-func lockFile(path string) (*os.File, error) {
+// Lock opens a file that nobody else can open while it is open.
+func Lock(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err

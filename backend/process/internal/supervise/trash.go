@@ -1,4 +1,4 @@
-package process
+package supervise
 
 import (
 	"crypto/rand"
@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// A trash removes directories in the background, also those of an earlier server. What a pod has
+// A Trash removes directories in the background, also those of an earlier server. What a pod has
 // made may take any time: millions of files, or directories in each other that are deeper than
 // any path. So a directory that is found in another one is first moved to the top of the trash,
 // where its turn comes later: no more than one directory is open at a time, and nothing needs to
 // be remembered.
-type trash struct {
+type Trash struct {
 	dir  string
 	wake chan struct{} // has a value when there is something new
 }
 
-func newTrash(dir string) trash { return trash{dir: dir, wake: make(chan struct{}, 1)} }
+func NewTrash(dir string) Trash { return Trash{dir: dir, wake: make(chan struct{}, 1)} }
 
-// remove implements driver: it moves path into the trash at once. A path that does not exist is
+// Put moves path into the trash at once. A path that does not exist is
 // no error.
-func (t *trash) remove(path string) error {
+func (t *Trash) Put(path string) error {
 	err := os.Rename(path, filepath.Join(t.dir, rand.Text()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -39,8 +39,8 @@ func (t *trash) remove(path string) error {
 // trashRetry is when what could not be removed is tried again.
 const trashRetry = time.Hour
 
-// empty removes what is in the trash until stop is closed.
-func (t *trash) empty(stop <-chan struct{}, log *slog.Logger) {
+// Empty removes what is in the trash until stop is closed.
+func (t *Trash) Empty(stop <-chan struct{}, log *slog.Logger) {
 	for {
 		if err := t.emptyOnce(stop); err != nil {
 			log.Error("process: what is left of removed pods cannot be removed", "err", err)
@@ -58,7 +58,7 @@ func (t *trash) empty(stop <-chan struct{}, log *slog.Logger) {
 }
 
 // emptyOnce goes on as long as something can be removed.
-func (t *trash) emptyOnce(stop <-chan struct{}) error {
+func (t *Trash) emptyOnce(stop <-chan struct{}) error {
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
 		return err

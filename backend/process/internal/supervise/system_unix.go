@@ -1,6 +1,6 @@
 //go:build unix
 
-package process
+package supervise
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 const canSupervise = true
 
 // newSession starts a process in its own session and group, as a user if one is given.
-func newSession(id *identity) *syscall.SysProcAttr {
+func newSession(id *Identity) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if id != nil {
 		attr.Credential = &syscall.Credential{Uid: id.UID, Gid: id.GID}
@@ -60,8 +60,8 @@ func isLocked(path string) bool {
 	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// lockFile locks path while the file is open. The lock ends with the process, however it ends.
-func lockFile(path string) (*os.File, error) {
+// Lock locks path while the file is open. The lock ends with the process, however it ends.
+func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
