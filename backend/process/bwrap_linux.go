@@ -16,7 +16,7 @@ func (i *isolator) probe(users []*supervise.Identity) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // users of pods go there
 		return err
 	}
-	defer os.Remove(dir)
+	defer func() { _ = os.Remove(dir) }() // the next probe uses it
 	p := supervise.Plan{Launch: i.opts.Launch, Dir: "/", Probe: true}
 	if n := slices.IndexFunc(users, func(id *supervise.Identity) bool { return id != nil }); n >= 0 {
 		p.User = users[n]

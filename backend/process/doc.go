@@ -17,7 +17,8 @@
 // On Linux the program runs in bubblewrap where that works ([Runtime.Isolation]), as
 // Isolation.User where the server is root, without capabilities and new privileges, and in cgroups
 // with the limits Spec.Memory and Isolation.Processes where the server may make some. A pod whose
-// supervisor is killed ends too; its exit code is then -1.
+// supervisor is killed ends too, without bubblewrap and cgroups its process group; its exit code is
+// then -1.
 //
 // Without Options.Isolation, and on Windows, the server itself supervises its pods, with the
 // rights of the server. They end with it: after a kill, at the next Open at the latest.

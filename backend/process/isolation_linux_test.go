@@ -91,11 +91,11 @@ func newVictim(t *testing.T, mode string) *victim {
 	data := filepath.Join(t.TempDir(), "data")
 	v := &victim{secret: filepath.Join(data, "secret-key"), setuid: filepath.Join(t.TempDir(), "setuid"), sock: filepath.Join(t.TempDir(), "engine.sock")}
 	// Readable for everybody, so that only the isolation hides it.
-	if err := errors.Join(os.MkdirAll(data, 0o755), os.WriteFile(v.secret, []byte("secret"), 0o644)); err != nil { //nolint:gosec // see above
+	if err := errors.Join(os.MkdirAll(data, 0o755), os.WriteFile(v.secret, []byte("secret"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{filepath.Dir(data), filepath.Dir(filepath.Dir(data)), filepath.Dir(v.setuid), filepath.Dir(v.sock)} {
-		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func newVictim(t *testing.T, mode string) *victim {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	if err := os.Chmod(v.sock, 0o777); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(v.sock, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // not closed by an exec
@@ -130,7 +130,7 @@ func copyProgram(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	program, err := os.ReadFile(supervise.SelfPath)
 	if err == nil {
-		err = os.WriteFile(path, program, 0o700) //nolint:gosec // a program
+		err = os.WriteFile(path, program, 0o700)
 	}
 	if err := errors.Join(err, os.Chmod(path, mode)); err != nil { // last, because writing clears the setuid bit
 		t.Fatal(err)
@@ -308,5 +308,45 @@ func TestAPodHasNoMoreThanItsMemoryAndProcesses(t *testing.T) {
 	ensure(t, rt, s)
 	if got := await(t, rt, "large", "end", phase(pods.PhaseExited)); !got.OOM {
 		t.Errorf("pod is %+v, want it killed for memory", got)
+	}
+}
+
+// Before, each owner had a user of its own.
+func TestFilesOfAnotherUserAreGivenToTheOneOfNow(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	dir := t.TempDir()
+	rt := open(t, dir, isolated())
+	s := spec("a", program("exit", "0"))
+	s.Mounts = []pods.Mount{{VolumeID: "volume", Path: "/v"}}
+	ensure(t, rt, s)
+	await(t, rt, "a", "end", phase(pods.PhaseExited))
+	shared := filepath.Join(t.TempDir(), "of-another")
+	deep := filepath.Join(dir, "volumes", "volume", "x", "y")
+	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(shared, nil, 0o600), os.Link(shared, filepath.Join(deep, "link")), os.Symlink(shared, filepath.Join(deep, "symlink"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{deep, filepath.Dir(deep), filepath.Dir(filepath.Dir(deep))} {
+		if err := os.Chown(path, 1_900_000_001, 1_900_000_001); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Run = 2
+	ensure(t, rt, s)
+	uid := func(path string) uint32 {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Uid
+	}
+	for deadline := time.Now().Add(30 * time.Second); uid(filepath.Join(deep, "symlink")) != 65534; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the files have the user %d, want that of pods", uid(deep))
+		}
+	}
+	if got := uid(shared); got != 0 {
+		t.Errorf("a file that has another name elsewhere was given to user %d", got)
 	}
 }

@@ -60,7 +60,7 @@ func (l layout) makePassable() error {
 		dirs = append(dirs, l.pod(e.Name()))
 	}
 	for _, dir := range dirs {
-		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // see above
+		if err := os.Chmod(dir, 0o711); err != nil {
 			return err
 		}
 	}

@@ -218,7 +218,7 @@ func open(t *testing.T, dir string, change ...func(*Options)) *Runtime {
 		f(opts)
 	}
 	// Users of pods come to their directories where no bubblewrap hides what is above.
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	rt, err := Open(dir, opts)

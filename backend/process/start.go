@@ -171,7 +171,7 @@ func (p *pod) makeDir() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil || !p.policy.passable() {
 		return err
 	}
-	return os.Chmod(dir, 0o711) //nolint:gosec // see above
+	return os.Chmod(dir, 0o711)
 }
 
 // wipe empties the disk unless it is of this generation.

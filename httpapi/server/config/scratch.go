@@ -38,6 +38,16 @@ func tempDir(ctx context.Context, contained bool, log *slog.Logger) (string, err
 	return os.MkdirTemp(place, "run-")
 }
 
+// removeTime is how long the directory of a server that keeps nothing is removed at most, because
+// pods may have made anything in it. The next server goes on.
+const removeTime = 2 * time.Second
+
+func removeDir(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	return process.RemoveAll(ctx, dir)
+}
+
 // sweep ends the pods of servers that are gone. A server that lives holds the lock of
 // its directory. Containers need an engine to end them: without one, a directory that
 // names some is left to a server that has one.
@@ -63,7 +73,7 @@ func sweep(ctx context.Context, place string, contained bool, log *slog.Logger) 
 		}
 		err = errors.Join(endContainers(ctx, filepath.Join(dir, "docker"), contained, log), rt.Close(ctx))
 		if err == nil {
-			err = os.RemoveAll(dir)
+			err = removeDir(ctx, dir)
 		}
 		if err != nil {
 			log.Warn("remains of a server that is gone stay", "dir", dir, "err", err)

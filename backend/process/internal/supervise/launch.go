@@ -40,8 +40,8 @@ func LaunchPod() error {
 	if err == nil {
 		s, err = begin(p)
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(answerFor(err)) // the server may be gone
-	_ = errors.Join(os.Stdin.Close(), os.Stdout.Close())
+	told := json.NewEncoder(os.Stdout).Encode(answerFor(err))
+	_ = errors.Join(told, os.Stdin.Close(), os.Stdout.Close()) // the server may be gone
 	if err != nil {
 		return fmt.Errorf("process: start a pod: %w", err)
 	}

@@ -135,7 +135,8 @@ func closeOnExec(first int) error {
 
 // dropPrivileges gives up all privileges for good.
 func (p *Plan) dropPrivileges() error {
-	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ { //nolint:revive // until the kernel knows no more, or forbids it
+	// Until the kernel knows no more of them, or forbids it.
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ {
 	}
 	if p.User != nil {
 		if err := setUser(*p.User); err != nil {

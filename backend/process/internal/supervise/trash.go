@@ -1,12 +1,14 @@
 package supervise
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -20,18 +22,41 @@ type Trash struct {
 	wake chan struct{} // has a value when there is something new
 }
 
+// NewTrash returns the trash in dir.
 func NewTrash(dir string) Trash { return Trash{dir: dir, wake: make(chan struct{}, 1)} }
 
 // Put moves path into the trash at once. A path that does not exist is
 // no error.
 func (t *Trash) Put(path string) error {
-	err := os.Rename(path, filepath.Join(t.dir, rand.Text()))
+	name := filepath.Join(t.dir, rand.Text())
+	err := os.Rename(path, name)
+	if errors.Is(err, fs.ErrPermission) { // a pod has taken its own rights, and what is moved is written
+		err = errors.Join(os.Chmod(path, 0o700), os.Rename(path, name))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	select {
 	case t.wake <- struct{}{}:
 	default:
+	}
+	return err
+}
+
+// RemoveAll removes a directory that nobody uses, and ends with ctx at the latest. It is then left
+// beside its old name.
+func RemoveAll(ctx context.Context, path string) error {
+	const mark = ".removed"
+	t := NewTrash(strings.TrimSuffix(path, mark) + mark)
+	err := os.MkdirAll(t.dir, 0o700)
+	if err == nil && t.dir != path {
+		err = t.Put(path)
+	}
+	if err == nil {
+		err = t.emptyOnce(ctx.Done())
+	}
+	if err == nil && ctx.Err() == nil {
+		err = os.Remove(t.dir)
 	}
 	return err
 }
@@ -63,7 +88,7 @@ func (t *Trash) emptyOnce(stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read
 	for more := true; more; {
 		var names []fs.DirEntry
 		if names, err = some(root, "."); err != nil {
@@ -72,7 +97,7 @@ func (t *Trash) emptyOnce(stop <-chan struct{}) error {
 		more = false
 		var errs []error
 		for _, e := range names {
-			gone, err := clear(root, e, stop)
+			gone, err := removeEntry(root, e, stop)
 			more = more || gone
 			errs = append(errs, err)
 			select {
@@ -99,9 +124,9 @@ func some(root *os.Root, name string) ([]fs.DirEntry, error) {
 	return entries, f.Close()
 }
 
-// clear removes an entry of the trash, after it has moved the directories in it to the top. It
+// removeEntry removes an entry of the trash, after it has moved the directories in it to the top. It
 // reports whether it has removed anything.
-func clear(root *os.Root, e fs.DirEntry, stop <-chan struct{}) (gone bool, err error) {
+func removeEntry(root *os.Root, e fs.DirEntry, stop <-chan struct{}) (gone bool, err error) {
 	name := e.Name()
 	for e.IsDir() {
 		_ = root.Chmod(name, 0o700) // the pod may have taken its own rights

@@ -56,6 +56,7 @@ func (w *Walk) Step(deadline time.Time) (done bool, err error) {
 	return false, nil
 }
 
+// Close ends a walk that has not come to its end.
 func (w *Walk) Close() {
 	if w.open != nil {
 		_ = w.open.Close() // it was only read
