@@ -349,6 +349,23 @@ func TestAPodEndsWithItsSupervisor(t *testing.T) {
 	}
 }
 
+func TestAPodWhoseDirectoryIsGoneEnds(t *testing.T) {
+	suite.SkipUnlessLong(t) // it takes ten seconds
+	dir := crash(t, "isolated")
+	st, err := supervise.ReadStatus(layout(dir).pod("run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(layout(dir).at("pods")); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !dead(st.Supervisor) || !dead(st.PID); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod of a directory that was removed runs on")
+		}
+	}
+}
+
 // The server may crash after it has started a pod and before it has recorded that.
 func TestAStartThatTheServerDiedOverIsUndoneAndRepeated(t *testing.T) {
 	dir := crash(t, "isolated")

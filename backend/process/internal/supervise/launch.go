@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // LaunchVariable marks a process as a supervisor or a stage, so that a program without a call of
@@ -45,20 +46,34 @@ func LaunchPod() error {
 	if err != nil {
 		return fmt.Errorf("process: start a pod: %w", err)
 	}
-	go func() {
-		for sig := range signals {
+	go s.obey(signals)
+	if err := s.finish(); err != nil {
+		return fmt.Errorf("process: end of a pod: %w", err)
+	}
+	return nil
+}
+
+// goneCheck is how often a supervisor looks whether its directory is there.
+const goneCheck = 10 * time.Second
+
+// obey does what the server asks for by signals. A pod whose directory was removed, after a server
+// that was killed for example, is nobody's any more.
+func (s *supervisor) obey(signals <-chan os.Signal) {
+	for t := time.NewTicker(goneCheck); ; {
+		select {
+		case sig := <-signals:
 			switch sig {
 			case syscall.SIGTERM:
 				s.terminate()
 			case syscall.SIGQUIT:
 				s.kill()
 			}
+		case <-t.C:
+			if _, err := os.Stat(lockPath(s.plan.Pod)); errors.Is(err, os.ErrNotExist) {
+				s.kill()
+			}
 		}
-	}()
-	if err := s.finish(); err != nil {
-		return fmt.Errorf("process: end of a pod: %w", err)
 	}
-	return nil
 }
 
 // launcher returns the command that starts this program as a supervisor or a stage. Its
