@@ -12,6 +12,12 @@ import (
 // Nobody is the user that owns nothing, by its number on every Linux.
 const Nobody = "65534"
 
+// CheckUser returns an error for a user that pods cannot run as on this host.
+func CheckUser(name string) error {
+	_, err := lookUpUser(name)
+	return err
+}
+
 // lookUpUser finds a user by name or number. It is nil for the user of the server.
 func lookUpUser(name string) (*supervise.Identity, error) {
 	if name == "" {

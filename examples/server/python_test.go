@@ -44,9 +44,9 @@ func ownUser() string {
 }
 
 // startPython runs a server with an endpoint for each kind of handler in
-// testdata/worker.py, whose workers the server starts as processes. They may write to dir,
-// where handlers leave marks for the test.
-func startPython(t *testing.T, dir string, modes ...string) *instance {
+// testdata/worker.py, whose workers the server starts as processes. Their handlers leave
+// marks for the tests.
+func startPython(t *testing.T, modes ...string) *instance {
 	t.Helper()
 	interpreter := python(t)
 	script, err := filepath.Abs("testdata/worker.py")
@@ -116,7 +116,7 @@ func exists(path string) bool {
 func TestAnUnmodifiedPythonWorkerServesSyncHandlers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := startPython(t, dir, "sync")
+	in := startPython(t, "sync")
 
 	input := map[string]any{"a": 1.0, "text": "ünï"}
 	j := get[pyJob](in, "POST", "/v2/sync/runsync?wait=60000", `{"input":{"a":1,"text":"ünï"},"s3Config":{"bucketName":"b"}}`, http.StatusOK)
@@ -156,7 +156,7 @@ func TestAnUnmodifiedPythonWorkerServesSyncHandlers(t *testing.T) {
 func TestAPythonWorkerKilledInTheMiddleOfAJobLosesItToAnotherThatCompletesIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := startPython(t, dir, "sync")
+	in := startPython(t, "sync")
 	j := in.runsync("sync", map[string]any{"act": "die", "mark": filepath.Join(dir, "died")})
 	if j.Status != "COMPLETED" {
 		t.Errorf("job is %s %s, want COMPLETED by the second worker", j.Status, j.Error)
@@ -172,7 +172,7 @@ func TestAPythonWorkerKilledInTheMiddleOfAJobLosesItToAnotherThatCompletesIt(t *
 func TestABlockedPythonHandlerIsReplacedWhenItsJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in, mark := startPython(t, dir, "sync"), filepath.Join(dir, "began")
+	in, mark := startPython(t, "sync"), filepath.Join(dir, "began")
 	id := in.run("sync", map[string]any{"act": "block", "mark": mark})
 	eventually(t, "the handler blocks", func() bool { return exists(mark) })
 	blocked := in.status("sync", id).WorkerID
@@ -187,7 +187,7 @@ func TestABlockedPythonHandlerIsReplacedWhenItsJobIsCancelled(t *testing.T) {
 func TestAPythonWorkerRunsFourJobsAtOnceAndStopsACancelledOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := startPython(t, dir, "async")
+	in := startPython(t, "async")
 	var ids []string
 	for range 4 {
 		ids = append(ids, in.run("async", map[string]any{"together": 4}))

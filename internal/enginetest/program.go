@@ -27,7 +27,8 @@ func (p *programTests) Run() int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // pods with a user of their own run it
+	// Pods with a user of their own run it.
+	if err := os.Chmod(dir, 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -331,6 +331,15 @@ func TestAProgramThatEverybodyMayHaveDoSomethingIsWarnedOf(t *testing.T) {
 	}
 }
 
+func TestAUserOfProcessesThatThereIsNotIsNamed(t *testing.T) {
+	o := &config.Options{Runtime: "process", Launch: []string{"launch"}}
+	_, err := config.Open(t.Context(), parse(t, `{"processes":{"user":"nobody-of-this-name"}}`), o)
+	var e *config.Error
+	if !errors.As(err, &e) || e.Field != "processes.user" {
+		t.Errorf("Open = %v, want an Error of processes.user", err)
+	}
+}
+
 func TestTheStateShowsTheIsolationOfProcesses(t *testing.T) {
 	s := newSite(t, `{}`)
 	if got := s.want(200, s.parts.Key, "GET", "/v2/admin/state", ""); !strings.Contains(got, `"isolation":"none"`) {

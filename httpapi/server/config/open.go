@@ -240,6 +240,9 @@ func (c *Config) checkLaunch(o *Options) error {
 	if demanded && len(o.Launch) == 0 {
 		return errorAt("/processes", "this program does not keep processes apart")
 	}
+	if err := process.CheckUser(c.Processes.User); err != nil {
+		return errorAt("/processes/user", "%w", err)
+	}
 	return nil
 }
 
