@@ -228,8 +228,9 @@ func TestTheDebianPackageHasAHardenedUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	output(t, os.Environ(), "", "systemd-analyze", "verify", "--man=no", here)
-	// 0 is best and 10 worst. A unit without settings has 9.6.
-	output(t, os.Environ(), "", "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", unit)
+	// 0 is best and 100 worst. A unit without settings has 96. What bubblewrap and compilers at run
+	// time need is about 8 of it.
+	output(t, os.Environ(), "", "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=31", unit)
 }
 
 // doubleTest is a first test of somebody who has installed the wheel.

@@ -349,6 +349,26 @@ func TestAPodEndsWithItsSupervisor(t *testing.T) {
 	}
 }
 
+func TestPodsWithoutSupervisorsEndWithTheirServer(t *testing.T) {
+	dir := crash(t)
+	st, err := supervise.ReadStatus(layout(dir).pod("run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := open(t, dir)
+	for _, s := range serverPods() {
+		if got := await(t, rt, s.PodID, "end", phase(pods.PhaseExited)); got.ExitCode != -1 || got.Stopped {
+			t.Errorf("pod is %+v, want that it ended with its server", got)
+		}
+	}
+	wantDead(t, []int{st.PID})
+	for _, line := range awaitLine(t, rt, "family", "ready") { // one has left its group, and is not found
+		if pid, err := strconv.Atoi(strings.TrimPrefix(line, "child ")); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 func TestAPodWhoseDirectoryIsGoneEnds(t *testing.T) {
 	suite.SkipUnlessLong(t) // it takes ten seconds
 	dir := crash(t, "isolated")
