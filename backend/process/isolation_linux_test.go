@@ -350,3 +350,38 @@ func TestFilesOfAnotherUserAreGivenToTheOneOfNow(t *testing.T) {
 		t.Errorf("a file that has another name elsewhere was given to user %d", got)
 	}
 }
+
+func TestAPodThatFloodsItsLogStaysWithinItsSizeAndEndsAtOnce(t *testing.T) {
+	rt := open(t, t.TempDir(), isolated(), func(o *Options) { o.LogSize = 1 })
+	ensure(t, rt, spec("a", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", "yes & head -c 100000000 /dev/zero; wait"}}))
+	size := func() (n int64, oldest string) {
+		entries, err := os.ReadDir(rt.root.log("a"))
+		if err != nil {
+			return 0, ""
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				n += info.Size()
+			}
+			if oldest == "" {
+				oldest = e.Name()
+			}
+		}
+		return n, oldest
+	}
+	_, first := size()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		n, oldest := size()
+		if n > 256<<10 {
+			t.Fatalf("the log has %d bytes, want 256 KiB at most", n)
+		}
+		if first == "" {
+			first = oldest
+		} else if oldest != first { // it has thrown lines away
+			break
+		}
+	}
+	if err := rt.Remove(t.Context(), "a", 0); err != nil {
+		t.Errorf("Remove = %v, want nil", err)
+	}
+}
