@@ -36,3 +36,20 @@ func TestTargetsOfTheMakefileAreTheStepsOfCI(t *testing.T) {
 		}
 	}
 }
+
+// A module that names an older Go release than the others would be built with faults that theirs mends.
+func TestAllModulesNameOneToolchain(t *testing.T) {
+	const pattern = `(?m)^toolchain (\S+)$`
+	want := words(t, "go.mod", pattern)
+	for _, mod := range files(t, "go.mod") {
+		if diff := cmp.Diff(want, words(t, mod, pattern)); diff != "" {
+			t.Errorf("toolchain of %s (-go.mod +%s):\n%s", mod, mod, diff)
+		}
+	}
+	// Each raise says what it closes.
+	_, page, _ := strings.Cut(text(t, "docs/security.md"), "\n## Go and modules\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	if release := strings.TrimPrefix(want[0], "go"); !strings.Contains(page, "\n| "+release+" |") || !strings.Contains(text(t, "CHANGELOG.md"), "Go "+release) {
+		t.Errorf("docs/security.md (Go and modules) or CHANGELOG.md does not say what Go %s closes", release)
+	}
+}

@@ -1,6 +1,7 @@
 // Command release builds what a release consists of: the program for each system, an image,
 // a Debian package, the test double for pip and npm, lists of what is inside, and checksums.
-// The same source, built with the same Go release, gives the same bytes.
+// The same source gives the same bytes: the programs are built with exactly the Go release that the
+// line toolchain of go.mod names, which the go command gets where it is not there.
 //
 //	go run ./.ci/release -out dist
 //	go run ./.ci/release -out dist -platforms linux/amd64
@@ -9,6 +10,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -39,6 +41,7 @@ type release struct {
 	version string
 	commit  string
 	at      time.Time // of the commit: the time of every file inside an archive
+	goes    string    // the Go release of the programs, such as go1.26.10
 	certs   string
 }
 
@@ -63,6 +66,9 @@ func run(ctx context.Context, out, platforms, certs string) error {
 	r := &release{out: out, version: version.Number, certs: certs}
 	var err error
 	if r.commit, r.at, err = commit(ctx); err != nil {
+		return err
+	}
+	if r.goes, err = toolchain("go.mod"); err != nil {
 		return err
 	}
 	for platform := range strings.SplitSeq(platforms, ",") {
@@ -125,9 +131,40 @@ func (r *release) build(ctx context.Context, t *target) error {
 	t.file = r.name(*t, ending)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", t.file,
 		"-ldflags", "-s -w -buildid= -X 'github.com/podyard/podyard/examples/server/version.commit="+r.commit+"'", "./examples/server")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOTOOLCHAIN="+r.goes)
 	cmd.Stderr = os.Stderr
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build with %s: %w", r.goes, err)
+	}
+	return builtWith(t.file, r.goes)
+}
+
+// toolchain is the Go release that a go.mod names for builds. A patch release mends faults of the
+// standard library, which is part of every program: with whatever Go this machine has, a release
+// could have faults that go.mod says are mended.
+func toolchain(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "toolchain" {
+			return f[1], nil
+		}
+	}
+	return "", fmt.Errorf("%s has no line toolchain", file)
+}
+
+// builtWith is an error unless a program was built with exactly that Go release.
+func builtWith(program, wanted string) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	if info.GoVersion != wanted {
+		return fmt.Errorf("%s was built with %s, and go.mod names %s", filepath.Base(program), info.GoVersion, wanted)
+	}
+	return nil
 }
 
 // sums writes the checksums of all files.

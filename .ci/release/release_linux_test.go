@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,27 @@ func TestTheProgramIsStaticAndKnowsItsVersion(t *testing.T) {
 	out := output(t, nil, "", file, "version")
 	if !strings.HasPrefix(out, "podyard "+version.Number+" (commit ") || strings.Contains(out, "unknown") {
 		t.Errorf("it says %s", out)
+	}
+}
+
+func TestTheProgramsHaveTheGoReleaseThatGoModNames(t *testing.T) {
+	wanted, err := toolchain("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := builtWith(program(t), wanted); err != nil {
+		t.Error(err)
+	}
+}
+
+// The check must be able to say no: this test was not built with Go 1.0.
+func TestAProgramOfAnotherGoReleaseIsRefused(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := builtWith(self, "go1.0"); err == nil || !strings.Contains(err.Error(), runtime.Version()) {
+		t.Errorf("a program of %s in a release of go1.0 = %v, want an error that names both", runtime.Version(), err)
 	}
 }
 

@@ -2,6 +2,8 @@ module github.com/podyard/podyard/backend/otel
 
 go 1.26.0
 
+toolchain go1.26.10
+
 replace github.com/podyard/podyard => ../..
 
 require (
