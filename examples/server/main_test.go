@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -31,6 +32,10 @@ const testKey = "key-of-the-tests"
 var program string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(rudeWorkerEnv) != "" {
+		printLine(os.Stderr, rudeWorker())
+		os.Exit(1)
+	}
 	if os.Getenv(balanceWorkerEnv) != "" {
 		printLine(os.Stderr, balanceWorker())
 		os.Exit(1)
@@ -55,7 +60,8 @@ type instance struct {
 	t        *testing.T
 	cmd      *exec.Cmd
 	url, key string
-	lines    chan string // of its standard output after the first, closed at the end
+	trusted  *x509.CertPool // nil without a certificate
+	lines    chan string    // of its standard output after the first, closed at the end
 	done     chan struct{}
 	stderr   buffer
 }

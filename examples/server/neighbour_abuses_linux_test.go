@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/podyard/podyard/examples/server/demo"
@@ -16,16 +18,25 @@ import (
 
 // An abuse is what a user does until ctx ends.
 type abuse struct {
+	door    string // by which it comes: a row of docs/security.md, Doors
 	name    string
-	refused bool            // some of it must be refused
-	prepare func(n *tenant) // before it
+	refused bool                                              // some of it must be refused
+	slow    bool                                              // it needs a moment before it does harm: do says by bites when
+	server  func(t *testing.T, s *settingsOf) (args []string) // what the server has besides its defaults
+	prepare func(n *tenant)                                   // before it
 	do      func(ctx context.Context, n *tenant)
+	after   func(n *tenant) // what must hold after it
 }
+
+// abuses are those of all doors.
+var abuses = slices.Concat(
+	abusesOfTheAPI, abusesOfConnections, abusesOfTheConsole, abusesOfWorkers, abusesOfReceivers, abusesOfPods, abusesOfOperators,
+)
 
 var megabyte = strings.Repeat("x", 1<<20)
 
-var abuses = []abuse{
-	{name: "bodies that trickle in chunks", do: func(ctx context.Context, n *tenant) {
+var abusesOfTheAPI = []abuse{
+	{door: "API", name: "bodies that trickle in chunks", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 100, func(int) {
 			c := n.dial(ctx, n.head("POST", "/v2/echo/run", "Transfer-Encoding: chunked"))
 			for c != nil && ctx.Err() == nil {
@@ -37,10 +48,10 @@ var abuses = []abuse{
 			closeConn(c)
 		})
 	}},
-	{name: "bodies that are announced and not sent", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "bodies that are announced and not sent", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 500, func(int) string { return n.head("POST", "/v2/echo/runsync", "Content-Length: 20000000") + "{" })
 	}},
-	{name: "large bodies without their last byte", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "large bodies without their last byte", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 20, func(int) {
 			c := n.dial(ctx, n.head("POST", "/v2/echo/runsync", "Content-Length: 20000000"))
 			if c == nil {
@@ -57,44 +68,44 @@ var abuses = []abuse{
 			<-ctx.Done()
 		})
 	}},
-	{name: "a flood of headers", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "a flood of headers", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 8, func(int) { n.do(ctx, "GET", "/v2/echo/health", "", "X-Long: "+megabyte[:60<<10]) })
 	}},
-	{name: "a flood of queries", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "a flood of queries", do: func(ctx context.Context, n *tenant) {
 		query := strings.Repeat("a=b&", 12<<10)
 		everywhere(ctx, 8, func(int) { n.do(ctx, "GET", "/v2/echo/requests?"+query, "") })
 	}},
-	{name: "a flood of wrong keys", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "a flood of wrong keys", do: func(ctx context.Context, n *tenant) {
 		wrong := newTenant(n.t, n.in, "nobody", n.from)
 		everywhere(ctx, 16, func(int) { wrong.do(ctx, "GET", "/v2/echo/health", "") })
 	}},
-	{name: "slow readers of a large status", prepare: func(n *tenant) { n.pod = n.largeJob() }, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "slow readers of a large status", prepare: func(n *tenant) { n.pod = n.largeJob() }, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 110, func(int) string { return n.head("GET", "/v2/echo/status/"+n.pod) })
 	}},
-	{name: "slow readers of runsync", do: func(ctx context.Context, n *tenant) {
+	{door: "Waits", name: "slow readers of runsync", do: func(ctx context.Context, n *tenant) {
 		const body = `{"input":{"size":3000000}}`
 		n.silent(ctx, 60, func(int) string {
 			return n.head("POST", "/v2/echo/runsync", fmt.Sprintf("Content-Length: %d", len(body))) + body
 		})
 	}},
-	{name: "slow readers of requests with their payloads", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "slow readers of requests with their payloads", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 40, func(int) string { return n.head("GET", "/v2/"+n.endpoint+"/requests?full=true&limit=100") })
 	}},
-	{name: "slow readers of lists of jobs", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "slow readers of lists of jobs", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 40, func(int) string { return n.head("GET", "/v2/serverless/"+n.endpoint+"/jobs?limit=1000") })
 	}},
-	{name: "slow readers of batches of jobs", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
+	{door: "Worker protocol", name: "slow readers of batches of jobs", prepare: func(n *tenant) { n.largeJobs(8) }, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 40, func(i int) string {
 			return n.head("GET", fmt.Sprintf("/v2/%s/job-take-batch/w%d?batch_size=1000", n.endpoint, i))
 		})
 	}},
-	{name: "slow readers of lists of templates", prepare: (*tenant).largeRecords, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "slow readers of lists of templates", prepare: (*tenant).largeRecords, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 50, func(int) string { return n.head("GET", "/v2/templates") })
 	}},
-	{name: "slow readers of logs", do: func(ctx context.Context, n *tenant) {
+	{door: "Event streams", name: "slow readers of logs", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 400, func(int) string { return n.head("GET", "/v2/pods/"+n.pod+"/logs?tail=5000") })
 	}},
-	{name: "slow readers of streams", do: func(ctx context.Context, n *tenant) {
+	{door: "Waits", name: "slow readers of streams", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 20, func(int) {
 			var job struct{ ID string }
 			_, b := n.do(ctx, "POST", "/v2/echo/run", `{"input":{"chunks":2000}}`)
@@ -105,10 +116,10 @@ var abuses = []abuse{
 			}
 		})
 	}},
-	{name: "invented names of workers", do: func(ctx context.Context, n *tenant) {
+	{door: "Worker protocol", name: "invented names of workers", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 16, func(i int) { n.do(ctx, "GET", fmt.Sprintf("/v2/%s/ping/worker-%d", n.endpoint, i), "") })
 	}},
-	{name: "pings with thousands of jobs", do: func(ctx context.Context, n *tenant) {
+	{door: "Worker protocol", name: "pings with thousands of jobs", do: func(ctx context.Context, n *tenant) {
 		ids := strings.TrimPrefix(strings.Repeat(",jb", 20_000), ",")
 		everywhere(ctx, 8, func(i int) {
 			var list strings.Builder
@@ -119,29 +130,29 @@ var abuses = []abuse{
 			n.do(ctx, "GET", fmt.Sprintf("/v2/%s/ping/w%d?job_id=%s", n.endpoint, i%300, ids), "")
 		})
 	}},
-	{name: "many tiny chunks", prepare: func(n *tenant) { n.do(n.t.Context(), "POST", "/v2/"+n.endpoint+"/run", `{"input":{}}`) }, do: func(ctx context.Context, n *tenant) {
+	{door: "Worker protocol", name: "many tiny chunks", prepare: func(n *tenant) { n.do(n.t.Context(), "POST", "/v2/"+n.endpoint+"/run", `{"input":{}}`) }, do: func(ctx context.Context, n *tenant) {
 		var job struct{ ID string }
 		_, b := n.do(ctx, "GET", "/v2/"+n.endpoint+"/job-take/w", "")
 		_ = json.Unmarshal(b, &job)
 		everywhere(ctx, 16, func(int) { n.do(ctx, "POST", "/v2/"+n.endpoint+"/job-stream/w/"+job.ID, `{"output":1}`) })
 	}},
-	{name: "idle connections without a key", do: func(ctx context.Context, n *tenant) {
+	{door: "HTTP/1 before a key", name: "idle connections without a key", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 3000, func(int) string { return "" })
 	}},
-	{name: "idle connections with a key", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "idle connections with a key", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 2500, func(int) string { return n.head("GET", "/v2/echo/health") })
 	}},
-	{name: "long polls", do: func(ctx context.Context, n *tenant) {
+	{door: "Worker protocol", name: "long polls", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 2000, func(i int) string { return n.head("GET", fmt.Sprintf("/v2/%s/job-take/w%d", n.endpoint, i)) })
 	}},
-	{name: "watchers of events", refused: true, do: func(ctx context.Context, n *tenant) {
+	{door: "Event streams", name: "watchers of events", refused: true, do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 40, func(int) {
 			wait, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 			n.do(wait, "GET", "/v2/echo/events", "")
 		})
 	}},
-	{name: "webhooks to a receiver that is silent", do: func(ctx context.Context, n *tenant) {
+	{door: "Answers to webhooks", name: "webhooks to a receiver that is silent", do: func(ctx context.Context, n *tenant) {
 		hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-r.Context().Done():
@@ -153,7 +164,7 @@ var abuses = []abuse{
 			n.do(ctx, "POST", "/v2/echo/run", `{"input":{"size":100000},"webhook":"`+hang.URL+`"}`)
 		})
 	}},
-	{name: "a storm of redeliveries", do: func(ctx context.Context, n *tenant) {
+	{door: "Answers to webhooks", name: "a storm of redeliveries", do: func(ctx context.Context, n *tenant) {
 		hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer hook.Close()
 		var job struct{ ID string }
@@ -165,32 +176,32 @@ var abuses = []abuse{
 			n.do(ctx, "POST", "/v2/serverless/"+n.endpoint+"/deliveries/"+job.ID+"/redeliver", "")
 		})
 	}},
-	{name: "schedules of every minute", refused: true, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "schedules of every minute", refused: true, do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 8, func(int) {
 			n.do(ctx, "POST", "/v2/"+n.endpoint+"/schedules", `{"cron":"* * * * *","run":{"input":{}}}`)
 		})
 	}},
-	{name: "batches of the largest size", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "batches of the largest size", do: func(ctx context.Context, n *tenant) {
 		requests := strings.TrimSuffix(strings.Repeat(`{"input":{"sleep_ms":1}},`, 1000), ",")
 		everywhere(ctx, 4, func(int) { n.do(ctx, "POST", "/v2/echo/batch", `[`+requests+`]`) })
 	}},
-	{name: "cursors that are old or forged", refused: true, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "cursors that are old or forged", refused: true, do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 16, func(i int) {
 			n.do(ctx, "GET", fmt.Sprintf("/v2/serverless/%s/jobs?limit=1000&cursor=AAAAAAAAAAAAAAAA%08d", n.endpoint, i), "")
 		})
 	}},
-	{name: "uploads to a load-balancing endpoint without workers", do: func(ctx context.Context, n *tenant) {
+	{door: "`/lb/` requests", name: "uploads to a load-balancing endpoint without workers", do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 300, func(int) string {
 			return n.head("POST", "/lb/"+n.balanced+"/x", "Content-Length: 20000000") + megabyte[:10_000]
 		})
 	}},
-	{name: "large environments", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "large environments", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 4, func(i int) { n.largeRecord(ctx, i) })
 	}},
-	{name: "purges again and again", refused: true, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "purges again and again", refused: true, do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 8, func(int) { n.do(ctx, "POST", "/v2/"+n.endpoint+"/purge-queue", "") })
 	}},
-	{name: "submits and cancels", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "submits and cancels", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 16, func(int) {
 			var job struct{ ID string }
 			_, b := n.do(ctx, "POST", "/v2/"+n.endpoint+"/run", `{"input":{}}`)
@@ -199,18 +210,18 @@ var abuses = []abuse{
 			}
 		})
 	}},
-	{name: "long idempotency keys", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "long idempotency keys", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 16, func(i int) {
 			n.do(ctx, "POST", "/v2/"+n.endpoint+"/run", `{"input":{}}`, fmt.Sprintf("Idempotency-Key: %0255d", i))
 		})
 	}},
-	{name: "actions on all jobs", refused: true, do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "actions on all jobs", refused: true, do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 4, func(int) {
 			n.do(ctx, "POST", "/v2/"+n.endpoint+"/run", `{"input":{}}`)
 			n.do(ctx, "POST", "/v2/"+n.endpoint+"/actions", `{"action":"cancel","all":true}`)
 		})
 	}},
-	{name: "large inputs of jobs that run for long", prepare: func(n *tenant) {
+	{door: "API", name: "large inputs of jobs that run for long", prepare: func(n *tenant) {
 		for range 14 {
 			if status, b := n.do(n.t.Context(), "POST", "/v2/echo/run", `{"input":{"sleep_ms":20000,"a":"`+strings.Repeat(megabyte, 9)+`"}}`); status != 200 {
 				n.t.Fatalf("a job of 9 MB = %d %s", status, b)
@@ -227,7 +238,20 @@ var abuses = []abuse{
 			n.t.Errorf("running jobs have inputs of %d MB, want about %d: some of them run, and some wait", most>>20, limit>>20)
 		}
 	}},
-	{name: "deep and broken JSON", do: func(ctx context.Context, n *tenant) {
+	{door: "API", name: "large jobs one after another where many ran before", slow: true, prepare: func(n *tenant) {
+		times(400, 64, func() { n.do(n.t.Context(), "POST", "/v2/echo/run", `{"input":{"sleep_ms":300}}`) })
+	}, do: func(ctx context.Context, n *tenant) {
+		// No input is there any more when the next one comes.
+		for range 120 {
+			if n.in.resident() > 2*neighbourMemory {
+				break
+			}
+			n.do(n.t.Context(), "POST", "/v2/echo/runsync", `{"input":{"a":"`+strings.Repeat(megabyte, 9)+`","size":1}}`)
+		}
+		n.bites()
+		<-ctx.Done()
+	}},
+	{door: "API", name: "deep and broken JSON", do: func(ctx context.Context, n *tenant) {
 		deep := `{"input":` + strings.Repeat("[", 9000)
 		everywhere(ctx, 8, func(int) { n.do(ctx, "POST", "/v2/echo/run", deep) })
 	}},
