@@ -11,7 +11,7 @@ import (
 // Abuses of the console, by somebody who may sign in and by somebody who may not.
 var abusesOfTheConsole = []abuse{
 	{door: "Console data", name: "downloads of the console that nobody reads", slow: true, prepare: func(n *tenant) { n.pod = n.largeJob(); n.signIn() }, do: func(ctx context.Context, n *tenant) {
-		n.silent(ctx, 60, func(int) string { return n.page("/console/data/job/echo/" + n.pod + "/output?download=1") })
+		n.silent(ctx, 120, func(int) string { return n.page("/console/data/job/echo/" + n.pod + "/output?download=1") })
 	}},
 	{door: "Console data", name: "overviews of the console with large pods", slow: true, server: withVariables, prepare: func(n *tenant) { n.largePods(); n.signIn() }, do: func(ctx context.Context, n *tenant) {
 		n.silent(ctx, 24, func(int) string { return n.page("/console/data/overview") })

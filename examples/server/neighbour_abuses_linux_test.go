@@ -21,6 +21,7 @@ type abuse struct {
 	door    string // by which it comes: a row of docs/security.md, Doors
 	name    string
 	refused bool                                              // some of it must be refused
+	fills   bool                                              // it fills the disk: others are refused with a 503 until it ends, and not longer
 	slow    bool                                              // it needs a moment before it does harm: do says by bites when
 	server  func(t *testing.T, s *settingsOf) (args []string) // what the server has besides its defaults
 	prepare func(n *tenant)                                   // before it

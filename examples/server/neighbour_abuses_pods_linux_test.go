@@ -22,12 +22,13 @@ func withScript(script string) func(*testing.T, *settingsOf) []string {
 	}
 }
 
-// withFewFiles is the same on a file system that has room for a few thousand files.
-func withFewFiles(script string) func(*testing.T, *settingsOf) []string {
+// withDisk is the same on a file system of its own, which has room for so many files. It goes with all
+// that is in it, because what a pod has made may be too deep for the end of a test to remove.
+func withDisk(files int, script string) func(*testing.T, *settingsOf) []string {
 	return func(t *testing.T, s *settingsOf) []string {
 		withScript(script)(t, s)
 		dir := t.TempDir()
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2g,nr_inodes=20000"); err != nil {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=2g,nr_inodes=%d,mode=755", files)); err != nil {
 			t.Skipf("a small file system cannot be mounted here: %v", err)
 		}
 		t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
@@ -38,7 +39,7 @@ func withFewFiles(script string) func(*testing.T, *settingsOf) []string {
 // ofPod is an abuse by a pod, which needs a moment. Afterwards it is deleted, and the server ends and
 // starts in time: nothing that a pod has made may be gone through on the way.
 func ofPod(door, name string, server func(*testing.T, *settingsOf) []string, moment time.Duration) abuse {
-	return abuse{door: door, name: name, slow: true, server: server, do: func(ctx context.Context, n *tenant) {
+	return abuse{door: door, name: name, fills: door == "Disks of pods", slow: true, server: server, do: func(ctx context.Context, n *tenant) {
 		status, b := n.in.do("POST", "/v2/pods", `{"name":"rude","image":"test/rude","disk":1,"cpu":{"id":"host","vcpuCount":2}}`)
 		var made struct{ ID string }
 		if err := json.Unmarshal(b, &made); err != nil || status != http.StatusCreated {
@@ -53,13 +54,14 @@ func ofPod(door, name string, server func(*testing.T, *settingsOf) []string, mom
 		n.bites()
 		<-ctx.Done()
 	}, after: func(n *tenant) {
-		// What needs a new file of the store and is not small.
-		if status, b := n.do(n.t.Context(), "POST", "/v2/echo/runsync", `{"input":{"a":"`+megabyte+`","size":1}}`); status != http.StatusOK {
-			n.t.Errorf("a job of a megabyte beside the pod = %d %.200s", status, b)
-		}
 		if status, b, err := send(n.in.request("DELETE", "/v2/pods/"+n.pod, "")); err != nil || status != http.StatusNoContent {
 			n.t.Errorf("deleting the pod = %d %.200s, %v", status, b, err)
 		}
+		// What needs a new file of the store, because it is not small.
+		eventually(n.t, "a job of a megabyte is done once the pod is deleted", func() bool {
+			status, _ := n.do(n.t.Context(), "POST", "/v2/echo/runsync", `{"input":{"a":"`+megabyte+`","size":1}}`)
+			return status == http.StatusOK
+		})
 	}}
 }
 
@@ -68,8 +70,8 @@ var abusesOfPods = []abuse{
 	ofPod("Logs of pods", "a pod whose log is huge and empty", withScript(`truncate -s 1T /proc/self/fd/1; exec sleep 1000`), time.Second),
 	ofPod("Logs of pods", "a pod that writes without end", withScript(`exec yes "$(head -c 4000 /dev/zero | tr '\0' x)"`), time.Second),
 	ofPod("Logs of pods", "a pod that writes empty lines without end", withScript(`exec yes ''`), time.Second),
-	ofPod("Disks of pods", "a pod that makes files until there is no inode", withFewFiles(`i=0; while :; do : >f$i; i=$((i+1)); done`), 2*time.Second),
-	ofPod("Disks of pods", "a pod with directories that are very deep", withScript(`
+	ofPod("Disks of pods", "a pod that makes files until there is no inode", withDisk(20_000, `i=0; while :; do : >f$i; i=$((i+1)); done`), 2*time.Second),
+	ofPod("Disks of pods", "a pod with directories that are very deep", withDisk(200_000, `
 		p=d$(printf '/d%.0s' $(seq 1700))
 		for i in $(seq 12); do mkdir -p $p; mv d e; mkdir -p $p; mv e $p/d; done; exec sleep 1000`), 5*time.Second),
 }
