@@ -243,7 +243,7 @@ var abusesOfTheAPI = []abuse{
 		times(400, 64, func() { n.do(n.t.Context(), "POST", "/v2/echo/run", `{"input":{"sleep_ms":300}}`) })
 	}, do: func(ctx context.Context, n *tenant) {
 		// No input is there any more when the next one comes.
-		for range 120 {
+		for range 90 {
 			if n.in.resident() > 2*neighbourMemory {
 				break
 			}

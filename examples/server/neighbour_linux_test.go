@@ -236,7 +236,7 @@ func (v *victim) use(ctx context.Context) {
 	}
 	timed(200, "POST", "/v2/echo/runsync", `{"input":{"a":1}}`)
 	var job struct{ ID string }
-	if json.Unmarshal(timed(200, "POST", "/v2/echo/run", `{"input":{"chunks":2},"webhook":"`+v.hook.URL+`"}`), &job) == nil {
+	if json.Unmarshal(timed(200, "POST", "/v2/echo/run", `{"input":{"chunks":2},"webhook":"`+v.hook.URL+`"}`), &job) == nil && job.ID != "" {
 		v.sent.Add(1)
 		timed(200, "GET", "/v2/echo/status/"+job.ID, "")
 		timed(200, "GET", "/v2/echo/stream/"+job.ID, "")
