@@ -69,7 +69,7 @@ func (n *tenant) page(path string) string {
 
 // withVariables gives the server an image with variables that users may set.
 func withVariables(_ *testing.T, s *settingsOf) []string {
-	s.Images["test/env"] = map[string]any{"command": []string{"/bin/sleep", "1000"}, "allowEnv": []string{"A"}}
+	s.Images["test/env"] = map[string]any{"command": []string{"/bin/sleep", "1000"}, "allowEnv": []string{"A"}, "users": []string{"*"}}
 	return nil
 }
 
