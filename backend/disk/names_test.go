@@ -17,17 +17,19 @@ func TestADirectoryIsOneDirectoryHoweverItIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll("below", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("store", "link"); err != nil {
-		t.Skipf("this system makes no links: %v", err)
+	for _, dir := range []string{"below", "store"} { // Windows makes another link to what is not there yet
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sep := string(filepath.Separator)
 	opts := &disk.Options{Key: make([]byte, 32)}
 	spellings := []string{
-		"store", "./store", "store/", ".//store//", "below/../store", "./below/.././store/.", "link", "./link/",
+		"store", "./store", "store/", ".//store//", "below/../store", "./below/.././store/.",
 		filepath.Join(here, "store"), here + sep + sep + "store" + sep, here + sep + "." + sep + "store", "." + sep + "store" + sep,
+	}
+	if linked(t) {
+		spellings = append(spellings, "link", "./link/")
 	}
 	for i, dir := range append(spellings, spellings[0]) {
 		store, err := disk.Open(t.Context(), dir, opts)
@@ -61,4 +63,23 @@ func TestADirectoryIsOneDirectoryHoweverItIsWritten(t *testing.T) {
 			t.Errorf("Check of what was restored = %v, %v, want no faults", r.Faults, err)
 		}
 	}
+}
+
+// linked makes a link to the store, and reports whether this system follows it.
+func linked(t *testing.T) bool {
+	t.Helper()
+	if err := os.Symlink("store", "link"); err != nil {
+		t.Logf("this system makes no links: %v", err)
+		return false
+	}
+	a, err := os.Stat("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.Stat("link")
+	if err != nil || !os.SameFile(a, b) {
+		t.Logf("this system does not follow links: %v", err)
+		return false
+	}
+	return true
 }

@@ -68,7 +68,9 @@ func TestAConnectionThatIsResetIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = there.Close()
-	if _, err := io.ReadAll(c); !errno.Reset(err) {
+	if _, err := io.ReadAll(c); err == nil {
+		t.Skip("this system ended the connection in order")
+	} else if !errno.Reset(err) {
 		t.Errorf("Reset(%v) = false", err)
 	}
 }
