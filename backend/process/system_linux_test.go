@@ -43,6 +43,14 @@ func runOnLinux(name string, args []string) bool {
 // wantNoProcesses fails if a process with a pod of dir in its environment is left.
 func wantNoProcesses(t *testing.T, dir string) {
 	t.Helper()
+	for _, pid := range processesOf(t, dir) {
+		t.Errorf("process %d of %s is left", pid, dir)
+	}
+}
+
+// processesOf are the processes with a pod of dir in their environment.
+func processesOf(t *testing.T, dir string) (pids []int) {
+	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +62,10 @@ func wantNoProcesses(t *testing.T, dir string) {
 		}
 		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ")
 		if strings.Contains(string(env), "HOME="+dir+"/") && !dead(pid) {
-			t.Errorf("process %d of %s is left", pid, dir)
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // dead reports whether a process has ended; it may still have to be reaped.
@@ -362,10 +371,8 @@ func TestPodsWithoutSupervisorsEndWithTheirServer(t *testing.T) {
 		}
 	}
 	wantDead(t, []int{st.PID})
-	for _, line := range awaitLine(t, rt, "family", "ready") { // one has left its group, and is not found
-		if pid, err := strconv.Atoi(strings.TrimPrefix(line, "child ")); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+	for _, pid := range processesOf(t, dir) { // one has left its group, and is not found
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
