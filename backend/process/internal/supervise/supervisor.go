@@ -101,6 +101,7 @@ type supervisor struct {
 	lines  *lines
 	out    *os.File // our end of the pipe
 	cmd    *exec.Cmd
+	tree   tree
 	oom    uint64 // the counter of kills for memory at the start
 	wait   func() Exit
 }
@@ -154,6 +155,11 @@ func (s *supervisor) spawnDirectly(w *os.File) error {
 		return err
 	}
 	s.status.PID = s.cmd.Process.Pid
+	var err error
+	if s.tree, err = newTree(s.status.PID); err != nil {
+		_ = s.cmd.Process.Kill()
+		return errors.Join(err, s.cmd.Wait())
+	}
 	s.wait = func() Exit { return childExit(s.cmd) }
 	return nil
 }

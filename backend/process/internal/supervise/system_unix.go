@@ -21,6 +21,13 @@ func newSession(id *Identity) *syscall.SysProcAttr {
 	return attr
 }
 
+// A tree is what Windows needs to end all processes of a pod. Here they are found by their group.
+type tree struct{}
+
+func newTree(int) (tree, error) { return tree{}, nil }
+
+func (*tree) end() {}
+
 // The group has the number of pid. It is fine if it has ended already.
 
 func terminateGroup(pid int) {

@@ -6,6 +6,9 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
 )
 
 const (
@@ -13,14 +16,65 @@ const (
 	lockPause    = 5 * time.Millisecond
 )
 
+// newSession starts a process that runs no instruction before newTree has it.
 func newSession(*Identity) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED}
 }
 
-// terminateGroup does nothing: there is no signal that every program understands, so a stop
-// waits for the grace and then kills.
-func terminateGroup(int) {}
+// A tree is a job object: a process and all that it starts. Windows ends them when the last handle
+// of the object is closed, so they also end with a server that is killed.
+type tree struct{ job windows.Handle }
 
+var resume = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtResumeProcess")
+
+// newTree makes a tree of a process that newSession holds, and lets it run.
+func newTree(pid int) (t tree, err error) {
+	if t.job, err = windows.CreateJobObject(nil, nil); err != nil {
+		return t, os.NewSyscallError("CreateJobObject", err)
+	}
+	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
+		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE},
+	}
+	_, err = windows.SetInformationJobObject(t.job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
+	if err == nil {
+		err = t.take(pid)
+	}
+	if err != nil {
+		t.end()
+	}
+	return t, err
+}
+
+func (t tree) take(pid int) error {
+	p, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE|windows.PROCESS_SUSPEND_RESUME, false, uint32(pid))
+	if err != nil {
+		return os.NewSyscallError("OpenProcess", err)
+	}
+	defer windows.CloseHandle(p)
+	if err := windows.AssignProcessToJobObject(t.job, p); err != nil {
+		return os.NewSyscallError("AssignProcessToJobObject", err)
+	}
+	if status, _, _ := resume.Call(uintptr(p)); status != 0 {
+		return os.NewSyscallError("NtResumeProcess", windows.NTStatus(status))
+	}
+	return nil
+}
+
+// end ends every process of the tree. It may be called again.
+func (t *tree) end() {
+	if t.job != 0 {
+		_ = windows.CloseHandle(t.job) // there is nobody to tell
+		t.job = 0
+	}
+}
+
+// terminateGroup sends CTRL_BREAK, which a program without a console does not get: a stop then waits
+// for the grace and kills.
+func terminateGroup(pid int) {
+	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(pid))
+}
+
+// killGroup kills one process. The others end with its tree.
 func killGroup(pid int) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
