@@ -42,6 +42,9 @@ const (
 	DefaultStall      = time.Minute
 )
 
+// noLimit is a time that never passes.
+const noLimit = 100 * 365 * 24 * time.Hour
+
 // Options configures a Limiter. A zero field has its default; a negative number is no limit.
 type Options struct {
 	Total    int // connections
@@ -97,6 +100,11 @@ func New(o *Options) *Limiter {
 	l.o.WithoutKey = cmp.Or(l.o.WithoutKey, DefaultWithoutKey)
 	l.o.Idle = cmp.Or(l.o.Idle, DefaultIdle)
 	l.o.Stall = cmp.Or(l.o.Stall, DefaultStall)
+	for _, d := range []*time.Duration{&l.o.Idle, &l.o.Stall} {
+		if *d < 0 {
+			*d = noLimit
+		}
+	}
 	return l
 }
 

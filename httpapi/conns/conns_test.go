@@ -152,6 +152,18 @@ func TestAConnectionWithoutAKeyMakesWayForTheNextOneOfItsAddress(t *testing.T) {
 	}
 }
 
+func TestANegativeNumberIsNoLimit(t *testing.T) {
+	s := serve(t, conns.Options{Total: -1, PerOwner: -1, PerAddress: -1, WithoutKey: -1, Idle: -1, Stall: -1})
+	for key, want := range map[string]int{"": 401, "good": 200} {
+		c := s.dial("127.0.0.1")
+		for range 2 {
+			if got := s.ask(c, key); got != want {
+				t.Errorf("a request with the key %q = %d, want %d", key, got, want)
+			}
+		}
+	}
+}
+
 func TestAnAddressMayHaveALimitWhichIsNoneForOperators(t *testing.T) {
 	s := serve(t, conns.Options{PerAddress: 2})
 	for _, row := range []struct {

@@ -79,8 +79,7 @@ func (w *streamWriter) arm() (rest func()) {
 
 // Write implements http.ResponseWriter.
 func (w *streamWriter) Write(b []byte) (n int, err error) {
-	rest := w.arm()
-	defer func() { rest() }()
+	defer w.arm()()
 	for {
 		m, err := w.ResponseWriter.Write(b[n:min(len(b), n+writeStep)])
 		if n += m; err != nil || n == len(b) {
