@@ -285,6 +285,23 @@ func TestTheReserveIsGivenUpForWhatFindsNoRoom(t *testing.T) {
 	eventually(t, "the reserve is whole", func() bool { b, n := count(); return b == byteFiles && n == inodeFiles })
 }
 
+// The first start of this version may be on a full disk.
+func TestTheBallastOfAnEarlierVersionIsGivenUpForWhatFindsNoRoom(t *testing.T) {
+	mem := vfs.NewMem()
+	must(t, openForTest(t, "store", inMemory(mem)).Close())
+	writeFile(t, mem, "store/"+oldBallast, make([]byte, 1<<20))
+	full := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite {
+			if _, err := mem.Stat("store/" + oldBallast); err == nil {
+				return syscall.ENOSPC
+			}
+		}
+		return nil
+	}))
+	s := openForTest(t, "store", inMemory(full))
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
+}
+
 // A flush that waits for room does not keep the store from being closed, or its log from being
 // written.
 func TestATableThatWaitsForRoomStopsNothing(t *testing.T) {

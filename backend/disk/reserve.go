@@ -53,17 +53,28 @@ func (r *spares) files(prefix string) (paths []string) {
 	return paths
 }
 
-// give removes a file that has bytes. It returns false if there is none.
+// give removes a file that has bytes. It returns false if there is none. A store of an earlier version
+// may be opened for the first time on a full disk, and has only its ballast.
 func (r *spares) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, path := range r.files(bytePrefix) {
-		if r.s.opts.fs.Remove(path) == nil {
+	fs := r.s.opts.fs
+	paths := r.files(bytePrefix)
+	if old := fs.PathJoin(r.s.dir, oldBallast); exists(fs, old) {
+		paths = append(paths, old)
+	}
+	for _, path := range paths {
+		if fs.Remove(path) == nil {
 			r.tell("a part of the reserve of disk space was given up")
 			return true
 		}
 	}
 	return false
+}
+
+func exists(fs vfs.FS, path string) bool {
+	_, err := fs.Stat(path)
+	return err == nil
 }
 
 // take creates a file where no inode is free. It is empty.
