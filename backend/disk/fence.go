@@ -91,7 +91,7 @@ func (f *fence) try(what, name string, fn func() error) (done bool, err error) {
 		return true, err
 	}
 	if what != whatSync && noRoom(err) && f.room != nil {
-		for noRoom(err) && f.room.reserve.give() {
+		for errno.NoRoom(err) && f.room.reserve.give() { // it has no descriptors
 			err = fn()
 		}
 		if err == nil {

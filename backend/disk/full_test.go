@@ -302,6 +302,19 @@ func TestTheBallastOfAnEarlierVersionIsGivenUpForWhatFindsNoRoom(t *testing.T) {
 	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
 }
 
+func TestTheReserveIsKeptWhereDescriptorsAreMissing(t *testing.T) {
+	f := failingDisk(vfs.NewMem())
+	opts := inMemory(f)
+	opts.Ballast = 1 << 20
+	s := openForTest(t, "store", opts)
+	var err error = syscall.EMFILE
+	f.write.Store(&err)
+	unavailableError(t, "Enqueue", s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}))
+	if n := len(s.space.reserve.files(bytePrefix)); n != byteFiles {
+		t.Errorf("%d files of the reserve are left, want all %d: they have no descriptors", n, byteFiles)
+	}
+}
+
 // A flush that waits for room does not keep the store from being closed, or its log from being
 // written.
 func TestATableThatWaitsForRoomStopsNothing(t *testing.T) {
