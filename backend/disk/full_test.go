@@ -354,6 +354,33 @@ func TestATableThatWaitsForRoomStopsNothing(t *testing.T) {
 	}
 }
 
+func TestABackupThatWaitsForRoomDoesNotKeepTheStoreOpen(t *testing.T) {
+	var full atomic.Bool
+	s := openForTest(t, "store", inMemory(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite && strings.HasPrefix(op.Path, "store/") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))))
+	runForTest(t, s)
+	full.Store(true)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Backup(t.Context(), "backup") }()
+	eventually(t, "the backup waits for room", func() bool { return s.space.waiting.Load() > 0 })
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-time.After(suite.Within(20 * time.Second)):
+		full.Store(false)
+		t.Fatal("the store is not closed while a backup waits for room")
+	}
+	if err := <-ended; err == nil {
+		t.Error("a backup that found no room has succeeded")
+	}
+}
+
 func TestWhatEndsWorkersOrVolumesNeedsNoRoom(t *testing.T) {
 	f := failingDisk(vfs.NewMem())
 	opts := inMemory(f)

@@ -128,6 +128,7 @@ func (s *Store) acquire() (err error) {
 // durable. After Close, the store and everything obtained from it return ErrClosed. A second
 // Close returns nil.
 func (s *Store) Close() error {
+	s.current.Load().fs.patient.Store(false) // a backup has the mutex, and may wait for room on the disk
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
