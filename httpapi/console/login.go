@@ -36,7 +36,7 @@ type tries struct {
 func (t *tries) take(now time.Time, who string, most int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.begun) >= time.Minute || len(t.by) >= maxCounted {
+	if now.Sub(t.begun).Abs() >= time.Minute || len(t.by) >= maxCounted { // a clock that was set back begins a new minute
 		t.begun, t.by = now, map[string]int{}
 	}
 	if t.by[who] >= most {
