@@ -47,8 +47,10 @@ const noLimit = 100 * 365 * 24 * time.Hour
 
 // Options configures a Limiter. A zero field has its default; a negative number is no limit.
 type Options struct {
-	Total    int // connections
-	PerOwner int // connections of an Owner who is no operator
+	Total int // connections
+	// PerOwner is the number of connections of an Owner who is no operator. Default: DefaultPerOwner,
+	// and at most a fifth of Total, so that one user alone never has them all.
+	PerOwner int
 	// PerAddress is the number of connections of an address with keys that are no operator's.
 	// Default: no limit, because the users of one machine or of one proxy share their address.
 	PerAddress int
@@ -96,7 +98,12 @@ func New(o *Options) *Limiter {
 		l.o = *o
 	}
 	l.o.Total = cmp.Or(l.o.Total, DefaultTotal)
-	l.o.PerOwner = cmp.Or(l.o.PerOwner, DefaultPerOwner)
+	if l.o.PerOwner == 0 {
+		l.o.PerOwner = DefaultPerOwner
+		if l.o.Total > 0 {
+			l.o.PerOwner = min(DefaultPerOwner, max(1, l.o.Total/5))
+		}
+	}
 	l.o.WithoutKey = cmp.Or(l.o.WithoutKey, DefaultWithoutKey)
 	l.o.Idle = cmp.Or(l.o.Idle, DefaultIdle)
 	l.o.Stall = cmp.Or(l.o.Stall, DefaultStall)

@@ -196,6 +196,19 @@ func TestAnOwnerWithTooManyConnectionsIsRefusedAndNobodyElseOfTheAddress(t *test
 	}
 }
 
+// A server with few descriptors has a small total, which one user could have alone.
+func TestOneUserNeverHasMoreThanAFifthOfAllConnections(t *testing.T) {
+	s := serve(t, conns.Options{Total: 20})
+	for i, want := range []int{200, 200, 200, 200, 429, 429} { // none of them is idle
+		if got := s.get(s.dial("127.0.0.1"), "/wait", "good"); got != want {
+			t.Errorf("connection %d of good = %d, want %d", i+1, got, want)
+		}
+	}
+	if got := s.ask(s.dial("127.0.0.1"), "bob"); got != 200 {
+		t.Errorf("another user = %d, want 200", got)
+	}
+}
+
 func TestAnIdleConnectionMakesWayForTheNextOneOfItsOwner(t *testing.T) {
 	s := serve(t, conns.Options{PerOwner: 2})
 	idle, busy := s.dial("127.0.0.1"), s.dial("127.0.0.2")
@@ -226,7 +239,7 @@ func TestAConnectionCountsForTheOwnerOfItsLastRequest(t *testing.T) {
 }
 
 func TestWhenAllIsFullAnIdleConnectionOfTheUserWithMostMakesWay(t *testing.T) {
-	s := serve(t, conns.Options{Total: 20})
+	s := serve(t, conns.Options{Total: 20, PerOwner: -1})
 	mine := s.dial("127.0.0.9")
 	if got := s.ask(mine, "bob"); got != 200 {
 		t.Fatal(got)
@@ -248,7 +261,7 @@ func TestWhenAllIsFullAnIdleConnectionOfTheUserWithMostMakesWay(t *testing.T) {
 }
 
 func TestOperatorsAndTheirProbesGetInWhenAllIsFull(t *testing.T) {
-	s := serve(t, conns.Options{Total: 40})
+	s := serve(t, conns.Options{Total: 40, PerOwner: -1})
 	for i := range 38 { // none of them is idle
 		if got := s.get(s.dial("127.0.0."+strconv.Itoa(1+i%5)), "/wait", "good"); got != 200 {
 			t.Fatalf("connection %d = %d", i, got)
@@ -273,7 +286,7 @@ func TestOperatorsAndTheirProbesGetInWhenAllIsFull(t *testing.T) {
 }
 
 func TestListenersApartTakeNoRoomFromOthers(t *testing.T) {
-	l := conns.New(&conns.Options{Total: 8})
+	l := conns.New(&conns.Options{Total: 8, PerOwner: -1})
 	a, b := &fakeListener{}, &fakeListener{}
 	main, apart := l.Listener(a), l.Apart().Listener(b)
 	for range 20 {
@@ -356,7 +369,7 @@ func (c *fakeConn) Close() error {
 }
 
 func TestConnectionsWithoutAKeyLockNobodyOut(t *testing.T) {
-	s := serve(t, conns.Options{Total: 8})
+	s := serve(t, conns.Options{Total: 8, PerOwner: -1})
 	first := s.dial("127.0.0.1")
 	s.ask(first, "good")
 	for range 40 {

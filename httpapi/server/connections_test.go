@@ -282,7 +282,7 @@ func TestClientsOfHTTP1WithoutAKeyHoldLittleAndAreCutOff(t *testing.T) {
 func TestOperatorsAndProbesGetInWhenUsersHaveAllConnections(t *testing.T) {
 	for _, path := range []string{"/v2/pods", "/v2/sleep/events"} { // after it a connection is idle, or never
 		t.Run(path, func(t *testing.T) {
-			s := serveLimited(t, conns.Options{Total: 40}, false)
+			s := serveLimited(t, conns.Options{Total: 40, PerOwner: -1}, false)
 			for range 38 {
 				if got := s.get(path, "good"); got != http.StatusOK {
 					t.Fatalf("a connection of a user = %d", got)
@@ -331,7 +331,7 @@ func TestRequestsOfOneConnectionCountLikeConnections(t *testing.T) {
 		most int // of one user
 	}{
 		{"the limit of a user", conns.Options{PerOwner: 50}, 50},
-		{"all but the last twentieth", conns.Options{Total: 40}, 38},
+		{"all but the last twentieth", conns.Options{Total: 40, PerOwner: -1}, 38},
 	} {
 		s := serveLimited(t, row.o, true)
 		for range 3 {
