@@ -32,8 +32,10 @@ func newHTTPServer(h http.Handler) *http.Server {
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
 			MaxReceiveBufferPerConnection: uploadBuffer, MaxReceiveBufferPerStream: uploadBuffer,
-			// A connection on which nothing can be written, or whose client is gone, ends.
-			WriteByteTimeout: 30 * time.Second, SendPingTimeout: time.Minute, PingTimeout: 15 * time.Second,
+			// A connection on which nothing can be written ends. There are no pings: behind what a slow
+			// client still has to read an honest one is answered late, and the kernel finds clients that
+			// are gone, as it does for HTTP/1.
+			WriteByteTimeout: 30 * time.Second,
 		},
 	}
 }
