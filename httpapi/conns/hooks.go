@@ -27,6 +27,7 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		limitUnsent(c)
 		limited := &conn{Conn: c}
 		at := addressOf(c.RemoteAddr())
 		limited.peer = peer{limiter: l.limiter, conn: limited, address: at, from: network(at)}
