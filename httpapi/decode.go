@@ -33,6 +33,11 @@ type object struct {
 // a megabyte could take a minute.
 const indexThreshold = 16
 
+// maxMembers is how many members an object may have that the service itself reads. Each costs about
+// 100 bytes of memory, however short it is, and a body of 10 MB can have a million. An environment
+// of a megabyte, the largest that there may be, has fewer with names and values of five bytes together.
+const maxMembers = 100_000
+
 type member struct {
 	name  string
 	value jsontext.Value
@@ -94,6 +99,9 @@ func (o *object) read(dec *jsontext.Decoder, src []byte) error {
 		quoted, err := dec.ReadValue()
 		if err != nil {
 			return syntaxError(err)
+		}
+		if len(o.members) == maxMembers {
+			return problem.Newf(problem.Invalid, "an object of the body has more than %d members", maxMembers)
 		}
 		name := unquote(quoted)
 		if o.find(name) != nil {
