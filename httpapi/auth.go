@@ -63,6 +63,11 @@ func (id Identity) Operator() bool { return id.Can(Permission{Area: accounts.Are
 // holder is who the connections of the key count for.
 func (id Identity) holder() conns.Owner { return conns.Owner{User: id.User, Operator: id.Operator()} }
 
+// AcceptKey records that the connection of a request has the key of id, for a handler beside the
+// interface that answers without asking it: see conns.Accept. Requests to the interface do it
+// themselves.
+func AcceptKey(ctx context.Context, id Identity) error { return conns.Accept(ctx, id.holder()) }
+
 // Package accounts defines what keys allow (docs/decisions.md 14).
 type (
 	// A Permission is an area of the interface and what may be done there.

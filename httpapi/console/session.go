@@ -162,6 +162,12 @@ func (c *Console) answered(do func(*httpapi.Answer, *http.Request, *session)) ht
 			c.forget(w, err)
 			return
 		}
+		if err := httpapi.AcceptKey(r.Context(), s.who); err != nil {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			refuse(w, err)
+			return
+		}
 		a := httpapi.NewAnswer(w, c.InFlight, s.who)
 		defer a.Release()
 		do(a, r.WithContext(a.Within(r.Context())), s)

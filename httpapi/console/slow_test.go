@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/httpapi/console"
 )
 
@@ -40,9 +41,13 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 // does, and does not read the answer.
 func (w *world) listen() func(path string) net.Conn {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	s := &http.Server{Handler: w.console}
+	return w.listenAt(l, l, &http.Server{Handler: w.console})
+}
+
+// listenAt is listen with a server of the test. at is l or a listener around it.
+func (w *world) listenAt(l *pipeListener, at net.Listener, s *http.Server) func(path string) net.Conn {
 	done := make(chan error)
-	go func() { done <- s.Serve(l) }()
+	go func() { done <- s.Serve(at) }()
 	w.t.Cleanup(func() { _ = s.Close(); <-done })
 	return func(path string) net.Conn {
 		server, client := net.Pipe()
@@ -193,6 +198,22 @@ func TestEveryAnswerOfTheConsoleCutsOffWhoDoesNotRead(t *testing.T) {
 
 // A request without room for its answer is refused in words that a page shows, and it says when to try
 // again.
+// A live page asks the API for nothing, and its connection counts for its user all the same. Otherwise
+// connections without a key from the same address, such as that of a proxy, would end it.
+func TestALivePageMakesNoWayForConnectionsWithoutAKey(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.signIn(aliceKey)
+		limit := conns.New(&conns.Options{WithoutKey: 2})
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		get := w.listenAt(l, limit.Listener(l), &http.Server{Handler: limit.Handler(w.console), ConnContext: limit.ConnContext, ConnState: limit.ConnState})
+		go func() { _, _ = io.Copy(io.Discard, get("data/live")) }()
+		synctest.Wait()
+		if got, want := limit.Stats(), (conns.Stats{Connections: 1, Groups: 1}); got != want {
+			t.Errorf("with a live page there are %+v, want %+v", got, want)
+		}
+	})
+}
+
 func TestWithoutRoomThePagesSayWhenToAskAgain(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		job := w.submit(`{"input":{"s":"` + strings.Repeat("x", 300<<10) + `"}}`)
