@@ -212,7 +212,7 @@ func (l *Limiter) makeRoomOfUser(p *peer, g group, out *evicted) error {
 // returns false if there are not enough of them.
 func (l *Limiter) makeRoom(g group, most int, out *evicted) bool {
 	for m := l.groups[g]; most > 0 && m != nil && m.count >= most; {
-		if !l.evict(m, out) {
+		if !l.evict(m, out) && !l.endRequest(m, out) {
 			return false
 		}
 	}

@@ -403,13 +403,14 @@ func TestRequestsThroughATrustedProxyCountForTheAddressThatItNames(t *testing.T)
 	ctx, cancel := context.WithCancel(t.Context())
 	begun, ended := make(chan bool), make(chan bool)
 	h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
+		if r.URL.Path != "/wait" {
+			if err := conns.Accept(r.Context(), owners["good"]); err != nil {
+				w.WriteHeader(http.StatusConflict)
+			}
+		}
+		if r.URL.Path != "/" {
 			begun <- true
 			<-r.Context().Done()
-			return
-		}
-		if err := conns.Accept(r.Context(), owners["good"]); err != nil {
-			w.WriteHeader(http.StatusConflict)
 		}
 	}))
 	ask := func(path, from, forwarded string) int {
@@ -422,11 +423,26 @@ func TestRequestsThroughATrustedProxyCountForTheAddressThatItNames(t *testing.T)
 	}
 	go func() { ask("/wait", "10.1.1.1", "1.2.3.4, 10.2.2.2"); ended <- true }()
 	<-begun
-	for row, want := range map[string]int{"10.1.1.1 1.2.3.4": 429, "10.1.1.1 1.2.3.5": 200, "11.1.1.1 1.2.3.4": 200} {
+	for _, row := range []string{"10.1.1.1 1.2.3.5", "11.1.1.1 1.2.3.4"} {
 		from, forwarded, _ := strings.Cut(row, " ")
-		if got := ask("/", from, forwarded); got != want {
-			t.Errorf("%s = %d, want %d", row, got, want)
+		if got := ask("/", from, forwarded); got != 200 {
+			t.Errorf("%s = %d, want 200", row, got)
 		}
+	}
+	select {
+	case <-ended:
+		t.Error("requests of other addresses have ended the one that waits")
+	default:
+	}
+	// Without a key a request makes way for the next one of its address: it locks nobody out.
+	if got := ask("/", "10.1.1.1", "1.2.3.4"); got != 200 {
+		t.Errorf("a request with a key beside one that waits without = %d, want 200", got)
+	}
+	<-ended
+	go func() { ask("/keyed", "10.1.1.1", "1.2.3.4"); ended <- true }()
+	<-begun
+	if got := ask("/", "10.1.1.1", "1.2.3.4"); got != 409 {
+		t.Errorf("a request with a key beside one with a key = %d, want that there are too many", got)
 	}
 	cancel()
 	<-ended

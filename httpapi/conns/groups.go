@@ -24,6 +24,7 @@ type members struct {
 	group group
 	count int
 	free  list.List // of *peer: those that can make way, in this order
+	asked list.List // of *peer: requests through a trusted proxy without a key, oldest first
 	at    int       // in largest; -1: it is not there
 }
 
@@ -35,12 +36,13 @@ type peer struct {
 	from      netip.Addr // what address counts as
 	conn      *conn      // the connection; nil: a request through a trusted proxy
 	isRequest bool
+	end       func() // ends a request through a trusted proxy
 
 	nobodys atomic.Bool // it has no key
 
 	// Guarded by the limiter.
 	in   *members      // nil: it has ended
-	free *list.Element // in in.free
+	free *list.Element // in in.free, or in in.asked
 	idle bool          // a connection that waits for its next request
 	size int           // for how many it counts
 }
@@ -62,6 +64,10 @@ func (l *Limiter) add(p *peer, g group) {
 	p.size = max(1, p.size)
 	p.nobodys.Store(g.isNobodys())
 	l.count(p, 1)
+	if p.end != nil && g.isNobodys() {
+		p.free = m.asked.PushBack(p)
+		return
+	}
 	l.mark(p)
 }
 
@@ -73,6 +79,7 @@ func (l *Limiter) remove(p *peer) {
 	}
 	if p.free != nil {
 		m.free.Remove(p.free)
+		m.asked.Remove(p.free) // it is in one of them
 		p.free = nil
 	}
 	l.count(p, -1)
@@ -173,17 +180,31 @@ func (l *Limiter) evict(m *members, out *evicted) bool {
 	p, _ := first.Value.(*peer)
 	l.remove(p)
 	l.remove(&p.conn.peer)
-	*out = append(*out, p.conn)
+	c := p.conn.Conn
+	*out = append(*out, func() { _ = c.Close() })
 	return true
 }
 
-// evicted are connections that have made way.
-type evicted []*conn
+// endRequest ends the oldest request of m that came through a trusted proxy without a key. The
+// connection of the proxy is not counted, so it makes no way by itself.
+func (l *Limiter) endRequest(m *members, out *evicted) bool {
+	first := m.asked.Front()
+	if first == nil {
+		return false
+	}
+	p, _ := first.Value.(*peer)
+	l.remove(p)
+	*out = append(*out, p.end)
+	return true
+}
 
-// close closes them. Their clients are told by the end of the connection.
+// evicted are the ends of connections and requests that have made way.
+type evicted []func()
+
+// close ends them. Their clients are told by the end of the connection.
 func (all *evicted) close() {
-	for _, c := range *all {
-		_ = c.Conn.Close()
+	for _, end := range *all {
+		end()
 	}
 }
 

@@ -134,6 +134,9 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		if from, ok := l.forwarded(r); ok {
 			// The proxy's connection is no client's, and was not counted as one.
 			p = &peer{limiter: p.limiter, isRequest: true, address: from, from: network(from)}
+			ctx, answered := endable(r.Context(), p, http.NewResponseController(w))
+			defer answered()
+			r = r.WithContext(ctx)
 		} else if c := p.conn; c != nil && r.ProtoMajor > 1 {
 			defer c.requests.Add(-1)
 			if c.requests.Add(1) > 1 && !l.trusts(p.address) {
@@ -155,6 +158,29 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// endable gives p a way to end its request, whether that waits, reads its body or writes its answer.
+// After answered it does nothing: the connection then belongs to the next request of the proxy.
+func endable(ctx context.Context, p *peer, rc *http.ResponseController) (_ context.Context, answered func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var mu sync.Mutex
+	over := false
+	p.end = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if cancel(); over {
+			return
+		}
+		now := time.Now()
+		_ = errors.Join(rc.SetReadDeadline(now), rc.SetWriteDeadline(now.Add(time.Second))) // not all writers have deadlines
+	}
+	return ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		cancel()
+	}
 }
 
 // refuse answers a request for which there is no room. The answer has no body, because that
