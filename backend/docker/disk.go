@@ -29,7 +29,8 @@ const (
 // watchDisks ends containers that have more on their disks than their pods may. The engine measures
 // one at a time.
 func (r *Runtime) watchDisks(ctx context.Context) {
-	for sleep(ctx, r.opts.diskCheck) {
+	for pause := r.opts.diskCheck; sleep(ctx, pause); {
+		round := time.Now()
 		for _, p := range r.pods.All() {
 			s, _ := p.currentState()
 			if ctx.Err() != nil || s.Phase != pods.PhaseStarting && s.Phase != pods.PhaseHealthy || time.Now().Before(p.nextDisk) {
@@ -41,6 +42,7 @@ func (r *Runtime) watchDisks(ctx context.Context) {
 			}
 			p.nextDisk = time.Now().Add(diskRest * time.Since(began))
 		}
+		pause = max(r.opts.diskCheck, time.Since(round)) // at most half of the time, for all together
 	}
 }
 
@@ -71,29 +73,41 @@ func (p *pod) overDisk(ctx context.Context) error {
 	in, cancel := context.WithTimeout(ctx, diskPatience)
 	defer cancel()
 	used, err := p.r.diskOf(in, c)
-	switch {
-	case errors.Is(in.Err(), context.DeadlineExceeded):
+	if errors.Is(in.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("what it has written to its disk could not be measured in %v", diskPatience)
-	case err != nil:
-		p.logError(ctx, "has a disk that was not measured", err)
+	}
+	if err == nil && used <= limit {
+		var more int64
+		more, err = p.r.volumesOf(ctx, c)
+		used += more
+	}
+	switch {
 	case used > limit:
 		return fmt.Errorf("its disk is full: it holds %d MB, and %d MB is the limit", used>>20, limit>>20)
+	case err != nil:
+		p.logError(ctx, "has a disk that was not measured", err)
 	}
 	return nil
 }
 
-// diskOf returns how many bytes a container has written, also to volumes that its image declares.
-func (r *Runtime) diskOf(ctx context.Context, c *container.InspectResponse) (used int64, err error) {
+// diskOf returns how many bytes a container has written to its own layer.
+func (r *Runtime) diskOf(ctx context.Context, c *container.InspectResponse) (int64, error) {
 	got, err := r.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{Size: true})
-	if err != nil {
+	if err != nil || got.Container.SizeRw == nil {
 		return 0, err
 	}
-	if got.Container.SizeRw != nil {
-		used = *got.Container.SizeRw
-	}
+	return *got.Container.SizeRw, nil
+}
+
+// volumesOf returns how many bytes are in the volumes that the image of a container declares. The
+// engine measures all volumes of the host for that, so it may take long because of a volume of
+// somebody else, and a container is not ended for it.
+func (r *Runtime) volumesOf(ctx context.Context, c *container.InspectResponse) (used int64, err error) {
 	anonymous := map[string]bool{}
 	for _, m := range c.Mounts {
-		anonymous[m.Name] = m.Type == mount.TypeVolume
+		if m.Type == mount.TypeVolume {
+			anonymous[m.Name] = true
+		}
 	}
 	if c.HostConfig != nil {
 		for _, m := range c.HostConfig.Mounts { // the volumes of the pod, which have sizes of their own
@@ -101,11 +115,13 @@ func (r *Runtime) diskOf(ctx context.Context, c *container.InspectResponse) (use
 		}
 	}
 	if len(anonymous) == 0 {
-		return used, nil
+		return 0, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, diskPatience)
+	defer cancel()
 	all, err := r.api.DiskUsage(ctx, client.DiskUsageOptions{Volumes: true, Verbose: true})
 	if err != nil {
-		return used, err
+		return 0, err
 	}
 	for _, v := range all.Volumes.Items {
 		if anonymous[v.Name] && v.UsageData != nil {
