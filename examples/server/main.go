@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -75,6 +76,8 @@ func do(ctx context.Context, s *settings.Settings, stdout, stderr io.Writer) err
 	// end the service. Without this the system would, at the next line.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	log := s.NewLogger(stderr)
+	// Package net/http prints what a worker sends after its answer, and more, by the global logger.
+	slog.SetDefault(log)
 	s.Upkeep.Data, s.Upkeep.Config, s.Upkeep.Logger = s.Data, s.Config, log
 	switch {
 	case s.Upkeep.Wanted():

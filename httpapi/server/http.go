@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -70,4 +73,17 @@ func countHeaders(h http.Header) (n int) {
 		n += len(values)
 	}
 	return n
+}
+
+// A netLog gets what net/http says of connections. Whoever can connect causes failed handshakes of
+// TLS, as many as they like, so these are for debugging only.
+type netLog struct{ log *slog.Logger }
+
+func (l netLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line))) //nolint:forbidigo // net/http passes none
+	return len(line), nil
 }

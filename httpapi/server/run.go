@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"slices"
@@ -317,7 +317,7 @@ func (r *running) serve(ctx context.Context, listeners []Listener) {
 		}
 		d.srv = newHTTPServer(limitRequests(h, r.api.BodyTimeout))
 		d.srv.BaseContext = func(net.Listener) context.Context { return ctx }
-		d.srv.ErrorLog = slog.NewLogLogger(r.log.Handler(), slog.LevelWarn)
+		d.srv.ErrorLog = log.New(netLog{r.log}, "", 0)
 		d.srv.ConnState = d.note
 		if r.conns != nil {
 			d.srv.ConnContext = r.conns.ConnContext
