@@ -63,5 +63,6 @@
 // A stop sends SIGTERM to the process group of the pod's first process. When that process has
 // ended, as that of a container, everything else of the pod is killed at once; when the grace is
 // over it is killed too. On systems without Linux's reaper of orphans a process that leaves the
-// group is not found. On Windows a stop is a kill, of the first process only.
+// group is not found. On Windows a stop sends CTRL_BREAK,
+// and the pod is a job object: all that it starts ends with it, and with a server that is killed.
 package process
