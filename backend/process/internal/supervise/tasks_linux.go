@@ -20,10 +20,15 @@ const SelfPath = "/proc/self/exe"
 type task struct {
 	pid, parent int
 	state       byte
+	threads     int
 	start       uint64 // clock ticks since the boot
 	ticks       uint64 // CPU time, with that of its ended children
 	pages       uint64 // resident
 }
+
+// over reports whether t only waits to be reaped. A process whose first thread has ended looks like
+// that too while others of its threads run.
+func (t task) over() bool { return (t.state == 'Z' || t.state == 'X') && t.threads <= 1 }
 
 // age orders tasks by age, the oldest first.
 func (t task) age(other task) int {
@@ -54,7 +59,7 @@ func parseStat(pid int, data []byte) (task, bool) {
 		return n
 	}
 	return task{
-		pid: pid, parent: int(num(4)), state: f[0][0], start: num(22),
+		pid: pid, parent: int(num(4)), state: f[0][0], threads: int(num(20)), start: num(22),
 		ticks: num(14) + num(15) + num(16) + num(17), pages: num(24),
 	}, true
 }
@@ -90,7 +95,7 @@ func descendants(all []task, pid int) (found []task) {
 	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
 		for _, t := range children[todo[0]] {
 			todo = append(todo, t.pid)
-			if t.state != 'Z' && t.state != 'X' {
+			if !t.over() {
 				found = append(found, t)
 			}
 		}
