@@ -14,6 +14,8 @@ type diskLimit struct {
 	Dirs   []string `json:"dirs"`
 	Bytes  int64    `json:"bytes"`
 	Inodes int64    `json:"inodes"` // files and directories
+
+	moved int // how many measurements, one after the other, have failed because directories were moved
 }
 
 const (
@@ -25,7 +27,7 @@ const (
 
 func newDiskLimit(name string, dirs []string, size int, unit int64) diskLimit {
 	inodes := max(int64(size)*inodesPerGigabyte, fewInodes)
-	return diskLimit{name, dirs, int64(size) * unit, inodes * unit / gigabyte}
+	return diskLimit{Name: name, Dirs: dirs, Bytes: int64(size) * unit, Inodes: inodes * unit / gigabyte}
 }
 
 const (
@@ -46,19 +48,12 @@ var errOver = errors.New("over its limit")
 
 // watchDisk ends x when it exceeds a limit. It returns when x has ended.
 func (p *pod) watchDisk(x *proc) {
-	moved := 0
 	for pause := time.Duration(0); len(x.limits) > 0 && x.runsFor(pause); {
 		pause = p.r.diskCheck
 		for i := range x.limits {
 			reason, busy, err := x.measure(&x.limits[i])
 			pause = max(pause, restAfterCheck*busy)
-			if errors.Is(err, supervise.ErrMoved) {
-				moved++
-			} else {
-				moved = 0
-			}
-			if err != nil && (moved == 0 || moved >= movedTries) {
-				// A pod could hide what it has where the server cannot look.
+			if x.limits[i].hidden(err) {
 				reason = fmt.Sprintf("what it has written to its %s cannot be measured: %v", x.limits[i].Name, withoutPaths(err.Error(), err))
 			}
 			if reason != "" {
@@ -67,6 +62,18 @@ func (p *pod) watchDisk(x *proc) {
 			}
 		}
 	}
+}
+
+// hidden reports whether a measurement that ended with err lets a pod hide what it has where the
+// server cannot look. Each limit counts for itself: that a mount was measured says nothing about the
+// disk.
+func (l *diskLimit) hidden(err error) bool {
+	if !errors.Is(err, supervise.ErrMoved) {
+		l.moved = 0
+		return err != nil
+	}
+	l.moved++
+	return l.moved >= movedTries
 }
 
 // measure returns the reason if a limit is exceeded, otherwise "", and how long its steps took.
