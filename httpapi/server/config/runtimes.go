@@ -118,7 +118,7 @@ func (p *Parts) isolation(config *Config, dir string) *process.Isolation {
 	if len(p.own.Launch) == 0 {
 		return nil
 	}
-	hide := append(engineSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
+	hide := append(hostSockets(), filepath.Dir(dir)) // the data directory, or the place of all servers that keep nothing
 	for _, path := range []string{config.file, p.own.TLSKey} {
 		if path != "" {
 			hide = append(hide, path)
@@ -138,9 +138,13 @@ func (c *Processes) user() string {
 	return c.User
 }
 
-// engineSockets are where an engine listens that would give a pod the whole host.
-func engineSockets() []string {
-	list := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
+// hostSockets are where programs listen that would give a pod the whole host, or all that the user
+// of the server has: engines, and the services of a user's session.
+func hostSockets() []string {
+	list := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/user"}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		list = append(list, dir)
+	}
 	if path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
 		list = append(list, path)
 	}
