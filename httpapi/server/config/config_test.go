@@ -322,7 +322,14 @@ func TestAProgramThatEverybodyMayHaveDoSomethingIsWarnedOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Close(t.Context()); err != nil {
+		if log.Len() > 0 {
+			t.Errorf("lines before the server was made: %s", &log)
+		}
+		srv, err := p.Server(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := srv.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Count(log.String(), "every user may run this program"); got != want {

@@ -77,7 +77,8 @@ type Options struct {
 	Workers []serverless.WorkerID
 	// Version is that of the program, for metrics. Default: the one of its module.
 	Version string
-	// Logger gets what nobody asked about. Default: nothing is logged.
+	// Logger gets what nobody asked about. Lines below the level of errors come when Parts.Server has
+	// made the server, so that what is wrong with a start stands alone. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -131,6 +132,7 @@ type Parts struct {
 	metrics *prometheus.Metrics
 	disk    *disk.Store // nil without a data directory, and with a database
 	log     *slog.Logger
+	start   *heldLines // of log, until the server is made
 
 	database *postgres.Store // nil without a database
 	admin    string          // the key with full access, or its digest
@@ -155,11 +157,13 @@ type Parts struct {
 // Parts.Server, or calls Parts.Close. An error is an *Error, an *OptionError, or one of the
 // system's; nothing is open then.
 func Open(ctx context.Context, c *Config, o *Options) (*Parts, error) {
-	p := &Parts{config: c, own: o, log: o.Logger, reloading: make(chan struct{}, 1)}
-	p.metrics = prometheus.New(&prometheus.Options{Version: o.Version})
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
+	h := slog.DiscardHandler
+	if o.Logger != nil {
+		h = o.Logger.Handler()
 	}
+	start := hold(h)
+	p := &Parts{config: c, own: o, log: slog.New(start), start: start.lines, reloading: make(chan struct{}, 1)}
+	p.metrics = prometheus.New(&prometheus.Options{Version: o.Version})
 	if err := p.open(ctx); err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
@@ -334,6 +338,7 @@ func (p *Parts) Server(ctx context.Context) (*server.Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
+	p.start.release()
 	p.warn(warnings)
 	return s, nil
 }
