@@ -197,7 +197,8 @@ func TestAnAddressThatIsTakenIsNamedWithItsFlag(t *testing.T) {
 // refused runs a server that does not start and returns what it says.
 func refused(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	cmd := command(t, env, args...)
+	// Another program may listen at the default address.
+	cmd := command(t, append([]string{"PODYARD_ADDR=127.0.0.1:0"}, env...), args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	_ = cmd.Run()
