@@ -17,9 +17,9 @@ func (r *Runtime) Admit(s pods.Spec, faults *problem.Violations) {
 	p := r.policy.Load()
 	image, ok := p.images[s.Image]
 	switch {
-	case !ok && s.Owner == "": // the program's own endpoints may be there before their images
+	case !ok: // it may be there when the pod starts, which is an ERROR that names it otherwise
 		return
-	case !ok || !r.mayUse(image, s.Owner):
+	case !r.mayUse(image, s.Owner):
 		faults.Add(problem.BadRequest, "/image", "%v", p.unknown(s, func(i Image) bool { return r.mayUse(i, s.Owner) }))
 		return
 	}

@@ -167,7 +167,6 @@ func getStream(id uint32, fields int) []byte {
 
 // dialHTTP2 opens a connection of HTTP/2 that takes no byte of an answer.
 func (n *tenant) dialHTTP2(ctx context.Context) net.Conn {
-	n.http2 = true
 	window := frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // SETTINGS_INITIAL_WINDOW_SIZE = 0
 	return n.dial(ctx, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+string(window))
 }

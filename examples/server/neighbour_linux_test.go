@@ -42,7 +42,6 @@ type tenant struct {
 	balanced  string // a load-balancing one
 	pod       string
 	cookie    string       // of a session of the console
-	http2     bool         // what dial speaks with TLS
 	refusals  atomic.Int64 // answers 429 and 503
 	requests  atomic.Int64
 	bitten    chan struct{} // closed when an abuse does harm
@@ -124,7 +123,10 @@ func (n *tenant) dial(ctx context.Context, text string) net.Conn {
 		_ = tcp.SetReadBuffer(4 << 10) // a slow reader has little room
 	}
 	if o := n.in.tls(); o != nil {
-		o.NextProtos = []string{n.protocol()}
+		o.NextProtos = []string{"http/1.1"}
+		if strings.HasPrefix(text, "PRI * HTTP/2.0") { // the preface of HTTP/2
+			o.NextProtos = []string{"h2"}
+		}
 		c = tls.Client(c, o)
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(patience)) // what nobody reads is not sent for ever
@@ -146,14 +148,6 @@ func everywhere(ctx context.Context, workers int, f func(i int)) {
 		})
 	}
 	all.Wait()
-}
-
-// protocol is what raw connections with TLS speak: an abuse of HTTP/2 begins with its preface.
-func (n *tenant) protocol() string {
-	if n.http2 {
-		return "h2"
-	}
-	return "http/1.1"
 }
 
 // tls is how clients trust the server, or nil without a certificate.

@@ -19,7 +19,7 @@ const openaiSDK = "6.49.0"
 func TestTheOpenAIClientTalksToAWorkerOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	path, modules := node(t, map[string]string{"openai": openaiSDK})
-	in := startPython(t, t.TempDir(), "chat")
+	in := startPython(t, "chat")
 	cmd := exec.Command(path, filepath.Join("testdata", "openai.cjs"), in.url, in.key)
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 	got := lastLine[obj](t, cmd)

@@ -209,7 +209,7 @@ func TestAPythonWorkerRunsFourJobsAtOnceAndStopsACancelledOne(t *testing.T) {
 
 func TestAPythonWorkersStreamIsReadItemByItem(t *testing.T) {
 	t.Parallel()
-	in := startPython(t, t.TempDir(), "generator", "aggregate")
+	in := startPython(t, "generator", "aggregate")
 	for mode, output := range map[string]any{"generator": []any{}, "aggregate": tokens(5)} {
 		id := in.run(mode, map[string]any{"n": 5})
 		var got []any
@@ -244,7 +244,7 @@ func tokens(n int) any {
 
 func TestAPythonWorkerThatIsReplacedFinishesItsJobFirst(t *testing.T) {
 	t.Parallel()
-	in, release := startPython(t, t.TempDir(), "sync"), filepath.Join(t.TempDir(), "go")
+	in, release := startPython(t, "sync"), filepath.Join(t.TempDir(), "go")
 	image := get[struct{ ID, Image string }](in, "GET", "/v2/serverless/sync", "", http.StatusOK).Image
 	id := get[struct{ ID string }](in, "POST", "/v2/serverless", `{"name":"mine","type":"QUEUE","image":`+strconv.Quote(image)+
 		`,"cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":1},"scaling":{"type":"REQUEST_COUNT","requestCount":1}}`, http.StatusCreated).ID
