@@ -287,7 +287,7 @@ func TestOnlyTwoBackendsBringDebugVars(t *testing.T) {
 func TestLayersNameOnlyWhatIsThere(t *testing.T) {
 	// What is there for fewer systems is there for one of these.
 	pkgs := append(list(t, "GOOS=linux", "CGO_ENABLED=1"), list(t, "GOOS=windows", "CGO_ENABLED=0")...)
-	used := make(map[string][]string)              // by layer: what its packages import of other modules
+	used := make(map[string][]string) // by layer: what its packages import of other modules
 	var paths []string
 	for _, p := range pkgs {
 		rel, _ := within(p.ImportPath)

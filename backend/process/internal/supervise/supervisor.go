@@ -182,6 +182,7 @@ func (s *supervisor) finish() error {
 	s.status.Exit = s.wait()
 	s.status.Exit.OOM = s.status.Exit.Code == 128+9 && oomCount() > s.oom
 	s.sweep()
+	s.tree.end()
 	late := time.AfterFunc(outputGrace, func() { _ = s.out.Close() })
 	<-read
 	late.Stop()

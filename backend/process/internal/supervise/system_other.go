@@ -18,12 +18,8 @@ func becomeReaper() error { return nil }
 
 func (s *supervisor) spawn(w *os.File) error { return s.spawnDirectly(w) }
 
-// sweep kills the group of the first process, whose number stays in use while it has members, and on
-// Windows its tree.
-func (s *supervisor) sweep() {
-	killGroup(s.status.PID)
-	s.tree.end()
-}
+// sweep kills the group of the first process, whose number stays in use while it has members.
+func (s *supervisor) sweep() { killGroup(s.status.PID) }
 
 func startTimeOf(int) string { return "" }
 
