@@ -294,8 +294,14 @@ func wantPodsAdopted(t *testing.T, rt *Runtime) {
 	if got := awaitLine(t, rt, "chatty", "line 1000"); len(got) != 999 {
 		t.Errorf("%d lines before the last, want 999", len(got))
 	}
-	if _, ok := rt.Sample(t.Context(), "run"); !ok {
-		t.Errorf("no sample of an adopted pod")
+	// The state is that of the record until the job of the adoption has run.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, ok := rt.Sample(t.Context(), "run"); ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no sample of an adopted pod")
+		}
 	}
 	// It can be stopped, with its children.
 	awaitLine(t, rt, "family", "ready")

@@ -160,10 +160,10 @@ func (d *Driver) Remains(x *Proc) {
 	}
 	x.Exit = unknownExit
 	if x.Old.remains() {
-		killGroup(x.Old.PID)
+		x.Old.endGroup()
 	}
 	if err == nil && s.Start == x.start && s.remains() {
-		killGroup(s.PID)
+		s.endGroup()
 	}
 	d.end(x, EndCgroups(x.Cgroups))
 }

@@ -127,6 +127,17 @@ func (s *Status) remains() bool {
 	return known && s.PID > 1 && now == s.StartTime
 }
 
+// endGroup kills the group of the first process and waits for the end of that process, because what
+// it holds, such as a GPU, is free only then. Nobody waits for it as for a child.
+func (s *Status) endGroup() {
+	killGroup(s.PID)
+	for deadline := time.Now().Add(sweepLimit); time.Now().Before(deadline); time.Sleep(sweepPause) {
+		if t, ok := readTask(s.PID); !ok || t.over() {
+			return
+		}
+	}
+}
+
 // tick is the unit of CPU time in /proc: a hundredth of a second on every architecture
 // that Go runs on.
 const tick = 10 * time.Millisecond
