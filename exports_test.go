@@ -76,7 +76,7 @@ func exportsOf(d ast.Decl, add func(name, member string)) {
 			}
 		case *ast.TypeSpec:
 			add(s.Name.Name, "")
-			for _, member := range membersOf(s.Type) {
+			for _, member := range members(s.Type) {
 				add(s.Name.Name, member)
 			}
 		}
@@ -97,29 +97,6 @@ func receiver(e ast.Expr) string {
 		return e.Name
 	}
 	return ""
-}
-
-// membersOf are the fields of a struct, or the methods of an interface, with those that are embedded
-// by their type.
-func membersOf(e ast.Expr) (list []string) {
-	var fields *ast.FieldList
-	switch e := e.(type) {
-	case *ast.StructType:
-		fields = e.Fields
-	case *ast.InterfaceType:
-		fields = e.Methods
-	default:
-		return nil
-	}
-	for _, f := range fields.List {
-		for _, n := range f.Names {
-			list = append(list, n.Name)
-		}
-		if len(f.Names) == 0 {
-			list = append(list, receiver(f.Type))
-		}
-	}
-	return list
 }
 
 // Who changes a name that other modules may use sees it here, and says in CHANGELOG.md how to

@@ -327,7 +327,8 @@ func declared(d ast.Decl) (names []string) {
 	return names
 }
 
-// members are the fields of a struct or the methods of an interface.
+// members are the fields of a struct or the methods of an interface, with those that are embedded by
+// their type.
 func members(typ ast.Expr) (names []string) {
 	var list *ast.FieldList
 	switch typ := typ.(type) {
@@ -341,6 +342,9 @@ func members(typ ast.Expr) (names []string) {
 	for _, f := range list.List {
 		for _, n := range f.Names {
 			names = append(names, n.Name)
+		}
+		if len(f.Names) == 0 {
+			names = append(names, receiver(f.Type))
 		}
 	}
 	return names
