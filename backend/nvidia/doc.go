@@ -19,15 +19,21 @@
 // [Driver.Check] checks before a start that devices are there. So a pod whose GPUs are
 // missing fails and does not run without them.
 //
-// Partitioned GPUs (MIG) are in the list of devices, but Inventory leaves them out. This
-// package never changes the mode of a GPU.
+// # Partitioned GPUs
+//
+// A GPU that is partitioned (MIG) is in the list of devices, and so are its parts. Inventory
+// offers the parts and not the GPU: each size is a type of its own, and each part belongs to
+// one pod at a time. Their UUIDs begin with "MIG-" and work where those of GPUs do. This
+// package never changes the mode or the parts of a GPU; parts that somebody makes later are
+// offered after the next start of the program.
 //
 // # Measurements
 //
 // Util is the percentage of the driver's last sample period (up to a second) in which the
 // GPU worked. The interface does not define memoryUtil. Here it is the percentage of the
 // GPU's memory in use, as memory.util is the percentage of the pod's memory. A GPU belongs
-// to one pod, so its load is that pod's load. A value that the driver does not report is 0.
+// to one pod, so its load is that pod's load. A value that the driver does not report is 0: the
+// util of a part, for example.
 //
 // # Platforms
 //

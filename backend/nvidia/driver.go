@@ -3,6 +3,7 @@ package nvidia
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/podyard/podyard/pods"
@@ -23,13 +24,18 @@ type Options struct {
 	Library string
 }
 
-// A Device is one GPU.
+// A Device is one GPU, or a part of a partitioned one (a MIG device).
 type Device struct {
-	UUID   string // "GPU-8f6b…"
-	Name   string // "NVIDIA GeForce RTX 4090"
+	UUID   string // "GPU-8f6b…"; "MIG-3c1e…" for a part
+	Name   string // "NVIDIA GeForce RTX 4090"; "NVIDIA A100-SXM4-80GB MIG 2g.20gb" for a part
 	Memory uint64 // bytes
-	MIG    bool   // it is partitioned and not available as a whole
+	MIG    bool   // it is partitioned, so that only its parts can be given to a pod
+	Parent string // the UUID of the GPU that this is a part of; "" for a GPU
 }
+
+// isPart tells the UUIDs of parts from those of GPUs. The drivers have two forms for parts,
+// "MIG-3c1e…" and, before version 470, "MIG-GPU-8f6b…/1/0".
+func isPart(uuid string) bool { return strings.HasPrefix(uuid, "MIG-") }
 
 // A Version is the version that a driver reports.
 type Version struct {
@@ -84,8 +90,9 @@ func Open(o *Options) (*Driver, error) {
 // Version returns the driver's version, as read by Open.
 func (d *Driver) Version() Version { return d.version }
 
-// Devices returns the current GPUs of this machine, in the driver's order. If some GPU
-// cannot be read, it returns the others, and an error that says what could not be read.
+// Devices returns the current GPUs of this machine, in the driver's order. The parts of a
+// partitioned GPU follow it. If some GPU cannot be read, Devices returns the others, and an
+// error that says what could not be read.
 func (d *Driver) Devices() ([]Device, error) {
 	var list []Device
 	err := d.call(func(lib library) (err error) {
@@ -98,8 +105,8 @@ func (d *Driver) Devices() ([]Device, error) {
 	return list, nil
 }
 
-// Check returns nil if each of these devices is there now and is not partitioned. The error
-// names the first one that is not.
+// Check returns nil if each of these devices is there now and can be given to a pod: a GPU
+// that is not partitioned, or a part. The error names the first one that is not.
 func (d *Driver) Check(uuids []string) error {
 	for _, id := range uuids {
 		var dev Device

@@ -139,6 +139,21 @@ func TestInventoryIsWhatTheDriverHas(t *testing.T) {
 	}
 }
 
+func TestAPartitionedGPUIsFollowedByItsParts(t *testing.T) {
+	wantParts(t, newMachine(t, partitioned()...).open())
+}
+
+func TestAnUnreadablePartIsNamedAndTheOthersAreListed(t *testing.T) {
+	d := newMachine(t, append(partitioned(), "part 15|0|5|MIG-f|MIG 1g.10gb|9728|0")...).open()
+	got, err := d.Devices()
+	if err == nil || !strings.Contains(err.Error(), "GPU 0: part 5: the driver says: GPU is lost") {
+		t.Errorf("Devices = %v, want the driver's words about part 5 of GPU 0", err)
+	}
+	if len(got) != 4 {
+		t.Errorf("Devices = %+v, want the four that can be read", got)
+	}
+}
+
 func TestAnUnreadableGPUIsNamedAndTheOthersAreListed(t *testing.T) {
 	d := newMachine(t, gpu("GPU-a", rtx4090, 24564), "gpu 15|GPU-b|"+rtx4090+"|24564|0|0|0", gpu("GPU-c", h200, 143771)).open()
 	got, err := d.Devices()

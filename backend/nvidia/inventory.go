@@ -12,7 +12,11 @@ const gibibyte = 1 << 30
 
 // Inventory returns what a host with these devices has: the types for its catalog, in the
 // order of their first device, and the devices of each type. Types cost nothing, are in
-// both tiers and in the pool of catalog.HostPool. Partitioned GPUs are left out.
+// both tiers and in the pool of catalog.HostPool.
+//
+// In place of a partitioned GPU there are its parts. Each size is a type of its own, for
+// example "NVIDIA A100-SXM4-80GB MIG 2g.20gb". A pod can have one part, because a CUDA
+// program uses the first part that it sees and no other.
 func Inventory(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs) {
 	for _, d := range devices {
 		if d.MIG {
@@ -30,6 +34,9 @@ func Inventory(devices []Device) (types []catalog.GPUType, host []pods.HostGPUs)
 		}
 		host[i].Devices = append(host[i].Devices, d.UUID)
 		n := len(host[i].Devices)
+		if d.Parent != "" {
+			n = 1
+		}
 		types[i].MaxCount = catalog.MaxCount{Secure: n, Community: n}
 		types[i].Memory = min(types[i].Memory, memory) // the smallest of its devices
 	}

@@ -5,6 +5,7 @@ package nvidia
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -23,12 +24,12 @@ var needed = []string{
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates",
 }
 
-// migMode is missing in drivers from before partitioned GPUs.
-const migMode = "nvmlDeviceGetMigMode"
+// neededForMIG are missing in drivers from before partitioned GPUs.
+var neededForMIG = []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"}
 
 type nvmlLibrary struct {
 	nvml nvml.Interface
-	mig  bool // the driver reports the MIG mode
+	mig  bool // the driver knows partitioned GPUs
 }
 
 func openLibrary(path string) (library, error) {
@@ -57,7 +58,8 @@ func probe(path string) (mig bool, err error) {
 			return false, errors.Join(fmt.Errorf("%s is no NVML, or too old a one: it has no %s", path, name), l.Close())
 		}
 	}
-	return l.Lookup(migMode) == nil, l.Close()
+	mig = !slices.ContainsFunc(neededForMIG, func(name string) bool { return l.Lookup(name) != nil })
+	return mig, l.Close()
 }
 
 // refused returns an error with the library's text for ret.
@@ -97,6 +99,41 @@ func (l *nvmlLibrary) devices() ([]Device, error) {
 			continue
 		}
 		list = append(list, d)
+		if !d.MIG {
+			continue
+		}
+		parts, err := l.parts(h, d)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("GPU %d: %w", i, err))
+		}
+		list = append(list, parts...)
+	}
+	return list, errors.Join(errs...)
+}
+
+// parts returns the MIG devices of a partitioned GPU. Their indexes may have gaps.
+func (l *nvmlLibrary) parts(gpu nvml.Device, of Device) (list []Device, err error) {
+	n, ret := gpu.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil, refused("count its parts", ret)
+	}
+	var errs []error
+	for i := range n {
+		h, ret := gpu.GetMigDeviceHandleByIndex(i)
+		if ret == nvml.ERROR_NOT_FOUND {
+			continue
+		}
+		if ret != nvml.SUCCESS {
+			errs = append(errs, refused(fmt.Sprintf("part %d", i), ret))
+			continue
+		}
+		d, err := readHandle(h)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("part %d: %w", i, err))
+			continue
+		}
+		d.Parent = of.UUID
+		list = append(list, d)
 	}
 	return list, errors.Join(errs...)
 }
@@ -106,10 +143,27 @@ func (l *nvmlLibrary) device(uuid string) (Device, error) {
 	if ret != nvml.SUCCESS {
 		return Device{}, refused("find it", ret)
 	}
+	if isPart(uuid) {
+		return readHandle(h)
+	}
 	return l.read(h)
 }
 
-func (l *nvmlLibrary) read(h nvml.Device) (d Device, err error) {
+func (l *nvmlLibrary) read(h nvml.Device) (Device, error) {
+	d, err := readHandle(h)
+	if err != nil || !l.mig {
+		return d, err
+	}
+	mode, _, ret := h.GetMigMode()
+	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+		return d, refused("MIG mode", ret)
+	}
+	d.MIG = ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+	return d, nil
+}
+
+// readHandle reads what GPUs and their parts have in common.
+func readHandle(h nvml.Device) (d Device, err error) {
 	var ret nvml.Return
 	if d.UUID, ret = h.GetUUID(); ret != nvml.SUCCESS {
 		return d, refused("UUID", ret)
@@ -122,14 +176,6 @@ func (l *nvmlLibrary) read(h nvml.Device) (d Device, err error) {
 		return d, refused("memory", ret)
 	}
 	d.Memory = m.Total
-	if !l.mig {
-		return d, nil
-	}
-	mode, _, ret := h.GetMigMode()
-	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
-		return d, refused("MIG mode", ret)
-	}
-	d.MIG = ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 	return d, nil
 }
 
@@ -138,13 +184,15 @@ func (l *nvmlLibrary) load(uuid string) (s pods.GPUSample, err error) {
 	if ret != nvml.SUCCESS {
 		return s, refused("find it", ret)
 	}
-	u, ret := h.GetUtilizationRates()
-	switch ret {
-	case nvml.SUCCESS:
-		s.Util = min(int(u.Gpu), 100)
-	case nvml.ERROR_NOT_SUPPORTED: // some GPUs have no such counter
-	default:
-		return s, refused("utilisation", ret)
+	if !isPart(uuid) { // the driver measures whole GPUs only
+		u, ret := h.GetUtilizationRates()
+		switch ret {
+		case nvml.SUCCESS:
+			s.Util = min(int(u.Gpu), 100)
+		case nvml.ERROR_NOT_SUPPORTED: // some GPUs have no such counter
+		default:
+			return s, refused("utilisation", ret)
+		}
 	}
 	m, ret := h.GetMemoryInfo()
 	if ret != nvml.SUCCESS {

@@ -2,9 +2,12 @@ package nvidia
 
 import (
 	"encoding/csv"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,11 +101,119 @@ func (t smi) devices() (list []Device, err error) {
 			continue
 		}
 		list = append(list, d)
+		if !d.MIG {
+			continue
+		}
+		parts, err := t.parts(d)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("GPU %d: %w", i, err))
+		}
+		for _, p := range parts {
+			list = append(list, p.Device)
+		}
 	}
 	return list, errors.Join(errs...)
 }
 
+// A smiPart is a part of a partitioned GPU.
+type smiPart struct {
+	Device
+
+	used uint64 // bytes
+}
+
+// partLine is a part in the program's short list: its size, index and UUID. The line of its
+// GPU begins with "GPU".
+var partLine = regexp.MustCompile(`^\s+(MIG \S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)`)
+
+// parts returns the parts of a partitioned GPU. Their sizes and UUIDs are in the program's
+// short list, their memory is in its report, and both have their index.
+func (t smi) parts(gpu Device) ([]smiPart, error) {
+	out, err := t.run("list its parts", "-L", "--id="+gpu.UUID)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := t.partMemory(gpu.UUID)
+	if err != nil {
+		return nil, err
+	}
+	var list []smiPart
+	for line := range strings.Lines(out) {
+		m := partLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		of, ok := memory[m[2]]
+		if !ok {
+			return list, fmt.Errorf("part %s: %s does not report its memory", m[3], smiName)
+		}
+		list = append(list, smiPart{
+			Device{UUID: m[3], Name: gpu.Name + " " + m[1], Memory: of.total, Parent: gpu.UUID}, of.used,
+		})
+	}
+	return list, nil
+}
+
+type usage struct{ total, used uint64 } // bytes
+
+// partMemory returns the memory of the parts of a GPU, by their index.
+func (t smi) partMemory(uuid string) (map[string]usage, error) {
+	out, err := t.run("measure its parts", "-q", "-x", "--id="+uuid)
+	if err != nil {
+		return nil, err
+	}
+	var report struct {
+		Parts []struct {
+			Index string `xml:"index"`
+			Total string `xml:"fb_memory_usage>total"`
+			Used  string `xml:"fb_memory_usage>used"`
+		} `xml:"gpu>mig_devices>mig_device"`
+	}
+	if err := xml.Unmarshal([]byte(out), &report); err != nil {
+		return nil, fmt.Errorf("measure its parts: %s is not understood: %w", smiName, err)
+	}
+	found := make(map[string]usage)
+	for _, p := range report.Parts {
+		total, err := amount("memory", strings.TrimSuffix(p.Total, " MiB"))
+		if err != nil {
+			return nil, fmt.Errorf("part %s: %w", p.Index, err)
+		}
+		used, err := amount("memory", strings.TrimSuffix(p.Used, " MiB"))
+		if err != nil {
+			return nil, fmt.Errorf("part %s: %w", p.Index, err)
+		}
+		found[p.Index] = usage{total * mebibyte, used * mebibyte}
+	}
+	return found, nil
+}
+
+// part finds a part among those of all partitioned GPUs.
+func (t smi) part(uuid string) (smiPart, error) {
+	gpus, err := t.query("find it", "", deviceFields...)
+	if err != nil {
+		return smiPart{}, err
+	}
+	for _, row := range gpus {
+		d, err := readDevice(row)
+		if err != nil || !d.MIG {
+			continue // another GPU's fault
+		}
+		parts, err := t.parts(d)
+		if i := slices.IndexFunc(parts, func(p smiPart) bool { return p.UUID == uuid }); i >= 0 {
+			return parts[i], nil
+		}
+		if err != nil {
+			return smiPart{}, err
+		}
+	}
+	return smiPart{}, fmt.Errorf("find it: %s lists no such part", smiName)
+}
+
 func (t smi) device(uuid string) (Device, error) {
+	if isPart(uuid) {
+		p, err := t.part(uuid)
+		return p.Device, err
+	}
 	row, err := t.queryOne(uuid, deviceFields...)
 	if err != nil {
 		return Device{}, err
@@ -141,6 +252,10 @@ func amount(what, text string) (uint64, error) {
 }
 
 func (t smi) load(uuid string) (s pods.GPUSample, err error) {
+	if isPart(uuid) {
+		p, err := t.part(uuid)
+		return pods.GPUSample{MemoryUtil: percent(p.used, p.Memory)}, err
+	}
 	row, err := t.queryOne(uuid, "utilization.gpu", "memory.used", "memory.total")
 	if err != nil {
 		return s, err

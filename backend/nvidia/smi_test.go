@@ -106,3 +106,52 @@ func TestOpenSaysWhyTheToolCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// partitioned has a GPU in two parts, at indexes with a gap, and a whole one.
+func partitioned() []string {
+	return []string{
+		"gpu 0|GPU-p|NVIDIA A100-SXM4-80GB|81920|0|0|1",
+		"part 0|0|0|MIG-a|MIG 1g.10gb|9728|0", "part 0|0|2|MIG-c|MIG 2g.20gb|19968|4992",
+		"gpu 0|GPU-w|NVIDIA GeForce RTX 4090|24564|0|0|0",
+	}
+}
+
+// wantParts checks what a driver of that machine tells.
+func wantParts(t *testing.T, d *nvidia.Driver) {
+	t.Helper()
+	got, err := d.Devices()
+	if err != nil {
+		t.Fatalf("Devices = %v, want nil", err)
+	}
+	want := []nvidia.Device{
+		{UUID: "GPU-p", Name: "NVIDIA A100-SXM4-80GB", Memory: 81920 << 20, MIG: true},
+		{UUID: "MIG-a", Name: "NVIDIA A100-SXM4-80GB MIG 1g.10gb", Memory: 9728 << 20, Parent: "GPU-p"},
+		{UUID: "MIG-c", Name: "NVIDIA A100-SXM4-80GB MIG 2g.20gb", Memory: 19968 << 20, Parent: "GPU-p"},
+		{UUID: "GPU-w", Name: "NVIDIA GeForce RTX 4090", Memory: 24564 << 20},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a partitioned GPU is followed by its parts (-want +got):\n%s", diff)
+	}
+	if err := d.Check([]string{"MIG-a", "GPU-w", "MIG-c"}); err != nil {
+		t.Errorf("Check of parts = %v, want nil", err)
+	}
+	if err := d.Check([]string{"MIG-b"}); err == nil || !strings.Contains(err.Error(), `"MIG-b": find it`) {
+		t.Errorf("Check of a part that is gone = %v, want an error that names it", err)
+	}
+	if got, err := d.Load("MIG-c"); err != nil || got != (pods.GPUSample{MemoryUtil: 25}) {
+		t.Errorf("Load of a part = %+v, %v, want its own memory and no util, which the driver does not measure", got, err)
+	}
+}
+
+func TestTheToolTellsThePartsOfAGPU(t *testing.T) {
+	d, err := openTool(t, partitioned()...)
+	if err != nil {
+		t.Fatalf("Open = %v, want nil", err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("Close = %v, want nil", err)
+		}
+	})
+	wantParts(t, d)
+}

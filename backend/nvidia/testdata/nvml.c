@@ -6,19 +6,26 @@
 //	driver VERSION
 //	cuda NUMBER                    12080 is 12.8
 //	gpu RETURN|UUID|NAME|TOTAL|USED|UTIL|MIG
+//	part RETURN|GPU|INDEX|UUID|SIZE|TOTAL|USED
 //
+// A part is of the GPU with that number, and its SIZE is the end of its name.
 // RETURN of a gpu is what finding it answers, TOTAL and USED are MiB, UTIL below 0 and
 // MIG below 0 are answered with "not supported". With -DOLD it lacks a function.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, MAX = 16 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, MAX = 16, PARTS = 8 };
 
 struct gpu {
 	int ret, util, mig;
 	long total, used;
-	char uuid[96], name[96];
+	char uuid[96], name[200];
+};
+
+struct part {
+	struct gpu as;
+	int of, index;
 };
 
 struct memory { unsigned long long total, free, used; };
@@ -29,10 +36,12 @@ static __thread struct {
 	int init, count, cuda, gpus;
 	char driver[80];
 	struct gpu gpu[MAX];
+	int parts;
+	struct part part[MAX];
 } now;
 
 // A handle is an address within slots: it has to be one of a kind, and nothing is there.
-static char slots[MAX];
+static char slots[2 * MAX];
 
 static void look(void) {
 	char line[512];
@@ -50,6 +59,13 @@ static void look(void) {
 		if (now.gpus < MAX && sscanf(line, "gpu %d|%95[^|]|%95[^|]|%ld|%ld|%d|%d",
 			&g->ret, g->uuid, g->name, &g->total, &g->used, &g->util, &g->mig) == 7)
 			now.gpus++;
+		struct part *p = &now.part[now.parts];
+		char size[32];
+		if (now.parts < MAX && sscanf(line, "part %d|%d|%d|%95[^|]|%31[^|]|%ld|%ld",
+			&p->as.ret, &p->of, &p->index, p->as.uuid, size, &p->as.total, &p->as.used) == 7 && p->of < now.gpus) {
+			snprintf(p->as.name, sizeof p->as.name, "%.95s %s", now.gpu[p->of].name, size);
+			now.parts++;
+		}
 	}
 	if (f) fclose(f);
 }
@@ -57,8 +73,11 @@ static void look(void) {
 static struct gpu *of(void *handle) {
 	int i = (int)((char *)handle - slots);
 	look();
+	if (i >= MAX) return i - MAX < now.parts ? &now.part[i - MAX].as : NULL;
 	return i >= 0 && i < now.gpus ? &now.gpu[i] : NULL;
 }
+
+static int is_part(void *handle) { return (char *)handle - slots >= MAX; }
 
 static int copy(char *to, unsigned size, const char *from) {
 	snprintf(to, size, "%s", from);
@@ -95,6 +114,11 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **h) {
 			*h = slots + i;
 			return now.gpu[i].ret;
 		}
+	for (int i = 0; i < now.parts; i++)
+		if (!strcmp(now.part[i].as.uuid, uuid)) {
+			*h = slots + MAX + i;
+			return now.part[i].as.ret;
+		}
 	return NOT_FOUND;
 }
 
@@ -114,7 +138,7 @@ int nvmlDeviceGetMemoryInfo(void *h, struct memory *m) {
 int nvmlDeviceGetUtilizationRates(void *h, struct rates *u) {
 	struct gpu *g = of(h);
 	if (!g) return GPU_IS_LOST;
-	if (g->util < 0) return NOT_SUPPORTED;
+	if (g->util < 0 || is_part(h)) return NOT_SUPPORTED;
 	u->gpu = g->util;
 	u->memory = 0;
 	return SUCCESS;
@@ -124,7 +148,24 @@ int nvmlDeviceGetUtilizationRates(void *h, struct rates *u) {
 int nvmlDeviceGetMigMode(void *h, unsigned *current, unsigned *pending) {
 	struct gpu *g = of(h);
 	if (!g) return GPU_IS_LOST;
+	if (is_part(h)) return INVALID_ARGUMENT;
 	if (g->mig < 0) return NOT_SUPPORTED;
 	*current = *pending = g->mig;
 	return SUCCESS;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *h, unsigned *n) {
+	if (!of(h)) return GPU_IS_LOST;
+	*n = PARTS;
+	return SUCCESS;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned index, void **part) {
+	if (!of(h)) return GPU_IS_LOST;
+	for (int i = 0; i < now.parts; i++)
+		if (now.part[i].of == (char *)h - slots && now.part[i].index == (int)index) {
+			*part = slots + MAX + i;
+			return now.part[i].as.ret;
+		}
+	return NOT_FOUND;
 }
