@@ -99,8 +99,8 @@ type follower struct {
 	seen  []string
 }
 
-// await reads up to a line that has part in it.
-func (f *follower) await(part string) {
+// await reads up to a line that has part in it, and returns that line.
+func (f *follower) await(part string) string {
 	f.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -111,7 +111,7 @@ func (f *follower) await(part string) {
 			}
 			f.seen = append(f.seen, l)
 			if strings.Contains(l, part) {
-				return
+				return l
 			}
 		case <-deadline:
 			f.t.Fatalf("not in the log: %q; it is %q", part, f.seen)
