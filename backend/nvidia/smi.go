@@ -129,7 +129,7 @@ var partLine = regexp.MustCompile(`^\s+(MIG \S+)\s+Device\s+(\d+): \(UUID: (MIG-
 // parts returns the parts of a partitioned GPU. Their sizes and UUIDs are in the program's
 // short list, their memory is in its report, and both have their index.
 func (t smi) parts(gpu Device) ([]smiPart, error) {
-	out, err := t.run("list its parts", "-L", "--id="+gpu.UUID)
+	out, err := t.run("list its parts", "-L") // of all GPUs: it takes no --id with it
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,14 @@ func (t smi) parts(gpu Device) ([]smiPart, error) {
 		return nil, err
 	}
 	var list []smiPart
+	within := false
 	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "GPU ") {
+			within = strings.Contains(line, "(UUID: "+gpu.UUID+")")
+		}
+		if !within {
+			continue
+		}
 		m := partLine.FindStringSubmatch(line)
 		if m == nil {
 			continue

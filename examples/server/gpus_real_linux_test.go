@@ -74,7 +74,9 @@ func (h *realHost) whole() []realGPU {
 var partOf = regexp.MustCompile(`(?m)^\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)`)
 
 func (h *realHost) parts(g realGPU) (list []realGPU) {
-	for _, m := range partOf.FindAllStringSubmatch(smi(h.t, "-L", "--id="+g.uuid), -1) {
+	_, of, _ := strings.Cut(smi(h.t, "-L"), "(UUID: "+g.uuid+")")
+	of, _, _ = strings.Cut(of, "\nGPU ")
+	for _, m := range partOf.FindAllStringSubmatch(of, -1) {
 		list = append(list, realGPU{uuid: m[2], kind: g.kind + " " + m[1]})
 	}
 	return list
@@ -146,7 +148,7 @@ func TestOnARealMachineAPodHasItsGPUForItselfAndIsMeasured(t *testing.T) {
 	if status, body := h.do("POST", "/v2/pods", work(fmt.Sprintf(`"gpu":{"id":%q,"count":1}`, gpus[0].kind), 1)); status != http.StatusBadRequest {
 		t.Errorf("a pod more than there are GPUs: %d %s, want 400", status, body)
 	}
-	cpu := get[gpuPod](h.instance, "POST", "/v2/pods", work(`"cpu":{"id":"host","vcpuCount":1}`, 0), http.StatusCreated)
+	cpu := get[gpuPod](h.instance, "POST", "/v2/pods", work(`"cpu":{"id":"host","vcpuCount":2}`, 0), http.StatusCreated)
 	h.follow(cpu.ID).await("sees 0")
 
 	cuda := regexp.MustCompile(`CUDA Version\s*:?\s*(\d+\.\d+)`).FindStringSubmatch(smi(t, "-q", "-d", "MEMORY"))
