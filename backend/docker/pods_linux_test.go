@@ -121,6 +121,7 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 type privateRegistry struct {
 	*httptest.Server
 	granted atomic.Int64
+	busy    atomic.Int32 // the status of all answers; 0: they are as they should be
 }
 
 const registryUser, registryPassword = "alice", "s3cret-of-alice"
@@ -130,6 +131,10 @@ func newPrivateRegistry(t *testing.T) *privateRegistry {
 	p := &privateRegistry{}
 	store := registry.New(registry.Logger(log.New(t.Output(), "", 0)))
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := int(p.busy.Load()); status > 0 {
+			w.WriteHeader(status)
+			return
+		}
 		if u, pass, _ := r.BasicAuth(); u != registryUser || pass != registryPassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.Header().Set("Content-Type", "application/json")
@@ -252,6 +257,23 @@ func TestMemoryIsALimitAndItsEndIsOOM(t *testing.T) {
 		got := await(t, rt, "eater", "end", phase(pods.PhaseExited))
 		if !got.OOM || got.ExitCode != 137 || got.Stopped || !strings.Contains(got.Reason, "memory") {
 			t.Errorf("pod that takes all memory is %+v, want OOM with code 137", got)
+		}
+	})
+}
+
+// A child that takes too much memory ends, and what its parent makes of it is the parent's affair.
+func TestOnlyAContainerWhoseProgramIsKilledForItsMemoryIsOOM(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		rt := open(t, d, t.TempDir())
+		s := spec("parent", program("parent"))
+		s.Memory, s.VCPU = 1, 2
+		ensure(t, rt, s)
+		got := await(t, rt, "parent", "end", phase(pods.PhaseExited))
+		if got.OOM || got.ExitCode != 0 {
+			t.Errorf("pod whose child takes all memory is %+v, want no OOM with code 0", got)
+		}
+		if !rt.engine.podman && !strings.Contains(got.Reason, "one of its processes was killed for want of memory") {
+			t.Errorf("Reason = %q, want that a process was killed for its memory", got.Reason)
 		}
 	})
 }

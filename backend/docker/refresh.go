@@ -153,17 +153,28 @@ func (p *pod) running(c *container.InspectResponse, s *pods.ContainerState) {
 	}
 }
 
+const (
+	lastSignal = 64
+	killedCode = 128 + 9
+)
+
 func (p *pod) ended(c *container.InspectResponse, s *pods.ContainerState) {
 	s.Phase, s.Ports, s.IP, s.Started = pods.PhaseExited, nil, "", parseTime(c.State.StartedAt)
 	s.ExitCode, s.Stopped = c.State.ExitCode, p.rec.StopRequested
-	s.OOM = !s.Stopped && (c.State.OOMKilled || p.r.engine.podman && s.ExitCode == 137 && p.rec.Memory > 0)
+	// The engine says that some process of the container was killed for its memory. That need not
+	// be the first one, with whose end the container ends.
+	killed := s.ExitCode == killedCode
+	s.OOM = !s.Stopped && killed && (c.State.OOMKilled || p.r.engine.podman && p.rec.Memory > 0)
 	switch {
 	case s.OOM:
 		s.Reason = fmt.Sprintf("killed for want of memory: its limit is %d GB", p.rec.Memory)
-	case s.ExitCode > 128:
+	case s.ExitCode > 128 && s.ExitCode <= 128+lastSignal:
 		s.Reason = fmt.Sprintf("exited with code %d, as after signal %d", s.ExitCode, s.ExitCode-128)
 	default:
 		s.Reason = fmt.Sprintf("exited with code %d", s.ExitCode)
+	}
+	if c.State.OOMKilled && !killed {
+		s.Reason += fmt.Sprintf("; one of its processes was killed for want of memory: its limit is %d GB", p.rec.Memory)
 	}
 	if c.State.Error != "" {
 		s.Reason += ": " + c.State.Error

@@ -73,6 +73,9 @@ func main() {
 			}
 			all = append(all, b)
 		}
+	case "parent": // of a child that takes all memory
+		fmt.Println("child:", exec.Command(os.Args[0], "eat").Run())
+		return
 	case "spin":
 		go func() {
 			for n := uint64(1); n != 0; n += 2 {
