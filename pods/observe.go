@@ -40,6 +40,8 @@ func (p *Pod) observe(st ContainerState, now time.Time) bool {
 		return false
 	}
 	switch st.Phase {
+	case PhasePulling:
+		return p.containerPulling(st, now)
 	case PhaseStarting:
 		return p.containerStarted(st, now)
 	case PhaseHealthy:
@@ -51,11 +53,21 @@ func (p *Pod) observe(st ContainerState, now time.Time) bool {
 	return false
 }
 
+// containerPulling notes what a host says while it gets the image.
+func (p *Pod) containerPulling(st ContainerState, now time.Time) bool {
+	if st.Reason == "" || st.Reason == p.Seen.Reason {
+		return false
+	}
+	p.Seen.Reason = st.Reason
+	p.appendJournal(now, st.Reason)
+	return true
+}
+
 func (p *Pod) containerStarted(st ContainerState, now time.Time) bool {
 	if p.Seen.Phase >= PhaseStarting {
 		return false
 	}
-	p.Seen.Phase, p.Seen.Status, p.Seen.Started = PhaseStarting, Starting, now
+	p.Seen.Phase, p.Seen.Status, p.Seen.Started, p.Seen.Reason = PhaseStarting, Starting, now, ""
 	if !st.Started.IsZero() && st.Started.Before(now) {
 		p.Seen.Started = st.Started
 	}

@@ -134,7 +134,7 @@ type ContainerState struct {
 	// was shut down in order.
 	Stopped bool
 	OOM     bool   // killed for its memory
-	Reason  string // for the user: why it failed, or how it ended
+	Reason  string // for the user: why it failed, how it ended, or how far the pull of its image is
 	Started time.Time
 	Ports   []PortMapping
 	CUDA    string

@@ -77,6 +77,12 @@ func scripts() []memory.Script {
 		{Image: "ends/unpulled", Stages: []memory.Stage{
 			{Phase: pods.PhasePulling}, {Phase: pods.PhaseFailed, After: time.Second, Reason: "no such image"},
 		}},
+		{Image: "busy/*", Stages: []memory.Stage{
+			{Phase: pods.PhasePulling},
+			{Phase: pods.PhasePulling, After: 10 * time.Second, Reason: "pull failed, try 1: 503 Service Unavailable; next try in 2s"},
+			{Phase: pods.PhaseStarting, After: 2 * time.Second},
+			{Phase: pods.PhaseHealthy, After: time.Second},
+		}},
 		{Image: "slow/*", StopAfter: 500 * time.Millisecond, Stages: []memory.Stage{
 			{Phase: pods.PhasePulling}, {Phase: pods.PhaseStarting, After: time.Minute}, {Phase: pods.PhaseHealthy, After: time.Minute},
 		}},

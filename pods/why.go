@@ -74,6 +74,9 @@ func (p *Pod) explain() telemetry.Explanation {
 		e.Text = "Its host was not asked yet to start it."
 	case p.Seen.Phase == PhasePulling:
 		e.Text = "Its host makes the container, and first pulls the image " + p.Want.Applied.Image + " if it is not there."
+		if p.Seen.Reason != "" {
+			e.Text += " It says: " + p.Seen.Reason + "."
+		}
 	default:
 		e.Text, e.Since = "Its container has started, and is not healthy yet.", p.Seen.Started
 	}

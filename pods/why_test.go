@@ -76,6 +76,30 @@ func TestAPodSaysWhatItWaitsForAtEachStep(t *testing.T) {
 	}
 }
 
+func TestAPodSaysHowFarThePullOfItsImageIs(t *testing.T) {
+	w := newTestEnv(t, nil)
+	r := gpuPod()
+	r.Image = "busy/one"
+	p := w.create(r)
+	w.advance(time.Second)
+	w.advance(10 * time.Second)
+	want := "Its host makes the container, and first pulls the image busy/one if it is not there. " +
+		"It says: pull failed, try 1: 503 Service Unavailable; next try in 2s."
+	if e := w.why(p.ID); e.Text != want {
+		t.Errorf("while its registry is busy: %q, want %q", e.Text, want)
+	}
+	w.advance(time.Minute)
+	told := 0
+	for _, l := range w.want(p.ID, pods.Running).Journal {
+		if strings.HasPrefix(l.Text, "pull failed, try 1") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d lines of the system log tell of the pull, want 1: %v", told, w.get(p.ID).Journal)
+	}
+}
+
 func TestAPodSaysHowOftenItsHostWasCalledAndWhenNext(t *testing.T) {
 	spy := &recorder{refuse: true}
 	w := newTestEnv(t, withRecorder(spy))

@@ -1,9 +1,13 @@
 package docker
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/internal/enginetest"
@@ -69,6 +73,54 @@ func TestAnImageOfARegistryThatIsDownIsNotUsed(t *testing.T) {
 			t.Errorf("Reason = %q, want that the registry does not answer", why)
 		}
 	})
+}
+
+func TestAPullIsTriedAgainWhileItsRegistryIsBusyAndThePodSaysSo(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, d *enginetest.Engine) {
+		for id, status := range map[string]int{"restarting": http.StatusServiceUnavailable, "flooded": http.StatusTooManyRequests} {
+			if strings.HasPrefix(d.Kind, "podman") && status == http.StatusTooManyRequests {
+				continue // Podman itself tries again, for minutes
+			}
+			registry := newPrivateRegistry(t)
+			s := spec(id, program("run"))
+			s.Image, s.Credential = registry.push(t, id+":1"), pods.Credential{Username: registryUser, Password: registryPassword}
+			registry.busy.Store(int32(status))
+			rt := open(t, d, t.TempDir())
+			ensure(t, rt, s)
+			got := await(t, rt, id, "pull that failed", func(s pods.ContainerState) bool { return s.Reason != "" })
+			if got.Phase != pods.PhasePulling || !strings.Contains(got.Reason, "try 1") || !strings.Contains(got.Reason, "next try in") {
+				t.Errorf("pod is %+v after a %d of its registry, want it to pull again and to say so", got, status)
+			}
+			registry.busy.Store(0)
+			await(t, rt, id, "health", phase(pods.PhaseHealthy))
+		}
+	})
+}
+
+func TestTheProgressOfAPullIsTold(t *testing.T) {
+	at := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	var p pullProgress
+	var told []string
+	for _, m := range []struct {
+		id, status string
+		after      time.Duration
+	}{
+		{"1.0", "Pulling from library/busybox", 0},
+		{"a", "Already exists", 0},
+		{"b", "Pulling fs layer", 0},
+		{"c", "Waiting", 0},
+		{"b", "Downloading", 11 * time.Second},
+		{"b", "Pull complete", 12 * time.Second},
+		{"c", "Downloading", 22 * time.Second},
+	} {
+		if text := p.add(jsonstream.Message{ID: m.id, Status: m.status}, at.Add(m.after)); text != "" {
+			told = append(told, text)
+		}
+	}
+	want := []string{"pulling the image: 1 of 3 layers are there", "pulling the image: 2 of 3 layers are there"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q: not more than each 10 s", told, want)
+	}
 }
 
 func TestNoIDAndNoPartOfANameFindsAnImageOnTheHost(t *testing.T) {

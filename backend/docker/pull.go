@@ -6,19 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 
 	"github.com/podyard/podyard/pods"
 )
 
 // obtainImage makes the image of s available on the host for the owner of s. It returns the
-// name by which the engine knows the image.
-func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) {
+// name by which the engine knows the image. It calls tell with how far a pull is.
+func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec, tell func(string)) (string, error) {
 	name, err := parseImage(s.Image)
 	if err != nil {
 		return "", err
@@ -47,7 +51,7 @@ func (r *Runtime) obtainImage(ctx context.Context, s pods.Spec) (string, error) 
 	}
 	// Pulling an image that is on the host asks the registry for permission: the engine
 	// fetches the manifest with this owner's credential, and no layers that it has.
-	if err := r.pull(ctx, name.full, s); err != nil {
+	if err := r.pullUntil(ctx, name.full, s, tell); err != nil {
 		r.permits.revoke(p)
 		return "", err
 	}
@@ -103,8 +107,35 @@ func (r *Runtime) inspectImage(ctx context.Context, ref string) (found client.Im
 	return found, err
 }
 
+// pullPatience is how long a pull is tried again, for example while a registry is restarted.
+const pullPatience = 5 * time.Minute
+
+// pullUntil pulls an image, and tries again while the cause of a failure may pass.
+func (r *Runtime) pullUntil(ctx context.Context, full string, s pods.Spec, tell func(string)) error {
+	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(pullPatience))
+	tries := 0
+	return backoff.RetryNotify(func() error {
+		tries++
+		err := r.pull(ctx, full, s, tell)
+		if err != nil && !mayPass(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(pause, ctx), func(err error, wait time.Duration) {
+		tell(fmt.Sprintf("pull failed, try %d: %s; next try in %v", tries, errorText(err), wait.Round(time.Second)))
+	})
+}
+
+// passing finds failures of a registry, or of the way to it, that may pass: "received unexpected HTTP
+// status: 503 Service Unavailable", "invalid status code from registry 429", "i/o timeout". There is
+// only the text to tell them by: engines answer with one status to all.
+var passing = regexp.MustCompile(`(?i)(http|status)[a-z: ]* (429|5\d\d)\b|too ?many ?requests|time(d )?out|deadline exceeded|connection reset|broken pipe|\beof\b`)
+
+func mayPass(err error) bool { return passing.MatchString(err.Error()) }
+
 // pull makes the engine pull an image by its full name.
-func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
+func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec, tell func(string)) error {
 	auth, err := authHeader(s.Image, s.Credential)
 	if err != nil {
 		return err
@@ -115,6 +146,7 @@ func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 	}
 	// An engine may accept the call and report a failure only at the end of its answer.
 	var failed error
+	var progress pullProgress
 	for m, err := range stream.JSONMessages(ctx) {
 		if err != nil {
 			failed = err
@@ -123,11 +155,49 @@ func (r *Runtime) pull(ctx context.Context, full string, s pods.Spec) error {
 		if m.Error != nil {
 			failed = errors.New(m.Error.Message)
 		}
+		if text := progress.add(m, time.Now()); text != "" {
+			tell(text)
+		}
 	}
 	if failed != nil {
 		failed = fmt.Errorf("image %q cannot be pulled: %w", s.Image, redact(failed, s.Credential))
 	}
 	return errors.Join(failed, stream.Close())
+}
+
+// pullProgress counts the layers of an image that is being pulled.
+type pullProgress struct {
+	layers map[string]bool // by id: it is there
+	told   time.Time
+}
+
+// tellEvery is how often the progress of a pull is told.
+const tellEvery = 10 * time.Second
+
+// add notes what an engine says about one layer, and returns a text if it is time for one.
+func (p *pullProgress) add(m jsonstream.Message, now time.Time) string {
+	if p.told.IsZero() {
+		p.layers, p.told = make(map[string]bool), now // a pull that takes a moment is not worth a line
+	}
+	switch m.Status {
+	case "Pulling fs layer", "Waiting":
+		if _, known := p.layers[m.ID]; !known {
+			p.layers[m.ID] = false
+		}
+	case "Pull complete", "Already exists":
+		p.layers[m.ID] = true
+	}
+	if len(p.layers) == 0 || now.Sub(p.told) < tellEvery {
+		return ""
+	}
+	p.told = now
+	there := 0
+	for _, done := range p.layers {
+		if done {
+			there++
+		}
+	}
+	return fmt.Sprintf("pulling the image: %d of %d layers are there", there, len(p.layers))
 }
 
 // redact removes the password from an error in which the registry or the engine repeats it.

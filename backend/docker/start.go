@@ -118,6 +118,13 @@ func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, g
 	return nil, p.removeContainer(ctx)
 }
 
+// tellPulling shows how far the pull of the image is.
+func (p *pod) tellPulling(text string) {
+	s := p.rec.State
+	s.Reason = text
+	p.publish(s)
+}
+
 // ensureImage makes the image available on the host and returns its name there. It fails if
 // the start is canceled.
 func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct{}) (name string, err error) {
@@ -131,7 +138,7 @@ func (p *pod) ensureImage(ctx context.Context, s pods.Spec, halted <-chan struct
 		}
 	}()
 	err = p.r.retry(ctx, func() (err error) {
-		name, err = p.r.obtainImage(ctx, s)
+		name, err = p.r.obtainImage(ctx, s, p.tellPulling)
 		return err
 	})
 	if isClosed(halted) {

@@ -35,7 +35,7 @@ type Stage struct {
 	ExitCode int
 	OOM      bool
 	Stopped  bool
-	Reason   string // also for pods.PhaseFailed
+	Reason   string // also for pods.PhaseFailed, and for pods.PhasePulling how far the pull is
 }
 
 // Load is the use of a container in percent, over its running time.

@@ -73,8 +73,10 @@ func simHash(id string, gen uint64) uint64 {
 func (r *Runtime) enterStage(c *simContainer, s Stage) {
 	now := r.clock.Now()
 	st := c.state
-	st.Phase, st.At = s.Phase, now
+	st.Phase, st.At, st.Reason = s.Phase, now, ""
 	switch {
+	case s.Phase == pods.PhasePulling:
+		st.Reason = s.Reason
 	case s.Phase >= pods.PhaseExited:
 		st.ExitCode, st.OOM, st.Stopped, st.Reason = s.ExitCode, s.OOM, s.Stopped, s.Reason
 		st.Ports, st.IP = nil, ""
