@@ -9,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"time"
+
+	"github.com/podyard/podyard/internal/podhost"
 )
 
 // lineLimit is the longest line that is joined from pieces. A longer line becomes several
@@ -56,12 +58,14 @@ func readLog(r io.Reader) iter.Seq2[logLine, error] {
 				yield(logLine{}, err)
 				return
 			}
-			if f, ok := p.take(); ok && !yield(f, nil) {
-				return
+			for f, ok := p.take(); ok; f, ok = p.take() {
+				if !yield(f, nil) {
+					return
+				}
 			}
 		}
 		for i := range open {
-			if open[i].begun && !yield(open[i].end(), nil) {
+			if p := &open[i]; len(p.text) > 0 && !yield(p.cut(len(bytes.TrimSuffix(p.text, []byte{'\r'})), len(p.text)), nil) {
 				return
 			}
 		}
@@ -69,9 +73,8 @@ func readLog(r io.Reader) iter.Seq2[logLine, error] {
 }
 
 type partialLine struct {
-	begun bool
-	at    time.Time
-	text  []byte
+	at   time.Time // of its first piece
+	text []byte
 }
 
 func (p *partialLine) add(b []byte) error {
@@ -83,24 +86,28 @@ func (p *partialLine) add(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("docker: log line has no time: %w", err)
 	}
-	if !p.begun {
-		p.begun, p.at = true, at.UTC()
+	if len(p.text) == 0 {
+		p.at = at.UTC()
 	}
 	p.text = append(p.text, text...)
 	return nil
 }
 
-// take returns the line if it is complete or as long as lineLimit.
+// take returns the next line that is complete or as long as lineLimit.
 func (p *partialLine) take() (logLine, bool) {
-	if bytes.HasSuffix(p.text, []byte{'\n'}) || len(p.text) >= lineLimit {
-		return p.end(), true
+	text, size := podhost.LineEnd(p.text)
+	switch {
+	case size >= 0:
+		return p.cut(text, size), true
+	case len(p.text) >= lineLimit:
+		return p.cut(len(p.text), len(p.text)), true
 	}
 	return logLine{}, false
 }
 
-func (p *partialLine) end() logLine {
-	text := bytes.TrimSuffix(bytes.TrimSuffix(p.text, []byte{'\n'}), []byte{'\r'})
-	f := logLine{at: p.at, text: string(text)}
-	p.begun, p.text = false, p.text[:0]
+// cut takes size bytes, of which the first ones are the text of a line.
+func (p *partialLine) cut(text, size int) logLine {
+	f := logLine{at: p.at, text: string(p.text[:text])}
+	p.text = p.text[:copy(p.text, p.text[size:])]
 	return f
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/podyard/podyard/internal/podhost"
 )
 
 // The log of a pod is a directory of files of consecutive lines, each file named by its first
@@ -197,19 +199,22 @@ func (l *lines) close() {
 }
 
 // split splits b into lines without their ends, and returns how much of b they are. It leaves an
-// unfinished line, unless it is too long or all is set.
+// unfinished line, unless it is too long or all is set. See podhost.LineEnd.
 func split(b []byte, all bool) (texts [][]byte, used int) {
 	for len(b) > 0 {
-		n := bytes.IndexByte(b, '\n')
-		text, size := b, len(b)
+		n, end := podhost.LineEnd(b)
+		var text []byte
+		size := len(b)
 		switch {
 		case n >= 0 && n <= maxLine:
-			text, size = bytes.TrimSuffix(b[:n], []byte{'\r'}), n+1
+			text, size = b[:n], end
 		case len(b) > maxLine:
 			size = runeEnd(b, maxLine)
 			text = b[:size]
 		case !all:
 			return texts, used
+		default:
+			text = bytes.TrimSuffix(b, []byte{'\r'})
 		}
 		b, used, texts = b[size:], used+size, append(texts, text)
 	}
