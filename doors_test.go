@@ -51,6 +51,7 @@ var doors = []door{
 	{row: "Console data", routes: []string{"httpapi/console /data/", "httpapi/console /api/"}},
 	{row: "`/lb/` requests", places: []string{"httpapi toWorker"}, areas: []httpapi.Area{httpapi.AreaBalance}},
 	{row: "`/lb/` answers", places: []string{"httpapi newWorkerTransport", "httpapi proxied.RoundTrip", "httpapi workerDialer", "httpapi proxyRequest", "httpapi ServeHTTP"}},
+	{row: "Names of pods' ports", places: []string{"httpapi api.newPodPorts", "httpapi podPorts.pass"}},
 	{row: "Worker protocol", places: []string{"examples/server/listen forContainers"}, areas: []httpapi.Area{httpapi.AreaWorkers}},
 	{row: "HTTP/1 before a key", places: []string{"httpapi/server newHTTPServer", "examples/server/listen Open", "examples/server/listen listenAt"}},
 	{row: "HTTP/2 before a key", places: []string{"examples/server/listen Listeners.All"}},

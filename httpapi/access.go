@@ -97,7 +97,7 @@ func (x *router) depart(c *call) {
 
 // isRoutine reports whether a request is one of those that programs repeat all the time.
 func (c *call) isRoutine() bool {
-	return c.op != nil && (c.op.Area == AreaWorkers || c.op.Name == "health" || c.op.Name == "metrics")
+	return c.op != nil && (c.op.Area == AreaWorkers || c.op.Name == "health" || c.op.Name == "metrics" || c.op == &podPortOperation)
 }
 
 const (

@@ -56,6 +56,13 @@ type Options struct {
 	// endpoint (docs/decisions.md 44): every request with such a host goes to its workers.
 	// Default: none; the endpoints are under /lb/ only.
 	LoadBalancerDomain string
+	// PodDomain is a domain of which each name {pod}-{port}.<domain> is an HTTP port of a pod
+	// (docs/decisions.md 53): every request with such a host goes to the pod. Default: none. With
+	// "localhost", which browsers take for this machine, its other names stay the interface's.
+	PodDomain string
+	// PodPortKeys says that these ports take a key of the pod's owner with pods:write, in the
+	// header PodKeyHeader. Default: who knows the name of a port reaches it.
+	PodPortKeys bool
 	// Quotas count the requests of a user to the control API and reset (docs/interface.md
 	// 8.4). Default: ratelimit.NewWindows with its defaults. Separate handlers share quotas
 	// if they have the same value here.
@@ -120,6 +127,8 @@ type api struct {
 	url         string          // Options.PublicURL without a slash at the end; empty: the request's
 	openAPI     func() served   // the description of the operations
 	domain      string          // Options.LoadBalancerDomain
+	podDomain   string          // Options.PodDomain
+	podKeys     bool            // Options.PodPortKeys
 	transport   *http.Transport // to workers
 	buffers     *bufferPool
 	madeIDs     string // begins the ids of requests that are made here
@@ -134,6 +143,7 @@ func newAPI(s Services, o *Options) *api {
 	a.openAPI = document(&a.Services, a.url)
 	a.floods = &floods{}
 	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(o.DialWorker), &bufferPool{}
+	a.podDomain, a.podKeys = strings.ToLower(o.PodDomain), o.PodPortKeys
 	a.observer = o.Observer
 	if a.auth == nil {
 		a.auth = noKeys{}
@@ -160,8 +170,9 @@ func newAPI(s Services, o *Options) *api {
 	return a
 }
 
-// New serves the whole interface: control API and jobs API below /v2, reset below /v1, and
-// load-balancing endpoints below /lb and on hosts of their own.
+// New serves the whole interface: control API and jobs API below /v2, reset below /v1,
+// load-balancing endpoints below /lb and on hosts of their own, and HTTP ports of pods on hosts of
+// their own.
 // o may be nil, and then every request is refused.
 func New(s Services, o *Options) http.Handler {
 	a := newAPI(s, o)
@@ -169,8 +180,12 @@ func New(s Services, o *Options) http.Handler {
 		APIControl: a.router(APIControl), APIJobs: a.router(APIJobs, APIWorkers),
 		APIOpenAI: a.router(APIOpenAI), APILegacy: a.router(APILegacy),
 	}
-	workers := a.balanceRouter()
+	workers, ports := a.balanceRouter(), a.newPodPorts()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, under := podPortOf(r.Host, a.podDomain); under {
+			ports.ServeHTTP(w, r)
+			return
+		}
 		if toWorker(a.domain, r) {
 			workers.ServeHTTP(w, r)
 			return

@@ -167,7 +167,7 @@ func (p *proxied) rewrite(r *httputil.ProxyRequest) {
 	out.Host = r.In.Host
 	h.Del("Authorization")
 	h.Del("Expect") // the body is asked for when the worker is there
-	p.forwarded(h)
+	p.forwarded(h, p.place.prefix)
 	if out.Body != nil {
 		// The worker may answer while the body still comes. Otherwise net/http would read the rest of
 		// the body beside the upload, which would then be short. A writer that cannot is no connection.
@@ -207,21 +207,21 @@ type noBody struct{}
 func (noBody) Read([]byte) (int, error) { return 0, io.EOF }
 func (noBody) Close() error             { return nil }
 
-// forwarded replaces the headers that name the client.
-func (p *proxied) forwarded(h http.Header) {
+// forwarded replaces the headers that name the client. prefix is of a path that the worker does not see.
+func (c *call) forwarded(h http.Header, prefix string) {
 	for name := range h {
 		if isClientHeader(name) {
 			delete(h, name)
 		}
 	}
-	if from := source(p.r, p.proxies); from != "" {
+	if from := source(c.r, c.proxies); from != "" {
 		h.Set("X-Forwarded-For", from)
 	}
-	h.Set("X-Forwarded-Host", p.r.Host)
-	scheme, _, _ := strings.Cut(p.publicURL(), ":")
+	h.Set("X-Forwarded-Host", c.r.Host)
+	scheme, _, _ := strings.Cut(c.publicURL(), ":")
 	h.Set("X-Forwarded-Proto", scheme)
-	if p.place.prefix != "" {
-		h.Set("X-Forwarded-Prefix", p.place.prefix)
+	if prefix != "" {
+		h.Set("X-Forwarded-Prefix", prefix)
 	}
 }
 

@@ -50,8 +50,11 @@ func (x *balanceRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ToWorker reports whether a handler with these options sends a request to a worker of a
-// load-balancing endpoint, and has no other meaning for it.
+// load-balancing endpoint or to a port of a pod, and has no other meaning for it.
 func (o *Options) ToWorker(r *http.Request) bool {
+	if _, under := podPortOf(r.Host, o.PodDomain); under {
+		return true
+	}
 	return toWorker(o.LoadBalancerDomain, r)
 }
 

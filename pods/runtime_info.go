@@ -2,8 +2,12 @@ package pods
 
 import (
 	"context"
+	"net"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/podyard/podyard/problem"
 )
 
 // RuntimeInfo is the runtime block of a pod (docs/interface.md 2.6): its loads and ports now.
@@ -37,6 +41,35 @@ func (s *Service) RuntimeInfo(ctx context.Context, p *Pod) (l RuntimeInfo, ok bo
 		l.Ports = append(l.Ports, p.portMapping(port))
 	}
 	return l, true
+}
+
+// ErrNotRunning is the error of a port of a pod that does not run.
+var ErrNotRunning = problem.New(problem.Conflict, "the pod does not run")
+
+// errPortElsewhere is the error of a port on a host of another server.
+var errPortElsewhere = problem.New(problem.BadGateway, "the pod is on a host of another server, whose ports are reached there")
+
+// HTTPPort returns whose a pod is, whoever asks, and the address on this machine at which one of its
+// HTTP ports is published. Errors: ErrNotFound without the pod or the port, ErrNotRunning.
+func (s *Service) HTTPPort(ctx context.Context, id string, port int) (owner, address string, err error) {
+	p, err := s.store.Get(ctx, id)
+	if err != nil {
+		return "", "", err
+	}
+	if !slices.Contains(p.Want.Applied.Ports, strconv.Itoa(port)+"/http") || p.checkVisible(p.Owner) != nil {
+		return "", "", ErrNotFound
+	}
+	if p.Status() != Running {
+		return p.Owner, "", ErrNotRunning
+	}
+	if _, here := s.hosts[p.Placement.Host]; !here {
+		return p.Owner, "", errPortElsewhere
+	}
+	m := p.portMapping(Port{Private: port, Protocol: "http"})
+	if m.Public == 0 {
+		return p.Owner, "", ErrNotRunning
+	}
+	return p.Owner, net.JoinHostPort(m.IP, strconv.Itoa(m.Public)), nil
 }
 
 // portMapping returns where a port is reachable. A port that the host does not report is not

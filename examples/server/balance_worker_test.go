@@ -39,6 +39,12 @@ func balanceWorker() error {
 		_ = rw.Flush()
 		_, _ = io.Copy(c, rw)
 	})
+	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Set-Cookie", "theme=dark; Path=/; domain=localhost; HttpOnly")
+		w.Header().Set("Clear-Site-Data", `"cookies"`)
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = fmt.Fprintf(w, "%s %q %q", r.Host, r.Header.Get("Cookie"), r.Header.Get("Podyard-Key")+r.Header.Get("X-Real-Ip"))
+	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for part := range strings.FieldsSeq("one two three") {

@@ -67,11 +67,12 @@ type Options struct {
 }
 
 // An Owner is who connections with a key count for. The connections of a user, of the user's
-// operator keys, and of the workers of the user's endpoints count apart, because a worker runs
-// code that need not be the user's own.
+// operator keys, of the workers of the user's endpoints, and of the visitors of the user's pods
+// count apart, because a worker runs code that need not be the user's own, and anybody may visit.
 type Owner struct {
 	User     string
 	Worker   bool // a worker with its own key, of an endpoint of User
+	Visitor  bool // who visits an HTTP port of a pod of User
 	Operator bool // an operator's key, or another server of the same store: it has no limit but Total
 }
 

@@ -46,6 +46,9 @@ type Options struct {
 	// InFlight counts what answers hold, and limits it. Use the one of the API: what the console
 	// answers to a user then counts together with what the API does. Default: no limits.
 	InFlight *budget.InFlight
+	// PodDomain is httpapi.Options.PodDomain, for links to the HTTP ports of pods. Leave it empty
+	// where the ports take a key, which a link does not have.
+	PodDomain string
 	// ReadOnly refuses everything that changes something.
 	ReadOnly bool
 	// HidePayloads keeps inputs and outputs of jobs from the pages. Logs and errors stay.

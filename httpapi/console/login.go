@@ -92,6 +92,7 @@ type sessionBody struct {
 	Details      bool     `json:"details"` // of jobs: Options.Jobs
 	SignOut      bool     `json:"signOut"`
 	Operations   []string `json:"operations"` // that the server has
+	PodDomain    string   `json:"podDomain"`
 }
 
 // getSession answers 204 for nobody: a page asks this first, and it is no fault.
@@ -121,7 +122,7 @@ func (c *Console) forget(w http.ResponseWriter, err error) {
 func (c *Console) answerSession(w http.ResponseWriter, r *http.Request, s *session, id *httpapi.Identity) {
 	b := sessionBody{
 		User: id.User, Scopes: []string{}, Operator: id.Operator(), ReadOnly: c.ReadOnly, HidePayloads: c.HidePayloads,
-		Details: c.Jobs != nil, SignOut: c.Identify == nil, Operations: c.operations(r),
+		Details: c.Jobs != nil, SignOut: c.Identify == nil, Operations: c.operations(r), PodDomain: c.PodDomain,
 	}
 	for _, p := range id.Scopes {
 		b.Scopes = append(b.Scopes, scopeName(p))

@@ -15,11 +15,15 @@ import (
 const consolePath = "/console/"
 
 // withConsole is the handler of the service and, until ctx ends, the console beside it. A host of a
-// load-balancing endpoint has no console: it serves nothing but its workers.
+// load-balancing endpoint or of a pod has no console: it serves nothing but its workers or the pod.
 func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) http.Handler {
 	main, api := srv.Handler(), srv.API()
+	domain := api.PodDomain
+	if api.PodPortKeys {
+		domain = ""
+	}
 	c, err := console.New(main, &console.Options{
-		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, InFlight: api.InFlight, Logger: log,
+		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, InFlight: api.InFlight, Logger: log, PodDomain: domain,
 		Secret: parts.Options.Jobs.WorkerSecret, // sessions outlive a restart; nil with -data ""
 	})
 	if err != nil {

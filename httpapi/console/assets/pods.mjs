@@ -44,8 +44,15 @@ function Body({p, reload}) {
     ${p.actions.includes('terminate') ? html`<${Sure} word=${p.id} title="Terminate this pod?" text="The pod and its disk are deleted. Network volumes stay." yes="Terminate" run=${async () => { await change('DELETE', api('pods/' + id(p.id))); go('pods'); return 'The pod was terminated.' }}>Terminate…<//>` : null}` : null}</div>
   ${p.status !== 'RUNNING' && has('whyPod') ? html`<${Why} p=${p} />` : null}
   <div class="two"><section aria-labelledby="pod"><h2 id="pod">Pod</h2><${Facts} of=${[['Image', html`<code>${p.image}</code>`], p.args ? ['Arguments', html`<code>${p.args}</code>`] : null, ['Compute', compute(p)], ['Where', p.dataCenterId || 'not placed yet'], ['Disk', `${p.disk} GB`], ['Cost', `${usd(p.cost)} an hour`], ['Created', html`<${Ago} at=${p.createdAt} />`], ['Started', html`<${Ago} at=${p.startedAt} />`], p.template ? ['Template', p.template] : null, p.ssh?.direct ? ['SSH', html`<code>${p.ssh.direct.command}</code>`] : null]} /></section>
-  <section aria-labelledby="runtime"><h2 id="runtime">Now</h2>${r ? html`<${Facts} of=${[['Up', duration(r.uptime * 1000)], ['CPU', percent(r.cpu)], ['Memory', percent(r.memory)], ...(r.gpus || []).map((g, i) => [`GPU ${i}`, `${percent(g)}${g.memoryUtil !== undefined ? `, memory ${num(Math.round(g.memoryUtil))} %` : ''}`]), ...(r.ports || []).map(x => [`Port ${x.private}`, !x.ip || !x.public ? 'not known yet' : x.type === 'http' ? html`<a href=${`http://${x.ip.includes(':') ? `[${x.ip}]` : x.ip}:${x.public}/`} rel="noopener noreferrer" target="_blank">${x.ip}:${x.public}</a>` : `${x.ip}:${x.public}/${x.type}`])]} />` : html`<p class="muted">It does not run.</p>`}
+  <section aria-labelledby="runtime"><h2 id="runtime">Now</h2>${r ? html`<${Facts} of=${[['Up', duration(r.uptime * 1000)], ['CPU', percent(r.cpu)], ['Memory', percent(r.memory)], ...(r.gpus || []).map((g, i) => [`GPU ${i}`, `${percent(g)}${g.memoryUtil !== undefined ? `, memory ${num(Math.round(g.memoryUtil))} %` : ''}`]), ...(r.ports || []).map(x => [`Port ${x.private}`, !x.ip || !x.public ? 'not known yet' : x.type === 'http' ? html`<${Port} p=${p} x=${x} />` : `${x.ip}:${x.public}/${x.type}`])]} />` : html`<p class="muted">It does not run.</p>`}
   <${Load} r=${r} /><${Environment} p=${p} reload=${reload} /></section></div>`
+}
+
+// Port links an HTTP port: by its name where names lead to ports, else at its address.
+function Port({p, x}) {
+  const {podDomain} = session.value, address = `${x.ip.includes(':') ? `[${x.ip}]` : x.ip}:${x.public}`
+  const at = podDomain ? `${location.protocol}//${p.id}-${x.private}.${podDomain}${location.port ? ':' + location.port : ''}/` : `http://${address}/`
+  return html`<a href=${at} rel="noopener noreferrer" target="_blank">${podDomain ? new URL(at).host : address}</a>`
 }
 
 const titles = {ERROR: 'Why it failed', EXITED: 'Why it ended'}

@@ -48,6 +48,8 @@ type Config struct {
 	Billing     Billing     `json:"billing"`
 	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
+	// Pods is how pods are reached.
+	Pods Pods `json:"pods"`
 	// TrustedProxies are addresses and networks of proxies in front, whose header
 	// X-Forwarded-For says where a request is from, for the audit log and the limits of
 	// connections.
@@ -145,6 +147,22 @@ type LoadBalancer struct {
 	// Domain is that of httpapi.Options.LoadBalancerDomain. Default: none.
 	Domain string `json:"domain"`
 }
+
+// Pods is how pods are reached (docs/decisions.md 53).
+type Pods struct {
+	// Domain is that of httpapi.Options.PodDomain. Default: "localhost" while the server listens on
+	// loopback and has no Options.PublicURL, else none.
+	Domain string `json:"domain"`
+	// ExposeHTTP is ExposeOpen or ExposeKey. Default: ExposeOpen where the domain is "localhost",
+	// else ExposeKey.
+	ExposeHTTP string `json:"exposeHttp"`
+}
+
+// How the HTTP ports of pods are reached by their names.
+const (
+	ExposeOpen = "open" // by who knows the name
+	ExposeKey  = "key"  // with a key: see httpapi.PodKeyHeader
+)
 
 // A Webhook is how webhooks are sent.
 type Webhook struct {
@@ -284,10 +302,24 @@ func (c *Config) checkDomain() error {
 	if !isDomain(c.ServiceDomain) {
 		return errorAt("/serviceDomain", "must be labels of letters, digits and '-' with dots between, not %q", c.ServiceDomain)
 	}
-	if d := c.LoadBalancer.Domain; d != "" && (!isDomain(d) || d != strings.ToLower(d)) {
-		return errorAt("/loadBalancer/domain", "must be labels of lower-case letters, digits and '-' with dots between, not %q", d)
+	for at, d := range map[jsontext.Pointer]string{"/loadBalancer/domain": c.LoadBalancer.Domain, "/pods/domain": c.Pods.Domain} {
+		if d != "" && (!isDomain(d) || d != strings.ToLower(d)) {
+			return errorAt(at, "must be labels of lower-case letters, digits and '-' with dots between, not %q", d)
+		}
+	}
+	if e := c.Pods.ExposeHTTP; e != "" && e != ExposeOpen && e != ExposeKey {
+		return errorAt("/pods/exposeHttp", "must be %q or %q, not %q", ExposeOpen, ExposeKey, e)
+	}
+	if overlap(c.Pods.Domain, c.LoadBalancer.Domain) {
+		return errorAt("/pods/domain", "must not be, contain or lie under loadBalancer.domain, %q", c.LoadBalancer.Domain)
 	}
 	return nil
+}
+
+// overlap reports whether names of one domain can be those of the other one. What pages of pods may do
+// to each other they must not do to other parts of the service.
+func overlap(a, b string) bool {
+	return a != "" && b != "" && (a == b || strings.HasSuffix(a, "."+b) || strings.HasSuffix(b, "."+a))
 }
 
 func (c *Config) checkKeys() error {

@@ -174,7 +174,8 @@ func (p *Parts) open(ctx context.Context) error {
 	if err := CheckRuntime(p.own.Runtime); err != nil {
 		return p.own.wrong("Runtime", err)
 	}
-	if err := cmp.Or(p.config.checkOwn(p.own), p.config.checkLaunch(p.own)); err != nil {
+	domain, keys, err := p.config.podNames(p.own)
+	if err := cmp.Or(p.config.checkOwn(p.own), p.config.checkLaunch(p.own), err); err != nil {
 		return p.config.located(err)
 	}
 	p.findGPUs()
@@ -193,6 +194,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o.Pods.Domain, o.KeepBilling = p.config.ServiceDomain, p.config.Billing.keep()
 	o.API.PublicURL, o.PeerURL = p.publicURL(), p.peerURL()
 	o.API.LoadBalancerDomain = p.config.LoadBalancer.Domain
+	o.API.PodDomain, o.API.PodPortKeys = domain, keys
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload

@@ -23,11 +23,16 @@ func (c *Config) checkWebhook() error {
 	return nil
 }
 
-// sender posts webhooks. A server that has a public URL is behind a proxy, so that others
-// reach it although it listens on loopback.
-func (c *Config) sender(o *Options) (serverless.Sender, error) {
+// local reports whether only this machine reaches the server. One that has a public URL is behind a
+// proxy, so that others reach it although it listens on loopback.
+func (o *Options) local() bool {
 	tcp, ok := o.Addr.(*net.TCPAddr)
-	private, deny := ok && tcp.IP.IsLoopback() && o.PublicURL == "", c.Webhook.Deny
+	return ok && tcp.IP.IsLoopback() && o.PublicURL == ""
+}
+
+// sender posts webhooks.
+func (c *Config) sender(o *Options) (serverless.Sender, error) {
+	private, deny := o.local(), c.Webhook.Deny
 	if c.Webhook.AllowPrivate != nil {
 		private = *c.Webhook.AllowPrivate
 	} else if private {

@@ -1,0 +1,246 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podyard/podyard/httpapi/conns"
+	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/ratelimit/budget"
+)
+
+// Limits of requests to the HTTP ports of pods (docs/decisions.md 53).
+const (
+	maxPodBody    = 100 << 20         // bytes of a request
+	podAnswerTime = 100 * time.Second // to the head of the answer
+)
+
+// PodKeyHeader has the key of a request to a port of a pod, where Options.PodPortKeys is set. The header
+// Authorization is the pod's own.
+const PodKeyHeader = "Podyard-Key"
+
+var (
+	errNoPodPort   = problem.New(problem.NotFound, "there is no pod with this HTTP port")
+	errPodNotUp    = problem.New(problem.BadGateway, "the pod does not run")
+	errPodSilent   = problem.New(problem.BadGateway, "nothing answers on this port of the pod")
+	errPodHead     = problem.New(problem.BadGateway, "the pod's answer has too many headers")
+	errPodTimeout  = problem.New(problem.WorkerTimeout, "the pod did not answer in 100 seconds")
+	errPodNeedsKey = problem.New(problem.Unauthorized, "this port takes a key that may change its pod, in the header "+PodKeyHeader)
+)
+
+// A podPorts serves the HTTP ports of pods on names of their own, {pod}-{port}.<domain>.
+type podPorts struct {
+	*router
+
+	transport http.RoundTripper
+}
+
+func (a *api) newPodPorts() *podPorts {
+	return &podPorts{
+		router: &router{api: a, conventions: APIControl.conventions()},
+		transport: &http.Transport{
+			DialContext:        (&net.Dialer{Timeout: dialTime}).DialContext,
+			DisableCompression: true, MaxIdleConnsPerHost: 8, MaxIdleConns: idleConns, IdleConnTimeout: idleTime,
+			ResponseHeaderTimeout: podAnswerTime, MaxResponseHeaderBytes: maxAnswerHead,
+		},
+	}
+}
+
+// A podPort is what a name leads to.
+type podPort struct {
+	pod  string
+	port int
+}
+
+// podPortOf returns where a request to the domain of the pods goes. under is false for a request to
+// another host. Everything under the domain belongs to pods, so that no page of the interface has a
+// pod's name, but for localhost: its other names lead to the interface, as browsers have them lead to
+// this machine.
+func podPortOf(host, domain string) (p podPort, under bool) {
+	label, under := underDomain(strings.ToLower(host), domain)
+	if !under {
+		return p, false
+	}
+	id, number, _ := strings.Cut(label, "-")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || port == 0 || number[0] == '0' || !isDNSLabel(id) {
+		return p, domain != localDomain
+	}
+	return podPort{id, int(port)}, true
+}
+
+// localDomain is the domain whose names are this machine (RFC 6761, 6.3).
+const localDomain = "localhost"
+
+// ServeHTTP passes a request to a port of a pod.
+func (x *podPorts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{router: x.router, w: w, r: r, op: &podPortOperation}
+	x.arrive(c)
+	defer x.depart(c)
+	defer x.recovered(c)
+	defer c.release()
+	if err := x.proxy(c); err != nil {
+		if problem.KindOf(err) == problem.Unauthorized {
+			c.delayFlood(err)
+		}
+		x.write(c.w, err)
+	}
+}
+
+// podPortOperation names these requests in logs and metrics. It is not in the table of operations: it has
+// no path of its own.
+var podPortOperation = operation{Operation: Operation{Name: "podPort", Area: AreaPods}}
+
+func (x *podPorts) proxy(c *call) error {
+	at, _ := podPortOf(c.r.Host, x.podDomain)
+	if x.Pods == nil || at.pod == "" || hasDotSegment(c.r.URL.Path) {
+		return errNoPodPort
+	}
+	if x.podKeys { // before anything is told of the pod
+		if err := x.checkKey(c); err != nil {
+			return err
+		}
+	}
+	owner, address, err := x.Pods.HTTPPort(c.r.Context(), at.pod, at.port)
+	switch {
+	case x.podKeys && err == nil && c.id.User != owner && !c.id.Operator():
+		return errNoPodPort // it is another user's
+	case errors.Is(err, pods.ErrNotFound):
+		return errNoPodPort
+	case errors.Is(err, pods.ErrNotRunning):
+		return errPodNotUp
+	case err != nil:
+		return err
+	}
+	// Visitors count for the owner of the pod, and apart from the owner's own connections.
+	if err := c.acceptKey(conns.Owner{User: owner, Visitor: true}); err != nil {
+		return err
+	}
+	if x.inFlight.Of(owner) != nil {
+		c.open = x.inFlight.Open[budget.ProxiedRequests].Hold(owner)
+		if !c.open.Try(1) {
+			return x.inFlight.Full(budget.ProxiedRequests, &c.open, 1)
+		}
+	}
+	if c.r.ContentLength > maxPodBody {
+		return c.tooLarge(maxPodBody)
+	}
+	x.limitBodyTo(c.w, c.r, maxPodBody)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxPodBody)
+	return x.pass(c, address)
+}
+
+// checkKey admits a key that may change pods.
+func (x *podPorts) checkKey(c *call) error {
+	key := c.r.Header.Get(PodKeyHeader)
+	if key == "" {
+		return errPodNeedsKey
+	}
+	id, err := x.auth.Authenticate(c.r.Context(), key)
+	if err != nil {
+		x.keyRefused(err)
+		return err
+	}
+	if !id.Can(Permission{Area: "pods", Level: Write}) {
+		return errForbidden
+	}
+	c.id = id
+	return nil
+}
+
+// pass sends the request to an address, and the answer back.
+func (x *podPorts) pass(c *call, address string) (failed error) {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL = &url.URL{Scheme: "http", Host: address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery, ForceQuery: r.In.URL.ForceQuery}
+			r.Out.Host = r.In.Host
+			x.toPod(c, r.Out.Header)
+		},
+		Transport: x.transport, BufferPool: x.buffers, ErrorLog: log.New(io.Discard, "", 0),
+		ModifyResponse: func(res *http.Response) error {
+			if countFields(res.Header) > maxAnswerFields {
+				return errPodHead
+			}
+			fromPod(res.Header)
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { failed = podFailure(r.Context(), err) },
+	}
+	proxy.ServeHTTP(&podAnswer{c.w}, c.r)
+	return failed
+}
+
+// A podAnswer is the writer of a pod's answer. It drops what comes before the answer (status 1xx), of which
+// a pod could send any number.
+type podAnswer struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *podAnswer) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap is used by http.ResponseController.
+func (w *podAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// toPod removes what a pod must not see of a request, and says who the client is.
+func (x *podPorts) toPod(c *call, h http.Header) {
+	h.Del(PodKeyHeader)
+	c.forwarded(h, "")
+	cookies := c.r.Cookies()
+	h.Del("Cookie")
+	for _, cookie := range cookies {
+		if !strings.HasPrefix(cookie.Name, "__Host-podyard") && !strings.HasPrefix(cookie.Name, "__Secure-podyard") {
+			h.Add("Cookie", cookie.Name+"="+cookie.Value)
+		}
+	}
+	if list := h["Cookie"]; len(list) > 1 {
+		h.Set("Cookie", strings.Join(list, "; "))
+	}
+}
+
+// fromPod removes what an answer of a pod would do to other names of the domain.
+func fromPod(h http.Header) {
+	h.Del("Clear-Site-Data") // it reaches the cookies of all names of the site, the console's among them
+	for i, cookie := range h["Set-Cookie"] {
+		parts := strings.Split(cookie, ";")
+		kept := parts[:1]
+		for _, p := range parts[1:] {
+			if name, _, _ := strings.Cut(p, "="); !strings.EqualFold(strings.TrimSpace(name), "Domain") {
+				kept = append(kept, p)
+			}
+		}
+		h["Set-Cookie"][i] = strings.Join(kept, ";")
+	}
+}
+
+// podFailure returns what a client is told of a request that did not reach a pod, or was not answered.
+func podFailure(ctx context.Context, err error) error {
+	var tooLarge *http.MaxBytesError
+	var op *net.OpError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &tooLarge):
+		return problem.Newf(problem.TooLarge, "the body must have at most %d bytes", int64(maxPodBody))
+	case errors.Is(err, errPodHead):
+		return errPodHead
+	case ctx.Err() != nil:
+		return errStopped // the client has gone
+	case errors.As(err, &op) && op.Op == "dial":
+		return errPodSilent
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errPodTimeout
+	}
+	return errPodSilent
+}
