@@ -21,7 +21,7 @@ import (
 
 // Limits of requests to the HTTP ports of pods (docs/decisions.md 53).
 const (
-	maxPodBody    = 100 << 20         // bytes of a request
+	maxVisit    = 100 << 20         // bytes of a request
 	podAnswerTime = 100 * time.Second // to the head of the answer
 )
 
@@ -132,11 +132,11 @@ func (x *podPorts) proxy(c *call) error {
 			return x.inFlight.Full(budget.ProxiedRequests, &c.open, 1)
 		}
 	}
-	if c.r.ContentLength > maxPodBody {
-		return c.tooLarge(maxPodBody)
+	if c.r.ContentLength > maxVisit {
+		return c.tooLarge(maxVisit)
 	}
-	x.limitBodyTo(c.w, c.r, maxPodBody)
-	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxPodBody)
+	x.limitBodyTo(c.w, c.r, maxVisit)
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxVisit)
 	return x.pass(c, address)
 }
 
@@ -232,7 +232,7 @@ func podFailure(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		return problem.Newf(problem.TooLarge, "the body must have at most %d bytes", int64(maxPodBody))
+		return problem.Newf(problem.TooLarge, "the body must have at most %d bytes", int64(maxVisit))
 	case errors.Is(err, errPodHead):
 		return errPodHead
 	case ctx.Err() != nil:
