@@ -1,5 +1,7 @@
 package jobindex
 
+import "github.com/podyard/podyard/serverless/queue"
+
 // A minHeap is a heap of values by their turns. Each node has up to four children: with many lines
 // the way from the root to a leaf is short, and what is compared lies together. Each value has a
 // position, so that it can be moved or removed. The zero value is empty.
@@ -9,7 +11,7 @@ type minHeap[T any] struct {
 }
 
 type element[T any] struct {
-	turn  turn
+	turn  queue.Turn
 	value T
 	pos   *int32 // of the value: the index plus 1; 0: no element
 }
@@ -23,7 +25,7 @@ func (h *minHeap[T]) top() T { return h.list[0].value }
 
 // set puts v to its place, or takes it out. pos is the position of v in this heap. forget must be
 // called before v is gone.
-func (h *minHeap[T]) set(v T, pos *int32, at turn, in bool) {
+func (h *minHeap[T]) set(v T, pos *int32, at queue.Turn, in bool) {
 	i := int(*pos) - 1
 	switch {
 	case in:
@@ -76,7 +78,7 @@ func (h *minHeap[T]) remove(i int) {
 
 // move puts e to its place. The element at i is free.
 func (h *minHeap[T]) move(i int, e element[T]) {
-	if i > 0 && e.turn.before(h.list[(i-1)/children].turn) {
+	if i > 0 && e.turn.Before(h.list[(i-1)/children].turn) {
 		h.up(i, e)
 		return
 	}
@@ -91,7 +93,7 @@ func (h *minHeap[T]) put(i int, e element[T]) {
 func (h *minHeap[T]) up(i int, e element[T]) {
 	for i > 0 {
 		parent := (i - 1) / children
-		if !e.turn.before(h.list[parent].turn) {
+		if !e.turn.Before(h.list[parent].turn) {
 			break
 		}
 		h.put(i, h.list[parent])
@@ -108,11 +110,11 @@ func (h *minHeap[T]) down(i int, e element[T]) {
 		}
 		least := first
 		for c := first + 1; c < min(first+children, len(h.list)); c++ {
-			if h.list[c].turn.before(h.list[least].turn) {
+			if h.list[c].turn.Before(h.list[least].turn) {
 				least = c
 			}
 		}
-		if !h.list[least].turn.before(e.turn) {
+		if !h.list[least].turn.Before(e.turn) {
 			break
 		}
 		h.put(i, h.list[least])

@@ -4,13 +4,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // A minHeap has the same first value as a sorted list, whatever is put in, moved, taken out and
 // forgotten, and knows where each value is.
 func TestAHeapHasTheValueWithTheLowestTurnOnTop(t *testing.T) {
 	type value struct {
-		turn turn
+		turn queue.Turn
 		pos  int32
 		in   bool
 	}
@@ -27,7 +29,7 @@ func TestAHeapHasTheValueWithTheLowestTurnOnTop(t *testing.T) {
 				h.forget(&v.pos)
 				values[i] = &value{}
 			} else {
-				v.turn, v.in = turn{r.Uint64N(100), uint64(step)}, r.IntN(3) > 0
+				v.turn, v.in = queue.Turn{Seq: r.Uint64N(100), Serial: uint64(step)}, r.IntN(3) > 0
 				h.set(v, &v.pos, v.turn, v.in)
 			}
 			in := slices.DeleteFunc(slices.Clone(values), func(v *value) bool { return !v.in })
@@ -35,7 +37,7 @@ func TestAHeapHasTheValueWithTheLowestTurnOnTop(t *testing.T) {
 				t.Fatalf("seed %d, step %d: empty is %v with %d values", seed, step, h.empty(), len(in))
 			}
 			for _, v := range in {
-				if e := h.list[v.pos-1]; e.value != v || e.turn != v.turn || v.turn.before(h.list[0].turn) {
+				if e := h.list[v.pos-1]; e.value != v || e.turn != v.turn || v.turn.Before(h.list[0].turn) {
 					t.Fatalf("seed %d, step %d: position %d has %v, want %v, which is not before the first one, %v", seed, step, v.pos, e.turn, v.turn, h.list[0].turn)
 				}
 			}

@@ -19,6 +19,8 @@ type Index struct {
 	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
 	wheel     wheel
 	undrained int64 // bytes of chunks that were not read
+	asked     heads // of the slot that is served
+	reads     int64
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -36,6 +38,10 @@ func New() *Index {
 
 // Len returns the number of jobs, including hidden ones.
 func (x *Index) Len() int { return x.t.count }
+
+// Reads returns how many jobs and keys were looked at so far to find which job is claimed, and
+// which ones a listing has. Tests count with it what that costs, which no clock tells them.
+func (x *Index) Reads() int64 { return x.reads }
 
 // Find returns the number of a job, hidden or not, or 0.
 func (x *Index) Find(ref queue.Ref) uint32 {

@@ -9,29 +9,11 @@ import (
 
 const priorities = queue.MaxPriority + 1
 
-// A turn says when a line or an owner is next: the lowest turn first. It is the Seq of the oldest
-// job that could be claimed, or the last time that a job was claimed, whichever is later. So who
-// was served comes after all that waited then, and before all that came later; and a turn does
-// not depend on the order in which jobs were queued again or deleted.
-type turn struct {
-	seq    uint64
-	serial uint64 // of a claim; 0: not a claim
-}
-
-func (a turn) before(b turn) bool { return a.seq < b.seq || a.seq == b.seq && a.serial < b.serial }
-
-// next returns the turn of somebody who was last served at a, and whose oldest job has this Seq.
-func (a turn) next(seq uint64) turn {
-	if t := (turn{seq: seq}); a.before(t) {
-		return t
-	}
-	return a
-}
-
-// An order has the jobs of an endpoint that are ready, and says which one is claimed next.
+// An order has the jobs of an endpoint that are ready, as queue.Choose asks for them.
 type order struct {
 	owners  map[uint32]*owner // with a job in any status
 	turns   minHeap[*owner]   // those with a job that could be claimed
+	held    minHeap[*line]    // by the instant until which they are held
 	rules   rules
 	ruled   bool   // there are rules
 	claims  uint64 // for turns
@@ -54,7 +36,7 @@ type owner struct {
 	keys    map[uint32]*key
 	levels  [priorities]*level
 	active  uint16 // bits of the levels with a line
-	served  turn
+	served  queue.Turn
 	pos     int32 // in order.turns
 	ready   counts
 	free    counts // the sum of that of the keys
@@ -88,8 +70,10 @@ type line struct {
 	first, last      uint32 // of the list through the records, in the order of Seq
 	requeued         seqHeap
 	head             ref // the oldest of both
-	served           turn
+	served           queue.Turn
+	heldUntil        queue.Instant // no job is claimed before; 0: not held
 	turnPos, agesPos int32
+	heldPos          int32
 }
 
 // counts are numbers of jobs: of all, and of those without low priority.
@@ -174,6 +158,7 @@ func (x *Index) part(l *line) {
 		lv.turns.forget(&l.turnPos)
 		lv.ages.forget(&l.agesPos)
 	}
+	q.held.forget(&l.heldPos)
 	x.lines[l.number] = nil
 	x.freeLines = append(x.freeLines, l.number)
 	k.lines = slices.DeleteFunc(k.lines, func(other *line) bool { return other == l })
@@ -384,7 +369,7 @@ func (x *Index) refresh(l *line) {
 	if len(l.requeued) > 0 && (l.first == 0 || l.requeued[0].seq < l.head.seq) {
 		l.head = l.requeued[0]
 	}
-	o, in := l.key.owner, l.head.rec != 0 && !l.key.full()
+	o, in := l.key.owner, l.head.rec != 0 && l.heldUntil == 0 && !l.key.full()
 	lv := o.levels[l.level]
 	if lv == nil {
 		if !in {
@@ -393,8 +378,8 @@ func (x *Index) refresh(l *line) {
 		lv = &level{}
 		o.levels[l.level] = lv
 	}
-	lv.turns.set(l, &l.turnPos, l.served.next(l.head.seq), in)
-	lv.ages.set(l, &l.agesPos, turn{seq: l.head.seq}, in)
+	lv.turns.set(l, &l.turnPos, l.served.Next(l.head.seq), in)
+	lv.ages.set(l, &l.agesPos, queue.Turn{Seq: l.head.seq}, in)
 	o.active &^= 1 << l.level
 	if !lv.ages.empty() {
 		o.active |= 1 << l.level
@@ -414,7 +399,7 @@ func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).pl
 
 // refresh gives an owner its turn.
 func (o *owner) refresh(q *order) {
-	q.turns.set(o, &o.pos, o.served.next(o.oldest().seq), o.active != 0 && !o.full(q))
+	q.turns.set(o, &o.pos, o.served.Next(o.oldest().seq), o.active != 0 && !o.full(q))
 }
 
 // oldest returns the oldest job of the lines of an owner that could be claimed.
@@ -448,6 +433,7 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 	for _, o := range q.owners {
 		o.free = counts{}
 		for _, k := range o.keys {
+			x.reads++
 			o.free = o.free.plus(k.free(), 1)
 			if k.fullAt(before.PerKey) != k.full() {
 				x.refreshAll(k)
@@ -460,8 +446,8 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 
 // NextReady removes from the ready jobs of an endpoint the one that is next for a slot, and
 // returns it; 0: none. It passes by a Busy job, which becomes Skipped, and one that is barred for
-// the worker of the slot (queue.State.Barred). The job counts as running: a caller that does not claim it must call
-// Requeue. A job past its ttl, which must be deleted, does not count.
+// the worker of the slot (queue.State.Barred). The job counts as running: a caller that does not
+// claim it must call Requeue. A job past its ttl, which must be deleted, does not count.
 func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	l := x.listOf(s.Endpoint)
 	if l == nil {
@@ -469,17 +455,18 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	}
 	q := &l.order
 	x.setRules(q, s.Rules)
+	x.freeHeld(q, now)
+	x.asked = heads{x: x, q: q, now: now, worker: s.Worker}
 	var barred []uint32
 	for next == 0 {
-		i, ok := x.choose(q, now, s.Worker)
+		i, c := queue.Choose(&x.asked, &q.rules.Rules, q.running, now)
 		switch {
-		case i == 0:
+		case c == queue.ChooseNone:
 			x.requeueAll(barred)
 			return 0
-		case ok:
+		case c == queue.ChooseJob:
 			q.claims++
-			served := turn{l.stats.LastSeq, q.claims}
-			x.take(i, served)
+			x.take(i, queue.Turn{Seq: l.stats.LastSeq, Serial: q.claims})
 			next = i
 		case x.Has(i, Busy):
 			x.Mark(i, Skipped, 0)
@@ -496,6 +483,56 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	return next
 }
 
+// heads implements queue.Heads for a slot.
+type heads struct {
+	x      *Index
+	q      *order
+	o      *owner // whose turn is first
+	now    queue.Instant
+	worker queue.WorkerID
+}
+
+func (h *heads) Levels() uint16 {
+	if h.q.turns.empty() {
+		return 0
+	}
+	h.o = h.q.turns.top()
+	return h.o.active
+}
+
+func (h *heads) Oldest(priority int) queue.Head[uint32] {
+	return h.of(h.o.levels[priority].ages.top())
+}
+
+func (h *heads) First(priority int) queue.Head[uint32] {
+	return h.of(h.o.levels[priority].turns.top())
+}
+
+func (h *heads) of(l *line) queue.Head[uint32] {
+	i := l.head.rec
+	r := h.x.t.at(i)
+	h.x.reads++
+	return queue.Head[uint32]{Job: i, Queued: r.queued, Barred: r.marks&Busy != 0 || r.expires <= h.now || h.x.barred(r, h.worker)}
+}
+
+// hold keeps the jobs of a line from being claimed until an instant.
+func (x *Index) hold(l *line, until queue.Instant) {
+	l.heldUntil = until
+	l.key.order.held.set(l, &l.heldPos, queue.Turn{Seq: uint64(until)}, true)
+	x.refresh(l)
+}
+
+// freeHeld puts back the lines that are no longer held at now.
+func (x *Index) freeHeld(q *order, now queue.Instant) {
+	for !q.held.empty() && q.held.top().heldUntil <= now {
+		l := q.held.top()
+		x.reads++
+		l.heldUntil = 0
+		q.held.set(l, &l.heldPos, queue.Turn{}, false)
+		x.refresh(l)
+	}
+}
+
 func (x *Index) requeueAll(list []uint32) {
 	for _, i := range list {
 		x.Requeue(i)
@@ -508,7 +545,7 @@ func (x *Index) barred(r *record, w queue.WorkerID) bool {
 }
 
 // take makes a ready job a running one: its line and its owner come last.
-func (x *Index) take(i uint32, now turn) {
+func (x *Index) take(i uint32, now queue.Turn) {
 	r := x.t.at(i)
 	l := x.lines[r.line]
 	l.served, l.key.owner.served = now, now
@@ -529,48 +566,6 @@ func (x *Index) Requeue(i uint32) {
 	r := x.t.at(i)
 	x.leave(i, r)
 	x.enter(i, r, placeOf(r.status, r.delayed))
-}
-
-// choose returns the job that is next for a worker. If ok is false, the job cannot be claimed by
-// this worker, but the order was found as if it could: it must go, and the caller asks again.
-func (x *Index) choose(q *order, now queue.Instant, w queue.WorkerID) (i uint32, ok bool) {
-	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || q.turns.empty() {
-		return 0, false
-	}
-	best, score := (*level)(nil), int64(-1)
-	o := q.turns.top()
-	for left := o.active; left != 0; {
-		n := bits.Len16(left) - 1
-		left &^= 1 << n
-		lv := o.levels[n]
-		if o.active == 1<<n { // no other to compare with
-			best = lv
-			break
-		}
-		i := lv.ages.top().head.rec
-		if !x.canClaim(i, now, w) {
-			return i, false
-		}
-		if s := q.score(n, now-x.t.at(i).queued); s > score {
-			best, score = lv, s
-		}
-	}
-	i = best.turns.top().head.rec
-	return i, x.canClaim(i, now, w)
-}
-
-func (x *Index) canClaim(i uint32, now queue.Instant, w queue.WorkerID) bool {
-	r := x.t.at(i)
-	return r.marks&Busy == 0 && r.expires > now && !x.barred(r, w)
-}
-
-// score returns the priority p with what the wait of its oldest job adds to it.
-func (q *order) score(p int, wait queue.Instant) int64 {
-	ageing := q.rules.Ageing.Milliseconds()
-	if ageing == 0 {
-		return int64(p)
-	}
-	return int64(p)*ageing + max(int64(wait), 0)
 }
 
 // oldestFree returns the oldest job that could be claimed now, or 0.

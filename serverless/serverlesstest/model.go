@@ -23,8 +23,8 @@ type Model struct {
 	seq    uint64
 	token  queue.Token
 	keys   map[idempotency.Digest]idempotency.Record
-	claims int
-	served map[modelGroup]modelTurn
+	claims uint64
+	served map[modelGroup]queue.Turn
 }
 
 type modelJob struct {
@@ -45,7 +45,7 @@ var _ queue.JobQueue = (*Model)(nil)
 // Enqueue implements queue.JobQueue.
 func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 	if m.jobs == nil {
-		m.jobs, m.stats, m.served = map[queue.Ref]*modelJob{}, map[string]*queue.Stats{}, map[modelGroup]modelTurn{}
+		m.jobs, m.stats, m.served = map[queue.Ref]*modelJob{}, map[string]*queue.Stats{}, map[modelGroup]queue.Turn{}
 	}
 	taken := map[queue.Ref]bool{}
 	for _, j := range jobs {

@@ -8,16 +8,6 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// A modelTurn is the Seq of a job, or the last Seq before a claim and the number of the claim.
-type modelTurn struct {
-	seq   uint64
-	claim int
-}
-
-func (a modelTurn) before(b modelTurn) bool {
-	return a.seq < b.seq || a.seq == b.seq && a.claim < b.claim
-}
-
 // A modelGroup is who takes turns: an owner, or a key of an owner in a priority.
 type modelGroup struct {
 	endpoint, owner, key string
@@ -35,25 +25,51 @@ func keyGroup(j *modelJob) modelGroup {
 // Claim implements queue.JobQueue. It looks at every job of the endpoint for each claim.
 func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	for _, s := range slots {
-		live := m.live(s.Endpoint)
+		live, rules := m.live(s.Endpoint), rulesOf(s.Rules)
 		for n, bytes := 0, 0; !s.Full(n, bytes); {
-			list := claimable(live, now, rulesOf(s.Rules), s.Worker)
-			if len(list) == 0 {
+			running := useOf(live)[modelUser{}].running
+			j, c := queue.Choose(&modelHeads{m: m, list: claimable(live, now, rules, s.Worker)}, &rules, running, now)
+			if c == queue.ChooseNone {
 				break
 			}
-			list = m.nextGroup(list, ownerGroup)
-			list = highestPriority(list, now, rulesOf(s.Rules))
-			j := oldest(m.nextGroup(list, keyGroup))
 			m.token++
 			m.move(now, j, &queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: m.token, Until: s.Until})
 			m.claims++
-			served := modelTurn{m.stats[s.Endpoint].LastSeq, m.claims}
+			served := queue.Turn{Seq: m.stats[s.Endpoint].LastSeq, Serial: m.claims}
 			m.served[ownerGroup(j)], m.served[keyGroup(j)] = served, served
 			out = append(out, j.Job)
 			n, bytes = n+1, bytes+int(j.InBytes)
 		}
 	}
 	return out, nil
+}
+
+// modelHeads implements queue.Heads over the jobs that a slot can get, so none of them is barred.
+type modelHeads struct {
+	m    *Model
+	list []*modelJob // after Levels those of the owner whose turn is first
+}
+
+func (h *modelHeads) Levels() (levels uint16) {
+	h.list = h.m.nextGroup(h.list, ownerGroup)
+	for _, j := range h.list {
+		levels |= 1 << j.Priority
+	}
+	return levels
+}
+
+func (h *modelHeads) Oldest(priority int) queue.Head[*modelJob] {
+	j := oldest(h.level(priority))
+	return queue.Head[*modelJob]{Job: j, Queued: j.Queued}
+}
+
+func (h *modelHeads) First(priority int) queue.Head[*modelJob] {
+	j := oldest(h.m.nextGroup(h.level(priority), keyGroup))
+	return queue.Head[*modelJob]{Job: j, Queued: j.Queued}
+}
+
+func (h *modelHeads) level(priority int) []*modelJob {
+	return slices.DeleteFunc(slices.Clone(h.list), func(j *modelJob) bool { return int(j.Priority) != priority })
 }
 
 // forgetTurns is what opening a queue again may do.
@@ -177,36 +193,14 @@ func (m *Model) nextGroup(list []*modelJob, groupOf func(*modelJob) modelGroup) 
 	for _, j := range list {
 		groups[groupOf(j)] = append(groups[groupOf(j)], j)
 	}
-	var first modelTurn
+	var first queue.Turn
 	for g, jobs := range groups {
-		t := modelTurn{seq: oldest(jobs).Seq}
-		if served := m.served[g]; t.before(served) {
-			t = served
-		}
-		if next == nil || t.before(first) {
+		t := m.served[g].Next(oldest(jobs).Seq)
+		if next == nil || t.Before(first) {
 			next, first = jobs, t
 		}
 	}
 	return next
-}
-
-// highestPriority returns the jobs of the priority from which one is claimed.
-func highestPriority(list []*modelJob, now queue.Instant, r queue.Rules) []*modelJob {
-	best, score := -1, 0.0
-	for p := queue.MaxPriority; p >= 0; p-- {
-		jobs := slices.DeleteFunc(slices.Clone(list), func(j *modelJob) bool { return int(j.Priority) != p })
-		if len(jobs) == 0 {
-			continue
-		}
-		s := float64(p)
-		if r.Ageing > 0 {
-			s += float64(max(now.Sub(oldest(jobs).Queued), 0)) / float64(r.Ageing)
-		}
-		if best < 0 || s > score {
-			best, score = p, s
-		}
-	}
-	return slices.DeleteFunc(list, func(j *modelJob) bool { return int(j.Priority) != best })
 }
 
 // oldest returns the job with the lowest Seq.

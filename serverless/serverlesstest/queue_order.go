@@ -115,6 +115,18 @@ func orderCases() []QueueCase {
 				k.rules = &queue.Rules{Ageing: 30 * time.Second}
 				k.wantClaims("w", "low six five3")
 			}),
+		rule("AtATieTheHigherPriority",
+			"priorities are compared in whole milliseconds: 9*60,000 + 56,650 and 7*60,000 + 176,650 are equal, and of equal ones the higher priority is first",
+			func(k *fixture) {
+				k.rules = &queue.Rules{Ageing: time.Minute}
+				k.submitNamed("low", withPriority(7))
+				k.wait(176_650*time.Millisecond - 56_650*time.Millisecond)
+				k.submitNamed("high1 high2", withPriority(9))
+				k.wait(56_650 * time.Millisecond)
+				k.wantClaims("w", "high1")
+				k.wait(time.Millisecond) // both wait longer
+				k.wantClaims("w", "high2 low")
+			}),
 		rule("WithoutAgeingPrioritiesAreStrict",
 			"without Ageing a job waits as long as there is one of a higher priority",
 			func(k *fixture) {
