@@ -25,8 +25,9 @@ import (
 // A broken queue answers nothing while it is down.
 type broken struct {
 	queue.JobQueue
-	mu   sync.Mutex
-	down bool
+	mu    sync.Mutex
+	down  bool
+	calls int64
 }
 
 var errDown = problem.New(problem.Unavailable, "the database is down")
@@ -40,6 +41,7 @@ func (b *broken) set(down bool) {
 func (b *broken) err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.calls++
 	if b.down {
 		return errDown
 	}
@@ -244,7 +246,25 @@ func list(t *testing.T, q queue.JobQueue, l queue.ListQuery) (jobs []queue.Job) 
 }
 
 func TestThreeShardsAreAQueue(t *testing.T) {
-	serverlesstest.TestJobQueue(t, func(t *testing.T) queue.JobQueue { return newWorld(3).open(t, "one") })
+	serverlesstest.TestJobQueue(t, func(t *testing.T) queue.JobQueue {
+		w := newWorld(3)
+		return counted{w.open(t, "one"), w}
+	})
+}
+
+// A counted queue implements serverlesstest.ReadCounter: how often its shards and its control store were asked.
+type counted struct {
+	*shard.Queue
+	w *world
+}
+
+func (c counted) Reads(context.Context) (n int64, _ error) {
+	for _, b := range append([]*broken{&c.w.control.broken}, c.w.shards...) {
+		b.mu.Lock()
+		n += b.calls
+		b.mu.Unlock()
+	}
+	return n, nil
 }
 
 func TestServersOverThreeShardsAreAQueue(t *testing.T) {
