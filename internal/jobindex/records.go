@@ -26,7 +26,7 @@ type record struct {
 	after      uint32
 	place      place
 	delayed    bool
-	read       bool
+	packed     uint8 // Read, Returned and Releases of the state
 	leases     uint8
 	seq        uint64
 	terms      uint32 // interned terms
@@ -46,7 +46,7 @@ type record struct {
 	chunks, drained              uint32
 	inBytes, outBytes            uint32
 	tag                          uint64
-	_                            uint64
+	lostStarted                  queue.Instant
 }
 
 // State returns the state of a job.
@@ -60,7 +60,7 @@ func (x *Index) State(i uint32) (s queue.State) {
 func (x *Index) Read(i uint32, s *queue.State) {
 	r := x.t.at(i)
 	s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run = r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run
-	s.Priority, s.Attempt, s.Delayed, s.Read, s.Leases = x.lines[r.line].level, r.attempt, r.delayed, r.read, r.leases
+	s.Priority, s.Attempt, s.Delayed, s.Leases = x.lines[r.line].level, r.attempt, r.delayed, r.leases
 	s.Seq, s.Token = r.seq, r.token
 	s.Worker, s.Lost = queue.WorkerID(x.names.text(r.worker)), queue.WorkerID(x.names.text(r.lost))
 	s.Submitted, s.Queued, s.Started, s.Finished = r.submitted, r.queued, r.started, r.finished
@@ -68,13 +68,14 @@ func (x *Index) Read(i uint32, s *queue.State) {
 	s.Terms = *x.terms.at(r.terms)
 	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
 	s.InBytes, s.OutBytes, s.FirstChunk = r.inBytes, r.outBytes, r.firstChunk
+	s.Read, s.Returned, s.Releases, s.LostStarted = r.packed&1 != 0, r.packed&2 != 0, r.packed>>2, r.lostStarted
 }
 
 // store is the inverse of Read, without what never changes: the priority and the terms.
 func (x *Index) store(r *record, s *queue.State) {
 	x.recount(r, s)
 	r.status, r.flags, r.reason, r.deliveries, r.restarts, r.run = s.Status, s.Flags, s.Reason, s.Deliveries, s.Restarts, s.Run
-	r.attempt, r.delayed, r.read, r.leases = s.Attempt, s.Delayed, s.Read, s.Leases
+	r.attempt, r.delayed, r.leases = s.Attempt, s.Delayed, s.Leases
 	r.seq, r.token = s.Seq, s.Token
 	x.names.replace(&r.worker, string(s.Worker))
 	x.names.replace(&r.lost, string(s.Lost))
@@ -82,6 +83,13 @@ func (x *Index) store(r *record, s *queue.State) {
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
 	r.inBytes, r.outBytes, r.firstChunk = s.InBytes, s.OutBytes, s.FirstChunk
+	r.packed, r.lostStarted = s.Releases<<2, s.LostStarted
+	if s.Read {
+		r.packed |= 1
+	}
+	if s.Returned {
+		r.packed |= 2
+	}
 }
 
 // Marks are what a queue records about a job besides its state.

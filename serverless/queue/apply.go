@@ -35,15 +35,16 @@ const (
 	OpSetTTL                   // the user sets Expires to Until
 	OpTick                     // time has passed: end, requeue, make ready or delete what is due
 	OpRecover                  // the server that ran the job is gone
-	OpWorkerLost               // Worker is gone: its lease ends now
+	OpWorkerLost               // Worker is gone, and Error may say why: its lease ends now
 	OpRedeliver                // the user has the webhook of an ended job sent again
 	OpDamage                   // the stored input, webhook or Extra of a queued job can no longer be read
 	OpStart                    // the user has a delayed job be ready now
 	OpDelete                   // the user removes a job that has ended
 	OpDropInput                // the endpoint of a job that has ended is gone, so nothing but a webhook needs its input
+	OpNoResult                 // Worker says that it does not have the job, and it has reported no result: the delivery is counted
 )
 
-var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input"}
+var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input", "no-result"}
 
 // String returns the name of the move, such as worker-lost.
 func (k OpKind) String() string {
@@ -132,7 +133,7 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 	switch op.Kind {
 	case OpClaim:
 		return s.claim(now, op)
-	case OpRenew, OpProgress, OpChunk, OpRelease, OpFinish:
+	case OpRenew, OpProgress, OpChunk, OpRelease, OpFinish, OpNoResult:
 		return s.held(now, op)
 	case OpDrain:
 		return s.drain(op), nil
@@ -159,7 +160,7 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		if s.Status != InProgress || s.Worker != op.Worker {
 			return 0, ErrLeaseLost
 		}
-		return s.lose(now, op), nil
+		return s.lose(now, op) | EvStop, nil
 	case OpRedeliver:
 		return s.redeliver()
 	case OpDamage:
@@ -219,8 +220,8 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	}
 	switch {
 	case s.Status == InProgress && s.Worker == op.Worker && mine && now < s.RunUntil && (now < s.LeaseUntil || op.Adopt):
-	case s.Status == InQueue && op.Adopt && op.Worker != "" && s.Lost == op.Worker && mine && !full:
-		s.adopt(now, op)
+	case s.Status == InQueue && op.Adopt && op.Worker != "" && s.Lost == op.Worker && mine && !full && now < s.lateUntil():
+		s.adopt(op)
 	default:
 		return 0, ErrLeaseLost
 	}
@@ -243,8 +244,9 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	case OpProgress:
 		return Put | s.putOutput(op), nil
 	case OpRelease:
-		s.Deliveries--
-		return s.requeue(), nil
+		return s.release(), nil
+	case OpNoResult:
+		return s.lose(now, op), nil
 	case OpFinish:
 		return s.finish(now, op), nil
 	}
@@ -274,12 +276,50 @@ func (s *State) dropInput() Effect {
 	return DropInput
 }
 
-// adopt gives a queued job back to the worker that lost it and kept working. The execution
-// timeout starts again, because the first start was lost with the lease.
-func (s *State) adopt(now Instant, op *Op) {
-	s.Status, s.Worker, s.Lost = InProgress, op.Worker, ""
-	s.Started = now
-	s.LeaseUntil, s.RunUntil = op.Until, now.Add(s.ExecTimeout)
+// release returns the job to the queue. The delivery is not counted, because the worker is not at
+// fault: usually its server ends. From the MaxReleases-th time on the job goes to the end of its
+// turn. Otherwise a job that takes longer than its server runs between two restarts would keep all
+// jobs behind it from ever running.
+func (s *State) release() Effect {
+	s.Deliveries--
+	s.Releases = min(s.Releases+1, MostReleases)
+	s.keepLoser()
+	s.Returned = true
+	e := s.requeue()
+	if s.Releases >= MaxReleases {
+		e |= NewSeq
+	}
+	return e
+}
+
+// keepLoser remembers who loses the lease, so that its late result can be taken. A result that
+// comes after chunks is not taken late: the chunks are dropped with the lease, and the stream
+// would not be whole without them.
+func (s *State) keepLoser() {
+	s.Lost, s.LostStarted, s.Returned = s.Worker, s.Started, false
+	if s.Chunks > 0 {
+		s.LostStarted = 0
+	}
+}
+
+// lateUntil returns the instant until which Lost may report late or take the job up again: its
+// execution timeout counts from the start of its work. 0: it may not.
+func (s *State) lateUntil() Instant {
+	if s.LostStarted == 0 {
+		return 0
+	}
+	return s.LostStarted.Add(s.ExecTimeout)
+}
+
+// adopt gives a queued job back to the worker that lost it and kept working. The times are those of
+// the lease that it had. If that delivery was not counted, it is counted now.
+func (s *State) adopt(op *Op) {
+	s.Started, s.RunUntil, s.LeaseUntil = s.LostStarted, s.lateUntil(), op.Until
+	if s.Returned {
+		s.Deliveries++
+	}
+	s.Status, s.Worker = InProgress, op.Worker
+	s.Lost, s.LostStarted, s.Returned = "", 0, false
 }
 
 // drain moves the cursor of the stream. It does nothing if another reader has moved the
@@ -316,7 +356,8 @@ func (s *State) retry(now Instant) (Effect, error) {
 		return 0, ErrInputLost
 	}
 	s.Run++
-	s.Deliveries, s.Restarts, s.Reason, s.Lost = 0, 0, NoReason, ""
+	s.Deliveries, s.Restarts, s.Releases, s.Reason = 0, 0, 0, NoReason
+	s.Lost, s.LostStarted, s.Returned = "", 0, false
 	s.Attempt, s.Read = 0, false
 	s.Queued, s.Finished = now, 0
 	return s.requeue() | NewSeq, nil
@@ -363,21 +404,28 @@ func (s *State) tick(now Instant, op *Op) Effect {
 		s.Reason = ExecutionTimedOut
 		return s.fail(now, TimedOut, op)
 	case s.LeaseUntil <= now:
-		return s.lose(now, op)
+		return s.lose(now, op) | EvStop
 	}
 	return 0
 }
 
-// lose takes the job from a lost worker. The job is queued again, and for a while only for other
-// workers. After MaxDeliveries losses the attempt has failed.
+// lose takes the job from a worker that has reported no result. The job is queued again. If the
+// worker was lost, it is for a while only for other workers; with OpNoResult the worker is there, and
+// may have it at once. After MaxDeliveries losses the attempt has failed.
 func (s *State) lose(now Instant, op *Op) Effect {
 	if s.Deliveries >= MaxDeliveries {
 		s.Reason = WorkersLost
-		return s.fail(now, Failed, op) | EvStop
+		e := s.fail(now, Failed, op)
+		if s.Status.Terminal() && op.Error != "" {
+			e |= s.putOutput(op)
+		}
+		return e
 	}
-	s.Lost = s.Worker
-	e := s.requeue() | Requeued | EvStop
-	s.LeaseUntil = now.Add(LoserWait)
+	s.keepLoser()
+	e := s.requeue() | Requeued
+	if op.Kind != OpNoResult {
+		s.LeaseUntil = now.Add(LoserWait)
+	}
 	return e
 }
 

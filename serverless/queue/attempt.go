@@ -32,7 +32,8 @@ func (s *State) fail(now Instant, st Status, op *Op) Effect {
 		e |= EvStop
 	}
 	s.Attempt++
-	s.Deliveries, s.Reason, s.Lost = 0, NoReason, "" // who reports late is too late
+	s.Deliveries, s.Reason = 0, NoReason
+	s.Lost, s.LostStarted, s.Returned = "", 0, false // who reports late is too late
 	s.Queued, s.Delayed = ready, ready > now
 	e |= s.requeue()
 	if s.Delayed {
@@ -92,7 +93,7 @@ func (s *State) EndedAttempt(now Instant, after *State, op *Op) JobAttempt {
 	}
 	ended.Status = a.Status
 	if a.Started == 0 {
-		a.Started = now
+		a.Started = s.LostStarted
 	}
 	j := Job{State: ended, Error: a.Error}
 	a.Error = cut(j.ErrorText())

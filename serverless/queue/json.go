@@ -87,6 +87,9 @@ func (j *Job) ErrorText() string {
 		return ""
 	}
 	if t := j.reasonText(); t != "" {
+		if j.Reason == WorkersLost && j.Error != "" {
+			t += "; the last one: " + j.Error
+		}
 		return t
 	}
 	if j.Error == "" {

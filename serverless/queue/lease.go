@@ -18,7 +18,7 @@ type LeaseEnd string
 
 // The ends of leases.
 const (
-	LeaseLost      LeaseEnd = "lost"      // nothing was heard of the worker, or it ended
+	LeaseLost      LeaseEnd = "lost"      // nothing was heard of the worker, it ended, or it reported no result
 	LeaseReleased  LeaseEnd = "released"  // the worker gave the job back, or nobody got the claim
 	LeaseFailed    LeaseEnd = "failed"    // the worker reported a failure
 	LeaseTimedOut  LeaseEnd = "timed_out" // the worker took too long
@@ -63,7 +63,7 @@ func (s *State) EndedLease(now Instant, after *State, op *Op) JobLease {
 	case op.Kind == OpRetry:
 		l.Finished = s.Finished
 	case s.Started == 0: // its worker had lost it and has adopted it with this move
-		l.Worker, l.Started = op.Worker, now
+		l.Worker, l.Started = op.Worker, s.LostStarted
 	}
 	if after.Attempt != s.Attempt {
 		l.Ready = after.Queued

@@ -148,6 +148,10 @@ func (s *State) reasonText() string {
 const (
 	// MaxDeliveries is the number of lost leases after which a job fails.
 	MaxDeliveries = 3
+	// MaxReleases is the number of releases from which on a job goes to the end of its turn.
+	MaxReleases = 10
+	// MostReleases is where State.Releases stops, so that it has six bits.
+	MostReleases = 63
 	// MaxRestarts is the number of server crashes during its runs after which a job fails.
 	MaxRestarts = 10
 	// MaxStream is the most bytes of chunks that a job keeps until they are read.
@@ -168,11 +172,13 @@ type State struct {
 	Delayed    bool     // a queued job that is not ready before Queued
 	Read       bool     // a chunk of this run was read, so it is not retried by itself; only with a retry policy
 	Leases     uint8    // leases of all runs after which the job was queued again; from 241 on only "more than 240": see JobLease
+	Releases   uint8    // leases of this run that were released; at most MostReleases
+	Returned   bool     // Lost has released its lease: that delivery is not counted
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
 	Worker     WorkerID // the worker that holds the lease; empty while the job is queued; after the end, the one that held it then
-	Lost       WorkerID // the last worker that lost the lease; see Barred
+	Lost       WorkerID // the last worker that lost or released the lease; see Barred
 	Submitted,
 	Queued, // the instant from which the present attempt is ready; delayTime starts here
 	Started,
@@ -180,7 +186,8 @@ type State struct {
 	LeaseUntil, // in a queued job that was lost: the instant until which Lost does not get it
 	RunUntil,
 	Expires,
-	FirstChunk Instant // of the present lease
+	FirstChunk, // of the present lease
+	LostStarted Instant // when the lease of Lost began; 0: its late result is not taken
 	Terms
 	Chunks, Drained   uint32 // chunks of this run, and how many of them were read
 	Stream            int64  // bytes of chunks not drained

@@ -48,7 +48,14 @@ func stateIn(s queue.Status) queue.State {
 // stateLost is that job queued again because "w" lost it.
 func stateLost() queue.State {
 	j := stateIn(queue.InQueue)
-	j.Lost, j.Token, j.Deliveries, j.LeaseUntil = "w", 7, 1, barEnd
+	j.Lost, j.LostStarted, j.Token, j.Deliveries, j.LeaseUntil = "w", started, 7, 1, barEnd
+	return j
+}
+
+// stateReturned is that job queued again because "w" released it.
+func stateReturned() queue.State {
+	j := stateIn(queue.InQueue)
+	j.Lost, j.LostStarted, j.Returned, j.Releases, j.Token = "w", started, true, 1, 7
 	return j
 }
 
@@ -141,6 +148,9 @@ func TestEveryOpInEveryStatus(t *testing.T) {
 		{"fail", newOp(queue.OpFinish, func(o *queue.Op) { o.Status = sFailed }), heldOnly(answer{sFailed, ends | queue.PutOutput, nil})},
 		{"finish as something else", newOp(queue.OpFinish, func(o *queue.Op) { o.Status = sQueued }), everywhere(stays, errStatus)},
 		{"release", newOp(queue.OpRelease), heldOnly(answer{sQueued, requeue, nil})},
+		{"no result", newOp(queue.OpNoResult), heldOnly(answer{sQueued, requeue | queue.Requeued, nil})},
+		{"no result of another worker", newOp(queue.OpNoResult, func(o *queue.Op) { o.Worker = "x" }), everywhere(stays, errLease)},
+		{"no result of another lease", newOp(queue.OpNoResult, func(o *queue.Op) { o.Token = 6 }), everywhere(stays, errLease)},
 		{"chunk", newOp(queue.OpChunk), heldOnly(answer{sRunning, put | queue.AddChunk | queue.EvChunk, nil})},
 		{"chunk too many", newOp(queue.OpChunk, func(o *queue.Op) { o.Payload = make([]byte, queue.MaxStream) }),
 			heldOnly(answer{sRunning, stays, queue.ErrStreamFull})},
@@ -194,6 +204,11 @@ func TestOpsAtTheEdges(t *testing.T) {
 	damaged.Reason = queue.Damaged
 	unbarred := stateLost()
 	unbarred.LeaseUntil = 0
+	streamed := stateLost()
+	streamed.LostStarted = 0
+	tenth := stateIn(sRunning)
+	tenth.Releases = queue.MaxReleases - 1
+	why := func(o *queue.Op) { o.Error, o.Payload = "it was killed", nil }
 	for _, c := range []struct {
 		name string
 		s    queue.State
@@ -212,13 +227,21 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"tick when the run is over", stateIn(sRunning), overtime, newOp(queue.OpTick), answer{sTimedOut, endsStop, nil}},
 		{"tick when the last run is over", third, overtime, newOp(queue.OpTick), answer{sTimedOut, endsStop, nil}},
 		{"the third worker is lost", third, during, newOp(queue.OpWorkerLost), answer{sFailed, ends | queue.EvStop, nil}},
+		{"the third worker is lost, and it is known why", third, during, newOp(queue.OpWorkerLost, why), answer{sFailed, ends | queue.EvStop | queue.PutOutput, nil}},
+		{"the third worker has no result", third, during, newOp(queue.OpNoResult, why), answer{sFailed, ends | queue.PutOutput, nil}},
+		{"the tenth release", tenth, during, newOp(queue.OpRelease), answer{sQueued, requeue | queue.NewSeq, nil}},
+		{"who released claims", stateReturned(), during, newOp(queue.OpClaim), answer{sRunning, queue.Put, nil}},
+		{"who released reports late", stateReturned(), during, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
+		{"who released reports after its run would be over", stateReturned(), overtime, newOp(queue.OpFinish, adopt), answer{sQueued, stays, errLease}},
+		{"the loser reports after its run would be over", unbarred, overtime, newOp(queue.OpFinish, adopt), answer{sQueued, stays, errLease}},
+		{"the loser of chunks reports late", streamed, during, newOp(queue.OpFinish, adopt), answer{sQueued, stays, errLease}},
 		{"the tenth restart", ninth, during, newOp(queue.OpRecover), answer{sFailed, ends, nil}},
 		{"start of a delayed job", delayed, during, newOp(queue.OpStart), answer{sQueued, queue.Put | queue.NewSeq | queue.EvReady, nil}},
 		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
 		{"the loser claims", stateLost(), during, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
 		{"the loser claims before a tick", stateLost(), barEnd, newOp(queue.OpClaim), answer{sQueued, stays, errStatus}},
 		{"the loser claims after a tick", unbarred, barEnd, newOp(queue.OpClaim), answer{sRunning, queue.Put, nil}},
-		{"the loser adopts after a tick", unbarred, barEnd, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
+		{"the loser adopts after a tick", unbarred, during, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
 		{"tick before the loser may claim", stateLost(), barEnd - 1, newOp(queue.OpTick), answer{sQueued, stays, nil}},
 		{"tick when the loser may claim", stateLost(), barEnd, newOp(queue.OpTick), answer{sQueued, queue.Put | queue.EvReady, nil}},
 		{"another tick", unbarred, barEnd, newOp(queue.OpTick), answer{sQueued, stays, nil}},
@@ -302,7 +325,19 @@ func TestWhatAMoveLeaves(t *testing.T) {
 		}},
 		{"release", stateIn(sRunning), during, newOp(queue.OpRelease), func(s *queue.State) {
 			*s = stateIn(sQueued)
-			s.Token, s.Leases = 7, 1
+			s.Token, s.Leases, s.Lost, s.Releases, s.Returned = 7, 1, "w", 1, true // it has chunks: no late result
+		}},
+		{"release without chunks", firstless, during, newOp(queue.OpRelease), func(s *queue.State) {
+			*s = stateReturned()
+			s.Leases = 1
+		}},
+		{"no result without chunks", firstless, during, newOp(queue.OpNoResult), func(s *queue.State) {
+			*s = stateLost()
+			s.Leases, s.LeaseUntil = 1, 0
+		}},
+		{"loss without chunks", firstless, leaseEnd, newOp(queue.OpTick), func(s *queue.State) {
+			*s = stateLost()
+			s.Leases, s.LeaseUntil = 1, leaseEnd.Add(queue.LoserWait)
 		}},
 		{"loss", stateIn(sRunning), leaseEnd, newOp(queue.OpTick), func(s *queue.State) {
 			*s = stateIn(sQueued)
@@ -312,8 +347,12 @@ func TestWhatAMoveLeaves(t *testing.T) {
 			s.Status, s.Finished, s.Reason = sTimedOut, overtime, queue.ExecutionTimedOut
 		}},
 		{"adoption", stateLost(), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt = true }), func(s *queue.State) {
-			s.Status, s.Worker, s.Lost = sRunning, "w", ""
-			s.Started, s.LeaseUntil, s.RunUntil = during, 9_000, during+10_000
+			s.Status, s.Worker, s.Lost, s.LostStarted = sRunning, "w", "", 0
+			s.Started, s.LeaseUntil, s.RunUntil = started, 9_000, overtime
+		}},
+		{"adoption by who released", stateReturned(), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt = true }), func(s *queue.State) {
+			s.Status, s.Worker, s.Lost, s.LostStarted, s.Returned, s.Deliveries = sRunning, "w", "", 0, false, 1
+			s.Started, s.LeaseUntil, s.RunUntil = started, 9_000, overtime
 		}},
 		{"recover", stateIn(sRunning), during, newOp(queue.OpRecover), func(s *queue.State) {
 			*s = stateIn(sQueued)
@@ -349,7 +388,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 // drawOp makes any op, sensible or not.
 func drawOp(n func(int) int, now queue.Instant) queue.Op {
 	return queue.Op{
-		Kind: queue.OpKind(n(int(queue.OpDelete) + 2)), Status: queue.Status(n(8)),
+		Kind: queue.OpKind(n(int(queue.OpNoResult) + 2)), Status: queue.Status(n(8)),
 		Worker: [...]queue.WorkerID{"", "v", "w"}[n(3)], Token: queue.Token(n(4)), Adopt: n(2) == 0, Begins: n(4) == 0,
 		Until: now + queue.Instant(n(20_000)-1_000), Payload: make([]byte, n(100)), NoRetry: n(8) == 0,
 		From: uint32(n(4)), N: uint32(n(4)), Bytes: int64(n(200)),
@@ -422,6 +461,8 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 	retried := o.Kind == queue.OpRetry && err == nil && eff&queue.Delete == 0
 	again, ready := eff&queue.PutAttempt != 0, before.Delayed && (o.Kind == queue.OpTick || o.Kind == queue.OpStart) && err == nil
 	failed := (s.Status == queue.Failed || s.Status == queue.TimedOut) && s.Status != before.Status
+	late := o.Kind == queue.OpRelease && s.Releases >= queue.MaxReleases
+	lost := (before.Status == queue.InProgress || before.Lost != "" && o.Adopt) && s.Status == queue.InQueue && eff&queue.PutLease != 0
 	removed := o.Kind == queue.OpDelete && err == nil && before.Status.Terminal()
 	switch {
 	case err != nil && *s != *before:
@@ -438,8 +479,16 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "a job that has ended stays as it is but for a retry"
 	case retried && (s.Status != queue.InQueue || s.Run != before.Run+1 || s.Expires != before.Expires || eff&queue.NewSeq == 0):
 		return "a retry queues another run at the end, with the same ttl"
-	case eff&queue.NewSeq != 0 && !retried && !again && !ready:
-		return "only a retry, another attempt and the end of a delay have a new place in the queue"
+	case eff&queue.NewSeq != 0 && !retried && !again && !ready && !late:
+		return "only a retry, another attempt, the end of a delay and the tenth release have a new place in the queue"
+	case lost && !retried && !again && s.Deliveries == 0 && s.Releases == 0 && s.Restarts == 0:
+		return "a lease that ends is counted"
+	case lost && o.Kind == queue.OpRelease && s.Releases != min(before.Releases+1, queue.MostReleases):
+		return "a release is counted as one"
+	case lost && (o.Kind == queue.OpTick || o.Kind == queue.OpWorkerLost || o.Kind == queue.OpNoResult) && !again && s.Deliveries < max(before.Deliveries, 1):
+		return "a loss is a delivery"
+	case before.Lost != "" && before.Status == queue.InQueue && s.Status == queue.InProgress && o.Kind != queue.OpClaim && !o.Begins && (s.Started != before.LostStarted || now >= s.RunUntil):
+		return "a job that its loser takes up again has the times of the lease that did the work"
 	case again && (s.Status != queue.InQueue || s.Attempt != before.Attempt+1 || s.Attempt >= s.Retry.Attempts || s.Run != before.Run || s.Deliveries != 0 || s.Lost != ""):
 		return "another attempt follows one that has ended, up to the number of the policy, and has all its deliveries"
 	case again && (o.NoRetry && o.Kind == queue.OpFinish || before.Read || before.Drained > 0):

@@ -54,7 +54,7 @@ const (
 	keep  = 1_800_000
 	ttl   = 86_400_000
 
-	lastOp = queue.OpDropInput // the last kind of op
+	lastOp = queue.OpNoResult // the last kind of op
 )
 
 // A fixture is a queue under test at an instant that the case advances.

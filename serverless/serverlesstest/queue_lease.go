@@ -23,7 +23,7 @@ func leaseCases() []QueueCase {
 				k.expire()
 				got := k.wantStatus(j, queue.InQueue)
 				want := j
-				want.Status, want.Worker, want.Lost, want.Leases = queue.InQueue, "", "w", 1
+				want.Status, want.Worker, want.Lost, want.LostStarted, want.Leases = queue.InQueue, "", "w", j.Started, 1
 				want.Started, want.LeaseUntil, want.RunUntil = 0, k.now.Add(queue.LoserWait), 0
 				k.wantEqual("the job", want, got)
 				k.wantEqual("Retried", int64(1), k.stats(echo).Retried)
@@ -193,6 +193,34 @@ func leaseCases() []QueueCase {
 				k.wantEqual("Output", `3`, string(k.wantStatus(j, queue.Completed).Output))
 				k.wantEqual("Claim", 0, len(k.claim(k.slot("w", 1), k.slot("other", 1))))
 			}),
+		rule("ALateResultHasTheTimesOfItsLease",
+			"a worker that lost or released a job and reports it late worked from the start of its lease, until its execution timeout",
+			func(k *fixture) {
+				for _, end := range []queue.Op{{Kind: queue.OpWorkerLost}, {Kind: queue.OpRelease}, {Kind: queue.OpNoResult}} {
+					j := k.run(func(j *queue.Job) { j.ExecTimeout = 10 * time.Second })
+					end.Ref, end.Worker = j.Ref, "w"
+					k.wait(2 * time.Second)
+					k.mustApply(end)
+					k.wait(8*time.Second - time.Millisecond)
+					k.mustApply(withAdopt(finishOp(j, "3")))
+					got := k.wantStatus(j, queue.Completed)
+					k.wantEqual(end.Kind.String()+": Started, Finished", []queue.Instant{j.Started, k.now}, []queue.Instant{got.Started, got.Finished})
+				}
+				j := k.run(func(j *queue.Job) { j.ExecTimeout = 10 * time.Second })
+				k.mustApply(workerOp(j, queue.OpRelease))
+				k.wait(10 * time.Second)
+				k.mustRefuse(withAdopt(finishOp(j, "1")), queue.ErrLeaseLost)
+				k.mustApply(userOp(j, queue.OpCancel))
+			}),
+		rule("AStreamIsNotTakenUpAgain",
+			"a worker that lost a job after a chunk is refused: the chunk is dropped, and what it would report is not whole",
+			func(k *fixture) {
+				j := k.run()
+				k.mustApply(chunk(j, "1"))
+				k.mustApply(workerOp(j, queue.OpRelease))
+				k.mustRefuse(withAdopt(finishOp(j, "1")), queue.ErrLeaseLost)
+				k.mustRefuse(withAdopt(chunk(j, "2")), queue.ErrLeaseLost)
+			}),
 		rule("NobodyAdoptsWhatAnotherHas",
 			"the worker that lost a job is refused when another one has it or has ended it",
 			func(k *fixture) {
@@ -231,6 +259,47 @@ func leaseCases() []QueueCase {
 				}
 				k.mustApply(workerOp(j, queue.OpRelease))
 				k.wantEqual("Claim", []queue.JobID{j.ID}, ids(k.claim(k.slot("x", 10), k.slot("y", 10))))
+			}),
+		rule("NoResultIsADelivery",
+			"OpNoResult queues a job again and counts as retried; its worker may have it at once, and the third time it is FAILED with the reason",
+			func(k *fixture) {
+				j := k.add()
+				for n := range queue.MaxDeliveries {
+					got := k.take("w")
+					k.wantEqual("Deliveries", uint8(n+1), got.Deliveries)
+					op := workerOp(got, queue.OpNoResult)
+					op.Error = "it has nothing"
+					k.mustApply(op)
+				}
+				got := k.wantStatus(j, queue.Failed)
+				k.wantEqual("the error", "worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it has nothing", got.ErrorText())
+				k.wantEqual("Retried", int64(queue.MaxDeliveries-1), k.stats(echo).Retried)
+			}),
+		rule("ALostJobSaysWhyItsLastWorkerEnded",
+			"the Error of the OpWorkerLost that fails a job is kept with it, instead of an interim output",
+			func(k *fixture) {
+				j := k.add()
+				for n := range queue.MaxDeliveries {
+					w := queue.WorkerID(rune('a' + n))
+					got := k.take(w)
+					k.mustApply(workerOp(got, queue.OpProgress))
+					k.mustApply(queue.Op{Ref: j.Ref, Kind: queue.OpWorkerLost, Worker: w, Error: "it was killed by " + string(w)})
+				}
+				got := k.wantStatus(j, queue.Failed)
+				k.wantEqual("the error", "worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it was killed by c", got.ErrorText())
+				k.wantEqual("Output", "", string(got.Output))
+			}),
+		rule("ManyReleasesLeadToTheEndOfTheTurn",
+			"a job that was released MaxReleases times is behind the others, and before that in front of them",
+			func(k *fixture) {
+				long, other := k.add(), k.add()
+				for n := range queue.MaxReleases {
+					got := k.take("w")
+					k.wantEqual("the job that is claimed", long.ID, got.ID)
+					k.wantEqual("Deliveries, Releases", []uint8{1, uint8(n)}, []uint8{got.Deliveries, got.Releases})
+					k.mustApply(workerOp(got, queue.OpRelease))
+				}
+				k.wantEqual("the order", []queue.JobID{other.ID, long.ID}, ids(k.claim(k.slot("w", 2))))
 			}),
 		rule("AServersStopIsNotCharged",
 			"OpRecover queues a running job again without counting a delivery, and leaves others alone",

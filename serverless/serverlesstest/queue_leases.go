@@ -36,6 +36,7 @@ func waysToLose() []endedBy {
 		{end: queue.LeaseReleased, after: time.Second, op: func(j queue.Job) queue.Op { return workerOp(j, queue.OpRelease) }},
 		{end: queue.LeaseRestarted, after: time.Second, op: func(j queue.Job) queue.Op { return userOp(j, queue.OpRecover) }},
 		{end: queue.LeaseFailed, after: time.Second, op: func(j queue.Job) queue.Op { return failOp(j, "no") }, delay: 2 * time.Second},
+		{end: queue.LeaseLost, after: time.Second, op: func(j queue.Job) queue.Op { return workerOp(j, queue.OpNoResult) }},
 		{end: queue.LeaseTimedOut, after: 40 * time.Second, delay: 6 * time.Second},
 	}
 }
@@ -128,7 +129,7 @@ func leaseLogCases() []QueueCase {
 				k.wantEqual("Leases", n, int(k.get(j).Leases))
 			}),
 		rule("TheLoserThatAdoptsAndHandsBackIsInTheLog",
-			"a worker that goes on with a lease that it had lost has another lease",
+			"a worker that goes on with a lease that it had lost has another lease, from the start of its work",
 			func(k *fixture) {
 				j := k.run()
 				k.wait(time.Second)
@@ -138,7 +139,7 @@ func leaseLogCases() []QueueCase {
 				k.mustApply(withAdopt(workerOp(j, queue.OpRelease)))
 				k.wantEqual("PastLeases", []queue.JobLease{
 					{Attempt: 1, Worker: "w", Started: j.Started, Finished: lost, End: queue.LeaseLost, Ready: lost},
-					{Attempt: 1, Worker: "w", Started: k.now, Finished: k.now, End: queue.LeaseReleased, Ready: k.now},
+					{Attempt: 1, Worker: "w", Started: j.Started, Finished: k.now, End: queue.LeaseReleased, Ready: k.now},
 				}, k.leases(j))
 			}),
 		rule("TheFirstChunkHasItsTime",

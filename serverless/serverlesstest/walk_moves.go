@@ -184,7 +184,7 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 		queue.OpRenew, queue.OpFinish, queue.OpFinish, queue.OpRelease, queue.OpChunk, queue.OpChunk,
 		queue.OpProgress, queue.OpCancel, queue.OpPurge, queue.OpRetry, queue.OpSetTTL, queue.OpTick,
 		queue.OpRecover, queue.OpWorkerLost, queue.OpWorkerLost, queue.OpRedeliver,
-		queue.OpDamage, queue.OpStart, queue.OpDelete, queue.OpDropInput,
+		queue.OpDamage, queue.OpStart, queue.OpDelete, queue.OpDropInput, queue.OpNoResult,
 	}
 	op = queue.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: queue.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
 	switch {
@@ -196,6 +196,10 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 	op.Until = w.now + 1 + w.drawSpan()
 	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
 		op.Status, op.Error, op.NoRetry = queue.Failed, "no", w.Draw(6) == 0
+	}
+	if (op.Kind == queue.OpWorkerLost || op.Kind == queue.OpNoResult) && w.Draw(2) == 0 {
+		op.Error = "it was killed"
+		return op, 0
 	}
 	if w.Draw(4) > 0 {
 		op.Payload = fmt.Appendf(nil, "%d.%d", w.now, w.Draw(1000))
