@@ -180,6 +180,7 @@ func (c *crowd) views(endpoint string, list []workers.View, now Instant) []worke
 	for i := range list {
 		v := &list[i]
 		v.Jobs = h.jobs[v.ID]
+		v.Starting = v.Starting && len(v.Jobs) == 0
 		v.IdleSince = max(v.IdleSince, h.busy[v.ID])
 		v.Unsure = !known || v.Draining && (v.Drained == 0 || now < v.Drained.Add(drainSettle))
 	}
@@ -191,6 +192,18 @@ func (c *crowd) running(endpoint string, now Instant) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.ask(endpoint, now).jobs)
+}
+
+// heldLately is heldBy as of up to some looks ago.
+func (c *crowd) heldLately(ctx context.Context, now Instant, k workers.Key) ([]JobID, error) {
+	c.mu.Lock()
+	h := c.ask(k.Endpoint, now)
+	known, list := h.read != 0 && now < h.read.Add(3*lookPeriod), h.jobs[k.ID]
+	c.mu.Unlock()
+	if known {
+		return list, nil
+	}
+	return c.heldBy(ctx, now, k)
 }
 
 // heldBy returns the jobs that a worker has, wherever it got them.

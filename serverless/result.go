@@ -27,8 +27,8 @@ func resultOf(op *queue.Op, r *queue.Result) *result {
 }
 
 // applyReport makes the move of a worker, and gives a result to those who wait for it. They find
-// the worker free. written is called after the move.
-func (s *Service) applyReport(ctx context.Context, op queue.Op, written func()) error {
+// the worker free.
+func (s *Service) applyReport(ctx context.Context, op queue.Op) error {
 	finish := op.Kind == queue.OpFinish
 	var waiting []*watcher
 	var end *result
@@ -37,7 +37,6 @@ func (s *Service) applyReport(ctx context.Context, op queue.Op, written func()) 
 	}
 	defer func() { s.hub.reported(waiting, end) }()
 	r, err := s.apply(ctx, op)
-	written()
 	switch {
 	case finish && err == nil:
 		end = resultOf(&op, &r)

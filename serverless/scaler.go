@@ -161,13 +161,13 @@ func (r scalerRegistry) Remove(k workers.Key) {
 }
 
 // Release implements fleet.Registry.
-func (r scalerRegistry) Release(ctx context.Context, k workers.Key, kind queue.OpKind) error {
+func (r scalerRegistry) Release(ctx context.Context, k workers.Key, kind queue.OpKind, why string) error {
 	w := r.Find(k)
 	if w == nil {
 		return nil
 	}
 	r.Drain(k)
-	return r.service.endLeases(ctx, w, kind)
+	return r.service.endLeases(ctx, w, kind, why)
 }
 
 func (s *Service) newWorkerID() (WorkerID, error) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
@@ -307,7 +308,7 @@ func (l *loop) work(ctx context.Context, r *run, t *Task) (end queue.Op) {
 // emit sends a chunk or a progress value to the queue.
 func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error {
 	if !json.Valid(b) {
-		return errors.New("serverless: a chunk or progress value must be JSON")
+		return l.refuse(ctx, r, k, b)
 	}
 	held := l.holdOutput(r, int64(len(b)))
 	held.Force(int64(len(b)))
@@ -317,7 +318,7 @@ func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error
 	var err error
 	if k == queue.OpChunk {
 		op.Payload = appendItem(b)
-		err = l.s.addChunk(ctx, op)
+		err = l.s.reportChunk(ctx, op)
 	} else {
 		_, err = l.s.apply(ctx, op)
 	}
@@ -325,6 +326,21 @@ func (l *loop) emit(ctx context.Context, r *run, k queue.OpKind, b []byte) error
 		r.away.Store(&err)
 	}
 	return err
+}
+
+// refuse is emit of something that is not JSON. Without a chunk the result would not be whole, so the
+// job fails.
+func (l *loop) refuse(ctx context.Context, r *run, k queue.OpKind, b []byte) error {
+	why := "a chunk of the worker's result is not JSON: " + notJSON(b)
+	if k != queue.OpChunk {
+		return errors.New("serverless: a progress value must be JSON")
+	}
+	op := l.op(r, k, nil)
+	op.Adopt = true
+	if err := l.s.RefuseReport(ctx, op, why); err != nil {
+		return err
+	}
+	return errors.New("serverless: " + why)
 }
 
 func (l *loop) op(r *run, k queue.OpKind, b []byte) queue.Op {
@@ -340,8 +356,8 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 	op := l.op(r, queue.OpFinish, end.Payload)
 	op.Adopt, op.Status, op.Error, op.NoRetry = true, end.Status, end.Error, end.NoRetry
 	if op.Payload != nil && !json.Valid(op.Payload) {
-		op.Status, op.Payload = Failed, nil
-		op.Error = "the worker's output is not JSON"
+		op.Status, op.Error = Failed, "the worker's result is not JSON: "+notJSON(op.Payload)
+		op.Payload = nil
 	}
 	return op
 }
@@ -397,6 +413,17 @@ func (l *loop) releaseAll(ctx context.Context) {
 			l.s.log.Warn("hand back failed", "endpoint", l.in.Key().Endpoint, "job", r.job.ID, "err", err)
 		}
 	}
+}
+
+// pauseAnyway is pause, but waits no longer than a second of the system's clock: that of the service
+// may stand still.
+func (s *Service) pauseAnyway(ctx context.Context) bool {
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	system := clock.System{}
+	defer system.AfterFunc(system.Now().Add(time.Second), cancel)()
+	s.pause(short)
+	return ctx.Err() == nil
 }
 
 // pause waits a second by the service's clock. It reports false when ctx ended first.

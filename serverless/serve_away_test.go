@@ -28,13 +28,15 @@ func awayService(t *testing.T, q serverless.JobQueue) *serverless.Service {
 func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 	for _, row := range []struct {
 		name   string
+		away   time.Duration // Emit waits for 25 s
 		wrap   func(error) error
 		status serverless.Status
 		runs   int
 	}{
-		{"the error of Emit", func(err error) error { return err }, serverless.Completed, 2},
-		{"the error of Emit, wrapped", func(err error) error { return fmt.Errorf("stream: %w", err) }, serverless.Completed, 2},
-		{"an error of its own", func(error) error { return errors.New("no luck") }, serverless.Failed, 1},
+		{"a short outage", 10 * time.Second, func(err error) error { return err }, serverless.Completed, 1},
+		{"the error of Emit", 26 * time.Second, func(err error) error { return err }, serverless.Completed, 2},
+		{"the error of Emit, wrapped", 26 * time.Second, func(err error) error { return fmt.Errorf("stream: %w", err) }, serverless.Completed, 2},
+		{"an error of its own", 26 * time.Second, func(error) error { return errors.New("no luck") }, serverless.Failed, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,7 +50,8 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 					_ = s.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, task *serverless.Task) ([]byte, error) {
 						time.Sleep(time.Second) // the first renewal is made: the next call is that of Emit
 						if runs++; runs == 1 {
-							plan.Add(fault.Rule{Call: "jobs.Apply", Kind: fault.Before, Times: 1})
+							plan.Add(fault.Rule{Name: "away", Call: "jobs.Apply", Kind: fault.Before})
+							time.AfterFunc(row.away, func() { plan.Enable("away", false) })
 						}
 						if task.Attempt != 1 {
 							t.Errorf("attempt %d, want 1: the delivery is not counted", task.Attempt)
@@ -59,7 +62,7 @@ func TestAJobWhoseWorkerCannotReachTheStoreRunsAgain(t *testing.T) {
 						return []byte("[1]"), nil
 					}), nil)
 				}()
-				j, err := s.SubmitAndWait(t.Context(), "ann", "e", serverless.Request{Input: []byte(`{}`), Wait: time.Minute})
+				j, err := s.SubmitAndWait(t.Context(), "ann", "e", serverless.Request{Input: []byte(`{}`), Wait: 2 * time.Minute})
 				if err != nil || j.Status != row.status || runs != row.runs {
 					t.Errorf("the job is %s with %q after %d runs, %v, want %s after %d", j.Status, j.Error, runs, err, row.status, row.runs)
 				}

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
@@ -22,10 +25,45 @@ func (s *Service) Take(ctx context.Context, endpoint string, w WorkerID, n int) 
 	return s.take(ctx, s.touchWorker(endpoint, w), n)
 }
 
+// idleGrace is how old a lease must be for ReportIdle to end it. A worker may ask for several jobs at
+// once, and what it says of itself was true when it sent the request.
+const idleGrace = 500 * time.Millisecond
+
+// ReportIdle records that a remote worker says that it has no job, when it asks for one. A job that it
+// got before and has not reported has ended without a result, or it did not arrive. It is queued again
+// and its delivery is counted; the third time it fails, and its error says so.
+func (s *Service) ReportIdle(ctx context.Context, endpoint string, id WorkerID) error {
+	w, now := s.touchWorker(endpoint, id), s.now()
+	ops := w.Idle(now.Add(-idleGrace))
+	if len(ops) == 0 {
+		return nil
+	}
+	res := make([]queue.Result, len(ops))
+	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
+		return fmt.Errorf("serverless: idle worker %q: %w", id, err)
+	}
+	for i := range ops {
+		w.Done(&ops[i], now, false)
+		s.noResult(&ops[i], &res[i])
+	}
+	return nil
+}
+
+// noResult logs that a worker has ended a job without a result.
+func (s *Service) noResult(op *queue.Op, r *queue.Result) {
+	if r.Err == nil {
+		s.log.Warn("a worker ended a job without a result", "endpoint", op.Endpoint, "worker", op.Worker, "job", op.ID, "reason", op.Error)
+	}
+	s.armFor(r)
+}
+
 // take is Take for a worker of the registry. It keeps using w, even after a local worker has
 // left the registry.
 func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, error) {
 	endpoint := w.Key().Endpoint
+	if w.Ask() {
+		s.scaler.Wake(endpoint)
+	}
 	changed, takes := w.StartPoll()
 	defer s.endTake(w)
 	if !takes {
@@ -186,30 +224,71 @@ func (s *Service) leased(w *workers.Worker, jobs []Job, now Instant) {
 	}
 }
 
-// Ping keeps w registered for another lease and renews the leases of exactly the jobs that it
-// lists. A job that was leased to w more than a third of a lease ago and never listed did not
-// arrive: Ping returns it to the queue without counting a delivery. If a listed job is no
-// longer leased to w, Ping returns ErrLeaseLost, and WaitStops returns the job; the other
-// jobs are renewed.
-func (s *Service) Ping(ctx context.Context, endpoint string, w WorkerID, lists []JobID) error {
-	now := s.now()
-	ops, lost := s.touchWorker(endpoint, w).Ping(lists, now, now.Add(s.lease), s.lease/3)
+// Ping keeps w registered for another lease and renews the leases of the jobs that it lists. What it
+// does not list it no longer has, if w has listed a job of its own before: a job that no ping has
+// listed a third of a lease after its claim has ended without a result, or it did not arrive, and is
+// queued again as by ReportIdle; one that was listed is not renewed. A ping of a worker that never
+// listed a job renews all its leases: such a worker is alive, and says nothing more.
+//
+// If a listed job is no longer leased to w, Ping returns ErrLeaseLost, and WaitStops returns the job,
+// unless w never had it; the other jobs are renewed.
+func (s *Service) Ping(ctx context.Context, endpoint string, id WorkerID, lists []JobID) error {
+	w, now := s.touchWorker(endpoint, id), s.now()
+	others, err := s.unknownLeases(ctx, w, now)
+	if err != nil {
+		return err
+	}
+	ops, ignored := w.Ping(lists, others, now, now.Add(s.lease), s.lease/3)
 	res := make([]queue.Result, len(ops))
 	if len(ops) > 0 {
 		if err := s.queue.Apply(ctx, now, ops, res); err != nil {
-			return fmt.Errorf("serverless: ping of %q: %w", w, err)
+			return fmt.Errorf("serverless: ping of %q: %w", id, err)
 		}
 	}
-	for i := range res {
-		if res[i].Err != nil && ops[i].Kind == queue.OpRenew {
-			s.stop(ops[i].Ref, w)
-			lost = true
+	for _, ref := range w.Pinged(ops, res, now) {
+		s.stop(ref, id)
+	}
+	lost := ignored
+	for i := range ops {
+		lost = lost || ops[i].Adopt && res[i].Err != nil
+		if ops[i].Kind == queue.OpNoResult {
+			s.noResult(&ops[i], &res[i])
 		}
 	}
 	if lost {
 		return ErrLeaseLost
 	}
 	return nil
+}
+
+// unknownLeases returns the jobs that a worker may have got from another server, or before this
+// process started, for a ping that renews all it has.
+func (s *Service) unknownLeases(ctx context.Context, w *workers.Worker, now Instant) (list []JobID, err error) {
+	if w.Proves() {
+		return nil, nil
+	}
+	if s.crowd != nil {
+		list, err = s.crowd.heldLately(ctx, now, w.Key())
+	} else if w.Completes() {
+		list, err = s.leasesOf(ctx, now, w.Key())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serverless: jobs of %q: %w", w.Key().ID, err)
+	}
+	return list, nil
+}
+
+// leasesOf reads which jobs a worker has.
+func (s *Service) leasesOf(ctx context.Context, now Instant, k workers.Key) (list []JobID, _ error) {
+	for j, err := range s.queue.List(ctx, now, queue.ListQuery{Endpoint: k.Endpoint, Status: []Status{InProgress}}) {
+		if err != nil {
+			return nil, err
+		}
+		if j.Worker == k.ID {
+			list = append(list, j.ID)
+		}
+	}
+	return list, nil
 }
 
 // ReportUnhealthy records that a worker is unhealthy and about to end. The worker gets no
@@ -223,7 +302,7 @@ func (s *Service) ReportUnhealthy(ctx context.Context, endpoint string, id Worke
 			return err
 		}
 	}
-	return s.endLeases(ctx, w, queue.OpWorkerLost)
+	return s.endLeases(ctx, w, queue.OpWorkerLost, "it is not healthy: "+reason)
 }
 
 // KnowsWorker reports whether a worker of an endpoint was heard of lately.
@@ -243,16 +322,20 @@ func (s *Service) DrainWorker(endpoint string, id WorkerID) {
 // ReadyWorkers are the workers of an endpoint that take jobs, by id.
 func (s *Service) ReadyWorkers(endpoint string) (ids []WorkerID) {
 	for _, v := range s.registry.List(endpoint) {
-		if v.Takes() {
+		if v.Takes() && !v.Starting {
 			ids = append(ids, v.ID)
 		}
 	}
 	return ids
 }
 
+// maxWhy is how many bytes of the end of a worker the error of a job has. It is less than
+// queue.SmallResult, so that no budget refuses it.
+const maxWhy = 256
+
 // endLeases ends all leases of a worker. k is OpWorkerLost for a worker that is gone, and
-// OpRelease for a worker that is not at fault.
-func (s *Service) endLeases(ctx context.Context, w *workers.Worker, k queue.OpKind) error {
+// OpRelease for a worker that is not at fault. why says how it ended.
+func (s *Service) endLeases(ctx context.Context, w *workers.Worker, k queue.OpKind, why string) error {
 	now := s.now()
 	var others []JobID
 	if s.crowd != nil {
@@ -264,6 +347,9 @@ func (s *Service) endLeases(ctx context.Context, w *workers.Worker, k queue.OpKi
 	ops := w.LeaseOps(k, others...)
 	if len(ops) == 0 {
 		return nil
+	}
+	for i := range ops {
+		ops[i].Error = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
 	}
 	res := make([]queue.Result, len(ops))
 	if err := s.queue.Apply(ctx, now, ops, res); err != nil {
@@ -288,10 +374,13 @@ const MaxOutput = 20 << 20
 // for the readers of the stream (metrics). Report splits an item whose output is a string
 // that is too long. With Token 0 the op concerns the lease that op.Worker holds or lost last.
 //
-// It returns ErrLeaseLost or ErrNotFound for a repeated or late report, which is dropped, and
-// ErrStreamFull for a chunk that does not fit. A result or a chunk for which the job's owner has no
-// room ends the job as FAILED, and its error says which budget is full (docs/decisions.md 37). For
-// the chunk, and for an interim output, Report returns the *budget.Error.
+// It returns ErrLeaseLost or ErrNotFound for a repeated or late report, which is dropped. What can
+// never be taken ends the attempt as FAILED: a result that is too large or for which the job's owner
+// has no room, and a chunk for which the stream or the owner has none, because the result would not be
+// whole without it. The error of the job says which limit it was (docs/decisions.md 37, 57). For the
+// chunk Report returns ErrStreamFull or the *budget.Error, and the worker is told to stop; for an
+// interim output it returns the *budget.Error, and the job goes on. While the store is away Report
+// tries again for up to half a minute.
 func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if op.Kind == queue.OpFinish && len(op.Payload) > MaxOutput {
 		op.Status, op.Payload = Failed, nil
@@ -305,20 +394,70 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 		op.Until = max(op.Until, s.now().Add(s.lease)) // the worker is alive, so an adopted lease is a full one
 	}
 	if op.Kind == queue.OpChunk {
-		err := s.addChunk(ctx, op)
-		if isFull(err) { // without the chunk the result would not be whole
-			if failed := s.failFull(ctx, op, err); failed != nil {
-				return failed
-			}
-			s.stop(op.Ref, op.Worker)
-		}
-		return err
+		return s.reportChunk(ctx, op)
 	}
 	done, err := s.startWrite(ctx, op.Endpoint, len(op.Payload))
 	if err != nil {
 		return err
 	}
-	return s.applyReport(ctx, op, done)
+	defer done()
+	if op.Token != 0 { // in this process: its worker repeats a report itself
+		return s.applyReport(ctx, op)
+	}
+	return s.whileAway(ctx, func() error { return s.applyReport(ctx, op) })
+}
+
+// RefuseReport ends the attempt of a job as FAILED with a reason, because its worker has reported
+// with op what can never be taken: what is not JSON, or is too large. After a chunk the worker is told
+// to stop. It returns nil if the worker had the job, and otherwise the errors of Report.
+func (s *Service) RefuseReport(ctx context.Context, op queue.Op, reason string) error {
+	runs := op.Kind != queue.OpFinish
+	op.Kind, op.Status, op.Payload, op.Error = queue.OpFinish, Failed, nil, reason
+	if !runs {
+		return s.Report(ctx, op)
+	}
+	op.Adopt, op.Until = true, s.now().Add(s.lease)
+	err := s.whileAway(ctx, func() error {
+		_, err := s.apply(ctx, op)
+		return err
+	})
+	if err == nil {
+		s.stop(op.Ref, op.Worker)
+	}
+	return err
+}
+
+// storeTries is how often a report is tried, a second apart, while the store is away. Stock workers
+// repeat a report for five seconds, and then they go on without it. It is less than a lease, so that a
+// worker of this process can still give its job back.
+const storeTries = 25
+
+// whileAway calls do until the store is there, at most storeTries times.
+func (s *Service) whileAway(ctx context.Context, do func() error) (err error) {
+	for range storeTries {
+		if err = do(); problem.KindOf(err) != problem.Unavailable || !s.pauseAnyway(ctx) {
+			return err
+		}
+	}
+	return err
+}
+
+// reportChunk adds a chunk. If it can never be taken, the job has failed.
+func (s *Service) reportChunk(ctx context.Context, op queue.Op) error {
+	err := s.whileAway(ctx, func() error { return s.addChunk(ctx, op) })
+	switch {
+	case isFull(err):
+		if failed := s.failFull(ctx, op, err); failed != nil {
+			return failed
+		}
+		s.stop(op.Ref, op.Worker)
+	case errors.Is(err, ErrStreamFull):
+		why := fmt.Sprintf("a chunk was not taken: %s; the limit is %d bytes (%d MB)", ErrStreamFull.Detail, queue.MaxStream, queue.MaxStream>>20)
+		if failed := s.RefuseReport(ctx, op, why); failed != nil {
+			return failed
+		}
+	}
+	return err
 }
 
 func isFull(err error) bool {
@@ -333,6 +472,15 @@ func (s *Service) failFull(ctx context.Context, op queue.Op, full error) error {
 	op.Error = "the result was not kept: " + full.Error()
 	_, err := s.apply(ctx, op)
 	return err
+}
+
+// notJSON says why b is not JSON.
+func notJSON(b []byte) string {
+	if len(b) == 0 {
+		return "it is empty"
+	}
+	var v json.RawMessage
+	return json.Unmarshal(b, &v).Error()
 }
 
 // refusesRetry reports whether the output of a failure is an object whose member retry is false

@@ -101,7 +101,7 @@ func TestEveryEndOfAJobSendsItsWebhook(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, `{"delayTime":0,"error":"worker lost: the job was given to workers 3 times and none of them reported a result","executionTime":0,"id":"?","input":{"a":1},"status":"FAILED","workerId":"c"}`},
+		}, `{"delayTime":0,"error":"worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it is not healthy: broken","executionTime":0,"id":"?","input":{"a":1},"status":"FAILED","workerId":"c"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -45,8 +45,10 @@ func NewTask(id JobID, input, extra []byte, attempt int, emit func(ctx context.C
 // output of an item, {"output":<chunk>}. A string that is too long for an answer of MaxChunk
 // bytes becomes several items, cut between characters. Emit returns ErrLeaseLost if the job
 // is no longer leased to this worker, and ErrStreamFull if the stream has too many unread
-// bytes. An error of the kind problem.Unavailable is one of the store: a worker of Serve that
-// returns it does not fail the job, which runs again and is not counted as delivered.
+// bytes. A chunk that is not JSON or does not fit fails the job, because its result would not be
+// whole without it. While the store is away Emit waits for it, up to half a minute. Then the error is
+// of the kind problem.Unavailable: a worker of Serve that returns it does not fail the job, which runs
+// again and is not counted as delivered.
 func (t *Task) Emit(ctx context.Context, chunk []byte) error {
 	return t.emit(ctx, queue.OpChunk, chunk)
 }

@@ -84,6 +84,8 @@ func registered(endpoint string, v *workers.View) WorkerInfo {
 		w.Status, w.Reason = StatusUnhealthy, v.Unhealthy
 	case v.Busy():
 		w.Status = StatusRunning
+	case v.Starting:
+		w.Status = StatusInitializing
 	}
 	return w
 }

@@ -141,17 +141,59 @@ func TestOutputOfAWorkerMustBeJSON(t *testing.T) {
 		s := newService(t, nil)
 		serve(t, s, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
 			for _, bad := range []string{``, `{`, `1 2`, "\x00"} {
-				if k.Emit(ctx, []byte(bad)) == nil || k.Progress(ctx, []byte(bad)) == nil {
-					t.Errorf("%q is taken as a chunk or as progress", bad)
+				if k.Progress(ctx, []byte(bad)) == nil {
+					t.Errorf("%q is taken as progress", bad)
 				}
 			}
 			return []byte(`{"a":`), nil
 		}, nil)
 		j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), time.Minute)
-		if err != nil || j.Status != serverless.Failed || j.Output != nil || j.Error != "the worker's output is not JSON" {
+		if err != nil || j.Status != serverless.Failed || j.Output != nil || j.Error != "the worker's result is not JSON: unexpected end of JSON input" {
 			t.Errorf("job = %v %s %q, %v, want FAILED because of its output", j.Status, j.Output, j.Error, err)
 		}
 	})
+}
+
+// Without a chunk the result would not be whole, so the job does not go on to COMPLETED.
+func TestChunkOfAWorkerThatCannotBeTakenFailsItsJob(t *testing.T) {
+	mega := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for name, tt := range map[string]struct {
+		emit func(context.Context, *serverless.Task) error
+		want string
+	}{
+		"not JSON": {func(ctx context.Context, k *serverless.Task) error { return k.Emit(ctx, []byte(`NaN`)) },
+			"a chunk of the worker's result is not JSON: invalid character 'N' looking for beginning of value"},
+		"more than fit": {func(ctx context.Context, k *serverless.Task) error {
+			for range 70 {
+				if err := k.Emit(ctx, mega); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "a chunk was not taken: the stream is full: too many of its bytes were not read; the limit is 67108864 bytes (64 MB)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t, nil)
+				causes := make(chan error, 1)
+				serve(t, s, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
+					if tt.emit(ctx, k) == nil {
+						t.Error("Emit = nil for a chunk that cannot be taken")
+					}
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					return []byte(`1`), nil // the worker does not look at errors
+				}, nil)
+				j, err := s.Wait(t.Context(), "alice", submitEcho(t, s), time.Minute)
+				if err != nil || j.Status != serverless.Failed || j.Error != tt.want || j.Deliveries != 1 {
+					t.Errorf("job = %v %q, %v, want FAILED at once: %s", j.Status, j.Error, err, tt.want)
+				}
+				if cause := <-causes; !errors.Is(cause, serverless.ErrLeaseLost) {
+					t.Errorf("the worker was stopped because of %v, want ErrLeaseLost", cause)
+				}
+			})
+		})
+	}
 }
 
 // A panickingError panics in its method Error.

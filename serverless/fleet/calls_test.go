@@ -146,9 +146,9 @@ func (r *slowRegistry) Drain(k workers.Key) bool {
 	return ok
 }
 
-func (*slowRegistry) Release(context.Context, workers.Key, queue.OpKind) error { return nil }
-func (*slowRegistry) Remove(workers.Key)                                       {}
-func (*slowRegistry) Unresponsive(queue.Instant) []workers.Key                 { return nil }
+func (*slowRegistry) Release(context.Context, workers.Key, queue.OpKind, string) error { return nil }
+func (*slowRegistry) Remove(workers.Key)                                               {}
+func (*slowRegistry) Unresponsive(queue.Instant) []workers.Key                         { return nil }
 
 func newSlowFleet(starts time.Duration) *slowFleet {
 	return &slowFleet{starts: starts, instances: map[queue.WorkerID]fleet.Instance{}, calls: map[queue.WorkerID]int{}, lost: make(chan struct{})}

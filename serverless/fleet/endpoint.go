@@ -119,17 +119,19 @@ func (q *endpointWorkers) observe(now queue.Instant, views map[queue.WorkerID]*w
 	return forgot
 }
 
-// A jobsEnd is a worker whose jobs must be taken from it, and the operation for it.
+// A jobsEnd is a worker whose jobs must be taken from it, the operation for it, and how the worker
+// ended.
 type jobsEnd struct {
 	worker workers.Key
 	kind   queue.OpKind
+	why    string
 }
 
 // jobsEnd returns the workers that have ended and whose jobs must be taken from them.
 func (q *endpointWorkers) jobsEnd() (list []jobsEnd) {
 	for _, w := range q.byID() {
 		if k, ok := w.jobsEnd(); ok {
-			list = append(list, jobsEnd{w.name(), k})
+			list = append(list, jobsEnd{w.name(), k, w.exitText()})
 		}
 	}
 	return list

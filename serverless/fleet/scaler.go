@@ -35,8 +35,9 @@ type Registry interface {
 	// Drain makes a worker get no more jobs. It reports false for an unknown worker.
 	Drain(k workers.Key) bool
 	// Release takes the jobs from a worker, if it is known. kind is OpWorkerLost if the
-	// worker lost them, and OpRelease if the worker is not at fault.
-	Release(ctx context.Context, k workers.Key, kind queue.OpKind) error
+	// worker lost them, and OpRelease if the worker is not at fault. why says how it ended, and
+	// users of the jobs read it.
+	Release(ctx context.Context, k workers.Key, kind queue.OpKind, why string) error
 	// Remove forgets a worker, if it is known.
 	Remove(k workers.Key)
 	// Unresponsive returns the workers that keep running a job that they must stop.

@@ -71,9 +71,9 @@ func TestJobsOfAnEndedWorkerAreChargedWhenItEndedByItself(t *testing.T) {
 		want    string
 		state   map[string]int // at the same instant
 	}{
-		{"it crashes at its first job", false, false, "w001 lost 1", map[string]int{"failed": 1}},
-		{"it dies after it has served", true, false, "w001 lost 1", map[string]int{"starting": 1}},
-		{"its host was asked to stop", false, true, "w001 released 1", map[string]int{"starting": 1}},
+		{"it crashes at its first job", false, false, "w001 lost 1 signal 9", map[string]int{"failed": 1}},
+		{"it dies after it has served", true, false, "w001 lost 1 signal 9", map[string]int{"starting": 1}},
+		{"its host was asked to stop", false, true, "w001 released 1 signal 9", map[string]int{"starting": 1}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newWorld(t, managed("e", 1, 1))
@@ -254,7 +254,7 @@ func TestWorkerThatVanishesIsReplaced(t *testing.T) {
 	delete(w.fleet.instances, "w001")
 	w.fleet.heard(fleet.Instance{Endpoint: "e", ID: "unheard"}) // which makes the scaler look
 	w.run(0)
-	if !slices.Equal(w.registry.released, []string{"w001 lost 1"}) {
+	if !slices.Equal(w.registry.released, []string{"w001 lost 1 it is no longer there"}) {
 		t.Errorf("its jobs: %v, want that they are lost", w.registry.released)
 	}
 	w.run(bootTime)
@@ -282,6 +282,25 @@ func TestWorkerThatNeverComesOrIsNotHeardOfIsReplaced(t *testing.T) {
 	}
 }
 
+// Its pings say that it lives, and nothing more: a worker whose command serves an API, for example.
+func TestWorkerThatOnlyPingsIsStartingAndThenReplaced(t *testing.T) {
+	w := newWorld(t, managed("e", 1, 1))
+	w.fleet.silent = true
+	w.run(3 * time.Second)
+	k := workers.Key{Endpoint: "e", ID: "w001"}
+	w.registry.views[k] = &workers.View{ID: k.ID, IdleSince: w.now(), Starting: true}
+	w.scaler.Wake("e")
+	w.run(14 * time.Minute)
+	w.want("e", map[string]int{"starting": 1})
+	w.run(time.Minute)
+	if !slices.Contains(w.fleet.stopped, "w001 1s") {
+		t.Errorf("stopped: %v, want the one that never came", w.fleet.stopped)
+	}
+	if why := strings.Join(w.scaler.Explain("e", 0), "; "); !strings.Contains(why, "it never came for a job") {
+		t.Errorf("Explain = %q", why)
+	}
+}
+
 func TestUnhealthyWorkerIsReplaced(t *testing.T) {
 	w := newWorld(t, managed("e", 1, 2))
 	w.run(2 * time.Minute)
@@ -302,7 +321,7 @@ func TestUnresponsiveWorkerIsReplacedAndItsOtherJobsAreNotCharged(t *testing.T) 
 	w.registry.unresponsive = []workers.Key{{Endpoint: "e", ID: "w001"}, {Endpoint: "e", ID: "somebody else's"}}
 	w.run(0)
 	w.registry.unresponsive = nil
-	if !slices.Contains(w.registry.released, "w001 released 2") || !slices.Equal(w.fleet.stopped, []string{"w001 1s"}) {
+	if !slices.Contains(w.registry.released, "w001 released 2 it kept running a stopped job") || !slices.Equal(w.fleet.stopped, []string{"w001 1s"}) {
 		t.Errorf("its jobs: %v, stopped: %v", w.registry.released, w.fleet.stopped)
 	}
 }
@@ -351,7 +370,7 @@ func TestJobsAreChargedAlsoWhenTheQueueFailsAtFirst(t *testing.T) {
 	w.want("e", map[string]int{"lost": 1})
 	w.registry.refuse = nil
 	w.run(time.Second)
-	if !slices.Equal(w.registry.released, []string{"w001 lost 1"}) {
+	if !slices.Equal(w.registry.released, []string{"w001 lost 1 signal 9"}) {
 		t.Errorf("its jobs: %v, want that they are lost", w.registry.released)
 	}
 }

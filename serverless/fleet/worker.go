@@ -124,6 +124,9 @@ func (w *worker) report(r Instance) (changed bool) {
 	return true
 }
 
+// exitText says why w ended, as the fleet has reported it.
+func (w *worker) exitText() string { return w.reported.Exit }
+
 // vanish records that the fleet no longer has w, and that the end of w was not observed.
 func (w *worker) vanish() { w.reported.Exit = "it is no longer there" }
 
@@ -159,6 +162,9 @@ func (w *worker) see(v *workers.View, now queue.Instant, limit time.Duration) (e
 		return w.miss(now, limit)
 	}
 	w.served = w.served || v.Served
+	if v.Starting && w.joined == 0 && v.Unhealthy == "" && !v.Draining {
+		return w.miss(now, limit) // it pings, and has not asked for a job
+	}
 	if w.joined == 0 {
 		w.joined = now
 	}

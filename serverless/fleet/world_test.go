@@ -275,7 +275,7 @@ type memoryRegistry struct {
 	world        *world
 	views        map[workers.Key]*workers.View
 	unresponsive []workers.Key
-	released     []string // id, kind and how many jobs
+	released     []string // id, kind, how many jobs and why
 	refuse       error    // of Release
 }
 
@@ -326,13 +326,13 @@ func (r *memoryRegistry) Drain(k workers.Key) bool {
 	return v != nil
 }
 
-func (r *memoryRegistry) Release(_ context.Context, k workers.Key, kind queue.OpKind) error {
+func (r *memoryRegistry) Release(_ context.Context, k workers.Key, kind queue.OpKind, why string) error {
 	if r.refuse != nil {
 		return r.refuse
 	}
 	if v := r.views[k]; v != nil {
 		name := map[queue.OpKind]string{queue.OpWorkerLost: "lost", queue.OpRelease: "released"}[kind]
-		r.released = append(r.released, fmt.Sprint(k.ID, " ", name, " ", len(v.Jobs)))
+		r.released = append(r.released, fmt.Sprint(k.ID, " ", name, " ", len(v.Jobs), " ", why))
 		v.Jobs = nil
 	}
 	return nil

@@ -220,7 +220,7 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	}
 	switch {
 	case s.Status == InProgress && s.Worker == op.Worker && mine && now < s.RunUntil && (now < s.LeaseUntil || op.Adopt):
-	case s.Status == InQueue && op.Adopt && op.Worker != "" && s.Lost == op.Worker && mine && !full && now < s.lateUntil():
+	case s.Status == InQueue && op.Adopt && op.Worker != "" && s.Lost == op.Worker && mine && !full && s.takesLate(now, op):
 		s.adopt(op)
 	default:
 		return 0, ErrLeaseLost
@@ -302,19 +302,17 @@ func (s *State) keepLoser() {
 	}
 }
 
-// lateUntil returns the instant until which Lost may report late or take the job up again: its
-// execution timeout counts from the start of its work. 0: it may not.
-func (s *State) lateUntil() Instant {
-	if s.LostStarted == 0 {
-		return 0
-	}
-	return s.LostStarted.Add(s.ExecTimeout)
+// takesLate reports whether Lost, which has no lease any more, may report op. It may go on with the
+// job only until its execution timeout, which counts from the start of its work; a result is taken
+// later, too.
+func (s *State) takesLate(now Instant, op *Op) bool {
+	return s.LostStarted != 0 && (op.Kind == OpFinish || now < s.LostStarted.Add(s.ExecTimeout))
 }
 
 // adopt gives a queued job back to the worker that lost it and kept working. The times are those of
 // the lease that it had. If that delivery was not counted, it is counted now.
 func (s *State) adopt(op *Op) {
-	s.Started, s.RunUntil, s.LeaseUntil = s.LostStarted, s.lateUntil(), op.Until
+	s.Started, s.RunUntil, s.LeaseUntil = s.LostStarted, s.LostStarted.Add(s.ExecTimeout), op.Until
 	if s.Returned {
 		s.Deliveries++
 	}

@@ -194,7 +194,7 @@ func leaseCases() []QueueCase {
 				k.wantEqual("Claim", 0, len(k.claim(k.slot("w", 1), k.slot("other", 1))))
 			}),
 		rule("ALateResultHasTheTimesOfItsLease",
-			"a worker that lost or released a job and reports it late worked from the start of its lease, until its execution timeout",
+			"a worker that lost or released a job and reports it late worked from the start of its lease; it goes on until its execution timeout",
 			func(k *fixture) {
 				for _, end := range []queue.Op{{Kind: queue.OpWorkerLost}, {Kind: queue.OpRelease}, {Kind: queue.OpNoResult}} {
 					j := k.run(func(j *queue.Job) { j.ExecTimeout = 10 * time.Second })
@@ -209,8 +209,8 @@ func leaseCases() []QueueCase {
 				j := k.run(func(j *queue.Job) { j.ExecTimeout = 10 * time.Second })
 				k.mustApply(workerOp(j, queue.OpRelease))
 				k.wait(10 * time.Second)
-				k.mustRefuse(withAdopt(finishOp(j, "1")), queue.ErrLeaseLost)
-				k.mustApply(userOp(j, queue.OpCancel))
+				k.mustRefuse(withAdopt(workerOp(j, queue.OpRenew, withUntil(k.now+lease))), queue.ErrLeaseLost)
+				k.mustApply(withAdopt(finishOp(j, "1")))
 			}),
 		rule("AStreamIsNotTakenUpAgain",
 			"a worker that lost a job after a chunk is refused: the chunk is dropped, and what it would report is not whole",

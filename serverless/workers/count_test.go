@@ -45,7 +45,8 @@ func TestRunningIsWhatCountingWouldFind(t *testing.T) {
 			case 5:
 				r.Stop(at, w.Key().ID, now)
 			case 6:
-				w.Ping([]queue.JobID{job}, now, now+10000, 3*time.Second)
+				ops, _ := w.Ping([]queue.JobID{job}, nil, now, now+10000, 3*time.Second)
+				w.Pinged(ops, make([]queue.Result, len(ops)), now)
 			case 7:
 				w.Leave()
 			case 8:

@@ -88,6 +88,9 @@ func (r *Registry) Merge(now queue.Instant, rows []Row) (joined []string, check 
 			continue
 		}
 		w, added := r.join(row.Key, now)
+		if row.Polling || row.Served || row.Local {
+			r.asks(w)
+		}
 		if w.record.merge(row, now) {
 			check = queue.Sooner(check, now.Add(stopGrace))
 		}

@@ -30,6 +30,7 @@ type Key struct {
 // that share a queue share it by Rows.
 type presence struct {
 	aliveUntil queue.Instant // for a remote worker that does not poll
+	asked      bool          // has asked for a job, or had one: only then it has joined
 	idleSince  queue.Instant // when it last had a job, or joined
 	served     bool          // has finished a job
 	draining   bool          // gets no more jobs
@@ -40,6 +41,10 @@ type presence struct {
 type session struct {
 	local bool // runs in this process
 	polls int  // calls in progress that wait for a job
+	// lists: a ping has listed a job that it had. foreign: one has listed a job that it never had,
+	// as workers do that share the file with their jobs. See proves.
+	lists, foreign bool
+	complete       bool // its leases from before this process were read
 	// changed is closed and replaced when a stop notice is added or a drain begins.
 	changed chan struct{}
 	expires int // index in the expiry heap; -1: not in it
@@ -110,6 +115,15 @@ func (w *record) heard(aliveUntil queue.Instant) {
 		w.shared.heardUntil = max(w.shared.heardUntil, aliveUntil)
 	}
 }
+
+// ask records that w asks for a job, or has one. It reports whether it is the first time.
+func (w *record) ask() (first bool) {
+	first = !w.presence.asked
+	w.presence.asked = true
+	return first
+}
+
+func (w *record) hasAsked() bool { return w.presence.asked }
 
 func (w *record) startPoll() { w.session.polls++ }
 
@@ -248,30 +262,42 @@ func (w *record) op(id queue.JobID, k queue.OpKind) queue.Op {
 	return queue.Op{Ref: queue.Ref{Endpoint: w.key.Endpoint, ID: id}, Kind: k, Worker: w.key.ID}
 }
 
-// ping returns operations that renew the jobs in lists, and that release jobs that did not
-// arrive. It removes notices of jobs that w has stopped. ignored reports whether lists has a
-// job that w must stop.
-func (w *record) ping(lists []queue.JobID, now, until queue.Instant, grace time.Duration) (ops []queue.Op, ignored bool) {
+// proves reports whether a ping of w that does not list a job shows that w does not have it. Many
+// workers list nothing in their life, because their pings have no way to know (docs/clients.md), and
+// some list jobs of others instead of theirs.
+func (w *record) proves() bool { return w.session.lists && !w.session.foreign }
+
+// ping returns operations that renew the jobs in lists, and what follows for the other jobs of w. If
+// the ping proves nothing, they are renewed too, and others, which w got from other servers. If it
+// does, a job that no ping has listed in a time of grace has ended without a result, or it did not
+// arrive. One that was listed before is not renewed any more. ping removes notices of jobs that w has
+// stopped. ignored reports whether lists has a job that w must stop.
+func (w *record) ping(lists, others []queue.JobID, now, until queue.Instant, grace time.Duration) (ops []queue.Op, ignored bool) {
 	listed := make(map[queue.JobID]bool, len(lists))
-	for _, id := range lists {
+	renew := func(id queue.JobID, adopt bool) {
 		listed[id] = true
-		if n := w.notices[id]; n != nil {
-			n.listed, ignored = now, true
-			continue
-		}
-		w.list(id, now)
 		op := w.op(id, queue.OpRenew)
-		op.Adopt, op.Until = true, until
+		op.Adopt, op.Until = adopt, until
 		ops = append(ops, op)
 	}
-	for id, l := range w.leases {
-		if !l.listed && l.since.Add(grace) < now && !listed[id] {
-			w.drop(id, now)
-			op := w.op(id, queue.OpRelease)
-			op.Token = l.token
-			ops = append(ops, op)
+	for _, id := range lists {
+		if n := w.notices[id]; n != nil {
+			listed[id], n.listed, ignored = true, now, true
+			continue
+		}
+		if l := w.leases[id]; l != nil {
+			l.listed, w.session.lists = true, true
+		}
+		renew(id, true)
+	}
+	if !w.proves() {
+		for _, id := range append(slices.Sorted(maps.Keys(w.leases)), others...) {
+			if !listed[id] && w.notices[id] == nil {
+				renew(id, false)
+			}
 		}
 	}
+	ops = append(ops, w.unlisted(listed, now.Add(-grace))...)
 	for id, n := range w.notices {
 		// The worker has stopped the job, or it never had the job and never asks what to stop.
 		if (n.delivered || n.since.Add(grace) < now) && !listed[id] {
@@ -281,12 +307,54 @@ func (w *record) ping(lists []queue.JobID, now, until queue.Instant, grace time.
 	return ops, ignored
 }
 
-// list records that a ping has listed a job.
-func (w *record) list(id queue.JobID, now queue.Instant) {
-	if w.leases[id] == nil {
+// unlisted returns operations that end the leases from before an instant that no ping has listed.
+func (w *record) unlisted(listed map[queue.JobID]bool, before queue.Instant) (ops []queue.Op) {
+	for _, id := range slices.Sorted(maps.Keys(w.leases)) {
+		if l := w.leases[id]; !l.listed && !listed[id] && l.since < before {
+			ops = append(ops, w.noResult(id, "it reported no result, and its pings do not list the job"))
+		}
+	}
+	return ops
+}
+
+// idle returns operations that end the leases that began at an instant or before: w says that it has
+// no job.
+func (w *record) idle(before queue.Instant) (ops []queue.Op) {
+	for _, id := range slices.Sorted(maps.Keys(w.leases)) {
+		if w.leases[id].since <= before {
+			ops = append(ops, w.noResult(id, "it asked for another job and had reported no result"))
+		}
+	}
+	return ops
+}
+
+func (w *record) noResult(id queue.JobID, why string) queue.Op {
+	op := w.op(id, queue.OpNoResult)
+	op.Token, op.Error = w.leases[id].token, why
+	return op
+}
+
+// renewed records that a ping has renewed a job, which may have been leased by another server or
+// before this process started. If the job was to be stopped meanwhile, that is still so.
+func (w *record) renewed(id queue.JobID, listed bool, now queue.Instant) {
+	if w.leases[id] == nil && w.notices[id] == nil {
 		w.hold(id, &lease{since: now})
 	}
-	w.leases[id].listed = true
+	if l := w.leases[id]; l != nil && listed {
+		l.listed, w.session.lists = true, true
+	}
+}
+
+// has reports whether w has a job, or must stop it.
+func (w *record) has(id queue.JobID) bool { return w.leases[id] != nil || w.notices[id] != nil }
+
+func (w *record) listsForeign() { w.session.foreign = true }
+
+// completes reports whether the leases of w from before this process must be read, which is once.
+func (w *record) completes() (first bool) {
+	first = !w.session.complete
+	w.session.complete = true
+	return first
 }
 
 // A View is a snapshot of a worker.
@@ -301,6 +369,7 @@ type View struct {
 	Unhealthy string        // why it reported itself unhealthy; empty: it did not
 	Drained   queue.Instant // when the other servers could first read that it drains; 0: not yet, or there are none
 	Unsure    bool          // it may have a job of which this server does not know
+	Starting  bool          // it was heard of, and has not asked for a job yet
 }
 
 // Busy reports whether the worker has, or may have, a job or a request.
@@ -313,7 +382,7 @@ func (w *record) view() View {
 	v := View{
 		ID: w.key.ID, Jobs: slices.Sorted(maps.Keys(w.leases)), Polling: w.session.polls > 0,
 		IdleSince: w.presence.idleSince, Served: w.presence.served,
-		Draining: w.presence.draining, Unhealthy: w.presence.unhealthy,
+		Draining: w.presence.draining, Unhealthy: w.presence.unhealthy, Starting: !w.presence.asked,
 	}
 	if w.shared != nil {
 		v.Polling, v.Drained = v.Polling || w.shared.polling, w.shared.drained

@@ -32,8 +32,9 @@ type Registry struct {
 	gone   []Key // workers whose rows must be removed
 }
 
-// Watch sets the function that is told of each worker that was added (here) or removed. f must
-// not block and must not call the registry. Call it before the registry is used.
+// Watch sets the function that is told of each worker that has joined (here), which it does when it
+// asks for a job or has one, and of each that was removed afterwards. f must not block and must not
+// call the registry. Call it before the registry is used.
 func (r *Registry) Watch(f func(k Key, here bool)) { r.watch = f }
 
 func (r *Registry) changed(k Key, here bool) {
@@ -86,6 +87,7 @@ func (r *Registry) JoinLocal(endpoint string, id queue.WorkerID, now queue.Insta
 	}
 	w, _ := r.join(k, now)
 	w.record.makeLocal()
+	r.asks(w)
 	if r.local == nil {
 		r.local = map[*Worker]struct{}{}
 	}
@@ -112,8 +114,15 @@ func (r *Registry) join(k Key, now queue.Instant) (w *Worker, joined bool) {
 	}
 	w.record.enter(&e.busy)
 	e.workers[k.ID] = w
-	r.changed(k, true)
 	return w, true
+}
+
+// asks records that w asks for a job, or has one.
+func (r *Registry) asks(w *Worker) (first bool) {
+	if first = w.record.ask(); first && w.record.isRegistered() {
+		r.changed(w.Key(), true)
+	}
+	return first
 }
 
 // Leave removes w from the registry. Functions given to OnStop are no longer called.
@@ -143,7 +152,9 @@ func (r *Registry) remove(w *Worker) {
 	delete(r.local, w)
 	delete(r.suspects, w)
 	r.schedule(w)
-	r.changed(w.Key(), false)
+	if w.record.hasAsked() {
+		r.changed(w.Key(), false)
+	}
 }
 
 // schedule updates the place of w in the expiry heap.
@@ -350,6 +361,13 @@ func (w *Worker) IsLocal() bool {
 	return w.record.isLocal()
 }
 
+// Ask records that w asks for a job. It reports whether w never did before: then it has joined.
+func (w *Worker) Ask() (first bool) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.registry.asks(w)
+}
+
 // StartPoll begins a wait for a job. w does not expire until EndPoll. changed is closed when
 // there is a new stop notice or takes may have changed. takes is false for a worker that gets
 // no more jobs.
@@ -381,6 +399,7 @@ func (w *Worker) Changed() (changed <-chan struct{}, takes bool) {
 func (w *Worker) Lease(jobs []queue.Job, now queue.Instant) {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
+	w.registry.asks(w)
 	for i := range jobs {
 		w.record.hold(jobs[i].ID, &lease{token: jobs[i].Token, since: now})
 	}
@@ -404,14 +423,14 @@ func (w *Worker) Done(op *queue.Op, now queue.Instant, finished bool) {
 	w.registry.track(w)
 }
 
-// Ping records the jobs that a remote worker has. It returns operations that renew their
-// leases until the given instant. It also returns operations that release the jobs that were
-// leased to w more than grace ago and never listed, because they did not arrive. ignored
-// reports whether w lists a job that it must stop; such a job is not renewed.
-func (w *Worker) Ping(lists []queue.JobID, now, until queue.Instant, grace time.Duration) (ops []queue.Op, ignored bool) {
+// Ping records the jobs that a remote worker says it has. It returns operations that renew their
+// leases until the given instant, and others for the jobs that it does not list: see Proves. others
+// are jobs that w got from other servers or before this process started. ignored reports whether w
+// lists a job that it must stop; such a job is not renewed. Call Pinged with what came of it.
+func (w *Worker) Ping(lists, others []queue.JobID, now, until queue.Instant, grace time.Duration) (ops []queue.Op, ignored bool) {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
-	ops, ignored = w.record.ping(lists, now, until, grace)
+	ops, ignored = w.record.ping(lists, others, now, until, grace)
 	if r := w.registry; ignored && w.record.isRegistered() {
 		if r.suspects == nil {
 			r.suspects = map[*Worker]struct{}{}
@@ -420,6 +439,52 @@ func (w *Worker) Ping(lists []queue.JobID, now, until queue.Instant, grace time.
 	}
 	w.registry.track(w)
 	return ops, ignored
+}
+
+// Pinged takes in the results of the operations of Ping, of which those of listed jobs adopt. It returns the listed jobs that w has lost
+// and must stop. A job that w never had is not among them: w cannot stop it. From then on a ping of w
+// proves nothing, because its list is not its own.
+func (w *Worker) Pinged(ops []queue.Op, res []queue.Result, now queue.Instant) (lost []queue.Ref) {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	for i := range ops {
+		id, listed := ops[i].ID, ops[i].Adopt
+		switch {
+		case ops[i].Kind == queue.OpNoResult:
+			w.record.drop(id, now)
+		case res[i].Err == nil:
+			w.registry.asks(w)
+			w.record.renewed(id, listed, now)
+		case w.record.has(id), listed && (res[i].State.Worker == w.Key().ID || res[i].State.Lost == w.Key().ID):
+			lost = append(lost, ops[i].Ref)
+		case listed:
+			w.record.listsForeign()
+		}
+	}
+	return lost
+}
+
+// Proves reports whether a ping of w that does not list a job shows that w does not have it: if it has
+// listed a job that it had, and none that it never had.
+func (w *Worker) Proves() bool {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.proves()
+}
+
+// Completes reports true once: then somebody must read which jobs w had before this process started.
+func (w *Worker) Completes() bool {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.completes()
+}
+
+// Idle returns operations that end the leases of w that began at the given instant or before, because
+// w says that it has no job and it has reported none.
+func (w *Worker) Idle(before queue.Instant) []queue.Op {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.record.idle(before)
 }
 
 // StopNotices returns the jobs that w must stop, ordered by id, each job once. changed is

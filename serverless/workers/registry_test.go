@@ -162,17 +162,93 @@ func TestStopNoticeNeedsNoLeaseInTheRegistry(t *testing.T) {
 	}
 }
 
-func TestPingRenewsListedJobsAndReleasesThoseThatDidNotArrive(t *testing.T) {
+// ping is a ping whose operations all succeed. It returns them.
+func ping(w *workers.Worker, now queue.Instant, lists ...queue.JobID) []string {
+	ops, _ := w.Ping(lists, nil, now, now+30_000, grace)
+	w.Pinged(ops, make([]queue.Result, len(ops)), now)
+	return ids(ops)
+}
+
+func TestPingOfAWorkerThatListsItsJobsEndsThoseThatItDoesNotList(t *testing.T) {
 	var r workers.Registry
 	w, _ := r.Join("e", "w", 0, 100)
 	w.Lease(jobs("a", "b"), 0)
-	ops, ignored := w.Ping([]queue.JobID{"a", "c"}, 5000, 9000, grace)
-	want(t, "first ping", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "c")}, ids(ops))
-	ops, _ = w.Ping([]queue.JobID{"a"}, 10001, 20000, grace)
-	want(t, "past the grace", []string{op(queue.OpRenew, "a"), op(queue.OpRelease, "b")}, ids(ops))
-	if ignored || len(r.List("e")[0].Jobs) != 2 {
-		t.Errorf("ignored = %v, jobs = %v, want a and c: c was listed once", ignored, r.List("e")[0].Jobs)
+	want(t, "first ping", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "c")}, ping(w, 5000, "a", "c"))
+	want(t, "in the grace", []string{op(queue.OpRenew, "a")}, ping(w, 10_000, "a"))
+	want(t, "past the grace", []string{op(queue.OpRenew, "a"), op(queue.OpNoResult, "b")}, ping(w, 10_001, "a"))
+	want(t, "what was listed before is not renewed", []string(nil), ping(w, 30_000))
+	want(t, "the jobs are a and c, which was listed once", []queue.JobID{"a", "c"}, r.List("e")[0].Jobs)
+}
+
+func TestPingOfAWorkerThatNeverListedAJobRenewsAllItHas(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("a", "b"), 0)
+	want(t, "ping", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "b")}, ping(w, 20_000))
+	ops, _ := w.Ping(nil, []queue.JobID{"b", "of another server"}, 40_000, 70_000, grace)
+	want(t, "with jobs of other servers", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "b"), op(queue.OpRenew, "of another server")}, ids(ops))
+	for i := range ops {
+		if ops[i].Adopt {
+			t.Errorf("the renewal of %s adopts: the worker has not said that it works on it", ops[i].ID)
+		}
 	}
+}
+
+// Workers of some SDKs share the file with the ids of their jobs.
+func TestPingThatListsAJobThatTheWorkerNeverHadProvesNothing(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("a"), 0)
+	ping(w, 1000, "a")
+	ops, _ := w.Ping([]queue.JobID{"foreign"}, nil, 5000, 35_000, grace)
+	lost := w.Pinged(ops, []queue.Result{{Err: queue.ErrLeaseLost, State: queue.State{Worker: "x", Lost: "y"}}}, 5000)
+	if notices, _, _ := w.StopNotices(); lost != nil || notices != nil {
+		t.Errorf("the worker must stop %v and %v, want nothing: it never had the job", lost, notices)
+	}
+	want(t, "the next ping", []string{op(queue.OpRenew, "a"), op(queue.OpRenew, "foreign")}, ping(w, 30_000, "foreign"))
+	_, ignored := w.Ping([]queue.JobID{"foreign"}, nil, 40_000, 70_000, grace)
+	if ignored || r.Unresponsive(80_000) != nil {
+		t.Error("a worker is suspected because it lists a job that it never had")
+	}
+}
+
+func TestAJobThatTheWorkerHasLostIsOneToStop(t *testing.T) {
+	for name, s := range map[string]queue.State{"it ended with it": {Worker: "w"}, "it lost it": {Lost: "w", Worker: "x"}} {
+		var r workers.Registry
+		w, _ := r.Join("e", "w", 0, 100)
+		ops, _ := w.Ping([]queue.JobID{"j"}, nil, 5000, 35_000, grace)
+		want(t, name, []queue.Ref{ref("j")}, w.Pinged(ops, []queue.Result{{Err: queue.ErrLeaseLost, State: s}}, 5000))
+	}
+}
+
+func TestWorkerThatHasNoJobEndsItsLeases(t *testing.T) {
+	var r workers.Registry
+	w, _ := r.Join("e", "w", 0, 100)
+	w.Lease(jobs("a"), 1000)
+	w.Lease(jobs("b"), 2000)
+	want(t, "before a was leased", []string(nil), ids(w.Idle(999)))
+	got := w.Idle(1000)
+	want(t, "before b was leased", []string{op(queue.OpNoResult, "a")}, ids(got))
+	if got[0].Token != 1 || got[0].Error == "" {
+		t.Errorf("the operation is %+v, want the token of the lease and a reason", got[0])
+	}
+}
+
+func TestOnlyWhoAsksForAJobHasJoined(t *testing.T) {
+	var r workers.Registry
+	var told []string
+	r.Watch(func(k workers.Key, here bool) { told = append(told, fmt.Sprint(k.ID, " ", here)) })
+	pings, _ := r.Join("e", "pings", 0, 100)
+	ping(pings, 1)
+	asks, _ := r.Join("e", "asks", 0, 200)
+	if !asks.Ask() || asks.Ask() {
+		t.Error("Ask does not tell the first time from others")
+	}
+	list := r.List("e")
+	want(t, "workers that have not asked", map[queue.WorkerID]bool{"asks": false, "pings": true},
+		map[queue.WorkerID]bool{list[0].ID: list[0].Starting, list[1].ID: list[1].Starting})
+	r.Expire(1000)
+	want(t, "joined and left", []string{"asks true", "asks false"}, told)
 }
 
 func TestWorkerThatListsAJobItShouldStopIsUnresponsiveAfterAGrace(t *testing.T) {
@@ -182,7 +258,7 @@ func TestWorkerThatListsAJobItShouldStopIsUnresponsiveAfterAGrace(t *testing.T) 
 	r.Stop(ref("j"), "w", 0)
 	w.StopNotices()
 	for _, at := range []queue.Instant{4000, 8000} {
-		if ops, ignored := w.Ping([]queue.JobID{"j"}, at, at+30000, grace); !ignored || len(ops) != 0 {
+		if ops, ignored := w.Ping([]queue.JobID{"j"}, nil, at, at+30000, grace); !ignored || len(ops) != 0 {
 			t.Errorf("ping at %d = %v, %v: a job to stop was renewed", at, ops, ignored)
 		}
 	}
@@ -193,7 +269,7 @@ func TestWorkerThatListsAJobItShouldStopIsUnresponsiveAfterAGrace(t *testing.T) 
 		t.Errorf("unresponsive before the grace is over: %v", list)
 	}
 	want(t, "unresponsive", []workers.Key{{Endpoint: "e", ID: "w"}}, r.Unresponsive(10000))
-	w.Ping(nil, 12000, 42000, grace)
+	w.Ping(nil, nil, 12000, 42000, grace)
 	if list := r.Unresponsive(12000); list != nil {
 		t.Errorf("unresponsive after it has stopped: %v", list)
 	}
@@ -253,7 +329,7 @@ func TestNoticeWaitsForAPingThatWasOnItsWay(t *testing.T) {
 	w, _ := r.Join("e", "w", 0, 1_000_000)
 	w.Lease(jobs("j"), 0)
 	r.Stop(ref("j"), "w", 1000)
-	w.Ping(nil, 2000, 32000, grace) // the job had not arrived when it was sent
+	w.Ping(nil, nil, 2000, 32000, grace) // the job had not arrived when it was sent
 	got, _, _ := w.StopNotices()
 	want(t, "notices", []queue.JobID{"j"}, got)
 }
@@ -274,7 +350,7 @@ func TestWorkerThatIsSlowToStopIsNotUnresponsive(t *testing.T) {
 	w, _ := r.Join("e", "w", 0, 1_000_000)
 	w.Lease(jobs("j"), 0)
 	r.Stop(ref("j"), "w", 0)
-	w.Ping([]queue.JobID{"j"}, 4000, 34000, grace)
+	w.Ping([]queue.JobID{"j"}, nil, 4000, 34000, grace)
 	if list := r.Unresponsive(20000); list != nil {
 		t.Errorf("%v is unresponsive, and has not listed the job since", list)
 	}
