@@ -137,7 +137,9 @@ func TestWireOfEventsOfWorkers(t *testing.T) {
 		w.transcript = &got
 		at, alice := "/v2/"+id+"/events", []string{as(alicesAll)}
 		w.follow(35*time.Second, at, alice, func() {
-			if err := w.jobs.Ping(w.t.Context(), id, "elsewhere", nil); err != nil {
+			ctx, cancel := context.WithCancel(w.t.Context())
+			cancel() // it asks for a job, and does not wait
+			if _, err := w.jobs.Take(ctx, id, "elsewhere", 1); err != nil {
 				t.Error(err)
 			}
 			w.want(200, "PATCH", "/v2/serverless/"+id, `{"workers":{"min":1}}`, alice...)

@@ -51,12 +51,13 @@ func (b *describer) describeWorkers() map[string]description {
 		"stopPod": openapi.Of("boolean").Says("The worker is replaced."),
 	})
 	text := openapi.Of("string")
+	has := inQuery("job_in_progress", text, "0: the worker has no job. Those that it had and has not reported end without a result.")
 	ids := openapi.List(openapi.Of("string"))
 	metrics := fields(map[string]*openapi.Schema{"workers": openapi.For[workerCounts](&b.Builder), "readyWorkers": ids}, "readyWorkers", "workers")
 	return map[string]description{
 		"metrics":      {summary: "Count workers", answers: ok(metrics)},
-		"jobTake":      {summary: "Take a job", text: "204: there was none for 25 s.", answers: none(task)},
-		"jobTakeBatch": {summary: "Take jobs", text: "204: there was none for 25 s.", answers: none(openapi.List(task)), params: []*openapi.Parameter{inQuery("batch_size", text, "How many at most. A value out of bounds counts as the nearest one.")}},
+		"jobTake":      {summary: "Take a job", text: "204: there was none for 25 s.", answers: none(task), params: []*openapi.Parameter{has}},
+		"jobTakeBatch": {summary: "Take jobs", text: "204: there was none for 25 s.", answers: none(openapi.List(task)), params: []*openapi.Parameter{inQuery("batch_size", text, "How many at most. A value out of bounds counts as the nearest one."), has}},
 		"jobStop":      {summary: "Wait for jobs to stop", text: "204: there was none for 25 s.", answers: none(stops)},
 		"ping": {summary: "Keep the jobs of a worker", answers: ok(accepted), params: []*openapi.Parameter{
 			inQuery("job_id", text, "The jobs that the worker has, with commas."),
@@ -192,8 +193,14 @@ func (c *call) batchSize() int {
 	return max(1, min(n, maxBatch))
 }
 
-// takeUpTo waits at most takeWait for jobs, by the service's clock and by the system's.
+// takeUpTo waits at most takeWait for jobs, by the service's clock and by the system's. A worker says
+// with job_in_progress=0 that it has no job.
 func (c *call) takeUpTo(n int) ([]serverless.Job, error) {
+	if has, _ := c.query("job_in_progress"); has == "0" {
+		if err := c.Jobs.ReportIdle(c.r.Context(), c.r.PathValue("endpoint"), c.worker()); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := c.clockWaitContext(takeWait)
 	defer cancel()
 	return c.Jobs.Take(ctx, c.r.PathValue("endpoint"), c.worker(), n)
@@ -323,12 +330,16 @@ func (c *call) accepted(err error) error {
 
 // refused answers a report that is dropped.
 func (c *call) refused(err error) error {
+	return writeJSON(c.w, http.StatusOK, acceptance{Reason: reasonOf(err)})
+}
+
+// reasonOf returns what an error says to users, in one text.
+func reasonOf(err error) string {
 	d := problem.Of(err)
-	reason := d.Detail
 	if len(d.Errors) > 0 {
-		reason = strings.Join(d.Errors, "; ")
+		return strings.Join(d.Errors, "; ")
 	}
-	return writeJSON(c.w, http.StatusOK, acceptance{Reason: reason})
+	return d.Detail
 }
 
 // report returns an operation of the worker on the job in the path.
@@ -338,20 +349,19 @@ func (c *call) report(k queue.OpKind) queue.Op {
 
 // jobDone accepts a result or progress. The body is JSON, whatever its media type.
 func jobDone(c *call) error {
+	op := c.report(queue.OpFinish)
 	body, err := c.body(maxReport)
-	if problem.KindOf(err) == problem.TooLarge {
-		op := c.report(queue.OpFinish)
-		op.Status, op.Error = serverless.Failed, "the result is larger than 20971520 bytes (20 MB)"
-		return c.accepted(c.Jobs.Report(c.r.Context(), op))
-	}
-	if err != nil {
-		return err
+	switch {
+	case problem.KindOf(err) == problem.TooLarge:
+		return c.never(op, "the result is larger than 20971520 bytes (20 MB)")
+	case err != nil:
+		return err // the body did not arrive: the worker sends it again
 	}
 	o, err := readReport(body)
 	if err != nil {
-		return c.accepted(err)
+		return c.never(op, about("the worker's result", err))
 	}
-	op := o.outcome(c.report(queue.OpFinish))
+	op = o.outcome(op)
 	err = c.Jobs.Report(c.r.Context(), op)
 	if stop := o.find("stopPod"); err == nil && stop != nil && stop.value.Kind() == 't' {
 		c.Jobs.DrainWorker(c.r.PathValue("endpoint"), c.worker())
@@ -359,8 +369,25 @@ func jobDone(c *call) error {
 	return c.accepted(err)
 }
 
-// readReport parses the body of a report. A body that is not JSON is a 400. JSON that is
-// not a report is refused in the way of a report on another worker's job.
+// never answers a report that arrived whole and can never be taken. Stock workers do not look at the
+// answer, and go on as if they had reported: so the attempt of the job ends with the reason.
+func (c *call) never(op queue.Op, reason string) error {
+	if err := c.Jobs.RefuseReport(c.r.Context(), op, reason); err != nil {
+		return c.accepted(err)
+	}
+	return writeJSON(c.w, http.StatusOK, acceptance{Reason: reason})
+}
+
+// about returns the text of an error about a body, which it calls what.
+func about(what string, err error) string {
+	text := reasonOf(err)
+	if rest, ok := strings.CutPrefix(text, "the body"); ok {
+		return what + rest
+	}
+	return what + ": " + text
+}
+
+// readReport parses the body of a report.
 func readReport(body []byte, required ...string) (*object, error) {
 	var faults problem.Violations
 	o, err := parse(body, strictEnvelope, &faults)
@@ -395,23 +422,23 @@ func (o *object) outcome(op queue.Op) queue.Op {
 }
 
 // jobChunk accepts one item of a stream: an object with a member output. The item is kept
-// byte for byte, without surrounding white space. Like any report, an item that is too
-// large gets status 200 with a reason, not a 4xx. Metrics that are not an object are
+// byte for byte, without surrounding white space. Without an item that can never be taken the
+// result would not be whole, so the job fails. Metrics that are not an object are
 // dropped, so that readers always get an object. The output is kept, because the user waits
 // for it, and the answer says what was dropped.
 func jobChunk(c *call) error {
+	op := c.report(queue.OpChunk)
 	body, err := c.body(maxReport)
-	if problem.KindOf(err) == problem.TooLarge {
-		return c.refused(err)
-	}
-	if err != nil {
+	switch {
+	case problem.KindOf(err) == problem.TooLarge:
+		return c.never(op, about("a chunk of the worker's result", err))
+	case err != nil:
 		return err
 	}
 	o, err := readReport(body, "output")
 	if err != nil {
-		return c.accepted(err)
+		return c.never(op, about("a chunk of the worker's result", err))
 	}
-	op := c.report(queue.OpChunk)
 	op.Payload = bytes.TrimSpace(body)
 	wrong := o.hasWrongMetrics()
 	if wrong {

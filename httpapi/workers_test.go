@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -238,19 +239,53 @@ func TestAResultIsTakenFromTheWorkerThatLostTheJobWhileNobodyElseHasIt(t *testin
 	})
 }
 
-func TestAJobThatNeverArrivedIsHandedBackUnharmed(t *testing.T) {
+func TestAJobThatNeverArrivedIsGivenAgainAndCounted(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take() // the worker did not get the answer
-		advance(9 * time.Second)
-		h.ping()
-		advance(2 * time.Second)
-		h.ping()
-		if got := w.hand("w2").take(); got != id {
-			t.Errorf("another worker gets %q, want %s", got, id)
+		advance(90 * time.Second / 100)
+		if got := h.take(); got != id {
+			t.Errorf("the worker that says that it has no job gets %q, want %s", got, id)
 		}
-		if a := w.call("GET", "/v2/idle/health", ""); !strings.Contains(a.body, `"retried":0`) {
-			t.Errorf("health is %s, want 0 retried: nobody lost it", a.body)
+		if a := w.call("GET", "/v2/idle/health", ""); !strings.Contains(a.body, `"retried":1`) {
+			t.Errorf("health is %s, want 1 retried", a.body)
+		}
+	})
+}
+
+// The handler has returned what the SDK cannot encode. The SDK writes a line to its log and asks for
+// the next job.
+func TestAJobThatEndsWithoutAResultThreeTimesHasFailedAndSaysWhy(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		for range 3 {
+			if got := h.take(); got != id {
+				t.Fatalf("the worker gets %q, want %s", got, id)
+			}
+			advance(time.Second)
+		}
+		h.take()
+		want := `"error":"worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it asked for another job and had reported no result"`
+		if a := w.statusOf(id); a.field("status") != "FAILED" || !strings.Contains(a.body, want) {
+			t.Errorf("the job is %s, want FAILED with %s", a.body, want)
+		}
+	})
+}
+
+func TestAWorkerThatHasAnotherJobKeepsBoth(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		h, first, second := w.hand("w1"), w.submit(`{}`), w.submit(`{}`)
+		h.take()
+		advance(time.Minute / 4)
+		for _, query := range []string{"&job_in_progress=1", ""} {
+			if a := w.call("GET", h.path("job-take")+query, "", h.key()); query != "" && a.field("id") != second {
+				t.Errorf("the worker gets %s, want %s", a.body, second)
+			}
+		}
+		for _, id := range []string{first, second} {
+			if a := h.report("job-done", id, `{"output":1}`); a.body != accepted {
+				t.Errorf("the result of %s answers %s, want %s", id, a.body, accepted)
+			}
 		}
 	})
 }
@@ -316,24 +351,74 @@ func TestALyingWorkerHarmsNoJob(t *testing.T) {
 	})
 }
 
-func TestReportsThatAreNoneAreRefusedAndTheJobGoesOn(t *testing.T) {
+// A stock worker does not look at the answer, and goes on as if it had reported.
+func TestAReportThatCanNeverBeTakenFailsItsJobAtOnceAndSaysWhy(t *testing.T) {
+	result, chunk := "the worker's result", "a chunk of the worker's result"
+	for _, row := range []struct{ op, body, want string }{
+		{"job-done", `{"output": NaN}`, result + " is not JSON: invalid character 'N' at start of value at /output, byte 11"},
+		{"job-done", `{"output": [1, Infinity]}`, result + " is not JSON: invalid character 'I' at start of value at /output/1, byte 15"},
+		{"job-done", ``, result + " is empty: it must be a JSON object"},
+		{"job-done", `{`, result + " is not JSON: "},
+		{"job-done", `{"output":1}}`, result + " is not JSON: "},
+		{"job-done", `{"output":1,"output":2}`, result + " is not JSON: duplicate"},
+		{"job-done", `output=1`, result + " is not JSON: "},
+		{"job-done", `[]`, result + " must be a JSON object"},
+		{"job-done", `null`, result + " must be a JSON object"},
+		{"job-stream", `{"output": NaN}`, chunk + " is not JSON: invalid character 'N' at start of value at /output, byte 11"},
+		{"job-stream", `{"metrics":{}}`, chunk + ": /output: "},
+		{"job-stream", `1`, chunk + " must be a JSON object"},
+	} {
+		t.Run(row.op+" "+row.body, func(t *testing.T) {
+			bubble(t, func(w *testAPI) {
+				h, id := w.hand("w1"), w.submit(`{}`)
+				h.take()
+				a := h.report(row.op, id, row.body)
+				if !refusedReport(a) || !strings.HasPrefix(a.field("reason"), row.want) {
+					t.Errorf("the report answers %s, want that it is refused: %s", a.body, row.want)
+				}
+				if s := w.statusOf(id); s.field("status") != "FAILED" || s.field("error") != a.field("reason") || !strings.Contains(s.body, `"workerId":"w1"`) {
+					t.Errorf("the job is %s, want FAILED with the reason of the answer", s.body)
+				}
+				stop := w.call("GET", h.path("job-stop"), "", h.key())
+				if told := strings.Contains(stop.body, id); told != (row.op == "job-stream") {
+					t.Errorf("job-stop answers %d %s: a worker is told to stop after a chunk, and not after its result", stop.status, stop.body)
+				}
+				if a := h.report("job-done", id, `{"output":1}`); !refusedReport(a) {
+					t.Errorf("the report after that answers %s, want that it is refused", a.body)
+				}
+			})
+		})
+	}
+}
+
+// A report that was cut off has no end, so nobody knows what it was. The worker sends it again.
+func TestAReportThatWasCutOffChangesNothing(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
-		for _, body := range []string{``, `{`, `{"output":1}}`, `{"output":1,"output":2}`, `output=1`} {
-			w.want(http.StatusBadRequest, "POST", h.path("job-done", id), body, h.key())
-			w.want(http.StatusBadRequest, "POST", h.path("job-stream", id), body, h.key())
-		}
-		for _, body := range []string{`[]`, `1`, `"x"`, `null`} {
-			if a := h.report("job-done", id, body); !refusedReport(a) {
-				t.Errorf("job-done %s answers %s, want that it is refused", body, a.body)
+		connect, body := w.dialPipe(), `{"output":"a result of some length"}`
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: podyard\r\n%s\r\n", h.path("job-done", id), h.key())
+		for cut := range 20 {
+			for _, sent := range []string{
+				fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body[:cut*len(body)/20]),
+				fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s", len(body), body[:cut*len(body)/20]),
+			} {
+				c := connect()
+				c.send(w.t, head+sent)
+				_ = c.Close()
+				synctest.Wait()
+			}
+			if a := w.statusOf(id); a.field("status") != "IN_PROGRESS" {
+				t.Fatalf("after a report that was cut at %d of 20 the job is %s, want it unchanged", cut, a.body)
 			}
 		}
-		if a := h.report("job-stream", id, `{"metrics":{}}`); !refusedReport(a) || !strings.Contains(a.body, "/output") {
-			t.Errorf("a chunk without output answers %s, want that it is refused, naming /output", a.body)
+		c := connect()
+		c.send(w.t, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body))
+		if res, answer := c.answer(w.t); res.StatusCode != http.StatusOK || answer != accepted {
+			t.Errorf("the whole report answers %d %s, want %s", res.StatusCode, answer, accepted)
 		}
-		if a := h.report("job-done", id, `{"output":1}`); a.body != accepted {
-			t.Errorf("the right report after the wrong ones answers %s, want %s", a.body, accepted)
+		if a := w.statusOf(id); a.field("status") != "COMPLETED" {
+			t.Errorf("the job is %s, want COMPLETED", a.body)
 		}
 	})
 }
@@ -343,8 +428,8 @@ func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
 		h, id, other := w.hand("w1"), w.submit(`{}`), w.submit(`{}`)
 		h.take()
 		body := `{"output":"` + strings.Repeat("x", 30<<20) + `"}`
-		if a := h.report("job-done", id, body); a.body != accepted {
-			t.Errorf("a result of 30 MB answers %s, want %s: it is not to be repeated", a.body, accepted)
+		if a := h.report("job-done", id, body); !refusedReport(a) || !strings.Contains(a.body, "20 MB") {
+			t.Errorf("a result of 30 MB answers %s, want that it is refused, naming the limit", a.body)
 		}
 		if a := w.statusOf(id); a.field("status") != "FAILED" || !strings.Contains(a.body, "20 MB") {
 			t.Errorf("the job is %s, want FAILED naming the limit", a.body)
@@ -355,17 +440,35 @@ func TestAResultOverTheLimitFailsItsJobAndNamesTheLimit(t *testing.T) {
 	})
 }
 
-func TestAnItemOverTheLimitIsRefusedAndTheJobGoesOn(t *testing.T) {
-	bubble(t, func(w *testAPI) {
-		h, id := w.hand("w1"), w.submit(`{}`)
-		h.take()
-		if a := h.report("job-stream", id, `{"output":"`+strings.Repeat("x", 20<<20)+`"}`); !refusedReport(a) || !strings.Contains(a.body, "20 MB") {
-			t.Errorf("an item of more than 20 MB answers %s, want that it is refused, naming the limit", a.body)
-		}
-		if a := h.report("job-stream", id, `{"output":1}`); a.body != accepted {
-			t.Errorf("the next item answers %s, want %s", a.body, accepted)
-		}
-	})
+func TestAnItemThatDoesNotFitFailsItsJobAndNamesTheLimit(t *testing.T) {
+	mega := `{"output":"` + strings.Repeat("x", 1<<20) + `"}`
+	for name, tt := range map[string]struct {
+		items []string
+		want  string
+	}{
+		"one of 20 MB":         {[]string{`{"output":"` + strings.Repeat("x", 20<<20) + `"}`}, "a chunk of the worker's result is larger than 20971520 bytes (20 MB)"},
+		"70 that nobody reads": {slices.Repeat([]string{mega}, 70), "a chunk was not taken: the stream is full: too many of its bytes were not read; the limit is 67108864 bytes (64 MB)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *testAPI) {
+				h, id := w.hand("w1"), w.submit(`{}`)
+				h.take()
+				var last answer
+				for _, item := range tt.items {
+					if last = h.report("job-stream", id, item); last.body != accepted {
+						break
+					}
+				}
+				if !refusedReport(last) {
+					t.Errorf("the last item answers %s, want that it is refused", last.body)
+				}
+				h.report("job-done", id, `{"output":[]}`)
+				if a := w.statusOf(id); a.field("status") != "FAILED" || a.field("error") != tt.want {
+					t.Errorf("the job is %s, want FAILED: %s", a.body, tt.want)
+				}
+			})
+		})
+	}
 }
 
 func TestAWorkersKeyWorksForItsEndpointAndNothingElse(t *testing.T) {

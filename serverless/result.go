@@ -3,6 +3,7 @@ package serverless
 import (
 	"context"
 
+	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
@@ -43,7 +44,8 @@ func (s *Service) applyReport(ctx context.Context, op queue.Op) error {
 	case finish && isFull(err):
 		err = s.failFull(ctx, op, err)
 	}
-	if finish || op.Kind == queue.OpRelease {
+	unsure := problem.KindOf(err) == problem.Unavailable && !s.registry.HasLocal(workers.Key{Endpoint: op.Endpoint, ID: op.Worker})
+	if (finish || op.Kind == queue.OpRelease) && !unsure { // a remote worker may have it still
 		if w := s.registry.Find(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}); w != nil {
 			w.Done(&op, s.now(), finish && err == nil)
 		}

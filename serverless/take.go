@@ -404,7 +404,7 @@ func (s *Service) Report(ctx context.Context, op queue.Op) error {
 	if op.Token != 0 { // in this process: its worker repeats a report itself
 		return s.applyReport(ctx, op)
 	}
-	return s.whileAway(ctx, func() error { return s.applyReport(ctx, op) })
+	return s.whileAway(ctx, op, func(op queue.Op) error { return s.applyReport(ctx, op) })
 }
 
 // RefuseReport ends the attempt of a job as FAILED with a reason, because its worker has reported
@@ -417,7 +417,7 @@ func (s *Service) RefuseReport(ctx context.Context, op queue.Op, reason string) 
 		return s.Report(ctx, op)
 	}
 	op.Adopt, op.Until = true, s.now().Add(s.lease)
-	err := s.whileAway(ctx, func() error {
+	err := s.whileAway(ctx, op, func(op queue.Op) error {
 		_, err := s.apply(ctx, op)
 		return err
 	})
@@ -432,19 +432,35 @@ func (s *Service) RefuseReport(ctx context.Context, op queue.Op, reason string) 
 // worker of this process can still give its job back.
 const storeTries = 25
 
-// whileAway calls do until the store is there, at most storeTries times.
-func (s *Service) whileAway(ctx context.Context, do func() error) (err error) {
+// whileAway reports op with do until the store is there, at most storeTries times. A failed call may
+// have had its effect. So the later ones have the token of the lease: they must not end another one
+// that the same worker has got meanwhile. And if they say that the worker does not have the job,
+// nobody knows which of the two it was: the error of the store is returned.
+func (s *Service) whileAway(ctx context.Context, op queue.Op, do func(queue.Op) error) (away error) {
+	token := op.Token
+	if token == 0 {
+		token = s.registry.Token(workers.Key{Endpoint: op.Endpoint, ID: op.Worker}, op.ID)
+	}
 	for range storeTries {
-		if err = do(); problem.KindOf(err) != problem.Unavailable || !s.pauseAnyway(ctx) {
+		err := do(op)
+		switch {
+		case problem.KindOf(err) == problem.Unavailable:
+			if away = err; token == 0 || !s.pauseAnyway(ctx) {
+				return away
+			}
+			op.Token = token
+		case away != nil && (errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrNotFound)):
+			return away
+		default:
 			return err
 		}
 	}
-	return err
+	return away
 }
 
 // reportChunk adds a chunk. If it can never be taken, the job has failed.
 func (s *Service) reportChunk(ctx context.Context, op queue.Op) error {
-	err := s.whileAway(ctx, func() error { return s.addChunk(ctx, op) })
+	err := s.whileAway(ctx, op, func(op queue.Op) error { return s.addChunk(ctx, op) })
 	switch {
 	case isFull(err):
 		if failed := s.failFull(ctx, op, err); failed != nil {

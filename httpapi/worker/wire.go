@@ -208,13 +208,16 @@ func final(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
 
+// errChunk means that a chunk cannot be sent. Its job fails, as it does when the service refuses it.
+var errChunk = errors.New("a chunk or progress value was not taken")
+
 // emit posts a chunk or progress.
 func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) error {
 	if len(b) > maxChunk {
-		return fmt.Errorf("worker: a chunk or progress value has at most %d bytes", maxChunk)
+		return fmt.Errorf("%w: it has more than %d bytes", errChunk, maxChunk)
 	}
 	if !json.Valid(b) {
-		return errors.New("worker: a chunk or progress value must be JSON")
+		return fmt.Errorf("%w: it is not JSON", errChunk)
 	}
 	target, head := fillURL(r.streamURL, r.ID, id)+"&isStream=false", `{"output":`
 	if k == queue.OpProgress {
@@ -230,7 +233,7 @@ func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) 
 	}
 	refused := json.Unmarshal(answer, &a) == nil && !a.Accepted
 	switch {
-	case refused && a.Reason == serverless.ErrStreamFull.Detail: // the job continues after this one
+	case refused && a.Reason == serverless.ErrStreamFull.Detail:
 		return serverless.ErrStreamFull
 	case refused:
 		return serverless.ErrLeaseLost

@@ -68,8 +68,9 @@ type runner struct {
 
 // A run is one running job.
 type run struct {
-	job    job
-	cancel context.CancelCauseFunc
+	job     job
+	cancel  context.CancelCauseFunc
+	refused error // a chunk that was not sent: without it the result is not whole; the mutex of the runner guards it
 }
 
 // run takes jobs. At the same time it waits for stop notices and reports the running jobs.
@@ -149,6 +150,9 @@ func (r *runner) start(ctx context.Context, j job) {
 		defer r.end(one)
 		defer cancel(nil)
 		out, err := r.work(ctx, one)
+		if refused := r.refusedOf(one); refused != nil {
+			err = refused
+		}
 		if ctx.Err() == nil {
 			r.report(ctx, j.ID, out, err)
 		}
@@ -175,12 +179,23 @@ func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 	}()
 	emit := func(ctx context.Context, k queue.OpKind, b []byte) error {
 		err := r.emit(ctx, one.job.ID, k, b)
-		if errors.Is(err, serverless.ErrLeaseLost) {
-			one.cancel(err)
+		switch {
+		case errors.Is(err, serverless.ErrLeaseLost), errors.Is(err, serverless.ErrStreamFull):
+			one.cancel(err) // the job is over
+		case k == queue.OpChunk && errors.Is(err, errChunk):
+			r.mu.Lock()
+			one.refused = err
+			r.mu.Unlock()
 		}
 		return err
 	}
 	return r.w.Work(ctx, serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), 1, emit))
+}
+
+func (r *runner) refusedOf(one *run) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return one.refused
 }
 
 // drain waits for running jobs, and cancels those that take too long.

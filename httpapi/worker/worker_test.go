@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,6 @@ import (
 	"github.com/podyard/podyard/httpapi/worker"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless"
-	"github.com/podyard/podyard/serverless/queue"
 )
 
 // start serves the jobs API with an endpoint "e" on a loopback port until the test ends.
@@ -309,24 +309,36 @@ func TestAWorkerOfManySlotsAsksForNoMoreThanAnAnswerHolds(t *testing.T) {
 	}
 }
 
-func TestAStreamThatNobodyReadsIsFullAndTheJobGoesOn(t *testing.T) {
-	s, url := start(t)
-	piece := `"` + strings.Repeat("x", 1<<20-100) + `"`
-	said := make(chan [2]error, 3)
-	work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
-		op := queue.Op{Ref: serverless.Ref{Endpoint: "e", ID: k.ID}, Kind: queue.OpChunk, Worker: "w1", Payload: []byte(`{"output":` + piece + `}`)}
-		for s.Report(ctx, op) == nil {
-		}
-		said <- [2]error{k.Emit(ctx, []byte(piece)), k.Emit(ctx, make([]byte, 21<<20))}
-		return []byte(`"done"`), ctx.Err()
-	}, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
-	j := submit(t, s, `{}`)
-	got := <-said
-	if !errors.Is(got[0], serverless.ErrStreamFull) || got[1] == nil || errors.Is(got[1], serverless.ErrLeaseLost) {
-		t.Errorf("Emit = %v, want ErrStreamFull; of a chunk that is too long %v, want an error of its own", got[0], got[1])
-	}
-	if j.Status != serverless.Completed || string(j.Output) != `"done"` {
-		t.Errorf("the job is %v with %s, want COMPLETED", j.Status, j.Output)
+func TestAChunkThatCannotBeTakenFailsItsJob(t *testing.T) {
+	piece := []byte(`"` + strings.Repeat("x", 1<<20-100) + `"`)
+	for name, tt := range map[string]struct {
+		chunks [][]byte
+		want   string
+	}{
+		"the stream is full": {slices.Repeat([][]byte{piece}, 70), "a chunk was not taken: the stream is full: too many of its bytes were not read; the limit is 67108864 bytes (64 MB)"},
+		"it is too long":     {[][]byte{make([]byte, 21<<20)}, "a chunk or progress value was not taken: it has more than 20971264 bytes"},
+		"it is not JSON":     {[][]byte{[]byte("NaN")}, "a chunk or progress value was not taken: it is not JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, url := start(t)
+			said := make(chan error, 1)
+			work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
+				var err error
+				for _, b := range tt.chunks {
+					if err = k.Emit(ctx, b); err != nil {
+						break
+					}
+				}
+				said <- err
+				return []byte(`"done"`), nil // it does not look at errors
+			}, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
+			if j := submit(t, s, `{}`); j.Status != serverless.Failed || j.Error != tt.want {
+				t.Errorf("the job is %v with %q, want FAILED: %s", j.Status, j.Error, tt.want)
+			}
+			if err := <-said; err == nil || errors.Is(err, serverless.ErrStreamFull) != (name == "the stream is full") {
+				t.Errorf("Emit = %v", err)
+			}
+		})
 	}
 }
 

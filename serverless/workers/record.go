@@ -345,6 +345,13 @@ func (w *record) renewed(id queue.JobID, listed bool, now queue.Instant) {
 	}
 }
 
+func (w *record) token(id queue.JobID) queue.Token {
+	if l := w.leases[id]; l != nil {
+		return l.token
+	}
+	return 0
+}
+
 // has reports whether w has a job, or must stop it.
 func (w *record) has(id queue.JobID) bool { return w.leases[id] != nil || w.notices[id] != nil }
 

@@ -464,6 +464,16 @@ func (w *Worker) Pinged(ops []queue.Op, res []queue.Result, now queue.Instant) (
 	return lost
 }
 
+// Token returns the token of the lease of a job that a worker has; 0: it is not known.
+func (r *Registry) Token(k Key, id queue.JobID) queue.Token {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.find(k); w != nil {
+		return w.record.token(id)
+	}
+	return 0
+}
+
 // Proves reports whether a ping of w that does not list a job shows that w does not have it: if it has
 // listed a job that it had, and none that it never had.
 func (w *Worker) Proves() bool {
