@@ -13,8 +13,9 @@
 // reservations. So a GPU is never given to two containers, pod or worker. The same is true
 // for everything that pods and workers share on a host: named GPUs, counts, memory, vCPUs.
 //
-// A reservation exists as long as its container may exist. It is written before the request
-// to the runtime, and released when the runtime has confirmed that nothing is left. A fleet
+// A reservation exists as long as its container may run. It is written before the request
+// to the runtime, and released when the runtime has confirmed that the container has ended, or
+// that nothing is left of it. The container and its log may stay for a while. A fleet
 // adopts the reservations of an earlier process. The first list releases a reservation
 // whose container is gone. A container without a reservation (its server crashed before the
 // creation finished) may not use its host: it is listed as ended, and the scaler removes
@@ -59,6 +60,9 @@ type Options struct {
 	// Overcommit is how many vCPUs are given out for each vCPU of a host, as for pods.
 	// Default catalog.Overcommit.
 	Overcommit float64
+	// Deterministic is that of the serverless.Options: the store does not block, and what a dead
+	// worker held is free when Watch tells its end, in the same call.
+	Deterministic bool
 }
 
 // A Fleet is a serverless.Fleet. It is safe for concurrent use.
@@ -68,6 +72,7 @@ type Fleet struct {
 	secrets pods.PullSecrets // may be nil
 	volumes pods.Volumes     // may be nil
 	server  string           // empty: the only one
+	inline  bool             // Options.Deterministic
 
 	mu           sync.Mutex
 	adopted      bool                          // reservations of an earlier process were read
@@ -95,7 +100,7 @@ func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) 
 	if err != nil {
 		return nil, fmt.Errorf("podfleet: %w", err)
 	}
-	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, server: o.Server, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, server: o.Server, inline: o.Deterministic, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
 }
 
 const podIDPrefix = "worker."
@@ -255,9 +260,16 @@ func (f *Fleet) Workers(ctx context.Context) (list []fleet.Instance, err error) 
 		}
 		for i := range states {
 			delete(left, states[i].PodID)
-			if w, ok := f.fleetWorker(&states[i], rt); ok {
-				list = append(list, w)
+			w, ok := f.fleetWorker(&states[i], rt)
+			if !ok {
+				continue
 			}
+			if w.State == fleet.InstanceEnded {
+				if err := f.giveBack(ctx, states[i].PodID); err != nil {
+					return nil, err
+				}
+			}
+			list = append(list, w)
 		}
 	}
 	if err := f.releaseOrphans(ctx, left); err != nil {
@@ -266,7 +278,8 @@ func (f *Fleet) Workers(ctx context.Context) (list []fleet.Instance, err error) 
 	return list, nil
 }
 
-// Watch implements serverless.Fleet.
+// Watch implements serverless.Fleet. The end of a worker is told when what it held is free, so that
+// its successor finds room.
 func (f *Fleet) Watch(ctx context.Context, fn func(fleet.Instance)) error {
 	if _, err := f.adoptReservations(ctx); err != nil {
 		return err
@@ -274,11 +287,24 @@ func (f *Fleet) Watch(ctx context.Context, fn func(fleet.Instance)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var watches sync.WaitGroup
+	end := func(w fleet.Instance, podID string) {
+		if err := f.giveBack(ctx, podID); err != nil {
+			cancel(err) // the caller lists the workers, which tries it again
+		}
+		fn(w)
+	}
 	for _, rt := range f.runtimes() {
 		watches.Go(func() {
 			cancel(rt.Watch(ctx, func(st pods.ContainerState) {
-				if w, ok := f.fleetWorker(&st, rt); ok {
+				w, ok := f.fleetWorker(&st, rt)
+				switch {
+				case !ok:
+				case w.State != fleet.InstanceEnded:
 					fn(w)
+				case f.inline:
+					end(w, st.PodID)
+				default:
+					watches.Go(func() { end(w, st.PodID) }) // the store may be slow, and other workers change meanwhile
 				}
 			}))
 		})

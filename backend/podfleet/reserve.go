@@ -19,6 +19,9 @@ type workerReservation struct {
 	reservation pods.Reservation
 	// unverified marks a reservation of an earlier process whose worker was not seen yet.
 	unverified bool
+	// returned says that the store no longer has it, because the worker's container has ended.
+	// The entry stays until Stop: it says where the log of the worker is.
+	returned bool
 }
 
 // reserve places w and stores the reservation, which lasts until release. A worker that has
@@ -63,7 +66,7 @@ func (f *Fleet) reuseReservation(podID string) (*pods.Reservation, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.reservations[podID]
-	if p == nil {
+	if p == nil || p.returned {
 		return nil, false
 	}
 	p.unverified = false
@@ -88,6 +91,26 @@ func (f *Fleet) release(ctx context.Context, podID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.reservations, podID)
+	return nil
+}
+
+// giveBack releases what a worker held whose container has ended. A container that has ended uses
+// nothing of its host, for pods as for workers, while its log may be kept for minutes: four crashed
+// workers must not fill a host for as long as somebody may read why they crashed.
+func (f *Fleet) giveBack(ctx context.Context, podID string) error {
+	f.mu.Lock()
+	p := f.reservations[podID]
+	holds := p != nil && !p.returned
+	f.mu.Unlock()
+	if !holds {
+		return nil
+	}
+	if err := f.store.Release(ctx, podID); err != nil {
+		return fmt.Errorf("podfleet: release what %q held: %w", podID, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.returned = true
 	return nil
 }
 

@@ -169,7 +169,7 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Fleet != nil || o.Stores.Pods == nil || len(o.Hosts) == 0 {
 		return &opts, nil
 	}
-	fo := podfleet.Options{Overcommit: o.Pods.Overcommit, Server: o.Volumes.Server}
+	fo := podfleet.Options{Overcommit: o.Pods.Overcommit, Server: o.Volumes.Server, Deterministic: opts.Deterministic}
 	if all.Registries != nil {
 		fo.Secrets = all.Registries
 	}

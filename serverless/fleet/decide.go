@@ -362,10 +362,12 @@ type Backoff struct {
 	Reason     string        // text for users
 }
 
-// The pause starts at minBackoff and doubles with each failure up to maxBackoff.
+// The pause starts at minBackoff and doubles with each failure up to maxBackoff. Without room it is
+// shorter: nothing was started, and nobody tells us when a pod leaves its place.
 const (
-	minBackoff = time.Second
-	maxBackoff = time.Minute
+	minBackoff     = time.Second
+	maxBackoff     = time.Minute
+	maxRoomBackoff = 10 * time.Second
 )
 
 // After returns the back-off after the failure at now of a worker that was requested at
@@ -378,6 +380,9 @@ func (b Backoff) After(now, started queue.Instant, noCapacity bool, reason strin
 	pause := maxBackoff
 	if b.Fails < 6 {
 		pause = min(pause, minBackoff<<b.Fails)
+	}
+	if noCapacity {
+		pause = min(pause, maxRoomBackoff)
 	}
 	return Backoff{Fails: b.Fails + 1, At: now, Until: now.Add(pause), NoCapacity: noCapacity, Reason: reason}
 }

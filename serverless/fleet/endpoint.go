@@ -27,7 +27,8 @@ type endpointWorkers struct {
 	workers   map[queue.WorkerID]*worker
 	shared    *shared
 	backoff   Backoff
-	warned    int // failures in a row that were logged
+	left      bool // a worker has ended by itself since endpoints that wait for room were last woken
+	warned    int  // failures in a row that were logged
 	spare     lowerBounds
 	decisions []Decision // recent decisions, oldest first
 	cold      []ColdStart
@@ -42,6 +43,7 @@ type endpointWorkers struct {
 type shared struct {
 	ledger     ledger
 	impossible []surprise // to be logged
+	freed      bool       // a worker has ended since endpoints that wait for room were last woken
 	observed   bool       // somebody wants the events
 	events     []telemetry.WorkerEvent
 }
@@ -65,6 +67,10 @@ func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) 
 	do, ok := w.apply(e, now)
 	if !ok {
 		q.shared.impossible = append(q.shared.impossible, surprise{w.name(), from, e})
+	}
+	if w.leavesRoom(from) {
+		q.shared.freed = true
+		q.left = q.left || w.current() != Gone && w.current() != Ended
 	}
 	if q.led {
 		q.shared.ledger.note(w, do, now)
@@ -209,6 +215,31 @@ func (q *endpointWorkers) live() (n int) {
 		}
 	}
 	return n
+}
+
+// waitsForRoom returns since when a worker of the endpoint has found no room; 0: none waits.
+func (q *endpointWorkers) waitsForRoom() (since queue.Instant) {
+	if q.backoff.NoCapacity {
+		for _, w := range q.workers {
+			since = queue.Sooner(since, w.refusedAt())
+		}
+	}
+	return since
+}
+
+// letPass has an endpoint whose worker ended by itself wait until others, which found no room, were
+// asked whether they take the place.
+func (q *endpointWorkers) letPass(now queue.Instant, others int) {
+	left := q.left
+	if q.left = false; !left || others == 0 || q.waitsForRoom() != 0 {
+		return
+	}
+	if until := now.Add(time.Duration(others) * roomPause); until > q.backoff.Until {
+		q.backoff.Until = until
+		if q.backoff.Fails == 0 {
+			q.backoff.Reason = "other endpoints have waited longer for room"
+		}
+	}
 }
 
 // note keeps d if it differs from the last decision.

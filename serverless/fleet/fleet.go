@@ -23,7 +23,8 @@ type Fleet interface {
 	// for an unknown worker.
 	Stop(ctx context.Context, endpoint string, id queue.WorkerID, grace time.Duration) error
 	// Workers lists the workers of all endpoints, including those of earlier processes, which
-	// a new scaler may adopt. A worker that ended by itself is listed until Stop.
+	// a new scaler may adopt. A worker that ended by itself is listed until Stop, which may come
+	// minutes later, and holds nothing of its host.
 	Workers(ctx context.Context) ([]Instance, error)
 	// Watch calls f with each changed worker until ctx ends or the fleet is lost. Then it
 	// returns an error; changes may have been missed, and the caller lists again. f must not

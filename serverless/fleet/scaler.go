@@ -169,6 +169,7 @@ func (s *Scaler) Step(ctx context.Context, now queue.Instant) (next queue.Instan
 		return unlessNever(next)
 	}
 	s.listFleet(ctx, now)
+	s.table.offerRoom(now)
 	if err := s.reconcile(ctx, now); err != nil && ctx.Err() == nil {
 		s.o.Logger.Error("scaling failed", "err", err)
 		s.observeError(err)

@@ -148,6 +148,36 @@ func TestFleetWithoutCapacityIsAskedAgain(t *testing.T) {
 	}
 }
 
+func TestEndpointsThatWaitForRoomAreWokenInTurn(t *testing.T) {
+	w := newWorld(t, managed("a", 1, 1))
+	w.fleet.full = 1
+	for _, id := range []string{"z", "m", "c"} { // z waits longest
+		w.run(time.Minute)
+		w.endpoints[id], w.stats[id] = managed(id, 1, 1), &queue.Stats{}
+		w.scaler.Resync()
+	}
+	w.run(time.Minute)
+	got := []string{}
+	for range 3 {
+		w.run(300 * time.Millisecond) // somewhere within the pauses of those that wait
+		for _, i := range w.fleet.instances {
+			if i.State != fleet.InstanceEnded {
+				w.fleet.exit(i.ID, "exit code 1", false) // its endpoint starts another one as soon as it may
+			}
+		}
+		w.run(time.Second)
+		for _, i := range w.fleet.instances {
+			if i.State != fleet.InstanceEnded {
+				got = append(got, i.Endpoint)
+			}
+		}
+		w.run(bootTime)
+	}
+	if want := []string{"z", "m", "c"}; !slices.Equal(got, want) {
+		t.Errorf("a second after each end of a worker these had the place: %v, want %v, in the order in which they began to wait", got, want)
+	}
+}
+
 func TestReleaseIsTriedAtOnceWhateverFailedBefore(t *testing.T) {
 	w := newWorld(t, managed("e", 1, 1))
 	for range 5 {

@@ -19,6 +19,7 @@ const (
 	reconcilePeriod = time.Second            // between two checks of an endpoint with workers or queued jobs
 	reconcilePause  = 100 * time.Millisecond // shortest time between two checks of one endpoint
 	retryPause      = time.Second            // after a failed call
+	roomPause       = 100 * time.Millisecond // between two endpoints that are offered the same room
 )
 
 // maxCalls is the most calls of the fleet in progress at once.
@@ -172,6 +173,36 @@ func (t *table) settle(now queue.Instant) queue.Instant {
 		t.next = queue.Sooner(t.next, q.next)
 	}
 	return t.next
+}
+
+// offerRoom ends the pauses of endpoints that have found no room, after a worker of any endpoint
+// has ended: in turn, the one that has waited longest first. An endpoint whose worker ended by
+// itself comes after them. So the place of a worker that crashes again and again goes to somebody
+// else in between.
+func (t *table) offerRoom(now queue.Instant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.shared.freed {
+		return
+	}
+	t.shared.freed = false
+	var waiting []*endpointWorkers
+	for _, q := range t.endpoints {
+		if q.waitsForRoom() != 0 {
+			waiting = append(waiting, q)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *endpointWorkers) int {
+		return cmp.Or(cmp.Compare(a.waitsForRoom(), b.waitsForRoom()), cmp.Compare(a.endpoint, b.endpoint))
+	})
+	for i, q := range waiting {
+		at := max(now.Add(time.Duration(i)*roomPause), q.backoff.At+1) // a try at the instant of the last refusal is the same try
+		q.backoff.Until = min(q.backoff.Until, at)
+		q.next = queue.Sooner(q.next, q.backoff.Until)
+	}
+	for _, q := range t.endpoints {
+		q.letPass(now, len(waiting))
+	}
 }
 
 // due returns the endpoints to reconcile. all reports that every endpoint is due. known is

@@ -36,6 +36,7 @@ type worker struct {
 	spec      WorkerSpec // until the fleet has accepted it
 	reported  Instance   // the last report of the fleet
 	requested queue.Instant
+	refused   queue.Instant // since when there has been no room for it; 0: there was, or it was not tried
 	joined    queue.Instant // since when the registry has it; 0: not yet
 	served    bool          // it has finished a job
 	exited    queue.Instant
@@ -84,6 +85,19 @@ func (w *worker) requestedAt() queue.Instant { return w.requested }
 
 func (w *worker) exitedAt() queue.Instant { return w.exited }
 
+// refusedAt returns since when w waits for room; 0: it does not.
+func (w *worker) refusedAt() queue.Instant {
+	if w.state != Throttled {
+		return 0
+	}
+	return w.refused
+}
+
+// leavesRoom reports whether w, which was in the state from, has just given its place to others.
+func (w *worker) leavesRoom(from State) bool {
+	return from.HasProcess() && from != Requested && w.state >= Failed
+}
+
 // isLive reports whether w runs or will run.
 func (w *worker) isLive() bool { return w.state.HasProcess() && w.state != Stopping }
 
@@ -103,8 +117,11 @@ func (w *worker) apply(e event, now queue.Instant) (do effect, ok bool) {
 	if to.hasExited() && !w.state.hasExited() {
 		w.exited = now
 	}
-	if e == evAccepted {
-		w.spec = WorkerSpec{}
+	switch {
+	case e == evAccepted:
+		w.spec, w.refused = WorkerSpec{}, 0
+	case e == evRefused && w.refused == 0:
+		w.refused = now
 	}
 	w.state = to
 	return do, ok
