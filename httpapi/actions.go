@@ -168,9 +168,9 @@ func (o *object) submitted(name string) time.Time {
 	if text == nil {
 		return time.Time{}
 	}
-	t, err := time.Parse(time.RFC3339, *text)
-	if err != nil {
-		o.faults.Add(problem.Invalid, o.pointer(name), "must be a time as in RFC 3339")
+	t, fault := instantOf(*text, "must be a time as in RFC 3339")
+	if fault != "" {
+		o.faults.Add(problem.Invalid, o.pointer(name), "%s", fault)
 	}
-	return t.UTC()
+	return t
 }

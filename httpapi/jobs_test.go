@@ -333,7 +333,7 @@ func TestFormOfAStreamIsTheOneItsReaderKnows(t *testing.T) {
 func TestNullIsAbsentInTheEnvelopeOfARun(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		for _, rest := range []string{
-			`"webhook":null,"policy":null,"s3Config":null`, `"policy":{"ttl":null,"executionTimeout":null,"lowPriority":null}`,
+			`"webhook":null,"policy":null,"s3Config":null`, `"queue":{"startAfter":null,"retry":null,"key":null,"priority":null}`,
 			`"policy":{}`, `"policy":{"more":1}`, `"s3Config":{}`, `"s3Config":{"accessId":null,"accessSecret":null,"bucketName":null,"endpointUrl":null}`,
 			`"s3Config":{"objectPath":1}`, `"webhookV2":7,"templateId":"x"`, `"policy":{"ttl":1e4,"executionTimeout":5000.0}`,
 		} {

@@ -216,13 +216,10 @@ func (o *object) instant(name string) *time.Time {
 	if text == nil {
 		return nil
 	}
-	t, err := time.Parse(time.RFC3339, *text)
-	if err != nil {
-		o.faults.Add(problem.Invalid, o.pointer(name), "must be a time as in RFC 3339, or null")
+	t, fault := instantOf(*text, "must be a time as in RFC 3339, or null")
+	if fault != "" {
+		o.faults.Add(problem.Invalid, o.pointer(name), "%s", fault)
 		return nil
-	}
-	if t.IsZero() {
-		t = t.Add(1) // so that it does not mean null
 	}
 	return &t
 }

@@ -175,9 +175,9 @@ func (c *call) logQuery() (q logQuery, err error) {
 // at the same instant may be sent twice, so that none is missed.
 func parseCursor(s string) (map[pods.LogSource]pods.LogLine, error) {
 	ts, num, found := strings.Cut(s, "/")
-	at, err := time.Parse(time.RFC3339Nano, ts)
-	if err != nil {
-		return nil, fmt.Errorf("httpapi: cursor: %w", err)
+	at, fault := instantOf(ts, "is no time")
+	if fault != "" {
+		return nil, fmt.Errorf("httpapi: cursor %q: %s", ts, fault)
 	}
 	after := map[pods.LogSource]pods.LogLine{pods.ContainerLog: {At: at}, pods.SystemLog: {At: at}}
 	if !found {

@@ -85,19 +85,34 @@ func (c *call) queryMillis(name string, def time.Duration, check func(time.Durat
 	return d, check(d)
 }
 
-// queryTime returns an instant, or zero if the parameter is absent. The first instant of the
-// year 1, which is zero in Go, is a nanosecond later.
+// farTime is the fault of a time that instantOf does not take.
+const farTime = "must be after 0001-01-01T00:00:00Z and before the year 10000"
+
+// instantOf reads a time of a user, in RFC 3339. It returns the fault of one that is none, which is
+// syntax, and of one that is out of range, in UTC: a year of five digits cannot be written back, and
+// 0001-01-01T00:00:00Z is the zero time of Go, which says that there is none. Programs in Go that have
+// forgotten to set a time send it.
+func instantOf(text, syntax string) (t time.Time, fault string) {
+	t, err := time.Parse(time.RFC3339, text)
+	t = t.UTC()
+	switch {
+	case err != nil:
+		return time.Time{}, syntax
+	case t.IsZero(), t.Year() < 1, t.Year() > 9999:
+		return time.Time{}, farTime
+	}
+	return t, ""
+}
+
+// queryTime returns an instant, or zero if the parameter is absent.
 func (c *call) queryTime(name string) (time.Time, error) {
 	s, given := c.query(name)
 	if !given {
 		return time.Time{}, nil
 	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return t, problem.Newf(problem.Invalid, "%s must be a time as in RFC 3339", name)
-	}
-	if t.IsZero() {
-		t = t.Add(1)
+	t, fault := instantOf(s, "must be a time as in RFC 3339")
+	if fault != "" {
+		return t, problem.Newf(problem.Invalid, "%s %s", name, fault)
 	}
 	return t, nil
 }

@@ -99,18 +99,16 @@ func (o *object) policy() (p serverless.Policy) {
 		return p
 	}
 	o.rules("policy", func(s *openapi.Schema) { s.Says("Limits of this job.") })
-	p.ExecutionTimeout = sub.millis("executionTimeout")
+	p.ExecutionTimeout = sub.definiteMillis("executionTimeout")
 	sub.rules("executionTimeout", func(s *openapi.Schema) {
 		s.Says("Milliseconds that the job may run once a worker has it.").Between(inMillis(queue.MinExecTimeout), inMillis(queue.MaxExecTimeout))
 	})
-	p.TTL = sub.millis("ttl")
+	p.TTL = sub.definiteMillis("ttl")
 	sub.rules("ttl", func(s *openapi.Schema) {
 		s.Says("Milliseconds from submission to deletion.").Between(inMillis(queue.MinTTL), inMillis(queue.MaxTTL)).Defaults(queue.DefaultTTL.Milliseconds())
 	})
-	if !sub.isNull("lowPriority") {
-		if low := sub.boolean("lowPriority"); low != nil {
-			p.LowPriority = *low
-		}
+	if low := sub.boolean("lowPriority"); low != nil {
+		p.LowPriority = *low
 	}
 	sub.rules("lowPriority", func(s *openapi.Schema) { s.Says("The job does not make workers start.") })
 	return p
@@ -148,15 +146,11 @@ func (o *object) startAfter(q *serverless.QueueOptions) {
 		q.StartAfter = o.millis("startAfter")
 		return
 	}
-	at, err := time.Parse(time.RFC3339, o.text("startAfter"))
-	switch {
-	case err != nil:
-		o.faults.Add(problem.Invalid, o.pointer("startAfter"), "must be milliseconds from now, or a time in RFC 3339")
-	case at.IsZero():
-		q.StartAfter = new(time.Duration)
-	default:
-		q.StartAt = at
+	at, fault := instantOf(o.text("startAfter"), "must be milliseconds from now, or a time in RFC 3339")
+	if fault != "" {
+		o.faults.Add(problem.Invalid, o.pointer("startAfter"), "%s", fault)
 	}
+	q.StartAt = at
 }
 
 // retry reads a retry policy; nil when it is absent or null. A member that is absent or null
@@ -218,10 +212,16 @@ func (o *object) numberInto(name string, f *float32) {
 	}
 }
 
+// millis reads a number of milliseconds; nil when it is absent or null.
 func (o *object) millis(name string) *time.Duration {
 	if o.isNull(name) {
 		return nil
 	}
+	return o.definiteMillis(name)
+}
+
+// definiteMillis is millis for a member that must not be null.
+func (o *object) definiteMillis(name string) *time.Duration {
 	n := o.wide(name)
 	if n == nil {
 		return nil

@@ -164,7 +164,7 @@ func (q *QueueOptions) start(now Instant) Instant {
 // The ttl of a request without one counts from the instant at which the job is ready.
 func (r *Request) lifetime(now Instant) (ttl time.Duration, late bool) {
 	delay := r.Queue.start(now).Sub(now)
-	ttl = min(DefaultTTL+delay, MaxTTL)
+	ttl = DefaultTTL + min(delay, MaxTTL-DefaultTTL)
 	if r.Policy.TTL != nil {
 		ttl = *r.Policy.TTL
 	}

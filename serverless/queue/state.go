@@ -12,8 +12,23 @@ import (
 // stored durations are whole milliseconds.
 type Instant int64
 
-// At returns the instant of t, rounded down to the millisecond.
-func At(t time.Time) Instant { return Instant(t.UnixMilli()) }
+// At returns the instant of t, rounded down to the millisecond. Like Add and Sub it returns the
+// nearest value where the result has none: times may be those of users, and one that wrapped would
+// be long past instead of far away.
+func At(t time.Time) Instant {
+	const most = math.MaxInt64 / 1000
+	if s := t.Unix(); s < -most || s > most-1 {
+		return farthest(s > 0)
+	}
+	return Instant(t.UnixMilli())
+}
+
+func farthest(later bool) Instant {
+	if later {
+		return math.MaxInt64
+	}
+	return math.MinInt64
+}
 
 // Time returns i as a time in UTC. It returns the zero time for 0.
 func (i Instant) Time() time.Time {
@@ -24,10 +39,26 @@ func (i Instant) Time() time.Time {
 }
 
 // Add returns the instant d after i. It ignores the part of d below a millisecond.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Milliseconds()) }
+func (i Instant) Add(d time.Duration) Instant {
+	sum := i + Instant(d.Milliseconds())
+	if (sum < i) != (d.Milliseconds() < 0) {
+		return farthest(d > 0)
+	}
+	return sum
+}
 
-// Sub returns the time from j to i.
-func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i-j) * time.Millisecond }
+// Sub returns the time from j to i, 292 years at most.
+func (i Instant) Sub(j Instant) time.Duration {
+	const most = Instant(math.MaxInt64 / time.Millisecond)
+	diff := i - j
+	switch wrapped := (diff > 0) != (i > j); {
+	case i > j && (wrapped || diff > most):
+		return math.MaxInt64
+	case i < j && (wrapped || diff < -most):
+		return math.MinInt64
+	}
+	return time.Duration(diff) * time.Millisecond
+}
 
 // Sooner returns the earlier of two instants, where 0 is never.
 func Sooner(a, b Instant) Instant {
