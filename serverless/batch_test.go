@@ -573,3 +573,33 @@ func TestBatchesGoWithTheirEndpoint(t *testing.T) {
 		}
 	})
 }
+
+// A store without a key keeps no secrets, so what the service itself tells workers must be none:
+// otherwise schedules and batches would be accepted there and their jobs never run.
+func TestWhatTheServiceTellsWorkersIsNoSecret(t *testing.T) {
+	inBatchYard(t, func(t *testing.T, y *batchYard) {
+		s, _ := y.server()
+		createBatch(t, s, inputs(1, finalized))
+		if j := takeOne(t, s, "w"); !queue.PlainExtra(j.Extra) || len(j.Extra) == 0 {
+			t.Errorf("a store without a key refuses the request of a batch with %s", j.Extra)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newYard(t).server()
+		v := create(t, s, nil)
+		if _, err := s.Schedules().RunNow(t.Context(), "alice", "echo", v.ID); err != nil {
+			t.Fatal(err)
+		}
+		if j := takeOne(t, s, "w"); !queue.PlainExtra(j.Extra) || len(j.Extra) == 0 {
+			t.Errorf("a store without a key refuses the job of a schedule with %s", j.Extra)
+		}
+	})
+	for extra, want := range map[string]bool{
+		`{}`: true, `{"schedule":{}}`: true, `{"batchId":"b","schedule":1}`: true,
+		`{"s3Config":{}}`: false, `{"schedule":{},"s3Config":{}}`: false, `{"schedule":{}`: false, ``: false, `[]`: false, `null`: false, "\x7b\x01\x02": false,
+	} {
+		if got := queue.PlainExtra([]byte(extra)); got != want {
+			t.Errorf("PlainExtra(%q) = %v, want %v", extra, got, want)
+		}
+	}
+}

@@ -367,7 +367,8 @@ func hasExtras(j *queue.Job) bool {
 // their number. It is no length of version 1 and 2, which wrote each in the shortest form.
 const textsMark = "\x80\x00"
 
-// The extras of a job are stored as its webhook after its length, and its encrypted Extra.
+// The extras of a job are stored as its webhook after its length, and its Extra, encrypted unless it
+// has no secrets and there is no key.
 // With more texts, the record begins with textsMark and has all texts before the Extra. A new
 // text comes last.
 func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
@@ -383,7 +384,7 @@ func encodeExtras(seals sealer, key []byte, j *queue.Job) ([]byte, error) {
 	if j.Extra == nil {
 		return b, nil
 	}
-	sealed, err := seals.seal(key, j.Extra)
+	sealed, err := seals.sealExtra(key, j.Extra)
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +407,7 @@ func decodeExtras(seals sealer, key, value []byte, j *queue.Job) (err error) {
 		return damaged(key)
 	}
 	if len(r.b) > 0 {
-		j.Extra, err = seals.open(key, r.b)
+		j.Extra, err = seals.openExtra(key, r.b)
 	}
 	return err
 }

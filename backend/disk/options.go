@@ -28,8 +28,8 @@ type Observer interface {
 
 // Options configures a Store. The zero value and nil work.
 type Options struct {
-	// Key encrypts secrets: the credentials of registries, the data of a job for workers only
-	// (s3Config), and the environment variables that startSsh and startJupyter add to a pod.
+	// Key encrypts secrets: the credentials of registries, the s3Config of jobs and
+	// schedules, and the environment variables that startSsh and startJupyter add to a pod.
 	// Nothing else is encrypted: the API returns the variables that users set for pods,
 	// templates and endpoints, and they are on disk in plain text. Key has KeySize bytes and
 	// must be the same at every opening. Default: none; a change with a secret is then refused

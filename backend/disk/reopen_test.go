@@ -297,7 +297,7 @@ func TestWithoutAKeySecretsAreRefused(t *testing.T) {
 	}
 	must(t, s.Pods().Create(t.Context(), &pods.Pod{ID: "p"}))
 	j := newJob("a")
-	j.Extra = []byte(`{}`)
+	j.Extra = []byte(`{"schedule":{"id":"s"},"s3Config":{}}`)
 	if err := s.Jobs().Enqueue(t.Context(), []queue.Job{j}); !errors.Is(err, ErrNoKey) {
 		t.Errorf("Enqueue with Extra = %v, want ErrNoKey", err)
 	}

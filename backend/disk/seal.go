@@ -1,8 +1,11 @@
 package disk
 
 import (
+	"bytes"
+
 	"github.com/podyard/podyard/internal/seal"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // KeySize is the length of Options.Key in bytes.
@@ -25,6 +28,22 @@ func (s sealer) seal(name, secret []byte) ([]byte, error) {
 		return nil, ErrNoKey
 	}
 	return seal.Seal(s.key, sealInfo, name, secret)
+}
+
+// sealExtra is seal for the Extra of a job. One without secrets needs no key.
+func (s sealer) sealExtra(name, extra []byte) ([]byte, error) {
+	if s.key == nil && queue.PlainExtra(extra) {
+		return extra, nil
+	}
+	return s.seal(name, extra)
+}
+
+// openExtra returns what sealExtra was given. The store may have got a key since.
+func (s sealer) openExtra(name, stored []byte) ([]byte, error) {
+	if queue.PlainExtra(stored) {
+		return bytes.Clone(stored), nil
+	}
+	return s.open(name, stored)
 }
 
 func (s sealer) open(name, sealed []byte) ([]byte, error) {

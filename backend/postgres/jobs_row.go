@@ -87,7 +87,10 @@ func (q *Jobs) fill(p *payloads, j *queue.Job) (err error) {
 	j.Input, j.Output = p.input, p.output
 	j.Webhook, j.Error = string(p.webhook), string(p.err)
 	j.Trace = queue.Trace{Parent: string(p.parent), State: string(p.state)}
-	if p.extra != nil {
+	switch {
+	case queue.PlainExtra(p.extra):
+		j.Extra = p.extra
+	case p.extra != nil:
 		j.Extra, err = q.s.seals.open(extraName(j.Ref), p.extra)
 	}
 	*p = payloads{}
@@ -97,9 +100,13 @@ func (q *Jobs) fill(p *payloads, j *queue.Job) (err error) {
 // extraName is what the encrypted Extra of a job is bound to.
 func extraName(ref queue.Ref) []byte { return fmt.Appendf(nil, "job %q %q", ref.Endpoint, ref.ID) }
 
+// sealExtra encrypts the Extra of a job. One without secrets needs no key.
 func (q *Jobs) sealExtra(j *queue.Job) ([]byte, error) {
-	if j.Extra == nil {
+	switch {
+	case j.Extra == nil:
 		return nil, nil
+	case q.s.seals.key == nil && queue.PlainExtra(j.Extra):
+		return j.Extra, nil
 	}
 	return q.s.seals.seal(extraName(j.Ref), j.Extra)
 }

@@ -45,6 +45,9 @@ func (s *Store) resealSomeJobs(ctx context.Context, tx pgx.Tx, last queue.Ref) (
 	}
 	for _, r := range list {
 		last = queue.Ref{Endpoint: string(r.ep), ID: queue.JobID(r.id)}
+		if queue.PlainExtra(r.extra) {
+			continue
+		}
 		sealed, err := s.seals.again(extraName(last), r.extra)
 		if err != nil {
 			return last, false, err

@@ -28,8 +28,8 @@ type Clock interface {
 
 // Options configures a Store. The zero value and nil work.
 type Options struct {
-	// Key encrypts secrets: the credentials of registries, the data of jobs and schedules for
-	// workers only, and the environment variables that startSsh and startJupyter add to a pod.
+	// Key encrypts secrets: the credentials of registries, the s3Config of jobs and
+	// schedules, and the environment variables that startSsh and startJupyter add to a pod.
 	// Nothing else is encrypted. Key has KeySize bytes and is the same on all servers.
 	// Default: none; a change with a secret is then refused with ErrNoKey.
 	Key []byte

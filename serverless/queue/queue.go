@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"iter"
 	"slices"
 	"strconv"
@@ -24,11 +25,31 @@ type Job struct {
 	Output  []byte // JSON; while the job runs, its last progress value; nil: none
 	Error   string // the worker's text of a failure
 	Webhook string // URL; empty: none
-	Extra   []byte // a JSON object that only the worker sees (s3Config); encrypted at rest
+	Extra   []byte // a JSON object that only the worker sees; encrypted at rest: see PlainExtra
 	Trace   Trace  // the trace context that the job was submitted with
 	// Creation is the record of an Idempotency-Key. Enqueue stores it with the job, and no
 	// method returns it. Nil: the request had no key.
 	Creation *idempotency.Record
+}
+
+// PlainExtra reports whether an Extra has only members that are no secrets: schedule and batchId,
+// which the service adds. A store without a key to encrypt with keeps such an Extra as it is, and
+// refuses others. Otherwise schedules and batches would be accepted there, and their jobs never be
+// queued. Something encrypted is no such Extra, because it is no JSON.
+func PlainExtra(extra []byte) bool {
+	if len(extra) == 0 || extra[0] != '{' {
+		return false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(extra, &members) != nil {
+		return false
+	}
+	for name := range members {
+		if name != "schedule" && name != "batchId" {
+			return false
+		}
+	}
+	return true
 }
 
 // Creations returns the records in Job.Creation of jobs, for a queue that enqueues them.
