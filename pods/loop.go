@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods/telemetry"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		stop := func() bool { return true }
 		if !next.IsZero() {
-			stop = s.clock.AfterFunc(next, s.loop.signal)
+			stop = s.clock.AfterFunc(clock.Within(s.clock, next), s.loop.signal)
 		}
 		select {
 		case <-s.loop.wake:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/telemetry"
 )
@@ -155,6 +156,7 @@ func (s *Service) Run(ctx context.Context) error {
 			}
 		}
 	})
+	s.goroutines.Go(func() { clock.Jumps(ctx, s.clock, s.jumped) })
 	if s.schedules != nil {
 		s.goroutines.Go(func() { _ = s.schedules.Run(ctx) })
 	}
@@ -181,13 +183,22 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
+// jumped notes that the clock was set, by so much.
+func (s *Service) jumped(by time.Duration) {
+	if by < 0 {
+		s.log.Warn("the clock was set back: what is due at an instant comes later by that much", "by", -by)
+		return
+	}
+	s.log.Warn("the clock jumped forward, or this machine stood still: leases, timeouts and ttls of jobs may have passed", "by", by)
+}
+
 // sleep waits until the armed instant, or until an earlier instant is armed, or until ctx
 // ends.
 func (s *Service) sleep(ctx context.Context) {
 	wake := make(chan struct{})
 	stop := func() bool { return true }
 	if at := s.armed.Load(); at != math.MaxInt64 {
-		stop = s.clock.AfterFunc(Instant(at).Time(), func() { close(wake) })
+		stop = s.clock.AfterFunc(clock.Within(s.clock, Instant(at).Time()), func() { close(wake) })
 	}
 	defer stop()
 	select {

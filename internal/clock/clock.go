@@ -33,6 +33,49 @@ func Sleep(ctx context.Context, c Clock, until time.Time, wake <-chan struct{}) 
 	}
 }
 
+// Longest is the longest that a loop waits for an instant. It is on the clock of the wall, and a
+// machine that was suspended, or whose clock is set, reaches it earlier or later than it seemed when
+// the wait began: timers count by a clock that does not know of either.
+const Longest = 30 * time.Second
+
+// Nap is Sleep for a loop that finds out itself what is due. It ends after Longest at the latest,
+// unless until is zero.
+func Nap(ctx context.Context, c Clock, until time.Time, wake <-chan struct{}) {
+	Sleep(ctx, c, Within(c, until), wake)
+}
+
+// Within returns t, or the instant that is Longest from now if that is earlier. Zero stays zero.
+func Within(c Clock, t time.Time) time.Time {
+	if at := c.Now().Add(Longest); at.Before(t) {
+		return at
+	}
+	return t
+}
+
+// minJump is the least difference that Jumps tells. What NTP corrects by and by is far below.
+const minJump = 5 * time.Second
+
+// Jumps calls f until ctx ends when c has moved by 5 s more or less than time has passed: forward
+// when it was set or this machine was suspended, back when it was set. It notices that within Longest.
+// A Manual clock does not jump.
+func Jumps(ctx context.Context, c Clock, f func(by time.Duration)) {
+	if _, manual := c.(*Manual); manual {
+		return
+	}
+	wall, steady := c.Now().Round(0), time.Now()
+	for {
+		Sleep(ctx, c, c.Now().Add(Longest), nil)
+		if ctx.Err() != nil {
+			return
+		}
+		w, s := c.Now().Round(0), time.Now()
+		if by := w.Sub(wall) - s.Sub(steady); by.Abs() >= minJump {
+			f(by.Round(time.Millisecond))
+		}
+		wall, steady = w, s
+	}
+}
+
 // System is the time package. Inside a testing/synctest bubble it is the bubble's time.
 type System struct{}
 

@@ -46,7 +46,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.o.Logger.ErrorContext(ctx, "schedules cannot be read", "err", err)
 			next = s.o.Clock.Now().Add(retryDelay)
 		}
-		clock.Sleep(ctx, s.o.Clock, next, s.wake)
+		clock.Nap(ctx, s.o.Clock, next, s.wake)
 	}
 	return nil
 }
