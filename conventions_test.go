@@ -105,6 +105,7 @@ var logKeys = map[string]string{
 	"panic": "what was panicked with", "stack": "of a panic", "reason": "why, in words for users",
 	"call": "a method of a runtime", "event": "a step of a state machine", "state": "of a state machine",
 	"fails": "failures in a row", "count": "of what the message names", "parts": "of a file", "pods": "a number of pods",
+	"by":       "how far the clock jumped",
 	"settings": "names of settings", "missing": "what a host lacks",
 }
 

@@ -152,8 +152,11 @@ func checkBatchName(v *problem.Violations, name string) {
 }
 
 func checkWebhook(v *problem.Violations, url string) {
-	if url != "" && !isWebURL(url) {
-		v.Add(problem.Invalid, "/webhook", "must be an absolute http or https URL")
+	if url == "" {
+		return
+	}
+	if fault := urlFault(url); fault != "" {
+		v.Add(problem.Invalid, "/webhook", "%s", fault)
 	}
 }
 

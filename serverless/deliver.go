@@ -10,10 +10,13 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// The schedule of a webhook: up to WebhookTries attempts, WebhookDelay apart.
+// The schedule of a webhook: up to WebhookTries attempts, WebhookDelay apart, or longer if the
+// receiver asks for it, up to MaxWebhookDelay. The status 410 ends the attempts: the receiver says that
+// there will never be anybody.
 const (
-	WebhookTries = 3
-	WebhookDelay = 10 * time.Second
+	WebhookTries    = 3
+	WebhookDelay    = 10 * time.Second
+	MaxWebhookDelay = 10 * time.Minute
 
 	// deliveryLease is longer than any attempt: a sender gives up after 30 s. Until its end nobody
 	// else sends what a server had that was killed.
@@ -22,9 +25,18 @@ const (
 
 // A Sender sends webhooks. Send posts one delivery and returns the HTTP status of the answer.
 // It must not retry, and must return soon after ctx ends. The text of its error goes into the
-// delivery log and must hold no secret. Send is called concurrently.
+// delivery log and must hold no secret. It may be a RetryAfterError beside a status. Send is called
+// concurrently.
 type Sender interface {
 	Send(ctx context.Context, d *Delivery) (status int, err error)
+}
+
+// A RetryAfterError is the error of a Sender whose receiver has answered that it wants the next attempt
+// after a while, as the header Retry-After says it.
+type RetryAfterError struct{ After time.Duration }
+
+func (e *RetryAfterError) Error() string {
+	return "the receiver wants the next attempt after " + e.After.String()
 }
 
 // deliver starts the deliveries that are due, as many as the limit allows, and returns the
@@ -132,13 +144,23 @@ func attempted(ctx context.Context, d *Delivery, now Instant, status int, err er
 	if err != nil {
 		a.Err = err.Error()
 	}
-	if d.Tries+1 < WebhookTries {
-		a.Next = now.Add(WebhookDelay)
+	if d.Tries+1 < WebhookTries && status != statusGone {
+		a.Next = now.Add(nextTry(err))
 	}
 	if d.Fault != "" {
 		return a, deliveryCut
 	}
 	return a, deliveryFailed
+}
+
+const statusGone = 410
+
+// nextTry returns how long after a failed attempt the next one is made.
+func nextTry(err error) time.Duration {
+	if asked := (*RetryAfterError)(nil); errors.As(err, &asked) {
+		return min(max(asked.After, WebhookDelay), MaxWebhookDelay)
+	}
+	return WebhookDelay
 }
 
 // attempt calls the sender. A panic of the sender fails the attempt; otherwise the same

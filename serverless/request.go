@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -144,9 +145,21 @@ func isObject(b []byte) bool {
 	return len(b) > 0 && b[0] == '{' && json.Valid(b)
 }
 
-func isWebURL(s string) bool {
+// urlFault says why no webhook can ever be sent to a URL; empty: one can.
+func urlFault(s string) string {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return "must be an absolute http or https URL"
+	}
+	if u.User != nil {
+		return "must have no user name and no password"
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return "must have a port from 1 to 65535, or none"
+		}
+	}
+	return ""
 }
 
 // start returns the instant at which the first attempt is ready, now at the earliest.

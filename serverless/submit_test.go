@@ -73,7 +73,7 @@ func TestInputIsOneJSONObject(t *testing.T) {
 
 func TestWebhookIsAnAbsoluteWebAddress(t *testing.T) {
 	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
-	for _, u := range []string{"http://a", "https://a.example/x?y=z", "HTTPS://a.example", "http://user:pass@a.example:8080/", "http://[::1]:80/"} {
+	for _, u := range []string{"http://a", "https://a.example/x?y=z", "HTTPS://a.example", "http://a.example:65535/", "http://a.example:/", "http://[::1]:80/"} {
 		if j := mustGet(t, s, submitEcho(t, s, withWebhook(u))); j.Webhook != u || j.Flags&queue.HasWebhook == 0 {
 			t.Errorf("webhook %q is kept as %q, flags %v", u, j.Webhook, j.Flags)
 		}
@@ -82,6 +82,16 @@ func TestWebhookIsAnAbsoluteWebAddress(t *testing.T) {
 		_, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{}`), Webhook: u})
 		if _, list := faults(t, err); !cmp.Equal(list, []string{badWebhook}) {
 			t.Errorf("webhook %q is refused with %q, want %q", u, list, badWebhook)
+		}
+	}
+	const credentials, port = "/webhook: must have no user name and no password", "/webhook: must have a port from 1 to 65535, or none"
+	for u, want := range map[string]string{
+		"http://user:pass@a.example:8080/": credentials, "https://token@a.example": credentials, "https://@a.example": credentials, "https://a:b@c:0": credentials,
+		"http://a.example:0/": port, "http://a.example:65536": port, "https://[::1]:99999/x": port, "http://a.example:18446744073709551617": port,
+	} {
+		_, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{}`), Webhook: u})
+		if _, list := faults(t, err); !cmp.Equal(list, []string{want}) {
+			t.Errorf("webhook %q, which nobody can send, is refused with %q, want %q", u, list, want)
 		}
 	}
 }

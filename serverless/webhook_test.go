@@ -184,6 +184,18 @@ func TestWebhookIsTriedThreeTimesTenSecondsApart(t *testing.T) {
 		{"a 200 that comes with an error", func(context.Context, *serverless.Delivery, int) (int, error) {
 			return 200, refused
 		}, "0 10 20", []serverless.Attempt{{Status: 200, Err: "connection refused"}, {Status: 200, Err: "connection refused"}, {Status: 200, Err: "connection refused"}}},
+		{"when a receiver that is gone has said so", func(_ context.Context, _ *serverless.Delivery, n int) (int, error) {
+			return []int{503, 410}[n-1], nil
+		}, "0 10", []serverless.Attempt{{Status: 503}, {Status: 410}}},
+		{"when the receiver wants it", func(_ context.Context, _ *serverless.Delivery, n int) (int, error) {
+			return 429, &serverless.RetryAfterError{After: []time.Duration{time.Minute, time.Second, time.Second}[n-1]}
+		}, "0 60 70", []serverless.Attempt{
+			{Status: 429, Err: "the receiver wants the next attempt after 1m0s"}, {Status: 429, Err: "the receiver wants the next attempt after 1s"},
+			{Status: 429, Err: "the receiver wants the next attempt after 1s"},
+		}},
+		{"ten minutes later at most", func(_ context.Context, _ *serverless.Delivery, n int) (int, error) {
+			return []int{503, 200}[n-1], []error{&serverless.RetryAfterError{After: 1 << 62}, nil}[n-1]
+		}, "0 600", []serverless.Attempt{{Status: 503, Err: "the receiver wants the next attempt after " + time.Duration(1<<62).String()}, {Status: 200}}},
 		{"by a sender that panics", func(context.Context, *serverless.Delivery, int) (int, error) {
 			panic("secret")
 		}, "0 10 20", []serverless.Attempt{{Err: "the sender panicked"}, {Err: "the sender panicked"}, {Err: "the sender panicked"}}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 
 	"github.com/podyard/podyard/backend/webhook"
 	"github.com/podyard/podyard/serverless/queue"
@@ -17,7 +18,7 @@ import (
 func ExampleSender_Send() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Println(r.Method, string(body))
+		fmt.Println(r.Method, strings.Replace(string(body), "http://"+r.Host, "http://receiver", 1))
 	}))
 	defer receiver.Close()
 	d := &queue.Delivery{ID: "msg_1", Job: queue.Job{
@@ -35,7 +36,7 @@ func ExampleSender_Send() {
 	}
 	// Output:
 	// 0 true
-	// POST {"delayTime":0,"executionTime":0,"id":"j1","input":{"n":1},"status":"CANCELLED"}
+	// POST {"delayTime":0,"executionTime":0,"id":"j1","input":{"n":1},"status":"CANCELLED","webhook":"http://receiver"}
 	// 200 false
 }
 

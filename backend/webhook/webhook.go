@@ -11,12 +11,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/podyard/podyard/internal/clock"
@@ -142,7 +145,25 @@ func (s *Sender) Send(ctx context.Context, d *queue.Delivery) (status int, err e
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was only read
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
+	if after := s.retryAfter(answer); after > 0 {
+		return answer.StatusCode, &serverless.RetryAfterError{After: after}
+	}
 	return answer.StatusCode, nil
+}
+
+// retryAfter returns how long a receiver that did not take the webhook asks to wait; 0: it does not.
+func (s *Sender) retryAfter(answer *http.Response) time.Duration {
+	text := answer.Header.Get("Retry-After")
+	if answer.StatusCode < 300 || text == "" {
+		return 0
+	}
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(s.clock.Now()), 0).Round(time.Second)
+	}
+	return 0
 }
 
 // explain turns an error of the client into one that names neither the URL, which may
@@ -164,5 +185,36 @@ func explain(err error) error {
 	case errno.Refused(err):
 		return errors.New("the receiver refused the connection")
 	}
+	if why := explainTLS(err); why != "" {
+		return errors.New(why)
+	}
 	return errors.New("the connection to the receiver failed")
+}
+
+// explainTLS says why there is no TLS connection to a receiver, in words of our own: an error of the
+// standard library names hosts. It returns "" for other errors.
+func explainTLS(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		other     *tls.CertificateVerificationError
+		alert     *net.OpError // crypto/tls wraps an alert of the other side in one; its text is one of a fixed list
+		noTLS     tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &authority):
+		return "the certificate of the receiver is from an authority that this server does not know"
+	case errors.As(err, &name):
+		return "the certificate of the receiver is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate of the receiver has expired, or is not valid yet"
+	case errors.As(err, &invalid), errors.As(err, &other):
+		return "the certificate of the receiver is not valid"
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		return "the receiver ended the TLS handshake: " + alert.Err.Error()
+	case errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch):
+		return "the receiver does not speak TLS: its URL may have to begin with http"
+	}
+	return ""
 }

@@ -92,8 +92,8 @@ func TestSendPostsTheJobWithItsInputAndNothingElse(t *testing.T) {
 	if status != http.StatusAccepted || err != nil {
 		t.Errorf("Send = %d, %v, want the receiver's 202", status, err)
 	}
-	const want = `POST application/json {"delayTime":2,"executionTime":4,"id":"j1","input":{"a":1},"output":2,"status":"COMPLETED","workerId":"w"}`
-	if got != want {
+	const want = `POST application/json {"delayTime":2,"executionTime":4,"id":"j1","input":{"a":1},"output":2,"status":"COMPLETED","webhook":"URL","workerId":"w"}`
+	if want := strings.Replace(want, "URL", srv.URL, 1); got != want {
 		t.Errorf("received %s\nwant     %s", got, want)
 	}
 }

@@ -65,7 +65,7 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 	_ = json.Unmarshal(body, &job) // the product made it, so it is valid
 	d := Delivered{
 		At: b.now(), URL: redactURL(r.URL.String()), target: r.URL.String(), Endpoint: b.jobs.endpointOf(job.ID), Job: job.ID,
-		Header: redactHeader(r.Header), Body: body,
+		Header: redactHeader(r.Header), Body: redactWebhook(body),
 	}
 	if err := VerifyWebhook(b.secret, d.At, r.Header, body); err != nil {
 		d.Signature = err.Error()
@@ -85,6 +85,25 @@ func (b *inbox) RoundTrip(r *http.Request) (*http.Response, error) {
 		b.list = append([]Delivered(nil), b.list[n-entriesKept:]...)
 	}
 	return res, err
+}
+
+// redactWebhook hides in the body of a webhook what redactURL hides in its URL, and leaves everything
+// else byte for byte.
+func redactWebhook(body []byte) []byte {
+	var job struct {
+		Webhook json.RawMessage `json:"webhook"`
+	}
+	var url string
+	if json.Unmarshal(body, &job) != nil || json.Unmarshal(job.Webhook, &url) != nil {
+		return body
+	}
+	hidden, err := json.Marshal(redactURL(url))
+	member := append([]byte(`,"webhook":`), job.Webhook...)
+	at := bytes.LastIndex(body, member) // the output, which may look the same, comes before it
+	if err != nil || at < 0 {
+		return body
+	}
+	return slices.Concat(body[:at+len(member)-len(job.Webhook)], hidden, body[at+len(member):])
 }
 
 // faultsOfWebhooks are the names of faults that apply here.

@@ -11,7 +11,10 @@ import (
 // runs it and once it has ended if one ran it, and output and error where there is one. A job
 // that was queued again after a lost worker has none of these. The object has the input only
 // if withInput is set. It never has Extra.
-func (j *Job) AppendJSON(b []byte, withInput bool) []byte {
+func (j *Job) AppendJSON(b []byte, withInput bool) []byte { return j.appendJSON(b, withInput, "") }
+
+// appendJSON is AppendJSON, with the member webhook unless it is empty.
+func (j *Job) appendJSON(b []byte, withInput bool, webhook string) []byte {
 	if j.Input == nil {
 		withInput = false
 	}
@@ -44,6 +47,10 @@ func (j *Job) AppendJSON(b []byte, withInput bool) []byte {
 	b = append(b, `,"status":"`...)
 	b = append(b, j.Status.String()...)
 	b = append(b, '"')
+	if webhook != "" {
+		b = append(b, `,"webhook":`...)
+		b = appendString(b, webhook)
+	}
 	if j.Worker != "" {
 		b = append(b, `,"workerId":`...)
 		b = appendString(b, string(j.Worker))

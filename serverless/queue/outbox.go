@@ -44,12 +44,13 @@ type Delivery struct {
 	Body  []byte // what is sent instead of the job; nil: the job
 }
 
-// Payload returns the body of the webhook: the job with its input, unless d has another one.
+// Payload returns the body of the webhook: the job with its input and the URL that it is sent to,
+// unless d has another one.
 func (d *Delivery) Payload() []byte {
 	if d.Body != nil {
 		return d.Body
 	}
-	return d.Job.AppendJSON(nil, true)
+	return d.Job.appendJSON(nil, true, d.Job.Webhook)
 }
 
 // An Attempt is the result of one try to send a Delivery.
