@@ -40,6 +40,14 @@ func (q *jobQueue) writeDead(b *pebble.Batch, s *stored) {
 	put(b, uidKey(keyDead, s.note.Tag), kept.appendTo(room[:0]))
 }
 
+// dropWritten removes a dead letter, if there is one. The committer calls it.
+func (q *jobQueue) dropWritten(b *pebble.Batch, ref queue.Ref) {
+	if s, there := q.written.Get(0, ref); there {
+		q.written.Remove(ref)
+		q.eraseDead(b, s)
+	}
+}
+
 func (q *jobQueue) eraseDead(b *pebble.Batch, s *stored) {
 	drop(b, uidKey(keyDead, s.note.Tag))
 	q.unpin(b, s.note.Tag, s.state.Run, forDead)

@@ -131,8 +131,11 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	if m.eff&(queue.PutAttempt|queue.PutLease) != 0 {
 		m.writeLogs(b)
 	}
-	if m.eff&queue.PutDead != 0 {
+	switch {
+	case m.eff&queue.PutDead != 0:
 		q.writeDead(b, &s)
+	case m.eff&queue.DropDead != 0:
+		q.dropWritten(b, m.ref)
 	}
 	if m.eff&queue.PutOutbox != 0 && q.pin(uid, m.after.Run, m.note.Output, forWebhook) {
 		s.due = m.now
@@ -292,6 +295,9 @@ func (q *jobQueue) publish(m *move) {
 	}
 	if m.eff&queue.PutOutbox != 0 {
 		q.addDelivery(&stored{owner: m.owner, state: m.after, note: m.was, due: m.now})
+	}
+	if m.eff&queue.DropDead != 0 {
+		q.dead.Remove(m.ref)
 	}
 	if m.eff&queue.PutDead != 0 {
 		q.publishDead(&stored{ref: m.ref, owner: m.owner, key: m.key, state: m.after, note: m.note, marks: m.marks})

@@ -220,6 +220,9 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, s *queue.State, eff queu
 	if eff&queue.PutOutbox != 0 {
 		q.addDelivery(q.job(i), now)
 	}
+	if eff&queue.DropDead != 0 {
+		q.dead.Remove(q.x.Ref(i))
+	}
 	if eff&queue.PutDead != 0 {
 		j := q.job(i)
 		q.dead.Put(j.Ref, j.Owner, s.Kept(), j.Bytes(), queue.DeadLetter{Job: j, Until: s.Kept()})

@@ -62,6 +62,7 @@ type writes struct {
 		ep, owner, key, id [][]byte
 		num, seq           []int64
 	}
+	alive      struct{ ep, id [][]byte } // jobs whose dead letters go
 	dropOutput []int64
 	output     struct {
 		num           []int64
@@ -152,6 +153,9 @@ func (w *writes) add(m *move) {
 	w.payloads(m)
 	if m.effect&queue.PutOutbox != 0 {
 		w.outbox.add(m.row, &m.after, m.now)
+	}
+	if m.effect&queue.DropDead != 0 {
+		w.alive.ep, w.alive.id = append(w.alive.ep, []byte(m.row.job.Endpoint)), append(w.alive.id, []byte(m.row.job.ID))
 	}
 	if m.effect&queue.PutDead != 0 {
 		w.dead.add(m.row, &m.after, m.after.Kept())
@@ -296,6 +300,7 @@ func (w *writes) last(b *pgx.Batch) {
 }
 
 func (w *writes) queueDead(b *pgx.Batch) {
+	queueIf(b, w.alive.ep, sqlDropDead, w.alive.ep, w.alive.id, w.slot)
 	c := &w.dead
 	if len(c.ep) == 0 {
 		return

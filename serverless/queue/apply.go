@@ -99,6 +99,7 @@ const (
 	DropChunks                    // remove the chunks before State.Drained
 	PutOutbox                     // add a webhook entry for (job, run), unless there is one
 	PutDead                       // keep a dead letter of the job, instead of one with the same Ref
+	DropDead                      // remove the dead letter of an earlier run, if there is one
 	PutAttempt                    // add the result of State.EndedAttempt to the job's log of attempts
 	PutLease                      // add the result of State.EndedLease to the job's log of leases
 	Requeued                      // count in Stats.Retried: the job is queued again because a worker lost it or an attempt failed
@@ -453,6 +454,9 @@ func (s *State) end(now Instant, st Status) Effect {
 	}
 	if s.DeadLetter > 0 && (st == Failed || st == TimedOut) {
 		e |= PutDead
+	}
+	if s.DeadLetter > 0 && s.Run > 0 && st == Completed { // nobody is to do the work again
+		e |= DropDead
 	}
 	s.Status, s.Finished, s.Delayed = st, now, false
 	if !s.needsInput() { // a cancelled job cannot be retried

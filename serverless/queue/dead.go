@@ -8,7 +8,8 @@ import (
 // DeadLetters are copies of jobs that failed for good (docs/decisions.md 40). The effect PutDead
 // creates one, which is identified by the Ref of its job. It keeps the payloads of its run, even
 // when the job is deleted or retried afterwards, and stays until State.DeadLetter has passed since
-// the end of the job. Expire deletes it then.
+// the end of the job. Expire deletes it then. The effect DropDead deletes it when its job was retried
+// and has completed.
 //
 // An owner has at most MaxDeadLetters on an endpoint. Another one takes the place of the oldest.
 type DeadLetters interface {

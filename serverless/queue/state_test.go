@@ -508,6 +508,8 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "a delayed job is claimed by nobody"
 	case (eff&queue.PutDead != 0) != (failed && s.DeadLetter > 0):
 		return "a job that has failed for good leaves a dead letter, if there is to be one"
+	case (eff&queue.DropDead != 0) != (s.Status == queue.Completed && before.Status != queue.Completed && s.Run > 0 && s.DeadLetter > 0):
+		return "the dead letter of a job goes when a retry of it completes"
 	case eff&queue.DropInput != 0 && s.Reason != queue.Damaged, s.Reason == queue.Damaged && s.Status != queue.Failed:
 		return "a job without an input has failed, and says why"
 	case s.Status > queue.TimedOut:

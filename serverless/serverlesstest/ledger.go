@@ -57,9 +57,10 @@ type hook struct {
 
 // A deadRecord is an acknowledged dead letter.
 type deadRecord struct {
-	run     uint32
-	until   queue.Instant
-	dropped bool // or may have been
+	run      uint32
+	until    queue.Instant
+	dropped  bool // or may have been
+	obsolete bool // the job has completed in a later run
 }
 
 // An inFlightCall is a call without an answer yet: its effect may have happened or not.
@@ -183,6 +184,9 @@ func (l *Ledger) settleAttempts(a *jobRecord, s *queue.State) {
 	failed := s.Status == queue.Failed || s.Status == queue.TimedOut
 	if d, ok := l.dead[a.job.Ref]; failed && s.DeadLetter > 0 && (!ok || d.run < s.Run) {
 		l.dead[a.job.Ref] = deadRecord{run: s.Run, until: s.Kept()}
+	} else if ok && s.Status == queue.Completed && d.run < s.Run {
+		d.dropped, d.obsolete = true, true
+		l.dead[a.job.Ref] = d
 	}
 }
 

@@ -109,6 +109,8 @@ func (l *Ledger) checkDead(ctx context.Context) error {
 			return fmt.Errorf("dead letter of %q: %w", ref.ID, err)
 		case want.until <= l.now && d.Run == want.run:
 			return fmt.Errorf("the dead letter of %q is there after its time", ref.ID)
+		case want.obsolete && d.Run == want.run:
+			return fmt.Errorf("the dead letter of %q is there after its job has completed", ref.ID)
 		}
 		l.mu.Lock()
 		if a := l.jobs[ref]; a != nil && d.Run >= want.run {

@@ -169,6 +169,9 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	if eff&queue.PutOutbox != 0 {
 		m.deliver(now, j.Job)
 	}
+	if eff&queue.DropDead != 0 {
+		m.dropDead(func(d queue.DeadLetter) bool { return d.Ref == j.Ref })
+	}
 	if eff&queue.PutDead != 0 {
 		m.bury(j.Job)
 	}
