@@ -51,19 +51,23 @@ func (x *router) write(w http.ResponseWriter, err error) {
 	setRetryAfter(w.Header(), d.Status, err)
 	switch x.form {
 	case openAIForm:
-		text := d.Detail
-		if len(d.Errors) > 0 { // OpenAI's form has no list
-			text = strings.Join(d.Errors, "; ")
-		}
-		writeBody(w, d.Status, "application/json", openaiError(d.Status, text))
+		writeBody(w, d.Status, "application/json", openaiError(d.Status, inOneText(&d)))
 	case sdkForm:
 		writeProblem(w, d.Status, struct {
 			problem.Document
 			Error string `json:"error"`
-		}{d, d.Detail})
+		}{d, inOneText(&d)})
 	default:
 		writeProblem(w, d.Status, d)
 	}
+}
+
+// inOneText returns all that is wrong, for clients that show one text and not the list.
+func inOneText(d *problem.Document) string {
+	if len(d.Errors) > 0 {
+		return strings.Join(d.Errors, "; ")
+	}
+	return d.Detail
 }
 
 func writeProblem(w http.ResponseWriter, status int, doc any) {

@@ -119,12 +119,16 @@ func (a answer) faults(t testing.TB) string {
 		Status int      `json:"status"`
 		Detail string   `json:"detail"`
 		Errors []string `json:"errors"`
+		Error  *string  `json:"error"` // in the jobs API, whose clients show nothing else
 	}
 	if err := json.Unmarshal([]byte(a.body), &doc); err != nil {
 		t.Errorf("the answer %q is no problem document: %v", a.body, err)
 	}
 	if doc.Status != a.status || doc.Title == "" || doc.Detail == "" || a.header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("the answer %s with status %d and type %s is no problem document", a.body, a.status, a.header.Get("Content-Type"))
+	}
+	if want := strings.Join(doc.Errors, "; "); doc.Error != nil && doc.Errors != nil && *doc.Error != want {
+		t.Errorf("the member error is %q, want all faults: %q", *doc.Error, want)
 	}
 	if doc.Errors == nil {
 		return doc.Detail
