@@ -20,6 +20,7 @@ type commit struct {
 	// publish makes the change visible in memory. It may be nil.
 	publish func()
 	sync    bool
+	flush   bool          // the file system must have it before it is published
 	ordered bool          // it assigns places in the queue: commits that do are published in order
 	unshown bool          // it adds jobs that need not be durable yet
 	done    chan struct{} // nil: nobody waits
@@ -27,12 +28,13 @@ type commit struct {
 
 // A group is a list of commits that share a write and a sync.
 type group struct {
-	number  uint64
-	began   time.Time // zero without an observer
-	changes int       // commits, those that are not synced included
-	ordered bool      // it has an ordered commit that is synced
-	batch   *pebble.Batch
-	commits []*commit
+	number   uint64
+	began    time.Time // zero without an observer
+	changes  int       // commits, those that are not synced included
+	ordered  bool      // it has an ordered commit that is synced
+	unwaited bool      // nobody waits for its sync: see applyFlushed
+	batch    *pebble.Batch
+	commits  []*commit
 }
 
 const (
@@ -44,6 +46,10 @@ const (
 	gatherLength = 64
 	// spareBatches is how many batches of groups are kept.
 	spareBatches = 8
+	// flushEvery is the longest time that a change which is not synced is only in the memory of the
+	// process.
+	flushEvery  = 100 * time.Millisecond
+	firstClaims = 10 // see mayFlush
 )
 
 // commit writes a change, waits until it is durable, and publishes it. After an
@@ -166,12 +172,21 @@ func (e *engine) reuse(b *pebble.Batch) {
 func (e *engine) write(g *group) bool {
 	synced := e.toSync(g)
 	e.s.space.spend(int64(g.batch.Len()))
+	flush := slices.ContainsFunc(g.commits, func(c *commit) bool { return c.flush })
+	if (flush || len(synced) > 0) && !g.batch.Empty() {
+		e.unflushed.Store(0)
+		e.flushed.Store(e.now())
+	}
 	var err error
 	switch {
 	case g.batch.Empty():
+	case flush:
+		g.unwaited = len(synced) == 0
+		err = e.applyFlushed(g.batch)
 	case len(synced) > 0:
 		err = e.db.ApplyNoSyncWait(g.batch, pebble.Sync)
 	default:
+		e.flushSoon()
 		err = e.db.Apply(g.batch, pebble.NoSync)
 	}
 	if err != nil {
@@ -188,19 +203,72 @@ func (e *engine) write(g *group) bool {
 			c.finish()
 		}
 	}
-	if len(synced) == 0 {
+	if len(synced) == 0 && !g.unwaited {
 		e.s.commitEnds(g)
 		e.reuse(g.batch)
 		return true
 	}
 	g.commits = synced
-	e.syncing.Add(1)
+	if !g.unwaited {
+		e.syncing.Add(1)
+	}
 	select {
 	case e.sync <- g:
 		return true
 	case <-e.failed:
 		return false
 	}
+}
+
+// flushSoon has what was written without a sync given to the file system within flushEvery. The
+// database keeps the end of its log in memory until a sync is asked for. So without that a claim on a
+// quiet server would be lost when the process is killed, however old it is.
+func (e *engine) flushSoon() {
+	e.unflushed.CompareAndSwap(0, e.now())
+	if !e.flushing.Swap(true) {
+		e.flushAt(e.now() + int64(flushEvery))
+	}
+}
+
+func (e *engine) now() int64 { return e.s.opts.Clock.Now().UnixNano() }
+
+func (e *engine) flushAt(at int64) {
+	e.s.opts.Clock.AfterFunc(time.Unix(0, at), func() {
+		if since := e.unflushed.Load(); since > at-int64(flushEvery) && since <= at { // there was a sync meanwhile, and other changes after it
+			e.flushAt(since + int64(flushEvery))
+			return
+		}
+		e.flushing.Store(false)
+		if e.unflushed.Load() > 0 {
+			c := &commit{flush: true, write: func(b *pebble.Batch) { _ = b.LogData(nil, nil) }}
+			go func() { _ = e.submit(c) }() // it fails if the engine has ended
+		}
+	})
+}
+
+// mayFlush reports whether a claim is given to the file system before its job runs. The handler may
+// end the process at once, and would never be known as harmful otherwise. A server that syncs all the
+// time does that for its first claims, where the jobs are that ran when it crashed.
+func (e *engine) mayFlush() bool {
+	since := e.now() - e.flushed.Load()
+	return since < 0 || since >= int64(flushEvery) || e.claims.Add(1) <= firstClaims
+}
+
+// applyFlushed writes a batch and waits until the file system has it. It does not wait for the sync
+// that follows.
+func (e *engine) applyFlushed(b *pebble.Batch) error {
+	select {
+	case <-e.fs.syncs: // an earlier one
+	default:
+	}
+	if err := e.db.ApplyNoSyncWait(b, pebble.Sync); err != nil || e.syncing.Load() > 0 {
+		return err // a sync is under way, and the next one must not be waited for
+	}
+	select {
+	case <-e.fs.syncs:
+	case <-e.failed:
+	}
+	return nil
 }
 
 // toSync returns the commits of a group that are published after its sync. An ordered commit is
@@ -253,7 +321,7 @@ func (e *engine) syncLoop() {
 		if e.err() != nil {
 			continue
 		}
-		if e.syncing.Add(-1) == 0 {
+		if !g.unwaited && e.syncing.Add(-1) == 0 {
 			signal(e.idle)
 		}
 		if !g.batch.Empty() { // an empty group has synced nothing of those before it

@@ -1,7 +1,8 @@
 // Package disk stores everything in one directory, in one Pebble database: pods, volumes,
 // templates, SSH keys, billing, registries, endpoints, jobs, their chunks and webhooks. An
 // acknowledged change survives the end of the process and a power failure, except claims and
-// lease renewals, which are not synced.
+// lease renewals, which are not synced. These survive the end of the process when they are older
+// than 100 ms.
 //
 //   - Memory contains a small index. Payloads are only on disk, and are read when a caller
 //     needs them.

@@ -52,6 +52,11 @@ type engine struct {
 	unshown atomic.Uint64 // number of the last group that added jobs that need not be durable
 	synced  atomic.Uint64 // number of the last group that is durable, and with it all before it
 
+	unflushed atomic.Int64 // since when something is written that the file system may not have; 0: nothing is
+	flushing  atomic.Bool  // flushAt waits
+	flushed   atomic.Int64 // when a group was synced last
+	claims    atomic.Int64 // of mayFlush
+
 	pods         podTable
 	reservations reservationTable
 	endpoints    table[endpoints.Endpoint]

@@ -35,10 +35,11 @@ type fence struct {
 	short    func() bool       // whether the disk is nearly full
 	room     *space            // what to do without room on the disk; nil: fail
 	patient  atomic.Bool       // what finds no room waits for it
+	syncs    chan struct{}     // signalled when a log of commits begins to be synced: all of it is written
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
-	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}, short: func() bool { return false }}
+	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}, short: func() bool { return false }, syncs: make(chan struct{}, 1)}
 }
 
 // close waits for the changes under way. After it, nothing changes the disk.
@@ -409,17 +410,27 @@ func (f *fencedFile) Preallocate(at, n int64) error {
 	return f.File.Preallocate(at, n)
 }
 
+// syncBegins is called before a sync. A log has been written as far as it will be synced.
+func (f *fencedFile) syncBegins() {
+	if number, ok := isLog(f.fence.PathBase(f.name)); ok && number > 0 {
+		signal(f.fence.syncs)
+	}
+}
+
 func (f *fencedFile) Sync() error {
+	f.syncBegins()
 	_, err := f.fence.change(whatSync, f.name, f.File.Sync)
 	return err
 }
 
 func (f *fencedFile) SyncData() error {
+	f.syncBegins()
 	_, err := f.fence.change(whatSync, f.name, f.File.SyncData)
 	return err
 }
 
 func (f *fencedFile) SyncTo(n int64) (full bool, err error) {
+	f.syncBegins()
 	done, err := f.fence.change(whatSync, f.name, func() (err error) {
 		full, err = f.File.SyncTo(n)
 		return err

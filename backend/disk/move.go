@@ -381,11 +381,14 @@ func (q *jobQueue) mayWait(ms []move) bool {
 }
 
 // commitLater has the committer write moves, and publishes them at once. Later moves of the jobs
-// are written after them. It waits only if the committer is far behind.
+// are written after them. It waits only if the committer is far behind, and for some claims.
 func (q *jobQueue) commitLater(ms []move) error {
 	b := q.e.db.NewBatch()
 	for k := range ms {
 		q.write(b, &ms[k])
+	}
+	if ms[0].op.Kind == queue.OpClaim && q.e.mayFlush() {
+		return q.e.await(&commit{batch: b, flush: true, done: make(chan struct{}), publish: func() { q.publishAll(ms, false) }})
 	}
 	if err := q.e.submit(&commit{batch: b}); err != nil {
 		return err

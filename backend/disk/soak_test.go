@@ -218,6 +218,13 @@ func chart(sizes []int64, jobs int64) string {
 const childDir = "PODYARD_DISK_CHILD"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(harmDir); dir != "" {
+		if err := runHarm(context.Background(), dir); err != nil {
+			fmt.Println("error", err)
+			os.Exit(3)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv(childDir); dir != "" {
 		if err := runChild(context.Background(), dir); err != nil {
 			fmt.Println("error", err)

@@ -9,11 +9,36 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podyard/podyard/examples/server/demo"
 	"github.com/podyard/podyard/internal/suite"
 )
+
+// Nothing else happens at the server after the claim: no sync of another change takes it along.
+func TestAKilledServerKnowsWhichWorkerHasAJob(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	t.Parallel()
+	config := file(t, `{"endpoints":[{"id":"`+tally+`","image":"`+demo.HelloImage+`","cpu":[{"id":"host","vcpuCount":2}],"workers":{"max":0}}]}`)
+	args := []string{"-data", t.TempDir(), "-config", config}
+	in := start(t, args...)
+	j := get[job](in, "POST", "/v2/"+tally+"/run", `{"input":{}}`, http.StatusOK)
+	get[job](in, "GET", "/v2/"+tally+"/job-take/far", "", http.StatusOK)
+	time.Sleep(200 * time.Millisecond) // a claim this old survives
+	in.end(syscall.SIGKILL)
+
+	in = start(t, args...)
+	if got := get[job](in, "GET", "/v2/"+tally+"/status/"+j.ID, "", http.StatusOK); got.Status != "IN_PROGRESS" {
+		t.Errorf("the job is %s after the crash, want IN_PROGRESS", got.Status)
+	}
+	get[any](in, "POST", "/v2/"+tally+"/job-done/far/"+j.ID, `{"output":1}`, http.StatusOK)
+	if got := get[job](in, "GET", "/v2/"+tally+"/status/"+j.ID, "", http.StatusOK); got.Status != "COMPLETED" {
+		t.Errorf("the job is %s after its worker has ended it, want COMPLETED", got.Status)
+	}
+	in.stop()
+}
 
 func TestJobsPodsAndCredentialsOutliveAKilledServer(t *testing.T) {
 	suite.SkipUnlessLong(t)
