@@ -175,3 +175,12 @@ func copyFile(fs vfs.FS, from, to string) (err error) {
 	}
 	return out.Sync()
 }
+
+func readAll(fs vfs.FS, name string) (b []byte, err error) {
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(f)
+}

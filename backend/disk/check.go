@@ -22,10 +22,9 @@ import (
 
 // A Report is the result of Check or Repair.
 type Report struct {
-	Records  int64    // that were read
-	Bytes    int64    // of the values of the records
-	Restored []string // damaged files that were restored completely
-	Faults   []Fault  // what is lost
+	Records int64   // that were read
+	Bytes   int64   // of the values of the records
+	Faults  []Fault // what is lost
 }
 
 // A Fault is a lost record, a lost part of a record, or a lost part of a file.
@@ -62,7 +61,7 @@ func name(key []byte) string {
 
 // Check reads every record of the store as of one instant. The store stays in use meanwhile.
 // It verifies the checksums, and that records that belong together exist. It does not change
-// any record; damaged tables are restored, as by every read.
+// any record.
 //
 // Use the function [Check] for a directory that no Store has open.
 func (s *Store) Check(ctx context.Context) (r Report, err error) {

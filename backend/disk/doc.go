@@ -23,37 +23,24 @@
 //
 // # Damaged files
 //
-// A table of the database has a parity file beside it. A caller, a compaction or the opening
-// of the store may read a block that does not match its checksum. The block is then restored
-// from the parity file, and nothing is lost. A table consists of parts of 4 KiB in groups of
-// 16 to 64 parts. One part of a group can be restored from the others. Neighbouring parts
-// belong to different groups, so a damaged range of 64 KiB in a large table can be restored,
-// too.
+// The store keeps, names and restores. It does not heal: what a disk has damaged is lost, unless
+// there is a backup (see [Store.Backup]) or a file system with checksums and copies below.
 //
-// A log of commits, and a log of tables (a manifest), has a mirror beside it. Opening the
-// store restores a log from its mirror if the log is missing, or if the two are damaged in
-// different places. It also flips back a single bit that was flipped in both. If a log cannot
-// be restored, the store does not open: the database alone would take the damage for the end
-// of the log and silently drop the records after it. [Repair] rewrites the log. Beside a log of
-// commits is an end file. It shows that a log is missing with its mirror, and how large a log
-// was when it was closed. So only in the log that was in use at a crash, damage to the last
-// records that its mirror has, too, looks the same as a write that was interrupted by a power
-// failure: the last commits are lost, and nothing says so.
+// Opening the store isolates a part of a table that does not match its checksum, and a table that is
+// missing. A running store that reads such a part fails, and [Store.Recover] opens it again. The keys
+// of the part are removed from the database. Another table may have an older value of such a key.
+// That value may be outdated, so it is removed, too; a newer value stays. So a damaged table prevents
+// neither the opening of the store nor a compaction.
 //
-// The same is true of the end of a manifest that is damaged like its mirror. The tables that its
-// last records added are then removed, with what no other table and no log has. [Check] names
-// payloads of jobs that are lost in this way, and does not name jobs and other records that are
-// lost as a whole.
+// A log of commits, or a log of tables (a manifest), that is damaged before its end keeps the store
+// from opening: the database alone would take the damage for the end of the log and silently drop the
+// records after it. [Repair] rewrites the log without what cannot be read, and rebuilds the database
+// from its tables and logs if the manifest is damaged or missing. Damage to the last records of the
+// log that was in use at a crash, or of a manifest, looks the same as a write that was interrupted by
+// a power failure: they are lost, and nothing says so. Nor is it noticed when the newest log is
+// missing as a whole.
 //
-// A missing marker file is restored. The options file of the database is not needed. If a
-// manifest cannot be restored, the store does not open, and [Repair] rebuilds the database
-// from its tables and logs.
-//
-// Opening the store isolates a part of a table that cannot be restored, and a table that is
-// missing. A running store that reads such a part fails, and [Store.Recover] opens it again.
-// The keys of the part are removed from the database. Another table may have an older value of
-// such a key. That value may be outdated, so it is removed, too; a newer value stays. So a
-// damaged table prevents neither the opening of the store nor a compaction.
+// The options files of the database are not needed.
 //
 // While a record of a kind is lost, no call answers that a record of that kind does not exist:
 // it returns ErrDamaged instead. A list ends with that error, and resources that a lost pod

@@ -91,7 +91,7 @@ func (s *Store) start(ctx context.Context) (*engine, error) {
 		e, err := s.openDB(nil)
 		if err == nil {
 			if err = e.startUp(ctx); err == nil {
-				return e, nil
+				return e, e.dropProtection()
 			}
 		} else if !searched { // tables may be missing
 			searched = true
@@ -134,7 +134,7 @@ func (s *Store) openDB(change func(*pebble.Options)) (_ *engine, err error) {
 			err = unavailable("open the store", err)
 		}
 	}()
-	for _, prepare := range []func() error{s.finishRebuild, s.restoreMissingLogs, s.findMissingLogs, s.repairLogs, s.restoreMarkers, e.hideOptions} {
+	for _, prepare := range []func() error{s.finishRebuild, s.checkMarkers, s.verifyLogs, e.hideOptions} {
 		if err := prepare(); err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func (s *Store) newEngine() *engine {
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
 	})
-	e.fs.restore, e.fs.short, e.fs.room = s.restoreTable, s.space.short, &s.space
+	e.fs.short, e.fs.room = s.space.short, &s.space
 	e.opts = s.pebbleOptions(e)
 	return e
 }

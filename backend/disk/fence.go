@@ -29,17 +29,16 @@ type fence struct {
 
 	changing sync.RWMutex // read-locked during each change
 	closed   atomic.Bool
-	void     *vfs.MemFS        // receives the writes of a closed fence
-	hidden   []string          // names of files that the database does not see
-	restore  func(name string) // called with the name of a damaged table
-	short    func() bool       // whether the disk is nearly full
-	room     *space            // what to do without room on the disk; nil: fail
-	patient  atomic.Bool       // what finds no room waits for it
-	syncs    chan struct{}     // signalled when a log of commits begins to be synced: all of it is written
+	void     *vfs.MemFS    // receives the writes of a closed fence
+	hidden   []string      // names of files that the database does not see
+	short    func() bool   // whether the disk is nearly full
+	room     *space        // what to do without room on the disk; nil: fail
+	patient  atomic.Bool   // what finds no room waits for it
+	syncs    chan struct{} // signalled when a log of commits begins to be synced: all of it is written
 }
 
 func newFence(fs vfs.FS, dir string, failed func(what, name string, err error)) *fence {
-	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), restore: func(string) {}, short: func() bool { return false }, syncs: make(chan struct{}, 1)}
+	return &fence{FS: fs, dir: dir, failed: failed, void: vfs.NewMem(), short: func() bool { return false }, syncs: make(chan struct{}, 1)}
 }
 
 // close waits for the changes under way. After it, nothing changes the disk.
@@ -148,22 +147,15 @@ func (f *fence) file(what, name string, fn func() (vfs.File, error)) (vfs.File, 
 }
 
 // Create syncs the directory after creating a manifest. The database moves its marker to the
-// manifest without that, and a file system may then keep the marker and lose the manifest. A
-// table gets a parity file, and a log gets a mirror.
+// manifest without that, and a file system may then keep the marker and lose the manifest.
 func (f *fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.create(name, c)
-	if t, ok := file.(*fencedFile); ok {
-		t.protect()
-	}
+	f.writesAhead(file)
 	return file, err
 }
 
 func (f *fence) create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.file("create", name, func() (vfs.File, error) {
-		f.unprotect(name)
-		if err := f.dropEnd(name); err != nil {
-			return nil, err
-		}
 		file, err := f.FS.Create(name, c)
 		if errno.NoRoom(err) && f.room != nil && f.room.reserve.take(name) == nil {
 			file, err = f.FS.OpenReadWrite(name, c)
@@ -182,19 +174,12 @@ func (f *fence) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	return f.file("open", name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, opts...) })
 }
 
-// ReuseForWrite is used for logs. The log gets a new mirror.
+// ReuseForWrite is used for logs.
 func (f *fence) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.file("reuse", to, func() (vfs.File, error) {
-		f.unprotect(from)
-		f.unprotect(to)
-		if err := errors.Join(f.dropEnd(from), f.dropEnd(to)); err != nil {
-			return nil, err
-		}
 		return f.FS.ReuseForWrite(from, to, c)
 	})
-	if t, ok := file.(*fencedFile); ok {
-		t.protect()
-	}
+	f.writesAhead(file)
 	return file, err
 }
 
@@ -217,7 +202,12 @@ func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if err != nil || !isTable(f.PathBase(name)) {
 		return file, err
 	}
-	return f.openTable(name, file)
+	return openTable(f.PathBase(name), file)
+}
+
+// isTable reports whether a file is a table, including one that is about to be ingested.
+func isTable(base string) bool {
+	return strings.HasSuffix(base, ".sst") || strings.HasPrefix(base, stagePrefix)
 }
 
 // Stat also finds files written to the closed fence.
@@ -236,18 +226,8 @@ func (f *fence) List(dir string) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(f.hidden, name) }), err
 }
 
-// Link also links the parity file of a table.
 func (f *fence) Link(from, to string) error {
-	_, err := f.change("link", to, func() error {
-		f.unprotect(to)
-		if err := f.FS.Link(from, to); err != nil {
-			return err
-		}
-		if isTable(f.PathBase(to)) {
-			_ = f.FS.Link(from+paritySuffix, to+paritySuffix) // the table is usable without it
-		}
-		return nil
-	})
+	_, err := f.change("link", to, func() error { return f.FS.Link(from, to) })
 	return err
 }
 
@@ -268,14 +248,7 @@ func (f *fence) Remove(name string) error {
 	if f.closed.Load() {
 		return nil
 	}
-	if err := f.dropEnd(name); err != nil {
-		return err
-	}
-	err := f.FS.Remove(name)
-	if err == nil {
-		f.unprotect(name)
-	}
-	return err
+	return f.FS.Remove(name)
 }
 
 // RemoveAll does not close the fence on a failure either.
@@ -295,11 +268,8 @@ func (f *fence) Unwrap() vfs.FS { return f.FS }
 
 type fencedFile struct {
 	vfs.File
-	fence  *fence
-	name   string
-	parity *parityWriter // of a table
-	mirror vfs.File      // of a log
-	copied []byte        // buffer for the mirror; reused
+	fence *fence
+	name  string
 
 	// Of a log, written by one goroutine.
 	size    int64 // of what was written
@@ -307,67 +277,23 @@ type fencedFile struct {
 	ahead   bool  // zeros are written ahead
 }
 
-// protection returns the suffix of the file that can restore a file, or "" if the file has
-// none.
-func protection(base string) (suffix string) {
-	if isTable(base) {
-		return paritySuffix
-	}
-	if _, ok := isLog(base); ok {
-		return mirrorSuffix
-	}
-	return ""
+// isCommitLog reports whether a file is a log of commits. Logs that are copied, as for a backup, are
+// none: they are not written to any more.
+func (f *fence) isCommitLog(name string) bool {
+	number, ok := isLog(f.PathBase(name))
+	return ok && number > 0 && f.PathDir(name) == f.dir
 }
 
-// hasEnd reports whether a file gets an end file. Logs that are copied, as for a backup, get
-// none: they have more bytes than were written to them.
-func (f *fence) hasEnd(name string) bool {
-	return f.PathDir(name) == f.dir && hasEnd(f.PathBase(name))
-}
-
-func (f *fence) dropEnd(name string) error {
-	if !f.hasEnd(name) {
-		return nil
-	}
-	return dropEnd(f.FS, name)
-}
-
-// unprotect removes the parity file or mirror of a name before a new file gets the name.
-// Otherwise the parity of an older table with the same number would overwrite the new table.
-func (f *fence) unprotect(name string) {
-	if suffix := protection(f.PathBase(name)); suffix != "" {
-		_ = f.FS.Remove(name + suffix) // it may not exist
-	}
-}
-
-// protect starts the parity file or mirror of a file.
-func (f *fencedFile) protect() {
-	switch protection(f.fence.PathBase(f.name)) {
-	case paritySuffix:
-		f.parity = &parityWriter{}
-	case mirrorSuffix:
-		// Without a mirror, for example on a full disk, the log is still usable.
-		f.mirror, _ = f.fence.FS.Create(f.name+mirrorSuffix, vfs.WriteCategoryUnspecified)
-		if f.fence.hasEnd(f.name) {
-			beginEnd(f.fence.FS, f.name)
-			f.startAhead()
-		}
+func (f *fence) writesAhead(file vfs.File) {
+	if t, ok := file.(*fencedFile); ok && f.isCommitLog(t.name) {
+		t.startAhead()
 	}
 }
 
 func (f *fencedFile) Write(p []byte) (n int, err error) {
-	if f.parity != nil {
-		f.parity.write(p) // before the file system, which may change p
-	}
-	if f.mirror != nil {
-		f.copied = append(f.copied[:0], p...) // Write may change p
-	}
 	done, err := f.fence.change("write", f.name, func() error {
 		f.writeAhead(len(p) - n)
 		k, err := f.File.Write(p[n:]) // a part may be written when there is no room for the rest
-		if k > 0 && f.mirror != nil {
-			f.writeMirror(f.copied[n : n+k])
-		}
 		n += k
 		f.size += int64(k)
 		return err
@@ -376,16 +302,6 @@ func (f *fencedFile) Write(p []byte) (n int, err error) {
 		n = len(p)
 	}
 	return n, err
-}
-
-// writeMirror deletes the mirror if it cannot be written, because a part of it would be taken
-// for the whole.
-func (f *fencedFile) writeMirror(p []byte) {
-	if _, err := f.mirror.Write(p); err != nil {
-		_ = f.mirror.Close()
-		_ = f.fence.FS.Remove(f.name + mirrorSuffix)
-		f.mirror = nil
-	}
 }
 
 func (f *fencedFile) WriteAt(p []byte, at int64) (n int, err error) {
@@ -412,7 +328,7 @@ func (f *fencedFile) Preallocate(at, n int64) error {
 
 // syncBegins is called before a sync. A log has been written as far as it will be synced.
 func (f *fencedFile) syncBegins() {
-	if number, ok := isLog(f.fence.PathBase(f.name)); ok && number > 0 {
+	if f.fence.isCommitLog(f.name) {
 		signal(f.fence.syncs)
 	}
 }
@@ -442,34 +358,8 @@ func (f *fencedFile) SyncTo(n int64) (full bool, err error) {
 // returns the error unless the fence is already closed.
 func (f *fencedFile) Close() error {
 	err := f.File.Close()
-	if f.parity != nil && err == nil {
-		f.saveParity()
-	}
-	if f.mirror != nil {
-		_ = f.mirror.Close()
-	}
 	if f.fence.closed.Load() {
 		return nil
 	}
-	if err == nil && f.size > numbered && f.fence.hasEnd(f.name) {
-		f.saveEnd()
-	}
 	return err
-}
-
-func (f *fencedFile) saveEnd() {
-	f.fence.changing.RLock()
-	defer f.fence.changing.RUnlock()
-	if !f.fence.closed.Load() {
-		writeEnd(f.fence.FS, f.name, f.size-numbered) // without the mark at the end, which has no checksum
-	}
-}
-
-// saveParity ignores errors: a table is usable without parity.
-func (f *fencedFile) saveParity() {
-	f.fence.changing.RLock()
-	defer f.fence.changing.RUnlock()
-	if !f.fence.closed.Load() && f.parity.save(f.fence.FS, f.name) != nil {
-		_ = f.fence.FS.Remove(f.name + paritySuffix)
-	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A part of a table may be neither readable nor restorable. Every compaction that reads it
-// would then fail. So the keys of that part are removed from the database: from this table,
+// A part of a table may be unreadable. Every compaction that reads it would then fail. So the keys of that part are removed from the database: from this table,
 // and from all others, because an older table may have outdated values. Newer values are
 // written back. A gap record notes that something is lost there, and a loss record notes each
 // record that an older table had. The file is kept in another directory until Repair.
@@ -24,7 +23,7 @@ import (
 // asideName is the directory for files with a part that was given up.
 const asideName = "damaged"
 
-// suspect notes that a table has damage that its parity file cannot restore.
+// suspect notes that a table is damaged.
 func (s *Store) suspect(path string) {
 	s.suspectsMu.Lock()
 	defer s.suspectsMu.Unlock()

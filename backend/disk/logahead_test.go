@@ -14,7 +14,7 @@ func newestLog(t *testing.T, fs *vfs.MemFS) (size, written int) {
 	t.Helper()
 	logs := commitLogs(t, fs)
 	log := logs[len(logs)-1]
-	return len(readFile(t, fs, log)), len(readFile(t, fs, log+mirrorSuffix))
+	return len(readFile(t, fs, log)), int(scanned(t, fs, log).end)
 }
 
 func TestZerosAreAheadOfWhatIsWrittenToALog(t *testing.T) {

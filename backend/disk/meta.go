@@ -113,12 +113,12 @@ func (e *engine) loadNumbers() (epoch uint64, err error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return 0, err
 	}
-	if !haveEpoch || !haveUID || !haveSeq || e.s.renumber {
+	if !haveEpoch || !haveUID || !haveSeq || e.s.logs.renumber {
 		used, err := e.numbersInUse()
 		if err != nil {
 			return 0, err
 		}
-		e.s.renumber = false
+		e.s.logs.renumber = false
 		e.s.opts.Logger.Error("settings of the store cannot be read, and are made anew", "dir", e.s.dir)
 		epoch = max(epoch, uint64(used.epoch)+copiedEpochs)
 		uid, seq = max(uid, used.uid+reserve), max(seq, used.seq+reserve)

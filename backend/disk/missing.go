@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	iofs "io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,9 +22,9 @@ const (
 	formatMarker   = "format-version" // of the database
 )
 
-// restoreMarkers restores missing markers. Without the marker of the manifest, the database
-// would treat the directory as empty and remove every table.
-func (s *Store) restoreMarkers() error {
+// checkMarkers returns an error if a directory with data has no marker, or not the manifest that it
+// names. The database would treat it as empty and remove every table.
+func (s *Store) checkMarkers() error {
 	fs := s.opts.fs
 	names, err := fs.List(s.dir)
 	if err != nil {
@@ -35,15 +34,6 @@ func (s *Store) restoreMarkers() error {
 	if !slices.ContainsFunc(names, isData) {
 		return nil // a new directory
 	}
-	newest := newestManifest(names)
-	if err := s.restoreMarker(formatMarker, format.String()); err != nil {
-		return err
-	}
-	if newest != "" {
-		if err := s.restoreMarker(manifestMarker, newest); err != nil {
-			return err
-		}
-	}
 	current, err := currentManifest(fs, s.dir)
 	if err != nil {
 		return err
@@ -51,23 +41,12 @@ func (s *Store) restoreMarkers() error {
 	if !slices.Contains(names, current) {
 		return problem.Newf(problem.Unavailable, "%w: %s: it is missing", errManifest, s.dir)
 	}
-	return nil
+	return s.putFormat()
 }
 
-// newestManifest returns the manifest with the largest number. Each manifest begins with the
-// full content of the one before.
-func newestManifest(names []string) (newest string) {
-	for _, name := range names {
-		if _, ok := isLog(name); ok && strings.HasPrefix(name, manifestPrefix) && (len(name) > len(newest) || len(name) == len(newest) && name > newest) {
-			newest = name
-		}
-	}
-	return newest
-}
-
-// restoreMarker restores a missing marker.
-func (s *Store) restoreMarker(name, value string) (err error) {
-	m, current, err := atomicfs.LocateMarker(s.opts.fs, s.dir, name)
+// putFormat puts the marker of the format back that a power failure took away from a new directory.
+func (s *Store) putFormat() (err error) {
+	m, current, err := atomicfs.LocateMarker(s.opts.fs, s.dir, formatMarker)
 	if err != nil {
 		return err
 	}
@@ -75,8 +54,7 @@ func (s *Store) restoreMarker(name, value string) (err error) {
 	if current != "" {
 		return nil
 	}
-	s.wasRestored("marker."+name, 1)
-	return m.Move(value)
+	return m.Move(format.String())
 }
 
 // currentManifest returns the name of the manifest in use, or "" if there is no marker.
@@ -88,36 +66,13 @@ func currentManifest(fs vfs.FS, dir string) (string, error) {
 	return current, m.Close()
 }
 
-// restoreMissingLogs restores a missing log from its mirror. A log that is not needed is
-// removed by the database.
-func (s *Store) restoreMissingLogs() error {
-	fs := s.opts.fs
-	names, err := fs.List(s.dir)
-	if err != nil {
-		return err
-	}
-	for _, mirror := range names {
-		name := strings.TrimSuffix(mirror, mirrorSuffix)
-		if _, ok := isLog(name); !ok || name == mirror || slices.Contains(names, name) {
-			continue
-		}
-		path := fs.PathJoin(s.dir, name)
-		if err := errors.Join(copyFile(fs, path+mirrorSuffix, path), syncDir(fs, s.dir)); err != nil {
-			return err
-		}
-		s.wasRestored(name, 1)
-	}
-	return nil
-}
-
 // forMaintenance sets options with which a database can be opened although tables are missing
 // or truncated. The database then reads no table by itself.
 func forMaintenance(o *pebble.Options) {
 	o.DisableAutomaticCompactions, o.DisableConsistencyCheck, o.DisableTableStats = true, true, true
 }
 
-// verifyTables reads the tables of the database, restores damaged ones, and suspects those
-// that cannot be restored. If all is false, it checks only tables that are missing or have the
+// verifyTables reads the tables of the database, and suspects damaged ones. If all is false, it checks only tables that are missing or have the
 // wrong size.
 func (s *Store) verifyTables(ctx context.Context, all bool) error {
 	e, tables, err := s.listTables()
@@ -135,9 +90,6 @@ func (s *Store) verifyTables(ctx context.Context, all bool) error {
 		if whole && !all && !table.Virtual {
 			continue
 		}
-		if !whole && !table.Virtual {
-			err = errors.Join(err, s.restoreSize(path))
-		}
 		if e.verifyTable(ctx, path) != nil {
 			s.suspect(path)
 		}
@@ -149,7 +101,8 @@ func (s *Store) verifyTables(ctx context.Context, all bool) error {
 var unknownTable = regexp.MustCompile(`file (\d+) \(type sstable\) unknown`)
 
 // listTables opens the database for maintenance and lists its tables. The database cannot list
-// a missing table, so listTables creates an empty one first.
+// a missing table, so listTables creates an empty one first. It
+// can be isolated like any other damaged table.
 func (s *Store) listTables() (*engine, []pebble.SSTableInfo, error) {
 	for made := ""; ; {
 		e, err := s.openDB(forMaintenance)
@@ -165,7 +118,11 @@ func (s *Store) listTables() (*engine, []pebble.SSTableInfo, error) {
 			return nil, nil, unavailable("list its tables", errors.Join(err, cerr))
 		}
 		made = m[1]
-		if err := s.restoreSize(s.opts.fs.PathJoin(s.dir, made+".sst")); err != nil {
+		f, err := s.opts.fs.Create(s.opts.fs.PathJoin(s.dir, made+".sst"), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return nil, nil, fmt.Errorf("disk: make a missing table: %w", err)
+		}
+		if err := errors.Join(f.Sync(), f.Close(), syncDir(s.opts.fs, s.dir)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -178,22 +135,4 @@ func tableSize(fs vfs.FS, path string) int64 {
 		return -1
 	}
 	return info.Size()
-}
-
-// restoreSize restores a missing or truncated table as far as its parity file allows. A
-// missing table is replaced by an empty file, which can be isolated like any other damaged
-// table.
-func (s *Store) restoreSize(path string) error {
-	fs := s.opts.fs
-	if _, err := fs.Stat(path); errors.Is(err, iofs.ErrNotExist) {
-		f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-		if err != nil {
-			return fmt.Errorf("disk: make %q: %w", path, err)
-		}
-		if err := errors.Join(f.Sync(), f.Close(), syncDir(fs, s.dir)); err != nil {
-			return err
-		}
-	}
-	s.restoreTable(path)
-	return nil
 }

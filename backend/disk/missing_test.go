@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -46,43 +45,36 @@ func unchanged(t *testing.T, mem *vfs.MemFS, want, what string) {
 	must(t, s.Close())
 }
 
-// The names of markers say which manifest is in use. The database removes the tables of a
-// directory without markers.
-func TestAMarkerThatIsMissingIsPutBack(t *testing.T) {
-	for name, closed := range map[string]bool{"killed": false, "closed": true} {
-		t.Run(name, func(t *testing.T) {
-			mem, want := furnished(t, closed)
-			markers := filesIn(t, mem, "marker.")
-			for _, name := range markers {
-				fs := cloned(t, mem)
-				must(t, fs.Remove(name))
-				unchanged(t, fs, want, "without "+name)
-			}
-			for _, name := range markers {
-				must(t, mem.Remove(name))
-			}
-			unchanged(t, mem, want, "without markers")
-		})
+// Options files are not needed.
+func TestMissingOptionsDoNotMatter(t *testing.T) {
+	mem, want := furnished(t, true)
+	for _, name := range filesIn(t, mem, "OPTIONS-") {
+		fs := cloned(t, mem)
+		must(t, fs.Remove(name))
+		unchanged(t, fs, want, "without "+name)
 	}
 }
 
-// A missing log or manifest is restored from its mirror. Options files and mirrors are not
-// needed.
-func TestALogThatIsMissingIsMadeOfItsMirror(t *testing.T) {
+// The name of a marker says which manifest is in use. The database takes a directory without it for
+// an empty one, and removes its tables.
+func TestAStoreWithoutAMarkerIsRefusedUntilItIsRepaired(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			mem, want := furnished(t, closed)
-			names := logsIn(t, mem)
-			for _, name := range append(names, filesIn(t, mem, "OPTIONS-")...) {
+			for _, name := range filesIn(t, mem, "marker.") {
 				fs := cloned(t, mem)
 				must(t, fs.Remove(name))
-				unchanged(t, fs, want, "without "+name)
+				if strings.Contains(name, formatMarker) {
+					unchanged(t, fs, want, "without "+name)
+				} else {
+					repaired(t, fs, "MANIFEST", "without "+name)
+				}
 			}
 		})
 	}
 }
 
-// A store whose manifest and mirror are missing is not opened as an empty store.
+// A store whose manifest is missing is not opened as an empty store.
 func TestAStoreWithoutManifestIsRefused(t *testing.T) {
 	mem, _ := furnished(t, true)
 	for _, name := range filesIn(t, mem, manifestPrefix) {
@@ -97,20 +89,15 @@ func TestAStoreWithoutManifestIsRefused(t *testing.T) {
 	unavailableError(t, "Open", err)
 }
 
-// A missing table is restored from its parity file, or all its records are lost.
+// All records of a missing table are lost, and no others.
 func TestATableThatIsMissingIsIsolated(t *testing.T) {
 	mem, want := furnished(t, true)
-	for _, parity := range []bool{true, false} {
-		for _, name := range tablesIn(t, mem, "store") {
-			fs := cloned(t, mem)
-			must(t, fs.Remove(name))
-			if !parity {
-				must(t, fs.Remove(name+paritySuffix))
-			}
-			var sum rotting
-			if v := sum.trial(t, fs, factsOf(want)); len(v) > 0 {
-				t.Errorf("without %s:\n%s", name, strings.Join(v, "\n"))
-			}
+	for _, name := range tablesIn(t, mem, "store") {
+		fs := cloned(t, mem)
+		must(t, fs.Remove(name))
+		var sum rotting
+		if v := sum.trial(t, fs, factsOf(want)); len(v) > 0 {
+			t.Errorf("without %s:\n%s", name, strings.Join(v, "\n"))
 		}
 	}
 }
@@ -120,8 +107,8 @@ func TestATableThatIsMissingIsIsolated(t *testing.T) {
 func repaired(t *testing.T, fs *vfs.MemFS, log, what string) {
 	t.Helper()
 	_, err := Open(t.Context(), "store", inMemory(cloned(t, fs)))
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), log) {
-		t.Errorf("%s: Open = %v, want ErrDamaged, and %s", what, err, log)
+	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("%s: Open = %v, want ErrDamaged", what, err)
 	}
 	unavailableError(t, what, err)
 	for _, act := range []func(context.Context, string, *Options) (Report, error){Check, Repair} {
@@ -145,59 +132,7 @@ func repaired(t *testing.T, fs *vfs.MemFS, log, what string) {
 // commitLogs returns the logs of commits.
 func commitLogs(t *testing.T, fs *vfs.MemFS) []string {
 	t.Helper()
-	return slices.DeleteFunc(logsIn(t, fs), func(name string) bool { return !hasEnd(fs.PathBase(name)) })
-}
-
-func TestALogThatIsMissingWithItsMirrorIsNoticed(t *testing.T) {
-	for name, closed := range map[string]bool{"killed": false, "closed": true} {
-		t.Run(name, func(t *testing.T) {
-			mem, _ := furnished(t, closed)
-			for _, log := range commitLogs(t, mem) {
-				fs := cloned(t, mem)
-				must(t, errors.Join(fs.Remove(log), fs.Remove(log+mirrorSuffix)))
-				repaired(t, fs, fs.PathBase(log), "without "+log)
-			}
-		})
-	}
-}
-
-func TestDamageAtTheEndOfAClosedLogAndItsMirrorIsNoticed(t *testing.T) {
-	mem, want := furnished(t, true)
-	for _, log := range commitLogs(t, mem) {
-		b := readFile(t, mem, log+mirrorSuffix)
-		for what, ruin := range map[string]func(b []byte) []byte{
-			"a changed end": func(b []byte) []byte { copy(b[len(b)-40:], bytes.Repeat([]byte{0x5a}, 20)); return b },
-			"a zeroed end":  func(b []byte) []byte { clear(b[len(b)-40:]); return b },
-			"a missing end": func(b []byte) []byte { return b[:len(b)-40] },
-			"no content":    func([]byte) []byte { return nil },
-		} {
-			fs := cloned(t, mem)
-			ruined := ruin(bytes.Clone(b))
-			writeFile(t, fs, log, append(bytes.Clone(ruined), make([]byte, aheadBytes)...))
-			writeFile(t, fs, log+mirrorSuffix, ruined)
-			repaired(t, fs, fs.PathBase(log), what)
-		}
-		for what, text := range map[string]string{"empty": "", "cut off": "12", "of another format": "123456789 00000000\n"} {
-			fs := cloned(t, mem)
-			writeFile(t, fs, log+endSuffix, []byte(text))
-			unchanged(t, fs, want, "with an end file that is "+what)
-		}
-		must(t, mem.Remove(log+endSuffix))
-		unchanged(t, mem, want, "without an end file")
-	}
-}
-
-func TestEndFilesGoWithTheirLogs(t *testing.T) {
-	mem, want := furnished(t, true)
-	for range 3 {
-		unchanged(t, mem, want, "again")
-		s, err := Open(t.Context(), "store", inMemory(mem))
-		must(t, err)
-		must(t, s.Close())
-		if logs, ends := commitLogs(t, mem), filesIn(t, mem, endSuffix); len(logs) != len(ends) {
-			t.Errorf("there are the logs %q, and the end files %q", logs, ends)
-		}
-	}
+	return slices.DeleteFunc(logsIn(t, fs), func(name string) bool { return !strings.HasSuffix(name, ".log") })
 }
 
 // On a real disk logs are preallocated and used again.
@@ -217,9 +152,5 @@ func TestAHealthyStoreOnADiskIsNotTakenForOneWithoutLogs(t *testing.T) {
 		if err != nil || r.Err() != nil || r.Records < 40*int64(round+1) {
 			t.Errorf("round %d: Check = %d records, %v, %v", round, r.Records, r.Err(), err)
 		}
-	}
-	ends, err := filepath.Glob(filepath.Join(dir, "*"+endSuffix))
-	if err != nil || len(ends) == 0 {
-		t.Errorf("there are no end files: %v", err)
 	}
 }

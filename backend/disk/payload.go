@@ -97,20 +97,32 @@ func (e *engine) sweepIntents() error {
 	return errors.Join(e.db.Apply(b, pebble.NoSync), b.Close())
 }
 
-// sweepFiles removes incomplete tables, and parity files and mirrors without their files.
+// sweepFiles removes incomplete tables.
 func (e *engine) sweepFiles() error {
 	names, err := e.fs.List(e.s.dir)
 	if err != nil {
 		return err
 	}
-	return e.removeFiles(slices.DeleteFunc(names, func(name string) bool {
-		of := strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix)
-		if of == name {
-			return !strings.HasPrefix(name, stagePrefix)
+	return e.removeFiles(slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, stagePrefix) }))
+}
+
+// dropProtection removes the files from which earlier versions restored tables and logs.
+func (e *engine) dropProtection() error {
+	names, err := e.fs.List(e.s.dir)
+	if err != nil {
+		return err
+	}
+	return e.removeFiles(slices.DeleteFunc(names, func(name string) bool { return withoutProtection(name) == name }))
+}
+
+// withoutProtection returns the name of the file that an earlier version protected by this one.
+func withoutProtection(name string) string {
+	for _, suffix := range []string{".parity", ".mirror", ".end"} {
+		if of, ok := strings.CutSuffix(name, suffix); ok && ofDatabase(of) {
+			return of
 		}
-		_, err := e.fs.Stat(e.fs.PathJoin(e.s.dir, of))
-		return !errors.Is(err, fs.ErrNotExist)
-	}))
+	}
+	return name
 }
 
 func (e *engine) removeFiles(names []string) error {

@@ -90,7 +90,7 @@ func (s *Store) rebuild(ctx context.Context) (err error) {
 	if err := r.fill(ctx, dir, names); err != nil {
 		return err
 	}
-	s.renumber = true
+	s.logs.renumber = true
 	f, err := fs.Create(fs.PathJoin(dir, wholeName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Store) moveAside() error {
 		return err
 	}
 	for _, name := range names {
-		if !ofDatabase(name) {
+		if !ofDatabase(withoutProtection(name)) {
 			continue
 		}
 		if err := fs.Rename(fs.PathJoin(s.dir, name), fs.PathJoin(aside, name)); err != nil {
@@ -185,9 +185,8 @@ func (s *Store) moveAside() error {
 
 // ofDatabase reports whether a file belongs to the database.
 func ofDatabase(name string) bool {
-	of := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, paritySuffix), mirrorSuffix), endSuffix)
-	_, log := isLog(of)
-	return log || strings.HasSuffix(of, ".sst") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, stagePrefix)
+	_, log := isLog(name)
+	return log || strings.HasSuffix(name, ".sst") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, stagePrefix)
 }
 
 // takeTables copies the entries of the tables.
@@ -218,9 +217,6 @@ func (r *rebuilding) takeTables(ctx context.Context, names []string) (err error)
 // addTable records the readable entries of a table.
 func (r *rebuilding) addTable(ctx context.Context, name string) error {
 	path := r.s.opts.fs.PathJoin(r.s.dir, name)
-	if r.old.verifyTable(ctx, path) != nil {
-		r.s.restoreTable(path)
-	}
 	t := oldTable{}
 	var err error
 	if t.r, err = r.old.openTable(ctx, path); err == nil {
@@ -382,14 +378,11 @@ func (r *rebuilding) takeLogs(names []string) error {
 	})
 	for k, name := range names {
 		number, _ := isLog(name)
-		scan, err := scanLog(r.s.opts.fs, r.s.opts.fs.PathJoin(r.s.dir, name), number)
+		_, err := scanLog(r.s.opts.fs, r.s.opts.fs.PathJoin(r.s.dir, name), number, func(_ int64, batch []byte) error {
+			return r.takeBatch(batch, k == len(names)-1)
+		})
 		if err != nil {
 			return err
-		}
-		for _, record := range scan.records {
-			if err := r.takeBatch(record.batch, k == len(names)-1); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -32,14 +32,14 @@ func repairedStore(t *testing.T, fs *vfs.MemFS) (*Store, Report) {
 
 // linesOf returns a report as lines.
 func linesOf(r *Report) string {
-	lines := []string{"restored " + strings.Join(r.Restored, ", ")}
+	var lines []string
 	for _, f := range r.Faults {
 		lines = append(lines, f.String())
 	}
 	return strings.Join(lines, "\n")
 }
 
-// withoutManifest returns a store that has lost its manifests and their mirrors.
+// withoutManifest returns a store that has lost its manifests.
 func withoutManifest(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	t.Helper()
 	mem, want = furnished(t, closed)
@@ -51,7 +51,7 @@ func withoutManifest(t *testing.T, closed bool) (mem *vfs.MemFS, want string) {
 	return mem, want
 }
 
-// A store without its manifest and mirror is rebuilt from its tables and logs.
+// A store without its manifest is rebuilt from its tables and logs.
 func TestAStoreWithoutManifestIsMadeOfItsTables(t *testing.T) {
 	for name, closed := range map[string]bool{"killed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -118,12 +118,11 @@ func theLog(t *testing.T, fs vfs.FS) string {
 	return log
 }
 
-// Repair drops and reports the damaged part of a log whose mirror has the same damage.
-func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
+// Repair drops and reports the damaged part of a log.
+func TestADamagedLogIsRepaired(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	mem, want := furnished(t, false)
 	facts, log := factsOf(want), theLog(t, mem)
-	must(t, mem.Remove(log+mirrorSuffix))
 	rng := rand.New(rand.NewPCG(2, 0))
 	for n := range 20 {
 		fs := cloned(t, mem)
@@ -144,43 +143,6 @@ func TestALogThatCannotBeRestoredIsRepaired(t *testing.T) {
 		t.Logf("%d bytes at %d: %d faults, %d records are gone", size, at, len(r.Faults), missing)
 		if missing > 0 && len(r.Faults) == 0 {
 			t.Errorf("%d bytes at %d: %d records are gone, and nothing is named", size, at, missing)
-		}
-	}
-}
-
-// A single flipped bit in a log without a mirror is repaired.
-func TestOneBitOfALogIsFlippedBack(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	mem, want := furnished(t, false)
-	log := theLog(t, mem)
-	must(t, mem.Remove(log+mirrorSuffix))
-	rng := rand.New(rand.NewPCG(3, 0))
-	for range 10 {
-		fs := cloned(t, mem)
-		b := readFile(t, fs, log)
-		at := rng.IntN(len(b) * 3 / 4 * 8)
-		b[at/8] ^= 1 << (at % 8)
-		writeFile(t, fs, log, b)
-		s, r := repairedStore(t, fs)
-		if diff := diffLines(want, stateText(t, s)); diff != "" || len(r.Faults) > 0 {
-			t.Errorf("bit %d: faults %q, what is in the store (-want +got):\n%s", at, r.Faults, diff)
-		}
-	}
-}
-
-// A log and its mirror that are damaged in different places are restored from each other.
-func TestALogAndItsMirrorAreWholeTogether(t *testing.T) {
-	suite.SkipUnlessLong(t)
-	mem, want := furnished(t, false)
-	rng := rand.New(rand.NewPCG(4, 0))
-	for _, log := range logsIn(t, mem) {
-		if strings.HasSuffix(log, mirrorSuffix) {
-			continue
-		}
-		for range 10 {
-			fs := cloned(t, mem)
-			did := flip(t, rng, fs, log, 3) + ", " + flip(t, rng, fs, log+mirrorSuffix, 3)
-			unchanged(t, fs, want, did)
 		}
 	}
 }

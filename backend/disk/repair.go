@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -64,7 +63,11 @@ func repairDir(ctx context.Context, dir string, opts *Options, dry bool) (r Repo
 
 func (s *Store) repair(ctx context.Context, r *Report) error {
 	err := s.verifyTables(ctx, true)
-	if errors.Is(err, errManifest) || pebble.IsCorruptionError(err) {
+	if errors.Is(err, ErrDamaged) && !errors.Is(err, errManifest) {
+		s.logs.strict = true
+		err = s.verifyTables(ctx, true)
+	}
+	if errors.Is(err, ErrDamaged) {
 		if err = s.rebuild(ctx); err == nil {
 			err = s.verifyTables(ctx, true)
 		}
@@ -72,7 +75,7 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 	if err != nil {
 		return err
 	}
-	e, err := s.start(ctx) // isolates damage that could not be restored
+	e, err := s.start(ctx) // isolates damage
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (s *Store) repair(ctx context.Context, r *Report) error {
 	if err := e.stop(); err != nil || s.dry {
 		return err
 	}
-	return s.tidy(ctx)
+	return s.opts.fs.RemoveAll(s.opts.fs.PathJoin(s.dir, asideName))
 }
 
 // drop removes lost records, or in a check only reports them.
@@ -127,26 +130,4 @@ func (e *engine) dropSome(ctx context.Context, found []finding) error {
 	// A job that has lost two payloads ends with the first op. The second one has no effect.
 	_, err = e.jobs.apply(ctx, queue.At(e.s.opts.Clock.Now()), ops, make([]queue.Result, len(ops)))
 	return err
-}
-
-// tidy removes the damaged files that were kept, and writes missing parity files.
-func (s *Store) tidy(ctx context.Context) error {
-	fs := s.opts.fs
-	names, err := fs.List(s.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := fs.PathJoin(s.dir, name)
-		if !strings.HasSuffix(name, ".sst") {
-			continue
-		}
-		if _, err := readParity(fs, path); err == nil {
-			continue
-		}
-		if err := errors.Join(ctx.Err(), makeParity(fs, path)); err != nil {
-			return err
-		}
-	}
-	return fs.RemoveAll(fs.PathJoin(s.dir, asideName))
 }

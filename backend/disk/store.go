@@ -47,12 +47,11 @@ type Store struct {
 	running atomic.Int64               // calls of Run
 	limits  atomic.Pointer[budget.Set] // nil: none
 
-	restoring  sync.Mutex // only one table at a time is restored
 	suspectsMu sync.Mutex
-	suspects   map[string]bool // paths of tables that could not be restored
+	suspects   map[string]bool // paths of tables that are damaged
 	report     *Report         // of a running check or repair of the directory
 	dry        bool            // the report is of a check: change nothing
-	renumber   bool            // stored numbers may already be in use, because a part of a log is lost
+	logs       logDamage
 
 	moved     func([]queue.Moved) // what Report was called with; may be nil
 	recovered []queue.Moved       // moves of the opening, until Report

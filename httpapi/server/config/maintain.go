@@ -47,10 +47,6 @@ func Repair(ctx context.Context, c *Config, o *Options, w io.Writer) error {
 
 func printReport(w io.Writer, r *disk.Report) error {
 	_, err := fmt.Fprintf(w, "%d records, %d bytes, %d faults\n", r.Records, r.Bytes, len(r.Faults))
-	for _, name := range r.Restored {
-		_, e := fmt.Fprintf(w, "%s: damaged, and restored without loss\n", name)
-		err = errors.Join(err, e)
-	}
 	for _, f := range r.Faults {
 		_, e := fmt.Fprintln(w, f)
 		err = errors.Join(err, e)
