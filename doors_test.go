@@ -65,7 +65,7 @@ var doors = []door{
 	{row: "Ports of pods", places: []string{"internal/podhost tryListen", "backend/process accepts"}},
 	{row: "Engine", places: []string{"backend/docker connect", "backend/docker Runtime.libpod"}},
 	{row: "Programs of the machine", places: []string{"backend/docker changeAddress", "backend/nvidia smi.run", "internal/firewall Run"}},
-	{row: "Database", places: []string{"backend/postgres Open", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
+	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.dial", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
 	{row: "Backup socket", places: []string{"httpapi/server/config Parts.BackupListener", "httpapi/server/config askForBackup"}},
 	{
 		row: "Test double", routes: []string{"httpapi/double *", "httpapi/double /"},

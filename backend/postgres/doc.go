@@ -11,7 +11,10 @@
 //     queue.State.Apply decides them. Several servers claim the jobs of an endpoint at the same
 //     time if all are of one owner, key and priority and no limit is set; otherwise one after
 //     another, so that the order is exact and no limit is ever exceeded.
-//   - When the database cannot be reached, calls return problem.Unavailable. After a restart
-//     of the database they work again without further steps. If a connection breaks during a
-//     commit, the outcome is unknown, and the error is [ErrUnknown].
+//   - When the database cannot be reached, calls return [ErrUnreachable], and when it refuses for now
+//     what it may do later, [ErrNotNow]: in both cases nothing was changed. If a connection breaks
+//     or is silent during a commit, the outcome is unknown, and the error is [ErrUnknown]. All three
+//     are problem.Unavailable. Calls work again without further steps as soon as the database does.
+//   - Each call has an end, because a connection may be silent for ever: see times. Connections that
+//     are as old as one that is lost are replaced.
 package postgres

@@ -159,3 +159,15 @@ func (q *Jobs) Knows(ref queue.Ref) bool { return q.held.has([]queue.Ref{ref}) }
 
 // Forget has the Store forget a job that it knows.
 func (q *Jobs) Forget(ref queue.Ref) { q.held.forget([]queue.Ref{ref}) }
+
+// Short returns options with which a Store waits for the database about a tenth of the usual times.
+func Short(o *Options) *Options {
+	o.times = times{
+		attempt: time.Second, statement: 800 * time.Millisecond, check: 300 * time.Millisecond, again: 1500 * time.Millisecond,
+		stalled: 500 * time.Millisecond, reported: 500 * time.Millisecond, listen: 200 * time.Millisecond,
+	}
+	return o
+}
+
+// Stalled returns for how long the oldest transaction of calls that share one has been under way.
+func (q *Jobs) Stalled() time.Duration { return q.stalled() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -83,6 +84,11 @@ func (q *Jobs) connected() {
 	q.dues.armed(0)
 }
 
+// stalled returns for how long the oldest transaction of the lanes has been under way.
+func (q *Jobs) stalled() time.Duration {
+	return max(q.added.stalled(), q.moved.stalled(), q.claimed.stalled())
+}
+
 // end ends the lanes.
 func (q *Jobs) end() {
 	q.added.end()
@@ -108,14 +114,13 @@ const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_p
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.
 func (q *Jobs) jobPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	cfg = cfg.Copy()
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+	cfg.ConnConfig.ValidateConnect = prepared(q.s.settings(planSettings + "; "))
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		encodeColumns(c.TypeMap())
-		if q.s.pooled {
-			return nil
+		if !q.s.pooled {
+			q.connected()
 		}
-		q.connected()
-		_, err := c.Exec(ctx, planSettings+"; "+idleSetting)
-		return err
+		return nil
 	}
 	return pgxpool.NewWithConfig(ctx, cfg)
 }

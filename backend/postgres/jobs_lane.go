@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Bounds of what calls at the same time put into one transaction.
@@ -32,8 +33,9 @@ type lane[C any] struct {
 	pending      []C
 	idle         []*counterRows // one for each transaction at the same time; the last one is used first
 	under        int            // transactions under way
-	items, bytes int            // of these
-	crowd        int            // how many items were under way and calls waiting at the same time, lately
+	begun        map[*counterRows]time.Time
+	items, bytes int // of these
+	crowd        int // how many items were under way and calls waiting at the same time, lately
 	ended        bool
 }
 
@@ -82,6 +84,7 @@ func (l *lane[C]) next(f flight[C]) (flight[C], bool) {
 	l.crowd -= (l.crowd + 7) / 8
 	l.items, l.bytes = l.items-f.items, l.bytes-f.bytes
 	l.idle = append(l.idle, f.rows)
+	delete(l.begun, f.rows)
 	return l.begin()
 }
 
@@ -102,8 +105,22 @@ func (l *lane[C]) begin() (f flight[C], ok bool) {
 	last := len(l.idle) - 1
 	f.rows, l.idle = l.idle[last], l.idle[:last]
 	l.under++
+	if l.begun == nil {
+		l.begun = map[*counterRows]time.Time{}
+	}
+	l.begun[f.rows] = l.s.opts.Clock.Now()
 	l.items, l.bytes = l.items+f.items, l.bytes+f.bytes
 	return f, true
+}
+
+// stalled returns for how long the oldest transaction has been under way.
+func (l *lane[C]) stalled() (d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.begun {
+		d = max(d, l.s.opts.Clock.Now().Sub(at))
+	}
+	return d
 }
 
 // besides reports whether a flight does not wait for those under way. The caller holds mu.

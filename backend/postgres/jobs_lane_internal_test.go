@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/podyard/podyard/internal/clock"
 )
 
 // A testLane is a lane whose calls are their own numbers of items, and whose transactions end when they
@@ -16,7 +18,7 @@ type testLane struct {
 
 func newTestLane(transactions int) *testLane {
 	l := &testLane{under: make(chan chan []int, 100)}
-	l.s, l.idle = &Store{}, (&Jobs{}).rowsOf(transactions)
+	l.s, l.idle = &Store{opts: Options{Clock: clock.System{}}}, (&Jobs{}).rowsOf(transactions)
 	l.size = func(n int) (items, bytes int) { return n, n << 10 }
 	l.run = func(_ context.Context, calls []int, _ *counterRows) {
 		over := make(chan []int)

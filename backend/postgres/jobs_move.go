@@ -24,7 +24,7 @@ type jobTx struct {
 
 // transact runs fn, which ends with commit, in a transaction. fn may run more than once.
 func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
-	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
+	err := q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
 		t := &jobTx{conn: c, pooled: q.s.pooled}
 		err := fn(t)
 		if err == nil {
@@ -38,6 +38,10 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 		}
 		return &unchanged{err}
 	})
+	if err == nil {
+		q.s.troubles.works()
+	}
+	return err
 }
 
 // begin begins the transaction if nothing did: what follows is not sent with send.

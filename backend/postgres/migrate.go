@@ -73,6 +73,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 // version that the schema then has.
 func migrateOne(ctx context.Context, pool *pgxpool.Pool, list []migration) (version int, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`); err != nil { // a large table takes its time, and others wait for it
+			return err
+		}
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}

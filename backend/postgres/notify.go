@@ -95,9 +95,6 @@ func (n *notifier) take() (channels, payloads []string) {
 	return channels, payloads
 }
 
-// listenCheck is how often a connection that waits for notifications is checked.
-const listenCheck = 30 * time.Second
-
 // listen calls f with each payload that another Store sends to a channel, until ctx or the
 // store ends. It calls ready when it begins to listen, and again after each interruption: what
 // was sent before is lost. Neither may block. Through a pooler of transactions it hears nothing.
@@ -121,7 +118,7 @@ func (s *Store) listen(ctx context.Context, channel string, ready func(), f func
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.opts.Logger.Warn("notifications of the database are interrupted", "err", s.failure(err))
+		s.opts.Logger.Warn("notifications of the database are interrupted", "err", s.failure(ctx, err))
 		clock.Sleep(ctx, s.opts.Clock, s.opts.Clock.Now().Add(pauses.NextBackOff()), nil)
 	}
 }
@@ -132,7 +129,7 @@ func (s *Store) listenOnce(ctx context.Context, channel string, ready func(), f 
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // the database notices the end in any case
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+	if err := s.ask(ctx, conn, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err
 	}
 	ready()
@@ -150,7 +147,7 @@ func (s *Store) listenOnce(ctx context.Context, channel string, ready func(), f 
 // next waits for a notification. From time to time it checks the connection.
 func (s *Store) next(ctx context.Context, conn *pgx.Conn) (payload string, err error) {
 	for {
-		wait, cancel := clock.WithDeadline(ctx, s.opts.Clock, s.opts.Clock.Now().Add(listenCheck))
+		wait, cancel := clock.WithDeadline(ctx, s.opts.Clock, s.opts.Clock.Now().Add(s.times.listen))
 		n, err := conn.WaitForNotification(wait)
 		cancel()
 		switch {
@@ -159,8 +156,19 @@ func (s *Store) next(ctx context.Context, conn *pgx.Conn) (payload string, err e
 		case ctx.Err() != nil || wait.Err() == nil:
 			return "", err
 		}
-		if err := conn.Ping(ctx); err != nil {
+		if err := s.ask(ctx, conn, sqlChanges); err != nil {
 			return "", err
 		}
 	}
+}
+
+// sqlChanges fails on a server that only reads: nobody notifies there.
+const sqlChanges = `DO $$ BEGIN IF current_setting('transaction_read_only')::bool THEN RAISE SQLSTATE '` + codeReadOnly + `'; END IF; END $$`
+
+// ask makes a statement on a connection that must answer at once.
+func (s *Store) ask(ctx context.Context, conn *pgx.Conn, sql string) error {
+	ctx, cancel := clock.WithDeadline(ctx, s.opts.Clock, s.opts.Clock.Now().Add(s.times.check))
+	defer cancel()
+	_, err := conn.Exec(ctx, sql)
+	return err
 }

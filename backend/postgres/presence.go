@@ -36,6 +36,7 @@ func (p *Presence) Put(ctx context.Context, now queue.Instant, rows []workers.Ro
 	}
 	batch.Queue(`DELETE FROM podyard.worker_rows WHERE (ep, id, server) IN
 		(SELECT ep, id, server FROM podyard.worker_rows WHERE until_ms <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, int64(now), keyStep)
+	p.s.lookNow(ctx)
 	return p.s.tx(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, batch).Close() })
 }
 

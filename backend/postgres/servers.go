@@ -65,6 +65,7 @@ func (s *Servers) take(ctx context.Context, now time.Time, l servers.Lease) (got
 	if err == nil && fresh {
 		s.sweep(ctx, now)
 	}
+	s.s.lookNow(ctx)
 	return got, err
 }
 

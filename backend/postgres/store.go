@@ -43,11 +43,14 @@ type Options struct {
 	// Name is the application_name of the connections, unless the URL has one. Default
 	// "podyard".
 	Name string
-	// Clock times the pauses before a connection is tried again. Default: the system's clock.
+	// Clock times pauses and limits, and is compared with the clock of the database: Open refuses
+	// to work with more than 5 s between them. Default: the system's clock.
 	Clock Clock
-	// Logger logs what no caller can see, such as notifications that are cut off and return.
-	// Default: nothing is logged.
+	// Logger logs what no caller can see, such as notifications that are cut off and return, and why
+	// the database refuses work. Default: nothing is logged.
 	Logger *slog.Logger
+
+	times times // shorter in tests
 }
 
 // Defaults of Options and of the URL.
@@ -76,6 +79,7 @@ func (o *Options) settle() (Options, error) {
 	if c.Clock == nil {
 		c.Clock = clock.System{}
 	}
+	c.times = c.times.settle()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -85,8 +89,10 @@ func (o *Options) settle() (Options, error) {
 // A Store stores everything in one database. It is safe for concurrent use, by any number of
 // servers at once.
 type Store struct {
-	opts Options
-	pool *pgxpool.Pool
+	opts  Options
+	times times
+	links *links
+	pool  *pgxpool.Pool
 	// pooled: each transaction may have another connection of the database. So no connection has
 	// a state, and nothing listens.
 	pooled bool
@@ -98,6 +104,8 @@ type Store struct {
 	jobs     *Jobs
 	running  sync.WaitGroup
 
+	troubles  troubles
+	looked    atomic.Int64 // when the clocks were compared, in nanoseconds since 1970
 	seals     sealer
 	keysAdded atomic.Int64 // creations with an Idempotency-Key
 	swept     atomic.Int64 // calls after some of which leases and counts that are over are removed
@@ -120,26 +128,18 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !pooled {
-		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, idleSetting)
-			return err
-		}
+	s := &Store{
+		opts: o, times: o.times, links: newLinks(cfg.ConnConfig.ConnectTimeout, o.Clock.Now),
+		pooled: pooled, node: rand.Text(), closing: make(chan struct{}),
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, openError(cfg.ConnConfig, err)
-	}
-	if err := migrate(ctx, pool); err != nil {
-		pool.Close()
-		return nil, openError(cfg.ConnConfig, err)
-	}
-	s := &Store{opts: o, pool: pool, pooled: pooled, node: rand.Text(), closing: make(chan struct{})}
-	s.notifier.s = s
+	s.notifier.s, s.troubles.s = s, s
 	s.seals = sealer{o.Key, o.OldKeys}
 	s.pods.init(s)
-	if s.jobs, err = newJobs(ctx, s, cfg); err != nil {
-		pool.Close()
+	if err := s.connectPools(ctx, cfg); err != nil {
+		return nil, openError(cfg.ConnConfig, err)
+	}
+	if err := s.begin(ctx); err != nil {
+		s.Close()
 		return nil, openError(cfg.ConnConfig, err)
 	}
 	if err := s.checkKey(ctx); err != nil {
@@ -149,12 +149,42 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
+// connectPools makes the pools, whose connections have the same limits.
+func (s *Store) connectPools(ctx context.Context, cfg *pgxpool.Config) (err error) {
+	cfg.ConnConfig.DialFunc = s.links.dial
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // see acquire
+	cfg.ConnConfig.ValidateConnect = prepared(s.settings(""))
+	if s.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return err
+	}
+	if s.jobs, err = newJobs(ctx, s, cfg); err != nil {
+		s.pool.Close()
+	}
+	return err
+}
+
+// settings are those of a connection that nobody else uses.
+func (s *Store) settings(more string) string {
+	if s.pooled {
+		return ""
+	}
+	return more + idleSetting + "; " + s.times.statementSetting() + "; "
+}
+
+// begin brings the schema up to date and looks at the database.
+func (s *Store) begin(ctx context.Context) error {
+	if err := migrate(ctx, s.pool); err != nil {
+		return err
+	}
+	return s.look(ctx)
+}
+
 // parse reads a URL. pooled reports whether it asks for a pooler of transactions. Errors of pgx
 // quote the URL, so none of them is returned as it is.
 func parse(raw string, o *Options) (cfg *pgxpool.Config, pooled bool, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: it does not parse; special characters in the user and the password are written as %%XX", ErrURL)
+		return nil, false, fmt.Errorf("%w: %s", ErrURL, notParsed(raw))
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, false, fmt.Errorf("%w: it begins with postgres://", ErrURL)
@@ -178,6 +208,14 @@ func parse(raw string, o *Options) (cfg *pgxpool.Config, pooled bool, err error)
 		params["application_name"] = o.Name
 	}
 	return cfg, pooled, nil
+}
+
+// notParsed says why a URL may not parse, without quoting it.
+func notParsed(raw string) string {
+	if raw = strings.ToLower(raw); strings.Contains(raw, "@%2f") || strings.Contains(raw, "://%2f") {
+		return "a directory with a socket is not written as a host but as postgres://USER@/DB?host=/DIR"
+	}
+	return "it does not parse; special characters in the user and the password are written as %XX"
 }
 
 // poolMode reads pool_mode of a URL, which is for this program and not for the database.
@@ -209,15 +247,18 @@ func withoutURL(u *url.URL, err error) string {
 }
 
 // Close ends what runs in the background and closes the connections. It waits for calls under
-// way. After Close, the store and everything obtained from it return ErrClosed.
+// way, but not for a database that does not answer. After Close, the store and everything obtained
+// from it return ErrClosed.
 func (s *Store) Close() {
 	s.stop.Do(func() {
 		s.jobs.end()
 		s.notifier.end()
 		close(s.closing)
+		defer s.after(s.times.end, s.links.close)()
 		s.running.Wait()
 		s.jobs.pool.Close()
 		s.pool.Close()
+		s.links.close()
 	})
 }
 
@@ -241,11 +282,6 @@ func (s *Store) untilClosed(ctx context.Context) (context.Context, context.Cance
 		}
 	}()
 	return ctx, cancel
-}
-
-// Err returns nil if the database answers, and otherwise the error that calls return.
-func (s *Store) Err(ctx context.Context) error {
-	return s.read(ctx, func(c *pgxpool.Conn) error { return c.Ping(ctx) })
 }
 
 // connect opens a connection outside of the pool, for LISTEN.

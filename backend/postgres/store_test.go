@@ -56,12 +56,16 @@ func TestOpenSaysWhatIsWrongAndNeverThePassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	const password = "s3cr%2Ft:pass"
+	postgresql.Admin(t, "CREATE ROLE poor LOGIN PASSWORD 's3cr/t:pass'")
+	t.Cleanup(func() { postgresql.Admin(t, "DROP ROLE poor") })
 	for name, c := range map[string]struct{ url, want string }{
 		"scheme":   {"mysql://u:" + password + "@h/d", "it begins with postgres://"},
 		"parse":    {"postgres://u:s3cr/t:pass@h/d", "it does not parse"},
 		"sslmode":  {"postgres://u:" + password + "@h/d?sslmode=maybe", "sslmode is invalid"},
 		"port":     {"postgres://u:" + password + "@127.0.0.1:1/d", "cannot connect to 127.0.0.1:1"},
 		"password": {"postgres://u:" + password + "@" + good.Host + "/d?sslmode=disable", `refuses the user "u" or its password`},
+		"socket":   {"postgres://u:" + password + "@%2Fvar%2Frun/d", "postgres://USER@/DB?host=/DIR"},
+		"rights":   {postgresql.URL("poor", "s3cr/t:pass", "postgres"), good.Host + `: the user "poor" may not make or change the schema podyard`},
 		"database": {postgresql.URL("postgres", "s3cr/t:pass", "nothing"), `has no database "nothing"`},
 		"TLS":      {postgresql.URL("postgres", "s3cr/t:pass", "postgres") + "&sslmode=require", "refused TLS"},
 	} {

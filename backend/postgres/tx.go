@@ -87,24 +87,13 @@ func (s *Store) repeat(ctx context.Context, fn func(c *pgxpool.Conn) error) erro
 
 // repeatIn is repeat with a connection of a pool.
 func (s *Store) repeatIn(ctx context.Context, pool *pgxpool.Pool, fn func(c *pgxpool.Conn) error) error {
+	last := s.opts.Clock.Now().Add(s.times.again)
 	for n := 1; ; n++ {
-		err := once(ctx, pool, fn)
-		if err == nil || n == attempts || ctx.Err() != nil || s.closed() || !again(err) {
-			return s.failure(err)
+		err := s.once(ctx, pool, fn)
+		if err == nil || n == attempts || ctx.Err() != nil || s.closed() || !again(err, n) || !s.opts.Clock.Now().Before(last) {
+			return s.failure(ctx, err)
 		}
 	}
-}
-
-func once(ctx context.Context, pool *pgxpool.Pool, fn func(c *pgxpool.Conn) error) error {
-	c, err := pool.Acquire(ctx)
-	if err != nil {
-		return &unconnected{err}
-	}
-	defer c.Release()
-	if err = fn(c); err != nil && c.Conn().IsClosed() {
-		return &cut{err}
-	}
-	return err
 }
 
 // unconnected is an error of a call that got no connection.
@@ -112,13 +101,19 @@ type unconnected struct{ error }
 
 func (u *unconnected) Unwrap() error { return u.error }
 
-func again(err error) bool {
+func again(err error, n int) bool {
 	switch code(err) {
 	case codeSerialization, codeDeadlock, codeIdle:
 		return true
+	case codeReadOnly:
+		return n < readOnlyAttempts
 	}
 	return cutBeforeCommit(err)
 }
+
+// readOnlyAttempts is how often a call is made that a server refuses because it only reads. A new
+// connection finds the primary, but through a pooler it may lead to the same server again.
+const readOnlyAttempts = 3
 
 // cutBeforeCommit does not ask pgconn.SafeToRetry, which also reports true after a commit was
 // sent whose answer did not come: pgx then returns the error of a connection that was closed
