@@ -21,6 +21,7 @@ const (
 	podsTime    = 2 * time.Second        // to close runtimes, and for services to record the ends
 	readersTime = 250 * time.Millisecond // for clients to read the rest
 	answerTime  = time.Second            // to answer active requests
+	storeTime   = time.Second            // for services and workers whose store does not answer
 )
 
 // Run runs the services and serves the listeners until ctx ends. Then it stops everything
@@ -61,7 +62,7 @@ func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	defer cancel()
 	s.gate.drain()
 	stopPull()
-	r.workers.Wait()
+	waitFor(&r.workers, s.drain+storeTime)
 	s.finish(drain)
 	s.endProxied(work)
 	err = errors.Join(err, s.endRuntimes(late))
@@ -70,8 +71,23 @@ func (s *Server) Run(ctx context.Context, listeners ...Listener) error {
 	letGo()
 	r.answer(work)
 	stopWork()
+	waitFor(&r.services, storeTime)
+	err = errors.Join(err, s.closeStores())
+	r.workers.Wait() // calls of a store that is closed return
 	r.services.Wait()
-	return errors.Join(err, s.closeStores())
+	return err
+}
+
+// waitFor waits for all of g, but not longer than limit.
+func waitFor(g *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() { g.Wait(); close(done) }()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
 }
 
 func closeListeners(list []Listener) error {
@@ -218,8 +234,10 @@ func (s *Server) endProxied(ctx context.Context) {
 	until(ctx, 5*time.Millisecond, s.gate.endProxied())
 }
 
-// busy returns the endpoints with jobs in progress.
+// busy returns the endpoints with jobs in progress, or none if the store does not say.
 func (s *Server) busy(ctx context.Context) (ids []string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*storeTime)
+	defer cancel()
 	for e, err := range s.stores.Endpoints.List(ctx) {
 		if err != nil {
 			s.log.WarnContext(ctx, "the store does not say which endpoints there are", "err", err)
