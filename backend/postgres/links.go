@@ -86,6 +86,11 @@ func (l *links) dial(ctx context.Context, network, address string) (net.Conn, er
 	age := l.age.Load()
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
+		select {
+		case <-l.done:
+			err = ErrClosed
+		default:
+		}
 		return nil, err
 	}
 	made := &link{Conn: c, of: l, age: age}

@@ -70,21 +70,11 @@ func (n *notifier) run(ctx context.Context) {
 		if len(channels) == 0 {
 			return
 		}
-		if err := n.send(ctx, channels, payloads); err != nil {
+		if _, err := n.s.exec(ctx, sqlNotify, channels, payloads); err != nil {
 			n.s.opts.Logger.Warn("notifications were not sent", "count", len(channels), "err", err)
 		}
 		clock.Sleep(ctx, n.s.opts.Clock, n.s.opts.Clock.Now().Add(notifyPause), n.s.closing)
 	}
-}
-
-// sendTimeout is how long the closing of a store waits for notifications at most.
-const sendTimeout = 5 * time.Second
-
-func (n *notifier) send(ctx context.Context, channels, payloads []string) error {
-	ctx, cancel := clock.WithDeadline(ctx, n.s.opts.Clock, n.s.opts.Clock.Now().Add(sendTimeout))
-	defer cancel()
-	_, err := n.s.exec(ctx, sqlNotify, channels, payloads)
-	return err
 }
 
 func (n *notifier) take() (channels, payloads []string) {
