@@ -365,58 +365,98 @@ func TestAMissingStandbyIsNotReadyAndUnknown(t *testing.T) {
 	})
 }
 
-// A worker that adds a chunk again when it certainly was not added, and looks when that is unknown, loses none
-// and adds none twice.
+// A worker whose chunk is refused with a 503 sends it again. None is lost and none is there twice, whether what was
+// sent before the outage is lost or arrives late.
 func TestAStreamOverAnOutageIsWhole(t *testing.T) {
 	suite.SkipUnlessLong(t)
-	f, through := postgrestest.NewFreezer(t, postgresql.Database(t))
-	s := openShort(t, through+"&connect_timeout=1")
-	q := s.Jobs()
-	submit(t, q, newJob("a"))
-	j := claim(t, q, instant, "w", 1, nil)[0]
-	var want []string
-	refusals := 0
-	for n := range uint32(60) {
-		if n == 20 {
-			f.Freeze(true)
-			time.AfterFunc(3*time.Second, f.Cut)
-		}
-		payload := fmt.Sprintf(`{"output":%d}`, n)
-		want = append(want, payload)
-		op := queue.Op{Ref: j.Ref, Kind: queue.OpChunk, Worker: j.Worker, Token: j.Token, Payload: []byte(payload)}
-		eventually(t, func() error {
-			res := make([]queue.Result, 1)
-			err := q.Apply(t.Context(), instant, []queue.Op{op}, res)
-			if err == nil {
-				return res[0].Err
+	for name, end := range map[string]func(f *postgrestest.Freezer){"what was sent is lost": (*postgrestest.Freezer).Cut, "what was sent arrives late": (*postgrestest.Freezer).Thaw} {
+		t.Run(name, func(t *testing.T) {
+			f, through := postgrestest.NewFreezer(t, postgresql.Database(t))
+			q := openShort(t, through+"&connect_timeout=1").Jobs()
+			submit(t, q, newJob("a"))
+			j := claim(t, q, instant, "w", 1, nil)[0]
+			again := func(op queue.Op) (refusals int) {
+				op.Ref, op.Worker, op.Token = j.Ref, j.Worker, j.Token
+				eventually(t, func() error {
+					res := make([]queue.Result, 1)
+					err := q.Apply(t.Context(), instant, []queue.Op{op}, res)
+					if err == nil {
+						must(t, res[0].Err)
+						return nil
+					}
+					refusals++
+					notNow(t, "Apply", err)
+					return err
+				})
+				return refusals
 			}
-			refusals++
-			notNow(t, "Apply", err)
-			if !errors.Is(err, postgres.ErrUnknown) {
-				return err
+			var want, got []string
+			refusals := 0
+			for n := range 60 {
+				if n == 20 {
+					f.Freeze(true)
+					time.AfterFunc(3*time.Second, func() { end(f) })
+				}
+				payload := fmt.Sprintf(`{"output":%d}`, n/2) // some are like the one before
+				want = append(want, payload)
+				refusals += again(queue.Op{Kind: queue.OpChunk, Payload: []byte(payload)})
 			}
-			var now queue.State
-			eventually(t, func() (failed error) {
-				_, now, failed = q.Chunks(t.Context(), instant, j.Ref, 1<<20)
-				return failed
-			})
-			if now.Chunks == n {
-				return err
+			if refusals == 0 {
+				t.Error("nothing was refused: this shows nothing")
 			}
-			return nil
+			list, _, err := q.Chunks(t.Context(), instant, j.Ref, 1<<20)
+			must(t, err)
+			for _, c := range list {
+				got = append(got, string(c))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the stream (-want +got):\n%s", diff)
+			}
 		})
 	}
-	if refusals == 0 {
-		t.Error("nothing was refused: this shows nothing")
-	}
-	list, _, err := q.Chunks(t.Context(), instant, j.Ref, 1<<20)
-	must(t, err)
-	var got []string
-	for _, c := range list {
-		got = append(got, string(c))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the stream (-want +got):\n%s", diff)
+}
+
+// The answer to the commit of each move is lost. A repetition of the call gets the result of the first one, and
+// what is like it but another call is made.
+func TestAMoveWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	for _, arrives := range []bool{false, true} {
+		t.Run(fmt.Sprint("the commit arrives: ", arrives), func(t *testing.T) {
+			c, through := newCutter(t, postgresql.Database(t)+"&default_query_exec_mode=cache_describe", arrives)
+			q := openURL(t, through).Jobs()
+			submit(t, q, newJob("a"))
+			j := claim(t, q, instant, "w", 1, nil)[0]
+			apply := func(op queue.Op) (queue.Result, error) {
+				op.Ref, op.Worker = j.Ref, j.Worker
+				res := make([]queue.Result, 1)
+				err := q.Apply(t.Context(), instant, []queue.Op{op}, res)
+				return res[0], err
+			}
+			for n, op := range []queue.Op{{Kind: queue.OpChunk, Payload: []byte(`{"output":1}`)}, {Kind: queue.OpFinish, Status: queue.Completed, Payload: []byte(`1`)}} {
+				q.Forget(j.Ref) // the job is locked first, and then there is a commit that the cutter sees
+				c.armed.Store(true)
+				if _, err := apply(op); !errors.Is(err, postgres.ErrUnknown) {
+					t.Fatalf("Apply = %v, want ErrUnknown", err)
+				}
+				if n == 0 { // another move comes between
+					if res, err := apply(queue.Op{Kind: queue.OpRenew, Until: instant + 40_000}); err != nil || res.Err != nil {
+						t.Errorf("Apply of another move = %v, %v", res.Err, err)
+					}
+				}
+				if res, err := apply(op); err != nil || res.Err != nil || res.State.Chunks != 1 {
+					t.Errorf("Apply again = %d chunks, %v, %v, want one and no error", res.State.Chunks, res.Err, err)
+				}
+				if n == 0 {
+					continue
+				}
+				if res, err := apply(op); err != nil || res.Err == nil {
+					t.Errorf("a third Apply = %v, %v, want that the job has ended", res.Err, err)
+				}
+			}
+			if list, _, err := q.Chunks(t.Context(), instant, j.Ref, 1<<20); err != nil || len(list) != 1 {
+				t.Errorf("the stream has %d chunks, %v, want one", len(list), err)
+			}
+		})
 	}
 }
 

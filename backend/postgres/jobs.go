@@ -35,6 +35,7 @@ type Jobs struct {
 	floors floors
 	dues   dueFloor
 	held   heldJobs
+	unsure unsureMoves
 	texts  mergedTexts
 	far    farUsers
 

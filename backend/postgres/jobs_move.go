@@ -153,8 +153,12 @@ func (q *Jobs) moveOnce(ctx context.Context, calls []*moveCall, rows *counterRow
 	}
 	if err != nil {
 		q.held.forget(refs)
+		if errors.Is(err, ErrUnknown) && m != nil {
+			q.unsure.add(q.s.opts.Clock.Now(), m.moves)
+		}
 		return nil, err
 	}
+	q.unsure.forget(m.repeated)
 	q.held.moved(m.moves)
 	return m.evs, nil
 }
@@ -217,6 +221,8 @@ type mover struct {
 	counted  *counterRows
 	dues     *dueFloor
 	texts    *mergedTexts
+	unsure   *unsureMoves
+	repeated []*unsureMove
 	rows     map[queue.Ref]*jobRow
 	unlocked []*jobRow
 	rounds   []*writes // several moves of one job are in successive rounds
@@ -238,7 +244,7 @@ type roundMove struct {
 
 func newMover(t *jobTx, epoch int64, counted *counterRows) *mover {
 	return &mover{
-		t: t, epoch: epoch, counted: counted, dues: &counted.q.dues, texts: &counted.q.texts, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
+		t: t, epoch: epoch, counted: counted, dues: &counted.q.dues, texts: &counted.q.texts, unsure: &counted.q.unsure, rows: map[queue.Ref]*jobRow{}, depth: map[*jobRow]int{},
 		arm: map[*jobRow]queue.Instant{}, counts: counts{}, holds: holdings{},
 	}
 }
@@ -288,6 +294,11 @@ func (m *mover) call(ctx context.Context, c *moveCall) (err error) {
 
 // move applies an op to a job.
 func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queue.Op) (res queue.Result, err error) {
+	if u := m.unsure.find(r, op, m.repeated); u != nil {
+		m.repeated = append(m.repeated, u)
+		m.evs = u.res.Effect.Events(m.evs, r.job.Ref, u.worker)
+		return u.res, nil
+	}
 	before := r.job.State
 	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
