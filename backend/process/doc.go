@@ -18,7 +18,9 @@
 // Isolation.User where the server is root, without capabilities and new privileges, and in cgroups
 // with the limits Spec.Memory and Isolation.Processes where the server may make some. A pod whose
 // supervisor is killed ends too, without bubblewrap and cgroups its process group; its exit code is
-// then -1.
+// then -1. Where the server was killed with it, the group is ended by the next Open if its first
+// process lives or, on Linux, if a process in it has PODYARD_POD_ID of the pod: the number may be
+// another program's by then.
 //
 // Without Options.Isolation, and on Windows, the server itself supervises its pods, with the
 // rights of the server. They end with it: after a kill, at the next Open at the latest.

@@ -29,7 +29,7 @@ func (p *pod) recover() {
 	}
 	x := newProc(found)
 	x.Cgroups, x.limits = rec.Cgroups, rec.Limits
-	x.Old = supervise.Status{PID: rec.PID, StartTime: rec.StartTime}
+	x.Old = supervise.Status{Start: rec.Starts, PID: rec.PID, StartTime: rec.StartTime}
 	switch {
 	case alive && !rec.Starting:
 		p.supervise(x, rec.State)

@@ -369,7 +369,10 @@ func TestAPodEndsWithItsSupervisor(t *testing.T) {
 			if got := await(t, rt, "a", "end", phase(pods.PhaseExited)); got.ExitCode != -1 || !strings.Contains(got.Reason, "not known") {
 				t.Errorf("pod is %+v, want an end with an unknown code", got)
 			}
-			wantDead(t, append(pids, s.PID))
+			wantDead(t, []int{s.PID}) // what it holds, such as a GPU, is free
+			for _, pid := range pids {
+				awaitDead(t, pid)
+			}
 			wantNoProcesses(t, string(rt.root))
 		})
 	}
@@ -390,6 +393,7 @@ func TestPodsWithoutSupervisorsEndWithTheirServer(t *testing.T) {
 	wantDead(t, []int{st.PID})
 	for _, pid := range processesOf(t, dir) { // one has left its group, and is not found
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+		awaitDead(t, pid)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 type Proc struct {
 	// Cgroups are the directories of its cgroups.
 	Cgroups []string
-	// Old is what an earlier server without supervisors left.
+	// Old is what an earlier server without supervisors left of this start.
 	Old Status
 	// Ended is closed when everything of it has ended. Then Exit says how its first process has
 	// ended, and KillErr what could not be ended.
@@ -159,13 +160,34 @@ func (d *Driver) Remains(x *Proc) {
 		return
 	}
 	x.Exit = unknownExit
-	if x.Old.remains() {
-		x.Old.endGroup()
-	}
-	if err == nil && s.Start == x.start && s.remains() {
-		s.endGroup()
+	for _, was := range []Status{x.Old, s} {
+		if was.PID > 1 && was.Start == x.start && x.owns(was) {
+			was.endGroup()
+		}
 	}
 	d.end(x, EndCgroups(x.Cgroups))
+}
+
+// owns reports whether a process group is still that of x. A supervisor that this server has seen
+// alive has ended just now. After an earlier server, days may have passed, and the number may be
+// another program's.
+func (x *Proc) owns(was Status) bool {
+	return x.supervisor != 0 || was.lives() || groupHas(was.PID, podVariable+"="+filepath.Base(x.pod))
+}
+
+// podVariable names the pod in the environment of its processes.
+const podVariable = "PODYARD_POD_ID"
+
+// lives reports whether the first process of a start is there.
+func (s *Status) lives() bool { return s.StartTime != "" && startTimeOf(s.PID) == s.StartTime }
+
+// endGroup kills the group of the first process and waits for the end of that process, because what
+// it holds, such as a GPU, is free only then. Nobody waits for it as for a child.
+func (s *Status) endGroup() {
+	killGroup(s.PID)
+	for deadline := time.Now().Add(sweepLimit); s.lives() && time.Now().Before(deadline); {
+		time.Sleep(lockPause)
+	}
 }
 
 func (d *Driver) end(x *Proc, err error) {

@@ -21,12 +21,8 @@ func (s *supervisor) spawn(w *os.File) error { return s.spawnDirectly(w) }
 // sweep kills the group of the first process, whose number stays in use while it has members.
 func (s *supervisor) sweep() { killGroup(s.status.PID) }
 
-func startTimeOf(int) string { return "" }
-
-// remains reports false: it is not known whose number that is now.
-func (s *Status) remains() bool { return false }
-
-func (s *Status) endGroup() { killGroup(s.PID) }
+// groupHas reports false: environments of other processes are not read on this system.
+func groupHas(int, string) bool { return false }
 
 func oomCount() uint64 { return 0 }
 

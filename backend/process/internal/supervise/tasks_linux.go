@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ const SelfPath = "/proc/self/exe"
 // A task is a process as /proc shows it.
 type task struct {
 	pid, parent int
+	group       int
 	state       byte
 	threads     int
 	start       uint64 // clock ticks since the boot
@@ -59,7 +61,7 @@ func parseStat(pid int, data []byte) (task, bool) {
 		return n
 	}
 	return task{
-		pid: pid, parent: int(num(4)), state: f[0][0], threads: int(num(20)), start: num(22),
+		pid: pid, parent: int(num(4)), group: int(num(5)), state: f[0][0], threads: int(num(20)), start: num(22),
 		ticks: num(14) + num(15) + num(16) + num(17), pages: num(24),
 	}, true
 }
@@ -104,38 +106,27 @@ func descendants(all []task, pid int) (found []task) {
 }
 
 // startTimeOf returns a text that distinguishes the process from others with the same number;
-// empty when there is no process. It includes the boot, because ticks and numbers start again
-// then.
+// empty when there is no process, or one that only waits to be reaped. It includes the boot, because
+// ticks and numbers start again then.
 func startTimeOf(pid int) string {
 	t, ok := readTask(pid)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if !ok || err != nil {
+	if !ok || t.over() || err != nil {
 		return ""
 	}
 	return string(bytes.TrimSpace(boot)) + "/" + strconv.FormatUint(t.start, 10)
 }
 
-// remains reports whether the first process of a start is left, or its group may be: its number
-// is nobody else's then, because the group keeps it.
-func (s *Status) remains() bool {
-	boot, _, known := strings.Cut(s.StartTime, "/")
-	now := startTimeOf(s.PID)
-	if now == "" {
-		now = startTimeOf(os.Getpid())
-		return known && s.PID > 1 && strings.HasPrefix(now, boot+"/")
-	}
-	return known && s.PID > 1 && now == s.StartTime
-}
-
-// endGroup kills the group of the first process and waits for the end of that process, because what
-// it holds, such as a GPU, is free only then. Nobody waits for it as for a child.
-func (s *Status) endGroup() {
-	killGroup(s.PID)
-	for deadline := time.Now().Add(sweepLimit); time.Now().Before(deadline); time.Sleep(sweepPause) {
-		if t, ok := readTask(s.PID); !ok || t.over() {
-			return
+// groupHas reports whether a process of a group has a variable in its environment.
+func groupHas(group int, variable string) bool {
+	all, _ := tasks() // none is found without a list
+	return slices.ContainsFunc(all, func(t task) bool {
+		if t.group != group {
+			return false
 		}
-	}
+		env, _ := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/environ") // it may have ended
+		return slices.Contains(strings.Split(string(env), "\x00"), variable)
+	})
 }
 
 // tick is the unit of CPU time in /proc: a hundredth of a second on every architecture
