@@ -29,6 +29,7 @@ type engine struct {
 	hasGPUs         bool // the engine has GPUs that containers can get
 	networks        bool // it isolates users' networks, and resolves names of containers in them
 	rootless        bool // its networks are not networks of this machine
+	desktop         bool // Docker Desktop: the engine is in a virtual machine, from which a name leads here
 	diskLimit       bool
 	driver          string // the storage driver
 	containerdStore bool   // driver is a snapshotter of containerd: Docker ignores the size of a disk
@@ -71,6 +72,9 @@ func podmanSeccomp(enabled bool, profile string) seccompMode {
 // connect makes a client. It makes no request.
 func connect(addr string) (*client.Client, error) {
 	opts := []client.Opt{client.FromEnv}
+	if addr == "" {
+		addr = Address()
+	}
 	if addr != "" {
 		opts = append(opts, client.WithHost(addr))
 	}
@@ -169,7 +173,7 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 	podman := slices.ContainsFunc(version.Components, func(c system.ComponentVersion) bool { return strings.HasPrefix(c.Name, "Podman") })
 	info := answer.Info
 	return engine{
-		podman: podman, networks: !podman, rootless: slices.Contains(info.SecurityOptions, "name=rootless"),
+		podman: podman, networks: !podman, desktop: isDesktop(info), rootless: slices.Contains(info.SecurityOptions, "name=rootless"),
 		cores: info.NCPU, memory: info.MemTotal, driver: info.Driver,
 		containerdStore: slices.Contains(info.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}),
 		gpus:            r.gpuSupport(podman, info),
@@ -179,6 +183,8 @@ func (r *Runtime) readDockerInfo(ctx context.Context) (engine, error) {
 		userns:          slices.Contains(info.SecurityOptions, "name=userns"),
 	}, nil
 }
+
+func isDesktop(info system.Info) bool { return info.OperatingSystem == "Docker Desktop" }
 
 // isConnectionError reports whether err comes from the connection, not from the engine's
 // answer.

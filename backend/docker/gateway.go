@@ -29,6 +29,15 @@ func (r *Runtime) Gateway(ctx context.Context) (netip.Addr, error) {
 	return addr, nil
 }
 
+// HostName is a name by which containers reach ports of this machine, also those that listen on
+// loopback only. It is empty where they need [Runtime.Gateway]. Docker Desktop has such a name.
+func (r *Runtime) HostName() string {
+	if r.engine.desktop {
+		return "host.docker.internal"
+	}
+	return ""
+}
+
 func (r *Runtime) findGateway(ctx context.Context) (netip.Addr, error) {
 	addr, err := r.gatewayAddress(ctx)
 	if err != nil || !r.engine.podman || !r.engine.networks {

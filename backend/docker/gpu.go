@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -43,7 +44,9 @@ type gpuSupport struct {
 
 // gpuSupport reads what the engine reports about itself.
 func (r *Runtime) gpuSupport(podman bool, info system.Info) gpuSupport {
-	f := gpuSupport{podman: podman, local: strings.HasPrefix(r.api.DaemonHost(), "unix://")}
+	// Elsewhere than on Linux a socket leads into a virtual machine.
+	local := strings.HasPrefix(r.api.DaemonHost(), "unix://") && runtime.GOOS == "linux" && !isDesktop(info)
+	f := gpuSupport{podman: podman, local: local}
 	_, f.nvidia = info.Runtimes["nvidia"]
 	if _, err := exec.LookPath(nvidiaHook); err == nil && f.local {
 		f.nvidia = true

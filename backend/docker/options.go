@@ -11,8 +11,8 @@ import (
 // Options configures a Runtime. A zero field has its default.
 type Options struct {
 	// Engine is the address of the engine in the format of DOCKER_HOST:
-	// unix:///run/docker.sock. Default: the environment (DOCKER_HOST, DOCKER_TLS_VERIFY,
-	// DOCKER_CERT_PATH), and without it the default socket of Docker.
+	// unix:///run/docker.sock. Default: [Address]. The environment says how (DOCKER_TLS_VERIFY,
+	// DOCKER_CERT_PATH).
 	Engine string
 	// Host is the address of this machine on which ports are published. Default 127.0.0.1.
 	Host netip.Addr

@@ -8,19 +8,21 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/podyard/podyard/backend/docker"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/problem"
 )
 
 // answerTime is how long an engine may take to say that it is there.
 const answerTime = 2 * time.Second
 
 // engine says whether pods run in containers: with the runtime docker an engine must answer,
-// with auto it may. It asks where DOCKER_HOST says, or at the default socket of Docker.
+// with auto it may. It asks at docker.Address.
 func (p *Parts) engine(ctx context.Context) (bool, error) {
 	must := p.own.Runtime == "docker"
 	if !must && p.own.Runtime != "auto" && p.own.Runtime != "" {
@@ -51,20 +53,38 @@ func (p *Parts) openContainers(ctx context.Context, dir string) (pods.Runtime, e
 	} else {
 		p.Options.Runtimes = append(p.Options.Runtimes, purged{rt})
 	}
-	gateway, err := rt.Gateway(ctx)
-	if err != nil {
-		p.log.Warn("workers in containers do not reach this server", "err", err)
-		return rt, nil
-	}
 	tcp, ok := p.own.workerAddr().(*net.TCPAddr)
 	if !ok || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
-		return rt, nil // they are sent to the address itself
+		return rt, nil // workers are sent to the address itself
+	}
+	w := workerURLRewriter{Runtime: rt, from: urlOf(tcp)}
+	if w.to, err = p.urlForContainers(ctx, rt, tcp); err != nil {
+		p.log.Warn("workers in containers do not reach this server", "err", err)
+		w.why = err
+	}
+	return w, nil
+}
+
+// A containerHost knows how containers reach this machine.
+type containerHost interface {
+	HostName() string
+	Gateway(ctx context.Context) (netip.Addr, error)
+}
+
+// urlForContainers is where workers in containers find the server, which listens at tcp.
+func (p *Parts) urlForContainers(ctx context.Context, engine containerHost, tcp *net.TCPAddr) (string, error) {
+	if name := engine.HostName(); name != "" {
+		return "http://" + net.JoinHostPort(name, strconv.Itoa(tcp.Port)), nil
+	}
+	gateway, err := engine.Gateway(ctx)
+	if err != nil {
+		return "", err
 	}
 	at := netip.AddrPortFrom(gateway, uint16(tcp.Port))
 	if tcp.IP.IsLoopback() {
 		p.ContainerAddr = at
 	}
-	return workerURLRewriter{rt, urlOf(tcp), "http://" + at.String()}, nil
+	return "http://" + at.String(), nil
 }
 
 // containerOptions are those of the configuration, which was checked.
@@ -100,17 +120,35 @@ func (r purged) Close(ctx context.Context) error {
 type workerURLRewriter struct {
 	*docker.Runtime
 	from, to string
+	why      error // instead of to: why they do not reach the server
 }
 
 // Ensure implements pods.Runtime.
 func (r workerURLRewriter) Ensure(ctx context.Context, s pods.Spec) error {
-	if podfleet.IsWorker(s.PodID) {
-		s.Env = maps.Clone(s.Env)
-		for name, value := range s.Env {
-			if rest, ok := strings.CutPrefix(value, r.from+"/"); ok && strings.HasPrefix(name, "RUNPOD_WEBHOOK_") {
-				s.Env[name] = r.to + "/" + rest
-			}
+	env, err := r.rewrite(s)
+	if err != nil {
+		return err
+	}
+	s.Env = env
+	return r.Runtime.Ensure(ctx, s)
+}
+
+// rewrite returns the environment of a pod. A worker that would never find the server is an error,
+// which says so where the pod is looked at: it would run, and its jobs would wait without a reason.
+func (r workerURLRewriter) rewrite(s pods.Spec) (map[string]string, error) {
+	if !podfleet.IsWorker(s.PodID) {
+		return s.Env, nil
+	}
+	env := maps.Clone(s.Env)
+	for name, value := range env {
+		rest, ok := strings.CutPrefix(value, r.from+"/")
+		switch {
+		case !ok || !strings.HasPrefix(name, "RUNPOD_WEBHOOK_"):
+		case r.why != nil:
+			return nil, &problem.Error{Kind: problem.Unavailable, Detail: "containers of this host do not reach its server, so a worker would get no jobs", Err: r.why}
+		default:
+			env[name] = r.to + "/" + rest
 		}
 	}
-	return r.Runtime.Ensure(ctx, s)
+	return env, nil
 }

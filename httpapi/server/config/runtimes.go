@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/backend/docker"
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/backend/process"
@@ -145,7 +146,7 @@ func hostSockets() []string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		list = append(list, dir)
 	}
-	if path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
+	if path, ok := strings.CutPrefix(docker.Address(), "unix://"); ok {
 		list = append(list, path)
 	}
 	return list
