@@ -21,6 +21,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/podyard/podyard/internal/sweep"
 )
 
 // Kinds are the supported engines.
@@ -52,7 +54,6 @@ func (e *Engine) socket() string { return filepath.Join(e.dir, "sock") }
 var running struct {
 	sync.Mutex
 	engines  map[string]*Engine
-	keeper   *reaper
 	together error // why this process shares its network with the machine; nil: it does not
 }
 
@@ -110,20 +111,14 @@ func unavailable(kind string) error {
 // newEngine creates a directory with a short name, because the path of a socket has at most
 // 108 bytes.
 func newEngine(kind string) (*Engine, error) {
-	if running.keeper == nil {
-		k, err := startReaper()
-		if err != nil {
-			return nil, err
-		}
-		running.keeper = k
-	}
-	dir, err := os.MkdirTemp("", "py")
+	// Beside TMPDIR, and not in it.
+	dir, err := os.MkdirTemp(filepath.Dir(os.TempDir()), "py")
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{Kind: kind, dir: dir, images: map[string]bool{}}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := running.keeper.register(dir); err != nil {
+	if err := sweep.Register(dir); err != nil {
 		return e, err
 	}
 	bridge, space, err := newBridge()

@@ -2,12 +2,15 @@ package enginetest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"syscall"
+
+	"github.com/podyard/podyard/internal/sweep"
 )
 
 // unshareEnv marks a process with its own namespaces, and its children.
@@ -18,6 +21,29 @@ const unshareEnv = "PODYARD_ENGINE_APART"
 // server process. If two engines share the second one, each resolves the other's names, but
 // in the network of only one of them.
 var hostPaths = []string{"/run/netns", "/run/containers"}
+
+// Main runs the tests of a package, as [sweep.Main] does, and then stops the engines that they
+// started. Pass its result to os.Exit.
+func Main(m interface{ Run() int }) int {
+	running.together = unshareNetwork()
+	return sweep.Main(engineTests{m})
+}
+
+type engineTests struct{ tests interface{ Run() int } }
+
+// Run runs the tests and stops the engines.
+func (e engineTests) Run() int {
+	// Tests mostly wait for engines. A flag on the command line is parsed later and
+	// overrides this value.
+	_ = flag.Set("test.parallel", "4")
+	code := e.tests.Run()
+	running.Lock()
+	defer running.Unlock()
+	for _, e := range running.engines {
+		e.stop()
+	}
+	return code
+}
 
 // unshareNetwork calls Apart if this process may start engines. Engines write firewall rules,
 // which apply to the whole machine: a second dockerd clears the tables of the first one, and the

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/internal/sweep"
 )
 
 // A Server is a PostgreSQL server that starts when a test first needs it. The zero value is
@@ -41,9 +42,18 @@ const original = "original"
 
 // Main runs the tests of a binary and then stops the server. It returns the exit code.
 func (s *Server) Main(m *testing.M) int {
-	code := m.Run()
-	s.Stop()
-	return code
+	return sweep.Main(&serverTests{s, m})
+}
+
+type serverTests struct {
+	server *Server
+	tests  *testing.M
+}
+
+// Run runs the tests and stops the server.
+func (t *serverTests) Run() int {
+	defer t.server.Stop()
+	return t.tests.Run()
 }
 
 // Stop stops the server and deletes its directory. Main does it.

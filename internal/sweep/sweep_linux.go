@@ -1,9 +1,9 @@
-package enginetest
+package sweep
 
 import (
 	"bufio"
 	"bytes"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,72 +12,87 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// reaperEnv makes a test binary run as the reaper of another process.
-const reaperEnv = "PODYARD_ENGINE_KEEPER"
+// sweeperEnv makes a test binary run as the sweeper of another process.
+const sweeperEnv = "PODYARD_TEST_SWEEPER"
 
-// Main runs the tests of a package and then stops the engines that they started. Pass its
-// result to os.Exit.
+// running is the sweeper of this process.
+var running struct {
+	sync.Mutex
+	in io.Writer // nil: there is none
+}
+
+// Main runs the tests of a package in a temporary directory of their own, TMPDIR. Another process,
+// the sweeper, waits for the end of this one, also when that is by Ctrl-C or SIGKILL. Then it kills
+// what has the directory on its command line or in its environment, and removes the directory. Pass
+// the result of Main to os.Exit.
 func Main(m interface{ Run() int }) int {
-	if os.Getenv(reaperEnv) != "" {
-		return reap(os.Stdin)
+	if os.Getenv(sweeperEnv) != "" {
+		return sweep(os.Stdin)
 	}
-	running.together = unshareNetwork()
-	// Tests mostly wait for engines. A flag on the command line is parsed later and
-	// overrides this value.
-	_ = flag.Set("test.parallel", "4")
+	cmd, in, err := start()
+	if err == nil {
+		err = tempDir()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "what these tests leave stays when they are interrupted:", err)
+	}
 	code := m.Run()
-	running.Lock()
-	defer running.Unlock()
-	for _, e := range running.engines {
-		e.stop()
-	}
-	if running.keeper != nil {
-		running.keeper.close()
+	if in != nil {
+		_ = in.Close()
+		_ = cmd.Wait() // it has swept
 	}
 	return code
 }
 
-// A reaper is the process that cleans up after this one. It reads the directories of
-// engines from its input. It starts to clean up at the end of its input, when this process
-// closes it or dies.
-type reaper struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-}
-
-func startReaper() (*reaper, error) {
+func start() (*exec.Cmd, io.WriteCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), reaperEnv+"=1")
+	cmd.Env = append(os.Environ(), sweeperEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals from a terminal must not end it
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &reaper{cmd, in}, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	running.Lock()
+	defer running.Unlock()
+	running.in = in
+	return cmd, in, nil
 }
 
-// register sends the directory of an engine to the reaper.
-func (k *reaper) register(dir string) error {
-	_, err := fmt.Fprintln(k.in, dir)
+// tempDir makes TMPDIR. Its name is short, because that of a socket has at most 108 bytes, and pods
+// with users of their own pass through it.
+func tempDir() error {
+	dir, err := os.MkdirTemp("", "pt")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(dir, 0o755), Register(dir), os.Setenv("TMPDIR", dir))
+}
+
+// Register has the sweeper do the same with another directory.
+func Register(dir string) error {
+	running.Lock()
+	defer running.Unlock()
+	if running.in == nil {
+		return errors.New("no sweeper runs")
+	}
+	_, err := fmt.Fprintln(running.in, dir)
 	return err
 }
 
-// close returns when the reaper has cleaned up.
-func (k *reaper) close() {
-	_ = k.in.Close()
-	_ = k.cmd.Wait()
-}
-
-// reap is the main function of a reaper.
-func reap(in io.Reader) int {
+// sweep is the main function of a sweeper. It reads directories until the tests have ended.
+func sweep(in io.Reader) int {
 	var dirs []string
 	for sc := bufio.NewScanner(in); sc.Scan(); {
 		dirs = append(dirs, sc.Text())
@@ -95,7 +110,7 @@ func reap(in io.Reader) int {
 // have dir, but their parents do. It repeats this until no process is left.
 func endProcesses(dir string) {
 	for range 1500 { // half a minute
-		left := processes(dir)
+		left := Processes(dir)
 		if len(left) == 0 {
 			return
 		}
@@ -106,8 +121,9 @@ func endProcesses(dir string) {
 	}
 }
 
-// processes returns the processes of the engine in dir, children before parents.
-func processes(dir string) (pids []int) {
+// Processes returns the processes with dir on their command line or in their environment, and their
+// descendants, children before parents.
+func Processes(dir string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	parents := map[int]int{}
 	ours := map[int]bool{}
