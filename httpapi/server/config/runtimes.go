@@ -89,7 +89,7 @@ func (p *Parts) runtimeDir(ctx context.Context, contained bool) (string, error) 
 		if err != nil {
 			return "", p.own.wrong("Data", err)
 		}
-		p.last = append(p.last, func() error { return removeDir(context.WithoutCancel(ctx), dir) })
+		p.last = append(p.last, func() error { return removeTempDir(context.WithoutCancel(ctx), dir) })
 		return dir, nil
 	}
 	if err := os.MkdirAll(p.own.Data, 0o700); err != nil {

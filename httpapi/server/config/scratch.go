@@ -22,6 +22,21 @@ const fresh = time.Minute
 // place that all servers of this user know, so that the next one finds what a server
 // that was killed left running, and ends it.
 func tempDir(ctx context.Context, contained bool, log *slog.Logger) (string, error) {
+	for {
+		dir, err := newTempDir(ctx, contained, log)
+		if !errors.Is(err, fs.ErrNotExist) || !isDir(os.TempDir()) {
+			return dir, err
+		}
+		// Another server was the last one, and has removed the place.
+	}
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
+
+func newTempDir(ctx context.Context, contained bool, log *slog.Logger) (string, error) {
 	place := filepath.Join(os.TempDir(), scratchName())
 	if err := os.Mkdir(place, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
@@ -41,6 +56,13 @@ func tempDir(ctx context.Context, contained bool, log *slog.Logger) (string, err
 // removeTime is how long the directory of a server that keeps nothing is removed at most, because
 // pods may have made anything in it. The next server goes on.
 const removeTime = 2 * time.Second
+
+// removeTempDir removes a directory of tempDir, and the place if no other server has one in it.
+func removeTempDir(ctx context.Context, dir string) error {
+	err := removeDir(ctx, dir)
+	_ = os.Remove(filepath.Dir(dir)) // it is not empty
+	return err
+}
 
 func removeDir(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
