@@ -24,6 +24,9 @@ const (
 	other = "other"
 )
 
+// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+type Clock = clock.Clock
+
 // Options configures Metrics. The zero value and nil work.
 type Options struct {
 	// Version is that of the program. Default: the one of its module.
@@ -32,7 +35,7 @@ type Options struct {
 	// process.
 	Registry *prometheus.Registry
 	// Clock is the clock of the services, by which ages are computed. Default: the system's.
-	Clock clock.Clock
+	Clock Clock
 }
 
 // Metrics are the metrics of one server. It is safe for concurrent use.

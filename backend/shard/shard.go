@@ -33,6 +33,9 @@ type Control interface {
 	servers.Records
 }
 
+// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+type Clock = clock.Clock
+
 // Options are the options of a Queue.
 type Options struct {
 	Shards  []Shard // at least one
@@ -45,7 +48,7 @@ type Options struct {
 	// Logger gets moves, and when a shard begins or ceases to fail. Default: nothing is logged.
 	Logger *slog.Logger
 	// Clock is the clock of leases. Default: the system's.
-	Clock clock.Clock
+	Clock Clock
 }
 
 // A Queue is several queues as one. It is safe for concurrent use. It does not close them: whoever

@@ -34,7 +34,7 @@ type Pod struct {
 		Direct *sshAccess `json:"direct"`
 	} `json:"ssh"`
 	// Why says why it does not run. Only Pods.Why reads it.
-	Why      *podWhy   `json:"-"`
+	Why      *PodWhy   `json:"-"`
 	Template string    `json:"template"`
 	Cost     float64   `json:"cost"` // USD an hour now
 	Locked   bool      `json:"locked"`
@@ -188,19 +188,19 @@ func (p *Pods) Get(ctx context.Context, id string) (Pod, error) {
 	return find[Pod](ctx, p.c, join("/v2/pods", id))
 }
 
-// A podWhy says why a pod does not run (docs/interface.md 2.23).
-type podWhy struct {
+// A PodWhy says why a pod does not run (docs/interface.md 2.23).
+type PodWhy struct {
 	Status  string        `json:"status"`
 	Why     string        `json:"why"`               // empty: it runs
 	Since   *time.Time    `json:"since"`             // nil: not known
 	Tries   int           `json:"tries"`             // calls to its host that failed
 	NextTry *time.Time    `json:"nextTry"`           // nil: none is due
 	Failure string        `json:"failure,omitempty"` // of the last try: only for operators
-	Hosts   []hostRefusal `json:"hosts,omitempty"`   // that were looked at for a place: only for operators
+	Hosts   []HostRefusal `json:"hosts,omitempty"`   // that were looked at for a place: only for operators
 }
 
-// A hostRefusal says why a host does not take a pod.
-type hostRefusal struct {
+// A HostRefusal says why a host does not take a pod.
+type HostRefusal struct {
 	Host string `json:"host"`
 	Kind string `json:"kind"` // room, cordoned, full, small or unsuitable
 	Why  string `json:"why"`
@@ -210,7 +210,7 @@ type hostRefusal struct {
 func (p *Pods) Why(ctx context.Context, id string) (Pod, error) {
 	pod, err := p.Get(ctx, id)
 	if err == nil {
-		pod.Why, err = get[*podWhy](ctx, p.c, join("/v2/pods", id, "why"), nil)
+		pod.Why, err = get[*PodWhy](ctx, p.c, join("/v2/pods", id, "why"), nil)
 	}
 	return pod, err
 }

@@ -25,9 +25,13 @@ const (
 // ErrNoWorkers is returned for a request that got no worker in time.
 var ErrNoWorkers = problem.New(problem.BadRequest, "no workers available")
 
+// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+type Clock = clock.Clock
+
 // Options configures a Balancer. All fields are required, except those with a default.
 type Options struct {
-	Clock clock.Clock
+	// Clock is the clock of health checks and waits. Default: the system's.
+	Clock Clock
 	// Prober checks the health of workers. Default: none; only local workers get requests.
 	Prober Prober
 	// Address returns the address of a TCP port of a worker that the fleet has started. ok is
@@ -54,6 +58,9 @@ type Balancer struct {
 
 // New returns a Balancer.
 func New(o Options) *Balancer {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
 	if o.RunCheck == nil {
 		o.RunCheck = func(check func()) { go check() }
 	}

@@ -50,6 +50,9 @@ type Balancer interface {
 	Sync(ctx context.Context, e *endpoints.Endpoint, list []Status)
 }
 
+// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+type Clock = clock.Clock
+
 // Options configures a Scaler. A field without a stated default is required.
 type Options struct {
 	// Fleet starts and stops workers. Default: none; the scaler then does nothing.
@@ -59,7 +62,8 @@ type Options struct {
 	Registry  Registry
 	// Balancer gets the workers of load-balancing endpoints. Default: none.
 	Balancer Balancer
-	Clock    clock.Clock
+	// Clock is the clock of decisions. Default: the system's.
+	Clock Clock
 	// Wake asks the owner of the scaler to call Step at the given instant or earlier. It must not
 	// block.
 	Wake func(at queue.Instant)
@@ -103,6 +107,9 @@ type Scaler struct {
 
 // New returns a Scaler. It starts no goroutine.
 func New(o Options) *Scaler {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
