@@ -21,7 +21,7 @@ import (
 // Errors of Open and of a closed Store.
 var (
 	// ErrLocked: another process, or another Store of this process, has the directory open.
-	ErrLocked = problem.New(problem.Unavailable, "the directory is in use by another process")
+	ErrLocked = problem.New(problem.Unavailable, "the directory is in use")
 	// ErrFormat: the directory was written by a newer version, or is not a store.
 	ErrFormat = problem.New(problem.Unavailable, "the directory has an unknown format")
 	// ErrKey: the directory was created with another key.
