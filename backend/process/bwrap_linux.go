@@ -12,6 +12,9 @@ import (
 // probe finds out whether this program can be launched, and whether bubblewrap works: a unit or
 // an AppArmor profile may forbid it. It tries what pods get.
 func (i *isolator) probe(users []*supervise.Identity) error {
+	if err := missing("/proc/self/exe", os.DevNull); err != nil {
+		return err
+	}
 	dir := i.root.at("probe")
 	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // users of pods go there
 		return err
@@ -43,6 +46,17 @@ func (i *isolator) probe(users []*supervise.Identity) error {
 		return fmt.Errorf("bubblewrap is required and does not work: %w", err)
 	default:
 		i.lacks = append(i.lacks, fmt.Sprintf("bubblewrap (%v)", err))
+	}
+	return nil
+}
+
+// missing names a file that every pod needs and that this system does not have, as in a container
+// whose image nobody has tried: what a launcher says of it names neither the file nor the cause.
+func missing(paths ...string) error {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("processes cannot be started here, because %s is missing: are /proc and /dev mounted? %w", path, err)
+		}
 	}
 	return nil
 }

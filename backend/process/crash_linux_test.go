@@ -2,6 +2,8 @@ package process
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,16 @@ func TestALockIsWaitedForAMoment(t *testing.T) {
 	released := time.AfterFunc(50*time.Millisecond, func() { _ = f.Close() })
 	defer released.Stop()
 	open(t, dir)
+}
+
+func TestAFileOfTheSystemThatIsMissingIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "null")
+	if err := missing(os.DevNull, path); err == nil || !strings.Contains(err.Error(), path+" is missing") {
+		t.Errorf("the error of a system without %s is %v, want it to name the file", path, err)
+	}
+	if err := missing("/proc/self/exe", os.DevNull); err != nil {
+		t.Errorf("the error of this system is %v, want none", err)
+	}
 }
 
 func TestAStartThatAServerDiedOverCanBeStopped(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
@@ -160,7 +161,7 @@ func URL(addr net.Addr, withTLS bool) string {
 	if withTLS {
 		scheme = "https"
 	}
-	return scheme + "://" + addr.String()
+	return scheme + "://" + strings.ReplaceAll(addr.String(), "%", "%25") // the zone of a link-local address
 }
 
 // CheckAddr finds what is wrong with an address before anything is made.

@@ -66,3 +66,10 @@ func TestWorkersInContainersFindTheServerOrSayWhyNot(t *testing.T) {
 		})
 	}
 }
+
+func TestTheURLOfWorkersKeepsTheZoneOfAnAddress(t *testing.T) {
+	got := urlOf(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"})
+	if want := "http://[fe80::1%25eth0]:80"; got != want {
+		t.Errorf("workers are sent to %s, want %s", got, want)
+	}
+}

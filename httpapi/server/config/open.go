@@ -319,6 +319,9 @@ func urlOf(addr net.Addr) string {
 		port = tcp.Port
 		if !tcp.IP.IsUnspecified() {
 			host = tcp.IP.String()
+			if tcp.Zone != "" { // of a link-local address
+				host += "%25" + tcp.Zone
+			}
 		}
 	}
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port))
