@@ -269,6 +269,11 @@ func withoutPaths(text string, err error) string {
 	switch e := err.(type) { //nolint:errorlint // everything that is wrapped comes up
 	case *fs.PathError:
 		return strings.ReplaceAll(text, e.Path, "file")
+	case *exec.Error:
+		if strings.ContainsAny(e.Name, `/\`) { // a name without is what the configuration says
+			text = strings.ReplaceAll(text, strconv.Quote(e.Name), "file")
+		}
+		return withoutPaths(text, e.Err)
 	case *os.LinkError:
 		return strings.ReplaceAll(strings.ReplaceAll(text, e.Old, "file"), e.New, "file")
 	case interface{ Unwrap() []error }:

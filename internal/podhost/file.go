@@ -21,7 +21,7 @@ func ReplaceFile(path string, data []byte, sync bool) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".new", path); err != nil || !sync || runtime.GOOS == "windows" {
+	if err := Rename(path+".new", path); err != nil || !sync || runtime.GOOS == "windows" {
 		return err // Windows cannot sync directories
 	}
 	dir, err := os.Open(filepath.Dir(path))

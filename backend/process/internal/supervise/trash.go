@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/podyard/podyard/internal/podhost"
 )
 
 // A Trash removes directories in the background, also those of an earlier server. What a pod has
@@ -29,9 +31,9 @@ func NewTrash(dir string) Trash { return Trash{dir: dir, wake: make(chan struct{
 // no error.
 func (t *Trash) Put(path string) error {
 	name := filepath.Join(t.dir, rand.Text())
-	err := os.Rename(path, name)
+	err := podhost.Rename(path, name)
 	if errors.Is(err, fs.ErrPermission) { // a pod has taken its own rights, and what is moved is written
-		err = errors.Join(os.Chmod(path, 0o700), os.Rename(path, name))
+		err = errors.Join(os.Chmod(path, 0o700), podhost.Rename(path, name))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
