@@ -20,7 +20,8 @@ type Isolation struct {
 	User string
 	// Hide are files and directories that no pod sees in bubblewrap: the data directory of the
 	// server, its configuration, the socket of a container engine. The directory of the Runtime
-	// is always hidden. Paths that do not exist when a pod starts are not hidden from it.
+	// is always hidden. Where a file is hidden, a pod sees of its directory what else was there when
+	// the pod started. Paths whose directory does not exist then are not hidden from it.
 	Hide []string
 	// Processes is how many processes and threads a pod may have at once, where the server may
 	// make cgroups. Default 4096.

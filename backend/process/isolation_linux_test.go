@@ -389,3 +389,54 @@ func TestAPodThatFloodsItsLogStaysWithinItsSizeAndEndsAtOnce(t *testing.T) {
 		t.Errorf("Remove = %v, want nil", err)
 	}
 }
+
+// An editor that saves a file renames a new one over it, and an engine that starts again makes its
+// socket anew: in the namespace of a pod that runs, what lay over the old file goes with it then.
+func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
+	for _, mode := range modes(t) {
+		if mode == ModeNone {
+			continue
+		}
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write := func(name string) string {
+			t.Helper()
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte("content of "+name+"\n"), 0o644); err != nil { //nolint:gosec // only the isolation hides it
+				t.Fatal(err)
+			}
+			return path
+		}
+		secret, later, beside := write("secret"), filepath.Join(dir, "later"), write("beside")
+		if err := os.Symlink("beside", filepath.Join(dir, "link")); err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(t.TempDir(), "other") // as /var/run is another name of /run
+		if err := os.Symlink(dir, other); err != nil {
+			t.Fatal(err)
+		}
+		rt := open(t, t.TempDir(), isolated(mode), func(o *Options) { o.Isolation.Hide = []string{secret, filepath.Join(other, "later")} })
+		script := `look() { for f; do cat "$f" 2>/dev/null || true; done; }
+			look "$@"; echo looked
+			until [ -e go ]; do sleep 0.05; done
+			look "$@"; echo again`
+		ensure(t, rt, spec("a", pods.Spec{Image: "args", Args: []string{"/bin/sh", "-c", script, "sh", secret, later, beside, filepath.Join(dir, "link")}}))
+		want := []string{"content of beside", "content of beside"}
+		if got := awaitLine(t, rt, "a", "looked"); !slices.Equal(got, want) {
+			t.Errorf("at first the pod reads %q, want what is beside the hidden files alone", got)
+		}
+		if err := os.Rename(write("new"), secret); err != nil {
+			t.Fatal(err)
+		}
+		write("later")
+		if err := os.WriteFile(filepath.Join(rt.root.disk("a"), "go"), nil, 0o644); err != nil { //nolint:gosec // the pod's user reads it
+			t.Fatal(err)
+		}
+		got := awaitLine(t, rt, "a", "again")
+		if got = got[slices.Index(got, "looked")+1:]; !slices.Equal(got, want) {
+			t.Errorf("after they were replaced the pod reads %q, want what is beside the hidden files alone", got)
+		}
+	}
+}

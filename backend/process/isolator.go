@@ -65,15 +65,16 @@ func (i *isolator) hidden() ([]string, error) {
 	return hide, nil
 }
 
-// realPath returns the absolute path without links. A path that does not exist stays as it is.
+// realPath returns the absolute path without links, as far as it exists.
 func realPath(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
 	found, err := filepath.EvalSymlinks(abs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return abs, nil
+	if dir := filepath.Dir(abs); errors.Is(err, fs.ErrNotExist) && dir != abs {
+		found, err = realPath(dir)
+		found = filepath.Join(found, filepath.Base(abs))
 	}
 	return found, err
 }
@@ -159,28 +160,20 @@ func bwrapArgs(path string, hide, own, devices []string, shm int64) []string {
 	for _, d := range devices {
 		args = append(args, "--dev-bind", d, d)
 	}
-	var covered []string
-	slices.Sort(hide)
-	for _, h := range hide {
-		info, err := os.Stat(h)
-		switch {
-		case err != nil || slices.ContainsFunc(covered, func(dir string) bool { return below(h, dir) }):
-		case info.IsDir():
-			args, covered = append(args, "--tmpfs", h), append(covered, h)
-		default:
-			args = append(args, "--ro-bind", "/dev/null", h)
-		}
+	covers := coversOf(hide)
+	for _, c := range covers {
+		args = append(args, c.args()...)
 	}
 	for _, dir := range own {
 		for parent := range ways(filepath.Dir(dir)) { // bubblewrap closes what it makes to other users
-			if slices.ContainsFunc(covered, func(c string) bool { return parent != c && below(parent, c) }) {
+			if slices.ContainsFunc(covers, func(c cover) bool { return len(c.shows) == 0 && parent != c.dir && below(parent, c.dir) }) {
 				args = append(args, "--perms", "0755", "--dir", parent)
 			}
 		}
 		args = append(args, "--bind", dir, dir)
 	}
-	for _, c := range covered {
-		args = append(args, "--remount-ro", c)
+	for _, c := range covers {
+		args = append(args, "--remount-ro", c.dir)
 	}
 	return args
 }
