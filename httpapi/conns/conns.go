@@ -221,7 +221,7 @@ func (l *Limiter) makeRoom(g group, most int, out *evicted) bool {
 }
 
 // reserve is how many of all connections users do not get.
-func (l *Limiter) reserve() int { return max(1, l.o.Total/20) }
+func (l *Limiter) reserve() int { return min(max(1, l.o.Total/20), l.o.Total-1) }
 
 // enter adds a peer, and ends connections that must make way for it. It returns an error if there
 // is no room.

@@ -209,6 +209,14 @@ func TestOneUserNeverHasMoreThanAFifthOfAllConnections(t *testing.T) {
 	}
 }
 
+// What is kept for operators would be all that there is.
+func TestOneConnectionInAllIsForUsersToo(t *testing.T) {
+	s := serve(t, conns.Options{Total: 1})
+	if got := s.ask(s.dial("127.0.0.1"), "good"); got != 200 {
+		t.Errorf("a user = %d, want 200", got)
+	}
+}
+
 func TestAnIdleConnectionMakesWayForTheNextOneOfItsOwner(t *testing.T) {
 	s := serve(t, conns.Options{PerOwner: 2})
 	idle, busy := s.dial("127.0.0.1"), s.dial("127.0.0.2")
