@@ -205,10 +205,16 @@ func (l *loop) spawn(f func()) {
 // stopTimeout: a goroutine cannot be killed, but other jobs need not wait for it.
 func (l *loop) stop(r *run, cause error) {
 	r.cancel(cause)
+	// The clock may hold its lock while it calls release, which takes ours.
+	forget := l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running[r] && r.forget == nil {
-		r.forget = l.s.clock.AfterFunc(l.s.clock.Now().Add(stopTimeout), func() { l.release(r, true) })
+	used := l.running[r] && r.forget == nil
+	if used {
+		r.forget = forget
+	}
+	l.mu.Unlock()
+	if !used {
+		forget()
 	}
 }
 
@@ -224,23 +230,28 @@ func (l *loop) free() int {
 
 // release forgets a job, which frees its slot.
 func (l *loop) release(r *run, late bool) {
+	if forget := l.forget(r, late); forget != nil {
+		forget() // or the timer would keep the input
+	}
+}
+
+// forget returns what stops the timer of the job, if there is one, to be called without the lock.
+func (l *loop) forget(r *run, late bool) func() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.running[r] {
-		return
+		return nil
 	}
 	if late {
 		l.s.log.Warn("worker ignores the end of its context", "endpoint", l.in.Key().Endpoint, "job", r.job.ID)
 		l.pass(r) // its input stays in memory
 	}
 	delete(l.running, r)
-	if r.forget != nil {
-		r.forget() // or the timer would keep the input
-	}
 	if r.ended {
 		l.reports--
 	}
 	signal(l.freed)
+	return r.forget
 }
 
 // worked records that the worker has ended a job, whose result is now stored.
