@@ -163,6 +163,7 @@ export function useData(path, {steady, every} = {}) {
   const n = useSignal(tick)
   const last = useRef({at: 0, path: null, busy: false})
   const [asked, askAgain] = useState(0)
+  useEffect(() => () => clearTimeout(last.current.again), [path])
   useEffect(() => {
     if (!path) { set({data: null, error: null, loading: false}); return }
     const l = last.current
@@ -177,7 +178,7 @@ export function useData(path, {steady, every} = {}) {
         if (l.path !== path) return
         set(s => ({data: s.data, error, loading: false}))
         // The server is busy, or the user has too much open at once: it says when to ask again.
-        if (error.wait && (error.status === 429 || error.status === 503)) setTimeout(() => { l.asked = true; askAgain(x => x + 1) }, 1000 * error.wait)
+        if (error.wait && (error.status === 429 || error.status === 503)) l.again = setTimeout(() => { l.asked = true; askAgain(x => x + 1) }, 1000 * error.wait)
       } finally { l.busy = false }
     }
     if (l.path !== path) { if (l.path) set({data: null, error: null, loading: true}); load(); return }
