@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,10 +38,9 @@ type description struct {
 	schemas map[string]*jsonschema.Schema // by location
 }
 
-const documentURL = "mem:openapi.json"
-
-// published reads the description. If it is missing, the error names the place.
-var published = sync.OnceValues(func() (*description, error) {
+// publishedDocument reads the published description and adds what is newer. If it is missing, the
+// error names the place.
+func publishedDocument() (map[string]any, error) {
 	file := filepath.Join("..", "..", "shared", "spec", "openapi-v2.json")
 	if dir := os.Getenv("PODYARD_SPEC"); dir != "" {
 		file = filepath.Join(dir, "openapi-v2.json")
@@ -48,11 +49,63 @@ var published = sync.OnceValues(func() (*description, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(b)))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}
-	d := &description{compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}, root: doc.(map[string]any)}
+	if b, err = os.ReadFile(filepath.Join("testdata", "newer.json")); err != nil {
+		return nil, err
+	}
+	var changes []change
+	if err := json.Unmarshal(b, &changes); err != nil {
+		return nil, err
+	}
+	for _, c := range changes {
+		if err := c.apply(doc); err != nil {
+			return nil, err
+		}
+	}
+	return doc.(map[string]any), nil
+}
+
+// A change is a difference between the description that was published as a file and the public API
+// since. testdata/newer.json has all of them.
+type change struct {
+	Why   string `json:"why"`
+	At    string `json:"at"` // a JSON pointer
+	Value any    `json:"value"`
+}
+
+// apply sets the member at c.At of doc; a list gets the value at its end.
+func (c *change) apply(doc any) error {
+	names := strings.Split(strings.TrimPrefix(c.At, "/"), "/")
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	var parent map[string]any
+	var last string
+	for _, name := range names {
+		object, ok := doc.(map[string]any)
+		if !ok || c.Why == "" {
+			return fmt.Errorf("the change at %s (%s) has no reason or no place in the description", c.At, c.Why)
+		}
+		parent, last = object, unescape.Replace(name)
+		doc = object[last]
+	}
+	if list, ok := doc.([]any); ok {
+		c.Value = append(list, c.Value)
+	}
+	parent[last] = c.Value
+	return nil
+}
+
+const documentURL = "mem:openapi.json"
+
+// published reads the description.
+var published = sync.OnceValues(func() (*description, error) {
+	doc, err := publishedDocument()
+	if err != nil {
+		return nil, err
+	}
+	d := &description{compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}, root: doc}
 	if err := d.compiler.AddResource(documentURL, doc); err != nil {
 		return nil, err
 	}

@@ -235,7 +235,7 @@ func (o *object) createPod(r *pods.CreateRequest) {
 	r.Name = o.text("name")
 	r.Image = o.text("image")
 	r.GPU, r.CPU = o.podGPU(), o.podCPU()
-	r.Args = o.str("args")
+	r.Args, r.Entrypoint, r.Cmd = o.command()
 	r.Disk = o.integer("disk")
 	r.Ports = o.strings("ports")
 	r.Env = o.env()
@@ -285,7 +285,7 @@ func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
 func (o *object) updatePod(r *pods.UpdateRequest) {
 	r.Name = o.str("name")
 	r.Image = o.str("image")
-	r.Args = o.str("args")
+	r.Args, r.Entrypoint, r.Cmd = o.command()
 	r.Disk = o.integer("disk")
 	r.Ports = o.strings("ports")
 	r.Env = o.env()
@@ -295,6 +295,11 @@ func (o *object) updatePod(r *pods.UpdateRequest) {
 	r.GlobalNetworking = o.boolean("globalNetworking")
 	r.TemplateID = o.template()
 	o.unknown()
+}
+
+// command reads the members that say what a container runs.
+func (o *object) command() (args *string, entrypoint, cmd []string) {
+	return o.str("args"), o.strings("entrypoint"), o.strings("cmd")
 }
 
 // registry reads the id of a credential. It returns nil if the member is absent, and an

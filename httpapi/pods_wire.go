@@ -9,12 +9,12 @@ import (
 
 // A podBody is a pod on the wire (docs/interface.md 2.1 and the public schema).
 type podBody struct {
-	ID               string            `json:"id"`
-	Name             string            `json:"name"`
-	Status           pods.Status       `json:"status"`
-	Actions          []pods.Action     `json:"actions"`
-	Image            string            `json:"image"`
-	Args             string            `json:"args"`
+	ID      string        `json:"id"`
+	Name    string        `json:"name"`
+	Status  pods.Status   `json:"status"`
+	Actions []pods.Action `json:"actions"`
+	Image   string        `json:"image"`
+	commandBody
 	Disk             int               `json:"disk"`
 	Ports            []string          `json:"ports"`
 	Env              map[string]string `json:"env"`
@@ -33,6 +33,18 @@ type podBody struct {
 	CreatedAt        wireTime          `json:"createdAt"`
 	StartedAt        *wireTime         `json:"startedAt"`
 	GlobalNetworking networkingBody    `json:"globalNetworking"`
+}
+
+// A commandBody is what a container runs: args as it is stored, and the two lists that it says.
+type commandBody struct {
+	Args       string   `json:"args"`
+	Entrypoint []string `json:"entrypoint"`
+	Cmd        []string `json:"cmd"`
+}
+
+func commandOf(args string) commandBody {
+	entrypoint, cmd, _ := pods.ParseCommand(args) // it was checked
+	return commandBody{args, orEmpty(entrypoint), orEmpty(cmd)}
 }
 
 type mountsBody struct {
@@ -116,7 +128,7 @@ func (t wireTime) MarshalText() ([]byte, error) { return []byte(t.String()), nil
 func (c *call) pod(p *pods.Pod) podBody {
 	b := podBody{
 		ID: p.ID, Name: p.Name, Status: p.Status(), Actions: pods.Actions(p),
-		Image: p.Config.Image, Args: p.Config.Args, Disk: p.Config.Disk,
+		Image: p.Config.Image, commandBody: commandOf(p.Config.Args), Disk: p.Config.Disk,
 		Ports: p.Config.Ports, Env: p.Config.Env, Registry: orNull(p.Config.Registry),
 		Mounts: mountsOf(p.Config.Mounts), Cloud: p.Cloud,
 		DataCenterID: orNull(p.Placement.DataCenter), CUDAVersion: orNull(p.Seen.CUDA),

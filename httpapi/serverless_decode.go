@@ -95,7 +95,7 @@ func (o *object) endpointSettings(s *endpoints.Settings) {
 	s.Image = o.str("image")
 	s.GPU = o.endpointGPU()
 	s.CPU = o.endpointCPU()
-	s.Args = o.str("args")
+	s.Args, s.Entrypoint, s.Cmd = o.command()
 	s.Disk = o.integer("disk")
 	s.Ports = o.strings("ports")
 	s.Env = o.env()

@@ -11,12 +11,12 @@ import (
 
 // An endpointBody is an endpoint on the wire, by the published schema.
 type endpointBody struct {
-	ID             string              `json:"id"`
-	Name           string              `json:"name"`
-	Type           endpoints.Type      `json:"type"`
-	RequestURLs    requestURLs         `json:"requestUrls"`
-	Image          string              `json:"image"`
-	Args           string              `json:"args"`
+	ID          string         `json:"id"`
+	Name        string         `json:"name"`
+	Type        endpoints.Type `json:"type"`
+	RequestURLs requestURLs    `json:"requestUrls"`
+	Image       string         `json:"image"`
+	commandBody
 	Disk           int                 `json:"disk,omitempty"`
 	Ports          []string            `json:"ports"`
 	Env            map[string]string   `json:"env"`
@@ -75,7 +75,7 @@ func (c *call) endpointBody(e *serverless.Endpoint) endpointBody {
 	}
 	b := endpointBody{
 		ID: e.ID, Name: e.Name, Type: endpoints.QueueType, RequestURLs: c.requestURLs(e.ID),
-		Image: e.Container.Image, Args: e.Container.Args, Disk: e.Container.Disk,
+		Image: e.Container.Image, commandBody: commandOf(e.Container.Args), Disk: e.Container.Disk,
 		Ports: orEmpty(e.Container.Ports), Env: e.Container.Env, Registry: orNull(e.Container.Registry),
 		Workers: endpointWorkers{Min: e.Workers.Min, Max: e.Workers.Max}, Scaling: scalingOf(e.Scaling),
 		DataCenterIDs: orEmpty(e.DataCenterIDs), NetworkVolumes: orEmpty(e.NetworkVolumes),

@@ -45,10 +45,10 @@ func templateSettingsBody(required ...string) *openapi.Schema {
 
 // A templateBody is a template on the wire (the public schema).
 type templateBody struct {
-	ID                  string             `json:"id"`
-	Name                string             `json:"name"`
-	Image               string             `json:"image"`
-	Args                string             `json:"args"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	commandBody
 	Disk                int                `json:"disk"`
 	Ports               []string           `json:"ports"`
 	Env                 map[string]string  `json:"env"`
@@ -64,7 +64,7 @@ type templateBody struct {
 
 func templateOf(t templates.Template) templateBody {
 	b := templateBody{
-		ID: t.ID, Name: t.Name, Image: t.Image, Args: t.Args, Disk: t.Disk, Ports: orEmpty(t.Ports), Env: t.Env,
+		ID: t.ID, Name: t.Name, Image: t.Image, commandBody: commandOf(t.Args), Disk: t.Disk, Ports: orEmpty(t.Ports), Env: t.Env,
 		Registry: orNull(t.Registry), Mounts: mountsOf(pods.Mounts{Persistent: t.Persistent}),
 		Serverless: t.Serverless, Public: t.Public, Category: t.Category,
 		StartSSH: t.StartSSH, StartJupyter: t.StartJupyter, AllowedCUDAVersions: orEmpty(t.AllowedCUDAVersions),
@@ -154,7 +154,8 @@ func decodeTemplate(body []byte) (r templates.Settings, err error) {
 }
 
 func (o *object) templateSettings(r *templates.Settings) {
-	r.Name, r.Image, r.Args, r.Disk = o.str("name"), o.str("image"), o.str("args"), o.integer("disk")
+	r.Name, r.Image, r.Disk = o.str("name"), o.str("image"), o.integer("disk")
+	r.Args, r.Entrypoint, r.Cmd = o.command()
 	r.Ports, r.Env, r.Registry = o.strings("ports"), o.env(), o.registry()
 	if ms := o.object("mounts"); ms != nil {
 		r.Persistent = ms.persistent()

@@ -7,13 +7,13 @@ import (
 )
 
 // admit asks the runtimes that p may run on whether they accept c for its owner. It does not
-// report faults of c itself: args that cannot be split are not passed on.
+// report faults of c itself: args that cannot be read are not passed on.
 func (s *Service) admit(p *Pod, c Config, faults *problem.Violations) {
-	args, err := SplitArgs(c.Args)
+	entrypoint, args, err := ParseCommand(c.Args)
 	if err != nil {
 		return
 	}
-	spec := Spec{PodID: p.ID, Owner: p.Owner, Image: c.Image, Args: args, Env: c.Env}
+	spec := Spec{PodID: p.ID, Owner: p.Owner, Image: c.Image, Entrypoint: entrypoint, Args: args, Env: c.Env}
 	var asked []Runtime
 	for _, h := range s.order {
 		rt := h.Runtime

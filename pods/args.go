@@ -2,10 +2,14 @@ package pods
 
 import "github.com/podyard/podyard/internal/container"
 
-// SplitArgs splits a string into words as a POSIX shell does: blanks separate, quotes
-// and backslashes protect them. Nothing is expanded: dollars, globs and operators are
-// ordinary characters.
-func SplitArgs(s string) ([]string, error) { return container.SplitArgs(s) }
+// ParseCommand reads args as pods, templates and endpoints store them: an object as JSON,
+// {"entrypoint":[...],"cmd":[...]}, or cmd as words that are split as a POSIX shell does. Blanks
+// separate words, quotes and backslashes protect them. Nothing is expanded: dollars, globs and
+// operators are ordinary characters. An empty list is the one of the image.
+func ParseCommand(args string) (entrypoint, cmd []string, err error) {
+	c, err := container.ParseCommand(args)
+	return c.Entrypoint, c.Cmd, err
+}
 
 // parsePort reads "8888/http", which has been checked.
 func parsePort(s string) Port {

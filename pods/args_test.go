@@ -27,17 +27,17 @@ func TestArgsAreSplitAsAShellSplits(t *testing.T) {
 		`--name="x y" -p 80`:        {"--name=x y", "-p", "80"},
 		"ü 'é ö'":                   {"ü", "é ö"},
 	} {
-		got, err := pods.SplitArgs(in)
+		_, got, err := pods.ParseCommand(in)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("SplitArgs(%q): %v (-want +got):\n%s", in, err, diff)
+			t.Errorf("ParseCommand(%q): %v (-want +got):\n%s", in, err, diff)
 		}
 	}
 }
 
 func TestArgsThatAShellWouldNotTakeAreErrors(t *testing.T) {
 	for _, in := range []string{`'`, `"`, `a 'b`, `a "b`, `a\`, `"a\"`, `"a\`, "a\x00b", "'\x00'", "\"\x00\"", "\\\x00"} {
-		if got, err := pods.SplitArgs(in); err == nil {
-			t.Errorf("SplitArgs(%q) = %q, want an error", in, got)
+		if _, got, err := pods.ParseCommand(in); err == nil {
+			t.Errorf("ParseCommand(%q) = %q, want an error", in, got)
 		}
 	}
 }
@@ -51,10 +51,10 @@ func FuzzArgsQuotedAreOneWord(f *testing.F) {
 				return
 			}
 		}
-		got, err := pods.SplitArgs("x '" + s + "' y")
+		_, got, err := pods.ParseCommand("x '" + s + "' y")
 		if diff := cmp.Diff([]string{"x", s, "y"}, got); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
-		_, _ = pods.SplitArgs(s) // does not panic
+		_, _, _ = pods.ParseCommand(s) // does not panic
 	})
 }

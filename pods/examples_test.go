@@ -74,11 +74,15 @@ func ExampleService_Terminate() {
 	// Output: 0 <nil>
 }
 
-// The arguments of a container are split as a shell splits words, without a shell.
-func ExampleSplitArgs() {
-	args, err := pods.SplitArgs(`serve --name "my model" --port 8000`)
-	fmt.Printf("%q %v\n", args, err)
-	// Output: ["serve" "--name" "my model" "--port" "8000"] <nil>
+// args are words for the program of the image, or an object with both lists.
+func ExampleParseCommand() {
+	for _, args := range []string{`serve --name "my model"`, `{"entrypoint":["sh"],"cmd":["-c","exec serve"]}`} {
+		entrypoint, cmd, err := pods.ParseCommand(args)
+		fmt.Printf("%q %q %v\n", entrypoint, cmd, err)
+	}
+	// Output:
+	// [] ["serve" "--name" "my model"] <nil>
+	// ["sh"] ["-c" "exec serve"] <nil>
 }
 
 func ExampleCompareCUDA() {

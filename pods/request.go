@@ -14,6 +14,8 @@ type CreateRequest struct {
 	GPU              *GPURequest // exactly one of GPU and CPU
 	CPU              *CPURequest
 	Args             *string
+	Entrypoint       []string // instead of the image's; Cmd too. Args says both, if all are there
+	Cmd              []string
 	Disk             *int // GB; default 50
 	Ports            []string
 	Env              map[string]string
@@ -59,6 +61,8 @@ type UpdateRequest struct {
 	Name             *string
 	Image            *string
 	Args             *string
+	Entrypoint       []string // an empty list takes the image's; without one of the two, the other stays
+	Cmd              []string
 	Disk             *int
 	Ports            []string
 	Env              map[string]string
@@ -78,14 +82,14 @@ type UpdateRequest struct {
 // order.
 var createOrder = []string{
 	"name", "image", "gpu", "gpu/id", "gpu/count", "gpu/allowedCudaVersions", "gpu/minCudaVersion", "cpu", "cpu/id", "cpu/vcpuCount",
-	"args", "disk", "ports", "env", "registry",
+	"args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"cloud", "dataCenterIds", "globalNetworking", "templateId", "startSsh", "startJupyter",
 }
 
 var updateOrder = []string{
-	"name", "image", "args", "disk", "ports", "env", "registry",
+	"name", "image", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"locked", "globalNetworking", "templateId",
@@ -111,7 +115,7 @@ func (r *CreateRequest) config() Config {
 		Image: r.Image, Disk: DefaultDisk, Ports: r.Ports, Env: r.Env, Mounts: r.Mounts,
 		GlobalNetworking: r.GlobalNetworking,
 	}
-	setIfGiven(&c.Args, r.Args)
+	c.Args = r.command().Apply("")
 	setIfGiven(&c.Disk, r.Disk)
 	setIfGiven(&c.Registry, r.Registry)
 	if c.Ports == nil {
@@ -126,13 +130,29 @@ func (r *CreateRequest) config() Config {
 	return c.Clone()
 }
 
+func (r *CreateRequest) command() container.CommandChange {
+	return container.CommandChange{Args: r.Args, Entrypoint: r.Entrypoint, Cmd: r.Cmd}
+}
+
+func (r *CreateRequest) setCommand(c container.CommandChange) {
+	r.Args, r.Entrypoint, r.Cmd = c.Args, c.Entrypoint, c.Cmd
+}
+
+func (r *UpdateRequest) command() container.CommandChange {
+	return container.CommandChange{Args: r.Args, Entrypoint: r.Entrypoint, Cmd: r.Cmd}
+}
+
+func (r *UpdateRequest) setCommand(c container.CommandChange) {
+	r.Args, r.Entrypoint, r.Cmd = c.Args, c.Entrypoint, c.Cmd
+}
+
 // apply writes what r changes into p.
 func (r *UpdateRequest) apply(p *Pod) {
 	setIfGiven(&p.Name, r.Name)
 	setIfGiven(&p.Locked, r.Locked)
 	c := p.Config.Clone()
 	setIfGiven(&c.Image, r.Image)
-	setIfGiven(&c.Args, r.Args)
+	c.Args = r.command().Apply(c.Args)
 	setIfGiven(&c.Disk, r.Disk)
 	setIfGiven(&c.Registry, r.Registry)
 	setIfGiven(&c.GlobalNetworking, r.GlobalNetworking)

@@ -27,9 +27,7 @@ func (v rules) create(r *CreateRequest) {
 	if r.CPU != nil {
 		v.cpu(r.CPU)
 	}
-	if r.Args != nil {
-		v.Args(*r.Args)
-	}
+	v.Command(r.command())
 	if r.Disk != nil {
 		v.Disk(*r.Disk)
 	}
@@ -110,7 +108,7 @@ func (v rules) mounts(m Mounts) {
 
 // update checks r without regard to the pod.
 func (v rules) update(r *UpdateRequest) {
-	v.SetFields(r.Name, r.Image, r.Args, r.Disk)
+	v.SetFields(r.Name, r.Image, r.command(), r.Disk)
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	v.mounts(r.Mounts)

@@ -63,8 +63,11 @@ type Spec struct {
 	Gen   uint64
 	Run   uint64
 	Image string
-	Args  []string // Config.Args, split as a shell would
-	Env   map[string]string
+	// Entrypoint and Args are the command: instead of the ENTRYPOINT and of the CMD of the image.
+	// An empty one is the image's, except that an Entrypoint without Args drops its CMD.
+	Entrypoint []string
+	Args       []string
+	Env        map[string]string
 	// PlatformEnv names the variables of Env whose values the platform set. All others are
 	// the owner's.
 	PlatformEnv []string
@@ -169,9 +172,9 @@ const redacted = "[redacted]"
 // An Admitter is an optional interface of a Runtime that does not run everything that a user
 // asks for, because its images are programs of its host and not containers.
 type Admitter interface {
-	// Admit adds a fault for each part of s that its owner may not ask for, at "/args" and
-	// "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Args, Env and
-	// PlatformEnv of s. It is called before a pod or an endpoint is stored. Ensure makes the
+	// Admit adds a fault for each part of s that its owner may not ask for, at "/args",
+	// "/entrypoint" and "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Entrypoint,
+	// Args, Env and PlatformEnv of s. It is called before a pod or an endpoint is stored. Ensure makes the
 	// same checks, because the rules may have changed since.
 	//
 	// The empty owner is the program itself, which may ask for anything.

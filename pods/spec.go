@@ -21,7 +21,7 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	}
 	spec.Env, spec.PlatformEnv = env(p, c)
 	var err error
-	if spec.Args, err = SplitArgs(c.Args); err != nil {
+	if spec.Entrypoint, spec.Args, err = ParseCommand(c.Args); err != nil {
 		return spec, fmt.Errorf("pods: args of %q: %w", p.ID, err)
 	}
 	for _, text := range c.Ports {

@@ -51,7 +51,7 @@ func (r *CreateRequest) applyTemplate(t *Template) {
 	if r.Image == "" {
 		r.Image = t.Image
 	}
-	setIfNil(&r.Args, &t.Args)
+	r.setCommand(r.command().Or(t.Args))
 	setIfNil(&r.Disk, &t.Disk)
 	setIfNil(&r.Registry, &t.Registry)
 	setIfNil(&r.StartSSH, &t.StartSSH)
@@ -76,7 +76,7 @@ func (r *CreateRequest) applyTemplate(t *Template) {
 // that of the pod. Mounts are fixed at creation.
 func (r *UpdateRequest) applyTemplate(t *Template) {
 	setIfNil(&r.Image, &t.Image)
-	setIfNil(&r.Args, &t.Args)
+	r.setCommand(r.command().Or(t.Args))
 	setIfNil(&r.Disk, &t.Disk)
 	setIfNil(&r.Registry, &t.Registry)
 	if r.Ports == nil {

@@ -42,7 +42,7 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 	if r.engine.diskLimit && s.Disk > 0 {
 		host.StorageOpt = map[string]string{"size": strconv.Itoa(s.Disk) + "G"}
 	}
-	config := &container.Config{Image: s.Image, Cmd: s.Args, Labels: map[string]string{
+	config := &container.Config{Image: s.Image, Entrypoint: s.Entrypoint, Cmd: s.Args, Labels: map[string]string{
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}

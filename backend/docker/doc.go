@@ -42,7 +42,7 @@
 //	RUNPOD_TCP_PORT_<private>   the public number of a tcp or http port
 //	RUNPOD_UDP_PORT_<private>   the same for a udp port
 //
-// Args replace the CMD of the image; its ENTRYPOINT stays. Ports are published on free
+// Entrypoint replaces the ENTRYPOINT of the image and drops its CMD, Args replace the CMD. Ports are published on free
 // ports of Options.Host. The pod keeps its public ports as long as it exists, unless
 // another program takes one meanwhile. Memory is a limit without swap. A vCPU is a weight
 // and a limit; the limit never exceeds the cores of the host. Local mounts are named

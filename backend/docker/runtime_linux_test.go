@@ -82,6 +82,7 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 	dir := t.TempDir()
 	rt := open(t, d, dir)
 	runs, missing, tells, serves := program("run"), pods.Spec{Image: nowhere}, program("tell"), program("serve")
+	entry := pods.Spec{Image: plain, Entrypoint: []string{"/program", "tell"}}
 	counts, asks := program("count"), program("ask")
 	stubborn := program("stubborn")
 	stubborn.Image = checked
@@ -94,7 +95,7 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 			return open(t, d, dir)
 		},
 		Programs: podstest.Programs{
-			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves, Dials: &asks,
+			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, PrintsArgsByEntrypoint: &entry, Counts: &counts, Serves: &serves, Dials: &asks,
 			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 		},

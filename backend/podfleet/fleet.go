@@ -138,7 +138,7 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 		Image: w.Container.Image, Disk: w.Container.Disk,
 	}
 	var err error
-	if spec.Args, err = pods.SplitArgs(w.Container.Args); err != nil {
+	if spec.Entrypoint, spec.Args, err = pods.ParseCommand(w.Container.Args); err != nil {
 		return fmt.Errorf("podfleet: args of a worker of %q: %w", w.Endpoint, err)
 	}
 	for _, text := range w.Container.Ports {

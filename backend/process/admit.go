@@ -45,10 +45,13 @@ func (p *policy) unknown(s pods.Spec, exists func(Image) bool) error {
 }
 
 func (r *Runtime) admit(image Image, s pods.Spec, faults *problem.Violations) {
+	if len(s.Entrypoint) > 0 && len(image.Command) > 0 {
+		faults.Add(problem.BadRequest, "/entrypoint", "the image %s is a program of this host, and no other takes its place", s.Image)
+	}
 	if r.trusts(s.Owner) {
 		return
 	}
-	if len(s.Args) > 0 && !image.AllowArgs {
+	if len(s.Entrypoint)+len(s.Args) > 0 && !image.AllowArgs {
 		faults.Add(problem.BadRequest, "/args", "the image %s is a program of this host and takes no args from users", s.Image)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.OwnerEnv())) {

@@ -12,6 +12,8 @@ import (
 func TestOfAUserOnlyWhatTheImageAllowsIsAdmitted(t *testing.T) {
 	rt := open(t, t.TempDir(), func(o *Options) {
 		o.Images["closed"] = Image{Users: []string{"u"}, Command: []string{"true"}}
+		o.Images["none"] = Image{Users: []string{"u"}, AllowArgs: true}
+		o.Images["bare"] = Image{Users: []string{"u"}}
 		o.Images["open"] = Image{Users: []string{"u"}, Command: []string{"true"}, AllowArgs: true, AllowEnv: []string{"MODEL", "APP_*", "*"}}
 		o.Images["some"] = Image{Users: []string{"u"}, Command: []string{"true"}, AllowEnv: []string{"MODEL", "APP_*"}}
 		o.Trusted = func(owner string) bool { return owner == "operator" }
@@ -23,6 +25,10 @@ func TestOfAUserOnlyWhatTheImageAllowsIsAdmitted(t *testing.T) {
 	}{
 		{"nothing", pods.Spec{Image: "closed", Owner: "u"}, nil},
 		{"args", pods.Spec{Image: "closed", Owner: "u", Args: []string{"a"}}, []string{"/args"}},
+		{"an entrypoint", pods.Spec{Image: "open", Owner: "u", Entrypoint: []string{"sh"}}, []string{"/entrypoint"}},
+		{"an entrypoint of a trusted owner", pods.Spec{Image: "closed", Owner: "operator", Entrypoint: []string{"sh"}}, []string{"/entrypoint"}},
+		{"an entrypoint where there is no program", pods.Spec{Image: "none", Owner: "u", Entrypoint: []string{"sh"}, Args: []string{"a"}}, nil},
+		{"an entrypoint where there are no args", pods.Spec{Image: "bare", Owner: "u", Entrypoint: []string{"sh"}}, []string{"/args"}},
 		{"a variable", pods.Spec{Image: "closed", Owner: "u", Env: map[string]string{"A": "", "B/~": ""}}, []string{"/env/A", "/env/B~1~0"}},
 		{"the platform's variables", pods.Spec{
 			Image: "closed", Owner: "u", Env: map[string]string{"A": "", "RUNPOD_POD_ID": ""}, PlatformEnv: []string{"RUNPOD_POD_ID"},

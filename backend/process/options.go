@@ -11,7 +11,7 @@ import (
 // An Image says what a pod with this image name runs.
 type Image struct {
 	// Command is the program and its first arguments; Spec.Args follow. Without a Command,
-	// Spec.Args is the command: any that the pod's user may run.
+	// Spec.Entrypoint and Spec.Args are the command: any that the pod's user may run.
 	Command []string
 	// Self means that the program is the running one. The first word of Command is only its
 	// name. It runs also when its file is gone, or in a directory that the pod's user cannot

@@ -52,7 +52,15 @@ func testRuntime(t *testing.T, pick func(name string) bool, change ...func(*Opti
 func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
 	t.Helper()
 	dir := t.TempDir()
+	change = append(change, func(o *Options) { // an image without a program
+		o.Images["plain"] = Image{Env: o.Images["self"].Env, AllowArgs: true}
+	})
 	rt := open(t, dir, change...)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := pods.Spec{Image: "plain", Entrypoint: []string{self, "tell"}}
 	runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
 	stubborn := program("stubborn")
 	// Its port accepts when it ignores signals.
@@ -67,7 +75,7 @@ func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
 			return open(t, dir, change...)
 		},
 		Programs: podstest.Programs{
-			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, Counts: &counts, Serves: &serves,
+			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, PrintsArgsByEntrypoint: &entry, Counts: &counts, Serves: &serves,
 			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 		},

@@ -93,7 +93,7 @@ func (p *pod) launch(s pods.Spec) error {
 func (p *pod) run(s pods.Spec, image Image, user *supervise.Identity, own, env []string) (*proc, error) {
 	n := supervise.Plan{
 		Pod: p.r.root.pod(p.id), Start: p.rec.Starts, LogSize: p.r.opts.LogSize, Cgroups: p.rec.Cgroups,
-		Argv: slices.Concat(image.Command, s.Args), Env: env, Dir: image.Dir, User: user,
+		Argv: slices.Concat(image.Command, s.Entrypoint, s.Args), Env: env, Dir: image.Dir, User: user,
 	}
 	if n.Dir == "" {
 		n.Dir = p.r.root.disk(p.id)
@@ -127,7 +127,7 @@ func (r *Runtime) check(s pods.Spec, image Image) error {
 	if err := r.checkAdmitted(s, image); err != nil {
 		return err
 	}
-	if len(image.Command)+len(s.Args) == 0 {
+	if len(image.Command)+len(s.Entrypoint)+len(s.Args) == 0 {
 		return fmt.Errorf("image %q has no command of its own, and no args say what to run", s.Image)
 	}
 	if s.NetworkAlias != "" {

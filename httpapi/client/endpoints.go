@@ -20,6 +20,8 @@ type Endpoint struct {
 	RequestURLs    map[string]string `json:"requestUrls"`
 	Image          string            `json:"image"`
 	Args           string            `json:"args"`
+	Entrypoint     []string          `json:"entrypoint"`
+	Cmd            []string          `json:"cmd"`
 	Disk           int               `json:"disk"` // GB
 	Ports          []string          `json:"ports"`
 	Env            map[string]string `json:"env"`
@@ -72,6 +74,8 @@ type EndpointSettings struct {
 	GPU            *EndpointGPU      `json:"gpu,omitempty"`
 	CPU            []CPU             `json:"cpu,omitempty"`
 	Args           *string           `json:"args,omitempty"`
+	Entrypoint     []string          `json:"entrypoint,omitzero"` // empty: the image's
+	Cmd            []string          `json:"cmd,omitzero"`
 	Disk           *int              `json:"disk,omitempty"`
 	Ports          []string          `json:"ports,omitzero"`
 	Env            map[string]string `json:"env,omitzero"`

@@ -18,8 +18,10 @@ type Pod struct {
 	Status       string            `json:"status"`  // PROVISIONING, STARTING, RUNNING, EXITED, ERROR, TERMINATED
 	Actions      []string          `json:"actions"` // what the status allows
 	Image        string            `json:"image"`
-	Args         string            `json:"args"`
-	Disk         int               `json:"disk"` // GB
+	Args         string            `json:"args"`       // words of the CMD, or an object with both lists as JSON
+	Entrypoint   []string          `json:"entrypoint"` // instead of the image's; empty: the image's
+	Cmd          []string          `json:"cmd"`        // instead of the image's; empty: the image's
+	Disk         int               `json:"disk"`       // GB
 	Ports        []string          `json:"ports"`
 	Env          map[string]string `json:"env"`
 	Registry     string            `json:"registry"` // id of a credential, or empty
@@ -119,6 +121,8 @@ type PodSettings struct {
 	GPU              *GPU              `json:"gpu,omitempty"`
 	CPU              *CPU              `json:"cpu,omitempty"`
 	Args             string            `json:"args,omitempty"`
+	Entrypoint       []string          `json:"entrypoint,omitempty"`
+	Cmd              []string          `json:"cmd,omitempty"`
 	Disk             int               `json:"disk,omitempty"`
 	Ports            []string          `json:"ports,omitempty"`
 	Env              map[string]string `json:"env,omitempty"`
@@ -137,6 +141,8 @@ type PodUpdate struct {
 	Image            *string           `json:"image,omitempty"`
 	TemplateID       string            `json:"templateId,omitempty"`
 	Args             *string           `json:"args,omitempty"`
+	Entrypoint       []string          `json:"entrypoint,omitzero"` // empty: the image's
+	Cmd              []string          `json:"cmd,omitzero"`
 	Disk             *int              `json:"disk,omitempty"`
 	Ports            []string          `json:"ports,omitzero"`
 	Env              map[string]string `json:"env,omitzero"`

@@ -60,6 +60,8 @@ type Template struct {
 	Name                string            `json:"name"`
 	Image               string            `json:"image"`
 	Args                string            `json:"args"`
+	Entrypoint          []string          `json:"entrypoint"`
+	Cmd                 []string          `json:"cmd"`
 	Disk                int               `json:"disk"` // GB
 	Ports               []string          `json:"ports"`
 	Env                 map[string]string `json:"env"`
@@ -82,6 +84,8 @@ type TemplateSettings struct {
 	Name                *string           `json:"name,omitempty"`
 	Image               *string           `json:"image,omitempty"`
 	Args                *string           `json:"args,omitempty"`
+	Entrypoint          []string          `json:"entrypoint,omitzero"` // empty: the image's
+	Cmd                 []string          `json:"cmd,omitzero"`
 	Disk                *int              `json:"disk,omitempty"`
 	Ports               []string          `json:"ports,omitzero"`
 	Env                 map[string]string `json:"env,omitzero"`

@@ -125,7 +125,7 @@ func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.IntVar(&p.gpus, "gpus", 1, "how many GPUs of the type")
 	f.IntVar(&p.disk, "disk", 0, "`GB` of disk (default: the server's)")
 	f.StringVar(&p.ports, "ports", "", "`ports`, separated by commas: 8000/http,22/tcp")
-	f.StringVar(&p.args, "args", "", "`arguments` of the image")
+	f.StringVar(&p.args, "args", "", "`arguments` of the image, or an object with both lists: {\"entrypoint\":[\"sh\"],\"cmd\":[\"-c\",\"...\"]}")
 	f.Func("env", "a `NAME=VALUE` of its environment; may be repeated", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if p.env[name] = value; !ok || name == "" {

@@ -30,16 +30,14 @@ func (v Rules) BadRequest(path, format string, args ...any) {
 }
 
 // SetFields checks settings that a request may leave out: nil is valid.
-func (v Rules) SetFields(name, image, args *string, disk *int) {
+func (v Rules) SetFields(name, image *string, command CommandChange, disk *int) {
 	if name != nil {
 		v.Name(*name)
 	}
 	if image != nil {
 		v.Image(*image)
 	}
-	if args != nil {
-		v.Args(*args)
-	}
+	v.Command(command)
 	if disk != nil {
 		v.Disk(*disk)
 	}
@@ -59,13 +57,6 @@ func (v Rules) Image(s string) {
 		v.Invalid("/image", "must not be empty")
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		v.Invalid("/image", "must have no white space and no control characters")
-	}
-}
-
-// Args requires a string that SplitArgs can split.
-func (v Rules) Args(s string) {
-	if _, err := SplitArgs(s); err != nil {
-		v.Invalid("/args", "%v", err)
 	}
 }
 

@@ -16,8 +16,8 @@ func TestEverySettingIsJudgedAtItsPlace(t *testing.T) {
 	v.Env(map[string]string{"": "x", "A=B": "x", "a/b": "\x00", "OK": "any = thing"})
 	v.Ports([]string{"80/http", "0/tcp", "080/tcp", "80/http", "80/tcp", "65536/udp", "80/sctp", "80"})
 	name, image, args, disk := "", "a b", `a "b`, 0
-	v.SetFields(nil, nil, nil, nil)
-	v.SetFields(&name, &image, &args, &disk)
+	v.SetFields(nil, nil, container.CommandChange{}, nil)
+	v.SetFields(&name, &image, container.CommandChange{Args: &args}, &disk)
 	var got []string
 	if e, ok := faults.Err([]string{"name", "image", "args", "disk", "ports", "env"}).(*problem.Error); ok {
 		got = e.Errors
@@ -47,7 +47,7 @@ func TestSettingsWithinTheRulesHaveNoFault(t *testing.T) {
 	v := container.Rules{Violations: &faults}
 	v.Name("n")
 	v.Image("registry.example/org/image:tag@sha256:" + strings.Repeat("0", 64))
-	v.Args(`run --name "a b"`)
+	v.Command(container.CommandChange{Args: new(`run --name "a b"`)})
 	v.Disk(container.MaxDisk)
 	v.Ports([]string{"1/tcp", "1/udp", "65535/http"})
 	v.Env(map[string]string{"A": ""})

@@ -33,7 +33,7 @@ func Within(limit time.Duration) time.Duration {
 // again with other options: in full, each of them; else those in which runtimes differ most.
 func RunsRuntimeCase(name string) bool {
 	return Long() || slices.Contains([]string{
-		"EnsureLeadsToUp", "ArgsAndEnvironmentArrive", "TheDiskStaysForAnotherRun", "PortsAnswer", "LinesComeInOrder",
+		"EnsureLeadsToUp", "ArgsAndEnvironmentArrive", "TheEntrypointComesFirst", "TheDiskStaysForAnotherRun", "PortsAnswer", "LinesComeInOrder",
 		"StopIsDownAndStopped", "ExitCodesAreTold", "GraceEndsInAKill", "PodsAreKnownAfterReopening", "RemoveLeavesNothing",
 	}, name)
 }

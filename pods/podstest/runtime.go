@@ -52,6 +52,8 @@ type Programs struct {
 	// variable whose name begins with TELL_, by name, values quoted as Go does; then "told",
 	// and runs on.
 	PrintsArgs *pods.Spec
+	// PrintsArgsByEntrypoint does the same. Its Entrypoint has the program; an image may name another.
+	PrintsArgsByEntrypoint *pods.Spec
 	// Counts adds one to a number in a file on its disk and prints "disk <n>". It does the same
 	// with a file in each mount and prints "mount <n>". Then it prints "counted" and runs on.
 	Counts *pods.Spec

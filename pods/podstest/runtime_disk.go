@@ -85,6 +85,16 @@ func diskCases() []RuntimeCase {
 			}
 		},
 	}, {
+		"TheEntrypointComesFirst",
+		"an entrypoint is the program in place of the image's, and args follow it",
+		func(t *testing.T, h Harness) {
+			s := h.pod(t, h.Programs.PrintsArgsByEntrypoint, func(s *pods.Spec) { s.Args = append(s.Args, "a b", "-c") })
+			h.up(t, s)
+			if diff := cmp.Diff([]string{`arg "a b"`, `arg "-c"`, "told"}, h.linesUntil(t, s.PodID, "told", 1)); diff != "" {
+				t.Errorf("what the program was given (-want +got):\n%s", diff)
+			}
+		},
+	}, {
 		"PortsAnswer",
 		"each tcp and http port is published, and a pod is Up when the program answers there",
 		func(t *testing.T, h Harness) {

@@ -13,7 +13,7 @@ func (s *Settings) check(v container.Rules, isNew bool) {
 	if isNew && s.Image == nil {
 		v.Invalid("/image", "is required")
 	}
-	v.SetFields(s.Name, s.Image, s.Args, s.Disk)
+	v.SetFields(s.Name, s.Image, s.command(), s.Disk)
 	v.Ports(s.Ports)
 	v.Env(s.Env)
 	if m := s.Persistent; m != nil {

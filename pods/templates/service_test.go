@@ -149,7 +149,7 @@ func TestOfficialTemplatesKeepTheRulesOfPods(t *testing.T) {
 		v := container.Rules{Violations: &faults}
 		v.Name(o.Name)
 		v.Image(o.Image)
-		v.Args(o.Args)
+		v.Command(container.CommandChange{Args: &o.Args})
 		v.Disk(o.Disk)
 		v.Ports(o.Ports)
 		v.Env(o.Env)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -57,7 +58,8 @@ type Settings struct {
 	Name                *string
 	Image               *string
 	Args                *string
-	Disk                *int // GB; default 50
+	Entrypoint, Cmd     []string // as in pods.UpdateRequest
+	Disk                *int     // GB; default 50
 	Ports               []string
 	Env                 map[string]string
 	Registry            *string // id of a credential; empty: none
@@ -81,17 +83,21 @@ type Settings struct {
 // Fields are the documented fields: faults are reported in this order.
 func Fields() []string {
 	return []string{
-		"name", "image", "args", "disk", "ports", "env", "registry",
+		"name", "image", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 		"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 		"serverless", "public", "category", "startSsh", "startJupyter", "allowedCudaVersions",
 	}
+}
+
+func (s *Settings) command() container.CommandChange {
+	return container.CommandChange{Args: s.Args, Entrypoint: s.Entrypoint, Cmd: s.Cmd}
 }
 
 // apply copies the settings of s that are not absent to t.
 func (s *Settings) apply(t *Template) {
 	setIfGiven(&t.Name, s.Name)
 	setIfGiven(&t.Image, s.Image)
-	setIfGiven(&t.Args, s.Args)
+	t.Args = s.command().Apply(t.Args)
 	setIfGiven(&t.Disk, s.Disk)
 	setIfGiven(&t.Registry, s.Registry)
 	setIfGiven(&t.Serverless, s.Serverless)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/container"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
@@ -61,7 +62,9 @@ type Settings struct {
 	Name           *string
 	Image          *string
 	Args           *string
-	Disk           *int // GB
+	Entrypoint     []string // instead of the image's; an empty list is the image's. Without one of the two lists, the other stays
+	Cmd            []string // Args says both, if all are there
+	Disk           *int     // GB
 	Ports          []string
 	Env            map[string]string
 	Registry       *string // id of a credential; empty: none
@@ -105,10 +108,14 @@ type WorkerSettings struct {
 // faults.
 var endpointOrder = []string{
 	"name", "type", "image", "gpu", "gpu/pools", "gpu/excludedTypes", "gpu/count", "gpu/allowedCudaVersions",
-	"gpu/minCudaVersion", "cpu", "args", "disk", "ports", "env", "registry",
+	"gpu/minCudaVersion", "cpu", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"workers", "workers/min", "workers/max", "workers/idleTimeout",
 	"scaling", "scaling/type", "scaling/queueDelay", "scaling/requestCount",
 	"dataCenterIds", "networkVolumes", "timeout", "flashboot", "templateId",
+}
+
+func (r *Settings) command() container.CommandChange {
+	return container.CommandChange{Args: r.Args, Entrypoint: r.Entrypoint, Cmd: r.Cmd}
 }
 
 // apply writes the settings of r into e. It copies slices and maps. Without a Catalog (nil)
@@ -116,7 +123,7 @@ var endpointOrder = []string{
 func (r *Settings) apply(e *Endpoint, c Catalog) {
 	setIfGiven(&e.Name, r.Name)
 	setIfGiven(&e.Container.Image, r.Image)
-	setIfGiven(&e.Container.Args, r.Args)
+	e.Container.Args = r.command().Apply(e.Container.Args)
 	setIfGiven(&e.Container.Disk, r.Disk)
 	setIfGiven(&e.Container.Registry, r.Registry)
 	setIfGiven(&e.Workers.Min, r.Workers.Min)

@@ -52,7 +52,7 @@ func (v endpointRules) create(r *CreateRequest) {
 
 // values checks each field of r alone.
 func (v endpointRules) values(r *Settings) {
-	v.SetFields(r.Name, r.Image, r.Args, r.Disk)
+	v.SetFields(r.Name, r.Image, r.command(), r.Disk)
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	if r.GPU != nil {

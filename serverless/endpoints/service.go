@@ -150,7 +150,7 @@ func (s *Service) newEndpoint(ctx context.Context, owner string, r *CreateReques
 // admit judges the container of e, which r has made, if r says anything of what the workers
 // run.
 func (s *Service) admit(r *Settings, e *Endpoint, faults *problem.Violations) {
-	if s.admission != nil && (r.Image != nil || r.Args != nil || r.Env != nil) {
+	if s.admission != nil && (r.Image != nil || !r.command().IsZero() || r.Env != nil) {
 		s.admission.AdmitWorker(e.Owner, e.Container, faults)
 	}
 }

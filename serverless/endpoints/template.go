@@ -40,7 +40,8 @@ func (s *Service) fromTemplate(ctx context.Context, v endpointRules, owner strin
 		v.Invalid("/templateId", "template %q is for pods", r.TemplateID)
 	}
 	setDefault(&r.Image, &t.Image)
-	setDefault(&r.Args, &t.Args)
+	c := r.command().Or(t.Args)
+	r.Args, r.Entrypoint, r.Cmd = c.Args, c.Entrypoint, c.Cmd
 	setDefault(&r.Disk, &t.Disk)
 	setDefault(&r.Registry, &t.Registry)
 	if r.Ports == nil {

@@ -1,0 +1,58 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A command is what answers say of what a container runs.
+type command struct {
+	Args            string
+	Entrypoint, Cmd []string
+}
+
+func commandIn(t *testing.T, a answer) (c command) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestACommandIsTheSameAsArgsAndAsListsEverywhere(t *testing.T) {
+	const create = `"entrypoint":["/bin/sh"],"cmd":["-c","echo 'a b'"]`
+	both := command{`{"entrypoint":["/bin/sh"],"cmd":["-c","echo 'a b'"]}`, []string{"/bin/sh"}, []string{"-c", "echo 'a b'"}}
+	for path, body := range map[string]string{
+		"/v2/pods":       `"name":"p","image":"img","cpu":{"id":"cpu3c","vcpuCount":2}`,
+		"/v2/templates":  `"name":"t","image":"img"`,
+		"/v2/serverless": `"name":"e","image":"img","type":"QUEUE","scaling":{"type":"QUEUE_DELAY","queueDelay":4},"cpu":[{"id":"cpu3c","vcpuCount":2}]`,
+	} {
+		bubble(t, func(w *testAPI) {
+			same := func(what string, want command, a answer) {
+				t.Helper()
+				if diff := cmp.Diff(want, commandIn(t, a)); diff != "" {
+					t.Errorf("%s: %s (-want +got):\n%s", path, what, diff)
+				}
+			}
+			made := w.want(201, "POST", path, "{"+body+","+create+"}", "Authorization: Bearer "+adminFree)
+			same("both lists", both, made)
+			at := path + "/" + made.field("id")
+			patch := func(status int, body string) answer {
+				t.Helper()
+				return w.want(status, "PATCH", at, body, "Authorization: Bearer "+adminFree)
+			}
+			read, err := json.Marshal(map[string]any{"args": both.Args, "entrypoint": both.Entrypoint, "cmd": both.Cmd})
+			if err != nil {
+				t.Fatal(err)
+			}
+			same("what was read is sent back", both, patch(200, string(read)))
+			same("one list keeps the other", command{`{"entrypoint":["/bin/sh"],"cmd":["-l"]}`, []string{"/bin/sh"}, []string{"-l"}}, patch(200, `{"cmd":["-l"]}`))
+			patch(400, `{"args":"x","cmd":["y"]}`)
+			patch(422, `{"args":"{\"cmd\":7}"}`)
+			same("args replace both", command{"x 'y z'", []string{}, []string{"x", "y z"}}, patch(200, `{"args":"x 'y z'"}`))
+			same("nothing is the image's", command{"", []string{}, []string{}}, patch(200, `{"entrypoint":[],"cmd":[]}`))
+		})
+	}
+}
