@@ -76,24 +76,29 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// apply sets the member at c.At of doc; a list gets the value at its end.
+// apply sets the member at c.At of doc; a list there gets the value at its end.
 func (c *change) apply(doc any) error {
-	names := strings.Split(strings.TrimPrefix(c.At, "/"), "/")
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	var parent map[string]any
-	var last string
-	for _, name := range names {
-		object, ok := doc.(map[string]any)
-		if !ok || c.Why == "" {
-			return fmt.Errorf("the change at %s (%s) has no reason or no place in the description", c.At, c.Why)
+	set := func(any) {}
+	for name := range strings.SplitSeq(strings.TrimPrefix(c.At, "/"), "/") {
+		switch parent := doc.(type) {
+		case map[string]any:
+			name = unescape.Replace(name)
+			doc, set = parent[name], func(v any) { parent[name] = v }
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(parent) {
+				return fmt.Errorf("the change at %s has no place in the description", c.At)
+			}
+			doc, set = parent[i], func(v any) { parent[i] = v }
+		default:
+			return fmt.Errorf("the change at %s has no place in the description", c.At)
 		}
-		parent, last = object, unescape.Replace(name)
-		doc = object[last]
 	}
 	if list, ok := doc.([]any); ok {
 		c.Value = append(list, c.Value)
 	}
-	parent[last] = c.Value
+	set(c.Value)
 	return nil
 }
 

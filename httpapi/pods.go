@@ -70,6 +70,8 @@ func createPodBody() *openapi.Schema {
 	s.At("gpu/count").Between(1, container.MaxCount).Defaults(1)
 	s.At("gpu/allowedCudaVersions/*").Pattern = cudaPattern
 	s.At("gpu/minCudaVersion").Pattern = cudaPattern
+	s.At("gpu/minRamPerGpu").Between(1, container.MaxCount)
+	s.At("gpu/minVcpuCountPerGpu").Between(1, container.MaxCount)
 	s.At("cpu/id").NotEmpty()
 	s.At("cpu/vcpuCount").Between(2, container.MaxCount)
 	return s
@@ -260,6 +262,7 @@ func (o *object) podGPU() *pods.GPURequest {
 	return &pods.GPURequest{
 		ID: sub.text("id"), Count: sub.integer("count"),
 		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
+		MinRAM: sub.integer("minRamPerGpu"), MinVCPU: sub.integer("minVcpuCountPerGpu"),
 	}
 }
 

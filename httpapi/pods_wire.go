@@ -63,8 +63,10 @@ type networkBody struct {
 }
 
 type gpuBody struct {
-	ID    string `json:"id"`
-	Count int    `json:"count"`
+	ID        string `json:"id"`
+	Count     int    `json:"count"`
+	VCPUCount int    `json:"vcpuCount"` // of all GPUs together, as is Memory
+	Memory    int    `json:"memory"`
 }
 
 type cpuBody struct {
@@ -136,7 +138,8 @@ func (c *call) pod(p *pods.Pod) podBody {
 		CreatedAt: wireTime(p.Created),
 	}
 	if p.GPU != nil {
-		b.GPU = &gpuBody{p.GPU.ID, p.GPU.Count}
+		vcpu, memory := c.Pods.Share(p)
+		b.GPU = &gpuBody{p.GPU.ID, p.GPU.Count, vcpu, memory}
 	}
 	if p.CPU != nil {
 		b.CPU = &cpuBody{p.CPU.ID, p.CPU.VCPU, p.CPU.Memory}

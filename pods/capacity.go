@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/podyard/podyard/pods/catalog"
 )
 
 // Requirements are what a pod or a worker needs of a host: Count GPUs of a type, or a number of
@@ -16,6 +18,8 @@ type Requirements struct {
 	Memory int   // GB beside the vCPUs; 0: as the catalog says
 	Cloud  Cloud // empty: any
 	CUDA   CUDAVersions
+	// MinShare is what the host must give with each GPU, at least. 0: anything.
+	MinShare catalog.Share
 }
 
 // A HostCapacity is the capacity of one host for some Requirements: how many such pods it could

@@ -57,7 +57,7 @@ func (p *Pod) placementRequest() PlacementRequest {
 // requirements is what p needs of a host.
 func (p *Pod) requirements() Requirements {
 	if p.GPU != nil {
-		return Requirements{GPU: p.GPU.ID, Count: p.GPU.Count, Cloud: p.Cloud, CUDA: p.CUDA}
+		return Requirements{GPU: p.GPU.ID, Count: p.GPU.Count, Cloud: p.Cloud, CUDA: p.CUDA, MinShare: p.MinShare}
 	}
 	return Requirements{CPU: p.CPU.ID, VCPU: p.CPU.VCPU, Memory: p.CPU.Memory, Cloud: p.Cloud}
 }
@@ -110,5 +110,5 @@ func describeRequirements(p *Pod) string {
 	case p.Config.GlobalNetworking:
 		where = "in any data center with global networking"
 	}
-	return fmt.Sprintf("%s%s %s on the %s cloud", what, p.CUDA, where, p.Cloud)
+	return fmt.Sprintf("%s%s%s %s on the %s cloud", what, p.CUDA, describeMinimum(p.MinShare), where, p.Cloud)
 }

@@ -160,7 +160,7 @@ func (r *Placer) firstFit(ctx context.Context, h *Host, w *PlacementRequest) (d 
 
 // matches reports whether h, if it were empty, could take d.
 func (r *Placer) matches(h *Host, d *Requirements) bool {
-	return (d.Cloud == "" || h.inCloud(d.Cloud)) && (d.GPU == "" || d.CUDA.match(r.cudaVersion(h, d.GPU)))
+	return (d.Cloud == "" || h.inCloud(d.Cloud)) && (d.GPU == "" || d.CUDA.match(r.cudaVersion(h, d.GPU)) && d.gives(r.share(h, d.GPU)))
 }
 
 // fit returns the placement of d on h, if h has capacity now.
@@ -179,6 +179,7 @@ func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Requirements, pl *Place
 	if i < 0 || r.exceedsMaxCount(d) {
 		return false, nil
 	}
+	pl.Share = r.share(h, d.GPU)
 	if g := h.GPUs[i]; len(g.Devices) == 0 {
 		return r.addClaim(ctx, pl, Claim{h.gpuCountResource(g.Type), int64(d.Count), int64(g.Count)})
 	}

@@ -3,6 +3,7 @@ package pods
 import (
 	"time"
 
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 
@@ -60,8 +61,9 @@ type Pod struct {
 
 	// DataCenters are those that the user allows, in this order; empty: any.
 	DataCenters []string
-	// CUDA says which hosts are allowed.
-	CUDA CUDAVersions
+	// CUDA and MinShare say which hosts are allowed.
+	CUDA     CUDAVersions
+	MinShare catalog.Share `json:",omitzero"` // of each GPU; 0: any
 	// Injected are variables of startSsh and startJupyter. A variable of the user with the same
 	// name overrides them. They are in no answer.
 	Injected map[string]string
@@ -138,6 +140,8 @@ type Placement struct {
 	Claims []Claim
 	// Devices are the GPUs among the claims, as the host names them.
 	Devices []string
+	// Share is what goes with each of the pod's GPUs on the host. It stays when the claims are dropped.
+	Share catalog.Share `json:",omitzero"`
 	// Price is USD an hour while the pod has compute.
 	Price float64
 	// DiskPrice is USD an hour for the disks while the pod has compute, KeptPrice for the disks

@@ -46,6 +46,9 @@ type GPURequest struct {
 	// an empty list counts as not set.
 	AllowedCUDAVersions []string
 	MinCUDAVersion      *string
+	// MinRAM (GB) and MinVCPU select hosts by what they give with each GPU. They ask for no more of it.
+	MinRAM  *int
+	MinVCPU *int
 }
 
 // A CPURequest asks for a CPU machine.
@@ -81,7 +84,7 @@ type UpdateRequest struct {
 // createOrder and updateOrder are the documented fields: faults are reported in this
 // order.
 var createOrder = []string{
-	"name", "image", "gpu", "gpu/id", "gpu/count", "gpu/allowedCudaVersions", "gpu/minCudaVersion", "cpu", "cpu/id", "cpu/vcpuCount",
+	"name", "image", "gpu", "gpu/id", "gpu/count", "gpu/allowedCudaVersions", "gpu/minCudaVersion", "gpu/minRamPerGpu", "gpu/minVcpuCountPerGpu", "cpu", "cpu/id", "cpu/vcpuCount",
 	"args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",

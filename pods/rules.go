@@ -57,6 +57,12 @@ func (v rules) gpu(g *GPURequest) {
 		v.Count("/gpu/count", *g.Count)
 	}
 	v.CUDAVersions("/gpu/allowedCudaVersions", g.AllowedCUDAVersions)
+	if g.MinRAM != nil {
+		v.Count("/gpu/minRamPerGpu", *g.MinRAM)
+	}
+	if g.MinVCPU != nil {
+		v.Count("/gpu/minVcpuCountPerGpu", *g.MinVCPU)
+	}
 	if g.MinCUDAVersion == nil {
 		return
 	}

@@ -207,6 +207,8 @@ func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*P
 		setIfGiven(&p.GPU.Count, g.Count)
 		p.CUDA.Allowed = slices.Clone(g.AllowedCUDAVersions)
 		setIfGiven(&p.CUDA.Min, g.MinCUDAVersion)
+		setIfGiven(&p.MinShare.Memory, g.MinRAM)
+		setIfGiven(&p.MinShare.VCPU, g.MinVCPU)
 	}
 	if c := r.CPU; c != nil {
 		f, _ := s.Catalog().CPU(c.ID)

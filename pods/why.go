@@ -243,8 +243,12 @@ func (r *Placer) refusal(ctx context.Context, h *Host, w *PlacementRequest, cord
 	case w.host == "" && d.Cloud != "" && !h.inCloud(d.Cloud):
 		x.Text = "is not of the " + string(d.Cloud) + " cloud"
 		return x, nil
-	case w.host == "" && !r.matches(h, d):
+	case w.host == "" && d.GPU != "" && !d.CUDA.match(r.cudaVersion(h, d.GPU)):
 		x.Text = "has another version of CUDA"
+		return x, nil
+	case w.host == "" && d.GPU != "" && !d.gives(r.share(h, d.GPU)):
+		s := r.share(h, d.GPU)
+		x.Text = fmt.Sprintf("gives %d vCPUs and %d GB with each GPU", s.VCPU, s.Memory)
 		return x, nil
 	case cordoned:
 		x.Kind, x.Since, x.Text = telemetry.HostCordoned, since, "takes nothing new, because an operator has cordoned it"

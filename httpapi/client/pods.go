@@ -85,6 +85,10 @@ type GPU struct {
 	Count               int      `json:"count,omitempty"`               // default 1
 	AllowedCUDAVersions []string `json:"allowedCudaVersions,omitempty"` // only of a request
 	MinCUDAVersion      string   `json:"minCudaVersion,omitempty"`      // only of a request
+	MinRAM              int      `json:"minRamPerGpu,omitempty"`        // GB of the host for each GPU; only of a request
+	MinVCPU             int      `json:"minVcpuCountPerGpu,omitempty"`  // of the host for each GPU; only of a request
+	VCPU                float64  `json:"vcpuCount,omitempty"`           // of the pod; only of an answer
+	Memory              float64  `json:"memory,omitempty"`              // GB of the pod; only of an answer
 }
 
 // A CPU says which vCPUs a pod or a worker has.

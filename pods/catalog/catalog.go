@@ -50,6 +50,14 @@ type GPUType struct {
 	Community    bool
 	Price        GPUPrice
 	MaxCount     MaxCount
+	// Share is what goes with each GPU on a host whose own size is not known.
+	Share Share
+}
+
+// A Share is what a pod has of its host for each of its GPUs.
+type Share struct {
+	VCPU   int
+	Memory int // GB
 }
 
 // GPUPrice is USD an hour for one GPU. Serverless is 0 outside a pool.

@@ -46,6 +46,7 @@ func gpu(id, name, pool string, memory int, secure, community, serverless float6
 		Secure: maxSecure > 0, Community: maxCommunity > 0,
 		Price:    GPUPrice{Secure: secure, Community: community, Serverless: serverless},
 		MaxCount: MaxCount{Secure: maxSecure, Community: maxCommunity},
+		Share:    Share{VCPU: max(6, memory/8), Memory: max(24, memory*3/2)},
 	}
 }
 

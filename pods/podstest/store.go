@@ -13,6 +13,7 @@ import (
 
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/problem/idempotency"
 )
 
@@ -59,10 +60,10 @@ func fullPod(id string) *pods.Pod {
 	return &pods.Pod{
 		ID: id, Owner: "owner", Name: "näme", Cloud: pods.Community, Template: "t",
 		GPU: &pods.GPU{ID: "gpu", Count: 2}, CPU: &pods.CPU{ID: "cpu", VCPU: 4, Memory: 8},
-		Locked: true, Created: created, Config: config("new"), DataCenters: []string{"D1", "D2"},
+		MinShare: catalog.Share{VCPU: 2, Memory: 16}, Locked: true, Created: created, Config: config("new"), DataCenters: []string{"D1", "D2"},
 		Placement: pods.Placement{
 			Host: "host", DataCenter: "D1", Claims: []pods.Claim{claim("gpu/host/a", 1, 1), claim("memory/host", 8, 64)},
-			Devices: []string{"a"}, Price: 1.25,
+			Devices: []string{"a"}, Price: 1.25, Share: catalog.Share{VCPU: 4, Memory: 32},
 		},
 		Want: pods.DesiredState{Power: pods.PowerOn, Gen: 3, Run: 4, Pull: true, Grace: time.Second, Applied: config("old")},
 		Seen: pods.ObservedState{
