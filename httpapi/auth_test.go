@@ -417,7 +417,7 @@ func TestWindowThatIsFullRefusesWithoutCharging(t *testing.T) {
 					}
 				}
 				w.want(200, "GET", "/v2/pods", "", "Authorization: Bearer "+bobKey)
-				if got := w.call("GET", "/v2/pods", "", "Authorization: Bearer "+aliceFree).body; got != `{"pods":[]}` {
+				if got := w.call("GET", "/v2/pods", "", "Authorization: Bearer "+aliceFree).body; got != `{"pods":[],"pagination":{"nextCursor":null,"hasNextPage":false}}` {
 					t.Errorf("a refused request made %s", got)
 				}
 				advance(row.ofless)

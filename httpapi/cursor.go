@@ -119,7 +119,10 @@ func page[T any](c *call, list []T, at func(T) place) ([]T, error) {
 	if limit == 0 {
 		return list, nil
 	}
-	c.cut = func(i int) { c.nextLink(c.cursor(at(list[i]).encode(), filters...)) }
+	c.cut = func(i int) {
+		c.next = c.cursor(at(list[i]).encode(), filters...)
+		c.nextLink(c.next)
+	}
 	if len(list) > limit {
 		c.cut(limit - 1)
 		return list[:limit], nil
@@ -141,6 +144,14 @@ func (c *call) place(cursor string, filters []string) (place, error) {
 	}
 	return place{time.Unix(int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint32(b[8:]))), string(b[12:])}, nil
 }
+
+// pagination is what the body of a paged list says of the next page. The header Link has the same.
+type pagination struct {
+	NextCursor  *string `json:"nextCursor"`
+	HasNextPage bool    `json:"hasNextPage"`
+}
+
+func (c *call) pagination() pagination { return pagination{orNull(c.next), c.next != ""} }
 
 // nextLink sets the header Link to the next page: the same request with this cursor.
 func (c *call) nextLink(cursor string) {

@@ -16,7 +16,7 @@ import (
 
 func endpointWorkerOperations() []operation {
 	return group(APIControl, AreaEndpoints,
-		op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases),
+		op("listEndpointReleases", "GET /v2/serverless/{id}/releases", ScopeEndpointsRead, listReleases, paginated),
 		op("listEndpointWorkers", "GET /v2/serverless/{id}/workers", ScopeEndpointsRead, listWorkers),
 		op("stopWorker", "DELETE /v2/serverless/{id}/workers/{workerId}", ScopeEndpointsWrite, stopWorker, added),
 		op("getWorkerLogs", "GET /v2/serverless/{id}/workers/{workerId}/logs", ScopeEndpointsRead, workerLogs, staysOpen(budget.Streams)),
@@ -35,7 +35,7 @@ func (b *describer) describeEndpointWorkers() map[string]description {
 	word := openapi.Of("string")
 	why := fields(map[string]*openapi.Schema{"why": word}, "why")
 	return map[string]description{
-		"listEndpointReleases": {summary: "List the releases of an endpoint, newest first", answers: ok(releases)},
+		"listEndpointReleases": {summary: "List the releases of an endpoint, newest first", answers: ok(withPagination(releases))},
 		"listEndpointWorkers":  {summary: "List the workers of an endpoint", answers: ok(workers)},
 		"stopWorker":           {summary: "End a worker after its jobs", text: "It gets no more jobs. Another one is started if one is needed. 409 for a worker that the service did not start.", answers: gone()},
 		"getWorkerLogs":        {summary: "Follow the log of a worker", text: aboutLogs, params: logParams(), answers: ok(word), media: "text/event-stream"},
@@ -152,11 +152,17 @@ func listReleases(c *call) error {
 	for i := range list {
 		running[list[i].Release]++
 	}
+	// The newest comes first, so a release's place is the later the smaller its version is.
+	releases, err := page(c, releasesOf(e, running), func(r releaseBody) place { return place{time.Unix(int64(-r.Version), 0), r.ID} })
+	if err != nil {
+		return err
+	}
 	return writeJSON(c.w, http.StatusOK, struct {
 		EndpointVersion *int          `json:"endpointVersion"`
 		Rollout         rolloutBody   `json:"rollout"`
 		Releases        []releaseBody `json:"releases"`
-	}{orNone(e.Version), rolloutOf(list, e), releasesOf(e, running)})
+		Pagination      pagination    `json:"pagination"`
+	}{orNone(e.Version), rolloutOf(list, e), releases, c.pagination()})
 }
 
 func rolloutOf(list []serverless.WorkerInfo, e *serverless.Endpoint) rolloutBody {

@@ -139,7 +139,7 @@ func ExampleAuthenticator() {
 	ask(h, "GET", "/v2/pods", "Bearer token-1", "")
 	ask(h, "GET", "/v2/pods", "Bearer token-2", "")
 	// Output:
-	// 200 {"pods":[]}
+	// 200 {"pods":[],"pagination":{"nextCursor":null,"hasNextPage":false}}
 	// 401 {"title":"Unauthorized","status":401,"detail":"invalid or expired token"}
 }
 
@@ -158,7 +158,7 @@ func ExampleNewKeys() {
 	ask(h, "GET", "/v2/pods", "Bearer key-of-bob", "")
 	ask(h, "POST", "/v2/pods", "Bearer key-of-bob", "{}")
 	// Output:
-	// 200 {"pods":[]}
+	// 200 {"pods":[],"pagination":{"nextCursor":null,"hasNextPage":false}}
 	// 403 {"title":"Forbidden","status":403,"detail":"access denied"}
 }
 

@@ -18,6 +18,15 @@ func withCursor(page *openapi.Schema) *openapi.Schema {
 	return page
 }
 
+// withPagination adds what the body of a paged list says of the next page.
+func withPagination(page *openapi.Schema) *openapi.Schema {
+	page.Properties["pagination"] = fields(map[string]*openapi.Schema{
+		"nextCursor": openapi.OrNull(openapi.Of("string")), "hasNextPage": openapi.Of("boolean"),
+	}, "nextCursor", "hasNextPage")
+	page.Required = append(page.Required, "pagination")
+	return page
+}
+
 func linkHeader() *openapi.Header {
 	return &openapi.Header{Description: `The next page: <...>; rel="next". Absent at the end.`, Schema: openapi.Of("string")}
 }
@@ -151,6 +160,11 @@ func writeList[T, B any](c *call, name string, list []T, owner func(T) string, b
 			c.cut(i)
 			break
 		}
+	}
+	if c.op.pages == pagesInBody {
+		return l.endWith(struct {
+			Pagination pagination `json:"pagination"`
+		}{c.pagination()})
 	}
 	l.end(nil)
 	return nil

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,4 +56,31 @@ func TestACommandIsTheSameAsArgsAndAsListsEverywhere(t *testing.T) {
 			same("nothing is the image's", command{"", []string{}, []string{}}, patch(200, `{"entrypoint":[],"cmd":[]}`))
 		})
 	}
+}
+
+func TestReleasesHavePagesNewestFirst(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		const settings = `"image":"img","type":"QUEUE","scaling":{"type":"QUEUE_DELAY","queueDelay":4},"cpu":[{"id":"cpu3c","vcpuCount":2}]`
+		path := "/v2/serverless/" + w.want(201, "POST", "/v2/serverless", `{"name":"e",`+settings+`}`, asAdmin).field("id")
+		for _, args := range []string{"1", "2", "3", "4"} {
+			w.want(200, "PATCH", path, `{"args":"`+args+`"}`, asAdmin)
+		}
+		whole := idsOf(t, w.want(200, "GET", path+"/releases", "", asAdmin), "releases")
+		paged, sizes := w.allPages(t, path+"/releases?limit=2", "releases", asAdmin, nil)
+		if diff := cmp.Diff(whole, paged); diff != "" || len(sizes) != 3 {
+			t.Errorf("pages of %d releases, %v (-whole +pages):\n%s", len(whole), sizes, diff)
+		}
+		w.want(422, "GET", path+"/releases?cursor=AAAA", "", asAdmin)
+	})
+}
+
+func TestAWholeListSaysThatItIsTheLastPage(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		for _, path := range []string{"/v2/pods", "/v2/serverless", "/v2/templates", "/v2/network-volumes", "/v2/catalog/templates"} {
+			a := w.want(200, "GET", path, "", asAdmin)
+			if !strings.HasSuffix(strings.TrimSpace(a.body), `],"pagination":{"nextCursor":null,"hasNextPage":false}}`) {
+				t.Errorf("%s ends with %.80q", path, a.body[max(0, len(a.body)-80):])
+			}
+		}
+	})
 }

@@ -171,7 +171,11 @@ func parametersOf(o *operation, d *description) (list []*openapi.Parameter) {
 		})...)
 	}
 	if o.Paged {
-		list = append(list, addedParams(number("limit", 1, maxListPage, nil, "The most records of a page. Absent: the list is whole."), cursorParam())...)
+		params := []*openapi.Parameter{number("limit", 1, maxListPage, nil, "The most records of a page. Absent: the list is whole."), cursorParam()}
+		if o.pages != pagesInBody {
+			params = addedParams(params...)
+		}
+		list = append(list, params...)
 	}
 	switch o.Owners {
 	case OwnersOne:

@@ -135,8 +135,15 @@ type operation struct {
 	// asked marks operations that clients repeat at once after an error.
 	asked bool
 	stays budget.Budget // what a request that may last long counts for; 0: it does not last
+	pages pageForm      // how the body of a list speaks of pages
 	heavy bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
 }
+
+// A pageForm says how the body of a list speaks of pages. The public API has the member pagination; the
+// header Link is of this service alone.
+type pageForm string
+
+const pagesInBody pageForm = "pagination"
 
 // table returns all operations. The rows of an operation, what the OpenAPI document says of it, and its
 // handler are in one file. A path with a literal segment comes before one with a placeholder in that
@@ -219,6 +226,8 @@ func absentOperations() []operation {
 func added(o *operation)        { o.Added = true }
 func keyed(o *operation)        { o.Keyed = true }
 func paged(o *operation)        { o.Paged = true }
+func paginated(o *operation)    { o.Paged, o.pages = true, pagesInBody }
+func marked(o *operation)       { o.pages = pagesInBody }
 func sideEffects(o *operation)  { o.SideEffects = true }
 func unlimited(o *operation)    { o.Limit = LimitNone }
 func ofDeadLetter(o *operation) { o.dead = true }

@@ -16,7 +16,7 @@ import (
 func podOperations() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
-			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paged, byOwners, heavy),
+			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paginated, byOwners, heavy),
 			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
@@ -34,7 +34,7 @@ func podOperations() []operation {
 func (b *describer) describePods() map[string]description {
 	pod := openapi.For[podBody](&b.Builder)
 	return map[string]description{
-		"listPods": {summary: "List the caller's pods", answers: ok(b.list("pods", pod, true)), params: []*openapi.Parameter{
+		"listPods": {summary: "List the caller's pods", answers: ok(withPagination(b.list("pods", pod, true))), params: []*openapi.Parameter{
 			flag("includeClusterPods", "Changes nothing: there are no clusters."),
 		}},
 		"createPod": {

@@ -156,7 +156,8 @@ type call struct {
 	in, open, turn budget.Hold
 	out            answer
 
-	cut func(i int) // makes an item the last one of its page; nil: the client did not ask for pages
+	next string      // the cursor of the next page; empty: there is none
+	cut  func(i int) // makes an item the last one of its page; nil: the client did not ask for pages
 }
 
 // serve does an operation, and answers its error if there is one.

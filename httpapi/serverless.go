@@ -10,7 +10,7 @@ import (
 
 func endpointOperations() []operation {
 	return group(APIControl, AreaEndpoints,
-		op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paged, byOwners, heavy),
+		op("listEndpoints", "GET /v2/serverless", ScopeEndpointsRead, listEndpoints, paginated, byOwners, heavy),
 		op("createEndpoint", "POST /v2/serverless", ScopeEndpointsWrite, createEndpoint, keyed),
 		op("getEndpoint", "GET /v2/serverless/{id}", ScopeEndpointsRead, getEndpoint),
 		op("updateEndpoint", "PATCH /v2/serverless/{id}", ScopeEndpointsWrite, updateEndpoint),
@@ -21,7 +21,7 @@ func endpointOperations() []operation {
 func (b *describer) describeEndpoints() map[string]description {
 	endpoint := openapi.For[endpointBody](&b.Builder)
 	return map[string]description{
-		"listEndpoints": {summary: "List the caller's endpoints and the shared ones", answers: ok(b.list("endpoints", endpoint, true))},
+		"listEndpoints": {summary: "List the caller's endpoints and the shared ones", answers: ok(withPagination(b.list("endpoints", endpoint, true)))},
 		"createEndpoint": {
 			summary: "Create an endpoint", text: "Exactly one of gpu and cpu must be there.",
 			body: b.Component("CreateEndpointRequest", createEndpointBody()), answers: created(endpoint),

@@ -10,24 +10,24 @@ import (
 
 func templateOperations() []operation {
 	return group(APIControl, AreaTemplates,
-		op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, paged, byOwners, heavy),
+		op("listTemplates", "GET /v2/templates", ScopePodsRead, listTemplates, paginated, byOwners, heavy),
 		op("createTemplate", "POST /v2/templates", ScopePodsWrite, createTemplate, keyed),
 		op("getTemplate", "GET /v2/templates/{id}", ScopePodsRead, getTemplate),
 		op("updateTemplate", "PATCH /v2/templates/{id}", ScopePodsWrite, updateTemplate),
 		op("deleteTemplate", "DELETE /v2/templates/{id}", ScopePodsWrite, deleteTemplate),
-		op("listPublicTemplates", "GET /v2/catalog/templates", ScopeAny, listCatalogTemplates),
+		op("listPublicTemplates", "GET /v2/catalog/templates", ScopeAny, listCatalogTemplates, marked),
 	)
 }
 
 func (b *describer) describeTemplates() map[string]description {
 	template := openapi.For[templateBody](&b.Builder)
 	return map[string]description{
-		"listTemplates":  {summary: "List the caller's templates", answers: ok(b.list("templates", template, true))},
+		"listTemplates":  {summary: "List the caller's templates", answers: ok(withPagination(b.list("templates", template, true)))},
 		"createTemplate": {summary: "Create a template", body: b.Component("CreateTemplateRequest", templateSettingsBody("name", "image")), answers: created(template)},
 		"getTemplate":    {summary: "Get a template, one of the caller or a public one", answers: ok(template)},
 		"updateTemplate": {summary: "Change a template", body: b.Component("UpdateTemplateRequest", templateSettingsBody()), answers: ok(template)},
 		"deleteTemplate": {summary: "Delete a template", text: "400 while a pod of its owner was made from it.", answers: gone()},
-		"listPublicTemplates": {summary: "List public templates", answers: ok(b.list("templates", template, false)), params: []*openapi.Parameter{
+		"listPublicTemplates": {summary: "List public templates", answers: ok(withPagination(b.list("templates", template, false))), params: []*openapi.Parameter{
 			inQuery("source", values(templates.FromOfficial, templates.FromVerified, templates.FromCommunity).Defaults(templates.FromOfficial), "Who published them."),
 		}},
 	}

@@ -10,7 +10,7 @@ import (
 
 func volumeOperations() []operation {
 	return group(APIControl, AreaVolumes,
-		op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, paged, byOwners),
+		op("listNetworkVolumes", "GET /v2/network-volumes", ScopePodsRead, listVolumes, paginated, byOwners),
 		op("createNetworkVolume", "POST /v2/network-volumes", ScopePodsWrite, createVolume, keyed),
 		op("getNetworkVolume", "GET /v2/network-volumes/{id}", ScopePodsRead, getVolume),
 		op("updateNetworkVolume", "PATCH /v2/network-volumes/{id}", ScopePodsWrite, updateVolume),
@@ -21,7 +21,7 @@ func volumeOperations() []operation {
 func (b *describer) describeVolumes() map[string]description {
 	volume := openapi.For[volumeBody](&b.Builder)
 	return map[string]description{
-		"listNetworkVolumes":  {summary: "List the caller's network volumes", answers: ok(b.list("networkVolumes", volume, true))},
+		"listNetworkVolumes":  {summary: "List the caller's network volumes", answers: ok(withPagination(b.list("networkVolumes", volume, true)))},
 		"createNetworkVolume": {summary: "Create a network volume", body: b.Component("CreateNetworkVolumeRequest", createVolumeBody()), answers: created(volume)},
 		"getNetworkVolume":    {summary: "Get a network volume", answers: ok(volume)},
 		"updateNetworkVolume": {
