@@ -15,6 +15,7 @@ import (
 // Sizes of request bodies in bytes (docs/interface.md 8.2; docs/decisions.md 10).
 const (
 	maxControlBody = 1 << 20
+	maxPodBody     = 102_400  // of a new pod, as the public API has it
 	maxSmallBody   = 64 << 10 // of the control API for records whose size no budget counts
 	maxRunBody     = 10 << 20
 	maxSyncBody    = 20 << 20
@@ -60,6 +61,9 @@ func (c *call) jsonBody() ([]byte, error) {
 		if err != nil || mt != "application/json" && !(strings.HasPrefix(mt, "application/") && strings.HasSuffix(mt, "+json")) {
 			return nil, problem.Newf(problem.UnsupportedMediaType, "the body must be application/json")
 		}
+	}
+	if c.op.largest > 0 {
+		return c.body(c.op.largest)
 	}
 	if c.op.Area == AreaRegistries || c.op.Area == AreaVolumes {
 		return c.body(maxSmallBody)

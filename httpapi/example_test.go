@@ -80,7 +80,7 @@ func ExampleNewControl() {
 	ask(h, "GET", "/v2/catalog/cpus/cpu3c", "Bearer secret", "")
 	ask(h, "GET", "/v2/registries", "Bearer secret", "") // the control API alone does not serve registries here
 	// Output:
-	// 422 {"title":"Unprocessable Content","status":422,"detail":"Request validation failed.","errors":["/colour: unknown property"]}
+	// 422 {"title":"Unprocessable Entity","status":422,"detail":"Request validation failed.","errors":["/colour: unknown property"]}
 	// 200 {"id":"cpu3c","name":"Compute-Optimized","group":"Gen 3","vcpu":{"min":2,"max":32},"ramGbPerVcpu":2,"price":{"securePerVcpu":0.03,"serverlessPerVcpu":0.02}}
 	// 404 {"title":"Not Found","status":404,"detail":"The requested path was not found."}
 }

@@ -133,10 +133,11 @@ type operation struct {
 	dead bool // the record in the path is a dead letter
 	acts acts // which requests go to the audit log, in addition to refused ones
 	// asked marks operations that clients repeat at once after an error.
-	asked bool
-	stays budget.Budget // what a request that may last long counts for; 0: it does not last
-	pages pageForm      // how the body of a list speaks of pages
-	heavy bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
+	asked   bool
+	stays   budget.Budget // what a request that may last long counts for; 0: it does not last
+	largest int64         // bytes of a body; 0: as usual
+	pages   pageForm      // how the body of a list speaks of pages
+	heavy   bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
 }
 
 // A pageForm says how the body of a list speaks of pages. The public API has the member pagination; the
@@ -236,6 +237,11 @@ func byOwner(o *operation)      { o.Owners = OwnersOne }
 func byOwners(o *operation)     { o.Owners = OwnersAll }
 func askedAgain(o *operation)   { o.asked = true }
 func heavy(o *operation)        { o.heavy = true }
+
+// bodyUpTo sets how many bytes a body may have.
+func bodyUpTo(n int64) func(*operation) {
+	return func(o *operation) { o.largest = n }
+}
 
 func staysOpen(b budget.Budget) func(*operation) {
 	return func(o *operation) { o.stays = b }

@@ -17,7 +17,7 @@ func podOperations() []operation {
 	return slices.Concat(
 		group(APIControl, AreaPods,
 			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paginated, byOwners, heavy),
-			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed),
+			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed, bodyUpTo(maxPodBody)),
 			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
 			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),

@@ -169,7 +169,7 @@ func runtimeOf(l pods.RuntimeInfo) *runtimeBody {
 		r.GPUs = append(r.GPUs, gpuLoad{g.Util, g.MemoryUtil})
 	}
 	for _, p := range l.Ports {
-		b := portBody{Private: p.Private, Type: p.Protocol, IP: orNull(p.IP)}
+		b := portBody{Private: p.Inside(), Type: p.Protocol, IP: orNull(p.IP)}
 		if p.Public != 0 {
 			b.Public = &p.Public
 		}

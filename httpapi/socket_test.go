@@ -34,7 +34,7 @@ var sized = []struct {
 }{
 	{"/v2/registries", 64 << 10, `{"name":"n","username":"u","password":"p"}`, 201},
 	{"/v2/templates", 1 << 20, `{"name":"n","image":"i"}`, 201},
-	{"/v2/pods", 1 << 20, `{}`, 422},
+	{"/v2/pods", 102_400, `{}`, 422},
 	{"/v2/idle/run", 10 << 20, `{"input":{}}`, 200},
 	{"/v2/echo/runsync", 20 << 20, `{"input":{}}`, 200},
 }

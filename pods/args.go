@@ -11,6 +11,14 @@ func ParseCommand(args string) (entrypoint, cmd []string, err error) {
 	return c.Entrypoint, c.Cmd, err
 }
 
+// Inside returns the number at which the program listens in its container.
+func (m PortMapping) Inside() int {
+	if m.Private >= container.MinEqualPort {
+		return m.Public
+	}
+	return m.Private
+}
+
 // parsePort reads "8888/http", which has been checked.
 func parsePort(s string) Port {
 	number, protocol, _ := container.ParsePort(s)

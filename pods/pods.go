@@ -212,7 +212,7 @@ type ObservedState struct {
 // A PortMapping is a live published port. Public is 0 and IP empty when it is not
 // published.
 type PortMapping struct {
-	Private  int
+	Private  int // as Port has it
 	Public   int
 	Protocol string // as asked: tcp, udp, http
 	IP       string

@@ -92,6 +92,7 @@ type Spec struct {
 
 // A Port is a port of the container to be published.
 type Port struct {
+	// Private is its number inside; from 70000 on it is a name: the number inside is the public one.
 	Private  int
 	Protocol string // tcp, udp, http
 }

@@ -69,7 +69,7 @@ var kinds = [...]struct {
 	Conflict:             {409, "Conflict"},
 	TooLarge:             {413, "Content Too Large"},
 	UnsupportedMediaType: {415, "Unsupported Media Type"},
-	Invalid:              {422, "Unprocessable Content"},
+	Invalid:              {422, "Unprocessable Entity"},
 	TooManyRequests:      {429, "Too Many Requests"},
 	NotImplemented:       {501, "Not Implemented"},
 	Unavailable:          {503, "Service Unavailable"},

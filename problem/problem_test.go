@@ -22,7 +22,7 @@ func TestEveryKindHasTheStatusOfTheInterfaceAndItsTitle(t *testing.T) {
 		problem.Unavailable: 503,
 	}
 	// The titles that net/http has not followed RFC 9110 in.
-	titles := map[int]string{413: "Content Too Large", 422: "Unprocessable Content"}
+	titles := map[int]string{413: "Content Too Large"}
 	for kind, status := range statuses {
 		if kind.Status() != status {
 			t.Errorf("kind %d: status %d, want %d", kind, kind.Status(), status)
@@ -61,11 +61,11 @@ func TestOfShowsWhatTheOutermostErrorSays(t *testing.T) {
 		},
 		{
 			"one fault of validation", problem.New(problem.Invalid, "wait must be an integer"),
-			problem.Document{Title: "Unprocessable Content", Status: 422, Detail: "wait must be an integer", Errors: []string{"wait must be an integer"}},
+			problem.Document{Title: "Unprocessable Entity", Status: 422, Detail: "wait must be an integer", Errors: []string{"wait must be an integer"}},
 		},
 		{
 			"one that lists faults", &problem.Error{Kind: problem.Invalid, Detail: "no", Errors: []string{"/a: b"}},
-			problem.Document{Title: "Unprocessable Content", Status: 422, Detail: "no", Errors: []string{"/a: b"}},
+			problem.Document{Title: "Unprocessable Entity", Status: 422, Detail: "no", Errors: []string{"/a: b"}},
 		},
 	} {
 		if diff := cmp.Diff(row.want, problem.Of(row.err)); diff != "" {

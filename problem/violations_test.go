@@ -73,7 +73,7 @@ func TestFaultsOfTheSchemaHideRulesAcrossFields(t *testing.T) {
 	}
 	v.Add(problem.Invalid, "/name", "is required")
 	want = problem.Document{
-		Title: "Unprocessable Content", Status: 422, Detail: "Request validation failed.",
+		Title: "Unprocessable Entity", Status: 422, Detail: "Request validation failed.",
 		Errors: []string{"/name: is required"},
 	}
 	if diff := cmp.Diff(want, problem.Of(v.Err(order))); diff != "" {

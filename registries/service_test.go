@@ -127,7 +127,7 @@ func TestCreateReportsEveryFaultAtOnceInFieldOrder(t *testing.T) {
 	r.Violations.Add(problem.Invalid, "/username", "must be a string")
 	_, err := s.Create(t.Context(), "alice", r)
 	want := problem.Document{
-		Title: "Unprocessable Content", Status: 422, Detail: "Request validation failed.",
+		Title: "Unprocessable Entity", Status: 422, Detail: "Request validation failed.",
 		Errors: []string{
 			"/name: must have at least 1 character",
 			"/username: must be a string",

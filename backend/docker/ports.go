@@ -25,12 +25,12 @@ func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, netwo
 		if p.Protocol == "udp" {
 			protocol = network.UDP
 		}
-		private, ok := network.PortFrom(uint16(p.Private), protocol)
+		private, ok := network.PortFrom(uint16(p.Inside()), protocol)
 		if !ok {
 			return nil, nil, fmt.Errorf("port %d/%s cannot be published", p.Private, p.Protocol)
 		}
 		exposed[private] = struct{}{}
-		bound[private] = []network.PortBinding{{HostIP: host, HostPort: fmt.Sprint(p.Public)}}
+		bound[private] = append(bound[private], network.PortBinding{HostIP: host, HostPort: fmt.Sprint(p.Public)})
 	}
 	return exposed, bound, nil
 }

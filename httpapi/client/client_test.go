@@ -57,13 +57,13 @@ func TestErrorsHaveTheProblem(t *testing.T) {
 		t.Fatalf("Create = %v, want an Error", err)
 	}
 	want := &client.Error{
-		Method: "POST", Path: "/v2/pods", Status: 422, Title: "Unprocessable Content", Detail: e.Detail,
+		Method: "POST", Path: "/v2/pods", Status: 422, Title: "Unprocessable Entity", Detail: e.Detail,
 		Errors: []string{"/name: must not be empty", "/image: is required", "/disk: must be 1 to 1048576 GB"},
 	}
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
-	if text := err.Error(); text != "client: POST /v2/pods: 422 Unprocessable Content: /name: must not be empty; /image: is required; /disk: must be 1 to 1048576 GB" {
+	if text := err.Error(); text != "client: POST /v2/pods: 422 Unprocessable Entity: /name: must not be empty; /image: is required; /disk: must be 1 to 1048576 GB" {
 		t.Errorf("text of the error: %s", text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -136,7 +137,11 @@ func TestClientsThatDoNotReadADownloadHoldLittleAndAreCutOff(t *testing.T) {
 func TestTheOverviewHoldsNoEnvironments(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		for i := range 8 {
-			w.api.ServeHTTP(discard{}, w.asAlice("POST", "/v2/pods", fmt.Sprintf(`{"name":"p%d","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"env":{"A":"%s"}}`, i, strings.Repeat("<", 900<<10))))
+			made := httptest.NewRecorder()
+			w.api.ServeHTTP(made, w.asAlice("POST", "/v2/pods", fmt.Sprintf(`{"name":"p%d","image":"i","cpu":{"id":"cpu3c","vcpuCount":2}}`, i)))
+			var p struct{ ID string }
+			unmarshal(w.t, made.Body.Bytes(), &p)
+			w.api.ServeHTTP(discard{}, w.asAlice("PATCH", "/v2/pods/"+p.ID, fmt.Sprintf(`{"env":{"A":"%s"}}`, strings.Repeat("<", 900<<10))))
 		}
 		w.signIn(aliceKey)
 		ask, before := w.listen(), heap()

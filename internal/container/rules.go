@@ -4,6 +4,7 @@ package container
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,16 +105,24 @@ func (v Rules) Ports(list []string) {
 	}
 }
 
-// ParsePort parses a port such as "8888/http". Each port has one valid spelling.
+// MinEqualPort and MaxEqualPort bound numbers that are no ports. Such a tcp port asks for a public
+// port of the host that has the same number inside; the program finds it in RUNPOD_TCP_PORT_<number>.
+const (
+	MinEqualPort = 70000
+	MaxEqualPort = 79999
+)
+
+// ParsePort parses a port such as "8888/http" or "70000/tcp". Each port has one valid spelling.
 func ParsePort(s string) (number int, protocol string, ok bool) {
 	digits, protocol, _ := strings.Cut(s, "/")
-	n, err := strconv.ParseUint(digits, 10, 16)
+	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != digits {
 		return 0, "", false
 	}
 	switch protocol {
 	case "tcp", "udp", "http":
-		return int(n), protocol, true
+		equal := protocol == "tcp" && n >= MinEqualPort && n <= MaxEqualPort
+		return int(n), protocol, n <= math.MaxUint16 || equal
 	}
 	return 0, "", false
 }

@@ -151,7 +151,7 @@ func (h Harness) served(t *testing.T) pods.Spec {
 		t.Skip("the ports of this runtime cannot be reached")
 	}
 	return h.pod(t, h.Programs.Serves, func(s *pods.Spec) {
-		s.Ports = []pods.Port{{Private: 8888, Protocol: "http"}, {Private: 2222, Protocol: "tcp"}}
+		s.Ports = []pods.Port{{Private: 8888, Protocol: "http"}, {Private: 2222, Protocol: "tcp"}, {Private: 70000, Protocol: "tcp"}}
 	})
 }
 
@@ -160,7 +160,7 @@ func (h Harness) wantAnswers(t *testing.T, s pods.Spec, got pods.ContainerState)
 	for _, want := range []struct {
 		port   pods.Port
 		answer string
-	}{{s.Ports[0], "port 8888"}, {s.Ports[1], "port 2222"}} {
+	}{{s.Ports[0], "port 8888"}, {s.Ports[1], "port 2222"}, {s.Ports[2], "port 70000"}} {
 		i := slices.IndexFunc(got.Ports, func(m pods.PortMapping) bool {
 			return m.Private == want.port.Private && m.Protocol == want.port.Protocol
 		})

@@ -183,6 +183,7 @@ var reserved = map[string]bool{
 	"pods": true, "serverless": true, "templates": true, "network-volumes": true,
 	"registries": true, "catalog": true, "billing": true, "clusters": true,
 	"account": true, "admin": true, "openapi.json": true,
+	"global-volumes": true, "sandboxes": true, "tags": true,
 }
 
 // Reserved returns the ids that no endpoint can have, in alphabetical order.

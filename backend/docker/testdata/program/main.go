@@ -189,12 +189,16 @@ func count(what, dir string) {
 
 func serve() {
 	for _, e := range os.Environ() {
-		k, _, _ := strings.Cut(e, "=")
+		k, public, _ := strings.Cut(e, "=")
 		private, ok := strings.CutPrefix(k, "RUNPOD_TCP_PORT_")
 		if !ok {
 			continue
 		}
-		l, err := net.Listen("tcp", ":"+private)
+		inside := private
+		if number(private) >= 70000 { // it asks for one that is the same inside
+			inside = public
+		}
+		l, err := net.Listen("tcp", ":"+inside)
 		if err != nil {
 			panic(err)
 		}
