@@ -10,12 +10,15 @@ lint_version=v2.15.0
 vuln_version=v1.9.0
 # The clients that the tests run, each of exactly this version.
 npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2)
+# These cannot be in one environment with python_clients.
+newer_clients=(runpod==2.0.0rc2)
 python_clients=(runpod==1.12.0 runpod-flash==1.21.0 pytest==9.2.0 fastapi==0.165.0 uvicorn==0.54.0)
 
 # Without this a test that needs something and does not have it is skipped.
 export PODYARD_CI=1
 export PODYARD_NODE_MODULES=$tmp/npm/node_modules
 export PODYARD_PYTHON=$tmp/python/bin/python
+export PODYARD_PYTHON_NEWER=$tmp/python-newer/bin/python
 export PATH=$PATH:$tmp/proxies/usr/sbin:$tmp/proxies/usr/bin
 if [[ -d $root/../shared/spec ]]; then
 	PODYARD_SPEC=$(cd "$root/../shared/spec" && pwd)
@@ -35,12 +38,23 @@ npm_have() {
 	}).join(" ")' "${npm_clients[@]}" 2>/dev/null || true
 }
 
-# python_have does the same for python_clients.
+# python_have does the same for the clients of a Python.
 python_have() {
-	"$PODYARD_PYTHON" -c '
+	"$1" -c '
 import importlib.metadata as m, sys
 names = [client.split("==")[0] for client in sys.argv[1:]]
-print(*(name + "==" + m.version(name) for name in names))' "${python_clients[@]}" 2>/dev/null || true
+print(*(name + "==" + m.version(name) for name in names))' "${@:2}" 2>/dev/null || true
+}
+
+# python_with makes an environment below tmp with exactly these clients.
+python_with() {
+	local env=$tmp/$1
+	shift
+	if [[ $(python_have "$env/bin/python" "$@") != "$*" ]]; then
+		rm -rf "$env"
+		python3 -m venv "$env"
+		"$env/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+	fi
 }
 
 # unpack_proxies gets the proxies of docs/operating.md and docs/postgres.md. They are not installed, because the
@@ -90,11 +104,8 @@ prepare() {
 		npm install --prefix "$tmp/npm" --no-save --no-audit --no-fund --ignore-scripts --loglevel error \
 			"${npm_clients[@]}"
 	fi
-	if [[ $(python_have) != "${python_clients[*]}" ]]; then
-		rm -rf "$tmp/python"
-		python3 -m venv "$tmp/python"
-		"$PODYARD_PYTHON" -m pip install --quiet --disable-pip-version-check "${python_clients[@]}"
-	fi
+	python_with python "${python_clients[@]}"
+	python_with python-newer "${newer_clients[@]}"
 	if [[ $("$tmp/bin/golangci-lint" version --short 2>/dev/null || true) != "${lint_version#v}" ]]; then
 		GOBIN=$tmp/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$lint_version" ||
 			rm -f "$tmp/bin/golangci-lint"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -81,6 +82,26 @@ func TestAWholeListSaysThatItIsTheLastPage(t *testing.T) {
 			if !strings.HasSuffix(strings.TrimSpace(a.body), `],"pagination":{"nextCursor":null,"hasNextPage":false}}`) {
 				t.Errorf("%s ends with %.80q", path, a.body[max(0, len(a.body)-80):])
 			}
+		}
+	})
+}
+
+// dstack 0.22.5 sends this body for a pod with a GPU, and then reads the pod until its runtime has the
+// port of its own sshd.
+func TestTheBodyThatDstackSendsMakesAPod(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		a := w.want(201, "POST", "/v2/pods", `{"name":"run-0","cloud":"SECURE","dataCenterIds":["US-TX-3"],"image":"dstackai/base:0.13-base-ubuntu22.04",`+
+			`"entrypoint":["/bin/sh"],"cmd":["-c","apt-get update && exec sshd -D -p 10022"],"disk":100,"ports":["10022/tcp"],"env":{},`+
+			`"gpu":{"id":"NVIDIA GeForce RTX 4090","count":1,"minCudaVersion":"12.8","minRamPerGpu":8,"minVcpuCountPerGpu":2}}`)
+		advance(10 * time.Second)
+		var pod struct {
+			Runtime struct{ Ports []struct{ Private, Public int } }
+		}
+		if err := json.Unmarshal([]byte(w.want(200, "GET", "/v2/pods/"+a.field("id"), "").body), &pod); err != nil {
+			t.Fatal(err)
+		}
+		if p := pod.Runtime.Ports; len(p) != 1 || p[0].Private != 10022 || p[0].Public == 0 {
+			t.Errorf("the ports of the pod are %+v, want 10022 with a public one", p)
 		}
 	})
 }
