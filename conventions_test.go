@@ -183,57 +183,6 @@ func TestRunPromisesNilAtAnOrderlyEnd(t *testing.T) {
 	}
 }
 
-// A package is understood from one page: what go doc -short shows of it has at most 80 lines.
-func TestNoPackageShowsMoreThanOnePage(t *testing.T) {
-	_, sources := parse(t)
-	names := map[string]int{} // by directory; go doc shows no more lines than there are names
-	for _, s := range sources {
-		for _, d := range s.file.Decls {
-			names[path.Dir(s.name)] += exported(d)
-		}
-	}
-	asked := 0
-	for dir, n := range names {
-		if n <= 80 || strings.HasPrefix(dir, "examples/") {
-			continue
-		}
-		asked++
-		doc, err := exec.CommandContext(t.Context(), "go", "doc", "-short", "./"+dir).Output()
-		if lines := strings.Count(string(doc), "\n"); err != nil || lines > 80 {
-			t.Errorf("go doc -short ./%s has %d lines, %v, want at most 80", dir, lines, err)
-		}
-	}
-	if asked == 0 {
-		t.Error("not even pods has 80 names")
-	}
-}
-
-// exported is how many names of d, methods aside, others can use.
-func exported(d ast.Decl) (n int) {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		if d.Recv == nil && d.Name.IsExported() {
-			n++
-		}
-	case *ast.GenDecl:
-		for _, s := range d.Specs {
-			switch s := s.(type) {
-			case *ast.TypeSpec:
-				if s.Name.IsExported() {
-					n++
-				}
-			case *ast.ValueSpec:
-				for _, name := range s.Names {
-					if name.IsExported() {
-						n++
-					}
-				}
-			}
-		}
-	}
-	return n
-}
-
 // The names that an embedding program looks for first are where it looks.
 func TestTheFourInterfacesHaveTheirNames(t *testing.T) {
 	for _, name := range []string{"pods.PodStore", "pods.Runtime", "serverless.JobQueue", "serverless.Worker"} {
