@@ -19,7 +19,7 @@ var reasonFiles = []string{
 }
 
 // hidden are calls whose texts no user reads as a reason.
-var hidden = []string{"Error", "Warn", "Info", "Debug", "Errorf", "New", "Newf"}
+var hidden = []string{"Error", "Warn", "Info", "Debug", "Errorf", "New", "Newf", "Release"}
 
 func TestEveryReasonWhyAJobWaitsHasARowInTheTable(t *testing.T) {
 	rows := waitingRows(t)
