@@ -217,6 +217,9 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	if r.Webhook != "" {
 		j.Flags |= queue.HasWebhook
 	}
+	if r.Queue.StartAfter != nil {
+		j.Flags |= queue.FromSubmit
+	}
 	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Truncate(time.Millisecond), keep.Truncate(time.Millisecond)
 	return j
 }

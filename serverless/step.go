@@ -156,7 +156,8 @@ func (s *Service) Run(ctx context.Context) error {
 			}
 		}
 	})
-	s.goroutines.Go(func() { clock.Jumps(ctx, s.clock, s.jumped) })
+	s.goroutines.Go(func() { s.compareClock(ctx) })
+	s.goroutines.Go(func() { clock.Jumps(ctx, s.clock, func(by time.Duration) { s.jumped(ctx, by) }) })
 	if s.schedules != nil {
 		s.goroutines.Go(func() { _ = s.schedules.Run(ctx) })
 	}
@@ -181,15 +182,6 @@ func (s *Service) Run(ctx context.Context) error {
 	s.goroutines.Wait()
 	s.scaler.Close(context.WithoutCancel(ctx))
 	return nil
-}
-
-// jumped notes that the clock was set, by so much.
-func (s *Service) jumped(by time.Duration) {
-	if by < 0 {
-		s.log.Warn("the clock was set back: what is due at an instant comes later by that much", "by", -by)
-		return
-	}
-	s.log.Warn("the clock jumped forward, or this machine stood still: leases, timeouts and ttls of jobs may have passed", "by", by)
 }
 
 // sleep waits until the armed instant, or until an earlier instant is armed, or until ctx

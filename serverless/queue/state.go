@@ -135,6 +135,7 @@ const (
 	HasWebhook                     // the end of the job writes an outbox entry
 	DurableAtEnd                   // Enqueue need not make the job durable: see JobQueue
 	OpenAI                         // submitted by the OpenAI route; only metrics read it
+	FromSubmit                     // the first delay is a time from the submit, and not until an instant that the user gave
 )
 
 // A Reason says why the service ended a job without a report of a worker. Job.ErrorText
