@@ -42,7 +42,8 @@
 //  4. Waiting requests are answered: runsync with the job's current state, a stream poll
 //     without chunks, a log with its end.
 //  5. Listeners are closed when all requests are answered, at most a second later.
-//  6. Services stop, and then the stores are closed.
+//  6. Services stop, and then the stores are closed, after a second also if a service still
+//     waits for its store.
 //
 // Then Run returns nil. If no job needs longer, the shutdown takes well under a second.
 // Otherwise it takes at most Options.Drain and three seconds.
