@@ -85,21 +85,21 @@ func (s *Service) request(ctx context.Context, now Instant, listed Job, full boo
 }
 
 // page returns the jobs of a page as they are listed, and the number of all that match. A queue
-// that counts is not asked for more jobs than the page needs.
+// that counts is asked for the jobs of the page only.
 func (s *Service) page(ctx context.Context, now Instant, l queue.ListQuery, q *RequestsQuery) (p Page, err error) {
 	counter, counts := unwrap.As[queue.Counter](s.queue)
 	if counts {
 		if p.Total, err = counter.Count(ctx, now, l); err != nil || q.Limit <= 0 {
 			return p, err
 		}
-		l.Limit = q.Offset + q.Limit
+		l.Offset, l.Limit = q.Offset, q.Limit
 	}
 	n := 0
 	for j, err := range s.queue.List(ctx, now, l) {
 		if err != nil {
 			return Page{}, err
 		}
-		if n >= q.Offset && len(p.Jobs) < q.Limit {
+		if counts || n >= q.Offset && len(p.Jobs) < q.Limit {
 			p.Jobs = append(p.Jobs, j)
 		}
 		n++

@@ -1,12 +1,10 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 
 	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless/queue"
@@ -187,48 +185,74 @@ const listStep = 256
 // List implements serverless.JobQueue. It releases the lock between steps, so a job that moves
 // meanwhile is returned either as it was or as it is.
 func (q *Jobs) List(ctx context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
-	return lq.Limited(func(yield func(queue.Job, error) bool) {
+	return func(yield func(queue.Job, error) bool) {
 		e, err := q.s.engine()
 		if err != nil {
 			yield(queue.Job{}, err)
 			return
 		}
-		more := e.jobs.list
-		if len(lq.IDs) > 0 {
-			more = e.jobs.listed
+		lq := lq
+		some := func() ([]queue.Job, bool) { return e.jobs.listed(now, &lq), false }
+		if len(lq.IDs) == 0 {
+			l := jobindex.NewListing(&lq)
+			some = func() ([]queue.Job, bool) { return e.jobs.list(now, &lq, l) }
 		}
-		for before := cmp.Or(lq.Before, math.MaxUint64); before > 0; {
-			var jobs []queue.Job
-			jobs, before = more(now, &lq, before)
-			if err := e.jobs.cover(ctx, jobs); err != nil {
-				yield(queue.Job{}, err)
-				return
-			}
-			for k := range jobs {
-				if !yield(jobs[k], nil) {
+		lq.Limited(func(yield func(queue.Job, error) bool) {
+			for more := true; more; {
+				var jobs []queue.Job
+				jobs, more = some()
+				if err := e.jobs.cover(ctx, jobs); err != nil {
+					yield(queue.Job{}, err)
 					return
 				}
+				for k := range jobs {
+					if !yield(jobs[k], nil) {
+						return
+					}
+				}
 			}
-		}
-		if err := e.missing(keyJob, nil); err != nil {
-			yield(queue.Job{}, err)
-		}
-	})
+			if err := e.missing(keyJob, nil); err != nil {
+				yield(queue.Job{}, err)
+			}
+		})(yield)
+	}
 }
 
-func (q *jobQueue) list(now queue.Instant, lq *queue.ListQuery, before uint64) (jobs []queue.Job, next uint64) {
+// list returns some jobs of a listing.
+func (q *jobQueue) list(now queue.Instant, lq *queue.ListQuery, l *jobindex.Listing) (jobs []queue.Job, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next = q.x.Newest(lq.Endpoint, lq.Owner, before, listStep, func(i uint32) {
+	more = q.x.Next(l, now, listStep, func(i uint32) {
 		if v := q.view(i); lq.Selects(&v.job, now) {
 			jobs = append(jobs, v.job)
 		}
 	})
-	return jobs, next
+	return jobs, more
+}
+
+// Count implements queue.Counter. Without all records of jobs it has no number.
+func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery) (n int, err error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return 0, err
+	}
+	if lq.Prefix == "" && len(lq.IDs) == 0 {
+		e.jobs.mu.Lock()
+		defer e.jobs.mu.Unlock()
+		return e.jobs.x.Count(now, &lq), e.missing(keyJob, nil)
+	}
+	lq.Before, lq.Offset, lq.Limit = 0, 0, 0
+	for _, err := range q.List(ctx, now, lq) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // listed returns the jobs that lq names.
-func (q *jobQueue) listed(now queue.Instant, lq *queue.ListQuery, _ uint64) (jobs []queue.Job, next uint64) {
+func (q *jobQueue) listed(now queue.Instant, lq *queue.ListQuery) (jobs []queue.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	others := *lq
@@ -242,5 +266,5 @@ func (q *jobQueue) listed(now queue.Instant, lq *queue.ListQuery, _ uint64) (job
 			jobs = append(jobs, v.job)
 		}
 	}
-	return queue.NewestFirst(jobs), 0
+	return queue.NewestFirst(jobs)
 }

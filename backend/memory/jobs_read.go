@@ -1,12 +1,11 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"iter"
-	"math"
 	"slices"
 
+	"github.com/podyard/podyard/internal/jobindex"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -62,34 +61,53 @@ const listStep = 256
 // List implements queue.JobQueue. It unlocks the queue between steps, so a job that moves
 // meanwhile is seen before or after the move.
 func (q *Jobs) List(_ context.Context, now queue.Instant, lq queue.ListQuery) iter.Seq2[queue.Job, error] {
-	return lq.Limited(func(yield func(queue.Job, error) bool) {
-		if len(lq.IDs) > 0 {
-			q.listed(now, &lq, yield)
-			return
-		}
-		for upTo := cmp.Or(lq.Before, math.MaxUint64); upTo > 0; {
-			var jobs []queue.Job
-			jobs, upTo = q.listSome(now, &lq, upTo)
-			for _, j := range jobs {
-				if !yield(j, nil) {
-					return
+	if len(lq.IDs) > 0 {
+		return lq.Limited(func(yield func(queue.Job, error) bool) { q.listed(now, &lq, yield) })
+	}
+	return func(yield func(queue.Job, error) bool) {
+		lq := lq
+		l := jobindex.NewListing(&lq)
+		lq.Limited(func(yield func(queue.Job, error) bool) {
+			for more := true; more; {
+				var jobs []queue.Job
+				jobs, more = q.listSome(now, &lq, l)
+				for _, j := range jobs {
+					if !yield(j, nil) {
+						return
+					}
 				}
 			}
-		}
-	})
+		})(yield)
+	}
 }
 
-// listSome examines some jobs with a Seq below upTo, newest first. next is the Seq at which
-// to continue; 0: done.
-func (q *Jobs) listSome(now queue.Instant, lq *queue.ListQuery, upTo uint64) (jobs []queue.Job, next uint64) {
+// listSome returns some jobs of a listing.
+func (q *Jobs) listSome(now queue.Instant, lq *queue.ListQuery, l *jobindex.Listing) (jobs []queue.Job, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next = q.x.Newest(lq.Endpoint, lq.Owner, upTo, listStep, func(i uint32) {
+	more = q.x.Next(l, now, listStep, func(i uint32) {
 		if j := q.x.Job(i); lq.Selects(&j, now) {
 			jobs = append(jobs, j)
 		}
 	})
-	return jobs, next
+	return jobs, more
+}
+
+// Count implements queue.Counter.
+func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery) (n int, err error) {
+	if lq.Prefix == "" && len(lq.IDs) == 0 {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.x.Count(now, &lq), nil
+	}
+	lq.Before, lq.Offset, lq.Limit = 0, 0, 0
+	for _, err := range q.List(ctx, now, lq) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // listed yields the jobs that lq names.

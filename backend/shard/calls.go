@@ -441,13 +441,26 @@ func (q *Queue) purge(ctx context.Context, now queue.Instant, at side, p queue.P
 
 // List implements queue.JobQueue.
 func (q *Queue) List(ctx context.Context, now queue.Instant, l queue.ListQuery) iter.Seq2[queue.Job, error] {
-	all := func(yield func(queue.Job, error) bool) {
+	return func(yield func(queue.Job, error) bool) {
 		pl, err := q.place(ctx, l.Endpoint, false)
 		if err != nil {
 			yield(queue.Job{}, err)
 			return
 		}
-		for _, at := range pl.sides {
+		inner, all := l, l
+		if len(pl.sides) == 1 { // the shard knows best how to leave jobs out
+			all.Offset, all.Limit = 0, 0
+		} else if inner.Offset = 0; l.Limit > 0 {
+			inner.Limit += l.Offset
+		}
+		all.Limited(q.listOf(ctx, now, pl.sides, inner))(yield)
+	}
+}
+
+// listOf lists the jobs of shards, one after another.
+func (q *Queue) listOf(ctx context.Context, now queue.Instant, sides []side, l queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return func(yield func(queue.Job, error) bool) {
+		for _, at := range sides {
 			if l.Before > 0 && l.Before <= at.base {
 				continue
 			}
@@ -464,12 +477,11 @@ func (q *Queue) List(ctx context.Context, now queue.Instant, l queue.ListQuery) 
 			}
 		}
 	}
-	return l.Limited(all)
 }
 
 // Count implements queue.Counter.
 func (q *Queue) Count(ctx context.Context, now queue.Instant, l queue.ListQuery) (n int, err error) {
-	l.Before, l.Limit = 0, 0
+	l.Before, l.Offset, l.Limit = 0, 0, 0
 	pl, err := q.place(ctx, l.Endpoint, false)
 	if err != nil {
 		return 0, err

@@ -1,9 +1,11 @@
 package shard_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -103,6 +105,17 @@ func (b *broken) Stats(ctx context.Context, now queue.Instant, endpoint string, 
 		return queue.Stats{}, err
 	}
 	return b.JobQueue.Stats(ctx, now, endpoint, r)
+}
+
+// List counts each job as a call.
+func (b *broken) List(ctx context.Context, now queue.Instant, q queue.ListQuery) iter.Seq2[queue.Job, error] {
+	return func(yield func(queue.Job, error) bool) {
+		for j, err := range b.JobQueue.List(ctx, now, q) {
+			if err := cmp.Or(err, b.err()); !yield(j, err) {
+				return
+			}
+		}
+	}
 }
 
 func (b *broken) Expire(ctx context.Context, now queue.Instant, limit int) (queue.Instant, error) {

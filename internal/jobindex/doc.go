@@ -5,8 +5,8 @@
 //
 // # The order of claims
 //
-// What is ready is kept in a tree, so that the next job is found without a search
-// (docs/decisions.md 39):
+// queue.Choose decides it. What is ready is kept in a tree, so that what it asks for is found
+// without a search (docs/decisions.md 39):
 //
 //	endpoint (order):    heap of owners by turn
 //	owner:               ten levels, one for each priority
@@ -23,7 +23,8 @@
 // there to a job that has left is dropped when it is first.
 //
 // A heap has only lines and owners with a job that can be claimed under the rules of the
-// endpoint. A job is counted as ready or running where its record says so (place), and the place
+// endpoint. A line that is held until an instant is in a heap by this instant instead. A job is
+// counted as ready or running where its record says so (place), and the place
 // follows the state in Commit, whatever the operation was. So each end of a job frees its place
 // once. A key at its limit takes its lines, at most ten, out of the heaps, an owner at its limit
 // itself. Rules are those of the last call; new limits look at every key of the endpoint once.
@@ -32,6 +33,14 @@
 // does not matter whether jobs past their ttl were deleted already, nor in which order lost jobs
 // came back, and an index that was loaded goes on in almost the same order: it has forgotten the
 // last claims only.
+//
+// # Listings
+//
+// The jobs of an endpoint are in a list of chunks of 512 in the order of Seq, and those of each
+// owner in a list of their own as soon as there is a second owner. A chunk has a bitmap for each
+// status, and a list counts its jobs by status, in the commit of each move. So a page of the jobs
+// of one owner and some statuses is found without a look at other jobs, however many are left out
+// before it. Jobs that are Gone, but not deleted yet, are the due ones of the wheel.
 //
 // The package decides nothing else; queue.State.Apply does. backend/memory and backend/disk use
 // it.

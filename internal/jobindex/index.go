@@ -11,16 +11,19 @@ import (
 // An Index has the jobs of a queue by id, by endpoint and by deadline. It is not safe for
 // concurrent use. A job has a number above 0 while it exists. Create an Index with New.
 type Index struct {
-	t         records
-	names     interner
-	terms     termsTable
-	lines     []*line
-	freeLines []uint32
-	lists     []*jobList // by the interned number of the endpoint; nil: not an endpoint
-	wheel     wheel
-	undrained int64 // bytes of chunks that were not read
-	asked     heads // of the slot that is served
-	reads     int64
+	t          records
+	names      interner
+	terms      termsTable
+	lines      []*line
+	freeLines  []uint32
+	lists      []*jobList // by the interned number of the endpoint; nil: not an endpoint
+	wheel      wheel
+	undrained  int64 // bytes of chunks that were not read
+	chunks     []*chunk
+	freeChunks []uint32
+	asked      heads       // of the slot that is served
+	before     queue.State // of the job that is moved: what Stats.Count reads
+	reads      int64
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -29,7 +32,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{lines: make([]*line, 1), byName: map[string]*holder{}}
+	x := &Index{lines: make([]*line, 1), chunks: make([]*chunk, 1), byName: map[string]*holder{}}
 	x.t.init()
 	x.terms.init()
 	x.wheel.init(&x.t)
@@ -130,7 +133,7 @@ func (x *Index) Show(i uint32, s *queue.State) {
 	r.marks &^= Hidden
 	x.enter(i, r, placeOf(s.Status, s.Delayed))
 	l := x.lists[r.endpoint]
-	l.append(s.Seq, i)
+	x.enlist(i, r, s.Seq, s.Status)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 	l.stats.Count(nil, s, queue.Put)
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
@@ -232,20 +235,23 @@ func (x *Index) Mark(i uint32, set, unset Marks) {
 func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	r := x.t.at(i)
 	l := x.lists[r.endpoint]
-	before := queue.State{Status: r.status, Flags: r.flags, Delayed: r.delayed} // what Count reads
-	l.stats.Count(&before, s, e)
+	before := &x.before
+	before.Status, before.Flags, before.Delayed = r.status, r.flags, r.delayed
+	l.stats.Count(before, s, e)
 	l.weigh(r.status, r.flags, x.lines[r.line].level, -1)
 	x.undrained -= r.stream
 	if e&queue.Delete != 0 {
-		x.delete(i, r, l)
+		x.delete(i, r)
 		return
 	}
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
 	x.undrained += s.Stream
 	requeued := e&queue.EvReady != 0 && before.Status != queue.InQueue
-	if e&queue.NewSeq != 0 {
-		l.remove(r.seq)
-		l.append(s.Seq, i)
+	if e&queue.NewSeq == 0 {
+		x.relist(r, before.Status, s.Status)
+	} else {
+		x.unlist(r, before.Status)
+		x.enlist(i, r, s.Seq, s.Status)
 		l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 		requeued = false
 	}
@@ -260,9 +266,9 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	}
 }
 
-func (x *Index) delete(i uint32, r *record, l *jobList) {
+func (x *Index) delete(i uint32, r *record) {
 	x.wheel.remove(i)
-	seq, sparse := r.seq, l.remove(r.seq)
+	x.unlist(r, r.status)
 	x.leave(i, r)
 	x.names.release(r.worker)
 	x.names.release(r.lost)
@@ -272,9 +278,6 @@ func (x *Index) delete(i uint32, r *record, l *jobList) {
 	x.t.remove(i)
 	x.part(line)
 	x.releaseNames(endpoint, &id)
-	if sparse {
-		l.compact(seq, x.current)
-	}
 }
 
 // Discard removes a job that was never shown.
@@ -387,60 +390,6 @@ func (x *Index) TickRef(i uint32) (ref queue.Ref) {
 // NextDue returns a lower bound of the instant at which TakeDue returns a job; 0: never.
 func (x *Index) NextDue() queue.Instant { return x.wheel.next() }
 
-// Queued calls fn, in order, with the queued jobs of an endpoint whose Seq is above after and
-// at most upTo. An empty owner means any owner. It examines at most limit jobs, and returns
-// the Seq to continue after; 0: done. fn must not move jobs; it returns whether to continue.
-func (x *Index) Queued(endpoint, owner string, after, upTo uint64, limit int, fn func(i uint32) bool) (next uint64) {
-	l := x.listOf(endpoint)
-	who, ok := x.names.find(owner)
-	if l == nil || !ok {
-		return 0
-	}
-	next = after
-	c := l.after(after)
-	for range limit {
-		r, ok := l.peek(&c)
-		if !ok || r.seq > upTo {
-			return 0
-		}
-		if x.isQueued(r) && (owner == "" || x.ownerOf(r.rec) == who) && !fn(r.rec) {
-			return next
-		}
-		c.i++
-		next = r.seq
-	}
-	return next
-}
-
-// Newest calls fn with the jobs of an endpoint with a Seq below before, newest first. An
-// empty owner means any owner. It examines about limit jobs, and returns the Seq to continue
-// before; 0: done.
-func (x *Index) Newest(endpoint, owner string, before uint64, limit int, fn func(i uint32)) (next uint64) {
-	l := x.listOf(endpoint)
-	who, ok := x.names.find(owner)
-	if l == nil || !ok {
-		return 0
-	}
-	for k := l.chunkOf(before); k >= 0 && k < len(l.chunks); k-- {
-		p := l.chunks[k]
-		for i := p.n - 1; i >= 0; i-- {
-			r := p.refs[i]
-			if r.seq >= before || !x.current(r) {
-				continue
-			}
-			if limit == 0 {
-				return before
-			}
-			limit--
-			before = r.seq
-			if owner == "" || x.ownerOf(r.rec) == who {
-				fn(r.rec)
-			}
-		}
-	}
-	return 0
-}
-
 // Stats returns the counts of one endpoint under rules.
 func (x *Index) Stats(endpoint string, rules *queue.Rules) queue.Stats {
 	l := x.listOf(endpoint)
@@ -497,10 +446,10 @@ func (x *Index) oldest(l *jobList, free counts, blocked bool) (at queue.Instant)
 			oldest = r
 		}
 	}
-	r, ok := l.peek(&l.oldest)
+	r, ok := l.all.peek(&l.oldest)
 	for ok && !normal(r) {
 		l.oldest.i++
-		r, ok = l.peek(&l.oldest)
+		r, ok = l.all.peek(&l.oldest)
 	}
 	if ok && r.seq < oldest.seq {
 		oldest = r

@@ -12,6 +12,7 @@ const priorities = queue.MaxPriority + 1
 // An order has the jobs of an endpoint that are ready, as queue.Choose asks for them.
 type order struct {
 	owners  map[uint32]*owner // with a job in any status
+	first   *owner            // whose jobs were first in the list of the endpoint; nil: it has no job any more
 	turns   minHeap[*owner]   // those with a job that could be claimed
 	held    minHeap[*line]    // by the instant until which they are held
 	rules   rules
@@ -41,6 +42,7 @@ type owner struct {
 	ready   counts
 	free    counts // the sum of that of the keys
 	running int
+	list    seqList // if the list of the endpoint is split
 }
 
 // A level has the lines of one priority with a job that could be claimed.
@@ -169,6 +171,9 @@ func (x *Index) part(l *line) {
 	x.names.release(k.name)
 	if len(o.keys) == 0 {
 		q.turns.forget(&o.pos)
+		if q.first == o {
+			q.first = nil
+		}
 		delete(q.owners, o.name)
 		x.drop(o.holds)
 		x.names.release(o.name)
@@ -456,10 +461,11 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 	q := &l.order
 	x.setRules(q, s.Rules)
 	x.freeHeld(q, now)
-	x.asked = heads{x: x, q: q, now: now, worker: s.Worker}
+	h := &x.asked
+	h.x, h.q, h.now, h.worker = x, q, now, s.Worker
 	var barred []uint32
 	for next == 0 {
-		i, c := queue.Choose(&x.asked, &q.rules.Rules, q.running, now)
+		i, c := queue.Choose(h, &q.rules.Rules, q.running, now)
 		switch {
 		case c == queue.ChooseNone:
 			x.requeueAll(barred)

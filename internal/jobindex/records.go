@@ -47,6 +47,7 @@ type record struct {
 	inBytes, outBytes            uint32
 	tag                          uint64
 	lostStarted                  queue.Instant
+	all, own                     uint32 // of Index.chunks: in the list of the endpoint, and in that of the owner; 0: none
 }
 
 // State returns the state of a job.

@@ -85,6 +85,29 @@ func (w *wheel) due(now queue.Instant) uint32 {
 	}
 }
 
+// each calls fn with the records that are due at now, and with some that are not. They stay in the
+// wheel.
+func (w *wheel) each(now queue.Instant, fn func(i uint32)) {
+	for l, s, start := w.first(); l >= 0 && start <= now; l, s, start = w.first() {
+		w.now = start
+		w.used[l] &^= 1 << s
+		head := w.t.timer(uint32(l*slots+s) + 1)
+		i, last := head.next, head.prev
+		head.prev, head.next = uint32(l*slots+s)+1, uint32(l*slots+s)+1
+		for more := true; more; {
+			t := w.t.timer(i)
+			next := t.next
+			more = i != last
+			w.add(i, t.armed)
+			i = next
+		}
+	}
+	w.now = max(w.now, now)
+	for i := w.t.timer(pending).next; i != pending; i = w.t.timer(i).next {
+		fn(i)
+	}
+}
+
 // rewind sets the wheel back to now and inserts every record again.
 func (w *wheel) rewind(now queue.Instant) {
 	for l := range levels {

@@ -294,6 +294,7 @@ type ListQuery struct {
 	IDs      []JobID  // the jobs that are looked up; empty: all
 	Prefix   JobID    // only jobs whose id begins with it; empty: any
 	Before   uint64   // only jobs with a lower Seq; 0: any
+	Offset   int      // how many of the first jobs are left out
 	Limit    int      // the most jobs that are yielded; 0: all. A queue reads no more than it needs for them
 }
 
@@ -310,18 +311,18 @@ func NewestFirst(jobs []Job) []Job {
 	return slices.CompactFunc(jobs, func(a, b Job) bool { return a.Ref == b.Ref })
 }
 
-// Limited stops a listing after q.Limit jobs.
+// Limited leaves q.Offset jobs of a listing out, and stops it after q.Limit further ones.
 func (q *ListQuery) Limited(all iter.Seq2[Job, error]) iter.Seq2[Job, error] {
-	if q.Limit == 0 {
+	if q.Limit == 0 && q.Offset == 0 {
 		return all
 	}
 	return func(yield func(Job, error) bool) {
-		left := q.Limit
+		n := -q.Offset
 		for j, err := range all {
-			if !yield(j, err) {
-				return
+			if n++; n <= 0 && err == nil {
+				continue
 			}
-			if left--; left == 0 {
+			if !yield(j, err) || n == q.Limit {
 				return
 			}
 		}

@@ -31,6 +31,6 @@ type OwnerLister interface {
 // Counter is an optional interface of a JobQueue that counts jobs at a lower cost than List
 // reads them.
 type Counter interface {
-	// Count returns how many jobs List would yield for q without its Before and Limit.
+	// Count returns how many jobs List would yield for q without its Before, Offset and Limit.
 	Count(ctx context.Context, now Instant, q ListQuery) (int, error)
 }

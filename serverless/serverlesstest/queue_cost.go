@@ -54,6 +54,7 @@ func costCases() []QueueCase {
 	const (
 		owners, keys, waiting = 1000, 10_000, 100_000
 		claims                = 40
+		kept, page            = 50_000, 20
 	)
 	return []QueueCase{
 		rule("AClaimCostsTheSameWhateverWaits",
@@ -92,6 +93,50 @@ func costCases() []QueueCase {
 					k.Logf("%d jobs cost %d reads of one line, %d of %d lines with rules %+v", 2*claims, one, many, waiting, rules)
 					if many > 20*max(one, 1) {
 						k.Errorf("with rules %+v %d jobs cost %d reads, want at most 20 times the %d of a queue of one line", rules, 2*claims, many, one)
+					}
+				}
+			}),
+		rule("APageCostsWhatItHas",
+			"a page of a listing, and the number of all that match, cost the page: not what is kept, what is skipped, or what others have",
+			func(k *fixture) {
+				counter, ok := unwrap.As[queue.Counter](k.q)
+				if !ok {
+					k.Skip("the queue is no queue.Counter")
+				}
+				k.reads(func() {}) // or it is skipped before the work
+				k.addMany(kept, func(i int, j *queue.Job) {
+					if j.Owner = "many"; i%100 == 0 {
+						j.Owner = "few"
+					}
+				})
+				slot := k.slot("w", kept/10) // some of them are in progress, and few have failed
+				for i, j := range k.claim(slot) {
+					if i%50 == 0 {
+						k.mustApply(failOp(j, "no"))
+					}
+				}
+				for _, q := range []queue.ListQuery{
+					{Owner: "many"},
+					{Owner: "many", Offset: kept / 2},
+					{Owner: "many", Status: []queue.Status{queue.InQueue}, Offset: kept / 2},
+					{Owner: "many", Status: []queue.Status{queue.Failed}},
+					{Owner: "many", Status: []queue.Status{queue.Failed, queue.InProgress}, Offset: page},
+					{Owner: "few"},
+					{Owner: "few", Offset: kept / 200},
+					{Offset: kept / 2},
+				} {
+					q.Endpoint, q.Limit = echo, page
+					total, got := 0, 0
+					n := k.reads(func() {
+						var err error
+						if total, err = counter.Count(k.Context(), k.now, q); err != nil {
+							k.Fatalf("Count = %v, want nil", err)
+						}
+						got = len(k.list(q))
+					})
+					k.Logf("%d jobs of %d cost %d reads: %+v", got, total, n, q)
+					if want := min(page, total-q.Offset); got != want || n > 20*page {
+						k.Errorf("%d jobs of %d cost %d reads, want %d jobs and at most %d reads: %+v", got, total, n, want, 20*page, q)
 					}
 				}
 			}),

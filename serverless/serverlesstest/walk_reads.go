@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -225,7 +226,10 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 		return err
 	}
 	if w.Draw(2) == 0 {
-		q.Limit = w.Draw(4)
+		q.Offset, q.Limit = w.Draw(4), w.Draw(4)
+	}
+	if err := w.compareCount(ctx, q); err != nil {
+		return err
 	}
 	if _, err = w.comparePage(ctx, w.Draw(4), q); err != nil || len(all) == 0 {
 		return err
@@ -273,6 +277,31 @@ func (w *walker) comparePage(ctx context.Context, after int, lq queue.ListQuery)
 		return nil, fmt.Errorf("of %+v: %w", lq, err)
 	}
 	return jobs, nil
+}
+
+// compareCount counts what q selects, if the queue counts.
+func (w *walker) compareCount(ctx context.Context, q queue.ListQuery) error {
+	counter, ok := unwrap.As[queue.Counter](w.Queue)
+	if !ok {
+		return nil
+	}
+	got, err := counter.Count(ctx, w.now, q)
+	if err != nil {
+		return fmt.Errorf("count of %+v: %w", q, err)
+	}
+	all := q
+	all.Before, all.Offset, all.Limit = 0, 0, 0
+	want := 0
+	for _, err := range w.model.List(ctx, w.now, all) {
+		if err != nil {
+			return err
+		}
+		want++
+	}
+	if got != want {
+		return fmt.Errorf("count of %+v is %d, want %d as of the model", q, got, want)
+	}
+	return nil
 }
 
 // end claims what is left, in order, and lets everything expire.
