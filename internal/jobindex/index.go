@@ -133,7 +133,7 @@ func (x *Index) Show(i uint32, s *queue.State) {
 	r.marks &^= Hidden
 	x.enter(i, r, placeOf(s.Status, s.Delayed))
 	l := x.lists[r.endpoint]
-	x.enlist(i, r, s.Seq, s.Status)
+	x.enlist(l, i, r, s.Seq, s.Status)
 	l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 	l.stats.Count(nil, s, queue.Put)
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
@@ -241,17 +241,17 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	l.weigh(r.status, r.flags, x.lines[r.line].level, -1)
 	x.undrained -= r.stream
 	if e&queue.Delete != 0 {
-		x.delete(i, r)
+		x.delete(i, r, l)
 		return
 	}
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
 	x.undrained += s.Stream
 	requeued := e&queue.EvReady != 0 && before.Status != queue.InQueue
 	if e&queue.NewSeq == 0 {
-		x.relist(r, before.Status, s.Status)
+		x.relist(l, r, before.Status, s.Status)
 	} else {
-		x.unlist(r, before.Status)
-		x.enlist(i, r, s.Seq, s.Status)
+		x.unlist(l, r, before.Status)
+		x.enlist(l, i, r, s.Seq, s.Status)
 		l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 		requeued = false
 	}
@@ -266,9 +266,9 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	}
 }
 
-func (x *Index) delete(i uint32, r *record) {
+func (x *Index) delete(i uint32, r *record, l *jobList) {
 	x.wheel.remove(i)
-	x.unlist(r, r.status)
+	x.unlist(l, r, r.status)
 	x.leave(i, r)
 	x.names.release(r.worker)
 	x.names.release(r.lost)

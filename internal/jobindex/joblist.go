@@ -150,8 +150,8 @@ func (l *seqList) open() *chunk {
 }
 
 // enlist adds a job with a Seq that is greater than all others.
-func (x *Index) enlist(i uint32, r *record, seq uint64, s queue.Status) {
-	l, o := x.lists[r.endpoint], x.lines[r.line].key.owner
+func (x *Index) enlist(l *jobList, i uint32, r *record, seq uint64, s queue.Status) {
+	o := x.lines[r.line].key.owner
 	switch {
 	case len(l.all.chunks) == 0:
 		l.order.first, l.split = o, false
@@ -217,11 +217,10 @@ func (x *Index) newChunk(room int) *chunk {
 }
 
 // relist notes the new status of a job.
-func (x *Index) relist(r *record, was, is queue.Status) {
+func (x *Index) relist(l *jobList, r *record, was, is queue.Status) {
 	if was == is {
 		return
 	}
-	l := x.lists[r.endpoint]
 	x.restate(&l.all, x.chunks[r.all], r.seq, was, is)
 	if !l.split {
 		return
@@ -244,8 +243,7 @@ func (x *Index) restate(l *seqList, p *chunk, seq uint64, was, is queue.Status) 
 }
 
 // unlist removes a job with its status from the lists.
-func (x *Index) unlist(r *record, s queue.Status) {
-	l := x.lists[r.endpoint]
+func (x *Index) unlist(l *jobList, r *record, s queue.Status) {
 	x.remove(l, &l.all, x.chunks[r.all], r.seq, s)
 	if !l.split {
 		return
