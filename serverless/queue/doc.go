@@ -30,8 +30,10 @@
 //     Apply returns an error. Send the events of the effect (Effect.Events) after the commit.
 //   - Never show a State that is less durable than OpKind.Durable asks for.
 //   - Take every instant from the caller. A backend reads no clock.
-//   - Assign State.Seq in Enqueue, and again when the effect has NewSeq. Claim orders jobs by
-//     owner, priority and key, and then by Seq. A lost job keeps its Seq, so it is the first.
+//   - Assign State.Seq in Enqueue, and again when the effect has NewSeq. A lost job keeps its Seq, so it
+//     is the first of its key.
+//   - Ask Choose which job is claimed, and keep the indexes that Heads describes, so that a claim
+//     costs the same whatever waits.
 //   - Issue a new Token for every claim, and never the same Token twice, also after a crash.
 //   - Keep the Stats of each endpoint with Stats.Count, in the commit of each move.
 //   - Index jobs by State.Due, so that Expire finds the jobs that need OpTick.

@@ -152,8 +152,8 @@ type JobQueue interface {
 	//
 	// A turn is when the owner, or the key in its priority, was last served, or the Seq of its
 	// oldest job that can be claimed, whichever is later: who was served comes after all whose
-	// jobs were there then. A queue may forget who was served when it is opened again. Claim
-	// returns no error when nothing is ready.
+	// jobs were there then. A queue may forget who was served when it is opened again. Choose
+	// decides all of this. Claim returns no error when nothing is ready.
 	Claim(ctx context.Context, now Instant, slots []Slot, out []Job) ([]Job, error)
 	// Apply makes each move independently; several moves of one job are made in order. res[i]
 	// is the result of ops[i]. All effects of one op (state, output, chunk, outbox entry) are
