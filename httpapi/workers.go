@@ -193,10 +193,14 @@ func (c *call) batchSize() int {
 	return max(1, min(n, maxBatch))
 }
 
+// miscounts begins the User-Agent of the only SDK that says job_in_progress=0 while it runs a job: it
+// counts the jobs that wait in the worker.
+const miscounts = "RunPod-Python-SDK/1.7.1 "
+
 // takeUpTo waits at most takeWait for jobs, by the service's clock and by the system's. A worker says
 // with job_in_progress=0 that it has no job.
 func (c *call) takeUpTo(n int) ([]serverless.Job, error) {
-	if has, _ := c.query("job_in_progress"); has == "0" {
+	if has, _ := c.query("job_in_progress"); has == "0" && !strings.HasPrefix(c.r.UserAgent(), miscounts) {
 		if err := c.Jobs.ReportIdle(c.r.Context(), c.r.PathValue("endpoint"), c.worker()); err != nil {
 			return nil, err
 		}

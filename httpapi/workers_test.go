@@ -272,6 +272,23 @@ func TestAJobThatEndsWithoutAResultThreeTimesHasFailedAndSaysWhy(t *testing.T) {
 	})
 }
 
+// Version 1.7.1 of the SDK says that it has no job while it runs one.
+func TestAWorkerThatMiscountsItsJobsKeepsThem(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		h, id := w.hand("w1"), w.submit(`{}`)
+		h.take()
+		for range 3 {
+			advance(5 * time.Second)
+			w.call("GET", h.path("job-take")+"&job_in_progress=0", "", h.key(), "User-Agent: RunPod-Python-SDK/1.7.1 (Linux 6; x86_64)")
+			h.ping()
+		}
+		h.report("job-done", id, `{"output":1}`)
+		if a := w.call("GET", "/v2/idle/health", ""); !strings.Contains(a.body, `"completed":1`) || !strings.Contains(a.body, `"retried":0`) {
+			t.Errorf("health is %s, want 1 completed and 0 retried", a.body)
+		}
+	})
+}
+
 func TestAWorkerThatHasAnotherJobKeepsBoth(t *testing.T) {
 	bubble(t, func(w *testAPI) {
 		h, first, second := w.hand("w1"), w.submit(`{}`), w.submit(`{}`)
