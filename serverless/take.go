@@ -377,7 +377,7 @@ const MaxOutput = 20 << 20
 // It returns ErrLeaseLost or ErrNotFound for a repeated or late report, which is dropped. What can
 // never be taken ends the attempt as FAILED: a result that is too large or for which the job's owner
 // has no room, and a chunk for which the stream or the owner has none, because the result would not be
-// whole without it. The error of the job says which limit it was (docs/decisions.md 37, 57). For the
+// whole without it. The error of the job says which limit it was (docs/decisions.md 34, 37). For the
 // chunk Report returns ErrStreamFull or the *budget.Error, and the worker is told to stop; for an
 // interim output it returns the *budget.Error, and the job goes on. While the store is away Report
 // tries again for up to half a minute.

@@ -65,6 +65,9 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	if j.Deliveries > 0 {
 		why = append(why, lostBy(j.Deliveries))
 	}
+	if j.Releases >= queue.MaxReleases {
+		why = append(why, fmt.Sprintf("workers that ended gave it back %d times, so it waits at the end of its turn", j.Releases))
+	}
 	if w := j.Barred(); w != "" {
 		why = append(why, fmt.Sprintf("until %s it is given to another worker than %s", j.LeaseUntil.Time().Format(time.RFC3339), w))
 	}
