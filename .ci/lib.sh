@@ -10,15 +10,18 @@ lint_version=v2.15.0
 vuln_version=v1.9.0
 # The clients that the tests run, each of exactly this version.
 npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2)
-# These cannot be in one environment with python_clients.
-newer_clients=(runpod==2.0.0rc2)
 python_clients=(runpod==1.12.0 runpod-flash==1.21.0 pytest==9.2.0 fastapi==0.165.0 uvicorn==0.54.0)
+
+# The versions of the Python SDK whose workers .ci/run tries, and those that only .ci/long tries.
+python_sdks=(1.6.2 1.10.0 2.0.0rc2)
+more_python_sdks=(1.7.1 1.7.13 1.8.2 1.12.0)
 
 # Without this a test that needs something and does not have it is skipped.
 export PODYARD_CI=1
 export PODYARD_NODE_MODULES=$tmp/npm/node_modules
 export PODYARD_PYTHON=$tmp/python/bin/python
-export PODYARD_PYTHON_NEWER=$tmp/python-newer/bin/python
+export PODYARD_SDKS=$tmp/sdks
+export PODYARD_PYTHON_NEWER=$PODYARD_SDKS/2.0.0rc2/bin/python
 export PATH=$PATH:$tmp/proxies/usr/sbin:$tmp/proxies/usr/bin
 if [[ -d $root/../shared/spec ]]; then
 	PODYARD_SPEC=$(cd "$root/../shared/spec" && pwd)
@@ -55,6 +58,14 @@ python_with() {
 		python3 -m venv "$env"
 		"$env/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
 	fi
+}
+
+# install_sdks makes an environment for each of these versions of the Python SDK.
+install_sdks() { # VERSION...
+	local version
+	for version in "$@"; do
+		python_with "sdks/$version" "runpod==$version"
+	done
 }
 
 # unpack_proxies gets the proxies of docs/operating.md and docs/postgres.md. They are not installed, because the
@@ -105,7 +116,7 @@ prepare() {
 			"${npm_clients[@]}"
 	fi
 	python_with python "${python_clients[@]}"
-	python_with python-newer "${newer_clients[@]}"
+	install_sdks "${python_sdks[@]}"
 	if [[ $("$tmp/bin/golangci-lint" version --short 2>/dev/null || true) != "${lint_version#v}" ]]; then
 		GOBIN=$tmp/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$lint_version" ||
 			rm -f "$tmp/bin/golangci-lint"
