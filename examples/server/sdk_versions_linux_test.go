@@ -136,6 +136,7 @@ func (in *instance) wantEnding(e *ending) {
 		}
 	}
 	runs, _ := os.ReadFile(marks) // none: it never ran
+	in.t.Logf("%s: %s %.200s", what, j.Status, j.Error)
 	if n := strings.Count(string(runs), "run"); n != e.runs || j.Status != e.status || !strings.Contains(j.Error, e.error) {
 		in.t.Errorf("%s: it is %s after %d runs with %q\nwant %s after %d with %q", what, j.Status, n, j.Error, e.status, e.runs, e.error)
 	}

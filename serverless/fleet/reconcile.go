@@ -169,7 +169,7 @@ func (s *Scaler) replaceUnresponsive(ctx context.Context, now queue.Instant) {
 		}
 		s.o.Logger.Warn("replacing a worker that keeps running a stopped job", "endpoint", k.Endpoint, "worker", k.ID)
 		s.o.Registry.Drain(k)
-		if err := s.o.Registry.Release(ctx, k, queue.OpRelease, "it kept running a stopped job"); err != nil {
+		if err := s.o.Registry.Release(ctx, k, queue.OpRelease, ""); err != nil {
 			s.o.Logger.Error("replacing a worker failed", "endpoint", k.Endpoint, "worker", k.ID, "err", err)
 			continue
 		}

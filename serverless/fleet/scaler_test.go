@@ -351,7 +351,7 @@ func TestUnresponsiveWorkerIsReplacedAndItsOtherJobsAreNotCharged(t *testing.T) 
 	w.registry.unresponsive = []workers.Key{{Endpoint: "e", ID: "w001"}, {Endpoint: "e", ID: "somebody else's"}}
 	w.run(0)
 	w.registry.unresponsive = nil
-	if !slices.Contains(w.registry.released, "w001 released 2 it kept running a stopped job") || !slices.Equal(w.fleet.stopped, []string{"w001 1s"}) {
+	if !slices.Contains(w.registry.released, "w001 released 2 ") || !slices.Equal(w.fleet.stopped, []string{"w001 1s"}) {
 		t.Errorf("its jobs: %v, stopped: %v", w.registry.released, w.fleet.stopped)
 	}
 }

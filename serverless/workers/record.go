@@ -39,22 +39,21 @@ type presence struct {
 
 // session is the state of a worker that belongs to this process.
 type session struct {
-	local bool // runs in this process
-	polls int  // calls in progress that wait for a job
-	pings    pinged // what its pings have listed; see proves
-	complete bool   // its leases from before this process were read
+	local    bool // runs in this process
+	polls    int  // calls in progress that wait for a job
+	pings    pings
+	complete bool // its leases from before this process were read
 	// changed is closed and replaced when a stop notice is added or a drain begins.
 	changed chan struct{}
 	expires int // index in the expiry heap; -1: not in it
 }
 
-// pinged is what the pings of a worker have listed so far.
-type pinged uint8
+// pings says what pings have listed.
+type pings uint8
 
 const (
-	pingedNone    pinged = iota // no job that it had
-	pingedOwn                   // a job that it had
-	pingedForeign               // a job that it never had, as workers do that share the file with their jobs
+	listOwn     pings = 1 << iota // a job that the worker had
+	listForeign                   // a job that it never had, as workers do that share the file with their jobs
 )
 
 // A lease is a job that a worker holds.
@@ -272,7 +271,7 @@ func (w *record) op(id queue.JobID, k queue.OpKind) queue.Op {
 // proves reports whether a ping of w that does not list a job shows that w does not have it. Many
 // workers list nothing in their life, because their pings have no way to know (docs/clients.md), and
 // some list jobs of others instead of theirs.
-func (w *record) proves() bool { return w.session.pings == pingedOwn }
+func (w *record) proves() bool { return w.session.pings == listOwn }
 
 // ping returns operations that renew the jobs in lists, and what follows for the other jobs of w. If
 // the ping proves nothing, they are renewed too, and others, which w got from other servers. If it
@@ -293,7 +292,8 @@ func (w *record) ping(lists, others []queue.JobID, now, until queue.Instant, gra
 			continue
 		}
 		if l := w.leases[id]; l != nil {
-			l.listed, w.session.pings = true, max(w.session.pings, pingedOwn)
+			l.listed = true
+			w.session.pings |= listOwn
 		}
 		renew(id, true)
 	}
@@ -348,7 +348,8 @@ func (w *record) renewed(id queue.JobID, listed bool, now queue.Instant) {
 		w.hold(id, &lease{since: now})
 	}
 	if l := w.leases[id]; l != nil && listed {
-		l.listed, w.session.pings = true, max(w.session.pings, pingedOwn)
+		l.listed = true
+		w.session.pings |= listOwn
 	}
 }
 
@@ -362,7 +363,7 @@ func (w *record) token(id queue.JobID) queue.Token {
 // has reports whether w has a job, or must stop it.
 func (w *record) has(id queue.JobID) bool { return w.leases[id] != nil || w.notices[id] != nil }
 
-func (w *record) listsForeign() { w.session.pings = pingedForeign }
+func (w *record) listsForeign() { w.session.pings |= listForeign }
 
 // completes reports whether the leases of w from before this process must be read, which is once.
 func (w *record) completes() (first bool) {
