@@ -200,7 +200,11 @@ func actOnPod(c *call) error {
 	if a == pods.Terminate {
 		return deletePod(c)
 	}
-	return c.writePod(c.Pods.Act(c.r.Context(), c.owner, c.r.PathValue("id"), a))
+	act := c.Pods.Act
+	if c.id.Operator() {
+		act = c.Pods.ActAsOperator
+	}
+	return c.writePod(act(c.r.Context(), c.owner, c.r.PathValue("id"), a))
 }
 
 func decodeAction(body []byte) (pods.Action, error) {

@@ -183,4 +183,7 @@ func TestAPodWhoseImageIsRefusedByNowGoesOnAndDoesNotStart(t *testing.T) {
 			t.Errorf("%s = %v, want a 400", a, err)
 		}
 	}
+	if got, err := w.ActAsOperator(t.Context(), alice, p.ID, pods.Start); err != nil || got.Want.Power != pods.PowerOn {
+		t.Errorf("a start by an operator = %+v, %v, want the pod to start", got, err)
+	}
 }
