@@ -54,9 +54,9 @@ var layers = []layer{
 	{path: "internal", module: backend},
 	{path: "internal/clock", never: noEither},
 	{path: "internal/suite", module: []string{"problem/idempotency"}, third: []string{compare}, never: noHTTP},
-	{path: "internal/sweep", never: noHTTP},
-	{path: "internal/postgrestest", module: []string{"internal/suite", "internal/sweep"}, third: []string{postgres}},
-	{path: "internal/enginetest", module: []string{"internal/sweep"}, third: []string{"github.com/google/go-containerregistry/..."}},
+	{path: "internal/sweeptest", never: noHTTP},
+	{path: "internal/postgrestest", module: []string{"internal/suite", "internal/sweeptest"}, third: []string{postgres}},
+	{path: "internal/enginetest", module: []string{"internal/sweeptest"}, third: []string{"github.com/google/go-containerregistry/..."}},
 
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/podyard/podyard/backend/process/internal/supervise"
 	"github.com/podyard/podyard/internal/enginetest"
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	if err := enginetest.Apart(); err != nil {
 		fmt.Fprintln(os.Stderr, "these tests share the network of the machine:", err)
 	}
-	os.Exit(sweep.Main(m))
+	os.Exit(sweeptest.Main(m))
 }
 
 // images returns the test binary as an image. Descendants inherit the variable, like the mark.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/fleet"
 )
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(sweep.Main(m))
+	os.Exit(sweeptest.Main(m))
 }
 
 // start runs the server until the test ends.

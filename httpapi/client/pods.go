@@ -200,20 +200,18 @@ func (p *Pods) Get(ctx context.Context, id string) (Pod, error) {
 
 // A PodWhy says why a pod does not run (docs/interface.md 2.23).
 type PodWhy struct {
-	Status  string        `json:"status"`
-	Why     string        `json:"why"`               // empty: it runs
-	Since   *time.Time    `json:"since"`             // nil: not known
-	Tries   int           `json:"tries"`             // calls to its host that failed
-	NextTry *time.Time    `json:"nextTry"`           // nil: none is due
-	Failure string        `json:"failure,omitempty"` // of the last try: only for operators
-	Hosts   []HostRefusal `json:"hosts,omitempty"`   // that were looked at for a place: only for operators
-}
-
-// A HostRefusal says why a host does not take a pod.
-type HostRefusal struct {
-	Host string `json:"host"`
-	Kind string `json:"kind"` // room, cordoned, full, small or unsuitable
-	Why  string `json:"why"`
+	Status  string     `json:"status"`
+	Why     string     `json:"why"`               // empty: it runs
+	Since   *time.Time `json:"since"`             // nil: not known
+	Tries   int        `json:"tries"`             // calls to its host that failed
+	NextTry *time.Time `json:"nextTry"`           // nil: none is due
+	Failure string     `json:"failure,omitempty"` // of the last try: only for operators
+	// Hosts that were looked at for a place, and why each does not take the pod: only for operators.
+	Hosts []struct {
+		Host string `json:"host"`
+		Kind string `json:"kind"` // room, cordoned, full, small or unsuitable
+		Why  string `json:"why"`
+	} `json:"hosts,omitempty"`
 }
 
 // Why returns a pod with its field Why. It makes two requests, one of which is an addition.

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 )
 
 // Kinds are the supported engines.
@@ -118,7 +118,7 @@ func newEngine(kind string) (*Engine, error) {
 	}
 	e := &Engine{Kind: kind, dir: dir, images: map[string]bool{}}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := sweep.Register(dir); err != nil {
+	if err := sweeptest.Register(dir); err != nil {
 		return e, err
 	}
 	bridge, space, err := newBridge()

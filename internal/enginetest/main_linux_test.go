@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
@@ -42,7 +42,7 @@ func TestAKilledTestProcessLeavesNothing(t *testing.T) {
 			for sc := bufio.NewScanner(out); dir == "" && sc.Scan(); {
 				dir, _ = strings.CutPrefix(sc.Text(), "engine in ")
 			}
-			running := len(sweep.Processes(dir))
+			running := len(sweeptest.Processes(dir))
 			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -53,13 +53,13 @@ func TestAKilledTestProcessLeavesNothing(t *testing.T) {
 			look := time.NewTicker(20 * time.Millisecond)
 			defer look.Stop()
 			for late := time.After(time.Minute); ; {
-				if _, err := os.Stat(dir); err != nil && len(sweep.Processes(dir)) == 0 {
+				if _, err := os.Stat(dir); err != nil && len(sweeptest.Processes(dir)) == 0 {
 					return
 				}
 				select {
 				case <-look.C:
 				case <-late:
-					t.Fatalf("%s is left, with processes %v", dir, sweep.Processes(dir))
+					t.Fatalf("%s is left, with processes %v", dir, sweeptest.Processes(dir))
 				}
 			}
 		})

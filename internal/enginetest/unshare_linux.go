@@ -10,7 +10,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 )
 
 // unshareEnv marks a process with its own namespaces, and its children.
@@ -22,11 +22,11 @@ const unshareEnv = "PODYARD_ENGINE_APART"
 // in the network of only one of them.
 var hostPaths = []string{"/run/netns", "/run/containers"}
 
-// Main runs the tests of a package, as [sweep.Main] does, and then stops the engines that they
+// Main runs the tests of a package, as [sweeptest.Main] does, and then stops the engines that they
 // started. Pass its result to os.Exit.
 func Main(m interface{ Run() int }) int {
 	running.together = unshareNetwork()
-	return sweep.Main(engineTests{m})
+	return sweeptest.Main(engineTests{m})
 }
 
 type engineTests struct{ tests interface{ Run() int } }

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/internal/sweep"
+	"github.com/podyard/podyard/internal/sweeptest"
 )
 
 // A Server is a PostgreSQL server that starts when a test first needs it. The zero value is
@@ -42,7 +42,7 @@ const original = "original"
 
 // Main runs the tests of a binary and then stops the server. It returns the exit code.
 func (s *Server) Main(m *testing.M) int {
-	return sweep.Main(&serverTests{s, m})
+	return sweeptest.Main(&serverTests{s, m})
 }
 
 type serverTests struct {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sweep
+package sweeptest
 
 // Main runs the tests of a package. On this system nothing is swept.
 func Main(m interface{ Run() int }) int { return m.Run() }

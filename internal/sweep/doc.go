@@ -1,5 +1,0 @@
-// Package sweep ends what tests have started and removes what they have made, also when they are
-// interrupted in the middle. A package whose tests start processes has it in its TestMain:
-//
-//	func TestMain(m *testing.M) { os.Exit(sweep.Main(m)) }
-package sweep
