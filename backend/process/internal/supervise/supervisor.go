@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,12 +203,31 @@ func (s *supervisor) kill() {
 	}
 }
 
+// statusSize is what a record has at least. It ends in blanks, so that a later record fits into the
+// place of the first one.
+const statusSize = 1 << 10
+
+// save replaces the record. When the disk is full, which a pod may have done, the record is written
+// over: that needs no room.
 func (s *supervisor) save() error {
 	data, err := json.Marshal(s.status)
 	if err != nil {
 		return err
 	}
-	return podhost.ReplaceFile(statusPath(s.plan.Pod), data, s.status.Ended)
+	data = append(data, bytes.Repeat([]byte{' '}, max(statusSize-len(data), 0))...)
+	path := statusPath(s.plan.Pod)
+	if err = podhost.ReplaceFile(path, data, s.status.Ended); err == nil {
+		return nil
+	}
+	f, wrong := os.OpenFile(path, os.O_WRONLY, 0)
+	if wrong != nil {
+		return errors.Join(err, wrong)
+	}
+	_, wrong = f.WriteAt(data, 0)
+	if wrong = errors.Join(wrong, f.Sync(), f.Close()); wrong != nil {
+		return errors.Join(err, wrong)
+	}
+	return nil
 }
 
 func (s *supervisor) release() error {
