@@ -100,6 +100,7 @@ prepare() {
 	command -v chromium >/dev/null || packages+=(chromium)
 	command -v ip >/dev/null || packages+=(iproute2)
 	command -v bwrap >/dev/null || packages+=(bubblewrap)
+	command -v setpriv >/dev/null || packages+=(util-linux)
 	# Tests start servers of their own; the one that the package starts is not used.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
 	command -v promtool >/dev/null || packages+=(prometheus)
@@ -141,6 +142,29 @@ brief() {
 		/^FAIL\t/                { show(); print; fflush(); next }
 		                         { held[n++] = $0 }
 		END                      { show(); if (m) print "in short:"; for (i = 0; i < m; i++) print why[i] }'
+}
+
+# as_user runs a command as an ordinary user in a checkout of what is committed, with a home and
+# directories of its own. The cache of modules is only read.
+as_user() { # COMMAND...
+	local dir modules
+	dir=$(mktemp -d)
+	modules=$(go env GOMODCACHE)
+	mkdir "$dir"/{home,cache,tmp}
+	git clone -q "$root" "$dir/checkout"
+	chown -R 65534:65534 "$dir"
+	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -i
+		PATH="$PATH" HOME="$dir/home" GOCACHE="$dir/cache" TMPDIR="$dir/tmp" GOMODCACHE="$modules"
+		GOTOOLCHAIN="$GOTOOLCHAIN" GOFLAGS=-mod=readonly GOPROXY=off)
+	local status=0
+	if "${user[@]}" test -r "$modules/cache/download" -a -x "$(go env GOROOT)/bin/go"; then
+		(cd "$dir/checkout" && "${user[@]}" "$@") || status=$?
+	else
+		echo "the user 65534 cannot read $modules or $(go env GOROOT)"
+		status=1
+	fi
+	rm -rf "$dir"
+	return $status
 }
 
 # flakes prints the entries of .ci/flakes.
