@@ -404,7 +404,7 @@ func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
 		write := func(name string) string {
 			t.Helper()
 			path := filepath.Join(dir, name)
-			if err := os.WriteFile(path, []byte("content of "+name+"\n"), 0o644); err != nil { //nolint:gosec // only the isolation hides it
+			if err := os.WriteFile(path, []byte("content of "+name+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			return path
@@ -431,7 +431,7 @@ func TestAHiddenFileStaysHiddenWhenItIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		write("later")
-		if err := os.WriteFile(filepath.Join(rt.root.disk("a"), "go"), nil, 0o644); err != nil { //nolint:gosec // the pod's user reads it
+		if err := os.WriteFile(filepath.Join(rt.root.disk("a"), "go"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		got := awaitLine(t, rt, "a", "again")
