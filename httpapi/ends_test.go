@@ -46,7 +46,6 @@ type endsWorld struct {
 
 // An endsTask is a job that a worker in this process has. The test says how it ends.
 type endsTask struct {
-	ctx  context.Context
 	task *serverless.Task
 	end  chan func() ([]byte, error)
 }
@@ -96,7 +95,7 @@ func (x *endsWorld) takeAs(worker string) {
 	done := make(chan error, 1)
 	go func() {
 		done <- x.jobs.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, k *serverless.Task) ([]byte, error) {
-			one := &endsTask{ctx, k, make(chan func() ([]byte, error), 1)}
+			one := &endsTask{k, make(chan func() ([]byte, error), 1)}
 			x.tasks <- one
 			select {
 			case end := <-one.end:
@@ -150,7 +149,7 @@ func (x *endsWorld) chunk(out string) {
 		x.ask("POST", "job-stream/"+x.worker+"/"+string(x.ref.ID), `{"output":`+out+`}`)
 		return
 	}
-	_ = x.task.task.Emit(x.task.ctx, []byte(out)) // the worker does not look at errors
+	_ = x.task.task.Emit(x.t.Context(), []byte(out)) // the worker does not look at errors
 }
 
 // settle waits until the worker in this process has reported the end of the job.
@@ -241,7 +240,10 @@ func endRows() []endRow {
 		{name: "silence", remote: true, status: "FAILED", err: thriceLost, leases: lost, charged: 3, retried: 2,
 			do: thrice(func(x *endsWorld) { x.take(); x.advance(31 * time.Second) })},
 		{name: "worker ended", remote: true, status: "FAILED", err: thriceLost + "; the last one: it is not healthy: gpu: burns", leases: lost, charged: 3, retried: 2,
-			do: thrice(func(x *endsWorld) { x.take(); x.ask("GET", "ping/"+x.worker+"?status=unhealthy&check=gpu&reason=burns", "") })},
+			do: thrice(func(x *endsWorld) {
+				x.take()
+				x.ask("GET", "ping/"+x.worker+"?status=unhealthy&check=gpu&reason=burns", "")
+			})},
 		{name: "goroutine ended", local: true, status: "FAILED", err: "the worker's goroutine ended without a result", charged: 1,
 			do: func(x *endsWorld) {
 				x.take()

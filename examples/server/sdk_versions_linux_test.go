@@ -95,7 +95,7 @@ func startEndings(t *testing.T, interpreter string) *instance {
 		t.Fatal(err)
 	}
 	images, endpoints := map[string]any{}, []any{}
-	for mode, dir := range map[string]string{"sync": "", "chunks": "", "slow": "/proc"} {
+	for mode, dir := range map[string]string{"sync": "", "chunks": "", "slow": "/sys"} {
 		image := map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
 		if dir != "" {
 			image["dir"] = dir

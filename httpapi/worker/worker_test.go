@@ -309,6 +309,15 @@ func TestAWorkerOfManySlotsAsksForNoMoreThanAnAnswerHolds(t *testing.T) {
 	}
 }
 
+func emitAll(ctx context.Context, k *serverless.Task, chunks [][]byte) error {
+	for _, b := range chunks {
+		if err := k.Emit(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func TestAChunkThatCannotBeTakenFailsItsJob(t *testing.T) {
 	piece := []byte(`"` + strings.Repeat("x", 1<<20-100) + `"`)
 	for name, tt := range map[string]struct {
@@ -323,13 +332,7 @@ func TestAChunkThatCannotBeTakenFailsItsJob(t *testing.T) {
 			s, url := start(t)
 			said := make(chan error, 1)
 			work(t, func(ctx context.Context, k *serverless.Task) ([]byte, error) {
-				var err error
-				for _, b := range tt.chunks {
-					if err = k.Emit(ctx, b); err != nil {
-						break
-					}
-				}
-				said <- err
+				said <- emitAll(ctx, k, tt.chunks)
 				return []byte(`"done"`), nil // it does not look at errors
 			}, worker.Options{URL: url, Endpoint: "e", ID: "w1", Key: "admin"})
 			if j := submit(t, s, `{}`); j.Status != serverless.Failed || j.Error != tt.want {
