@@ -41,7 +41,8 @@ var endings = []ending{
 	{mode: "sync", act: "set", runs: 3, status: "FAILED", error: noResult, not: "1.7.1"},
 	{mode: "sync", act: "generator", runs: 3, status: "FAILED", error: noResult, not: "1.7.1"},
 	{mode: "sync", act: "bytes", runs: 1, status: "TIMED_OUT", error: "execution timeout", not: "but 1.7.1"},
-	{mode: "sync", act: "exit", runs: 3, status: "FAILED", error: "the last one: exited with code 3"},
+	// Not beside the others: version 1.6.2 takes the next job before it is known that the last one has no result.
+	{mode: "chunks", act: "exit", runs: 3, status: "FAILED", error: "the last one: exited with code 3"},
 	{mode: "chunks", act: "one", runs: 1, status: "FAILED", error: "a chunk of the worker's result is larger than 20971520 bytes (20 MB)"},
 	{mode: "chunks", act: "many", runs: 1, status: "FAILED", error: "a chunk was not taken: the stream is full"},
 	{mode: "sync", act: "sleep", runs: 1, status: "COMPLETED"},

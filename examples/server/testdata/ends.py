@@ -28,8 +28,6 @@ def sync(job):
         return (n for n in range(3))
     if act == "raise":
         raise ValueError("no luck")
-    if act == "exit":
-        os._exit(3)
     if act == "sleep":
         time.sleep(25)
     if act == "print":
@@ -46,6 +44,8 @@ async def slow(job):
 
 def chunks(job):
     mark(job)
+    if job["input"]["act"] == "exit":
+        os._exit(3)
     if job["input"]["act"] == "one":
         yield "x" * (21 << 20)
     else:
