@@ -103,7 +103,7 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 		m.after.Seq = q.nextSeq()
 	}
 	if m.eff&queue.DropInput != 0 && !q.keepInput(uid) {
-		drop(b, bodyKey(uid, bodyInput))
+		dropBody(b, bodyKey(uid, bodyInput), m.before.InBytes)
 	}
 	if m.eff&queue.PutOutput != 0 {
 		key := outputKey(uid, m.note.Output)
@@ -216,7 +216,8 @@ const oneByOne = 32
 // Others may be left from an earlier lease or run.
 func (q *jobQueue) eraseBodies(b *pebble.Batch, m *move) {
 	uid, n := m.was.Tag, m.was
-	if n.Chunk > 0 || n.Output > oneByOne || m.before.Chunks > oneByOne {
+	big := m.before.InBytes > bigPayload || m.before.OutBytes > bigPayload || m.before.Stream > bigPayload
+	if big || n.Chunk > 0 || n.Output > oneByOne || m.before.Chunks > oneByOne {
 		dropAll(b, uidKey(keyBody, uid))
 		return
 	}
@@ -235,6 +236,16 @@ func (q *jobQueue) eraseBodies(b *pebble.Batch, m *move) {
 // A batch in memory accepts every record, so these calls cannot fail.
 func drop(b *pebble.Batch, key []byte) { _ = b.Delete(key, nil) }
 
+// dropBody removes a payload of a known length. The table of a large one goes with all its bytes as
+// soon as a table has the deletion of its range.
+func dropBody(b *pebble.Batch, key []byte, n uint32) {
+	if n > bigPayload {
+		_ = b.DeleteRange(key, following(key), nil)
+		return
+	}
+	drop(b, key)
+}
+
 func dropAll(b *pebble.Batch, prefix []byte) {
 	from, to := prefixRange(prefix)
 	_ = b.DeleteRange(from, to, nil)
@@ -252,7 +263,7 @@ func (q *jobQueue) clean(b *pebble.Batch, m *move) {
 		}
 	}
 	if hasOutput(m.was.Output) && m.was.Output != m.note.Output && !q.keep(uid, m.was.Output) {
-		drop(b, outputKey(uid, m.was.Output))
+		dropBody(b, outputKey(uid, m.was.Output), m.before.OutBytes)
 	}
 }
 

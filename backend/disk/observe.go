@@ -81,6 +81,17 @@ func (s *Store) Size() int64 {
 	return int64(e.db.Metrics().DiskSpaceUsage())
 }
 
+// Dead returns about how many bytes the files have of what was deleted. A store that runs wins them
+// back (see [Store.Run]).
+func (s *Store) Dead() int64 {
+	e, err := s.engine()
+	if err != nil {
+		return 0
+	}
+	dead, _ := e.dead()
+	return dead + s.space.gone.Load()
+}
+
 // Load implements queue.Measurer.
 func (q *Jobs) Load(context.Context) (l queue.Load, err error) {
 	e, err := q.s.engine()

@@ -1,10 +1,13 @@
 package disk
 
 import (
+	"bytes"
 	"crypto/rand"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -13,6 +16,67 @@ import (
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+// comesAndGoes runs jobs with an input and an output of random bytes to their ends, and deletes them.
+func comesAndGoes(t *testing.T, s *Store, from, n, size int) {
+	t.Helper()
+	for k := range n {
+		j := newJob(strconv.Itoa(from + k))
+		j.Input = make([]byte, size)
+		_, _ = rand.Read(j.Input)
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+		c := claimOne(t, s.Jobs(), "w")
+		op := queue.Op{Ref: c.Ref, Kind: queue.OpFinish, Worker: "w", Token: c.Token, Status: queue.Completed, Payload: j.Input}
+		must(t, applyOne(t, s.Jobs(), op).Err)
+		must(t, applyOne(t, s.Jobs(), queue.Op{Ref: c.Ref, Kind: queue.OpDelete}).Err)
+	}
+}
+
+// Nothing is short of space, and nobody opens the store again.
+func TestTheSpaceOfDeletedPayloadsComesBackWithinAMinute(t *testing.T) {
+	for what, size := range map[string]int{"tables of their own": 300 << 10, "shared tables": 30 << 10} {
+		t.Run(what, func(t *testing.T) {
+			jobs := 150
+			if longTime() > 0 && size > bigPayload {
+				jobs = 20_000
+			}
+			synctest.Test(t, func(t *testing.T) {
+				mem := vfs.NewMem()
+				s := openForTest(t, "store", inMemory(mem))
+				var running sync.WaitGroup
+				running.Go(func() { _ = s.Run(t.Context()) })
+				stays := newJob("stays")
+				stays.Input = bytes.Repeat([]byte("x"), size)
+				stays.Endpoint = "other"
+				must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{stays}))
+				most := 0
+				for from := 0; from < jobs; from += 50 {
+					comesAndGoes(t, s, from, 50, size)
+					time.Sleep(10 * time.Second)
+					most = max(most, len(tablesIn(t, mem, "store")))
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				files, bytes := len(tablesIn(t, mem, "store")), int64(0)
+				for _, name := range tablesIn(t, mem, "store") {
+					bytes += int64(len(readFile(t, mem, name)))
+				}
+				if files > 50 || bytes > 20<<20 || s.Dead() > 20<<20 {
+					t.Errorf("%d tables of %d MB are left of %d jobs, %d bytes are dead, %d of them in no table", files, bytes>>20, jobs, s.Dead(), s.space.gone.Load())
+				}
+				if most > 400 {
+					t.Errorf("there were %d tables at once", most)
+				}
+				if j, err := s.Jobs().Get(t.Context(), at+3, stays.Ref); err != nil || len(j.Input) != size {
+					t.Errorf("the job that stays has %d bytes, %v", len(j.Input), err)
+				}
+				must(t, s.Close())
+				running.Wait()
+				t.Logf("%d jobs: %d tables at most, %d tables and %d KB in the end", jobs, most, files, bytes>>10)
+			})
+		})
+	}
+}
 
 // A compaction may end the shortage while much is still deleted behind it. What was deleted then
 // makes room as well.

@@ -20,9 +20,9 @@ type Sources struct {
 	Pods *pods.Service
 	// Ready returns nil while the store takes new work.
 	Ready func() error
-	// Size is the bytes of the store's files, Damages how many of its records and files were
-	// found damaged.
-	Size, Damages func() int64
+	// Size is the bytes of the store's files, Dead those of them that only deleted records have,
+	// Damages how many of its records and files were found damaged.
+	Size, Dead, Damages func() int64
 }
 
 // freshFor is how long values are kept, so that many scrapers cost no more than one.
@@ -33,10 +33,11 @@ const collectFor = 10 * time.Second
 
 // gaugeDescs are the metrics that a gauges collects.
 type gaugeDescs struct {
-	queued, running, oldest, workers, max  *prometheus.Desc
-	undrained, hookPending, hookOldest     *prometheus.Desc
-	pods, waiting, capacity, claimed       *prometheus.Desc
-	storeBytes, storeDamage, storeWritable *prometheus.Desc
+	queued, running, oldest, workers, max *prometheus.Desc
+	undrained, hookPending, hookOldest    *prometheus.Desc
+	pods, waiting, capacity, claimed      *prometheus.Desc
+	storeBytes, storeDead                 *prometheus.Desc
+	storeDamage, storeWritable            *prometheus.Desc
 }
 
 // gauges collects what is read at a scrape.
@@ -68,6 +69,7 @@ func newGauges(m *Metrics) *gauges {
 		capacity:      desc("host_capacity", "What a host has: vcpu, memory_bytes, or a type of GPU.", "host", "resource"),
 		claimed:       desc("host_claimed", "What of it pods and workers have.", "host", "resource"),
 		storeBytes:    desc("store_bytes", "Bytes of the files of the store."),
+		storeDead:     desc("store_dead_bytes", "Bytes of these files that were deleted and have not made room yet, an estimate."),
 		storeDamage:   desc("store_damage_total", "Records and files of the store that were found damaged."),
 		storeWritable: desc("store_writable", "1 while the store takes new work."),
 	}}
@@ -131,6 +133,9 @@ func (g *gauges) collect() []prometheus.Metric {
 	}
 	if s.Size != nil {
 		r.add(g.storeBytes, float64(s.Size()))
+	}
+	if s.Dead != nil {
+		r.add(g.storeDead, float64(s.Dead()))
 	}
 	if s.Damages != nil {
 		r.list = append(r.list, prometheus.MustNewConstMetric(g.storeDamage, prometheus.CounterValue, float64(s.Damages())))

@@ -44,7 +44,7 @@ func labels() map[string]string {
 		"runtime_calls_total": "call host result", "runtime_call_seconds": "call host result", "runtime_watch_restarts_total": "host",
 		"http_requests_total": "area code operation", "http_request_seconds": "area operation", "http_in_flight": "area",
 		"limits_refused_total": "limit", "auth_failures_total": "reason",
-		"store_commit_seconds": "", "store_commit_ops": "", "store_bytes": "", "store_damage_total": "", "store_writable": "",
+		"store_commit_seconds": "", "store_commit_ops": "", "store_bytes": "", "store_dead_bytes": "", "store_damage_total": "", "store_writable": "",
 		"loop_errors_total": "loop", "loop_lag_seconds": "loop", "leader": "", "build_info": "go version",
 	}
 }
@@ -86,7 +86,7 @@ func filled(t testing.TB, n int) (*metrics.Metrics, *prometheus.Registry) {
 	}
 	m.SetSources(metrics.Sources{
 		Jobs: jobs, Pods: service, Ready: func() error { return errors.New("full") },
-		Size: func() int64 { return 1 }, Damages: func() int64 { return 1 },
+		Size: func() int64 { return 1 }, Dead: func() int64 { return 1 }, Damages: func() int64 { return 1 },
 	})
 	return m, r
 }

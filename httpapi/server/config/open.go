@@ -353,7 +353,7 @@ func (p *Parts) gaugeSources(s *server.Server) prometheus.Sources {
 	all := s.Services()
 	from := prometheus.Sources{Jobs: all.Jobs, Pods: all.Pods, Ready: p.Options.Stores.Ready}
 	if p.disk != nil {
-		from.Size, from.Damages = p.disk.Size, p.disk.Damages
+		from.Size, from.Dead, from.Damages = p.disk.Size, p.disk.Dead, p.disk.Damages
 	}
 	return from
 }
