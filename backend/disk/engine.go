@@ -57,6 +57,8 @@ type engine struct {
 	flushed   atomic.Int64 // when a group was synced last
 	claims    atomic.Int64 // of mayFlush
 
+	staging staging
+
 	pods         podTable
 	reservations reservationTable
 	endpoints    table[endpoints.Endpoint]
@@ -158,6 +160,7 @@ func (s *Store) newEngine() *engine {
 	e.fs = newFence(s.opts.fs, s.dir, func(what, name string, err error) {
 		e.fail(problem.Newf(problem.Unavailable, "the store failed: %s %s: %w", what, name, err))
 	})
+	e.staging.less.L = &e.staging.mu
 	e.fs.short, e.fs.room = s.space.short, &s.space
 	e.opts = s.pebbleOptions(e)
 	return e

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
@@ -44,13 +45,13 @@ func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err
 			err = e.err()
 		}
 	}()
-	name := e.fs.PathJoin(e.s.dir, fmt.Sprintf("%s%x", stagePrefix, key))
-	if err := e.stage(name, key, value); err != nil {
-		return err
-	}
 	n := int64(0)
 	for _, v := range value {
 		n += int64(len(v))
+	}
+	name := e.fs.PathJoin(e.s.dir, fmt.Sprintf("%s%x", stagePrefix, key))
+	if err := e.stage(name, key, value, n); err != nil {
+		return err
 	}
 	e.s.space.spend(n)
 	return e.db.Ingest(context.WithoutCancel(ctx), []string{name})
@@ -59,17 +60,43 @@ func (e *engine) storeBig(ctx context.Context, key []byte, value ...[]byte) (err
 // bigStored removes the intent of a payload in the commit that refers to it.
 func bigStored(b *pebble.Batch, key []byte) { drop(b, append([]byte{keyIntent}, key...)) }
 
-// stage writes a table with one record.
-func (e *engine) stage(name string, key []byte, value [][]byte) error {
+// maxStaged is how many bytes of payloads are made into tables at once, or it is one: a payload is in
+// memory three times more while its table is written.
+const maxStaged = 16 << 20
+
+// A staging counts the bytes of payloads that are made into tables.
+type staging struct {
+	mu    sync.Mutex
+	less  sync.Cond // of mu
+	bytes int64
+}
+
+// begin waits until there is room for n bytes.
+func (s *staging) begin(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.bytes > 0 && s.bytes+n > maxStaged {
+		s.less.Wait()
+	}
+	s.bytes += n
+}
+
+func (s *staging) end(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes -= n
+	s.less.Broadcast()
+}
+
+// stage writes a table with one record of n bytes.
+func (e *engine) stage(name string, key []byte, value [][]byte, n int64) error {
+	e.staging.begin(n)
+	defer e.staging.end(n)
 	f, err := e.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	total := checksumSize
-	for _, v := range value {
-		total += len(v)
-	}
-	record := make([]byte, 0, total)
+	record := make([]byte, 0, n+checksumSize)
 	crc := crc32.Checksum(key, castagnoli)
 	for _, v := range value {
 		record = append(record, v...)
