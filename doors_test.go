@@ -86,7 +86,6 @@ var indoors = map[string]string{
 	"examples/product/":                 "an example program",
 	"examples/server/demo/":             "what a pod of the demonstration runs",
 	"backend/postgres/bench/":           "a program for measuring",
-	"internal/sweeptest/":               "it ends what tests have started",
 	"httpapi/client/":                   "it is in the programs of users",
 	"httpapi/command/":                  "the commands of users",
 	"httpapi/worker/":                   "it is in the programs of workers",

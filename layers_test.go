@@ -97,7 +97,6 @@ var layers = []layer{
 	{path: "backend/memory", module: backend, third: []string{"github.com/hashicorp/go-memdb"}},
 	{path: "backend/disk", module: backend, third: []string{"github.com/cockroachdb/pebble/v2/..."}},
 	{path: "backend/postgres", module: backend, third: []string{postgres, retry}},
-	{path: "internal/podhost", module: []string{"pods/...", "problem", "internal/..."}, third: []string{"golang.org/x/sys/windows"}, never: noHTTP},
 	{path: "backend/process", module: join(backend, "backend/process/internal/supervise"), third: []string{"golang.org/x/sys/unix"}},
 	{path: "backend/process/internal/supervise", module: backend, third: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
 	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
