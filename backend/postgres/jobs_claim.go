@@ -14,19 +14,20 @@ import (
 
 const (
 	// The ready rows of an endpoint with one line: the late ones below the floor, and those from it
-	// on. The order of the scans is that of Seq; OFFSET 0 keeps the planner from moving the limit or
+	// on; none of another endpoint, because the database asks whether it is mixed before it reads them.
+	// The order of the scans is that of Seq; OFFSET 0 keeps the planner from moving the limit or
 	// sorting.
 	readyRows = `(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
-		WHERE (r.ep || ''::bytea) = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq < $2 AND r.late ORDER BY r.seq OFFSET 0)
+		WHERE NOT e.mixed AND (r.ep || ''::bytea) = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq < $2 AND r.late ORDER BY r.seq OFFSET 0)
 	UNION ALL
 	(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
-		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
+		WHERE NOT e.mixed AND r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
 
 	// Whether the endpoint is mixed is in each row, also in the one that says that there is no job.
 	sqlOldest = `SELECT coalesce(j.num, 0), coalesce(j.armed, 0), coalesce(j.seq, 0), j.ep, j.id, j.owner, j.key, j.state, j.ctid, j.ready, e.mixed
 	FROM podyard.job_endpoints e LEFT JOIN LATERAL (SELECT ` + lockedColumns + `, r.ctid AS ready FROM (` + readyRows + `) r,
 		LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
-		WHERE NOT e.mixed AND r.expires > $4) j ON true
+		WHERE r.expires > $4) j ON true
 	WHERE e.ep = $1 LIMIT $3`
 
 	sqlLockSeqs = `SELECT ` + lockedColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),

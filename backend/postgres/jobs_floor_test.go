@@ -185,20 +185,7 @@ func TestClaimsUnderAnOldTransactionReadLittle(t *testing.T) {
 	other, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
-	read := func(floor int64) (blocks int64) {
-		_, err := other.Exec(t.Context(), postgres.PlanSettings)
-		must(t, err)
-		var plan []struct {
-			Plan struct {
-				Hit  int64 `json:"Shared Hit Blocks"`
-				Read int64 `json:"Shared Read Blocks"`
-			}
-		}
-		sql := `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ` + postgres.SQLOldest
-		must(t, other.QueryRow(t.Context(), sql, pgx.QueryExecModeExec, []byte("e"), floor, 10, int64(instant)).Scan(&plan))
-		return plan[0].Plan.Hit + plan[0].Plan.Read
-	}
-	with, without := read(q.Floor("e")), read(0)
+	with, without := readBlocks(t, other, q.Floor("e")), readBlocks(t, other, 0)
 	t.Logf("%d blocks from the floor, %d without it", with, without)
 	if with > 50 || without < 200 {
 		t.Errorf("a claim reads %d blocks from the floor and %d without it, want few and many", with, without)

@@ -54,7 +54,7 @@ const (
 	sqlReadyCounts = `SELECT owner, key, count(*), count(*) FILTER (WHERE NOT low) FROM podyard.job_ready WHERE ep = $1 GROUP BY owner, key`
 
 	// The oldest job of normal priority of an endpoint with one line.
-	sqlHead = `SELECT r.queued FROM podyard.job_endpoints e, LATERAL (` + readyRows + `) r WHERE e.ep = $1 AND NOT e.mixed AND NOT r.low LIMIT 1`
+	sqlHead = `SELECT r.queued FROM podyard.job_endpoints e, LATERAL (` + readyRows + `) r WHERE e.ep = $1 AND NOT r.low LIMIT 1`
 
 	// The oldest job of each line, of any kind or of normal priority.
 	sqlHeads = `WITH RECURSIVE l AS (
